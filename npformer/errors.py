@@ -1,0 +1,55 @@
+"""Everything npformer raises on purpose; each message says what was expected, what came, what to do.
+
+    NpformerError
+    ├── ShapeError          (ValueError)    an array has the wrong rank or size
+    ├── DTypeError          (ValueError)    an array has the wrong kind of numbers
+    ├── TokenError          (ValueError)    a token id or a character outside the vocabulary
+    ├── ConfigError         (ValueError)    an option is unknown or its value makes no sense
+    ├── DataError           (ValueError)    an input file is empty, malformed or not UTF-8
+    ├── CacheUsedError      (RuntimeError)  a layer's cache went through backward before
+    ├── DeviceError         (RuntimeError)  the device asked for is not there
+    ├── CheckpointError     (RuntimeError)  a checkpoint cannot be read, or not be written
+    └── OutputError         (RuntimeError)  a place to write to is taken or not writable
+"""
+
+from __future__ import annotations
+
+
+class NpformerError(Exception):
+    """The root: catch this to catch all of them."""
+
+
+class ShapeError(NpformerError, ValueError):
+    """An array has the wrong rank or size."""
+
+
+class DTypeError(NpformerError, ValueError):
+    """An array has the wrong kind of numbers (say, floats where token ids belong)."""
+
+
+class TokenError(NpformerError, ValueError):
+    """A token id outside the vocabulary, or a character that the vocabulary lacks."""
+
+
+class ConfigError(NpformerError, ValueError):
+    """An option is unknown, or its value makes no sense."""
+
+
+class DataError(NpformerError, ValueError):
+    """An input file is empty, malformed or not UTF-8; the message names the line."""
+
+
+class CacheUsedError(NpformerError, RuntimeError):
+    """A layer's cache went through backward before: call forward again."""
+
+
+class DeviceError(NpformerError, RuntimeError):
+    """The device asked for is not there; the message says what is missing."""
+
+
+class CheckpointError(NpformerError, RuntimeError):
+    """A checkpoint is corrupt, truncated or of another model, or could not be written."""
+
+
+class OutputError(NpformerError, RuntimeError):
+    """A place to write to is taken (nothing is ever overwritten) or not writable."""

@@ -1,0 +1,25 @@
+"""The glossary: the letters that shapes are written in, and the names of array types.
+
+    B  batch                     C  model width (d_model), C = H·D
+    T  query or target time      H  heads
+    S  key or source time        D  head width
+    N  tokens (B·T)              F  feed-forward width (d_ff)
+    L  layers                    V  vocabulary
+
+A trailing comment such as ``# (B, H, T, D)`` gives the shape of the value on its line.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+#: An array of any array-API library (NumPy, CuPy, array-api-strict), on any device.
+Array: TypeAlias = Any
+#: An array-API namespace: the module whose functions work on an Array.
+Namespace: TypeAlias = ModuleType | Any
+#: A NumPy array: data on the host.
+HostArray: TypeAlias = npt.NDArray[np.generic]
