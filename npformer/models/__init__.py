@@ -1,0 +1,6 @@
+"""Whole networks."""
+
+from .config import TransformerConfig
+from .transformer import Transformer
+
+__all__ = ["Transformer", "TransformerConfig"]

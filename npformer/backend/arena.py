@@ -1,0 +1,127 @@
+"""The arena: all parameters of a model in one contiguous array, all gradients in another.
+
+Each parameter is a view into both. So zeroing the gradients is one fill, the global norm one
+pass, an Adam step one pass, and what belongs to which parameter is written in a table of
+segments. Each segment starts on a 64-byte boundary; the gaps between them are zeros and stay so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from ..errors import ConfigError
+from ..functional.arrays import namespace
+from ..typing import Array
+from .backend import Backend
+
+ALIGNMENT = 64  # bytes: a cache line, and an AVX-512 register
+
+
+class Storable(Protocol):
+    """What the arena needs of a parameter: two arrays that it may move."""
+
+    data: Array
+    grad: Array
+
+
+@dataclass(frozen=True)
+class Segment:
+    """One parameter's place: elements start … stop − 1 of the flat arrays."""
+
+    name: str
+    start: int
+    stop: int
+    shape: tuple[int, ...]
+    aliases: tuple[str, ...] = ()  # further names of a tied parameter
+    lr_scale: float = 1.0  # multiplies the learning rate
+    weight_decay: float = 1.0  # multiplies the optimiser's weight decay
+    trainable: bool = True  # False: neither updated nor part of the gradient's norm
+
+
+class Run(NamedTuple):
+    """Neighbouring trainable segments with equal settings: one slice, one update."""
+
+    where: slice
+    lr_scale: float
+    weight_decay: float
+
+
+class Arena:
+    """Values (n,) and gradients (n,) of parameters, which become views into them.
+
+    parameters are triples (name, parameter, aliases), each parameter once. Vectors (biases, gains)
+    get weight_decay 0, as is usual; change the table with ``configure``.
+    """
+
+    def __init__(self, parameters: Iterable[tuple[str, Storable, tuple[str, ...]]], backend: Backend) -> None:
+        parameters = list(parameters)
+        step = ALIGNMENT // np.dtype(backend.dtype).itemsize
+        segments, start = [], 0
+        for name, parameter, aliases in parameters:
+            stop = start + math.prod(parameter.data.shape)
+            decay = 1.0 if parameter.data.ndim > 1 else 0.0
+            segments.append(Segment(name, start, stop, parameter.data.shape, aliases, weight_decay=decay))
+            start = -(-stop // step) * step
+        self.backend = backend
+        self.segments: tuple[Segment, ...] = tuple(segments)
+        self.values: Array = backend.zeros((start,))
+        self.grads: Array = backend.zeros((start,))
+        for (_, parameter, _), segment in zip(parameters, segments, strict=True):
+            self.view(self.values, segment)[...] = parameter.data
+            parameter.data = self.view(self.values, segment)
+            parameter.grad = self.view(self.grads, segment)
+
+    @property
+    def size(self) -> int:
+        """Elements of each flat array, gaps included."""
+        return int(self.values.shape[0])
+
+    def view(self, flat: Array, segment: Segment) -> Array:
+        """The part of a flat array (n,) that belongs to a segment, in its shape; no copy."""
+        return namespace(flat).reshape(flat[segment.start : segment.stop], segment.shape)
+
+    def zero_grad(self) -> None:
+        """Fill the gradients with 0."""
+        self.grads[...] = 0
+
+    def configure(
+        self, prefix: str, *, lr_scale: float | None = None, weight_decay: float | None = None,
+        trainable: bool | None = None,
+    ) -> None:  # fmt: skip
+        """Change the settings of every segment whose name (or alias) is prefix or starts with it and a dot.
+
+        Raises ConfigError if there is none.
+        """
+        given = {"lr_scale": lr_scale, "weight_decay": weight_decay, "trainable": trainable}
+        changes = {key: value for key, value in given.items() if value is not None}
+
+        def is_meant(segment: Segment) -> bool:
+            names = (segment.name, *segment.aliases)
+            return any(name == prefix or name.startswith(prefix + ".") for name in names)
+
+        if not any(map(is_meant, self.segments)):
+            raise ConfigError(f"{prefix!r}: no parameter has this name; names are dict(model.named_parameters())")
+        self.segments = tuple(replace(s, **changes) if is_meant(s) else s for s in self.segments)
+
+    def runs(self) -> Iterator[Run]:
+        """The trainable segments, neighbours of equal settings joined."""
+        current: Run | None = None
+        for segment in (s for s in self.segments if s.trainable):
+            settings = (segment.lr_scale, segment.weight_decay)
+            if current is not None and settings == current[1:] and self._touch(current.where, segment):
+                current = Run(slice(current.where.start, segment.stop), *settings)
+                continue
+            if current is not None:
+                yield current
+            current = Run(slice(segment.start, segment.stop), *settings)
+        if current is not None:
+            yield current
+
+    def _touch(self, where: slice, segment: Segment) -> bool:
+        """Whether nothing but a gap lies between where and segment."""
+        return segment.start - where.stop < ALIGNMENT // np.dtype(self.backend.dtype).itemsize

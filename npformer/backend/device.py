@@ -1,0 +1,28 @@
+"""What a device must offer: arrays in, arrays out, zeros, and a way to wait for it."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from ..typing import Array, HostArray
+
+
+class Device(Protocol):
+    """Where arrays live. ``NumpyDevice`` and ``CupyDevice`` are the two; any third needs only this."""
+
+    name: str
+
+    def array(self, host: HostArray, dtype: str) -> Array:
+        """A copy of host on this device, as dtype."""
+
+    def host(self, x: Array) -> HostArray:
+        """x as a NumPy array on the host (waits for the device)."""
+
+    def owns(self, x: Any) -> bool:
+        """Whether x is an array of this device already."""
+
+    def zeros(self, shape: tuple[int, ...], dtype: str) -> Array:
+        """Zeros, starting on a 64-byte boundary."""
+
+    def synchronize(self) -> None:
+        """Wait until everything asked of this device is done."""

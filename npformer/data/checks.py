@@ -1,0 +1,21 @@
+"""One check that every task makes: an option is a whole number within its bounds."""
+
+from __future__ import annotations
+
+from operator import index
+
+from npformer.errors import ConfigError
+
+
+def whole_number(name: str, value: object, *, at_least: int, at_most: int | None = None) -> int:
+    """Return `value` as an int, or raise ConfigError naming the option, its bounds and what came."""
+    bounds = f">= {at_least}" if at_most is None else f"from {at_least} to {at_most}"
+    try:
+        if isinstance(value, bool):  # True would pass for 1: the sign of a mixed-up argument
+            raise TypeError
+        number = index(value)  # type: ignore[arg-type]  # what is no integer raises TypeError
+    except TypeError:
+        raise ConfigError(f"{name}: expected a whole number {bounds}, got {value!r}") from None
+    if number < at_least or (at_most is not None and number > at_most):
+        raise ConfigError(f"{name}: expected a whole number {bounds}, got {number}")
+    return number

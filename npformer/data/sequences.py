@@ -1,0 +1,141 @@
+"""Copy, reverse or sort a word of random letters: tasks without a file, and without an end.
+
+A hash of the source alone decides on which side it falls: one source in 16 is held
+out, whatever the seed, the lengths and the number of letters. So no held-out source is
+ever trained on, and nothing has to be remembered to keep it so. The hash reads the word
+as a number in a large odd base, modulo 2^64, and stirs it with the finaliser of
+SplitMix64 (Steele, Lea & Flood 2014): ten array operations for a whole batch.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from npformer.data.batches import Batch, Example, collate
+from npformer.data.checks import whole_number
+from npformer.data.vocabulary import Vocabulary
+from npformer.errors import ConfigError
+
+#: Words as ASCII codes, (rows, longest), filled up with zeros.
+_Words: TypeAlias = npt.NDArray[np.uint8]
+
+_TARGETS: dict[str, Callable[[str], str]] = {
+    "copy": lambda source: source,
+    "reverse": lambda source: source[::-1],
+    "sort": lambda source: "".join(sorted(source)),
+}
+_FIRST_LETTER = ord("a")
+_CHUNK = 4096
+_TRAINING, _HELD_OUT = 0, 1  # two streams of random numbers that never meet
+_GOLDEN = 0x9E3779B97F4A7C15
+
+
+class SequenceTask:
+    """Copy, reverse or sort (`name`) words of `min_length` to `max_length` of the first `symbols` letters.
+
+    The constructor's lengths count letters; the attribute `max_length` counts tokens, as in
+    every Task, and is one more. Training words have lengths drawn uniformly. Raises ConfigError
+    if an option makes no sense, or if all words that there are fall on one side.
+    """
+
+    def __init__(
+        self, name: str, *, seed: int, symbols: int = 26, min_length: int = 1, max_length: int = 12
+    ) -> None:
+        if name not in _TARGETS:
+            raise ConfigError(f"task: expected one of {', '.join(_TARGETS)}, got {name!r}")
+        self.name = name
+        self._seed = whole_number("seed", seed, at_least=0)
+        self._symbols = whole_number("symbols", symbols, at_least=2, at_most=26)
+        self._shortest = whole_number("min_length", min_length, at_least=1)
+        self._longest = whole_number("max_length", max_length, at_least=self._shortest)
+        self.max_length = self._longest + 1
+        self.vocabulary = Vocabulary.from_characters(map(chr, self._letters))
+        self._check_both_sides()
+
+    def batch(self, step: int, batch_size: int) -> Batch:
+        """The training batch of `step` (from 1): src, tgt_in and tgt_out, each (B, longest in it + 1)."""
+        step = whole_number("step", step, at_least=1)
+        batch_size = whole_number("batch_size", batch_size, at_least=1)
+        random = np.random.default_rng([self._seed, _TRAINING, step])
+        words: list[str] = []
+        while len(words) < batch_size:
+            drawn = self._draw(random, batch_size + batch_size // 8 + 4)  # some more: 1 in 16 is not for us
+            words += _as_text(drawn[~_is_held_out(drawn)])
+        return collate([self._example(word) for word in words[:batch_size]], self.vocabulary)
+
+    def held_out(self, count: int | None = None) -> list[Example]:
+        """The first `count` (None: 1000) held-out examples, or all that exist if they are fewer."""
+        count = 1000 if count is None else whole_number("count", count, at_least=1)
+        return [self._example(word) for word in itertools.islice(self._held_out_words(), count)]
+
+    @property
+    def _letters(self) -> range:
+        return range(_FIRST_LETTER, _FIRST_LETTER + self._symbols)
+
+    def _example(self, source: str) -> Example:
+        return Example(source, _TARGETS[self.name](source))
+
+    def _draw(self, random: np.random.Generator, rows: int) -> _Words:
+        letters = random.integers(self._letters.start, self._letters.stop, (rows, self._longest), np.uint8)
+        lengths = random.integers(self._shortest, self._longest + 1, (rows, 1))
+        letters[np.arange(self._longest) >= lengths] = 0
+        return letters
+
+    def _held_out_words(self) -> Iterator[str]:
+        """As training draws them, until a chunk brings nothing new; then the few that chance left out."""
+        seen: set[str] = set()
+        for chunk in itertools.count():
+            drawn = self._draw(np.random.default_rng([self._seed, _HELD_OUT, chunk]), _CHUNK)
+            fresh = dict.fromkeys(word for word in _as_text(drawn[_is_held_out(drawn)]) if word not in seen)
+            if not fresh:
+                break
+            seen.update(fresh)
+            yield from fresh
+        for words in self._all_words():
+            yield from (word for word in _as_text(words[_is_held_out(words)]) if word not in seen)
+
+    def _all_words(self) -> Iterator[_Words]:
+        for length in range(self._shortest, self._longest + 1):
+            remaining = itertools.product(self._letters, repeat=length)
+            while chunk := list(itertools.islice(remaining, _CHUNK)):
+                words = np.zeros((len(chunk), self._longest), np.uint8)
+                words[:, :length] = chunk
+                yield words
+
+    def _check_both_sides(self) -> None:
+        """Without words to train on, or to hold out, a draw would go on for ever."""
+        sides: set[bool] = set()
+        for words in self._all_words():  # the first chunk settles it unless there are few words at all
+            sides.update(_is_held_out(words).tolist())
+            if len(sides) == 2:
+                return
+        missing = "train on" if True in sides else "hold out"
+        raise ConfigError(
+            f"symbols={self._symbols}, min_length={self._shortest}, max_length={self._longest}: expected "
+            f"enough different words for both training and held-out, got none to {missing}; "
+            "allow more symbols or a larger max_length"
+        )
+
+
+def _is_held_out(words: _Words) -> npt.NDArray[np.bool_]:
+    """True (rows,) for the words in the first of 16 buckets; trailing zeros change nothing."""
+    places = np.full(words.shape[1], _GOLDEN, np.uint64).cumprod()  # wraps modulo 2^64, as wanted
+    z = words.astype(np.uint64) @ places
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    held_out: npt.NDArray[np.bool_] = (z ^ (z >> np.uint64(31))) >> np.uint64(60) == 0
+    return held_out
+
+
+def _as_text(words: _Words) -> list[str]:
+    """Each row as a str: NumPy's fixed-width bytes drop the zeros at the end by themselves."""
+    if not len(words):
+        return []
+    fixed_width = np.ascontiguousarray(words).view(f"S{words.shape[1]}")[:, 0]
+    texts: list[str] = fixed_width.astype(str).tolist()
+    return texts

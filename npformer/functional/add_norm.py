@@ -1,0 +1,54 @@
+"""Pre-LN, between two sub-layers: finish one residual sum and normalise it for the next sub-layer.
+
+    sum = x + Drop(f)      normed = LayerNorm(sum)
+
+In x + Drop(f(LN(x))) the sum is the stream that runs on untouched, and the norm that follows
+belongs to the next sub-layer. The two always stand together, so they are one operation with two
+outputs.
+
+Backward: sum was used twice, by the stream and by the norm, so it receives both gradients,
+
+    dtotal = dsum + (dx of LayerNorm backward of dnormed)
+    dx = dtotal      df = dtotal·keep·s
+
+The stream's own term dsum passes unscaled from the top of the stack to the bottom.
+
+Source: Xiong et al. 2020, arXiv:2002.04745, figure 1b.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..typing import Array
+from .layer_norm import LayerNormCache, layer_norm_backward, layer_norm_forward
+from .philox import Bits, Draw, philox_bits
+from .residual import ResidualCache, residual_backward, residual_forward
+
+
+class AddNormCache(NamedTuple):
+    residual: ResidualCache
+    norm: LayerNormCache
+
+
+def add_norm_forward(
+    x: Array, f: Array, gamma: Array, beta: Array, eps: float, draw: Draw | None, bits: Bits = philox_bits
+) -> tuple[tuple[Array, Array], AddNormCache]:
+    """Sum x + Drop(f), both (..., C), and its norm by gamma, beta (C,). Returns (sum, normed), both (..., C).
+
+    Raises ShapeError if the shapes do not meet.
+    """
+    total, residual = residual_forward(x, f, draw, bits)
+    normed, norm = layer_norm_forward(total, gamma, beta, eps)
+    return (total, normed), AddNormCache(residual, norm)
+
+
+def add_norm_backward(dy: tuple[Array, Array], cache: AddNormCache) -> tuple[Array, Array, Array, Array]:
+    """Gradients (dx (..., C), df (..., C), dgamma (C,), dbeta (C,)) of add_norm_forward.
+
+    dy is the pair (dsum, dnormed), both (..., C).
+    """
+    dsum, dnormed = dy
+    dtotal, dgamma, dbeta = layer_norm_backward(dnormed, cache.norm)
+    dx, df = residual_backward(dsum + dtotal, cache.residual)
+    return dx, df, dgamma, dbeta

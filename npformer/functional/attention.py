@@ -1,0 +1,99 @@
+"""Scaled dot-product attention: each query takes the mean of the values, weighted by fit of the keys.
+
+    scores  = Q Kᵀ/√D              (B, H, T, S)
+    weights = softmax(scores)      over the visible keys; a query that can see nothing gets 0
+    out     = Drop(weights) V      (B, H, T, D)
+
+Backward is the forward read bottom-up. The two products are linear maps in each of their
+operands, so (as in ``linear.py``) each operand's gradient is dout times the other, summed over
+what it was used for; the scale 1/√D stands once in the forward and once in each of dQ and dK:
+
+    ddropped = dout Vᵀ             dV = Drop(weights)ᵀ dout
+    dweights = ddropped·keep·s
+    dscores  = weights·(dweights − Σ_S dweights·weights)
+    dQ = dscores K/√D              dK = dscoresᵀ Q/√D
+
+dV uses the weights *after* dropout, because those met V; softmax's backward uses the weights
+*before* it. Hidden pairs have weight 0, so dscores is 0 there and nothing of K or V leaks back.
+
+Why √D: for independent entries of variance 1 a product of D terms has variance D; scaled, the
+scores have variance 1 whatever D is and softmax starts where it has a gradient.
+
+Source: Vaswani et al. 2017, arXiv:1706.03762, eq. 1.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from ..errors import ShapeError
+from ..typing import Array
+from .arrays import namespace
+from .attention_mask import ALL_VISIBLE, AttentionMask
+from .dropout import DropoutCache, dropout_backward, dropout_forward
+from .philox import Bits, Draw, philox_bits
+from .softmax import SoftmaxCache, softmax_backward, softmax_forward
+
+
+class AttentionCache(NamedTuple):
+    q: Array  # (B, H, T, D)  kept for dK
+    k: Array  # (B, H, S, D)  kept for dQ
+    v: Array  # (B, H, S, D)  kept for dweights
+    softmax: SoftmaxCache  # the weights (B, H, T, S); dropped weights are recomputed, one product
+    dropout: DropoutCache
+
+
+def attention_forward(
+    q: Array,
+    k: Array,
+    v: Array,
+    mask: AttentionMask = ALL_VISIBLE,
+    draw: Draw | None = None,
+    bits: Bits = philox_bits,
+) -> tuple[Array, AttentionCache]:
+    """Attend from q (B, H, T, D) to k and v (B, H, S, D). Returns out (B, H, T, D).
+
+    mask says which keys each query may look at, draw (or None) which weights are dropped.
+    Raises ShapeError if the shapes do not meet.
+    """
+    _expect_heads(q, k, v)
+    weights, softmax = _weights(q, k, mask)  # 1. (B, H, T, S)
+    dropped, dropout = dropout_forward(weights, draw, bits)  # 2.
+    out = namespace(q).matmul(dropped, v)  # 3. (B, H, T, D)
+    return out, AttentionCache(q, k, v, softmax, dropout)
+
+
+def attention_backward(dout: Array, cache: AttentionCache) -> tuple[Array, Array, Array]:
+    """Gradients (dq (B, H, T, D), dk (B, H, S, D), dv (B, H, S, D)) of attention_forward."""
+    q, k, v, softmax, dropout = cache
+    xp = namespace(dout)
+    scale = 1 / math.sqrt(q.shape[-1])
+    (dropped,) = dropout_backward(softmax.y, dropout)  # keep·s again, as the forward applied it
+    dv = xp.matmul(xp.matrix_transpose(dropped), dout)  # back through 3
+    (dweights,) = dropout_backward(xp.matmul(dout, xp.matrix_transpose(v)), dropout)  # back through 3, 2
+    (dscores,) = softmax_backward(dweights, softmax)  # back through 1
+    dq = xp.matmul(dscores, k) * scale
+    dk = xp.matmul(xp.matrix_transpose(dscores), q) * scale
+    return dq, dk, dv
+
+
+def attention_weights(q: Array, k: Array, mask: AttentionMask = ALL_VISIBLE) -> Array:
+    """The weights (B, H, T, S), before dropout, with which q (B, H, T, D) looks at k (B, H, S, D)."""
+    _expect_heads(q, k, k)
+    return _weights(q, k, mask)[0]
+
+
+def _weights(q: Array, k: Array, mask: AttentionMask) -> tuple[Array, SoftmaxCache]:
+    xp = namespace(q)
+    scores = xp.matmul(q, xp.matrix_transpose(k)) * (1 / math.sqrt(q.shape[-1]))
+    return softmax_forward(scores, mask.visible(q.shape[-2], k.shape[-2], q))
+
+
+def _expect_heads(q: Array, k: Array, v: Array) -> None:
+    if q.ndim != 4:
+        raise ShapeError(f"q: expected (B, H, T, D), got {tuple(q.shape)}")
+    batch, heads, _, width = q.shape
+    for name, x in (("k", k), ("v", v)):
+        if x.shape != (batch, heads, k.shape[-2], width):
+            raise ShapeError(f"{name}: expected (B={batch}, H={heads}, S, D={width}), got {tuple(x.shape)}")

@@ -1,0 +1,74 @@
+"""Which query may look at which key, as one small value that is passed down.
+
+Query i stands at position i + query_offset (decoding continues at an offset), key j at position j.
+With d = i + query_offset − j, the distance back from query to key:
+
+    causal      d ≥ 0                      no key lies in the future
+    window w    d < w, if not causal |d| < w
+    stride s    d divisible by s           together with a window: either one suffices
+    key_visible key_visible[b, j]          True = this key may be looked at
+
+All that are given must hold. Nothing is added to any score: a hidden pair gets weight exactly 0.
+
+Source: causal, Vaswani et al. 2017, section 3.2.3; strided, Child et al. 2019, arXiv:1904.10509.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..errors import ConfigError, ShapeError
+from ..typing import Array
+from .arrays import device_of, namespace
+
+
+@dataclass(frozen=True)
+class AttentionMask:
+    """See the module's docstring; the default hides nothing. Raises ConfigError for a window or stride < 1."""
+
+    key_visible: Array | None = None  # (B, S) boolean, True = this key may be looked at
+    causal: bool = False
+    query_offset: int = 0
+    window: int | None = None
+    stride: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in (("window", self.window), ("stride", self.stride)):
+            if value is not None and value < 1:
+                raise ConfigError(f"{name}: expected an integer >= 1 or None, got {value}")
+        if self.query_offset < 0:
+            raise ConfigError(f"query_offset: expected an integer >= 0, got {self.query_offset}")
+
+    def visible(self, queries: int, keys: int, like: Array) -> Array | None:
+        """The pairs that may meet, boolean, broadcastable to (B, H, T, S); None if all may.
+
+        Raises ShapeError if key_visible is not (B, S) with S = keys.
+        """
+        pattern = self._pattern(queries, keys, like)  # (T, S)
+        if self.key_visible is None:
+            return pattern
+        if self.key_visible.ndim != 2 or self.key_visible.shape[1] != keys:
+            raise ShapeError(f"key_visible: expected (B, S={keys}), got {tuple(self.key_visible.shape)}")
+        by_key = self.key_visible[:, None, None, :]  # (B, 1, 1, S)
+        return by_key if pattern is None else by_key & pattern
+
+    def _pattern(self, queries: int, keys: int, like: Array) -> Array | None:
+        """The part that depends on positions alone, (T, S); None if all pairs may meet."""
+        if not self.causal and self.window is None and self.stride is None:
+            return None
+        xp, device = namespace(like), device_of(like)
+        query = xp.arange(queries, device=device) + self.query_offset
+        back = query[:, None] - xp.arange(keys, device=device)[None, :]  # (T, S)
+        near = None
+        if self.window is not None:
+            near = (back < self.window) & (back > -self.window)
+        if self.stride is not None:
+            on_stride = back % self.stride == 0
+            near = on_stride if near is None else near | on_stride
+        if not self.causal:
+            return near
+        return back >= 0 if near is None else near & (back >= 0)
+
+
+#: Hides nothing.
+ALL_VISIBLE = AttentionMask()

@@ -1,0 +1,82 @@
+"""Cross-entropy: how surprised the model is, per token, by the token that came.
+
+    p_n = softmax(z_n)                              over the V classes
+    q_n = (1 − ε)·onehot(target_n) + ε/V            label smoothing ε
+    loss = (1/N) Σ_counted −Σ_v q_nv log p_nv
+
+A token whose target is ignore_index (padding) does not count, neither in the sum nor in N. If
+nothing counts the loss is 0, and so is every gradient.
+
+With log p_nv = z_nv − lse_n, lse_n = log Σ_v exp z_nv and Σ_v q_nv = 1, a token's loss is
+lse_n − Σ_v q_nv z_nv. Since d(lse_n)/d(z_nv) = p_nv,
+
+    dz_nv = dloss/N·(p_nv − q_nv) for counted tokens, 0 for the others
+
+The mean is over counted tokens, forward and backward alike. Dividing by anything else here
+(B, B·T) changes nothing that a falling loss would show.
+
+Source: Szegedy et al. 2015, arXiv:1512.00567, section 7 (label smoothing).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..errors import ConfigError
+from ..typing import Array
+from .arrays import device_of, expect_integers, expect_shape, namespace, real_part
+
+
+class CrossEntropyCache(NamedTuple):
+    p: Array  # (..., V)  kept: softmax of the logits
+    q: Array  # (..., V)  kept: what p should have been
+    counted: Array  # (..., 1)  1 where the token counts, else 0
+    num_counted: Array  # ()  N, at least 1
+
+
+def cross_entropy_forward(
+    logits: Array, targets: Array, ignore_index: int | None = 0, label_smoothing: float = 0.0
+) -> tuple[Array, CrossEntropyCache]:
+    """Mean loss, in nats per counted token, of logits (..., V) at targets (...). Returns a scalar array ().
+
+    targets are integers in [0, V) or ignore_index (None: every token counts). Whether they are in
+    range is checked where they enter a model. Raises ShapeError, DTypeError, or ConfigError unless
+    0 ≤ label_smoothing < 1.
+    """
+    if not 0 <= label_smoothing < 1:
+        raise ConfigError(f"label_smoothing: expected 0 <= label_smoothing < 1, got {label_smoothing}")
+    expect_integers("targets", targets)
+    expect_shape("targets", targets, "the shape of logits without V", *logits.shape[:-1])
+    xp = namespace(logits)
+    shifted = logits - xp.max(real_part(logits), axis=-1, keepdims=True)  # 1. so that exp cannot overflow
+    powers = xp.exp(shifted)
+    power_sum = xp.sum(powers, axis=-1, keepdims=True)  # (..., 1)
+    q = _target_distribution(logits, targets, label_smoothing)
+    token_loss = xp.log(power_sum) - xp.sum(q * shifted, axis=-1, keepdims=True)  # 2. the shift cancels
+    counted, num_counted = _counted(targets, ignore_index, logits)
+    loss = xp.sum(counted * token_loss) / num_counted  # 3. ()
+    return loss, CrossEntropyCache(powers / power_sum, q, counted, num_counted)
+
+
+def cross_entropy_backward(dloss: Array | float, cache: CrossEntropyCache) -> tuple[Array]:
+    """Gradient (dlogits (..., V),) of cross_entropy_forward; dloss is a scalar, 1.0 for the loss itself."""
+    p, q, counted, num_counted = cache
+    return ((p - q) * (counted * (dloss / num_counted)),)
+
+
+def _target_distribution(logits: Array, targets: Array, label_smoothing: float) -> Array:
+    """q (..., V): 1 − ε + ε/V at the target, ε/V elsewhere; all ε/V where the target is no class."""
+    xp = namespace(logits)
+    num_classes = logits.shape[-1]
+    classes = xp.arange(num_classes, dtype=targets.dtype, device=device_of(logits))
+    one_hot = xp.astype(targets[..., None] == classes, logits.dtype)
+    return (1 - label_smoothing) * one_hot + label_smoothing / num_classes
+
+
+def _counted(targets: Array, ignore_index: int | None, logits: Array) -> tuple[Array, Array]:
+    """Which tokens count (..., 1) as 0 or 1, and how many do (), at least 1, so that 0 tokens give loss 0."""
+    xp = namespace(logits)
+    counts = targets >= 0 if ignore_index is None else targets != ignore_index
+    counted = xp.astype(counts[..., None], logits.dtype)
+    num_counted = xp.sum(counted)
+    return counted, xp.where(real_part(num_counted) > 0, num_counted, xp.ones_like(num_counted))

@@ -1,0 +1,52 @@
+"""Token embedding: each token id picks its row of a table.
+
+    y_n = scale·table[token_n]                      scale = √C in the Transformer
+
+Backward: row v was used by every token that equals v, so it receives the sum of their gradients,
+
+    dtable_v = scale·Σ_{n: token_n = v} dy_n
+
+Written with the one-hot matrix O (N, V), O_nv = 1 iff token_n = v, the lookup is y = scale·O table
+and its gradient the product dtable = scale·Oᵀ dy: that is how it stands below. It costs N·V·C;
+backends add the rows where they belong in N·C. Token ids have no gradient.
+
+Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.4.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..errors import ShapeError
+from ..typing import Array
+from .arrays import as_rows, device_of, expect_integers, namespace
+
+
+class EmbeddingCache(NamedTuple):
+    tokens: Array  # (...)   which rows were used
+    num_rows: int  # V: the height of the table
+    scale: float
+
+
+def embedding_forward(tokens: Array, table: Array, scale: float = 1.0) -> tuple[Array, EmbeddingCache]:
+    """Look up tokens (...), integers in [0, V), in table (V, C). Returns y (..., C).
+
+    Raises DTypeError if tokens are not integers, ShapeError if table is not a matrix. Whether the
+    ids are in range is checked where they enter a model: CuPy would wrap them around silently.
+    """
+    expect_integers("tokens", tokens)
+    if table.ndim != 2:
+        raise ShapeError(f"table: expected (V, C), got {tuple(table.shape)}")
+    xp = namespace(table)
+    rows = xp.take(table, xp.reshape(tokens, (-1,)), axis=0)  # (N, C)
+    y = xp.reshape(rows, (*tokens.shape, table.shape[1])) * scale
+    return y, EmbeddingCache(tokens, table.shape[0], scale)
+
+
+def embedding_backward(dy: Array, cache: EmbeddingCache) -> tuple[Array]:
+    """Gradient (dtable (V, C),) of embedding_forward."""
+    tokens, num_rows, scale = cache
+    xp = namespace(dy)
+    rows = xp.arange(num_rows, dtype=tokens.dtype, device=device_of(dy))
+    one_hot = xp.astype(xp.reshape(tokens, (-1, 1)) == rows, dy.dtype)  # (N, V)
+    return (scale * xp.matmul(xp.matrix_transpose(one_hot), as_rows(dy)),)

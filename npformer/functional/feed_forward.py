@@ -1,0 +1,67 @@
+"""Feed-forward: each token, alone, goes up to a wider layer, through an activation, and down again.
+
+    h = x W₁ + b₁      a = act(h)      y = Drop(a) W₂ + b₂
+
+Backward is the forward read bottom-up: every line below undoes one line above it, and what each
+operation does with its gradient is derived in its own file.
+
+Source: Vaswani et al. 2017, arXiv:1706.03762, eq. 2; the dropout inside follows the study texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ..errors import ConfigError
+from ..typing import Array
+from .dropout import DropoutCache, dropout_backward, dropout_forward
+from .gelu import GeluCache, gelu_backward, gelu_forward
+from .linear import LinearCache, linear_backward, linear_forward
+from .philox import Bits, Draw, philox_bits
+from .relu import ReluCache, relu_backward, relu_forward
+
+ACTIVATIONS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "relu": (relu_forward, relu_backward),
+    "gelu": (gelu_forward, gelu_backward),
+}
+
+
+class FeedForwardCache(NamedTuple):
+    up: LinearCache
+    activation: str
+    active: ReluCache | GeluCache
+    dropout: DropoutCache
+    down: LinearCache
+
+
+def feed_forward_forward(
+    x: Array,
+    w1: Array,
+    b1: Array,
+    w2: Array,
+    b2: Array,
+    activation: str,
+    draw: Draw | None,
+    bits: Bits = philox_bits,
+) -> tuple[Array, FeedForwardCache]:
+    """Map x (..., C) by w1 (C, F), b1 (F,), the activation "relu" or "gelu", w2 (F, C), b2 (C,).
+
+    Returns y (..., C). Raises ShapeError if the widths do not meet, ConfigError for another activation.
+    """
+    if activation not in ACTIVATIONS:
+        raise ConfigError(f"activation: expected one of {', '.join(ACTIVATIONS)}, got {activation!r}")
+    h, up = linear_forward(x, w1, b1)  # 1. (..., F)
+    a, active = ACTIVATIONS[activation][0](h)  # 2.
+    dropped, dropout = dropout_forward(a, draw, bits)  # 3.
+    y, down = linear_forward(dropped, w2, b2)  # 4. (..., C)
+    return y, FeedForwardCache(up, activation, active, dropout, down)
+
+
+def feed_forward_backward(dy: Array, cache: FeedForwardCache) -> tuple[Array, Array, Array, Array, Array]:
+    """Gradients (dx (..., C), dw1 (C, F), db1 (F,), dw2 (F, C), db2 (C,)) of feed_forward_forward."""
+    ddropped, dw2, db2 = linear_backward(dy, cache.down)  # back through 4
+    (da,) = dropout_backward(ddropped, cache.dropout)  # back through 3
+    (dh,) = ACTIVATIONS[cache.activation][1](da, cache.active)  # back through 2
+    dx, dw1, db1 = linear_backward(dh, cache.up)  # back through 1
+    return dx, dw1, db1, dw2, db2

@@ -1,0 +1,59 @@
+"""Layer normalisation: each token is centred and scaled by its own statistics.
+
+    μ = mean_C x      σ² = mean_C (x − μ)²      r = 1/√(σ² + ε)
+    x̂ = (x − μ)·r     y = γ·x̂ + β
+
+Backward, with g = γ·dy (the gradient that reaches x̂):
+
+    dβ = Σ_tokens dy        dγ = Σ_tokens dy·x̂
+    dx = r·(g − mean_C g − x̂·mean_C(g·x̂))
+
+Derivation of dx. Let u = x − μ, so x̂ = u·r and r depends on u through σ² = mean_C u²:
+
+    dr/du_i  = −r³·u_i/C                              from r = (σ² + ε)^(−1/2)
+    du_i     = r·g_i + (Σ_j g_j u_j)·(−r³·u_i/C)      product rule on x̂ = u·r
+             = r·(g_i − x̂_i·mean_C(g·x̂))              since u·r = x̂
+    dx_i     = du_i − mean_C du                       since each u_j holds −x_i/C
+             = r·(g_i − mean_C g − x̂_i·mean_C(g·x̂))   since mean_C x̂ = 0
+
+The two means are what x̂ loses because μ and r depend on x: the part of g along 1 (a shift
+changes nothing) and the part along x̂ (a scale changes nothing, as far as ε is small).
+
+Source: Ba, Kiros & Hinton 2016, arXiv:1607.06450, eq. 3.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..typing import Array
+from .arrays import expect_shape, namespace
+
+
+class LayerNormCache(NamedTuple):
+    x_hat: Array  # (..., C)  kept: used twice below; as cheap to keep as x itself
+    r: Array  # (..., 1)  kept: one number per token
+    gamma: Array  # (C,)
+
+
+def layer_norm_forward(x: Array, gamma: Array, beta: Array, eps: float = 1e-5) -> tuple[Array, LayerNormCache]:
+    """Normalise x (..., C) over C. Returns y (..., C). Raises ShapeError if gamma or beta is not (C,)."""
+    expect_shape("gamma", gamma, "(C,)", x.shape[-1])
+    expect_shape("beta", beta, "(C,)", x.shape[-1])
+    xp = namespace(x)
+    centred = x - xp.mean(x, axis=-1, keepdims=True)  # 1. (..., C)
+    r = 1 / xp.sqrt(xp.mean(centred * centred, axis=-1, keepdims=True) + eps)  # 2. (..., 1)
+    x_hat = centred * r  # 3. (..., C)
+    return gamma * x_hat + beta, LayerNormCache(x_hat, r, gamma)  # 4.
+
+
+def layer_norm_backward(dy: Array, cache: LayerNormCache) -> tuple[Array, Array, Array]:
+    """Gradients (dx (..., C), dgamma (C,), dbeta (C,)) of layer_norm_forward."""
+    x_hat, r, gamma = cache
+    xp = namespace(dy)
+    tokens = tuple(range(dy.ndim - 1))
+    dgamma, dbeta = xp.sum(dy * x_hat, axis=tokens), xp.sum(dy, axis=tokens)  # back through 4
+    g = dy * gamma
+    along_one = xp.mean(g, axis=-1, keepdims=True)  # back through 1
+    along_x_hat = xp.mean(g * x_hat, axis=-1, keepdims=True)  # back through 2
+    return r * (g - along_one - x_hat * along_x_hat), dgamma, dbeta  # back through 3

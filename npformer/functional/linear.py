@@ -1,0 +1,49 @@
+"""Linear map: every token is multiplied by one matrix and shifted by one vector.
+
+    y = x W + b            y_nj = Σ_i x_ni W_ij + b_j
+
+Backward, from dL = Σ_nj dy_nj · d(y_nj):
+
+    x_ni meets W_ij for every j          dx_ni = Σ_j dy_nj W_ij      dx = dy Wᵀ
+    W_ij meets x_ni for every token n    dW_ij = Σ_n x_ni dy_nj      dW = xᵀ dy
+    b_j is added to every token n        db_j  = Σ_n dy_nj           db = Σ_tokens dy
+
+A sum over whatever a value was used for: that is the whole of backpropagation.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..errors import ShapeError
+from ..typing import Array
+from .arrays import as_rows, expect_shape, namespace
+
+
+class LinearCache(NamedTuple):
+    x: Array  # (..., C_in)       kept for dW
+    weight: Array  # (C_in, C_out)    kept for dx; the parameter itself, not a copy
+
+
+def linear_forward(x: Array, weight: Array, bias: Array) -> tuple[Array, LinearCache]:
+    """Map x (..., C_in) by weight (C_in, C_out) and bias (C_out,). Returns y (..., C_out).
+
+    Raises ShapeError if the widths do not meet.
+    """
+    xp = namespace(x)
+    if x.ndim < 1 or x.shape[-1] != weight.shape[0]:
+        raise ShapeError(f"x: expected (..., C_in={weight.shape[0]}), got {tuple(x.shape)}")
+    expect_shape("bias", bias, "(C_out,)", weight.shape[1])
+    y = xp.matmul(as_rows(x), weight) + bias  # (N, C_out)
+    return xp.reshape(y, (*x.shape[:-1], weight.shape[1])), LinearCache(x, weight)
+
+
+def linear_backward(dy: Array, cache: LinearCache) -> tuple[Array, Array, Array]:
+    """Gradients (dx (..., C_in), dweight (C_in, C_out), dbias (C_out,)) of linear_forward."""
+    x, weight = cache
+    xp = namespace(dy)
+    dy_rows = as_rows(dy)  # (N, C_out)
+    dx = xp.matmul(dy_rows, xp.matrix_transpose(weight))  # (N, C_in)
+    dweight = xp.matmul(xp.matrix_transpose(as_rows(x)), dy_rows)
+    dbias = xp.sum(dy_rows, axis=0)
+    return xp.reshape(dx, x.shape), dweight, dbias

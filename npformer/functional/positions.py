@@ -1,0 +1,85 @@
+"""Positions: a vector that says where a token stands is added to it.
+
+Sinusoidal: position p gets, for each pair of columns, a point on a circle,
+
+    PE(p, 2i) = sin(p·ω_i)      PE(p, 2i+1) = cos(p·ω_i)      ω_i = 10000^(−2i/C)
+
+so PE(p + δ) is PE(p) with each pair rotated by the angle δ·ω_i, whatever p is. There is no last
+position. An odd C leaves the last sine without its cosine. Nothing is learned: y = x + PE, dx = dy.
+
+Learned: row p of a table (P, C) is added to the token at position p, in every sequence,
+
+    y_bt = x_bt + table_{t+offset}      dx = dy      dtable_{t+offset} = Σ_b dy_bt
+
+and rows that no position used have gradient 0.
+
+Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.5; learned: Gehring et al. 2017,
+arXiv:1705.03122.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from ..errors import ShapeError
+from ..typing import Array
+from .arrays import device_of, namespace
+
+
+class SinusoidalPositionsCache(NamedTuple):
+    """Empty: the gradient passes unchanged."""
+
+
+def sinusoidal_positions_forward(x: Array, offset: int = 0) -> tuple[Array, SinusoidalPositionsCache]:
+    """Add PE(offset), PE(offset + 1), … to x (..., T, C). Returns y (..., T, C)."""
+    xp = namespace(x)
+    dtype = xp.float32 if x.dtype == xp.float32 else xp.float64
+    table = sinusoidal_table(x.shape[-2], x.shape[-1], offset, x)  # (T, C)
+    return x + xp.astype(table, dtype), SinusoidalPositionsCache()
+
+
+def sinusoidal_positions_backward(dy: Array, cache: SinusoidalPositionsCache) -> tuple[Array]:
+    """Gradient (dx (..., T, C),) of sinusoidal_positions_forward."""
+    return (dy,)
+
+
+def sinusoidal_table(length: int, width: int, offset: int, like: Array) -> Array:
+    """PE(offset … offset + length − 1) as (length, width) float64, on the device of ``like``."""
+    xp, device = namespace(like), device_of(like)
+    position = xp.arange(offset, offset + length, dtype=xp.float64, device=device)  # (T,)
+    pair = xp.arange((width + 1) // 2, dtype=xp.float64, device=device)  # (⌈C/2⌉,)
+    omega = xp.exp(pair * (-2 * math.log(10000.0) / width))
+    angle = xp.reshape(position, (-1, 1)) * omega  # (T, ⌈C/2⌉)
+    circle = xp.stack([xp.sin(angle), xp.cos(angle)], axis=-1)  # (T, ⌈C/2⌉, 2)
+    return xp.reshape(circle, (length, -1))[:, :width]
+
+
+class LearnedPositionsCache(NamedTuple):
+    offset: int
+    num_rows: int  # P: the height of the table
+
+
+def learned_positions_forward(x: Array, table: Array, offset: int = 0) -> tuple[Array, LearnedPositionsCache]:
+    """Add rows offset … offset + T − 1 of table (P, C) to x (..., T, C). Returns y (..., T, C).
+
+    Raises ShapeError if the table has too few rows.
+    """
+    length = x.shape[-2]
+    if offset + length > table.shape[0]:
+        raise ShapeError(
+            f"x: expected at most {table.shape[0]} positions (max_seq_len), got {offset + length}; "
+            "raise max_seq_len, or use sinusoidal positions, which have no limit"
+        )
+    return x + table[offset : offset + length, :], LearnedPositionsCache(offset, table.shape[0])
+
+
+def learned_positions_backward(dy: Array, cache: LearnedPositionsCache) -> tuple[Array, Array]:
+    """Gradients (dx (..., T, C), dtable (P, C)) of learned_positions_forward."""
+    offset, num_rows = cache
+    xp = namespace(dy)
+    length, width = dy.shape[-2:]
+    used = xp.sum(xp.reshape(dy, (-1, length, width)), axis=0)  # (T, C)
+    before = xp.zeros((offset, width), dtype=dy.dtype, device=device_of(dy))
+    after = xp.zeros((num_rows - offset - length, width), dtype=dy.dtype, device=device_of(dy))
+    return dy, xp.concat([before, used, after], axis=0)

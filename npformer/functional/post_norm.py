@@ -1,0 +1,47 @@
+"""Post-LN: add the sub-layer's output to its input, then normalise the sum.
+
+    y = LayerNorm(x + Drop(f))
+
+Backward, the forward read bottom-up: first through the norm, then through the sum.
+
+    dsum, dγ, dβ = LayerNorm backward of dy
+    dx = dsum      df = dsum·keep·s
+
+Everything, the residual path included, passes the norm: the gradient of a deep post-LN stack is
+rescaled at every layer, which is why it wants a warm-up.
+
+Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.1.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..typing import Array
+from .layer_norm import LayerNormCache, layer_norm_backward, layer_norm_forward
+from .philox import Bits, Draw, philox_bits
+from .residual import ResidualCache, residual_backward, residual_forward
+
+
+class PostNormCache(NamedTuple):
+    residual: ResidualCache
+    norm: LayerNormCache
+
+
+def post_norm_forward(
+    x: Array, f: Array, gamma: Array, beta: Array, eps: float, draw: Draw | None, bits: Bits = philox_bits
+) -> tuple[Array, PostNormCache]:
+    """Normalise x + Drop(f), both (..., C), by gamma, beta (C,). Returns y (..., C).
+
+    Raises ShapeError if the shapes do not meet.
+    """
+    total, residual = residual_forward(x, f, draw, bits)
+    y, norm = layer_norm_forward(total, gamma, beta, eps)
+    return y, PostNormCache(residual, norm)
+
+
+def post_norm_backward(dy: Array, cache: PostNormCache) -> tuple[Array, Array, Array, Array]:
+    """Gradients (dx (..., C), df (..., C), dgamma (C,), dbeta (C,)) of post_norm_forward."""
+    dtotal, dgamma, dbeta = layer_norm_backward(dy, cache.norm)
+    dx, df = residual_backward(dtotal, cache.residual)
+    return dx, df, dgamma, dbeta

@@ -1,0 +1,43 @@
+"""Residual sum: the sub-layer's output, after dropout, is added to what went into it.
+
+    y = x + Drop(f)
+
+Backward: a sum hands its gradient to both terms, unchanged,
+
+    dx = dy      df = dy·keep·s
+
+Leaving dx out cuts the path that carries most of the gradient to the lower layers.
+
+Source: Vaswani et al. 2017, arXiv:1706.03762, section 5.4 (dropout before the sum).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..typing import Array
+from .arrays import expect_shape
+from .dropout import DropoutCache, dropout_backward, dropout_forward
+from .philox import Bits, Draw, philox_bits
+
+
+class ResidualCache(NamedTuple):
+    dropout: DropoutCache
+
+
+def residual_forward(
+    x: Array, f: Array, draw: Draw | None, bits: Bits = philox_bits
+) -> tuple[Array, ResidualCache]:
+    """Add the sub-layer's output f (..., C), after dropout, to x (..., C). Returns y (..., C).
+
+    Raises ShapeError if the two shapes differ.
+    """
+    expect_shape("f", f, "the shape of x", *x.shape)
+    dropped, dropout = dropout_forward(f, draw, bits)
+    return x + dropped, ResidualCache(dropout)
+
+
+def residual_backward(dy: Array, cache: ResidualCache) -> tuple[Array, Array]:
+    """Gradients (dx (..., C), df (..., C)) of residual_forward."""
+    (df,) = dropout_backward(dy, cache.dropout)
+    return dy, df

@@ -1,0 +1,54 @@
+"""Softmax: scores become positive weights that sum to 1, over the visible entries of each row.
+
+    y_j = exp(x_j − m)/Σ_k exp(x_k − m)      m = max over the visible entries
+
+Subtracting m changes nothing (it cancels) and keeps exp from overflowing. A hidden entry has
+the score −∞, hence weight exactly 0. A row in which nothing is visible has no weights to give:
+all of them are 0, by definition, and so is its gradient.
+
+Backward. Each output sees each input of its row, ∂y_j/∂x_i = y_j(δ_ij − y_i), so
+
+    dx_i = Σ_j dy_j y_j(δ_ij − y_i) = y_i·(dy_i − Σ_j dy_j y_j)
+
+The sum is the part of dy that all entries share: a shift of the whole row changes nothing, so
+each row of dx sums to 0. Where y_i = 0 (hidden entries, empty rows) dx_i = 0.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..typing import Array
+from .arrays import namespace, real_part
+
+
+class SoftmaxCache(NamedTuple):
+    y: Array  # (..., S)  kept: the gradient needs the weights and nothing else
+
+
+def softmax_forward(x: Array, visible: Array | None = None) -> tuple[Array, SoftmaxCache]:
+    """Weights over the last axis of x (..., S). Returns y (..., S).
+
+    visible, boolean and broadcastable to x, is True where an entry takes part; None: everywhere.
+    """
+    xp = namespace(x)
+    scores = real_part(x)
+    if visible is not None:
+        hidden_score = xp.full_like(scores, -xp.inf)
+        scores = xp.where(visible, scores, hidden_score)
+    top = xp.max(scores, axis=-1, keepdims=True)  # (..., 1)
+    top = xp.where(xp.isfinite(top), top, xp.zeros_like(top))  # a row of nothing: −∞ − −∞ is NaN
+    shifted = x - top
+    if visible is not None:
+        shifted = xp.where(visible, shifted, xp.full_like(shifted, -xp.inf))
+    powers = xp.exp(shifted)
+    total = xp.sum(powers, axis=-1, keepdims=True)  # (..., 1)
+    y = powers / xp.where(total == 0, xp.ones_like(total), total)
+    return y, SoftmaxCache(y)
+
+
+def softmax_backward(dy: Array, cache: SoftmaxCache) -> tuple[Array]:
+    """Gradient (dx (..., S),) of softmax_forward."""
+    (y,) = cache
+    shared = namespace(dy).sum(dy * y, axis=-1, keepdims=True)  # (..., 1)
+    return (y * (dy - shared),)

@@ -1,0 +1,52 @@
+"""What a layer's forward keeps for its backward: a stack, filled going up, emptied coming down.
+
+Backward is the forward read bottom-up, so what was kept last is needed first. Each entry is
+released as it is popped, so activations are freed while backward runs; a second backward through
+the same cache finds it empty and says so, instead of using what is left of a first one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import CacheUsedError
+
+
+class CacheStack:
+    """The cache of a layer or model; owner is named in the error of a second use."""
+
+    def __init__(self, owner: object) -> None:
+        self._owner = type(owner).__name__
+        self._entries: list[Any] = []
+
+    def keep(self, output_and_cache: tuple[Any, Any]) -> Any:
+        """Put a part's cache on the stack and hand on its output."""
+        output, cache = output_and_cache
+        self._entries.append(cache)
+        return output
+
+    def run(self, layer: Any, *inputs: Any, **options: Any) -> Any:
+        """Run a layer's forward and keep its cache; in inference, its inference spelling, which keeps none."""
+        return self.keep(layer.forward(*inputs, **options))
+
+    def pop(self) -> Any:
+        """Take the cache that was kept last. Raises CacheUsedError if none is left."""
+        if not self._entries:
+            raise CacheUsedError(
+                f"{self._owner}.backward: expected a fresh cache, got one that went through backward already; "
+                "call forward again (its activations were freed as backward ran)"
+            )
+        return self._entries.pop()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+class NoCache(CacheStack):
+    """For inference: hands outputs on and keeps nothing."""
+
+    def keep(self, output_and_cache: tuple[Any, Any]) -> Any:
+        return output_and_cache[0]
+
+    def run(self, layer: Any, *inputs: Any, **options: Any) -> Any:
+        return layer(*inputs, **options)

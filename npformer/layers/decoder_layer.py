@@ -1,0 +1,143 @@
+"""A decoder layer: tokens look at the past, then at the source, then each thinks for itself.
+
+    post-LN   x ← LN₁(x + Drop(SelfAttention(x)))
+              x ← LN₂(x + Drop(CrossAttention(x, memory)))
+              x ← LN₃(x + Drop(FeedForward(x)))
+    pre-LN    the same with x ← x + Drop(f(LN(x)))
+
+Each backward is its forward read bottom-up. The memory (the encoder's output) is used by every
+decoder layer, so its gradients are added over the layers, in ``stacks.py``.
+
+Source: post-LN, Vaswani et al. 2017, section 3.1; pre-LN, Xiong et al. 2020, arXiv:2002.04745.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ..backend import Backend
+from ..functional import ALL_VISIBLE, AttentionMask
+from ..typing import Array
+from .cache_stack import CacheStack
+from .call_tree import RandomKey, Watch, child, draw
+from .encoder_layer import expect_norm_order
+from .feed_forward import FeedForward
+from .initial import Seed
+from .layer import Layer
+from .layer_norm import LayerNorm
+from .multi_head_attention import MultiHeadAttention
+
+
+class _Context(NamedTuple):
+    """What all three sub-layers of one forward are given."""
+
+    memory: Array  # (B, S, C)
+    mask: AttentionMask
+    memory_mask: AttentionMask
+    key: RandomKey | None
+    watch: Watch | None
+
+
+class DecoderLayer(Layer):
+    """Self-attention, cross-attention and feed-forward, each with a residual sum; norm_order "post" or "pre"."""
+
+    def __init__(
+        self,
+        d_model: int,
+        num_heads: int,
+        d_ff: int,
+        *,
+        dropout: float = 0.0,
+        norm_order: str = "post",
+        activation: str = "relu",
+        backend: Backend,
+        seed: Seed = 0,
+    ) -> None:
+        super().__init__(backend)
+        expect_norm_order(norm_order)
+        rng = np.random.default_rng(seed)
+        self.norm_order = norm_order
+        self.dropout = dropout
+        self.self_attention = MultiHeadAttention(d_model, num_heads, dropout=dropout, backend=backend, seed=rng)
+        self.norm1 = LayerNorm(d_model, backend=backend)
+        self.cross_attention = MultiHeadAttention(d_model, num_heads, dropout=dropout, backend=backend, seed=rng)
+        self.norm2 = LayerNorm(d_model, backend=backend)
+        self.feed_forward = FeedForward(
+            d_model, d_ff, activation=activation, dropout=dropout, backend=backend, seed=rng
+        )
+        self.norm3 = LayerNorm(d_model, backend=backend)
+
+    def forward(
+        self,
+        x: Array,
+        memory: Array,
+        *,
+        mask: AttentionMask = ALL_VISIBLE,
+        memory_mask: AttentionMask = ALL_VISIBLE,
+        key: RandomKey | None = None,
+        watch: Watch | None = None,
+    ) -> tuple[Array, CacheStack]:
+        """x (B, T, C) and memory (B, S, C) to y (B, T, C).
+
+        mask says which targets a target may look at (causal, in a Transformer), memory_mask which
+        sources.
+        """
+        cache = CacheStack(self)
+        run = self._post if self.norm_order == "post" else self._pre
+        return run(cache, x, _Context(memory, mask, memory_mask, key, watch)), cache
+
+    def backward(self, dy: Array, cache: CacheStack) -> tuple[Array, Array]:
+        """dy (B, T, C) to (dx (B, T, C), dmemory (B, S, C))."""
+        return self._post_backward(dy, cache) if self.norm_order == "post" else self._pre_backward(dy, cache)
+
+    def _post(self, cache: CacheStack, x: Array, to: _Context) -> Array:
+        f = cache.keep(self._attend_self(x, to))
+        x = cache.keep(self.norm1.post_forward(x, f, draw(to.key, "self_attention_dropout", self.dropout)))
+        f = cache.keep(self._attend_memory(x, to))
+        x = cache.keep(self.norm2.post_forward(x, f, draw(to.key, "cross_attention_dropout", self.dropout)))
+        f = cache.keep(self.feed_forward.forward(x, key=child(to.key, "feed_forward")))
+        return cache.keep(self.norm3.post_forward(x, f, draw(to.key, "feed_forward_dropout", self.dropout)))
+
+    def _post_backward(self, dy: Array, cache: CacheStack) -> tuple[Array, Array]:
+        dx, df = self.norm3.post_backward(dy, cache.pop())
+        dx = dx + self.feed_forward.backward(df, cache.pop())
+        dx, df = self.norm2.post_backward(dx, cache.pop())
+        dquery, dmemory = self.cross_attention.backward(df, cache.pop())
+        dx, df = self.norm1.post_backward(dx + dquery, cache.pop())
+        return dx + self.self_attention.backward(df, cache.pop()), dmemory
+
+    def _pre(self, cache: CacheStack, x: Array, to: _Context) -> Array:
+        normed = cache.keep(self.norm1.forward(x))
+        f = cache.keep(self._attend_self(normed, to))
+        x, normed = cache.keep(
+            self.norm2.pre_forward(x, f, draw(to.key, "self_attention_dropout", self.dropout))
+        )
+        f = cache.keep(self._attend_memory(normed, to))
+        x, normed = cache.keep(
+            self.norm3.pre_forward(x, f, draw(to.key, "cross_attention_dropout", self.dropout))
+        )
+        f = cache.keep(self.feed_forward.forward(normed, key=child(to.key, "feed_forward")))
+        return cache.keep(self.ops.residual.forward(x, f, draw(to.key, "feed_forward_dropout", self.dropout)))
+
+    def _pre_backward(self, dy: Array, cache: CacheStack) -> tuple[Array, Array]:
+        dx, df = self.ops.residual.backward(dy, cache.pop())
+        dnormed = self.feed_forward.backward(df, cache.pop())
+        dx, df = self.norm3.pre_backward(dx, dnormed, cache.pop())
+        dnormed, dmemory = self.cross_attention.backward(df, cache.pop())
+        dx, df = self.norm2.pre_backward(dx, dnormed, cache.pop())
+        dnormed = self.self_attention.backward(df, cache.pop())
+        return dx + self.norm1.backward(dnormed, cache.pop()), dmemory
+
+    def _attend_self(self, x: Array, to: _Context) -> tuple[Array, CacheStack]:
+        name = "self_attention"
+        return self.self_attention.forward(
+            x, mask=to.mask, key=child(to.key, name), watch=child(to.watch, name)
+        )
+
+    def _attend_memory(self, x: Array, to: _Context) -> tuple[Array, CacheStack]:
+        name = "cross_attention"
+        return self.cross_attention.forward(
+            x, to.memory, mask=to.memory_mask, key=child(to.key, name), watch=child(to.watch, name)
+        )

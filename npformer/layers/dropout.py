@@ -1,0 +1,29 @@
+"""Dropout as a layer: it owns no numbers, only a rate."""
+
+from __future__ import annotations
+
+from ..backend import Backend
+from ..functional.dropout import dropout_threshold
+from ..typing import Array
+from .cache_stack import CacheStack
+from .call_tree import RandomKey
+from .layer import Layer
+
+
+class Dropout(Layer):
+    """Drops entries of x with probability rate while training. Raises ConfigError unless 0 ≤ rate < 1."""
+
+    def __init__(self, rate: float, *, backend: Backend) -> None:
+        super().__init__(backend)
+        dropout_threshold(rate)
+        self.rate = rate
+
+    def forward(self, x: Array, key: RandomKey | None = None) -> tuple[Array, CacheStack]:
+        """x (...) to y (...); key None is inference, y = x."""
+        cache = CacheStack(self)
+        draw = None if key is None or self.rate == 0 else key.draw(self.rate)
+        return cache.keep(self.ops.dropout.forward(x, draw)), cache
+
+    def backward(self, dy: Array, cache: CacheStack) -> Array:
+        """dy (...) to dx (...)."""
+        return self.ops.dropout.backward(dy, cache.pop())

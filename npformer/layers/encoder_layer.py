@@ -1,0 +1,115 @@
+"""An encoder layer: tokens look at each other, then each thinks for itself.
+
+    post-LN   x ← LN₁(x + Drop(SelfAttention(x)))      x ← LN₂(x + Drop(FeedForward(x)))
+    pre-LN    x ← x + Drop(SelfAttention(LN₁(x)))      x ← x + Drop(FeedForward(LN₂(x)))
+
+Each backward below is its forward read bottom-up: where a value was used twice, its two gradients
+are added.
+
+Source: post-LN, Vaswani et al. 2017, section 3.1; pre-LN, Xiong et al. 2020, arXiv:2002.04745.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..backend import Backend
+from ..errors import ConfigError
+from ..functional import ALL_VISIBLE, AttentionMask
+from ..typing import Array
+from .cache_stack import CacheStack
+from .call_tree import RandomKey, Watch, child, draw
+from .feed_forward import FeedForward
+from .initial import Seed
+from .layer import Layer
+from .layer_norm import LayerNorm
+from .multi_head_attention import MultiHeadAttention
+
+NORM_ORDERS = ("post", "pre")
+
+
+def expect_norm_order(norm_order: str) -> None:
+    """Raise ConfigError unless norm_order is "post" or "pre"."""
+    if norm_order not in NORM_ORDERS:
+        raise ConfigError(f"norm_order: expected 'post' or 'pre', got {norm_order!r}")
+
+
+class EncoderLayer(Layer):
+    """Self-attention and feed-forward, each with a residual sum; norm_order "post" or "pre"."""
+
+    def __init__(
+        self,
+        d_model: int,
+        num_heads: int,
+        d_ff: int,
+        *,
+        dropout: float = 0.0,
+        norm_order: str = "post",
+        activation: str = "relu",
+        backend: Backend,
+        seed: Seed = 0,
+    ) -> None:
+        super().__init__(backend)
+        expect_norm_order(norm_order)
+        rng = np.random.default_rng(seed)
+        self.norm_order = norm_order
+        self.dropout = dropout
+        self.self_attention = MultiHeadAttention(d_model, num_heads, dropout=dropout, backend=backend, seed=rng)
+        self.norm1 = LayerNorm(d_model, backend=backend)
+        self.feed_forward = FeedForward(
+            d_model, d_ff, activation=activation, dropout=dropout, backend=backend, seed=rng
+        )
+        self.norm2 = LayerNorm(d_model, backend=backend)
+
+    def forward(
+        self,
+        x: Array,
+        *,
+        mask: AttentionMask = ALL_VISIBLE,
+        key: RandomKey | None = None,
+        watch: Watch | None = None,
+    ) -> tuple[Array, CacheStack]:
+        """x (B, S, C) to y (B, S, C); mask says which keys are visible."""
+        cache = CacheStack(self)
+        run = self._post if self.norm_order == "post" else self._pre
+        return run(cache, x, mask, key, watch), cache
+
+    def backward(self, dy: Array, cache: CacheStack) -> Array:
+        """dy (B, S, C) to dx (B, S, C)."""
+        return self._post_backward(dy, cache) if self.norm_order == "post" else self._pre_backward(dy, cache)
+
+    def _post(
+        self, cache: CacheStack, x: Array, mask: AttentionMask, key: RandomKey | None, watch: Watch | None
+    ) -> Array:
+        f = cache.keep(self._attend(x, mask, key, watch))
+        x = cache.keep(self.norm1.post_forward(x, f, draw(key, "self_attention_dropout", self.dropout)))
+        f = cache.keep(self.feed_forward.forward(x, key=child(key, "feed_forward")))
+        return cache.keep(self.norm2.post_forward(x, f, draw(key, "feed_forward_dropout", self.dropout)))
+
+    def _post_backward(self, dy: Array, cache: CacheStack) -> Array:
+        dx, df = self.norm2.post_backward(dy, cache.pop())
+        dx = dx + self.feed_forward.backward(df, cache.pop())
+        dx, df = self.norm1.post_backward(dx, cache.pop())
+        return dx + self.self_attention.backward(df, cache.pop())
+
+    def _pre(
+        self, cache: CacheStack, x: Array, mask: AttentionMask, key: RandomKey | None, watch: Watch | None
+    ) -> Array:
+        normed = cache.keep(self.norm1.forward(x))
+        f = cache.keep(self._attend(normed, mask, key, watch))
+        x, normed = cache.keep(self.norm2.pre_forward(x, f, draw(key, "self_attention_dropout", self.dropout)))
+        f = cache.keep(self.feed_forward.forward(normed, key=child(key, "feed_forward")))
+        return cache.keep(self.ops.residual.forward(x, f, draw(key, "feed_forward_dropout", self.dropout)))
+
+    def _pre_backward(self, dy: Array, cache: CacheStack) -> Array:
+        dx, df = self.ops.residual.backward(dy, cache.pop())
+        dnormed = self.feed_forward.backward(df, cache.pop())
+        dx, df = self.norm2.pre_backward(dx, dnormed, cache.pop())
+        dnormed = self.self_attention.backward(df, cache.pop())
+        return dx + self.norm1.backward(dnormed, cache.pop())
+
+    def _attend(
+        self, x: Array, mask: AttentionMask, key: RandomKey | None, watch: Watch | None
+    ) -> tuple[Array, CacheStack]:
+        name = "self_attention"
+        return self.self_attention.forward(x, mask=mask, key=child(key, name), watch=child(watch, name))

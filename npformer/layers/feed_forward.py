@@ -1,0 +1,53 @@
+"""The feed-forward layer: two linear maps with an activation between them, for each token alone."""
+
+from __future__ import annotations
+
+from ..backend import Backend
+from ..errors import ConfigError
+from ..functional.feed_forward import ACTIVATIONS
+from ..typing import Array
+from .cache_stack import CacheStack
+from .call_tree import RandomKey, draw
+from .initial import Seed
+from .layer import Layer
+from .linear import Linear
+
+
+class FeedForward(Layer):
+    """y = Drop(act(x W₁ + b₁)) W₂ + b₂ for x (..., C), F wide inside; activation "relu" or "gelu"."""
+
+    def __init__(
+        self,
+        d_model: int,
+        d_ff: int,
+        *,
+        activation: str = "relu",
+        dropout: float = 0.0,
+        backend: Backend,
+        seed: Seed = 0,
+    ) -> None:
+        super().__init__(backend)
+        if activation not in ACTIVATIONS:
+            raise ConfigError(f"activation: expected one of {', '.join(ACTIVATIONS)}, got {activation!r}")
+        self.activation = activation
+        self.dropout = dropout
+        self.up = Linear(d_model, d_ff, backend=backend, seed=seed)
+        self.down = Linear(d_ff, d_model, backend=backend, seed=seed)
+
+    def forward(self, x: Array, key: RandomKey | None = None) -> tuple[Array, CacheStack]:
+        """x (..., C) to y (..., C)."""
+        cache = CacheStack(self)
+        up, down = self.up, self.down
+        y = cache.keep(
+            self.ops.feed_forward.forward(
+                x, up.weight.data, up.bias.data, down.weight.data, down.bias.data,
+                self.activation, draw(key, "dropout", self.dropout),
+            )
+        )  # fmt: skip
+        return y, cache
+
+    def backward(self, dy: Array, cache: CacheStack) -> Array:
+        """dy (..., C) to dx (..., C)."""
+        up, down = self.up, self.down
+        into = (up.weight.grad, up.bias.grad, down.weight.grad, down.bias.grad)
+        return self.ops.feed_forward.backward(dy, cache.pop(), into=into)

@@ -1,0 +1,27 @@
+"""How parameters start: drawn on the host from a seeded generator, so equal on every backend."""
+
+from __future__ import annotations
+
+import math
+from typing import TypeAlias
+
+import numpy as np
+
+from ..typing import HostArray
+
+#: An integer, or the generator that a parent hands down to its parts.
+Seed: TypeAlias = int | np.random.Generator
+
+
+def xavier_uniform(seed: Seed, fan_in: int, fan_out: int) -> HostArray:
+    """(fan_in, fan_out), uniform in ±√(6/(fan_in + fan_out)): keeps the variance of activations going
+    up and of gradients coming down. Source: Glorot & Bengio 2010, eq. 16."""
+    limit = math.sqrt(6 / (fan_in + fan_out))
+    return np.random.default_rng(seed).uniform(-limit, limit, (fan_in, fan_out))
+
+
+def scaled_normal(seed: Seed, rows: int, width: int) -> HostArray:
+    """(rows, width), normal with deviation 1/√width: scaled by √width, an embedding starts with entries
+    of variance 1, and as a tied output projection it starts with logits of variance about 1.
+    Source: Vaswani et al. 2017, section 3.4, for the scale; Press & Wolf 2017, arXiv:1608.05859, for the tie."""
+    return np.random.default_rng(seed).normal(0.0, 1 / math.sqrt(width), (rows, width))

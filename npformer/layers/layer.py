@@ -1,0 +1,90 @@
+"""What all layers share: parameters with stable names, and an inference spelling."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ..backend import Backend, Ops
+from ..functional.arrays import namespace
+from .parameter import Parameter, ParameterView
+
+
+class Layer:
+    """Base of every layer and model. A layer writes nothing to itself but gradients, by adding.
+
+    Subclasses define ``forward(...) -> (y, cache)`` and ``backward(dy, cache)``, which returns the
+    gradients of forward's array inputs and adds those of the parameters to ``Parameter.grad``.
+    Parameters and sub-layers are found among the attributes, in the order in which ``__init__``
+    set them; that order and the attribute names make the dotted names.
+    """
+
+    backend: Backend
+
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
+
+    @property
+    def ops(self) -> Ops:
+        """The table of operations of this layer's backend."""
+        return self.backend.ops
+
+    def forward(self, *inputs: Any, **options: Any) -> tuple[Any, Any]:
+        """Returns (output, cache)."""
+        raise NotImplementedError(f"{type(self).__name__} must define forward")
+
+    def __call__(self, *inputs: Any, **options: Any) -> Any:
+        """The output alone, keeping no cache: the spelling for inference."""
+        return self.forward(*inputs, **options)[0]
+
+    def _members(self) -> Iterator[tuple[str, Any]]:
+        """Sub-layers and parameters by attribute name; lists of layers as name.0, name.1, …"""
+        for name, value in vars(self).items():
+            if isinstance(value, list):
+                yield from ((f"{name}.{i}", item) for i, item in enumerate(value))
+            else:
+                yield name, value
+
+    def _all_views(self, prefix: str) -> Iterator[tuple[str, ParameterView]]:
+        """Every dotted name with its parameter, tied ones under each of their names."""
+        for name, value in self._members():
+            if isinstance(value, Parameter):
+                yield from ((prefix + view.name, view) for view in value.views())
+            elif isinstance(value, ParameterView):
+                yield prefix + value.name, value
+            elif isinstance(value, Layer):
+                yield from value._all_views(f"{prefix}{name}.")
+
+    def named_parameters(self, prefix: str = "") -> Iterator[tuple[str, ParameterView]]:
+        """(dotted name, parameter with data and grad), a tied parameter once, under its first name."""
+        seen: set[tuple[int, str]] = set()
+        for name, view in self._all_views(prefix):
+            part = (id(view.owner), view.name if view.owner.columns else "")
+            if part not in seen:
+                seen.add(part)
+                yield name, view
+
+    def owned_parameters(self) -> list[tuple[str, Parameter, tuple[str, ...]]]:
+        """(dotted name, parameter, its aliases), each block of memory once: what an arena packs."""
+        table: dict[int, tuple[str, Parameter, list[str]]] = {}
+        for name, view in self._all_views(""):
+            if view.owner.columns:  # a block is known by its own name; its columns are parts, not aliases
+                name = name.removesuffix(view.name) + view.owner.name
+            first, _, aliases = table.setdefault(id(view.owner), (name, view.owner, []))
+            if name != first and name not in aliases:
+                aliases.append(name)
+        return [(name, owner, tuple(aliases)) for name, owner, aliases in table.values()]
+
+    def zero_grad(self) -> None:
+        """Set every gradient to 0."""
+        for _, parameter, _ in self.owned_parameters():
+            parameter.grad[...] = 0
+
+    def num_parameters(self) -> int:
+        """How many numbers are learned, tied ones counted once."""
+        return sum(int(view.data.size) for _, view in self.named_parameters())
+
+
+def concat_last(*parts: Any) -> Any:
+    """Arrays (..., C_i) side by side as (..., Σ C_i)."""
+    return namespace(parts[0]).concat(parts, axis=-1)

@@ -1,0 +1,35 @@
+"""The linear layer: owns a matrix and a bias."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..backend import Backend
+from ..typing import Array
+from .cache_stack import CacheStack
+from .initial import Seed, xavier_uniform
+from .layer import Layer
+from .parameter import Parameter, ParameterView
+
+
+class Linear(Layer):
+    """y = x W + b for x (..., C_in). W starts Xavier-uniform, b at 0.
+
+    weight, if given, is used (and trained) instead of an own matrix: a tied projection.
+    """
+
+    def __init__(
+        self, c_in: int, c_out: int, *, backend: Backend, seed: Seed = 0, weight: ParameterView | None = None
+    ) -> None:
+        super().__init__(backend)
+        self.weight = weight or Parameter("weight", backend.array(xavier_uniform(seed, c_in, c_out)))
+        self.bias = Parameter("bias", backend.array(np.zeros(c_out)))
+
+    def forward(self, x: Array) -> tuple[Array, CacheStack]:
+        """x (..., C_in) to y (..., C_out)."""
+        cache = CacheStack(self)
+        return cache.keep(self.ops.linear.forward(x, self.weight.data, self.bias.data)), cache
+
+    def backward(self, dy: Array, cache: CacheStack) -> Array:
+        """dy (..., C_out) to dx (..., C_in)."""
+        return self.ops.linear.backward(dy, cache.pop(), into=(self.weight.grad, self.bias.grad))

@@ -1,0 +1,158 @@
+"""Multi-head attention: H attentions side by side, each on its own projection of the tokens.
+
+    Q, K, V = x W_q + b_q, x W_k + b_k, x W_v + b_v      cross-attention: K, V from the memory
+    y = merge(attend(split(Q), split(K), split(V))) W_o + b_o
+
+What happens inside a head is the mechanism, a part that can be exchanged; this layer knows only
+how tokens get into heads and out again.
+
+Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.2.2.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+
+from ..backend import Backend, Ops
+from ..errors import ConfigError, ShapeError
+from ..functional import ALL_VISIBLE, AttentionMask, Draw, attention_weights, merge_heads, split_heads
+from ..typing import Array
+from .cache_stack import CacheStack
+from .call_tree import RandomKey, Watch, draw
+from .initial import Seed, xavier_uniform
+from .layer import Layer, concat_last
+from .linear import Linear
+from .parameter import Parameter
+
+
+class Mechanism(Protocol):
+    """How queries (B, H, T, D) attend to keys and values (B, H, S, D)."""
+
+    def forward(
+        self, ops: Ops, q: Array, k: Array, v: Array, mask: AttentionMask, draw: Draw | None
+    ) -> tuple[Array, Any]:
+        """Returns (out (B, H, T, D), cache)."""
+
+    def backward(self, ops: Ops, dout: Array, cache: Any) -> tuple[Array, Array, Array]:
+        """Gradients (dq, dk, dv)."""
+
+    def weights(self, q: Array, k: Array, mask: AttentionMask) -> Array:
+        """The weights (B, H, T, S), before dropout, for a reader."""
+
+
+class ScaledDotProduct:
+    """softmax(QKᵀ/√D)V, the mechanism of the paper."""
+
+    def forward(
+        self, ops: Ops, q: Array, k: Array, v: Array, mask: AttentionMask, draw: Draw | None
+    ) -> tuple[Array, Any]:
+        return ops.attention.forward(q, k, v, mask, draw)
+
+    def backward(self, ops: Ops, dout: Array, cache: Any) -> tuple[Array, Array, Array]:
+        dq, dk, dv = ops.attention.backward(dout, cache)
+        return dq, dk, dv
+
+    def weights(self, q: Array, k: Array, mask: AttentionMask) -> Array:
+        return attention_weights(q, k, mask)
+
+
+class MultiHeadAttention(Layer):
+    """Self-attention of x (B, T, C), or cross-attention from x to a memory (B, S, C).
+
+    W_q, W_k, W_v are columns of one block (C, 3C), so that self-attention needs one product. Each
+    starts Xavier-uniform, biases at 0. Raises ConfigError unless d_model is divisible by num_heads.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        num_heads: int,
+        *,
+        mechanism: Mechanism | None = None,
+        dropout: float = 0.0,
+        backend: Backend,
+        seed: Seed = 0,
+    ) -> None:
+        super().__init__(backend)
+        expect_divisible(d_model, num_heads)
+        self.num_heads = num_heads
+        self.mechanism = mechanism or ScaledDotProduct()
+        self.dropout = dropout
+        rng = np.random.default_rng(seed)
+        columns = {name: slice(i * d_model, (i + 1) * d_model) for i, name in enumerate(("query", "key", "value"))}
+        block = np.concatenate([xavier_uniform(rng, d_model, d_model) for _ in columns], axis=1)
+        self.weight = Parameter(
+            "qkv.weight", backend.array(block), {f"{name}.weight": part for name, part in columns.items()}
+        )
+        self.bias = Parameter(
+            "qkv.bias", backend.array(np.zeros(3 * d_model)), {f"{name}.bias": part for name, part in columns.items()}
+        )
+        self.output = Linear(d_model, d_model, backend=backend, seed=rng)
+
+    def forward(
+        self,
+        x: Array,
+        memory: Array | None = None,
+        *,
+        mask: AttentionMask = ALL_VISIBLE,
+        key: RandomKey | None = None,
+        watch: Watch | None = None,
+    ) -> tuple[Array, CacheStack]:
+        """x (B, T, C), attending to itself or to memory (B, S, C), to y (B, T, C)."""
+        cache = CacheStack(self)
+        q, k, v = (split_heads(part, self.num_heads) for part in self._project(x, memory, cache))  # (B, H, ·, D)
+        if watch is not None:
+            watch.record(self.mechanism.weights(q, k, mask))
+        weights_draw = draw(key, "dropout", self.dropout)
+        heads = cache.keep(self.mechanism.forward(self.ops, q, k, v, mask, weights_draw))  # (B, H, T, D)
+        return cache.keep(self.output.forward(merge_heads(heads))), cache
+
+    def backward(self, dy: Array, cache: CacheStack) -> Array | tuple[Array, Array]:
+        """dy (B, T, C) to dx (B, T, C); for cross-attention to (dx, dmemory (B, S, C))."""
+        dheads = split_heads(self.output.backward(dy, cache.pop()), self.num_heads)
+        dq, dk, dv = (merge_heads(part) for part in self.mechanism.backward(self.ops, dheads, cache.pop()))
+        return self._project_backward(dq, dk, dv, cache)
+
+    def _project(self, x: Array, memory: Array | None, cache: CacheStack) -> tuple[Array, Array, Array]:
+        """Queries (B, T, C), keys and values (B, S, C)."""
+        width = self.output.bias.data.shape[0]
+        expect_tokens("x", x, width)
+        weight, bias, linear = self.weight.data, self.bias.data, self.ops.linear
+        if memory is None:
+            qkv = cache.keep(linear.forward(x, weight, bias))  # (B, T, 3C)
+            return qkv[..., :width], qkv[..., width : 2 * width], qkv[..., 2 * width :]
+        expect_tokens("memory", memory, width)
+        q = cache.keep(linear.forward(x, weight[:, :width], bias[:width]))  # (B, T, C)
+        kv = cache.keep(linear.forward(memory, weight[:, width:], bias[width:]))  # (B, S, 2C)
+        return q, kv[..., :width], kv[..., width:]
+
+    def _project_backward(
+        self, dq: Array, dk: Array, dv: Array, cache: CacheStack
+    ) -> Array | tuple[Array, Array]:
+        """_project read bottom-up: one product was made for self-attention, two for cross-attention."""
+        width = dq.shape[-1]
+        dweight, dbias, linear = self.weight.grad, self.bias.grad, self.ops.linear
+        if len(cache) == 1:
+            return linear.backward(concat_last(dq, dk, dv), cache.pop(), into=(dweight, dbias))
+        dkv = concat_last(dk, dv)
+        dmemory = linear.backward(dkv, cache.pop(), into=(dweight[:, width:], dbias[width:]))
+        dx = linear.backward(dq, cache.pop(), into=(dweight[:, :width], dbias[:width]))
+        return dx, dmemory
+
+
+def expect_divisible(d_model: int, num_heads: int) -> None:
+    """Raise ConfigError unless d_model can be split into num_heads heads."""
+    if num_heads < 1 or d_model % num_heads:
+        fits = [h for h in range(1, d_model + 1) if d_model % h == 0]
+        nearest = min(fits, key=lambda h: abs(h - num_heads))
+        raise ConfigError(
+            f"num_heads: expected a divisor of d_model={d_model}, got {num_heads}; the nearest is {nearest}"
+        )
+
+
+def expect_tokens(name: str, x: Array, width: int) -> None:
+    """Raise ShapeError unless x is (B, T, C) with C = width."""
+    if x.ndim != 3 or x.shape[-1] != width:
+        raise ShapeError(f"{name}: expected (B, T, d_model={width}), got {tuple(x.shape)}")

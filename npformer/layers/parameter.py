@@ -1,0 +1,50 @@
+"""A parameter: its numbers, its gradient, and the names under which they are known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from ..functional.arrays import namespace
+from ..typing import Array
+
+
+class Parameter:
+    """Numbers that are learned, ``data``, and the gradient that backward adds up, ``grad``.
+
+    ``columns`` names parts of a block: W_q, W_k and W_v are columns of one (C, 3C) matrix, so that
+    one product serves the three, and are listed, saved and checked as three.
+    """
+
+    def __init__(self, name: str, data: Array, columns: Mapping[str, slice] | None = None) -> None:
+        self.name = name
+        self.data = data
+        self.grad: Array = namespace(data).zeros_like(data)
+        self.columns = dict(columns or {})
+
+    def views(self) -> Iterator[ParameterView]:
+        """The named parts, or the whole as one part."""
+        if not self.columns:
+            yield ParameterView(self.name, self, lambda x: x)
+        for name, columns in self.columns.items():
+            yield ParameterView(name, self, lambda x, columns=columns: x[..., columns])
+
+    def transposed(self, name: str) -> ParameterView:
+        """The same numbers read as a transposed matrix (a tied output projection)."""
+        return ParameterView(name, self, lambda x: namespace(x).matrix_transpose(x))
+
+
+class ParameterView:
+    """A parameter seen in part or transposed. ``data`` and ``grad`` are views, never copies."""
+
+    def __init__(self, name: str, owner: Parameter, view: Callable[[Array], Array]) -> None:
+        self.name = name
+        self.owner = owner
+        self._view = view
+
+    @property
+    def data(self) -> Array:
+        return self._view(self.owner.data)
+
+    @property
+    def grad(self) -> Array:
+        return self._view(self.owner.grad)

@@ -1,0 +1,136 @@
+"""Stacks: L equal layers one on the other, and for pre-LN a final norm on top.
+
+    encoder   x ← layer_l(x)            for l = 0 … L−1      y = LN(x) if there is a final norm
+    decoder   x ← layer_l(x, memory)    likewise
+
+Every decoder layer reads the same memory, so in backward dmemory is the sum over the layers. A
+pre-LN stack without the final norm hands on a sum that grows with depth.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..backend import Backend
+from ..functional import ALL_VISIBLE, AttentionMask
+from ..typing import Array
+from .cache_stack import CacheStack, NoCache
+from .call_tree import RandomKey, Watch, child
+from .decoder_layer import DecoderLayer
+from .encoder_layer import EncoderLayer
+from .initial import Seed
+from .layer import Layer
+from .layer_norm import LayerNorm
+
+
+class EncoderStack(Layer):
+    """num_layers encoder layers; final_norm None means: only for pre-LN. layer_options go to each layer."""
+
+    def __init__(
+        self,
+        num_layers: int,
+        d_model: int,
+        *,
+        final_norm: bool | None = None,
+        backend: Backend,
+        seed: Seed = 0,
+        **layer_options: Any,
+    ) -> None:
+        super().__init__(backend)
+        rng = np.random.default_rng(seed)
+        self.layers = [
+            EncoderLayer(d_model, backend=backend, seed=rng, **layer_options) for _ in range(num_layers)
+        ]
+        self.norm = _final_norm(final_norm, layer_options.get("norm_order", "post"), d_model, backend)
+
+    def forward(self, x: Array, **options: Any) -> tuple[Array, CacheStack]:
+        """x (B, S, C) to y (B, S, C). Options: mask, key, watch, as in EncoderLayer."""
+        cache = CacheStack(self)
+        return self._run(cache, x, **options), cache
+
+    def __call__(self, x: Array, **options: Any) -> Array:
+        return self._run(NoCache(self), x, **options)
+
+    def _run(
+        self,
+        cache: CacheStack,
+        x: Array,
+        *,
+        mask: AttentionMask = ALL_VISIBLE,
+        key: RandomKey | None = None,
+        watch: Watch | None = None,
+    ) -> Array:
+        for i, layer in enumerate(self.layers):
+            name = f"layers.{i}"
+            x = cache.run(layer, x, mask=mask, key=child(key, name), watch=child(watch, name))
+        return x if self.norm is None else cache.run(self.norm, x)
+
+    def backward(self, dy: Array, cache: CacheStack) -> Array:
+        """dy (B, S, C) to dx (B, S, C)."""
+        dx = dy if self.norm is None else self.norm.backward(dy, cache.pop())
+        for layer in reversed(self.layers):
+            dx = layer.backward(dx, cache.pop())
+        return dx
+
+
+class DecoderStack(Layer):
+    """num_layers decoder layers; final_norm None means: only for pre-LN. layer_options go to each layer."""
+
+    def __init__(
+        self,
+        num_layers: int,
+        d_model: int,
+        *,
+        final_norm: bool | None = None,
+        backend: Backend,
+        seed: Seed = 0,
+        **layer_options: Any,
+    ) -> None:
+        super().__init__(backend)
+        rng = np.random.default_rng(seed)
+        self.layers = [
+            DecoderLayer(d_model, backend=backend, seed=rng, **layer_options) for _ in range(num_layers)
+        ]
+        self.norm = _final_norm(final_norm, layer_options.get("norm_order", "post"), d_model, backend)
+
+    def forward(self, x: Array, memory: Array, **options: Any) -> tuple[Array, CacheStack]:
+        """x (B, T, C) and memory (B, S, C) to y (B, T, C). Options: mask, memory_mask, key, watch."""
+        cache = CacheStack(self)
+        return self._run(cache, x, memory, **options), cache
+
+    def __call__(self, x: Array, memory: Array, **options: Any) -> Array:
+        return self._run(NoCache(self), x, memory, **options)
+
+    def _run(
+        self,
+        cache: CacheStack,
+        x: Array,
+        memory: Array,
+        *,
+        mask: AttentionMask = ALL_VISIBLE,
+        memory_mask: AttentionMask = ALL_VISIBLE,
+        key: RandomKey | None = None,
+        watch: Watch | None = None,
+    ) -> Array:
+        masks = {"mask": mask, "memory_mask": memory_mask}
+        for i, layer in enumerate(self.layers):
+            name = f"layers.{i}"
+            x = cache.run(layer, x, memory, **masks, key=child(key, name), watch=child(watch, name))
+        return x if self.norm is None else cache.run(self.norm, x)
+
+    def backward(self, dy: Array, cache: CacheStack) -> tuple[Array, Array]:
+        """dy (B, T, C) to (dx (B, T, C), dmemory (B, S, C))."""
+        dx = dy if self.norm is None else self.norm.backward(dy, cache.pop())
+        dmemory = None
+        for layer in reversed(self.layers):
+            dx, from_layer = layer.backward(dx, cache.pop())
+            dmemory = from_layer if dmemory is None else dmemory + from_layer
+        return dx, dmemory
+
+
+def _final_norm(wanted: bool | None, norm_order: str, d_model: int, backend: Backend) -> LayerNorm | None:
+    if wanted is None:
+        wanted = norm_order == "pre"
+    return LayerNorm(d_model, backend=backend) if wanted else None

@@ -1,0 +1,46 @@
+"""The door of a model: token ids are checked on the host before any device sees them.
+
+CuPy wraps an index that is out of range around silently, so nothing further in would notice.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..backend import Backend
+from ..errors import DTypeError, ShapeError, TokenError
+from ..typing import Array
+
+
+def token_ids(name: str, ids: Any, vocab_size: int, backend: Backend) -> Array:
+    """ids (B, T), integers in [0, vocab_size), as int64 on the backend's device.
+
+    ids may be a NumPy array, nested lists, or an array of the device (which is read back to be
+    checked; give NumPy arrays where that waiting matters). Raises ShapeError, DTypeError, TokenError.
+    """
+    host = backend.host(ids) if backend.device.owns(ids) else _as_host(name, ids)
+    if host.ndim != 2:
+        raise ShapeError(f"{name}: expected (B, T), a batch of token ids, got {tuple(host.shape)}")
+    if host.size == 0:
+        raise ShapeError(f"{name}: expected at least one sequence of at least one token, got {tuple(host.shape)}")
+    if host.dtype.kind not in "iu":
+        raise DTypeError(f"{name}: expected integers (token ids), got {host.dtype}; convert with astype first")
+    outside = np.argwhere((host < 0) | (host >= vocab_size))
+    if len(outside):
+        row, column = outside[0]
+        raise TokenError(
+            f"{name}[{row}, {column}]: expected a token id with 0 <= id < {vocab_size}, got {host[row, column]}"
+            f" ({len(outside)} such); is the vocabulary the one the model was made for?"
+        )
+    return ids if backend.device.owns(ids) else backend.integers(host)
+
+
+def _as_host(name: str, ids: Any) -> np.ndarray[Any, Any]:
+    try:
+        return np.asarray(ids)
+    except ValueError as error:
+        raise ShapeError(f"{name}: expected (B, T), rows of equal length, got rows that differ; pad them") from error
+    except Exception as error:
+        raise DTypeError(f"{name}: expected token ids in a NumPy array or on the model's device, got {type(ids)}") from error

@@ -1,0 +1,175 @@
+"""The encoder-decoder Transformer: reads a source, writes a target, one token after the other.
+
+    memory = Encoder(Drop(embed(src) + positions))
+    h      = Decoder(Drop(embed(tgt) + positions), memory)
+    logits = h W_g + b_g
+
+Padding of the source is hidden from the encoder's self-attention and from cross-attention; the
+decoder sees no future and no padding.
+
+Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..backend import Arena, Backend, get_backend
+from ..errors import ShapeError
+from ..functional import AttentionMask
+from ..layers import (
+    CacheStack,
+    DecoderStack,
+    Dropout,
+    Embedding,
+    EncoderStack,
+    Layer,
+    LearnedPositions,
+    Linear,
+    NoCache,
+    RandomKey,
+    SinusoidalPositions,
+    Watch,
+)
+from ..layers.call_tree import child
+from ..typing import Array
+from .config import TransformerConfig
+from .inputs import token_ids
+
+
+class Transformer(Layer):
+    """The model that ``config`` describes, on ``backend`` (default: get_backend("auto")).
+
+    Parameters depend on config and seed alone, not on the backend. ``arena`` holds them all.
+    """
+
+    def __init__(self, config: TransformerConfig, *, backend: Backend | None = None, seed: int = 0) -> None:
+        super().__init__(backend or get_backend())
+        self.config = config
+        rng = np.random.default_rng(seed)
+        self.src_embedding = self._new_embedding(config.src_vocab_size, rng)
+        self.tgt_embedding = (
+            self.src_embedding if config.tie_embeddings else self._new_embedding(config.tgt_vocab_size, rng)
+        )
+        self.src_positions = self._new_positions(rng)
+        self.tgt_positions = self._new_positions(rng)
+        self.dropout = Dropout(config.dropout, backend=self.backend)
+        options = {
+            "final_norm": config.final_norm, "num_heads": config.num_heads, "d_ff": config.d_ff,
+            "dropout": config.dropout, "norm_order": config.norm_order, "activation": config.activation,
+            "backend": self.backend, "seed": rng,
+        }  # fmt: skip
+        self.encoder = EncoderStack(config.num_encoder_layers, config.d_model, **options)  # type: ignore[arg-type]
+        self.decoder = DecoderStack(config.num_decoder_layers, config.d_model, **options)  # type: ignore[arg-type]
+        tied = self.tgt_embedding.weight.transposed("weight") if config.tie_embeddings else None
+        self.generator = Linear(
+            config.d_model, config.tgt_vocab_size, backend=self.backend, seed=rng, weight=tied
+        )
+        self.arena = Arena(self.owned_parameters(), self.backend)
+
+    def forward(
+        self, src: Array, tgt_in: Array, *, key: RandomKey | None = None, watch: Watch | None = None
+    ) -> tuple[Array, CacheStack]:
+        """src (B, S) and tgt_in (B, T), token ids, to logits (B, T, V); key None: no dropout.
+
+        Raises ShapeError, DTypeError or TokenError for ids that are not (B, T) integers in range.
+        """
+        cache = CacheStack(self)
+        return self._run(cache, src, tgt_in, key, watch), cache
+
+    def __call__(self, src: Array, tgt_in: Array) -> Array:
+        """The logits (B, T, V) alone, without dropout, keeping no cache."""
+        return self._run(NoCache(self), src, tgt_in, None, None)
+
+    def backward(self, dlogits: Array, cache: CacheStack) -> None:
+        """Add to the gradient of every parameter, given dlogits (B, T, V)."""
+        dh = self.generator.backward(dlogits, cache.pop())
+        dx, dmemory = self.decoder.backward(dh, cache.pop())
+        self._embed_backward(self.tgt_embedding, self.tgt_positions, dx, cache)
+        dx = self.encoder.backward(dmemory, cache.pop())
+        self._embed_backward(self.src_embedding, self.src_positions, dx, cache)
+
+    def attention_weights(self, src: Array, tgt_in: Array) -> dict[str, Array]:
+        """Name of each attention -> its weights (B, H, T, S), in the order in which they are computed."""
+        watch = Watch()
+        self._run(NoCache(self), src, tgt_in, None, watch)
+        return watch.weights
+
+    def encode(self, src: Array) -> tuple[Array, AttentionMask]:
+        """For decoding: src (B, S) to the memory (B, S, C) and the mask of its padding."""
+        src = token_ids("src", src, self.config.src_vocab_size, self.backend)
+        return self._encode(NoCache(self), src, None, None)
+
+    def decode(self, tgt_in: Array, memory: Array, memory_mask: AttentionMask) -> Array:
+        """For decoding: tgt_in (B, T) and what encode returned to logits (B, T, V)."""
+        tgt_in = token_ids("tgt_in", tgt_in, self.config.tgt_vocab_size, self.backend)
+        return self._decode(NoCache(self), tgt_in, memory, memory_mask, None, None)
+
+    def _run(
+        self, cache: CacheStack, src: Array, tgt_in: Array, key: RandomKey | None, watch: Watch | None
+    ) -> Array:
+        src = token_ids("src", src, self.config.src_vocab_size, self.backend)
+        tgt_in = token_ids("tgt_in", tgt_in, self.config.tgt_vocab_size, self.backend)
+        if src.shape[0] != tgt_in.shape[0]:
+            raise ShapeError(f"tgt_in: expected (B={src.shape[0]}, T) like src, got {tuple(tgt_in.shape)}")
+        memory, memory_mask = self._encode(cache, src, key, watch)
+        return self._decode(cache, tgt_in, memory, memory_mask, key, watch)
+
+    def _encode(
+        self, cache: CacheStack, src: Array, key: RandomKey | None, watch: Watch | None
+    ) -> tuple[Array, AttentionMask]:
+        mask = AttentionMask(key_visible=src != self.config.pad_id)
+        x = self._embed(cache, self.src_embedding, self.src_positions, src, child(key, "src_embedding"))
+        memory = cache.run(
+            self.encoder, x, mask=mask, key=child(key, "encoder"), watch=child(watch, "encoder")
+        )
+        return memory, mask
+
+    def _decode(
+        self,
+        cache: CacheStack,
+        tgt_in: Array,
+        memory: Array,
+        memory_mask: AttentionMask,
+        key: RandomKey | None,
+        watch: Watch | None,
+    ) -> Array:
+        mask = AttentionMask(key_visible=tgt_in != self.config.pad_id, causal=True)
+        x = self._embed(cache, self.tgt_embedding, self.tgt_positions, tgt_in, child(key, "tgt_embedding"))
+        masks = {"mask": mask, "memory_mask": memory_mask}
+        h = cache.run(
+            self.decoder, x, memory, **masks, key=child(key, "decoder"), watch=child(watch, "decoder")
+        )
+        return cache.run(self.generator, h)
+
+    def _embed(
+        self,
+        cache: CacheStack,
+        embedding: Embedding,
+        positions: SinusoidalPositions | LearnedPositions,
+        tokens: Array,
+        key: RandomKey | None,
+    ) -> Array:
+        x = cache.run(embedding, tokens)  # (B, T, C)
+        x = cache.run(positions, x)
+        return cache.run(self.dropout, x, key=key)
+
+    def _embed_backward(
+        self,
+        embedding: Embedding,
+        positions: SinusoidalPositions | LearnedPositions,
+        dy: Array,
+        cache: CacheStack,
+    ) -> None:
+        dx = self.dropout.backward(dy, cache.pop())
+        dx = positions.backward(dx, cache.pop())
+        embedding.backward(dx, cache.pop())
+
+    def _new_embedding(self, vocab_size: int, rng: np.random.Generator) -> Embedding:
+        scale = self.config.scale_embedding
+        return Embedding(vocab_size, self.config.d_model, scale=scale, backend=self.backend, seed=rng)
+
+    def _new_positions(self, rng: np.random.Generator) -> SinusoidalPositions | LearnedPositions:
+        if self.config.positions == "sinusoidal":
+            return SinusoidalPositions(self.backend)
+        return LearnedPositions(self.config.max_seq_len, self.config.d_model, backend=self.backend, seed=rng)

@@ -1,0 +1,71 @@
+"""How large an attention picture is, and what stands where in it; all sizes are inches.
+
+All cells of a picture have one size, chosen by its longest sequence: large for three tokens, never too
+small for a legible letter up to forty; beyond forty the maps stop growing and every second (third, …)
+token is named.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from npformer.plotting.attention_maps import AttentionMap
+from npformer.plotting.labels import label_width, token_label
+
+MARGIN, GAP = 0.3, 0.2
+TITLE, KEY, ROW_HEADER = 0.36, 0.5, 0.46
+_NARROWEST = 6.0
+_MAP_SIDE = 2.0  # what a map would like to measure
+_SMALLEST_CELL, _LARGEST_CELL = 0.12, 0.42
+_LARGEST_MAP = 40 * _SMALLEST_CELL
+_SMALLEST_LETTER, _LARGEST_LETTER = 6.3, 9.5  # points
+_DPI, _LONGEST_SIDE, _MOST_PIXELS = 150.0, 12_000, 40_000_000
+
+
+class Layout(NamedTuple):
+    """The measures of one picture."""
+
+    cell: float  # inches, the side of one weight
+    letter: float  # points, the size of a token's name
+    name_every: int  # 1: every token is named
+    left: float  # inches, room for the names of the queries
+    pitch: float  # inches from one head to the next
+    below: list[float]  # inches, room for the names of each row's keys
+    width: float  # inches
+    height: float  # inches
+    dpi: float
+
+
+def plan(maps: list[AttentionMap], title: str) -> Layout:
+    """The measures of a picture with these rows, under this title."""
+    longest = max(max(len(row.queries), len(row.keys)) for row in maps)
+    cell = min(max(_MAP_SIDE / longest, _SMALLEST_CELL), _LARGEST_CELL, _LARGEST_MAP / longest)
+    letter = min(max(0.74 * 72 * cell, _SMALLEST_LETTER), _LARGEST_LETTER)
+    heads = max(row.weights.shape[0] for row in maps)
+    pitch = max(cell * max(len(row.keys) for row in maps), 0.6) + GAP
+    left = MARGIN + 0.1 + max(_widest(row.queries, letter) for row in maps)
+    below = [0.15 + max(_across(row.keys, letter, cell)) + GAP for row in maps]
+    width = max(left + heads * pitch - GAP + MARGIN, _NARROWEST)
+    panels = sum(ROW_HEADER + len(row.queries) * cell for row in maps) + sum(below)
+    height = MARGIN + (TITLE if title else 0.0) + KEY + panels
+    dpi = min(_DPI, _LONGEST_SIDE / max(width, height), (_MOST_PIXELS / (width * height)) ** 0.5)
+    name_every = int(np.ceil(_SMALLEST_CELL / cell - 1e-9))
+    return Layout(cell, letter, name_every, left, pitch, below, width, height, dpi)
+
+
+def _widest(tokens: list[str], letter: float) -> float:
+    return max(label_width(token_label(token), letter) for token in tokens)
+
+
+def stands(label: str, letter: float, cell: float) -> bool:
+    """Whether a key's name is too wide for its column and is written upwards."""
+    return len(label) > 1 and label_width(label, letter) > cell
+
+
+def _across(tokens: list[str], letter: float, cell: float) -> list[float]:
+    """How far below its map each key's name reaches."""
+    labels = [token_label(token) for token in tokens]
+    line = 1.2 * letter / 72
+    return [label_width(label, letter) if stands(label, letter, cell) else line for label in labels]

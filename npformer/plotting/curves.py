@@ -1,0 +1,119 @@
+"""How a run went: its loss, how much of the held-out text it gets right, and its learning rate.
+
+Every line carries its name and last value at its right end, in its own colour, so there is no legend to
+look up. What could not be drawn (a loss that was NaN or infinite) is a gap, a cross on the step axis and a
+sentence in the picture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from npformer.errors import DataError
+from npformer.plotting import colours
+from npformer.plotting.canvas import Style, check_place, drawing, new_figure, write_picture
+from npformer.plotting.panels import Line, Panel, draw_panel, percent, plain, room_above
+from npformer.plotting.series import Series, series
+
+_WIDTH, _DPI = 8.7, 150.0  # inches, dots per inch
+_HEADING: Style = {"fontsize": 14, "weight": "bold", "color": colours.INK}
+_LEFT, _RIGHT, _TOP, _BOTTOM, _BETWEEN = 0.75, 1.85, 1.1, 0.6, 0.5  # inches
+
+
+def draw_curves(metrics: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Write a PNG of a run's course; metrics are the lines of its metrics.jsonl.
+
+    Lines have "kind" "train" (step, loss in nats per token, learning_rate) or "eval" (step, loss,
+    token_accuracy and exact_match between 0 and 1); other kinds and fields are passed over. A picture that
+    is at path already is replaced.
+    Raises DataError if there is nothing to draw or a value is no number, OutputError if path cannot be
+    written.
+    """
+    check_place(path)
+    write_picture(curves_figure(metrics), path)
+
+
+@drawing()
+def curves_figure(metrics: Sequence[Mapping[str, Any]]) -> Figure:
+    """The picture of draw_curves as a Figure: one Axes per quantity that the run has logged."""
+    panels = _panels(metrics)
+    if not panels:
+        raise DataError(
+            "metrics: expected at least one line of training or evaluation, got none; "
+            "draw the curves once the run has logged a step"
+        )
+    height = _TOP + sum(panel.height + room_above(panel) + _BETWEEN for panel in panels) - _BETWEEN + _BOTTOM
+    figure = new_figure(_WIDTH, height, _DPI)
+    left = _LEFT / _WIDTH
+    figure.text(left, 1 - 0.22 / height, "Training curves", va="top", **_HEADING)
+    limits = _steps(panels)
+    summary = _summary(metrics, panels)
+    figure.text(left, 1 - 0.52 / height, summary, va="top", fontsize=9, color=colours.FAINT_INK)
+    top = height - _TOP
+    for panel in panels:
+        top -= room_above(panel)
+        place = (left, (top - panel.height) / height, 1 - (_LEFT + _RIGHT) / _WIDTH, panel.height / height)
+        axes = figure.add_axes(place)
+        axes.set_xlim(limits)
+        draw_panel(axes, panel)
+        _count_steps(axes, lowest=panel is panels[-1])
+        top -= panel.height + _BETWEEN
+    return figure
+
+
+def _count_steps(axes: Axes, lowest: bool) -> None:
+    """Round step numbers, written under the lowest panel only: all share one axis."""
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True, steps=[1, 2, 2.5, 5, 10]))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda step, _: f"{step:,.0f}"))
+    axes.tick_params(axis="x", length=3, color=colours.RULE, labelbottom=lowest)
+    if lowest:
+        axes.set_xlabel("training step", fontsize=9, color=colours.FAINT_INK)
+
+
+def _panels(metrics: Sequence[Mapping[str, Any]]) -> list[Panel]:
+    """The panels that have something to show, top to bottom."""
+    tokens, whole = series(metrics, "eval", "token_accuracy"), series(metrics, "eval", "exact_match")
+    loss = [
+        Line("training", series(metrics, "train", "loss"), colours.TRAINING, plain, smooth=True),
+        Line("held-out", series(metrics, "eval", "loss"), colours.HELD_OUT, plain, marker="o"),
+    ]
+    accuracy = [
+        Line("token accuracy", _percent(tokens), colours.TOKENS, percent, marker="o"),
+        Line("exact match", _percent(whole), colours.SEQUENCES, percent, style="--", marker="s"),
+    ]
+    rate = [Line("last", series(metrics, "train", "learning_rate"), colours.RATE, plain)]
+    panels = [
+        Panel("Loss (nats per token)", 2.6, loss, may_be_log=True),
+        Panel("Held-out accuracy (%)", 1.9, accuracy, reach=100.0),
+        Panel("Learning rate", 0.75, rate),
+    ]
+    seen = [panel._replace(lines=[line for line in panel.lines if line.data.steps.size]) for panel in panels]
+    return [panel for panel in seen if panel.lines]
+
+
+def _percent(share: Series) -> Series:
+    return Series(share.steps, 100 * share.values)
+
+
+def _steps(panels: list[Panel]) -> tuple[float, float]:
+    """The ends of the step axis: all that was logged, from 0 if the run was logged from its start."""
+    steps = np.concatenate([line.data.steps for panel in panels for line in panel.lines])
+    first, last = float(steps.min()), float(steps.max())
+    from_start = 0 <= first <= 0.1 * last or first == last
+    return (min(first, 0.0) if from_start else first), max(last, 1.0)
+
+
+def _summary(metrics: Sequence[Mapping[str, Any]], panels: list[Panel]) -> str:
+    """The line under the title: how far the run went, and how fast."""
+    speed = series(metrics, "train", "tokens_per_second")
+    fast = speed.values[speed.finite]
+    last = max(line.data.steps[-1] for panel in panels for line in panel.lines)
+    counted = f"{last:,.0f} steps" if last != 1 else "1 step"
+    return counted + (f" · {np.median(fast):,.0f} tokens per second (median)" if fast.size else "")

@@ -1,0 +1,55 @@
+"""How tokens are written on an axis: every one visible, none long.
+
+A space, a line break or a lone combining mark leaves no ink of its own, so each is shown by a sign; the
+names of special tokens are shortened to the form that papers use, ⟨s⟩ and ⟨/s⟩.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+_SPECIAL_NAME = re.compile(r"\[([A-Z]+)\]")
+_SHORT_NAMES = {"BOS": "⟨s⟩", "EOS": "⟨/s⟩", "UNK": "⟨?⟩"}
+_SIGNS = {" ": "␣", "\u00a0": "␣", "\t": "⇥", "\n": "↵", "\r": "↵"}
+_LONGEST = 12
+
+#: The width of an average letter of DejaVu Sans, in units of the font size.
+_LETTER_EM = 0.62
+
+
+def is_special(token: str) -> bool:
+    """Whether the token is a name such as [BOS] and not text."""
+    return _SPECIAL_NAME.fullmatch(token) is not None
+
+
+def token_label(token: str) -> str:
+    """The token as it is written on an axis: at most 12 characters, each of them visible."""
+    special = _SPECIAL_NAME.fullmatch(token)
+    if special:
+        name = special.group(1)
+        return _SHORT_NAMES.get(name, f"⟨{name.lower()[:_LONGEST]}⟩")
+    if token == "":
+        return "∅"
+    shown = "".join(_visible(character) for character in token)
+    if unicodedata.category(shown[0]).startswith("M"):
+        shown = "◌" + shown
+    return shown if len(shown) <= _LONGEST else shown[: _LONGEST - 1] + "…"
+
+
+def one_line(text: str, longest: int) -> str:
+    """The text as a heading of at most this many characters, on one line."""
+    shown = "".join(character if character == " " else _visible(character) for character in text)
+    return shown if len(shown) <= longest else shown[: longest - 1] + "…"
+
+
+def label_width(label: str, font_size: float) -> float:
+    """About how wide the label is, in inches, written at font_size points."""
+    letters = sum(1.0 if unicodedata.east_asian_width(c) in "WF" else _LETTER_EM for c in label)
+    return letters * font_size / 72
+
+
+def _visible(character: str) -> str:
+    if character in _SIGNS:
+        return _SIGNS[character]
+    return character if character.isprintable() else "\N{REPLACEMENT CHARACTER}"

@@ -1,0 +1,172 @@
+"""One panel of the training curves: its lines, the scale they need, their names at their ends.
+
+A line's name is written beside its last point; names that would touch are moved apart, keeping their
+order from top to bottom.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+
+from npformer.plotting import colours
+from npformer.plotting.canvas import Style
+from npformer.plotting.series import Series, running_mean
+
+_LABEL_HEIGHT, _SENTENCE_HEIGHT = 0.19, 0.17  # inches
+_LOG_RANGE = 20.0  # values that differ by more than this factor need a log scale to be seen at all
+_SMOOTH_FROM, _SMOOTH_PARTS = 60, 40  # logged values; fewer than 60 are read well one by one
+_MARKED = 40  # logged values; more markers than that would touch
+
+
+class Line(NamedTuple):
+    """One curve as it is drawn."""
+
+    name: str
+    data: Series
+    colour: str
+    write: Callable[[float], str]  # how the value at its end is written
+    style: str = "-"
+    marker: str = ""
+    smooth: bool = False
+
+
+class Panel(NamedTuple):
+    """One quantity with its own vertical axis."""
+
+    title: str
+    height: float  # inches
+    lines: list[Line]
+    reach: float = 0.0  # the vertical axis reaches up to here at least
+    may_be_log: bool = False
+
+
+def room_above(panel: Panel) -> float:
+    """Inches that the sentences about gaps take between the panel's title and its axes."""
+    return _SENTENCE_HEIGHT * len(_gap_sentences(panel.lines))
+
+
+def draw_panel(axes: Axes, panel: Panel) -> None:
+    """Fill the axes, whose horizontal limits are set, with all lines of the panel."""
+    ends = [_draw_line(axes, line) for line in panel.lines]
+    log = panel.may_be_log and _needs_log(panel.lines)
+    _set_scale(axes, panel, log)
+    width = max((_smoothing(line) for line in panel.lines), default=1)
+    title, pad = panel.title + (", log scale" if log else ""), 6 + 72 * room_above(panel)
+    axes.set_title(title, loc="left", fontsize=10, weight="bold", color=colours.INK, pad=pad)
+    if width > 1:
+        note = f"pale: as logged · solid: mean of {width:,} values"
+        axes.set_title(note, loc="right", fontsize=8, color=colours.FAINT_INK, pad=pad)
+    _name_lines(axes, panel.lines, ends, panel.height)
+    _tell_gaps(axes, panel.lines)
+    axes.grid(axis="y", color=colours.RULE, linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.spines["bottom"].set_color(colours.RULE)
+    axes.tick_params(colors=colours.FAINT_INK, labelsize=8.5, length=0, which="both")
+    axes.tick_params(axis="y", pad=7)  # clear of a marker at the first step
+
+
+def _draw_line(axes: Axes, line: Line) -> float | None:
+    """Draw one line; returns the height of its end, None if nothing of it is finite."""
+    data, width = line.data, _smoothing(line)
+    if width > 1:
+        axes.plot(*data, color=line.colour, linewidth=0.8, alpha=0.3)
+        data = running_mean(data, width)
+    few = line.marker and data.steps.size <= _MARKED
+    marks = slice(None) if few else data.alone.tolist()
+    style: Style = {"color": line.colour, "linestyle": line.style, "linewidth": 1.7, "clip_on": False}
+    mark: Style = {"marker": line.marker or "o", "markersize": 4, "markevery": marks}
+    axes.plot(*data, label=line.name, **style, **mark)
+    heights = data.values[data.finite]
+    return float(heights[-1]) if heights.size else None
+
+
+def _smoothing(line: Line) -> int:
+    """The number of logged values that one point of the solid line stands for; odd."""
+    count = int(line.data.finite.sum())
+    return 2 * (count // _SMOOTH_PARTS // 2) + 3 if line.smooth and count >= _SMOOTH_FROM else 1
+
+
+def _needs_log(lines: list[Line]) -> bool:
+    values = _finite(lines)
+    return bool(values.size and values.min() > 0 and values.max() > _LOG_RANGE * values.min())
+
+
+def _finite(lines: list[Line]) -> npt.NDArray[np.float64]:
+    return np.concatenate([line.data.values[line.data.finite] for line in lines])
+
+
+def _set_scale(axes: Axes, panel: Panel, log: bool) -> None:
+    if log:
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=12))
+        axes.yaxis.set_minor_formatter(NullFormatter())
+    elif not _finite(panel.lines).size:
+        axes.yaxis.set_major_locator(FixedLocator([]))
+    else:
+        bins = max(3, round(2 * panel.height))
+        axes.yaxis.set_major_locator(MaxNLocator(nbins=bins, steps=[1, 2, 2.5, 5, 10]))
+        values = _finite(panel.lines)
+        if values.min() >= 0:
+            axes.set_ylim(0.0, max(panel.reach, values.max() * (1.0 if panel.reach else 1.05)) or 1.0)
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+
+
+def _name_lines(axes: Axes, lines: list[Line], ends: list[float | None], inches: float) -> None:
+    """Write each line's name and value right of its end, on axes of this height."""
+    named = [(line, end) for line, end in zip(lines, ends, strict=True) if end is not None]
+    to_fraction = axes.transData + axes.transAxes.inverted()
+    wanted = [float(to_fraction.transform((axes.get_xlim()[1], end))[1]) for _, end in named]
+    for (line, end), y in zip(named, spread(wanted, _LABEL_HEIGHT / inches), strict=True):
+        diverged = "" if line.data.finite[-1] else " → ×"
+        text = f"{line.name} {line.write(end)}{diverged}"
+        style: Style = {"color": line.colour, "fontsize": 9, "va": "center", "clip_on": False}
+        axes.text(1.015, y, text, transform=axes.transAxes, **style)
+
+
+def spread(heights: list[float], gap: float) -> list[float]:
+    """The heights, moved apart to leave a gap between any two; order kept, the first of equals on top."""
+    order = sorted(range(len(heights)), key=lambda index: (heights[index], -index))
+    placed = list(heights)
+    for low, high in pairwise(order):
+        placed[high] = max(placed[high], placed[low] + gap)
+    shift = sum(placed) - sum(heights)
+    return [height - shift / len(placed) for height in placed]
+
+
+def _gap_sentences(lines: list[Line]) -> list[str]:
+    sentences = []
+    for line in lines:
+        lost = line.data.steps[~line.data.finite]
+        if lost.size:
+            count = f"{lost.size:,} of {line.data.steps.size:,} values"
+            sentences.append(f"× {line.name}: {count} not finite, first at step {lost[0]:,.0f}")
+    return sentences
+
+
+def _tell_gaps(axes: Axes, lines: list[Line]) -> None:
+    """A sentence per line that has gaps, and a cross on the step axis for every value that is missing."""
+    style: Style = {"color": colours.WARNING, "fontsize": 8.5, "va": "bottom", "linespacing": 1.25}
+    above: Style = {"xycoords": "axes fraction", "xytext": (0, 5), "textcoords": "offset points"}
+    axes.annotate("\n".join(_gap_sentences(lines)), (0, 1), **above, **style)
+    lost = np.concatenate([line.data.steps[~line.data.finite] for line in lines])
+    below: Style = {"transform": axes.get_xaxis_transform(), "clip_on": False, "zorder": 5}
+    mark: Style = {"marker": "x", "markersize": 5, "linestyle": "", "color": colours.WARNING}
+    axes.plot(lost, np.zeros(lost.size), label="not finite", **mark, **below)
+
+
+def plain(value: float) -> str:
+    """A number with three digits that count."""
+    return f"{value:.3g}"
+
+
+def percent(value: float) -> str:
+    """A value in percent, never rounded up to a perfect score."""
+    return f"{value:.1f} %" if value >= 100 or value < 99.95 else "> 99.9 %"

@@ -1,0 +1,71 @@
+"""The numbers of a run, line by line in metrics.jsonl, as series over the training step.
+
+A value that is missing from a line is no point at all; a value that is there but not finite (a loss that
+has diverged, be it to 1e99 only, or null in JSON) stays as NaN, so that the picture can leave a gap and say
+so. A step that occurs twice, as after resuming from an older checkpoint, counts as it was logged last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from npformer.errors import DataError
+
+#: No loss of a run that still learns; its square would overflow on the way to the picture.
+_TOO_LARGE = 1e99
+
+
+class Series(NamedTuple):
+    """One measured quantity: values over steps, steps rising."""
+
+    steps: npt.NDArray[np.float64]  # (n,)
+    values: npt.NDArray[np.float64]  # (n,)  NaN where the logged value was not finite
+
+    @property
+    def finite(self) -> npt.NDArray[np.bool_]:
+        """Where there is something to draw, (n,)."""
+        return np.isfinite(self.values)
+
+    @property
+    def alone(self) -> npt.NDArray[np.intp]:
+        """Indices of the points without a neighbour to draw a line to."""
+        seen = np.concatenate([[False], self.finite, [False]])
+        return np.flatnonzero(seen[1:-1] & ~seen[:-2] & ~seen[2:])
+
+
+def series(metrics: Sequence[Mapping[str, Any]], kind: str, field: str) -> Series:
+    """The field of all lines of this kind. Raises DataError, naming the line, for what is no number."""
+    points: dict[float, float] = {}
+    for number, line in enumerate(metrics, start=1):
+        if line.get("kind") == kind and field in line:
+            step = _number(line.get("step"), number, "step")
+            if not np.isfinite(step):
+                raise DataError(f"metrics, line {number}: expected a finite step, got {step}; mend the file")
+            points[step] = _number(line[field], number, field)
+    steps = sorted(points)
+    values = np.array([points[step] for step in steps], dtype=np.float64)
+    values[~(np.abs(values) < _TOO_LARGE)] = np.nan
+    return Series(np.array(steps, dtype=np.float64), values)
+
+
+def running_mean(line: Series, width: int) -> Series:
+    """Each value replaced by the mean of the finite values at most width // 2 places away; gaps stay."""
+    window = np.ones(2 * (width // 2) + 1)
+    inside = slice(width // 2, width // 2 + line.values.size)
+    total = np.convolve(np.nan_to_num(line.values), window)[inside]
+    count = np.convolve(line.finite.astype(np.float64), window)[inside]
+    return Series(line.steps, np.where(line.finite, total / np.maximum(count, 1), np.nan))
+
+
+def _number(value: Any, number: int, field: str) -> float:
+    if value is None and field != "step":
+        return float("nan")
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+        raise DataError(
+            f"metrics, line {number}: expected a number for {field}, got {value!r}; mend the file"
+        )
+    return float(value)

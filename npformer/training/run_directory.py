@@ -1,0 +1,181 @@
+"""A run is one folder: its options, its vocabulary, its metrics and its checkpoints, never overwritten.
+
+runs/copy-001/
+    config.toml  vocabulary.txt  metrics.jsonl
+    checkpoints/step-00000500/…
+    lock                          held by the process that trains; freed by the system if it dies
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import secrets
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import OutputError
+from .atomic import TEMPORARY, describe
+
+_NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP}
+
+
+@dataclass(frozen=True)
+class RunDirectory:
+    """The places of a run. Make one by `create` or `open`, which look at the disk."""
+
+    path: Path
+
+    @classmethod
+    def create(cls, path: Path | None, default_root: Path, task: str) -> RunDirectory:
+        """Make the folder path, or without one default_root/TASK-001 (the next free number).
+
+        Parents are made as well. Raises OutputError if path holds anything but a lock file, is a file,
+        or cannot be written to.
+        """
+        if path is None:
+            path = _numbered(default_root, task)
+        else:
+            _make(path)
+            _refuse_taken(path)
+        _refuse_unwritable(path)
+        return cls(path)
+
+    @classmethod
+    def open(cls, path: Path) -> RunDirectory:
+        """An existing run, to resume or to decode with. Raises OutputError if path is not one."""
+        run = cls(path)
+        if run.config_path.is_file():
+            return run
+        if path.is_dir():
+            found = f"a folder without {run.config_path.name}"
+        else:
+            found = "a file" if path.exists() else "nothing"
+        raise OutputError(
+            f"{path}: expected the folder of a run, with its {run.config_path.name}, found {found}: "
+            "give the folder that `npformer train` named when it began"
+        )
+
+    @property
+    def config_path(self) -> Path:
+        """The options the run was started with."""
+        return self.path / "config.toml"
+
+    @property
+    def metrics_path(self) -> Path:
+        """One JSON object per line."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def vocabulary_path(self) -> Path:
+        """One piece per line; the line number is the id."""
+        return self.path / "vocabulary.txt"
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder of checkpoints, made by the first save."""
+        return self.path / "checkpoints"
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the run while training into it. Raises OutputError if another process holds it.
+
+        The lock goes with the process, so a killed run leaves none behind. The file stays: to
+        remove it would let two processes lock two files of one name.
+        """
+        try:
+            descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError as error:
+            raise _not_writable(self.path, error) from error
+        try:
+            _take(descriptor, self.path)
+            yield
+        finally:
+            os.close(descriptor)
+
+
+def _take(descriptor: int, path: Path) -> None:
+    """Lock the open file and write our process id into it, for the message of those who come later."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    except BlockingIOError:
+        owner = os.pread(descriptor, 20, 0).decode(errors="replace").strip() or "unknown"
+        raise OutputError(
+            f"{path}: the run is in use by another process ({owner}): expected to be alone; "
+            "wait for it or stop it, or start another run with --out"
+        ) from None
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise _not_writable(path, error) from error
+        warnings.warn(
+            f"{path}: this file system has no locks: see to it that one process alone trains here",
+            RuntimeWarning,
+            stacklevel=4,
+        )
+
+
+def _numbered(root: Path, task: str) -> Path:
+    """Make and return root/TASK-NNN, with a number above all there; another process may be doing the same."""
+    stem = re.sub(r"[^\w.-]+", "-", task)
+    _make(root)
+    while True:
+        numbers = [int(match[1]) for name in os.listdir(root) if (match := _number(stem, name))]
+        path = root / f"{stem}-{max(numbers, default=0) + 1:03d}"
+        try:
+            path.mkdir()
+        except FileExistsError:
+            continue  # another run took this number since we looked
+        except OSError as error:
+            raise _not_writable(root, error) from error
+        return path
+
+
+def _number(stem: str, name: str) -> re.Match[str] | None:
+    return re.fullmatch(rf"{re.escape(stem)}-(\d+)", name, re.ASCII)
+
+
+def _make(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise OutputError(
+            f"{path}: expected a folder or a free name, but a file is in the way: choose another --out"
+        ) from None
+    except OSError as error:
+        raise _not_writable(path, error) from error
+
+
+def _refuse_taken(path: Path) -> None:
+    """A lock file alone is allowed: a run that died before it wrote anything has left it."""
+    try:
+        taken = [name for name in os.listdir(path) if name != "lock"]
+    except OSError as error:
+        raise _not_writable(path, error) from error
+    if taken:
+        raise OutputError(
+            f"{path}: expected a new or an empty folder, found {len(taken)} entries, such as {min(taken)!r}. "
+            "Nothing is ever overwritten: choose another --out, or go on with that run by --resume"
+        )
+
+
+def _refuse_unwritable(path: Path) -> None:
+    """Find out now, not at the first checkpoint hours later; permission bits alone do not tell."""
+    probe = path / f"{TEMPORARY}{secrets.token_hex(6)}"
+    try:
+        probe.touch(exist_ok=False)
+        probe.unlink()
+    except OSError as error:
+        raise _not_writable(path, error) from error
+
+
+def _not_writable(path: Path, error: OSError) -> OutputError:
+    return OutputError(
+        f"{path}: expected to write there, got: {describe(error)}: choose another --out, or allow it"
+    )
