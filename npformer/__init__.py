@@ -1,0 +1,41 @@
+"""npformer: a Transformer on NumPy and CuPy, every backward pass written, derived and proven by hand.
+
+Start with ``npformer/functional``: the mathematics, one operation per file. Then ``layers``,
+``models``, ``training``. ``npf.gradcheck`` proves a gradient, yours too.
+"""
+
+from npformer import errors, functional, layers
+from npformer._version import __version__
+from npformer.backend import Backend, Ops, Pair, get_backend
+from npformer.decoding import greedy
+from npformer.functional import AttentionMask
+from npformer.layers import RandomKey
+from npformer.models import Transformer, TransformerConfig
+from npformer.optim import Adam, AdamW, Constant, Noam, WarmupCosine
+from npformer.proof import gradcheck
+from npformer.training import TrainStep, load, save
+
+__all__ = [
+    "Adam",
+    "AdamW",
+    "AttentionMask",
+    "Backend",
+    "Constant",
+    "Noam",
+    "Ops",
+    "Pair",
+    "RandomKey",
+    "TrainStep",
+    "Transformer",
+    "TransformerConfig",
+    "WarmupCosine",
+    "__version__",
+    "errors",
+    "functional",
+    "get_backend",
+    "gradcheck",
+    "greedy",
+    "layers",
+    "load",
+    "save",
+]

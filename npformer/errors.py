@@ -1,15 +1,17 @@
 """Everything npformer raises on purpose; each message says what was expected, what came, what to do.
 
-    NpformerError
-    ├── ShapeError          (ValueError)    an array has the wrong rank or size
-    ├── DTypeError          (ValueError)    an array has the wrong kind of numbers
-    ├── TokenError          (ValueError)    a token id or a character outside the vocabulary
-    ├── ConfigError         (ValueError)    an option is unknown or its value makes no sense
-    ├── DataError           (ValueError)    an input file is empty, malformed or not UTF-8
-    ├── CacheUsedError      (RuntimeError)  a layer's cache went through backward before
-    ├── DeviceError         (RuntimeError)  the device asked for is not there
-    ├── CheckpointError     (RuntimeError)  a checkpoint cannot be read, or not be written
-    └── OutputError         (RuntimeError)  a place to write to is taken or not writable
+NpformerError
+├── ShapeError          (ValueError)    an array has the wrong rank or size
+├── DTypeError          (ValueError)    an array has the wrong kind of numbers
+├── TokenError          (ValueError)    a token id or a character outside the vocabulary
+├── ConfigError         (ValueError)    an option is unknown or its value makes no sense
+├── DataError           (ValueError)    an input file is empty, malformed or not UTF-8
+├── CacheUsedError      (RuntimeError)  a layer's cache went through backward before
+├── DeviceError         (RuntimeError)  the device asked for is not there
+├── CheckpointError     (RuntimeError)  a checkpoint cannot be read, or not be written
+├── OutputError         (RuntimeError)  a place to write to is taken or not writable
+├── GradientError       (AssertionError) a gradient check failed
+└── Interrupted                         training stopped at a signal, after saving
 """
 
 from __future__ import annotations
@@ -53,3 +55,15 @@ class CheckpointError(NpformerError, RuntimeError):
 
 class OutputError(NpformerError, RuntimeError):
     """A place to write to is taken (nothing is ever overwritten) or not writable."""
+
+
+class GradientError(NpformerError, AssertionError):
+    """A gradient check failed; the message holds the table."""
+
+
+class Interrupted(NpformerError):  # not an Error: nothing is wrong
+    """Training stopped at a signal, after saving. ``exit_code`` is 128 + the signal's number."""
+
+    def __init__(self, message: str, number: int) -> None:
+        super().__init__(message)
+        self.exit_code = 128 + number

@@ -10,14 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from ..errors import ConfigError
-from ..functional.arrays import namespace
-from ..typing import Array
-from .backend import Backend
+from npformer.backend.backend import Backend
+from npformer.errors import ConfigError
+from npformer.functional.arrays import namespace
+from npformer.typing import Array
 
 ALIGNMENT = 64  # bytes: a cache line, and an AVX-512 register
 
@@ -98,7 +98,7 @@ class Arena:
         Raises ConfigError if there is none.
         """
         given = {"lr_scale": lr_scale, "weight_decay": weight_decay, "trainable": trainable}
-        changes = {key: value for key, value in given.items() if value is not None}
+        changes: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
 
         def is_meant(segment: Segment) -> bool:
             names = (segment.name, *segment.aliases)
@@ -124,4 +124,4 @@ class Arena:
 
     def _touch(self, where: slice, segment: Segment) -> bool:
         """Whether nothing but a gap lies between where and segment."""
-        return segment.start - where.stop < ALIGNMENT // np.dtype(self.backend.dtype).itemsize
+        return int(segment.start - where.stop) < ALIGNMENT // np.dtype(self.backend.dtype).itemsize

@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..errors import ConfigError, DeviceError
-from ..typing import Array, HostArray
-from .device import Device
-from .ops import Ops
+from npformer.backend.device import Device
+from npformer.backend.ops import Ops
+from npformer.errors import ConfigError, DeviceError
+from npformer.typing import Array, HostArray
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -68,13 +68,13 @@ def get_backend(name: str = "auto", dtype: str = "float32") -> Backend:
     dtype is "float32", "float64", or "complex128" (for checks). Raises DeviceError if cupy is asked
     for and cannot run, saying what is missing; ConfigError for another name or dtype.
     """
-    from .numpy import numpy_backend  # here, since both are built on this module
+    from npformer.backend.numpy import numpy_backend  # here, since both are built on this module
 
     if name == "numpy":
         return numpy_backend(dtype)
     if name not in ("auto", "cupy"):
         raise ConfigError(f"backend: expected auto, numpy or cupy, got {name!r}")
-    from .cupy import cupy_backend, cupy_problem
+    from npformer.backend.cupy import cupy_backend, cupy_problem
 
     problem = cupy_problem()
     if problem is None:

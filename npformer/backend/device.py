@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from ..typing import Array, HostArray
+from npformer.typing import Array, HostArray
 
 
 class Device(Protocol):

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from functools import partial, wraps
 from typing import Any, NamedTuple
 
-from .. import functional as F  # noqa: N812 - the usual short name for it
-from ..functional.philox import Bits
-from ..typing import Array
+from npformer import functional as F  # noqa: N812 - the usual short name for it
+from npformer.functional.philox import Bits
+from npformer.typing import Array
 
 Forward = Callable[..., tuple[Any, Any]]
 Backward = Callable[..., Any]

@@ -46,9 +46,7 @@ class PairsTask:
         held_out_fraction: float = 0.1,
     ) -> None:
         if not 0 < held_out_fraction < 1:
-            raise ConfigError(
-                f"held_out_fraction: expected more than 0 and less than 1, got {held_out_fraction}"
-            )
+            raise ConfigError(f"held_out_fraction: expected more than 0 and less than 1, got {held_out_fraction}")
         self.name, self.digest = name, digest
         self._seed = whole_number("seed", seed, at_least=0)
         self.vocabulary = Vocabulary.from_characters(text for example in examples for text in example)
@@ -59,18 +57,14 @@ class PairsTask:
         self._plan: tuple[tuple[int, int], list[npt.NDArray[np.intp]]] = ((-1, -1), [])
 
     @classmethod
-    def from_tsv(
-        cls, path: str | os.PathLike[str], *, seed: int, held_out_fraction: float = 0.1
-    ) -> PairsTask:
+    def from_tsv(cls, path: str | os.PathLike[str], *, seed: int, held_out_fraction: float = 0.1) -> PairsTask:
         """Read UTF-8 lines of source<TAB>target, no header; lines may end in \\r\\n.
 
         Raises DataError naming the file, and the line where there is one to blame.
         """
         lines, digest = read_lines(path)
         examples = [_parse(path, number, line) for number, line in enumerate(lines, start=1)]
-        return cls(
-            examples, name=Path(path).name, digest=digest, seed=seed, held_out_fraction=held_out_fraction
-        )
+        return cls(examples, name=Path(path).name, digest=digest, seed=seed, held_out_fraction=held_out_fraction)
 
     def batch(self, step: int, batch_size: int) -> Batch:
         """The training batch of `step` (from 1); every example comes once per epoch of ceil(size / B) steps.

@@ -6,29 +6,29 @@ In the order in which a Transformer is explained: ``linear``, ``relu``, ``gelu``
 ``feed_forward``, ``cross_entropy``. README.md in this folder states the contract they all keep.
 """
 
-from .add_norm import add_norm_backward, add_norm_forward
-from .attention import attention_backward, attention_forward, attention_weights
-from .attention_mask import ALL_VISIBLE, AttentionMask
-from .cross_entropy import cross_entropy_backward, cross_entropy_forward
-from .dropout import dropout_backward, dropout_forward
-from .embedding import embedding_backward, embedding_forward
-from .erf import erf
-from .feed_forward import feed_forward_backward, feed_forward_forward
-from .gelu import gelu_backward, gelu_forward
-from .heads import merge_heads, split_heads
-from .layer_norm import layer_norm_backward, layer_norm_forward
-from .linear import linear_backward, linear_forward
-from .philox import Draw, philox_bits
-from .positions import (
+from npformer.functional.add_norm import add_norm_backward, add_norm_forward
+from npformer.functional.attention import attention_backward, attention_forward, attention_weights
+from npformer.functional.attention_mask import ALL_VISIBLE, AttentionMask
+from npformer.functional.cross_entropy import cross_entropy_backward, cross_entropy_forward
+from npformer.functional.dropout import dropout_backward, dropout_forward
+from npformer.functional.embedding import embedding_backward, embedding_forward
+from npformer.functional.erf import erf
+from npformer.functional.feed_forward import feed_forward_backward, feed_forward_forward
+from npformer.functional.gelu import gelu_backward, gelu_forward
+from npformer.functional.heads import merge_heads, split_heads
+from npformer.functional.layer_norm import layer_norm_backward, layer_norm_forward
+from npformer.functional.linear import linear_backward, linear_forward
+from npformer.functional.philox import Draw, philox_bits
+from npformer.functional.positions import (
     learned_positions_backward,
     learned_positions_forward,
     sinusoidal_positions_backward,
     sinusoidal_positions_forward,
 )
-from .post_norm import post_norm_backward, post_norm_forward
-from .relu import relu_backward, relu_forward
-from .residual import residual_backward, residual_forward
-from .softmax import softmax_backward, softmax_forward
+from npformer.functional.post_norm import post_norm_backward, post_norm_forward
+from npformer.functional.relu import relu_backward, relu_forward
+from npformer.functional.residual import residual_backward, residual_forward
+from npformer.functional.softmax import softmax_backward, softmax_forward
 
 __all__ = [
     "ALL_VISIBLE",

@@ -14,8 +14,8 @@ from typing import Any
 from array_api_compat import array_namespace
 from array_api_compat import device as device_of
 
-from ..errors import DTypeError, ShapeError
-from ..typing import Array, Namespace
+from npformer.errors import DTypeError, ShapeError
+from npformer.typing import Array, Namespace
 
 __all__ = ["as_rows", "device_of", "expect_integers", "expect_shape", "namespace", "real_part"]
 

@@ -27,13 +27,13 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from ..errors import ShapeError
-from ..typing import Array
-from .arrays import namespace
-from .attention_mask import ALL_VISIBLE, AttentionMask
-from .dropout import DropoutCache, dropout_backward, dropout_forward
-from .philox import Bits, Draw, philox_bits
-from .softmax import SoftmaxCache, softmax_backward, softmax_forward
+from npformer.errors import ShapeError
+from npformer.functional.arrays import namespace
+from npformer.functional.attention_mask import ALL_VISIBLE, AttentionMask
+from npformer.functional.dropout import DropoutCache, dropout_backward, dropout_forward
+from npformer.functional.philox import Bits, Draw, philox_bits
+from npformer.functional.softmax import SoftmaxCache, softmax_backward, softmax_forward
+from npformer.typing import Array
 
 
 class AttentionCache(NamedTuple):

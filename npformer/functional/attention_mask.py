@@ -17,9 +17,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..errors import ConfigError, ShapeError
-from ..typing import Array
-from .arrays import device_of, namespace
+from npformer.errors import ConfigError, ShapeError
+from npformer.functional.arrays import device_of, namespace
+from npformer.typing import Array
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..errors import ConfigError
-from ..typing import Array
-from .arrays import device_of, expect_integers, expect_shape, namespace, real_part
+from npformer.errors import ConfigError
+from npformer.functional.arrays import device_of, expect_integers, expect_shape, namespace, real_part
+from npformer.typing import Array
 
 
 class CrossEntropyCache(NamedTuple):

@@ -18,10 +18,10 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from ..errors import ConfigError
-from ..typing import Array
-from .arrays import namespace
-from .philox import Bits, Draw, philox_bits
+from npformer.errors import ConfigError
+from npformer.functional.arrays import namespace
+from npformer.functional.philox import Bits, Draw, philox_bits
+from npformer.typing import Array
 
 
 class DropoutCache(NamedTuple):

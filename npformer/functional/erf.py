@@ -16,8 +16,8 @@ Source: Cody 1969, "Rational Chebyshev approximations for the error function", M
 
 from __future__ import annotations
 
-from ..typing import Array
-from .arrays import namespace, real_part
+from npformer.functional.arrays import namespace, real_part
+from npformer.typing import Array
 
 _NEAR = 0.46875  # where the first piece ends
 _NEAR_TOP = (1.85777706184603153e-1, 3.16112374387056560, 1.13864154151050156e2, 3.77485237685302021e2,

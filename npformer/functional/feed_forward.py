@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ..errors import ConfigError
-from ..typing import Array
-from .dropout import DropoutCache, dropout_backward, dropout_forward
-from .gelu import GeluCache, gelu_backward, gelu_forward
-from .linear import LinearCache, linear_backward, linear_forward
-from .philox import Bits, Draw, philox_bits
-from .relu import ReluCache, relu_backward, relu_forward
+from npformer.errors import ConfigError
+from npformer.functional.dropout import DropoutCache, dropout_backward, dropout_forward
+from npformer.functional.gelu import GeluCache, gelu_backward, gelu_forward
+from npformer.functional.linear import LinearCache, linear_backward, linear_forward
+from npformer.functional.philox import Bits, Draw, philox_bits
+from npformer.functional.relu import ReluCache, relu_backward, relu_forward
+from npformer.typing import Array
 
 ACTIVATIONS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "relu": (relu_forward, relu_backward),

@@ -17,9 +17,9 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from ..typing import Array
-from .arrays import namespace
-from .erf import erf
+from npformer.functional.arrays import namespace
+from npformer.functional.erf import erf
+from npformer.typing import Array
 
 
 class GeluCache(NamedTuple):

@@ -10,9 +10,9 @@ mix tokens with heads and still give the right shape.
 
 from __future__ import annotations
 
-from ..errors import ShapeError
-from ..typing import Array
-from .arrays import namespace
+from npformer.errors import ShapeError
+from npformer.functional.arrays import namespace
+from npformer.typing import Array
 
 
 def split_heads(x: Array, num_heads: int) -> Array:

@@ -26,8 +26,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..typing import Array
-from .arrays import expect_shape, namespace
+from npformer.functional.arrays import expect_shape, namespace
+from npformer.typing import Array
 
 
 class LayerNormCache(NamedTuple):

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..errors import ShapeError
-from ..typing import Array
-from .arrays import as_rows, expect_shape, namespace
+from npformer.errors import ShapeError
+from npformer.functional.arrays import as_rows, expect_shape, namespace
+from npformer.typing import Array
 
 
 class LinearCache(NamedTuple):

@@ -23,8 +23,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
-from ..typing import Array
-from .arrays import device_of, namespace
+from npformer.functional.arrays import device_of, namespace
+from npformer.typing import Array
 
 MULTIPLIER_0, MULTIPLIER_1 = 0xD2E7470EE14C6C93, 0xCA5A826395121157
 WEYL_0, WEYL_1 = 0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B

@@ -22,9 +22,9 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from ..errors import ShapeError
-from ..typing import Array
-from .arrays import device_of, namespace
+from npformer.errors import ShapeError
+from npformer.functional.arrays import device_of, namespace
+from npformer.typing import Array
 
 
 class SinusoidalPositionsCache(NamedTuple):

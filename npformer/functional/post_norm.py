@@ -17,10 +17,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..typing import Array
-from .layer_norm import LayerNormCache, layer_norm_backward, layer_norm_forward
-from .philox import Bits, Draw, philox_bits
-from .residual import ResidualCache, residual_backward, residual_forward
+from npformer.functional.layer_norm import LayerNormCache, layer_norm_backward, layer_norm_forward
+from npformer.functional.philox import Bits, Draw, philox_bits
+from npformer.functional.residual import ResidualCache, residual_backward, residual_forward
+from npformer.typing import Array
 
 
 class PostNormCache(NamedTuple):

@@ -15,19 +15,17 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..typing import Array
-from .arrays import expect_shape
-from .dropout import DropoutCache, dropout_backward, dropout_forward
-from .philox import Bits, Draw, philox_bits
+from npformer.functional.arrays import expect_shape
+from npformer.functional.dropout import DropoutCache, dropout_backward, dropout_forward
+from npformer.functional.philox import Bits, Draw, philox_bits
+from npformer.typing import Array
 
 
 class ResidualCache(NamedTuple):
     dropout: DropoutCache
 
 
-def residual_forward(
-    x: Array, f: Array, draw: Draw | None, bits: Bits = philox_bits
-) -> tuple[Array, ResidualCache]:
+def residual_forward(x: Array, f: Array, draw: Draw | None, bits: Bits = philox_bits) -> tuple[Array, ResidualCache]:
     """Add the sub-layer's output f (..., C), after dropout, to x (..., C). Returns y (..., C).
 
     Raises ShapeError if the two shapes differ.

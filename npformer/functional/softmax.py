@@ -18,8 +18,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..typing import Array
-from .arrays import namespace, real_part
+from npformer.functional.arrays import namespace, real_part
+from npformer.typing import Array
 
 
 class SoftmaxCache(NamedTuple):

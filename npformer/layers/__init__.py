@@ -5,20 +5,20 @@ In the order in which a Transformer is explained: ``parameter``, ``cache_stack``
 ``multi_head_attention``, ``feed_forward``, ``encoder_layer``, ``decoder_layer``, ``stacks``.
 """
 
-from .cache_stack import CacheStack, NoCache
-from .call_tree import RandomKey, Watch
-from .decoder_layer import DecoderLayer
-from .dropout import Dropout
-from .embedding import Embedding
-from .encoder_layer import EncoderLayer
-from .feed_forward import FeedForward
-from .layer import Layer
-from .layer_norm import LayerNorm
-from .linear import Linear
-from .multi_head_attention import Mechanism, MultiHeadAttention, ScaledDotProduct
-from .parameter import Parameter, ParameterView
-from .positions import LearnedPositions, SinusoidalPositions
-from .stacks import DecoderStack, EncoderStack
+from npformer.layers.cache_stack import CacheStack, NoCache
+from npformer.layers.call_tree import RandomKey, Watch
+from npformer.layers.decoder_layer import DecoderLayer
+from npformer.layers.dropout import Dropout
+from npformer.layers.embedding import Embedding
+from npformer.layers.encoder_layer import EncoderLayer
+from npformer.layers.feed_forward import FeedForward
+from npformer.layers.layer import Layer
+from npformer.layers.layer_norm import LayerNorm
+from npformer.layers.linear import Linear
+from npformer.layers.multi_head_attention import Mechanism, MultiHeadAttention, ScaledDotProduct
+from npformer.layers.parameter import Parameter, ParameterView
+from npformer.layers.positions import LearnedPositions, SinusoidalPositions
+from npformer.layers.stacks import DecoderStack, EncoderStack
 
 __all__ = [
     "CacheStack",

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TypeVar
 
-from ..errors import ConfigError
-from ..functional.philox import WORD, Draw
-from ..typing import Array
+from npformer.errors import ConfigError
+from npformer.functional.philox import WORD, Draw
+from npformer.typing import Array
 
 
 @lru_cache(maxsize=65536)

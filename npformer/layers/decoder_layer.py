@@ -17,17 +17,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..backend import Backend
-from ..functional import ALL_VISIBLE, AttentionMask
-from ..typing import Array
-from .cache_stack import CacheStack
-from .call_tree import RandomKey, Watch, child, draw
-from .encoder_layer import expect_norm_order
-from .feed_forward import FeedForward
-from .initial import Seed
-from .layer import Layer
-from .layer_norm import LayerNorm
-from .multi_head_attention import MultiHeadAttention
+from npformer.backend import Backend
+from npformer.functional import ALL_VISIBLE, AttentionMask
+from npformer.layers.cache_stack import CacheStack
+from npformer.layers.call_tree import RandomKey, Watch, child, draw
+from npformer.layers.encoder_layer import expect_norm_order
+from npformer.layers.feed_forward import FeedForward
+from npformer.layers.initial import Seed
+from npformer.layers.layer import Layer
+from npformer.layers.layer_norm import LayerNorm
+from npformer.layers.multi_head_attention import MultiHeadAttention
+from npformer.typing import Array
 
 
 class _Context(NamedTuple):
@@ -111,13 +111,9 @@ class DecoderLayer(Layer):
     def _pre(self, cache: CacheStack, x: Array, to: _Context) -> Array:
         normed = cache.keep(self.norm1.forward(x))
         f = cache.keep(self._attend_self(normed, to))
-        x, normed = cache.keep(
-            self.norm2.pre_forward(x, f, draw(to.key, "self_attention_dropout", self.dropout))
-        )
+        x, normed = cache.keep(self.norm2.pre_forward(x, f, draw(to.key, "self_attention_dropout", self.dropout)))
         f = cache.keep(self._attend_memory(normed, to))
-        x, normed = cache.keep(
-            self.norm3.pre_forward(x, f, draw(to.key, "cross_attention_dropout", self.dropout))
-        )
+        x, normed = cache.keep(self.norm3.pre_forward(x, f, draw(to.key, "cross_attention_dropout", self.dropout)))
         f = cache.keep(self.feed_forward.forward(normed, key=child(to.key, "feed_forward")))
         return cache.keep(self.ops.residual.forward(x, f, draw(to.key, "feed_forward_dropout", self.dropout)))
 
@@ -132,9 +128,7 @@ class DecoderLayer(Layer):
 
     def _attend_self(self, x: Array, to: _Context) -> tuple[Array, CacheStack]:
         name = "self_attention"
-        return self.self_attention.forward(
-            x, mask=to.mask, key=child(to.key, name), watch=child(to.watch, name)
-        )
+        return self.self_attention.forward(x, mask=to.mask, key=child(to.key, name), watch=child(to.watch, name))
 
     def _attend_memory(self, x: Array, to: _Context) -> tuple[Array, CacheStack]:
         name = "cross_attention"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ..backend import Backend
-from ..functional.dropout import dropout_threshold
-from ..typing import Array
-from .cache_stack import CacheStack
-from .call_tree import RandomKey
-from .layer import Layer
+from npformer.backend import Backend
+from npformer.functional.dropout import dropout_threshold
+from npformer.layers.cache_stack import CacheStack
+from npformer.layers.call_tree import RandomKey
+from npformer.layers.layer import Layer
+from npformer.typing import Array
 
 
 class Dropout(Layer):

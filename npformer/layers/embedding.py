@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import math
 
-from ..backend import Backend
-from ..typing import Array
-from .cache_stack import CacheStack
-from .initial import Seed, scaled_normal
-from .layer import Layer
-from .parameter import Parameter
+from npformer.backend import Backend
+from npformer.layers.cache_stack import CacheStack
+from npformer.layers.initial import Seed, scaled_normal
+from npformer.layers.layer import Layer
+from npformer.layers.parameter import Parameter
+from npformer.typing import Array
 
 
 class Embedding(Layer):
     """Token ids (...) to vectors (..., C), scaled by √C unless scale is False. Starts normal, deviation 1/√C."""
 
-    def __init__(
-        self, vocab_size: int, d_model: int, *, scale: bool = True, backend: Backend, seed: Seed = 0
-    ) -> None:
+    def __init__(self, vocab_size: int, d_model: int, *, scale: bool = True, backend: Backend, seed: Seed = 0) -> None:
         super().__init__(backend)
         self.weight = Parameter("weight", backend.array(scaled_normal(seed, vocab_size, d_model)))
         self.scale = math.sqrt(d_model) if scale else 1.0

@@ -13,17 +13,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..backend import Backend
-from ..errors import ConfigError
-from ..functional import ALL_VISIBLE, AttentionMask
-from ..typing import Array
-from .cache_stack import CacheStack
-from .call_tree import RandomKey, Watch, child, draw
-from .feed_forward import FeedForward
-from .initial import Seed
-from .layer import Layer
-from .layer_norm import LayerNorm
-from .multi_head_attention import MultiHeadAttention
+from npformer.backend import Backend
+from npformer.errors import ConfigError
+from npformer.functional import ALL_VISIBLE, AttentionMask
+from npformer.layers.cache_stack import CacheStack
+from npformer.layers.call_tree import RandomKey, Watch, child, draw
+from npformer.layers.feed_forward import FeedForward
+from npformer.layers.initial import Seed
+from npformer.layers.layer import Layer
+from npformer.layers.layer_norm import LayerNorm
+from npformer.layers.multi_head_attention import MultiHeadAttention
+from npformer.typing import Array
 
 NORM_ORDERS = ("post", "pre")
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from ..backend import Backend
-from ..errors import ConfigError
-from ..functional.feed_forward import ACTIVATIONS
-from ..typing import Array
-from .cache_stack import CacheStack
-from .call_tree import RandomKey, draw
-from .initial import Seed
-from .layer import Layer
-from .linear import Linear
+from npformer.backend import Backend
+from npformer.errors import ConfigError
+from npformer.functional.feed_forward import ACTIVATIONS
+from npformer.layers.cache_stack import CacheStack
+from npformer.layers.call_tree import RandomKey, draw
+from npformer.layers.initial import Seed
+from npformer.layers.layer import Layer
+from npformer.layers.linear import Linear
+from npformer.typing import Array
 
 
 class FeedForward(Layer):

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from ..typing import HostArray
+from npformer.typing import HostArray
 
 #: An integer, or the generator that a parent hands down to its parts.
 Seed: TypeAlias = int | np.random.Generator

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ..backend import Backend, Ops
-from ..functional.arrays import namespace
-from .parameter import Parameter, ParameterView
+from npformer.backend import Backend, Ops
+from npformer.functional.arrays import namespace
+from npformer.layers.parameter import Parameter, ParameterView
 
 
 class Layer:

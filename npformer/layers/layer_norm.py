@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..backend import Backend
-from ..functional import Draw
-from ..typing import Array
-from .cache_stack import CacheStack
-from .layer import Layer
-from .parameter import Parameter
+from npformer.backend import Backend
+from npformer.functional import Draw
+from npformer.layers.cache_stack import CacheStack
+from npformer.layers.layer import Layer
+from npformer.layers.parameter import Parameter
+from npformer.typing import Array
 
 
 class LayerNorm(Layer):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..backend import Backend
-from ..typing import Array
-from .cache_stack import CacheStack
-from .initial import Seed, xavier_uniform
-from .layer import Layer
-from .parameter import Parameter, ParameterView
+from npformer.backend import Backend
+from npformer.layers.cache_stack import CacheStack
+from npformer.layers.initial import Seed, xavier_uniform
+from npformer.layers.layer import Layer
+from npformer.layers.parameter import Parameter, ParameterView
+from npformer.typing import Array
 
 
 class Linear(Layer):

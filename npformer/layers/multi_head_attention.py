@@ -15,16 +15,16 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..backend import Backend, Ops
-from ..errors import ConfigError, ShapeError
-from ..functional import ALL_VISIBLE, AttentionMask, Draw, attention_weights, merge_heads, split_heads
-from ..typing import Array
-from .cache_stack import CacheStack
-from .call_tree import RandomKey, Watch, draw
-from .initial import Seed, xavier_uniform
-from .layer import Layer, concat_last
-from .linear import Linear
-from .parameter import Parameter
+from npformer.backend import Backend, Ops
+from npformer.errors import ConfigError, ShapeError
+from npformer.functional import ALL_VISIBLE, AttentionMask, Draw, attention_weights, merge_heads, split_heads
+from npformer.layers.cache_stack import CacheStack
+from npformer.layers.call_tree import RandomKey, Watch, draw
+from npformer.layers.initial import Seed, xavier_uniform
+from npformer.layers.layer import Layer, concat_last
+from npformer.layers.linear import Linear
+from npformer.layers.parameter import Parameter
+from npformer.typing import Array
 
 
 class Mechanism(Protocol):
@@ -87,7 +87,9 @@ class MultiHeadAttention(Layer):
             "qkv.weight", backend.array(block), {f"{name}.weight": part for name, part in columns.items()}
         )
         self.bias = Parameter(
-            "qkv.bias", backend.array(np.zeros(3 * d_model)), {f"{name}.bias": part for name, part in columns.items()}
+            "qkv.bias",
+            backend.array(np.zeros(3 * d_model)),
+            {f"{name}.bias": part for name, part in columns.items()},
         )
         self.output = Linear(d_model, d_model, backend=backend, seed=rng)
 
@@ -128,9 +130,7 @@ class MultiHeadAttention(Layer):
         kv = cache.keep(linear.forward(memory, weight[:, width:], bias[width:]))  # (B, S, 2C)
         return q, kv[..., :width], kv[..., width:]
 
-    def _project_backward(
-        self, dq: Array, dk: Array, dv: Array, cache: CacheStack
-    ) -> Array | tuple[Array, Array]:
+    def _project_backward(self, dq: Array, dk: Array, dv: Array, cache: CacheStack) -> Array | tuple[Array, Array]:
         """_project read bottom-up: one product was made for self-attention, two for cross-attention."""
         width = dq.shape[-1]
         dweight, dbias, linear = self.weight.grad, self.bias.grad, self.ops.linear

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
-from ..functional.arrays import namespace
-from ..typing import Array
+from npformer.functional.arrays import namespace
+from npformer.typing import Array
 
 
 class Parameter:
@@ -26,11 +27,15 @@ class Parameter:
         if not self.columns:
             yield ParameterView(self.name, self, lambda x: x)
         for name, columns in self.columns.items():
-            yield ParameterView(name, self, lambda x, columns=columns: x[..., columns])
+            yield ParameterView(name, self, partial(_columns, columns))
 
     def transposed(self, name: str) -> ParameterView:
         """The same numbers read as a transposed matrix (a tied output projection)."""
         return ParameterView(name, self, lambda x: namespace(x).matrix_transpose(x))
+
+
+def _columns(columns: slice, x: Array) -> Array:
+    return x[..., columns]
 
 
 class ParameterView:

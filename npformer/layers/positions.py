@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ..backend import Backend
-from ..typing import Array
-from .cache_stack import CacheStack
-from .initial import Seed, scaled_normal
-from .layer import Layer
-from .parameter import Parameter
+from npformer.backend import Backend
+from npformer.layers.cache_stack import CacheStack
+from npformer.layers.initial import Seed, scaled_normal
+from npformer.layers.layer import Layer
+from npformer.layers.parameter import Parameter
+from npformer.typing import Array
 
 
 class SinusoidalPositions(Layer):

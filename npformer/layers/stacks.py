@@ -13,16 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from ..backend import Backend
-from ..functional import ALL_VISIBLE, AttentionMask
-from ..typing import Array
-from .cache_stack import CacheStack, NoCache
-from .call_tree import RandomKey, Watch, child
-from .decoder_layer import DecoderLayer
-from .encoder_layer import EncoderLayer
-from .initial import Seed
-from .layer import Layer
-from .layer_norm import LayerNorm
+from npformer.backend import Backend
+from npformer.functional import ALL_VISIBLE, AttentionMask
+from npformer.layers.cache_stack import CacheStack, NoCache
+from npformer.layers.call_tree import RandomKey, Watch, child
+from npformer.layers.decoder_layer import DecoderLayer
+from npformer.layers.encoder_layer import EncoderLayer
+from npformer.layers.initial import Seed
+from npformer.layers.layer import Layer
+from npformer.layers.layer_norm import LayerNorm
+from npformer.typing import Array
 
 
 class EncoderStack(Layer):
@@ -40,9 +40,7 @@ class EncoderStack(Layer):
     ) -> None:
         super().__init__(backend)
         rng = np.random.default_rng(seed)
-        self.layers = [
-            EncoderLayer(d_model, backend=backend, seed=rng, **layer_options) for _ in range(num_layers)
-        ]
+        self.layers = [EncoderLayer(d_model, backend=backend, seed=rng, **layer_options) for _ in range(num_layers)]
         self.norm = _final_norm(final_norm, layer_options.get("norm_order", "post"), d_model, backend)
 
     def forward(self, x: Array, **options: Any) -> tuple[Array, CacheStack]:
@@ -90,9 +88,7 @@ class DecoderStack(Layer):
     ) -> None:
         super().__init__(backend)
         rng = np.random.default_rng(seed)
-        self.layers = [
-            DecoderLayer(d_model, backend=backend, seed=rng, **layer_options) for _ in range(num_layers)
-        ]
+        self.layers = [DecoderLayer(d_model, backend=backend, seed=rng, **layer_options) for _ in range(num_layers)]
         self.norm = _final_norm(final_norm, layer_options.get("norm_order", "post"), d_model, backend)
 
     def forward(self, x: Array, memory: Array, **options: Any) -> tuple[Array, CacheStack]:

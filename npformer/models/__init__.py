@@ -1,6 +1,6 @@
 """Whole networks."""
 
-from .config import TransformerConfig
-from .transformer import Transformer
+from npformer.models.config import TransformerConfig
+from npformer.models.transformer import Transformer
 
 __all__ = ["Transformer", "TransformerConfig"]

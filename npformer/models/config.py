@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from ..errors import ConfigError
-from ..functional.dropout import dropout_threshold
-from ..functional.feed_forward import ACTIVATIONS
-from ..layers.encoder_layer import expect_norm_order
-from ..layers.multi_head_attention import expect_divisible
+from npformer.errors import ConfigError
+from npformer.functional.dropout import dropout_threshold
+from npformer.functional.feed_forward import ACTIVATIONS
+from npformer.layers.encoder_layer import expect_norm_order
+from npformer.layers.multi_head_attention import expect_divisible
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ..backend import Backend
-from ..errors import DTypeError, ShapeError, TokenError
-from ..typing import Array
+from npformer.backend import Backend
+from npformer.errors import DTypeError, ShapeError, TokenError
+from npformer.typing import Array
 
 
 def token_ids(name: str, ids: Any, vocab_size: int, backend: Backend) -> Array:
@@ -20,7 +20,7 @@ def token_ids(name: str, ids: Any, vocab_size: int, backend: Backend) -> Array:
     ids may be a NumPy array, nested lists, or an array of the device (which is read back to be
     checked; give NumPy arrays where that waiting matters). Raises ShapeError, DTypeError, TokenError.
     """
-    host = backend.host(ids) if backend.device.owns(ids) else _as_host(name, ids)
+    host: np.ndarray[Any, Any] = backend.host(ids) if backend.device.owns(ids) else _as_host(name, ids)
     if host.ndim != 2:
         raise ShapeError(f"{name}: expected (B, T), a batch of token ids, got {tuple(host.shape)}")
     if host.size == 0:
@@ -43,4 +43,6 @@ def _as_host(name: str, ids: Any) -> np.ndarray[Any, Any]:
     except ValueError as error:
         raise ShapeError(f"{name}: expected (B, T), rows of equal length, got rows that differ; pad them") from error
     except Exception as error:
-        raise DTypeError(f"{name}: expected token ids in a NumPy array or on the model's device, got {type(ids)}") from error
+        raise DTypeError(
+            f"{name}: expected token ids in a NumPy array or on the model's device, got {type(ids)}"
+        ) from error

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..backend import Arena, Backend, get_backend
-from ..errors import ShapeError
-from ..functional import AttentionMask
-from ..layers import (
+from npformer.backend import Arena, Backend, get_backend
+from npformer.errors import ShapeError
+from npformer.functional import AttentionMask
+from npformer.layers import (
     CacheStack,
     DecoderStack,
     Dropout,
@@ -31,10 +31,10 @@ from ..layers import (
     SinusoidalPositions,
     Watch,
 )
-from ..layers.call_tree import child
-from ..typing import Array
-from .config import TransformerConfig
-from .inputs import token_ids
+from npformer.layers.call_tree import child
+from npformer.models.config import TransformerConfig
+from npformer.models.inputs import token_ids
+from npformer.typing import Array
 
 
 class Transformer(Layer):
@@ -62,9 +62,7 @@ class Transformer(Layer):
         self.encoder = EncoderStack(config.num_encoder_layers, config.d_model, **options)  # type: ignore[arg-type]
         self.decoder = DecoderStack(config.num_decoder_layers, config.d_model, **options)  # type: ignore[arg-type]
         tied = self.tgt_embedding.weight.transposed("weight") if config.tie_embeddings else None
-        self.generator = Linear(
-            config.d_model, config.tgt_vocab_size, backend=self.backend, seed=rng, weight=tied
-        )
+        self.generator = Linear(config.d_model, config.tgt_vocab_size, backend=self.backend, seed=rng, weight=tied)
         self.arena = Arena(self.owned_parameters(), self.backend)
 
     def forward(
@@ -105,9 +103,7 @@ class Transformer(Layer):
         tgt_in = token_ids("tgt_in", tgt_in, self.config.tgt_vocab_size, self.backend)
         return self._decode(NoCache(self), tgt_in, memory, memory_mask, None, None)
 
-    def _run(
-        self, cache: CacheStack, src: Array, tgt_in: Array, key: RandomKey | None, watch: Watch | None
-    ) -> Array:
+    def _run(self, cache: CacheStack, src: Array, tgt_in: Array, key: RandomKey | None, watch: Watch | None) -> Array:
         src = token_ids("src", src, self.config.src_vocab_size, self.backend)
         tgt_in = token_ids("tgt_in", tgt_in, self.config.tgt_vocab_size, self.backend)
         if src.shape[0] != tgt_in.shape[0]:
@@ -120,9 +116,7 @@ class Transformer(Layer):
     ) -> tuple[Array, AttentionMask]:
         mask = AttentionMask(key_visible=src != self.config.pad_id)
         x = self._embed(cache, self.src_embedding, self.src_positions, src, child(key, "src_embedding"))
-        memory = cache.run(
-            self.encoder, x, mask=mask, key=child(key, "encoder"), watch=child(watch, "encoder")
-        )
+        memory = cache.run(self.encoder, x, mask=mask, key=child(key, "encoder"), watch=child(watch, "encoder"))
         return memory, mask
 
     def _decode(
@@ -137,9 +131,7 @@ class Transformer(Layer):
         mask = AttentionMask(key_visible=tgt_in != self.config.pad_id, causal=True)
         x = self._embed(cache, self.tgt_embedding, self.tgt_positions, tgt_in, child(key, "tgt_embedding"))
         masks = {"mask": mask, "memory_mask": memory_mask}
-        h = cache.run(
-            self.decoder, x, memory, **masks, key=child(key, "decoder"), watch=child(watch, "decoder")
-        )
+        h = cache.run(self.decoder, x, memory, **masks, key=child(key, "decoder"), watch=child(watch, "decoder"))
         return cache.run(self.generator, h)
 
     def _embed(

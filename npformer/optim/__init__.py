@@ -1,0 +1,16 @@
+"""Updates over the arena: Adam and AdamW, schedules of the learning rate, clipping."""
+
+from npformer.optim.adam import Adam, AdamW
+from npformer.optim.clip import clip_by_global_norm, global_norm
+from npformer.optim.schedules import Constant, Noam, Schedule, WarmupCosine
+
+__all__ = [
+    "Adam",
+    "AdamW",
+    "Constant",
+    "Noam",
+    "Schedule",
+    "WarmupCosine",
+    "clip_by_global_norm",
+    "global_norm",
+]

@@ -128,7 +128,7 @@ def _draw_head(axes: Axes, weights: npt.NDArray[np.float64]) -> None:
     image[~np.isfinite(weights)] = to_rgb(colours.WARNING)
     axes.imshow(image, interpolation="nearest", aspect="auto")
     rows, columns = weights.shape
-    if max(rows, columns) <= 40:  # beyond that the lines would cover the cells
+    if max(rows, columns) <= 42:  # beyond that the lines would cover the cells
         axes.hlines(np.arange(rows - 1) + 0.5, -0.5, columns - 0.5, color="white", linewidth=0.5)
         axes.vlines(np.arange(columns - 1) + 0.5, -0.5, rows - 0.5, color="white", linewidth=0.5)
     axes.set(xlim=(-0.5, columns - 0.5), ylim=(rows - 0.5, -0.5))

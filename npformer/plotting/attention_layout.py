@@ -1,7 +1,7 @@
 """How large an attention picture is, and what stands where in it; all sizes are inches.
 
 All cells of a picture have one size, chosen by its longest sequence: large for three tokens, never too
-small for a legible letter up to forty; beyond forty the maps stop growing and every second (third, …)
+small for a legible letter up to forty; beyond that the maps stop growing and every second (third, …)
 token is named.
 """
 
@@ -19,7 +19,7 @@ TITLE, KEY, ROW_HEADER = 0.36, 0.5, 0.46
 _NARROWEST = 6.0
 _MAP_SIDE = 2.0  # what a map would like to measure
 _SMALLEST_CELL, _LARGEST_CELL = 0.12, 0.42
-_LARGEST_MAP = 40 * _SMALLEST_CELL
+_LARGEST_MAP = 42 * _SMALLEST_CELL  # forty letters, their begin and their end
 _SMALLEST_LETTER, _LARGEST_LETTER = 6.3, 9.5  # points
 _DPI, _LONGEST_SIDE, _MOST_PIXELS = 150.0, 12_000, 40_000_000
 

@@ -25,9 +25,7 @@ class AttentionMap(NamedTuple):
     keys: list[str]  # S tokens that are looked at
 
 
-def attention_map(
-    name: str, weights: npt.NDArray[np.generic], source: list[str], target: list[str]
-) -> AttentionMap:
+def attention_map(name: str, weights: npt.NDArray[np.generic], source: list[str], target: list[str]) -> AttentionMap:
     """Give one attention its title and its tokens.
 
     Names that start with "encoder" look from source to source, names that hold "cross" from target to

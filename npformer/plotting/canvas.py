@@ -74,9 +74,7 @@ def check_place(path: Path) -> None:
         if not path.parent.is_dir():
             raise OutputError(f"picture: expected an existing folder, got '{path.parent}'; create it first")
         if path.exists() and not _is_picture(path):
-            raise OutputError(
-                f"picture: expected a free name, got '{path}', no PNG file; choose another name"
-            )
+            raise OutputError(f"picture: expected a free name, but '{path}' is there; choose another")
 
 
 def write_picture(figure: Figure, path: Path) -> None:

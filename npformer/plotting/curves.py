@@ -106,7 +106,7 @@ def _steps(panels: list[Panel]) -> tuple[float, float]:
     """The ends of the step axis: all that was logged, from 0 if the run was logged from its start."""
     steps = np.concatenate([line.data.steps for panel in panels for line in panel.lines])
     first, last = float(steps.min()), float(steps.max())
-    from_start = 0 <= first <= 0.1 * last or first == last
+    from_start = 0 <= first <= 0.5 * last or first == last
     return (min(first, 0.0) if from_start else first), max(last, 1.0)
 
 

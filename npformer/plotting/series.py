@@ -65,7 +65,5 @@ def _number(value: Any, number: int, field: str) -> float:
     if value is None and field != "step":
         return float("nan")
     if isinstance(value, bool) or not isinstance(value, int | float | np.number):
-        raise DataError(
-            f"metrics, line {number}: expected a number for {field}, got {value!r}; mend the file"
-        )
+        raise DataError(f"metrics, line {number}: expected a number for {field}, got {value!r}; mend the file")
     return float(value)

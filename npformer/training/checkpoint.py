@@ -31,9 +31,8 @@ import numpy as np
 import safetensors.numpy
 from safetensors import SafetensorError
 
-from ..errors import CheckpointError, ConfigError, DTypeError
-from ..typing import HostArray
-from .atomic import (
+from npformer.errors import CheckpointError, ConfigError, DTypeError
+from npformer.training.atomic import (
     commit_folder,
     describe,
     disk_is_full,
@@ -43,14 +42,13 @@ from .atomic import (
     sync_folder,
     unseal,
 )
+from npformer.typing import HostArray
 
 FORMAT = 1
 ARRAYS, STATE = "arrays.safetensors", "state.json"
 
 _NAME = re.compile(r"step-(\d{8,})(\.new)?", re.ASCII)
-_STORABLE = (
-    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128"
-)
+_STORABLE = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128"
 
 
 @dataclass(frozen=True)
@@ -79,6 +77,7 @@ def save_checkpoint(
     path = folder / f"step-{step:08d}"
     stored = {name: _storable(name, array) for name, array in arrays.items()}
     files = _encode(step, stored, state, None if score is None else float(score))
+    previous = latest_checkpoint(folder)
     try:
         os.makedirs(folder, exist_ok=True)
         remove_leftovers(folder)
@@ -87,7 +86,7 @@ def save_checkpoint(
         commit_folder(path.with_suffix(".new") if taken else path, files, partial(_verify, stored))
         _finish_replacing(folder)
     except OSError as error:
-        raise _save_failed(error, path, sum(map(len, files.values()))) from error
+        raise _save_failed(error, path, sum(map(len, files.values())), previous) from error
     return path
 
 
@@ -163,9 +162,7 @@ def _storable(name: str, array: HostArray) -> HostArray:
     return np.asarray(array, dtype=array.dtype.newbyteorder("="), order="C")
 
 
-def _encode(
-    step: int, arrays: Mapping[str, HostArray], state: dict[str, Any], score: float | None
-) -> dict[str, bytes]:
+def _encode(step: int, arrays: Mapping[str, HostArray], state: dict[str, Any], score: float | None) -> dict[str, bytes]:
     """The two files of a checkpoint, by name."""
     pairs = sorted(name for name, array in arrays.items() if array.dtype.kind == "c")
     real = {name: _as_pairs(array) if name in pairs else array for name, array in arrays.items()}
@@ -197,6 +194,7 @@ def _read(path: Path) -> Checkpoint:
     if digest != check["sha256"]:
         raise CheckpointError(f"{file}: corrupt: expected SHA-256 {check['sha256']}, found {digest}")
     try:
+        # a copy, since what safetensors hands out may be read-only
         arrays = {name: array.copy() for name, array in safetensors.numpy.load(data).items()}
         arrays.update({name: _from_pairs(arrays[name]) for name in check["complex"]})
     except (SafetensorError, ValueError, KeyError) as error:
@@ -264,12 +262,10 @@ def _finish_replacing(folder: Path) -> None:
             sync_folder(folder)
 
 
-def _save_failed(error: OSError, path: Path, needed: int) -> CheckpointError:
+def _save_failed(error: OSError, path: Path, needed: int, previous: Path | None) -> CheckpointError:
     """The message of a save that failed, once what it had written is gone."""
-    previous = latest_checkpoint(path.parent)
-    kept = (
-        f"The previous checkpoint {previous.name} is intact" if previous else "There is no earlier checkpoint"
-    )
+    name = previous.name.removesuffix(".new") if previous else None
+    kept = f"The previous checkpoint {name} is intact" if name else "There is no earlier checkpoint"
     remedy = "Free some space" if disk_is_full(error) else "Mend that"
     return CheckpointError(
         f"{path}: the checkpoint was not saved: {describe(error)} (it needs {needed} bytes). {kept}. "
@@ -287,9 +283,7 @@ def _way_out(path: Path) -> str:
         except CheckpointError:
             continue
         return f"Load {other.name} in the same folder instead, which is sound"
-    return (
-        "There is no other sound checkpoint in the same folder: restore this one from a copy, or train anew"
-    )
+    return "There is no other sound checkpoint in the same folder: restore this one from a copy, or train anew"
 
 
 def _step(path: Path) -> int:

@@ -17,8 +17,8 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from ..errors import ConfigError
-from .atomic import describe
+from npformer.errors import ConfigError
+from npformer.training.atomic import describe
 
 #: How a missing value is spelled, in a file and in a shell.
 NONE = "none"
@@ -58,9 +58,7 @@ def parse_assignment(text: str, sections: Mapping[str, type]) -> tuple[str, str,
     name = name.strip()
     if not equals or not name:
         raise ConfigError(f"{text!r}: expected SECTION.KEY=VALUE, such as {_example(sections)}")
-    known = {
-        f"{section}.{key}": kind for section in sections for key, kind in _kinds(sections[section]).items()
-    }
+    known = {f"{section}.{key}": kind for section in sections for key, kind in _kinds(sections[section]).items()}
     matches = [full for full in known if name in (full, full.partition(".")[2])]
     if len(matches) > 1:
         raise ConfigError(f"{text!r}: {name!r} is in several sections: expected {' or '.join(matches)}")
@@ -187,9 +185,7 @@ def _convert(value: Any, kind: Any) -> Any:
     elif kind in (bool, int, str):
         fits = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
     else:
-        raise TypeError(
-            f"options of type {kind} are not supported: use bool, int, float, str, Literal or a tuple"
-        )
+        raise TypeError(f"options of type {kind} are not supported: use bool, int, float, str, Literal or a tuple")
     return value if fits else _refuse()
 
 
@@ -262,8 +258,8 @@ def _describe(kind: Any) -> str:
     if origin is Literal:
         return f"one of {', '.join(map(repr, args))}"
     if origin is tuple:
-        length = "any number" if args[1:] == (Ellipsis,) else str(len(args))
-        return f"a list of {length} values, each {_describe(args[0])}"
+        length = "" if args[1:] == (Ellipsis,) else f"{len(args)} "
+        return f"a list of {length}values, each {_describe(args[0])}"
     names = {
         bool: "true or false",
         int: "a whole number",

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import DataError, OutputError
-from .atomic import describe, disk_is_full, write_all, write_atomically
+from npformer.errors import DataError, OutputError
+from npformer.training.atomic import describe, disk_is_full, write_all, write_atomically
 
 _WORDS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
@@ -84,13 +84,9 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 def _encode(record: Mapping[str, Any]) -> bytes:
     try:
-        return (
-            json.dumps({name: _plain(value) for name, value in record.items()}, allow_nan=False) + "\n"
-        ).encode()
+        return (json.dumps({name: _plain(value) for name, value in record.items()}, allow_nan=False) + "\n").encode()
     except (TypeError, ValueError) as error:
-        raise DataError(
-            f"metrics: expected numbers, texts, true, false or None, got {record!r}: {error}"
-        ) from error
+        raise DataError(f"metrics: expected numbers, texts, true, false or None, got {record!r}: {error}") from error
 
 
 def _plain(value: Any) -> Any:
@@ -125,9 +121,7 @@ def _lines(path: Path) -> list[tuple[bytes, dict[str, Any]]]:
         if record is not None:
             found.append((line.rstrip() + b"\n", record))
         elif line.strip() and (number < len(lines) or line.endswith(b"\n")):
-            raise DataError(
-                f"{path}, line {number}: expected a JSON object, found {line[:60]!r}: mend or remove it"
-            )
+            raise DataError(f"{path}, line {number}: expected a JSON object, found {line[:60]!r}: mend or remove it")
     return found
 
 

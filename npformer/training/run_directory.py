@@ -19,8 +19,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import OutputError
-from .atomic import TEMPORARY, describe
+from npformer.errors import OutputError
+from npformer.training.atomic import TEMPORARY, describe
 
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP}
 
@@ -126,7 +126,7 @@ def _numbered(root: Path, task: str) -> Path:
     stem = re.sub(r"[^\w.-]+", "-", task)
     _make(root)
     while True:
-        numbers = [int(match[1]) for name in os.listdir(root) if (match := _number(stem, name))]
+        numbers = [int(match[1]) for name in _names(root) if (match := _number(stem, name))]
         path = root / f"{stem}-{max(numbers, default=0) + 1:03d}"
         try:
             path.mkdir()
@@ -139,6 +139,13 @@ def _numbered(root: Path, task: str) -> Path:
 
 def _number(stem: str, name: str) -> re.Match[str] | None:
     return re.fullmatch(rf"{re.escape(stem)}-(\d+)", name, re.ASCII)
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError as error:
+        raise _not_writable(folder, error) from error
 
 
 def _make(path: Path) -> None:
@@ -154,13 +161,10 @@ def _make(path: Path) -> None:
 
 def _refuse_taken(path: Path) -> None:
     """A lock file alone is allowed: a run that died before it wrote anything has left it."""
-    try:
-        taken = [name for name in os.listdir(path) if name != "lock"]
-    except OSError as error:
-        raise _not_writable(path, error) from error
+    taken = [name for name in _names(path) if name != "lock"]
     if taken:
         raise OutputError(
-            f"{path}: expected a new or an empty folder, found {len(taken)} entries, such as {min(taken)!r}. "
+            f"{path}: expected a new or an empty folder, found {min(taken)!r} in it ({len(taken)} in all). "
             "Nothing is ever overwritten: choose another --out, or go on with that run by --resume"
         )
 
@@ -176,6 +180,4 @@ def _refuse_unwritable(path: Path) -> None:
 
 
 def _not_writable(path: Path, error: OSError) -> OutputError:
-    return OutputError(
-        f"{path}: expected to write there, got: {describe(error)}: choose another --out, or allow it"
-    )
+    return OutputError(f"{path}: expected to write there, got: {describe(error)}: choose another --out, or allow it")

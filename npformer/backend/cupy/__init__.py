@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ...typing import Array, HostArray
-from ..backend import Backend
-from ..ops import PLAIN
+from npformer.backend.backend import Backend
+from npformer.backend.ops import PLAIN
+from npformer.typing import Array, HostArray
 
 
 def cupy_problem() -> str | None:

@@ -7,18 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from ... import functional as F  # noqa: N812
-from ...typing import Array, HostArray
-from ..backend import Backend
-from ..ops import PLAIN, Ops, plain_pair, with_bits
-from .embedding import embedding_backward
-from .philox import philox_bits
+from npformer import functional as F  # noqa: N812
+from npformer.backend.backend import Backend
+from npformer.backend.numpy.embedding import embedding_backward
+from npformer.backend.numpy.philox import philox_bits
+from npformer.backend.ops import PLAIN, Ops, plain_pair, with_bits
+from npformer.typing import Array, HostArray
 
 ALIGNMENT = 64  # bytes
 
-OPS: Ops = replace(
-    with_bits(PLAIN, philox_bits), embedding=plain_pair(F.embedding_forward, embedding_backward)
-)
+OPS: Ops = replace(with_bits(PLAIN, philox_bits), embedding=plain_pair(F.embedding_forward, embedding_backward))
 
 
 class NumpyDevice:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...functional.arrays import as_rows
-from ...functional.embedding import EmbeddingCache
-from ...typing import Array
+from npformer.functional.arrays import as_rows
+from npformer.functional.embedding import EmbeddingCache
+from npformer.typing import Array
 
 
 def embedding_backward(dy: Array, cache: EmbeddingCache) -> tuple[Array]:

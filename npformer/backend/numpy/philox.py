@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...functional.philox import WORD, Draw
-from ...typing import Array
+from npformer.functional.philox import WORD, Draw
+from npformer.typing import Array
 
 
 def philox_bits(draw: Draw, size: int, like: Array) -> Array:

@@ -1,0 +1,29 @@
+"""What commands share: how parsers are made, and which options several of them take."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+DEVICES = ("auto", "numpy", "cupy")
+
+
+def new_parser(commands: Any, name: str, summary: str, examples: str) -> argparse.ArgumentParser:
+    """The parser of one command; summary and examples are shown by --help."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=summary,
+        description=summary,
+        epilog=examples,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--json", action="store_true", help="print the result as JSON, for machines")
+    return parser
+
+
+def add_device(parser: argparse.ArgumentParser, default: str | None = "auto") -> None:
+    """--device auto|numpy|cupy."""
+    parser.add_argument(
+        "--device", choices=DEVICES, default=default, help="where to compute; auto: cupy if a GPU answers, else numpy"
+    )

@@ -1,0 +1,97 @@
+"""npformer doctor: what is installed here, what answers, and what --device auto would pick."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import json
+import os
+import platform
+import sys
+from typing import Any
+
+import numpy as np
+
+from npformer._version import __version__
+from npformer.backend import cupy_problem, get_backend
+from npformer.cli.common import new_parser
+
+PACKAGES = ("numpy", "array-api-compat", "tqdm", "safetensors", "matplotlib")
+THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+def add_parser(commands: Any) -> argparse.ArgumentParser:
+    """Add this command's parser."""
+    return new_parser(
+        commands, "doctor", "Say what npformer finds on this machine.", "example:\n  npformer doctor --json"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Exit 1 if a required package is missing or the arithmetic is not what it should be."""
+    found = examine()
+    if args.json:
+        print(json.dumps(found))
+    else:
+        width = max(map(len, found))
+        print("\n".join(f"{name:<{width}}  {value}" for name, value in found.items()))
+    return 0 if found["arithmetic"] == "ok" and "missing" not in found.values() else 1
+
+
+def examine() -> dict[str, str]:
+    """What there is, by name, in words."""
+    problem = cupy_problem()
+    auto = get_backend("auto")
+    return {
+        "npformer": __version__,
+        "python": f"{platform.python_version()} ({sys.executable})",
+        "system": f"{platform.system()} {platform.machine()}, {_cores()} cores",
+        **{name: _version(name) for name in PACKAGES},
+        "BLAS": _blas(),
+        "BLAS threads": _threads(),
+        "CuPy": problem or f"{_cupy_version()}, driver {_driver()}, {auto.device.name}",
+        "--device auto": f"{auto.name}, because " + ("no GPU can be used: " + problem if problem else "a GPU answers"),
+        "arithmetic": _arithmetic(),
+    }
+
+
+def _version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return "missing"
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _blas() -> str:
+    blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
+    return f"{blas.get('name', 'unknown')} {blas.get('version', '')}".strip()
+
+
+def _threads() -> str:
+    given = [f"{name}={os.environ[name]}" for name in THREAD_VARIABLES if name in os.environ]
+    return ", ".join(given) or f"not limited by the environment: up to {_cores()}, one per core"
+
+
+def _cupy_version() -> str:
+    import importlib
+
+    return str(importlib.import_module("cupy").__version__)
+
+
+def _driver() -> str:
+    import importlib
+
+    number = importlib.import_module("cupy").cuda.runtime.driverGetVersion()
+    return f"CUDA {number // 1000}.{number % 1000 // 10}"
+
+
+def _arithmetic() -> str:
+    """A product and a sum in float32, against float64: a broken BLAS shows at once."""
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(64, 300)), rng.normal(size=(300, 64))
+    error = float(np.max(np.abs(a.astype(np.float32) @ b.astype(np.float32) - a @ b)))
+    return "ok" if error < 1e-3 else f"a float32 product is off by {error:.1e}: NumPy's BLAS is broken here"

@@ -1,0 +1,173 @@
+"""npformer train: train a Transformer on a task, or continue a run where it stopped."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from npformer.cli.common import add_device, new_parser
+from npformer.errors import CheckpointError, ConfigError, OutputError
+from npformer.training import Evaluation, RunDirectory, Trainer, load_checkpoint
+from npformer.training.assemble import Assembled, assemble, checkpoint_path, write_run
+from npformer.training.config_file import parse_assignment, read_toml
+from npformer.training.options import SECTIONS
+from npformer.training.progress import Progress
+
+TASKS = ("copy", "reverse", "sort", "pairs")
+EXAMPLES_SHOWN = 5
+
+EXAMPLES = """examples:
+  npformer train reverse                                   about half a minute on two CPU cores
+  npformer train pairs --data examples/data/dates.tsv      dates in eight languages to ISO
+  npformer train sort --set steps=3000 --set d_model=128 --set num_heads=8
+  npformer train --resume runs/reverse-001                 continue, bit for bit
+
+Options live in config.toml of the run's folder, in sections [run], [data], [model], [training]; a file
+of the same form is given by --config, single ones by --set section.key=value (or key=value)."""
+
+
+def add_parser(commands: Any) -> argparse.ArgumentParser:
+    """Add this command's parser."""
+    parser = new_parser(commands, "train", "Train a Transformer on a task.", EXAMPLES)
+    parser.add_argument("task", nargs="?", choices=TASKS, help="what to learn; pairs reads a file of your own")
+    parser.add_argument("--data", metavar="FILE", help="for pairs: UTF-8 lines of source<TAB>target")
+    parser.add_argument("--config", metavar="FILE", type=Path, help="options in TOML")
+    parser.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help="one option; may be repeated")
+    parser.add_argument("--seed", type=int, help="of parameters, data order and dropout (default 0)")
+    parser.add_argument("--out", metavar="DIR", type=Path, help="the run's folder (default runs/TASK-001, -002, …)")
+    parser.add_argument("--resume", metavar="RUN", type=Path, help="continue the run in this folder")
+    add_device(parser, default=None)
+    return parser
+
+
+def run(args: argparse.Namespace) -> int:
+    """Train; print held-out results; draw curves.png and attention.png."""
+    progress_stream = sys.stderr
+    if args.resume is not None:
+        trainer, assembled = _resumed(args)
+    else:
+        assembled = assemble(_given(args))
+        trainer = _new(args, assembled)
+    with trainer.run.lock():
+        if args.resume is None:
+            write_run(trainer.run, assembled)
+        else:
+            trainer.restore(load_checkpoint(checkpoint_path(trainer.run)))
+        if not args.json:
+            print(_introduction(trainer, assembled), file=progress_stream, flush=True)
+        try:
+            trainer.train()
+        except (CheckpointError, OutputError) as error:
+            print(f"npformer: {error}", file=sys.stderr)
+            return 1
+        found = trainer.last_evaluation or trainer.evaluate(assembled.options.training.final_examples)
+        pictures = _draw(trainer, found)
+    print(_as_json(trainer, found, pictures) if args.json else _as_text(trainer, found, pictures))
+    return 0
+
+
+def _given(args: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    """All options given, by section: the file's, then --set, then the short spellings."""
+    given: dict[str, dict[str, Any]] = (
+        read_toml(args.config, SECTIONS) if args.config else {section: {} for section in SECTIONS}
+    )
+    for assignment in args.set:
+        section, key, value = parse_assignment(assignment, SECTIONS)
+        given[section][key] = value
+    short = {"task": args.task, "seed": args.seed, "device": args.device}
+    given["run"] |= {key: value for key, value in short.items() if value is not None}
+    if args.data is not None:
+        given["data"]["file"] = args.data
+    if "task" not in given["run"]:
+        raise ConfigError(f"task: expected one of {', '.join(TASKS)} (or --resume RUN), got none")
+    return given
+
+
+def _new(args: argparse.Namespace, assembled: Assembled) -> Trainer:
+    options = assembled.options
+    folder = RunDirectory.create(args.out, Path("runs"), options.run.task)
+    return _trainer(folder, assembled, done=0)
+
+
+def _resumed(args: argparse.Namespace) -> tuple[Trainer, Assembled]:
+    fixed = {"TASK": args.task, "--data": args.data, "--config": args.config, "--seed": args.seed,
+             "--out": args.out, "--device": args.device, "--set": args.set or None}  # fmt: skip
+    clash = [name for name, value in fixed.items() if value is not None]
+    if clash:
+        raise ConfigError(
+            f"--resume: expected no other options, since a run continues as it was begun, got {', '.join(clash)}; "
+            "leave them out, or start a new run"
+        )
+    folder = RunDirectory.open(args.resume)
+    assembled = assemble(read_toml(folder.config_path, SECTIONS))
+    return _trainer(folder, assembled, done=load_checkpoint(checkpoint_path(folder)).step), assembled
+
+
+def _trainer(folder: RunDirectory, assembled: Assembled, done: int) -> Trainer:
+    training = assembled.options.training
+    progress = Progress(training.steps, done)
+    return Trainer(folder, assembled.task, assembled.step, training, assembled.identity, progress)
+
+
+def _introduction(trainer: Trainer, assembled: Assembled) -> str:
+    model, options = trainer.step.model, assembled.options
+    return (
+        f"training {trainer.task.name} with {model.backend}: {model.num_parameters():,} parameters, "
+        f"steps {trainer.step.step_number} to {options.training.steps} of {options.training.batch_size} sequences\n"
+        f"the run's folder is {trainer.run.path}"
+    )
+
+
+def _draw(trainer: Trainer, found: Evaluation) -> list[str]:
+    from npformer.plotting import draw_attention, draw_curves  # matplotlib: only when needed
+    from npformer.training import metrics
+    from npformer.training.attention_example import attention_example
+
+    curves, attention = trainer.run.path / "curves.png", trainer.run.path / "attention.png"
+    draw_curves(metrics.read(trainer.run.metrics_path), curves)
+    examples = trainer.task.held_out(found.count)
+    example = attention_example(trainer.step.model, trainer.task.vocabulary, examples, found.outputs)
+    draw_attention(example.weights, example.source, example.target, attention, example.title)
+    return [str(curves), str(attention)]
+
+
+def _as_text(trainer: Trainer, found: Evaluation, pictures: list[str]) -> str:
+    examples = trainer.task.held_out(EXAMPLES_SHOWN)
+    width = max(len(example.source) for example in examples)
+    lines = ["held-out examples, decoded:"]
+    for example, output in zip(examples, found.outputs, strict=False):
+        mark = "" if output == example.target else f"   (expected {example.target})"
+        lines.append(f"  {example.source:<{width}} → {output}{mark}")
+    best = examples[0].source
+    return "\n".join(
+        [
+            *lines,
+            f"held-out loss {found.loss:.4f}, token accuracy {_percent(found.token_accuracy)}",
+            f"held-out exact match {_percent(found.exact_match)} ({found.count} sequences)",
+            f"pictures: {' '.join(pictures)}",
+            f'try: npformer decode {trainer.run.path} "{best}"',
+        ]
+    )
+
+
+def _percent(share: float) -> str:
+    """In percent, rounded down: 99.96 % is not 100 %."""
+    return f"{int(share * 1000 + 1e-9) / 10:.1f} %"
+
+
+def _as_json(trainer: Trainer, found: Evaluation, pictures: list[str]) -> str:
+    return json.dumps(
+        {
+            "run": str(trainer.run.path),
+            "step": trainer.step.step_number,
+            "backend": str(trainer.step.model.backend),
+            "loss": found.loss,
+            "token_accuracy": found.token_accuracy,
+            "exact_match": found.exact_match,
+            "sequences": found.count,
+            "pictures": pictures,
+        }
+    )

@@ -1,0 +1,88 @@
+"""Adam and AdamW: each number gets its own step length from the history of its gradient.
+
+    m ← β₁m + (1 − β₁)g            mean of the gradient
+    v ← β₂v + (1 − β₂)g²           mean of its square
+    p ← p − lr·m̂/(√v̂ + ε)          m̂ = m/(1 − β₁ᵗ),  v̂ = v/(1 − β₂ᵗ)
+
+t counts updates from 1; without the hats, which undo the start from zero, the first steps would
+be far off. AdamW also shrinks the parameter, p ← p − lr·λ·p, apart from the gradient, so that the
+decay is not divided by √v̂.
+
+Source: Kingma & Ba 2015, arXiv:1412.6980, algorithm 1; Loshchilov & Hutter 2019, arXiv:1711.05101.
+"""
+
+from __future__ import annotations
+
+from npformer.backend import Arena
+from npformer.errors import ConfigError
+from npformer.functional.arrays import namespace
+from npformer.typing import Array
+
+
+class Adam:
+    """Adam over an arena: one pass for all parameters.
+
+    lr is used when ``step`` is given none. Raises ConfigError for lr, betas or eps that make no sense.
+    """
+
+    def __init__(
+        self, arena: Arena, lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.98), eps: float = 1e-9
+    ) -> None:
+        if lr < 0:
+            raise ConfigError(f"lr: expected a number >= 0, got {lr}")
+        if not (0 <= betas[0] < 1 and 0 <= betas[1] < 1):
+            raise ConfigError(f"betas: expected two numbers with 0 <= beta < 1, got {betas}")
+        if eps <= 0:
+            raise ConfigError(f"eps: expected a number > 0, got {eps}")
+        self.arena = arena
+        self.lr = lr
+        self.betas = betas
+        self.eps = eps
+        self.weight_decay = 0.0
+        self.t = 0  # updates made so far
+        self.m: Array = arena.backend.zeros((arena.size,))
+        self.v: Array = arena.backend.zeros((arena.size,))
+
+    def step(self, lr: float | None = None) -> None:
+        """Update the values from the gradients in the arena; frozen segments stay as they are."""
+        self.t += 1
+        lr = self.lr if lr is None else lr
+        for run in self.arena.runs():
+            rate = lr * run.lr_scale
+            self._update(run.where, rate, rate * self.weight_decay * run.weight_decay)
+
+    def _update(self, where: slice, lr: float, decay: float) -> None:
+        beta1, beta2 = self.betas
+        p, g = self.arena.values[where], self.arena.grads[where]
+        m, v = self.m[where], self.v[where]
+        m *= beta1
+        m += (1 - beta1) * g
+        v *= beta2
+        v += (1 - beta2) * (g * g)
+        if decay:
+            p *= 1 - decay
+        root = namespace(v).sqrt(v * (1 / (1 - beta2**self.t)))
+        p -= (lr / (1 - beta1**self.t)) * m / (root + self.eps)
+
+    def moments(self) -> dict[str, Array]:
+        """ "first.NAME" and "second.NAME" -> views of the moments of each parameter: what a checkpoint keeps."""
+        view = self.arena.view
+        flats = {"first": self.m, "second": self.v}
+        return {f"{kind}.{s.name}": view(flat, s) for kind, flat in flats.items() for s in self.arena.segments}
+
+
+class AdamW(Adam):
+    """Adam with decoupled weight decay; segments say how much of it they take (biases and gains: none)."""
+
+    def __init__(
+        self,
+        arena: Arena,
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.98),
+        eps: float = 1e-9,
+        weight_decay: float = 0.01,
+    ) -> None:
+        super().__init__(arena, lr, betas, eps)
+        if weight_decay < 0:
+            raise ConfigError(f"weight_decay: expected a number >= 0, got {weight_decay}")
+        self.weight_decay = weight_decay

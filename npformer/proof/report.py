@@ -1,0 +1,107 @@
+"""What a gradient check found: a row per tensor, and a table of rows that a person can read."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from npformer.errors import GradientError
+
+RIGHT, WRONG, INCONCLUSIVE, NOTHING = "right", "WRONG", "INCONCLUSIVE", "PROVES NOTHING"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One tensor. Errors are scaled: max|a − n| / max(max|n|, 1e-3·the largest gradient of the whole check)."""
+
+    tensor: str
+    shape: tuple[int, ...]
+    elements: int
+    scaled_error: float  # against the complex step, or the central difference where that cannot be used
+    central_error: float  # against the central difference
+    worst_index: tuple[int, ...]  # where the error is largest; for directions, the direction's number
+    analytic: float  # there
+    numeric: float  # there
+    verdict: str
+    note: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return self.verdict == RIGHT
+
+    @property
+    def ratio(self) -> float:
+        """analytic / numeric at the worst index: a constant factor shows at once. NaN if both are 0."""
+        if self.numeric == 0:
+            return math.nan if self.analytic == 0 else math.copysign(math.inf, self.analytic)
+        return self.analytic / self.numeric
+
+    def cells(self) -> tuple[str, ...]:
+        """The row of the table, as text."""
+        index = ",".join(map(str, self.worst_index))
+        shape = "×".join(map(str, self.shape)) or "scalar"
+        ratio = f"{self.ratio:.4g}" if math.isfinite(self.ratio) else "–"
+        numbers = (f"{self.scaled_error:.1e}", index, f"{self.analytic:.3e}", f"{self.numeric:.3e}", ratio)
+        return (
+            self.tensor,
+            shape,
+            str(self.elements),
+            *numbers,
+            self.verdict + (f" ({self.note})" if self.note else ""),
+        )
+
+
+HEADER = ("tensor", "shape", "elements", "error", "worst", "analytic", "numeric", "ratio", "verdict")
+WIDTHS = (44, 9, 8, 7, 8, 10, 10, 7, 0)  # of the columns
+
+
+@dataclass(frozen=True)
+class Report:
+    """What ``gradcheck`` returns. ``ok``, ``str(report)``, ``to_dict()``, ``raise_if_failed()``."""
+
+    name: str
+    rows: tuple[Row, ...] = field(default_factory=tuple)
+
+    @property
+    def ok(self) -> bool:
+        """Whether every tensor's gradient is right."""
+        return bool(self.rows) and all(row.ok for row in self.rows)
+
+    @property
+    def worst(self) -> Row:
+        """The row with the largest error, one that is not right before all others."""
+        return max(self.rows, key=lambda row: (not row.ok, row.scaled_error))
+
+    def raise_if_failed(self) -> None:
+        """Raise GradientError, with the table, unless ok."""
+        if not self.ok:
+            raise GradientError(f"{self.name}: a gradient is not right\n{self}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, for machines; numbers that JSON cannot hold become None."""
+        rows = [asdict(row) | {"ratio": row.ratio} for row in self.rows]
+        return {"name": self.name, "ok": self.ok, "tensors": [_finite(row) for row in rows]}
+
+    def to_json(self) -> str:
+        """``to_dict`` as JSON."""
+        return json.dumps(self.to_dict())
+
+    def __str__(self) -> str:
+        return "\n".join(line(cells) for cells in (HEADER, *(row.cells() for row in self.rows)))
+
+
+def line(cells: tuple[str, ...], indent: int = 0) -> str:
+    """One line of the table: text to the left, numbers to the right, long names shortened at the front.
+
+    indent is the room that the caller's margin takes from the first column.
+    """
+    width = WIDTHS[0] - indent
+    name = cells[0] if len(cells[0]) <= width else "…" + cells[0][-(width - 1) :]
+    middle = (cell.rjust(width) for cell, width in zip(cells[1:-1], WIDTHS[1:-1], strict=True))
+    return " ".join((name.ljust(width), *middle, " " + cells[-1]))
+
+
+def _finite(row: dict[str, Any]) -> dict[str, Any]:
+    return {key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in row.items()}

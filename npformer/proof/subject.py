@@ -1,0 +1,194 @@
+"""What a gradient check needs of the thing it checks: its tensors, its outputs, its gradients.
+
+A pair has inputs; a layer or model has inputs and parameters. Both are wrapped as a ``Subject``:
+a function of named float64 tensors that can be evaluated with one tensor replaced, by real or by
+complex numbers, and that can be asked for its analytic gradients.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from npformer.backend import Device, get_backend
+from npformer.errors import ShapeError
+from npformer.functional import AttentionMask
+from npformer.typing import Array
+
+Host = np.ndarray[Any, Any]
+
+
+class Subject(Protocol):
+    """A function of named tensors, with gradients."""
+
+    tensors: dict[str, Host]  # float64 copies of everything differentiable
+
+    def outputs(self, replaced: dict[str, Host]) -> tuple[Host, ...]:
+        """The forward's outputs, with some tensors replaced (complex numbers allowed)."""
+
+    def gradients(self, upstream: tuple[Host, ...]) -> dict[str, Host]:
+        """The analytic gradient of each tensor, given that of each output."""
+
+
+def subject(target: Any, inputs: Sequence[Any], options: dict[str, Any], device: Device | None) -> Subject:
+    """Wrap a pair (a Pair or (forward, backward)) or anything with forward and backward methods."""
+    if device is None:
+        backend = getattr(target, "backend", None) or get_backend("numpy")
+        device = backend.device
+    if isinstance(target, tuple):
+        return PairSubject(target[0], target[1], inputs, options, device)
+    return LayerSubject(target, inputs, options, device)
+
+
+class PairSubject:
+    """A forward function and a backward function."""
+
+    def __init__(
+        self,
+        forward: Callable[..., Any],
+        backward: Callable[..., Any],
+        inputs: Sequence[Any],
+        options: dict[str, Any],
+        device: Device,
+    ) -> None:
+        self._forward, self._backward, self._options, self._device = forward, backward, options, device
+        self._inputs = _Inputs(forward, inputs, device)
+        self.tensors = self._inputs.tensors
+
+    def outputs(self, replaced: dict[str, Host]) -> tuple[Host, ...]:
+        y, _ = self._forward(*self._inputs.placed(replaced), **self._options)
+        return tuple(self._device.host(part) for part in _as_tuple(y))
+
+    def gradients(self, upstream: tuple[Host, ...]) -> dict[str, Host]:
+        y, cache = self._forward(*self._inputs.placed({}), **self._options)
+        found = self._backward(_like(y, [self._device.array(u, "float64") for u in upstream]), cache)
+        return self._inputs.named(found, self._device)
+
+
+class LayerSubject:
+    """Anything with ``forward(*inputs) -> (y, cache)``, ``backward(dy, cache)`` and perhaps ``named_parameters()``."""
+
+    def __init__(self, layer: Any, inputs: Sequence[Any], options: dict[str, Any], device: Device) -> None:
+        self._layer, self._options, self._device = layer, options, device
+        self._inputs = _Inputs(layer.forward, inputs, device)
+        self._parameters = dict(layer.named_parameters()) if hasattr(layer, "named_parameters") else {}
+        values = {name: _host64(p.data, device) for name, p in self._parameters.items()}
+        self.tensors = self._inputs.tensors | values
+
+    def outputs(self, replaced: dict[str, Host]) -> tuple[Host, ...]:
+        dtype = "complex128" if any(np.iscomplexobj(x) for x in replaced.values()) else "float64"
+        with self._parameters_as(dtype):
+            for name in replaced.keys() & self._parameters.keys():
+                self._parameters[name].data[...] = self._device.array(replaced[name], dtype)
+            y, _ = self._layer.forward(*self._inputs.placed(replaced), **self._options)
+            return tuple(self._device.host(part) for part in _as_tuple(y))
+
+    def gradients(self, upstream: tuple[Host, ...]) -> dict[str, Host]:
+        with self._parameters_as("float64"):
+            y, cache = self._layer.forward(*self._inputs.placed({}), **self._options)
+            found = self._layer.backward(_like(y, [self._device.array(u, "float64") for u in upstream]), cache)
+            gradients = self._inputs.named(found, self._device)
+            gradients |= {name: np.array(self._device.host(p.grad)) for name, p in self._parameters.items()}
+        return gradients
+
+    @contextmanager
+    def _parameters_as(self, dtype: str) -> Iterator[None]:
+        """For a while, every parameter holds a copy in dtype and a gradient of zeros; then the old arrays again."""
+        owners: dict[int, Any] = {id(getattr(p, "owner", p)): getattr(p, "owner", p) for p in self._parameters.values()}
+        before = [(owner, owner.data, owner.grad) for owner in owners.values()]
+        try:
+            for owner, data, _ in before:
+                owner.data = self._device.array(self._device.host(data), dtype)
+                owner.grad = self._device.zeros(data.shape, dtype)
+            yield
+        finally:
+            for owner, data, grad in before:
+                owner.data, owner.grad = data, grad
+
+
+class _Inputs:
+    """Positional inputs: float arrays become tensors, everything else is passed on as it is.
+
+    Arrays go in read-only, so an operation that writes into its input fails at once.
+    """
+
+    def __init__(self, forward: Callable[..., Any], inputs: Sequence[Any], device: Device) -> None:
+        self._device = device
+        self._given = list(inputs)
+        names = _parameter_names(forward, len(self._given))
+        self._names = [name if _is_float(x) else None for name, x in zip(names, self._given, strict=True)]
+        self.tensors = {
+            name: _host64(x, device) for name, x in zip(self._names, self._given, strict=True) if name is not None
+        }
+
+    def placed(self, replaced: dict[str, Host]) -> list[Any]:
+        """The inputs on the device."""
+        return [
+            _place(x, self._device) if name is None else self._place_float(replaced.get(name, self.tensors[name]), x)
+            for name, x in zip(self._names, self._given, strict=True)
+        ]
+
+    def _place_float(self, value: Host, given: Array) -> Array:
+        dtype = "complex128" if np.iscomplexobj(value) else "float64"
+        placed = self._device.array(value, dtype)
+        if isinstance(placed, np.ndarray):
+            placed = _laid_out_like(given, placed)
+            placed.flags.writeable = False
+        return placed
+
+    def named(self, found: Any, device: Device) -> dict[str, Host]:
+        """What a backward returned, by input name. Raises ShapeError if the number does not fit."""
+        gradients = () if found is None else _as_tuple(found)
+        if len(gradients) != len(self.tensors):
+            raise ShapeError(
+                f"backward: expected {len(self.tensors)} gradients, of {', '.join(self.tensors) or 'no input'}, "
+                f"in this order, got {len(gradients)}"
+            )
+        return {name: np.array(device.host(gradient)) for name, gradient in zip(self.tensors, gradients, strict=True)}
+
+
+def _laid_out_like(given: Array, x: Host) -> Host:
+    """x with gaps between its elements if given has them, so that non-contiguous inputs are checked as such."""
+    if not isinstance(given, np.ndarray) or given.flags.c_contiguous or x.ndim == 0:
+        return x
+    spread = np.zeros((*x.shape[:-1], 2 * x.shape[-1]), dtype=x.dtype)[..., ::2]
+    spread[...] = x
+    return spread
+
+
+def _parameter_names(forward: Callable[..., Any], count: int) -> list[str]:
+    """The names of forward's first ``count`` parameters."""
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    names = [p.name for p in inspect.signature(forward).parameters.values() if p.kind in kinds]
+    return (names + [f"input{i}" for i in range(count)])[:count] if len(names) < count else names[:count]
+
+
+def _is_float(x: Any) -> bool:
+    return hasattr(x, "dtype") and hasattr(x, "shape") and "float" in str(x.dtype)
+
+
+def _host64(x: Array, device: Device) -> Host:
+    return np.array(device.host(x) if device.owns(x) else x, dtype=np.float64)
+
+
+def _place(x: Any, device: Device) -> Any:
+    """Integer and boolean arrays, a mask's among them, to the device."""
+    if isinstance(x, AttentionMask) and isinstance(x.key_visible, np.ndarray):
+        return replace(x, key_visible=device.array(x.key_visible, "bool"))
+    if isinstance(x, np.ndarray) and x.dtype.kind in "iub" and not device.owns(x):
+        return device.array(x, "bool" if x.dtype.kind == "b" else "int64")
+    return x
+
+
+def _as_tuple(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+def _like(y: Any, parts: list[Array]) -> Any:
+    """parts as a tuple if y is one, else the only part."""
+    return tuple(parts) if isinstance(y, tuple) else parts[0]

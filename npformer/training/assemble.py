@@ -1,0 +1,115 @@
+"""From options to the things they describe: the task, the model, the step; and back from a run's folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from npformer.backend import get_backend
+from npformer.data import PairsTask, SequenceTask, Task, Vocabulary
+from npformer.errors import CheckpointError, ConfigError
+from npformer.models import Transformer
+from npformer.optim import Adam, AdamW
+from npformer.training.atomic import write_atomically
+from npformer.training.checkpoint import best_checkpoint, latest_checkpoint, load_checkpoint
+from npformer.training.config_file import read_toml, write_toml
+from npformer.training.model_file import set_parameters
+from npformer.training.options import SECTIONS, DataOptions, Options, RunOptions, TrainingOptions, complete
+from npformer.training.run_directory import RunDirectory
+from npformer.training.step import TrainStep
+from npformer.training.trainer import parameters_of
+
+
+@dataclass(frozen=True)
+class Assembled:
+    """A run's parts, ready for a Trainer."""
+
+    options: Options
+    task: Task
+    step: TrainStep
+    identity: dict[str, Any]  # what the data was, to be equal when the run is resumed
+
+
+def assemble(given: Mapping[str, Mapping[str, Any]]) -> Assembled:
+    """Build task, model, optimiser and step from the options given, by section and key.
+
+    Raises ConfigError, DataError or DeviceError; nothing is written.
+    """
+    run = RunOptions(**given["run"])
+    task = make_task(run, DataOptions(**given["data"]))
+    options = complete(given, len(task.vocabulary), task.max_length)
+    model = Transformer(options.model, backend=get_backend(run.device, dtype=run.dtype), seed=run.seed)
+    identity = {"task": task.name, "digest": getattr(task, "digest", None)}
+    return Assembled(options, task, make_step(model, options), identity)
+
+
+def make_task(run: RunOptions, data: DataOptions) -> Task:
+    """The task that the options name. Raises ConfigError or DataError."""
+    if run.task == "pairs":
+        if data.file is None:
+            raise ConfigError(
+                "data.file: expected a TSV file of source<TAB>target lines for the task pairs, got none; "
+                "try --data examples/data/dates.tsv"
+            )
+        return PairsTask.from_tsv(data.file, seed=run.seed, held_out_fraction=data.held_out_fraction)
+    if data.file is not None:
+        raise ConfigError(f"data.file: expected none for the task {run.task}, which is generated, got {data.file!r}")
+    return SequenceTask(
+        run.task, seed=run.seed, symbols=data.symbols, min_length=data.min_length, max_length=data.max_length
+    )
+
+
+def make_step(model: Transformer, options: Options) -> TrainStep:
+    """The training step that the options describe."""
+    training: TrainingOptions = options.training
+    betas = (training.beta1, training.beta2)
+    optimizer = (
+        AdamW(model.arena, training.learning_rate, betas, training.eps, training.weight_decay)
+        if training.optimizer == "adamw"
+        else Adam(model.arena, training.learning_rate, betas, training.eps)
+    )
+    return TrainStep(
+        model,
+        optimizer,
+        seed=options.run.seed,
+        label_smoothing=training.label_smoothing,
+        clip_norm=training.clip_norm,
+        schedule=training.make_schedule(model.config.d_model),
+        accumulate=training.accumulate,
+    )
+
+
+def write_run(run: RunDirectory, assembled: Assembled) -> None:
+    """Write a new run's config.toml and vocabulary.txt."""
+    write_atomically(run.config_path, write_toml(assembled.options.sections()).encode())
+    assembled.task.vocabulary.save(run.vocabulary_path)
+
+
+def read_model(run: RunDirectory, device: str = "auto", best: bool = False) -> tuple[Transformer, Vocabulary]:
+    """The model of a run, from its latest checkpoint or its best, and its vocabulary.
+
+    Raises CheckpointError if there is no checkpoint or it is damaged or of another model.
+    """
+    given = read_toml(run.config_path, SECTIONS)
+    vocabulary = Vocabulary.load(run.vocabulary_path)
+    path = (best_checkpoint if best else latest_checkpoint)(run.checkpoints)
+    if path is None:
+        raise CheckpointError(f"{run.path}: expected at least one checkpoint, found none; train it first")
+    options = complete(given, len(vocabulary), 1)
+    backend = get_backend(device, dtype=options.run.dtype)
+    model = Transformer(options.model, backend=backend, seed=options.run.seed)
+    set_parameters(model, parameters_of(load_checkpoint(path)), str(path))
+    return model, vocabulary
+
+
+def checkpoint_path(run: RunDirectory) -> Path:
+    """The checkpoint to resume from. Raises CheckpointError if there is none."""
+    path = latest_checkpoint(run.checkpoints)
+    if path is None:
+        raise CheckpointError(
+            f"{run.path}: expected at least one checkpoint to resume from, found none: it stopped before the first; "
+            "start it again with another --out"
+        )
+    return path

@@ -1,0 +1,100 @@
+"""A model in one file: safetensors, the parameters by name, the configuration in the metadata."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save as to_bytes
+
+from npformer.backend import Backend
+from npformer.errors import CheckpointError, NpformerError
+from npformer.layers import Layer
+from npformer.models import Transformer, TransformerConfig
+from npformer.training.atomic import describe, write_atomically
+from npformer.typing import HostArray
+
+FORMAT = "npformer-model-1"
+
+
+def save(model: Transformer, path: str | os.PathLike[str]) -> None:
+    """Write model's parameters and configuration to path (a .safetensors file), replacing it atomically.
+
+    Raises CheckpointError if it cannot be written; an existing file is then as it was.
+    """
+    metadata = {"format": FORMAT, "config": json.dumps(dataclasses.asdict(model.config))}
+    data = to_bytes({k: np.ascontiguousarray(v) for k, v in parameter_arrays(model).items()}, metadata)
+    try:
+        write_atomically(Path(path), data)
+    except OSError as error:
+        raise CheckpointError(
+            f"{path}: expected a place to write {len(data):,} bytes, got: {describe(error)}"
+        ) from error
+
+
+def load(path: str | os.PathLike[str], *, backend: Backend | None = None) -> Transformer:
+    """The model saved at path, on backend (default: get_backend("auto")).
+
+    Raises CheckpointError if the file is missing, truncated, corrupt, or not a model of npformer.
+    """
+    metadata, arrays = _read(Path(path))
+    if metadata.get("format") != FORMAT:
+        raise CheckpointError(f"{path}: expected a model saved by npf.save, got a file without its mark")
+    try:
+        config = TransformerConfig(**json.loads(metadata["config"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{path}: expected a configuration of a Transformer, got: {error}") from error
+    model = Transformer(config, backend=backend)
+    set_parameters(model, arrays, str(path))
+    return model
+
+
+def parameter_arrays(model: Layer) -> dict[str, HostArray]:
+    """Name -> host array, of every parameter (views where the model lives on the host)."""
+    return {name: model.backend.host(p.data) for name, p in model.named_parameters()}
+
+
+def set_parameters(model: Layer, arrays: Mapping[str, HostArray], source: str) -> None:
+    """Copy arrays into the parameters of the same names.
+
+    Raises CheckpointError, and changes nothing, unless names and shapes are exactly the model's.
+    """
+    copy_arrays({name: p.data for name, p in model.named_parameters()}, arrays, model.backend, source)
+
+
+def copy_arrays(targets: Mapping[str, Any], arrays: Mapping[str, HostArray], backend: Backend, source: str) -> None:
+    """Copy arrays into targets by name; all or nothing, as in ``set_parameters``."""
+    problems = [f"{name} is missing" for name in targets if name not in arrays]
+    problems += [f"{name} is not part of the model" for name in arrays if name not in targets]
+    problems += [
+        f"{name}: expected {tuple(target.shape)} {target.dtype}, got {arrays[name].shape} {arrays[name].dtype}"
+        for name, target in targets.items()
+        if name in arrays and (arrays[name].shape != target.shape or str(arrays[name].dtype) != str(target.dtype))
+    ]
+    if problems:
+        shown = "; ".join(problems[:5]) + (f"; and {len(problems) - 5} more" if len(problems) > 5 else "")
+        raise CheckpointError(f"{source}: does not fit the model: {shown}; is it of another configuration or dtype?")
+    for name, target in targets.items():
+        target[...] = backend.array(arrays[name])
+
+
+def _read(path: Path) -> tuple[dict[str, str], dict[str, HostArray]]:
+    try:
+        with safe_open(str(path), framework="numpy") as file:
+            return file.metadata() or {}, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except FileNotFoundError as error:
+        raise CheckpointError(f"{path}: expected a model file, found nothing; check the name") from error
+    except OSError as error:
+        raise CheckpointError(f"{path}: expected a model file to read, got: {describe(error)}") from error
+    except NpformerError:
+        raise
+    except (SafetensorError, ValueError, KeyError) as error:
+        raise CheckpointError(
+            f"{path}: expected a whole safetensors file, got one that is truncated or corrupt ({error})"
+        ) from error

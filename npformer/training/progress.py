@@ -1,0 +1,58 @@
+"""Telling a person how training goes: a bar on a terminal, plain lines in a log."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, TextIO
+
+from tqdm import tqdm
+
+
+class Progress:
+    """A bar that moves with every step if stream is a terminal; else a line whenever there is news."""
+
+    def __init__(self, total: int, done: int = 0, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stderr
+        self._total = total
+        self._bar = (
+            tqdm(total=total, initial=done, file=self._stream, unit="step", dynamic_ncols=True)
+            if self._stream.isatty()
+            else None
+        )
+
+    def advance(self) -> None:
+        """One more step is done."""
+        if self._bar is not None:
+            self._bar.update()
+
+    def news(self, record: dict[str, Any]) -> None:
+        """A line of metrics: in the bar's tail, or as a line."""
+        text = describe(record)
+        if self._bar is None:
+            self.say(f"step {record['step']:>{len(str(self._total))}}/{self._total}  {text}")
+        elif record["kind"] == "train":
+            self._bar.set_postfix_str(text)
+        else:
+            self.say(f"step {record['step']}/{self._total}  {text}")
+
+    def say(self, line: str) -> None:
+        """A line that stays."""
+        if self._bar is None:
+            print(line, file=self._stream, flush=True)
+        else:
+            self._bar.write(line, file=self._stream)
+
+    def close(self) -> None:
+        """Leave the last state of the bar on the terminal."""
+        if self._bar is not None:
+            self._bar.close()
+
+
+def describe(record: dict[str, Any]) -> str:
+    """A line of metrics in words."""
+    if record["kind"] == "eval":
+        return (
+            f"held-out: loss {record['loss']:.4f}, tokens {100 * record['token_accuracy']:.1f} %, "
+            f"exact match {100 * record['exact_match']:.1f} %"
+        )
+    return f"loss {record['loss']:.4f}  rate {record['learning_rate']:.2e}  {record['tokens_per_second']:,.0f} tokens/s"

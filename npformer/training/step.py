@@ -1,0 +1,119 @@
+"""One training step: forward, loss, backward, clipping, update.
+
+A batch may be split into ``accumulate`` micro-batches along B, to need less memory. Each one's
+loss is a mean over its own n_i counted tokens; the batch's loss is the mean over all N of them,
+
+    loss = Σ_i (n_i/N)·loss_i
+
+so n_i/N is the gradient that enters each backward, and the sum of the gradients is that of the
+whole batch, however the padding is spread. (Averaging the micro-batches' means instead would let a
+token in a padded micro-batch weigh more.) N is counted on the host, where batches come from.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from npformer.errors import ConfigError, ShapeError
+from npformer.layers import RandomKey
+from npformer.models import Transformer
+from npformer.models.inputs import token_ids
+from npformer.optim import Adam, Schedule, clip_by_global_norm
+from npformer.typing import Array
+
+
+class TrainStep:
+    """Trains model by optimizer; call it with a batch. See the module's docstring.
+
+    schedule (step -> rate) overrides optimizer.lr; clip_norm None means no clipping. seed, with the
+    step, decides all dropout masks. Raises ConfigError for options that make no sense.
+    """
+
+    def __init__(
+        self,
+        model: Transformer,
+        optimizer: Adam,
+        *,
+        seed: int = 0,
+        label_smoothing: float = 0.0,
+        clip_norm: float | None = None,
+        schedule: Schedule | None = None,
+        accumulate: int = 1,
+    ) -> None:
+        if accumulate < 1:
+            raise ConfigError(f"accumulate: expected an integer >= 1, got {accumulate}")
+        if clip_norm is not None and clip_norm <= 0:
+            raise ConfigError(f"clip_norm: expected a number > 0 or None, got {clip_norm}")
+        if not 0 <= label_smoothing < 1:
+            raise ConfigError(f"label_smoothing: expected 0 <= label_smoothing < 1, got {label_smoothing}")
+        self.model = model
+        self.optimizer = optimizer
+        self.seed = seed
+        self.label_smoothing = label_smoothing
+        self.clip_norm = clip_norm
+        self.schedule = schedule
+        self.accumulate = accumulate
+        self.grad_norm: Array | None = None  # of the last step, before clipping; None without clipping
+        self._update = model.backend.capture(self._compute_update)
+
+    @property
+    def step_number(self) -> int:
+        """How many steps have been made."""
+        return self.optimizer.t
+
+    @property
+    def learning_rate(self) -> float:
+        """The rate of the next step."""
+        return self.optimizer.lr if self.schedule is None else self.schedule(self.optimizer.t + 1)
+
+    def __call__(self, src: Array, tgt_in: Array, tgt_out: Array) -> Array:
+        """Train on src (B, S), tgt_in and tgt_out (B, T), token ids.
+
+        Returns the mean loss per counted token before the update, a fresh scalar on the device:
+        float(loss) waits for it. Raises ShapeError, DTypeError or TokenError for bad ids, and then
+        nothing has changed.
+        """
+        config, backend = self.model.config, self.model.backend
+        targets = backend.host(tgt_out) if backend.device.owns(tgt_out) else np.asarray(tgt_out)
+        arrays = (
+            token_ids("src", src, config.src_vocab_size, backend),
+            token_ids("tgt_in", tgt_in, config.tgt_vocab_size, backend),
+            token_ids("tgt_out", targets, config.tgt_vocab_size, backend),
+        )
+        if arrays[1].shape != arrays[2].shape or arrays[0].shape[0] != arrays[1].shape[0]:
+            raise ShapeError(
+                "src, tgt_in, tgt_out: expected (B, S), (B, T), (B, T), got "
+                + ", ".join(str(tuple(x.shape)) for x in arrays)
+            )
+        return self._update(*arrays, self._shares(targets))
+
+    def _shares(self, targets: np.ndarray[Any, Any]) -> list[tuple[slice, float]]:
+        """For each micro-batch its rows and n_i/N."""
+        rows = targets.shape[0]
+        size = -(-rows // self.accumulate)
+        slices = [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
+        counts = [int(np.count_nonzero(targets[part] != self.model.config.pad_id)) for part in slices]
+        total = max(1, sum(counts))
+        return [(part, count / total) for part, count in zip(slices, counts, strict=True)]
+
+    def _compute_update(self, src: Array, tgt_in: Array, tgt_out: Array, shares: list[tuple[slice, float]]) -> Array:
+        self.model.arena.zero_grad()
+        key = RandomKey(self.seed, self.step_number)
+        loss = self.model.backend.zeros(())
+        for micro, (rows, share) in enumerate(shares):
+            micro_key = RandomKey(key.seed, key.step, micro)
+            loss = loss + share * self._accumulate(src[rows, :], tgt_in[rows, :], tgt_out[rows, :], share, micro_key)
+        if self.clip_norm is not None:
+            self.grad_norm = clip_by_global_norm(self.model.arena, self.clip_norm)
+        self.optimizer.step(self.learning_rate)
+        return loss
+
+    def _accumulate(self, src: Array, tgt_in: Array, tgt_out: Array, share: float, key: RandomKey) -> Array:
+        """Add share × the gradient of this micro-batch's mean loss; returns that loss."""
+        cross_entropy = self.model.ops.cross_entropy
+        logits, cache = self.model.forward(src, tgt_in, key=key)
+        loss, loss_cache = cross_entropy.forward(logits, tgt_out, self.model.config.pad_id, self.label_smoothing)
+        self.model.backward(cross_entropy.backward(share, loss_cache), cache)
+        return loss

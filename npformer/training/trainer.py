@@ -1,0 +1,182 @@
+"""The training loop: steps, a log line now and then, evaluations, checkpoints, and an orderly stop.
+
+Everything that a resumed run needs is in the checkpoint: parameters, moments, the step, and the
+loss summed since the last log line. Batches and dropout masks are functions of the seed and the
+step, the learning rate of the step, so nothing else has a memory, and a resumed run repeats the
+uninterrupted one bit for bit (on the same machine, with the same versions and thread count).
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from npformer.data import PAD_ID, Task
+from npformer.errors import CheckpointError, Interrupted
+from npformer.training.checkpoint import Checkpoint, prune, save_checkpoint
+from npformer.training.evaluation import Evaluation, evaluate
+from npformer.training.metrics import MetricsLog
+from npformer.training.model_file import copy_arrays
+from npformer.training.options import TrainingOptions
+from npformer.training.progress import Progress
+from npformer.training.run_directory import RunDirectory
+from npformer.training.signals import StopRequest, stop_on_signals
+from npformer.training.step import TrainStep
+from npformer.typing import HostArray
+
+
+class Trainer:
+    """Trains step.model on task and writes metrics and checkpoints to run.
+
+    identity (any JSON values) is stored with each checkpoint and must be equal when one is restored:
+    what the data was, say. Call ``restore`` before ``train`` to continue.
+    """
+
+    def __init__(
+        self,
+        run: RunDirectory,
+        task: Task,
+        step: TrainStep,
+        options: TrainingOptions,
+        identity: Mapping[str, Any] | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        self.run = run
+        self.task = task
+        self.step = step
+        self.options = options
+        self.progress = progress or Progress(options.steps)
+        self.last_evaluation: Evaluation | None = None
+        self._identity = dict(identity or {})
+        self._metrics = MetricsLog(run.metrics_path)
+        self._loss_sum = step.model.backend.zeros(())  # since the last log line, on the device
+        self._loss_count = 0
+        self._tokens = 0
+        self._clock = time.perf_counter()
+        self._saved_at = step.step_number
+
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Continue from a checkpoint; metrics after it are dropped. Raises CheckpointError if it does not fit."""
+        state = checkpoint.state
+        if state.get("identity") != self._identity:
+            raise CheckpointError(
+                f"{checkpoint.path}: expected the data it was trained on, {self._identity}, "
+                f"got {state.get('identity')}; restore the data file, or start a new run"
+            )
+        copy_arrays(self._arrays(), checkpoint.arrays, self.step.model.backend, str(checkpoint.path))
+        self.step.optimizer.t = self._saved_at = checkpoint.step
+        self._loss_count = int(state["loss_count"])
+        self._metrics.truncate_after(checkpoint.step)
+        if state["versions"] != versions():
+            self.progress.say(
+                f"note: this run was trained with {state['versions']}, now it is {versions()}; "
+                "results may differ in the last bits"
+            )
+
+    def train(self) -> None:
+        """Train until options.steps. Raises Interrupted after saving if SIGINT or SIGTERM came.
+
+        Raises CheckpointError or OutputError if the disk is full; what was saved before is intact.
+        """
+        self._clock = time.perf_counter()
+        try:
+            with stop_on_signals() as stop:
+                while self.step.step_number < self.options.steps:
+                    self._one_step()
+                    self._stop_if_asked(stop)
+        finally:
+            self.progress.close()
+
+    def evaluate(self, count: int) -> Evaluation:
+        """Evaluate on the first count held-out examples."""
+        return evaluate(self.step.model, self.task.held_out(count), self.task.vocabulary, self.task.max_length)
+
+    def _one_step(self) -> None:
+        number, options = self.step.step_number + 1, self.options
+        learning_rate = self.step.learning_rate
+        batch = self.task.batch(number, options.batch_size)
+        self._loss_sum = self._loss_sum + self.step(*batch)
+        self._loss_count += 1
+        self._tokens += int(np.count_nonzero(batch.tgt_out != PAD_ID))
+        self.progress.advance()
+        last = number == options.steps
+        if number % options.log_every == 0 or last:
+            self._log(number, learning_rate)
+        score = None
+        if number % options.eval_every == 0 or last:
+            score = self._log_evaluation(number, options.final_examples if last else options.eval_examples)
+        if number % options.save_every == 0 or last:
+            self._save(score)
+
+    def _log(self, number: int, learning_rate: float) -> None:
+        record = {
+            "step": number,
+            "kind": "train",
+            "loss": float(self._loss_sum) / self._loss_count,
+            "learning_rate": learning_rate,
+        }
+        if self.step.grad_norm is not None:
+            record["grad_norm"] = float(self.step.grad_norm)
+        record["tokens_per_second"] = self._tokens / (time.perf_counter() - self._clock)
+        self._metrics.append(record)
+        self.progress.news(record)
+        self._loss_sum, self._loss_count = self.step.model.backend.zeros(()), 0
+        self._tokens, self._clock = 0, time.perf_counter()
+
+    def _log_evaluation(self, number: int, count: int) -> float:
+        """Returns the score by which checkpoints are compared: exact match, then token accuracy."""
+        found = self.last_evaluation = self.evaluate(count)
+        record = {
+            "step": number,
+            "kind": "eval",
+            "loss": found.loss,
+            "token_accuracy": found.token_accuracy,
+            "exact_match": found.exact_match,
+            "examples": found.count,
+        }
+        self._metrics.append(record)
+        self.progress.news(record)
+        self._clock = time.perf_counter()
+        return found.exact_match + 1e-3 * found.token_accuracy
+
+    def _arrays(self) -> dict[str, Any]:
+        """Name -> device array, of all that is saved and restored."""
+        step = self.step
+        parameters = {f"parameters.{name}": p.data for name, p in step.model.named_parameters()}
+        moments = {f"moments.{name}": moment for name, moment in step.optimizer.moments().items()}
+        return parameters | moments | {"loss_sum": self._loss_sum}
+
+    def _save(self, score: float | None = None) -> None:
+        number, host = self.step.step_number, self.step.model.backend.host
+        arrays: dict[str, HostArray] = {name: host(array) for name, array in self._arrays().items()}
+        state = {"identity": self._identity, "loss_count": self._loss_count, "versions": versions()}
+        save_checkpoint(self.run.checkpoints, number, arrays, state, score)
+        prune(self.run.checkpoints, self.options.keep_last)
+        self._saved_at = number
+
+    def _stop_if_asked(self, stop: StopRequest) -> None:
+        number = self.step.step_number
+        if stop.number is None or number == self.options.steps:
+            return
+        if self._saved_at != number:
+            self._save()
+        raise Interrupted(
+            f"stopped at step {number} of {self.options.steps}; saved. "
+            f"Continue with: npformer train --resume {self.run.path}",
+            stop.number,
+        )
+
+
+def versions() -> dict[str, str]:
+    """What bit-exact resuming depends on, besides the machine and its thread count."""
+    return {"python": platform.python_version(), "numpy": np.__version__, "machine": platform.machine()}
+
+
+def parameters_of(checkpoint: Checkpoint) -> dict[str, HostArray]:
+    """Name -> parameter, of the arrays in a checkpoint."""
+    prefix = "parameters."
+    return {name.removeprefix(prefix): a for name, a in checkpoint.arrays.items() if name.startswith(prefix)}

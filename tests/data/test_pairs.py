@@ -1,0 +1,228 @@
+"""Pairs from a file: refusals name the line, epochs lose nothing, the split is stable."""
+
+from __future__ import annotations
+
+import codecs
+import hashlib
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from npformer.data import Batch, Example, PairsTask
+from npformer.errors import ConfigError, DataError
+
+
+def write(folder: Path, content: bytes) -> Path:
+    path = folder / "pairs.tsv"
+    path.write_bytes(content)
+    return path
+
+
+def numbers(count: int) -> list[Example]:
+    """Sources of lengths 1 to 12, all different; the target is the source, doubled."""
+    sources = [f"{n}" + "x" * (n % 9) for n in range(count)]
+    return [Example(source, source * 2) for source in sources]
+
+
+def as_tsv(examples: list[Example]) -> bytes:
+    return "".join(f"{source}\t{target}\n" for source, target in examples).encode()
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> PairsTask:
+    return PairsTask.from_tsv(write(tmp_path, as_tsv(numbers(500))), seed=0)
+
+
+def rows(task: PairsTask, batch: Batch) -> list[Example]:
+    decode = task.vocabulary.decode
+    return [Example(decode(s), decode(t)) for s, t in zip(batch.src, batch.tgt_out, strict=True)]
+
+
+def same(one: Batch, other: Batch) -> bool:
+    return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+def test_what_a_task_says_of_itself(tmp_path: Path) -> None:
+    path = write(tmp_path, as_tsv(numbers(500)))
+    task = PairsTask.from_tsv(path, seed=0)
+    assert task.name == "pairs.tsv"
+    assert task.digest == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert task.max_length == max(len(target) for _, target in numbers(500)) + 1
+    assert task.vocabulary.pieces[3:] == tuple("0123456789x")
+    assert task.train_size + len(task.held_out()) == 500
+    assert 25 < len(task.held_out()) < 80
+
+
+@pytest.mark.parametrize("batch_size", [1, 7, 32, 450, 1000])
+def test_every_training_example_comes_once_per_epoch(task: PairsTask, batch_size: int) -> None:
+    expected = Counter(numbers(500)) - Counter(task.held_out())
+    steps = -(-task.train_size // batch_size)
+    for epoch in range(2):
+        batches = [task.batch(epoch * steps + step, batch_size) for step in range(1, steps + 1)]
+        assert Counter(row for batch in batches for row in rows(task, batch)) == expected
+        sizes = sorted(len(batch.src) for batch in batches)
+        assert sizes[1:] == [batch_size] * (steps - 1)
+
+
+def test_epochs_differ_in_order(task: PairsTask) -> None:
+    steps = -(-task.train_size // 32)
+    assert not any(same(task.batch(step, 32), task.batch(step + steps, 32)) for step in range(1, steps + 1))
+
+
+def test_a_batch_follows_from_file_seed_step_and_size_alone(tmp_path: Path, task: PairsTask) -> None:
+    forwards = [task.batch(step, 32) for step in range(1, 40)]
+    again = PairsTask.from_tsv(tmp_path / "pairs.tsv", seed=0)
+    backwards = [again.batch(step, 32) for step in range(39, 0, -1)][::-1]
+    assert all(map(same, forwards, backwards))
+    assert same(again.batch(1, 7), task.batch(1, 7))
+    assert same(again.batch(1, 32), forwards[0]), "another size in the same epoch leaves no trace"
+    assert not any(same(forwards[0], other) for other in forwards[1:])
+    other_seed = PairsTask.from_tsv(tmp_path / "pairs.tsv", seed=1)
+    assert not any(same(other_seed.batch(step, 32), forwards[step - 1]) for step in range(1, 15))
+
+
+def test_batches_of_like_length_need_little_padding(task: PairsTask) -> None:
+    sources = [task.batch(step, 16).src for step in range(1, task.train_size // 16 + 1)]
+    assert sum((src == 0).sum() for src in sources) < 0.1 * sum(src.size for src in sources)
+    widths = [src.shape[1] for src in sources]
+    assert widths != sorted(widths), "batches come shuffled, not from short to long"
+
+
+def test_padding_and_shift(task: PairsTask) -> None:
+    _, tgt_in, tgt_out = task.batch(3, 32)
+    assert (tgt_in[:, 0] == 1).all()
+    np.testing.assert_array_equal(tgt_in[:, 1:], np.where(tgt_out[:, :-1] == 2, 0, tgt_out[:, :-1]))
+
+
+def test_equal_sources_fall_on_one_side() -> None:
+    examples = [Example(source, target) for source, _ in numbers(300) for target in ("a", "b", "c")]
+    task = PairsTask(examples, name="t", digest="", seed=0)
+    held_out = Counter(example.source for example in task.held_out())
+    assert set(held_out.values()) == {3}
+    trained = {row.source for step in range(1, 40) for row in rows(task, task.batch(step, 32))}
+    assert not trained & set(held_out)
+
+
+def test_repeated_lines_are_trained_on_as_often_and_held_out_once() -> None:
+    examples = numbers(200) * 2
+    task = PairsTask(examples, name="t", digest="", seed=0)
+    assert len(set(task.held_out())) == len(task.held_out())
+    seen = Counter(rows(task, task.batch(1, task.train_size)))
+    assert set(seen.values()) == {2}
+    assert len(seen) + len(task.held_out()) == 200
+
+
+def test_the_split_is_stable_under_seed_order_and_added_lines() -> None:
+    def held_out(examples: list[Example], seed: int) -> list[Example]:
+        return PairsTask(examples, name="t", digest="", seed=seed).held_out()
+
+    expected = held_out(numbers(300), 0)
+    assert held_out(numbers(300)[::-1], 7) == expected
+    assert set(held_out(numbers(600), 0)) & set(numbers(300)) == set(expected)
+
+
+def test_the_split_is_the_same_in_every_version() -> None:
+    """To move a source to the other side would let models train on what they are judged by."""
+    task = PairsTask(numbers(60), name="t", digest="", seed=0)
+    assert [source for source, _ in task.held_out()] == [
+        "49xxxx",
+        "3xxx",
+        "41xxxxx",
+        "43xxxxxxx",
+        "2xx",
+        "23xxxxx",
+        "18",
+    ]
+
+
+def test_held_out_prefixes_are_samples_of_the_whole_file() -> None:
+    task = PairsTask(numbers(2000), name="t", digest="", seed=0)
+    assert task.held_out(20) == task.held_out()[:20]
+    places = [numbers(2000).index(example) for example in task.held_out(40)]
+    assert places != sorted(places)
+    assert min(places) < 400
+    assert max(places) > 1600
+
+
+def test_the_caller_cannot_change_the_held_out_list(task: PairsTask) -> None:
+    task.held_out().clear()
+    assert task.held_out()
+
+
+def test_marks_line_ends_and_odd_characters_are_read_as_they_are(tmp_path: Path) -> None:
+    lines = [f"{n}\u2028e\u0301\t\u00e9\x85 {n}" for n in range(100)]
+    plain = "\n".join(lines).encode()
+    expected = PairsTask.from_tsv(write(tmp_path, plain), seed=0)
+    for content in (plain + b"\n", codecs.BOM_UTF8 + plain, plain.replace(b"\n", b"\r\n") + b"\r\n"):
+        other = PairsTask.from_tsv(write(tmp_path, content), seed=0)
+        assert other.held_out() == expected.held_out()
+        assert same(other.batch(1, 200), expected.batch(1, 200))
+        assert other.digest != expected.digest
+    source, target = expected.held_out()[0]
+    assert source.endswith("\u2028e\u0301")
+    assert target.startswith("\u00e9\x85 ")
+    assert {"\u0301", "\u00e9"} <= set(expected.vocabulary.pieces)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "expected at least one line, got an empty file"),
+        (codecs.BOM_UTF8, "expected at least one line, got an empty file"),
+        (b"a\tb\nc\td\xff\n", "line 2: expected UTF-8, got byte 0xff .*; save the file as UTF-8"),
+        ("a\tb\n".encode("utf-16"), "line 1: expected UTF-8, got byte 0xff"),
+        (b"a\tb\nc\tdl\nfail\n", "line 3: expected source<TAB>target, got no tab: 'fail'"),
+        (b"a\tb\nc\td\te\n", "line 2: expected source<TAB>target, got 2 tabs: "),
+        (b"a\tb\n\nc\td\n", "line 2: expected source<TAB>target, got an empty line"),
+        (b"a\tb\r\n\r\n", "line 2: expected source<TAB>target, got an empty line"),
+        (b"a\tb\n\tc\n", "line 2: expected a source, got an empty one: .*; fill it in or delete the line"),
+        (b"a\tb\r\nb\t\r\n", "line 2: expected a target, got an empty one"),
+        ("a\u2028\tb\nx".encode(), "line 2: expected source<TAB>target, got no tab"),
+    ],
+)
+def test_a_bad_file_is_refused_with_its_line(tmp_path: Path, content: bytes, message: str) -> None:
+    with pytest.raises(DataError, match=rf"pairs\.tsv(, |: ){message}"):
+        PairsTask.from_tsv(write(tmp_path, content), seed=0)
+
+
+@pytest.mark.parametrize("name", ["missing.tsv", "."])
+def test_a_path_that_is_no_file_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(DataError, match=r"expected a readable UTF-8 text file, got: .*; check the path"):
+        PairsTask.from_tsv(tmp_path / name, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("fraction", "message"),
+    [
+        (1e-9, "none is held-out at held_out_fraction=1e-09; raise it, or add lines"),
+        (1 - 1e-9, "none is training at held_out_fraction=.*; lower it, or add lines"),
+    ],
+)
+def test_an_empty_side_is_refused(fraction: float, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        PairsTask(numbers(20), name="t", digest="", seed=0, held_out_fraction=fraction)
+
+
+@pytest.mark.parametrize("fraction", [0, 1, -0.1, 1.5, float("nan")])
+def test_a_fraction_outside_its_bounds_is_refused(fraction: float) -> None:
+    with pytest.raises(ConfigError, match="held_out_fraction: expected more than 0 and less than 1, got"):
+        PairsTask(numbers(20), name="t", digest="", seed=0, held_out_fraction=fraction)
+
+
+@pytest.mark.parametrize(("step", "batch_size"), [(0, 4), (1, 0)])
+def test_a_step_or_size_below_one_is_refused(task: PairsTask, step: int, batch_size: int) -> None:
+    with pytest.raises(ConfigError, match=r"(step|batch_size): expected a whole number >= 1, got 0"):
+        task.batch(step, batch_size)
+
+
+@pytest.mark.parametrize("count", [0, -1])
+def test_a_count_below_one_is_refused(task: PairsTask, count: int) -> None:
+    with pytest.raises(ConfigError, match="count: expected a whole number >= 1"):
+        task.held_out(count)
+
+
+def test_a_negative_seed_is_refused() -> None:
+    with pytest.raises(ConfigError, match="seed: expected a whole number >= 0, got -1"):
+        PairsTask(numbers(20), name="t", digest="", seed=-1)

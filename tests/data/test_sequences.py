@@ -1,0 +1,201 @@
+"""Generated words: pure batches, held-out words never trained on, and no endless loop."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from npformer.data import Batch, SequenceTask
+from npformer.errors import ConfigError
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+TARGETS: dict[str, Callable[[str], str]] = {
+    "copy": lambda s: s,
+    "reverse": lambda s: s[::-1],
+    "sort": lambda s: "".join(sorted(s)),
+}
+
+
+def same(one: Batch, other: Batch) -> bool:
+    return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+def texts(task: SequenceTask, rows: np.ndarray) -> list[str]:
+    return [task.vocabulary.decode(row) for row in rows]
+
+
+def train_sources(task: SequenceTask, steps: int, batch_size: int) -> set[str]:
+    return {source for step in range(1, steps + 1) for source in texts(task, task.batch(step, batch_size).src)}
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_targets_are_what_the_name_says(name: str) -> None:
+    task = SequenceTask(name, seed=0)
+    batch = task.batch(1, 200)
+    sources, targets = texts(task, batch.src), texts(task, batch.tgt_out)
+    assert targets == [TARGETS[name](source) for source in sources]
+    assert all(target == TARGETS[name](source) for source, target in task.held_out(200))
+    assert len(set(sources)) > 150
+
+
+def test_shapes_shift_and_padding() -> None:
+    src, tgt_in, tgt_out = SequenceTask("reverse", seed=3, max_length=9).batch(7, 32)
+    assert src.shape[0] == tgt_in.shape[0] == tgt_out.shape[0] == 32
+    assert src.shape[1] == tgt_in.shape[1] == tgt_out.shape[1] <= 10
+    assert (tgt_in[:, 0] == 1).all()
+    np.testing.assert_array_equal(tgt_in[:, 1:], np.where(tgt_out[:, :-1] == 2, 0, tgt_out[:, :-1]))
+    for rows in (src, tgt_out):
+        ends = (rows == 2).argmax(axis=1)
+        assert ((rows == 0) == (np.arange(rows.shape[1]) > ends[:, None])).all()
+        assert ((rows == 2).sum(axis=1) == 1).all()
+
+
+def test_a_batch_follows_from_options_seed_step_and_size_alone() -> None:
+    task, again = SequenceTask("copy", seed=5), SequenceTask("copy", seed=5)
+    forwards = [task.batch(step, 16) for step in range(1, 6)]
+    again.held_out(50)
+    backwards = [again.batch(step, 16) for step in range(5, 0, -1)][::-1]
+    assert all(map(same, forwards, backwards))
+    assert same(task.batch(3, 16), forwards[2])
+    for one, other in itertools.combinations(forwards, 2):
+        assert not same(one, other)
+    assert not same(SequenceTask("copy", seed=6).batch(1, 16), forwards[0])
+
+
+def test_another_process_draws_the_same() -> None:
+    code = (
+        "from npformer.data import SequenceTask; task = SequenceTask('sort', seed=9);"
+        "print(task.batch(4, 8).src.tolist(), task.held_out(9))"
+    )
+    task = SequenceTask("sort", seed=9)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == f"{task.batch(4, 8).src.tolist()} {task.held_out(9)}"
+
+
+@pytest.mark.parametrize("options", [{}, {"symbols": 3, "max_length": 5}, {"symbols": 2, "max_length": 4}])
+def test_held_out_sources_are_never_trained_on(options: dict[str, int]) -> None:
+    task = SequenceTask("copy", seed=1, **options)
+    held_out = {source for source, _ in SequenceTask("copy", seed=2, **options).held_out(5000)}
+    trained = train_sources(task, steps=200, batch_size=64)
+    assert held_out
+    assert trained
+    assert not held_out & trained
+
+
+def test_the_side_of_a_word_depends_on_the_word_alone() -> None:
+    small = {source for source, _ in SequenceTask("copy", seed=0, symbols=3, max_length=5).held_out(10**6)}
+    large = {source for source, _ in SequenceTask("sort", seed=7, symbols=4, max_length=7).held_out(10**6)}
+    assert {word for word in large if len(word) <= 5 and set(word) <= set("abc")} == small
+
+
+@pytest.mark.parametrize("chunk", [4096, 16])
+def test_both_sides_together_are_all_words(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("npformer.data.sequences._CHUNK", chunk)  # 16: draws stop early, the rest is listed
+    task = SequenceTask("copy", seed=0, symbols=3, min_length=2, max_length=4)
+    words = {"".join(word) for length in (2, 3, 4) for word in itertools.product("abc", repeat=length)}
+    held_out = {source for source, _ in task.held_out(10**6)}
+    assert train_sources(task, steps=60, batch_size=64) == words - held_out
+    assert held_out < words
+
+
+def test_the_side_of_a_word_is_the_same_in_every_version() -> None:
+    """To move a word to the other side would let models train on what they are judged by."""
+    task = SequenceTask("copy", seed=0, symbols=3, max_length=4)
+    assert sorted(source for source, _ in task.held_out()) == ["aaa", "aaab", "abbc", "caaa", "ccab"]
+
+
+def test_about_one_word_in_sixteen_is_held_out_at_every_length() -> None:
+    for length, symbols in [(4, 26), (8, 4), (17, 2)]:
+        task = SequenceTask("copy", seed=0, symbols=symbols, min_length=length, max_length=length)
+        total = symbols**length
+        share = len(task.held_out(total)) / total
+        assert abs(share - 1 / 16) < 5 * np.sqrt(15 / 256 / total), (length, symbols, share)
+
+
+def test_held_out_examples_are_distinct_and_begin_alike_whatever_the_count() -> None:
+    task = SequenceTask("reverse", seed=4)
+    many = task.held_out(3000)
+    assert len(set(many)) == len({source for source, _ in many}) == 3000
+    assert task.held_out(10) == many[:10]
+    assert task.held_out() == many[:1000]
+    assert SequenceTask("reverse", seed=5).held_out(10) != many[:10]
+
+
+def test_fewer_held_out_words_than_asked_are_all_there_is() -> None:
+    task = SequenceTask("copy", seed=0, symbols=2, max_length=8)
+    found = task.held_out(10**9)
+    assert 1 < len(found) == len(set(found)) < 2**9
+    assert task.held_out(len(found) + 1) == found
+
+
+def test_lengths_are_uniform_and_letters_are_those_asked_for() -> None:
+    task = SequenceTask("copy", seed=0, symbols=20, min_length=3, max_length=6)
+    words = [word for step in range(1, 41) for word in texts(task, task.batch(step, 100).src)]
+    counts = np.bincount([len(word) for word in words], minlength=8)
+    assert counts[:3].sum() == counts[7:].sum() == 0
+    assert (abs(counts[3:7] - 1000) < 150).all(), counts
+    assert set("".join(words)) == set(LETTERS[:20])
+
+
+def test_max_length_counts_tokens_and_the_vocabulary_is_shared() -> None:
+    task = SequenceTask("sort", seed=0, symbols=5, max_length=7)
+    assert task.max_length == 8
+    assert task.vocabulary.pieces[3:] == tuple("abcde")
+    assert max(task.batch(step, 64).tgt_in.shape[1] for step in range(1, 20)) == 8
+
+
+@pytest.mark.parametrize("options", [{"max_length": 1}, {"symbols": 2, "max_length": 2}])
+def test_a_space_with_an_empty_side_is_refused(options: dict[str, int]) -> None:
+    with pytest.raises(ConfigError, match="got none to hold out; allow more symbols or a larger max_length"):
+        SequenceTask("copy", seed=0, **options)
+
+
+def test_a_space_without_training_words_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("npformer.data.sequences._is_held_out", lambda words: np.ones(len(words), bool))
+    with pytest.raises(ConfigError, match="got none to train on"):
+        SequenceTask("copy", seed=0, symbols=2, max_length=3)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"symbols": 1}, "symbols: expected a whole number from 2 to 26, got 1"),
+        ({"symbols": 27}, "symbols: expected a whole number from 2 to 26, got 27"),
+        ({"min_length": 0}, "min_length: expected a whole number >= 1, got 0"),
+        ({"min_length": 5, "max_length": 4}, "max_length: expected a whole number >= 5, got 4"),
+        ({"max_length": 4.0}, "max_length: expected a whole number >= 1, got 4.0"),
+        ({"seed": -1}, "seed: expected a whole number >= 0, got -1"),
+        ({"seed": True}, "seed: expected a whole number >= 0, got True"),
+        ({"name": "shuffle"}, "task: expected one of copy, reverse, sort, got 'shuffle'"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        SequenceTask(**{"name": "copy", "seed": 0, **options})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("step", "batch_size"), [(0, 4), (1, 0), (-3, 4), ("1", 4)])
+def test_a_step_or_size_below_one_is_refused(step: int, batch_size: int) -> None:
+    with pytest.raises(ConfigError, match=r"(step|batch_size): expected a whole number >= 1, got"):
+        SequenceTask("copy", seed=0).batch(step, batch_size)
+
+
+def test_a_count_below_one_is_refused() -> None:
+    with pytest.raises(ConfigError, match="count: expected a whole number >= 1, got 0"):
+        SequenceTask("copy", seed=0).held_out(0)
+
+
+def test_numpy_integers_are_whole_numbers_too() -> None:
+    task = SequenceTask("copy", seed=np.int64(2))  # type: ignore[arg-type]
+    assert same(task.batch(np.int64(3), np.int32(4)), task.batch(3, 4))  # type: ignore[arg-type]
+
+
+def test_long_words_work() -> None:
+    task = SequenceTask("copy", seed=0, min_length=100, max_length=120)
+    assert 101 <= task.batch(1, 16).src.shape[1] <= 121
+    assert len(set(task.held_out(300))) == 300

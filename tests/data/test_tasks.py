@@ -1,0 +1,48 @@
+"""Both tasks are what the trainer asks for, and the package names its public parts."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import npformer.data
+from npformer.data import Example, PairsTask, SequenceTask, Task
+
+MEMBERS = {name for name in vars(Task) if not name.startswith("_")}
+
+
+def test_both_tasks_have_every_member() -> None:
+    pairs = [Example(str(n), str(n)) for n in range(100)]
+    tasks: list[Task] = [
+        SequenceTask("copy", seed=0),
+        PairsTask(pairs, name="pairs", digest="", seed=0),
+    ]
+    assert {"name", "vocabulary", "max_length", "batch", "held_out"} == MEMBERS
+    for task in tasks:
+        assert all(hasattr(task, name) for name in MEMBERS)
+        batch = task.batch(1, 8)
+        assert 1 <= batch.src.shape[0] <= 8
+        assert all(array.shape[1] <= task.max_length and array.max() < len(task.vocabulary) for array in batch)
+
+
+def test_public_names_are_there_and_none_is_forgotten() -> None:
+    public = npformer.data.__all__
+    assert len(set(public)) == len(public)
+    assert all(hasattr(npformer.data, name) for name in public)
+    assert set(public) == {
+        *("BOS_ID", "EOS_ID", "PAD_ID"),
+        *("Batch", "Example", "PairsTask", "SequenceTask", "Task", "Vocabulary", "collate"),
+    }
+
+
+def test_data_imports_errors_typing_and_numpy_alone() -> None:
+    allowed = {"npformer.data", "npformer.errors", "npformer.typing", "numpy"}
+    folder = Path(npformer.data.__file__).parent
+    for path in folder.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            for name in names:
+                root = ".".join(name.split(".")[:2]) if name.startswith("npformer") else name.split(".")[0]
+                outside = root.startswith("npformer") or root in {"cupy", "matplotlib", "tqdm", "safetensors"}
+                assert not outside or root in allowed, f"{path.name} imports {name}"

@@ -1,0 +1,159 @@
+"""A vocabulary round-trips through its file and refuses what it cannot represent."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from npformer.data import BOS_ID, EOS_ID, PAD_ID, Vocabulary
+from npformer.errors import ConfigError, DataError, OutputError, TokenError
+
+SPECIAL = ("[PAD]", "[BOS]", "[EOS]")
+NASTY = " \t\r\v\f\x00\x1c\x1d\x1e\x85\u2028\u2029\u00a0\ufeff\u0301e\u00e9\U0001f600[]#"
+
+
+def test_special_pieces_come_first_and_characters_are_sorted_once() -> None:
+    vocabulary = Vocabulary.from_characters("banana")
+    assert vocabulary.pieces == (*SPECIAL, "a", "b", "n")
+    assert (PAD_ID, BOS_ID, EOS_ID) == (0, 1, 2)
+    assert len(vocabulary) == 6
+    assert Vocabulary.from_characters(["ban", "", "an"]) == vocabulary
+
+
+def test_encode_and_decode_are_inverse() -> None:
+    vocabulary = Vocabulary.from_characters("helo[PAD]")
+    assert vocabulary.decode(vocabulary.encode("hello[PAD]")) == "hello[PAD]"
+    assert min(vocabulary.encode("hello[PAD]")) >= 3, "text never becomes a special piece"
+
+
+def test_decode_stops_at_the_first_end_and_leaves_special_pieces_out() -> None:
+    vocabulary = Vocabulary.from_characters("ab")
+    assert vocabulary.decode(np.array([1, 3, 0, 4, 2, 3, 99])) == "ab"
+    assert vocabulary.decode([]) == ""
+
+
+@pytest.mark.parametrize("token", [-1, 5])
+def test_decode_refuses_an_id_outside_the_vocabulary(token: int) -> None:
+    with pytest.raises(TokenError, match=rf"token id {token} at position 1: expected 0 to 4"):
+        Vocabulary.from_characters("ab").decode([3, token])
+
+
+def test_an_unknown_character_is_named_with_its_place_and_what_there_is() -> None:
+    message = (
+        "character 'é' (U+00E9) at position 3 of 'cabé' is not in the vocabulary, "
+        "which holds 3 characters: 'abc'; remove it, or build the vocabulary from a text that has it"
+    )
+    with pytest.raises(TokenError, match=re.escape(message)):
+        Vocabulary.from_characters("abc").encode("cabé")
+
+
+def test_a_large_vocabulary_is_shown_in_part() -> None:
+    vocabulary = Vocabulary.from_characters(map(chr, range(0x4E00, 0x4E00 + 500)))
+    with pytest.raises(TokenError, match=r"holds 500 characters: .{102} and 400 more"):
+        vocabulary.encode("a")
+
+
+def test_a_vocabulary_is_frozen() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Vocabulary.from_characters("a").pieces = ()  # type: ignore[misc]
+
+
+def test_nasty_characters_survive_a_round_trip(tmp_path: Path) -> None:
+    vocabulary = Vocabulary.from_characters(NASTY)
+    vocabulary.save(tmp_path / "vocabulary.txt")
+    loaded = Vocabulary.load(tmp_path / "vocabulary.txt")
+    assert loaded == vocabulary
+    assert loaded.decode(loaded.encode(NASTY)) == NASTY
+
+
+def test_the_line_number_is_the_id(tmp_path: Path) -> None:
+    Vocabulary.from_characters("a\u2028\r").save(tmp_path / "v")
+    assert (tmp_path / "v").read_bytes() == "[PAD]\n[BOS]\n[EOS]\n\r\na\n\u2028\n".encode()
+
+
+def test_a_mark_at_the_start_and_a_missing_last_line_feed_are_accepted(tmp_path: Path) -> None:
+    (tmp_path / "v").write_bytes(b"\xef\xbb\xbf[PAD]\n[BOS]\n[EOS]\na")
+    assert Vocabulary.load(tmp_path / "v").pieces == (*SPECIAL, "a")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "expected at least one line, got an empty file"),
+        (b"[PAD]\n[BOS]\n[EOS]\na\nb\xff\n", "line 5: expected UTF-8, got byte 0xff"),
+        (b"[PAD]\n[BOS]\n[EOS]\na\n\xc3", "line 5: expected UTF-8, got byte 0xc3"),
+        (b"a\nb\n", "line 1: expected the special piece '[PAD]', got 'a'"),
+        (b"[PAD]\n[EOS]\n[BOS]\n", "line 2: expected the special piece '[BOS]', got '[EOS]'"),
+        (b"[PAD]\n[BOS]\n", "line 3: expected the special piece '[EOS]', got 'nothing'"),
+        (b"[PAD]\r\n[BOS]\r\n", r"line 1: .* got '\[PAD\]\\r'; end lines with \\n alone"),
+        (b"[PAD]\n[BOS]\n[EOS]\na\nb\na\n", "line 6: 'a' already has id 3"),
+        (b"[PAD]\n[BOS]\n[EOS]\n[PAD]\n", r"line 4: '\[PAD\]' already has id 0"),
+        (b"[PAD]\n[BOS]\n[EOS]\na\n\nb\n", "line 5: expected a piece, got an empty line"),
+        (b"[PAD]\n[BOS]\n[EOS]\na\n\n", "line 5: expected a piece, got an empty line"),
+    ],
+)
+def test_a_bad_file_is_refused_with_its_line(tmp_path: Path, content: bytes, message: str) -> None:
+    (tmp_path / "v.txt").write_bytes(content)
+    with pytest.raises(DataError, match=r"v\.txt") as caught:
+        Vocabulary.load(tmp_path / "v.txt")
+    # Brackets stand for themselves unless the pattern escapes them already.
+    pattern = message if "\\" in message else re.escape(message)
+    assert re.search(pattern, str(caught.value)), caught.value
+
+
+@pytest.mark.parametrize("name", ["missing", "."])
+def test_a_path_that_is_no_file_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(DataError, match="expected a readable UTF-8 text file, got: "):
+        Vocabulary.load(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "message"),
+    [
+        (("a",), "piece 0: expected the special piece"),
+        ((*SPECIAL, "a", "a"), "piece 4: 'a' already has id 3"),
+        ((*SPECIAL, ""), "piece 3: expected a piece"),
+        ((*SPECIAL, "a", "\n"), "piece 4: .* cannot be one line"),
+        ((*SPECIAL, "\ud800"), "piece 3: .* cannot be one line"),
+    ],
+)
+def test_pieces_that_a_file_could_not_hold_are_refused(pieces: tuple[str, ...], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Vocabulary(pieces)
+
+
+def test_saving_never_overwrites(tmp_path: Path) -> None:
+    (tmp_path / "v").write_text("precious")
+    with pytest.raises(OutputError, match="expected a new file, but it exists"):
+        Vocabulary.from_characters("a").save(tmp_path / "v")
+    assert (tmp_path / "v").read_text() == "precious"
+
+
+def test_saving_into_a_folder_that_is_not_there_says_so(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match="cannot be written: No such file or directory"):
+        Vocabulary.from_characters("a").save(tmp_path / "no" / "v")
+
+
+def test_a_write_that_fails_leaves_no_half_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class FullDisk:
+        def __init__(self, path: Path) -> None:
+            self.name = str(path)
+            with open(path, "wb") as file:
+                file.write(b"[PAD]\n")
+
+        def __enter__(self) -> FullDisk:
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def write(self, content: bytes) -> None:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "open", lambda path, mode: FullDisk(path))
+    with pytest.raises(OutputError, match="No space left on device"):
+        Vocabulary.from_characters("a").save(tmp_path / "v")
+    assert not (tmp_path / "v").exists()

@@ -1,0 +1,275 @@
+"""The picture of attention: every head in its place, every token readable, hidden keys visible as such."""
+
+from __future__ import annotations
+
+import struct
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+
+from npformer.errors import DTypeError, OutputError, ShapeError
+from npformer.plotting import colours, draw_attention
+from npformer.plotting.attention import attention_figure
+from npformer.plotting.attention_layout import plan
+from npformer.plotting.attention_maps import attention_map
+
+Weights = dict[str, npt.NDArray[np.generic]]
+
+
+def example(length: int, layers: int = 2, heads: int = 4) -> tuple[Weights, list[str], list[str]]:
+    """Weights of an encoder-decoder that reverses its source, and the tokens of both sides."""
+    rng = np.random.default_rng(length)
+    source = list("abcdefghijklmnopqrstuvwxyz" * 20)[:length]
+    target = ["[BOS]", *reversed(source)]
+    weights: Weights = {}
+    for layer in range(layers):
+        weights[f"encoder.layers.{layer}.self_attention"] = softmax(rng, heads, length, length)
+    for layer in range(layers):
+        visible = np.tril(np.ones((length + 1, length + 1)))
+        rows = softmax(rng, heads, length + 1, length + 1) * visible
+        weights[f"decoder.layers.{layer}.self_attention"] = rows / rows.sum(-1, keepdims=True)
+        weights[f"decoder.layers.{layer}.cross_attention"] = softmax(rng, heads, length + 1, length)
+    return weights, source, target
+
+
+def softmax(rng: np.random.Generator, *shape: int) -> npt.NDArray[np.float64]:
+    scores = np.exp(rng.normal(size=shape))
+    return scores / scores.sum(-1, keepdims=True)
+
+
+def heads_of(figure: Figure) -> list[Axes]:
+    """The axes of the heads, in reading order: all but the colour bar."""
+    return figure.axes[1:]
+
+
+def labels(axes: Axes) -> tuple[list[str], list[str]]:
+    return (
+        [text.get_text() for text in axes.get_yticklabels()],
+        [text.get_text() for text in axes.get_xticklabels()],
+    )
+
+
+def bold_texts(figure: Figure) -> list[str]:
+    return [text.get_text() for text in figure.texts if text.get_weight() == "bold"]
+
+
+def pixels(axes: Axes) -> npt.NDArray[np.float64]:
+    return np.asarray(axes.images[0].get_array())
+
+
+def test_rows_are_attentions_in_order_and_columns_are_heads() -> None:
+    weights, source, target = example(3)
+    figure = attention_figure(weights, source, target, title="reverse")
+    assert bold_texts(figure) == [
+        "reverse",
+        "encoder 1 · self-attention",
+        "encoder 2 · self-attention",
+        "decoder 1 · self-attention",
+        "decoder 1 · cross-attention",
+        "decoder 2 · self-attention",
+        "decoder 2 · cross-attention",
+    ]
+    panels = heads_of(figure)
+    assert [axes.get_title(loc="left") for axes in panels] == [f"head {n}" for n in (1, 2, 3, 4)] * 6
+    tops = [axes.get_position().y1 for axes in panels[::4]]
+    assert tops == sorted(tops, reverse=True)
+    assert all(
+        axes.get_position().y1 == pytest.approx(top)
+        for row, top in enumerate(tops)
+        for axes in panels[4 * row : 4 * row + 4]
+    )
+    lefts = [axes.get_position().x0 for axes in panels[:4]]
+    assert lefts == sorted(set(lefts))
+
+
+def test_each_kind_of_attention_has_its_own_tokens() -> None:
+    weights, _, _ = example(2, layers=1)
+    figure = attention_figure(weights, ["a", " "], ["[BOS]", "b", "[EOS]"])
+    encoder, decoder, cross = heads_of(figure)[::4]
+    assert labels(encoder) == (["a", "␣"], ["a", "␣"])
+    assert labels(decoder) == (["⟨s⟩", "b", "⟨/s⟩"], ["⟨s⟩", "b", "⟨/s⟩"])
+    assert labels(cross) == (["⟨s⟩", "b", "⟨/s⟩"], ["a", "␣"])
+    faint = [text.get_text() for text in figure.texts if text.get_ha() == "right"]
+    assert faint == [
+        "source tokens look at source tokens",
+        "target tokens look at target tokens",
+        "target tokens look at source tokens",
+    ]
+
+
+def test_queries_are_named_once_per_row_and_keys_under_every_head() -> None:
+    panels = heads_of(attention_figure(*example(4)))
+    assert [bool(labels(axes)[0]) for axes in panels[:4]] == [True, False, False, False]
+    assert all(len(labels(axes)[1]) >= 4 for axes in panels)
+
+
+def test_query_i_is_row_i_and_key_j_is_column_j() -> None:
+    weights = {"decoder.layers.0.cross_attention": np.array([[[0.9, 0.1, 0.0], [0.25, 0.25, 0.5]]])}
+    (axes,) = heads_of(attention_figure(weights, list("abc"), list("xy")))
+    image, ramp = pixels(axes), colours.weight_ramp()
+    assert image.shape == (2, 3, 3)
+    np.testing.assert_allclose(image[0, 0], ramp(0.9)[:3])
+    np.testing.assert_allclose(image[1, 2], ramp(0.5)[:3])
+    assert axes.get_ylim() == (1.5, -0.5)  # the first query on top
+    assert axes.get_xlim() == (-0.5, 2.5)
+
+
+def test_the_scale_is_0_to_1_for_every_head() -> None:
+    flat = np.full((1, 4, 4), 0.25)
+    (axes,) = heads_of(attention_figure({"encoder.layers.0.self_attention": flat}, list("abcd"), []))
+    np.testing.assert_allclose(pixels(axes)[0, 0], colours.weight_ramp()(0.25)[:3])
+
+
+def test_exactly_zero_is_the_hidden_colour_and_nearly_zero_is_not() -> None:
+    weights = np.array([[[1.0, 0.0], [1 - 1e-9, 1e-9]]])
+    figure = attention_figure({"decoder.layers.0.self_attention": weights}, [], list("ab"))
+    image = pixels(heads_of(figure)[0])
+    np.testing.assert_allclose(image[0, 1], to_rgb(colours.HIDDEN))
+    np.testing.assert_allclose(image[1, 1], colours.weight_ramp()(0.0)[:3])
+    assert "exactly 0 (hidden)" in [text.get_text() for text in figure.texts]
+
+
+def test_what_is_not_a_number_is_shown_and_named() -> None:
+    weights = np.array([[[np.nan, np.nan], [0.5, 0.5]]], dtype=np.float32)
+    figure = attention_figure({"encoder.layers.0.self_attention": weights}, list("ab"), [])
+    np.testing.assert_allclose(pixels(heads_of(figure)[0])[0, 1], to_rgb(colours.WARNING))
+    texts = [text.get_text() for text in figure.texts]
+    assert "not a number" in texts
+    assert "exactly 0 (hidden)" not in texts
+
+
+@pytest.mark.parametrize("length", [1, 3, 12, 16, 30, 40])
+def test_every_token_is_named_and_no_two_names_overlap(length: int) -> None:
+    weights, source, target = example(length, layers=1, heads=2)
+    figure = attention_figure(weights, source, target)
+    figure.canvas.draw()
+    for axes in heads_of(figure):
+        names = axes.get_xticklabels()
+        assert len(names) == pixels(axes).shape[1]
+        edges = [text.get_window_extent() for text in names]
+        assert all(left.x1 <= right.x0 + 0.5 for left, right in pairwise(edges))
+        assert min(text.get_fontsize() for text in names) >= 6
+    edges = [text.get_window_extent() for text in heads_of(figure)[0].get_yticklabels()]
+    assert len(edges) == length
+    assert all(upper.y0 >= lower.y1 - 3 for upper, lower in pairwise(edges))
+
+
+def test_wide_names_of_keys_are_written_upwards() -> None:
+    words = ["the", "quick", "brown", "fox", "a"] * 2
+    weights = {"encoder.layers.0.self_attention": np.full((1, 10, 10), 0.1)}
+    figure = attention_figure(weights, words, [])
+    figure.canvas.draw()
+    names = heads_of(figure)[0].get_xticklabels()
+    assert [text.get_rotation() for text in names[:5]] == [90, 90, 90, 90, 0]
+    edges = [text.get_window_extent() for text in names]
+    assert all(left.x1 <= right.x0 for left, right in pairwise(edges))
+
+
+@pytest.mark.parametrize("length", [3, 12, 40])
+def test_nothing_reaches_over_the_edge_and_no_row_into_the_next(length: int) -> None:
+    weights, source, target = example(length, layers=1, heads=1)
+    target[1] = "extraordinarily"
+    figure = attention_figure(weights, source, target, title="reverse " * 40)
+    figure.canvas.draw()
+    width, height = figure.canvas.get_width_height()
+    for text in figure.findobj(match=lambda artist: hasattr(artist, "get_text") and artist.get_text()):
+        box = text.get_window_extent()
+        assert box.x0 >= 0, text
+        assert box.y0 >= 0, text
+        assert box.x1 <= width, text
+        assert box.y1 <= height, text
+    next_titles = [text for text in figure.texts if text.get_weight() == "bold"][2:]
+    for axes, title in zip(heads_of(figure), next_titles, strict=False):
+        lowest = min(text.get_window_extent().y0 for text in axes.get_xticklabels())
+        assert title.get_window_extent().y1 < lowest
+
+
+def test_beyond_forty_tokens_only_some_are_named() -> None:
+    weights, source, target = example(100, layers=1, heads=1)
+    queries, keys = labels(heads_of(attention_figure(weights, source, target))[0])
+    assert queries == keys == [source[place] for place in range(0, 100, 3)]
+
+
+def test_a_large_model_stays_within_the_pixels_a_viewer_can_open() -> None:
+    weights, source, target = example(40, layers=12, heads=16)
+    layout = plan([attention_map(name, value, source, target) for name, value in weights.items()], "")
+    assert layout.width * layout.dpi <= 12_000
+    assert layout.height * layout.dpi <= 12_000
+    assert layout.width * layout.height * layout.dpi**2 <= 40.1e6
+
+
+@pytest.mark.parametrize(("length", "smallest", "largest"), [(3, 900, 3000), (12, 1300, 3200), (30, 2000, 5000)])
+def test_the_file_is_a_png_of_sensible_size(length: int, smallest: int, largest: int, tmp_path: Path) -> None:
+    draw_attention(*example(length), tmp_path / "attention.png", title="reverse")
+    data = (tmp_path / "attention.png").read_bytes()
+    assert data[:8] == b"\x89PNG\r\n\x1a\n"
+    width, height = struct.unpack(">II", data[16:24])
+    assert smallest <= width < height <= largest
+
+
+def test_equal_weights_give_equal_bytes(tmp_path: Path) -> None:
+    draw_attention(*example(3), tmp_path / "a.png")
+    draw_attention(*example(3), tmp_path / "b.png")
+    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
+
+
+def test_tokens_and_titles_are_taken_as_they_are(tmp_path: Path) -> None:
+    weights = {"encoder.layers.0.self_attention": np.full((1, 3, 3), 1 / 3)}
+    draw_attention(weights, ["$x^$", "中", "\\frac$$"], [], tmp_path / "a.png", title="cost: $5 → \\$6 {$\n中")
+
+
+def test_the_weights_are_left_as_they_were() -> None:
+    weights, source, target = example(3)
+    before = {name: value.copy() for name, value in weights.items()}
+    for value in weights.values():
+        value.setflags(write=False)
+    attention_figure(weights, source, target)
+    for name, value in weights.items():
+        np.testing.assert_array_equal(value, before[name])
+
+
+def test_names_of_other_models() -> None:
+    weights = np.full((1, 2, 2), 0.5)
+    assert attention_map("layers.2.self_attention", weights, [], ["a", "b"]).title == "layer 3 · self-attention"
+    assert attention_map("attention", weights, [], ["a", "b"]).title == "attention"
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (1, 2, 2, 3), (2, 3, 2), (0, 2, 3), (2, 2, 2)], ids=lambda shape: str(shape))
+def test_weights_that_do_not_fit_the_tokens(shape: tuple[int, ...]) -> None:
+    expected = r"cross_attention: expected weights \(H, T=2 target tokens, S=3 source tokens\).*got \(.*batch axis"
+    with pytest.raises(ShapeError, match=expected):
+        attention_figure({"decoder.layers.0.cross_attention": np.ones(shape)}, list("abc"), list("xy"))
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (np.ones((1, 1, 1), dtype=np.int64), "expected floating-point weights, got int64"),
+        (np.full((1, 1, 1), 1.1), "between 0 and 1, got 1.1 to 1.1; pass the weights after the softmax"),
+        (np.full((1, 1, 1), -0.5), "between 0 and 1, got -0.5 to -0.5"),
+    ],
+)
+def test_numbers_that_are_no_weights(weights: npt.NDArray[np.generic], message: str) -> None:
+    with pytest.raises(DTypeError, match=message):
+        attention_figure({"encoder.layers.0.self_attention": weights}, ["a"], [])
+
+
+def test_no_attention_at_all_is_an_error() -> None:
+    with pytest.raises(ShapeError, match="expected at least one attention, got none"):
+        attention_figure({}, ["a"], ["b"])
+
+
+def test_no_tokens_is_an_error() -> None:
+    with pytest.raises(ShapeError, match="none of them 0"):
+        attention_figure({"encoder.layers.0.self_attention": np.ones((1, 0, 0))}, [], [])
+
+
+def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match="create it first"):
+        draw_attention(*example(3), tmp_path / "nowhere" / "a.png")

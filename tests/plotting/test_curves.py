@@ -1,0 +1,201 @@
+"""The picture of a run shows what was logged, and says what it cannot show."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from npformer.errors import DataError, OutputError
+from npformer.plotting import draw_curves
+from npformer.plotting.curves import curves_figure
+from npformer.plotting.panels import percent, spread
+
+NAN, INF = float("nan"), float("inf")
+
+
+def train(step: int, loss: Any, rate: float = 1e-3) -> dict[str, Any]:
+    return {"step": step, "kind": "train", "loss": loss, "learning_rate": rate, "tokens_per_second": 4e4}
+
+
+def held_out(step: int, loss: Any, tokens: float = 0.93, whole: float = 0.61) -> dict[str, Any]:
+    return {"step": step, "kind": "eval", "loss": loss, "token_accuracy": tokens, "exact_match": whole}
+
+
+def run(losses: list[Any]) -> list[dict[str, Any]]:
+    return [train(100 * number, loss) for number, loss in enumerate(losses, start=1)]
+
+
+def titles(figure: Figure) -> list[str]:
+    return [axes.get_title(loc="left") for axes in figure.axes]
+
+
+def texts(axes: Axes) -> list[str]:
+    return [text.get_text() for text in axes.texts if text.get_text()]
+
+
+def line(axes: Axes, name: str) -> Any:
+    return next(found for found in axes.lines if found.get_label() == name)
+
+
+def assert_all_inside(figure: Figure) -> None:
+    figure.canvas.draw()
+    width, height = figure.canvas.get_width_height()
+    for text in figure.findobj(match=lambda artist: hasattr(artist, "get_text") and artist.get_text()):
+        box = text.get_window_extent()
+        assert box.x0 >= 0, text
+        assert box.y0 >= 0, text
+        assert box.x1 <= width, text
+        assert box.y1 <= height, text
+
+
+def test_a_run_with_everything() -> None:
+    figure = curves_figure([*run([2.0, 1.5, 1.0]), held_out(200, 1.6), held_out(300, 1.2, 0.95, 0.7)])
+    assert titles(figure) == ["Loss (nats per token)", "Held-out accuracy (%)", "Learning rate"]
+    loss, accuracy, rate = figure.axes
+    assert texts(loss) == ["training 1", "held-out 1.2"]
+    assert texts(accuracy) == ["token accuracy 95.0 %", "exact match 70.0 %"]
+    assert texts(rate) == ["last 0.001"]
+    np.testing.assert_allclose(line(accuracy, "token accuracy").get_ydata(), [93.0, 95.0])
+    np.testing.assert_array_equal(line(loss, "training").get_xdata(), [100, 200, 300])
+    assert [text.get_text() for text in figure.texts] == [
+        "Training curves",
+        "300 steps · 40,000 tokens per second (median)",
+    ]
+    assert_all_inside(figure)
+
+
+def test_all_panels_share_the_step_axis_and_the_lowest_names_it() -> None:
+    figure = curves_figure([*run([2.0, 1.0]), held_out(400, 1.0)])
+    assert {axes.get_xlim() for axes in figure.axes} == {(0.0, 400.0)}
+    assert [axes.get_xlabel() for axes in figure.axes] == ["", "", "training step"]
+
+
+def test_the_axis_starts_where_a_continued_run_starts() -> None:
+    figure = curves_figure([train(5000, 1.0), train(6000, 0.9)])
+    assert figure.axes[0].get_xlim() == (5000.0, 6000.0)
+
+
+@pytest.mark.parametrize(
+    ("losses", "scale"),
+    [([2.0, 1.0], "linear"), ([2.0, 0.05], "log"), ([2.0, 0.0], "linear"), ([NAN, NAN], "linear")],
+)
+def test_the_loss_has_a_log_scale_where_its_range_asks_for_it(losses: list[float], scale: str) -> None:
+    axes = curves_figure(run(losses)).axes[0]
+    assert axes.get_yscale() == scale
+    assert axes.get_title(loc="left").endswith("log scale") == (scale == "log")
+
+
+def test_without_evaluation_there_is_no_accuracy_panel() -> None:
+    assert titles(curves_figure(run([2.0, 1.5]))) == ["Loss (nats per token)", "Learning rate"]
+
+
+def test_without_training_lines_the_evaluation_is_shown() -> None:
+    assert titles(curves_figure([held_out(1, 2.0)])) == ["Loss (nats per token)", "Held-out accuracy (%)"]
+
+
+def test_a_single_point_is_visible() -> None:
+    figure = curves_figure([train(100, 2.0)])
+    drawn = line(figure.axes[0], "training")
+    assert drawn.get_marker() == "o"
+    assert drawn.get_markevery() == [0]
+    assert figure.axes[0].get_xlim()[0] <= 100 <= figure.axes[0].get_xlim()[1]
+    assert_all_inside(figure)
+
+
+def test_losses_that_are_not_finite_are_gaps_and_the_picture_says_so() -> None:
+    figure = curves_figure([*run([2.0, 1.5, NAN, 1.4, INF, None]), held_out(300, INF), held_out(600, 1.0)])
+    axes = figure.axes[0]
+    np.testing.assert_array_equal(np.isnan(line(axes, "training").get_ydata()), [False, False, True, False, True, True])
+    assert line(axes, "training").get_markevery() == [3]  # has no neighbour: a dot, or it would vanish
+    np.testing.assert_array_equal(line(axes, "not finite").get_xdata(), [300, 500, 600, 300])
+    assert texts(axes) == [
+        "training 1.4 → ×",
+        "held-out 1",
+        "× training: 3 of 6 values not finite, first at step 300\n"
+        "× held-out: 1 of 2 values not finite, first at step 300",
+    ]
+    assert_all_inside(figure)
+
+
+def test_the_sentence_about_gaps_stands_clear_of_the_lines_and_the_title() -> None:
+    figure = curves_figure([*run([2.0, NAN]), held_out(200, NAN)])
+    figure.canvas.draw()
+    subtitle = figure.texts[1].get_window_extent()
+    axes = figure.axes[0]
+    sentence = next(text for text in axes.texts if text.get_text().startswith("×")).get_window_extent()
+    assert axes.get_window_extent().y1 < sentence.y0
+    title = next(text for text in axes.get_children() if getattr(text, "get_text", str)() == "Loss (nats per token)")
+    assert sentence.y1 < title.get_window_extent().y0
+    assert title.get_window_extent().y1 < subtitle.y0
+
+
+def test_a_run_of_nothing_but_nan_is_drawn() -> None:
+    figure = curves_figure([*run([NAN, NAN]), held_out(200, NAN, NAN, NAN)])
+    assert "2 of 2 values not finite" in texts(figure.axes[0])[0]
+    assert_all_inside(figure)
+
+
+@pytest.mark.parametrize("losses", [[0.0], [0.0, 0.0], [-1.0, 2.0], [5.0, 5.0], [1e-300, 1e98], [1e38, 3e38]])
+def test_odd_values_are_drawn_without_a_warning(losses: list[float], tmp_path: Path) -> None:
+    draw_curves([train(step, loss, rate=0.0) for step, loss in enumerate(losses)], tmp_path / "curves.png")
+
+
+def test_many_logged_values_get_a_running_mean_and_the_title_says_so() -> None:
+    losses = [2.0 + (-1) ** step for step in range(200)]
+    axes = curves_figure(run(losses)).axes[0]
+    assert axes.get_title(loc="right") == "pale: as logged · solid: mean of 7 values"
+    assert np.ptp(line(axes, "training").get_ydata()[5:-5]) < 0.5 < np.ptp(axes.lines[0].get_ydata())
+    assert curves_figure(run(losses[:59])).axes[0].get_title(loc="right") == ""
+
+
+def test_names_of_lines_that_end_together_do_not_touch() -> None:
+    figure = curves_figure([*run([2.0, 1.0]), held_out(200, 1.0, 1.0, 1.0)])
+    figure.canvas.draw()
+    for axes in figure.axes[:2]:
+        upper, lower = [text.get_window_extent() for text in axes.texts if text.get_text()]
+        assert upper.y0 >= lower.y1
+
+
+def test_spread_keeps_order_and_mean() -> None:
+    assert spread([], 1.0) == []
+    assert spread([0.0, 5.0], 1.0) == [0.0, 5.0]
+    assert spread([2.0, 2.0], 1.0) == [2.5, 1.5]
+    assert spread([0.0, 0.2, 0.1], 1.0) == pytest.approx([-0.9, 1.1, 0.1])
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0, "0.0 %"), (61.04, "61.0 %"), (99.94, "99.9 %"), (99.96, "> 99.9 %"), (100.0, "100.0 %")],
+)
+def test_no_score_is_rounded_up_to_a_perfect_one(value: float, text: str) -> None:
+    assert percent(value) == text
+
+
+@pytest.mark.parametrize("metrics", [[], [{"step": 1, "kind": "note"}]])
+def test_nothing_to_draw_is_an_error_and_writes_nothing(metrics: list[Any], tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="expected at least one line of training or evaluation, got none"):
+        draw_curves(metrics, tmp_path / "curves.png")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_file_is_a_png_of_sensible_size_and_equal_runs_give_equal_bytes(tmp_path: Path) -> None:
+    metrics = [*run([2.0, 1.0]), held_out(200, 1.0)]
+    draw_curves(metrics, tmp_path / "curves.png")
+    draw_curves(metrics, tmp_path / "again.png")
+    data = (tmp_path / "curves.png").read_bytes()
+    assert data[:8] == b"\x89PNG\r\n\x1a\n"
+    width, height = struct.unpack(">II", data[16:24])
+    assert 1000 <= width <= 2000
+    assert 800 <= height <= 2000
+    assert (tmp_path / "again.png").read_bytes() == data
+
+
+def test_a_place_that_cannot_be_written_is_told_before_drawing(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match="expected an existing folder"):
+        draw_curves([], tmp_path / "nowhere" / "curves.png")

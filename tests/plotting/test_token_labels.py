@@ -1,0 +1,47 @@
+"""Every token leaves ink on an axis, and none is long."""
+
+from __future__ import annotations
+
+import pytest
+
+from npformer.plotting.labels import is_special, label_width, one_line, token_label
+
+
+@pytest.mark.parametrize(
+    ("token", "label"),
+    [
+        ("a", "a"),
+        (" ", "␣"),
+        ("[BOS]", "⟨s⟩"),
+        ("[EOS]", "⟨/s⟩"),
+        ("[UNK]", "⟨?⟩"),
+        ("[PAD]", "⟨pad⟩"),
+        ("[bos]", "[bos]"),  # text that happens to stand in brackets
+        ("\n", "↵"),
+        ("two words", "two␣words"),
+        ("\x00", "\N{REPLACEMENT CHARACTER}"),
+        ("\u0301", "◌\u0301"),  # a lone accent would float over nothing
+        ("", "∅"),
+        ("$x$", "$x$"),
+        ("##ing", "##ing"),
+        ("中", "中"),
+        ("extraordinarily", "extraordina…"),
+    ],
+)
+def test_token_label(token: str, label: str) -> None:
+    assert token_label(token) == label
+
+
+def test_only_names_in_capitals_are_special() -> None:
+    assert is_special("[EOS]")
+    assert not any(map(is_special, ["E", "[", "[]", "[e]", "x[EOS]"]))
+
+
+def test_wide_characters_take_more_room() -> None:
+    assert label_width("中中", 10) > label_width("nn", 10) > label_width("n", 10) > 0
+
+
+def test_a_heading_is_one_line_of_bounded_length() -> None:
+    assert one_line("reverse: a b\nc", 40) == "reverse: a b↵c"
+    assert one_line("abcdef", 6) == "abcdef"
+    assert one_line("abcdefg", 6) == "abcde…"

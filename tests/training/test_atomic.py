@@ -1,0 +1,203 @@
+"""Files and folders are whole or not there, at whichever system call the disk fails."""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from npformer.training import atomic
+
+CALLS = ("open", "write", "fsync", "replace", "rename", "mkdir")
+
+
+class FailingSystem:
+    """The os module, but call number `fail_at` (from 0) fails; a failing write has stored one byte before."""
+
+    def __init__(self, fail_at: int, code: int = errno.ENOSPC) -> None:
+        self.fail_at, self.code, self.calls = fail_at, code, 0
+
+    def __getattr__(self, name: str) -> Any:
+        real = getattr(os, name)
+        return self._counted(name, real) if name in CALLS else real
+
+    def _counted(self, name: str, real: Any) -> Any:
+        def call(*args: Any) -> Any:
+            self.calls += 1
+            if self.calls - 1 != self.fail_at:
+                return real(*args)
+            if name == "write":
+                real(args[0], args[1][:1])
+            raise OSError(self.code, os.strerror(self.code))
+
+        return call
+
+
+def failures(monkeypatch: pytest.MonkeyPatch, code: int = errno.ENOSPC) -> Iterator[FailingSystem]:
+    """A system that fails at the first call, at the second, … until one is never reached."""
+    for fail_at in range(1000):
+        system = FailingSystem(fail_at, code)
+        monkeypatch.setattr(atomic, "os", system)
+        yield system
+        monkeypatch.setattr(atomic, "os", os)
+        if system.calls <= fail_at:
+            assert fail_at > 3, "the failing system was by-passed"
+            return
+
+
+def test_write_atomically_replaces_the_content(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    for data in (b"", b"first", b"second" * 100_000):
+        atomic.write_atomically(path, data)
+        assert path.read_bytes() == data
+        assert os.listdir(tmp_path) == ["file"]
+
+
+def test_a_new_file_has_the_usual_mode(tmp_path: Path) -> None:
+    atomic.write_atomically(tmp_path / "ours", b"")
+    (tmp_path / "usual").touch()
+    assert (tmp_path / "ours").stat().st_mode == (tmp_path / "usual").stat().st_mode
+
+
+def test_write_atomically_fails_whole_at_every_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "file"
+    failed = 0
+    for system in failures(monkeypatch):
+        path.write_bytes(b"old")
+        try:
+            atomic.write_atomically(path, b"new content")
+        except OSError:
+            failed += 1
+            renamed = system.fail_at >= 4  # open, write, fsync and replace come first
+            assert path.read_bytes() == (b"new content" if renamed else b"old")
+        else:
+            assert path.read_bytes() == b"new content"
+        assert os.listdir(tmp_path) == ["file"]
+    assert failed == 6
+
+
+def test_writes_that_the_system_takes_in_parts_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(atomic.os, "write", lambda fd, data, real=os.write: real(fd, data[:3]))
+    atomic.write_atomically(tmp_path / "file", b"0123456789")
+    assert (tmp_path / "file").read_bytes() == b"0123456789"
+
+
+def test_a_missing_folder_is_an_oserror(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        atomic.write_atomically(tmp_path / "no" / "file", b"")
+
+
+def test_everything_is_synced_before_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+    for name in ("fsync", "replace", "rename"):
+        real = getattr(os, name)
+        monkeypatch.setattr(os, name, lambda *args, n=name, real=real: (order.append(n), real(*args))[1])
+    atomic.write_atomically(tmp_path / "file", b"x")
+    assert order == ["fsync", "replace", "fsync"]
+    order.clear()
+    atomic.commit_folder(tmp_path / "folder", {"a": b"1", "b": b"2"}, lambda path: None)
+    assert order == ["fsync", "fsync", "fsync", "rename", "fsync"]
+
+
+def test_commit_folder_appears_whole_or_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = {"a": b"1", "b": b"2"}
+    failed = 0
+    for number, _ in enumerate(failures(monkeypatch)):
+        path = tmp_path / str(number)
+        try:
+            atomic.commit_folder(path, files, lambda path: None)
+        except OSError:
+            failed += 1
+        if path.exists():
+            assert {name: (path / name).read_bytes() for name in os.listdir(path)} == files
+        assert not list(tmp_path.glob(".tmp-*"))
+    assert failed == 12
+    assert path.exists()
+
+
+def test_commit_folder_is_called_off_by_its_check(tmp_path: Path) -> None:
+    def refuse(path: Path) -> None:
+        assert (path / "a").read_bytes() == b"1"
+        raise RuntimeError("no")
+
+    with pytest.raises(RuntimeError, match="no"):
+        atomic.commit_folder(tmp_path / "folder", {"a": b"1"}, refuse)
+    assert os.listdir(tmp_path) == []
+
+
+def test_remove_folder_hides_before_it_deletes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "file").touch()
+    monkeypatch.setattr(atomic.shutil, "rmtree", lambda *args, **kwargs: None)  # the kill comes here
+    atomic.remove_folder(tmp_path / "folder")
+    (left,) = os.listdir(tmp_path)
+    assert left.startswith(atomic.TEMPORARY)
+    monkeypatch.undo()
+    (tmp_path / ".tmp-file").touch()
+    (tmp_path / "kept").touch()
+    atomic.remove_leftovers(tmp_path)
+    assert os.listdir(tmp_path) == ["kept"]
+
+
+def test_file_systems_that_cannot_sync_a_folder_are_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(atomic, "os", FailingSystem(1, errno.EINVAL))
+    atomic.sync_folder(tmp_path)
+    monkeypatch.setattr(atomic, "os", FailingSystem(1, errno.EIO))
+    with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+        atomic.sync_folder(tmp_path)
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
+def test_a_full_disk_is_called_full(code: int) -> None:
+    assert atomic.disk_is_full(OSError(code, "x"))
+    assert "disk is full" in atomic.describe(OSError(code, "x"))
+
+
+def test_other_errors_keep_their_words() -> None:
+    assert not atomic.disk_is_full(OSError(errno.EACCES, "Permission denied"))
+    assert atomic.describe(OSError(errno.EACCES, "Permission denied")) == "Permission denied"
+
+
+DOCUMENT = {
+    "text": "é\ud800\n",
+    "numbers": [1, -0.0, 1e-05, 2**200, True, None],
+    "odd": {"a": math.inf, "b": [-math.inf]},
+}
+
+
+def test_sealed_json_comes_back() -> None:
+    back = atomic.unseal(atomic.seal(DOCUMENT))
+    assert back == DOCUMENT
+    assert list(back) == list(DOCUMENT)
+    assert math.copysign(1, back["numbers"][1]) == -1
+    assert math.isnan(atomic.unseal(atomic.seal({"x": (1, math.nan)}))["x"][1])
+
+
+def test_sealed_json_is_strict_json() -> None:
+    json.loads(atomic.seal(DOCUMENT), parse_constant=lambda word: pytest.fail(word))
+
+
+def test_a_seal_breaks_at_any_truncation_and_any_flipped_bit() -> None:
+    data = atomic.seal(DOCUMENT)
+    broken = [data[:length] for length in range(len(data))]
+    for position in range(len(data)):
+        for bit in range(8):
+            flipped = bytearray(data)
+            flipped[position] ^= 1 << bit
+            broken.append(bytes(flipped))
+    broken += [data + b"\n", data.replace(b"1e-05", b"1E-05"), b"[" * 100_000, b"[]", b"{}", b"null"]
+    for damaged in broken:
+        with pytest.raises(ValueError, match="check sum"):
+            atomic.unseal(damaged)
+
+
+@pytest.mark.parametrize("value", [{1: 2}, {"$float": "x"}, {1, 2}, b"bytes", 1j, [object()]])
+def test_what_json_would_change_is_refused(value: Any) -> None:
+    with pytest.raises(ValueError, match=r"^\.state.*: expected None, bool, int"):
+        atomic.seal({"state": value})

@@ -1,0 +1,293 @@
+"""Options come back from a file as they went in, and no wrong name or type passes silently."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import random
+import re
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Optional
+
+import numpy as np
+import pytest
+
+from npformer.errors import ConfigError
+from npformer.training.config_file import parse_assignment, read_toml, write_toml
+
+
+@dataclass(frozen=True)
+class Model:
+    d_model: int = 64
+    dropout: float = 0.1
+    norm_order: Literal["post", "pre"] = "post"
+    final_norm: bool | None = None
+    tie_embeddings: bool = False
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Training:
+    steps: int
+    lr: float = 1e-4
+    betas: tuple[float, float] = (0.9, 0.98)
+    milestones: tuple[float, ...] = ()
+    clip_norm: float | None = 1.0
+    note: str = ""
+    title: Optional[str] = "run"  # noqa: UP045  the old spelling is an annotation as well
+    level: Literal[1, 2, "max"] = 1
+    seed: int = 0
+    names: tuple[str, ...] = dataclasses.field(default_factory=tuple)
+
+
+SECTIONS = {"model": Model, "training": Training}
+
+
+def read(tmp_path: Path, text: str | bytes) -> dict[str, dict[str, Any]]:
+    path = tmp_path / "config.toml"
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return read_toml(path, SECTIONS)
+
+
+def back(tmp_path: Path, model: Model, training: Training) -> tuple[Model, Training]:
+    values = read(tmp_path, write_toml({"model": model, "training": training}))
+    return Model(**values["model"]), Training(**values["training"])
+
+
+def test_a_file_is_read(tmp_path: Path) -> None:
+    text = '\ufeff[model]\r\nd_model = 8\r\ndropout = 0\r\nfinal_norm = "none"\r\n[training]\nbetas = [1, 0.5]\n'
+    values = read(tmp_path, text)
+    assert values == {
+        "model": {"d_model": 8, "dropout": 0.0, "final_norm": None},
+        "training": {"betas": (1.0, 0.5)},
+    }
+    assert type(values["model"]["dropout"]) is float
+    assert read(tmp_path, "") == {"model": {}, "training": {}}
+
+
+def test_what_is_written_is_plain_to_read() -> None:
+    text = write_toml({"model": Model(), "training": Training(5, clip_norm=None, names=("a", 'b"'))})
+    assert text.startswith('[model]\nd_model = 64\ndropout = 0.1\nnorm_order = "post"\ntie_embeddings = false\n')
+    assert 'clip_norm = "none"\n' in text
+    assert 'names = ["a", "b\\""]\n' in text
+    assert "final_norm" not in text
+    assert "\n\n[training]\nsteps = 5\nlr = 0.0001\n" in text
+
+
+def random_text(draw: random.Random) -> str:
+    letters = [
+        "\n",
+        "\r",
+        "\t",
+        '"',
+        "'",
+        "\\",
+        "\x00",
+        "\x1f",
+        "\x7f",
+        "\x85",
+        "\u2028",
+        "é",
+        "😀",
+        "#",
+        "=",
+        "a",
+        "]",
+    ]
+    return "".join(draw.choices(letters, k=draw.randrange(12)))
+
+
+def random_float(draw: random.Random) -> float:
+    special = [0.0, -0.0, math.inf, -math.inf, 1e16, 1e-7, 5e-324, 1.7976931348623157e308, 0.1]
+    return draw.choice([*special, draw.gauss(0, 1), 10 ** draw.uniform(-300, 300), float(draw.randrange(-9, 9))])
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_random_options_come_back(tmp_path: Path, seed: int) -> None:
+    draw = random.Random(seed)
+    model = Model(
+        d_model=draw.randrange(-(2**70), 2**70),
+        dropout=random_float(draw),
+        norm_order=draw.choice(["post", "pre"]),
+        final_norm=draw.choice([None, True, False]),
+        tie_embeddings=draw.random() < 0.5,
+    )
+    training = Training(
+        steps=draw.randrange(1000),
+        lr=random_float(draw),
+        betas=(random_float(draw), random_float(draw)),
+        milestones=tuple(random_float(draw) for _ in range(draw.randrange(4))),
+        clip_norm=draw.choice([None, random_float(draw)]),
+        note=random_text(draw),
+        title=draw.choice([None, random_text(draw)]),
+        level=draw.choice([1, 2, "max"]),
+        names=tuple(random_text(draw) for _ in range(draw.randrange(4))),
+    )
+    assert back(tmp_path, model, training) == (model, training)
+    assert repr(back(tmp_path, model, training)) == repr((model, training))  # tells 0.0 from -0.0
+
+
+def test_nan_and_numpy_floats_come_back(tmp_path: Path) -> None:
+    model, training = back(tmp_path, Model(dropout=math.nan), Training(1, lr=np.float64(0.1), clip_norm=2))
+    assert math.isnan(model.dropout)
+    assert (training.lr, training.clip_norm) == (0.1, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("training", "message"),
+    [
+        (Training("5"), "training.steps: expected a whole number, got '5'"),  # type: ignore[arg-type]
+        (Training(True), "training.steps: expected a whole number, got True"),
+        (Training(1, betas=(0.9,)), "training.betas: expected a list of 2 values"),  # type: ignore[arg-type]
+        (Training(1, lr=None), "training.lr: expected a number, got 'none'"),  # type: ignore[arg-type]
+        (Training(1, title="none"), "training.title: the text 'none' means no value"),
+        (Training(1, note="\ud800"), "training.note: expected text that UTF-8 can hold"),
+    ],
+)
+def test_what_would_not_come_back_is_not_written(training: Training, message: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        write_toml({"training": training})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "[model]\nd_modle = 8",
+            "line 2: option 'd_modle' is unknown; did you mean 'd_model'? Expected one of: d_model, ",
+        ),
+        (
+            "\n[trianing]\nsteps = 1",
+            "line 2: section 'trianing' is unknown; did you mean 'training'? Expected one of: model",
+        ),
+        ("[model]\nsteps = 8", "line 2: option 'steps' is unknown; did you mean 'training.steps'?"),
+        ("[model]\nzzz = 8", "line 2: option 'zzz' is unknown. Expected one of: d_model, dropout, "),
+        ("steps = 8", "line 1: 'steps' stands outside any section: expected it below [training]"),
+        ("zzz = 8", "line 1: 'zzz' stands outside any section: expected it below [model] or [training]"),
+        ("model = 8", "line 1: expected a section [model], got 8"),
+        ("[[model]]\nseed = 8", "expected a section [model], got [{'seed': 8}]"),
+        (
+            "[model]\nseed = 1\n\n[training]\nseed = 'x'",
+            "line 5: training.seed: expected a whole number, got 'x'",
+        ),
+        ("training.seed = 1.0", "line 1: training.seed: expected a whole number, got 1.0"),
+        ("[model]\nd_model = true", "line 2: model.d_model: expected a whole number, got True"),
+        ("[model]\ndropout = true", "model.dropout: expected a number, got True"),
+        ("[model]\ndropout = 'none'", "model.dropout: expected a number, got 'none'"),
+        ("[model]\ntie_embeddings = 1", "model.tie_embeddings: expected true or false, got 1"),
+        ("[model]\nfinal_norm = 'x'", "model.final_norm: expected true or false or \"none\", got 'x'"),
+        ("[model]\nnorm_order = 'Post'", "model.norm_order: expected one of 'post', 'pre', got 'Post'"),
+        ("[training]\nlevel = true", "training.level: expected one of 1, 2, 'max', got True"),
+        ("[training]\nbetas = 0.9", "training.betas: expected a list of 2 values, each a number, got 0.9"),
+        ("[training]\nbetas = [1, 2, 3]", "training.betas: expected a list of 2 values"),
+        ("[training]\nbetas = [1, 'x']", "training.betas: expected a list of 2 values"),
+        (
+            "[training]\nmilestones = [true]",
+            "expected a list of values, each a number, got [True]",
+        ),
+        ("[training]\nnote = 2020-01-01", "training.note: expected a text, got datetime.date"),
+        ("[training]\nsteps.x = 1", "training.steps: expected a whole number, got {'x': 1}"),
+        (f"[training]\nlr = 1{'0' * 400}", "training.lr: expected a number, got 1000"),
+        ("[model]\nd_model = \nseed = 1", "line 2: expected TOML, found something else"),
+        ("[model]\nseed = 1\nseed = 2", "line 3: expected TOML, found something else"),
+        ("[model]\nd_model = [1,", "line 2: expected TOML, found something else"),
+        (b"[model]\n# \xff\n", "line 2: expected UTF-8, found byte 0xff"),
+    ],
+)
+def test_wrong_files_are_explained(tmp_path: Path, text: str | bytes, message: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)) as caught:
+        read(tmp_path, text)
+    assert str(caught.value).startswith(str(tmp_path / "config.toml"))
+
+
+def test_missing_and_unreadable_files(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"absent: expected an options file, found nothing"):
+        read_toml(tmp_path / "absent", SECTIONS)
+    with pytest.raises(ConfigError, match="expected an options file to read, got: Is a directory"):
+        read_toml(tmp_path, SECTIONS)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("training.steps=500", ("training", "steps", 500)),
+        ("steps=500", ("training", "steps", 500)),
+        (" d_model = 8 ", ("model", "d_model", 8)),
+        ("lr=1e-3", ("training", "lr", 0.001)),
+        ("lr=1", ("training", "lr", 1.0)),
+        ("lr=inf", ("training", "lr", math.inf)),
+        ("clip_norm=none", ("training", "clip_norm", None)),
+        ("clip_norm=2", ("training", "clip_norm", 2.0)),
+        ("final_norm=true", ("model", "final_norm", True)),
+        ("final_norm=none", ("model", "final_norm", None)),
+        ("tie_embeddings=false", ("model", "tie_embeddings", False)),
+        ("norm_order=pre", ("model", "norm_order", "pre")),
+        ("level=2", ("training", "level", 2)),
+        ("level=max", ("training", "level", "max")),
+        ("betas=0.9,0.999", ("training", "betas", (0.9, 0.999))),
+        ("betas=[0.9, 0.999]", ("training", "betas", (0.9, 0.999))),
+        ("betas=(0, 1)", ("training", "betas", (0.0, 1.0))),
+        ("milestones=", ("training", "milestones", ())),
+        ("milestones=1,2,3,4", ("training", "milestones", (1.0, 2.0, 3.0, 4.0))),
+        ("names=a, b", ("training", "names", ("a", "b"))),
+        ("note= a=b ", ("training", "note", " a=b ")),
+        ("note=", ("training", "note", "")),
+        ("note=5", ("training", "note", "5")),
+        ("note=none", ("training", "note", "none")),
+        ("title=5", ("training", "title", "5")),
+        ("title=none", ("training", "title", None)),
+        ("model.seed=3", ("model", "seed", 3)),
+    ],
+)
+def test_assignments(text: str, expected: tuple[str, str, Any]) -> None:
+    got = parse_assignment(text, SECTIONS)
+    assert got == expected
+    assert type(got[2]) is type(expected[2])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("steps", "'steps': expected SECTION.KEY=VALUE, such as model.d_model=…"),
+        ("=5", "expected SECTION.KEY=VALUE"),
+        ("seed=5", "'seed' is in several sections: expected model.seed or training.seed"),
+        (
+            "stesp=5",
+            "option 'stesp' is unknown; did you mean 'training.steps'? Expected one of: model.d_model, ",
+        ),
+        ("trainin.steps=5", "did you mean 'training.steps'?"),
+        ("model.steps=5", "did you mean 'training.steps'?"),
+        ("training.step=5", "did you mean 'training.steps'?"),
+        ("zzz=5", "option 'zzz' is unknown. Expected one of: "),
+        ("steps=5.0", "training.steps: expected a whole number, got '5.0'"),
+        ("steps=", "training.steps: expected a whole number, got ''"),
+        ("steps=true", "training.steps: expected a whole number, got 'true'"),
+        ("lr=none", "training.lr: expected a number, got 'none'"),
+        ("lr=fast", "training.lr: expected a number, got 'fast'"),
+        ("tie_embeddings=1", "model.tie_embeddings: expected true or false, got '1'"),
+        ("norm_order=middle", "model.norm_order: expected one of 'post', 'pre', got 'middle'"),
+        ("betas=1,2,3", "training.betas: expected a list of 2 values"),
+        ("betas=1", "training.betas: expected a list of 2 values"),
+        ("betas=1,x", "training.betas: expected a list of 2 values"),
+        ("clip_norm=x", "training.clip_norm: expected a number or \"none\", got 'x'"),
+    ],
+)
+def test_wrong_assignments_are_explained(text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        parse_assignment(text, SECTIONS)
+
+
+def test_an_option_of_an_unsupported_type_is_the_programmers_error() -> None:
+    @dataclass(frozen=True)
+    class Odd:
+        path: Path = Path()
+
+    with pytest.raises(TypeError, match="not supported"):
+        write_toml({"odd": Odd()})
+
+
+def test_toml_itself_agrees() -> None:
+    text = write_toml({"training": Training(3, note='a\n\x7f"')})
+    assert tomllib.loads(text)["training"]["note"] == 'a\n\x7f"'

@@ -1,0 +1,196 @@
+"""The metrics of a run survive kills, full disks and resumes, and garbage is never passed over."""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer.errors import DataError, OutputError
+from npformer.training import atomic, metrics
+from npformer.training.metrics import MetricsLog, read
+
+RECORDS = [{"step": step, "loss": 1 / step, "note": "naïve\r\n"} for step in range(1, 6)]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> MetricsLog:
+    log = MetricsLog(tmp_path / "metrics.jsonl")
+    for record in RECORDS:
+        log.append(record)
+    return log
+
+
+def test_records_come_back_line_by_line(log: MetricsLog) -> None:
+    assert read(log.path) == RECORDS
+    assert [json.loads(line) for line in log.path.read_text().splitlines()] == RECORDS
+
+
+def test_each_line_is_in_the_file_at_once(tmp_path: Path) -> None:
+    log = MetricsLog(tmp_path / "m")
+    for count in (1, 2, 3):
+        log.append({"step": count})
+        assert len(read(log.path)) == count
+
+
+def test_no_file_is_no_records(tmp_path: Path) -> None:
+    assert read(tmp_path / "absent") == []
+    MetricsLog(tmp_path / "absent").truncate_after(3)
+    assert os.listdir(tmp_path) == []
+
+
+def test_numbers_that_are_not_finite_survive_as_strict_json(tmp_path: Path) -> None:
+    log = MetricsLog(tmp_path / "m")
+    log.append({"a": math.nan, "b": math.inf, "c": np.float32(-np.inf), "d": np.int64(3), "e": None})
+    json.loads(log.path.read_text(), parse_constant=lambda word: pytest.fail(word))
+    (back,) = read(log.path)
+    assert math.isnan(back.pop("a"))
+    assert back == {"b": math.inf, "c": -math.inf, "d": 3, "e": None}
+
+
+def test_what_is_not_json_is_refused_and_nothing_written(log: MetricsLog) -> None:
+    with pytest.raises(DataError, match=r"expected numbers, texts.*object"):
+        log.append({"x": object()})
+    assert read(log.path) == RECORDS
+
+
+def test_a_torn_last_line_is_left_out_at_every_length(log: MetricsLog) -> None:
+    data = log.path.read_bytes()
+    for length in range(len(data)):
+        log.path.write_bytes(data[:length])
+        found = read(log.path)
+        assert found == RECORDS[: len(found)]
+        assert len(found) >= data[:length].count(b"\n")
+        MetricsLog(log.path).append({"step": 9})
+        assert read(log.path) == [*found, {"step": 9}]
+
+
+@pytest.mark.parametrize("garbage", [b"{", b"5", b'{"a": \xff}', b"text", b'{"a": 1} {"b": 2}', b"[" * 9999])
+def test_garbage_is_named_by_line_and_left_alone(log: MetricsLog, garbage: bytes) -> None:
+    lines = log.path.read_bytes().splitlines(keepends=True)
+    for number in range(len(lines) + 1):  # also as the last line: it has its end, so it is not torn
+        data = b"".join([*lines[:number], garbage + b"\n", *lines[number:]])
+        log.path.write_bytes(data)
+        with pytest.raises(DataError, match=rf"metrics\.jsonl, line {number + 1}: expected a JSON object"):
+            read(log.path)
+        with pytest.raises(DataError, match=f"line {number + 1}"):
+            log.truncate_after(3)
+        assert log.path.read_bytes() == data
+
+
+@pytest.mark.parametrize("step", range(7))
+@pytest.mark.parametrize("tail", [b"", b'{"step": 2, "lo', b'{"step": 2}'])
+def test_resume_drops_later_steps(log: MetricsLog, step: int, tail: bytes) -> None:
+    log.append({"words": "no step"})
+    log.path.write_bytes(log.path.read_bytes() + tail)
+    log.truncate_after(step)
+    expected = [
+        *RECORDS[:step],
+        {"words": "no step"},
+        *([{"step": 2}] if tail.endswith(b"}") and step > 1 else []),
+    ]
+    assert read(log.path) == expected
+    assert log.path.read_bytes().endswith(b"\n")
+    log.append({"step": step + 1})
+    assert read(log.path) == [*expected, {"step": step + 1}]
+
+
+def test_a_file_of_one_torn_line_is_emptied(tmp_path: Path) -> None:
+    (tmp_path / "m").write_bytes(b'{"st')
+    MetricsLog(tmp_path / "m").truncate_after(3)
+    assert (tmp_path / "m").read_bytes() == b""
+
+
+def test_a_failed_resume_keeps_the_file(log: MetricsLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = log.path.read_bytes()
+    monkeypatch.setattr(atomic.os, "write", _full)
+    with pytest.raises(OutputError, match="disk is full"):
+        log.truncate_after(2)
+    assert log.path.read_bytes() == before
+    assert os.listdir(log.path.parent) == [log.path.name]
+
+
+def _full(descriptor: int, data: memoryview, real: Any = os.write) -> int:
+    """Take three bytes, then be full."""
+    if len(data) > 3 and not _full.taken:  # type: ignore[attr-defined]
+        _full.taken = True  # type: ignore[attr-defined]
+        return int(real(descriptor, data[:3]))
+    _full.taken = False  # type: ignore[attr-defined]
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+_full.taken = False  # type: ignore[attr-defined]
+
+
+def test_a_full_disk_leaves_no_half_line(log: MetricsLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = log.path.read_bytes()
+    monkeypatch.setattr(os, "write", _full)
+    with pytest.raises(OutputError, match=r"disk is full.*earlier lines are intact.*free some space"):
+        log.append({"step": 6})
+    monkeypatch.undo()
+    assert log.path.read_bytes() == before
+    log.append({"step": 6})
+    assert read(log.path) == [*RECORDS, {"step": 6}]
+
+
+def test_half_a_line_that_cannot_be_taken_back_is_removed_later(
+    log: MetricsLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "write", _full)
+    monkeypatch.setattr(metrics.os, "ftruncate", _no)
+    with pytest.raises(OutputError):
+        log.append({"step": 6})
+    monkeypatch.undo()
+    assert not log.path.read_bytes().endswith(b"\n")
+    log.append({"step": 7})
+    assert read(log.path) == [*RECORDS, {"step": 7}]
+
+
+def _no(*args: Any) -> None:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+LIMITED = """
+import sys
+from pathlib import Path
+from npformer.errors import OutputError
+from npformer.training.metrics import MetricsLog
+log = MetricsLog(Path(sys.argv[1]))
+try:
+    for step in range(1000):
+        log.append({"step": step, "loss": 0.25})
+except OutputError as error:
+    print(step, error)
+"""
+
+
+def test_a_real_size_limit(tmp_path: Path) -> None:
+    path = tmp_path / "m"
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, str(path)],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000)),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    step, message = done.stdout.split(" ", 1)
+    assert "disk is full" in message
+    assert [record["step"] for record in read(path)] == list(range(int(step)))
+    assert path.read_bytes().endswith(b"}\n")
+    assert 900 < path.stat().st_size <= 1000
+
+
+def test_unwritable_and_unreadable_places_are_named(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match=r"absent/m: expected to write.*No such file"):
+        MetricsLog(tmp_path / "absent" / "m").append({})
+    with pytest.raises(DataError, match="directory"):
+        read(tmp_path)

@@ -1,0 +1,179 @@
+"""A run directory is never taken twice, never overwritten, and refused early if it cannot serve."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from npformer.errors import OutputError
+from npformer.training import run_directory
+from npformer.training.run_directory import RunDirectory
+
+
+def test_the_places_of_a_run(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path)
+    places = (run.config_path, run.metrics_path, run.vocabulary_path, run.checkpoints)
+    expected = ("config.toml", "metrics.jsonl", "vocabulary.txt", "checkpoints")
+    assert places == tuple(tmp_path / name for name in expected)
+
+
+def test_a_named_folder_is_made_with_its_parents(tmp_path: Path) -> None:
+    run = RunDirectory.create(tmp_path / "a" / "b", tmp_path / "runs", "copy")
+    assert run.path == tmp_path / "a" / "b"
+    assert os.listdir(run.path) == []
+    assert not (tmp_path / "runs").exists()
+
+
+def test_an_empty_folder_is_accepted_also_after_a_start_that_died(tmp_path: Path) -> None:
+    for _ in range(2):
+        run = RunDirectory.create(tmp_path, tmp_path, "copy")
+        with run.lock():
+            assert run.path == tmp_path
+
+
+@pytest.mark.parametrize("name", ["config.toml", ".hidden", "checkpoints"])
+def test_a_folder_with_anything_in_it_is_refused_and_left_alone(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(OutputError, match=rf"found '{name}' in it \(1 in all\).*another --out, or .*--resume"):
+        RunDirectory.create(tmp_path, tmp_path / "runs", "copy")
+    assert os.listdir(tmp_path) == [name]
+    assert (tmp_path / name).read_text() == "mine"
+
+
+def test_free_numbers_are_taken_in_turn(tmp_path: Path) -> None:
+    def create(task: str) -> str:
+        return RunDirectory.create(None, tmp_path / "runs", task).path.name
+
+    assert [create("copy"), create("copy"), create("reverse")] == ["copy-001", "copy-002", "reverse-001"]
+    for name in ("copy-007", "copy-x", "mycopy-050", "copy-12x"):
+        (tmp_path / "runs" / name).mkdir()
+    (tmp_path / "runs" / "copy-008").touch()
+    (tmp_path / "runs" / "copy-001").rmdir()
+    assert create("copy") == "copy-009"
+    (tmp_path / "runs" / "copy-999").mkdir()
+    assert create("copy") == "copy-1000"
+    assert create("a/b c") == "a-b-c-001"
+
+
+def test_racing_runs_get_different_folders(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        runs = list(pool.map(lambda _: RunDirectory.create(None, tmp_path, "copy"), range(40)))
+    assert sorted(run.path.name for run in runs) == [f"copy-{number:03d}" for number in range(1, 41)]
+
+
+def test_a_number_taken_since_we_looked_is_not_reused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "copy-001").mkdir()
+    answers = iter([[], ["copy-001"]])
+    monkeypatch.setattr(run_directory.os, "listdir", lambda path: next(answers))
+    assert RunDirectory.create(None, tmp_path, "copy").path.name == "copy-002"
+
+
+def test_a_file_in_the_way(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    for path in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(OutputError, match="a file is in the way: choose another --out"):
+            RunDirectory.create(path, tmp_path, "copy")
+    with pytest.raises(OutputError, match="a file is in the way"):
+        RunDirectory.create(None, tmp_path / "file", "copy")
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+@pytest.mark.parametrize("call", ["mkdir", "open", "listdir"])
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EROFS, errno.ENOSPC])
+def test_a_place_that_cannot_be_written_is_refused_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, code: int
+) -> None:
+    def fail(*args: Any, **kwargs: Any) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, call, fail)
+    for path in (tmp_path / "out", None):
+        with pytest.raises(OutputError, match=r"expected to write there, got: .*choose another --out"):
+            RunDirectory.create(path, tmp_path / "runs", "copy")
+
+
+def test_a_real_place_that_cannot_be_written() -> None:
+    if not Path("/proc").is_dir():
+        pytest.skip("no /proc here, where nobody may make a folder")
+    with pytest.raises(OutputError, match=r"/proc/.*expected to write there"):
+        RunDirectory.create(Path("/proc/npformer-run"), Path("runs"), "copy")
+
+
+def test_open_wants_a_run(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").touch()
+    assert RunDirectory.open(tmp_path).path == tmp_path
+    for path, found in [
+        (tmp_path / "absent", "nothing"),
+        (tmp_path / "config.toml", "a file"),
+        (tmp_path.parent, r"a folder without config\.toml"),
+    ]:
+        with pytest.raises(OutputError, match=f"expected the folder of a run, .*found {found}: give"):
+            RunDirectory.open(path)
+
+
+def test_the_lock_lets_one_in(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path)
+    with (
+        run.lock(),
+        pytest.raises(OutputError, match=rf"the run is in use by another process \({os.getpid()}\)"),
+        RunDirectory(tmp_path).lock(),
+    ):
+        pytest.fail("two are in")
+    with run.lock(), pytest.raises(ZeroDivisionError), RunDirectory.create(None, tmp_path, "x").lock():
+        raise ZeroDivisionError
+    with run.lock():
+        pass
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from npformer.training.run_directory import RunDirectory
+with RunDirectory(Path(sys.argv[1])).lock():
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_the_lock_goes_with_a_killed_process(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"held\n"
+        with (
+            pytest.raises(OutputError, match=rf"in use by another process \({child.pid}\)"),
+            RunDirectory(tmp_path).lock(),
+        ):
+            pytest.fail("two are in")
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        with RunDirectory(tmp_path).lock():
+            assert (tmp_path / "lock").read_text() == f"{os.getpid()}\n"
+
+
+def test_a_file_system_without_locks_is_used_with_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: Any) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with (
+        pytest.warns(RuntimeWarning, match="no locks: see to it that one process alone trains here"),
+        RunDirectory(tmp_path).lock(),
+    ):
+        assert (tmp_path / "lock").exists()
+
+
+def test_a_lock_that_cannot_be_made(tmp_path: Path) -> None:
+    with (
+        pytest.raises(OutputError, match="expected to write there"),
+        RunDirectory(tmp_path / "absent").lock(),
+    ):
+        pytest.fail("nothing to lock")
