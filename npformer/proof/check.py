@@ -56,6 +56,10 @@ def gradcheck(
     gradients = checked.gradients(upstream)
     for tensor, value in checked.tensors.items():
         gradient = gradients[tensor]
+        if value.size == 0:
+            raise ShapeError(
+                f"{tensor}: expected at least one element, got {value.shape}; an empty check proves nothing"
+            )
         if gradient.shape != value.shape:
             raise ShapeError(f"gradient of {tensor}: expected {value.shape}, got {gradient.shape}")
         if gradient.dtype != value.dtype:
@@ -66,7 +70,7 @@ def gradcheck(
         warnings.simplefilter("error", np.exceptions.ComplexWarning)  # an imaginary part dropped, with notice
         witnesses = _witnesses(checked, gradients, upstream, elementwise, complex_step, seed)
     largest = max((_size(w.truth) for _, w in witnesses.values()), default=0.0)
-    rows = [_judge(tensor, checked.tensors[tensor], *witnesses[tensor], largest) for tensor in witnesses]
+    rows = [_judge(tensor, checked.tensors[tensor], *witnesses[tensor], largest, elementwise) for tensor in witnesses]
     return Report(name or getattr(target, "name", None) or type(target).__name__, tuple(rows))
 
 
@@ -96,7 +100,7 @@ def _witnesses(
     return found
 
 
-def _judge(tensor: str, x: Host, claimed: Host, witness: Witness, largest: float) -> Row:
+def _judge(tensor: str, x: Host, claimed: Host, witness: Witness, largest: float, elementwise: bool) -> Row:
     """Compare what is claimed with what the witnesses say, and name the worst place."""
     truth = witness.truth
     scale = max(_size(truth), 1e-3 * largest) or 1.0
@@ -108,8 +112,9 @@ def _judge(tensor: str, x: Host, claimed: Host, witness: Witness, largest: float
     verdict, note = _verdict(float(error[worst]), central, bool(unclear.any()), witness.by_complex is not None)
     if largest == 0 and verdict == RIGHT:
         verdict, note = NOTHING, "every gradient of this check is 0"
-    return Row(tensor, x.shape, x.size, float(error[worst]), central, tuple(int(i) for i in worst),
-               float(claimed[worst]), float(truth[worst]), verdict, note)  # fmt: skip
+    place = tuple(int(i) for i in worst)
+    values = (float(error[worst]), central, place, float(claimed[worst]), float(truth[worst]), scale)
+    return Row(tensor, x.shape, x.size, *values, verdict, note, by_direction=not elementwise)
 
 
 def _verdict(error: float, central_error: float, any_unclear: bool, has_complex: bool) -> tuple[str, str]:

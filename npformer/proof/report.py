@@ -24,8 +24,10 @@ class Row:
     worst_index: tuple[int, ...]  # where the error is largest; for directions, the direction's number
     analytic: float  # there
     numeric: float  # there
+    scale: float  # what errors are divided by
     verdict: str
     note: str = ""
+    by_direction: bool = False  # random directions were checked, not elements
 
     @property
     def ok(self) -> bool:
@@ -33,14 +35,14 @@ class Row:
 
     @property
     def ratio(self) -> float:
-        """analytic / numeric at the worst index: a constant factor shows at once. NaN if both are 0."""
-        if self.numeric == 0:
-            return math.nan if self.analytic == 0 else math.copysign(math.inf, self.analytic)
-        return self.analytic / self.numeric
+        """analytic / numeric at the worst index: a constant factor shows at once. NaN if both are as good as 0."""
+        if max(abs(self.analytic), abs(self.numeric)) <= 1e-10 * self.scale:
+            return math.nan
+        return self.analytic / self.numeric if self.numeric else math.copysign(math.inf, self.analytic)
 
     def cells(self) -> tuple[str, ...]:
         """The row of the table, as text."""
-        index = ",".join(map(str, self.worst_index))
+        index = ("dir " if self.by_direction else "") + ",".join(map(str, self.worst_index))
         shape = "×".join(map(str, self.shape)) or "scalar"
         ratio = f"{self.ratio:.4g}" if math.isfinite(self.ratio) else "–"
         numbers = (f"{self.scaled_error:.1e}", index, f"{self.analytic:.3e}", f"{self.numeric:.3e}", ratio)

@@ -40,6 +40,7 @@ def subject(target: Any, inputs: Sequence[Any], options: dict[str, Any], device:
     if device is None:
         backend = getattr(target, "backend", None) or get_backend("numpy")
         device = backend.device
+    options = {name: _place(value, device) for name, value in options.items()}
     if isinstance(target, tuple):
         return PairSubject(target[0], target[1], inputs, options, device)
     return LayerSubject(target, inputs, options, device)

@@ -1,0 +1,62 @@
+"""What many tests share: backends in float64, and one on a device that is not the CPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import array_api_strict as strict
+import numpy as np
+import pytest
+
+from npformer.backend import PLAIN, Backend, cupy_problem, get_backend
+
+
+class StrictDevice:
+    """array-api-strict's pretend device: it raises on mistakes that otherwise appear only on a GPU."""
+
+    name = "device1"
+
+    def __init__(self) -> None:
+        self.device = strict.Device(self.name)
+
+    def array(self, host: Any, dtype: str) -> Any:
+        return strict.asarray(np.array(host, dtype=dtype), device=self.device)
+
+    def host(self, x: Any) -> Any:
+        return np.asarray(x.to_device(strict.Device("CPU_DEVICE")))
+
+    def owns(self, x: Any) -> bool:
+        return hasattr(x, "__array_namespace__") and x.__array_namespace__() is strict
+
+    def zeros(self, shape: tuple[int, ...], dtype: str) -> Any:
+        return strict.zeros(shape, dtype=getattr(strict, dtype), device=self.device)
+
+    def synchronize(self) -> None:
+        pass
+
+
+@pytest.fixture
+def numpy64() -> Backend:
+    """NumPy in float64."""
+    return get_backend("numpy", dtype="float64")
+
+
+@pytest.fixture
+def numpy32() -> Backend:
+    """NumPy in float32."""
+    return get_backend("numpy", dtype="float32")
+
+
+@pytest.fixture
+def strict64() -> Backend:
+    """The plain pairs on array-api-strict's pretend device, in float64: a stand-in for CuPy."""
+    return Backend(name="strict", ops=PLAIN, device=StrictDevice(), dtype="float64")
+
+
+@pytest.fixture
+def cupy64() -> Backend:
+    """CuPy in float64, where a GPU answers."""
+    problem = cupy_problem()
+    if problem is not None:
+        pytest.skip(f"no GPU: {problem}")
+    return get_backend("cupy", dtype="float64")
