@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -105,7 +106,11 @@ class Arena:
             return any(name == prefix or name.startswith(prefix + ".") for name in names)
 
         if not any(map(is_meant, self.segments)):
-            raise ConfigError(f"{prefix!r}: no parameter has this name; names are dict(model.named_parameters())")
+            nearest = get_close_matches(prefix, [segment.name for segment in self.segments], n=1, cutoff=0.0)
+            raise ConfigError(
+                f"prefix: expected the name of a segment, or its beginning up to a dot, got {prefix!r}; "
+                f"names are [s.name for s in arena.segments], the nearest {nearest}"
+            )
         self.segments = tuple(replace(s, **changes) if is_meant(s) else s for s in self.segments)
 
     def runs(self) -> Iterator[Run]:

@@ -15,9 +15,9 @@ import numpy as np
 from npformer._version import __version__
 from npformer.backend import cupy_problem, get_backend
 from npformer.cli.common import new_parser
+from npformer.training.trainer import THREAD_VARIABLES
 
 PACKAGES = ("numpy", "array-api-compat", "tqdm", "safetensors", "matplotlib")
-THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def add_parser(commands: Any) -> argparse.ArgumentParser:

@@ -28,7 +28,7 @@ import math
 from typing import NamedTuple
 
 from npformer.errors import ShapeError
-from npformer.functional.arrays import namespace
+from npformer.functional.arrays import expect_shape, namespace
 from npformer.functional.attention_mask import ALL_VISIBLE, AttentionMask
 from npformer.functional.dropout import DropoutCache, dropout_backward, dropout_forward
 from npformer.functional.philox import Bits, Draw, philox_bits
@@ -55,7 +55,7 @@ def attention_forward(
     """Attend from q (B, H, T, D) to k and v (B, H, S, D). Returns out (B, H, T, D).
 
     mask says which keys each query may look at, draw (or None) which weights are dropped.
-    Raises ShapeError if the shapes do not meet.
+    Raises ShapeError if the shapes do not meet, DTypeError if mask.key_visible is not boolean.
     """
     _expect_heads(q, k, v)
     weights, softmax = _weights(q, k, mask)  # 1. (B, H, T, S)
@@ -94,6 +94,6 @@ def _expect_heads(q: Array, k: Array, v: Array) -> None:
     if q.ndim != 4:
         raise ShapeError(f"q: expected (B, H, T, D), got {tuple(q.shape)}")
     batch, heads, _, width = q.shape
-    for name, x in (("k", k), ("v", v)):
-        if x.shape != (batch, heads, k.shape[-2], width):
-            raise ShapeError(f"{name}: expected (B={batch}, H={heads}, S, D={width}), got {tuple(x.shape)}")
+    if k.ndim != 4 or k.shape != (batch, heads, k.shape[2], width):
+        raise ShapeError(f"k: expected (B={batch}, H={heads}, S, D={width}), got {tuple(k.shape)}")
+    expect_shape("v", v, "the shape of k", *k.shape)

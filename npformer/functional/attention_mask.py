@@ -8,7 +8,8 @@ With d = i + query_offset − j, the distance back from query to key:
     stride s    d divisible by s           together with a window: either one suffices
     key_visible key_visible[b, j]          True = this key may be looked at
 
-All that are given must hold. Nothing is added to any score: a hidden pair gets weight exactly 0.
+All that are given must hold, window and stride counting as one. Nothing is added to any score:
+a hidden pair gets weight exactly 0.
 
 Source: causal, Vaswani et al. 2017, section 3.2.3; strided, Child et al. 2019, arXiv:1904.10509.
 """
@@ -17,8 +18,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from npformer.errors import ConfigError, ShapeError
-from npformer.functional.arrays import device_of, namespace
+from npformer.errors import ConfigError, DTypeError
+from npformer.functional.arrays import device_of, expect_shape, namespace
 from npformer.typing import Array
 
 
@@ -42,13 +43,13 @@ class AttentionMask:
     def visible(self, queries: int, keys: int, like: Array) -> Array | None:
         """The pairs that may meet, boolean, broadcastable to (B, H, T, S); None if all may.
 
-        Raises ShapeError if key_visible is not (B, S) with S = keys.
+        like (B, …) says how many sequences, and on which device. Raises ShapeError if key_visible is
+        not (B, S) with S = keys, DTypeError if it is not boolean.
         """
         pattern = self._pattern(queries, keys, like)  # (T, S)
         if self.key_visible is None:
             return pattern
-        if self.key_visible.ndim != 2 or self.key_visible.shape[1] != keys:
-            raise ShapeError(f"key_visible: expected (B, S={keys}), got {tuple(self.key_visible.shape)}")
+        _expect_key_visible(self.key_visible, like.shape[0], keys)
         by_key = self.key_visible[:, None, None, :]  # (B, 1, 1, S)
         return by_key if pattern is None else by_key & pattern
 
@@ -68,6 +69,15 @@ class AttentionMask:
         if not self.causal:
             return near
         return back >= 0 if near is None else near & (back >= 0)
+
+
+def _expect_key_visible(key_visible: Array, batch: int, keys: int) -> None:
+    expect_shape("key_visible", key_visible, "(B, S)", batch, keys)
+    if not namespace(key_visible).isdtype(key_visible.dtype, "bool"):
+        raise DTypeError(
+            f"key_visible: expected booleans, True = this key may be looked at, got {key_visible.dtype}; "
+            "a mask of scores to be added (0 or -inf) becomes one by mask == 0"
+        )
 
 
 #: Hides nothing.

@@ -68,15 +68,17 @@ def _target_distribution(logits: Array, targets: Array, label_smoothing: float) 
     """q (..., V): 1 − ε + ε/V at the target, ε/V elsewhere; all ε/V where the target is no class."""
     xp = namespace(logits)
     num_classes = logits.shape[-1]
-    classes = xp.arange(num_classes, dtype=targets.dtype, device=device_of(logits))
-    one_hot = xp.astype(targets[..., None] == classes, logits.dtype)
+    # int64, not targets.dtype: in uint8 the classes would wrap at 256
+    classes = xp.arange(num_classes, dtype=xp.int64, device=device_of(logits))
+    one_hot = xp.astype(xp.astype(targets, xp.int64)[..., None] == classes, logits.dtype)
     return (1 - label_smoothing) * one_hot + label_smoothing / num_classes
 
 
 def _counted(targets: Array, ignore_index: int | None, logits: Array) -> tuple[Array, Array]:
     """Which tokens count (..., 1) as 0 or 1, and how many do (), at least 1, so that 0 tokens give loss 0."""
     xp = namespace(logits)
-    counts = targets >= 0 if ignore_index is None else targets != ignore_index
+    everything = ignore_index is None
+    counts = xp.ones_like(targets, dtype=xp.bool) if everything else targets != ignore_index
     counted = xp.astype(counts[..., None], logits.dtype)
     num_counted = xp.sum(counted)
     return counted, xp.where(real_part(num_counted) > 0, num_counted, xp.ones_like(num_counted))

@@ -52,7 +52,7 @@ def dropout_threshold(rate: float) -> tuple[int, float]:
     """(t, s): bits ≥ t are kept, and what is kept is scaled by s. Raises ConfigError unless 0 ≤ rate < 1."""
     threshold = round(65536 * rate) if 0 <= rate < 1 else 65536
     if threshold >= 65536:
-        raise ConfigError(f"dropout: expected a rate with 0 <= rate < 1, got {rate}")
+        raise ConfigError(f"dropout: expected a rate with 0 <= rate < 1 (at most 65535/65536), got {rate}")
     return threshold, 65536 / (65536 - threshold)
 
 

@@ -47,6 +47,6 @@ def embedding_backward(dy: Array, cache: EmbeddingCache) -> tuple[Array]:
     """Gradient (dtable (V, C),) of embedding_forward."""
     tokens, num_rows, scale = cache
     xp = namespace(dy)
-    rows = xp.arange(num_rows, dtype=tokens.dtype, device=device_of(dy))
-    one_hot = xp.astype(xp.reshape(tokens, (-1, 1)) == rows, dy.dtype)  # (N, V)
+    rows = xp.arange(num_rows, dtype=xp.int64, device=device_of(dy))  # not tokens.dtype: uint8 would wrap at 256
+    one_hot = xp.astype(xp.reshape(xp.astype(tokens, xp.int64), (-1, 1)) == rows, dy.dtype)  # (N, V)
     return (scale * xp.matmul(xp.matrix_transpose(one_hot), as_rows(dy)),)

@@ -28,9 +28,11 @@ class LinearCache(NamedTuple):
 def linear_forward(x: Array, weight: Array, bias: Array) -> tuple[Array, LinearCache]:
     """Map x (..., C_in) by weight (C_in, C_out) and bias (C_out,). Returns y (..., C_out).
 
-    Raises ShapeError if the widths do not meet.
+    Raises ShapeError if weight is not a matrix or the widths do not meet.
     """
     xp = namespace(x)
+    if weight.ndim != 2:
+        raise ShapeError(f"weight: expected (C_in, C_out), got {tuple(weight.shape)}")
     if x.ndim < 1 or x.shape[-1] != weight.shape[0]:
         raise ShapeError(f"x: expected (..., C_in={weight.shape[0]}), got {tuple(x.shape)}")
     expect_shape("bias", bias, "(C_out,)", weight.shape[1])

@@ -22,8 +22,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from npformer.errors import ShapeError
-from npformer.functional.arrays import device_of, namespace
+from npformer.errors import ConfigError, ShapeError
+from npformer.functional.arrays import device_of, expect_shape, namespace
 from npformer.typing import Array
 
 
@@ -63,9 +63,12 @@ class LearnedPositionsCache(NamedTuple):
 def learned_positions_forward(x: Array, table: Array, offset: int = 0) -> tuple[Array, LearnedPositionsCache]:
     """Add rows offset … offset + T − 1 of table (P, C) to x (..., T, C). Returns y (..., T, C).
 
-    Raises ShapeError if the table has too few rows.
+    Raises ShapeError if the table has too few rows or another width, ConfigError unless offset >= 0.
     """
     length = x.shape[-2]
+    expect_shape("table", table, "(P, C)", table.shape[0], x.shape[-1])
+    if offset < 0:
+        raise ConfigError(f"offset: expected an integer >= 0, got {offset}")
     if offset + length > table.shape[0]:
         raise ShapeError(
             f"x: expected at most {table.shape[0]} positions (max_seq_len), got {offset + length}; "

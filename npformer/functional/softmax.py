@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from npformer.errors import ShapeError
 from npformer.functional.arrays import namespace, real_part
 from npformer.typing import Array
 
@@ -30,10 +31,12 @@ def softmax_forward(x: Array, visible: Array | None = None) -> tuple[Array, Soft
     """Weights over the last axis of x (..., S). Returns y (..., S).
 
     visible, boolean and broadcastable to x, is True where an entry takes part; None: everywhere.
+    Raises ShapeError if visible does not fit x.
     """
     xp = namespace(x)
     scores = real_part(x)
     if visible is not None:
+        _expect_fits(visible, x)
         hidden_score = xp.full_like(scores, -xp.inf)
         scores = xp.where(visible, scores, hidden_score)
     top = xp.max(scores, axis=-1, keepdims=True)  # (..., 1)
@@ -52,3 +55,10 @@ def softmax_backward(dy: Array, cache: SoftmaxCache) -> tuple[Array]:
     (y,) = cache
     shared = namespace(dy).sum(dy * y, axis=-1, keepdims=True)  # (..., 1)
     return (y * (dy - shared),)
+
+
+def _expect_fits(visible: Array, x: Array) -> None:
+    """Raise ShapeError unless visible broadcasts to x: one with more rows would make y larger than x."""
+    missing = x.ndim - visible.ndim
+    if missing < 0 or any(own not in (1, size) for own, size in zip(visible.shape, x.shape[missing:], strict=True)):
+        raise ShapeError(f"visible: expected a shape that broadcasts to x {tuple(x.shape)}, got {tuple(visible.shape)}")

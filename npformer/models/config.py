@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Literal
 
 from npformer.errors import ConfigError
@@ -41,8 +42,9 @@ class TransformerConfig:
         at_least_one = ("src_vocab_size", "tgt_vocab_size", "d_model", "num_encoder_layers", "num_decoder_layers",
                         "d_ff", "max_seq_len")  # fmt: skip
         for name in at_least_one:
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name}: expected an integer >= 1, got {getattr(self, name)}")
+            value = getattr(self, name)
+            if not isinstance(value, Integral) or value < 1:
+                raise ConfigError(f"{name}: expected an integer >= 1, got {value!r}")
         expect_divisible(self.d_model, self.num_heads)
         dropout_threshold(self.dropout)
         expect_norm_order(self.norm_order)

@@ -34,7 +34,9 @@ def token_ids(name: str, ids: Any, vocab_size: int, backend: Backend) -> Array:
             f"{name}[{row}, {column}]: expected a token id with 0 <= id < {vocab_size}, got {host[row, column]}"
             f" ({len(outside)} such); is the vocabulary the one the model was made for?"
         )
-    return ids if backend.device.owns(ids) else backend.integers(host)
+    if backend.device.owns(ids) and host.dtype == np.int64:
+        return ids
+    return backend.integers(host)  # narrow integers would overflow where ids meet the vocabulary's size
 
 
 def _as_host(name: str, ids: Any) -> np.ndarray[Any, Any]:

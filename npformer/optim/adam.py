@@ -28,11 +28,11 @@ class Adam:
     def __init__(
         self, arena: Arena, lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.98), eps: float = 1e-9
     ) -> None:
-        if lr < 0:
+        if not lr >= 0:
             raise ConfigError(f"lr: expected a number >= 0, got {lr}")
         if not (0 <= betas[0] < 1 and 0 <= betas[1] < 1):
             raise ConfigError(f"betas: expected two numbers with 0 <= beta < 1, got {betas}")
-        if eps <= 0:
+        if not eps > 0:
             raise ConfigError(f"eps: expected a number > 0, got {eps}")
         self.arena = arena
         self.lr = lr
@@ -83,6 +83,6 @@ class AdamW(Adam):
         weight_decay: float = 0.01,
     ) -> None:
         super().__init__(arena, lr, betas, eps)
-        if weight_decay < 0:
+        if not weight_decay >= 0:
             raise ConfigError(f"weight_decay: expected a number >= 0, got {weight_decay}")
         self.weight_decay = weight_decay

@@ -27,7 +27,7 @@ def clip_by_global_norm(arena: Arena, clip_norm: float) -> Array:
 
     Raises ConfigError unless clip_norm > 0.
     """
-    if clip_norm <= 0:
+    if not clip_norm > 0:
         raise ConfigError(f"clip_norm: expected a number > 0 or None, got {clip_norm}")
     norm = global_norm(arena)
     xp = namespace(norm)

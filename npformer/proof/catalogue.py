@@ -61,8 +61,9 @@ class Case:
 
 
 def catalogue(only: str = "") -> list[Case]:
-    """All cases whose name contains ``only``, operations first, then layers, then models."""
-    return [case for case in (*op_cases(), *layer_cases(), *model_cases()) if only in case.name]
+    """All cases whose name contains ``only`` (in any case), operations first, then layers, then models."""
+    cases = (*op_cases(), *layer_cases(), *model_cases())
+    return [case for case in cases if only.lower() in case.name.lower()]
 
 
 def op_cases() -> Iterator[Case]:

@@ -52,6 +52,8 @@ def gradcheck(
     DTypeError if a gradient is not float64.
     """
     checked = subject(target, inputs, options, device)
+    if not checked.tensors:
+        raise ShapeError("inputs: expected at least one float array, or a target with parameters, got nothing to check")
     upstream = _random_upstream(checked, seed)
     gradients = checked.gradients(upstream)
     for tensor, value in checked.tensors.items():

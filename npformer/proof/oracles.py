@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from npformer.errors import DTypeError
 from npformer.proof.subject import Subject
 
 Host = np.ndarray[Any, Any]
@@ -69,10 +70,20 @@ def _along(
     x = subject.tensors[name]
     by_complex = 0.0
     if use_complex:
-        moved = subject.outputs({name: x + 1j * COMPLEX_H * direction})
+        moved = _complex_outputs(subject, name, x + 1j * COMPLEX_H * direction)
         by_complex = sum(float(np.sum(r * y.imag)) for r, y in zip(upstream, moved, strict=True)) / COMPLEX_H
     near = _central(subject, name, direction, upstream, CENTRAL_H / 2)
     return by_complex, near, _central(subject, name, direction, upstream, CENTRAL_H)
+
+
+def _complex_outputs(subject: Subject, name: str, moved: Host) -> tuple[Host, ...]:
+    try:
+        return subject.outputs({name: moved})
+    except (TypeError, np.exceptions.ComplexWarning) as error:
+        raise DTypeError(
+            f"forward: expected to be run on complex numbers, for the complex step, got: {error}; "
+            "complex_step=False leaves that witness out"
+        ) from error
 
 
 def _central(subject: Subject, name: str, direction: Host, upstream: tuple[Host, ...], h: float) -> float:

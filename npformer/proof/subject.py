@@ -8,7 +8,7 @@ complex numbers, and that can be asked for its analytic gradients.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Protocol
@@ -38,8 +38,8 @@ class Subject(Protocol):
 def subject(target: Any, inputs: Sequence[Any], options: dict[str, Any], device: Device | None) -> Subject:
     """Wrap a pair (a Pair or (forward, backward)) or anything with forward and backward methods."""
     if device is None:
-        backend = getattr(target, "backend", None) or get_backend("numpy")
-        device = backend.device
+        own = getattr(getattr(target, "backend", None), "device", None)  # a stranger's backend may be anything
+        device = own or get_backend("numpy").device
     options = {name: _place(value, device) for name, value in options.items()}
     if isinstance(target, tuple):
         return PairSubject(target[0], target[1], inputs, options, device)
@@ -63,7 +63,7 @@ class PairSubject:
 
     def outputs(self, replaced: dict[str, Host]) -> tuple[Host, ...]:
         y, _ = self._forward(*self._inputs.placed(replaced), **self._options)
-        return tuple(self._device.host(part) for part in _as_tuple(y))
+        return _copies(y, self._device)
 
     def gradients(self, upstream: tuple[Host, ...]) -> dict[str, Host]:
         y, cache = self._forward(*self._inputs.placed({}), **self._options)
@@ -76,8 +76,8 @@ class LayerSubject:
 
     def __init__(self, layer: Any, inputs: Sequence[Any], options: dict[str, Any], device: Device) -> None:
         self._layer, self._options, self._device = layer, options, device
-        self._inputs = _Inputs(layer.forward, inputs, device)
         self._parameters = dict(layer.named_parameters()) if hasattr(layer, "named_parameters") else {}
+        self._inputs = _Inputs(layer.forward, inputs, device, taken=self._parameters)
         values = {name: _host64(p.data, device) for name, p in self._parameters.items()}
         self.tensors = self._inputs.tensors | values
 
@@ -87,7 +87,7 @@ class LayerSubject:
             for name in replaced.keys() & self._parameters.keys():
                 self._parameters[name].data[...] = self._device.array(replaced[name], dtype)
             y, _ = self._layer.forward(*self._inputs.placed(replaced), **self._options)
-            return tuple(self._device.host(part) for part in _as_tuple(y))
+            return _copies(y, self._device)
 
     def gradients(self, upstream: tuple[Host, ...]) -> dict[str, Host]:
         with self._parameters_as("float64"):
@@ -118,10 +118,12 @@ class _Inputs:
     Arrays go in read-only, so an operation that writes into its input fails at once.
     """
 
-    def __init__(self, forward: Callable[..., Any], inputs: Sequence[Any], device: Device) -> None:
+    def __init__(
+        self, forward: Callable[..., Any], inputs: Sequence[Any], device: Device, taken: Container[str] = ()
+    ) -> None:
         self._device = device
         self._given = list(inputs)
-        names = _parameter_names(forward, len(self._given))
+        names = [f"input {n}" if n in taken else n for n in _parameter_names(forward, len(self._given))]
         self._names = [name if _is_float(x) else None for name, x in zip(names, self._given, strict=True)]
         self.tensors = {
             name: _host64(x, device) for name, x in zip(self._names, self._given, strict=True) if name is not None
@@ -151,6 +153,11 @@ class _Inputs:
                 f"in this order, got {len(gradients)}"
             )
         return {name: np.array(device.host(gradient)) for name, gradient in zip(self.tensors, gradients, strict=True)}
+
+
+def _copies(y: Any, device: Device) -> tuple[Host, ...]:
+    """The outputs on the host, as copies: a forward may use its output's memory again at the next call."""
+    return tuple(np.array(device.host(part)) for part in _as_tuple(y))
 
 
 def _laid_out_like(given: Array, x: Host) -> Host:

@@ -42,9 +42,11 @@ class TrainStep:
         schedule: Schedule | None = None,
         accumulate: int = 1,
     ) -> None:
+        if optimizer.arena is not model.arena:
+            raise ConfigError("optimizer: expected one over model.arena, got one of another model; it would train that")
         if accumulate < 1:
             raise ConfigError(f"accumulate: expected an integer >= 1, got {accumulate}")
-        if clip_norm is not None and clip_norm <= 0:
+        if clip_norm is not None and not clip_norm > 0:
             raise ConfigError(f"clip_norm: expected a number > 0 or None, got {clip_norm}")
         if not 0 <= label_smoothing < 1:
             raise ConfigError(f"label_smoothing: expected 0 <= label_smoothing < 1, got {label_smoothing}")
@@ -76,17 +78,17 @@ class TrainStep:
         nothing has changed.
         """
         config, backend = self.model.config, self.model.backend
-        targets = backend.host(tgt_out) if backend.device.owns(tgt_out) else np.asarray(tgt_out)
         arrays = (
             token_ids("src", src, config.src_vocab_size, backend),
             token_ids("tgt_in", tgt_in, config.tgt_vocab_size, backend),
-            token_ids("tgt_out", targets, config.tgt_vocab_size, backend),
+            token_ids("tgt_out", tgt_out, config.tgt_vocab_size, backend),
         )
         if arrays[1].shape != arrays[2].shape or arrays[0].shape[0] != arrays[1].shape[0]:
             raise ShapeError(
                 "src, tgt_in, tgt_out: expected (B, S), (B, T), (B, T), got "
                 + ", ".join(str(tuple(x.shape)) for x in arrays)
             )
+        targets = backend.host(tgt_out) if backend.device.owns(tgt_out) else np.asarray(tgt_out)
         return self._update(*arrays, self._shares(targets))
 
     def _shares(self, targets: np.ndarray[Any, Any]) -> list[tuple[slice, float]]:

@@ -8,6 +8,7 @@ uninterrupted one bit for bit (on the same machine, with the same versions and t
 
 from __future__ import annotations
 
+import os
 import platform
 import time
 from collections.abc import Mapping
@@ -27,6 +28,9 @@ from npformer.training.run_directory import RunDirectory
 from npformer.training.signals import StopRequest, stop_on_signals
 from npformer.training.step import TrainStep
 from npformer.typing import HostArray
+
+#: What limits the threads of NumPy's matrix products, the first one given counting.
+THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 class Trainer:
@@ -172,8 +176,14 @@ class Trainer:
 
 
 def versions() -> dict[str, str]:
-    """What bit-exact resuming depends on, besides the machine and its thread count."""
-    return {"python": platform.python_version(), "numpy": np.__version__, "machine": platform.machine()}
+    """What bit-exact resuming depends on: versions, machine, and how many threads a matrix product is split over."""
+    threads = next((os.environ[name] for name in THREAD_VARIABLES if name in os.environ), str(os.cpu_count()))
+    return {
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "machine": platform.machine(),
+        "threads": threads,
+    }
 
 
 def parameters_of(checkpoint: Checkpoint) -> dict[str, HostArray]:

@@ -26,6 +26,8 @@ def cupy_problem() -> str | None:
         if (error.name or "").split(".")[0] == "cupy":
             return "CuPy is not installed; pip install 'npformer[cuda12]' or 'npformer[cuda13]', as your driver is"
         return f"CuPy is installed but cannot be imported ({error}); reinstall it with npformer[cuda12] or [cuda13]"
+    except Exception as error:  # a broken installation may raise anything
+        return f"CuPy is installed but its import fails ({type(error).__name__}: {error}); reinstall it"
     try:
         if not cupy.is_available():
             return f"CuPy {cupy.__version__} is installed but no GPU answers; check the driver with nvidia-smi"

@@ -1,0 +1,31 @@
+"""Every script in examples/ runs, and its table says what its text says."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+def output_of(script: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    runpy.run_path(str(EXAMPLES / script), run_name="__main__")
+    return capsys.readouterr().out.splitlines()
+
+
+def test_one_gradient_is_right_and_the_other_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [line for line in output_of("one_gradient.py", capsys) if line.startswith("x ")]
+    assert ["right" in rows[0], "WRONG" in rows[1]] == [True, True]
+
+
+def test_the_forgotten_path_is_wrong_in_x_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [line for line in output_of("own_layer.py", capsys) if "right" in line or "WRONG" in line]
+    assert [line.split()[0] for line in rows if "WRONG" in line] == ["x"]
+    assert len(rows) == 10
+
+
+def test_every_script_is_in_the_list() -> None:
+    listed = (EXAMPLES / "README.md").read_text(encoding="utf-8")
+    assert all(f"`{script.name}`" in listed for script in EXAMPLES.glob("*.py"))
