@@ -1,0 +1,165 @@
+"""Wrong versions of a function, made from its own syntax tree, one small mistake each.
+
+    drop a term       a + b → a          change a sign     a + b → a − b, return x → return −x
+    drop a factor     a·b → a            scale by 2        return x → return 2x
+    swap operands     a − b → b − a, matmul(a, b) → matmul(b, a)
+    drop a transpose  matrix_transpose(a) → a
+    shift an axis     axis=0 → axis=1    sum to mean       sum(a) → mean(a)
+    flip a choice     where(c, a, b) → where(c, b, a), a > b → a < b
+    swap outputs      return a, b → return b, a (if both have one shape)
+
+These are the mistakes people make in a backward pass. A check that lets one through that changes a
+gradient is a check with a hole, and a wrong gradient that equals one of them is thereby explained.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import inspect
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One wrong version: which mistake, where, and the function itself."""
+
+    operator: str  # "drop a term", …
+    function: str  # name of the function that was changed
+    line: int  # in its file
+    before: str  # the expression as it is
+    after: str  # and as it became
+    build: Callable[..., Any]  # the wrong function
+
+    def describe(self) -> str:
+        """The mistake in a line."""
+        return f"{self.operator}: `{self.before}` became `{self.after}` ({self.function}, line {self.line})"
+
+
+def mutants(function: Callable[..., Any]) -> list[Mutant]:
+    """Every single-mistake version of a Python function, in the order of its lines."""
+    lines, first = inspect.getsourcelines(function)
+    tree = ast.parse(textwrap.dedent("".join(lines)))
+    found = []
+    for node in ast.walk(tree):
+        for operator, replacement in _mistakes(node):
+            found.append(_make(function, tree, node, operator, replacement, first))
+    unique = {(m.operator, m.line, m.before, m.after): m for m in found}
+    return sorted(unique.values(), key=lambda m: (m.line, m.operator, m.before, m.after))
+
+
+def _mistakes(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+    """(operator, what stands there instead) for one node of the tree."""
+    if isinstance(node, ast.BinOp):
+        yield from _binary(node)
+    elif isinstance(node, ast.Call):
+        yield from _call(node)
+    elif isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Gt | ast.Lt | ast.GtE | ast.LtE | ast.Eq | ast.NotEq):
+        yield "flip a choice", ast.Compare(node.left, [_OPPOSITE[type(node.ops[0])]()], node.comparators)
+    elif isinstance(node, ast.Return) and node.value is not None:
+        yield from _returned(node.value)
+
+
+_OPPOSITE: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Gt: ast.Lt, ast.Lt: ast.Gt, ast.GtE: ast.LtE, ast.LtE: ast.GtE, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
+}  # fmt: skip
+
+
+def _binary(node: ast.BinOp) -> Iterator[tuple[str, ast.expr]]:
+    left, right = node.left, node.right
+    minus_right = ast.UnaryOp(ast.USub(), right)
+    if isinstance(node.op, ast.Add):
+        yield "drop a term", left
+        yield "drop a term", right
+        yield "change a sign", ast.BinOp(left, ast.Sub(), right)
+    elif isinstance(node.op, ast.Sub):
+        yield "drop a term", left
+        yield "drop a term", minus_right
+        yield "change a sign", ast.BinOp(left, ast.Add(), right)
+        yield "swap operands", ast.BinOp(right, ast.Sub(), left)
+    elif isinstance(node.op, ast.Mult):
+        yield "drop a factor", left
+        yield "drop a factor", right
+        yield "scale by 2", ast.BinOp(ast.Constant(2), ast.Mult(), node)
+    elif isinstance(node.op, ast.Div):
+        yield "drop a factor", left
+        yield "swap operands", ast.BinOp(right, ast.Div(), left)
+
+
+def _call(node: ast.Call) -> Iterator[tuple[str, ast.expr]]:
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    if name == "matmul":
+        yield "swap operands", ast.Call(node.func, [node.args[1], node.args[0]], node.keywords)
+        yield "scale by 2", ast.BinOp(ast.Constant(2), ast.Mult(), node)
+    elif name == "matrix_transpose":
+        yield "drop a transpose", node.args[0]
+    elif name == "where":
+        yield "flip a choice", ast.Call(node.func, [node.args[0], node.args[2], node.args[1]], node.keywords)
+        yield "drop the choice", node.args[1]
+    elif name in ("sum", "mean") and isinstance(node.func, ast.Attribute):
+        other = ast.Attribute(node.func.value, "mean" if name == "sum" else "sum", ast.Load())
+        yield "sum to mean", ast.Call(other, node.args, node.keywords)
+        yield "change a sign", ast.UnaryOp(ast.USub(), node)
+    for keyword in node.keywords:
+        if keyword.arg == "axis":
+            yield from _shifted_axis(node, keyword)
+
+
+def _shifted_axis(node: ast.Call, keyword: ast.keyword) -> Iterator[tuple[str, ast.expr]]:
+    try:
+        axis = ast.literal_eval(keyword.value)
+    except ValueError:
+        return
+    if isinstance(axis, int):
+        moved = ast.keyword("axis", ast.Constant(axis - 1 if axis < 0 else axis + 1))
+        others = [k for k in node.keywords if k is not keyword]
+        yield "shift an axis", ast.Call(node.func, node.args, [*others, moved])
+
+
+def _returned(value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
+    """Of each gradient returned: its negative, its double; of two neighbours: the other order."""
+    parts = value.elts if isinstance(value, ast.Tuple) else [value]
+    for i, part in enumerate(parts):
+        for operator, wrong in (
+            ("change a sign", ast.UnaryOp(ast.USub(), part)),
+            ("scale by 2", ast.BinOp(ast.Constant(2), ast.Mult(), part)),
+            ("return zero", ast.BinOp(ast.Constant(0), ast.Mult(), part)),
+        ):
+            changed: list[ast.expr] = [*parts[:i], wrong, *parts[i + 1 :]]
+            yield operator, ast.Tuple(changed, ast.Load()) if isinstance(value, ast.Tuple) else wrong
+    for i in range(len(parts) - 1):
+        swapped = [*parts[:i], parts[i + 1], parts[i], *parts[i + 2 :]]
+        yield "swap outputs", ast.Tuple(swapped, ast.Load())
+
+
+def _make(
+    function: Callable[..., Any], tree: ast.Module, node: ast.AST, operator: str, replacement: ast.expr, first: int
+) -> Mutant:
+    target: ast.AST = node.value if isinstance(node, ast.Return) and node.value is not None else node
+    changed = _Replace(target, replacement).visit(copy.deepcopy(tree, {id(target): target}))
+    line = first + getattr(node, "lineno", 1) - 1
+    before, after = ast.unparse(target), ast.unparse(replacement)
+    return Mutant(operator, function.__name__, line, before, after, _compiled(function, changed))
+
+
+class _Replace(ast.NodeTransformer):
+    """Puts another expression in the place of one node, found by identity."""
+
+    def __init__(self, target: ast.AST, replacement: ast.expr) -> None:
+        self._target, self._replacement = target, replacement
+
+    def visit(self, node: ast.AST) -> Any:
+        return self._replacement if node is self._target else self.generic_visit(node)
+
+
+def _compiled(function: Callable[..., Any], tree: ast.Module) -> Callable[..., Any]:
+    """The function that tree defines, in the namespace of the original."""
+    module = sys.modules[function.__module__]
+    names: dict[str, Any] = dict(vars(module))
+    exec(compile(ast.fix_missing_locations(tree), f"<mutant of {function.__name__}>", "exec"), names)
+    built: Callable[..., Any] = names[function.__name__]
+    return built
