@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import io
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 from npformer._version import __version__
 from npformer.cli import decode, doctor, gradcheck, train
@@ -19,27 +21,53 @@ COMMANDS = (train, decode, gradcheck, doctor)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; returns the exit code."""
+    """Run a command; returns the exit code. Raises SystemExit(2) for arguments that the parser refuses."""
+    _show_every_letter()
     parser = build_parser()
     args, unknown = parser.parse_known_args(argv)
+    if args.command is None:
+        parser.error(f"expected a command, one of {', '.join(_names())}, got none; npformer --help says what each does")
+    if args.command == "decode":
+        unknown = decode.take_texts(args, unknown)
     if unknown:
         args.parser.error(_unknown_option(unknown[0], args.parser))
     try:
         code: int = args.run(args)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # None if it was closed before we began
+            sys.stdout.flush()
         return code
     except Interrupted as stopped:
-        print(f"npformer: {stopped}", file=sys.stderr)
-        return stopped.exit_code
+        return _say(stopped, stopped.exit_code)
     except NpformerError as error:
-        print(f"npformer: {error}", file=sys.stderr)
-        return 2
+        return _say(error, 2)
     except KeyboardInterrupt:
-        print("npformer: interrupted", file=sys.stderr)
-        return 130
+        return _say("interrupted", 130)
+    except MemoryError as error:
+        return _say(f"not enough memory: {error}; make the model, the batch or the sequences smaller", 1)
     except BrokenPipeError:  # whoever read our output has left: nothing to say, and no one to say it to
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return 1
+    except OSError as error:  # a full disk below the standard output, say
+        _discard_output()
+        return _say(f"the system refused: {error}; see to that, then try again", 1)
+
+
+def _show_every_letter() -> None:
+    """A terminal whose encoding lacks a letter shows its number instead of ending in a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _say(what: object, code: int) -> int:
+    print(f"npformer: {what}", file=sys.stderr)
+    return code
+
+
+def _discard_output() -> None:
+    """What is still buffered would fail once more when Python ends."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -51,15 +79,20 @@ def build_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"npformer {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     for module in COMMANDS:
         command = module.add_parser(commands)
         command.set_defaults(run=module.run, parser=command)
     return parser
 
 
+def _names() -> list[str]:
+    return [module.__name__.rpartition(".")[2] for module in COMMANDS]
+
+
 def _unknown_option(given: str, parser: argparse.ArgumentParser) -> str:
-    known = [option for action in parser._actions for option in action.option_strings]
+    known = [option for action in parser._actions for option in action.option_strings if option.startswith("--")]
     near = difflib.get_close_matches(given.split("=")[0], known, n=1, cutoff=0.5)
     hint = f"; did you mean {near[0]}?" if near else f"; the options are {', '.join(known)}"
-    return f"unknown argument {given!r}{hint}"
+    text = "; a TEXT that begins with a dash goes after a lone --" if parser.prog.endswith("decode") else ""
+    return f"unknown argument {given!r}{hint}{text}"

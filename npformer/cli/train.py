@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
+import os
+import shlex
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from npformer.cli.common import add_device, new_parser
-from npformer.errors import CheckpointError, ConfigError, OutputError
-from npformer.training import Evaluation, RunDirectory, Trainer, load_checkpoint
-from npformer.training.assemble import Assembled, assemble, checkpoint_path, write_run
+from npformer.errors import CheckpointError, ConfigError, DataError, OutputError
+from npformer.training import Checkpoint, Evaluation, RunDirectory, Trainer
+from npformer.training.assemble import Assembled, assemble, load_latest, write_run
 from npformer.training.config_file import parse_assignment, read_toml
 from npformer.training.options import SECTIONS
-from npformer.training.progress import Progress
+from npformer.training.progress import Progress, percent
 
 TASKS = ("copy", "reverse", "sort", "pairs")
 EXAMPLES_SHOWN = 5
@@ -45,28 +50,38 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
 
 def run(args: argparse.Namespace) -> int:
     """Train; print held-out results; draw curves.png and attention.png."""
-    progress_stream = sys.stderr
-    if args.resume is not None:
-        trainer, assembled = _resumed(args)
-    else:
-        assembled = assemble(_given(args))
-        trainer = _new(args, assembled)
-    with trainer.run.lock():
-        if args.resume is None:
-            write_run(trainer.run, assembled)
-        else:
-            trainer.restore(load_checkpoint(checkpoint_path(trainer.run)))
+    with _opened(args) as (trainer, assembled):
         if not args.json:
-            print(_introduction(trainer, assembled), file=progress_stream, flush=True)
+            print(_introduction(trainer, assembled), file=sys.stderr, flush=True)
         try:
             trainer.train()
+            found = trainer.last_evaluation or trainer.evaluate(assembled.options.training.final_examples)
+            pictures = _draw(trainer, found)
         except (CheckpointError, OutputError) as error:
             print(f"npformer: {error}", file=sys.stderr)
             return 1
-        found = trainer.last_evaluation or trainer.evaluate(assembled.options.training.final_examples)
-        pictures = _draw(trainer, found)
     print(_as_json(trainer, found, pictures) if args.json else _as_text(trainer, found, pictures))
     return 0
+
+
+@contextmanager
+def _opened(args: argparse.Namespace) -> Iterator[tuple[Trainer, Assembled]]:
+    """A new run or the one to resume, ready to train, while no other process can hold it."""
+    if args.resume is None:
+        assembled = assemble(_given(args))  # bad options are found before there is a folder
+        folder = RunDirectory.create(args.out, Path("runs"), assembled.options.run.task)
+        with folder.lock():
+            write_run(folder, assembled)
+            yield _trainer(folder, assembled), assembled
+    else:
+        _refuse_other_options(args)
+        folder = RunDirectory.open(args.resume)
+        with folder.lock():
+            checkpoint = load_latest(folder)
+            assembled = _reassembled(folder, checkpoint)
+            trainer = _trainer(folder, assembled, done=checkpoint.step)
+            trainer.restore(checkpoint)
+            yield trainer, assembled
 
 
 def _given(args: argparse.Namespace) -> dict[str, dict[str, Any]]:
@@ -81,18 +96,14 @@ def _given(args: argparse.Namespace) -> dict[str, dict[str, Any]]:
     given["run"] |= {key: value for key, value in short.items() if value is not None}
     if args.data is not None:
         given["data"]["file"] = args.data
+    if given["data"].get("file") is not None:  # absolute, so that the run can be resumed from any folder
+        given["data"]["file"] = os.path.abspath(given["data"]["file"])
     if "task" not in given["run"]:
         raise ConfigError(f"task: expected one of {', '.join(TASKS)} (or --resume RUN), got none")
     return given
 
 
-def _new(args: argparse.Namespace, assembled: Assembled) -> Trainer:
-    options = assembled.options
-    folder = RunDirectory.create(args.out, Path("runs"), options.run.task)
-    return _trainer(folder, assembled, done=0)
-
-
-def _resumed(args: argparse.Namespace) -> tuple[Trainer, Assembled]:
+def _refuse_other_options(args: argparse.Namespace) -> None:
     fixed = {"TASK": args.task, "--data": args.data, "--config": args.config, "--seed": args.seed,
              "--out": args.out, "--device": args.device, "--set": args.set or None}  # fmt: skip
     clash = [name for name, value in fixed.items() if value is not None]
@@ -101,12 +112,19 @@ def _resumed(args: argparse.Namespace) -> tuple[Trainer, Assembled]:
             f"--resume: expected no other options, since a run continues as it was begun, got {', '.join(clash)}; "
             "leave them out, or start a new run"
         )
-    folder = RunDirectory.open(args.resume)
-    assembled = assemble(read_toml(folder.config_path, SECTIONS))
-    return _trainer(folder, assembled, done=load_checkpoint(checkpoint_path(folder)).step), assembled
 
 
-def _trainer(folder: RunDirectory, assembled: Assembled, done: int) -> Trainer:
+def _reassembled(folder: RunDirectory, checkpoint: Checkpoint) -> Assembled:
+    try:
+        return assemble(read_toml(folder.config_path, SECTIONS), checkpoint.state["identity"])
+    except DataError as error:
+        raise DataError(
+            f"{error}. The run's data file is named in {folder.config_path}, [data] file: "
+            "put it back, or write its new place there"
+        ) from error
+
+
+def _trainer(folder: RunDirectory, assembled: Assembled, done: int = 0) -> Trainer:
     training = assembled.options.training
     progress = Progress(training.steps, done)
     return Trainer(folder, assembled.task, assembled.step, training, assembled.identity, progress)
@@ -145,17 +163,12 @@ def _as_text(trainer: Trainer, found: Evaluation, pictures: list[str]) -> str:
     return "\n".join(
         [
             *lines,
-            f"held-out loss {found.loss:.4f}, token accuracy {_percent(found.token_accuracy)}",
-            f"held-out exact match {_percent(found.exact_match)} ({found.count} sequences)",
+            f"held-out loss {found.loss:.4f}, token accuracy {percent(found.token_accuracy)}",
+            f"held-out exact match {percent(found.exact_match)} ({found.count} sequences)",
             f"pictures: {' '.join(pictures)}",
-            f'try: npformer decode {trainer.run.path} "{best}"',
+            f"try: npformer decode {shlex.quote(str(trainer.run.path))} {shlex.quote(best)}",
         ]
     )
-
-
-def _percent(share: float) -> str:
-    """In percent, rounded down: 99.96 % is not 100 %."""
-    return f"{int(share * 1000 + 1e-9) / 10:.1f} %"
 
 
 def _as_json(trainer: Trainer, found: Evaluation, pictures: list[str]) -> str:
@@ -164,7 +177,7 @@ def _as_json(trainer: Trainer, found: Evaluation, pictures: list[str]) -> str:
             "run": str(trainer.run.path),
             "step": trainer.step.step_number,
             "backend": str(trainer.step.model.backend),
-            "loss": found.loss,
+            "loss": found.loss if math.isfinite(found.loss) else None,  # JSON has no word for nan
             "token_accuracy": found.token_accuracy,
             "exact_match": found.exact_match,
             "sequences": found.count,

@@ -120,12 +120,12 @@ class MultiHeadAttention(Layer):
     def _project(self, x: Array, memory: Array | None, cache: CacheStack) -> tuple[Array, Array, Array]:
         """Queries (B, T, C), keys and values (B, S, C)."""
         width = self.output.bias.data.shape[0]
-        expect_tokens("x", x, width)
+        expect_tokens("x", "T", x, width)
         weight, bias, linear = self.weight.data, self.bias.data, self.ops.linear
         if memory is None:
             qkv = cache.keep(linear.forward(x, weight, bias))  # (B, T, 3C)
             return qkv[..., :width], qkv[..., width : 2 * width], qkv[..., 2 * width :]
-        expect_tokens("memory", memory, width)
+        expect_tokens("memory", "S", memory, width)
         q = cache.keep(linear.forward(x, weight[:, :width], bias[:width]))  # (B, T, C)
         kv = cache.keep(linear.forward(memory, weight[:, width:], bias[width:]))  # (B, S, 2C)
         return q, kv[..., :width], kv[..., width:]
@@ -152,7 +152,7 @@ def expect_divisible(d_model: int, num_heads: int) -> None:
         )
 
 
-def expect_tokens(name: str, x: Array, width: int) -> None:
-    """Raise ShapeError unless x is (B, T, C) with C = width."""
+def expect_tokens(name: str, length: str, x: Array, width: int) -> None:
+    """Raise ShapeError unless x is (B, T, C) with C = width; length is the letter of its time, T or S."""
     if x.ndim != 3 or x.shape[-1] != width:
-        raise ShapeError(f"{name}: expected (B, T, d_model={width}), got {tuple(x.shape)}")
+        raise ShapeError(f"{name}: expected (B, {length}, d_model={width}), got {tuple(x.shape)}")

@@ -2,26 +2,30 @@
 
 A tensor's gradient is *right* if the complex step agrees to 1e-10 and central differences to 1e-7
 of the scaled error (``report.Row``). Elements at which the central differences at h and h/2 disagree
-lie at a kink or in noise: there the witness is dropped, and the complex step alone decides. Without
-a complex step (a forward that cannot take complex numbers) such an element makes the tensor
-*inconclusive*. A check whose gradients are all zero *proves nothing*. Neither passes.
+lie at a kink or in noise: there the witness is dropped, and the complex step alone decides; without one
+(a forward that cannot take complex numbers) a sweep over h does (``judge.py``). A check that could not
+have failed is refused or *proves nothing* (``vacuity.py``). A wrong gradient is explained
+(``diagnosis.py``).
 """
 
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from npformer.backend import Device
 from npformer.errors import DTypeError, ShapeError
+from npformer.proof.clues import clues_of, with_reference
+from npformer.proof.diagnosis import Clues, diagnose
+from npformer.proof.judge import COMPLEX_TOLERANCE, Judge
 from npformer.proof.oracles import Witness, along_directions, every_element
-from npformer.proof.report import INCONCLUSIVE, NOTHING, RIGHT, WRONG, Report, Row
+from npformer.proof.report import NOTHING, WRONG, Report, Row
 from npformer.proof.subject import Host, Subject, subject
+from npformer.proof.vacuity import refuse_length_one, refuse_wide, why_nothing
 
-COMPLEX_TOLERANCE = 1e-10
-CENTRAL_TOLERANCE = 1e-7
 #: Up to so many elements each one is checked; beyond, random directions, per tensor.
 MANY_ELEMENTS = 2000
 DIRECTIONS = 2
@@ -34,6 +38,8 @@ def gradcheck(
     seed: int = 0,
     elementwise: bool | None = None,
     complex_step: bool = True,
+    tolerance: float = COMPLEX_TOLERANCE,
+    allow_length_one: bool = False,
     device: Device | None = None,
     **options: Any,
 ) -> Report:
@@ -41,21 +47,55 @@ def gradcheck(
 
     target: a pair (``npf.Pair`` or a tuple ``(forward, backward)``), or a layer or model, your own
     included: an object with ``forward(*inputs) -> (y, cache)``, ``backward(dy, cache)`` and, if it has
-    parameters, ``named_parameters()`` yielding (name, object with data and grad).
+    parameters, ``named_parameters()`` yielding (name, object with data and grad). A parameter that is
+    constant (γ = 1, b = 0) is moved a little for the check: a constant hides mistakes.
     inputs: float arrays are checked, in order against what backward returns; all else is passed on.
     options go to forward (``key=``, ``mask=``, …).
     elementwise: check each element (default for at most 2,000), or random directions, per tensor.
     complex_step False leaves that witness out, for a forward that drops imaginary parts (abs, var, …).
+    tolerance: of the scaled error against the complex step (1e-7 against central differences).
+    allow_length_one: do not refuse inputs of length 1 along batch or sequence.
 
     Everything is computed in float64, whatever the dtype of target. Raises ShapeError if backward
     returns another number of gradients, or gradients of other shapes, than there are float inputs;
-    DTypeError if a gradient is not float64.
+    DTypeError if a gradient is not float64; ConfigError for a tolerance that would let anything pass.
     """
+    refuse_wide(tolerance)
     checked = subject(target, inputs, options, device)
     if not checked.tensors:
         raise ShapeError("inputs: expected at least one float array, or a target with parameters, got nothing to check")
+    if not allow_length_one:
+        refuse_length_one(inputs, checked.input_names)
     upstream = _random_upstream(checked, seed)
     gradients = checked.gradients(upstream)
+    _expect_fitting(checked, gradients)
+    if elementwise is None:
+        elementwise = sum(x.size for x in checked.tensors.values()) <= MANY_ELEMENTS
+    directions = None if elementwise else _random_directions(checked, seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", np.exceptions.ComplexWarning)  # an imaginary part dropped, with notice
+        witnesses = _witnesses(checked, gradients, upstream, directions, complex_step)
+        largest = max(float(np.max(np.abs(w.truth), initial=0.0)) for _, w in witnesses.values())
+        judge = Judge(checked, upstream, largest, tolerance)
+        rows = [judge.row(t, *witnesses[t], None if directions is None else directions[t]) for t in witnesses]
+        report = Report(name or getattr(target, "name", None) or type(target).__name__, tuple(rows))
+        if any(row.verdict == WRONG for row in rows):
+            clues = with_reference(clues_of(target, inputs, options), checked, inputs, options, upstream)
+            truths = (
+                {t: w.truth for t, (_, w) in witnesses.items()}
+                if elementwise
+                else _truths(checked, rows, upstream, complex_step)
+            )
+            report = _diagnosed(report, checked, gradients, truths, clues)
+    nothing = why_nothing({n: checked.tensors[n] for n in checked.input_names if n in checked.tensors}, largest)
+    if nothing:
+        rows = [replace(row, verdict=NOTHING, note=nothing) if row.ok else row for row in report.rows]
+        report = replace(report, rows=tuple(rows))
+    return report
+
+
+def _expect_fitting(checked: Subject, gradients: dict[str, Host]) -> None:
+    """Raise ShapeError or DTypeError unless every gradient has the shape of its tensor and is float64."""
     for tensor, value in checked.tensors.items():
         gradient = gradients[tensor]
         if value.size == 0:
@@ -66,14 +106,6 @@ def gradcheck(
             raise ShapeError(f"gradient of {tensor}: expected {value.shape}, got {gradient.shape}")
         if gradient.dtype != value.dtype:
             raise DTypeError(f"gradient of {tensor}: expected float64, as the input was given, got {gradient.dtype}")
-    if elementwise is None:
-        elementwise = sum(x.size for x in checked.tensors.values()) <= MANY_ELEMENTS
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", np.exceptions.ComplexWarning)  # an imaginary part dropped, with notice
-        witnesses = _witnesses(checked, gradients, upstream, elementwise, complex_step, seed)
-    largest = max((_size(w.truth) for _, w in witnesses.values()), default=0.0)
-    rows = [_judge(tensor, checked.tensors[tensor], *witnesses[tensor], largest, elementwise) for tensor in witnesses]
-    return Report(name or getattr(target, "name", None) or type(target).__name__, tuple(rows))
 
 
 def _random_upstream(checked: Subject, seed: int) -> tuple[Host, ...]:
@@ -81,57 +113,48 @@ def _random_upstream(checked: Subject, seed: int) -> tuple[Host, ...]:
     return tuple(np.asarray(rng.normal(size=y.shape)) for y in checked.outputs({}))
 
 
+def _random_directions(checked: Subject, seed: int) -> dict[str, list[Host]]:
+    """A few directions for each tensor: one over all tensors would hide a small bias inside a large matrix."""
+    rng = np.random.default_rng([seed, 1])
+    return {
+        tensor: [np.asarray(rng.normal(size=x.shape)) for _ in range(DIRECTIONS)]
+        for tensor, x in checked.tensors.items()
+    }
+
+
 def _witnesses(
     checked: Subject,
     gradients: dict[str, Host],
     upstream: tuple[Host, ...],
-    elementwise: bool,
+    directions: dict[str, list[Host]] | None,
     use_complex: bool,
-    seed: int,
 ) -> dict[str, tuple[Host, Witness]]:
     """For each tensor what is claimed and what the oracles say: by element, or along directions."""
     found = {}
-    rng = np.random.default_rng([seed, 1])
     for tensor, gradient in gradients.items():
-        if elementwise:
+        if directions is None:
             found[tensor] = gradient, every_element(checked, tensor, upstream, use_complex)
-            continue
-        directions: list[Host] = [np.asarray(rng.normal(size=gradient.shape)) for _ in range(DIRECTIONS)]
-        claimed = np.array([np.sum(gradient * direction) for direction in directions])
-        found[tensor] = claimed, along_directions(checked, tensor, directions, upstream, use_complex)
+        else:
+            claimed = np.array([np.sum(gradient * direction) for direction in directions[tensor]])
+            found[tensor] = claimed, along_directions(checked, tensor, directions[tensor], upstream, use_complex)
     return found
 
 
-def _judge(tensor: str, x: Host, claimed: Host, witness: Witness, largest: float, elementwise: bool) -> Row:
-    """Compare what is claimed with what the witnesses say, and name the worst place."""
-    truth = witness.truth
-    scale = max(_size(truth), 1e-3 * largest) or 1.0
-    error = np.abs(claimed - truth) / scale
-    central_error = np.abs(claimed - witness.by_central) / scale
-    unclear = ~(np.abs(witness.by_central - witness.by_central_wide) / scale <= CENTRAL_TOLERANCE)
-    worst = np.unravel_index(int(np.argmax(np.nan_to_num(error, nan=np.inf))), error.shape)
-    central = float(np.max(np.where(unclear, 0.0, central_error), initial=0.0))
-    verdict, note = _verdict(float(error[worst]), central, bool(unclear.any()), witness.by_complex is not None)
-    if largest == 0 and verdict == RIGHT:
-        verdict, note = NOTHING, "every gradient of this check is 0"
-    place = tuple(int(i) for i in worst)
-    values = (float(error[worst]), central, place, float(claimed[worst]), float(truth[worst]), scale)
-    return Row(tensor, x.shape, x.size, *values, verdict, note, by_direction=not elementwise)
+def _truths(checked: Subject, rows: list[Row], upstream: tuple[Host, ...], use_complex: bool) -> dict[str, Host]:
+    """The true gradients, element by element, of the wrong tensors that are small enough."""
+    wrong = [row.tensor for row in rows if row.verdict == WRONG and row.elements <= MANY_ELEMENTS]
+    return {tensor: every_element(checked, tensor, upstream, use_complex).truth for tensor in wrong}
 
 
-def _verdict(error: float, central_error: float, any_unclear: bool, has_complex: bool) -> tuple[str, str]:
-    """(verdict, note); NaN counts as an error."""
-    if not has_complex:
-        if not central_error <= CENTRAL_TOLERANCE:
-            return WRONG, ""
-        return (INCONCLUSIVE, "kink or noise, and no complex step") if any_unclear else (RIGHT, "")
-    complex_agrees, central_agrees = error <= COMPLEX_TOLERANCE, central_error <= CENTRAL_TOLERANCE
-    if complex_agrees and central_agrees:
-        return RIGHT, "central differences cannot tell here" if any_unclear else ""
-    if central_agrees and not any_unclear:
-        return WRONG, "central differences agree: does forward drop imaginary parts? then complex_step=False"
-    return WRONG, ""
-
-
-def _size(x: Host) -> float:
-    return float(np.max(np.abs(x), initial=0.0))
+def _diagnosed(
+    report: Report, checked: Subject, gradients: dict[str, Host], truths: dict[str, Host], clues: Clues
+) -> Report:
+    """The report with an explanation in each row that is wrong."""
+    found = diagnose({tensor: gradients[tensor] for tensor in truths}, truths, clues)
+    rows = tuple(
+        replace(row, cause=found[row.tensor].cause, diagnosis=found[row.tensor].text)
+        if row.verdict == WRONG and row.tensor in found
+        else row
+        for row in report.rows
+    )
+    return replace(report, rows=rows)

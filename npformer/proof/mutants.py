@@ -20,7 +20,7 @@ import inspect
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 
@@ -52,13 +52,29 @@ def mutants(function: Callable[..., Any]) -> list[Mutant]:
     return sorted(unique.values(), key=lambda m: (m.line, m.operator, m.before, m.after))
 
 
+def nested_mutants(function: Callable[..., Any]) -> list[Mutant]:
+    """``mutants`` of a function, and of every backward that it calls, each built into the whole.
+
+    So attention with a mistake in its softmax is among the mutants of attention.
+    """
+    found = mutants(function)
+    for name in function.__code__.co_names:
+        part = getattr(sys.modules[function.__module__], name, None)
+        if name.endswith("_backward") and inspect.isfunction(part):
+            for mutant in nested_mutants(part):
+                found.append(replace(mutant, build=_rebuilt(function, {name: mutant.build})))
+    return found
+
+
 def _mistakes(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
     """(operator, what stands there instead) for one node of the tree."""
     if isinstance(node, ast.BinOp):
         yield from _binary(node)
     elif isinstance(node, ast.Call):
         yield from _call(node)
-    elif isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Gt | ast.Lt | ast.GtE | ast.LtE | ast.Eq | ast.NotEq):
+    elif isinstance(node, ast.Compare) and isinstance(
+        node.ops[0], ast.Gt | ast.Lt | ast.GtE | ast.LtE | ast.Eq | ast.NotEq
+    ):
         yield "flip a choice", ast.Compare(node.left, [_OPPOSITE[type(node.ops[0])]()], node.comparators)
     elif isinstance(node, ast.Return) and node.value is not None:
         yield from _returned(node.value)
@@ -156,10 +172,17 @@ class _Replace(ast.NodeTransformer):
         return self._replacement if node is self._target else self.generic_visit(node)
 
 
-def _compiled(function: Callable[..., Any], tree: ast.Module) -> Callable[..., Any]:
-    """The function that tree defines, in the namespace of the original."""
+def _compiled(
+    function: Callable[..., Any], tree: ast.Module, instead: dict[str, Any] | None = None
+) -> Callable[..., Any]:
+    """The function that tree defines, in the namespace of the original, with some names replaced."""
     module = sys.modules[function.__module__]
-    names: dict[str, Any] = dict(vars(module))
+    names: dict[str, Any] = vars(module) | (instead or {})
     exec(compile(ast.fix_missing_locations(tree), f"<mutant of {function.__name__}>", "exec"), names)
     built: Callable[..., Any] = names[function.__name__]
     return built
+
+
+def _rebuilt(function: Callable[..., Any], instead: dict[str, Any]) -> Callable[..., Any]:
+    """The same function, calling others under some names."""
+    return _compiled(function, ast.parse(textwrap.dedent(inspect.getsource(function))), instead)

@@ -9,7 +9,7 @@ from typing import Any
 
 from npformer.errors import GradientError
 
-RIGHT, WRONG, INCONCLUSIVE, NOTHING = "right", "WRONG", "INCONCLUSIVE", "PROVES NOTHING"
+RIGHT, WRONG, KINK, UNCLEAR, NOTHING = "right", "WRONG", "KINK HERE", "CANNOT TELL", "PROVES NOTHING"
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,8 @@ class Row:
     verdict: str
     note: str = ""
     by_direction: bool = False  # random directions were checked, not elements
+    cause: str = ""  # of a wrong gradient: a label, such as "drop a term"
+    diagnosis: str = ""  # and a sentence
 
     @property
     def ok(self) -> bool:
@@ -91,7 +93,16 @@ class Report:
         return json.dumps(self.to_dict())
 
     def __str__(self) -> str:
-        return "\n".join(line(cells) for cells in (HEADER, *(row.cells() for row in self.rows)))
+        table = [line(cells) for cells in (HEADER, *(row.cells() for row in self.rows))]
+        return "\n".join([*table, *self.explanations()])
+
+    def explanations(self) -> list[str]:
+        """A line for each diagnosis; one that holds for several tensors is said once."""
+        by_text: dict[str, list[str]] = {}
+        for row in self.rows:
+            if row.diagnosis:
+                by_text.setdefault(row.diagnosis, []).append(row.tensor)
+        return [f"{', '.join(tensors)}: {text}" for text, tensors in by_text.items()]
 
 
 def line(cells: tuple[str, ...], indent: int = 0) -> str:

@@ -27,6 +27,7 @@ class Subject(Protocol):
     """A function of named tensors, with gradients."""
 
     tensors: dict[str, Host]  # float64 copies of everything differentiable
+    input_names: list[str]  # of all positional inputs, differentiable or not
 
     def outputs(self, replaced: dict[str, Host]) -> tuple[Host, ...]:
         """The forward's outputs, with some tensors replaced (complex numbers allowed)."""
@@ -59,7 +60,8 @@ class PairSubject:
     ) -> None:
         self._forward, self._backward, self._options, self._device = forward, backward, options, device
         self._inputs = _Inputs(forward, inputs, device)
-        self.tensors = self._inputs.tensors
+        self.tensors, self.input_names = self._inputs.tensors, self._inputs.all_names
+        self.forward_name: str = getattr(getattr(forward, "func", forward), "__name__", "")
 
     def outputs(self, replaced: dict[str, Host]) -> tuple[Host, ...]:
         y, _ = self._forward(*self._inputs.placed(replaced), **self._options)
@@ -78,8 +80,13 @@ class LayerSubject:
         self._layer, self._options, self._device = layer, options, device
         self._parameters = dict(layer.named_parameters()) if hasattr(layer, "named_parameters") else {}
         self._inputs = _Inputs(layer.forward, inputs, device, taken=self._parameters)
-        values = {name: _host64(p.data, device) for name, p in self._parameters.items()}
-        self.tensors = self._inputs.tensors | values
+        self._owners: dict[int, Any] = {
+            id(getattr(p, "owner", p)): getattr(p, "owner", p) for p in self._parameters.values()
+        }
+        self._points = {key: _generic_point(_host64(owner.data, device)) for key, owner in self._owners.items()}
+        with self._parameters_as("float64"):
+            values = {name: _host64(p.data, device) for name, p in self._parameters.items()}
+        self.tensors, self.input_names = self._inputs.tensors | values, self._inputs.all_names
 
     def outputs(self, replaced: dict[str, Host]) -> tuple[Host, ...]:
         dtype = "complex128" if any(np.iscomplexobj(x) for x in replaced.values()) else "float64"
@@ -98,18 +105,30 @@ class LayerSubject:
         return gradients
 
     @contextmanager
+    def at_its_point(self) -> Iterator[list[Any]]:
+        """For a while, the parameters are those of the check; gives the inputs as the check gives them."""
+        with self._parameters_as("float64"):
+            yield self._inputs.placed({})
+
+    @contextmanager
     def _parameters_as(self, dtype: str) -> Iterator[None]:
         """For a while, every parameter holds a copy in dtype and a gradient of zeros; then the old arrays again."""
-        owners: dict[int, Any] = {id(getattr(p, "owner", p)): getattr(p, "owner", p) for p in self._parameters.values()}
-        before = [(owner, owner.data, owner.grad) for owner in owners.values()]
+        before = [(owner, owner.data, owner.grad) for owner in self._owners.values()]
         try:
-            for owner, data, _ in before:
-                owner.data = self._device.array(self._device.host(data), dtype)
-                owner.grad = self._device.zeros(data.shape, dtype)
+            for key, owner in self._owners.items():
+                owner.data = self._device.array(self._points[key], dtype)
+                owner.grad = self._device.zeros(self._points[key].shape, dtype)
             yield
         finally:
             for owner, data, grad in before:
                 owner.data, owner.grad = data, grad
+
+
+def _generic_point(x: Host) -> Host:
+    """x, or, if all of x is one number, numbers around it: γ = 1 and b = 0 hide mistakes."""
+    if x.size > 1 and bool(np.all(x == x.flat[0])):
+        return np.asarray(x + 0.3 * np.random.default_rng(x.size).normal(size=x.shape))
+    return x
 
 
 class _Inputs:
@@ -123,7 +142,9 @@ class _Inputs:
     ) -> None:
         self._device = device
         self._given = list(inputs)
-        names = [f"input {n}" if n in taken else n for n in _parameter_names(forward, len(self._given))]
+        names = self.all_names = [
+            f"input {n}" if n in taken else n for n in _parameter_names(forward, len(self._given))
+        ]
         self._names = [name if _is_float(x) else None for name, x in zip(names, self._given, strict=True)]
         self.tensors = {
             name: _host64(x, device) for name, x in zip(self._names, self._given, strict=True) if name is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,11 +10,17 @@ from typing import Any
 
 from npformer.backend import get_backend
 from npformer.data import PairsTask, SequenceTask, Task, Vocabulary
-from npformer.errors import CheckpointError, ConfigError
+from npformer.errors import CheckpointError, ConfigError, OutputError
 from npformer.models import Transformer
 from npformer.optim import Adam, AdamW
-from npformer.training.atomic import write_atomically
-from npformer.training.checkpoint import best_checkpoint, latest_checkpoint, load_checkpoint
+from npformer.training.atomic import describe, write_atomically
+from npformer.training.checkpoint import (
+    Checkpoint,
+    best_checkpoint,
+    latest_checkpoint,
+    list_checkpoints,
+    load_checkpoint,
+)
 from npformer.training.config_file import read_toml, write_toml
 from npformer.training.model_file import set_parameters
 from npformer.training.options import SECTIONS, DataOptions, Options, RunOptions, TrainingOptions, complete
@@ -32,17 +39,23 @@ class Assembled:
     identity: dict[str, Any]  # what the data was, to be equal when the run is resumed
 
 
-def assemble(given: Mapping[str, Mapping[str, Any]]) -> Assembled:
+def assemble(given: Mapping[str, Mapping[str, Any]], identity: Mapping[str, Any] | None = None) -> Assembled:
     """Build task, model, optimiser and step from the options given, by section and key.
 
-    Raises ConfigError, DataError or DeviceError; nothing is written.
+    identity, if given, is what the data has to be: that of the run to resume. Raises ConfigError,
+    DataError or DeviceError, CheckpointError if the data is other; nothing is written.
     """
-    run = RunOptions(**given["run"])
-    task = make_task(run, DataOptions(**given["data"]))
+    run, data = RunOptions(**given["run"]), DataOptions(**given["data"])
+    task = make_task(run, data)
+    found = {"task": run.task, "digest": getattr(task, "digest", None)}
+    if identity is not None and identity != found:  # before sizes that follow from the data are compared
+        raise CheckpointError(
+            f"{data.file or run.task}: expected the data that the run was trained on, {dict(identity)}, got {found}; "
+            "restore the data file, or start a new run"
+        )
     options = complete(given, len(task.vocabulary), task.max_length)
     model = Transformer(options.model, backend=get_backend(run.device, dtype=run.dtype), seed=run.seed)
-    identity = {"task": task.name, "digest": getattr(task, "digest", None)}
-    return Assembled(options, task, make_step(model, options), identity)
+    return Assembled(options, task, make_step(model, options), found)
 
 
 def make_task(run: RunOptions, data: DataOptions) -> Task:
@@ -82,8 +95,13 @@ def make_step(model: Transformer, options: Options) -> TrainStep:
 
 
 def write_run(run: RunDirectory, assembled: Assembled) -> None:
-    """Write a new run's config.toml and vocabulary.txt."""
-    write_atomically(run.config_path, write_toml(assembled.options.sections()).encode())
+    """Write a new run's config.toml and vocabulary.txt. Raises OutputError if they cannot be written."""
+    try:
+        write_atomically(run.config_path, write_toml(assembled.options.sections()).encode())
+    except OSError as error:
+        raise OutputError(
+            f"{run.config_path}: expected to write it, got: {describe(error)}; make room, or choose another --out"
+        ) from error
     assembled.task.vocabulary.save(run.vocabulary_path)
 
 
@@ -95,21 +113,47 @@ def read_model(run: RunDirectory, device: str = "auto", best: bool = False) -> t
     given = read_toml(run.config_path, SECTIONS)
     vocabulary = Vocabulary.load(run.vocabulary_path)
     path = (best_checkpoint if best else latest_checkpoint)(run.checkpoints)
+    if path is None and best and latest_checkpoint(run.checkpoints):
+        raise CheckpointError(
+            f"{run.path}: expected a checkpoint with a score, found none: it was not evaluated before it was saved; "
+            "leave --best out to take the latest"
+        )
     if path is None:
         raise CheckpointError(f"{run.path}: expected at least one checkpoint, found none; train it first")
     options = complete(given, len(vocabulary), 1)
     backend = get_backend(device, dtype=options.run.dtype)
     model = Transformer(options.model, backend=backend, seed=options.run.seed)
-    set_parameters(model, parameters_of(load_checkpoint(path)), str(path))
+    set_parameters(model, parameters_of(_load(run, path)), str(path))
     return model, vocabulary
 
 
-def checkpoint_path(run: RunDirectory) -> Path:
-    """The checkpoint to resume from. Raises CheckpointError if there is none."""
+def load_latest(run: RunDirectory) -> Checkpoint:
+    """The checkpoint to resume from. Raises CheckpointError if there is none or it is damaged."""
     path = latest_checkpoint(run.checkpoints)
     if path is None:
         raise CheckpointError(
             f"{run.path}: expected at least one checkpoint to resume from, found none: it stopped before the first; "
-            "start it again with another --out"
+            f"start it again: npformer train --config {shlex.quote(str(run.config_path))}"
         )
-    return path
+    return _load(run, path)
+
+
+def _load(run: RunDirectory, path: Path) -> Checkpoint:
+    """The checkpoint at path. If it is damaged, the error says which command leads on from the one before."""
+    try:
+        return load_checkpoint(path)
+    except CheckpointError as error:
+        if not any(map(_is_sound, list_checkpoints(run.checkpoints))):
+            raise
+        away = shlex.join(["mv", str(path), str(run.path / f"{path.name}-damaged")])
+        raise CheckpointError(
+            f"{error}. To go on from there, move the damaged one away and try again: {away}"
+        ) from error
+
+
+def _is_sound(path: Path) -> bool:
+    try:
+        load_checkpoint(path)
+    except CheckpointError:
+        return False
+    return True

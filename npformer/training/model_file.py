@@ -94,6 +94,8 @@ def _read(path: Path) -> tuple[dict[str, str], dict[str, HostArray]]:
         raise CheckpointError(f"{path}: expected a model file to read, got: {describe(error)}") from error
     except NpformerError:
         raise
+    except TypeError as error:  # NumPy has no bfloat16
+        raise CheckpointError(f"{path}: expected arrays that NumPy has a dtype for, got: {error}") from error
     except (SafetensorError, ValueError, KeyError) as error:
         raise CheckpointError(
             f"{path}: expected a whole safetensors file, got one that is truncated or corrupt ({error})"

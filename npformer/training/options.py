@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -70,8 +71,12 @@ class TrainingOptions:
                      "final_examples", "save_every", "keep_last"):  # fmt: skip
             if getattr(self, name) < 1:
                 raise ConfigError(f"training.{name}: expected an integer >= 1, got {getattr(self, name)}")
-        if self.learning_rate <= 0:
-            raise ConfigError(f"training.learning_rate: expected a number > 0, got {self.learning_rate}")
+        for name in ("learning_rate", "eps", "clip_norm"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:  # nan is neither
+                raise ConfigError(f"training.{name}: expected a finite number > 0, got {value}")
+        if not 0 <= self.weight_decay < math.inf:
+            raise ConfigError(f"training.weight_decay: expected a finite number >= 0, got {self.weight_decay}")
         if not 0 <= self.warmup_steps <= self.steps:
             raise ConfigError(
                 f"training.warmup_steps: expected 0 <= warmup_steps <= steps={self.steps}, got {self.warmup_steps}"
@@ -116,7 +121,7 @@ class Options:
 
 
 def complete(given: Mapping[str, Mapping[str, Any]], vocab_size: int, max_length: int) -> Options:
-    """Fill in what was not given; the model's sizes follow from the data.
+    """Fill in what was not given; the model's sizes follow from the data, the warm-up from the steps.
 
     given: section -> key -> value. Raises ConfigError where given sizes contradict the data.
     """
@@ -138,5 +143,11 @@ def complete(given: Mapping[str, Mapping[str, Any]], vocab_size: int, max_length
         RunOptions(**given["run"]),
         DataOptions(**given["data"]),
         TransformerConfig(**model),
-        TrainingOptions(**given["training"]),
+        TrainingOptions(**(_warmup(given["training"]) | dict(given["training"]))),
     )
+
+
+def _warmup(training: Mapping[str, Any]) -> dict[str, int]:
+    """A fifth of the steps if the default is more: a short run must not need a second option to begin."""
+    steps = training.get("steps", TrainingOptions.steps)
+    return {"warmup_steps": min(TrainingOptions.warmup_steps, max(1, steps // 5))}

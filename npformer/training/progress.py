@@ -13,15 +13,13 @@ class Progress:
 
     def __init__(self, total: int, done: int = 0, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
-        self._total = total
-        self._bar = (
-            tqdm(total=total, initial=done, file=self._stream, unit="step", dynamic_ncols=True)
-            if self._stream.isatty()
-            else None
-        )
+        self._total, self._done = total, done
+        self._bar: Any = None  # drawn from the first step on: until then, others may write on the terminal
 
     def advance(self) -> None:
         """One more step is done."""
+        if self._bar is None and self._stream.isatty():
+            self._bar = tqdm(total=self._total, initial=self._done, file=self._stream, unit="step", dynamic_ncols=True)
         if self._bar is not None:
             self._bar.update()
 
@@ -52,7 +50,12 @@ def describe(record: dict[str, Any]) -> str:
     """A line of metrics in words."""
     if record["kind"] == "eval":
         return (
-            f"held-out: loss {record['loss']:.4f}, tokens {100 * record['token_accuracy']:.1f} %, "
-            f"exact match {100 * record['exact_match']:.1f} %"
+            f"held-out: loss {record['loss']:.4f}, tokens {percent(record['token_accuracy'])}, "
+            f"exact match {percent(record['exact_match'])}"
         )
     return f"loss {record['loss']:.4f}  rate {record['learning_rate']:.2e}  {record['tokens_per_second']:,.0f} tokens/s"
+
+
+def percent(share: float) -> str:
+    """In percent, rounded down: 99.96 % is not 100 %."""
+    return f"{int(share * 1000 + 1e-9) / 10:.1f} %"

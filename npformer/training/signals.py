@@ -19,13 +19,15 @@ class StopRequest:
 def stop_on_signals() -> Iterator[StopRequest]:
     """Note SIGINT and SIGTERM instead of dying of them; a second one is not held back.
 
-    Outside the main thread, where Python allows no handlers, nothing is noted.
+    One that is ignored, as a shell does for its background jobs, stays ignored. Outside the main
+    thread, where Python allows no handlers, nothing is noted.
     """
     request = StopRequest()
     if threading.current_thread() is not threading.main_thread():
         yield request
         return
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: handler for number, handler in handlers.items() if handler is not signal.SIG_IGN}
 
     def note(number: int, frame: FrameType | None) -> None:
         request.number = number

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shlex
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -133,7 +134,9 @@ class Trainer:
 
     def _log_evaluation(self, number: int, count: int) -> float:
         """Returns the score by which checkpoints are compared: exact match, then token accuracy."""
+        began = time.perf_counter()
         found = self.last_evaluation = self.evaluate(count)
+        self._clock += time.perf_counter() - began  # tokens per second are of training alone
         record = {
             "step": number,
             "kind": "eval",
@@ -144,7 +147,6 @@ class Trainer:
         }
         self._metrics.append(record)
         self.progress.news(record)
-        self._clock = time.perf_counter()
         return found.exact_match + 1e-3 * found.token_accuracy
 
     def _arrays(self) -> dict[str, Any]:
@@ -170,7 +172,7 @@ class Trainer:
             self._save()
         raise Interrupted(
             f"stopped at step {number} of {self.options.steps}; saved. "
-            f"Continue with: npformer train --resume {self.run.path}",
+            f"Continue with: npformer train --resume {shlex.quote(str(self.run.path))}",
             stop.number,
         )
 

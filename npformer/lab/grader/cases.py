@@ -1,0 +1,233 @@
+"""The inputs on which a learner's pair is tried: random, of several shapes, the awkward ones among them.
+
+All sizes of a case differ where they can, so that an axis mistaken for another does not pass unnoticed;
+length 1, batches of 1, gaps in memory, padding, a row that sees nothing and repeated tokens have cases of
+their own, each with a name that the report can use.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from npformer.lab.grader.exercises import Exercise
+from npformer.lab.grader.tree import Host
+
+Rng = np.random.Generator
+
+
+@dataclass(frozen=True)
+class Case:
+    """Arguments of a forward, the gradients that come back to its outputs, and what the reference makes of them."""
+
+    label: str
+    arguments: tuple[Any, ...]
+    upstream: Any  # one array, or a tuple if there are several outputs
+    outputs: Any
+    gradients: Any
+    sizes: dict[str, float]  # named numbers that a wrong factor may equal
+    gaps: bool = False  # arrays are handed over with room between their numbers
+
+
+def cases_of(exercise: Exercise) -> tuple[Case, ...]:
+    """All cases of an exercise; the same numbers at every call."""
+    return _cases(exercise)
+
+
+@cache
+def _cases(exercise: Exercise) -> tuple[Case, ...]:
+    rng = np.random.default_rng(sum(map(ord, exercise.name)))
+    return tuple(_complete(exercise, rng, *given) for given in INPUTS[exercise.name](rng))
+
+
+def _complete(exercise: Exercise, rng: Rng, label: str, arguments: tuple[Any, ...], sizes: dict[str, float]) -> Case:
+    defaults = [parameter.default for parameter in inspect.signature(exercise.forward).parameters.values()]
+    arguments = (*arguments, *defaults[len(arguments) :])
+    outputs, kept = exercise.forward(*arguments)
+    parts = outputs if isinstance(outputs, tuple) else (outputs,)
+    upstream: Any = tuple(rng.normal(size=np.shape(part)) for part in parts)
+    upstream = upstream if isinstance(outputs, tuple) else np.asarray(upstream[0])
+    gradients = exercise.backward(upstream, kept)
+    return Case(label, arguments, upstream, outputs, gradients, sizes, gaps="gaps" in label)
+
+
+Given = tuple[str, tuple[Any, ...], dict[str, float]]
+
+
+def _linear(rng: Rng) -> Iterator[Given]:
+    for label, tokens in (("a batch of sequences", (2, 3)), ("one token", (1, 1)), ("a matrix with gaps", (7,))):
+        yield label, (rng.normal(size=(*tokens, 4)), rng.normal(size=(4, 5)), rng.normal(size=5)), _tokens(*tokens, 4)
+    yield "a square weight", (rng.normal(size=(3, 2, 4)), rng.normal(size=(4, 4)), rng.normal(size=4)), _tokens(3, 2, 4)
+
+
+def _elementwise(rng: Rng) -> Iterator[Given]:
+    for label, shape in (("a batch of sequences", (2, 3, 5)), ("a vector", (6,)), ("a matrix with gaps", (3, 4))):
+        yield label, (1.5 * rng.normal(size=shape),), _tokens(*shape)
+
+
+def _softmax(rng: Rng) -> Iterator[Given]:
+    yield "three axes", (rng.normal(size=(2, 3, 5)),), _tokens(2, 3, 5)
+    yield "a matrix with gaps", (rng.normal(size=(4, 6)),), {"B": 4, "S": 6}
+    yield "rows of length 1", (rng.normal(size=(3, 1)),), {"B": 3}
+    yield "saturated scores", (20 * rng.normal(size=(3, 5)),), {"B": 3, "S": 5}
+    yield "hidden entries", (rng.normal(size=(2, 3, 4)), lengths(4, 2, 3)[:, None, :]), _tokens(2, 3, 4)
+    yield "a row of nothing", (rng.normal(size=(3, 4)), lengths(4, 2, 0, 4)), {"B": 3, "S": 4}
+
+
+def _dropout(rng: Rng) -> Iterator[Given]:
+    for label, shape in (("a batch of sequences", (2, 3, 5)), ("a matrix with gaps", (4, 3))):
+        yield label, (rng.normal(size=shape), keep(rng, *shape), 1.6), _tokens(*shape) | {"s": 1.6}
+    yield "nothing dropped (keep is None)", (rng.normal(size=(2, 3)), None, 1.6), {"s": 1.6}
+
+
+def _embedding(rng: Rng) -> Iterator[Given]:
+    table = rng.normal(size=(6, 4))
+    yield "no token twice", (np.array([[3, 1, 5], [0, 2, 4]]), table, 2.0), {"s": 2.0, "B": 2}
+    yield "repeated tokens", (np.array([[3, 1, 3], [0, 3, 1]]), table, 2.5), {"s": 2.5, "B": 2}
+    yield "one sequence with gaps", (np.array([2, 2, 5]), table, 1.7), {"s": 1.7}
+
+
+def _learned_positions(rng: Rng) -> Iterator[Given]:
+    for label, batch, length, offset in (
+        ("from position 0", 2, 3, 0), ("from a later position", 3, 2, 4), ("one token with gaps", 1, 1, 2),
+    ):  # fmt: skip
+        yield label, (rng.normal(size=(batch, length, 4)), rng.normal(size=(7, 4)), offset), _tokens(batch, length, 4)
+
+
+def _layer_norm(rng: Rng) -> Iterator[Given]:
+    for label, shape, spread in (
+        ("a batch of sequences", (2, 3, 5), 1.0), ("a matrix with gaps", (4, 6), 1.0), ("one token", (1, 1, 4), 1.0),
+        ("nearly constant tokens", (3, 2, 4), 0.01),
+    ):  # fmt: skip
+        x = 2.0 + spread * rng.normal(size=shape)
+        yield label, (x, rng.normal(size=shape[-1]), rng.normal(size=shape[-1]), 1e-5), _tokens(*shape)
+
+
+def _residual(rng: Rng) -> Iterator[Given]:
+    for label, shape in (("with dropout", (2, 3, 4)), ("a matrix with gaps", (3, 5))):
+        yield label, (rng.normal(size=shape), rng.normal(size=shape), keep(rng, *shape), 1.6), {"s": 1.6, **_tokens(*shape)}
+    yield "without dropout (keep is None)", (rng.normal(size=(2, 3)), rng.normal(size=(2, 3)), None, 1.0), {}
+
+
+def _norm_and_sum(rng: Rng) -> Iterator[Given]:
+    for label, (x, f, *dropped), sizes in _residual(rng):
+        width = x.shape[-1]
+        yield label, (x, f, rng.normal(size=width), rng.normal(size=width), *dropped), sizes
+
+
+def _feed_forward(rng: Rng) -> Iterator[Given]:
+    def weights() -> tuple[Host, ...]:
+        return tuple(rng.normal(size=size) for size in ((4, 6), (6,), (6, 4), (4,)))
+
+    yield "with dropout", (rng.normal(size=(2, 3, 4)), *weights(), keep(rng, 2, 3, 6), 1.6), {"s": 1.6, **_tokens(2, 3, 4)}
+    yield "without dropout (keep is None)", (rng.normal(size=(3, 5, 4)), *weights()), _tokens(3, 5, 4)
+    yield "one token with gaps", (rng.normal(size=(1, 1, 4)), *weights()), {}
+
+
+def _cross_entropy(rng: Rng) -> Iterator[Given]:
+    full, padded = np.array([[1, 4, 2], [2, 3, 1]]), np.array([[1, 4, 0], [2, 0, 0]])
+    for label, targets, smoothing in (
+        ("no padding", full, 0.0), ("padding", padded, 0.0), ("padding and label smoothing", padded, 0.1),
+        ("nothing but padding", 0 * full, 0.1),
+    ):  # fmt: skip
+        counted = max(int(np.sum(targets != 0)), 1)
+        sizes = _tokens(2, 3, 5) | {"V": 5.0, "the number of counted tokens": counted}
+        yield label, (rng.normal(size=(2, 3, 5)), targets, 0, smoothing), sizes
+    yield "other ignore_index, with gaps", (20 * rng.normal(size=(3, 2, 4)), np.array([[1, 3], [0, 3], [2, 2]]), 3, 0.2), {}
+
+
+def _attention(rng: Rng) -> Iterator[Given]:
+    for label, (batch, heads, queries, keys, width), visible in (
+        ("everything visible", (2, 2, 3, 5, 4), None),
+        ("as many keys as queries, causal", (2, 3, 4, 4, 5), np.tril(np.ones((4, 4), dtype=bool))),
+        ("padding", (2, 2, 3, 4, 3), lengths(4, 4, 2)[:, None, None, :]),
+        ("a query that sees nothing", (2, 1, 3, 4, 2), lengths(4, 3, 0)[:, None, None, :]),
+        ("one query, one key", (2, 2, 1, 1, 3), None),
+        ("one head with gaps", (1, 1, 2, 3, 5), None),
+    ):
+        q, k, v = (rng.normal(size=(batch, heads, length, width)) for length in (queries, keys, keys))
+        sizes = {"B": batch, "H": heads, "T": queries, "S": keys, "D": width, "√D": math.sqrt(width)}
+        yield label, (q, k, v, visible), sizes
+
+
+def _multi_head_attention(rng: Rng) -> Iterator[Given]:
+    for label, (batch, queries, keys, width, heads), visible in (
+        ("two heads", (2, 3, 5, 4, 2), None),
+        ("three heads, padding", (2, 4, 5, 6, 3), lengths(5, 5, 2)[:, None, None, :]),
+        ("a sequence of padding alone", (2, 2, 3, 4, 2), lengths(3, 3, 0)[:, None, None, :]),
+        ("one head with gaps", (1, 2, 3, 3, 1), None),
+    ):
+        x, memory = rng.normal(size=(batch, queries, width)), rng.normal(size=(batch, keys, width))
+        sizes = {"B": batch, "T": queries, "S": keys, "C": width, "H": heads}
+        yield label, (x, memory, attention_params(rng, width), heads, visible), sizes
+
+
+def _encoder_layer(rng: Rng) -> Iterator[Given]:
+    for label, (batch, length, width, heads), visible in (
+        ("everything visible", (2, 3, 4, 2), None),
+        ("padding", (2, 4, 6, 3), lengths(4, 4, 2)[:, None, None, :]),
+        ("one token with gaps", (2, 1, 4, 1), None),
+    ):
+        x = rng.normal(size=(batch, length, width))
+        yield label, (x, layer_params(rng, width, ("attention",)), heads, visible), _tokens(batch, length, width)
+
+
+def _decoder_layer(rng: Rng) -> Iterator[Given]:
+    for label, (batch, queries, keys, width, heads), memory_visible in (
+        ("everything in the source visible", (2, 3, 5, 4, 2), None),
+        ("padding in the source", (2, 4, 3, 6, 3), lengths(3, 3, 1)[:, None, None, :]),
+        ("one token, a source of padding alone, with gaps", (2, 1, 2, 4, 1), lengths(2, 2, 0)[:, None, None, :]),
+    ):
+        x, memory = rng.normal(size=(batch, queries, width)), rng.normal(size=(batch, keys, width))
+        causal = np.tril(np.ones((queries, queries), dtype=bool))
+        params = layer_params(rng, width, ("self_attention", "cross_attention"))
+        yield label, (x, memory, params, heads, causal, memory_visible), _tokens(batch, queries, width) | {"S": keys}
+
+
+INPUTS: dict[str, Callable[[Rng], Iterator[Given]]] = {
+    "linear": _linear, "relu": _elementwise, "gelu": _elementwise, "softmax": _softmax, "dropout": _dropout,
+    "embedding": _embedding, "learned_positions": _learned_positions, "layer_norm": _layer_norm,
+    "residual": _residual, "post_norm": _norm_and_sum, "add_norm": _norm_and_sum, "feed_forward": _feed_forward,
+    "cross_entropy": _cross_entropy, "attention": _attention, "multi_head_attention": _multi_head_attention,
+    "encoder_layer_post": _encoder_layer, "encoder_layer_pre": _encoder_layer, "decoder_layer": _decoder_layer,
+}  # fmt: skip
+
+
+def lengths(size: int, *visible: int) -> Host:
+    """(len(visible), size) boolean: row b sees its first visible[b] entries."""
+    return np.arange(size)[None, :] < np.array(visible)[:, None]
+
+
+def keep(rng: Rng, *shape: int) -> Host:
+    """Which entries dropout keeps, boolean; at least one is dropped and one kept."""
+    kept = rng.random(shape) < 0.6
+    kept.flat[0], kept.flat[-1] = True, False
+    return kept
+
+
+def attention_params(rng: Rng, width: int) -> dict[str, Host]:
+    """Weights (C, C) and biases (C,) of multi-head attention."""
+    weights = {f"w{letter}": rng.normal(size=(width, width)) / math.sqrt(width) for letter in "qkvo"}
+    return weights | {f"b{letter}": rng.normal(size=width) for letter in "qkvo"}
+
+
+def layer_params(rng: Rng, width: int, attentions: tuple[str, ...]) -> dict[str, dict[str, Host]]:
+    """Parameters of an encoder or decoder layer; F = C + 1."""
+    params = {name: attention_params(rng, width) for name in attentions}
+    for i in range(len(attentions) + 1):
+        params[f"norm{i + 1}"] = {"gamma": rng.normal(size=width), "beta": rng.normal(size=width)}
+    sizes = {"w1": (width, width + 1), "b1": (width + 1,), "w2": (width + 1, width), "b2": (width,)}
+    return params | {"feed_forward": {name: rng.normal(size=size) for name, size in sizes.items()}}
+
+
+def _tokens(*shape: int) -> dict[str, float]:
+    """B, T, C of a batch, N·C of a matrix, C of a vector, and the number of tokens."""
+    letters = {3: "BTC", 2: "NC", 1: "C"}[len(shape)]
+    sizes = {letter: float(size) for letter, size in zip(letters, shape, strict=True) if size > 1}
+    return sizes | ({"B·T": float(shape[0] * shape[1])} if len(shape) == 3 else {})

@@ -1,0 +1,35 @@
+"""Cross-entropy over the tokens that count."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from npformer.typing import Array
+
+
+def cross_entropy_forward(
+    logits: Array, targets: Array, ignore_index: int = 0, label_smoothing: float = 0.0
+) -> tuple[Array, Any]:
+    """logits (B, T, V), targets (B, T) integers. Returns the mean loss over counted tokens, (), and a cache.
+
+    A token whose target is ignore_index does not count; if none counts, the loss is 0.
+    """
+    num_classes = logits.shape[-1]
+    shifted = logits - np.max(logits, axis=-1, keepdims=True)  # 1. (B, T, V), so that exp cannot overflow
+    log_p = shifted - np.log(np.sum(np.exp(shifted), axis=-1, keepdims=True))  # 2. (B, T, V)
+    one_hot = targets[..., None] == np.arange(num_classes)  # (B, T, V)
+    q = (1.0 - label_smoothing) * one_hot + label_smoothing / num_classes  # 3. what p should be
+    token_loss = -np.sum(q * log_p, axis=-1)  # 4. (B, T)
+    counted = targets != ignore_index  # (B, T)
+    num_counted = max(int(np.sum(counted)), 1)
+    loss = np.sum(np.where(counted, token_loss, 0.0)) / num_counted  # 5. ()
+    return loss, (np.exp(log_p), q, counted, num_counted)
+
+
+def cross_entropy_backward(dloss: Array, cache: Any) -> Array:
+    """dloss, a number. Returns dlogits (B, T, V)."""
+    p, q, counted, num_counted = cache
+    dtoken_loss = np.where(counted, dloss / num_counted, 0.0)  # back through 5, (B, T)
+    return (p - q) * dtoken_loss[..., None]  # back through 4, 2, 1

@@ -1,0 +1,167 @@
+"""Runs a learner's file in a process of its own: bounded in time and memory, its prints kept apart."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+import npformer
+from npformer.lab.grader.cases import Case
+from npformer.lab.grader.exercises import Exercise
+from npformer.lab.grader.source import BANNED, Source
+from npformer.lab.grader.templates import parts_source
+from npformer.lab.grader.tree import encode, paths
+
+CHILD = Path(__file__).parent / "child"
+PRINTED = 4000  # characters of what a learner prints that are kept
+REPORTED = 64_000_000  # characters of results that are read
+ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OPENBLAS", "OMP", "MKL", "VECLIB_MAXIMUM", "NUMEXPR")}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long (seconds, wall clock) and in how much memory (bytes) one exercise may run."""
+
+    seconds: float = 10.0
+    memory: int = 2 * 1024**3
+
+
+@dataclass
+class Run:
+    """What happened in the learner's process: its events in order, and what it printed."""
+
+    events: list[dict[str, Any]] = field(default_factory=list)
+    printed: str = ""
+    printed_more: int = 0  # characters beyond those kept
+    exit_code: int = 0
+    killed: bool = False  # by the clock
+
+    @property
+    def ended(self) -> bool:
+        """Whether it came to its own end."""
+        return any(event["event"] == "end" for event in self.events)
+
+    def all(self, event: str) -> list[dict[str, Any]]:
+        """The events of one kind."""
+        return [e for e in self.events if e["event"] == event]
+
+
+def run(
+    exercise: Exercise, source: Source, beside: Sequence[Exercise], cases: Sequence[Case], limits: Limits, oracle: bool
+) -> Run:
+    """Run one exercise of a file on these cases; beside are all exercises of the file, whose parts it may import.
+
+    oracle: measure the derivative of the learner's forward, instead of calling its backward.
+    """
+    job = _job(exercise, source, beside, cases, limits) | {"oracle": oracle}
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-B", "-X", "utf8", str(CHILD)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        cwd=source.path.parent, env=_environment(), start_new_session=True,
+    )  # fmt: skip
+    try:
+        return _watched(process, json.dumps(job).encode(), limits)
+    finally:
+        _kill(process)
+
+
+def _job(
+    exercise: Exercise, source: Source, beside: Sequence[Exercise], cases: Sequence[Case], limits: Limits
+) -> dict[str, Any]:
+    parts = parts_source(name for other in (exercise, *beside) for name in other.available)
+    return {
+        "path": str(source.path.absolute()), "source": source.text, "arguments": list(exercise.arguments),
+        "forward": f"{exercise.name}_forward", "backward": f"{exercise.name}_backward",
+        "parts": parts, "allowed": sorted(exercise.available), "banned": list(BANNED),
+        "secret": str(Path(npformer.__file__).parent) + os.sep,
+        "seconds": limits.seconds, "memory": limits.memory,
+        "cases": [
+            {"arguments": [encode(x) for x in case.arguments], "upstream": encode(case.upstream), "gaps": case.gaps}
+            for case in cases
+        ],
+        "leaves": [_leaves(exercise, case) for case in cases],
+    }  # fmt: skip
+
+
+def _leaves(exercise: Exercise, case: Case) -> list[tuple[str, list[Any], list[int]]]:
+    """(name of the gradient, path in the arguments, shape) of every array to be differentiated."""
+    found = []
+    for name in exercise.wrt:
+        index = exercise.arguments.index(name)
+        for path, array in paths(case.arguments[index], (index,)):
+            dotted = ".".join(["d" + name, *path[1:]])
+            found.append((dotted, list(path), list(array.shape)))
+    return found
+
+
+def _environment() -> dict[str, str]:
+    """One thread, so that limits on memory and processes mean what they say; nothing of Python's own settings."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    return kept | ONE_THREAD
+
+
+def _watched(process: subprocess.Popen[bytes], job: bytes, limits: Limits) -> Run:
+    result = Run()
+    assert process.stdin and process.stdout and process.stderr  # all three are pipes
+    threads = [
+        threading.Thread(target=_feed, args=(process.stdin, job), daemon=True),
+        threading.Thread(target=_read_events, args=(process.stdout, result), daemon=True),
+        threading.Thread(target=_read_prints, args=(process.stderr, result), daemon=True),
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        result.exit_code = process.wait(limits.seconds + 3.0)  # its own clock strikes first, and can say where
+    except subprocess.TimeoutExpired:
+        result.killed = True
+        _kill(process)
+        result.exit_code = process.wait()
+    for thread in threads:
+        thread.join(2.0)
+    return result
+
+
+def _feed(stream: IO[bytes], job: bytes) -> None:
+    with contextlib.suppress(OSError), stream:  # it may have died before reading
+        stream.write(job)
+
+
+def _read_events(stream: IO[bytes], result: Run) -> None:
+    left = REPORTED
+    with stream:
+        for line in stream:
+            left -= len(line)
+            if left < 0:
+                continue
+            with contextlib.suppress(ValueError):  # half a line of a process that was killed
+                result.events.append(json.loads(line))
+
+
+def _read_prints(stream: IO[bytes], result: Run) -> None:
+    kept = b""
+    with stream:
+        while chunk := stream.read1(65536):  # type: ignore[attr-defined]
+            room = max(PRINTED - len(kept), 0)
+            kept += chunk[:room]
+            result.printed_more += len(chunk) - len(chunk[:room])
+            result.printed = kept.decode("utf-8", "replace")
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """The process and whatever it may have started, by its session."""
+    if process.poll() is not None and not hasattr(os, "killpg"):
+        return
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if hasattr(os, "killpg"):
+            os.killpg(process.pid, signal.SIGKILL)
+        else:
+            process.kill()

@@ -1,0 +1,108 @@
+"""The files that learners fill in, made from the reference pairs: the forward as it is, the backward emptied."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import os
+import textwrap
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from npformer.errors import OutputError
+from npformer.lab.grader.exercises import EXERCISES, PARTS, Exercise
+
+GLOSSARY = """B batch        T query or target time     C model width, C = H·D
+N tokens       S key or source time       H heads, D width of a head
+V vocabulary   F feed-forward width"""
+
+
+def template(exercise: Exercise) -> str:
+    """The file to fill in."""
+    number = EXERCISES.index(exercise) + 1
+    asked = textwrap.dedent(inspect.getdoc(exercise.backward) or "")
+    opening = f"""Exercise {number} of {len(EXERCISES)}: {exercise.title}.
+
+{textwrap.indent(exercise.formula, "    ")}
+
+{textwrap.fill(f"{exercise.name}_forward is given; change it if you like, as long as it computes the same. Write {exercise.name}_backward, the derivative of exactly that forward:", 96)}
+
+{textwrap.indent(asked, "    ")}
+
+{textwrap.fill("Think first: " + exercise.read, 96)}
+
+Shapes are written in these letters:
+
+{textwrap.indent(GLOSSARY, "    ")}
+
+Then: npformer grade {exercise.name}.py"""  # noqa: E501
+    body = f'raise NotImplementedError("write {exercise.name}_backward")'
+    functions = "\n\n\n".join([_plain(exercise.forward), _plain(exercise.backward, body)])
+    return f'"""{opening}\n"""\n\n{_imports(exercise)}\n\n\n{functions}\n'
+
+
+def answer(exercise: Exercise) -> str:
+    """The derivation, from npformer's own docstring, and the backward in plain NumPy."""
+    derivation = inspect.getdoc(import_module(exercise.docs)) or ""
+    return f"{derivation}\n\n\n{_plain(exercise.backward)}\n"
+
+
+def parts_source(names: Iterable[str]) -> str:
+    """The source of these functions of earlier exercises, with all that they call, as one module."""
+    wanted = set(names)
+    exercises = [exercise for exercise in EXERCISES if f"{exercise.name}_forward" in wanted]
+    texts = [_plain(function) for name in ("split_heads", "merge_heads") for function in _heads(name, wanted)]
+    for exercise in exercises:
+        texts += [_plain(exercise.forward), _plain(exercise.backward)]
+    return "import math\n\nimport numpy as np\n\n\n" + "\n\n\n".join(texts) + "\n"
+
+
+def all_parts() -> str:
+    """Every part, for a learner who wants to run an exercise without the grader."""
+    names = {name for exercise in EXERCISES for name in exercise.available}
+    return f'"""The exercises before yours, solved: `from parts import …` finds them here."""\n\n{parts_source(names)}'
+
+
+def write_new(path: Path, text: str) -> None:
+    """Write a file that is not there yet. Raises OutputError if it is, or if it cannot be written."""
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise OutputError(
+            f"{path}: it exists, and nothing is ever overwritten; grade it, move it away, or name another file: "
+            f"`npformer grade {os.path.splitext(path.name)[0]}_2.py --template …`"
+        ) from None
+    except OSError as error:
+        raise OutputError(f"{path}: cannot be written: {error.strerror}; choose another folder") from error
+
+
+def _heads(name: str, wanted: set[str]) -> list[Callable[..., Any]]:
+    return [getattr(import_module(f"{PARTS}.heads"), name)] if name in wanted else []
+
+
+def _plain(function: Callable[..., Any], body: str | None = None) -> str:
+    """A function's source without annotations; with another body, its docstring kept."""
+    source = textwrap.dedent(inspect.getsource(function))
+    node = ast.parse(source).body[0]
+    assert isinstance(node, ast.FunctionDef)  # the parts are functions
+    for argument in node.args.args:
+        argument.annotation = None
+    first, *rest = node.body
+    start, end = first.lineno, (first.end_lineno or first.lineno)
+    lines = source.splitlines()
+    kept = lines[start - 1 : end] + [f"    {body}"] if body else lines[start - 1 :]
+    return "\n".join([f"def {node.name}({ast.unparse(node.args)}):", *kept])
+
+
+def _imports(exercise: Exercise) -> str:
+    """What the file needs: math where the forward uses it, NumPy, and the parts."""
+    math = "import math\n\n" if "math." in inspect.getsource(exercise.forward) else ""
+    if not exercise.parts:
+        return f"{math}import numpy as np"
+    listed = "".join(f"    {name},\n" for name in exercise.parts)
+    note = "# the grader brings parts; to run this file yourself: npformer grade parts.py --template parts\n"
+    return f"{math}import numpy as np\n\n{note}from parts import (\n{listed})"
+

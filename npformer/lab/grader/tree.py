@@ -1,0 +1,41 @@
+"""Nested values by dotted names: {"params": {"norm1": {"gamma": …}}} has the leaf params.norm1.gamma."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from npformer.lab.grader.child.values import Foreign, decode, encode
+
+Host = np.ndarray[Any, Any]
+
+__all__ = ["Foreign", "Host", "decode", "encode", "leaves", "named", "paths"]
+
+
+def leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """(dotted name, leaf) of a nested value."""
+    if isinstance(value, dict):
+        for key, part in value.items():
+            yield from leaves(f"{name}.{key}", part)
+    else:
+        yield name, value
+
+
+def named(names: tuple[str, ...], values: Any) -> dict[str, Any]:
+    """The leaves of as many values as there are names (a lone one may stand without its tuple), by dotted name.
+
+    Raises ValueError if the numbers differ.
+    """
+    parts = values if isinstance(values, tuple) else (values,)
+    return {dotted: leaf for name, part in zip(names, parts, strict=True) for dotted, leaf in leaves(name, part)}
+
+
+def paths(value: Any, start: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], Host]]:
+    """(path, array) of each array in a nested value that stands at path start."""
+    if isinstance(value, dict):
+        for key, part in value.items():
+            yield from paths(part, (*start, key))
+    else:
+        yield start, value

@@ -1,0 +1,102 @@
+"""Putting a bug into the running program, everywhere at once, and taking it out again.
+
+A function is bound in many places: its module, every module that imported it by name, a class, the table
+of operations, inside a ``partial`` or another function's closure. So its *code* is exchanged, not its name:
+the function object stays what it is and where it is, and whoever calls it runs the changed text. Taking the
+bug out puts the very same code object back. The whole process is changed meanwhile: one patch at a time, and
+no other work in other threads.
+"""
+
+from __future__ import annotations
+
+import __future__
+import ast
+import importlib
+import inspect
+import itertools
+import linecache
+import textwrap
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from types import FunctionType
+from typing import Any
+
+from npformer.backend import Backend, get_backend
+from npformer.errors import ConfigError
+from npformer.lab.museum.exhibit import Edit
+
+_numbers = itertools.count()
+
+
+class PatchError(ConfigError):
+    """An edit does not fit the code any more: the code was changed, so the exhibit must be too."""
+
+
+@contextmanager
+def patched(edits: Iterable[Edit], dtype: str = "float64") -> Iterator[Backend]:
+    """While in the context, the edits are in force; yields NumPy's backend, whose operations have them.
+
+    Raises PatchError if a target does not exist or its text is not there exactly once; then nothing is changed.
+    """
+    changed = [(function_at(target), _compiled(target, group)) for target, group in _by_target(edits).items()]
+    before = [(f, f.__code__, f.__defaults__, f.__kwdefaults__, dict(vars(f))) for f, _ in changed]
+    try:
+        for function, new in changed:
+            function.__code__ = new.__code__
+            function.__defaults__, function.__kwdefaults__ = new.__defaults__, new.__kwdefaults__
+        yield get_backend("numpy", dtype=dtype)
+    finally:
+        for function, code, defaults, keyword_defaults, attributes in before:
+            function.__code__ = code
+            function.__defaults__, function.__kwdefaults__ = defaults, keyword_defaults
+            vars(function).clear()  # a bug may have remembered something there
+            vars(function).update(attributes)
+
+
+def function_at(target: str) -> FunctionType:
+    """The function that "module:name" or "module:Class.method" names. Raises PatchError if there is none."""
+    module_name, _, path = target.partition(":")
+    try:
+        found: Any = importlib.import_module(module_name)
+        for name in path.split("."):
+            found = vars(found)[name]  # not getattr, which would look a method up and bind it
+    except (ImportError, KeyError) as error:
+        raise PatchError(f"{target}: expected the name of a function, found none ({error}); was it renamed?") from error
+    if isinstance(found, property):
+        found = found.fget
+    if not isinstance(found, FunctionType):
+        raise PatchError(f"{target}: expected a function, got {type(found).__name__}; choose one inside it")
+    return found
+
+
+def _by_target(edits: Iterable[Edit]) -> dict[str, list[Edit]]:
+    groups: dict[str, list[Edit]] = {}
+    for edit in edits:
+        groups.setdefault(edit.target, []).append(edit)
+    return groups
+
+
+def _compiled(target: str, edits: list[Edit]) -> FunctionType:
+    """The function with its edits, compiled in the namespace of its module."""
+    original = function_at(target)
+    source = textwrap.dedent(inspect.getsource(original))
+    for edit in edits:
+        if source.count(edit.old) != 1:
+            raise PatchError(
+                f"{target}: expected this text exactly once, found it {source.count(edit.old)} times:\n"
+                f"{edit.old}\nthe function was changed: bring the exhibit up to date"
+            )
+        source = source.replace(edit.old, edit.new)
+    file = f"<museum {next(_numbers)}: {target}>"
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)  # for tracebacks
+    tree = ast.parse(source)
+    definition = tree.body[0]
+    if not isinstance(definition, ast.FunctionDef):
+        raise PatchError(f"{target}: expected a function of its own, got {type(definition).__name__}")
+    definition.decorator_list = []  # the code alone is taken; whatever wraps the original still does
+    names = dict(original.__globals__)
+    exec(compile(tree, file, "exec", __future__.annotations.compiler_flag, dont_inherit=True), names)
+    new: FunctionType = names[definition.name]
+    if new.__code__.co_freevars != original.__code__.co_freevars:
+        raise PatchError(f"{target}: expected a function without a closure; it uses super() or is nested")
+    return new

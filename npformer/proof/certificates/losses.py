@@ -1,0 +1,140 @@
+"""Two promises of whole models: ignored tokens weigh nothing, and a tied table gets every gradient it is owed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from npformer.backend import PLAIN
+from npformer.proof.certificates.check import check
+from npformer.proof.certificates.compare import same_bits, same_to_rounding
+from npformer.proof.certificates.masks import POISON, other_tokens, pad_id_of, token_inputs
+from npformer.proof.certificates.result import DoesNotApply, Violation
+from npformer.proof.certificates.snapshot import restored
+from npformer.proof.certificates.trial import Trial
+from npformer.proof.subject import Host
+
+Tokens = np.ndarray[Any, Any]
+SMOOTHING = 0.1
+TABLES = ("src_embedding.weight", "tgt_embedding.weight")
+
+
+@check("ignored-tokens", "an ignored target changes neither the loss nor any gradient, nor does one more of them")
+def ignored_tokens(trial: Trial) -> Violation | None:
+    """For the loss as a pair (logits, targets, ignore_index, …), and for a model through its loss."""
+    names = token_inputs(trial)
+    if names is not None:
+        return _of_model(trial, *names)
+    if not {"logits", "targets"} <= trial.inputs.keys():
+        raise DoesNotApply("it is neither a loss of (logits, targets) nor a model of (src, tgt_in)")
+    ignored = trial.inputs.get("ignore_index", 0)
+    if ignored is None:
+        raise DoesNotApply("ignore_index is None: every token counts")
+    targets = np.array(trial.inputs["targets"])
+    if not np.any(targets == ignored):
+        targets[..., -1] = ignored
+    return _of_loss(trial, targets, int(ignored))
+
+
+def _of_loss(trial: Trial, targets: Tokens, ignored: int) -> Violation | None:
+    """dlogits is exactly 0 where ignored; the logits there, and more of such tokens, change nothing."""
+    hidden = (targets == ignored)[..., None]
+    if hidden.all():
+        raise DoesNotApply("every target is ignored")
+    logits = trial.inputs["logits"]
+    run = trial.run({"targets": targets})
+    dlogits = {"gradient of logits": run.gradients["logits"]}
+    at_ignored = {"gradient of logits, ignored tokens": np.where(hidden, run.gradients["logits"], 0.0)}
+    noise = POISON * trial.rng(4).normal(size=logits.shape)
+    spoilt = trial.run({"targets": targets, "logits": np.where(hidden, noise, logits)})
+    more = _one_more(targets, np.full_like(targets, ignored))
+    padded = trial.run({"targets": more, "logits": _one_more(logits, noise, axis=-2)})
+    rest = padded.gradients["logits"][..., :-1, :]
+    return (
+        same_bits({name: np.zeros_like(x) for name, x in at_ignored.items()}, at_ignored)
+        or same_bits(run.outputs, spoilt.outputs)
+        or same_bits(dlogits, {"gradient of logits": spoilt.gradients["logits"]})
+        or same_to_rounding(run.outputs, padded.outputs)
+        or same_to_rounding(dlogits, {"gradient of logits": rest})
+    )
+
+
+def _one_more(x: Any, source: Any, axis: int = -1) -> Any:
+    """x with one more token per sequence, the first of source."""
+    return np.concatenate([x, np.take(source, [0], axis=axis)], axis=axis)
+
+
+def _of_model(trial: Trial, src: str, tgt: str) -> Violation | None:
+    pad = pad_id_of(trial.target)
+    if pad is None:
+        raise DoesNotApply("it has no pad_id (or config.pad_id)")
+    tokens = np.array(trial.inputs[tgt])
+    targets = np.where(tokens == pad, pad, other_tokens(tokens))
+    targets[-1, -1] = pad
+    if np.all(targets == pad):
+        raise DoesNotApply("every target is padding")
+    pair = getattr(trial.target, "ops", PLAIN).cross_entropy
+    changed, options = trial.without_dropout()
+    logits = trial.outputs(changed, options)["output"]
+    loss = Trial(tuple(pair), (logits, targets, pad, SMOOTHING), {}, trial.device, trial.seed)
+    violation = _of_loss(loss, targets, pad)
+    if violation is not None or not _has_room(trial.target, tokens):
+        return violation
+    padding = np.full_like(tokens, pad)
+    pairs = ((tokens, targets), (_one_more(tokens, padding), _one_more(targets, padding)))
+    gradients = [_through_loss(trial, loss, changed | {tgt: inputs}, options, out) for inputs, out in pairs]
+    return same_to_rounding(*gradients)
+
+
+def _has_room(target: Any, tokens: Tokens) -> bool:
+    """Whether a longer target fits: learned positions end at max_seq_len."""
+    length = int(tokens.shape[1])
+    return int(getattr(getattr(target, "config", None), "max_seq_len", length + 1)) > length
+
+
+def _through_loss(
+    trial: Trial, loss: Trial, changed: dict[str, Any], options: dict[str, Any], targets: Tokens
+) -> dict[str, Host]:
+    """Every parameter's gradient of the mean loss."""
+    logits = trial.outputs(changed, options)["output"]
+    one: dict[str, Host] = {"output": np.asarray(1.0)}
+    dlogits = loss.run({"logits": logits, "targets": targets}, upstream=one).gradients["logits"]
+    found = trial.run(changed, options=options, upstream={"output": dlogits}).gradients
+    return {f"gradient of {name}, target padded": x for name, x in found.items()}
+
+
+@check("tying", "a tied parameter receives the sum of the gradients of all its uses")
+def tying(trial: Trial) -> Violation | None:
+    """Compared with an untied twin of equal numbers: source table + target table + output projection, transposed."""
+    config = getattr(trial.target, "config", None)
+    if not getattr(config, "tie_embeddings", False):
+        raise DoesNotApply("it has no config.tie_embeddings, or it is False")
+    run, values = trial.run(), trial.tensors
+    twin = _untied_twin(trial.target)
+    with restored(twin):
+        other = Trial(twin, tuple(trial.inputs.values()), trial.options, trial.device, trial.seed)
+        table = values["src_embedding.weight"]
+        uses = {"src_embedding.weight": table, "tgt_embedding.weight": table, "generator.weight": table.T}
+        alone = other.run(values | uses, upstream=run.upstream)
+    expected = {name: alone.gradients[name] for name in run.gradients}
+    parts = [alone.gradients[name] for name in uses]
+    expected["src_embedding.weight"] = parts[0] + parts[1] + parts[2].T
+    names = [{f"gradient of {name}": x for name, x in found.items()} for found in (expected, run.gradients)]
+    return same_to_rounding(alone.outputs, run.outputs) or same_to_rounding(*names)
+
+
+def _untied_twin(model: Any) -> Any:
+    """A model of the same class and backend that does not tie. Raises DoesNotApply if it cannot be built so."""
+    try:
+        twin = type(model)(replace(model.config, tie_embeddings=False), backend=model.backend)
+    except TypeError as error:
+        raise DoesNotApply(
+            f"an untied twin is built by type(model)(config, backend=…), which raised: {error}"
+        ) from error
+    names, expected = dict(twin.named_parameters()), (*TABLES, "generator.weight")
+    missing = [name for name in expected if name not in names]
+    if missing:
+        raise DoesNotApply(f"an untied twin has parameters {', '.join(expected)}; it lacks {', '.join(missing)}")
+    return twin

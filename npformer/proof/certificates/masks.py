@@ -1,0 +1,80 @@
+"""Which input a mask speaks of, and how to spoil the positions that it hides."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from npformer.functional import AttentionMask
+from npformer.proof.certificates.trial import Trial
+from npformer.proof.subject import Host
+
+POISON = 1e3  # finite: 0·∞ and 0·NaN are NaN in every product, whatever the mask
+
+
+class Governed(NamedTuple):
+    """A mask, the inputs (..., S, C) whose steps are its keys, and whether the queries are those same steps."""
+
+    mask: AttentionMask
+    inputs: tuple[str, ...]
+    is_self: bool
+
+
+def governed(trial: Trial) -> list[Governed]:
+    """Every mask that the trial's target is given, with what it speaks of."""
+    given = {**trial.inputs, **trial.options}
+    found = [_inputs_of(name, mask, trial) for name, mask in given.items() if isinstance(mask, AttentionMask)]
+    if not found and getattr(trial.target, "causal", False) is True and trial.float_inputs:
+        return [Governed(AttentionMask(causal=True), (trial.float_inputs[0],), True)]
+    return [one for one in found if one.inputs]
+
+
+def _inputs_of(name: str, mask: AttentionMask, trial: Trial) -> Governed:
+    """Keys and values; the memory; or the layer's own input, which then holds the queries as well."""
+    if {"k", "v"} <= set(trial.float_inputs):
+        return Governed(mask, ("k", "v"), False)
+    has_memory = "memory" in trial.float_inputs
+    if name == "memory_mask" or (has_memory and not _tells_masks_apart(trial)):
+        return Governed(mask, ("memory",) if has_memory else (), False)
+    return Governed(mask, tuple(trial.float_inputs[:1]), True)
+
+
+def _tells_masks_apart(trial: Trial) -> bool:
+    """Whether forward has a memory_mask of its own; if not, the one mask of a cross-attention is the memory's."""
+    parameters = inspect.signature(trial.function("forward")).parameters
+    return "memory_mask" in parameters or any(p.kind == inspect.Parameter.VAR_KEYWORD for p in parameters.values())
+
+
+def poisoned(x: Host, hidden: np.ndarray[Any, Any], rng: np.random.Generator) -> Host:
+    """x (B, ..., S, C) with random numbers of size 1e3 wherever hidden (B, S)."""
+    shape = (x.shape[0], *(1,) * (x.ndim - 3), x.shape[-2], 1)
+    return np.where(hidden.reshape(shape), POISON * rng.normal(size=x.shape), x)
+
+
+def without_steps(x: Host, hidden: np.ndarray[Any, Any]) -> Host:
+    """x (B, ..., T, C) with zeros wherever hidden (B, T)."""
+    return np.where(hidden.reshape((x.shape[0], *(1,) * (x.ndim - 3), x.shape[-2], 1)), 0.0, x)
+
+
+def token_inputs(trial: Trial) -> tuple[str, str] | None:
+    """The names of (src, tgt_in) if the target is a model of two batches of token ids, else None."""
+    names = [name for name, x in trial.inputs.items() if _is_tokens(x)]
+    return (names[0], names[1]) if len(names) == 2 and not trial.float_inputs and not trial.is_pair else None
+
+
+def _is_tokens(x: Any) -> bool:
+    return hasattr(x, "dtype") and getattr(x, "ndim", 0) == 2 and str(x.dtype).startswith(("int", "uint"))
+
+
+def other_tokens(tokens: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Each token exchanged for another one that occurs, so that it is in the vocabulary."""
+    known = np.unique(tokens)
+    return np.asarray(known[(np.searchsorted(known, tokens) + 1) % len(known)])
+
+
+def pad_id_of(target: Any) -> int | None:
+    """config.pad_id or pad_id of a model, if it has one."""
+    found = getattr(getattr(target, "config", target), "pad_id", None)
+    return None if found is None else int(found)

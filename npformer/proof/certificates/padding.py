@@ -1,0 +1,93 @@
+"""Padding has no influence: not on an output that counts, and not on a single gradient.
+
+Padded positions are filled with finite random numbers of size 1e3, and nothing that counts may
+change in a single bit. A hidden pair has weight 0, and 0·1e3 added to a sum leaves it as it is; so does
+a gradient of 0 at a padded query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from npformer.proof.certificates.check import check
+from npformer.proof.certificates.compare import same_bits
+from npformer.proof.certificates.masks import POISON, governed, pad_id_of, poisoned, token_inputs, without_steps
+from npformer.proof.certificates.result import DoesNotApply, Violation
+from npformer.proof.certificates.trial import Trial
+from npformer.proof.subject import Host
+
+Flags = np.ndarray[Any, Any]
+
+
+@check("padding-invariance", "what stands in padded positions changes no bit of any output or gradient that counts")
+def padding_invariance(trial: Trial) -> Violation | None:
+    """For layers the masked steps of the inputs are poisoned, for models the pad row of the embeddings."""
+    names = token_inputs(trial)
+    return _of_layer(trial) if names is None else _of_model(trial, *names)
+
+
+def _of_layer(trial: Trial) -> Violation | None:
+    changed: dict[str, Host] = {}
+    queries_hidden: Flags | None = None
+    for one in governed(trial):
+        if one.mask.key_visible is None:
+            continue
+        hidden = np.logical_not(trial.device.host(one.mask.key_visible))
+        if hidden.any():
+            changed |= {name: poisoned(trial.inputs[name], hidden, trial.rng(4)) for name in one.inputs}
+            queries_hidden = hidden if one.is_self else queries_hidden
+    if not changed:
+        raise DoesNotApply("it is given no mask that hides a key of one of its inputs")
+    if queries_hidden is not None and queries_hidden.all():
+        raise DoesNotApply("every position is padding")
+    return _compared(trial, {}, changed, queries_hidden, None)
+
+
+def _of_model(trial: Trial, src: str, tgt: str) -> Violation | None:
+    pad, tables = pad_id_of(trial.target), _embedding_tables(trial)
+    if pad is None or not tables:
+        raise DoesNotApply("it has no pad_id (or config.pad_id), or no parameter called …embedding… of two axes")
+    poison = {name: table.copy() for name, table in tables.items()}
+    for table in poison.values():
+        table[pad] = POISON * trial.rng(4).normal(size=table.shape[1:])
+    tied = getattr(getattr(trial.target, "config", None), "tie_embeddings", False)
+    for source in _sources(np.asarray(trial.inputs[src]), pad):
+        violation = _compared(trial, {src: source}, poison, trial.inputs[tgt] == pad, pad if tied else None)
+        if violation is not None:
+            return violation
+    return None
+
+
+def _sources(tokens: Flags, pad: int) -> Iterator[Flags]:
+    """The source as given, and with its last sequence emptied: then a query sees nothing but padding."""
+    yield tokens
+    emptied = tokens.copy()
+    emptied[-1] = pad
+    yield emptied
+
+
+def _embedding_tables(trial: Trial) -> dict[str, Host]:
+    return {
+        name: x for name, x in trial.tensors.items() if name in trial.parameters and "embedding" in name and x.ndim == 2
+    }
+
+
+def _compared(
+    trial: Trial, given: dict[str, Any], poison: dict[str, Host], hidden: Flags | None, tied_class: int | None
+) -> Violation | None:
+    """Two runs, with and without poison; padded queries, and the class that shares the pad's row, do not count."""
+
+    def counting(values: dict[str, Host]) -> dict[str, Host]:
+        if hidden is not None:
+            values = {name: without_steps(x, hidden) for name, x in values.items()}
+        if tied_class is not None:
+            values = {name: np.where(np.arange(x.shape[-1]) == tied_class, 0.0, x) for name, x in values.items()}
+        return values
+
+    upstream = counting(trial.random_upstream(trial.outputs(given)))
+    clean, spoilt = (trial.run(given | more, upstream=upstream) for more in ({}, poison))
+    gradients = [{f"gradient of {name}": x for name, x in run.gradients.items()} for run in (clean, spoilt)]
+    return same_bits(counting(clean.outputs), counting(spoilt.outputs)) or same_bits(*gradients)

@@ -1,0 +1,126 @@
+"""Who may influence whom: what a gradient check cannot see, since a mis-wired network has right gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from npformer.functional import AttentionMask
+from npformer.proof.certificates.check import check
+from npformer.proof.certificates.compare import same_bits, same_to_rounding
+from npformer.proof.certificates.masks import Governed, governed, other_tokens, token_inputs
+from npformer.proof.certificates.result import DoesNotApply, Violation
+from npformer.proof.certificates.trial import Run, Trial, taken
+from npformer.proof.subject import Host
+
+
+@check("causality", "what comes later changes no bit of the outputs before it")
+def causality(trial: Trial) -> Violation | None:
+    """Change everything from step t on, for each t; outputs that may not see step t keep their bits."""
+    before = trial.outputs()
+    anything_moved = False
+    for where, changed, rows in _later_changes(trial):
+        after = trial.outputs(changed)
+        early = [{name: y[..., :rows, :] for name, y in run.items()} for run in (before, after)]
+        violation = same_bits(*early)
+        if violation is not None:
+            return violation._replace(where=f"{violation.where}, {where} changed")
+        anything_moved = anything_moved or same_bits(before, after) is not None
+    if not anything_moved:
+        raise DoesNotApply("no later step changes any output at all: it would prove nothing")
+    return None
+
+
+def _later_changes(trial: Trial) -> Iterator[tuple[str, dict[str, Any], int]]:
+    """(what is changed, the change, how many outputs must not notice)."""
+    names = token_inputs(trial)
+    if names is not None:
+        tokens = np.asarray(trial.inputs[names[1]])
+        for t in range(1, tokens.shape[1]):
+            later = np.arange(tokens.shape[1]) >= t
+            yield f"{names[1]}[:, {t}:]", {names[1]: np.where(later, other_tokens(tokens), tokens)}, t
+        return
+    causal = [one for one in governed(trial) if one.mask.causal]
+    if not causal:
+        raise DoesNotApply("it takes no (src, tgt_in) tokens, is given no causal mask and has no causal = True")
+    for one in causal:
+        yield from _later_steps(trial, one)
+
+
+def _later_steps(trial: Trial, one: Governed) -> Iterator[tuple[str, dict[str, Any], int]]:
+    length = trial.inputs[one.inputs[0]].shape[-2]
+    for t in range(1 + one.mask.query_offset, length):
+        later = (np.arange(length) >= t)[:, None]
+        changed = {name: trial.inputs[name] + later * trial.rng(3).normal(size=trial.inputs[name].shape)
+                   for name in one.inputs}  # fmt: skip
+        yield f"{' and '.join(one.inputs)} from step {t} on", changed, t - one.mask.query_offset
+
+
+@check("batch-order", "the order of the sequences in a batch does not matter")
+def batch_order(trial: Trial) -> Violation | None:
+    """Rotate the batch: outputs and gradients of inputs rotate, those of parameters stay (to rounding)."""
+    batch, size = batched(trial)
+    rows = np.roll(np.arange(size), 1)
+    changed, options = trial.without_dropout()
+    run = trial.run(changed, options=options)
+    upstream = {name: _rows_of(dy, rows, size) for name, dy in run.upstream.items()}
+    moved, moved_options = _taken_from(trial, batch, rows, changed, options)
+    again = trial.run(moved, options=moved_options, upstream=upstream)
+    expected = {name: _rows_of(y, rows, size) for name, y in run.outputs.items()}
+    rotated = {name: x[rows] if name in batch else x for name, x in run.gradients.items()}
+    return same_to_rounding(expected, again.outputs) or same_to_rounding(
+        _gradients(rotated), _gradients(again.gradients)
+    )
+
+
+@check("sequences-alone", "a batch is its sequences run one by one: outputs side by side, gradients summed")
+def sequences_alone(trial: Trial) -> Violation | None:
+    """Run each sequence as a batch of one; a gradient divided by the batch size shows here."""
+    batch, size = batched(trial)
+    changed, options = trial.without_dropout()
+    run = trial.run(changed, options=options)
+    alone: list[Run] = []
+    for b in range(size):
+        rows = slice(b, b + 1)
+        upstream = {name: dy[rows] for name, dy in run.upstream.items()}
+        one, one_options = _taken_from(trial, batch, rows, changed, options)
+        alone.append(trial.run(one, options=one_options, upstream=upstream))
+    outputs = {name: np.concatenate([one.outputs[name] for one in alone]) for name in run.outputs}
+    gradients = {
+        name: np.concatenate([one.gradients[name] for one in alone])
+        if name in batch
+        else np.sum([one.gradients[name] for one in alone], axis=0)
+        for name in run.gradients
+    }
+    return same_to_rounding(outputs, run.outputs) or same_to_rounding(_gradients(gradients), _gradients(run.gradients))
+
+
+def batched(trial: Trial) -> tuple[set[str], int]:
+    """The names of the inputs that have one entry per sequence, and B. Raises DoesNotApply."""
+    if trial.is_pair:
+        raise DoesNotApply("the inputs of a pair do not say which of their axes is the batch")
+    arrays = {name: x for name, x in trial.inputs.items() if hasattr(x, "shape") and len(x.shape) >= 2}
+    size = next(iter(arrays.values())).shape[0] if arrays else 0
+    if size < 2:
+        raise DoesNotApply("it is given a single sequence; give it a batch of at least two")
+    return {name for name, x in arrays.items() if x.shape[0] == size}, size
+
+
+def _taken_from(
+    trial: Trial, batch: set[str], rows: Any, changed: dict[str, Any], options: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Inputs and options of some sequences of the batch."""
+    inputs = {name: taken(trial.inputs[name], rows) for name in batch}
+    masks = {name: taken(x, rows) for name, x in trial.inputs.items() if isinstance(x, AttentionMask)}
+    some = {name: taken(x, rows) if isinstance(x, AttentionMask) else x for name, x in options.items()}
+    return changed | inputs | masks, some
+
+
+def _rows_of(y: Host, rows: Any, size: int) -> Host:
+    return y[rows] if y.ndim and y.shape[0] == size else y
+
+
+def _gradients(found: dict[str, Host]) -> dict[str, Host]:
+    return {f"gradient of {name}": x for name, x in found.items()}

@@ -1,0 +1,225 @@
+"""What is wrong with a wrong gradient: read from the pattern of its error.
+
+Two sources. If npformer has the operation, the single-mistake versions of its own backward are tried:
+one that gives the very same wrong numbers for every input *is* the explanation, term and line
+included. Otherwise, and for what no mutant explains, the tensor speaks for itself: a constant ratio (and
+what number of the problem it equals), a transposition, an axis summed once too often, an error at
+masked, repeated, first or last positions only, one head's columns in another's place.
+
+A diagnosis that fits no pattern is *unknown*: better than a guess.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from npformer.proof.mutants import Mutant, nested_mutants
+
+Host = np.ndarray[Any, Any]
+
+#: Two gradients are the same explanation if they agree to this, relative to the larger one's size.
+AGREES = 1e-7
+
+
+class Diagnosis(NamedTuple):
+    """Why a tensor's gradient is wrong: a short label, and a sentence."""
+
+    cause: str
+    text: str
+
+
+UNKNOWN = Diagnosis("unknown", "no known pattern fits")
+
+
+@dataclass(frozen=True)
+class Clues:
+    """What is known of the problem; everything may be left out.
+
+    sizes: named numbers that a wrong factor may equal, {"B": 4, "√D": 2.0, …}. tokens: ids (B, T) that
+    picked rows of a table. key_visible: (B, S), False where padded. num_heads: H. reference: npformer's
+    own backward; rerun(backward) returns the gradients it gives on the very inputs of the check.
+    """
+
+    sizes: Mapping[str, float] = field(default_factory=dict)
+    tokens: Host | None = None
+    key_visible: Host | None = None
+    num_heads: int | None = None
+    reference: Callable[..., Any] | None = None
+    rerun: Callable[[Callable[..., Any]], dict[str, Host]] | None = None
+
+
+def diagnose(
+    claimed: Mapping[str, Host], truth: Mapping[str, Host], clues: Clues | None = None
+) -> dict[str, Diagnosis]:
+    """A Diagnosis for every tensor whose claimed gradient is not the true one; both by name, same shapes."""
+    clues = clues or Clues()
+    wrong = [name for name in claimed if not _agree(claimed[name], truth[name], _size(truth[name]))]
+    if not wrong:
+        return {}
+    mutant = explaining_mutant(claimed, clues)
+    if mutant is not None:
+        return {name: Diagnosis(mutant.operator, mutant.describe()) for name in wrong}
+    return {name: by_pattern(claimed[name], truth[name], clues) for name in wrong}
+
+
+def explaining_mutant(claimed: Mapping[str, Host], clues: Clues) -> Mutant | None:
+    """The single mistake in the reference backward that gives exactly these gradients, if there is one."""
+    if clues.reference is None or clues.rerun is None:
+        return None
+    for mutant in nested_mutants(clues.reference):
+        try:
+            with np.errstate(all="ignore"):
+                found = clues.rerun(mutant.build)
+        except Exception:
+            continue
+        same = found.keys() == claimed.keys() and all(
+            found[name].shape == claimed[name].shape and _agree(found[name], claimed[name], _size(claimed[name]))
+            for name in claimed
+        )
+        if same:
+            return mutant
+    return None
+
+
+def by_pattern(a: Host, n: Host, clues: Clues) -> Diagnosis:
+    """Read the error of one tensor: a claimed, n true."""
+    if not np.all(np.isfinite(a)):
+        return Diagnosis("not finite", f"{int(np.sum(~np.isfinite(a)))} of {a.size} entries are NaN or infinite")
+    if _size(a) == 0:
+        return Diagnosis("zero", "it is zero everywhere, where it should not be")
+    for reader in (_ratio, _transposition, _place, _axis, _heads):
+        found = reader(a, n, clues)
+        if found is not None:
+            return found
+    return UNKNOWN
+
+
+def _ratio(a: Host, n: Host, clues: Clues) -> Diagnosis | None:
+    """a = c·n for one number c."""
+    square = float(np.sum(n * n))
+    if square == 0:
+        return Diagnosis("not zero", "it should be zero everywhere, and is not")
+    factor = float(np.sum(a * n)) / square
+    if n.size < 2 or not _agree(a, factor * n, _size(a)):
+        return None
+    name = name_of(factor, clues.sizes)
+    if name == "−1":
+        return Diagnosis("sign", "it has the opposite sign everywhere")
+    return Diagnosis(f"scaled by {name}", f"it is {name} times too large everywhere" if abs(factor) > 1 else
+                     f"it is {name} of what it should be everywhere")  # fmt: skip
+
+
+def name_of(factor: float, sizes: Mapping[str, float]) -> str:
+    """A number as what it equals: 2, 1/2, a size of the problem or one over it; else its digits."""
+    known = {"−1": -1.0, "2": 2.0, "1/2": 0.5}
+    for letter, size in sizes.items():
+        known |= {letter: float(size), f"1/{letter}": 1 / size if size else math.nan}
+    for (x, size_x), (y, size_y) in combinations(sizes.items(), 2):
+        known |= {f"{x}·{y}": size_x * size_y, f"1/({x}·{y})": 1 / (size_x * size_y) if size_x * size_y else math.nan}
+    matches = [name for name, value in known.items() if abs(factor - value) <= 1e-6 * abs(value)]
+    return (
+        f"{matches[0]} = {factor:.4g}"
+        if matches and matches[0] in sizes
+        else matches[0]
+        if matches
+        else f"{factor:.4g}"
+    )
+
+
+def _transposition(a: Host, n: Host, clues: Clues) -> Diagnosis | None:
+    """a = n with two axes exchanged."""
+    for i, j in combinations(range(n.ndim), 2):
+        if n.shape[i] == n.shape[j] and n.shape[i] > 1 and _agree(a, np.swapaxes(n, i, j), _size(n)):
+            return Diagnosis("transposed", f"axes {i} and {j} are exchanged")
+    return None
+
+
+def _place(a: Host, n: Host, clues: Clues) -> Diagnosis | None:
+    """The error sits at some indices of one axis only."""
+    wrong = np.abs(a - n) > AGREES * max(_size(a), _size(n))
+    if clues.tokens is not None and n.ndim == 2 and clues.tokens.max(initial=-1) < n.shape[0]:
+        rows = set(np.flatnonzero(wrong.any(axis=1)).tolist())
+        ids, counts = np.unique(clues.tokens, return_counts=True)
+        if rows and rows <= set(ids[counts > 1].tolist()):
+            return Diagnosis(
+                "wrong at repeated tokens",
+                f"only rows {_listed(rows)} are wrong, those of repeated tokens: assigned instead of accumulated?",
+            )
+    if clues.key_visible is not None and n.ndim >= 2 and n.shape[:2] == clues.key_visible.shape:
+        spots = wrong.reshape(*wrong.shape[:2], -1).any(axis=2)
+        if not np.any(spots & clues.key_visible):
+            return Diagnosis("wrong at masked positions", "only masked (padded) positions are wrong")
+    for axis, length in enumerate(n.shape):
+        others = tuple(i for i in range(n.ndim) if i != axis)
+        bad = np.flatnonzero(wrong.any(axis=others)) if others else np.flatnonzero(wrong)
+        if length > 2 and len(bad) == 1:
+            where = "first" if bad[0] == 0 else "last" if bad[0] == length - 1 else None
+            if where:
+                return Diagnosis(
+                    f"wrong at the {where} position", f"only index {bad[0]} of axis {axis} is wrong, the {where}"
+                )
+    zero = wrong & (a == 0)
+    if np.array_equal(zero, wrong) and not wrong.all():
+        return Diagnosis("zero in places", f"{int(wrong.sum())} of {a.size} entries are 0 where they should not be")
+    return None
+
+
+def _axis(a: Host, n: Host, clues: Clues) -> Diagnosis | None:
+    """a = n summed or averaged over an axis and spread out again; or n without its mean."""
+    for axis in range(n.ndim):
+        total = np.sum(n, axis=axis, keepdims=True)
+        if n.shape[axis] < 2 or _size(total) < 1e-9 * _size(n):
+            continue
+        for label, spread in (("summed", total), ("averaged", total / n.shape[axis])):
+            if _agree(a, np.broadcast_to(spread, n.shape), _size(spread)):
+                return Diagnosis("axis summed twice", f"it is {label} over axis {axis} once too often")
+    for axis in range(n.ndim):
+        offset = a - n
+        spread = np.broadcast_to(np.mean(offset, axis=axis, keepdims=True), n.shape)
+        if n.shape[axis] > 2 and _agree(offset, spread, _size(offset)):
+            return Diagnosis("term missing", f"it is off by a constant along axis {axis}: is a mean over it missing?")
+    return None
+
+
+def _heads(a: Host, n: Host, clues: Clues) -> Diagnosis | None:
+    """Columns of the heads stand in each other's places, or heads were merged without moving their axis back."""
+    heads = clues.num_heads
+    if not heads or heads < 2 or n.shape[-1] % heads:
+        return None
+    split = (*n.shape[:-1], heads, n.shape[-1] // heads)
+    for shift in range(1, heads):
+        if _agree(a, np.roll(n.reshape(split), shift, axis=-2).reshape(n.shape), _size(n)):
+            return Diagnosis("heads exchanged", f"head h holds what belongs to head h − {shift}: cross-talk")
+    if n.ndim >= 2:
+        mixed = np.swapaxes(n.reshape(split), -3, -2).reshape(n.shape)
+        if _agree(a, mixed, _size(n)):
+            return Diagnosis("heads merged wrongly", "heads were merged without moving the head axis back")
+    return None
+
+
+def _agree(x: Host, y: Host, size: float) -> bool:
+    return x.shape == y.shape and bool(np.all(np.abs(x - y) <= AGREES * max(size, 1e-300)))
+
+
+def _size(x: Host) -> float:
+    return float(np.max(np.abs(x), initial=0.0))
+
+
+def _listed(rows: Sequence[int] | set[int]) -> str:
+    return ", ".join(map(str, sorted(rows)))
+
+
+def sizes_of(named: Mapping[str, Host]) -> Iterator[tuple[str, float]]:
+    """The lengths of the axes of some arrays, each once, as "the length 3 of axis 1 of x"."""
+    seen: set[int] = set()
+    for name, x in named.items():
+        for axis, length in enumerate(x.shape):
+            if length > 2 and length not in seen:
+                seen.add(length)
+                yield f"the length of axis {axis} of {name}", float(length)

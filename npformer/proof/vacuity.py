@@ -1,0 +1,56 @@
+"""Checks that could not have failed are no checks: they are refused, or marked as proving nothing.
+
+- Inputs that are constant (all zeros, all ones): γ = 1 hides a γ on the wrong side of a mean, β = 0 a
+  forgotten β. A layer's own constant parameters are moved a little before the check (``subject.py``).
+- A length of 1 along the batch or along the sequence: a sum over it cannot be forgotten visibly.
+- A tolerance that would let a gradient pass that is twice too large.
+- True gradients that are all zero: any multiple of them is right as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from npformer.errors import ConfigError, ShapeError
+
+Host = np.ndarray[Any, Any]
+
+#: A scaled error of 1 is a gradient twice too large; half of that is no sharp eye either.
+WIDEST_TOLERANCE = 0.1
+
+
+def refuse_wide(tolerance: float) -> None:
+    """Raise ConfigError for a tolerance under which wrong gradients pass."""
+    if not 0 < tolerance <= WIDEST_TOLERANCE:
+        raise ConfigError(
+            f"tolerance: expected 0 < tolerance <= {WIDEST_TOLERANCE}, got {tolerance}; "
+            "with a wider one a gradient twice too large would pass, and the check prove nothing"
+        )
+
+
+def refuse_length_one(inputs: Sequence[Any], names: Sequence[str]) -> None:
+    """Raise ShapeError if an input has length 1 along its first or its last-but-one axis."""
+    for name, x in zip(names, inputs, strict=True):
+        shape: tuple[int, ...] = getattr(x, "shape", ())
+        if len(shape) >= 2 and 1 in (shape[0], shape[-2]):
+            axis = 0 if shape[0] == 1 else len(shape) - 2
+            raise ShapeError(
+                f"{name}: expected at least 2 along axis {axis}, got shape {tuple(shape)}: a sum or a transposition "
+                "that is missing there would not show; use longer inputs, or say allow_length_one=True"
+            )
+
+
+def why_nothing(inputs: Mapping[str, Host], largest: float) -> str:
+    """Why a check that found every gradient right proves nothing; "" if it does prove something.
+
+    inputs: the float inputs by name; largest: the largest true gradient entry.
+    """
+    if largest == 0:
+        return "every gradient of this check is 0"
+    for name, x in inputs.items():
+        if x.size > 1 and bool(np.all(x == x.flat[0])):
+            return f"{name} is {x.flat[0]:g} everywhere; use random numbers"
+    return ""

@@ -1,0 +1,147 @@
+"""The arena: views on cache lines, gaps that stay zero, settings by name, runs of equal settings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer.backend import Arena, Backend, Run, get_backend
+from npformer.errors import ConfigError
+from npformer.layers import Parameter
+from npformer.models import Transformer, TransformerConfig
+from npformer.optim import AdamW, clip_by_global_norm
+
+SHAPES = {"a.weight": (3, 5), "a.bias": (5,), "b.weight": (4, 8), "b.bias": (1,), "c.weight": (2, 2), "scale": ()}
+
+
+def new_arena(backend: Backend) -> tuple[Arena, dict[str, Parameter]]:
+    rng = np.random.default_rng(0)
+    parameters = {name: Parameter(name, backend.array(rng.normal(size=shape))) for name, shape in SHAPES.items()}
+    return Arena(((name, p, (f"tied.{name}",)) for name, p in parameters.items()), backend), parameters
+
+
+@pytest.fixture(params=["float32", "float64"])
+def packed(request: pytest.FixtureRequest) -> tuple[Arena, dict[str, Parameter]]:
+    """An arena of six parameters, and these."""
+    return new_arena(get_backend("numpy", dtype=request.param))
+
+
+Packed = tuple[Arena, dict[str, Parameter]]
+
+
+def test_every_segment_starts_on_a_cache_line(packed: Packed) -> None:
+    arena, parameters = packed
+    for segment in arena.segments:
+        for flat in (arena.values, arena.grads):
+            assert arena.view(flat, segment).ctypes.data % 64 == 0, segment
+        assert parameters[segment.name].data.ctypes.data == arena.view(arena.values, segment).ctypes.data
+    starts = [segment.start for segment in arena.segments]
+    stops = [segment.stop for segment in arena.segments]
+    assert all(stop <= start for stop, start in zip(stops, starts[1:], strict=False))
+    assert arena.size >= stops[-1]
+
+
+def test_parameters_keep_their_numbers_and_become_views(packed: Packed) -> None:
+    arena, parameters = packed
+    rng = np.random.default_rng(0)
+    for name, parameter in parameters.items():
+        expected = rng.normal(size=SHAPES[name])
+        assert parameter.data.shape == parameter.grad.shape == SHAPES[name]
+        np.testing.assert_array_equal(parameter.data, expected.astype(parameter.data.dtype))
+        assert np.shares_memory(parameter.data, arena.values)
+        assert np.shares_memory(parameter.grad, arena.grads)
+        parameter.data[...] = 3
+        parameter.grad[...] = 5
+    sizes = sum(parameter.data.size for parameter in parameters.values())
+    assert np.count_nonzero(arena.values == 3) == np.count_nonzero(arena.grads == 5) == sizes
+    arena.zero_grad()
+    assert not any(parameter.grad.any() for parameter in parameters.values())
+
+
+def test_gaps_stay_zero_through_clipping_and_adam(packed: Packed) -> None:
+    arena, parameters = packed
+    optimizer = AdamW(arena, lr=0.1, weight_decay=0.3)
+    rng = np.random.default_rng(1)
+    for _ in range(5):
+        arena.zero_grad()
+        for parameter in parameters.values():
+            parameter.grad[...] += rng.normal(size=parameter.grad.shape)
+        clip_by_global_norm(arena, 0.5)
+        optimizer.step()
+    gap = np.ones(arena.size, dtype=bool)
+    for segment in arena.segments:
+        gap[segment.start : segment.stop] = False
+    assert gap.any()
+    for flat in (arena.values, arena.grads, optimizer.m, optimizer.v):
+        assert not flat[gap].any()
+        assert np.all(flat[~gap] != 0)
+
+
+def test_matrices_decay_and_vectors_do_not(packed: Packed) -> None:
+    arena, _ = packed
+    assert {s.name: s.weight_decay for s in arena.segments} == {name: float(len(SHAPES[name]) > 1) for name in SHAPES}
+
+
+def test_neighbours_of_equal_settings_are_one_run(packed: Packed) -> None:
+    arena, _ = packed
+    segment = {s.name: s for s in arena.segments}
+    assert len(list(arena.runs())) == 6  # matrix, vector, matrix, vector, matrix, scalar
+    arena.configure("b", weight_decay=0.0)
+    assert list(arena.runs())[1] == Run(slice(segment["a.bias"].start, segment["b.bias"].stop), 1.0, 0.0)
+    arena.configure("a.weight", weight_decay=0.0)
+    arena.configure("c", weight_decay=0.0)
+    assert list(arena.runs()) == [Run(slice(0, segment["scale"].stop), 1.0, 0.0)]
+    arena.configure("b.bias", lr_scale=0.5)
+    assert [run.lr_scale for run in arena.runs()] == [1.0, 0.5, 1.0]
+
+
+@pytest.mark.parametrize("frozen", list(SHAPES))
+def test_a_frozen_segment_is_in_no_run_and_never_moves(packed: Packed, frozen: str) -> None:
+    arena, parameters = packed
+    for name in SHAPES:
+        arena.configure(name, weight_decay=0.0)
+    arena.configure(frozen, trainable=False)
+    before = {name: parameter.data.copy() for name, parameter in parameters.items()}
+    arena.grads[...] = 1
+    optimizer = AdamW(arena, lr=0.1, weight_decay=0.5)
+    optimizer.step()
+    for name, parameter in parameters.items():
+        assert np.array_equal(parameter.data, before[name]) == (name == frozen)
+    segment = next(s for s in arena.segments if s.name == frozen)
+    assert not any(run.where.start < segment.stop and segment.start < run.where.stop for run in arena.runs())
+    assert not arena.view(optimizer.m, segment).any()
+
+
+def test_everything_frozen_or_nothing_there_is_no_run(numpy32: Backend) -> None:
+    arena, _ = new_arena(numpy32)
+    for name in SHAPES:
+        arena.configure(name, trainable=False)
+    assert list(arena.runs()) == []
+    assert list(Arena([], numpy32).runs()) == []
+
+
+def test_configure_takes_names_prefixes_and_aliases_and_nothing_in_between(packed: Packed) -> None:
+    arena, _ = packed
+    arena.configure("a", lr_scale=2.0)
+    arena.configure("tied.scale", lr_scale=3.0)
+    assert [s.lr_scale for s in arena.segments] == [2, 2, 1, 1, 1, 3]
+    for wrong in ("", "a.", "a.wei", "weight", "sca"):
+        with pytest.raises(ConfigError, match=rf"prefix: expected the name of a segment, .*, got '{wrong}'; names are"):
+            arena.configure(wrong, lr_scale=9.0)
+    with pytest.raises(ConfigError, match=r"the nearest \['b\.weight'\]"):
+        arena.configure("b.wieght", trainable=False)
+    assert [s.lr_scale for s in arena.segments] == [2, 2, 1, 1, 1, 3]
+
+
+def test_a_tied_parameter_is_there_once_with_its_aliases(numpy64: Backend) -> None:
+    options: dict[str, Any] = {"d_model": 8, "num_heads": 2, "d_ff": 12, "num_encoder_layers": 1}
+    config = TransformerConfig(7, 7, num_decoder_layers=1, tie_embeddings=True, **options)
+    model = Transformer(config, backend=numpy64)
+    aliases = {s.name: s.aliases for s in model.arena.segments if s.aliases}
+    assert aliases == {"src_embedding.weight": ("tgt_embedding.weight", "generator.weight")}
+    assert np.shares_memory(model.generator.weight.grad, model.src_embedding.weight.grad)
+    assert sum(s.stop - s.start for s in model.arena.segments) == model.num_parameters()
+    model.arena.configure("generator.weight", trainable=False)
+    assert [s.name for s in model.arena.segments if not s.trainable] == ["src_embedding.weight"]

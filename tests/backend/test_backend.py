@@ -1,0 +1,139 @@
+"""get_backend: who is chosen, what is said when a GPU is asked for and none answers, and what a backend offers."""
+
+from __future__ import annotations
+
+import builtins
+import dataclasses
+import sys
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer.backend import PLAIN, Backend, cupy_problem, get_backend
+from npformer.errors import ConfigError, DeviceError
+
+
+def no_device() -> bool:
+    return False
+
+
+def fake_cupy(**members: Any) -> ModuleType:
+    """A module that imports as CuPy does where no GPU is, with some members replaced."""
+    module = ModuleType("cupy")
+    vars(module).update({"__version__": "99.0", "is_available": no_device} | members)
+    return module
+
+
+def refuse(*args: Any) -> Any:
+    raise RuntimeError("cudaErrorInsufficientDriver")
+
+
+class NoSum:
+    """An array on a GPU that computes nonsense."""
+
+    def __init__(self, size: int) -> None:
+        pass
+
+    def __add__(self, other: int) -> NoSum:
+        return self
+
+    def sum(self) -> int:
+        return 5
+
+
+def yes() -> bool:
+    return True
+
+
+BROKEN = {
+    "not installed": (None, r"CuPy is not installed; pip install 'npformer\[cuda12\]' or 'npformer\[cuda13\]'"),
+    "no device": (fake_cupy(), r"CuPy 99\.0 is installed but no GPU answers; check the driver with nvidia-smi"),
+    "first allocation": (
+        fake_cupy(is_available=yes, ones=refuse),
+        r"CuPy 99\.0 is installed but the GPU fails: RuntimeError: cudaErrorInsufficientDriver",
+    ),
+    "the question itself": (fake_cupy(is_available=refuse), "the GPU fails: RuntimeError: cudaErrorInsuff"),
+    "wrong sums": (fake_cupy(is_available=yes, ones=NoSum), "computes wrong sums on this GPU"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_gpu_that_does_not_answer(monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+    module, message = BROKEN[case]
+    monkeypatch.setitem(sys.modules, "cupy", module)
+    assert get_backend("auto").name == "numpy"
+    with pytest.raises(DeviceError, match=f"cupy: .*{message}.*; or use --device numpy"):
+        get_backend("cupy")
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (ImportError("libcuda.so.1: no such file"), r"cannot be imported \(libcuda\.so\.1: no such file\); reinstall"),
+        (ModuleNotFoundError("No module named 'fastrlock'", name="fastrlock"), "CuPy is installed but cannot be"),
+        (AttributeError("numpy has no attribute x"), r"its import fails \(AttributeError: numpy has no attribute x\)"),
+    ],
+)
+def test_an_import_that_breaks_is_told_from_one_that_is_missing(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, message: str
+) -> None:
+    real_import = builtins.__import__
+
+    def broken_import(name: str, *args: Any, **options: Any) -> ModuleType:
+        if name == "cupy":
+            raise error
+        return real_import(name, *args, **options)
+
+    monkeypatch.delitem(sys.modules, "cupy", raising=False)
+    monkeypatch.setattr(builtins, "__import__", broken_import)
+    assert get_backend("auto").name == "numpy"
+    with pytest.raises(DeviceError, match=message):
+        get_backend("cupy")
+
+
+def test_numpy_is_chosen_without_asking_for_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("npformer.backend.cupy.cupy_problem", refuse)
+    assert str(get_backend("numpy")) == "numpy on CPU, float32"
+
+
+def test_auto_takes_the_gpu_where_one_answers() -> None:
+    assert get_backend("auto").name == ("numpy" if cupy_problem() else "cupy")
+
+
+def test_unknown_names_and_dtypes_are_listed() -> None:
+    with pytest.raises(ConfigError, match="backend: expected auto, numpy or cupy, got 'torch'"):
+        get_backend("torch")
+    for dtype in ("float16", "int64", "", "double"):
+        with pytest.raises(ConfigError, match=f"dtype: expected one of float32, float64, complex128, got '{dtype}'"):
+            get_backend("numpy", dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
+def test_arrays_come_in_its_dtype_and_are_copies(dtype: str) -> None:
+    backend = get_backend("numpy", dtype=dtype)
+    host = np.arange(3.0)
+    x = backend.array(host)
+    x += 1
+    assert host.tolist() == [0, 1, 2]
+    assert x.dtype == backend.zeros((2, 3)).dtype == dtype
+    assert backend.array([1, 2]).dtype == dtype
+    assert backend.integers(np.array([1, 2], dtype=np.int8)).dtype == np.int64
+    assert backend.host(x) is x
+    assert backend.device.owns(x)
+    assert not backend.device.owns([1.0])
+
+
+def test_a_backend_is_frozen_and_captures_nothing_on_numpy() -> None:
+    backend = get_backend("numpy")
+    assert backend.capture(no_device) is no_device
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        backend.dtype = "float64"  # type: ignore[misc]
+
+
+def test_any_device_with_the_five_methods_will_do(strict64: Backend) -> None:
+    assert strict64.ops is PLAIN
+    assert str(strict64) == "strict on device1, float64"
+    assert strict64.host(strict64.zeros((2,))).tolist() == [0, 0]
+    strict64.device.synchronize()

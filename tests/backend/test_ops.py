@@ -1,0 +1,136 @@
+"""Pairs: gradients added where they live, and bodies that can be exchanged without anyone noticing."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer import functional as F  # noqa: N812 - as the package itself calls it
+from npformer.backend import PLAIN, Backend, Ops, Pair, plain_pair, with_bits
+from npformer.backend.ops import DRAWING
+from npformer.functional import Draw
+from npformer.layers import EncoderLayer, LayerNorm, RandomKey
+
+DRAW = Draw(seed=1, step=2, micro=3, site=4, rate=0.5)
+
+
+@pytest.fixture
+def linear() -> tuple[Any, np.ndarray]:
+    """(cache of linear_forward, dy)."""
+    rng = np.random.default_rng(0)
+    return PLAIN.linear.forward(rng.normal(size=(5, 3)), rng.normal(size=(3, 2)), np.ones(2))[1], rng.normal(
+        size=(5, 2)
+    )
+
+
+def test_into_adds_and_never_assigns(linear: tuple[Any, np.ndarray]) -> None:
+    cache, dy = linear
+    dx, dweight, dbias = F.linear_backward(dy, cache)
+    totals = np.full((3, 2), 7.0), np.full(2, -3.0)
+    for times in (1, 2):
+        np.testing.assert_array_equal(PLAIN.linear.backward(dy, cache, into=totals), dx)
+        np.testing.assert_allclose(totals[0], 7 + times * dweight, rtol=1e-14)
+        np.testing.assert_allclose(totals[1], -3 + times * dbias, rtol=1e-14)
+
+
+def test_into_writes_through_views(linear: tuple[Any, np.ndarray]) -> None:
+    cache, dy = linear
+    block = np.zeros((3, 6))
+    PLAIN.linear.backward(dy, cache, into=(block[:, 2:4], None))
+    np.testing.assert_array_equal(block[:, 2:4], F.linear_backward(dy, cache)[1])
+    assert not block[:, :2].any()
+    assert not block[:, 4:].any()
+
+
+def test_none_is_frozen_and_skipped(linear: tuple[Any, np.ndarray]) -> None:
+    cache, dy = linear
+    dx, _, dbias = F.linear_backward(dy, cache)
+    total = np.zeros(2)
+    np.testing.assert_array_equal(PLAIN.linear.backward(dy, cache, into=(None, total)), dx)
+    np.testing.assert_array_equal(total, dbias)
+
+
+def test_what_is_not_added_is_returned(linear: tuple[Any, np.ndarray]) -> None:
+    cache, dy = linear
+    gradients = F.linear_backward(dy, cache)
+    for returned, wanted in (
+        (PLAIN.linear.backward(dy, cache), gradients),
+        (PLAIN.linear.backward(dy, cache, into=(np.zeros(2),)), gradients[:2]),
+    ):
+        assert isinstance(returned, tuple)
+        assert len(returned) == len(wanted)
+        assert all(map(np.array_equal, returned, wanted))
+    assert PLAIN.linear.backward(dy, cache, into=[np.zeros(g.shape) for g in gradients]) is None
+    one = PLAIN.relu.backward(dy, PLAIN.relu.forward(dy)[1])
+    assert isinstance(one, np.ndarray)
+
+
+def test_more_places_than_gradients_is_an_error() -> None:
+    pair = plain_pair(F.relu_forward, F.relu_backward)
+    with pytest.raises(ValueError, match="zip"):
+        pair.backward(np.ones(2), pair.forward(np.ones(2))[1], into=(np.zeros(2), np.zeros(2)))
+
+
+def test_every_operation_of_functional_is_in_the_table_in_teaching_order() -> None:
+    fields = [field.name for field in dataclasses.fields(Ops)]
+    assert {f"{name}_forward" for name in fields} == {name for name in F.__all__ if name.endswith("_forward")}
+    for name in fields:
+        pair = getattr(PLAIN, name)
+        assert pair.forward is getattr(F, f"{name}_forward")
+        assert pair.backward.__wrapped__ is getattr(F, f"{name}_backward")
+    listed = [word for word in (F.__doc__ or "").split("``")[1::2] if word in fields]
+    assert listed == [name for name in fields if name in listed]
+
+
+def test_a_body_replaced_is_seen_by_every_layer_and_touches_nothing_else(numpy64: Backend) -> None:
+    seen: list[tuple[int, ...]] = []
+
+    def forward(x: Any, gamma: Any, beta: Any, eps: float) -> tuple[Any, Any]:
+        seen.append(x.shape)
+        return F.layer_norm_forward(2 * x, gamma, beta, eps)
+
+    def backward(dy: Any, cache: Any, into: Any = ()) -> Any:
+        return 2 * numpy64.ops.layer_norm.backward(dy, cache, into)
+
+    swapped = dataclasses.replace(numpy64, ops=dataclasses.replace(numpy64.ops, layer_norm=Pair(forward, backward)))
+    x = np.random.default_rng(1).normal(size=(2, 3, 4))
+    before, _ = LayerNorm(4, backend=numpy64).forward(x)
+    EncoderLayer(4, 2, 6, norm_order="pre", backend=swapped).forward(x)
+    LayerNorm(4, backend=swapped).forward(x)
+    assert seen == [(2, 3, 4)] * 2
+    np.testing.assert_array_equal(LayerNorm(4, backend=numpy64).forward(x)[0], before)
+    assert numpy64.ops.layer_norm.forward is F.layer_norm_forward
+    others = [f.name for f in dataclasses.fields(Ops) if f.name != "layer_norm"]
+    assert all(getattr(swapped.ops, name) is getattr(numpy64.ops, name) for name in others)
+
+
+def test_the_table_is_frozen() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        PLAIN.relu = PLAIN.gelu  # type: ignore[misc]
+
+
+def test_every_operation_that_draws_takes_other_bits(numpy64: Backend) -> None:
+    calls: list[int] = []
+
+    def bits(draw: Draw, size: int, like: Any) -> Any:
+        calls.append(size)
+        return np.zeros(size, dtype=np.uint16)  # everything is dropped
+
+    ops = with_bits(PLAIN, bits)
+    assert ops.dropout.forward(np.ones((2, 3)), DRAW)[0].tolist() == [[0] * 3] * 2
+    x, ones = np.random.default_rng(2).normal(size=(2, 3, 4)), np.ones(4)
+    np.testing.assert_array_equal(ops.residual.forward(x, x, DRAW)[0], x)
+    ops.post_norm.forward(x, x, ones, ones, 1e-5, DRAW)
+    ops.add_norm.forward(x, x, ones, ones, 1e-5, DRAW)
+    ops.feed_forward.forward(x, np.ones((4, 5)), np.ones(5), np.ones((5, 4)), ones, "relu", DRAW)
+    assert not ops.attention.forward(x[None], x[None], x[None], F.ALL_VISIBLE, DRAW)[0].any()
+    assert calls == [6, 24, 24, 24, 30, 18]
+    changed = {f.name for f in dataclasses.fields(Ops) if getattr(ops, f.name) is not getattr(PLAIN, f.name)}
+    assert changed == set(DRAWING)
+    layer = EncoderLayer(4, 2, 6, dropout=0.5, backend=dataclasses.replace(numpy64, ops=ops))
+    calls.clear()
+    layer.forward(x, key=RandomKey())
+    assert calls == [36, 24, 36, 24]  # weights, sub-layer, inside the feed-forward, sub-layer

@@ -1,0 +1,134 @@
+"""What tests of the command line share: a way to call it, small options, and a run to look at."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from npformer.cli.main import main
+from npformer.training import metrics
+
+#: A run of about a second, most of it for the two pictures.
+SMALL = {
+    "d_model": 16, "d_ff": 16, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1, "batch_size": 8,
+    "steps": 30, "save_every": 10, "eval_every": 15, "log_every": 7, "eval_examples": 10, "final_examples": 20,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a command did."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> Any:
+        """The one JSON document on stdout."""
+        return json.loads(self.out)
+
+    def refused(self, *words: str) -> None:
+        """Bad input: exit 2, nothing on stdout, no traceback, and a message with these words."""
+        assert (self.code, self.out) == (2, ""), self
+        assert "Traceback" not in self.err
+        for word in words:
+            assert word in self.err, f"expected {word!r} in: {self.err}"
+
+
+Command = Callable[..., Outcome]
+
+
+def assignments(options: dict[str, Any]) -> list[str]:
+    return [word for key, value in options.items() for word in ("--set", f"{key}={value}")]
+
+
+@pytest.fixture
+def small() -> Callable[..., list[str]]:
+    """The options of a small run, with changes, as words of a command."""
+    return lambda **changes: assignments(SMALL | changes)
+
+
+@pytest.fixture
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """Run a command in this process, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*words: object) -> Outcome:
+        capsys.readouterr()
+        try:
+            code = main([str(word) for word in words])
+        except SystemExit as stopped:
+            code = stopped.code if isinstance(stopped.code, int) else 1
+        return Outcome(code, *capsys.readouterr())
+
+    return call
+
+
+@pytest.fixture
+def environment() -> dict[str, str]:
+    """The environment for commands in a process of their own: one thread, since bits depend on their number."""
+    return os.environ | {"OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+
+
+@pytest.fixture
+def shell(tmp_path: Path, environment: dict[str, str]) -> Command:
+    """Run a command in a process of its own, in an empty folder."""
+
+    def call(*words: object, **options: Any) -> Outcome:
+        argv = [sys.executable, "-m", "npformer", *map(str, words)]
+        options = {"capture_output": True, "cwd": tmp_path, "env": environment, "timeout": 60} | options
+        done = subprocess.run(argv, text=True, encoding="utf-8", **options)
+        return Outcome(done.returncode, done.stdout or "", done.stderr or "")
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a finished small run of `reverse`, with dropout; not to be changed."""
+    path = tmp_path_factory.mktemp("trained") / "reverse"
+    assert main(["train", "reverse", "--out", str(path), *assignments(SMALL | {"dropout": 0.2})]) == 0
+    return path
+
+
+@pytest.fixture
+def same_run() -> Callable[[Path, Path], None]:
+    """Fails unless two runs ended alike: the last checkpoint to the bit, all metrics but the speed."""
+    return assert_same_run
+
+
+def assert_same_run(one: Path, other: Path) -> None:
+    for name in ("arrays.safetensors", "state.json"):
+        assert last_checkpoint(one).joinpath(name).read_bytes() == last_checkpoint(other).joinpath(name).read_bytes()
+    records = [[_timeless(record) for record in metrics.read(path / "metrics.jsonl")] for path in (one, other)]
+    assert records[0] == records[1]
+    assert len(records[0]) > 4, "too little happened to compare"
+
+
+def last_checkpoint(run: Path) -> Path:
+    return max((run / "checkpoints").glob("step-*"))
+
+
+def _timeless(record: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in record.items() if key != "tokens_per_second"}
+
+
+@pytest.fixture
+def contents() -> Callable[[Path], dict[str, str]]:
+    """Every file below a folder, and the SHA-256 of its bytes."""
+
+    def look(folder: Path) -> dict[str, str]:
+        files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+        return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+    return look

@@ -1,0 +1,212 @@
+"""npformer decode: texts from the command and from standard input, and what it refuses."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from npformer.cli import decode
+from npformer.training import RunDirectory
+from npformer.training.assemble import read_model
+from npformer.training.checkpoint import list_checkpoints, load_checkpoint, save_checkpoint
+
+
+@pytest.fixture
+def typed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Put bytes on standard input."""
+
+    def put(data: bytes, terminal: bool = False) -> None:
+        stream = SimpleNamespace(buffer=io.BytesIO(data), isatty=lambda: terminal)
+        monkeypatch.setattr(sys, "stdin", stream)
+
+    return put
+
+
+@pytest.fixture
+def echo(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Replace the model by one that returns each text in capitals; returns the sizes of the batches it was given."""
+    sizes: list[int] = []
+
+    def shout(model: object, vocabulary: object, texts: list[str], max_len: int) -> list[str]:
+        sizes.append(len(texts))
+        return [text.upper() for text in texts]
+
+    monkeypatch.setattr(decode, "decode_texts", shout)
+    return sizes
+
+
+def words(count: int) -> list[str]:
+    rng = random.Random(0)
+    return ["".join(rng.choices("abcdefghij", k=rng.randint(1, 12))) for _ in range(count)]
+
+
+def test_arguments_and_standard_input_say_the_same(
+    cli: Callable[..., Any], trained: Path, typed: Callable[..., None]
+) -> None:
+    texts = words(7)
+    by_argument = cli("decode", trained, *texts)
+    assert (by_argument.code, by_argument.err) == (0, "")
+    assert by_argument.out.count("\n") == 7
+    for end in ("\n", "\r\n"):
+        typed(end.join(texts).encode())
+        assert cli("decode", trained).out == by_argument.out
+    found = cli("decode", trained, "--json", *texts).document
+    assert [entry["input"] for entry in found] == texts
+    assert [entry["output"] for entry in found] == by_argument.out.split("\n")[:-1]
+
+
+@pytest.mark.parametrize(
+    "order",
+    ["RUN a bc --json", "RUN --json a bc", "--json RUN a bc", "RUN a --json bc", "RUN a --max-len 13 bc --json",
+     "RUN --json -- a bc", "RUN a --json -- bc", "--json -- RUN a bc"],
+)  # fmt: skip
+def test_options_may_stand_anywhere(order: str, cli: Callable[..., Any], trained: Path) -> None:
+    found = cli("decode", *order.replace("RUN", str(trained)).split()).document
+    assert [entry["input"] for entry in found] == ["a", "bc"]
+
+
+def test_each_text_gets_what_it_gets_alone(cli: Callable[..., Any], trained: Path) -> None:
+    texts = words(9)
+    assert cli("decode", trained, *texts).out == "".join(cli("decode", trained, text).out for text in texts)
+
+
+def test_many_lines_go_in_batches_and_keep_their_order(
+    cli: Callable[..., Any], trained: Path, typed: Callable[..., None], echo: list[int]
+) -> None:
+    texts = words(601)
+    typed("\n".join(texts).encode())
+    assert cli("decode", trained).out.splitlines() == [text.upper() for text in texts]
+    assert echo == [250, 250, 101]
+    typed("\n".join(texts).encode() + b"\n")
+    assert [entry["input"] for entry in cli("decode", trained, "--json").document] == texts
+
+
+def test_batches_are_decoded_by_the_model(
+    cli: Callable[..., Any], trained: Path, typed: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = words(20)
+    whole = cli("decode", trained, *texts).out
+    monkeypatch.setattr(decode, "BATCH_SIZE", 3)
+    typed("\n".join(texts).encode())
+    assert cli("decode", trained).out == whole
+
+
+def test_a_person_who_types_is_answered_line_by_line(
+    cli: Callable[..., Any], trained: Path, typed: Callable[..., None], echo: list[int]
+) -> None:
+    typed(b"ab\ncd\n", terminal=True)
+    done = cli("decode", trained)
+    assert (done.out, echo) == ("AB\nCD\n", [1, 1])
+    assert "Ctrl-D ends" in done.err
+
+
+def test_nothing_in_nothing_out(cli: Callable[..., Any], trained: Path, typed: Callable[..., None]) -> None:
+    typed(b"")
+    assert (cli("decode", trained).code, cli("decode", trained).out) == (0, "")
+    assert cli("decode", trained, "--json").document == []
+
+
+def test_best_takes_the_best(cli: Callable[..., Any], trained: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(trained, tmp_path / "run"))
+    latest = load_checkpoint(list_checkpoints(run / "checkpoints")[-1])
+    other = {}
+    other = {name: -array if name.startswith("parameters.") else array for name, array in latest.arrays.items()}
+    save_checkpoint(run / "checkpoints", 40, other, latest.state, None)
+    by_latest, by_best = (read_model(RunDirectory(run), "numpy", best)[0] for best in (False, True))
+    for name, parameter in by_best.named_parameters():
+        assert (parameter.data == latest.arrays[f"parameters.{name}"]).all()
+    for name, parameter in by_latest.named_parameters():
+        assert (parameter.data == -latest.arrays[f"parameters.{name}"]).all()
+    assert cli("decode", run, "--best", *words(5)).out == cli("decode", trained, *words(5)).out
+
+
+def test_max_len_bounds_the_output(cli: Callable[..., Any], trained: Path) -> None:
+    texts = words(30)
+    whole, short = (
+        [entry["output"] for entry in cli("decode", trained, "--json", *limit, *texts).document]
+        for limit in ([], ["--max-len", 2])
+    )
+    assert max(map(len, whole)) > 2
+    assert short == [output[:2] for output in whole]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["abc", "abC"], ["text 2: character 'C' (U+0043) at position 2 of 'abC'", "not in the vocabulary"]),
+        (["a", ""], ["text 2: expected at least one character, got an empty text"]),
+        (["abc", "--max-len", "0"], ["--max-len: expected an integer >= 1, got 0"]),
+        (["abc", "--max-len", "x"], ["--max-len", "'x'"]),
+        (["abc", "--bst"], ["unknown argument '--bst'; did you mean --best?"]),
+        (["-abc"], ["unknown argument '-abc'", "goes after a lone --"]),
+        (["--bst", "abc"], ["unknown argument '--bst'"]),
+        (["--", "-abc"], ["text 1: character '-'"]),
+        (["--best", "--", "-abc"], ["text 1: character '-'"]),
+    ],
+)
+def test_bad_texts_and_options(
+    given: list[str], message: list[str], cli: Callable[..., Any], trained: Path, contents: Callable[[Path], Any]
+) -> None:
+    before = contents(trained)
+    cli("decode", trained, *given).refused(*message)
+    assert contents(trained) == before
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"ab\ncd\xff\n", ["standard input, line 2: expected UTF-8", "cd\\xff"]),
+        (b"ab\n\ncd\n", ["standard input, line 2: expected at least one character"]),
+        ("ab\ncd\nÄh".encode(), ["standard input, line 3: character 'Ä' (U+00C4)"]),
+    ],
+)
+def test_bad_lines_are_named(
+    data: bytes, message: list[str], cli: Callable[..., Any], trained: Path, typed: Callable[..., None]
+) -> None:
+    typed(data)
+    cli("decode", trained).refused(*message)
+    typed(data)
+    cli("decode", trained, "--json").refused(*message)
+
+
+def test_what_is_no_run_or_has_no_checkpoint(cli: Callable[..., Any], trained: Path, tmp_path: Path) -> None:
+    cli("decode", "nowhere", "a").refused("nowhere: expected the folder of a run", "found nothing")
+    run = Path(shutil.copytree(trained, tmp_path / "run"))
+    for path in list_checkpoints(run / "checkpoints"):
+        found = load_checkpoint(path)
+        shutil.rmtree(path)
+    cli("decode", run, "a").refused("expected at least one checkpoint, found none")
+    save_checkpoint(run / "checkpoints", 1, found.arrays, found.state, None)
+    assert cli("decode", run, "a").code == 0
+    cli("decode", run, "a", "--best").refused("expected a checkpoint with a score", "leave --best out")
+    (run / "vocabulary.txt").write_text("[PAD]\n")
+    cli("decode", run, "a").refused("vocabulary.txt, line 2")
+
+
+def test_learned_positions_end_somewhere(cli: Callable[..., Any], small: Callable[..., list[str]]) -> None:
+    options = small(positions="learned", max_length=4, steps=2)
+    assert cli("train", "copy", "--out", "run", *options).code == 0
+    assert cli("decode", "run", "abcd").code == 0
+    cli("decode", "run", "ab", "abcde").refused("text 2: expected at most 4 characters", "learned 5 positions", "got 5")
+    cli("decode", "run", "ab", "--max-len", "6").refused("--max-len: expected at most 5", "got 6")
+
+
+def test_sinusoidal_positions_do_not(cli: Callable[..., Any], trained: Path) -> None:
+    assert cli("decode", trained, "abcdefgh" * 5, "--max-len", 20).code == 0
+
+
+def test_one_json_document_in_every_alphabet(
+    cli: Callable[..., Any], trained: Path, echo: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decode, "_check", lambda *anything: None)
+    done = cli("decode", trained, "--json", "früh", "語")
+    assert json.loads(done.out) == [{"input": "früh", "output": "FRÜH"}, {"input": "語", "output": "語"}]

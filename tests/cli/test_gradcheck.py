@@ -1,0 +1,92 @@
+"""npformer gradcheck: the table, the JSON, and exit 1 when a backward is wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from npformer.backend import Pair, get_backend
+from npformer.cli import gradcheck
+from npformer.proof import catalogue
+
+COLUMNS = ["tensor", "shape", "elements", "error", "worst", "analytic", "numeric", "ratio", "verdict"]
+
+
+@pytest.fixture
+def wrong_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A backend whose learned positions have a table gradient that is 0.1 % too large."""
+
+    def backend(name: str, dtype: str) -> Any:
+        right = get_backend("numpy", dtype=dtype)
+        forward, backward = right.ops.learned_positions
+
+        def wrong(dy: Any, cache: Any) -> tuple[Any, Any]:
+            dx, dtable = backward(dy, cache)
+            return dx, 1.001 * dtable
+
+        return dataclasses.replace(right, ops=dataclasses.replace(right.ops, learned_positions=Pair(forward, wrong)))
+
+    monkeypatch.setattr(gradcheck, "get_backend", backend)
+
+
+def test_the_table(cli: Callable[..., Any]) -> None:
+    done = cli("gradcheck", "--only", "linear")
+    assert (done.code, done.err) == (0, "")
+    lines = done.out.splitlines()
+    assert "gradients with numpy on CPU, float64" in lines[0]
+    assert lines[1].split() == COLUMNS
+    names = [line for line in lines[2:-1] if not line.startswith(" ")]
+    assert names == [case.name for case in catalogue("linear")]
+    rows = [line.split() for line in lines[2:-1] if line.startswith(" ")]
+    assert [row[0] for row in rows[:3]] == ["x", "weight", "bias"]
+    assert all(len(row) == len(COLUMNS) and row[-1] == "right" for row in rows)
+    assert all(float(row[3]) < 1e-10 and float(row[7]) == pytest.approx(1) for row in rows)
+    assert re.fullmatch(
+        rf"all {len(rows)} gradients of {len(names)} checks are right; largest error .* \(\d+ s\)", lines[-1]
+    )
+
+
+def test_only_chooses_by_a_part_of_the_name(cli: Callable[..., Any]) -> None:
+    found = cli("gradcheck", "--only", "layer_norm", "--json").document
+    names = [check["name"] for check in found["checks"]]
+    assert names == [case.name for case in catalogue() if "layer_norm" in case.name]
+    assert 0 < len(names) < len(catalogue())
+
+
+def test_only_what_is_not_there(cli: Callable[..., Any]) -> None:
+    for name in ("atention", "zzz"):
+        cli("gradcheck", "--only", name).refused("--only: expected a part of a check's name", f"got {name!r}")
+
+
+def test_json_holds_every_number(cli: Callable[..., Any]) -> None:
+    done = cli("gradcheck", "--only", "softmax", "--json")
+    found = done.document
+    assert (done.code, found["ok"]) == (0, True)
+    assert "float64" in found["backend"]
+    tensor = found["checks"][0]["tensors"][0]
+    assert {"tensor", "shape", "elements", "scaled_error", "analytic", "numeric", "ratio", "verdict"} <= tensor.keys()
+
+
+def test_a_wrong_gradient(cli: Callable[..., Any], wrong_table: None) -> None:
+    done = cli("gradcheck", "--only", "_positions")
+    assert done.code == 1
+    row = next(line for line in done.out.splitlines() if line.startswith("  table "))
+    assert row.split()[-2:] == ["1.001", "WRONG"]
+    assert re.search(r"^1 of 3 gradients are not right \(\d+ s\):\n  learned_positions: table$", done.out, re.M)
+    done = cli("gradcheck", "--only", "_positions", "--json")
+    assert (done.code, done.document["ok"]) == (1, False)
+    assert [check["name"] for check in done.document["checks"] if not check["ok"]] == ["learned_positions"]
+
+
+def test_models_are_folded_to_the_worst_tensor_unless_asked(cli: Callable[..., Any]) -> None:
+    name = "one layer, length 1"
+    folded, full = (cli("gradcheck", "--only", name, *more).out.splitlines() for more in ([], ["--full"]))
+    count = int(re.search(r"worst of (\d+) tensors", folded[2])[1])  # type: ignore[index]
+    assert len(folded) == 5
+    assert len(full) == 4 + count
+    assert "dir " in folded[3]
+    assert folded[3] in full

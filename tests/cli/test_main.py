@@ -1,0 +1,124 @@
+"""The command line as a whole: help, version, unknown words, and an exit code for every way to end."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from npformer import __version__
+from npformer.cli import doctor
+from npformer.cli.main import COMMANDS
+from npformer.errors import Interrupted, NpformerError
+
+NAMES = [module.__name__.rpartition(".")[2] for module in COMMANDS]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_help_of_every_command_shows_an_example_and_json(name: str, cli: Callable[..., Any]) -> None:
+    done = cli(name, "--help")
+    assert (done.code, done.err) == (0, "")
+    assert re.search(rf"^examples?:\n(.*\n)*.*npformer {name}", done.out, re.M)
+    assert "--json" in done.out
+    assert re.search(r"^usage: npformer " + name, done.out)
+
+
+def test_help_and_version(cli: Callable[..., Any]) -> None:
+    assert (cli("--version").code, cli("--version").out) == (0, f"npformer {__version__}\n")
+    done = cli("--help")
+    assert done.code == 0
+    assert "example: npformer train reverse" in done.out
+    assert all(re.search(rf"^    {name}\s", done.out, re.M) for name in NAMES)
+
+
+def test_no_command_and_no_such_command(cli: Callable[..., Any]) -> None:
+    cli().refused("expected a command, one of train, decode, gradcheck, doctor, got none", "npformer --help")
+    cli("trian").refused("invalid choice: 'trian'", "'train'")
+    cli("--foo").refused("expected a command")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_unknown_flags_name_the_nearest(name: str, cli: Callable[..., Any]) -> None:
+    required = ["copy"] if name == "train" else ["run"] if name == "decode" else []
+    cli(name, *required, "--jsn").refused("unknown argument '--jsn'; did you mean --json?", f"usage: npformer {name}")
+    cli(name, *required, "--jsn=1").refused("unknown argument '--jsn=1'; did you mean --json?")
+    cli(name, *required, "--zzzzz").refused("unknown argument '--zzzzz'; the options are --help, --json")
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "words"),
+    [
+        (NpformerError("what was wrong"), 2, "npformer: what was wrong\n"),
+        (Interrupted("stopped; saved", 15), 143, "npformer: stopped; saved\n"),
+        (KeyboardInterrupt(), 130, "npformer: interrupted\n"),
+        (MemoryError("Unable to allocate 43 GiB"), 1, "npformer: not enough memory: Unable to allocate 43 GiB; make"),
+        (BrokenPipeError(), 1, ""),
+        (OSError(28, "No space left on device"), 1, "npformer: the system refused: [Errno 28] No space left on device"),
+    ],
+)
+def test_every_way_to_end_has_its_code(
+    raised: BaseException, code: int, words: str, cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise raised
+
+    monkeypatch.setattr(doctor, "examine", fail)
+    done = cli("doctor")
+    assert done.code == code
+    assert done.err.startswith(words)
+    assert bool(words) == bool(done.err)
+
+
+def test_a_mistake_of_ours_is_not_hidden(cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "examine", lambda: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        cli("doctor")
+
+
+def test_a_model_too_large_for_the_memory(cli: Callable[..., Any], tmp_path: Path) -> None:
+    done = cli("train", "copy", "--set", "d_model=2000000000000")
+    assert done.code == 1
+    assert "npformer: not enough memory: Unable to allocate" in done.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_reader_who_leaves_hears_nothing_more(trained: Path, environment: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "texts").write_text("abc\n" * 20000)
+    command = '"$0" -m npformer decode "$1" --max-len 1 < texts | head -n 1; echo "${PIPESTATUS[@]}"'
+    done = subprocess.run(
+        ["bash", "-c", command, sys.executable, str(trained)],
+        capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=60,
+    )  # fmt: skip
+    assert done.stderr == ""
+    assert done.stdout.splitlines()[-1] == "1 0"
+
+
+def test_a_full_disk_below_the_output(shell: Callable[..., Any]) -> None:
+    with open("/dev/full", "w") as full:
+        done = shell("doctor", capture_output=False, stdout=full, stderr=subprocess.PIPE)
+    assert done.code == 1
+    assert done.err == "npformer: the system refused: [Errno 28] No space left on device; see to that, then try again\n"
+
+
+def test_a_closed_output(environment: dict[str, str]) -> None:
+    command = '"$0" -m npformer doctor >&-'
+    done = subprocess.run(["bash", "-c", command, sys.executable], capture_output=True, text=True, env=environment)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_terminal_without_the_letters(shell: Callable[..., Any], trained: Path, environment: dict[str, str]) -> None:
+    done = shell("train", "--help", env=environment | {"PYTHONIOENCODING": "ascii"})
+    assert (done.code, done.err) == (0, "")
+    assert "\\u2026" in done.out
+
+
+def test_the_module_is_the_command(shell: Callable[..., Any]) -> None:
+    assert shell("--version").out == f"npformer {__version__}\n"
+    assert shell("train", "copy", "--set", "d_model=30").code == 2
+    assert os.path.basename(sys.executable)

@@ -1,0 +1,165 @@
+"""npformer train: what a run leaves behind, what it says, and that a seed decides all of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from npformer.data import SequenceTask, Vocabulary
+from npformer.training import metrics
+from npformer.training.assemble import assemble
+from npformer.training.config_file import read_toml, write_toml
+from npformer.training.options import SECTIONS
+
+PNG = b"\x89PNG\r\n\x1a\n"
+PAIRS = "".join(f"{n}\t{n * 7}\n" for n in range(100, 160))
+LAST_LINES = r"held-out loss \d+\.\d{4}, token accuracy \d+\.\d %\nheld-out exact match \d+\.\d % \(%d sequences\)\n"
+
+
+@pytest.mark.parametrize("task", ["copy", "reverse", "sort", "pairs"])
+def test_every_task_trains_and_leaves_a_run(
+    task: str, cli: Callable[..., Any], small: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    (tmp_path / "own.tsv").write_text(PAIRS)
+    done = cli("train", task, *(["--data", "own.tsv"] if task == "pairs" else []), *small())
+    run = tmp_path / "runs" / f"{task}-001"
+    assert done.code == 0, done.err
+    files = {"config.toml", "metrics.jsonl", "vocabulary.txt", "checkpoints", "curves.png", "attention.png", "lock"}
+    assert {path.name for path in run.iterdir()} == files
+    assert sorted(path.name for path in (run / "checkpoints").iterdir()) == ["step-00000020", "step-00000030"]
+    assert all((run / name).read_bytes().startswith(PNG) for name in ("curves.png", "attention.png"))
+    count = len(assemble(read_toml(run / "config.toml", SECTIONS)).task.held_out(20))
+    assert re.search(LAST_LINES.replace("%d", str(count)), done.out), done.out
+    assert "pictures: runs/" in done.out
+    assert f"try: npformer decode runs/{task}-001 " in done.out
+    steps = [(record["step"], record["kind"]) for record in metrics.read(run / "metrics.jsonl")]
+    trains = [(step, "train") for step in (7, 14, 21, 28, 30)]
+    assert sorted(steps) == sorted([*trains, (15, "eval"), (30, "eval")])
+    assert f"the run's folder is runs/{task}-001\n" in done.err
+
+
+def test_config_and_vocabulary_read_back_equal(trained: Path) -> None:
+    given = read_toml(trained / "config.toml", SECTIONS)
+    assembled = assemble(given)
+    assert write_toml(assembled.options.sections()) == (trained / "config.toml").read_text()
+    assert assembled.options.training.log_every == 7
+    assert assembled.options.model.dropout == 0.2
+    assert Vocabulary.load(trained / "vocabulary.txt") == SequenceTask("reverse", seed=0).vocabulary
+
+
+def test_json_is_one_document_and_nothing_else_is_on_stdout(
+    cli: Callable[..., Any], small: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    done = cli("train", "copy", "--json", "--out", "my run", *small())
+    assert done.code == 0
+    found = done.document
+    assert done.out.count("\n") == 1
+    last = metrics.read(tmp_path / "my run" / "metrics.jsonl")[-1]
+    assert found["run"] == "my run"
+    assert found["step"] == 30
+    assert found["sequences"] == last["examples"] == 20
+    assert [found[name] for name in ("loss", "token_accuracy", "exact_match")] == [
+        last[name] for name in ("loss", "token_accuracy", "exact_match")
+    ]
+    assert found["pictures"] == ["my run/curves.png", "my run/attention.png"]
+    assert "numpy" in found["backend"] or "cupy" in found["backend"]
+
+
+def test_a_loss_that_is_no_number_is_null_in_json(
+    cli: Callable[..., Any], small: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from npformer.training import Evaluation, Trainer
+
+    monkeypatch.setattr(Trainer, "evaluate", lambda self, count: Evaluation(float("nan"), 0.0, 0.0, 1, ("a",)))
+    done = cli("train", "copy", "--json", *small())
+    found = json.loads(done.out, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
+    assert found["loss"] is None
+
+
+def test_what_to_try_next_can_be_pasted(
+    cli: Callable[..., Any], small: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    import shlex
+
+    (tmp_path / "own.tsv").write_text("".join(f'it\'s ${n} "now"\t{n}\n' for n in range(60)))
+    done = cli("train", "pairs", "--data", "own.tsv", "--out", "two words", *small(steps=5))
+    command = shlex.split(done.out.partition("try: npformer ")[2])
+    assert command[:2] == ["decode", "two words"]
+    assert re.fullmatch(r"it's \$\d+ \"now\"", command[2])
+    assert cli(*command).code == 0
+
+
+def test_default_folders_are_numbered(cli: Callable[..., Any], small: Callable[..., list[str]], tmp_path: Path) -> None:
+    (tmp_path / "runs" / "copy-007").mkdir(parents=True)
+    (tmp_path / "runs" / "reverse-300").mkdir()
+    done = cli("train", "copy", "--json", *small(steps=2))
+    assert done.document["run"] == "runs/copy-008"
+    assert list((tmp_path / "runs" / "copy-007").iterdir()) == []
+
+
+def test_nothing_is_ever_overwritten(
+    cli: Callable[..., Any],
+    small: Callable[..., list[str]],
+    trained: Path,
+    contents: Callable[[Path], Any],
+    tmp_path: Path,
+) -> None:
+    before = contents(trained)
+    cli("train", "reverse", "--out", trained, *small()).refused(str(trained), "Nothing is ever overwritten", "--resume")
+    assert contents(trained) == before
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").write_text("all of it")
+    cli("train", "reverse", "--out", "mine", *small()).refused("'thesis.tex'", "choose another --out")
+    assert contents(tmp_path / "mine").keys() == {"thesis.tex"}
+    assert (tmp_path / "mine" / "thesis.tex").read_text() == "all of it"
+
+
+def test_a_seed_decides_everything(
+    cli: Callable[..., Any],
+    small: Callable[..., list[str]],
+    trained: Path,
+    same_run: Callable[[Path, Path], None],
+    tmp_path: Path,
+) -> None:
+    assert cli("train", "reverse", "--out", "again", *small(dropout=0.2)).code == 0
+    same_run(tmp_path / "again", trained)
+    assert cli("train", "reverse", "--out", "other", "--seed", 1, *small(dropout=0.2)).code == 0
+    with pytest.raises(AssertionError):
+        same_run(tmp_path / "other", trained)
+
+
+def test_the_config_of_a_run_trains_it_again(
+    cli: Callable[..., Any], trained: Path, same_run: Callable[[Path, Path], None], tmp_path: Path
+) -> None:
+    assert cli("train", "--config", trained / "config.toml", "--out", "again").code == 0
+    same_run(tmp_path / "again", trained)
+    assert (tmp_path / "again" / "config.toml").read_text() == (trained / "config.toml").read_text()
+
+
+def test_set_wins_over_the_file_and_the_short_spelling_over_set(
+    cli: Callable[..., Any], trained: Path, tmp_path: Path
+) -> None:
+    short = ("copy", "--config", trained / "config.toml", "--out", "new", "--seed", 3)
+    assert cli("train", *short, "--set", "run.seed=2", "--set", "steps=2", "--set", "warmup_steps=1").code == 0
+    found = read_toml(tmp_path / "new" / "config.toml", SECTIONS)
+    assert (found["run"]["task"], found["run"]["seed"], found["training"]["steps"]) == ("copy", 3, 2)
+    assert found["model"]["dropout"] == 0.2
+
+
+def test_a_short_run_needs_no_second_option(cli: Callable[..., Any], small: Callable[..., list[str]]) -> None:
+    assert cli("train", "copy", *small(steps=1)).code == 0
+
+
+def test_a_log_has_whole_lines_and_no_bar(cli: Callable[..., Any], small: Callable[..., list[str]]) -> None:
+    err = cli("train", "copy", *small()).err
+    assert "\r" not in err
+    lines = err.splitlines()
+    assert re.fullmatch(r"training copy with .*: 5,933 parameters, steps 0 to 30 of 8 sequences", lines[0])
+    assert re.fullmatch(r"step  7/30  loss \d\.\d{4}  rate \d\.\d\de-\d\d  [\d,]+ tokens/s", lines[2])
+    assert re.fullmatch(r"step 15/30  held-out: loss \d\.\d{4}, tokens \d+\.\d %, exact match \d+\.\d %", lines[4])
+    assert len(lines) == 2 + 5 + 2

@@ -1,0 +1,176 @@
+"""npformer train --resume: what it continues, what it refuses, and what to do about a damaged checkpoint."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from npformer.training import RunDirectory
+from npformer.training.checkpoint import save_checkpoint
+
+PICTURES = {"curves.png", "attention.png", "lock"}  # lock holds the number of the process
+
+
+@pytest.fixture
+def run(trained: Path, tmp_path: Path) -> Path:
+    """A finished run of our own, to be damaged."""
+    return Path(shutil.copytree(trained, tmp_path / "my run"))
+
+
+def back_to(run: Path, step: int) -> None:
+    """As if it had stopped there."""
+    for path in (run / "checkpoints").iterdir():
+        if path.name > f"step-{step:08d}":
+            shutil.rmtree(path)
+
+
+def test_a_finished_run_says_its_results_again_and_changes_nothing(
+    cli: Callable[..., Any], run: Path, contents: Callable[[Path], dict[str, str]]
+) -> None:
+    before = contents(run)
+    done = cli("train", "--resume", run, "--json")
+    assert done.code == 0
+    assert (done.document["step"], done.document["sequences"]) == (30, 20)
+    after = contents(run)
+    assert {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)} <= PICTURES
+    text = cli("train", "--resume", run)
+    assert "held-out exact match" in text.out
+    assert "steps 30 to 30" in text.err
+
+
+def test_continues_to_the_same_end_from_any_folder(
+    cli: Callable[..., Any], run: Path, trained: Path, same_run: Callable[[Path, Path], None]
+) -> None:
+    back_to(run, 20)
+    done = cli("train", "--resume", "my run")
+    assert done.code == 0
+    assert "steps 20 to 30" in done.err
+    same_run(run, trained)
+
+
+def test_no_other_option_is_taken(cli: Callable[..., Any], run: Path, contents: Callable[[Path], Any]) -> None:
+    before = contents(run)
+    for words, named in [(["copy"], "TASK"), (["--seed", "0"], "--seed"), (["--set", "steps=60"], "--set"),
+                         (["--out", "x"], "--out"), (["--device", "numpy"], "--device"), (["--data", "x"], "--data"),
+                         (["--config", "x"], "--config")]:  # fmt: skip
+        cli("train", *words, "--resume", run).refused("--resume: expected no other options", f"got {named};")
+    assert contents(run) == before
+
+
+@pytest.mark.parametrize("place", ["nowhere", "folder", "file"])
+def test_what_is_no_run(cli: Callable[..., Any], tmp_path: Path, place: str) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    cli("train", "--resume", place).refused(f"{place}: expected the folder of a run", "npformer train")
+    assert list((tmp_path / "folder").iterdir()) == []
+
+
+def test_a_run_without_checkpoints_says_how_to_begin_again(cli: Callable[..., Any], run: Path, tmp_path: Path) -> None:
+    shutil.rmtree(run / "checkpoints")
+    refused = cli("train", "--resume", run)
+    refused.refused("expected at least one checkpoint to resume from", "found none")
+    command = shlex.split(refused.err.partition("start it again: npformer ")[2])
+    assert cli(*command, "--out", "again").code == 0
+    assert (tmp_path / "again" / "attention.png").exists()
+
+
+def test_another_process_trains_there(cli: Callable[..., Any], run: Path, contents: Callable[[Path], Any]) -> None:
+    with RunDirectory.open(run).lock():
+        before = contents(run)
+        cli("train", "--resume", run).refused("in use by another process", "wait for it or stop it")
+        shutil.rmtree(run / "checkpoints")  # its first is still to come: that it "stopped" would be wrong
+        cli("train", "--resume", run).refused("in use by another process")
+    assert {name: before[name] for name in contents(run)} == contents(run)
+
+
+@pytest.mark.parametrize("file", ["arrays.safetensors", "state.json"])
+@pytest.mark.parametrize(
+    "damage", [lambda data: data[:-9], lambda data: data[:50] + b"~" + data[51:], lambda data: b""]
+)
+def test_the_advice_for_a_damaged_checkpoint_works(
+    cli: Callable[..., Any],
+    run: Path,
+    trained: Path,
+    contents: Callable[[Path], Any],
+    same_run: Callable[[Path, Path], None],
+    file: str,
+    damage: Callable[[bytes], bytes],
+) -> None:
+    path = run / "checkpoints" / "step-00000030" / file
+    path.write_bytes(damage(path.read_bytes()))
+    before = contents(run)
+    refused = cli("train", "--resume", run)
+    refused.refused(str(path), "Load step-00000020", "which is sound", "move the damaged one away and try again")
+    decoded = cli("decode", run, "abc")
+    decoded.refused("step-00000020", "move the damaged one away")
+    assert contents(run).items() - before.items() == set(), "a refusal changed the run"
+    for told in (refused, decoded):
+        assert told.err.strip().endswith(f"try again: {shlex.join(advice(run))}")
+    subprocess.run(advice(run), check=True)
+    assert cli("train", "--resume", run).code == 0
+    same_run(run, trained)
+    assert (run / "step-00000030-damaged").is_dir(), "what was moved away is still there"
+
+
+def advice(run: Path) -> list[str]:
+    return ["mv", str(run / "checkpoints" / "step-00000030"), str(run / "step-00000030-damaged")]
+
+
+def test_when_no_checkpoint_is_sound_there_is_nothing_to_move(cli: Callable[..., Any], run: Path) -> None:
+    for path in (run / "checkpoints").iterdir():
+        (path / "state.json").write_bytes(b"{}")
+    refused = cli("train", "--resume", run)
+    refused.refused("step-00000030", "There is no other sound checkpoint", "train anew")
+    assert "mv " not in refused.err
+
+
+def test_a_checkpoint_of_another_model(cli: Callable[..., Any], run: Path) -> None:
+    text = (run / "config.toml").read_text()
+    (run / "config.toml").write_text(text.replace("d_ff = 16", "d_ff = 20"))
+    cli("train", "--resume", run).refused("step-00000030: does not fit the model", "expected", "another configuration")
+
+
+def test_a_checkpoint_of_the_future_is_left_alone(cli: Callable[..., Any], run: Path) -> None:
+    save_checkpoint(run / "checkpoints", 40, {}, {"identity": {"task": "other"}}, None)
+    cli("train", "--resume", run).refused("reverse: expected the data that the run was trained on")
+
+
+@pytest.fixture
+def pairs_run(cli: Callable[..., Any], small: Callable[..., list[str]], tmp_path: Path) -> Path:
+    (tmp_path / "own.tsv").write_text("".join(f"{n}\t{n}\n" for n in range(60)))
+    assert cli("train", "pairs", "--data", "own.tsv", "--out", "run", *small(steps=5, save_every=2)).code == 0
+    back_to(tmp_path / "run", 4)
+    return tmp_path / "run"
+
+
+@pytest.mark.parametrize("line", ["7\t8\n", "seven\teight\n"])  # the same characters, and new ones
+def test_changed_data_is_refused(
+    cli: Callable[..., Any], pairs_run: Path, tmp_path: Path, contents: Callable[[Path], Any], line: str
+) -> None:
+    data = tmp_path / "own.tsv"
+    text = data.read_text()
+    data.write_text(text + line)
+    before = contents(pairs_run)
+    cli("train", "--resume", pairs_run).refused(str(data), "expected the data that the run was trained on", "restore")
+    assert contents(pairs_run) == before
+    data.write_text(text)
+    assert cli("train", "--resume", pairs_run).code == 0
+
+
+def test_data_that_has_moved(
+    cli: Callable[..., Any], pairs_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert cli("train", "--resume", pairs_run).code == 0, "the folder one stands in must not matter"
+    (tmp_path / "own.tsv").rename(tmp_path / "mine.tsv")
+    config = pairs_run / "config.toml"
+    cli("train", "--resume", pairs_run).refused(str(tmp_path / "own.tsv"), f"named in {config}", "write its new place")
+    config.write_text(config.read_text().replace("own.tsv", "mine.tsv"))
+    assert cli("train", "--resume", pairs_run).code == 0

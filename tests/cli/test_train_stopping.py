@@ -1,0 +1,184 @@
+"""Stopping npformer train in every way, and going on: the end is that of the run nobody stopped, bit for bit."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from npformer.training.checkpoint import latest_checkpoint, list_checkpoints, load_checkpoint
+from npformer.training.progress import Progress
+
+#: Long enough to be stopped on the way, with everything on that could depend on the past.
+LONG = {"steps": 300, "save_every": 9, "log_every": 4, "eval_every": 110, "dropout": 0.1, "accumulate": 2}
+
+
+@pytest.fixture(scope="session")
+def long_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The place where the run that nobody stopped is kept."""
+    return tmp_path_factory.mktemp("long") / "run"
+
+
+@pytest.fixture
+def begin(shell: Callable[..., Any], small: Callable[..., list[str]], long_run: Path) -> list[str]:
+    """The words that begin a long run; the uninterrupted one has been made by then."""
+    words = ["train", "sort", *small(**LONG), "--out"]
+    if not long_run.exists():
+        assert shell(*words, long_run).code == 0
+    return words
+
+
+@contextmanager
+def started(words: list[Any], environment: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
+    """A command that runs beside us, its stderr readable line by line."""
+    argv = [sys.executable, "-m", "npformer", *map(str, words)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as child:
+        try:
+            yield child
+        finally:
+            child.kill()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_saves_and_the_run_goes_on_to_the_same_end(
+    number: int,
+    code: int,
+    begin: list[str],
+    long_run: Path,
+    environment: dict[str, str],
+    shell: Callable[..., Any],
+    same_run: Callable[[Path, Path], None],
+    tmp_path: Path,
+) -> None:
+    run = tmp_path / "run"
+    with started([*begin, run], environment) as child:
+        assert child.stderr is not None
+        assert any(line.startswith("step  20/300") for line in child.stderr)
+        child.send_signal(number)
+        said = child.stderr.read()
+        assert child.wait(timeout=30) == code
+        assert child.stdout is not None
+        assert child.stdout.read() == ""
+    found = re.search(r"npformer: stopped at step (\d+) of 300; saved\. Continue with: npformer (.*)\n$", said)
+    assert found, said
+    latest = latest_checkpoint(run / "checkpoints")
+    assert latest is not None
+    assert load_checkpoint(latest).step == int(found[1])
+    assert "Traceback" not in said
+    done = shell(*found[2].split())
+    assert done.code == 0
+    assert f"steps {found[1]} to 300" in done.err
+    same_run(run, long_run)
+
+
+def test_kills_at_random_moments_change_nothing(
+    begin: list[str],
+    long_run: Path,
+    environment: dict[str, str],
+    shell: Callable[..., Any],
+    same_run: Callable[[Path, Path], None],
+    tmp_path: Path,
+) -> None:
+    run, moments, killed = tmp_path / "run", random.Random(1), []
+    words = [*begin, run]
+    while len(killed) < 5:
+        with started(words, environment) as child:
+            assert child.stderr is not None
+            assert any(line.startswith("the run's folder") for line in child.stderr)
+            while not list_checkpoints(run / "checkpoints"):
+                time.sleep(0.005)
+            time.sleep(moments.uniform(0.0, 0.15))
+            child.kill()
+            child.wait()
+        killed.append([load_checkpoint(path).step for path in list_checkpoints(run / "checkpoints")][-1])
+        words = ["train", "--resume", run]
+    assert len(set(killed)) > 2, f"killed too close to each other: {killed}"
+    assert killed[-1] < 300, f"killed too late: {killed}"
+    assert shell(*words).code == 0
+    same_run(run, long_run)
+
+
+def test_a_second_signal_is_obeyed_at_once(
+    cli: Callable[..., Any], small: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def signal_twice(self: Progress) -> None:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Progress, "advance", signal_twice)
+        done = cli("train", "copy", "--out", "run", *small())
+    assert (done.code, done.out) == (130, "")
+    assert done.err.endswith("npformer: interrupted\n")
+    assert not (tmp_path / "run" / "checkpoints").exists()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+FULL = """
+import os, shutil, sys
+from pathlib import Path
+from npformer.cli.main import main
+from npformer.training.checkpoint import list_checkpoints, load_checkpoint
+disk, words = Path(sys.argv[1]), sys.argv[2:]
+free = os.statvfs(disk)
+assert free.f_blocks * free.f_frsize <= 2**21, "not the small disk"
+filler, run = disk / "filler", disk / "run"
+filler.write_bytes(bytes(2**21 - 400_000))
+code = main([*words, "--out", str(run)])
+print("code", code)
+kept = [load_checkpoint(path).step for path in list_checkpoints(run / "checkpoints")]
+print("kept", *kept)
+code = main(["train", "--resume", str(run)])
+print("code", code)
+filler.unlink()
+code = main(["train", "--resume", str(run)])
+print("code", code)
+shutil.copytree(run, os.environ["KEEP"])  # what is mounted here goes with this process
+"""
+
+
+def test_a_full_disk_costs_nothing_that_was_saved(
+    cli: Callable[..., Any],
+    small: Callable[..., list[str]],
+    environment: dict[str, str],
+    same_run: Callable[[Path, Path], None],
+    tmp_path: Path,
+) -> None:
+    """On a file system of 2 MiB, mounted where only this process sees it."""
+    disk, keep = tmp_path / "disk", tmp_path / "kept"
+    disk.mkdir()
+    mounted = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-rm"]
+    mounted += ["sh", "-c", 'mount -t tmpfs -o size=2m none "$0" && exec "$@"', str(disk)]
+    try:
+        tried = subprocess.run([*mounted, "true"], capture_output=True, text=True)
+    except FileNotFoundError as error:
+        pytest.skip(f"cannot mount a small disk here: {error}")
+    if tried.returncode:
+        pytest.skip(f"cannot mount a small disk here: {tried.stderr.strip()}")
+    words = ["train", "sort", *small(save_every=3, keep_last=20, dropout=0.1)]
+    done = subprocess.run(
+        [*mounted, sys.executable, "-c", FULL, str(disk), *words],
+        capture_output=True, text=True, env=environment | {"KEEP": str(keep)}, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    said = re.findall(r"^(code|kept) (.*)$", done.stdout, re.M)
+    assert [word for name, word in said if name == "code"] == ["1", "1", "0"]
+    kept = [int(step) for step in dict(said)["kept"].split()]
+    assert kept == list(range(3, kept[-1] + 1, 3))
+    assert 3 <= kept[-1] < 27
+    assert done.stderr.count("the checkpoint was not saved: the disk is full (it needs") == 2
+    assert f"The previous checkpoint step-{kept[-1]:08d} is intact. Free some space, then resume the run" in done.stderr
+    assert "Traceback" not in done.stderr
+    command = [sys.executable, "-m", "npformer", *words, "--out", str(tmp_path / "straight")]
+    subprocess.run(command, check=True, capture_output=True, env=environment)
+    same_run(keep, tmp_path / "straight")

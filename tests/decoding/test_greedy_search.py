@@ -1,0 +1,107 @@
+"""Greedy decoding against one argmax after the other over the full model."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer.backend import Backend
+from npformer.decoding import greedy
+from npformer.errors import ConfigError, NpformerError, ShapeError, TokenError
+from npformer.models import Transformer, TransformerConfig
+from npformer.proof.catalogue import shaken
+
+SRC = np.array([[3, 5, 4, 6, 2], [8, 6, 2, 0, 0], [4, 2, 0, 0, 0], [7, 7, 7, 2, 0]])
+
+
+def build(backend: Backend, **changes: Any) -> Transformer:
+    config = TransformerConfig(9, 9, d_model=8, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, d_ff=12,
+                               **({"max_seq_len": 8} | changes))  # fmt: skip
+    model = shaken(Transformer(config, backend=backend, seed=1))
+    assert isinstance(model, Transformer)
+    bias = model.generator.bias.data
+    bias[...] = bias - backend.array(np.array([9.0, 9, 0, 0, 0, 0, 0, 0, 0]))  # neither [PAD] nor [BOS] is likely
+    return model
+
+
+def by_full_recomputation(model: Transformer, row: Any, max_len: int, eos_id: int = 2) -> list[int]:
+    """One sequence at a time, without its padding, the whole model anew for every token."""
+    tokens = [1]
+    while len(tokens) <= max_len and not (len(tokens) > 1 and tokens[-1] == eos_id):
+        logits = model.backend.host(model([[t for t in row if t]], [tokens]))
+        tokens.append(int(np.argmax(logits[0, -1])))
+    return tokens[1:]
+
+
+def ending(model: Transformer, max_len: int) -> int:
+    """A token that some row emits before the last position and not all rows emit at once."""
+    rows = [by_full_recomputation(model, row, max_len, eos_id=-1) for row in SRC]
+    for token in {token for row in rows for token in row[1:-2]}:
+        ends = [row.index(token) if token in row else max_len for row in rows]
+        if len(set(ends)) > 1 and max(ends) > 0:
+            return token
+    raise AssertionError("no token ends the rows at different lengths; take another seed")
+
+
+def test_a_batch_decodes_as_its_rows_alone_and_ends_row_by_row(numpy64: Backend) -> None:
+    model = build(numpy64)
+    eos_id = ending(model, 7)
+    expected = [by_full_recomputation(model, row, 7, eos_id) for row in SRC]
+    assert len({len(row) for row in expected}) > 1
+    width = max(map(len, expected))
+    found = greedy(model, SRC, max_len=7, eos_id=eos_id)
+    assert found.dtype == np.int64
+    assert found.tolist() == [row + [0] * (width - len(row)) for row in expected]
+    for row, alone in zip(SRC, expected, strict=True):
+        assert greedy(model, [row], max_len=7, eos_id=eos_id).tolist() == [alone]
+
+
+def test_decoding_stops_once_all_rows_have_ended(numpy64: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = build(numpy64)
+    model.generator.bias.data[2] += 100  # [EOS] at once
+    calls = []
+    decode = model.decode
+    monkeypatch.setattr(model, "decode", lambda *given: calls.append(1) or decode(*given))
+    assert greedy(model, SRC, max_len=30).tolist() == [[2]] * 4
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("max_len", [1, 3])
+def test_no_row_is_longer_than_max_len(numpy64: Backend, max_len: int) -> None:
+    model = build(numpy64)
+    model.generator.bias.data[2] -= 100  # never [EOS]
+    found = greedy(model, SRC, max_len=max_len)
+    assert found.shape == (4, max_len)
+    assert found.tolist() == [by_full_recomputation(model, row, max_len) for row in SRC]
+
+
+def test_the_begin_token_is_the_one_given(numpy64: Backend) -> None:
+    model = build(numpy64)
+    first = {bos: greedy(model, SRC, max_len=1, bos_id=bos)[:, 0].tolist() for bos in (1, 5)}
+    for bos, tokens in first.items():
+        assert tokens == np.argmax(model(SRC, [[bos]] * 4)[:, -1], axis=-1).tolist()
+
+
+def test_a_device_decodes_the_same(numpy64: Backend, strict64: Backend) -> None:
+    found, on_device = (greedy(build(backend), SRC[:2], max_len=3) for backend in (numpy64, strict64))
+    assert np.array_equal(found, on_device)
+    assert isinstance(on_device, np.ndarray)
+
+
+@pytest.mark.parametrize(
+    ("src", "options", "error", "text"),
+    [
+        (SRC, {"max_len": 0}, ConfigError, "max_len: expected an integer >= 1, got 0"),
+        ([3, 4], {}, ShapeError, "src: expected (B, T), a batch of token ids, got (2,)"),
+        ([[9]], {}, TokenError, "src[0, 0]: expected a token id with 0 <= id < 9, got 9"),
+        (SRC, {"bos_id": 9}, TokenError, "tgt_in[0, 0]: expected a token id with 0 <= id < 9, got 9"),
+    ],
+)
+def test_what_cannot_be_decoded_is_refused(
+    src: Any, options: Any, error: type[NpformerError], text: str, numpy64: Backend
+) -> None:
+    with pytest.raises(error, match=f"^{re.escape(text)}"):
+        greedy(build(numpy64), src, **options)

@@ -1,0 +1,12 @@
+"""What the tests of the operations share: a seeded generator."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    """The same random numbers in every test."""
+    return np.random.default_rng(12345)

@@ -1,0 +1,43 @@
+"""GELU: the exact form, with the derivative of the exact form."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from npformer.functional import gelu_backward, gelu_forward
+
+
+def normal_below(x: float) -> float:
+    """Φ(x) by another road: the complementary error function."""
+    return 0.5 * math.erfc(-x / math.sqrt(2))
+
+
+def slope(x: float) -> float:
+    """Φ(x) + x·φ(x)."""
+    return normal_below(x) + x * math.exp(-x * x / 2) / math.sqrt(2 * math.pi)
+
+
+def test_values_and_gradients_against_math_erfc() -> None:
+    x = np.linspace(-6, 6, 241)
+    y, cache = gelu_forward(x)
+    np.testing.assert_allclose(y, [value * normal_below(value) for value in x], rtol=0, atol=2e-15)
+    (dx,) = gelu_backward(np.full_like(x, 3.0), cache)
+    np.testing.assert_allclose(dx, [3 * slope(value) for value in x], rtol=0, atol=1e-14)
+
+
+def test_is_not_the_tanh_form() -> None:
+    x = np.array([0.5, 1.0, 2.0, -2.0])
+    tanh_form = 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+    assert np.all(np.abs(gelu_forward(x)[0] - tanh_form) > 1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_far_out_it_is_relu_without_warnings(dtype: type) -> None:
+    x = np.array([1e4, -1e4, 1e6, -1e6, 1e18, -1e18], dtype=dtype)
+    y, cache = gelu_forward(x)
+    (dx,) = gelu_backward(np.ones_like(x), cache)
+    assert y.tolist() == np.maximum(x, 0).tolist()
+    assert dx.tolist() == [1, 0, 1, 0, 1, 0]

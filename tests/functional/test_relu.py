@@ -1,0 +1,23 @@
+"""ReLU: the gate is set by the input, never by the gradient."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from npformer.functional import relu_backward, relu_forward
+
+
+def test_positive_numbers_pass_and_the_others_do_not() -> None:
+    y, _ = relu_forward(np.array([-1e4, -0.5, -0.0, 0.0, 0.5, 1e4]))
+    assert y.tolist() == [0, 0, 0, 0, 0.5, 1e4]
+
+
+def test_the_gate_looks_at_x_and_not_at_dy() -> None:
+    _, cache = relu_forward(np.array([-2.0, -2.0, 3.0, 3.0, 0.0]))
+    (dx,) = relu_backward(np.array([5.0, -5.0, 5.0, -5.0, 5.0]), cache)
+    assert dx.tolist() == [0, 0, 5, -5, 0]
+
+
+def test_complex_numbers_pass_by_their_real_part() -> None:
+    y, _ = relu_forward(np.array([1 - 1j, -1 + 1j]))
+    assert y.tolist() == [1 - 1j, 0]

@@ -1,0 +1,165 @@
+"""Every pair of functional/ against the same operation of PyTorch, differentiated by torch.autograd.
+
+Central differences and the complex step show that a backward belongs to its forward; this shows that
+the forward is the operation that the rest of the world calls by that name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from npformer import functional as F  # noqa: N812
+from npformer.functional import AttentionMask, Draw
+
+RNG = np.random.default_rng(0)
+TOKENS = RNG.integers(0, 5, size=(3, 6))  # each of 5 rows several times
+TARGETS = np.array([[4, 0, 2, 2, 0], [1, 3, 0, 0, 0], [0, 0, 0, 0, 0]])  # 0 counts or not, as ignore_index says
+DRAW = Draw(seed=1, step=2, micro=0, site=3, rate=0.3)
+#: (B, S), True = visible; the first key of every sequence is, so that no query sees nothing (NaN in PyTorch).
+VISIBLE = np.array([[1, 1, 1, 1, 0, 1, 0], [1, 0, 1, 1, 1, 0, 1]], dtype=bool)
+CAUSAL = np.tril(np.ones((6, 7), dtype=bool))
+CAUSAL_FROM_2 = np.tril(np.ones((6, 7), dtype=bool), 2)
+NEAR = np.abs(np.subtract.outer(np.arange(6), np.arange(7))) < 3
+
+
+class Case(NamedTuple):
+    """One comparison: a pair, PyTorch's function of the same float inputs, and the shapes of these."""
+
+    name: str
+    forward: Callable[..., Any]  # (*inputs) -> (y, cache)
+    backward: Callable[..., Any]
+    shapes: Sequence[tuple[int, ...]]
+    theirs: Callable[..., Any]  # (torch, *tensors) -> y
+
+
+def keep(shape: tuple[int, ...]) -> Any:
+    """What dropout multiplies by under DRAW: 0, or 1/(1 − rate) as nearly as 16 bits can say it."""
+    kept, _ = F.dropout_forward(np.ones(shape), DRAW)
+    assert set(np.round(np.unique(kept), 3)) == {0.0, 1.429}
+    return kept
+
+
+def norm(torch: Any, x: Any, gamma: Any, beta: Any, eps: float = 1e-5) -> Any:
+    return torch.nn.functional.layer_norm(x, x.shape[-1:], gamma, beta, eps)
+
+
+def linear(torch: Any, x: Any, weight: Any, bias: Any) -> Any:
+    return torch.nn.functional.linear(x, weight.T, bias)
+
+
+def attention(name: str, mask: AttentionMask, allowed: Any) -> Case:
+    """allowed: PyTorch's boolean mask for the same thing, True = may be looked at."""
+    return Case(
+        f"attention, {name}", lambda q, k, v: F.attention_forward(q, k, v, mask), F.attention_backward,
+        [(2, 3, 6, 4), (2, 3, 7, 4), (2, 3, 7, 4)],
+        lambda torch, q, k, v: torch.nn.functional.scaled_dot_product_attention(
+            q, k, v, None if allowed is None else torch.from_numpy(allowed)
+        ),
+    )  # fmt: skip
+
+
+def dropped_attention(torch: Any, q: Any, k: Any, v: Any) -> Any:
+    scores = (q @ k.mT / 2).masked_fill(~torch.from_numpy(CAUSAL), -torch.inf)
+    return (scores.softmax(-1) * torch.from_numpy(keep((2, 3, 6, 7)))) @ v
+
+
+def cross_entropy(ignore_index: int | None, smoothing: float) -> Case:
+    options = {"ignore_index": -100 if ignore_index is None else ignore_index, "label_smoothing": smoothing}
+    return Case(
+        f"cross_entropy, ignore {ignore_index}, smoothing {smoothing}",
+        lambda z: F.cross_entropy_forward(z, TARGETS, ignore_index, smoothing), F.cross_entropy_backward, [(3, 5, 6)],
+        lambda torch, z: torch.nn.functional.cross_entropy(
+            z.reshape(-1, 6), torch.from_numpy(TARGETS).reshape(-1), **options
+        ),
+    )  # fmt: skip
+
+
+def feed_forward(activation: str, draw: Draw | None) -> Case:
+    def theirs(torch: Any, x: Any, w1: Any, b1: Any, w2: Any, b2: Any) -> Any:
+        a = getattr(torch.nn.functional, activation)(linear(torch, x, w1, b1))
+        return linear(torch, a if draw is None else a * torch.from_numpy(keep((3, 6, 7))), w2, b2)
+
+    return Case(
+        f"feed_forward, {activation}, {'no ' * (draw is None)}dropout",
+        lambda *inputs: F.feed_forward_forward(*inputs, activation, draw), F.feed_forward_backward,
+        [(3, 6, 4), (4, 7), (7,), (7, 4), (4,)], theirs,
+    )  # fmt: skip
+
+
+def post_norm(torch: Any, x: Any, f: Any, gamma: Any, beta: Any) -> Any:
+    return norm(torch, x + f * torch.from_numpy(keep((3, 6, 4))), gamma, beta, 1e-3)
+
+
+def add_norm(torch: Any, x: Any, f: Any, gamma: Any, beta: Any) -> Any:
+    total = x + f * torch.from_numpy(keep((3, 6, 4)))
+    return total, norm(torch, total, gamma, beta, 1e-3)
+
+
+TOKEN, VECTOR = (3, 6, 4), (4,)  # (B, T, C) and (C,)
+CASES = [
+    Case("linear", F.linear_forward, F.linear_backward, [TOKEN, (4, 5), (5,)], linear),
+    Case("relu", F.relu_forward, F.relu_backward, [TOKEN], lambda torch, x: x.relu()),
+    Case("gelu", F.gelu_forward, F.gelu_backward, [(50, 40)], lambda torch, x: torch.nn.functional.gelu(x)),
+    Case("softmax", F.softmax_forward, F.softmax_backward, [(2, 3, 7)], lambda torch, x: x.softmax(-1)),
+    Case("softmax, some visible", lambda x: F.softmax_forward(x, CAUSAL), F.softmax_backward, [(2, 6, 7)],
+         lambda torch, x: x.masked_fill(~torch.from_numpy(CAUSAL), -torch.inf).softmax(-1)),
+    Case("dropout", lambda x: F.dropout_forward(x, DRAW), F.dropout_backward, [TOKEN],
+         lambda torch, x: x * torch.from_numpy(keep(TOKEN))),
+    Case("embedding", lambda table: F.embedding_forward(TOKENS, table, 2.5), F.embedding_backward, [(5, 4)],
+         lambda torch, table: torch.nn.functional.embedding(torch.from_numpy(TOKENS), table) * 2.5),
+    Case("learned_positions", lambda x, table: F.learned_positions_forward(x, table, 2),
+         F.learned_positions_backward, [TOKEN, (9, 4)], lambda torch, x, table: x + table[2:8]),
+    Case("layer_norm", F.layer_norm_forward, F.layer_norm_backward, [TOKEN, VECTOR, VECTOR], norm),
+    Case("layer_norm, another eps", lambda *inputs: F.layer_norm_forward(*inputs, 0.5), F.layer_norm_backward,
+         [TOKEN, VECTOR, VECTOR], lambda torch, *inputs: norm(torch, *inputs, 0.5)),
+    Case("residual", lambda x, f: F.residual_forward(x, f, DRAW), F.residual_backward, [TOKEN, TOKEN],
+         lambda torch, x, f: x + f * torch.from_numpy(keep(TOKEN))),
+    Case("post_norm", lambda *inputs: F.post_norm_forward(*inputs, 1e-3, DRAW), F.post_norm_backward,
+         [TOKEN, TOKEN, VECTOR, VECTOR], post_norm),
+    Case("add_norm", lambda *inputs: F.add_norm_forward(*inputs, 1e-3, DRAW), F.add_norm_backward,
+         [TOKEN, TOKEN, VECTOR, VECTOR], add_norm),
+    attention("all visible", AttentionMask(), None),
+    attention("causal", AttentionMask(causal=True), CAUSAL),
+    attention("padding", AttentionMask(key_visible=VISIBLE), VISIBLE[:, None, None, :]),
+    attention("causal and padding", AttentionMask(key_visible=VISIBLE, causal=True), VISIBLE[:, None, None, :] & CAUSAL),
+    attention("causal from an offset", AttentionMask(causal=True, query_offset=2), CAUSAL_FROM_2),
+    attention("window", AttentionMask(window=3), NEAR),
+    attention("causal window", AttentionMask(causal=True, window=3), NEAR & CAUSAL),
+    Case("attention, dropout", lambda q, k, v: F.attention_forward(q, k, v, AttentionMask(causal=True), DRAW),
+         F.attention_backward, [(2, 3, 6, 4), (2, 3, 7, 4), (2, 3, 7, 4)], dropped_attention),
+    *(feed_forward(activation, draw) for activation in ("relu", "gelu") for draw in (None, DRAW)),
+    *(cross_entropy(ignored, smoothing) for ignored in (0, None) for smoothing in (0.0, 0.1)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_outputs_and_gradients(case: Case, comparison: Any) -> None:
+    torch, rng = comparison.torch, np.random.default_rng(1)
+    inputs = [2 * rng.normal(size=shape) for shape in case.shapes]
+    tensors = [torch.tensor(x, requires_grad=True) for x in inputs]
+    outputs, cache = case.forward(*inputs)
+    expected = case.theirs(torch, *tensors)
+    several = isinstance(outputs, tuple)
+    upstream = [rng.normal(size=y.shape) for y in (outputs if several else (outputs,))]
+    torch.autograd.backward(expected, [torch.tensor(dy) for dy in upstream])
+    gradients = case.backward(tuple(upstream) if several else upstream[0], cache)
+    for y, other in zip(outputs if several else (outputs,), expected if several else (expected,), strict=True):
+        np.testing.assert_allclose(y, other.detach().numpy(), rtol=0, atol=1e-12 * largest(y))
+    for gradient, tensor in zip(gradients, tensors, strict=True):
+        true = tensor.grad.numpy()
+        assert largest(true) > 1e-3, "a check in which all gradients are small proves nothing"
+        np.testing.assert_allclose(gradient, true, rtol=0, atol=1e-12 * largest(true))
+
+
+def largest(x: Any) -> float:
+    return float(np.abs(x).max())
+
+
+def test_no_pair_is_left_out() -> None:
+    pairs = {name.removesuffix("_backward") for name in F.__all__ if name.endswith("_backward")}
+    without_autograd = {"sinusoidal_positions"}  # nothing is learned; test_parity builds its table anew
+    assert pairs == {case.name.split(",")[0] for case in CASES} | without_autograd

@@ -1,0 +1,229 @@
+"""Weights go to PyTorch's names and back unchanged, and what does not fit changes nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors import safe_open
+
+import npformer as npf
+from npformer import interop
+from npformer.backend import Backend
+from npformer.errors import CheckpointError
+
+CONFIG = npf.TransformerConfig(
+    src_vocab_size=9, tgt_vocab_size=11, d_model=8, num_heads=2, num_encoder_layers=2, num_decoder_layers=1, d_ff=12
+)
+TIED = replace(CONFIG, src_vocab_size=11, tie_embeddings=True)
+
+
+def a_model(backend: Backend, config: npf.TransformerConfig = CONFIG, seed: int = 0) -> npf.Transformer:
+    """A model in which no two numbers are equal, and whose gradients are other numbers."""
+    model = npf.Transformer(config, backend=backend, seed=seed)
+    rng = np.random.default_rng([seed, 1])
+    for _, parameter, _ in model.owned_parameters():
+        parameter.data[...] = backend.array(rng.normal(size=parameter.data.shape))
+        parameter.grad[...] = backend.array(rng.normal(size=parameter.grad.shape))
+    return model
+
+
+def refusal(model: npf.Transformer, mapping: dict[str, Any]) -> str:
+    """The message with which mapping is refused, once it is certain that nothing has changed."""
+    before = model.backend.host(model.arena.values).copy()
+    with pytest.raises(CheckpointError) as caught:
+        interop.torch.load_state_dict(model, mapping)
+    np.testing.assert_array_equal(model.backend.host(model.arena.values), before)
+    return str(caught.value)
+
+
+VARIANTS = {
+    "post": CONFIG,
+    "post, final norms": replace(CONFIG, final_norm=True),
+    "pre": replace(CONFIG, norm_order="pre"),
+    "pre, no final norms": replace(CONFIG, norm_order="pre", final_norm=False),
+    "learned": replace(CONFIG, positions="learned", max_seq_len=7),
+    "tied": TIED,
+}
+
+
+@pytest.mark.parametrize("config", VARIANTS.values(), ids=VARIANTS.keys())
+def test_a_round_trip_changes_no_bit(config: npf.TransformerConfig, numpy64: Backend) -> None:
+    model, other = a_model(numpy64, config), a_model(numpy64, config, seed=5)
+    interop.torch.load_state_dict(other, interop.torch.to_state_dict(model))
+    np.testing.assert_array_equal(other.arena.values, model.arena.values)
+
+
+def test_a_round_trip_on_a_device_that_is_not_the_cpu(strict64: Backend, numpy64: Backend) -> None:
+    for config in (CONFIG, TIED):
+        model, other = a_model(numpy64, config), a_model(strict64, config, seed=5)
+        interop.torch.load_state_dict(other, interop.torch.to_state_dict(model))
+        host, device = interop.torch.to_state_dict(model), interop.torch.to_state_dict(other)
+        for name, array in interop.torch.to_state_dict(other, grads=True).items():
+            np.testing.assert_array_equal(device[name], host[name])
+            assert type(device[name]) is type(array) is np.ndarray
+
+
+def test_a_round_trip_on_a_gpu(cupy64: Backend, numpy64: Backend) -> None:
+    model, other = a_model(numpy64), a_model(cupy64, seed=5)
+    interop.torch.load_state_dict(other, interop.torch.to_state_dict(model))
+    np.testing.assert_array_equal(cupy64.host(other.arena.values), model.arena.values)
+
+
+def test_names_and_layouts(numpy64: Backend) -> None:
+    model = a_model(numpy64)
+    ours = dict(model.named_parameters())
+    state, grads = interop.torch.to_state_dict(model), interop.torch.to_state_dict(model, grads=True)
+    for arrays, kind in ((state, "data"), (grads, "grad")):
+        parts = [
+            getattr(ours[f"decoder.layers.0.cross_attention.{p}.weight"], kind).T for p in ("query", "key", "value")
+        ]
+        np.testing.assert_array_equal(arrays["decoder.layers.0.multihead_attn.in_proj_weight"], np.concatenate(parts))
+        np.testing.assert_array_equal(
+            arrays["encoder.layers.1.linear1.weight"], getattr(ours["encoder.layers.1.feed_forward.up.weight"], kind).T
+        )
+        np.testing.assert_array_equal(arrays["generator.weight"], getattr(ours["generator.weight"], kind).T)
+        np.testing.assert_array_equal(arrays["src_embed.weight"], getattr(ours["src_embedding.weight"], kind))
+    assert list(state) == list(grads)
+    assert sum(array.size for array in state.values()) == model.num_parameters()
+
+
+def test_arrays_are_contiguous_copies(numpy64: Backend) -> None:
+    for config in (CONFIG, TIED):
+        model = a_model(numpy64, config)
+        before = model.arena.values.copy(), model.arena.grads.copy()
+        for grads in (False, True):
+            for name, array in interop.torch.to_state_dict(model, grads).items():
+                assert array.flags.c_contiguous, name
+                array[...] = 0
+        np.testing.assert_array_equal(model.arena.values, before[0])
+        np.testing.assert_array_equal(model.arena.grads, before[1])
+
+
+def test_tied_tables_have_all_three_names_and_must_agree(numpy64: Backend) -> None:
+    model = a_model(numpy64, TIED)
+    for grads in (False, True):
+        state = interop.torch.to_state_dict(model, grads)
+        for name in ("tgt_embed.weight", "generator.weight"):
+            np.testing.assert_array_equal(state[name], state["src_embed.weight"])
+    state = interop.torch.to_state_dict(model)
+    state["generator.weight"][3, 2] += 1e-9
+    message = refusal(model, state)
+    assert "generator.weight: expected the numbers of src_embed.weight" in message
+    assert "tie_embeddings=False" in message
+
+
+def test_one_error_lists_everything(numpy64: Backend) -> None:
+    model = a_model(numpy64)
+    state: dict[str, Any] = dict(interop.torch.to_state_dict(a_model(numpy64, seed=5)))
+    gone = [name for name in state if name.startswith("encoder.layers.1.")]
+    for name in gone:
+        del state[name]
+    state["generator.weight"] = state["generator.weight"].T
+    state["generator.bias"] = np.zeros(4)
+    state["src_embed.weight"] = np.zeros((9, 8), dtype=np.int64)
+    state["tgt_embed.weight"] = [[1.0], [2.0, 3.0]]
+    state["decoder.layers.0.norm1.weight"] = np.zeros(8, dtype=np.complex128)
+    state["positional_encoding"], state["encoder.layers.7.norm1.bias"] = np.zeros(3), np.zeros(8)
+    message = refusal(model, state)
+    for name in gone:
+        assert name in message
+    for part in (
+        "state dict: expected exactly the model's arrays",
+        "missing (12): ",
+        "not part of the model (2): positional_encoding, encoder.layers.7.norm1.bias",
+        "unfit (5): ",
+        "generator.weight: expected (11, 8), got (8, 11) (its transpose)",
+        "generator.bias: expected (11,), got (4,)",
+        "got int64",
+        "got list: ",
+        "got complex128",
+        "nothing was changed",
+    ):
+        assert part in " ".join(message.split()), part
+    assert max(map(len, message.splitlines())) <= 110
+
+
+def test_final_norms_that_one_side_lacks_are_named_with_the_remedy(numpy64: Backend) -> None:
+    without, with_norms = a_model(numpy64), a_model(numpy64, VARIANTS["post, final norms"])
+    message = refusal(without, interop.torch.to_state_dict(with_norms))
+    assert "not part of the model (4): encoder.norm.weight" in message
+    assert "TransformerConfig(final_norm=True)" in message
+    message = refusal(with_norms, interop.torch.to_state_dict(without))
+    assert "missing (4): encoder.norm.weight" in message
+    assert "TransformerConfig(final_norm=False)" in message
+
+
+def test_values_are_converted_to_the_models_dtype(numpy32: Backend, numpy64: Backend) -> None:
+    model, other = a_model(numpy64), a_model(numpy32, seed=5)
+    interop.torch.load_state_dict(other, interop.torch.to_state_dict(model))
+    np.testing.assert_array_equal(other.arena.values, _packed(other, model))
+    state = interop.torch.to_state_dict(model)
+    state["generator.bias"][0] = 1e300  # would become infinite
+    assert "generator.bias: overflow" in refusal(other, state)
+
+
+def _packed(other: npf.Transformer, model: npf.Transformer) -> Any:
+    """The values of model, in other's dtype, where other's arena has them (its gaps are wider)."""
+    flat = np.zeros_like(other.arena.values)
+    for here, there in zip(other.arena.segments, model.arena.segments, strict=True):
+        flat[here.start : here.stop] = model.arena.values[there.start : there.stop]
+    return flat
+
+
+def test_a_file_comes_back_to_the_bit(numpy32: Backend, tmp_path: Path) -> None:
+    path = tmp_path / "weights.safetensors"
+    for config in (CONFIG, TIED):
+        model, other = a_model(numpy32, config), a_model(numpy32, config, seed=5)
+        interop.torch.save_state_dict(model, path)
+        interop.torch.load_from_file(other, path)
+        np.testing.assert_array_equal(other.arena.values, model.arena.values)
+    assert [p.name for p in tmp_path.iterdir()] == ["weights.safetensors"]
+
+
+def test_files_of_gradients_are_not_taken_for_weights(numpy64: Backend, tmp_path: Path) -> None:
+    model, path = a_model(numpy64), tmp_path / "gradients.safetensors"
+    interop.torch.save_state_dict(model, path, grads=True)
+    with safe_open(str(path), framework="numpy") as file:
+        for name, array in interop.torch.to_state_dict(model, grads=True).items():
+            np.testing.assert_array_equal(file.get_tensor(name), array)
+    before = model.arena.values.copy()
+    with pytest.raises(CheckpointError, match="expected parameters, got gradients"):
+        interop.torch.load_from_file(model, path)
+    np.testing.assert_array_equal(model.arena.values, before)
+
+
+def test_files_that_cannot_be_read_or_written(numpy64: Backend, tmp_path: Path) -> None:
+    model, path = a_model(numpy64), tmp_path / "weights.safetensors"
+    with pytest.raises(CheckpointError, match=r"weights\.safetensors: expected a model file, found nothing"):
+        interop.torch.load_from_file(model, path)
+    interop.torch.save_state_dict(a_model(numpy64, VARIANTS["pre"]), path)
+    before = path.read_bytes()
+    with pytest.raises(CheckpointError, match=r"(?s)weights\.safetensors: expected exactly .*final_norm=True"):
+        interop.torch.load_from_file(model, path)
+    with pytest.raises(CheckpointError, match="expected a place to write"):
+        interop.torch.save_state_dict(model, tmp_path / "nowhere" / "weights.safetensors")
+    assert path.read_bytes() == before
+    path.write_bytes(before[:-1])
+    with pytest.raises(CheckpointError, match="truncated or corrupt"):
+        interop.torch.load_from_file(model, path)
+
+
+def test_pytorch_is_neither_needed_nor_imported() -> None:
+    code = (
+        "import sys, npformer as npf, npformer.interop; assert 'torch' not in sys.modules; sys.modules['torch'] = None;"
+        "model = npf.Transformer(npf.TransformerConfig(5, 5, d_model=4, num_heads=1, num_encoder_layers=1, "
+        "num_decoder_layers=1, d_ff=4), backend=npf.get_backend('numpy'));"
+        "npf.interop.torch.load_state_dict(model, npf.interop.torch.to_state_dict(model))"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_public_names() -> None:
+    assert interop.__all__ == ["torch"]
+    assert interop.torch.__name__ == "npformer.interop.torch"

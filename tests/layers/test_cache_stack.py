@@ -1,0 +1,135 @@
+"""Caches are used once, freed while backward runs, and not kept at all in inference."""
+
+from __future__ import annotations
+
+import re
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer.backend import Backend
+from npformer.errors import CacheUsedError
+from npformer.layers import CacheStack, EncoderStack, NoCache
+from npformer.models import Transformer, TransformerConfig
+from npformer.proof.catalogue import Case
+
+
+def used_text(owner: str) -> str:
+    return re.escape(
+        f"{owner}.backward: expected a fresh cache, got one that went through backward already; "
+        "call forward again (its activations were freed as backward ran)"
+    )
+
+
+def test_what_was_kept_last_is_popped_first() -> None:
+    cache = CacheStack(object())
+    assert [cache.keep((name, f"cache of {name}")) for name in "ab"] == ["a", "b"]
+    assert len(cache) == 2
+    assert [cache.pop(), cache.pop()] == ["cache of b", "cache of a"]
+    with pytest.raises(CacheUsedError, match=f"^{used_text('object')}$"):
+        cache.pop()
+
+
+def test_an_entry_is_freed_when_it_is_popped() -> None:
+    cache, kept = CacheStack(object()), np.ones(3)
+    cache.keep((None, kept))
+    alive = weakref.ref(kept)
+    del kept
+    assert alive() is not None
+    cache.pop()
+    assert alive() is None
+
+
+def test_no_cache_keeps_nothing() -> None:
+    cache = NoCache(object())
+    assert cache.keep(("y", "cache")) == "y"
+    assert len(cache) == 0
+
+
+def test_a_second_backward_raises_and_adds_nothing(layer_case: Case, numpy64: Backend, forward_backward: Any) -> None:
+    layer = layer_case.build(numpy64)
+    _, dy, cache = forward_backward(layer, layer_case)
+    before = {name: p.grad.copy() for name, p in layer.named_parameters()}
+    with pytest.raises(CacheUsedError, match=f"^{used_text(type(layer).__name__)}$"):
+        layer.backward(dy, cache)
+    assert all(np.array_equal(p.grad, before[name]) for name, p in layer.named_parameters())
+
+
+def test_a_second_backward_of_a_model_raises(numpy64: Backend) -> None:
+    model = Transformer(tiny(1), backend=numpy64)
+    logits, cache = model.forward([[3, 4]], [[1, 5, 4]])
+    model.backward(np.ones_like(logits), cache)
+    with pytest.raises(CacheUsedError, match=f"^{used_text('Transformer')}$"):
+        model.backward(np.ones_like(logits), cache)
+
+
+def test_inference_gives_the_output_of_forward(layer_case: Case, numpy64: Backend) -> None:
+    layer = layer_case.build(numpy64)
+    y, _ = layer.forward(*layer_case.inputs, **layer_case.options)
+    assert np.array_equal(layer(*layer_case.inputs, **layer_case.options), y)
+
+
+@pytest.fixture
+def live_caches(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """For each CacheStack made, how many are alive then."""
+    alive: weakref.WeakSet[CacheStack] = weakref.WeakSet()
+    counts: list[int] = []
+    make = CacheStack.__init__
+
+    def counting(self: CacheStack, owner: object) -> None:
+        make(self, owner)
+        alive.add(self)
+        counts.append(len(alive))
+
+    monkeypatch.setattr(CacheStack, "__init__", counting)
+    yield counts
+    assert len(alive) == 0, "something outlived the test"
+
+
+def tiny(layers: int) -> TransformerConfig:
+    return TransformerConfig(
+        7, 7, d_model=4, num_heads=2, num_encoder_layers=layers, num_decoder_layers=layers, d_ff=6, dropout=0.0
+    )
+
+
+@pytest.mark.parametrize("norm_order", ["post", "pre"])
+def test_inference_of_a_stack_holds_no_cache_of_a_finished_layer(
+    numpy64: Backend, live_caches: list[int], norm_order: str
+) -> None:
+    peaks = []
+    for layers in (1, 5):
+        stack = EncoderStack(layers, 4, num_heads=2, d_ff=6, norm_order=norm_order, backend=numpy64)
+        stack(np.ones((1, 3, 4)))
+        peaks.append(max(live_caches))
+        live_caches.clear()
+    assert peaks[0] == peaks[1]
+
+
+def test_inference_of_a_model_needs_no_more_caches_when_it_is_deeper(numpy64: Backend, live_caches: list[int]) -> None:
+    peaks = []
+    for layers in (1, 4):
+        Transformer(tiny(layers), backend=numpy64)([[3, 4]], [[1, 5]])
+        peaks.append(max(live_caches))
+        live_caches.clear()
+    assert peaks[0] == peaks[1]
+
+
+def test_backward_frees_the_cache_of_a_layer_before_the_layer_below_runs(
+    numpy64: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stack = EncoderStack(2, 4, num_heads=2, d_ff=6, backend=numpy64)
+    y, cache = stack.forward(np.random.default_rng(0).normal(size=(1, 3, 4)))
+    top = weakref.ref(cache._entries[-1])
+    freed = []
+    backward = stack.layers[0].backward
+
+    def watched(dy: Any, inner: CacheStack) -> Any:
+        freed.append(top() is None)
+        return backward(dy, inner)
+
+    monkeypatch.setattr(stack.layers[0], "backward", watched)
+    stack.backward(np.ones_like(y), cache)
+    assert freed == [True]

@@ -1,0 +1,118 @@
+"""Random numbers belong to a place in the call tree, a step, a micro-batch and a seed, and to nothing else."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer.backend import Backend
+from npformer.errors import ConfigError
+from npformer.layers import Dropout, FeedForward, RandomKey, Watch
+from npformer.layers.call_tree import child, draw
+from npformer.models import Transformer, TransformerConfig
+from npformer.proof.catalogue import Twice
+
+KEY = RandomKey(seed=3, step=5, micro=1)
+
+
+def mask(key: RandomKey, backend: Backend) -> np.ndarray[Any, Any]:
+    y, _ = Dropout(0.5, backend=backend).forward(np.ones((8, 16)), key=key)
+    return y != 0
+
+
+def test_the_same_path_draws_the_same_mask(numpy64: Backend) -> None:
+    first, second = (mask(KEY.child("encoder").child("dropout"), numpy64) for _ in range(2))
+    assert np.array_equal(first, second)
+    assert 0.3 < first.mean() < 0.7
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(KEY, seed=4),
+        replace(KEY, step=6),
+        replace(KEY, micro=2),
+        replace(KEY, step=1, micro=5),
+        KEY.child("encoder"),
+    ],
+    ids=["seed", "step", "micro", "step and micro swapped", "place"],
+)
+def test_any_other_key_draws_another_mask(other: RandomKey, numpy64: Backend) -> None:
+    same = np.mean(mask(KEY, numpy64) == mask(other, numpy64))
+    assert 0.3 < same < 0.7  # two unrelated masks agree at half of the places
+
+
+def test_the_order_of_names_matters() -> None:
+    assert KEY.child("a").child("b") != KEY.child("b").child("a")
+    assert KEY.child("a").child("b") == KEY.child("a").child("b")
+
+
+def test_a_site_is_the_same_in_every_process() -> None:
+    """A resumed run draws the masks that the interrupted one would have drawn."""
+    assert KEY.child("encoder").child("layers.0").site == 12365371864655558970
+
+
+@pytest.mark.parametrize("seed", [-1, 2**64])
+def test_a_seed_outside_64_bits_is_refused(seed: int) -> None:
+    text = f"seed: expected an integer with 0 <= seed < 2**64, got {seed}"
+    with pytest.raises(ConfigError, match=f"^{re.escape(text)}$"):
+        RandomKey(seed=seed)
+    assert RandomKey(seed=2**64 - 1).seed == 2**64 - 1
+
+
+def test_no_key_and_no_rate_draw_nothing() -> None:
+    assert child(None, "encoder") is None
+    assert draw(None, "dropout", 0.5) is None
+    assert draw(KEY, "dropout", 0.0) is None
+    drawn = draw(KEY, "dropout", 0.5)
+    assert drawn == (3, 5, 1, KEY.child("dropout").site, 0.5)
+
+
+def test_watched_names_are_dotted_paths() -> None:
+    watch = Watch()
+    watch.child("encoder").child("layers.0").record("weights")
+    assert watch.weights == {"encoder.layers.0": "weights"}
+
+
+@pytest.mark.parametrize("norm_order", ["post", "pre"])
+def test_no_two_places_of_a_transformer_draw_the_same_numbers(
+    norm_order: Any, numpy64: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sites = []
+    real = RandomKey.draw
+
+    def spy(self: RandomKey, rate: float) -> Any:
+        sites.append(self.site)
+        return real(self, rate)
+
+    monkeypatch.setattr(RandomKey, "draw", spy)
+    config = TransformerConfig(
+        7, 7, d_model=4, num_heads=2, num_encoder_layers=2, num_decoder_layers=2, d_ff=6, norm_order=norm_order
+    )
+    Transformer(config, backend=numpy64).forward([[3, 4]], [[1, 5]], key=KEY)
+    in_encoder_layer = 4  # attention weights, after attention, inside and after the feed-forward
+    in_decoder_layer = 6
+    assert len(sites) == 2 + 2 * in_encoder_layer + 2 * in_decoder_layer
+    assert len(set(sites)) == len(sites)
+
+
+def test_one_layer_used_twice_draws_two_masks_and_adds_two_gradients(numpy64: Backend) -> None:
+    x = np.random.default_rng(0).normal(size=(2, 3, 4))
+    shared = Twice(4, 6, backend=numpy64)
+    y, cache = shared.forward(x, KEY)
+    dx = shared.backward(np.cos(y), cache)
+
+    below, above = (FeedForward(4, 6, activation="gelu", dropout=0.3, backend=numpy64) for _ in range(2))
+    h, below_cache = below.forward(x, key=KEY.child("first"))
+    z, above_cache = above.forward(h, key=KEY.child("second"))
+    assert np.array_equal(y, z)
+    dh = above.backward(np.cos(z), above_cache)
+    np.testing.assert_allclose(dx, below.backward(dh, below_cache), rtol=1e-13)
+    apart = [dict(part.named_parameters()) for part in (below, above)]
+    for name, parameter in shared.feed_forward.named_parameters():
+        np.testing.assert_allclose(parameter.grad, sum(part[name].grad for part in apart), rtol=1e-12, atol=1e-14)
+    assert not np.array_equal(mask(KEY.child("first"), numpy64), mask(KEY.child("second"), numpy64))

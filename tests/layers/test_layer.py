@@ -1,0 +1,118 @@
+"""Parameters have stable names, each counted once, and gradients add up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer.backend import Backend
+from npformer.layers import Layer, Linear, Parameter
+from npformer.models import Transformer, TransformerConfig
+from npformer.proof.catalogue import Case
+
+ATTENTION = [f"{part}.{kind}" for kind in ("weight", "bias") for part in ("query", "key", "value")]
+ATTENTION += ["output.weight", "output.bias"]
+FEED_FORWARD = ["feed_forward.up.weight", "feed_forward.up.bias", "feed_forward.down.weight", "feed_forward.down.bias"]
+
+
+def norm(number: str) -> list[str]:
+    return [f"norm{number}.gamma", f"norm{number}.beta"]
+
+
+ENCODER_LAYER = [*(f"self_attention.{name}" for name in ATTENTION), *norm("1"), *FEED_FORWARD, *norm("2")]
+DECODER_LAYER = [
+    *(f"self_attention.{name}" for name in ATTENTION),
+    *norm("1"),
+    *(f"cross_attention.{name}" for name in ATTENTION),
+    *norm("2"),
+    *FEED_FORWARD,
+    *norm("3"),
+]
+BODY = [
+    *(f"encoder.layers.0.{name}" for name in ENCODER_LAYER),
+    *(f"decoder.layers.0.{name}" for name in DECODER_LAYER),
+]
+
+
+def small(backend: Backend, **changes: Any) -> Transformer:
+    options = {"d_model": 4, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1, "d_ff": 6} | changes
+    return Transformer(TransformerConfig(7, 7, **options), backend=backend)
+
+
+def test_the_names_of_a_transformer_stay(numpy64: Backend) -> None:
+    """Checkpoints are keyed by these names: a change here loses users' models."""
+    names = [name for name, _ in small(numpy64).named_parameters()]
+    embeddings = ["src_embedding.weight", "tgt_embedding.weight"]
+    assert names == [*embeddings, *BODY, "generator.weight", "generator.bias"]
+
+
+def test_a_tied_parameter_is_listed_once_under_its_first_name(numpy64: Backend) -> None:
+    names = [name for name, _ in small(numpy64, tie_embeddings=True).named_parameters()]
+    assert names == ["src_embedding.weight", *BODY, "generator.bias"]
+
+
+def test_pre_ln_and_learned_positions_have_names_of_their_own(numpy64: Backend) -> None:
+    names = [name for name, _ in small(numpy64, norm_order="pre", positions="learned").named_parameters()]
+    extra = ["src_positions.weight", "tgt_positions.weight"]
+    finals = ["encoder.norm.gamma", "encoder.norm.beta", "decoder.norm.gamma", "decoder.norm.beta"]
+    assert set(extra + finals) < set(names)
+
+
+def test_owned_parameters_are_each_block_once_with_aliases(numpy64: Backend) -> None:
+    owned = {
+        name: (parameter, aliases)
+        for name, parameter, aliases in small(numpy64, tie_embeddings=True).owned_parameters()
+    }
+    assert owned["src_embedding.weight"][1] == ("tgt_embedding.weight", "generator.weight")
+    block, aliases = owned["encoder.layers.0.self_attention.qkv.weight"]
+    assert block.data.shape == (4, 12)
+    assert aliases == ()
+    assert len({id(parameter) for parameter, _ in owned.values()}) == len(owned)
+
+
+def test_every_number_is_counted_once(numpy64: Backend) -> None:
+    attention, feed_forward, norms = 4 * (4 * 4 + 4), 2 * 4 * 6 + 6 + 4, 2 * 4
+    body = 3 * attention + 2 * feed_forward + 5 * norms
+    assert small(numpy64).num_parameters() == 2 * 7 * 4 + body + 4 * 7 + 7
+    assert small(numpy64, tie_embeddings=True).num_parameters() == 7 * 4 + body + 7
+
+
+def test_gradients_of_two_backwards_add_up(layer_case: Case, numpy64: Backend, forward_backward: Any) -> None:
+    layer = layer_case.build(numpy64)
+    forward_backward(layer, layer_case)
+    once = {name: p.grad.copy() for name, p in layer.named_parameters()}
+    forward_backward(layer, layer_case)
+    for name, p in layer.named_parameters():
+        np.testing.assert_allclose(p.grad, 2 * once[name], rtol=1e-13, err_msg=name)
+        assert np.any(once[name]) or name == "key.bias", name
+    layer.zero_grad()
+    assert not any(np.any(p.grad) for _, p in layer.named_parameters())
+
+
+def test_backward_writes_to_nothing_but_gradients(layer_case: Case, numpy64: Backend, forward_backward: Any) -> None:
+    layer = layer_case.build(numpy64)
+    values = {name: p.data.copy() for name, p in layer.named_parameters()}
+    inputs = [np.array(x) for x in layer_case.inputs]
+    forward_backward(layer, layer_case)
+    assert all(np.array_equal(p.data, values[name]) for name, p in layer.named_parameters())
+    assert all(np.array_equal(a, b) for a, b in zip(inputs, layer_case.inputs, strict=True))
+
+
+def test_a_transposed_view_shares_numbers_and_gradient(numpy64: Backend) -> None:
+    table = Parameter("weight", np.arange(12.0).reshape(4, 3))
+    tied = Linear(3, 4, backend=numpy64, weight=table.transposed("weight"))
+    tied.weight.data[0, 1] = 99
+    assert table.data[1, 0] == 99
+    _, cache = tied.forward(np.ones((1, 3)))
+    tied.backward(np.array([[1.0, 2.0, 3.0, 4.0]]), cache)
+    assert np.array_equal(table.grad, [[1, 1, 1], [2, 2, 2], [3, 3, 3], [4, 4, 4]])
+
+
+def test_a_layer_without_forward_says_so(numpy64: Backend) -> None:
+    class Unfinished(Layer):
+        pass
+
+    with pytest.raises(NotImplementedError, match=r"^Unfinished must define forward$"):
+        Unfinished(numpy64)(np.ones(3))

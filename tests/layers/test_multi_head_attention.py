@@ -1,0 +1,121 @@
+"""Multi-head attention against a loop over batch, heads and queries in plain NumPy."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer.backend import Backend
+from npformer.errors import ConfigError, ShapeError
+from npformer.functional import AttentionMask
+from npformer.layers import MultiHeadAttention, Watch
+from npformer.proof.catalogue import shaken
+
+Host = np.ndarray[Any, Any]
+VISIBLE = np.array([[True, True, False, True, False], [False, True, True, True, True]])
+
+
+@pytest.fixture
+def layer(numpy64: Backend) -> MultiHeadAttention:
+    attention = shaken(MultiHeadAttention(6, 3, backend=numpy64))
+    assert isinstance(attention, MultiHeadAttention)
+    return attention
+
+
+def tokens(seed: int, batch: int, length: int) -> Host:
+    return np.random.default_rng(seed).normal(size=(batch, length, 6))
+
+
+def by_loops(layer: MultiHeadAttention, x: Host, memory: Host, visible: Host) -> tuple[Host, Host]:
+    """(y (B, T, C), weights (B, H, T, S)); visible (B, T, S)."""
+    p = {name: view.data for name, view in layer.named_parameters()}
+    (batch, queries, width), num_heads = x.shape, layer.num_heads
+    head_width = width // num_heads
+    merged = np.zeros(x.shape)
+    all_weights = np.zeros((batch, num_heads, queries, memory.shape[1]))
+    for b, h, t in np.ndindex(batch, num_heads, queries):
+        mine = slice(h * head_width, (h + 1) * head_width)
+        q = x[b, t] @ p["query.weight"][:, mine] + p["query.bias"][mine]
+        k = memory[b] @ p["key.weight"][:, mine] + p["key.bias"][mine]
+        v = memory[b] @ p["value.weight"][:, mine] + p["value.bias"][mine]
+        seen = np.flatnonzero(visible[b, t])
+        scores = np.exp(k[seen] @ q / np.sqrt(head_width))
+        all_weights[b, h, t, seen] = scores / scores.sum()
+        merged[b, t, mine] = all_weights[b, h, t] @ v
+    return merged @ p["output.weight"] + p["output.bias"], all_weights
+
+
+def test_self_attention_equals_loops(layer: MultiHeadAttention) -> None:
+    x, watch = tokens(0, 2, 5), Watch()
+    causal = np.tril(np.ones((5, 5), dtype=bool)) & VISIBLE[:, None, :]
+    expected, weights = by_loops(layer, x, x, causal)  # (2, 0) sees nothing: weights and heads are 0
+    y = layer(x, mask=AttentionMask(VISIBLE, causal=True), watch=watch.child("here"))
+    np.testing.assert_allclose(y, expected, rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(watch.weights["here"], weights, rtol=1e-12, atol=1e-14)
+    assert not weights[1, :, 0].any()
+
+
+def test_cross_attention_takes_queries_from_x_and_the_rest_from_the_memory(layer: MultiHeadAttention) -> None:
+    x, memory = tokens(1, 2, 3), tokens(2, 2, 5)
+    expected, _ = by_loops(layer, x, memory, np.repeat(VISIBLE[:, None, :], 3, axis=1))
+    np.testing.assert_allclose(layer(x, memory, mask=AttentionMask(VISIBLE)), expected, rtol=1e-12, atol=1e-13)
+
+
+def test_cross_attention_to_oneself_is_self_attention_forward_and_backward(layer: MultiHeadAttention) -> None:
+    x, dy = tokens(3, 2, 4), tokens(4, 2, 4)
+    y, cache = layer.forward(x)
+    dx = layer.backward(dy, cache)
+    alone = {name: view.grad.copy() for name, view in layer.named_parameters()}
+    layer.zero_grad()
+    y_cross, cache = layer.forward(x, x)
+    dquery, dmemory = layer.backward(dy, cache)
+    np.testing.assert_allclose(y_cross, y, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(dquery + dmemory, dx, rtol=1e-12, atol=1e-13)
+    for name, view in layer.named_parameters():
+        np.testing.assert_allclose(view.grad, alone[name], rtol=1e-12, atol=1e-13, err_msg=name)
+
+
+def test_query_key_and_value_are_columns_of_one_block(layer: MultiHeadAttention) -> None:
+    views = dict(layer.named_parameters())
+    for i, part in enumerate(("query", "key", "value")):
+        for kind, block in (("weight", layer.weight), ("bias", layer.bias)):
+            view = views[f"{part}.{kind}"]
+            columns = slice(6 * i, 6 * (i + 1))
+            assert np.array_equal(view.data, block.data[..., columns])
+            view.data[...] = 10 * i + len(kind)
+            view.grad[...] = i + 1
+            assert np.all(block.data[..., columns] == 10 * i + len(kind))
+            assert np.all(block.grad[..., columns] == i + 1)
+
+
+def test_each_projection_starts_xavier_uniform_for_its_own_width(numpy64: Backend) -> None:
+    layer = MultiHeadAttention(30, 3, backend=numpy64)
+    limit = np.sqrt(6 / 60)  # of (30, 30), not of the block (30, 90)
+    for name, view in layer.named_parameters():
+        largest = np.max(np.abs(view.data))
+        assert (0.98 * limit < largest <= limit) if name.endswith("weight") else largest == 0
+
+
+@pytest.mark.parametrize(("heads", "nearest"), [(3, 2), (0, 1), (-2, 1), (11, 10)])
+def test_a_width_that_heads_do_not_divide_is_refused(numpy64: Backend, heads: int, nearest: int) -> None:
+    text = f"num_heads: expected a divisor of d_model=10, got {heads}; the nearest is {nearest}"
+    with pytest.raises(ConfigError, match=f"^{re.escape(text)}$"):
+        MultiHeadAttention(10, heads, backend=numpy64)
+
+
+@pytest.mark.parametrize(
+    ("x", "memory", "text"),
+    [
+        ((2, 5), None, "x: expected (B, T, d_model=6), got (2, 5)"),
+        ((2, 3, 5), None, "x: expected (B, T, d_model=6), got (2, 3, 5)"),
+        ((2, 3, 6), (2, 3, 7), "memory: expected (B, S, d_model=6), got (2, 3, 7)"),
+        ((2, 3, 6), (6,), "memory: expected (B, S, d_model=6), got (6,)"),
+        ((2, 3, 6), (3, 5, 6), "k: expected (B=2, H=3, S, D=2), got (3, 3, 5, 2)"),
+    ],
+)
+def test_tokens_of_another_shape_are_refused(layer: MultiHeadAttention, x: Any, memory: Any, text: str) -> None:
+    with pytest.raises(ShapeError, match=f"^{re.escape(text)}$"):
+        layer.forward(np.ones(x), None if memory is None else np.ones(memory))

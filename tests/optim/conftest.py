@@ -1,0 +1,33 @@
+"""What the tests of optimisers share: a small arena with a matrix, two biases and a gap between them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer.backend import Arena, Backend
+from npformer.layers import Parameter
+
+Host = np.ndarray[Any, Any]
+SHAPES = {"first.weight": (3, 5), "first.bias": (5,), "second.weight": (2, 3), "second.bias": (3,), "third.gain": (9,)}
+
+
+@pytest.fixture
+def arena(numpy64: Backend) -> Arena:
+    """Five parameters with random values; their gradients are 0."""
+    rng = np.random.default_rng(0)
+    parameters = [(name, Parameter(name, rng.normal(size=shape)), ()) for name, shape in SHAPES.items()]
+    return Arena(parameters, numpy64)
+
+
+def tensors(arena: Arena, flat: Host) -> dict[str, Host]:
+    """Each parameter's part of a flat array: a view."""
+    return {segment.name: arena.view(flat, segment) for segment in arena.segments}
+
+
+@pytest.fixture(name="tensors")
+def tensors_fixture() -> Any:
+    """tensors(arena, flat): each parameter's part of a flat array, by name: views."""
+    return tensors

@@ -1,0 +1,35 @@
+"""What the tests of the checker share: a matrix product, and gradients of it that are wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+Host = np.ndarray[Any, Any]
+
+
+def product_forward(a: Host, b: Host) -> tuple[Host, tuple[Host, Host]]:
+    return a @ b, (a, b)
+
+
+def product_backward(dy: Host, cache: tuple[Host, Host]) -> tuple[Host, Host]:
+    a, b = cache
+    return dy @ b.T, a.T @ dy
+
+
+@pytest.fixture
+def product() -> tuple[Any, Any]:
+    """The pair of y = a b; square matrices let a transposed or swapped gradient pass for its shape."""
+    return product_forward, product_backward
+
+
+@pytest.fixture
+def a() -> Host:
+    return np.random.default_rng(0).normal(size=(3, 3))
+
+
+@pytest.fixture
+def b() -> Host:
+    return np.random.default_rng(1).normal(size=(3, 3))

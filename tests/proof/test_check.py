@@ -1,0 +1,236 @@
+"""The checker is checked: right gradients pass, wrong ones fail and are named, what it cannot tell it does not pass."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer.errors import DTypeError, NpformerError, ShapeError
+from npformer.proof import gradcheck
+from npformer.proof.report import KINK, NOTHING, RIGHT, UNCLEAR, WRONG
+
+Host = np.ndarray[Any, Any]
+MODES = pytest.mark.parametrize("options", [{}, {"complex_step": False}, {"elementwise": False}], ids=str)
+
+
+def one_doubled(da: Host) -> Host:
+    da = da.copy()
+    da[1, 2] *= 2
+    return da
+
+
+def spoiled(product: Any, spoil: Callable[[Host, Host], Any]) -> tuple[Any, Any]:
+    forward, backward = product
+    return forward, lambda dy, cache: spoil(*backward(dy, cache))
+
+
+@MODES
+def test_a_right_gradient_is_right(options: Any, product: Any, a: Host, b: Host) -> None:
+    report = gradcheck(product, a, b, **options)
+    assert report.ok
+    assert [(row.tensor, row.shape, row.verdict, row.note) for row in report.rows] == [
+        ("a", (3, 3), RIGHT, ""),
+        ("b", (3, 3), RIGHT, ""),
+    ]
+    assert all(row.scaled_error < 1e-9 and row.central_error < 1e-9 for row in report.rows)
+    report.raise_if_failed()
+
+
+@MODES
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda da, db: (1.001 * da, db),
+        lambda da, db: (da + 1e-6, db),
+        lambda da, db: (da.T.copy(), db),
+        lambda da, db: (np.zeros_like(da), db),
+        lambda da, db: (-da, db),
+        lambda da, db: (one_doubled(da), db),
+        lambda da, db: (np.where(da == da.max(), np.nan, da), db),
+        lambda da, db: (np.where(da == da.max(), np.inf, da), db),
+    ],
+    ids=["scaled", "shifted", "transposed", "zero", "sign", "one element", "NaN", "infinite"],
+)
+def test_a_wrong_gradient_is_found_and_named(options: Any, spoil: Any, product: Any, a: Host, b: Host) -> None:
+    report = gradcheck(spoiled(product, spoil), a, b, **options)
+    assert not report.ok
+    assert [(row.tensor, row.verdict) for row in report.rows] == [("a", WRONG), ("b", RIGHT)]
+    assert report.worst.tensor == "a"
+
+
+def test_swapped_gradients_are_both_wrong(product: Any, a: Host, b: Host) -> None:
+    report = gradcheck(spoiled(product, lambda da, db: (db, da)), a, b)
+    assert [row.verdict for row in report.rows] == [WRONG, WRONG]
+
+
+@MODES
+@pytest.mark.parametrize(
+    ("spoil", "ratio"),
+    [(lambda da, db: (1.001 * da, db), 1.001), (lambda da, db: (-da, db), -1), (lambda da, db: (0 * da, db), 0)],
+)
+def test_the_ratio_shows_a_constant_factor(
+    options: Any, spoil: Any, ratio: float, product: Any, a: Host, b: Host
+) -> None:
+    assert gradcheck(spoiled(product, spoil), a, b, **options).worst.ratio == pytest.approx(ratio, rel=1e-8)
+
+
+def test_the_row_names_the_element_and_both_numbers(product: Any, a: Host, b: Host) -> None:
+    worst = gradcheck(spoiled(product, lambda da, db: (one_doubled(da), db)), a, b).worst
+    assert worst.worst_index == (1, 2)
+    assert worst.ratio == pytest.approx(2, rel=1e-12)
+    assert worst.scaled_error == pytest.approx(abs(worst.numeric) / worst.scale, rel=1e-9)
+    nan_at = gradcheck(spoiled(product, lambda da, db: (np.where(da == da[2, 0], np.nan, da), db)), a, b).worst
+    assert nan_at.worst_index == (2, 0)
+
+
+@pytest.mark.parametrize(("other", "error"), [(8.0, 0.002 / 4), (8000.0, 0.002 / 8)])
+def test_the_error_is_scaled_as_the_design_says(other: float, error: float) -> None:
+    """max|a − n| / max(max|n|, 1e-3·largest of the check): 4 rules beside 8, and 8000/1000 beside 8000."""
+    right, wrong = np.array([4.0, -2.0, 1.0]), np.array([4.0, -2.002, 1.001])
+    size = np.array([other, 1.0])
+
+    def forward(x: Host, z: Host) -> tuple[Host, None]:
+        return np.sum(right * x) + np.sum(size * z), None
+
+    report = gradcheck(
+        (forward, lambda dy, _: (dy * wrong, dy * size)), np.array([0.1, 0.2, 0.3]), np.array([0.4, 0.5])
+    )
+    x, z = report.rows
+    assert x.scaled_error == pytest.approx(error, rel=1e-9)
+    assert x.central_error == pytest.approx(error, rel=1e-5)
+    assert (x.worst_index, x.verdict, z.verdict) == ((1,), WRONG, RIGHT)
+    assert x.ratio == pytest.approx(1.001)
+
+
+@pytest.mark.parametrize(("shift", "verdict"), [(0.5e-10, RIGHT), (2e-10, WRONG)])
+def test_the_complex_step_must_agree_to_1e_10(shift: float, verdict: str) -> None:
+    pair = (lambda x: (x * 1.0, None), lambda dy, _: dy * (1 + shift))
+    assert gradcheck(pair, np.array([0.7])).rows[0].verdict == verdict
+
+
+@pytest.mark.parametrize(("shift", "verdict"), [(0.5e-7, RIGHT), (2e-7, WRONG)])
+def test_central_differences_must_agree_to_1e_7(shift: float, verdict: str) -> None:
+    pair = (lambda x: (x * 1.0, None), lambda dy, _: dy * (1 + shift))
+    assert gradcheck(pair, np.array([0.7]), complex_step=False).rows[0].verdict == verdict
+
+
+RELU = (lambda x: (np.where(x.real > 0, x, 0), x > 0), lambda dy, is_open: dy * is_open)
+AT_A_KINK = np.array([0.5, 3e-6, -0.7])  # within h = 1e-5 of 0
+
+
+def test_a_kink_is_no_failure_where_the_complex_step_can_tell() -> None:
+    (row,) = gradcheck(RELU, AT_A_KINK).rows
+    assert (row.verdict, row.note, row.ok) == (RIGHT, "central differences cannot tell here", True)
+
+
+def test_a_kink_nearby_is_no_failure_without_the_complex_step_either() -> None:
+    """What cannot be told is not called WRONG; what passes says that step sizes had to be tried."""
+    (row,) = gradcheck(RELU, AT_A_KINK, complex_step=False).rows
+    assert row.verdict in (RIGHT, KINK, UNCLEAR)
+    assert "sweep of h" in row.note
+    assert row.worst_index == (1,)
+    assert gradcheck(RELU, np.array([0.5, -0.7]), complex_step=False).ok
+
+
+def test_a_kink_at_the_very_point_does_not_pass() -> None:
+    x = np.array([0.5, 0.0, -0.7])
+    assert not gradcheck(RELU, x, complex_step=False).ok
+    assert not gradcheck(RELU, x).ok
+
+
+@pytest.mark.parametrize("options", [{}, {"complex_step": False}], ids=str)
+def test_a_wrong_gradient_beside_a_kink_is_wrong(options: Any) -> None:
+    pair = (RELU[0], lambda dy, is_open: 1.01 * dy * is_open)
+    assert gradcheck(pair, AT_A_KINK, **options).rows[0].verdict == WRONG
+
+
+def test_a_forward_that_drops_imaginary_parts_is_told_so() -> None:
+    pair = (lambda x: (np.abs(x), np.sign(x.real)), lambda dy, sign: dy * sign)
+    x = np.array([0.5, -0.7])
+    (row,) = gradcheck(pair, x).rows
+    assert row.verdict == WRONG
+    assert row.note == "central differences agree: does forward drop imaginary parts? then complex_step=False"
+    assert gradcheck(pair, x, complex_step=False).ok
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [lambda x: (x.astype(np.float64) ** 2, x), lambda x: (np.cbrt(x) ** 6, x)],
+    ids=["casts to real", "takes no complex numbers"],
+)
+def test_a_forward_that_takes_no_complex_numbers_is_told_what_to_do(forward: Any) -> None:
+    pair = (forward, lambda dy, x: 2 * x * dy)
+    text = r"^forward: expected to be run on complex numbers, .*; complex_step=False leaves that witness out$"
+    with pytest.raises(DTypeError, match=text):
+        gradcheck(pair, np.array([0.5, 0.7]))
+    assert gradcheck(pair, np.array([0.5, 0.7]), complex_step=False).ok
+
+
+@MODES
+def test_a_check_whose_gradients_are_all_zero_proves_nothing(options: Any) -> None:
+    pair = (lambda x: (0 * x, x), lambda dy, x: 0 * dy)
+    report = gradcheck(pair, np.array([0.5, 0.7]), **options)
+    assert (report.rows[0].verdict, report.rows[0].note) == (NOTHING, "every gradient of this check is 0")
+    assert not report.ok
+
+
+def test_one_gradient_of_zero_beside_others_is_right() -> None:
+    pair = (lambda x, z: (x + 0 * z, None), lambda dy, _: (dy, 0 * dy))
+    assert gradcheck(pair, np.array([0.5, 0.7]), np.array([0.1, 0.2])).ok
+
+
+@pytest.mark.parametrize(
+    ("spoil", "error", "text"),
+    [
+        (lambda da, db: da, ShapeError, "backward: expected 2 gradients, of a, b, in this order, got 1"),
+        (lambda da, db: (da, db, db), ShapeError, "backward: expected 2 gradients, of a, b, in this order, got 3"),
+        (lambda da, db: None, ShapeError, "backward: expected 2 gradients, of a, b, in this order, got 0"),
+        (lambda da, db: (da, db[0]), ShapeError, "gradient of b: expected (3, 3), got (3,)"),
+        (
+            lambda da, db: (da.astype(np.float32), db),
+            DTypeError,
+            "gradient of a: expected float64, as the input was given, got float32",
+        ),
+    ],
+)
+def test_gradients_that_do_not_fit_are_refused(
+    spoil: Any, error: type[NpformerError], text: str, product: Any, a: Host, b: Host
+) -> None:
+    with pytest.raises(error, match=f"^{re.escape(text)}$"):
+        gradcheck(spoiled(product, spoil), a, b)
+
+
+def test_an_empty_check_is_refused(product: Any) -> None:
+    with pytest.raises(ShapeError, match=r"^a: expected at least one element, got \(0, 3\); an empty check proves"):
+        gradcheck(product, np.ones((0, 3)), np.ones((3, 3)))
+    text = "inputs: expected at least one float array, or a target with parameters, got nothing to check"
+    with pytest.raises(ShapeError, match=f"^{text}$"):
+        gradcheck(product, np.array([[1]]), np.array([[2]]))
+
+
+def test_many_elements_are_checked_along_directions(product: Any) -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(3, 700)), rng.normal(size=(700, 2))
+    report = gradcheck(product, a, b)
+    assert all(row.by_direction and row.ok for row in report.rows)
+    assert gradcheck(product, a[:, :20], b[:20]).rows[0].by_direction is False
+    worst = gradcheck(spoiled(product, lambda da, db: (da, 1.001 * db)), a, b).worst
+    assert (worst.tensor, worst.verdict, len(worst.worst_index)) == ("b", WRONG, 1)
+    assert worst.ratio == pytest.approx(1.001, rel=1e-9)
+    assert "dir " in str(report)
+
+
+def test_the_upstream_gradient_is_random_so_a_softmax_is_really_tested() -> None:
+    def forward(x: Host) -> tuple[Host, Host]:
+        powers = np.exp(x)
+        return powers / powers.sum(axis=-1, keepdims=True), powers / powers.sum(axis=-1, keepdims=True)
+
+    x = np.array([[0.1, 0.7, -0.3], [1.0, 0.2, 0.4]])
+    assert gradcheck((forward, lambda dy, y: y * (dy - np.sum(dy * y, axis=-1, keepdims=True))), x).ok
+    assert not gradcheck((forward, lambda dy, y: 0 * y), x).ok  # what an upstream of ones could not refute
+    other = [gradcheck((forward, lambda dy, y: 0 * y), x, seed=seed).rows[0].numeric for seed in (0, 1)]
+    assert other[0] != other[1]

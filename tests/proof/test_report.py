@@ -1,0 +1,117 @@
+"""What a check found, as a table for people and as JSON for machines."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer.errors import GradientError
+from npformer.proof import Report, Row
+from npformer.proof.report import KINK, NOTHING, RIGHT, UNCLEAR, WRONG
+
+GOOD = Row("norm.gamma", (4, 2), 8, 1e-16, 2e-12, (1, 0), 0.5, 0.5, 2.0, RIGHT)
+BAD = replace(GOOD, tensor="weight", scaled_error=0.25, analytic=1.0, verdict=WRONG, note="look here")
+
+
+def test_only_right_is_ok() -> None:
+    verdicts = {verdict: replace(GOOD, verdict=verdict).ok for verdict in (RIGHT, WRONG, KINK, UNCLEAR, NOTHING)}
+    assert verdicts == {RIGHT: True, WRONG: False, KINK: False, UNCLEAR: False, NOTHING: False}
+    assert Report("check", (GOOD, GOOD)).ok
+    assert not Report("check", (GOOD, BAD)).ok
+    assert not Report("check", ()).ok
+
+
+@pytest.mark.parametrize(
+    ("analytic", "numeric", "scale", "ratio"),
+    [
+        (1.0, 0.5, 1.0, 2.0),
+        (-1.0, 0.5, 1.0, -2.0),
+        (0.0, 0.5, 1.0, 0.0),
+        (0.5, 0.0, 1.0, math.inf),
+        (-0.5, 0.0, 1.0, -math.inf),
+        (1e-13, 2e-14, 1.0, math.nan),  # both are noise
+        (1e-13, 2e-13, 1e-12, 0.5),
+    ],
+)
+def test_the_ratio(analytic: float, numeric: float, scale: float, ratio: float) -> None:
+    row = replace(GOOD, analytic=analytic, numeric=numeric, scale=scale)
+    assert row.ratio == pytest.approx(ratio, nan_ok=True)
+
+
+def test_the_worst_row_is_one_that_is_not_right() -> None:
+    small = replace(BAD, scaled_error=1e-20)
+    assert Report("check", (GOOD, small)).worst is small
+    assert Report("check", (small, BAD)).worst is BAD
+    assert Report("check", (replace(GOOD, scaled_error=1e-15), GOOD)).worst.scaled_error == 1e-15
+
+
+def test_the_table_shows_every_number_under_its_heading() -> None:
+    header, good, bad = str(Report("check", (GOOD, BAD))).splitlines()
+    assert header.split() == [
+        "tensor",
+        "shape",
+        "elements",
+        "error",
+        "worst",
+        "analytic",
+        "numeric",
+        "ratio",
+        "verdict",
+    ]
+    assert good.split() == ["norm.gamma", "4×2", "8", "1.0e-16", "1,0", "5.000e-01", "5.000e-01", "1", "right"]
+    assert bad.split()[-5:] == ["5.000e-01", "2", "WRONG", "(look", "here)"]
+    for heading, cell in (("shape", "4×2"), ("error", "1.0e-16"), ("analytic", "5.000e-01")):
+        assert header.index(heading) + len(heading) == good.index(cell, 10) + len(cell.rstrip())
+
+
+def test_a_long_name_is_shortened_at_the_front_and_a_scalar_is_called_so() -> None:
+    name = "decoder.layers.0." + 5 * "deeper." + "query.weight"
+    row = replace(GOOD, tensor=name, shape=(), worst_index=(), analytic=math.nan)
+    cells = str(Report("check", (row,))).splitlines()[1].split()
+    assert cells[0].startswith("…")
+    assert name.endswith(cells[0][1:])
+    assert len(cells[0]) == 44
+    assert cells[1] == "scalar"
+    assert "–" in cells
+
+
+def test_directions_are_called_so() -> None:
+    assert " dir 1 " in str(Report("check", (replace(GOOD, worst_index=(1,), by_direction=True),)))
+
+
+def test_failure_raises_with_the_name_and_the_table() -> None:
+    Report("check", (GOOD,)).raise_if_failed()
+    report = Report("my layer", (GOOD, BAD))
+    with pytest.raises(GradientError) as caught:
+        report.raise_if_failed()
+    assert str(caught.value) == f"my layer: a gradient is not right\n{report}"
+    assert isinstance(caught.value, AssertionError)  # so that a test that uses it fails as a test does
+
+
+def strictly(text: str) -> Any:
+    """Parse JSON; NaN and Infinity, which are none, raise."""
+
+    def refuse(constant: str) -> None:
+        raise ValueError(constant)
+
+    return json.loads(text, parse_constant=refuse)
+
+
+def test_json_holds_everything_and_is_json_even_with_nan() -> None:
+    odd = replace(BAD, scaled_error=math.nan, central_error=math.inf, analytic=np.nan, scale=-math.inf)
+    document = strictly(Report("check", (GOOD, odd)).to_json())
+    assert document["name"] == "check"
+    assert document["ok"] is False
+    good, bad = document["tensors"]
+    assert good.items() >= {
+        "tensor": "norm.gamma", "shape": [4, 2], "elements": 8, "scaled_error": 1e-16, "central_error": 2e-12,
+        "worst_index": [1, 0], "analytic": 0.5, "numeric": 0.5, "scale": 2.0, "verdict": "right", "note": "",
+        "by_direction": False, "ratio": 1.0,
+    }.items()  # fmt: skip
+    assert [bad[key] for key in ("scaled_error", "central_error", "analytic", "scale", "ratio")] == [None] * 5
+    assert bad["note"] == "look here"

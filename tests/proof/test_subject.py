@@ -1,0 +1,210 @@
+"""Anything can be checked, a stranger's code too, and nothing of it is changed by the check."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer.backend import PLAIN, Backend
+from npformer.functional import AttentionMask
+from npformer.layers import CacheStack, Layer, LayerNorm, Linear, MultiHeadAttention, RandomKey
+from npformer.models import Transformer, TransformerConfig
+from npformer.proof import gradcheck
+
+Host = np.ndarray[Any, Any]
+X = np.random.default_rng(0).normal(size=(2, 3, 4))
+
+
+class Box:
+    """A stranger's parameter."""
+
+    def __init__(self, data: Host) -> None:
+        self.data, self.grad = data, np.zeros_like(data)
+
+
+class Gate:
+    """A stranger's layer, y = sin(w·x) + c·x², derived from nothing."""
+
+    backend = "my own"
+    name = "my gate"
+
+    def __init__(self, factor: float = 1.0, dtype: str = "float64") -> None:
+        rng = np.random.default_rng(1)
+        self.w, self.c = Box(rng.normal(size=4).astype(dtype)), Box(rng.normal(size=4).astype(dtype))
+        self.factor = factor
+        self.fails_at: type[Any] | None = None
+
+    def named_parameters(self) -> Iterator[tuple[str, Box]]:
+        yield from (("w", self.w), ("inner.c", self.c))
+
+    def forward(self, x: Host) -> tuple[Host, Host]:
+        if self.fails_at is not None and self.w.data.dtype == self.fails_at:
+            raise ZeroDivisionError("forward gave up")
+        return np.sin(self.w.data * x) + self.c.data * x * x, x
+
+    def backward(self, dy: Host, x: Host) -> Host:
+        inner = dy * np.cos(self.w.data * x)
+        self.w.grad += (inner * x).sum(axis=(0, 1))
+        self.c.grad = self.c.grad + self.factor * (dy * x * x).sum(axis=(0, 1))
+        return inner * self.w.data + 2 * dy * self.c.data * x
+
+
+def test_a_strangers_layer_is_checked_input_and_parameters() -> None:
+    report = gradcheck(Gate(), X)
+    assert report.ok
+    assert report.name == "my gate"
+    assert [row.tensor for row in report.rows] == ["x", "w", "inner.c"]
+
+
+def test_a_strangers_wrong_parameter_gradient_is_found() -> None:
+    report = gradcheck(Gate(factor=0.999), X)
+    assert [row.ok for row in report.rows] == [True, True, False]
+    assert report.worst.tensor == "inner.c"
+    assert report.worst.ratio == pytest.approx(0.999, rel=1e-9)
+
+
+class Block(Layer):
+    """A user's layer of npformer's layers: LN(x W) + x, whose backward may forget the residual path."""
+
+    def __init__(self, backend: Backend, forgets: bool = False) -> None:
+        super().__init__(backend)
+        self.inner, self.norm, self.forgets = Linear(4, 4, backend=backend), LayerNorm(4, backend=backend), forgets
+
+    def forward(self, x: Any) -> tuple[Any, CacheStack]:
+        cache = CacheStack(self)
+        h = cache.keep(self.inner.forward(x))
+        return cache.keep(self.norm.forward(h)) + x, cache
+
+    def backward(self, dy: Any, cache: CacheStack) -> Any:
+        dx = self.inner.backward(self.norm.backward(dy, cache.pop()), cache.pop())
+        return dx if self.forgets else dx + dy
+
+
+def test_a_users_layer_of_layers_is_checked(numpy64: Backend) -> None:
+    report = gradcheck(Block(numpy64), X)
+    assert report.ok
+    assert [row.tensor for row in report.rows] == ["x", "inner.weight", "inner.bias", "norm.gamma", "norm.beta"]
+    wrong = gradcheck(Block(numpy64, forgets=True), X)
+    assert [row.tensor for row in wrong.rows if not row.ok] == ["x"]
+
+
+def test_a_pair_of_the_table_is_checked_and_other_inputs_are_passed_on() -> None:
+    tokens = np.array([[1, 3, 1], [1, 0, 4]])
+    assert gradcheck(PLAIN.embedding, tokens, np.random.default_rng(0).normal(size=(5, 2)), 1.5).ok
+    visible = np.array([[True, True, False], [False, True, True]])
+    q, k, v = np.random.default_rng(1).normal(size=(3, 2, 2, 3, 4))
+    report = gradcheck(PLAIN.attention, q, k, v, mask=AttentionMask(visible, causal=True))
+    assert report.ok
+    assert [row.tensor for row in report.rows] == ["q", "k", "v"]
+
+
+def test_several_outputs_have_gradients_of_their_own() -> None:
+    pair = (lambda x: ((x * x, np.sin(x)), x), lambda dy, x: 2 * x * dy[0] + np.cos(x) * dy[1])
+    assert gradcheck(pair, X[0]).ok
+    assert not gradcheck((pair[0], lambda dy, x: 2 * x * dy[0]), X[0]).ok
+
+
+def test_a_forward_may_write_its_output_into_the_same_memory_each_time() -> None:
+    memory = {dtype: np.zeros(3, dtype=dtype) for dtype in ("float64", "complex128")}
+
+    def forward(x: Host) -> tuple[Host, Host]:
+        y = memory[str(x.dtype)]
+        np.multiply(x, x, out=y)
+        return y, x
+
+    assert gradcheck((forward, lambda dy, x: 2 * x * dy), np.array([0.1, 0.2, 0.3])).ok
+
+
+def test_an_input_called_like_a_parameter_keeps_a_row_of_its_own() -> None:
+    class Named(Gate):
+        def named_parameters(self) -> Iterator[tuple[str, Box]]:
+            yield from (("x", self.w), ("c", self.c))
+
+    report = gradcheck(Named(), X)
+    assert report.ok
+    assert [row.tensor for row in report.rows] == ["input x", "x", "c"]
+
+
+def test_a_forward_that_writes_into_its_input_fails_at_once() -> None:
+    def forward(x: Host) -> tuple[Host, None]:
+        x *= 2
+        return x, None
+
+    with pytest.raises(ValueError, match="read-only"):
+        gradcheck((forward, lambda dy, _: 2 * dy), np.array([0.1, 0.2]))
+
+
+def test_float32_is_checked_in_float64(numpy32: Backend) -> None:
+    report = gradcheck(MultiHeadAttention(4, 2, backend=numpy32), X.astype(np.float32))
+    assert report.ok
+    assert report.worst.scaled_error < 1e-12
+    assert gradcheck(Gate(dtype="float32"), X.astype(np.float32)).ok
+
+
+def unchanged(target: Any, check: Any) -> None:
+    """Run check; every parameter must then hold the same arrays with the same bits as before."""
+    boxes = [getattr(p, "owner", p) for _, p in target.named_parameters()]
+    for box in boxes:
+        box.grad[...] = 0.5
+    before = [(box.data, box.grad, box.data.tobytes(), box.grad.tobytes()) for box in boxes]
+    check()
+    for box, (data, grad, data_bits, grad_bits) in zip(boxes, before, strict=True):
+        assert box.data is data
+        assert box.grad is grad
+        assert (box.data.tobytes(), box.grad.tobytes()) == (data_bits, grad_bits)
+
+
+def test_nothing_is_changed_by_a_check(numpy32: Backend) -> None:
+    x = X.astype(np.float32)
+    bits = x.tobytes()
+    for gate in (Gate(), Gate(factor=3.0), Gate(dtype="float32")):
+        unchanged(gate, lambda gate=gate: gradcheck(gate, x))
+    config = TransformerConfig(7, 7, d_model=4, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, d_ff=4,
+                               tie_embeddings=True)  # fmt: skip
+    model = Transformer(config, backend=numpy32)
+    src = np.array([[3, 4, 2], [5, 2, 0]])
+    flat = model.arena.values.tobytes()
+    unchanged(model, lambda: gradcheck(model, src, src, key=RandomKey(), elementwise=False).raise_if_failed())
+    assert model.arena.values.tobytes() == flat
+    assert np.shares_memory(model.generator.weight.data, model.arena.values)
+    assert x.tobytes() == bits
+    assert x.flags.writeable
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.complex128])
+def test_nothing_is_changed_when_forward_raises(dtype: Any) -> None:
+    gate = Gate(dtype="float32")
+    gate.fails_at = dtype
+
+    def check() -> None:
+        with pytest.raises(ZeroDivisionError, match="forward gave up"):
+            gradcheck(gate, X)
+
+    unchanged(gate, check)
+
+
+def test_nothing_is_changed_when_backward_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = Gate()
+
+    def backward(dy: Host, cache: Any) -> Host:
+        gate.w.grad += 1
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(gate, "backward", backward)
+
+    def check() -> None:
+        with pytest.raises(ZeroDivisionError):
+            gradcheck(gate, X)
+
+    unchanged(gate, check)
+
+
+def test_a_layer_on_another_device_is_checked_there(strict64: Backend) -> None:
+    """array-api-strict takes no complex numbers here, so central differences decide alone."""
+    layer = Linear(4, 3, backend=strict64)
+    before = layer.weight.data
+    assert gradcheck(layer, X, complex_step=False).ok
+    assert layer.weight.data is before

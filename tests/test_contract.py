@@ -1,0 +1,256 @@
+"""What every pair, layer and model promises, checked for each case of the catalogue."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer import layers
+from npformer.backend import PLAIN, Backend, Ops, Pair, get_backend, plain_pair
+from npformer.functional import AttentionMask
+from npformer.layers import CacheStack, Layer
+from npformer.proof import Case, Report, catalogue
+from npformer.proof.report import RIGHT, WRONG
+from npformer.proof.subject import subject
+
+Host = np.ndarray[Any, Any]
+
+CASES = catalogue()
+EVERY_CASE = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+EVERY_PAIR = pytest.mark.parametrize("case", [c for c in CASES if c.group == "op"], ids=lambda case: case.name)
+EVERY_LAYER = pytest.mark.parametrize("case", [c for c in CASES if c.group != "op"], ids=lambda case: case.name)
+
+#: One key has weight 1 whatever its score: the gradients of the scores are 0, and 0.1 % of 0 is right.
+ZERO_GRADIENTS = {("attention: length 1", 0), ("attention: length 1", 1)}
+
+
+def is_float(x: Any) -> bool:
+    return isinstance(x, np.ndarray) and x.dtype.kind == "f"
+
+
+def frozen(x: Any, dtype: str) -> Any:
+    """Float arrays as read-only copies in dtype, gaps between their numbers kept; a mask's array read-only."""
+    if isinstance(x, AttentionMask) and x.key_visible is not None:
+        return dataclasses.replace(x, key_visible=frozen(x.key_visible, dtype))
+    if not isinstance(x, np.ndarray):
+        return x
+    copy = np.repeat(x, 2, axis=-1)[..., ::2] if not x.flags.c_contiguous else x.copy()
+    copy = copy.astype(dtype, order="K", copy=False) if is_float(x) else copy
+    copy.flags.writeable = False
+    return copy
+
+
+def parts(y: Any) -> tuple[Any, ...]:
+    """What came out, as a tuple."""
+    return y if isinstance(y, tuple) else (() if y is None else (y,))
+
+
+def leaves(cache: Any) -> Iterator[Any]:
+    """Everything that a cache holds, however deep."""
+    if isinstance(cache, CacheStack):
+        cache = cache._entries
+    if isinstance(cache, (tuple, list)):
+        for item in cache:
+            yield from leaves(item)
+    else:
+        yield cache
+
+
+def upstream_for(y: Any, seed: int = 3) -> Any:
+    """A random read-only gradient for each output."""
+    rng = np.random.default_rng(seed)
+    made = [np.asarray(rng.normal(size=part.shape)).astype(part.dtype) for part in parts(y)]
+    for part in made:
+        part.flags.writeable = False
+    return tuple(made) if isinstance(y, tuple) else made[0]
+
+
+def same_bits(one: Any, other: Any) -> bool:
+    return all(np.array_equal(a, b) for a, b in zip(parts(one), parts(other), strict=True))
+
+
+@EVERY_CASE
+def test_gradients_are_right(case: Case, numpy64: Backend) -> None:
+    report = case.check(numpy64)
+    assert report.ok, f"\n{report}"
+    for row in report.rows:
+        assert row.verdict == RIGHT
+        assert row.scaled_error <= 1e-10
+        assert row.central_error <= 1e-7
+
+
+def test_the_catalogue_holds_every_operation_and_every_layer(numpy64: Backend) -> None:
+    tried = {case.name.partition(":")[0] for case in CASES}
+    assert tried >= {field.name for field in dataclasses.fields(Ops)}
+    kinds = [getattr(layers, name) for name in layers.__all__]
+    assert tried >= {kind.__name__ for kind in kinds if issubclass(kind, Layer) and kind is not Layer} | {"Transformer"}
+    assert len({case.name for case in CASES}) == len(CASES)
+
+
+@EVERY_PAIR
+def test_a_pair_is_pure_and_repeatable(case: Case, numpy64: Backend) -> None:
+    pair = case.build(numpy64)
+    inputs = [frozen(x, "float64") for x in case.inputs]
+    before = [np.copy(x) if isinstance(x, np.ndarray) else x for x in inputs]
+    y, cache = pair.forward(*inputs, **case.options)
+    again, _ = pair.forward(*inputs, **case.options)
+    assert same_bits(y, again)
+    dy = upstream_for(y)
+    dy_before = [part.copy() for part in parts(dy)]
+    kept = [np.copy(leaf) for leaf in leaves(cache) if isinstance(leaf, np.ndarray)]
+    first = pair.backward(dy, cache)
+    copied = [np.copy(gradient) for gradient in parts(first)]
+    second = pair.backward(dy, cache)
+    assert same_bits(tuple(copied), second)
+    assert same_bits(tuple(copied), first)
+    assert same_bits(dy, tuple(dy_before))
+    assert all(map(np.array_equal, kept, [leaf for leaf in leaves(cache) if isinstance(leaf, np.ndarray)]))
+    for x, x_before in zip(inputs, before, strict=True):
+        assert np.array_equal(x, x_before) if isinstance(x, np.ndarray) else x == x_before
+
+
+@EVERY_LAYER
+def test_a_layer_writes_nothing_but_gradients_and_those_by_adding(case: Case, numpy64: Backend) -> None:
+    layer = case.build(numpy64)
+    parameters = dict(layer.named_parameters())
+    before = {name: p.data.copy() for name, p in parameters.items()}
+    inputs = [frozen(x, "float64") for x in case.inputs]
+    copies = [x.copy() for x in inputs]
+    runs: list[Any] = []
+    for _ in range(2):
+        y, cache = layer.forward(*inputs, **case.options)
+        assert not runs or same_bits(y, runs[0][0])
+        returned = layer.backward(upstream_for(y), cache)
+        assert not runs or same_bits(returned, runs[0][1])
+        runs.append((y, returned, {name: p.grad.copy() for name, p in parameters.items()}))
+    for name, p in parameters.items():
+        assert np.array_equal(p.data, before[name])
+        np.testing.assert_allclose(runs[1][2][name], 2 * runs[0][2][name], rtol=1e-9, atol=1e-13, err_msg=name)
+    assert same_bits(tuple(inputs), tuple(copies))
+    assert case.name == "SinusoidalPositions" or case.name == "Dropout" or parameters
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@EVERY_PAIR
+def test_gradients_have_the_shape_and_dtype_of_the_inputs(case: Case, dtype: str) -> None:
+    pair = case.build(get_backend("numpy", dtype=dtype))
+    inputs = [frozen(x, dtype) for x in case.inputs]
+    y, cache = pair.forward(*inputs, **case.options)
+    gradients = parts(pair.backward(upstream_for(y), cache))
+    floats = [x for x in inputs if is_float(x)]
+    assert [(g.shape, g.dtype) for g in gradients] == [(x.shape, x.dtype) for x in floats]
+    assert [part.dtype for part in parts(y)] == [np.dtype(dtype)] * len(parts(y))
+    assert {leaf.dtype for leaf in leaves(cache) if hasattr(leaf, "dtype") and leaf.dtype.kind == "f"} <= {
+        np.dtype(dtype)
+    }
+
+
+@EVERY_LAYER
+def test_nothing_in_a_layer_is_silently_promoted(case: Case, numpy32: Backend) -> None:
+    layer = case.build(numpy32)
+    y, cache = layer.forward(*[frozen(x, "float32") for x in case.inputs], **case.options)
+    kept = {leaf.dtype for leaf in leaves(cache) if hasattr(leaf, "dtype")}
+    assert np.dtype("float64") not in kept
+    returned = parts(layer.backward(upstream_for(y), cache))
+    floats = [x for x in case.inputs if is_float(x)]
+    assert [(g.shape, g.dtype) for g in returned] == [(x.shape, np.float32) for x in floats]
+    assert y.dtype == np.float32
+    for name, p in layer.named_parameters():
+        assert (p.grad.shape, p.grad.dtype) == (p.data.shape, np.float32), name
+
+
+def computed(case: Case, backend: Backend) -> dict[str, Host]:
+    """Outputs and gradients of a case on a backend, on the host."""
+    target = subject(case.build(backend), case.inputs, case.options, backend.device)
+    outputs = target.outputs({})
+    upstream = upstream_for(outputs)
+    return {f"output {i}": y for i, y in enumerate(outputs)} | target.gradients(upstream)
+
+
+@EVERY_CASE
+def test_the_strict_device_and_the_numpy_backend_equal_the_plain_pairs(
+    case: Case, numpy64: Backend, strict64: Backend
+) -> None:
+    plain = computed(case, dataclasses.replace(numpy64, ops=PLAIN))
+    for backend in (numpy64, strict64):
+        found = computed(case, backend)
+        assert found.keys() == plain.keys()
+        largest = max(float(np.max(np.abs(x))) for x in plain.values())
+        for name, x in plain.items():
+            np.testing.assert_allclose(found[name], x, rtol=1e-12, atol=1e-12 * max(1, largest), err_msg=name)
+
+
+def spoiled(case: Case, backend: Backend, k: int, spoil: Callable[[Host], Host]) -> Report:
+    """The check of a pair whose k-th gradient was tampered with."""
+    pair = case.build(backend)
+
+    def backward(dy: Any, cache: Any) -> tuple[Any, ...]:
+        return tuple(spoil(np.array(g)) if i == k else g for i, g in enumerate(parts(pair.backward(dy, cache))))
+
+    return dataclasses.replace(case, build=lambda _: Pair(pair.forward, backward)).check(backend)
+
+
+def one_element(gradient: Host) -> Host:
+    """0.1 % of the largest entry, added to one element in the middle."""
+    gradient.flat[gradient.size // 2] += 1e-3 * np.max(np.abs(gradient))
+    return gradient
+
+
+@pytest.mark.parametrize("spoil", [lambda g: 1.001 * g, one_element], ids=["whole tensor", "one element"])
+@EVERY_PAIR
+def test_a_gradient_that_is_one_in_a_thousand_off_is_wrong(
+    case: Case, numpy64: Backend, spoil: Callable[[Host], Host]
+) -> None:
+    for k in range(sum(map(is_float, case.inputs))):
+        report = spoiled(case, numpy64, k, spoil)
+        verdicts = [row.verdict for row in report.rows]
+        wanted = [RIGHT] * len(verdicts)
+        if (case.name, k) not in ZERO_GRADIENTS:
+            wanted[k] = WRONG
+        assert verdicts == wanted, f"\n{report}"
+        assert report.ok == (wanted[k] == RIGHT)
+
+
+#: An operation and a layer in which it works.
+USES = {
+    "linear": "MultiHeadAttention: cross",
+    "dropout": "Dropout",
+    "embedding": "Embedding",
+    "learned_positions": "LearnedPositions",
+    "layer_norm": "LayerNorm",
+    "attention": "MultiHeadAttention: self",
+    "residual": "EncoderLayer: pre, gelu",
+    "post_norm": "EncoderLayer: post, relu",
+    "add_norm": "EncoderLayer: pre, gelu",
+    "feed_forward": "FeedForward: gelu",
+}
+
+
+@pytest.mark.parametrize("op", USES)
+def test_a_body_that_is_one_in_a_thousand_off_is_seen_in_a_layer(op: str, numpy64: Backend) -> None:
+    (case,) = (case for case in CASES if case.name == USES[op])
+    pair = getattr(numpy64.ops, op)
+    pure: Callable[..., tuple[Any, ...]] = pair.backward.__wrapped__
+
+    def backward(dy: Any, cache: Any) -> tuple[Any, ...]:
+        *others, last = pure(dy, cache)
+        return (*others, 1.001 * last)
+
+    ops = dataclasses.replace(numpy64.ops, **{op: plain_pair(pair.forward, backward)})
+    report = case.check(dataclasses.replace(numpy64, ops=ops))
+    assert WRONG in {row.verdict for row in report.rows}, f"\n{report}"
+    assert not report.ok
+
+
+@pytest.mark.gpu
+def test_cupy_equals_the_plain_pairs(numpy64: Backend, cupy64: Backend) -> None:
+    for case in CASES:
+        plain, found = computed(case, numpy64), computed(case, cupy64)
+        largest = max(float(np.max(np.abs(x))) for x in plain.values())
+        for name, x in plain.items():
+            where = f"{case.name}: {name}"
+            np.testing.assert_allclose(found[name], x, rtol=1e-11, atol=1e-12 * max(1, largest), err_msg=where)

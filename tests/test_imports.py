@@ -1,0 +1,169 @@
+"""Who may import whom, read from the source itself; and what every module owes its reader."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import npformer
+from npformer import functional
+
+ROOT = Path(npformer.__file__).parent
+FILES = sorted(ROOT.rglob("*.py"))
+EVERY_FILE = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+
+#: The storeys of the house, the ground floor first. A part may import the parts of lower storeys and itself.
+STOREYS = [
+    {"errors", "typing", "_version"},
+    {"functional"},
+    {"backend"},
+    {"layers", "optim"},
+    {"models"},
+    {"training", "decoding", "proof", "lab"},
+    {"plotting", "interop"},
+    {"cli"},
+]
+#: Neighbours on one storey, of which the first may use the second.
+SIDEWAYS = {("training", "decoding"), ("lab", "proof"), ("lab", "training"), ("lab", "decoding")}
+#: Parts that live beside the house: all that they may import.
+ASIDE = {"data": {"errors", "typing"}, "plotting": {"errors", "typing"}}
+#: Parts that use what lives beside the house.
+USERS_OF = {"data": {"training", "cli", "lab"}, "plotting": {"cli"}}
+#: Foreign packages that one place alone imports.
+ALONE = {"cupy": "backend/cupy/", "cupyx": "backend/cupy/", "matplotlib": "plotting/", "mpl_toolkits": "plotting/"}
+FOREIGN = {"numpy", "array_api_compat", "tqdm", "safetensors", "matplotlib", "cupy", "cupyx", "mpl_toolkits"}
+
+
+def part_of(path: Path) -> str:
+    """The top-level part that a file belongs to."""
+    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+
+
+def imports(path: Path) -> Iterator[tuple[str, bool]]:
+    """(dotted module, whether at the top of the file) of every import in a file."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        at_top = node in tree.body
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, at_top) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: imports are absolute"
+            module = node.module or ""
+            yield from ((f"{module}.{alias.name}" if module == "npformer" else module, at_top) for alias in node.names)
+
+
+def own_parts(path: Path) -> set[str]:
+    """The parts of npformer that a file imports."""
+    return {name.split(".")[1] for name, _ in imports(path) if name.startswith("npformer.")}
+
+
+def allowed(part: str) -> set[str]:
+    """What a part may import of npformer."""
+    if part in ASIDE:
+        return {part, *ASIDE[part]}
+    storey = next(i for i, parts in enumerate(STOREYS) if part in parts)
+    below = {other for parts in STOREYS[:storey] for other in parts}
+    below |= {other for user, other in SIDEWAYS if user == part} | {part} | set(ASIDE)
+    return {other for other in below if other not in USERS_OF or part in USERS_OF[other] | {other}}
+
+
+def test_every_part_has_its_place() -> None:
+    parts = {part_of(path) for path in FILES} - {"__init__", "__main__"}
+    assert parts - {"data"} <= {part for storey in STOREYS for part in storey}
+
+
+@EVERY_FILE
+def test_imports_run_downwards(path: Path) -> None:
+    part = part_of(path)
+    if part == "__init__":
+        assert own_parts(path).isdisjoint({"cli", "plotting", "data"})
+    elif part == "__main__":
+        assert own_parts(path) == {"cli"}
+    else:
+        assert own_parts(path) <= allowed(part), f"{path}: may import {sorted(allowed(part))}"
+
+
+@EVERY_FILE
+def test_foreign_packages_are_imported_where_they_belong(path: Path) -> None:
+    place = path.relative_to(ROOT).as_posix()
+    foreign = {name.split(".")[0] for name, _ in imports(path)} - {"npformer"} - set(sys.stdlib_module_names)
+    if (path.parent / "__main__.py").exists() and path.parent != ROOT:  # a program of its own, run by its path
+        foreign -= {sibling.stem for sibling in path.parent.glob("*.py")}
+    assert foreign <= FOREIGN
+    for package in foreign & ALONE.keys():
+        assert place.startswith(ALONE[package]), f"{place} imports {package}"
+
+
+@EVERY_FILE
+def test_cupy_and_pictures_are_imported_when_they_are_needed(path: Path) -> None:
+    at_top = {name for name, is_at_top in imports(path) if is_at_top}
+    assert not any(name.split(".")[0] in ("cupy", "cupyx") for name in at_top)
+    if part_of(path) != "plotting":
+        assert not any(name.startswith("npformer.plotting") for name in at_top)
+
+
+def test_optim_knows_no_model_and_the_functional_part_knows_nobody() -> None:
+    for part, lower in (("optim", {"models", "layers", "training"}), ("functional", {"backend", "layers"})):
+        assert all(own_parts(path).isdisjoint(lower) for path in FILES if part_of(path) == part)
+
+
+def test_importing_npformer_is_quick_and_takes_neither_cupy_nor_matplotlib() -> None:
+    code = (
+        "import time; start = time.perf_counter(); import npformer; seconds = time.perf_counter() - start\n"
+        "import sys; assert not {'cupy', 'matplotlib', 'npformer.plotting', 'npformer.cli'} & set(sys.modules)\n"
+        "print(seconds)"
+    )
+    best = min(
+        float(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
+        for _ in range(5)
+    )
+    assert best < 0.3
+
+
+@EVERY_FILE
+def test_a_file_is_short_and_opens_with_a_sentence(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert text.count("\n") <= 300
+    docstring = ast.get_docstring(ast.parse(text)) or ""
+    opening = docstring.partition("\n\n")[0]
+    assert opening, f"{path}: no docstring"
+    assert opening.endswith((".", ":", "?")), f"{path}: the docstring opens with no sentence"
+    assert opening.lstrip("`")[0].isalpha(), path
+
+
+PAIRS = sorted(name.removesuffix("_forward") for name in functional.__all__ if name.endswith("_forward"))
+HOMES = {"sinusoidal_positions": "positions", "learned_positions": "positions"}
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_an_operations_file_reads_from_top_to_bottom(pair: str) -> None:
+    tree = ast.parse((ROOT / "functional" / f"{HOMES.get(pair, pair)}.py").read_text(encoding="utf-8"))
+    defined = [node for node in tree.body if isinstance(node, (ast.ClassDef, ast.FunctionDef))]
+    names = [node.name for node in defined]
+    cache_name = pair.title().replace("_", "") + "Cache"
+    cache, forward, backward = (names.index(name) for name in (cache_name, f"{pair}_forward", f"{pair}_backward"))
+    assert cache < forward
+    assert backward == forward + 1, "the backward stands right under the forward"
+    kind = defined[cache]
+    assert isinstance(kind, ast.ClassDef)
+    assert [ast.unparse(base) for base in kind.bases] == ["NamedTuple"]
+    for node in (defined[forward], defined[backward]):
+        assert isinstance(node, ast.FunctionDef)
+        assert ast.get_docstring(node)
+        assert node.returns is not None
+        assert all(argument.annotation is not None for argument in node.args.args)
+    returned = ast.unparse(defined[forward].returns)  # type: ignore[union-attr, arg-type]
+    assert returned.startswith("tuple[")
+    assert returned.endswith(f", {cache_name}]")
+    assert "tuple[Array" in ast.unparse(defined[backward].returns)  # type: ignore[union-attr, arg-type]
+
+
+def test_every_file_of_functional_is_named_in_its_table_of_contents() -> None:
+    listed = set((functional.__doc__ or "").split("``")[1::2])
+    files = {path.stem for path in (ROOT / "functional").glob("*.py")} - {"__init__", "arrays"}
+    assert files <= listed

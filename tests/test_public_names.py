@@ -1,0 +1,153 @@
+"""The names that outside programs rely on, with the signatures that the documentation gives them."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import npformer as npf
+
+ROOT = Path(npf.__file__).parent
+PACKAGES = sorted(
+    ".".join(("npformer", *path.parent.relative_to(ROOT).parts))
+    for path in ROOT.rglob("__init__.py")
+    if "__all__" in path.read_text(encoding="utf-8")
+)
+
+SIGNATURES: dict[str, dict[str, Any]] = {
+    "get_backend": {"name": "auto", "dtype": "float32"},
+    "Transformer": {"config": ..., "backend": None, "seed": 0},
+    "Transformer.forward": {"src": ..., "tgt_in": ..., "key": None},
+    "Transformer.backward": {"dlogits": ..., "cache": ...},
+    "Transformer.attention_weights": {"src": ..., "tgt_in": ...},
+    "Transformer.zero_grad": {},
+    "RandomKey": {"seed": 0, "step": 0, "micro": 0, "site": 0},
+    "AttentionMask": {"key_visible": None, "causal": False, "query_offset": 0, "window": None, "stride": None},
+    "functional.cross_entropy_forward": {"logits": ..., "targets": ..., "ignore_index": 0, "label_smoothing": 0.0},
+    "functional.layer_norm_forward": {"x": ..., "gamma": ..., "beta": ..., "eps": 1e-5},
+    "Adam": {"arena": ..., "lr": ..., "betas": (0.9, 0.98), "eps": 1e-9},
+    "TrainStep": {
+        "model": ..., "optimizer": ..., "seed": 0, "label_smoothing": 0.0, "clip_norm": None, "schedule": None,
+        "accumulate": 1,
+    },
+    "greedy": {"model": ..., "src": ..., "max_len": 32},
+    "save": {"model": ..., "path": ...},
+    "load": {"path": ..., "backend": ...},
+    "gradcheck": {"target": ...},
+}  # fmt: skip
+
+CONFIG = {
+    "src_vocab_size": ..., "tgt_vocab_size": ..., "d_model": ..., "num_heads": ..., "num_encoder_layers": ...,
+    "num_decoder_layers": ..., "d_ff": ..., "max_seq_len": ..., "dropout": 0.1, "norm_order": "post",
+    "final_norm": None, "activation": "relu", "scale_embedding": True, "tie_embeddings": False, "pad_id": 0,
+}  # fmt: skip
+
+
+def found(name: str) -> Any:
+    """npformer.NAME, dots followed."""
+    thing: Any = npf
+    for part in name.split("."):
+        thing = getattr(thing, part)
+    return thing
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_documented_signatures(name: str) -> None:
+    parameters = inspect.signature(found(name)).parameters
+    wanted = SIGNATURES[name]
+    order = [parameter for parameter in parameters if parameter in wanted]
+    assert order == list(wanted)
+    for parameter, default in wanted.items():
+        if default is not ...:
+            assert parameters[parameter].default == default, parameter
+    required = {
+        p.name for p in parameters.values() if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+    }
+    assert required - {"self"} <= set(wanted)
+
+
+def test_configuration_options() -> None:
+    parameters = inspect.signature(npf.TransformerConfig).parameters
+    assert set(CONFIG) <= set(parameters)
+    for name, default in CONFIG.items():
+        assert default is ... or parameters[name].default == default, name
+
+
+def ruff_order(name: str) -> tuple[int, list[Any]]:
+    """CONSTANTS, then Classes, then everything else; numbers within names count as numbers."""
+    kind = 0 if name.isupper() else 1 if name[:1].isupper() else 2
+    return kind, [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_all_is_sorted_complete_and_real(package: str) -> None:
+    module = importlib.import_module(package)
+    listed = list(module.__all__)
+    assert listed == sorted(set(listed), key=ruff_order)
+    for name in listed:
+        assert hasattr(module, name)
+    body = ast.parse(Path(module.__file__ or "").read_text(encoding="utf-8")).body
+    if not any(isinstance(node, (ast.FunctionDef, ast.ClassDef)) for node in body):  # it hands on, and does no work
+        assert {name for node in body for name in handed_on(node)} <= set(listed)
+
+
+def handed_on(node: ast.stmt) -> list[str]:
+    """The names that an import from npformer binds."""
+    if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "npformer":
+        return [alias.asname or alias.name for alias in node.names]
+    return []
+
+
+def test_functional_exposes_every_pair() -> None:
+    for path in (ROOT / "functional").glob("*.py"):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.FunctionDef) and node.name.endswith(("_forward", "_backward")):
+                assert node.name in npf.functional.__all__
+                assert hasattr(npf.functional, node.name.rpartition("_")[0] + "_forward")
+                assert hasattr(npf.functional, node.name.rpartition("_")[0] + "_backward")
+
+
+def test_every_error_is_named_in_the_tree_and_descends_from_one_root() -> None:
+    kinds = {name: kind for name, kind in vars(npf.errors).items() if isinstance(kind, type)}
+    assert all(issubclass(kind, npf.errors.NpformerError) for kind in kinds.values())
+    assert all(name in (npf.errors.__doc__ or "") for name in kinds)
+
+
+def test_the_documented_program_runs(tmp_path: Path) -> None:
+    backend = npf.get_backend("auto", dtype="float32")
+    config = npf.TransformerConfig(
+        src_vocab_size=16, tgt_vocab_size=16, d_model=64, num_heads=4, num_encoder_layers=2, num_decoder_layers=2,
+        d_ff=256, max_seq_len=32, dropout=0.1, norm_order="post", activation="relu", pad_id=0,
+    )  # fmt: skip
+    model = npf.Transformer(config, backend=backend, seed=0)
+    src, tgt = np.array([[3, 4, 5, 2], [6, 7, 2, 0]]), np.array([[1, 5, 4, 3, 2], [1, 7, 6, 2, 0]])
+    tgt_in, tgt_out = tgt[:, :-1], tgt[:, 1:]
+    logits, cache = model.forward(src, tgt_in, key=npf.RandomKey(seed=0, step=0))
+    assert logits.shape == (2, 4, 16)
+    loss, loss_cache = npf.functional.cross_entropy_forward(
+        logits, backend.integers(tgt_out), ignore_index=0, label_smoothing=0.0
+    )
+    model.zero_grad()
+    model.backward(npf.functional.cross_entropy_backward(1.0, loss_cache)[0], cache)
+    parameters = dict(model.named_parameters())
+    assert all(p.data.shape == p.grad.shape for p in parameters.values())
+    assert all(backend.host(p.grad).any() for name, p in parameters.items() if not name.endswith("key.bias"))
+    weights = model.attention_weights(src, tgt_in)
+    assert len(weights) == 6
+    assert all(w.shape[:2] == (2, 4) for w in weights.values())
+    step = npf.TrainStep(
+        model, npf.Adam(model.arena, lr=1e-4, betas=(0.9, 0.98), eps=1e-9),
+        seed=0, label_smoothing=0.0, clip_norm=None, schedule=None, accumulate=1,
+    )  # fmt: skip
+    assert float(step(src, tgt_in, tgt_out)) == pytest.approx(float(loss), rel=1e-5)
+    out = npf.greedy(model, src, max_len=5)
+    npf.save(model, tmp_path / "model")
+    again = npf.load(tmp_path / "model", backend=backend)
+    assert np.array_equal(npf.greedy(again, src, max_len=5), out)

@@ -1,0 +1,152 @@
+"""From options to a run's parts, and from its folder back to its model."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer.data import PairsTask, SequenceTask
+from npformer.errors import CheckpointError, ConfigError, DataError, OutputError
+from npformer.optim import Adam, AdamW, Noam
+from npformer.training import RunDirectory, Trainer
+from npformer.training import assemble as module
+from npformer.training.assemble import assemble, load_latest, read_model, write_run
+from npformer.training.checkpoint import save_checkpoint
+
+SMALL = {"d_model": 8, "d_ff": 8, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1}
+
+
+def given(**sections: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {"run": {"device": "numpy"}, "data": {}, "model": SMALL, "training": {"steps": 10}} | sections
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    path = tmp_path / "own.tsv"
+    path.write_text("".join(f"{n}\t{n}\n" for n in range(50)))
+    return path
+
+
+def test_every_option_reaches_its_part() -> None:
+    parts = assemble(
+        given(
+            run={"device": "numpy", "task": "sort", "seed": 5, "dtype": "float64"},
+            data={"symbols": 3, "min_length": 2, "max_length": 6},
+            training={
+                "optimizer": "adamw", "learning_rate": 0.5, "schedule": "noam", "warmup_steps": 7, "beta1": 0.5,
+                "beta2": 0.6, "eps": 1e-3, "weight_decay": 0.25, "clip_norm": 3.0, "label_smoothing": 0.1,
+                "accumulate": 2,
+            },
+        )
+    )  # fmt: skip
+    step, task = parts.step, parts.task
+    assert isinstance(task, SequenceTask)
+    assert (task.name, task.max_length, len(task.vocabulary)) == ("sort", 7, 6)
+    assert min(np.count_nonzero(task.batch(1, 200).src, axis=1)) == 3, "two letters and the end"
+    assert isinstance(step.optimizer, AdamW)
+    assert (step.optimizer.betas, step.optimizer.eps, step.optimizer.weight_decay) == ((0.5, 0.6), 1e-3, 0.25)
+    assert isinstance(step.schedule, Noam)
+    assert step.schedule(7) == pytest.approx(0.5 * 8**-0.5 * 7**-0.5)
+    assert (step.seed, step.label_smoothing, step.clip_norm, step.accumulate) == (5, 0.1, 3.0, 2)
+    assert (step.model.backend.dtype, step.model.config.src_vocab_size) == ("float64", 6)
+    assert parts.identity == {"task": "sort", "digest": None}
+
+
+def test_the_seed_decides_parameters_and_batches() -> None:
+    one, same, other = (assemble(given(run={"device": "numpy", "seed": seed})) for seed in (1, 1, 2))
+    for first, second, third in zip(
+        *(dict(p.step.model.named_parameters()).values() for p in (one, same, other)), strict=True
+    ):
+        assert (first.data == second.data).all()
+        assert (first.data != third.data).any() or not first.data.any() or (first.data == 1).all()
+    assert (one.task.batch(3, 8).src == same.task.batch(3, 8).src).all()
+    assert one.task.held_out(5) != other.task.held_out(5)
+
+
+def test_plain_adam_by_default() -> None:
+    assert type(assemble(given()).step.optimizer) is Adam
+
+
+def test_pairs_come_from_their_file(pairs: Path) -> None:
+    parts = assemble(given(run={"task": "pairs"}, data={"file": str(pairs), "held_out_fraction": 0.5}))
+    assert isinstance(parts.task, PairsTask)
+    assert parts.identity == {"task": "pairs", "digest": parts.task.digest}
+    assert parts.task.train_size < 40
+    with pytest.raises(ConfigError, match=r"data\.file: expected a TSV file .* got none; try --data"):
+        assemble(given(run={"task": "pairs"}))
+    with pytest.raises(ConfigError, match=r"data\.file: expected none for the task copy, which is generated"):
+        assemble(given(run={"task": "copy"}, data={"file": str(pairs)}))
+    with pytest.raises(DataError, match="nowhere"):
+        assemble(given(run={"task": "pairs"}, data={"file": "nowhere"}))
+
+
+def test_the_data_of_a_resumed_run_has_to_be_the_same(pairs: Path, tmp_path: Path) -> None:
+    options = given(run={"task": "pairs"}, data={"file": str(pairs)}, model=SMALL | {"src_vocab_size": 13})
+    identity = assemble(options).identity
+    moved = pairs.rename(tmp_path / "other name.tsv")
+    options["data"]["file"] = str(moved)
+    assert assemble(options, identity).identity == identity, "its name is no part of what the data was"
+    moved.write_text(moved.read_text() + "x\ty\n")  # two more characters: sizes do not fit any more either
+    with pytest.raises(CheckpointError, match=r"other name.tsv: expected the data that the run was trained on, .*got"):
+        assemble(options, identity)
+
+
+def test_a_run_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, data: bytes) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(module, "write_atomically", full)
+    with pytest.raises(OutputError, match=r"config.toml: expected to write it, got: the disk is full; make room"):
+        write_run(RunDirectory(tmp_path), assemble(given()))
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    """A run that was saved at the steps 1 and 2, the first being the better one."""
+    run, parts = RunDirectory.create(tmp_path / "run", tmp_path, "copy"), assemble(given())
+    write_run(run, parts)
+    for step, score in ((1, 0.9), (2, 0.1)):
+        parameters = {
+            f"parameters.{name}": np.full_like(p.data, step) for name, p in parts.step.model.named_parameters()
+        }
+        save_checkpoint(run.checkpoints, step, parameters, {}, score)
+    return run
+
+
+@pytest.mark.parametrize(("best", "value"), [(False, 2), (True, 1)])
+def test_read_model_takes_the_latest_or_the_best(run: RunDirectory, best: bool, value: int) -> None:
+    model, vocabulary = read_model(run, "numpy", best)
+    assert all((parameter.data == value).all() for _, parameter in model.named_parameters())
+    assert len(vocabulary) == model.config.src_vocab_size == 29
+
+
+def test_damage_names_the_way_on(run: RunDirectory) -> None:
+    assert load_latest(run).step == 2
+    (run.checkpoints / "step-00000002" / "state.json").write_text("{}")
+    with pytest.raises(CheckpointError, match=r"try again: mv .*step-00000002 .*run/step-00000002-damaged$"):
+        load_latest(run)
+    (run.checkpoints / "step-00000001" / "state.json").write_text("{}")
+    with pytest.raises(CheckpointError, match="There is no other sound checkpoint") as found:
+        load_latest(run)
+    assert "mv" not in str(found.value)
+
+
+def test_no_checkpoint(run: RunDirectory) -> None:
+    run.checkpoints.rename(run.path / "away")
+    with pytest.raises(CheckpointError, match=r"found none: .* npformer train --config .*run/config.toml$"):
+        load_latest(run)
+    for best in (False, True):
+        with pytest.raises(CheckpointError, match="expected at least one checkpoint, found none"):
+            read_model(run, "numpy", best)
+
+
+def test_parts_fit_a_trainer(tmp_path: Path) -> None:
+    parts = assemble(given(training={"steps": 1, "final_examples": 3}))
+    run = RunDirectory.create(tmp_path / "run", tmp_path, "reverse")
+    Trainer(run, parts.task, parts.step, parts.options.training, parts.identity).train()
+    assert load_latest(run).state["identity"] == parts.identity

@@ -1,0 +1,245 @@
+"""No kill and no full disk ever costs a checkpoint that was saved before."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from npformer.errors import CheckpointError
+from npformer.training import atomic, checkpoint
+from npformer.training.checkpoint import list_checkpoints, load_checkpoint, prune, save_checkpoint
+
+SMALL = {"w": np.arange(3, dtype=np.float32)}
+
+
+def names(folder: Path) -> list[str]:
+    return [path.name for path in list_checkpoints(folder)]
+
+
+class WatchedSystem:
+    """The os module; `fail_at` counts calls that change the disk, `watch` runs after each of them."""
+
+    CALLS = ("open", "write", "fsync", "close", "rename", "mkdir")
+
+    def __init__(self, fail_at: int = -1, lasting: bool = False, code: int = errno.ENOSPC) -> None:
+        self.fail_at, self.lasting, self.code, self.calls = fail_at, lasting, code, 0
+        self.watch = lambda: None
+
+    def __getattr__(self, name: str) -> Any:
+        real = getattr(os, name)
+        return self._counted(name, real) if name in self.CALLS else real
+
+    def _counted(self, name: str, real: Any) -> Any:
+        def call(*args: Any) -> Any:
+            self.calls += 1
+            due = self.calls - 1 == self.fail_at or (self.lasting and self.calls > self.fail_at)
+            if due and name != "close":
+                if name == "write":
+                    real(args[0], args[1][: len(args[1]) // 2])
+                raise OSError(self.code, os.strerror(self.code))
+            result = real(*args)
+            self.watch()
+            return result
+
+        return call
+
+
+def watched(monkeypatch: pytest.MonkeyPatch, system: Any) -> None:
+    monkeypatch.setattr(atomic, "os", system)
+    monkeypatch.setattr(checkpoint, "os", system)
+
+
+def every_failure(monkeypatch: pytest.MonkeyPatch, lasting: bool, code: int) -> Iterator[WatchedSystem]:
+    for fail_at in range(1000):
+        system = WatchedSystem(fail_at, lasting, code)
+        yield system
+        watched(monkeypatch, os)
+        if system.calls <= fail_at:
+            assert fail_at > 10, "the failing system was by-passed"
+            return
+
+
+def message_of_save(folder: Path, step: int) -> str | None:
+    try:
+        save_checkpoint(folder, step, SMALL, {"turn": 2}, None)
+    except CheckpointError as error:
+        return str(error)
+    return None
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO])
+@pytest.mark.parametrize("lasting", [False, True])
+@pytest.mark.parametrize("again", [False, True])
+def test_a_failure_at_any_call_costs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, lasting: bool, again: bool
+) -> None:
+    for system in every_failure(monkeypatch, lasting, code):
+        folder = tmp_path / str(system.fail_at)
+        for step in (1, 2):
+            save_checkpoint(folder, step, SMALL, {"turn": 1}, None)
+        step = 2 if again else 3
+        watched(monkeypatch, system)
+        message = message_of_save(folder, step)
+        if message is not None:
+            assert f"step-{step:08d}: the checkpoint was not saved" in message
+            assert ("disk is full" in message) == (code != errno.EIO)
+            assert re.search(r"\(it needs [1-9]\d\d+ bytes\)", message)
+            assert "The previous checkpoint step-00000002 is intact" in message
+            assert message.endswith("then resume the run")
+        found = {load_checkpoint(path).step for path in list_checkpoints(folder)}
+        assert found in ({1, 2}, {1, 2, step})
+        if not again:
+            assert not list(folder.glob(".tmp-*"))
+        watched(monkeypatch, os)
+        save_checkpoint(folder, step, SMALL, {"turn": 3}, None)
+        assert sorted(os.listdir(folder)) == [f"step-{number:08d}" for number in sorted({1, 2, step})]
+
+
+def test_the_previous_checkpoint_is_named_as_it_will_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save_checkpoint(tmp_path, 7, SMALL, {}, None).rename(tmp_path / "step-00000007.new")
+    watched(monkeypatch, WatchedSystem(6))
+    with pytest.raises(CheckpointError, match="previous checkpoint step-00000007 is intact"):
+        save_checkpoint(tmp_path, 8, SMALL, {}, None)
+    assert names(tmp_path) == ["step-00000007"]
+
+
+def test_first_save_fails_without_promising_an_earlier_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    watched(monkeypatch, WatchedSystem(3))
+    with pytest.raises(CheckpointError, match="There is no earlier checkpoint"):
+        save_checkpoint(tmp_path, 1, SMALL, {}, None)
+    assert os.listdir(tmp_path) == []
+
+
+def test_whole_at_every_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a kill between any two system calls would leave: looked at after each of them."""
+    save_checkpoint(tmp_path, 1, SMALL, {"turn": 0}, 1.0)
+    system, seen = WatchedSystem(), [(1, 0)]
+
+    def look() -> None:
+        paths = list_checkpoints(tmp_path)
+        assert all(load_checkpoint(path).score == 1.0 for path in paths)
+        newest = load_checkpoint(paths[-1])
+        moment = (newest.step, newest.state["turn"])
+        assert moment >= seen[-1]
+        seen.append(moment)
+
+    system.watch = look
+    watched(monkeypatch, system)
+    for step, turn in [(2, 1), (2, 2), (3, 3), (3, 4)]:
+        save_checkpoint(tmp_path, step, SMALL, {"turn": turn}, 1.0)
+        prune(tmp_path, 1)
+        assert seen[-1] == (step, turn)
+    assert len(seen) > 40
+
+
+@pytest.mark.parametrize("break_it", [lambda a: a + 1, lambda a: a.astype(np.float64), lambda a: a[:1]])
+def test_what_reads_back_wrong_is_not_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, break_it: Any) -> None:
+    real = safetensors.numpy.save
+    monkeypatch.setattr(
+        checkpoint.safetensors.numpy, "save", lambda arrays: real({k: break_it(a) for k, a in arrays.items()})
+    )
+    with pytest.raises(CheckpointError, match="array 'w': reads back from the disk other than"):
+        save_checkpoint(tmp_path, 1, SMALL, {}, None)
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_file_in_the_way(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(CheckpointError, match="not saved: File exists"):
+        save_checkpoint(tmp_path / "file", 1, SMALL, {}, None)
+
+
+FILL = """
+import os, sys
+from pathlib import Path
+import numpy as np
+from npformer.errors import CheckpointError
+from npformer.training.checkpoint import *
+folder = Path(sys.argv[1]) / "checkpoints"
+free = os.statvfs(sys.argv[1])
+assert free.f_blocks * free.f_frsize <= 256 * 1024, "not the small disk"
+for step in range(1, 100):
+    try:
+        save_checkpoint(folder, step, {"w": np.full(2000 * step, step, float)}, {}, None)
+    except CheckpointError as error:
+        print(error)
+        break
+assert not list(folder.glob(".tmp-*"))
+assert [load_checkpoint(path).step for path in list_checkpoints(folder)] == list(range(1, step)), step
+prune(folder, 1)
+save_checkpoint(folder, step, {"w": np.zeros(2000 * step)}, {}, None)
+print("saved", step)
+"""
+
+
+def test_a_really_full_disk(tmp_path: Path) -> None:
+    """On a file system of 256 KiB, mounted where only this process sees it."""
+    unshare = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-rm"]
+    mount = [
+        *unshare,
+        "sh",
+        "-c",
+        'mount -t tmpfs -o size=256k none "$0" && exec "$@"',
+        str(tmp_path),
+    ]
+    try:
+        tried = subprocess.run([*mount, "true"], capture_output=True, text=True)
+    except FileNotFoundError as error:
+        pytest.skip(f"cannot mount a small disk here: {error}")
+    if tried.returncode:
+        pytest.skip(f"cannot mount a small disk here: {tried.stderr.strip()}")
+    done = subprocess.run(
+        [*mount, sys.executable, "-c", FILL, str(tmp_path)], capture_output=True, text=True, cwd=os.getcwd()
+    )
+    assert done.returncode == 0, done.stderr
+    assert "the disk is full (it needs" in done.stdout
+    assert "The previous checkpoint step-00000004 is intact. Free some space" in done.stdout
+    assert "saved 5" in done.stdout
+
+
+LOOP = """
+import itertools, sys
+from pathlib import Path
+import numpy as np
+from npformer.training.checkpoint import *
+folder = Path(sys.argv[1])
+latest = latest_checkpoint(folder)
+step = load_checkpoint(latest).step if latest else 0
+print("ready", flush=True)
+while True:
+    step += 1
+    for turn in range(2):
+        save_checkpoint(folder, step, {"w": np.full(5000, step + turn / 2)}, {"turn": turn}, -step)
+    prune(folder, 3)
+    print(step, flush=True)
+"""
+
+
+def test_kills_at_random_moments(tmp_path: Path) -> None:
+    moments, reached = random.Random(0), 0
+    for _ in range(10):
+        with subprocess.Popen([sys.executable, "-c", LOOP, str(tmp_path)], stdout=subprocess.PIPE) as child:
+            assert child.stdout is not None
+            assert child.stdout.readline() == b"ready\n"
+            time.sleep(moments.uniform(0.01, 0.1))
+            child.send_signal(signal.SIGKILL)
+            said = [int(line) for line in child.stdout.read().split(b"\n")[:-1]]
+        reached = max([reached, *said])
+        found = [load_checkpoint(path) for path in list_checkpoints(tmp_path)]
+        for one in found:
+            assert (one.arrays["w"] == one.step + one.state["turn"] / 2).all()
+        assert (found[-1].step if found else 0) >= reached
+    assert reached > 10

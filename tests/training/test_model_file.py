@@ -1,0 +1,159 @@
+"""A model comes back from its file to the bit, and a damaged file is refused with words."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from npformer.backend import Backend
+from npformer.errors import CheckpointError
+from npformer.models import Transformer, TransformerConfig
+from npformer.proof.catalogue import shaken
+from npformer.training import load, save
+from npformer.training.model_file import parameter_arrays, set_parameters
+
+
+def build(backend: Backend, seed: int = 1, **changes: Any) -> Transformer:
+    options = {"d_model": 4, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1, "d_ff": 4}
+    model = shaken(Transformer(TransformerConfig(5, 5, **(options | changes)), backend=backend, seed=seed))
+    assert isinstance(model, Transformer)
+    return model
+
+
+@pytest.fixture
+def saved(tmp_path: Path, numpy64: Backend) -> Path:
+    path = tmp_path / "model.safetensors"
+    save(build(numpy64), path)
+    return path
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"tie_embeddings": True}, {"positions": "learned", "norm_order": "pre", "dropout": 0.25}]
+)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_model_comes_back_to_the_bit(
+    changes: Any, dtype: str, tmp_path: Path, numpy32: Backend, numpy64: Backend
+) -> None:
+    backend = numpy32 if dtype == "float32" else numpy64
+    model = build(backend, **changes)
+    save(model, tmp_path / "model")
+    again = load(tmp_path / "model", backend=backend)
+    assert again.config == model.config
+    values, found = parameter_arrays(model), parameter_arrays(again)
+    assert list(values) == list(found)
+    for name, value in values.items():
+        assert found[name].dtype == dtype
+        assert found[name].tobytes() == value.tobytes(), name
+    src = [[3, 4, 2]]
+    assert np.array_equal(model(src, [[1, 3]]), again(src, [[1, 3]]))
+
+
+def test_a_model_saved_on_a_device_is_loaded_on_the_host(tmp_path: Path, strict64: Backend, numpy64: Backend) -> None:
+    save(build(strict64), tmp_path / "model")
+    found, expected = parameter_arrays(load(tmp_path / "model", backend=numpy64)), parameter_arrays(build(numpy64))
+    assert all(np.array_equal(found[name], expected[name]) for name in expected)
+
+
+def test_every_truncation_is_refused(saved: Path, numpy64: Backend) -> None:
+    load(saved, backend=numpy64)
+    text = f"{saved}: expected a whole safetensors file, got one that is truncated or corrupt ("
+    for length in range(saved.stat().st_size - 1, -1, -1):
+        os.truncate(saved, length)
+        with pytest.raises(CheckpointError) as caught:
+            load(saved, backend=numpy64)
+        assert str(caught.value).startswith(text), length
+
+
+def test_what_is_no_file_of_a_model_is_refused(tmp_path: Path, numpy64: Backend) -> None:
+    with pytest.raises(CheckpointError, match=r"nothing: expected a model file, found nothing; check the name$"):
+        load(tmp_path / "nothing", backend=numpy64)
+    with pytest.raises(CheckpointError, match=r": expected a "):
+        load(tmp_path, backend=numpy64)
+    (tmp_path / "text").write_text("not a model, but long enough to hold a header")
+    with pytest.raises(CheckpointError, match=r"text: expected a whole safetensors file"):
+        load(tmp_path / "text", backend=numpy64)
+    save_file({"x": np.ones(3)}, tmp_path / "other")
+    with pytest.raises(
+        CheckpointError, match=r"other: expected a model saved by npf.save, got a file without its mark$"
+    ):
+        load(tmp_path / "other", backend=numpy64)
+
+
+@pytest.mark.parametrize(
+    "config", ["{", "[1]", "null", '{"d_model": 4}', '{"src_vocab_size": 5, "tgt_vocab_size": 5, "depth": 3}',
+               '{"src_vocab_size": 5, "tgt_vocab_size": 5, "num_heads": 7}', None]
+)  # fmt: skip
+def test_a_configuration_that_is_none_is_refused(config: str | None, tmp_path: Path, numpy64: Backend) -> None:
+    metadata = {"format": "npformer-model-1"} | ({} if config is None else {"config": config})
+    save_file({"x": np.ones(3)}, tmp_path / "model", metadata)
+    with pytest.raises(CheckpointError, match=r"model: expected a configuration of a Transformer, got: "):
+        load(tmp_path / "model", backend=numpy64)
+
+
+def test_another_dtype_is_refused_not_rounded(saved: Path, numpy32: Backend) -> None:
+    with pytest.raises(CheckpointError, match=r"src_embedding.weight: expected \(5, 4\) float32, got \(5, 4\) float64"):
+        load(saved, backend=numpy32)
+
+
+def test_all_that_does_not_fit_is_listed_and_nothing_is_changed(numpy64: Backend) -> None:
+    model, other = build(numpy64), parameter_arrays(build(numpy64, seed=2))
+    before = model.arena.values.copy()
+    arrays = dict(other)
+    del arrays["encoder.layers.0.norm1.gamma"]
+    arrays["generator.bias"] = np.ones(6)
+    arrays["generator.gain"] = np.ones(3)
+    text = (
+        "FILE: does not fit the model: encoder.layers.0.norm1.gamma is missing; generator.gain is not part of the "
+        "model; generator.bias: expected (5,) float64, got (6,) float64; is it of another configuration or dtype?"
+    )
+    with pytest.raises(CheckpointError, match=f"^{re.escape(text)}$"):
+        set_parameters(model, arrays, "FILE")
+    assert np.array_equal(model.arena.values, before)
+    set_parameters(model, other, "FILE")
+    assert not np.array_equal(model.arena.values, before)
+
+
+def test_a_long_list_of_problems_is_cut(numpy64: Backend) -> None:
+    model = build(numpy64)
+    count = len(dict(model.named_parameters()))
+    with pytest.raises(CheckpointError, match=rf"is missing; and {count - 5} more; is it of another"):
+        set_parameters(model, {}, "FILE")
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path, numpy64: Backend) -> None:
+    for path in (tmp_path / "no" / "folder" / "model", tmp_path):
+        text = rf"^{re.escape(str(path))}: expected a place to write [\d,]+ bytes, got: "
+        with pytest.raises(CheckpointError, match=text):
+            save(build(numpy64), path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_failed_write_leaves_the_old_file(saved: Path, numpy64: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = saved.read_bytes()
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(CheckpointError, match=r"got: the disk is full$"):
+        save(build(numpy64, seed=2), saved)
+    assert saved.read_bytes() == before
+    assert [path.name for path in saved.parent.iterdir()] == [saved.name]
+
+
+def test_the_file_says_what_it_is(saved: Path) -> None:
+    data = saved.read_bytes()
+    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    assert header["__metadata__"]["format"] == "npformer-model-1"
+    assert json.loads(header["__metadata__"]["config"])["d_model"] == 4
+    assert header["generator.bias"] == {"dtype": "F64", "shape": [5]} | {
+        "data_offsets": header["generator.bias"]["data_offsets"]
+    }

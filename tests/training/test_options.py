@@ -1,0 +1,114 @@
+"""The options of a run: presets, what follows from the data, what is refused, and the way through a file."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from npformer.errors import ConfigError
+from npformer.optim import Constant, Noam, WarmupCosine
+from npformer.training.config_file import parse_assignment, read_toml, write_toml
+from npformer.training.options import SECTIONS, SMALL_MODEL, Options, TrainingOptions, complete
+
+EMPTY: dict[str, dict[str, Any]] = {name: {} for name in SECTIONS}
+
+#: Every option, each with a value that is not its default.
+OTHER: dict[str, dict[str, Any]] = {
+    "run": {"task": "pairs", "seed": 7, "device": "numpy", "dtype": "float64"},
+    "data": {"file": "a \"b\"\\ü.tsv", "held_out_fraction": 0.25, "symbols": 5, "min_length": 2, "max_length": 9},
+    "model": {
+        "d_model": 12, "num_heads": 3, "num_encoder_layers": 1, "num_decoder_layers": 3, "d_ff": 7, "max_seq_len": 99,
+        "dropout": 0.125, "norm_order": "pre", "final_norm": False, "activation": "gelu", "positions": "learned",
+        "scale_embedding": False, "tie_embeddings": True, "src_vocab_size": 20, "tgt_vocab_size": 20,
+    },
+    "training": {
+        "steps": 123, "batch_size": 5, "optimizer": "adamw", "learning_rate": 1e-5, "schedule": "noam",
+        "warmup_steps": 12, "beta1": 0.8, "beta2": 0.999, "eps": 1e-12, "weight_decay": 0.5, "clip_norm": None,
+        "label_smoothing": 0.1, "accumulate": 3, "log_every": 4, "eval_every": 6, "eval_examples": 8,
+        "final_examples": 9, "save_every": 11, "keep_last": 13,
+    },
+}  # fmt: skip
+
+
+def given(**sections: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return EMPTY | sections
+
+
+def test_sections_are_those_of_options() -> None:
+    assert list(SECTIONS) == [field.name for field in dataclasses.fields(Options)]
+    found = complete(EMPTY, 20, 9)
+    assert {name: type(value) for name, value in found.sections().items()} == SECTIONS
+
+
+def test_what_is_not_given_follows_from_the_data_and_the_preset() -> None:
+    model = complete(EMPTY, 29, 13).model
+    assert (model.src_vocab_size, model.tgt_vocab_size, model.max_seq_len) == (29, 29, 13)
+    assert {name: getattr(model, name) for name in SMALL_MODEL} == SMALL_MODEL
+    assert complete(given(model={"d_ff": 7, "max_seq_len": 99}), 29, 13).model.d_ff == 7
+    assert complete(given(model={"max_seq_len": 99}), 29, 13).model.max_seq_len == 99
+
+
+@pytest.mark.parametrize(("steps", "warmup"), [(1, 1), (4, 1), (30, 6), (999, 199), (1000, 200), (10**6, 200)])
+def test_a_short_run_has_a_short_warm_up(steps: int, warmup: int) -> None:
+    assert complete(given(training={"steps": steps}), 5, 5).training.warmup_steps == warmup
+    assert complete(given(training={"steps": steps, "warmup_steps": 0}), 5, 5).training.warmup_steps == 0
+
+
+def test_every_option_comes_back_from_a_file(tmp_path: Path) -> None:
+    for changed in (OTHER, EMPTY):
+        options = complete(changed, 20, 9)
+        path = tmp_path / "config.toml"
+        path.write_text(write_toml(options.sections()), encoding="utf-8")
+        again = complete(read_toml(path, SECTIONS), 20, 9)
+        assert again == options
+    defaults = {name: complete(EMPTY, 20, 9).sections()[name] for name in SECTIONS}
+    for name, section in OTHER.items():
+        expected = {field.name for field in dataclasses.fields(SECTIONS[name])} - {"pad_id"}
+        assert set(section) == expected, "an option is not tried here"
+        same = {key for key, value in section.items() if getattr(defaults[name], key) == value}
+        assert same <= {"src_vocab_size", "tgt_vocab_size"}
+
+
+def test_every_option_can_be_set_in_a_shell() -> None:
+    for name, section in OTHER.items():
+        for key, value in section.items():
+            text = "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+            assert parse_assignment(f"{key}={text}", SECTIONS) == (name, key, value)
+
+
+@pytest.mark.parametrize(
+    ("section", "options", "message"),
+    [
+        *[("training", {name: 0}, rf"training\.{name}: expected an integer >= 1, got 0") for name in
+          ("steps", "batch_size", "accumulate", "log_every", "eval_every", "eval_examples", "final_examples",
+           "save_every", "keep_last")],
+        *[("training", {name: value}, rf"training\.{name}: expected a finite number > 0, got {value}")
+          for name in ("learning_rate", "eps", "clip_norm") for value in (0.0, -1.0, float("nan"), float("inf"))],
+        ("training", {"weight_decay": -0.1}, r"training\.weight_decay: expected a finite number >= 0, got -0.1"),
+        ("training", {"weight_decay": float("nan")}, r"training\.weight_decay: .* got nan"),
+        ("training", {"warmup_steps": -1}, r"training\.warmup_steps: expected 0 <= .* got -1"),
+        ("training", {"steps": 5, "warmup_steps": 6}, r"training\.warmup_steps: .*<= steps=5, got 6"),
+        ("training", {"schedule": "noam", "warmup_steps": 0}, "warmup_steps: expected an integer >= 1 for .* noam"),
+        ("model", {"src_vocab_size": 21}, r"model\.src_vocab_size: expected 20, .* got 21; leave it out"),
+        ("model", {"tgt_vocab_size": 19}, r"model\.tgt_vocab_size: expected 20, .* got 19; leave it out"),
+        ("model", {"pad_id": 1}, r"model\.pad_id: expected 0, .* got 1"),
+        ("model", {"positions": "learned", "max_seq_len": 8}, r"model\.max_seq_len: expected at least 9, .*got 8"),
+        ("model", {"num_heads": 5}, "num_heads: expected a divisor of d_model=64, got 5; the nearest is 4"),
+    ],
+)  # fmt: skip
+def test_what_makes_no_sense_is_refused(section: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        complete(given(**{section: options}), 20, 9)
+
+
+def test_schedules() -> None:
+    made = [TrainingOptions(schedule=name).make_schedule(64) for name in ("constant", "noam", "warmup_cosine")]
+    assert [type(schedule) for schedule in made] == [Constant, Noam, WarmupCosine]
+    options = TrainingOptions(steps=40, warmup_steps=10, learning_rate=0.5)
+    assert options.make_schedule(64)(10) == pytest.approx(0.5)
+    assert options.make_schedule(64)(40) == pytest.approx(0.0)
+    noam = dataclasses.replace(options, schedule="noam").make_schedule(64)
+    assert noam(10) == pytest.approx(0.5 * 64**-0.5 * 10**-0.5)

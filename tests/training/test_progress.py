@@ -1,0 +1,68 @@
+"""Progress: a bar where there is a terminal, whole lines where there is none."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import pytest
+
+from npformer.training.progress import Progress, describe, percent
+
+TRAIN = {"step": 7, "kind": "train", "loss": 1.23456, "learning_rate": 0.002, "tokens_per_second": 12345.6}
+EVAL = {"step": 7, "kind": "eval", "loss": 0.5, "token_accuracy": 0.9999, "exact_match": 0.12345, "examples": 9}
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def tell(stream: io.StringIO, done: int = 0) -> str:
+    progress = Progress(1000, done, stream)
+    progress.say("before")
+    for _ in range(3):
+        progress.advance()
+    progress.news(TRAIN)
+    progress.news(EVAL)
+    progress.say("a line that stays")
+    progress.close()
+    return stream.getvalue()
+
+
+def test_lines_in_a_log() -> None:
+    assert tell(io.StringIO()).splitlines() == [
+        "before",
+        "step    7/1000  loss 1.2346  rate 2.00e-03  12,346 tokens/s",
+        "step    7/1000  held-out: loss 0.5000, tokens 99.9 %, exact match 12.3 %",
+        "a line that stays",
+    ]
+
+
+def test_a_bar_on_a_terminal() -> None:
+    shown = tell(Terminal(), done=500)
+    assert shown.startswith("before\n"), "nothing of the bar before the first step"
+    assert re.search(r"\r 50%\|.*\| 500/1000 ", shown)
+    assert "loss 1.2346  rate 2.00e-03" in shown
+    assert "\rstep 7/1000  held-out: loss 0.5000" in shown
+    assert "\ra line that stays\n" in shown
+    assert re.search(r"\| 503/1000 \[[^\r]*\n$", shown), "the bar's last state stays"
+
+
+def test_no_bar_without_a_step() -> None:
+    stream = Terminal()
+    Progress(5, 5, stream).close()
+    assert stream.getvalue() == ""
+
+
+def test_the_stream_is_stderr_as_it_is_at_the_time(capsys: pytest.CaptureFixture[str]) -> None:
+    Progress(5).say("hello")
+    assert capsys.readouterr() == ("", "hello\n")
+
+
+def test_percent_never_flatters() -> None:
+    assert [percent(share) for share in (0.0, 0.9996, 1.0, 0.999, 0.29, 1 / 3)] == [
+        "0.0 %", "99.9 %", "100.0 %", "99.9 %", "29.0 %", "33.3 %",
+    ]  # fmt: skip
+    assert percent(0.57) == "57.0 %"  # 0.57 · 1000 is a hair below 570
+    assert "tokens 99.9 %" in describe(EVAL)

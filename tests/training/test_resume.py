@@ -1,0 +1,142 @@
+"""A resumed run repeats the uninterrupted one bit for bit, wherever it was stopped and whatever is switched on."""
+
+from __future__ import annotations
+
+import dataclasses
+import signal
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from npformer.errors import Interrupted
+from npformer.training import RunDirectory, Trainer, metrics
+from npformer.training.assemble import assemble, load_latest
+from npformer.training.checkpoint import list_checkpoints, load_checkpoint
+from npformer.training.progress import Progress
+
+STEPS = 13
+BASE: dict[str, dict[str, Any]] = {
+    "run": {"device": "numpy", "seed": 3},
+    "data": {"symbols": 6, "max_length": 5},
+    "model": {"d_model": 8, "d_ff": 8, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1},
+    "training": {
+        "steps": STEPS, "batch_size": 6, "log_every": 5, "eval_every": 6, "save_every": 4, "eval_examples": 4,
+        "final_examples": 6, "keep_last": 2,
+    },
+}  # fmt: skip
+
+VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
+    "plain": {},
+    "dropout": {"model": {"dropout": 0.3}},
+    "micro-batches": {"model": {"dropout": 0.3}, "training": {"accumulate": 4}},
+    "adamw and noam": {"training": {"optimizer": "adamw", "schedule": "noam", "weight_decay": 0.3, "warmup_steps": 5}},
+    "constant rate, no clipping": {"training": {"schedule": "constant", "clip_norm": None}},
+    "float64, pre-LN, tied, smoothing": {
+        "run": {"dtype": "float64"},
+        "model": {"norm_order": "pre", "tie_embeddings": True, "activation": "gelu", "positions": "learned"},
+        "training": {"label_smoothing": 0.1},
+    },
+    "pairs": {"run": {"task": "pairs"}, "data": {"file": "own.tsv"}, "model": {"dropout": 0.1}},
+}
+
+
+class StopAt(Progress):
+    """Sends a signal in the step of that number (of this session)."""
+
+    def __init__(self, step: int | None) -> None:
+        super().__init__(STEPS)
+        self._left = step
+
+    def advance(self) -> None:
+        if self._left is not None:
+            self._left -= 1
+            if self._left == 0:
+                signal.raise_signal(signal.SIGTERM)
+
+
+def merged(changes: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {name: section | changes.get(name, {}) for name, section in BASE.items()}
+
+
+def train(folder: Path, options: dict[str, dict[str, Any]], stop_after: int | None = None) -> bool:
+    """Begin or resume the run in folder, with everything made anew. Returns whether it came to its end."""
+    folder.mkdir(exist_ok=True)
+    parts, run = assemble(options), RunDirectory(folder)
+    trainer = Trainer(run, parts.task, parts.step, parts.options.training, parts.identity, StopAt(stop_after))
+    if list_checkpoints(run.checkpoints):
+        trainer.restore(load_latest(run))
+    try:
+        trainer.train()
+    except Interrupted:
+        return False
+    return True
+
+
+def end(folder: Path) -> tuple[Any, ...]:
+    """The bits of the last checkpoint, its state and score, and the metrics but for the speed."""
+    last = load_latest(RunDirectory(folder))
+    lines = metrics.read(folder / "metrics.jsonl")
+    arrays = {name: (array.dtype, array.shape, array.tobytes()) for name, array in last.arrays.items()}
+    timeless = [{key: value for key, value in line.items() if key != "tokens_per_second"} for line in lines]
+    return last.step, last.score, last.state, timeless, arrays
+
+
+@pytest.fixture(params=VARIANTS.values(), ids=list(VARIANTS))
+def options(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    monkeypatch.chdir(tmp_path)
+    Path("own.tsv").write_text("".join(f"{n}\t{n * n}\n" for n in range(40)))
+    return merged(request.param)
+
+
+def stops(kind: str) -> Iterable[int]:
+    return {"after every step": [1] * STEPS, "here and there": [3, 2, 5], "once, between two lines": [7]}[kind]
+
+
+@pytest.mark.parametrize("kind", ["after every step", "here and there", "once, between two lines"])
+def test_stops_leave_no_trace(options: dict[str, Any], tmp_path: Path, kind: str) -> None:
+    assert train(tmp_path / "straight", options)
+    ended = [train(tmp_path / "stopped", options, after) for after in stops(kind)]
+    if not any(ended):
+        assert train(tmp_path / "stopped", options)
+    assert not ended[0]
+    assert end(tmp_path / "stopped") == end(tmp_path / "straight")
+
+
+def test_what_was_done_after_the_last_checkpoint_is_done_again(options: dict[str, Any], tmp_path: Path) -> None:
+    """A kill leaves lines in the log that are later than the checkpoint, and perhaps half a line."""
+    assert train(tmp_path / "straight", options)
+    assert not train(tmp_path / "killed", options, 8)
+    log = tmp_path / "killed" / "metrics.jsonl"
+    assert not train(tmp_path / "killed", options, 3)
+    for path in list_checkpoints(tmp_path / "killed" / "checkpoints")[1:]:
+        path.rename(tmp_path / path.name)
+    assert [load_checkpoint(path).step for path in list_checkpoints(log.parent / "checkpoints")] == [8]
+    assert metrics.read(log)[-1]["step"] > 8
+    with log.open("ab") as file:
+        file.write(b'{"step": 12, "kind": "tr')
+    assert train(tmp_path / "killed", options)
+    assert end(tmp_path / "killed") == end(tmp_path / "straight")
+
+
+@pytest.mark.parametrize("forget", ["loss_sum", "loss_count", "moments.first", "moments.second", "parameters", "step"])
+def test_each_thing_remembered_is_needed(tmp_path: Path, forget: str) -> None:
+    """The comparison above notices if one of them is lost."""
+    options = merged(VARIANTS["dropout"])
+    assert train(tmp_path / "straight", options)
+    assert not train(tmp_path / "stopped", options, 7)
+    parts, run = assemble(options), RunDirectory(tmp_path / "stopped")
+    trainer = Trainer(run, parts.task, parts.step, parts.options.training, parts.identity, StopAt(None))
+    checkpoint = load_latest(run)
+    if forget == "loss_count":
+        checkpoint.state["loss_count"] = 0
+    if forget == "step":
+        checkpoint = dataclasses.replace(checkpoint, step=6)
+    lost = [array for name, array in checkpoint.arrays.items() if name.startswith(forget)]
+    assert bool(lost) == (forget not in ("loss_count", "step"))
+    for array in lost:
+        array.fill(0)
+    trainer.restore(checkpoint)
+    trainer.train()
+    assert end(tmp_path / "stopped") != end(tmp_path / "straight")

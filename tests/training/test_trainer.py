@@ -1,0 +1,213 @@
+"""The training loop: when it logs, evaluates and saves, what it writes, and how it stops."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer.errors import CheckpointError, Interrupted
+from npformer.training import Evaluation, RunDirectory, Trainer, metrics
+from npformer.training import trainer as module
+from npformer.training.assemble import assemble, load_latest
+from npformer.training.checkpoint import list_checkpoints, load_checkpoint
+from npformer.training.progress import Progress
+
+MODEL = {"d_model": 8, "d_ff": 8, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1}
+TRAINING = {"steps": 6, "batch_size": 4, "eval_examples": 3, "final_examples": 5}
+
+
+class Told(Progress):
+    """Keeps what it is told; `at` is called with the number of each step."""
+
+    def __init__(self, at: Callable[[int], None] = lambda step: None) -> None:
+        super().__init__(0)
+        self.steps, self.said, self.closed, self._at = 0, list[str](), False, at
+
+    def advance(self) -> None:
+        self.steps += 1
+        self._at(self.steps)
+
+    def say(self, line: str) -> None:
+        self.said.append(line)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Callable[..., Trainer]:
+    """A trainer of a small run, always in the same folder."""
+
+    def build(told: Progress | None = None, **training: Any) -> Trainer:
+        options = {"run": {"device": "numpy"}, "data": {}, "model": MODEL, "training": TRAINING | training}
+        parts = assemble(options)
+        return Trainer(
+            RunDirectory(tmp_path), parts.task, parts.step, parts.options.training, parts.identity, told or Told()
+        )
+
+    return build
+
+
+def records(trainer: Trainer, kind: str) -> list[dict[str, Any]]:
+    return [record for record in metrics.read(trainer.run.metrics_path) if record["kind"] == kind]
+
+
+def saved(trainer: Trainer) -> list[int]:
+    return [load_checkpoint(path).step for path in list_checkpoints(trainer.run.checkpoints)]
+
+
+def test_when_it_logs_evaluates_and_saves(make: Callable[..., Trainer]) -> None:
+    trainer = make(steps=11, log_every=4, eval_every=3, save_every=5, keep_last=9)
+    trainer.train()
+    assert [record["step"] for record in records(trainer, "train")] == [4, 8, 11]
+    assert [(r["step"], r["examples"]) for r in records(trainer, "eval")] == [(3, 3), (6, 3), (9, 3), (11, 5)]
+    assert saved(trainer) == [5, 10, 11]
+    scores = [load_checkpoint(path).score for path in list_checkpoints(trainer.run.checkpoints)]
+    last = records(trainer, "eval")[-1]
+    assert scores == [None, None, last["exact_match"] + 1e-3 * last["token_accuracy"]]
+    trainer.train()
+    assert trainer.step.step_number == 11, "there is nothing left to train"
+
+
+def test_a_logged_loss_is_the_mean_since_the_last_line(make: Callable[..., Trainer]) -> None:
+    trainer, losses = make(steps=7, log_every=3), []
+    step, norms = trainer.step, []
+
+    class Watched:
+        def __call__(self, *batch: Any) -> Any:
+            losses.append(step(*batch))
+            norms.append(step.grad_norm)
+            return losses[-1]
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(step, name)
+
+    trainer.step = Watched()  # type: ignore[assignment]
+    rates = [step.schedule(number) for number in range(1, 8)]  # type: ignore[misc]
+    trainer.train()
+    found = records(trainer, "train")
+    assert [r["loss"] for r in found] == pytest.approx([np.mean(losses[:3]), np.mean(losses[3:6]), losses[6]], rel=1e-6)
+    assert [r["grad_norm"] for r in found] == [float(norms[i]) for i in (2, 5, 6)]
+    assert [r["learning_rate"] for r in found] == [rates[i] for i in (2, 5, 6)]
+
+
+def test_the_speed_is_that_of_training_alone(make: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(module.time, "perf_counter", lambda: now[0])
+
+    def evaluation(self: Trainer, count: int) -> Evaluation:
+        now[0] += 1000
+        return Evaluation(0.0, 0.0, 0.0, count, ("",) * count)
+
+    def second(step: int) -> None:
+        now[0] += 1
+
+    monkeypatch.setattr(Trainer, "evaluate", evaluation)
+    trainer = make(Told(second), steps=4, log_every=4, eval_every=3)
+    trainer.train()
+    tokens = sum(int(np.count_nonzero(trainer.task.batch(step, 4).tgt_out)) for step in range(1, 5))
+    assert records(trainer, "train")[0]["tokens_per_second"] == tokens / 4
+
+
+def test_old_checkpoints_go_and_the_best_stays(make: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch) -> None:
+    matches = iter([0.1, 0.8, 0.3, 0.2, 0.4, 0.1])
+    monkeypatch.setattr(Trainer, "evaluate", lambda self, count: Evaluation(1.0, 0.5, next(matches), count, ("",)))
+    trainer = make(steps=6, eval_every=1, save_every=1, keep_last=2)
+    trainer.train()
+    assert saved(trainer) == [2, 5, 6]
+    assert load_checkpoint(list_checkpoints(trainer.run.checkpoints)[0]).score == pytest.approx(0.8005)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_a_signal_ends_the_step_and_saves(make: Callable[..., Trainer], number: int, at: int) -> None:
+    told = Told(lambda step: signal.raise_signal(number) if step == at else None)
+    trainer = make(told, save_every=2)
+    with pytest.raises(
+        Interrupted, match=rf"stopped at step {at} of 6; saved\. Continue with: npformer train"
+    ) as found:
+        trainer.train()
+    assert found.value.exit_code == 128 + number
+    assert saved(trainer)[-1] == at
+    assert told.closed
+    assert load_latest(trainer.run).arrays["parameters.generator.weight"].shape == (8, 29)
+
+
+def test_a_signal_in_the_last_step_changes_nothing(make: Callable[..., Trainer]) -> None:
+    trainer = make(Told(lambda step: signal.raise_signal(signal.SIGTERM) if step == 6 else None))
+    trainer.train()
+    assert saved(trainer) == [6]
+
+
+def test_what_to_type_next_is_quoted(tmp_path: Path, make: Callable[..., Trainer]) -> None:
+    trainer = make(Told(lambda step: signal.raise_signal(signal.SIGINT)))
+    trainer.run = RunDirectory(tmp_path / "two words")
+    with pytest.raises(Interrupted, match=r"--resume '.*/two words'$"):
+        trainer.train()
+
+
+def test_a_save_that_fails_is_told_and_costs_nothing(
+    make: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from npformer.training import atomic
+
+    real = os.fsync
+
+    def full_after_three(descriptor: int) -> None:
+        if told.steps > 3:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(descriptor)
+
+    told = Told()
+    monkeypatch.setattr(atomic.os, "fsync", full_after_three)
+    trainer = make(told, save_every=3, log_every=1)
+    with pytest.raises(CheckpointError, match=r"the disk is full .* The previous checkpoint step-00000003 is intact"):
+        trainer.train()
+    assert saved(trainer) == [3]
+    assert [record["step"] for record in records(trainer, "train")] == [1, 2, 3, 4, 5, 6]
+    assert told.closed
+
+
+def test_another_identity_is_refused_and_nothing_changed(make: Callable[..., Trainer]) -> None:
+    make().train()
+    other = make()
+    before = other.step.model.arena.values.copy()
+    other._identity = {"task": "sort", "digest": None}
+    checkpoint = load_latest(other.run)
+    with pytest.raises(CheckpointError, match=r"step-00000006: expected the data it was trained on, .*'sort'.*reverse"):
+        other.restore(checkpoint)
+    assert (other.step.model.arena.values == before).all()
+    assert other.step.step_number == 0
+
+
+def test_a_checkpoint_of_another_model_changes_nothing(make: Callable[..., Trainer]) -> None:
+    make().train()
+    other = make()
+    before, lines = other.step.model.arena.values.copy(), other.run.metrics_path.read_bytes()
+    checkpoint = load_latest(other.run)
+    checkpoint.arrays.pop("parameters.generator.bias")
+    with pytest.raises(CheckpointError, match=r"does not fit the model: parameters.generator.bias is missing"):
+        other.restore(checkpoint)
+    assert (other.step.model.arena.values == before).all()
+    assert other.step.step_number == 0
+    assert other.run.metrics_path.read_bytes() == lines
+
+
+def test_other_versions_are_noted(make: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch) -> None:
+    make().train()
+    same, told = make(), Told()
+    same.restore(load_latest(same.run))
+    assert same.progress.said == []  # type: ignore[attr-defined]
+    monkeypatch.setattr(module, "versions", lambda: {"numpy": "9.9"})
+    other = make(told)
+    other.restore(load_latest(other.run))
+    assert len(told.said) == 1
+    assert told.said[0].startswith("note: this run was trained with {'python'")
+    assert "{'numpy': '9.9'}; results may differ in the last bits" in told.said[0]
