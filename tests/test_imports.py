@@ -114,11 +114,11 @@ def test_optim_knows_no_model_and_the_functional_part_knows_nobody() -> None:
 
 def test_importing_npformer_is_quick_and_takes_neither_cupy_nor_matplotlib() -> None:
     code = (
-        "import time; start = time.perf_counter(); import npformer; seconds = time.perf_counter() - start\n"
+        "import time; start = time.process_time(); import npformer; seconds = time.process_time() - start\n"
         "import sys; assert not {'cupy', 'matplotlib', 'npformer.plotting', 'npformer.cli'} & set(sys.modules)\n"
         "print(seconds)"
     )
-    best = min(
+    best = min(  # of processor time: others may be using the machine
         float(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
         for _ in range(5)
     )

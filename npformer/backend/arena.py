@@ -108,8 +108,8 @@ class Arena:
         if not any(map(is_meant, self.segments)):
             nearest = get_close_matches(prefix, [segment.name for segment in self.segments], n=1, cutoff=0.0)
             raise ConfigError(
-                f"prefix: expected the name of a segment, or its beginning up to a dot, got {prefix!r}; "
-                f"names are [s.name for s in arena.segments], the nearest {nearest}"
+                f"{prefix!r}: expected the name of a segment, or its beginning up to a dot; the nearest is {nearest} "
+                "(W_q, W_k and W_v share one segment, qkv.weight)"
             )
         self.segments = tuple(replace(s, **changes) if is_meant(s) else s for s in self.segments)
 

@@ -5,17 +5,26 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from pathlib import Path
 from typing import Any
 
-from npformer.backend import get_backend
+from npformer.backend import Backend, get_backend
 from npformer.cli.common import add_device, new_parser
 from npformer.errors import ConfigError
-from npformer.proof import Report, catalogue
-from npformer.proof.report import HEADER, line
+from npformer.layers import Layer
+from npformer.proof import Case, Report, catalogue
+from npformer.proof.bisect import Bisection, bisect
+from npformer.proof.curves import v_curves
+from npformer.proof.report import HEADER, table_line
+from npformer.proof.user_file import user_case
 
 EXAMPLES = """examples:
   npformer gradcheck                       everything, in under a minute
   npformer gradcheck --only attention      what has attention in its name
+  npformer gradcheck --model mine.py       a model of your own: mine.py has a function build() that
+                                           returns (model, inputs) or (model, inputs, options)
+  npformer gradcheck --model mine.py --bisect             down to the first wrong operation
+  npformer gradcheck --only softmax --sweep v.png         draw the error against the step size
   npformer gradcheck --json | jq '.checks[] | select(.ok | not)'
 
 error is max|analytic − numeric| / max|numeric| of a tensor, at worst the element (or, for models, the
@@ -26,6 +35,9 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     """Add this command's parser."""
     parser = new_parser(commands, "gradcheck", "Check every gradient against two numerical witnesses.", EXAMPLES)
     parser.add_argument("--only", metavar="TEXT", default="", help="the checks whose name contains TEXT")
+    parser.add_argument("--model", metavar="FILE.py[:NAME]", help="check what NAME() (default build) in FILE returns")
+    parser.add_argument("--bisect", action="store_true", help="look for the first wrong part of what is wrong")
+    parser.add_argument("--sweep", metavar="PNG", type=Path, help="draw the error against the step size h")
     parser.add_argument("--full", action="store_true", help="list every tensor of the models, not the worst alone")
     add_device(parser, default="numpy")
     return parser
@@ -33,33 +45,64 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
 
 def run(args: argparse.Namespace) -> int:
     """Exit 1 if any gradient is not right."""
-    cases = catalogue(args.only)
+    cases = [user_case(args.model)] if args.model else catalogue(args.only)
     if not cases:
         raise ConfigError(f"--only: expected a part of a check's name, such as attention, got {args.only!r}")
     backend = get_backend(args.device, dtype="float64")
     start = time.perf_counter()
-    reports = []
+    found = []
     if not args.json:
         print(f"gradients with {backend}, against complex step and central differences")
-        print(line(HEADER))
+        print(table_line(HEADER))
     for case in cases:
         report = case.check(backend)
-        reports.append(report)
+        bisection = _bisection(case, report, backend) if args.bisect else None
+        found.append((case, report, bisection))
         if not args.json:
             print(_section(report, fold=case.group == "model" and not args.full), flush=True)
+            if bisection is not None:
+                print(f"\n{bisection}\n")
+    reports = [report for _, report, _ in found]
     ok = all(report.ok for report in reports)
+    if args.sweep is not None:
+        _draw(found, backend, args.sweep)
     if args.json:
-        print(json.dumps({"ok": ok, "backend": str(backend), "checks": [report.to_dict() for report in reports]}))
+        checks = [report.to_dict() | _path(bisection) for _, report, bisection in found]
+        print(json.dumps({"ok": ok, "backend": str(backend), "checks": checks}))
     else:
         print(_summary(reports, time.perf_counter() - start))
     return 0 if ok else 1
+
+
+def _bisection(case: Case, report: Report, backend: Backend) -> Bisection | None:
+    """Where a wrong layer or model goes wrong first; None for what is right, and for single operations."""
+    target = case.build(backend)
+    if report.ok or not isinstance(target, Layer):
+        return None
+    return bisect(target, *case.inputs, **case.options)
+
+
+def _path(bisection: Bisection | None) -> dict[str, Any]:
+    return {} if bisection is None else {"path": [call.name for call, _ in bisection.path]}
+
+
+def _draw(found: list[tuple[Case, Report, Bisection | None]], backend: Backend, path: Path) -> None:
+    from npformer.plotting import draw_sweep  # matplotlib: only when needed
+
+    curves = [
+        curve
+        for case, report, _ in found
+        for curve in v_curves(report, case.build(backend), case.inputs, case.options, backend.device)
+    ]
+    draw_sweep(curves, path)
 
 
 def _section(report: Report, fold: bool) -> str:
     """A check's rows below its name; folded, its failures or else its worst row."""
     rows = [row for row in report.rows if not row.ok] or [report.worst] if fold else list(report.rows)
     note = f"  (worst of {len(report.rows)} tensors)" if fold and report.ok else ""
-    return "\n".join([f"{report.name}{note}", *("  " + line(row.cells(), indent=2) for row in rows)])
+    lines = [line for row in rows for line in row.lines(indent=2)]
+    return "\n".join([f"{report.name}{note}", *lines, *report.explanations(indent=2)])
 
 
 def _summary(reports: list[Report], seconds: float) -> str:

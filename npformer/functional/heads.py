@@ -6,6 +6,8 @@
 Each is the inverse of the other, and since they only move numbers, each is also the other's
 backward: dx = merge(dheads), dheads = split(dx). Reshaping without moving the head axis back would
 mix tokens with heads and still give the right shape.
+
+Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.2.2.
 """
 
 from __future__ import annotations

@@ -9,6 +9,8 @@ Backward, from dL = Σ_nj dy_nj · d(y_nj):
     b_j is added to every token n        db_j  = Σ_n dy_nj           db = Σ_tokens dy
 
 A sum over whatever a value was used for: that is the whole of backpropagation.
+
+Source: Rumelhart, Hinton & Williams 1986, Nature 323, eq. 4 to 6.
 """
 
 from __future__ import annotations

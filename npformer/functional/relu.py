@@ -9,7 +9,7 @@ Backward: y moves with x where the gate was open and does not move where it was 
 The gate is set by the input of the forward, never by the sign of dy. At x = 0 exactly there
 is a kink and no derivative; 0 is used there.
 
-Source: Nair & Hinton 2010.
+Source: Nair & Hinton 2010, "Rectified linear units improve restricted Boltzmann machines", ICML.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class ReluCache(NamedTuple):
 def relu_forward(x: Array) -> tuple[Array, ReluCache]:
     """Let the positive numbers of x (...) pass. Returns y (...)."""
     xp = namespace(x)
-    is_open = real_part(x) > 0
+    is_open = ~(real_part(x) <= 0)  # so that a NaN passes and is seen
     return xp.where(is_open, x, xp.zeros_like(x)), ReluCache(is_open)
 
 

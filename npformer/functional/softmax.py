@@ -12,6 +12,8 @@ Backward. Each output sees each input of its row, ∂y_j/∂x_i = y_j(δ_ij − 
 
 The sum is the part of dy that all entries share: a shift of the whole row changes nothing, so
 each row of dx sums to 0. Where y_i = 0 (hidden entries, empty rows) dx_i = 0.
+
+Source: Bridle 1990, "Probabilistic interpretation of feedforward classification network outputs".
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Pictures of a run: its curves, and where its attention heads look."""
+"""Pictures of a run and of a check: curves, attention heads, the V of a gradient check."""
 
 from npformer.plotting.attention import draw_attention
 from npformer.plotting.curves import draw_curves
+from npformer.plotting.sweep import draw_sweep
 
-__all__ = ["draw_attention", "draw_curves"]
+__all__ = ["draw_attention", "draw_curves", "draw_sweep"]

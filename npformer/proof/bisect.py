@@ -32,9 +32,17 @@ class Call:
     options: dict[str, Any]
     parts: list[Call] = field(default_factory=list)
 
-    def check(self) -> Report:
-        """The gradient check of this call alone, at the inputs that it was given."""
-        return gradcheck(self.target, *self.inputs, name=self.name, allow_length_one=True, **self.options)
+    def check(self, explain: bool = False) -> Report:
+        """The gradient check of this call alone, at the inputs that it was given; in passing, or in full."""
+        return gradcheck(
+            self.target,
+            *self.inputs,
+            name=self.name,
+            elementwise=None if explain else False,
+            explain=explain,
+            allow_length_one=True,
+            **self.options,
+        )
 
 
 @dataclass(frozen=True)
@@ -68,7 +76,9 @@ def bisect(target: Layer, *inputs: Any, **options: Any) -> Bisection:
     with checked.at_its_point() as placed, _listening(target) as root:
         target.forward(*placed, **options)
     path: list[tuple[Call, Report]] = []
-    _descend(root.parts[0], path)
+    if _descend(root.parts[0], path):
+        call, _ = path.pop()
+        path.append((call, call.check(explain=True)))
     return Bisection(tuple(path))
 
 

@@ -95,7 +95,7 @@ def op_cases() -> Iterator[Case]:
     yield op("dropout", "", normal(5, 9), DRAW)
     yield op("embedding", "repeated tokens", np.array([[3, 1, 3], [0, 3, 4]]), normal(6, 4), 2.0)
     yield op("sinusoidal_positions", "odd width", normal(2, 3, 5), 4)
-    yield op("learned_positions", "", normal(2, 3, 4), normal(7, 4), 2)
+    yield op("learned_positions", "", normal(2, 3, 4), normal(8, 4), 2)
     yield op("layer_norm", "", normal(2, 3, 5), normal(5), normal(5), 1e-5)
     yield op(
         "layer_norm",
@@ -105,7 +105,7 @@ def op_cases() -> Iterator[Case]:
         normal(4),
         1e-5,
     )
-    q, k, v = normal(2, 2, 3, 4), normal(2, 2, 5, 4), normal(2, 2, 5, 4)
+    q, k, v = normal(2, 2, 3, 6), normal(2, 2, 5, 6), normal(2, 2, 5, 6)  # √D is no number that occurs elsewhere
     yield op("attention", "", q, k, v)
     yield op("attention", "padding, a query that sees nothing, dropout", q, k, v, padding(5, 3, 0), DRAW)
     yield op("attention", "causal and padding", k, k + 0.5, v, AttentionMask(padding(5, 5, 2).key_visible, True))

@@ -40,6 +40,7 @@ def gradcheck(
     complex_step: bool = True,
     tolerance: float = COMPLEX_TOLERANCE,
     allow_length_one: bool = False,
+    explain: bool = True,
     device: Device | None = None,
     **options: Any,
 ) -> Report:
@@ -54,6 +55,7 @@ def gradcheck(
     elementwise: check each element (default for at most 2,000), or random directions, per tensor.
     complex_step False leaves that witness out, for a forward that drops imaginary parts (abs, var, …).
     tolerance: of the scaled error against the complex step (1e-7 against central differences).
+    explain False says what is wrong without looking for why, which takes longer than the check.
     allow_length_one: do not refuse inputs of length 1 along batch or sequence.
 
     Everything is computed in float64, whatever the dtype of target. Raises ShapeError if backward
@@ -66,20 +68,20 @@ def gradcheck(
         raise ShapeError("inputs: expected at least one float array, or a target with parameters, got nothing to check")
     if not allow_length_one:
         refuse_length_one(inputs, checked.input_names)
-    upstream = _random_upstream(checked, seed)
+    upstream = random_upstream(checked, seed)
     gradients = checked.gradients(upstream)
     _expect_fitting(checked, gradients)
     if elementwise is None:
         elementwise = sum(x.size for x in checked.tensors.values()) <= MANY_ELEMENTS
-    directions = None if elementwise else _random_directions(checked, seed)
+    directions = None if elementwise else random_directions(checked, seed)
     with warnings.catch_warnings():
         warnings.simplefilter("error", np.exceptions.ComplexWarning)  # an imaginary part dropped, with notice
         witnesses = _witnesses(checked, gradients, upstream, directions, complex_step)
         largest = max(float(np.max(np.abs(w.truth), initial=0.0)) for _, w in witnesses.values())
-        judge = Judge(checked, upstream, largest, tolerance)
+        judge = Judge(checked, upstream, largest, tolerance, explain)
         rows = [judge.row(t, *witnesses[t], None if directions is None else directions[t]) for t in witnesses]
         report = Report(name or getattr(target, "name", None) or type(target).__name__, tuple(rows))
-        if any(row.verdict == WRONG for row in rows):
+        if explain and any(row.verdict == WRONG for row in rows):
             clues = with_reference(clues_of(target, inputs, options), checked, inputs, options, upstream)
             truths = (
                 {t: w.truth for t, (_, w) in witnesses.items()}
@@ -108,12 +110,12 @@ def _expect_fitting(checked: Subject, gradients: dict[str, Host]) -> None:
             raise DTypeError(f"gradient of {tensor}: expected float64, as the input was given, got {gradient.dtype}")
 
 
-def _random_upstream(checked: Subject, seed: int) -> tuple[Host, ...]:
+def random_upstream(checked: Subject, seed: int) -> tuple[Host, ...]:
     rng = np.random.default_rng(seed)
     return tuple(np.asarray(rng.normal(size=y.shape)) for y in checked.outputs({}))
 
 
-def _random_directions(checked: Subject, seed: int) -> dict[str, list[Host]]:
+def random_directions(checked: Subject, seed: int) -> dict[str, list[Host]]:
     """A few directions for each tensor: one over all tensors would hide a small bias inside a large matrix."""
     rng = np.random.default_rng([seed, 1])
     return {

@@ -12,7 +12,7 @@ A diagnosis that fits no pattern is *unknown*: better than a guess.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any, NamedTuple
@@ -123,13 +123,9 @@ def name_of(factor: float, sizes: Mapping[str, float]) -> str:
     for (x, size_x), (y, size_y) in combinations(sizes.items(), 2):
         known |= {f"{x}·{y}": size_x * size_y, f"1/({x}·{y})": 1 / (size_x * size_y) if size_x * size_y else math.nan}
     matches = [name for name, value in known.items() if abs(factor - value) <= 1e-6 * abs(value)]
-    return (
-        f"{matches[0]} = {factor:.4g}"
-        if matches and matches[0] in sizes
-        else matches[0]
-        if matches
-        else f"{factor:.4g}"
-    )
+    if not matches:
+        return f"{factor:.4g}"
+    return matches[0] if matches[0] in ("−1", "2", "1/2") else f"{matches[0]} = {factor:.4g}"
 
 
 def _transposition(a: Host, n: Host, clues: Clues) -> Diagnosis | None:
@@ -213,13 +209,3 @@ def _size(x: Host) -> float:
 
 def _listed(rows: Sequence[int] | set[int]) -> str:
     return ", ".join(map(str, sorted(rows)))
-
-
-def sizes_of(named: Mapping[str, Host]) -> Iterator[tuple[str, float]]:
-    """The lengths of the axes of some arrays, each once, as "the length 3 of axis 1 of x"."""
-    seen: set[int] = set()
-    for name, x in named.items():
-        for axis, length in enumerate(x.shape):
-            if length > 2 and length not in seen:
-                seen.add(length)
-                yield f"the length of axis {axis} of {name}", float(length)

@@ -28,13 +28,19 @@ CENTRAL_TOLERANCE = 1e-7
 
 
 class Judge:
-    """Judges the tensors of one check; largest is the largest gradient entry of the whole check."""
+    """Judges the tensors of one check; largest is the largest gradient entry of the whole check.
 
-    def __init__(self, checked: Subject, upstream: tuple[Host, ...], largest: float, tolerance: float) -> None:
+    explain False spares the sweeps: what is not right is then WRONG or CANNOT TELL.
+    """
+
+    def __init__(
+        self, checked: Subject, upstream: tuple[Host, ...], largest: float, tolerance: float, explain: bool
+    ) -> None:
         self._checked = checked
         self._upstream = upstream
         self._largest = largest
         self._complex_tolerance = tolerance
+        self._explain = explain
         self._central_tolerance = max(CENTRAL_TOLERANCE, tolerance)
 
     def row(self, tensor: str, claimed: Host, witness: Witness, directions: list[Host] | None) -> Row:
@@ -49,12 +55,19 @@ class Judge:
         unclear = ~(np.abs(witness.by_central - witness.by_central_wide) / scale <= self._central_tolerance)
         worst = _largest(error)
         central = float(np.max(np.where(unclear, 0.0, central_error), initial=0.0))
+        kink_possible = True
         if witness.by_complex is not None:
             verdict, note = self._with_complex(float(error[worst]), central, bool(unclear.any()))
+            if error[worst] <= self._complex_tolerance < central:  # the witnesses disagree: look where they do
+                worst = _largest(np.where(unclear, 0.0, central_error))
+            apart = abs(float(truth[worst]) - float(witness.by_central[worst])) / scale
+            kink_possible = not apart <= self._central_tolerance
         else:
             verdict, note = (RIGHT, "") if central <= self._central_tolerance and not unclear.any() else (UNCLEAR, "")
             worst = _largest(np.where(unclear | ~(central_error <= self._central_tolerance), error, -1.0))
-        if verdict != RIGHT:  # before anything is called wrong: is there a gradient here, and can it be seen?
+        if (
+            verdict != RIGHT and self._explain and kink_possible
+        ):  # before anything is called wrong: is there a gradient here, and can it be seen?
             direction = _unit(x, worst) if directions is None else directions[int(worst[0])]
             found = sweep(self._checked, tensor, direction, self._upstream)
             by_sweep = found.verdict(float(claimed[worst]), scale, self._central_tolerance)

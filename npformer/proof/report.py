@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import textwrap
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -42,23 +43,28 @@ class Row:
             return math.nan
         return self.analytic / self.numeric if self.numeric else math.copysign(math.inf, self.analytic)
 
-    def cells(self) -> tuple[str, ...]:
-        """The row of the table, as text."""
+    def lines(self, indent: int = 0) -> list[str]:
+        """The row of the table in at most 80 columns, a long name and a note on lines of their own."""
         index = ("dir " if self.by_direction else "") + ",".join(map(str, self.worst_index))
         shape = "×".join(map(str, self.shape)) or "scalar"
-        ratio = f"{self.ratio:.4g}" if math.isfinite(self.ratio) else "–"
-        numbers = (f"{self.scaled_error:.1e}", index, f"{self.analytic:.3e}", f"{self.numeric:.3e}", ratio)
-        return (
-            self.tensor,
-            shape,
-            str(self.elements),
-            *numbers,
-            self.verdict + (f" ({self.note})" if self.note else ""),
-        )
+        ratio = f"{self.ratio:.3g}" if math.isfinite(self.ratio) else "–"
+        numbers = (f"{self.scaled_error:.1e}", index, f"{self.analytic:.2e}", f"{self.numeric:.2e}", ratio)
+        cells = (self.tensor, shape, str(self.elements), *numbers, self.verdict)
+        note = [" " * (indent + 4) + f"({self.note})"] if self.note else []
+        if len(self.tensor) > WIDTHS[0] - indent:
+            return [" " * indent + self.tensor, table_line(("", *cells[1:]), indent), *note]
+        return [table_line(cells, indent), *note]
 
 
-HEADER = ("tensor", "shape", "elements", "error", "worst", "analytic", "numeric", "ratio", "verdict")
-WIDTHS = (44, 9, 8, 7, 8, 10, 10, 7, 0)  # of the columns
+HEADER = ("tensor", "shape", "elem", "error", "worst", "analytic", "numeric", "ratio", "verdict")
+WIDTHS = (18, 7, 4, 7, 7, 9, 9, 5)  # of all columns but the last
+
+
+def table_line(cells: tuple[str, ...], indent: int = 0) -> str:
+    """Cells in their columns: the name to the left, behind a margin, numbers to the right."""
+    name = " " * indent + cells[0]
+    middle = (cell.rjust(width) for cell, width in zip(cells[1:-1], WIDTHS[1:], strict=True))
+    return " ".join((name.ljust(WIDTHS[0]), *middle, cells[-1]))
 
 
 @dataclass(frozen=True)
@@ -93,27 +99,22 @@ class Report:
         return json.dumps(self.to_dict())
 
     def __str__(self) -> str:
-        table = [line(cells) for cells in (HEADER, *(row.cells() for row in self.rows))]
-        return "\n".join([*table, *self.explanations()])
+        rows = [line for row in self.rows for line in row.lines()]
+        return "\n".join([table_line(HEADER), *rows, *self.explanations()])
 
-    def explanations(self) -> list[str]:
-        """A line for each diagnosis; one that holds for several tensors is said once."""
+    def explanations(self, indent: int = 0) -> list[str]:
+        """Each diagnosis, wrapped at 80 columns; one that holds for several tensors is said once."""
         by_text: dict[str, list[str]] = {}
         for row in self.rows:
             if row.diagnosis:
                 by_text.setdefault(row.diagnosis, []).append(row.tensor)
-        return [f"{', '.join(tensors)}: {text}" for text, tensors in by_text.items()]
-
-
-def line(cells: tuple[str, ...], indent: int = 0) -> str:
-    """One line of the table: text to the left, numbers to the right, long names shortened at the front.
-
-    indent is the room that the caller's margin takes from the first column.
-    """
-    width = WIDTHS[0] - indent
-    name = cells[0] if len(cells[0]) <= width else "…" + cells[0][-(width - 1) :]
-    middle = (cell.rjust(width) for cell, width in zip(cells[1:-1], WIDTHS[1:-1], strict=True))
-    return " ".join((name.ljust(width), *middle, " " + cells[-1]))
+        margin = " " * indent
+        texts = (f"{', '.join(tensors)}: {text}" for text, tensors in by_text.items())
+        return [
+            line
+            for text in texts
+            for line in textwrap.wrap(text, 80, initial_indent=margin, subsequent_indent=margin + "    ")
+        ]
 
 
 def _finite(row: dict[str, Any]) -> dict[str, Any]:

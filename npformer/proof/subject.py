@@ -8,7 +8,7 @@ complex numbers, and that can be asked for its analytic gradients.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Protocol
@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from npformer.backend import Device, get_backend
-from npformer.errors import ShapeError
+from npformer.errors import ConfigError, ShapeError
 from npformer.functional import AttentionMask
 from npformer.typing import Array
 
@@ -78,7 +78,7 @@ class LayerSubject:
 
     def __init__(self, layer: Any, inputs: Sequence[Any], options: dict[str, Any], device: Device) -> None:
         self._layer, self._options, self._device = layer, options, device
-        self._parameters = dict(layer.named_parameters()) if hasattr(layer, "named_parameters") else {}
+        self._parameters = _by_name(layer.named_parameters()) if hasattr(layer, "named_parameters") else {}
         self._inputs = _Inputs(layer.forward, inputs, device, taken=self._parameters)
         self._owners: dict[int, Any] = {
             id(getattr(p, "owner", p)): getattr(p, "owner", p) for p in self._parameters.values()
@@ -122,6 +122,16 @@ class LayerSubject:
         finally:
             for owner, data, grad in before:
                 owner.data, owner.grad = data, grad
+
+
+def _by_name(named: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """name -> parameter. Raises ConfigError if two have one name: one of them would go unchecked."""
+    found: dict[str, Any] = {}
+    for name, parameter in named:
+        if name in found:
+            raise ConfigError(f"named_parameters: expected each name once, got {name!r} twice; rename one")
+        found[name] = parameter
+    return found
 
 
 def _generic_point(x: Host) -> Host:

@@ -31,7 +31,10 @@ def attention_example(
     chosen = min(range(len(outputs)), key=lambda i: abs(len(examples[i].source) - WANTED_LENGTH))
     source, output = examples[chosen].source, outputs[chosen]
     src = np.array([[*vocabulary.encode(source), EOS_ID]])
-    tgt_in = np.array([[BOS_ID, *vocabulary.encode(output)]])
+    read = [BOS_ID, *vocabulary.encode(output)]
+    if model.config.positions == "learned":
+        read = read[: model.config.max_seq_len]  # the last character of an output without end was never read
+    tgt_in = np.array([read])
     weights = {name: model.backend.host(w)[0] for name, w in model.attention_weights(src, tgt_in).items()}
     pieces = vocabulary.pieces
     return AttentionExample(

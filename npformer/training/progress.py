@@ -58,4 +58,4 @@ def describe(record: dict[str, Any]) -> str:
 
 def percent(share: float) -> str:
     """In percent, rounded down: 99.96 % is not 100 %."""
-    return f"{int(share * 1000 + 1e-9) / 10:.1f} %"
+    return f"{int(share * 1000) / 10:.1f} %"

@@ -128,9 +128,9 @@ def test_configure_takes_names_prefixes_and_aliases_and_nothing_in_between(packe
     arena.configure("tied.scale", lr_scale=3.0)
     assert [s.lr_scale for s in arena.segments] == [2, 2, 1, 1, 1, 3]
     for wrong in ("", "a.", "a.wei", "weight", "sca"):
-        with pytest.raises(ConfigError, match=rf"prefix: expected the name of a segment, .*, got '{wrong}'; names are"):
+        with pytest.raises(ConfigError, match=rf"^'{wrong}': expected the name of a segment, "):
             arena.configure(wrong, lr_scale=9.0)
-    with pytest.raises(ConfigError, match=r"the nearest \['b\.weight'\]"):
+    with pytest.raises(ConfigError, match=r"the nearest is \['b\.weight'\]"):
         arena.configure("b.wieght", trainable=False)
     assert [s.lr_scale for s in arena.segments] == [2, 2, 1, 1, 1, 3]
 

@@ -76,8 +76,12 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 
 @pytest.fixture
 def environment() -> dict[str, str]:
-    """The environment for commands in a process of their own: one thread, since bits depend on their number."""
-    return os.environ | {"OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    """The environment for commands in a process of their own, the same wherever the tests run.
+
+    One thread, since bits depend on their number; a buffered output, as it is for everybody.
+    """
+    own = {"OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    return {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"} | own
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -88,11 +87,13 @@ def test_a_model_too_large_for_the_memory(cli: Callable[..., Any], tmp_path: Pat
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_reader_who_leaves_hears_nothing_more(trained: Path, environment: dict[str, str], tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", ['decode "$1" --max-len 1 < texts | head -n 1', "doctor | (exec <&-; sleep 1)"])
+def test_a_reader_who_leaves_hears_nothing_more(
+    command: str, trained: Path, environment: dict[str, str], tmp_path: Path
+) -> None:
     (tmp_path / "texts").write_text("abc\n" * 20000)
-    command = '"$0" -m npformer decode "$1" --max-len 1 < texts | head -n 1; echo "${PIPESTATUS[@]}"'
     done = subprocess.run(
-        ["bash", "-c", command, sys.executable, str(trained)],
+        ["bash", "-c", f'"$0" -m npformer {command}; echo "${{PIPESTATUS[@]}}"', sys.executable, str(trained)],
         capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=60,
     )  # fmt: skip
     assert done.stderr == ""
@@ -121,4 +122,3 @@ def test_a_terminal_without_the_letters(shell: Callable[..., Any], trained: Path
 def test_the_module_is_the_command(shell: Callable[..., Any]) -> None:
     assert shell("--version").out == f"npformer {__version__}\n"
     assert shell("train", "copy", "--set", "d_model=30").code == 2
-    assert os.path.basename(sys.executable)

@@ -125,7 +125,7 @@ CASES = [
     attention("all visible", AttentionMask(), None),
     attention("causal", AttentionMask(causal=True), CAUSAL),
     attention("padding", AttentionMask(key_visible=VISIBLE), VISIBLE[:, None, None, :]),
-    attention("causal and padding", AttentionMask(key_visible=VISIBLE, causal=True), VISIBLE[:, None, None, :] & CAUSAL),
+    attention("causal, padding", AttentionMask(key_visible=VISIBLE, causal=True), VISIBLE[:, None, None, :] & CAUSAL),
     attention("causal from an offset", AttentionMask(causal=True, query_offset=2), CAUSAL_FROM_2),
     attention("window", AttentionMask(window=3), NEAR),
     attention("causal window", AttentionMask(causal=True, window=3), NEAR & CAUSAL),

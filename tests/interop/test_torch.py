@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
 from dataclasses import replace
@@ -198,7 +199,13 @@ def test_files_of_gradients_are_not_taken_for_weights(numpy64: Backend, tmp_path
     np.testing.assert_array_equal(model.arena.values, before)
 
 
-def test_files_that_cannot_be_read_or_written(numpy64: Backend, tmp_path: Path) -> None:
+def _no_space(descriptor: int, data: Any) -> int:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_files_that_cannot_be_read_or_written(
+    numpy64: Backend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model, path = a_model(numpy64), tmp_path / "weights.safetensors"
     with pytest.raises(CheckpointError, match=r"weights\.safetensors: expected a model file, found nothing"):
         interop.torch.load_from_file(model, path)
@@ -208,7 +215,12 @@ def test_files_that_cannot_be_read_or_written(numpy64: Backend, tmp_path: Path) 
         interop.torch.load_from_file(model, path)
     with pytest.raises(CheckpointError, match="expected a place to write"):
         interop.torch.save_state_dict(model, tmp_path / "nowhere" / "weights.safetensors")
+    with monkeypatch.context() as full:
+        full.setattr("os.write", _no_space)
+        with pytest.raises(CheckpointError, match="the disk is full"):
+            interop.torch.save_state_dict(model, path)
     assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
     path.write_bytes(before[:-1])
     with pytest.raises(CheckpointError, match="truncated or corrupt"):
         interop.torch.load_from_file(model, path)

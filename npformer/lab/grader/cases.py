@@ -111,7 +111,11 @@ def _layer_norm(rng: Rng) -> Iterator[Given]:
 
 def _residual(rng: Rng) -> Iterator[Given]:
     for label, shape in (("with dropout", (2, 3, 4)), ("a matrix with gaps", (3, 5))):
-        yield label, (rng.normal(size=shape), rng.normal(size=shape), keep(rng, *shape), 1.6), {"s": 1.6, **_tokens(*shape)}
+        yield (
+            label,
+            (rng.normal(size=shape), rng.normal(size=shape), keep(rng, *shape), 1.6),
+            {"s": 1.6, **_tokens(*shape)},
+        )
     yield "without dropout (keep is None)", (rng.normal(size=(2, 3)), rng.normal(size=(2, 3)), None, 1.0), {}
 
 
@@ -125,7 +129,11 @@ def _feed_forward(rng: Rng) -> Iterator[Given]:
     def weights() -> tuple[Host, ...]:
         return tuple(rng.normal(size=size) for size in ((4, 6), (6,), (6, 4), (4,)))
 
-    yield "with dropout", (rng.normal(size=(2, 3, 4)), *weights(), keep(rng, 2, 3, 6), 1.6), {"s": 1.6, **_tokens(2, 3, 4)}
+    yield (
+        "with dropout",
+        (rng.normal(size=(2, 3, 4)), *weights(), keep(rng, 2, 3, 6), 1.6),
+        {"s": 1.6, **_tokens(2, 3, 4)},
+    )
     yield "without dropout (keep is None)", (rng.normal(size=(3, 5, 4)), *weights()), _tokens(3, 5, 4)
     yield "one token with gaps", (rng.normal(size=(1, 1, 4)), *weights()), {}
 
@@ -139,7 +147,11 @@ def _cross_entropy(rng: Rng) -> Iterator[Given]:
         counted = max(int(np.sum(targets != 0)), 1)
         sizes = _tokens(2, 3, 5) | {"V": 5.0, "the number of counted tokens": counted}
         yield label, (rng.normal(size=(2, 3, 5)), targets, 0, smoothing), sizes
-    yield "other ignore_index, with gaps", (20 * rng.normal(size=(3, 2, 4)), np.array([[1, 3], [0, 3], [2, 2]]), 3, 0.2), {}
+    yield (
+        "other ignore_index, with gaps",
+        (20 * rng.normal(size=(3, 2, 4)), np.array([[1, 3], [0, 3], [2, 2]]), 3, 0.2),
+        {},
+    )
 
 
 def _attention(rng: Rng) -> Iterator[Given]:

@@ -105,4 +105,3 @@ def _imports(exercise: Exercise) -> str:
     listed = "".join(f"    {name},\n" for name in exercise.parts)
     note = "# the grader brings parts; to run this file yourself: npformer grade parts.py --template parts\n"
     return f"{math}import numpy as np\n\n{note}from parts import (\n{listed})"
-

@@ -102,7 +102,9 @@ def _places(backend: Backend) -> list[str]:
         masks = [keep for keep in _masks_in(cache) if keep.shape == (2, 3, 8)]
         if len(masks) != 2:
             problems.append(f"{norm_order}-LN: expected 2 masks of sub-layers, found {len(masks)}")
-        problems += [f"{norm_order}-LN: two sub-layers draw one mask" for a, b in combinations(masks, 2) if (a == b).all()]
+        problems += [
+            f"{norm_order}-LN: two sub-layers draw one mask" for a, b in combinations(masks, 2) if (a == b).all()
+        ]
     return problems
 
 

@@ -112,7 +112,9 @@ def _padding(backend: Backend) -> list[str]:
     for name, gradient in short[2].items():
         problems += differ(f"the gradient of {name} after more padding", long[2][name], gradient)
     for side in ("src", "tgt"):
-        problems += differ(f"the gradient of the pad row of {side}", short[2][f"{side}_embedding.weight"][0], np.zeros(8))
+        problems += differ(
+            f"the gradient of the pad row of {side}", short[2][f"{side}_embedding.weight"][0], np.zeros(8)
+        )
     return problems
 
 
@@ -127,7 +129,11 @@ def _loss_and_gradients(backend: Backend, src: Any, tgt: Any, out: Any) -> tuple
 
 def _shift(backend: Backend) -> list[str]:
     batch = collate([Example("ab", "xyz"), Example("c", "x")], Vocabulary.from_characters("abcxyz"))
-    problems = differ("tgt_in, one place later,", batch.tgt_in[:, 1:] * (batch.tgt_in[:, 1:] != 0), batch.tgt_out[:, :-1] * (batch.tgt_in[:, 1:] != 0))  # noqa: E501
+    problems = differ(
+        "tgt_in, one place later,",
+        batch.tgt_in[:, 1:] * (batch.tgt_in[:, 1:] != 0),
+        batch.tgt_out[:, :-1] * (batch.tgt_in[:, 1:] != 0),
+    )  # noqa: E501
     return problems + differ("the first token given to the decoder", batch.tgt_in[:, 0], [1, 1])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from npformer.lab.museum.exhibit import FRAMEWORK, OURS, SEVERAL, Edit, Exhibit
+from npformer.lab.museum.exhibit import OURS, SEVERAL, Edit, Exhibit
 
 F = "npformer.functional."
 ROOM = "attention"
@@ -194,18 +194,5 @@ EXHIBITS = (
         "Some papers' p is the chance to keep, others' the chance to drop. At p = 0.5 no test can tell them apart; at "
         "p = 0.1 nine numbers of ten are dropped, and the model does not learn.",
         seen=OURS, run={"dropout": 0.1},
-    ),
-    Exhibit(
-        "masked-row-nan", ROOM, "the mask added as −∞, with nothing for a row that sees no key",
-        (
-            Edit(F + "softmax:softmax_forward", "top = xp.where(xp.isfinite(top), top, xp.zeros_like(top))", "top = 1 * top"),  # noqa: E501
-            Edit(F + "softmax:softmax_forward", "y = powers / xp.where(total == 0, xp.ones_like(total), total)", "y = powers / total"),  # noqa: E501
-        ),
-        "a query that can see nothing: output 0, gradient 0", "0/0 in forward, NaN in every gradient",
-        "The honest −∞ without the case that it needs. Even if the row's output is thrown away later, its gradient is "
-        "0·NaN = NaN, and W_q, W_k and W_v sum over all rows. Multiplying a NaN by 0 does not remove it: it has to be "
-        "kept from arising.",
-        seen=FRAMEWORK, sources=(19,), run=None,
-        instead="The generated tasks have no empty sentences; with one, everything is NaN after one step.",
     ),
 )  # fmt: skip

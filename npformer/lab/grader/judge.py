@@ -1,0 +1,168 @@
+"""What a learner's pair did on each case, held against what it should have done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from npformer.lab.grader.cases import Case
+from npformer.lab.grader.exercises import Exercise
+from npformer.lab.grader.runner import Run
+from npformer.lab.grader.tree import Host, decode, named
+
+#: Largest scaled error of a right result: both sides compute in float64. Measured slopes are coarser.
+TOLERANCE, MEASURED_TOLERANCE = 1e-8, 1e-5
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One tensor on one case: what came, what was right, and what is wrong with it ("" if nothing)."""
+
+    claimed: Any
+    truth: Host
+    problem: str  # "", "numbers", "shape", "kind", "not finite", "precision"
+    error: float = 0.0  # scaled: max|a − n| / max(max|n|, 1e-3 · the largest entry of the case)
+
+    @property
+    def worst(self) -> tuple[int, ...]:
+        """Where the error is largest."""
+        off = np.nan_to_num(np.abs(np.asarray(self.claimed) - self.truth), nan=np.inf)
+        return tuple(int(i) for i in np.unravel_index(int(np.argmax(off)), off.shape))
+
+
+@dataclass
+class Tried:
+    """One case: outputs and gradients by name as far as they came, or why they did not."""
+
+    case: Case
+    outputs: dict[str, Compared] = field(default_factory=dict)
+    gradients: dict[str, Compared] = field(default_factory=dict)
+    complaint: str = ""  # the result is not even of the right build
+    failure: dict[str, Any] | None = None  # an exception of the learner's
+    changed: list[str] = field(default_factory=list)  # inputs that were written to
+    stable: bool = True  # a second backward gave the same
+    calls: int = 0  # of forward, by backward
+    own_forward: bool = False  # gradients were held against the learner's own forward
+
+    @property
+    def forward_ok(self) -> bool:
+        return bool(self.outputs) and not any(found.problem for found in self.outputs.values())
+
+    @property
+    def blank(self) -> bool:
+        """The backward is still the template's."""
+        return self.failure is not None and self.failure["type"] == "NotImplementedError"
+
+
+def tried(exercise: Exercise, cases: Sequence[Case], run: Run) -> list[Tried]:
+    """What the events of a run say, case by case; cases that were not reached are left out."""
+    found: dict[int, Tried] = {}
+    for event in run.events:
+        index = event["case"]
+        if index is None:
+            continue
+        trial = found.setdefault(index, Tried(cases[index]))
+        if event["event"] == "failed":
+            trial.failure = event
+        elif event["event"] == "forward":
+            _forward(exercise, trial, event)
+        elif event["event"] == "backward":
+            _backward(exercise, trial, event)
+    return [found[index] for index in sorted(found)]
+
+
+def _forward(exercise: Exercise, trial: Tried, event: dict[str, Any]) -> None:
+    trial.changed += event["changed"]
+    result = decode(event["result"])
+    letters = " or ".join(filter(None, (exercise.outputs[0] if len(exercise.outputs) == 1 else "",)))
+    wanted = f"({letters or '(' + ', '.join(exercise.outputs) + ')'}, cache)"
+    if not isinstance(result, tuple) or len(result) != 2:
+        trial.complaint = f"{exercise.name}_forward: expected to return {wanted}, got {kind(result)}"
+        return
+    try:
+        trial.outputs = _compared(exercise.outputs, result[0], trial.case.outputs)
+    except ValueError:
+        trial.complaint = f"{exercise.name}_forward: expected to return {wanted}, its outputs are {kind(result[0])}"
+
+
+def _backward(exercise: Exercise, trial: Tried, event: dict[str, Any]) -> None:
+    trial.changed += [name for name in event["changed"] if name not in trial.changed]
+    trial.stable, trial.calls = event["stable"], event["calls"]
+    result = decode(event["result"])
+    try:
+        trial.gradients = _compared(exercise.gradients, result, trial.case.gradients)
+    except ValueError as error:
+        names = ", ".join(exercise.gradients)
+        count = len(exercise.gradients)
+        wanted = f"{count} gradients, {names}, in this order" if count > 1 else f"one gradient, {names}"
+        trial.complaint = f"{exercise.name}_backward: expected to return {wanted}, got {error.args[0] or kind(result)}"
+
+
+def _compared(names: tuple[str, ...], claimed: Any, truth: Any) -> dict[str, Compared]:
+    """Each leaf compared. Raises ValueError, saying what came, if the build differs."""
+    right = named(names, truth)
+    parts = claimed if isinstance(claimed, tuple) else (claimed,)
+    if len(parts) != len(names):
+        raise ValueError(kind(claimed))
+    came = named(names, claimed)
+    if came.keys() != right.keys():
+        missing, extra = sorted(right.keys() - came.keys()), sorted(came.keys() - right.keys())
+        words = ([f"nothing for {_some(missing)}"] if missing else []) + ([f"also {_some(extra)}"] if extra else [])
+        raise ValueError(", ".join(words))
+    largest = max((_size(np.asarray(x)) for x in right.values()), default=0.0)
+    return {name: compare(came[name], np.asarray(right[name]), largest) for name in right}
+
+
+def compare(claimed: Any, truth: Host, largest: float, tolerance: float = TOLERANCE) -> Compared:
+    """One claimed tensor against the true one; largest is the size of the largest entry of the whole case."""
+    if isinstance(claimed, bool | int | float):
+        claimed = np.asarray(claimed)
+    if not isinstance(claimed, np.ndarray):
+        return Compared(claimed, truth, "kind")
+    if claimed.shape != truth.shape:
+        return Compared(claimed, truth, "shape")
+    if not np.all(np.isfinite(claimed)):
+        return Compared(claimed, truth, "not finite", float("inf"))
+    scale = max(_size(truth), 1e-3 * largest) or 1.0
+    error = _size(claimed - truth) / scale
+    single = claimed.dtype.kind == "f" and claimed.dtype.itemsize < 8
+    if error > tolerance and not (single and error < 1e-4):
+        return Compared(claimed, truth, "numbers", error)
+    return Compared(claimed, truth, "precision" if single else "", error)
+
+
+def against_own_forward(trial: Tried, slopes: dict[str, Host]) -> None:
+    """Hold the gradients against the measured slopes of the learner's own forward instead."""
+    largest = max((_size(x) for x in slopes.values()), default=0.0)
+    trial.own_forward = True
+    trial.gradients = {
+        name: compare(found.claimed, slopes[name], largest, MEASURED_TOLERANCE)
+        for name, found in trial.gradients.items()
+    }
+
+
+def kind(value: Any) -> str:
+    """A value in words."""
+    if value is None:
+        return "None (is a `return` missing?)"
+    if isinstance(value, tuple):
+        return f"a tuple of {len(value)}"
+    if isinstance(value, np.ndarray):
+        return f"one array {shape(value)}"
+    return "a dict" if isinstance(value, dict) else str(value)
+
+
+def shape(x: Host) -> str:
+    """(2, 3, 5), or () for a single number."""
+    return "(" + ", ".join(map(str, x.shape)) + ("," if x.ndim == 1 else "") + ")"
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def _size(x: Host) -> float:
+    return float(np.max(np.abs(x), initial=0.0))

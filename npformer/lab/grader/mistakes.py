@@ -1,0 +1,56 @@
+"""Typical wrong answers, each as the formula that it amounts to, with what to say to whoever wrote it.
+
+A learner's wrong gradient that equals one of these on every case *is* that mistake: then the teacher can
+speak to the point. What fits none is left to the mutants and patterns of ``npformer.proof``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+from npformer.lab.grader.cases import Case
+from npformer.lab.grader.exercises import Exercise
+from npformer.lab.grader.tree import Host, named
+
+Formula = Callable[[Any], dict[str, Host]]
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """One typical mistake. ``wrong`` computes what it gives from the arguments, outputs and true gradients by name."""
+
+    cause: str  # a few words, for machines and for the most generous reader
+    seen: str  # what shows in the numbers; gives nothing away
+    question: str  # hint 1: the line of thought
+    names_it: str  # hint 2: what is missing or wrong
+    line: str  # hint 3: nearly the line of code
+    wrong: Formula
+
+    @property
+    def hints(self) -> tuple[str, str, str]:
+        return self.question, self.names_it, self.line
+
+
+def problem(exercise: Exercise, case: Case) -> SimpleNamespace:
+    """A case as names: arguments, what comes in (dy, …), outputs (y, …) and true gradients (dx, …)."""
+    upstream = named(exercise.upstream, case.upstream)
+    outputs = named(exercise.outputs, case.outputs)
+    arguments = dict(zip(exercise.arguments, case.arguments, strict=True))
+    true = dict(zip(exercise.gradients, _tuple(case.gradients), strict=True))
+    taken = {f"d_{name[1:]}" if name in true else name: value for name, value in upstream.items()}
+    return SimpleNamespace(**arguments, **outputs, **true, **taken)
+
+
+def mistakes_of(exercise: Exercise) -> list[Mistake]:
+    """The typical mistakes in an exercise."""
+    from npformer.lab.grader.mistakes_composite import COMPOSITE  # here: they are made of Mistakes
+    from npformer.lab.grader.mistakes_simple import SIMPLE
+
+    return (SIMPLE | COMPOSITE).get(exercise.name, [])
+
+
+def _tuple(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)

@@ -1,0 +1,48 @@
+"""The V-shaped curves of a check: for each tensor, the error of the central difference against h."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from npformer.backend import Device
+from npformer.proof.check import random_directions, random_upstream
+from npformer.proof.report import Report
+from npformer.proof.subject import Host, subject
+from npformer.proof.sweep import sweep
+
+
+class Curve(NamedTuple):
+    """|D(h) − analytic| / scale, at the place of a tensor where the check found the largest error."""
+
+    name: str
+    h: Host  # (k,)
+    error: Host  # (k,)
+    verdict: str
+
+
+def v_curves(
+    report: Report,
+    target: Any,
+    inputs: Sequence[Any],
+    options: dict[str, Any],
+    device: Device | None = None,
+    seed: int = 0,
+) -> list[Curve]:
+    """A Curve for each row of a report that gradcheck made of target at these inputs, with this seed."""
+    checked = subject(target, inputs, options, device)
+    upstream = random_upstream(checked, seed)
+    directions = random_directions(checked, seed)
+    found = []
+    for row in report.rows:
+        if row.by_direction:
+            direction = directions[row.tensor][row.worst_index[0]]
+        else:
+            direction = np.zeros(row.shape)
+            direction[row.worst_index] = 1.0
+        slopes = sweep(checked, row.tensor, direction, upstream)
+        error = np.abs(slopes.central - row.analytic) / row.scale
+        found.append(Curve(f"{report.name} · {row.tensor}", slopes.h, error, row.verdict))
+    return found

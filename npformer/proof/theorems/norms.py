@@ -1,0 +1,96 @@
+"""Theorems on layer normalisation, alone and together with the residual sum before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from npformer.proof.certificates.trial import Trial
+from npformer.proof.subject import Host
+from npformer.proof.theorems.maps import dropout_factor
+from npformer.proof.theorems.theorem import Claim, over_tokens, size, theorem
+
+NORMS = ("layer_norm", "LayerNorm", "post_norm", "add_norm")
+
+
+class Norm(NamedTuple):
+    """y = γ·x̂ + β of x, and their gradients; for a norm after a residual sum, x is the sum."""
+
+    x: Host
+    y: Host
+    gamma: Host
+    beta: Host
+    dx: Host
+    dy: Host
+    dgamma: Host
+    dbeta: Host
+    eps: float
+
+
+def _norm(trial: Trial) -> Norm:
+    run, at = trial.run(), trial.tensors
+    x, dx = at["x"], run.gradients["x"]
+    if "f" in at:
+        x = x + dropout_factor(trial, x.shape) * at["f"]
+    name = "output"
+    if "output 0" in run.outputs:  # add_norm: the sum is handed on as well, and takes its own gradient along
+        name, dx = "output 1", dx - run.upstream["output 0"]
+    eps = float(trial.inputs.get("eps", getattr(trial.target, "eps", 1e-5)))
+    gradients = (dx, run.upstream[name], run.gradients["gamma"], run.gradients["beta"])
+    return Norm(x, run.outputs[name], at["gamma"], at["beta"], *gradients, eps)
+
+
+def _statistics(n: Norm) -> tuple[Host, Host]:
+    """(x − μ, σ² + ε)."""
+    centred = n.x - np.mean(n.x, axis=-1, keepdims=True)
+    return centred, np.mean(centred * centred, axis=-1, keepdims=True) + n.eps
+
+
+@theorem("layer-norm-shift", "Σ_C dx = 0 for each token", *NORMS)
+def layer_norm_shift(trial: Trial) -> Iterator[Claim]:
+    """x and x + t·1 have the same x̂, so L does not change along 1: <dx, 1> = 0. ε plays no part."""
+    n = _norm(trial)
+    yield Claim("Σ_C dx", np.zeros(n.dx.shape[:-1]), np.sum(n.dx, axis=-1), size(np.sum(np.abs(n.dx), axis=-1)))
+
+
+@theorem("layer-norm-scale", "<x − μ, dx> = ε/(σ² + ε)·<y − β, dy> for each token", *NORMS)
+def layer_norm_scale(trial: Trial) -> Iterator[Claim]:
+    """Along the ray μ + α(x − μ), x̂(α) = α·u/√(α²σ² + ε) with u = x − μ, so at α = 1
+    dx̂/dα = u·r − u·σ²·r³ = x̂·(1 − σ²r²) = x̂·ε·r²      r = 1/√(σ² + ε)
+
+    and dL/dα = <u, dx> = Σ γ·dy·x̂·ε·r² = ε·r²·<y − β, dy>. Without ε it would be 0: dx ⟂ x̂.
+    """
+    n = _norm(trial)
+    u, variance = _statistics(n)
+    expected = n.eps / variance[..., 0] * np.sum((n.y - n.beta) * n.dy, axis=-1)
+    terms = np.sum(np.abs(u * n.dx), axis=-1)
+    yield Claim("<x − μ, dx>", expected, np.sum(u * n.dx, axis=-1), size(terms))
+
+
+@theorem("layer-norm-parameters", "dβ = Σ_tokens dy and γ·dγ = Σ_tokens (y − β)·dy", *NORMS)
+def layer_norm_parameters(trial: Trial) -> Iterator[Claim]:
+    """β_c is added to channel c of every token; scaling γ_c by α scales y_c − β_c by α (Euler)."""
+    n = _norm(trial)
+    terms = (n.y - n.beta) * n.dy
+    yield Claim("gradient of beta", over_tokens(n.dy), n.dbeta, size(over_tokens(np.abs(n.dy))))
+    yield Claim("γ·dγ", over_tokens(terms), n.gamma * n.dgamma, size(over_tokens(np.abs(terms))))
+
+
+@theorem("layer-norm-statistics", "y is γ·(x − μ)/√(σ² + ε) + β, and β for a constant token", *NORMS)
+def layer_norm_statistics(trial: Trial) -> Iterator[Claim]:
+    """The definition, with the mean of squares over C (not C − 1) and ε inside the root.
+
+    A constant token has x − μ = 0, hence y = β and, by the two theorems above, a finite dx.
+    """
+    n = _norm(trial)
+    u, variance = _statistics(n)
+    expected = n.gamma * u / np.sqrt(variance) + n.beta
+    yield Claim("y", expected, n.y, size(expected) * max(1.0, size(n.x / np.sqrt(variance))))
+    constant = {name: np.full(n.x.shape, 0.75) for name in ("x", "f") if name in trial.inputs}
+    run = trial.run(constant | ({"draw": None} if "draw" in trial.inputs else {}))
+    y = list(run.outputs.values())[-1]
+    yield Claim("y of constant tokens", np.broadcast_to(n.beta, y.shape), y, size(n.beta))
+    finite = np.isfinite(run.gradients["x"])
+    yield Claim("dx of constant tokens is finite", np.ones(finite.shape), finite.astype(float), exact=True)

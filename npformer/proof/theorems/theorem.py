@@ -1,0 +1,140 @@
+"""A theorem: an identity between numbers of one forward and backward that no wrong gradient happens to keep.
+
+Nothing is differenced: both sides are computed from what forward and backward return, so the two
+agree to rounding, and where a claim is exact, to the bit.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from npformer.backend import Device
+from npformer.proof.certificates.check import name_of, opened, parameters_of
+from npformer.proof.certificates.compare import close, same_bits
+from npformer.proof.certificates.result import FAILS, HOLDS, NOT_APPLICABLE, Certificate, DoesNotApply, Violation
+from npformer.proof.certificates.snapshot import restored
+from npformer.proof.certificates.trial import Trial
+from npformer.proof.subject import Host
+
+TOLERANCE = 1e-10  # of the terms' size: sums of some thousand float64 terms stay far below
+
+
+class Claim(NamedTuple):
+    """Two arrays that are equal; scale is the size of the terms that were added up to get them."""
+
+    where: str
+    expected: Any
+    got: Any
+    scale: float = 0.0
+    exact: bool = False  # to the bit, whatever the scale
+
+    def violation(self) -> Violation | None:
+        """The worst element, if the two sides differ."""
+        expected, got = (np.asarray(side) for side in (self.expected, self.got))
+        if expected.shape != got.shape:
+            return Violation(self.where, note=f"expected shape {expected.shape}, got {got.shape}")
+        if self.exact:
+            return same_bits({self.where: expected}, {self.where: got})
+        return close(self.where, expected, got, self.scale, TOLERANCE)
+
+
+Judge = Callable[[Trial], Iterator[Claim]]
+
+
+@dataclass(frozen=True)
+class Theorem:
+    """One theorem. Call it as ``gradcheck`` is called; its judge's docstring is the derivation."""
+
+    name: str
+    meaning: str  # in one line
+    applies_to: frozenset[str]  # names of operations, and of classes of layers and models; empty: all
+    inside: bool  # whether a layer or model that contains such a part will do
+    judge: Judge
+
+    @property
+    def derivation(self) -> str:
+        """Why it is true."""
+        return inspect.cleandoc(self.judge.__doc__ or "")
+
+    def is_about(self, target: Any, kind: str | None = None) -> bool:
+        """Whether target (called kind, if given) is something that this theorem speaks of."""
+        kinds = {kind} if kind else kinds_of(target)
+        if self.inside and not isinstance(target, tuple):
+            kinds = kinds.union(*(kinds_of(part) for _, part in parts(target)))
+        return not self.applies_to or bool(self.applies_to & kinds)
+
+    def __call__(
+        self,
+        target: Any,
+        *inputs: Any,
+        kind: str | None = None,
+        device: Device | None = None,
+        seed: int = 0,
+        **options: Any,
+    ) -> Certificate:
+        """The theorem on a target at these inputs. kind names the operation that a pair is, if its forward does not."""
+        with restored(target, *parameters_of(target)):
+            return self.judged(opened(target, inputs, options, device, seed), kind)
+
+    def judged(self, trial: Trial, kind: str | None = None) -> Certificate:
+        """The result on a trial; a theorem during which the target raises does not hold."""
+        try:
+            violation = self._violation(trial, kind)
+        except DoesNotApply as reason:
+            return Certificate(self.name, self.meaning, NOT_APPLICABLE, str(reason))
+        except Exception as error:
+            return Certificate(self.name, self.meaning, FAILS, f"raised {type(error).__name__}: {error}")
+        return Certificate(self.name, self.meaning, HOLDS if violation is None else FAILS, violation=violation)
+
+    def _violation(self, trial: Trial, kind: str | None) -> Violation | None:
+        if not self.is_about(trial.target, kind):
+            raise DoesNotApply(f"it is about {', '.join(sorted(self.applies_to))}")
+        says_something = False
+        for claim in self.judge(trial):
+            violation = claim.violation()
+            if violation is not None:
+                return violation
+            says_something = says_something or claim.scale > 0 or claim.exact
+        if not says_something:
+            raise DoesNotApply("every term is 0 here: it would prove nothing")
+        return None
+
+
+def theorem(name: str, meaning: str, *applies_to: str, inside: bool = False) -> Callable[[Judge], Theorem]:
+    """Make a Theorem of a judge: a function of a Trial that yields Claims or raises DoesNotApply."""
+    return lambda judge: Theorem(name, meaning, frozenset(applies_to), inside, judge)
+
+
+def kinds_of(target: Any) -> set[str]:
+    """What a target is: the operation's name for a pair, the class and its bases for a layer."""
+    return {name_of(target)} if isinstance(target, tuple) else {kind.__name__ for kind in type(target).__mro__}
+
+
+def parts(target: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """(the prefix of its parameters' names, layer) for a layer and every layer inside it, each object once."""
+    seen: set[int] = set()
+    waiting = [(prefix, target)]
+    while waiting:
+        start, layer = waiting.pop(0)
+        if id(layer) in seen or not (hasattr(layer, "forward") and hasattr(layer, "backward")):
+            continue
+        seen.add(id(layer))
+        yield start, layer
+        for name, value in vars(layer).items():
+            items = [(f"{name}.{i}", item) for i, item in enumerate(value)] if isinstance(value, list) else []
+            waiting.extend((f"{start}{dotted}.", item) for dotted, item in items or [(name, value)])
+
+
+def size(*arrays: Host) -> float:
+    """The product of the largest entries."""
+    return float(np.prod([np.max(np.abs(x), initial=0.0) for x in arrays]))
+
+
+def over_tokens(x: Host) -> Host:
+    """Σ over all axes but the last."""
+    return np.asarray(np.sum(x, axis=tuple(range(x.ndim - 1))))
