@@ -8,6 +8,7 @@ uninterrupted one bit for bit (on the same machine, with the same versions and t
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import shlex
@@ -19,7 +20,7 @@ import numpy as np
 
 from npformer.data import PAD_ID, Task
 from npformer.errors import CheckpointError, Interrupted
-from npformer.training.checkpoint import Checkpoint, prune, save_checkpoint
+from npformer.training.checkpoint import Checkpoint, latest_checkpoint, prune, save_checkpoint
 from npformer.training.evaluation import Evaluation, evaluate
 from npformer.training.metrics import MetricsLog
 from npformer.training.model_file import copy_arrays
@@ -85,7 +86,8 @@ class Trainer:
     def train(self) -> None:
         """Train until options.steps. Raises Interrupted after saving if SIGINT or SIGTERM came.
 
-        Raises CheckpointError or OutputError if the disk is full; what was saved before is intact.
+        Raises CheckpointError or OutputError if the disk is full, CheckpointError if the loss is no longer
+        finite; what was saved before is intact.
         """
         self._clock = time.perf_counter()
         try:
@@ -129,6 +131,7 @@ class Trainer:
         record["tokens_per_second"] = self._tokens / (time.perf_counter() - self._clock)
         self._metrics.append(record)
         self.progress.news(record)
+        self._refuse_nonsense()
         self._loss_sum, self._loss_count = self.step.model.backend.zeros(()), 0
         self._tokens, self._clock = 0, time.perf_counter()
 
@@ -158,11 +161,24 @@ class Trainer:
 
     def _save(self, score: float | None = None) -> None:
         number, host = self.step.step_number, self.step.model.backend.host
+        self._refuse_nonsense()
         arrays: dict[str, HostArray] = {name: host(array) for name, array in self._arrays().items()}
         state = {"identity": self._identity, "loss_count": self._loss_count, "versions": versions()}
         save_checkpoint(self.run.checkpoints, number, arrays, state, score)
         prune(self.run.checkpoints, self.options.keep_last)
         self._saved_at = number
+
+    def _refuse_nonsense(self) -> None:
+        """A diverged model is past saving, and saving it would push out the last checkpoints that are of use."""
+        loss = float(self._loss_sum)
+        if not math.isfinite(loss):
+            last = latest_checkpoint(self.run.checkpoints)
+            kept = f"the last checkpoint is {last.name}" if last else "there is no checkpoint"
+            raise CheckpointError(
+                f"step {self.step.step_number}: expected a finite loss, got {loss}: training has diverged, so nothing "
+                f"of it was saved; {kept}. Start a new run with a learning_rate below {self.options.learning_rate}, "
+                "or with clip_norm"
+            )
 
     def _stop_if_asked(self, stop: StopRequest) -> None:
         number = self.step.step_number

@@ -163,3 +163,15 @@ def test_a_log_has_whole_lines_and_no_bar(cli: Callable[..., Any], small: Callab
     assert re.fullmatch(r"step  7/30  loss \d\.\d{4}  rate \d\.\d\de-\d\d  [\d,]+ tokens/s", lines[2])
     assert re.fullmatch(r"step 15/30  held-out: loss \d\.\d{4}, tokens \d+\.\d %, exact match \d+\.\d %", lines[4])
     assert len(lines) == 2 + 5 + 2
+
+
+@pytest.mark.filterwarnings("ignore:.*(overflow|invalid value):RuntimeWarning")
+def test_a_run_that_diverges_fails_and_says_what_to_try(
+    cli: Callable[..., Any], small: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    options = small(learning_rate=1e30, schedule="constant", clip_norm="none", norm_order="pre")
+    done = cli("train", "copy", "--out", "run", *options)
+    assert (done.code, done.out) == (1, "")
+    assert "npformer: step 7: expected a finite loss, got nan: training has diverged" in done.err
+    assert "there is no checkpoint. Start a new run with a learning_rate below 1e+30" in done.err
+    assert metrics.read(tmp_path / "run" / "metrics.jsonl")[-1]["step"] == 7

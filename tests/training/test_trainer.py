@@ -175,6 +175,23 @@ def test_a_save_that_fails_is_told_and_costs_nothing(
     assert told.closed
 
 
+@pytest.mark.parametrize(("log_every", "last_line"), [(1, 4), (6, None)])
+@pytest.mark.filterwarnings("ignore:.*(overflow|invalid value):RuntimeWarning")
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_diverged_model_does_not_push_out_a_sound_checkpoint(
+    make: Callable[..., Trainer], log_every: int, last_line: int | None, value: float
+) -> None:
+    """Noticed at the next line of the log or, if that comes first, at the next save."""
+    told = Told()
+    trainer = make(told, save_every=2, log_every=log_every, keep_last=1)
+    told._at = lambda step: trainer.step.model.arena.values.fill(value) if step == 3 else None
+    with pytest.raises(CheckpointError, match=r"^step 4: expected a finite loss, got (nan|inf): training has diverged"):
+        trainer.train()
+    assert saved(trainer) == [2]
+    assert all(np.isfinite(array).all() for array in load_latest(trainer.run).arrays.values())
+    assert (records(trainer, "train") or [{"step": None}])[-1]["step"] == last_line
+
+
 def test_another_identity_is_refused_and_nothing_changed(make: Callable[..., Trainer]) -> None:
     make().train()
     other = make()

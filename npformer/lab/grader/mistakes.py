@@ -48,8 +48,9 @@ def mistakes_of(exercise: Exercise) -> list[Mistake]:
     """The typical mistakes in an exercise."""
     from npformer.lab.grader.mistakes_composite import COMPOSITE  # here: they are made of Mistakes
     from npformer.lab.grader.mistakes_simple import SIMPLE
+    from npformer.lab.grader.mistakes_tokens import TOKENS
 
-    return (SIMPLE | COMPOSITE).get(exercise.name, [])
+    return (SIMPLE | TOKENS | COMPOSITE).get(exercise.name, [])
 
 
 def _tuple(value: Any) -> tuple[Any, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any
 
 #: The rooms, in the order in which one walks through them.
@@ -44,10 +43,10 @@ class Exhibit:
     seen: str = SCRATCH
     sources: tuple[int, ...] = ()  # numbers of the collection of real bugs
     #: Options of the short run in which it is shown, beyond the usual ones; None: training cannot show it.
-    run: Mapping[str, Any] | None = field(default_factory=lambda: MappingProxyType({}))
+    run: Mapping[str, Any] | None = field(default_factory=dict)
     instead: str = ""  # what one would see instead, if training cannot show it
     test: str = ""
 
     def matches(self, text: str) -> bool:
-        """Whether text stands in the id, the room or the title, or is the id of another spelling, in any case."""
+        """Whether text stands in the id, the room or the title, in any case."""
         return any(text.lower() in part.lower() for part in (self.id, self.room, self.title))

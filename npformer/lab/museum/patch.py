@@ -53,6 +53,11 @@ def patched(edits: Iterable[Edit], dtype: str = "float64") -> Iterator[Backend]:
             vars(function).update(attributes)
 
 
+def changed_functions(edits: Iterable[Edit]) -> list[FunctionType]:
+    """The edited functions as functions of their own, which call the program as it is; nothing is put in place."""
+    return [_compiled(target, group) for target, group in _by_target(edits).items()]
+
+
 def function_at(target: str) -> FunctionType:
     """The function that "module:name" or "module:Class.method" names. Raises PatchError if there is none."""
     module_name, _, path = target.partition(":")

@@ -35,7 +35,7 @@ def _of_layer(trial: Trial) -> Violation | None:
     for one in governed(trial):
         if one.mask.key_visible is None:
             continue
-        hidden = np.logical_not(trial.device.host(one.mask.key_visible))
+        hidden = np.logical_not(one.mask.key_visible)
         if hidden.any():
             changed |= {name: poisoned(trial.inputs[name], hidden, trial.rng(4)) for name in one.inputs}
             queries_hidden = hidden if one.is_self else queries_hidden

@@ -42,19 +42,27 @@ class Trial:
         device: Device | None = None,
         seed: int = 0,
     ) -> None:
-        self.target, self.seed, self.options = target, seed, dict(options)
+        self.target, self.seed = target, seed
         self.is_pair = isinstance(target, tuple)
         own = getattr(getattr(target, "backend", None), "device", None)
         self.device: Device = device or own or get_backend("numpy").device
         self.parameters = {} if self.is_pair else dict(getattr(target, "named_parameters", dict)())
         self.owners = {id(owner): owner for owner in map(owner_of, self.parameters.values())}
+        self.options = {name: self._fetched(value) for name, value in options.items()}
         self._values = {key: _host64(owner.data, self.device) for key, owner in self.owners.items()}
         names = _parameter_names(self.function("forward"), len(inputs))
         names = [f"input {name}" if name in self.parameters else name for name in names]
         self.inputs = {
-            name: _host64(x, self.device) if _is_float(x) else x for name, x in zip(names, inputs, strict=True)
+            name: _host64(x, self.device) if _is_float(x) else self._fetched(x)
+            for name, x in zip(names, inputs, strict=True)
         }
         self.float_inputs = [name for name, x in zip(names, inputs, strict=True) if _is_float(x)]
+
+    def _fetched(self, value: Any) -> Any:
+        """Token ids and masks on the host, where checks change them."""
+        if isinstance(value, AttentionMask):
+            return replace(value, key_visible=self._fetched(value.key_visible))
+        return np.array(self.device.host(value)) if self.device.owns(value) else value
 
     @property
     def tensors(self) -> dict[str, Host]:

@@ -13,7 +13,6 @@ from npformer.proof.certificates.trial import Trial
 from npformer.proof.subject import Host
 from npformer.proof.theorems.theorem import Claim, size, theorem
 
-
 Flags = np.ndarray[Any, Any]
 
 
@@ -33,7 +32,7 @@ class Heads(NamedTuple):
     def scale(self) -> float:
         """The size of what is added up: saturated weights hide terms that are far larger than their sums."""
         terms = self.q.shape[-1] * (self.k.shape[-2] + self.q.shape[-2])
-        return terms * size(self.q, self.k, self.v, self.dout)
+        return float(terms) * size(self.q, self.k, self.v, self.dout)
 
 
 def _heads(trial: Trial) -> Heads:
@@ -135,9 +134,9 @@ def attention_visible(trial: Trial) -> Iterator[Claim]:
 def attention_nothing(trial: Trial) -> Iterator[Claim]:
     """Such a query's output is 0 by definition, whatever q, k, v are; a key of weight 0 everywhere moves nothing."""
     h = _heads(trial)
-    visible = visible_pairs(mask_of(trial), len(h.q), h.q.shape[2], h.k.shape[2])  # (B, T, S)
-    blind = np.broadcast_to(~visible.any(axis=2)[:, None], h.q.shape[:3])
-    unseen = np.broadcast_to(~visible.any(axis=1)[:, None], h.k.shape[:3])
+    visible = visible_pairs(mask_of(trial), len(h.q), h.q.shape[2], h.k.shape[2])[:, None]  # (B, 1, T, S)
+    blind = np.broadcast_to(np.logical_not(np.any(visible, axis=3)), h.q.shape[:3])
+    unseen = np.broadcast_to(np.logical_not(np.any(visible, axis=2)), h.k.shape[:3])
     if not (blind.any() or unseen.any()):
         raise DoesNotApply("every query sees a key, and every key is seen")
     for name, x, where in (("out", h.out, blind), ("dQ", h.dq, blind), ("dK", h.dk, unseen), ("dV", h.dv, unseen)):

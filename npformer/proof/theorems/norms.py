@@ -58,6 +58,7 @@ def layer_norm_shift(trial: Trial) -> Iterator[Claim]:
 @theorem("layer-norm-scale", "<x − μ, dx> = ε/(σ² + ε)·<y − β, dy> for each token", *NORMS)
 def layer_norm_scale(trial: Trial) -> Iterator[Claim]:
     """Along the ray μ + α(x − μ), x̂(α) = α·u/√(α²σ² + ε) with u = x − μ, so at α = 1
+
     dx̂/dα = u·r − u·σ²·r³ = x̂·(1 − σ²r²) = x̂·ε·r²      r = 1/√(σ² + ε)
 
     and dL/dα = <u, dx> = Σ γ·dy·x̂·ε·r² = ε·r²·<y − β, dy>. Without ε it would be 0: dx ⟂ x̂.

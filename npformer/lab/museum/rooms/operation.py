@@ -66,9 +66,9 @@ EXHIBITS = (
     ),
     Exhibit(
         "softmax-empty-row", ROOM, "a row in which everything is masked becomes NaN",
-        (Edit(SOFTMAX, "top = xp.where(xp.isfinite(top), top, xp.zeros_like(top))", "top = top + 0"),),
-        "weights of a row of nothing: 0, and gradient 0", "exp(−∞ − (−∞)) = NaN",
-        "The maximum of a row of −∞ is −∞, and subtracting it gives NaN. One such row, a sentence of padding alone, "
+        (Edit(SOFTMAX, "y = powers / xp.where(total == 0, xp.ones_like(total), total)", "y = powers / total"),),
+        "weights of a row of nothing: 0, and gradient 0", "0/0 = NaN",
+        "Every exp(−∞) is 0 and so is their sum: 0/0 is NaN. One such row, a sentence of padding alone, "
         "is enough: backward sums over the batch in every weight gradient, and NaN plus anything is NaN. So one "
         "empty sentence destroys every parameter in one step. What a query that sees nothing returns must be decided, "
         "written down and tested; npformer says 0.",

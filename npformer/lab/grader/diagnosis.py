@@ -1,0 +1,183 @@
+"""What is wrong with a wrong gradient, and what to say about it.
+
+In this order: a typical mistake that gives the very same numbers on every case; a constant factor; a shape
+that tells; a mutant of the reference backward with the same numbers; a pattern in the numbers; and if
+nothing fits, the exercise's own hints for that gradient.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from npformer.lab.grader.exercises import Exercise
+from npformer.lab.grader.hints import Hints, for_gradient, for_mutant
+from npformer.lab.grader.judge import TOLERANCE, Compared, Tried, shape
+from npformer.lab.grader.mistakes import mistakes_of, problem
+from npformer.lab.grader.tree import Host, named
+from npformer.proof.diagnosis import Clues, by_pattern
+from npformer.proof.mutants import mutants
+
+
+class Explanation(NamedTuple):
+    """Why a gradient is wrong: cause for machines, what shows in it, and hints from question to nearly the line."""
+
+    cause: str
+    seen: str
+    hints: Hints
+
+
+def explain(exercise: Exercise, gradient: str, trials: Sequence[Tried]) -> Explanation:
+    """Explain one wrong gradient; trials are all cases in which it was computed."""
+    usable = [t for t in trials if gradient in t.gradients and not t.own_forward]
+    found = [t.gradients[gradient] for t in usable]
+    if not found:
+        return _unknown(exercise, gradient)
+    for reader in (_typical, _shapes, _factor, _mutant, _pattern):
+        explanation = reader(exercise, gradient, usable, found)
+        if explanation is not None:
+            return explanation
+    return _unknown(exercise, gradient)
+
+
+def _unknown(exercise: Exercise, gradient: str) -> Explanation:
+    return Explanation("unknown", "", for_gradient(exercise, gradient))
+
+
+Reader = Callable[[Exercise, str, Sequence[Tried], Sequence[Compared]], Explanation | None]
+
+
+def _typical(
+    exercise: Exercise, gradient: str, trials: Sequence[Tried], found: Sequence[Compared]
+) -> Explanation | None:
+    problems = [problem(exercise, trial.case) for trial in trials]
+    for mistake in mistakes_of(exercise):
+        with np.errstate(all="ignore"):
+            results = [mistake.wrong(p) for p in problems]
+        pairs = [(c.claimed, r[gradient]) for c, r in zip(found, results, strict=True) if gradient in r]
+        if pairs and all(_agree(claimed, wrong) for claimed, wrong in pairs) and _matters(found, results, gradient):
+            return Explanation(mistake.cause, mistake.seen, mistake.hints)
+    return None
+
+
+def _matters(found: Sequence[Compared], results: Sequence[dict[str, Host]], gradient: str) -> bool:
+    """Whether the mistake covers a case in which the gradient is wrong."""
+    return any(c.problem and gradient in r for c, r in zip(found, results, strict=True))
+
+
+def _factor(exercise: Exercise, gradient: str, trials: Sequence[Tried], found: Sequence[Compared]) -> Explanation | None:
+    """A constant factor, the same or the same letter in every case."""
+    names: set[str] | None = None
+    for trial, c in zip(trials, found, strict=True):
+        square = float(np.sum(c.truth * c.truth))
+        if c.problem != "numbers" or square == 0.0:
+            continue
+        factor = float(np.sum(c.claimed * c.truth)) / square
+        if not _agree(c.claimed, factor * c.truth) or c.truth.size < 2:
+            return None
+        here = {n for n, value in _factors(trial.case.sizes) if math.isclose(factor, value, rel_tol=1e-6)}
+        here |= {f"{factor:.4g}"}
+        names = here if names is None else names & here
+    if not names:
+        return None
+    name = sorted(names, key=lambda n: (n[:1].isdigit() and not n.startswith("1/"), len(n)))[0]
+    seen = f"Every number of {gradient} is {name} times what it should be."
+    if name == "0":
+        seen = f"{gradient} is 0 everywhere, and should not be."
+    if name == "−1":
+        seen = f"{gradient} has the right numbers with the opposite sign."
+    question = "Which factor is too many, or missing? Follow it through the forward, line by line."
+    said = f"The factor {name} is not to be there." if name not in ("−1", "0") else seen
+    return Explanation(f"scaled by {name}", seen, (question, said, for_gradient(exercise, gradient)[2]))
+
+
+def _factors(sizes: dict[str, float]) -> Iterator[tuple[str, float]]:
+    yield from (("−1", -1.0), ("2", 2.0), ("1/2", 0.5), ("0", 0.0))
+    for letter, size in sizes.items():
+        yield letter, size
+        yield f"1/{letter}" if "·" not in letter and " " not in letter else f"1/({letter})", 1 / size
+
+
+def _shapes(exercise: Exercise, gradient: str, trials: Sequence[Tried], found: Sequence[Compared]) -> Explanation | None:
+    """What a wrong shape tells."""
+    wrong = [c for c in found if c.problem == "shape"]
+    if not wrong:
+        return None
+    c = wrong[0]
+    came, right = c.claimed, c.truth
+    hints = for_gradient(exercise, gradient)
+    question = f"{gradient} must have the shape of {gradient[1:]}. Which axes does yours have, in letters?"
+    said = f"{gradient} has the shape {shape(came)}, expected {shape(right)}."
+    cause = "wrong shape"
+    if came.ndim == 2 and right.ndim == 2 and _agree(came.T, right):
+        cause, said = "transposed", f"{gradient} is right but transposed."
+    elif came.size == right.size and _agree(came.reshape(right.shape), right):
+        cause, said = "right numbers in another shape", f"The numbers of {gradient} are right; only a reshape is missing."
+    elif came.ndim > right.ndim and _summed(came, right):
+        cause, said = "axes not summed", f"{gradient} still has axes that {gradient[1:]} has not: sum over them."
+    elif came.ndim < right.ndim:
+        cause, said = "summed too far", f"{gradient} has lost an axis: one sum too many, or over too many axes."
+    return Explanation(cause, "", (question, said, hints[2]))
+
+
+def _summed(came: Host, right: Host) -> bool:
+    axes = tuple(range(came.ndim - right.ndim))
+    return _agree(came.sum(axis=axes), right)
+
+
+def _mutant(exercise: Exercise, gradient: str, trials: Sequence[Tried], found: Sequence[Compared]) -> Explanation | None:
+    """A single mistake in the reference backward that gives these numbers: best, on all gradients at once."""
+    kept = [exercise.forward(*trial.case.arguments)[1] for trial in trials]
+    best = None
+    for mutant in mutants(exercise.backward):
+        try:
+            with np.errstate(all="ignore"):
+                results = [
+                    named(exercise.gradients, mutant.build(trial.case.upstream, cache))
+                    for trial, cache in zip(trials, kept, strict=True)
+                ]
+        except Exception:
+            continue  # a mutant that does not even run explains nothing
+        if not all(_agree(c.claimed, r.get(gradient)) for c, r in zip(found, results, strict=True)):
+            continue
+        if all(_explains_all(trial, r) for trial, r in zip(trials, results, strict=True)):
+            return Explanation(mutant.operator, "", for_mutant(mutant, gradient))
+        best = best or mutant
+    return None if best is None else Explanation(best.operator, "", for_mutant(best, gradient))
+
+
+def _explains_all(trial: Tried, results: dict[str, Any]) -> bool:
+    return all(_agree(c.claimed, results.get(name)) for name, c in trial.gradients.items())
+
+
+def _pattern(exercise: Exercise, gradient: str, trials: Sequence[Tried], found: Sequence[Compared]) -> Explanation | None:
+    """What npformer.proof reads in the numbers, if it reads the same in every case that is wrong."""
+    read = [
+        by_pattern(c.claimed, c.truth, _clues(exercise, trial))
+        for trial, c in zip(trials, found, strict=True)
+        if c.problem in ("numbers", "not finite") and c.truth.size > 1
+    ]
+    if not read or len({diagnosis.cause for diagnosis in read}) > 1 or read[0].cause == "unknown":
+        return None
+    text = f"{gradient}: {read[0].text}."
+    question, _, line = for_gradient(exercise, gradient)
+    return Explanation(read[0].cause, text, (question, text, line))
+
+
+def _clues(exercise: Exercise, trial: Tried) -> Clues:
+    given = dict(zip(exercise.arguments, trial.case.arguments, strict=True))
+    tokens = given.get("tokens")
+    return Clues(trial.case.sizes, tokens=tokens, num_heads=given.get("num_heads"))
+
+
+def _agree(x: Any, y: Any) -> bool:
+    """Whether two arrays are equal, for the purpose of recognising a mistake."""
+    if not isinstance(x, np.ndarray) or not isinstance(y, np.ndarray | np.generic) or x.shape != np.shape(y):
+        return False
+    if not np.all(np.isfinite(x)):
+        return False
+    size = max(float(np.max(np.abs(x), initial=0.0)), float(np.max(np.abs(y), initial=0.0)), 1e-12)
+    return bool(np.all(np.abs(x - y) <= 10 * TOLERANCE * size))

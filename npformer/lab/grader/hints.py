@@ -1,0 +1,151 @@
+"""What a good teacher says when no typical mistake fits: by exercise and gradient, and by kind of error.
+
+Three levels each: a question that points at the right line of thought; what is missing; nearly the line.
+"""
+
+from __future__ import annotations
+
+from npformer.lab.grader.exercises import Exercise
+from npformer.proof.mutants import Mutant
+
+Hints = tuple[str, str, str]
+
+_BIAS: Hints = (
+    "To which outputs was it added? Its gradient is what comes back from all of them.",
+    "Sum dy over every axis that the bias does not have.",
+    "np.sum(dy, axis=tuple(range(dy.ndim - 1)))",
+)
+_UNDO: Hints = (
+    "Number the lines of the forward. Does your backward have one line for each, in the opposite order?",
+    "Each backward gets the gradient of its own output and its own cache; a value used twice adds two gradients.",
+    "Undo the last line first, and hand its gradients to the line before: the exercise's docstring lists the parts.",
+)
+_FORWARD_OF_PARTS: Hints = (
+    "Which line of the forward made use of it? Its gradient comes out of that line's backward alone.",
+    "Check which cache and which gradient that one call is given.",
+    "One call of that part's backward returns it; only its place in what you return is left to you.",
+)
+
+#: (exercise, gradient) → hints; "*" for any gradient.
+BY_GRADIENT: dict[tuple[str, str], Hints] = {
+    ("linear", "dx"): (
+        "x_ni is multiplied by W_ij for every j. What comes back from all those j?",
+        "dx_ni = Σ_j dy_nj W_ij: a matrix product with weight transposed.", "dx = dy @ weight.T"),
+    ("linear", "dweight"): (
+        "W_ij meets x_ni for every token n. What comes back from all those tokens?",
+        "dW_ij = Σ_n x_ni dy_nj: make x and dy matrices with one row per token, transpose one, multiply.",
+        "x_rows.T @ dy_rows, with x_rows = x.reshape(-1, C_in)"),
+    ("linear", "dbias"): _BIAS,
+    ("relu", "*"): (
+        "What is the slope of the function at x, and what does the chain rule do with it?",
+        "The slope is 1 where x > 0 and 0 elsewhere; it multiplies dy.", "np.where(x > 0, dy, 0.0)"),
+    ("gelu", "*"): (
+        "The function is a product of two things that depend on x. Which rule is that?",
+        "dx = dy·(Φ(x) + x·φ(x)), with φ the derivative of Φ.", "dy * (phi_below + x * exp(−x²/2)/√(2π))"),
+    ("softmax", "*"): (
+        "How does y_j move if x_i does, for j = i and for j ≠ i?",
+        "∂y_j/∂x_i = y_j(δ_ij − y_i); sum over j with the weights dy_j.",
+        "y * (dy - np.sum(dy * y, axis=-1, keepdims=True))"),
+    ("dropout", "*"): (
+        "By what was each number multiplied on the way forward?", "By s if it was kept and 0 if not; so is dy.",
+        "np.where(keep, dy * scale, 0.0)"),
+    ("embedding", "*"): (
+        "Which entries of y did row v of the table make, and with which factor?",
+        "Row v gets s times the sum of dy over all tokens equal to v.", "np.add.at(dtable, tokens, scale * dy)"),
+    ("learned_positions", "dx"): ("If x moves by 1, by how much does y?", "A sum hands its gradient on.", "dx = dy"),
+    ("learned_positions", "dtable"): (
+        "Which rows were used, and by how many sequences?",
+        "Rows offset … offset + T − 1 get dy summed over the batch; all others are 0.",
+        "dtable = zeros; dtable[offset : offset + T] = dy.sum(axis=0)"),
+    ("layer_norm", "dx"): (
+        "By how many ways does x reach y?",
+        "Three: directly, through the mean, through r. With g = γ·dy each gives a term.",
+        "r * (g - mean(g) - x_hat * mean(g * x_hat))"),
+    ("layer_norm", "dgamma"): (
+        "What does γ meet in the forward, and for how many tokens?", "Σ over tokens of dy·x̂.",
+        "np.sum(dy * x_hat, axis=tokens)"),
+    ("layer_norm", "dbeta"): _BIAS,
+    ("residual", "dx"): ("If x moves by 1, by how much does y?", "A sum hands its gradient on.", "dx = dy"),
+    ("residual", "df"): (
+        "What happened to f before it was added?", "dy goes back through the dropout.",
+        "df = dropout_backward(dy, dropout_cache)"),
+    ("cross_entropy", "*"): (
+        "Write a token's loss as log Σ exp z − Σ q z. What is its slope in z_v?",
+        "It is p_v − q_v, for tokens that count, over their number, times dloss.",
+        "(p - q) * np.where(counted, dloss / num_counted, 0.0)[..., None]"),
+    ("attention", "dv"): (
+        "out = weights V is a linear map of V. What was dW in the linear exercise?",
+        "Each v_s meets every query with the weight it got: a product with weights transposed.",
+        "np.matrix_transpose(weights) @ dout"),
+    ("attention", "dq"): (
+        "Undo the forward from below: out, weights, scores. Which of the three gradients is the first wrong one?",
+        "dweights = dout Vᵀ; back through the softmax to dscores; then scores = Q Kᵀ/√D is linear in Q.",
+        "dq = dscores @ k * scale"),
+    ("attention", "dk"): (
+        "q and k play the same part in the scores, with rows and columns exchanged.",
+        "dk is dq with dscores transposed and q for k.", "dk = np.matrix_transpose(dscores) @ q * scale"),
+    ("multi_head_attention", "dx"): (
+        "From x to the queries to the heads: which of these steps is undone wrongly?",
+        "split_heads is undone by merge_heads; the queries by linear_backward.",
+        "dx, dwq, dbq = linear_backward(merge_heads(dq), q_cache)"),
+    ("multi_head_attention", "dmemory"): (
+        "How often is the memory used?", "Twice, for keys and for values: two gradients, added.",
+        "dmemory_k + dmemory_v"),
+}  # fmt: skip
+
+#: What a mutant's operator (see npformer.proof.mutants) says about the mistake.
+BY_OPERATOR: dict[str, tuple[str, str]] = {
+    "drop a term": (
+        "In how many places does the forward use this value? Each use sends a gradient back.",
+        "One term of a sum is missing."),
+    "change a sign": ("Move one number up in your head. Does what it leads to grow or fall?", "One sign is wrong."),
+    "drop a factor": (
+        "By what was this value multiplied on its way forward? All of that comes back.", "One factor is missing."),
+    "scale by 2": ("Is anything counted twice?", "It is twice what it should be: one use is counted twice."),
+    "swap operands": ("Which of the two comes first? Write their shapes, or their signs.",
+                      "Two operands stand in each other's place."),
+    "drop a transpose": ("Over which index does the sum run, in the forward and on the way back?",
+                         "A transpose is missing."),
+    "shift an axis": ("Over which axis did the forward go? Over which do you?", "One operation runs over the wrong axis."),
+    "sum to mean": ("Is it a sum or a mean, and over how many?", "A sum stands for a mean, or a mean for a sum."),
+    "flip a choice": ("Which entries did the forward let pass?", "A condition is the wrong way round."),
+    "drop the choice": ("Which entries did the forward let pass?", "A condition (np.where) is missing."),
+    "swap outputs": ("In which order are the gradients asked for?", "Two gradients stand in each other's place."),
+    "return zero": ("Does nothing depend on it? Move one number of it in your head.", "It is 0 and should not be."),
+}  # fmt: skip
+
+
+def for_gradient(exercise: Exercise, gradient: str) -> Hints:
+    """The hints for a gradient of an exercise, whatever may be wrong with it."""
+    top = gradient.split(".")[0]
+    for key in ((exercise.name, top), (exercise.name, "*")):
+        if key in BY_GRADIENT:
+            return BY_GRADIENT[key]
+    return _FORWARD_OF_PARTS if "." in gradient else _UNDO
+
+
+def for_mutant(mutant: Mutant, gradient: str) -> Hints:
+    """The hints for a gradient that equals that of a mutant of the reference."""
+    question, named = BY_OPERATOR.get(mutant.operator, ("Read that line of the backward once more.", mutant.operator))
+    line = f"Where `{mutant.before}` belongs, yours does what `{mutant.after}` would."
+    return f"Of {gradient}: {question[0].lower()}{question[1:]}", named, line
+
+
+def for_error(message: str, exercise: Exercise, step: str) -> Hints:
+    """The hints for an exception in the learner's code."""
+    if any(word in message for word in ("shape", "mismatch", "broadcast", "dimension", "axis", "size")):
+        return (
+            "Write the shape under every name of that line, in letters. Which two do not meet?",
+            "A gradient has the shape of what it is the gradient of: which product of what you have gives that shape?",
+            for_gradient(exercise, exercise.gradients[-1])[2] if step == "backward" else "Compare with the template.",
+        )
+    if "unpack" in message:
+        return (
+            "How many things does the forward put into its cache, and how many does the backward take out?",
+            "The cache is what your forward returns second, as it is.", "Take it apart in the order in which it was made.",
+        )  # fmt: skip
+    return (
+        "What is in each name on that line? Print it: the report shows what your code prints.",
+        "Follow the failing value back to where it was made.",
+        for_gradient(exercise, exercise.gradients[-1])[2] if step == "backward" else "Compare with the template.",
+    )
