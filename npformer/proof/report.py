@@ -49,15 +49,17 @@ class Row:
         shape = "×".join(map(str, self.shape)) or "scalar"
         ratio = f"{self.ratio:.3g}" if math.isfinite(self.ratio) else "–"
         numbers = (f"{self.scaled_error:.1e}", index, f"{self.analytic:.2e}", f"{self.numeric:.2e}", ratio)
-        cells = (self.tensor, shape, str(self.elements), *numbers, self.verdict)
-        note = [" " * (indent + 4) + f"({self.note})"] if self.note else []
+        is_short = len(self.verdict) <= 7
+        cells = (self.tensor, shape, str(self.elements), *numbers, self.verdict if is_short else "below")
+        said = "" if is_short else self.verdict
+        note = [" " * (indent + 4) + f"{said} ({self.note})".strip()] if self.note or said else []
         if len(self.tensor) > WIDTHS[0] - indent:
             return [" " * indent + self.tensor, table_line(("", *cells[1:]), indent), *note]
         return [table_line(cells, indent), *note]
 
 
 HEADER = ("tensor", "shape", "elem", "error", "worst", "analytic", "numeric", "ratio", "verdict")
-WIDTHS = (18, 7, 4, 7, 7, 9, 9, 5)  # of all columns but the last
+WIDTHS = (17, 7, 4, 7, 7, 9, 9, 5)  # of all columns but the last, which has room for 7
 
 
 def table_line(cells: tuple[str, ...], indent: int = 0) -> str:

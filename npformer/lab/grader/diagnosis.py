@@ -179,5 +179,5 @@ def _agree(x: Any, y: Any) -> bool:
         return False
     if not np.all(np.isfinite(x)):
         return False
-    size = max(float(np.max(np.abs(x), initial=0.0)), float(np.max(np.abs(y), initial=0.0)), 1e-12)
+    size = max(float(np.max(np.abs(x), initial=0.0)), float(np.max(np.abs(y), initial=0.0)), 1e-6)
     return bool(np.all(np.abs(x - y) <= 10 * TOLERANCE * size))

@@ -1,0 +1,127 @@
+"""npformer grade: grade a learner's own forward and backward; write templates; list the exercises."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from npformer.cli.common import new_parser
+from npformer.errors import ConfigError
+from npformer.lab.grader import EXERCISES, Grade, Limits, find, grade_file, progress, report, templates
+from npformer.lab.grader.source import exercises_in, read_source
+
+EXAMPLES = f"""examples:
+  npformer grade --list                    the exercises, from linear to decoder_layer
+  npformer grade --template softmax        writes softmax.py, its backward left to you
+  npformer grade softmax.py                what holds, what does not, and a hint
+  npformer grade softmax.py --hint 3       nearly the answer
+  npformer grade softmax.py --answer       the derivation and the code
+
+A file may hold several exercises; they are found by the names of its functions. It runs in a process of
+its own, limited in time and memory, and may use NumPy alone. What is solved is noted in
+{progress.NAME} in the current folder.
+
+exit code: 0 all right, 1 something is not, 2 the file cannot be graded"""
+
+
+def add_parser(commands: Any) -> argparse.ArgumentParser:
+    """Add this command's parser."""
+    parser = new_parser(commands, "grade", "Grade your own forward and backward of an operation or layer.", EXAMPLES)
+    parser.add_argument("file", nargs="?", metavar="FILE", help="your Python file; with --template, where to write")
+    parser.add_argument("--list", action="store_true", help="list the exercises and your progress")
+    parser.add_argument("--template", metavar="NAME", help="write the file to fill in (or: parts), NAME.py unless FILE")
+    parser.add_argument("--exercise", metavar="NAME", help="grade this exercise alone, out of several in FILE")
+    parser.add_argument("--hint", type=int, choices=(1, 2, 3), default=1, help="how generous the hint is (1)")
+    parser.add_argument("--answer", action="store_true", help="show derivation and code of FILE's exercise")
+    parser.add_argument("--time-limit", type=float, default=10.0, metavar="S", help="seconds per exercise (10)")
+    parser.add_argument("--no-progress", action="store_true", help=f"leave {progress.NAME} alone")
+    return parser
+
+
+def run(args: argparse.Namespace) -> int:
+    """Exit 1 unless every exercise in the file is right."""
+    _expect_one_task(args)
+    if args.list:
+        return _list(args)
+    if args.template:
+        return _template(args)
+    if args.answer:
+        return _answer(args)
+    return _grade(args)
+
+
+def _expect_one_task(args: argparse.Namespace) -> None:
+    """Raise ConfigError unless the options ask for one thing."""
+    given = [name for name in ("list", "template", "answer") if getattr(args, name)]
+    if len(given) > 1:
+        raise ConfigError(f"grade: expected one of --list, --template, --answer, got --{' and --'.join(given)}")
+    if args.file is None and not given:
+        raise ConfigError("grade: expected a FILE, got none; npformer grade --list shows what there is to solve")
+    if args.file is None and args.answer and not args.exercise:
+        raise ConfigError("--answer: expected a FILE or --exercise NAME, got neither")
+    if not 0 < args.time_limit <= 3600:
+        raise ConfigError(f"--time-limit: expected 0 < seconds <= 3600, got {args.time_limit:g}")
+
+
+def _list(args: argparse.Namespace) -> int:
+    reached = progress.load(Path())
+    if args.json:
+        entries = {name: vars(entry) for name, entry in reached.entries.items()}
+        names = [{"name": e.name, "title": e.title, **entries.get(e.name, vars(progress.Entry()))} for e in EXERCISES]
+        print(json.dumps({"exercises": names, "problem": reached.problem or None}))
+        return 0
+    print(progress.overview(reached))
+    _note(reached.problem)
+    return 0
+
+
+def _template(args: argparse.Namespace) -> int:
+    text = templates.all_parts() if args.template == "parts" else templates.template(find(args.template))
+    path = Path(args.file or f"{args.template}.py")
+    templates.write_new(path, text)
+    print(json.dumps({"file": str(path)}) if args.json else f"{path} is written; fill it in, then: npformer grade {path}")
+    return 0
+
+
+def _answer(args: argparse.Namespace) -> int:
+    wanted = exercises_in(read_source(Path(args.file)), args.exercise) if args.file else [find(args.exercise)]
+    answers = {exercise.name: templates.answer(exercise) for exercise in wanted}
+    print(json.dumps({"answers": answers}) if args.json else "\n\n".join(answers.values()))
+    return 0
+
+
+def _grade(args: argparse.Namespace) -> int:
+    grades: list[Grade] = []
+    for grade in grade_file(Path(args.file), args.exercise, Limits(seconds=args.time_limit)):
+        if not args.json:
+            print(("\n" if grades else "") + _text(grade, args), flush=True)
+        grades.append(grade)
+    ok = all(grade.ok for grade in grades)
+    if args.json:
+        found = [report.to_dict(grade, args.hint) for grade in grades]
+        print(json.dumps({"ok": ok, "file": args.file, "exercises": found}))
+    elif len(grades) > 1:
+        print(f"\n{sum(grade.ok for grade in grades)} of {len(grades)} exercises are right")
+    if not args.no_progress:
+        _record(grades, args.hint)
+    return 0 if ok else 1
+
+
+def _text(grade: Grade, args: argparse.Namespace) -> str:
+    text = report.report(grade, args.hint, f"npformer grade {args.file}")
+    return f"{text}\n\n{report.following(grade)}" if grade.ok else text
+
+
+def _record(grades: list[Grade], hint: int) -> None:
+    reached = progress.load(Path())
+    for grade in grades:
+        reached.record(grade.exercise.name, grade.ok, hint if grade.explanation else 0)
+    _note(reached.save())
+
+
+def _note(problem: str) -> None:
+    if problem:
+        print(f"npformer: {problem}", file=sys.stderr)

@@ -1,0 +1,182 @@
+"""What holds and what does not, a line each, with the numbers that show it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from npformer.lab.grader.exercises import Exercise
+from npformer.lab.grader.judge import Compared, Tried, kind, shape
+from npformer.lab.grader.source import Source
+from npformer.lab.grader.tree import Host, named
+
+FEW = 6  # numbers of an excerpt
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the report, and indented lines below it."""
+
+    name: str  # "forward", a gradient, …
+    ok: bool
+    text: str
+    details: tuple[str, ...] = ()
+
+
+def forward_findings(exercise: Exercise, source: Source, trials: Sequence[Tried]) -> list[Finding]:
+    """Whether the forward computes what the exercise asks for."""
+    name = "forward"
+    complaints = [t.complaint for t in trials if t.complaint and not t.outputs]
+    if complaints:
+        return [Finding(name, False, complaints[0])]
+    failed = [t for t in trials if t.failure and t.failure["step"] == "forward" and not _time(t)]
+    if failed:
+        return [_failure(exercise, source, failed, "forward")]
+    bad = [t for t in trials if t.outputs and not t.forward_ok]
+    if bad:
+        output, compared = next((n, c) for n, c in bad[0].outputs.items() if c.problem)
+        text = f"does not compute the exercise's {output}{_where(bad, trials)}"
+        return [Finding(name, False, text, tuple(_numbers(output, bad[0], compared)))]
+    done = [t for t in trials if t.outputs]
+    return [Finding(name, True, f"computes what it should, on {_count(len(done), 'input')}")] if done else []
+
+
+def backward_findings(exercise: Exercise, source: Source, trials: Sequence[Tried]) -> list[Finding]:
+    """Each gradient; or what kept it from being computed."""
+    tried = [t for t in trials if t.outputs and not _time(t)]
+    findings: list[Finding] = []
+    if tried and all(t.blank for t in tried):
+        return [Finding("backward", False, f"{exercise.name}_backward is still empty: fill it in")]
+    complaints = [t for t in tried if t.complaint]
+    if complaints:
+        findings.append(Finding("backward", False, complaints[0].complaint + _where(complaints, tried)))
+    failed = [t for t in tried if t.failure and t.failure["step"] == "backward"]
+    if failed:
+        findings.append(_failure(exercise, source, failed, "backward", tried))
+    names = [name for name in (tried[0].case.gradients and _names(exercise, tried[0])) or () if tried]
+    for name in names:
+        findings += _gradient(name, [t for t in tried if name in t.gradients])
+    return _folded(findings)
+
+
+def _names(exercise: Exercise, trial: Tried) -> list[str]:
+    return list(named(exercise.gradients, trial.case.gradients))
+
+
+def _gradient(name: str, trials: Sequence[Tried]) -> list[Finding]:
+    if not trials:
+        return []
+    bad = [t for t in trials if t.gradients[name].problem]
+    own = any(t.own_forward for t in trials)
+    if not bad:
+        of = "is the derivative of your own forward" if own else "is right"
+        return [Finding(name, True, of)]
+    worst = max(bad, key=lambda t: (t.gradients[name].problem in ("shape", "kind"), t.gradients[name].error))
+    compared = worst.gradients[name]
+    measured = " of your own forward (measured)" if worst.own_forward else ""
+    words = {
+        "shape": f"has the shape {shape(compared.claimed)}, expected {shape(compared.truth)}"
+        if compared.problem == "shape" else "",
+        "kind": f"expected an array {shape(compared.truth)}, got {kind(compared.claimed)}",
+        "not finite": "has entries that are NaN or infinite",
+        "precision": f"is computed in {getattr(compared.claimed, 'dtype', '')}; expected float64, as the inputs are",
+        "numbers": f"is not the derivative{measured}; off by {_percent(compared.error)}",
+    }  # fmt: skip
+    text = words[compared.problem] + _where(bad, trials)
+    return [Finding(name, False, text, tuple(_numbers(name, worst, compared)))]
+
+
+def conduct_findings(exercise: Exercise, trials: Sequence[Tried]) -> list[Finding]:
+    """Whether the pair is pure: writes into nothing, gives the same answer twice, derives instead of measuring."""
+    found = []
+    changed = sorted({name for t in trials for name in t.changed})
+    if changed:
+        text = f"writes into what it was given: {', '.join(changed)}; others still need it, so work on a new array"
+        found.append(Finding("inputs", False, text))
+    elif any(t.outputs for t in trials):
+        found.append(Finding("inputs", True, "are left as they were"))
+    ran = [t for t in trials if t.gradients]
+    if any(not t.stable for t in ran):
+        text = "a second backward with the same cache gives other numbers: the first one writes into the cache"
+        found.append(Finding("cache", False, text))
+    if any(t.calls > 1 for t in ran):
+        text = f"calls {exercise.name}_forward again and again: a gradient is to be derived here, not measured"
+        found.append(Finding("backward", False, text))
+    return found
+
+
+def _failure(
+    exercise: Exercise, source: Source, failed: Sequence[Tried], step: str, among: Sequence[Tried] | None = None
+) -> Finding:
+    """An exception of the learner's, its line, and the shapes that were in play."""
+    event = failed[0].failure or {}
+    text = f"{exercise.name}_{step} stops with {event['type']}{_where(failed, among) if among else ''}"
+    details = [event["message"].splitlines()[0] if event["message"] else "(without a message)"]
+    if event["line"]:
+        details.append(f"line {event['line']}: {source.line(event['line'])}")
+    details.append("there: " + ", ".join(_shapes(exercise, failed[0])))
+    return Finding(step, False, text, tuple(details))
+
+
+def _shapes(exercise: Exercise, trial: Tried) -> list[str]:
+    """The shapes of what went in, and of what came back."""
+    given = list(zip(exercise.arguments, trial.case.arguments, strict=True))
+    given += list(named(exercise.upstream, trial.case.upstream).items())
+    return [f"{name} {shape(x)}" for name, x in given if isinstance(x, np.ndarray)]
+
+
+def _where(bad: Sequence[Tried], trials: Sequence[Tried] | None) -> str:
+    """On which inputs, if not on all: often the whole diagnosis."""
+    if trials is None or len(bad) == len(trials):
+        return ""
+    wrong = ", ".join(f"“{t.case.label}”" for t in bad)
+    if len(bad) <= len(trials) - len(bad):
+        return f"; only on {wrong}"
+    right = ", ".join(f"“{t.case.label}”" for t in trials if t not in bad)
+    return f"; on {wrong}, but right on {right}"
+
+
+def _numbers(name: str, trial: Tried, compared: Compared) -> list[str]:
+    """The row of the worst place, expected and given."""
+    if compared.problem not in ("numbers", "not finite"):
+        return [f"on “{trial.case.label}”"]
+    claimed, truth, index = np.asarray(compared.claimed), compared.truth, compared.worst
+    if truth.ndim == 0:
+        return [f"expected {truth:.6g}, got {claimed:.6g}, on “{trial.case.label}”"]
+    start = max(0, min(index[-1] - FEW // 2, truth.shape[-1] - FEW))
+    row = (*index[:-1], slice(start, start + FEW))
+    place = ", ".join([*map(str, index[:-1]), f"{start}:{min(start + FEW, truth.shape[-1])}"])
+    short = name.rsplit(".", 1)[-1]
+    head = f"{short}[{place}] on “{trial.case.label}”, worst at [{', '.join(map(str, index))}]"
+    return [head, f"  expected {_row(truth[row])}", f"  yours    {_row(claimed[row])}"]
+
+
+def _row(x: Host) -> str:
+    return " ".join(f"{value:>10.4g}" for value in x)
+
+
+def _percent(error: float) -> str:
+    if error >= 10:
+        return f"a factor of {error:.0f} of its largest entry"
+    return f"{100 * error:.2g} % of its largest entry" if error >= 1e-4 else f"{error:.1e} of its largest entry"
+
+
+def _folded(findings: list[Finding]) -> list[Finding]:
+    """Many right gradients share a line."""
+    right = [f for f in findings if f.ok]
+    if len(right) <= 6:
+        return findings
+    texts = {f.text.replace("is ", "are ", 1) for f in right}
+    joined = Finding("gradients", True, f"{len(right)} {' or '.join(texts)}: {', '.join(f.name for f in right)}")
+    return [joined, *(f for f in findings if not f.ok)]
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'s' if number != 1 else ''}"
+
+
+def _time(trial: Any) -> bool:
+    return bool(trial.failure and trial.failure["type"] == "TimeLimit")

@@ -1,0 +1,160 @@
+"""Grades a learner's file: runs each exercise in it, judges what came back, finds the words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from npformer.errors import DataError
+from npformer.lab.grader.cases import cases_of
+from npformer.lab.grader.diagnosis import Explanation, explain
+from npformer.lab.grader.exercises import Exercise
+from npformer.lab.grader.findings import Finding, backward_findings, conduct_findings, forward_findings
+from npformer.lab.grader.hints import for_error
+from npformer.lab.grader.judge import Tried, against_own_forward, tried
+from npformer.lab.grader.runner import Limits, Run, run
+from npformer.lab.grader.source import Source, exercises_in, read_source, refusal, refuse_answers
+from npformer.lab.grader.tree import decode
+
+RIGHT, WRONG, NOT_BEGUN = "right", "wrong", "not begun"
+ORACLE_CASES = 2  # on how many cases the derivative of an own forward is measured
+
+
+@dataclass(frozen=True)
+class Grade:
+    """The verdict on one exercise, and everything that is to be said of it."""
+
+    exercise: Exercise
+    status: str  # RIGHT, WRONG or NOT_BEGUN
+    findings: tuple[Finding, ...]
+    about: str = ""  # what the explanation speaks of: a gradient, or ""
+    explanation: Explanation | None = None
+    printed: str = ""
+    printed_more: int = 0
+    warnings: tuple[dict[str, Any], ...] = field(default=())
+
+    @property
+    def ok(self) -> bool:
+        return self.status == RIGHT
+
+
+def grade_file(path: Path, forced: str | None = None, limits: Limits | None = None) -> Iterator[Grade]:
+    """Grade the exercises of a file, in teaching order, one at a time.
+
+    Raises DataError if the file cannot be read, parsed or run at all, defines no exercise, or does what a
+    solution may not do (imports the answer, writes files); ConfigError if there is no exercise ``forced``.
+    """
+    source = read_source(path)
+    wanted = exercises_in(source, forced)
+    refuse_answers(source)
+    for exercise in wanted:
+        yield _grade(exercise, source, wanted, limits or Limits())
+
+
+def _grade(exercise: Exercise, source: Source, beside: Sequence[Exercise], limits: Limits) -> Grade:
+    cases = cases_of(exercise)
+    happened = run(exercise, source, beside, cases, limits, oracle=False)
+    _expect_runs(exercise, source, happened, limits)
+    trials = tried(exercise, cases, happened)
+    _measure_own_forward(exercise, source, beside, trials, limits)
+    stopped = _stopped(exercise, source, happened, limits)
+    findings = [*forward_findings(exercise, source, trials), *backward_findings(exercise, source, trials)]
+    findings += [*conduct_findings(exercise, trials), *stopped]
+    printed = (happened.printed, happened.printed_more, tuple(w for e in happened.all("end") for w in e["warnings"]))
+    blank = bool(trials) and all(trial.blank for trial in trials) and not stopped
+    if blank:
+        return Grade(exercise, NOT_BEGUN, tuple(findings), "", None, *printed)
+    status = RIGHT if findings and all(finding.ok for finding in findings) else WRONG
+    about, explanation = ("", None) if status == RIGHT else _explained(exercise, trials, findings)
+    return Grade(exercise, status, tuple(findings), about, explanation, *printed)
+
+
+def _expect_runs(exercise: Exercise, source: Source, happened: Run, limits: Limits) -> None:
+    """Raise DataError for what no report can be made of."""
+    for event in happened.all("refused"):
+        raise DataError(refusal(source, event["message"], event["line"]))
+    loaded = happened.all("loaded")
+    if not loaded:
+        raise DataError(f"{source.path}: it does not load: {_why_not_loaded(source, happened, limits)}")
+    asked = ("forward", exercise.arguments), ("backward", (" ".join(exercise.upstream), "cache"))
+    for (direction, names), refused in zip(asked, loaded[0]["signatures"], strict=True):
+        if refused is not None:
+            wanted = ", ".join(names if direction == "forward" else ("dy", "cache"))
+            raise DataError(
+                f"{source.path}: {exercise.name}_{direction}: expected ({wanted}), called by position, got {refused}"
+            )
+
+
+def _why_not_loaded(source: Source, happened: Run, limits: Limits) -> str:
+    for event in happened.all("failed"):
+        if event["type"] == "TimeLimit":
+            return f"its top level did not come to an end within {limits.seconds:g} s{_at(source, event['line'])}"
+        hint = ""
+        if "'parts'" in event["message"]:
+            hint = "; a file may import only parts that come before its exercises (`npformer grade --list`)"
+        return f"{event['type']}: {event['message']}{hint}{_at(source, event['line'])}"
+    if happened.killed:
+        return f"its top level did not come to an end within {limits.seconds:g} s"
+    return f"its process ended with exit code {happened.exit_code}; it printed: {happened.printed.strip()[-300:]!r}"
+
+
+def _stopped(exercise: Exercise, source: Source, happened: Run, limits: Limits) -> list[Finding]:
+    """The finding that the run did not come to its end."""
+    stages = happened.all("stage")
+    step = f"{exercise.name}_{stages[-1]['step']}" if stages and stages[-1]["case"] is not None else "it"
+    for event in happened.all("failed"):
+        if event["type"] == "TimeLimit":
+            text = f"{step} did not come back within {limits.seconds:g} s: is there a loop without an end?"
+            return [Finding("time", False, text, tuple(_line(source, event["line"])))]
+    if happened.killed:
+        return [Finding("time", False, f"{step} did not come back within {limits.seconds:g} s and had to be stopped")]
+    if not happened.ended:
+        text = f"{step} ended the whole process (exit code {happened.exit_code}): out of memory, or os._exit?"
+        return [Finding("process", False, text)]
+    return []
+
+
+def _measure_own_forward(
+    exercise: Exercise, source: Source, beside: Sequence[Exercise], trials: Sequence[Tried], limits: Limits
+) -> None:
+    """Where the forward is not the exercise's, hold the backward against the derivative of what it is."""
+    other = [t for t in trials if t.outputs and t.gradients and _other_numbers(t)][:ORACLE_CASES]
+    if not other:
+        return
+    measured = run(exercise, source, beside, [trial.case for trial in other], limits, oracle=True)
+    for event in measured.all("oracle"):
+        against_own_forward(other[event["case"]], decode(event["result"]))
+
+
+def _other_numbers(trial: Tried) -> bool:
+    """Outputs of the right shapes with other numbers, finite ones."""
+    return any(c.problem == "numbers" for c in trial.outputs.values()) and all(
+        c.problem in ("", "numbers") for c in trial.outputs.values()
+    )
+
+
+def _explained(
+    exercise: Exercise, trials: Sequence[Tried], findings: Sequence[Finding]
+) -> tuple[str, Explanation | None]:
+    """What to speak of: an exception first, then the forward, then the gradient nearest to the output."""
+    for trial in trials:
+        if trial.failure is not None and trial.failure["type"] != "TimeLimit":
+            failure = trial.failure
+            hints = for_error(failure["message"], exercise, failure["step"])
+            return "", Explanation(failure["type"], "", hints)
+    wrong = [f.name for f in findings if not f.ok]
+    gradients = [name for trial in trials[:1] for name in trial.gradients if name in wrong]
+    if "forward" in wrong or not gradients:
+        return "", None
+    about = gradients[-1]  # the last that is returned belongs to the last line of the forward, mostly
+    return about, explain(exercise, about, trials)
+
+
+def _at(source: Source, line: int | None) -> str:
+    return "".join(f"\n  {text}" for text in _line(source, line))
+
+
+def _line(source: Source, line: int | None) -> list[str]:
+    return [f"line {line}: {source.line(line)}"] if line else []

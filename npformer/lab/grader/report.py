@@ -1,0 +1,111 @@
+"""The report on one exercise, as a good teacher would write it, 80 columns wide; and the same for machines."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Any
+
+from npformer.lab.grader.exercises import EXERCISES
+from npformer.lab.grader.findings import Finding
+from npformer.lab.grader.grade import NOT_BEGUN, Grade
+
+WIDTH = 80
+LINES = 8  # of what the learner printed
+
+
+def report(grade: Grade, level: int, command: str) -> str:
+    """The report; level 1 to 3 is how generous the hint is, command what to type for more."""
+    parts = [verdict(grade), _section([_finding(f) for f in grade.findings if f.ok])]
+    parts.append(_section([_finding(f) for f in grade.findings if not f.ok]))
+    if grade.explanation is not None:
+        if grade.explanation.seen:
+            parts.append(_paragraph("What shows", grade.explanation.seen))
+        about = f" on {grade.about}" if grade.about else ""
+        parts.append(_paragraph(f"Hint {level} of 3{about}", grade.explanation.hints[level - 1]))
+        parts.append(_more(level, command))
+    parts.append(_printed(grade))
+    return "\n\n".join(part for part in parts if part)
+
+
+def verdict(grade: Grade) -> str:
+    """One line."""
+    name = grade.exercise.name
+    if grade.ok:
+        return f"{name}: right."
+    if grade.status == NOT_BEGUN:
+        return f"{name}: not begun; the backward is still empty."
+    wrong = [finding for finding in grade.findings if not finding.ok]
+    return f"{name}: not yet; {_list([finding.name for finding in wrong])}."
+
+
+def to_dict(grade: Grade, level: int) -> dict[str, Any]:
+    """Everything, for machines; the hint up to the level asked for."""
+    explanation = grade.explanation
+    return {
+        "exercise": grade.exercise.name, "ok": grade.ok, "status": grade.status,
+        "findings": [{"name": f.name, "ok": f.ok, "text": f.text, "details": list(f.details)} for f in grade.findings],
+        "about": grade.about or None, "cause": explanation.cause if explanation and level == 3 else None,
+        "seen": explanation.seen if explanation else None,
+        "hints": list(explanation.hints[:level]) if explanation else [],
+        "printed": grade.printed, "warnings": list(grade.warnings),
+    }  # fmt: skip
+
+
+def following(grade: Grade) -> str:
+    """After a right answer: what comes next."""
+    number = EXERCISES.index(grade.exercise) + 1
+    if number == len(EXERCISES):
+        return "That was the last one: you have written a Transformer's whole backward pass."
+    return f"Next: npformer grade --template {EXERCISES[number].name}"
+
+
+def _finding(finding: Finding) -> str:
+    mark = "✓" if finding.ok else "✗"
+    name = finding.name if len(finding.name) <= 14 else finding.name + ":"
+    head = f"  {mark} {name:<14} "
+    lines = textwrap.wrap(finding.text, WIDTH, initial_indent=head, subsequent_indent=" " * 19) or [head]
+    for detail in finding.details:
+        lines += [_clipped(f"      {detail}")] if detail.startswith("  ") else _wrapped(detail, "      ")
+    return "\n".join(lines)
+
+
+def _wrapped(text: str, margin: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, initial_indent=margin, subsequent_indent=margin + "  ")
+
+
+def _clipped(line: str) -> str:
+    return line if len(line) <= WIDTH else line[: WIDTH - 1] + "…"
+
+
+def _section(lines: list[str]) -> str:
+    return "\n".join(lines)
+
+
+def _paragraph(title: str, text: str) -> str:
+    return "\n".join([f"  {title}", *textwrap.wrap(text, WIDTH, initial_indent="    ", subsequent_indent="    ")])
+
+
+def _more(level: int, command: str) -> str:
+    more = f"--hint {level + 1} says more, " if level < 3 else ""
+    return "\n".join(_wrapped(f"{more}--answer shows the derivation:  {command}", "  "))
+
+
+def _printed(grade: Grade) -> str:
+    """What the learner's code printed and what NumPy warned of, shortened."""
+    lines = [line for line in grade.printed.rstrip().splitlines() if line.strip()]
+    shown = [_clipped(f"    {line}") for line in lines[:LINES]]
+    if lines[LINES:] or grade.printed_more:
+        shown.append("    … and more")
+    warned = [
+        _clipped(f"    {note['message']}" + (f" (line {note['line']})" if note["line"] else "")) for note in grade.warnings
+    ]
+    texts = (["  Your code printed", *shown] if shown else []) + (["  Python warned", *warned] if warned else [])
+    return "\n".join(texts)
+
+
+def _list(names: list[str]) -> str:
+    """dx is not right; dx and dbias are not right."""
+    unique = list(dict.fromkeys(names))
+    if len(unique) > 4:
+        return f"{len(unique)} things are not right, {', '.join(unique[:2])} among them"
+    return f"{' and '.join(filter(None, (', '.join(unique[:-1]), unique[-1])))} {'are' if len(unique) > 1 else 'is'} not right"
