@@ -4,7 +4,7 @@ Start with ``npformer/functional``: the mathematics, one operation per file. The
 ``models``, ``training``. ``npf.gradcheck`` proves a gradient, yours too.
 """
 
-from npformer import errors, functional, layers
+from npformer import errors, functional, interop, layers
 from npformer._version import __version__
 from npformer.backend import Backend, Ops, Pair, get_backend
 from npformer.decoding import greedy
@@ -12,7 +12,7 @@ from npformer.functional import AttentionMask
 from npformer.layers import RandomKey
 from npformer.models import Transformer, TransformerConfig
 from npformer.optim import Adam, AdamW, Constant, Noam, WarmupCosine
-from npformer.proof import gradcheck
+from npformer.proof import bisect, certify, gradcheck, prove
 from npformer.training import TrainStep, load, save
 
 __all__ = [
@@ -30,12 +30,16 @@ __all__ = [
     "TransformerConfig",
     "WarmupCosine",
     "__version__",
+    "bisect",
+    "certify",
     "errors",
     "functional",
     "get_backend",
     "gradcheck",
     "greedy",
+    "interop",
     "layers",
     "load",
+    "prove",
     "save",
 ]

@@ -10,6 +10,7 @@ NpformerError
 ├── DeviceError         (RuntimeError)  the device asked for is not there
 ├── CheckpointError     (RuntimeError)  a checkpoint cannot be read, or not be written
 ├── OutputError         (RuntimeError)  a place to write to is taken or not writable
+├── DivergedError       (RuntimeError)  the training loss is no longer finite
 ├── GradientError       (AssertionError) a gradient check failed
 └── Interrupted                         training stopped at a signal, after saving
 """
@@ -55,6 +56,10 @@ class CheckpointError(NpformerError, RuntimeError):
 
 class OutputError(NpformerError, RuntimeError):
     """A place to write to is taken (nothing is ever overwritten) or not writable."""
+
+
+class DivergedError(NpformerError, RuntimeError):
+    """The training loss is no longer finite; the checkpoints from before are kept."""
 
 
 class GradientError(NpformerError, AssertionError):

@@ -44,7 +44,8 @@ def take_texts(args: argparse.Namespace, unknown: list[str]) -> list[str]:
     argparse takes RUN and TEXT at once, so it would refuse `decode RUN --json abc`.
     """
     end = unknown.index("--") if "--" in unknown else len(unknown)
-    given, dashed = [], []
+    given: list[str] = []
+    dashed: list[str] = []
     for word in unknown[:end]:
         (dashed if word.startswith("-") else given).append(word)
     args.texts = [*args.texts, *given, *unknown[end + 1 :]]

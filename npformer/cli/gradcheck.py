@@ -14,7 +14,9 @@ from npformer.errors import ConfigError
 from npformer.layers import Layer
 from npformer.proof import Case, Report, catalogue
 from npformer.proof.bisect import Bisection, bisect
+from npformer.proof.budget import against_float64
 from npformer.proof.curves import v_curves
+from npformer.proof.random_cases import random_cases
 from npformer.proof.report import HEADER, table_line
 from npformer.proof.user_file import user_case
 
@@ -25,6 +27,8 @@ EXAMPLES = """examples:
                                            returns (model, inputs) or (model, inputs, options)
   npformer gradcheck --model mine.py --bisect             down to the first wrong operation
   npformer gradcheck --only softmax --sweep v.png         draw the error against the step size
+  npformer gradcheck --dtype float32       float32 gradients against float64 ones, within a derived budget
+  npformer gradcheck --random 200          3,000 random draws, 20 of the model: no false alarm
   npformer gradcheck --json | jq '.checks[] | select(.ok | not)'
 
 error is max|analytic − numeric| / max|numeric| of a tensor, at worst the element (or, for models, the
@@ -38,6 +42,11 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument("--model", metavar="FILE.py[:NAME]", help="check what NAME() (default build) in FILE returns")
     parser.add_argument("--bisect", action="store_true", help="look for the first wrong part of what is wrong")
     parser.add_argument("--sweep", metavar="PNG", type=Path, help="draw the error against the step size h")
+    parser.add_argument("--dtype", choices=("float64", "float32"), default="float64",
+                        help="float32: the gradients computed in float32, against those in float64")  # fmt: skip
+    parser.add_argument("--random", metavar="N", type=int,
+                        help="N random draws of every operation, N/10 of the model: no false alarm")  # fmt: skip
+    parser.add_argument("--seed", type=int, default=0, help="of the random draws")
     parser.add_argument("--full", action="store_true", help="list every tensor of the models, not the worst alone")
     add_device(parser, default="numpy")
     return parser
@@ -45,20 +54,20 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
 
 def run(args: argparse.Namespace) -> int:
     """Exit 1 if any gradient is not right."""
-    cases = [user_case(args.model)] if args.model else catalogue(args.only)
-    if not cases:
-        raise ConfigError(f"--only: expected a part of a check's name, such as attention, got {args.only!r}")
-    backend = get_backend(args.device, dtype="float64")
+    cases = _cases(args)
+    backend = get_backend(args.device, dtype=args.dtype)
     start = time.perf_counter()
     found = []
     if not args.json:
-        print(f"gradients with {backend}, against complex step and central differences")
+        print(f"gradients with {backend}, against {_witness(backend)}")
         print(table_line(HEADER))
     for case in cases:
-        report = case.check(backend)
+        report = _checked(case, backend)
         bisection = _bisection(case, report, backend) if args.bisect else None
         found.append((case, report, bisection))
         if not args.json:
+            if report.ok and args.random:
+                continue  # thousands of right ones say nothing one by one
             print(_section(report, fold=case.group == "model" and not args.full), flush=True)
             if bisection is not None:
                 print(f"\n{bisection}\n")
@@ -72,6 +81,34 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(_summary(reports, time.perf_counter() - start))
     return 0 if ok else 1
+
+
+def _cases(args: argparse.Namespace) -> list[Case]:
+    """What is to be checked. Raises ConfigError for options that do not go together or select nothing."""
+    if args.random is not None:
+        if args.random < 1 or args.model or args.seed < 0:
+            raise ConfigError("--random: expected N >= 1, --seed >= 0 and no --model")
+        drawn = random_cases(args.random, max(1, args.random // 10), args.seed)
+        cases = [case for case in drawn if args.only.lower() in case.name.lower()]
+    else:
+        cases = [user_case(args.model)] if args.model else catalogue(args.only)
+    if args.dtype == "float32":
+        if args.bisect or args.sweep:
+            raise ConfigError("--dtype float32: expected no --bisect and no --sweep, which need float64")
+        cases = [case for case in cases if not case.float64_only]
+    if not cases:
+        raise ConfigError(f"--only: expected a part of a check's name, such as attention, got {args.only!r}")
+    return cases
+
+
+def _witness(backend: Backend) -> str:
+    return "float64" if backend.dtype == "float32" else "complex step and central differences"
+
+
+def _checked(case: Case, backend: Backend) -> Report:
+    if backend.dtype == "float64":
+        return case.check(backend)
+    return against_float64(case.build, case.inputs, case.options, backend, case.name)
 
 
 def _bisection(case: Case, report: Report, backend: Backend) -> Bisection | None:

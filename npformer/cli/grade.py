@@ -11,6 +11,7 @@ from typing import Any
 from npformer.cli.common import new_parser
 from npformer.errors import ConfigError
 from npformer.lab.grader import EXERCISES, Grade, Limits, find, grade_file, progress, report, templates
+from npformer.lab.grader.grade import NOT_BEGUN
 from npformer.lab.grader.source import exercises_in, read_source
 
 EXAMPLES = f"""examples:
@@ -82,7 +83,9 @@ def _template(args: argparse.Namespace) -> int:
     text = templates.all_parts() if args.template == "parts" else templates.template(find(args.template))
     path = Path(args.file or f"{args.template}.py")
     templates.write_new(path, text)
-    print(json.dumps({"file": str(path)}) if args.json else f"{path} is written; fill it in, then: npformer grade {path}")
+    print(
+        json.dumps({"file": str(path)}) if args.json else f"{path} is written; fill it in, then: npformer grade {path}"
+    )
     return 0
 
 
@@ -117,7 +120,7 @@ def _text(grade: Grade, args: argparse.Namespace) -> str:
 
 def _record(grades: list[Grade], hint: int) -> None:
     reached = progress.load(Path())
-    for grade in grades:
+    for grade in (grade for grade in grades if grade.status != NOT_BEGUN):
         reached.record(grade.exercise.name, grade.ok, hint if grade.explanation else 0)
     _note(reached.save())
 

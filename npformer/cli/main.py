@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from npformer._version import __version__
-from npformer.cli import decode, doctor, gradcheck, train
+from npformer.cli import certify, decode, doctor, gradcheck, grade, museum, train
 from npformer.errors import Interrupted, NpformerError
 
-COMMANDS = (train, decode, gradcheck, doctor)
+COMMANDS = (train, decode, gradcheck, certify, grade, museum, doctor)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from npformer.cli.common import add_device, new_parser
-from npformer.errors import CheckpointError, ConfigError, DataError, OutputError
+from npformer.errors import CheckpointError, ConfigError, DataError, DivergedError, OutputError
 from npformer.training import Checkpoint, Evaluation, RunDirectory, Trainer
 from npformer.training.assemble import Assembled, assemble, load_latest, write_run
 from npformer.training.config_file import parse_assignment, read_toml
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
             trainer.train()
             found = trainer.last_evaluation or trainer.evaluate(assembled.options.training.final_examples)
             pictures = _draw(trainer, found)
-        except (CheckpointError, OutputError) as error:
+        except (CheckpointError, DivergedError, OutputError) as error:
             print(f"npformer: {error}", file=sys.stderr)
             return 1
     print(_as_json(trainer, found, pictures) if args.json else _as_text(trainer, found, pictures))

@@ -37,7 +37,7 @@ from npformer.errors import CheckpointError
 from npformer.layers.parameter import Parameter
 from npformer.models import Transformer
 from npformer.training.atomic import describe, write_atomically
-from npformer.training.model_file import _read as read_safetensors
+from npformer.training.model_file import read_arrays
 from npformer.typing import HostArray
 
 _WORDS = (
@@ -108,7 +108,7 @@ def load_from_file(model: Transformer, path: str | os.PathLike[str]) -> None:
 
     Raises CheckpointError if the file cannot be read or does not fit; then nothing has changed.
     """
-    metadata, arrays = read_safetensors(Path(path))
+    metadata, arrays = read_arrays(Path(path))
     if metadata.get("content") == "gradients":
         raise CheckpointError(f"{path}: expected parameters, got gradients, saved with grads=True; save without it")
     _load(model, arrays, str(path))

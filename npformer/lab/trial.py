@@ -3,7 +3,8 @@
 The mutants are nobody's choice: ``proof/mutants.py`` makes them from the syntax trees of the operations'
 backwards and of the layers'. Each is put in the place of the right one and checked on the catalogue's
 cases. *Killed* is a mutant that some check calls wrong, or that crashes; one that survives although it
-changes a gradient would be a hole in the check; one that changes none is *equivalent*, no mistake at all.
+changes a gradient would be a hole in the check, and its outcome says which gradient of which case it
+changes by how much; one that changes none is *equivalent*, no mistake at all.
 
 For each killed mutant the diagnosis is judged: the same mistake named, another mistake named that gives
 the very same numbers, a pattern, unknown.
@@ -13,8 +14,6 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,6 +22,7 @@ import numpy as np
 from npformer import functional, layers
 from npformer.backend import Backend, get_backend, plain_pair
 from npformer.proof.catalogue import Case, catalogue
+from npformer.proof.clues import all_layers
 from npformer.proof.mutants import Mutant, mutants
 from npformer.proof.report import WRONG
 from npformer.proof.subject import Host, subject
@@ -41,20 +41,22 @@ class Defendant:
     owner: type | None  # the layer class whose method it replaces
     cases: tuple[Case, ...]
 
-    @contextmanager
-    def in_place(self, backend: Backend) -> Iterator[Backend]:
-        """A backend on which, and a time during which, the mutant stands in the place of the right code."""
+    def put_into(self, case: Case) -> Case:
+        """The case, with the mutant in the place of the right code: in the table of operations, or in a subclass."""
         if self.op is not None:
             pair = plain_pair(getattr(functional, f"{self.op}_forward"), self.mutant.build)
-            yield replace(backend, ops=replace(backend.ops, **{self.op: pair}))
-            return
-        name = self.mutant.function
-        right = getattr(self.owner, name)
-        setattr(self.owner, name, self.mutant.build)
-        try:
-            yield backend
-        finally:
-            setattr(self.owner, name, right)
+            changes = {self.op: pair}
+            return replace(case, build=lambda b: case.build(replace(b, ops=replace(b.ops, **changes))))
+        wrong = type("Wrong", (self.owner or object,), {self.mutant.function: self.mutant.build, "__module__": "trial"})
+
+        def build(backend: Backend) -> Any:
+            layer = case.build(backend)
+            for part in all_layers(layer):
+                if type(part) is self.owner:
+                    part.__class__ = wrong
+            return layer
+
+        return replace(case, build=build)
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ class Outcome:
     description: str
     operator: str
     fate: str
-    case: str  # that killed it
+    case: str  # that killed it, or that it survived although it changes a gradient there
     cause: str = ""  # the diagnosis' label
     diagnosis: str = ""
 
@@ -95,22 +97,16 @@ def defendants() -> list[Defendant]:
     found = []
     cases = catalogue()
     for op in vars(get_backend("numpy").ops):
-        own = tuple(case for case in cases if case.group == "op" and case.name.split(":")[0] == op)
+        own = tuple(case for case in cases if case.group == "op" and case.name.partition(":")[0] == op)
         found += [Defendant(m, op, None, own) for m in mutants(getattr(functional, f"{op}_backward"))]
     layer_cases = [case for case in cases if case.group == "layer"]
-    parts = {case.name: _classes(case.build(get_backend("numpy"))) for case in layer_cases}
+    parts = {case.name: set(map(type, all_layers(case.build(get_backend("numpy"))))) for case in layer_cases}
     for layer in (getattr(layers, name) for name in layers.__all__):
         own = tuple(case for case in layer_cases if layer in parts[case.name])
         for name, method in vars(layer).items():
             if own and name.endswith("backward") and callable(method):
                 found += [Defendant(m, None, layer, own) for m in mutants(method)]
     return found
-
-
-def _classes(layer: Any) -> set[type]:
-    """The classes of a layer and of all layers in it."""
-    inner = (part for _, part in layer._members() if isinstance(part, layers.Layer))
-    return {type(layer)}.union(*map(_classes, inner))
 
 
 def trial(sample: int | None = None, seed: int = 0) -> list[Outcome]:
@@ -124,33 +120,45 @@ def trial(sample: int | None = None, seed: int = 0) -> list[Outcome]:
 
 
 def judge(defendant: Defendant, backend: Backend) -> Outcome:
-    """Run the cases on one mutant until one of them kills it."""
+    """Run the cases in which a mutant changes a gradient on it, until one of them kills it."""
     mutant = defendant.mutant
+    named = mutant.describe(), mutant.operator
+    survived = None
     for case in defendant.cases:
+        wrong = defendant.put_into(case)
         try:
-            with defendant.in_place(backend) as patched:
-                report = case.check(patched)
+            change = _change(case, wrong, backend)
+            report = wrong.check(backend) if change else None
         except Exception as error:
-            return Outcome(mutant.describe(), mutant.operator, CRASHED, case.name, "crash", type(error).__name__)
-        if not report.ok:
+            return Outcome(*named, CRASHED, case.name, "crash", type(error).__name__)
+        if report is not None and not report.ok:
             row = next((row for row in report.rows if row.verdict == WRONG), report.worst)
-            return Outcome(mutant.describe(), mutant.operator, KILLED, case.name, row.cause, row.diagnosis)
-    fate = SURVIVED if any(_changes(defendant, case, backend) for case in defendant.cases) else EQUIVALENT
-    return Outcome(mutant.describe(), mutant.operator, fate, "")
+            return Outcome(*named, KILLED, case.name, row.cause, row.diagnosis)
+        survived = survived or (report and Outcome(*named, SURVIVED, case.name, "", f"{change}, and passed as right"))
+    return survived or Outcome(*named, EQUIVALENT, "")
 
 
-def _changes(defendant: Defendant, case: Case, backend: Backend) -> bool:
-    """Whether the mutant's gradients differ from the right ones."""
-    right = _gradients(case, backend)
-    with defendant.in_place(backend) as patched:
-        wrong = _gradients(case, patched)
-    return any(np.max(np.abs(wrong[n] - right[n]), initial=0.0) > CHANGES * np.max(np.abs(right[n])) for n in right)
+def _change(case: Case, wrong: Case, backend: Backend) -> str:
+    """Which gradient differs most from the right one, and by how much; "" if none does."""
+    right, found = _gradients(case, backend), _gradients(wrong, backend)
+    largest = max(_size(n) for n in right.values())
+    moved = {}
+    for name, n in right.items():
+        if found[name].shape != n.shape:
+            return f"the gradient of {name} changes its shape"
+        moved[name] = _size(found[name] - n) / (max(_size(n), 1e-3 * largest) or 1.0)
+    worst = max(moved, key=lambda name: np.nan_to_num(moved[name], nan=np.inf))
+    return "" if moved[worst] <= CHANGES else f"the gradient of {worst} changes by {moved[worst]:.1e} of its size"
 
 
 def _gradients(case: Case, backend: Backend) -> dict[str, Host]:
     checked = subject(case.build(backend), case.inputs, case.options, backend.device)
     rng = np.random.default_rng(5)
     return checked.gradients(tuple(np.asarray(rng.normal(size=y.shape)) for y in checked.outputs({})))
+
+
+def _size(x: Host) -> float:
+    return float(np.max(np.abs(x), initial=0.0))
 
 
 def summary(outcomes: list[Outcome]) -> dict[str, Any]:

@@ -33,6 +33,10 @@ class Layer:
         """Returns (output, cache)."""
         raise NotImplementedError(f"{type(self).__name__} must define forward")
 
+    def backward(self, dy: Any, cache: Any) -> Any:
+        """Returns the gradients of forward's array inputs: one, a tuple, or None; adds those of parameters."""
+        raise NotImplementedError(f"{type(self).__name__} must define backward")
+
     def __call__(self, *inputs: Any, **options: Any) -> Any:
         """The output alone, keeping no cache: the spelling for inference."""
         return self.forward(*inputs, **options)[0]

@@ -73,7 +73,7 @@ class Bisection:
 def bisect(target: Layer, *inputs: Any, **options: Any) -> Bisection:
     """Find the first wrong part of a layer or model, its forward called with these inputs and options."""
     checked = LayerSubject(target, inputs, options, target.backend.device)
-    with checked.at_its_point() as placed, _listening(target) as root:
+    with checked.at_its_point() as placed, listening(target) as root:
         target.forward(*placed, **options)
     path: list[tuple[Call, Report]] = []
     if _descend(root.parts[0], path):
@@ -93,25 +93,28 @@ def _descend(call: Call, path: list[tuple[Call, Report]]) -> bool:
 
 
 @contextmanager
-def _listening(target: Layer) -> Iterator[Call]:
+def listening(target: Layer) -> Iterator[Call]:
     """For a while, every forward of target, of the layers in it and of their operations is written down."""
     root = Call("", None, (), {})
     stack = [root]
     layers = dict(_layers(target, ""))
     backends = {name: layer.backend for name, layer in layers.items()}
-    for name, layer in layers.items():
-        shown = f"{type(target).__name__}{'.' if name else ''}{name}"
-        ops = {
-            op: pair._replace(forward=partial(_heard, stack, f"{shown}.{op}", pair, pair.forward))
-            for op, pair in vars(layer.backend.ops).items()
-        }
-        layer.backend = replace(layer.backend, ops=Ops(**ops))
-        vars(layer)["forward"] = partial(_heard, stack, shown, layer, layer.forward)
+    own_forwards = {name: vars(layer).get("forward") for name, layer in layers.items()}
     try:
+        for name, layer in layers.items():
+            shown = f"{type(target).__name__}{'.' if name else ''}{name}"
+            ops = {
+                op: pair._replace(forward=partial(_heard, stack, f"{shown}.{op}", pair, pair.forward))
+                for op, pair in vars(layer.backend.ops).items()
+            }
+            layer.backend = replace(layer.backend, ops=Ops(**ops))
+            vars(layer)["forward"] = partial(_heard, stack, shown, layer, layer.forward)
         yield root
     finally:
         for name, layer in layers.items():
-            del vars(layer)["forward"]
+            vars(layer).pop("forward", None)
+            if own_forwards[name] is not None:
+                vars(layer)["forward"] = own_forwards[name]
             layer.backend = backends[name]
 
 

@@ -51,6 +51,7 @@ class Case:
     inputs: tuple[Any, ...]
     options: dict[str, Any] = field(default_factory=dict)
     length_one: bool = False  # on purpose
+    float64_only: bool = False  # its gradient is a difference of nearly equal numbers, lost in float32
 
     def check(self, backend: Backend) -> Report:
         """The case's gradient check on a backend; models along random directions, all else by element."""
@@ -91,7 +92,7 @@ def op_cases() -> Iterator[Case]:
     yield op("gelu", "", 2 * normal(3, 7))
     yield op("softmax", "", normal(2, 3, 5))
     yield op("softmax", "a row of nothing", normal(3, 4), np.arange(12).reshape(3, 4) % 4 < [[2], [0], [4]])
-    yield op("softmax", "saturated, gaps in memory", gaps(30 * normal(2, 5)))
+    yield replace(op("softmax", "saturated, gaps in memory", gaps(30 * normal(2, 5))), float64_only=True)
     yield op("dropout", "", normal(5, 9), DRAW)
     yield op("embedding", "repeated tokens", np.array([[3, 1, 3], [0, 3, 4]]), normal(6, 4), 2.0)
     yield op("sinusoidal_positions", "odd width", normal(2, 3, 5), 4)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from types import MethodType
 from typing import Any
 
 import numpy as np
@@ -11,12 +14,14 @@ import numpy as np
 from npformer import functional
 from npformer.functional import AttentionMask, Draw
 from npformer.functional.dropout import dropout_threshold
+from npformer.layers import Layer, RandomKey
 from npformer.proof.diagnosis import Clues
+from npformer.proof.mutants import Mutant, mutants, nested_mutants
 from npformer.proof.subject import Host, PairSubject, Subject, subject
 
 
 def clues_of(target: Any, inputs: Sequence[Any], options: Mapping[str, Any]) -> Clues:
-    """Sizes, tokens, masks and heads, as far as inputs and options show them."""
+    """Sizes, tokens, masks and heads, as far as inputs, options and the target's attributes show them."""
     given = [*inputs, *options.values()]
     tokens = next((np.asarray(x) for x in given if isinstance(x, np.ndarray) and x.dtype.kind in "iu"), None)
     masks = (x.key_visible for x in given if isinstance(x, AttentionMask) and x.key_visible is not None)
@@ -25,51 +30,124 @@ def clues_of(target: Any, inputs: Sequence[Any], options: Mapping[str, Any]) -> 
         tokens=tokens,
         key_visible=next((np.asarray(mask) for mask in masks if isinstance(mask, np.ndarray)), None),
         num_heads=getattr(target, "num_heads", None),
+        target=target,
     )
 
 
 def with_reference(
     clues: Clues, checked: Subject, inputs: Sequence[Any], options: dict[str, Any], upstream: tuple[Host, ...]
 ) -> Clues:
-    """The clues, and npformer's own pair if the checked forward has its name and computes the same."""
-    if not isinstance(checked, PairSubject):
-        return clues
+    """The clues, with the mistakes of npformer's own code where the checked code stands in its place."""
+    if isinstance(checked, PairSubject):
+        return _with_pair(clues, checked, inputs, options, upstream)
+    return _with_parents(clues, checked, upstream)
+
+
+def _with_pair(
+    clues: Clues, checked: PairSubject, inputs: Sequence[Any], options: dict[str, Any], upstream: tuple[Host, ...]
+) -> Clues:
+    """For a pair whose forward has the name of one of npformer's and computes the same."""
     op = checked.forward_name.removesuffix("_forward")
     forward = getattr(functional, f"{op}_forward", None)
     backward = getattr(functional, f"{op}_backward", None)
     if forward is None or backward is None:
         return clues
 
-    def rerun(mutant: Any) -> dict[str, Host]:
-        found = subject((forward, mutant), inputs, options, None).gradients(upstream)
+    def rerun(mutant: Mutant) -> dict[str, Host]:
+        found = subject((forward, mutant.build), inputs, options, None).gradients(upstream)
         return dict(zip(checked.tensors, found.values(), strict=True))
 
     try:
         same = all(
-            np.allclose(ours, theirs, rtol=1e-9, atol=1e-12)
+            ours.shape == theirs.shape and np.allclose(ours, theirs, rtol=1e-9, atol=1e-12)
             for ours, theirs in zip(
                 subject((forward, backward), inputs, options, None).outputs({}), checked.outputs({}), strict=True
             )
         )
     except Exception:
         return clues  # not npformer's operation, only its name
-    if not same:
-        return clues
-    return Clues(clues.sizes, clues.tokens, clues.key_visible, clues.num_heads, backward, rerun)
+    return replace(clues, mistakes=nested_mutants(backward), rerun=rerun) if same else clues
+
+
+def _with_parents(clues: Clues, checked: Subject, upstream: tuple[Host, ...]) -> Clues:
+    """For a layer in which some class derives from one of npformer's and overrides a method called …backward."""
+    places: dict[int, list[tuple[Layer, str]]] = {}  # of each mutant: the layers in which it stands for a method
+    mistakes = []
+    for kind in dict.fromkeys(map(type, all_layers(clues.target))):
+        parent = next(base for base in kind.__mro__ if base.__module__.startswith("npformer."))
+        for name in _overridden(kind, parent):
+            for mutant in mutants(getattr(parent, name)):
+                places[id(mutant)] = [(layer, name) for layer in all_layers(clues.target) if type(layer) is kind]
+                mistakes.append(mutant)
+
+    def rerun(mutant: Mutant) -> dict[str, Host]:
+        with _in_place(mutant, places[id(mutant)]):
+            return checked.gradients(upstream)
+
+    return replace(clues, mistakes=mistakes, rerun=rerun)
+
+
+def _overridden(kind: type, parent: type) -> list[str]:
+    """Names of the parent's methods called …backward that the classes between kind and it define anew."""
+    own = {name for base in kind.__mro__[: kind.__mro__.index(parent)] for name in vars(base)}
+    return sorted(name for name in own if name.endswith("backward") and name in vars(parent))
+
+
+def all_layers(target: Any) -> list[Layer]:
+    """A layer and all layers in it, each once; of anything else, none."""
+    found: dict[int, Layer] = {}
+
+    def walk(part: Any) -> None:
+        if isinstance(part, Layer) and id(part) not in found:
+            found[id(part)] = part
+            for _, member in part._members():
+                walk(member)
+
+    walk(target)
+    return list(found.values())
+
+
+@contextmanager
+def _in_place(mutant: Mutant, places: Sequence[tuple[Layer, str]]) -> Iterator[None]:
+    """For a while, the mutant is the method of these layers."""
+    before = [vars(layer).get(name) for layer, name in places]
+    try:
+        for layer, name in places:
+            vars(layer)[name] = MethodType(mutant.build, layer)
+        yield
+    finally:
+        for (layer, name), method in zip(places, before, strict=True):
+            if method is None:
+                del vars(layer)[name]
+            else:
+                vars(layer)[name] = method
 
 
 def _sizes(given: Sequence[Any], target: Any) -> dict[str, float]:
-    """Named numbers that a wrong factor may equal."""
+    """Named numbers that a wrong factor may equal: of the first float array, of tokens, of the target's attributes."""
     sizes: dict[str, float] = {}
-    for x in given:
-        if isinstance(x, Draw):
-            sizes.setdefault("1/(1−p)", dropout_threshold(x.rate)[1])
-        shape = getattr(x, "shape", ())
-        letters = {2: "NC", 3: "BTC", 4: "BHTD"}.get(len(shape), "")
-        for letter, length in zip(letters, shape, strict=len(letters) > 0):
-            if length > 1:
-                sizes.setdefault(letter, float(length))
-    for letter in "CD":
-        if letter in sizes:
-            sizes[f"√{letter}"] = math.sqrt(sizes[letter])
-    return sizes
+    arrays = [x for x in given if getattr(x, "ndim", 0) in (2, 3, 4)]
+    tokens = [("BT", x.shape) for x in arrays if x.ndim == 2 and str(x.dtype).startswith("int")]
+    floats = [({2: "NC", 3: "BTC", 4: "BHTD"}[x.ndim], x.shape) for x in arrays if "float" in str(x.dtype)]
+    for letters, shape in [*floats[:1], *tokens[:1]]:
+        for letter, length in zip(letters, shape, strict=True):
+            sizes.setdefault(letter, float(length))
+    if len(floats) > 1 and len(floats[1][1]) > 2:  # keys, or a memory
+        sizes.setdefault("S", float(floats[1][1][-2]))
+    for letter, name in (("H", "num_heads"), ("C", "d_model"), ("F", "d_ff")):
+        length = getattr(target, name, None)
+        if isinstance(length, int):
+            sizes.setdefault(letter, float(length))
+    if "H" in sizes and "C" in sizes:
+        sizes.setdefault("D", sizes["C"] / sizes["H"])
+    sizes = {letter: size for letter, size in sizes.items() if size > 1}
+    sizes |= {f"√{letter}": math.sqrt(sizes[letter]) for letter in "CD" if letter in sizes}
+    return sizes | _dropout_scale(given, target)
+
+
+def _dropout_scale(given: Sequence[Any], target: Any) -> dict[str, float]:
+    """1/(1−p) of the dropout that is on: an operation's draw, or a layer's rate if it was given a key."""
+    rates = [x.rate for x in given if isinstance(x, Draw)]
+    if any(isinstance(x, RandomKey) for x in given):
+        rates += [rate for name in ("dropout", "rate") if isinstance(rate := getattr(target, name, None), float)]
+    return {"1/(1−p)": dropout_threshold(rates[0])[1]} if rates and rates[0] > 0 else {}

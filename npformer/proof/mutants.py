@@ -17,11 +17,12 @@ from __future__ import annotations
 import ast
 import copy
 import inspect
-import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cache
+from types import CodeType
+from typing import Any, NamedTuple
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class Mutant:
     before: str  # the expression as it is
     after: str  # and as it became
     build: Callable[..., Any]  # the wrong function
+    source: str  # its text
 
     def describe(self) -> str:
         """The mistake in a line."""
@@ -42,14 +44,7 @@ class Mutant:
 
 def mutants(function: Callable[..., Any]) -> list[Mutant]:
     """Every single-mistake version of a Python function, in the order of its lines."""
-    lines, first = inspect.getsourcelines(function)
-    tree = ast.parse(textwrap.dedent("".join(lines)))
-    found = []
-    for node in ast.walk(tree):
-        for operator, replacement in _mistakes(node):
-            found.append(_make(function, tree, node, operator, replacement, first))
-    unique = {(m.operator, m.line, m.before, m.after): m for m in found}
-    return sorted(unique.values(), key=lambda m: (m.line, m.operator, m.before, m.after))
+    return [Mutant(*version.named, _built(function, version.code), version.source) for version in _versions(function)]
 
 
 def nested_mutants(function: Callable[..., Any]) -> list[Mutant]:
@@ -59,11 +54,32 @@ def nested_mutants(function: Callable[..., Any]) -> list[Mutant]:
     """
     found = mutants(function)
     for name in function.__code__.co_names:
-        part = getattr(sys.modules[function.__module__], name, None)
+        part = function.__globals__.get(name)
         if name.endswith("_backward") and inspect.isfunction(part):
             for mutant in nested_mutants(part):
-                found.append(replace(mutant, build=_rebuilt(function, {name: mutant.build})))
+                found.append(replace(mutant, build=_built(function, _code(function), {name: mutant.build})))
     return found
+
+
+class _Version(NamedTuple):
+    """A mutant before it is built: compiling takes long, and is done once for each function."""
+
+    named: tuple[str, str, int, str, str]  # operator, function, line, before, after
+    code: CodeType
+    source: str
+
+
+@cache
+def _versions(function: Callable[..., Any]) -> tuple[_Version, ...]:
+    lines, first = inspect.getsourcelines(function)
+    tree = ast.parse(textwrap.dedent("".join(lines)))
+    found: dict[str, _Version] = {}  # by source: two mistakes with the same outcome are one
+    for node in ast.walk(tree):
+        for operator, replacement in _mistakes(node):
+            version = _version(function, tree, node, operator, replacement, first)
+            found.setdefault(version.source, version)
+    found.pop(ast.unparse(tree), None)  # x·x with its factors swapped is no mistake
+    return tuple(sorted(found.values(), key=lambda v: (v.named[2], v.named[0], v.named[3], v.named[4])))
 
 
 def _mistakes(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
@@ -152,14 +168,14 @@ def _returned(value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
         yield "swap outputs", ast.Tuple(swapped, ast.Load())
 
 
-def _make(
+def _version(
     function: Callable[..., Any], tree: ast.Module, node: ast.AST, operator: str, replacement: ast.expr, first: int
-) -> Mutant:
+) -> _Version:
     target: ast.AST = node.value if isinstance(node, ast.Return) and node.value is not None else node
     changed = _Replace(target, replacement).visit(copy.deepcopy(tree, {id(target): target}))
     line = first + getattr(node, "lineno", 1) - 1
-    before, after = ast.unparse(target), ast.unparse(replacement)
-    return Mutant(operator, function.__name__, line, before, after, _compiled(function, changed))
+    named = (operator, function.__name__, line, ast.unparse(target), ast.unparse(replacement))
+    return _Version(named, _compiled(function, changed), ast.unparse(changed))
 
 
 class _Replace(ast.NodeTransformer):
@@ -172,17 +188,18 @@ class _Replace(ast.NodeTransformer):
         return self._replacement if node is self._target else self.generic_visit(node)
 
 
-def _compiled(
-    function: Callable[..., Any], tree: ast.Module, instead: dict[str, Any] | None = None
-) -> Callable[..., Any]:
-    """The function that tree defines, in the namespace of the original, with some names replaced."""
-    module = sys.modules[function.__module__]
-    names: dict[str, Any] = vars(module) | (instead or {})
-    exec(compile(ast.fix_missing_locations(tree), f"<mutant of {function.__name__}>", "exec"), names)
-    built: Callable[..., Any] = names[function.__name__]
-    return built
+@cache
+def _code(function: Callable[..., Any]) -> CodeType:
+    return _compiled(function, ast.parse(textwrap.dedent(inspect.getsource(function))))
 
 
-def _rebuilt(function: Callable[..., Any], instead: dict[str, Any]) -> Callable[..., Any]:
-    """The same function, calling others under some names."""
-    return _compiled(function, ast.parse(textwrap.dedent(inspect.getsource(function))), instead)
+def _compiled(function: Callable[..., Any], tree: ast.Module) -> CodeType:
+    return compile(ast.fix_missing_locations(tree), f"<mutant of {function.__name__}>", "exec")
+
+
+def _built(function: Callable[..., Any], code: CodeType, instead: Mapping[str, Any] | None = None) -> Any:
+    """The function that code defines, in the namespace of the original, with some names replaced."""
+    original: Any = inspect.unwrap(function)
+    names = original.__globals__ | dict(inspect.getclosurevars(original).nonlocals) | dict(instead or {})
+    exec(code, names)
+    return names[function.__name__]

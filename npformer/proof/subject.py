@@ -215,6 +215,11 @@ def _host64(x: Array, device: Device) -> Host:
     return np.array(device.host(x) if device.owns(x) else x, dtype=np.float64)
 
 
+def placed_as(x: Any, device: Device, dtype: str) -> Any:
+    """An input on the device, float arrays as dtype, everything else as it is."""
+    return device.array(x, dtype) if _is_float(x) else _place(x, device)
+
+
 def _place(x: Any, device: Device) -> Any:
     """Integer and boolean arrays, a mask's among them, to the device."""
     if isinstance(x, AttentionMask) and isinstance(x.key_visible, np.ndarray):

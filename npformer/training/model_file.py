@@ -43,7 +43,7 @@ def load(path: str | os.PathLike[str], *, backend: Backend | None = None) -> Tra
 
     Raises CheckpointError if the file is missing, truncated, corrupt, or not a model of npformer.
     """
-    metadata, arrays = _read(Path(path))
+    metadata, arrays = read_arrays(Path(path))
     if metadata.get("format") != FORMAT:
         raise CheckpointError(f"{path}: expected a model saved by npf.save, got a file without its mark")
     try:
@@ -84,7 +84,8 @@ def copy_arrays(targets: Mapping[str, Any], arrays: Mapping[str, HostArray], bac
         target[...] = backend.array(arrays[name])
 
 
-def _read(path: Path) -> tuple[dict[str, str], dict[str, HostArray]]:
+def read_arrays(path: Path) -> tuple[dict[str, str], dict[str, HostArray]]:
+    """Metadata and arrays of a safetensors file. Raises CheckpointError if it is missing, truncated or corrupt."""
     try:
         with safe_open(str(path), framework="numpy") as file:
             return file.metadata() or {}, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from npformer.data import PAD_ID, Task
-from npformer.errors import CheckpointError, Interrupted
+from npformer.errors import CheckpointError, DivergedError, Interrupted
 from npformer.training.checkpoint import Checkpoint, latest_checkpoint, prune, save_checkpoint
 from npformer.training.evaluation import Evaluation, evaluate
 from npformer.training.metrics import MetricsLog
@@ -174,7 +174,7 @@ class Trainer:
         if not math.isfinite(loss):
             last = latest_checkpoint(self.run.checkpoints)
             kept = f"the last checkpoint is {last.name}" if last else "there is no checkpoint"
-            raise CheckpointError(
+            raise DivergedError(
                 f"step {self.step.step_number}: expected a finite loss, got {loss}: training has diverged, so nothing "
                 f"of it was saved; {kept}. Start a new run with a learning_rate below {self.options.learning_rate}, "
                 "or with clip_norm"

@@ -19,7 +19,8 @@ from npformer.training import metrics
 
 #: A run of about a second, most of it for the two pictures.
 SMALL = {
-    "d_model": 16, "d_ff": 16, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1, "batch_size": 8,
+    "device": "numpy", "batch_size": 8,
+    "d_model": 16, "d_ff": 16, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1,
     "steps": 30, "save_every": 10, "eval_every": 15, "log_every": 7, "eval_examples": 10, "final_examples": 20,
 }  # fmt: skip
 

@@ -67,7 +67,7 @@ def test_json_is_one_document_and_nothing_else_is_on_stdout(
         last[name] for name in ("loss", "token_accuracy", "exact_match")
     ]
     assert found["pictures"] == ["my run/curves.png", "my run/attention.png"]
-    assert "numpy" in found["backend"] or "cupy" in found["backend"]
+    assert "numpy" in found["backend"]
 
 
 def test_a_loss_that_is_no_number_is_null_in_json(

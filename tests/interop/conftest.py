@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -168,7 +168,11 @@ class Comparison:
 
 
 @pytest.fixture(scope="session")
-def comparison() -> Comparison:
+def comparison() -> Iterator[Comparison]:
     """Both sides of a comparison with PyTorch, where it is installed."""
     reason = "PyTorch is not installed: pip install torch --index-url https://download.pytorch.org/whl/cpu"
-    return Comparison(pytest.importorskip("torch", reason=reason))
+    torch = pytest.importorskip("torch", reason=reason)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # on matrices this small, threads that wait for each other cost ten times the work
+    yield Comparison(torch)
+    torch.set_num_threads(threads)

@@ -229,8 +229,10 @@ while True:
 
 
 def test_kills_at_random_moments(tmp_path: Path) -> None:
-    moments, reached = random.Random(0), 0
-    for _ in range(10):
+    moments, reached, kills = random.Random(0), 0, 0
+    while kills < 10 or reached <= 10:  # a busy machine saves less between two kills
+        kills += 1
+        assert kills < 100, f"only {reached} steps were saved"
         with subprocess.Popen([sys.executable, "-c", LOOP, str(tmp_path)], stdout=subprocess.PIPE) as child:
             assert child.stdout is not None
             assert child.stdout.readline() == b"ready\n"
@@ -242,4 +244,3 @@ def test_kills_at_random_moments(tmp_path: Path) -> None:
         for one in found:
             assert (one.arrays["w"] == one.step + one.state["turn"] / 2).all()
         assert (found[-1].step if found else 0) >= reached
-    assert reached > 10

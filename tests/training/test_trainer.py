@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from npformer.errors import CheckpointError, Interrupted
+from npformer.errors import CheckpointError, DivergedError, Interrupted
 from npformer.training import Evaluation, RunDirectory, Trainer, metrics
 from npformer.training import trainer as module
 from npformer.training.assemble import assemble, load_latest
@@ -185,7 +185,7 @@ def test_a_diverged_model_does_not_push_out_a_sound_checkpoint(
     told = Told()
     trainer = make(told, save_every=2, log_every=log_every, keep_last=1)
     told._at = lambda step: trainer.step.model.arena.values.fill(value) if step == 3 else None
-    with pytest.raises(CheckpointError, match=r"^step 4: expected a finite loss, got (nan|inf): training has diverged"):
+    with pytest.raises(DivergedError, match=r"^step 4: expected a finite loss, got (nan|inf): training has diverged"):
         trainer.train()
     assert saved(trainer) == [2]
     assert all(np.isfinite(array).all() for array in load_latest(trainer.run).arrays.values())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -31,7 +31,7 @@ class Case:
     upstream: Any  # one array, or a tuple if there are several outputs
     outputs: Any
     gradients: Any
-    sizes: dict[str, float]  # named numbers that a wrong factor may equal
+    sizes: Mapping[str, float]  # named numbers that a wrong factor may equal
     gaps: bool = False  # arrays are handed over with room between their numbers
 
 
@@ -46,7 +46,7 @@ def _cases(exercise: Exercise) -> tuple[Case, ...]:
     return tuple(_complete(exercise, rng, *given) for given in INPUTS[exercise.name](rng))
 
 
-def _complete(exercise: Exercise, rng: Rng, label: str, arguments: tuple[Any, ...], sizes: dict[str, float]) -> Case:
+def _complete(exercise: Exercise, rng: Rng, label: str, arguments: tuple[Any, ...], sizes: Mapping[str, float]) -> Case:
     defaults = [parameter.default for parameter in inspect.signature(exercise.forward).parameters.values()]
     arguments = (*arguments, *defaults[len(arguments) :])
     outputs, kept = exercise.forward(*arguments)
@@ -57,7 +57,7 @@ def _complete(exercise: Exercise, rng: Rng, label: str, arguments: tuple[Any, ..
     return Case(label, arguments, upstream, outputs, gradients, sizes, gaps="gaps" in label)
 
 
-Given = tuple[str, tuple[Any, ...], dict[str, float]]
+Given = tuple[str, tuple[Any, ...], Mapping[str, float]]
 
 
 def _linear(rng: Rng) -> Iterator[Given]:
@@ -171,7 +171,7 @@ def _attention(rng: Rng) -> Iterator[Given]:
 def _multi_head_attention(rng: Rng) -> Iterator[Given]:
     for label, (batch, queries, keys, width, heads), visible in (
         ("two heads", (2, 3, 5, 4, 2), None),
-        ("three heads, padding", (2, 4, 5, 6, 3), lengths(5, 5, 2)[:, None, None, :]),
+        ("three heads, padding", (3, 4, 5, 6, 3), lengths(5, 5, 2, 4)[:, None, None, :]),
         ("a sequence of padding alone", (2, 2, 3, 4, 2), lengths(3, 3, 0)[:, None, None, :]),
         ("one head with gaps", (1, 2, 3, 3, 1), None),
     ):
@@ -183,7 +183,7 @@ def _multi_head_attention(rng: Rng) -> Iterator[Given]:
 def _encoder_layer(rng: Rng) -> Iterator[Given]:
     for label, (batch, length, width, heads), visible in (
         ("everything visible", (2, 3, 4, 2), None),
-        ("padding", (2, 4, 6, 3), lengths(4, 4, 2)[:, None, None, :]),
+        ("padding", (3, 4, 6, 3), lengths(4, 4, 2, 3)[:, None, None, :]),
         ("one token with gaps", (2, 1, 4, 1), None),
     ):
         x = rng.normal(size=(batch, length, width))
@@ -193,7 +193,7 @@ def _encoder_layer(rng: Rng) -> Iterator[Given]:
 def _decoder_layer(rng: Rng) -> Iterator[Given]:
     for label, (batch, queries, keys, width, heads), memory_visible in (
         ("everything in the source visible", (2, 3, 5, 4, 2), None),
-        ("padding in the source", (2, 4, 3, 6, 3), lengths(3, 3, 1)[:, None, None, :]),
+        ("padding in the source", (3, 4, 3, 6, 3), lengths(3, 3, 1, 2)[:, None, None, :]),
         ("one token, a source of padding alone, with gaps", (2, 1, 2, 4, 1), lengths(2, 2, 0)[:, None, None, :]),
     ):
         x, memory = rng.normal(size=(batch, queries, width)), rng.normal(size=(batch, keys, width))

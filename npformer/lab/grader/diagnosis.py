@@ -8,13 +8,13 @@ nothing fits, the exercise's own hints for that gradient.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from npformer.lab.grader.exercises import Exercise
-from npformer.lab.grader.hints import Hints, for_gradient, for_mutant
+from npformer.lab.grader.hints import Hints, for_gradient, for_kind, for_mutant
 from npformer.lab.grader.judge import TOLERANCE, Compared, Tried, shape
 from npformer.lab.grader.mistakes import mistakes_of, problem
 from npformer.lab.grader.tree import Host, named
@@ -36,7 +36,7 @@ def explain(exercise: Exercise, gradient: str, trials: Sequence[Tried]) -> Expla
     found = [t.gradients[gradient] for t in usable]
     if not found:
         return _unknown(exercise, gradient)
-    for reader in (_typical, _shapes, _factor, _mutant, _pattern):
+    for reader in (_kind, _typical, _shapes, _factor, _mutant, _pattern):
         explanation = reader(exercise, gradient, usable, found)
         if explanation is not None:
             return explanation
@@ -47,7 +47,13 @@ def _unknown(exercise: Exercise, gradient: str) -> Explanation:
     return Explanation("unknown", "", for_gradient(exercise, gradient))
 
 
-Reader = Callable[[Exercise, str, Sequence[Tried], Sequence[Compared]], Explanation | None]
+def _kind(exercise: Exercise, gradient: str, trials: Sequence[Tried], found: Sequence[Compared]) -> Explanation | None:
+    """float32 or NaN, where nothing else is wrong."""
+    problems = {c.problem for c in found if c.problem}
+    if len(problems) != 1 or not problems <= {"precision", "not finite"}:
+        return None
+    (problem_,) = problems
+    return Explanation(problem_, "", for_kind(problem_, gradient))
 
 
 def _typical(
@@ -68,7 +74,9 @@ def _matters(found: Sequence[Compared], results: Sequence[dict[str, Host]], grad
     return any(c.problem and gradient in r for c, r in zip(found, results, strict=True))
 
 
-def _factor(exercise: Exercise, gradient: str, trials: Sequence[Tried], found: Sequence[Compared]) -> Explanation | None:
+def _factor(
+    exercise: Exercise, gradient: str, trials: Sequence[Tried], found: Sequence[Compared]
+) -> Explanation | None:
     """A constant factor, the same or the same letter in every case."""
     names: set[str] | None = None
     for trial, c in zip(trials, found, strict=True):
@@ -79,29 +87,34 @@ def _factor(exercise: Exercise, gradient: str, trials: Sequence[Tried], found: S
         if not _agree(c.claimed, factor * c.truth) or c.truth.size < 2:
             return None
         here = {n for n, value in _factors(trial.case.sizes) if math.isclose(factor, value, rel_tol=1e-6)}
-        here |= {f"{factor:.4g}"}
+        here = here or {f"{factor:.4g}"}
         names = here if names is None else names & here
     if not names:
         return None
-    name = sorted(names, key=lambda n: (n[:1].isdigit() and not n.startswith("1/"), len(n)))[0]
+    plain = [n for n in ("−1", "2", "1/2", "0") if n in names]
+    name = (plain or sorted(names, key=len))[0]
     seen = f"Every number of {gradient} is {name} times what it should be."
     if name == "0":
         seen = f"{gradient} is 0 everywhere, and should not be."
     if name == "−1":
         seen = f"{gradient} has the right numbers with the opposite sign."
     question = "Which factor is too many, or missing? Follow it through the forward, line by line."
-    said = f"The factor {name} is not to be there." if name not in ("−1", "0") else seen
+    said = {"−1": "A minus sign is too many, or missing.", "0": "It is lost on the way, or multiplied by 0."}.get(
+        name, f"The factor {name} is not to be there."
+    )
     return Explanation(f"scaled by {name}", seen, (question, said, for_gradient(exercise, gradient)[2]))
 
 
-def _factors(sizes: dict[str, float]) -> Iterator[tuple[str, float]]:
+def _factors(sizes: Mapping[str, float]) -> Iterator[tuple[str, float]]:
     yield from (("−1", -1.0), ("2", 2.0), ("1/2", 0.5), ("0", 0.0))
     for letter, size in sizes.items():
         yield letter, size
         yield f"1/{letter}" if "·" not in letter and " " not in letter else f"1/({letter})", 1 / size
 
 
-def _shapes(exercise: Exercise, gradient: str, trials: Sequence[Tried], found: Sequence[Compared]) -> Explanation | None:
+def _shapes(
+    exercise: Exercise, gradient: str, trials: Sequence[Tried], found: Sequence[Compared]
+) -> Explanation | None:
     """What a wrong shape tells."""
     wrong = [c for c in found if c.problem == "shape"]
     if not wrong:
@@ -115,7 +128,10 @@ def _shapes(exercise: Exercise, gradient: str, trials: Sequence[Tried], found: S
     if came.ndim == 2 and right.ndim == 2 and _agree(came.T, right):
         cause, said = "transposed", f"{gradient} is right but transposed."
     elif came.size == right.size and _agree(came.reshape(right.shape), right):
-        cause, said = "right numbers in another shape", f"The numbers of {gradient} are right; only a reshape is missing."
+        cause, said = (
+            "right numbers in another shape",
+            f"The numbers of {gradient} are right; only a reshape is missing.",
+        )
     elif came.ndim > right.ndim and _summed(came, right):
         cause, said = "axes not summed", f"{gradient} still has axes that {gradient[1:]} has not: sum over them."
     elif came.ndim < right.ndim:
@@ -128,7 +144,9 @@ def _summed(came: Host, right: Host) -> bool:
     return _agree(came.sum(axis=axes), right)
 
 
-def _mutant(exercise: Exercise, gradient: str, trials: Sequence[Tried], found: Sequence[Compared]) -> Explanation | None:
+def _mutant(
+    exercise: Exercise, gradient: str, trials: Sequence[Tried], found: Sequence[Compared]
+) -> Explanation | None:
     """A single mistake in the reference backward that gives these numbers: best, on all gradients at once."""
     kept = [exercise.forward(*trial.case.arguments)[1] for trial in trials]
     best = None
@@ -153,7 +171,9 @@ def _explains_all(trial: Tried, results: dict[str, Any]) -> bool:
     return all(_agree(c.claimed, results.get(name)) for name, c in trial.gradients.items())
 
 
-def _pattern(exercise: Exercise, gradient: str, trials: Sequence[Tried], found: Sequence[Compared]) -> Explanation | None:
+def _pattern(
+    exercise: Exercise, gradient: str, trials: Sequence[Tried], found: Sequence[Compared]
+) -> Explanation | None:
     """What npformer.proof reads in the numbers, if it reads the same in every case that is wrong."""
     read = [
         by_pattern(c.claimed, c.truth, _clues(exercise, trial))

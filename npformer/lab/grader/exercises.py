@@ -151,7 +151,8 @@ EXERCISES: tuple[Exercise, ...] = (
         ("q", "k", "v"), "npformer.functional.attention", _pairs("softmax"), ("out",),
     ),
     Exercise(
-        "multi_head_attention", "Multi-head attention", "y = merge(attention(split(x W_q), split(m W_k), split(m W_v))) W_o",
+        "multi_head_attention", "Multi-head attention",
+        "y = merge(attention(split(x W_q), split(m W_k), split(m W_v))) W_o",
         "split and merge only move numbers, so each is the other's backward. How often is the memory m used? "
         "Your parts: linear, attention, split_heads, merge_heads.",
         ("x", "memory", "params"), "npformer.layers.multi_head_attention",

@@ -13,7 +13,7 @@ from npformer.lab.grader.judge import Compared, Tried, kind, shape
 from npformer.lab.grader.source import Source
 from npformer.lab.grader.tree import Host, named
 
-FEW = 6  # numbers of an excerpt
+FEW = 5  # numbers of an excerpt
 
 
 @dataclass(frozen=True)
@@ -56,10 +56,9 @@ def backward_findings(exercise: Exercise, source: Source, trials: Sequence[Tried
     failed = [t for t in tried if t.failure and t.failure["step"] == "backward"]
     if failed:
         findings.append(_failure(exercise, source, failed, "backward", tried))
-    names = [name for name in (tried[0].case.gradients and _names(exercise, tried[0])) or () if tried]
-    for name in names:
+    for name in _names(exercise, tried[0]) if tried else ():
         findings += _gradient(name, [t for t in tried if name in t.gradients])
-    return _folded(findings)
+    return findings
 
 
 def _names(exercise: Exercise, trial: Tried) -> list[str]:
@@ -74,7 +73,7 @@ def _gradient(name: str, trials: Sequence[Tried]) -> list[Finding]:
     if not bad:
         of = "is the derivative of your own forward" if own else "is right"
         return [Finding(name, True, of)]
-    worst = max(bad, key=lambda t: (t.gradients[name].problem in ("shape", "kind"), t.gradients[name].error))
+    worst = max(bad, key=lambda t: t.gradients[name].problem in ("shape", "kind"))  # else the first
     compared = worst.gradients[name]
     measured = " of your own forward (measured)" if worst.own_forward else ""
     words = {
@@ -136,7 +135,7 @@ def _where(bad: Sequence[Tried], trials: Sequence[Tried] | None) -> str:
     if len(bad) <= len(trials) - len(bad):
         return f"; only on {wrong}"
     right = ", ".join(f"“{t.case.label}”" for t in trials if t not in bad)
-    return f"; on {wrong}, but right on {right}"
+    return f"; wrong on {wrong}, right on {right}"
 
 
 def _numbers(name: str, trial: Tried, compared: Compared) -> list[str]:
@@ -147,11 +146,11 @@ def _numbers(name: str, trial: Tried, compared: Compared) -> list[str]:
     if truth.ndim == 0:
         return [f"expected {truth:.6g}, got {claimed:.6g}, on “{trial.case.label}”"]
     start = max(0, min(index[-1] - FEW // 2, truth.shape[-1] - FEW))
-    row = (*index[:-1], slice(start, start + FEW))
+    rows: Any = (*index[:-1], slice(start, start + FEW))
     place = ", ".join([*map(str, index[:-1]), f"{start}:{min(start + FEW, truth.shape[-1])}"])
     short = name.rsplit(".", 1)[-1]
     head = f"{short}[{place}] on “{trial.case.label}”, worst at [{', '.join(map(str, index))}]"
-    return [head, f"  expected {_row(truth[row])}", f"  yours    {_row(claimed[row])}"]
+    return [head, f"  expected {_row(truth[rows])}", f"  yours    {_row(claimed[rows])}"]
 
 
 def _row(x: Host) -> str:
@@ -161,17 +160,11 @@ def _row(x: Host) -> str:
 def _percent(error: float) -> str:
     if error >= 10:
         return f"a factor of {error:.0f} of its largest entry"
-    return f"{100 * error:.2g} % of its largest entry" if error >= 1e-4 else f"{error:.1e} of its largest entry"
-
-
-def _folded(findings: list[Finding]) -> list[Finding]:
-    """Many right gradients share a line."""
-    right = [f for f in findings if f.ok]
-    if len(right) <= 6:
-        return findings
-    texts = {f.text.replace("is ", "are ", 1) for f in right}
-    joined = Finding("gradients", True, f"{len(right)} {' or '.join(texts)}: {', '.join(f.name for f in right)}")
-    return [joined, *(f for f in findings if not f.ok)]
+    return (
+        f"{100 * error:.{0 if error >= 0.1 else 2}f} % of its largest entry"
+        if error >= 1e-4
+        else f"{error:.1e} of its largest entry"
+    )
 
 
 def _count(number: int, what: str) -> str:

@@ -12,7 +12,7 @@ from npformer.lab.grader.cases import cases_of
 from npformer.lab.grader.diagnosis import Explanation, explain
 from npformer.lab.grader.exercises import Exercise
 from npformer.lab.grader.findings import Finding, backward_findings, conduct_findings, forward_findings
-from npformer.lab.grader.hints import for_error
+from npformer.lab.grader.hints import for_error, for_forward
 from npformer.lab.grader.judge import Tried, against_own_forward, tried
 from npformer.lab.grader.runner import Limits, Run, run
 from npformer.lab.grader.source import Source, exercises_in, read_source, refusal, refuse_answers
@@ -67,7 +67,7 @@ def _grade(exercise: Exercise, source: Source, beside: Sequence[Exercise], limit
     if blank:
         return Grade(exercise, NOT_BEGUN, tuple(findings), "", None, *printed)
     status = RIGHT if findings and all(finding.ok for finding in findings) else WRONG
-    about, explanation = ("", None) if status == RIGHT else _explained(exercise, trials, findings)
+    about, explanation = ("", None) if status == RIGHT else _explained(exercise, source, trials, findings)
     return Grade(exercise, status, tuple(findings), about, explanation, *printed)
 
 
@@ -120,12 +120,17 @@ def _measure_own_forward(
     exercise: Exercise, source: Source, beside: Sequence[Exercise], trials: Sequence[Tried], limits: Limits
 ) -> None:
     """Where the forward is not the exercise's, hold the backward against the derivative of what it is."""
-    other = [t for t in trials if t.outputs and t.gradients and _other_numbers(t)][:ORACLE_CASES]
-    if not other:
-        return
-    measured = run(exercise, source, beside, [trial.case for trial in other], limits, oracle=True)
-    for event in measured.all("oracle"):
-        against_own_forward(other[event["case"]], decode(event["result"]))
+    other = [t for t in trials if t.outputs and not t.forward_ok]
+    chosen = [t for t in other if t.gradients and _other_numbers(t)][:ORACLE_CASES]
+    slopes: dict[int, Any] = {}
+    if chosen:
+        measured = run(exercise, source, beside, [trial.case for trial in chosen], limits, oracle=True)
+        slopes = {id(chosen[event["case"]]): decode(event["result"]) for event in measured.all("oracle")}
+    for trial in other:
+        if id(trial) in slopes:
+            against_own_forward(trial, slopes[id(trial)])
+        else:
+            trial.gradients = {}  # of a forward that is another: nothing to hold them against
 
 
 def _other_numbers(trial: Tried) -> bool:
@@ -136,17 +141,19 @@ def _other_numbers(trial: Tried) -> bool:
 
 
 def _explained(
-    exercise: Exercise, trials: Sequence[Tried], findings: Sequence[Finding]
+    exercise: Exercise, source: Source, trials: Sequence[Tried], findings: Sequence[Finding]
 ) -> tuple[str, Explanation | None]:
     """What to speak of: an exception first, then the forward, then the gradient nearest to the output."""
     for trial in trials:
         if trial.failure is not None and trial.failure["type"] != "TimeLimit":
             failure = trial.failure
-            hints = for_error(failure["message"], exercise, failure["step"])
+            hints = for_error(failure, source.line(failure["line"]), exercise)
             return "", Explanation(failure["type"], "", hints)
     wrong = [f.name for f in findings if not f.ok]
     gradients = [name for trial in trials[:1] for name in trial.gradients if name in wrong]
-    if "forward" in wrong or not gradients:
+    if "forward" in wrong:
+        return "", Explanation("forward", "", for_forward(exercise))
+    if not gradients:
         return "", None
     about = gradients[-1]  # the last that is returned belongs to the last line of the forward, mostly
     return about, explain(exercise, about, trials)

@@ -5,6 +5,9 @@ Three levels each: a question that points at the right line of thought; what is 
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 from npformer.lab.grader.exercises import Exercise
 from npformer.proof.mutants import Mutant
 
@@ -96,17 +99,18 @@ BY_GRADIENT: dict[tuple[str, str], Hints] = {
 #: What a mutant's operator (see npformer.proof.mutants) says about the mistake.
 BY_OPERATOR: dict[str, tuple[str, str]] = {
     "drop a term": (
-        "In how many places does the forward use this value? Each use sends a gradient back.",
+        "Which value is used more than once in the forward? Each use sends a gradient back.",
         "One term of a sum is missing."),
     "change a sign": ("Move one number up in your head. Does what it leads to grow or fall?", "One sign is wrong."),
     "drop a factor": (
-        "By what was this value multiplied on its way forward? All of that comes back.", "One factor is missing."),
+        "By what was the value multiplied on its way forward? All of that comes back.", "One factor is missing."),
     "scale by 2": ("Is anything counted twice?", "It is twice what it should be: one use is counted twice."),
     "swap operands": ("Which of the two comes first? Write their shapes, or their signs.",
                       "Two operands stand in each other's place."),
     "drop a transpose": ("Over which index does the sum run, in the forward and on the way back?",
                          "A transpose is missing."),
-    "shift an axis": ("Over which axis did the forward go? Over which do you?", "One operation runs over the wrong axis."),
+    "shift an axis": ("Over which axis did the forward go? Over which do you?",
+                      "One operation runs over the wrong axis."),
     "sum to mean": ("Is it a sum or a mean, and over how many?", "A sum stands for a mean, or a mean for a sum."),
     "flip a choice": ("Which entries did the forward let pass?", "A condition is the wrong way round."),
     "drop the choice": ("Which entries did the forward let pass?", "A condition (np.where) is missing."),
@@ -127,25 +131,65 @@ def for_gradient(exercise: Exercise, gradient: str) -> Hints:
 def for_mutant(mutant: Mutant, gradient: str) -> Hints:
     """The hints for a gradient that equals that of a mutant of the reference."""
     question, named = BY_OPERATOR.get(mutant.operator, ("Read that line of the backward once more.", mutant.operator))
-    line = f"Where `{mutant.before}` belongs, yours does what `{mutant.after}` would."
-    return f"Of {gradient}: {question[0].lower()}{question[1:]}", named, line
+    if mutant.operator == "drop a term" and mutant.before.startswith(f"{mutant.after} + "):
+        named = f"One term of a sum is missing: what --answer calls `{mutant.before[len(mutant.after) + 3 :]}`."
+    line = f"In the words of --answer: where `{mutant.before}` belongs, yours does what `{mutant.after}` would."
+    if "." in gradient:  # of a whole layer: where on the way back it went wrong is half the answer
+        question = f"Coming from the output, {gradient} is the first gradient to be wrong. {question}"
+    return question, named, line
 
 
-def for_error(message: str, exercise: Exercise, step: str) -> Hints:
-    """The hints for an exception in the learner's code."""
-    if any(word in message for word in ("shape", "mismatch", "broadcast", "dimension", "axis", "size")):
+def for_kind(problem: str, gradient: str) -> Hints:
+    """The hints for numbers of the wrong kind: "precision" (float32) or "not finite" (NaN)."""
+    if problem == "precision":
         return (
-            "Write the shape under every name of that line, in letters. Which two do not meet?",
-            "A gradient has the shape of what it is the gradient of: which product of what you have gives that shape?",
-            for_gradient(exercise, exercise.gradients[-1])[2] if step == "backward" else "Compare with the template.",
+            "The inputs are float64. Where does a smaller kind of number come in?",
+            f"Somewhere on the way to {gradient} an array is made in float32: a gradient check wants every digit.",
+            "Look for astype, dtype= and np.float32, and leave them out.",
+        )
+    return (
+        "Which operation makes a NaN: 0/0, inf − inf, log of 0, 0·inf? On which of the inputs can it happen?",
+        "Something is divided by 0 or is infinite, on the inputs that the report names. A backward seldom divides at all.",
+        "Use what the forward has kept (its cache) instead of dividing once more.",
+    )
+
+
+def for_forward(exercise: Exercise) -> Hints:
+    """The hints for a forward that computes something else."""
+    return (
+        "Follow one row of the report by hand. Which line is the first to differ from the formula?",
+        f"The formula is {' ; '.join(exercise.formula.split('      '))}. A backward can only be the derivative of the "
+        "forward that is there, so the forward comes first.",
+        f"`npformer grade original.py --template {exercise.name}` writes the forward as it was given.",
+    )
+
+
+def for_error(failure: dict[str, Any], line: str, exercise: Exercise) -> Hints:
+    """The hints for an exception in the learner's code; line is the line at which it stopped."""
+    message = failure["message"]
+    near = next((name for name in exercise.gradients if re.search(rf"\b{name}\b", line)), exercise.gradients[-1])
+    last = for_gradient(exercise, near)[2] if failure["step"] == "backward" else "Compare with the template's forward."
+    if failure["type"] == "MemoryError":
+        return (
+            "How large is the largest array that you make?",
+            message,
+            "No array needs more axes than the forward's.",
         )
     if "unpack" in message:
         return (
             "How many things does the forward put into its cache, and how many does the backward take out?",
-            "The cache is what your forward returns second, as it is.", "Take it apart in the order in which it was made.",
-        )  # fmt: skip
+            "The cache is what your forward returns second, as it is.",
+            "Take it apart in the order in which it was made.",
+        )
+    if any(word in message for word in ("shape", "mismatch", "broadcast", "dimension", "axis", "size")):
+        return (
+            "Write the shape under every name of that line, in letters. Which two do not meet?",
+            f"A gradient has the shape of what it is the gradient of: {near} that of {near[1:]}. Which product of what "
+            "you have gives that shape?",
+            last,
+        )
     return (
         "What is in each name on that line? Print it: the report shows what your code prints.",
         "Follow the failing value back to where it was made.",
-        for_gradient(exercise, exercise.gradients[-1])[2] if step == "backward" else "Compare with the template.",
+        last,
     )

@@ -20,12 +20,12 @@ from npformer.lab.grader.parts.softmax import softmax_forward
 from npformer.lab.grader.tree import Host
 
 
-def _drop(c: Any, x: Host) -> Host:
+def _drop(c: Any, x: Host) -> Any:
     """x through the dropout of the problem."""
     return dropout_backward(x, (True, 1.0) if c.keep is None else (c.keep, c.scale))
 
 
-def _through_norm(c: Any, dy: Host) -> Host:
+def _through_norm(c: Any, dy: Host) -> Any:
     """dy back through the layer norm of x + Drop(f)."""
     total, _ = residual_forward(c.x, c.f, c.keep, c.scale)
     return layer_norm_backward(dy, layer_norm_forward(total, c.gamma, c.beta)[1])[0]
@@ -79,10 +79,11 @@ def _heads_reshaped(c: Any) -> dict[str, Any]:
         linear_forward(source, c.params[f"w{letter}"], c.params[f"b{letter}"])
         for source, letter in ((c.x, "q"), (c.memory, "k"), (c.memory, "v"))
     )
-    heads = [split_heads(part, c.num_heads) for part in (q, k, v)]
+    q, k, v = (split_heads(part, c.num_heads) for part in (q, k, v))
     dmerged = c.dy @ c.params["wo"].T
-    dq, _, _ = attention_backward(split_heads(dmerged, c.num_heads), attention_forward(*heads, c.visible)[1])
-    return {"dx": linear_backward(dq.reshape(c.x.shape), q_cache)[0]}
+    dq, _, _ = attention_backward(split_heads(dmerged, c.num_heads), attention_forward(q, k, v, c.visible)[1])
+    dx, dwq, dbq = linear_backward(dq.reshape(c.x.shape), q_cache)
+    return {"dx": dx, "dparams.wq": dwq, "dparams.bq": dbq}
 
 
 def _only(c: Any, letter: str) -> dict[str, Host]:
@@ -122,7 +123,8 @@ COMPOSITE: dict[str, list[Mistake]] = {
                 "dx, df = residual_backward(dtotal, …)", lambda c: {"dx": c.dx + c.dy}),
         Mistake("dropout left out", "df is dx.", "What happened to f before it was added?",
                 "df must go back through the dropout.", _DROPPED, lambda c: {"df": c.dx}),
-        Mistake("norm left out", "df is as if there were no norm.", "Undo the last line of the forward first. Which is it?",
+        Mistake("norm left out", "df is as if there were no norm.",
+                "Undo the last line of the forward first. Which is it?",
                 "The gradient goes through the norm before it reaches the sum.",
                 "residual_backward(dtotal, …), not residual_backward(dy, …)", lambda c: {"df": _drop(c, c.dy)}),
     ],
@@ -136,7 +138,8 @@ COMPOSITE: dict[str, list[Mistake]] = {
                 "What comes back through the norm is missing.", "residual_backward(dtotal + dsum, …)",
                 lambda c: {"dx": c.dtotal, "df": _drop(c, c.dtotal)}),
         Mistake("both through the norm", "dx is as if dtotal had come in behind the norm.",
-                "Does the first output pass the norm?", "Only dnormed goes back through the norm; dtotal is added after.",
+                "Does the first output pass the norm?",
+                "Only dnormed goes back through the norm; dtotal is added after.",
                 "dsum, … = layer_norm_backward(dnormed, …)",
                 lambda c: {"dx": _through_norm(c, c.dtotal + c.dnormed)}),
         Mistake("dropout left out", "df is dx.", "What happened to f before it was added?",
@@ -165,7 +168,8 @@ COMPOSITE: dict[str, list[Mistake]] = {
         Mistake("scale left out", "It is too large by √D.", "What did the forward do to Q Kᵀ before the softmax?",
                 "The factor 1/√D is missing: it stands once in the forward, and once in each of dq and dk.",
                 "dq = dscores @ k * scale", lambda c: _times_root(c, 1)),
-        Mistake("scale twice", "It is too small by √D.", "How often does 1/√D stand in the forward, on the way from q to out?",
+        Mistake("scale twice", "It is too small by √D.",
+                "How often does 1/√D stand in the forward, on the way from q to out?",
                 "The factor 1/√D is applied twice; once will do.", "dq = dscores @ k * scale",
                 lambda c: _times_root(c, -1)),
         Mistake("softmax left out", "dq is as if the weights were the scores.",
@@ -185,7 +189,8 @@ COMPOSITE: dict[str, list[Mistake]] = {
                 "What did split_heads do in two steps? Undo both, the last first.",
                 "A reshape alone mixes tokens with heads: the head axis has to move back first.",
                 "merge_heads(dq)", _heads_reshaped),
-        Mistake("keys' share left out", "dmemory lacks one of two terms.", "How often is the memory used in the forward?",
+        Mistake("keys' share left out", "dmemory lacks one of two terms.",
+                "How often is the memory used in the forward?",
                 "The memory made the values and the keys; the keys' share is missing.", "dmemory_k + dmemory_v",
                 lambda c: _only(c, "v")),
         Mistake("values' share left out", "dmemory lacks one of two terms.",

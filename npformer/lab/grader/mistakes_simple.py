@@ -15,7 +15,7 @@ def _rows(x: Host) -> Host:
     return x.reshape(-1, x.shape[-1])
 
 
-def _sum(x: Host, axis: int) -> Host:
+def _sum(x: Host, axis: int) -> Any:
     return np.sum(x, axis=axis, keepdims=True)
 
 
@@ -80,7 +80,8 @@ SIMPLE: dict[str, list[Mistake]] = {
                 lambda c: {"dx": c.dy * c.y}),
     ],
     "gelu": [
-        Mistake("product rule", "dx is the first of two terms.", "x stands twice in x·Φ(x). What does the product rule say?",
+        Mistake("product rule", "dx is the first of two terms.",
+                "x stands twice in x·Φ(x). What does the product rule say?",
                 "The term in which Φ is differentiated is missing: its derivative is the density φ.",
                 "dy * (phi_below + x * φ(x))", lambda c: {"dx": c.dy * _phi(c.x)}),
         Mistake("derivative of the tanh form", "dx is right to two or three digits.",

@@ -14,7 +14,7 @@ def _rows(x: Host) -> Host:
     return x.reshape(-1, x.shape[-1])
 
 
-def _sum(x: Host, axis: int) -> Host:
+def _sum(x: Host, axis: int) -> Any:
     return np.sum(x, axis=axis, keepdims=True)
 
 
@@ -104,7 +104,8 @@ TOKENS: dict[str, list[Mistake]] = {
     "layer_norm": [
         Mistake("no mean of g", "The rows of dx do not add up to 0, yet adding one number to a token changes no y.",
                 "x reaches y by three ways. Which of them is the mean μ?",
-                "The way through the mean is missing: a term −mean_C(g).", "r * (g - mean(g) - x_hat * mean(g * x_hat))",
+                "The way through the mean is missing: a term −mean_C(g).",
+                "r * (g - mean(g) - x_hat * mean(g * x_hat))",
                 _layer_norm(lambda c, h, r, g: r * (g - h * _mean(g * h)))),
         Mistake("no x_hat term", "dx is not orthogonal to x̂, yet stretching a token changes (nearly) no y.",
                 "x reaches y by three ways. Which of them is r, the scale?",
@@ -159,7 +160,8 @@ TOKENS: dict[str, list[Mistake]] = {
                 _counted_instead(lambda c: 1)),
         Mistake("padding counts", "dlogits is not 0 where the token is padding.",
                 "If the logits of a padded token move, does the loss?",
-                "Tokens whose target is ignore_index must get gradient 0.", "np.where(counted, dloss / num_counted, 0.0)",
+                "Tokens whose target is ignore_index must get gradient 0.",
+                "np.where(counted, dloss / num_counted, 0.0)",
                 _unmasked),
         Mistake("smoothing left out", "dlogits is right without label smoothing and wrong with it.",
                 "With what is p compared in the forward: the one-hot target, or q?",

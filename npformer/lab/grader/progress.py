@@ -65,7 +65,9 @@ def load(folder: Path) -> Progress:
         return Progress(path)
     except (OSError, ValueError, RecursionError) as error:
         why = describe(error) if isinstance(error, OSError) else "it is not what npformer wrote"
-        return Progress(path, problem=f"{NAME}: left as it is, progress is not recorded: {why}; move it away to begin anew")
+        return Progress(
+            path, problem=f"{NAME}: left as it is, progress is not recorded: {why}; move it away to begin anew"
+        )
 
 
 def _entries(document: Any) -> dict[str, Entry]:

@@ -10,13 +10,22 @@ from npformer.lab.grader.findings import Finding
 from npformer.lab.grader.grade import NOT_BEGUN, Grade
 
 WIDTH = 80
+#: What the verdict says of findings that are no gradients.
+PHRASES = {
+    "forward": "the forward is not right",
+    "backward": "the backward is not right",
+    "inputs": "it writes into its inputs",
+    "cache": "it writes into its cache",
+    "time": "it takes too long",
+    "process": "it breaks off",
+}
+FEW = 5  # gradients that have lines of their own
 LINES = 8  # of what the learner printed
 
 
 def report(grade: Grade, level: int, command: str) -> str:
     """The report; level 1 to 3 is how generous the hint is, command what to type for more."""
-    parts = [verdict(grade), _section([_finding(f) for f in grade.findings if f.ok])]
-    parts.append(_section([_finding(f) for f in grade.findings if not f.ok]))
+    parts = [verdict(grade), *("\n".join(map(_finding, _folded(grade, ok))) for ok in (True, False))]
     if grade.explanation is not None:
         if grade.explanation.seen:
             parts.append(_paragraph("What shows", grade.explanation.seen))
@@ -34,8 +43,13 @@ def verdict(grade: Grade) -> str:
         return f"{name}: right."
     if grade.status == NOT_BEGUN:
         return f"{name}: not begun; the backward is still empty."
-    wrong = [finding for finding in grade.findings if not finding.ok]
-    return f"{name}: not yet; {_list([finding.name for finding in wrong])}."
+    wrong = list(dict.fromkeys(finding.name for finding in grade.findings if not finding.ok))
+    said = [PHRASES[found] for found in wrong if found in PHRASES]
+    gradients = [found for found in wrong if found not in PHRASES]
+    line = f"{name}: not yet; {', '.join([*said, *([_list(gradients)] if gradients else [])])}."
+    if len(line) <= WIDTH:
+        return line
+    return f"{name}: not yet; {', '.join([*said, f'{len(gradients)} gradients are not right'])}."
 
 
 def to_dict(grade: Grade, level: int) -> dict[str, Any]:
@@ -77,8 +91,16 @@ def _clipped(line: str) -> str:
     return line if len(line) <= WIDTH else line[: WIDTH - 1] + "…"
 
 
-def _section(lines: list[str]) -> str:
-    return "\n".join(lines)
+def _folded(grade: Grade, ok: bool) -> list[Finding]:
+    """The findings that hold or do not; of many gradients, the one spoken of alone has its numbers shown."""
+    found = [finding for finding in grade.findings if finding.ok == ok]
+    gradients = [finding for finding in found if finding.name not in PHRASES]
+    if len(gradients) <= FEW:
+        return found
+    apart = [finding for finding in found if finding.name in PHRASES or finding.name == grade.about]
+    listed = ", ".join(finding.name for finding in gradients if finding.name != grade.about)
+    text = f"{'right' if ok else 'also wrong'}: {listed}"
+    return [*apart, Finding("gradients", ok, text)]
 
 
 def _paragraph(title: str, text: str) -> str:
@@ -86,8 +108,8 @@ def _paragraph(title: str, text: str) -> str:
 
 
 def _more(level: int, command: str) -> str:
-    more = f"--hint {level + 1} says more, " if level < 3 else ""
-    return "\n".join(_wrapped(f"{more}--answer shows the derivation:  {command}", "  "))
+    more = f"More: {command} --hint {level + 1}" if level < 3 else f"The derivation: {command} --answer"
+    return f"  {more}"
 
 
 def _printed(grade: Grade) -> str:
@@ -97,7 +119,8 @@ def _printed(grade: Grade) -> str:
     if lines[LINES:] or grade.printed_more:
         shown.append("    … and more")
     warned = [
-        _clipped(f"    {note['message']}" + (f" (line {note['line']})" if note["line"] else "")) for note in grade.warnings
+        _clipped(f"    {note['message']}" + (f" (line {note['line']})" if note["line"] else ""))
+        for note in grade.warnings
     ]
     texts = (["  Your code printed", *shown] if shown else []) + (["  Python warned", *warned] if warned else [])
     return "\n".join(texts)
@@ -105,7 +128,5 @@ def _printed(grade: Grade) -> str:
 
 def _list(names: list[str]) -> str:
     """dx is not right; dx and dbias are not right."""
-    unique = list(dict.fromkeys(names))
-    if len(unique) > 4:
-        return f"{len(unique)} things are not right, {', '.join(unique[:2])} among them"
-    return f"{' and '.join(filter(None, (', '.join(unique[:-1]), unique[-1])))} {'are' if len(unique) > 1 else 'is'} not right"
+    listed = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+    return f"{listed} {'are' if len(names) > 1 else 'is'} not right"

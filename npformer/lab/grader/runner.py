@@ -12,7 +12,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import npformer
 from npformer.lab.grader.cases import Case
@@ -111,7 +111,6 @@ def _environment() -> dict[str, str]:
 
 def _watched(process: subprocess.Popen[bytes], job: bytes, limits: Limits) -> Run:
     result = Run()
-    assert process.stdin and process.stdout and process.stderr  # all three are pipes
     threads = [
         threading.Thread(target=_feed, args=(process.stdin, job), daemon=True),
         threading.Thread(target=_read_events, args=(process.stdout, result), daemon=True),
@@ -130,12 +129,12 @@ def _watched(process: subprocess.Popen[bytes], job: bytes, limits: Limits) -> Ru
     return result
 
 
-def _feed(stream: IO[bytes], job: bytes) -> None:
+def _feed(stream: Any, job: bytes) -> None:
     with contextlib.suppress(OSError), stream:  # it may have died before reading
         stream.write(job)
 
 
-def _read_events(stream: IO[bytes], result: Run) -> None:
+def _read_events(stream: Any, result: Run) -> None:
     left = REPORTED
     with stream:
         for line in stream:
@@ -146,10 +145,10 @@ def _read_events(stream: IO[bytes], result: Run) -> None:
                 result.events.append(json.loads(line))
 
 
-def _read_prints(stream: IO[bytes], result: Run) -> None:
+def _read_prints(stream: Any, result: Run) -> None:
     kept = b""
     with stream:
-        while chunk := stream.read1(65536):  # type: ignore[attr-defined]
+        while chunk := stream.read1(65536):
             room = max(PRINTED - len(kept), 0)
             kept += chunk[:room]
             result.printed_more += len(chunk) - len(chunk[:room])

@@ -84,7 +84,7 @@ def _names(tree: ast.Module) -> Iterator[str]:
         if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
             yield node.name
         elif isinstance(node, ast.Assign):
-            yield from (t.id for t in node.targets if isinstance(t, ast.Name))
+            yield from (n.id for target in node.targets for n in ast.walk(target) if isinstance(n, ast.Name))
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             yield node.target.id
         elif isinstance(node, ast.ImportFrom) and node.module != "parts":
@@ -109,10 +109,11 @@ def exercises_in(source: Source, forced: str | None = None) -> list[Exercise]:
         missing = sorted(_of(exercise) - source.names)
         if missing:
             near = difflib.get_close_matches(missing[0], sorted(source.names - _all_functions()), n=1, cutoff=0.75)
-            meant = f"; is `{near[0]}` meant to be it?" if near else ""
+            shown = f"; `npformer grade --template {exercise.name}` shows both"
+            meant = f"; is `{near[0]}` meant to be it?" if near else shown
             raise DataError(
                 f"{source.path}: expected {exercise.name}_forward and {exercise.name}_backward, a pair, "
-                f"got no {' and no '.join(missing)}{meant or f'; `npformer grade --template {exercise.name}` shows both'}"
+                f"got no {' and no '.join(missing)}{meant}"
             )
     if not wanted:
         raise DataError(f"{source.path}: expected the functions of an exercise, {_seen(source)}")

@@ -90,10 +90,10 @@ def _plain(function: Callable[..., Any], body: str | None = None) -> str:
     assert isinstance(node, ast.FunctionDef)  # the parts are functions
     for argument in node.args.args:
         argument.annotation = None
-    first, *rest = node.body
+    first = node.body[0]
     start, end = first.lineno, (first.end_lineno or first.lineno)
     lines = source.splitlines()
-    kept = lines[start - 1 : end] + [f"    {body}"] if body else lines[start - 1 :]
+    kept = [*lines[start - 1 : end], f"    {body}"] if body else lines[start - 1 :]
     return "\n".join([f"def {node.name}({ast.unparse(node.args)}):", *kept])
 
 

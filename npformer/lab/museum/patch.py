@@ -8,8 +8,8 @@ no other work in other threads.
 """
 
 from __future__ import annotations
-
 import __future__
+
 import ast
 import importlib
 import inspect

@@ -34,7 +34,7 @@ def linear_backward(trial: Trial) -> Violation | None:
     a, b = 1.7, -0.6
     both = trial.run(upstream={name: a * dy + b * upstream[name] for name, dy in first.upstream.items()})
     expected = {name: a * x + b * second.gradients[name] for name, x in first.gradients.items()}
-    return same_to_rounding(_gradients(expected), _gradients(both.gradients))
+    return same_to_rounding(_gradients(expected), _gradients(both.gradients), first.upstream)
 
 
 @check("accumulation", "backward adds to the gradients of parameters, it does not assign")
@@ -52,7 +52,9 @@ def accumulation(trial: Trial) -> Violation | None:
         inputs = trial.backward(y, cache, once.upstream)
         expected = {name: g + times * once.gradients[name] for name, g in start.items()}
         expected |= {name: once.gradients[name] for name in inputs}
-        violation = same_to_rounding(_gradients(expected), _gradients(inputs | trial.parameter_gradients()))
+        violation = same_to_rounding(
+            _gradients(expected), _gradients(inputs | trial.parameter_gradients()), once.upstream
+        )
         if violation is not None:
             return violation._replace(where=f"{violation.where} after {times} backward of gradients that were not 0")
     return None
@@ -113,7 +115,8 @@ def reuse(trial: Trial) -> Violation | None:
             expected = {x: alone.gradients[x] for x in found}
             pair = [_gradients(x, f", use {name}") for x in (expected, found)]
             violation = violation or same_bits(*pair)
-        violation = violation or same_to_rounding(_gradients(total), _gradients(trial.parameter_gradients()))
+        added = _gradients(trial.parameter_gradients())
+        violation = violation or same_to_rounding(_gradients(total), added, a.upstream)
         if violation is not None:
             return violation
     return None

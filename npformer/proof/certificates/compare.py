@@ -13,6 +13,7 @@ from npformer.proof.subject import Host
 ROUNDING = 1e-11
 
 Tensors = Mapping[str, Host]
+NO_TENSORS: Tensors = {}
 
 
 def same_bits(expected: Tensors, got: Tensors) -> Violation | None:
@@ -20,13 +21,16 @@ def same_bits(expected: Tensors, got: Tensors) -> Violation | None:
     return _first(expected, got, _bits)
 
 
-def same_to_rounding(expected: Tensors, got: Tensors) -> Violation | None:
+def same_to_rounding(expected: Tensors, got: Tensors, upstream: Tensors = NO_TENSORS) -> Violation | None:
     """The worst element of the first tensor that differs by more than rounding, if any.
 
-    max|got − expected| is divided by max(max|expected|, 1e-3 · the largest entry of all tensors).
+    max|got − expected| is divided by max(max|expected|, 1e-3 · the largest entry of all tensors). Given the
+    upstream gradient, by at least 1e-4 of it: where saturated weights let next to nothing through, what is
+    left of terms of its size is their rounding.
     """
     largest = max((_size(x) for x in expected.values()), default=0.0)
-    return _first(expected, got, lambda where, e, g: close(where, e, g, max(_size(e), 1e-3 * largest)))
+    floor = max(1e-3 * largest, 1e-4 * max((_size(x) for x in upstream.values()), default=0.0))
+    return _first(expected, got, lambda where, e, g: close(where, e, g, max(_size(e), floor)))
 
 
 def close(where: str, expected: Host, got: Host, scale: float, tolerance: float = ROUNDING) -> Violation | None:

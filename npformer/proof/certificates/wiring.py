@@ -71,7 +71,7 @@ def batch_order(trial: Trial) -> Violation | None:
     expected = {name: _rows_of(y, rows, size) for name, y in run.outputs.items()}
     rotated = {name: x[rows] if name in batch else x for name, x in run.gradients.items()}
     return same_to_rounding(expected, again.outputs) or same_to_rounding(
-        _gradients(rotated), _gradients(again.gradients)
+        _gradients(rotated), _gradients(again.gradients), run.upstream
     )
 
 
@@ -94,7 +94,9 @@ def sequences_alone(trial: Trial) -> Violation | None:
         else np.sum([one.gradients[name] for one in alone], axis=0)
         for name in run.gradients
     }
-    return same_to_rounding(outputs, run.outputs) or same_to_rounding(_gradients(gradients), _gradients(run.gradients))
+    return same_to_rounding(outputs, run.outputs) or same_to_rounding(
+        _gradients(gradients), _gradients(run.gradients), run.upstream
+    )
 
 
 def batched(trial: Trial) -> tuple[set[str], int]:

@@ -146,4 +146,5 @@ def who_sees_whom(trial: Trial) -> Iterator[Claim]:
         queries = src if name.startswith("encoder") else tgt
         mask = AttentionMask(keys != pad, causal=itself and name.startswith("decoder"))
         visible = visible_pairs(mask, queries.shape[0], queries.shape[1], keys.shape[1])[:, None]
-        yield Claim(name, np.broadcast_to(visible, w.shape).astype(float), np.greater(w, 0).astype(float), exact=True)
+        expected = np.repeat(visible.astype(float), w.shape[1], axis=1)  # (B, H, T, S)
+        yield Claim(name, expected, np.greater(w, 0).astype(float), exact=True)

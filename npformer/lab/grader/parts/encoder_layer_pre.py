@@ -38,9 +38,9 @@ def encoder_layer_pre_backward(dy: Array, cache: Any) -> tuple[Array, dict[str, 
     dnorm1, dgamma1, dbeta1 = layer_norm_backward(dqueries + dmemory, norm1_cache)  # back through 1
     dx = dstream + dnorm1  # x was used twice, in 1 and in 3
     dparams = {
-        "attention": dattention,
         "norm1": {"gamma": dgamma1, "beta": dbeta1},
-        "feed_forward": {"w1": dw1, "b1": db1, "w2": dw2, "b2": db2},
+        "attention": dattention,
         "norm2": {"gamma": dgamma2, "beta": dbeta2},
+        "feed_forward": {"w1": dw1, "b1": db1, "w2": dw2, "b2": db2},
     }
     return dx, dparams

@@ -19,6 +19,6 @@ __all__ = ["Check", "battery"]
 def battery() -> Sequence[Check]:
     """All checks, those that say most of one place first."""
     return (
-        *forward_checks(), *edge_checks(), *gradient_checks(), *optimiser_checks(), *wiring_checks(), *training_checks(),
-        *certificate_checks(), *theorem_checks(),
+        *forward_checks(), *edge_checks(), *gradient_checks(), *optimiser_checks(), *wiring_checks(),
+        *training_checks(), *certificate_checks(), *theorem_checks(),
     )  # fmt: skip

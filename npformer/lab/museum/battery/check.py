@@ -5,12 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from npformer.backend import Backend
-from npformer.typing import HostArray
 
+#: Numbers on the host.
+Host: TypeAlias = np.ndarray[Any, Any]
 #: backend -> problems, one sentence each; none: it holds.
 Find = Callable[[Backend], list[str]]
 
@@ -47,6 +49,6 @@ def differ(what: str, found: object, expected: object, tolerance: float = 1e-12)
     return [f"{what}{at} is {a[place]:.6g}, expected {b[place]:.6g} ({int(wrong.sum())} of {a.size} differ)"]
 
 
-def normal(seed: int, *shape: int) -> HostArray:
+def normal(seed: int, *shape: int) -> Host:
     """Random numbers, (shape), the same for the same seed."""
     return np.random.default_rng(seed).normal(size=shape)

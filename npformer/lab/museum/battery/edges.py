@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
 from npformer.backend import Backend
 from npformer.functional import AttentionMask, Draw
-from npformer.lab.museum.battery.check import Check, differ, normal
+from npformer.functional.dropout import DropoutCache
+from npformer.lab.museum.battery.check import Check, Host, differ, normal
 from npformer.layers import EncoderLayer, RandomKey, SinusoidalPositions
 from npformer.models import Transformer, TransformerConfig
 from npformer.proof.catalogue import shaken
@@ -20,11 +22,11 @@ def edge_checks() -> Iterator[Check]:
     """A check for each."""
     for name, meaning, find in (
         ("huge scores", "softmax and loss stay finite at scores of 1000", _huge),
-        ("rows of nothing", "a query that sees no key gets output 0 and gradient 0, not NaN, no uniform guess", _nothing),
+        ("rows of nothing", "a query that sees no key gets output 0 and gradient 0, not NaN, not a mean", _nothing),
         ("hidden keys", "a hidden key has weight 0 and no gradient, and the visible weights still sum to 1", _hidden),
         ("constant tokens", "LayerNorm of a constant row is β, its gradient finite", _constant),
         ("dropout's statistics", "a share p is dropped and the mean stays", _statistics),
-        ("dropout's mask", "backward uses the mask and the scale of its own forward, whatever ran in between", _own_mask),
+        ("dropout's mask", "backward uses mask and scale of its own forward, whatever ran in between", _own_mask),
         ("dropout's places", "no two places of a model draw the same mask", _places),
         ("inference", "without a key nothing is dropped", _inference),
         ("rotation", "PE(p + δ) is PE(p) rotated, by an angle that does not depend on p", _rotation),
@@ -94,7 +96,6 @@ def _own_mask(backend: Backend) -> list[str]:
 
 
 def _places(backend: Backend) -> list[str]:
-    """Two places that draw the same mask are found by feeding a layer ones: it shows in its dropout's cache."""
     problems: list[str] = []
     for norm_order in ("post", "pre"):
         layer = EncoderLayer(8, 2, 12, dropout=0.5, norm_order=norm_order, backend=backend)
@@ -108,9 +109,9 @@ def _places(backend: Backend) -> list[str]:
     return problems
 
 
-def _masks_in(cache: object) -> Iterator[np.ndarray]:  # type: ignore[type-arg]
+def _masks_in(cache: Any) -> Iterator[Host]:
     """Every dropout mask inside a cache, however deep."""
-    if hasattr(cache, "keep") and isinstance(cache, tuple):
+    if isinstance(cache, DropoutCache):
         if cache.keep is not None:
             yield np.asarray(cache.keep)
     elif isinstance(cache, tuple):

@@ -14,7 +14,7 @@ import numpy as np
 
 from npformer.backend import Backend
 from npformer.functional import AttentionMask, Draw, merge_heads, split_heads
-from npformer.lab.museum.battery.check import Check, differ, normal
+from npformer.lab.museum.battery.check import Check, Host, differ, normal
 
 DRAW = Draw(seed=3, step=1, micro=0, site=5, rate=0.25)
 
@@ -86,9 +86,9 @@ def _layer_norm(backend: Backend) -> list[str]:
     return differ("y", y, _normed(x, gamma, beta, 0.1))
 
 
-def _normed(x: np.ndarray, gamma: np.ndarray, beta: np.ndarray, eps: float) -> np.ndarray:  # type: ignore[type-arg]
+def _normed(x: Host, gamma: Host, beta: Host, eps: float) -> Host:
     rows = [(row - sum(row) / len(row)) / math.sqrt(row.var() + eps) for row in x.reshape(-1, x.shape[-1])]
-    return np.reshape(rows, x.shape) * gamma + beta
+    return np.asarray(np.reshape(rows, x.shape) * gamma + beta)
 
 
 def _attention(backend: Backend) -> list[str]:
@@ -114,13 +114,13 @@ def _mask(backend: Backend) -> list[str]:
     like = np.zeros((1, 1))
     for causal, offset, window in product((False, True), (0, 2), (None, 2)):
         seen = AttentionMask(keys, causal=causal, query_offset=offset, window=window).visible(4, 6, like)
-        expected = np.zeros((4, 6), dtype=bool)
+        expected = np.zeros((4, 6), dtype=int)
         for i, j in product(range(4), range(6)):
             back = i + offset - j
             near = window is None or abs(back) < window
             expected[i, j] = keys[0, j] and near and (back >= 0 or not causal)
-        found = np.broadcast_to(seen, (1, 1, 4, 6))[0, 0].astype(int)
-        problems += differ(f"causal={causal}, offset={offset}, window={window}: visible", found, expected.astype(int))
+        found = np.broadcast_to(np.asarray(seen), (1, 1, 4, 6))[0, 0].astype(int)
+        problems += differ(f"causal={causal}, offset={offset}, window={window}: visible", found, expected)
     return problems
 
 

@@ -47,7 +47,7 @@ def _against_textbook(backend: Backend, make: Callable[[Arena], Adam], decay: fl
     optimizer = make(arena)
     expected = {
         name: (np.array(p.data), np.zeros(p.data.shape), np.zeros(p.data.shape)) for name, p in parameters.items()
-    }  # noqa: E501
+    }
     for t in range(1, 11):
         for i, (name, p) in enumerate(parameters.items()):
             g = 3.0 ** (t % 3 - 1) * normal(100 * t + i, *p.data.shape)
@@ -81,9 +81,8 @@ def _clipping(backend: Backend) -> list[str]:
     problems: list[str] = []
     for size in (10.0, 0.01):
         arena, parameters = _arena(backend)
-        gradients = {
-            name: size * (i + 1) * normal(50 + i, *p.data.shape) for i, (name, p) in enumerate(parameters.items())
-        }  # noqa: E501
+        sizes = {name: size * (i + 1) for i, name in enumerate(parameters)}
+        gradients = {name: scale * normal(50, *SHAPES[name]) for name, scale in sizes.items()}
         for name, p in parameters.items():
             p.grad[...] = gradients[name]
         length = math.sqrt(sum(float(np.sum(g**2)) for g in gradients.values()))

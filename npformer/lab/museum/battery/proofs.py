@@ -43,7 +43,7 @@ def _cases() -> tuple[Case, ...]:
     src, tgt = np.array([[3, 5, 4, 6], [6, 2, 0, 0]]), np.array([[1, 6, 4], [1, 5, 0]])
     sizes = {"d_model": 4, "num_heads": 2, "d_ff": 6, "num_encoder_layers": 1, "num_decoder_layers": 1}
     for changes in ({"norm_order": "post"}, {"norm_order": "pre", "activation": "gelu", "tie_embeddings": True}):
-        config = TransformerConfig(7, 7, **(sizes | {"dropout": 0.3, "max_seq_len": 6} | changes))  # type: ignore[arg-type]
+        config = TransformerConfig(7, 7, **(sizes | {"dropout": 0.3, "max_seq_len": 6} | changes))
         build = partial(_model, config)
         small.append(Case("model", f"Transformer: {config.norm_order}", build, (src, tgt), {"key": KEY}))
     return tuple(small)

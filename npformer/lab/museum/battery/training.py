@@ -28,8 +28,8 @@ TGT_OUT = np.array([[6, 4, 5, 3, 2], [6, 6, 2, 0, 0], [4, 2, 0, 0, 0]])
 def training_checks() -> Iterator[Check]:
     """A check for each."""
     for name, meaning, find in (
-        ("a step by hand", "three steps do what forward, loss, backward, clipping and Adam do one after the other", _by_hand),
-        ("micro-batches", "a batch in three parts gives the gradient of the whole, however the padding is spread", _micro),
+        ("a step by hand", "three steps do what forward, loss, backward, clipping and Adam do in turn", _by_hand),
+        ("micro-batches", "a batch in three parts gives the gradient of the whole, whatever the padding", _micro),
         ("fresh masks", "every step and every micro-batch draws its own dropout", _fresh),
         ("resume", "a run that stops and goes on ends bit for bit like one that did not stop", _resume),
     ):  # fmt: skip

@@ -10,10 +10,10 @@ import numpy as np
 from npformer.backend import Backend
 from npformer.data import Example, Vocabulary, collate
 from npformer.decoding import greedy
+from npformer.functional import AttentionMask
 from npformer.lab.museum.battery.check import Check, differ
 from npformer.lab.museum.battery.plain_transformer import Plain
 from npformer.layers import EncoderLayer
-from npformer.functional import AttentionMask
 from npformer.models import Transformer, TransformerConfig
 from npformer.proof.catalogue import shaken
 
@@ -40,7 +40,7 @@ def wiring_checks() -> Iterator[Check]:
 def model(backend: Backend, **changes: Any) -> Transformer:
     """A small one, every parameter moved off its start, without dropout."""
     sizes = {"d_model": 8, "num_heads": 2, "d_ff": 12, "num_encoder_layers": 2, "num_decoder_layers": 2}
-    config = TransformerConfig(7, 7, **(sizes | {"dropout": 0.0, "max_seq_len": 8} | changes))  # type: ignore[arg-type]
+    config = TransformerConfig(7, 7, **(sizes | {"dropout": 0.0, "max_seq_len": 8} | changes))
     built = shaken(Transformer(config, backend=backend, seed=3))
     assert isinstance(built, Transformer)
     return built
@@ -133,7 +133,7 @@ def _shift(backend: Backend) -> list[str]:
         "tgt_in, one place later,",
         batch.tgt_in[:, 1:] * (batch.tgt_in[:, 1:] != 0),
         batch.tgt_out[:, :-1] * (batch.tgt_in[:, 1:] != 0),
-    )  # noqa: E501
+    )
     return problems + differ("the first token given to the decoder", batch.tgt_in[:, 0], [1, 1])
 
 

@@ -78,11 +78,17 @@ EXHIBITS = (
     ),
     Exhibit(
         "attention-dv-before-dropout", ROOM, "dV from the weights before dropout",
-        (Edit(BACK, "dv = xp.matmul(xp.matrix_transpose(dropped), dout)", "dv = xp.matmul(xp.matrix_transpose(softmax.y), dout)"),),  # noqa: E501
+        (
+            Edit(
+                BACK,
+                "dv = xp.matmul(xp.matrix_transpose(dropped), dout)",
+                "dv = xp.matmul(xp.matrix_transpose(softmax.y), dout)",
+            ),
+        ),
         "dV = Drop(weights)ᵀ·dout", "dV = weightsᵀ·dout",
         "V met the weights *after* dropout: that is the matrix whose transpose comes back. Without dropout there is "
         "only one matrix and the test passes, so a check has to run with dropout on, its mask held fixed.",
-        sources=(15,), run={"dropout": 0.3},
+        sources=(15,), run={"dropout": 0.1},
     ),
     Exhibit(
         "attention-softmax-after-dropout", ROOM, "softmax's backward fed the dropped weights",
@@ -90,15 +96,21 @@ EXHIBITS = (
         "dscores = w·(dw − Σ dw·w), w before dropout", "the same with w after dropout",
         "The mirror image of the exhibit before: softmax's derivative is made of softmax's own output, which is the "
         "weights *before* dropout. One variable, overwritten by its dropped version, causes both.",
-        sources=(15,), run={"dropout": 0.3},
+        sources=(15,), run={"dropout": 0.1},
     ),
     Exhibit(
         "attention-no-dropout-backward", ROOM, "attention's dropout forgotten in backward",
-        (Edit(BACK, "(dweights,) = dropout_backward(xp.matmul(dout, xp.matrix_transpose(v)), dropout)", "dweights = xp.matmul(dout, xp.matrix_transpose(v))"),),  # noqa: E501
+        (
+            Edit(
+                BACK,
+                "(dweights,) = dropout_backward(xp.matmul(dout, xp.matrix_transpose(v)), dropout)",
+                "dweights = xp.matmul(dout, xp.matrix_transpose(v))",
+            ),
+        ),
         "dweights = (dout·Vᵀ)·keep·s", "dweights = dout·Vᵀ",
         "A dropped weight had no part in the output, and gets a gradient for it all the same. On average over masks "
         "the error is a factor near 1, so training shrugs; the gradient is noise added to a right mean.",
-        sources=(6,), run={"dropout": 0.3},
+        sources=(6,), run={"dropout": 0.1},
     ),
     Exhibit(
         "heads-not-moved-back", ROOM, "heads merged without moving their axis back",
@@ -112,7 +124,11 @@ EXHIBITS = (
     Exhibit(
         "heads-never-moved", ROOM, "heads split and merged by reshape alone",
         (
-            Edit(F + "heads:split_heads", "xp.permute_dims(xp.reshape(x, (batch, length, num_heads, width // num_heads)), (0, 2, 1, 3))", "xp.reshape(x, (batch, num_heads, length, width // num_heads))"),  # noqa: E501
+            Edit(
+                F + "heads:split_heads",
+                "xp.permute_dims(xp.reshape(x, (batch, length, num_heads, width // num_heads)), (0, 2, 1, 3))",
+                "xp.reshape(x, (batch, num_heads, length, width // num_heads))",
+            ),
             Edit(F + "heads:merge_heads", "xp.reshape(xp.permute_dims(heads, (0, 2, 1, 3)), (", "xp.reshape(heads, ("),
         ),
         "head h owns columns hD … hD+D−1 of every token", "head h owns all columns of some tokens",
@@ -124,8 +140,17 @@ EXHIBITS = (
     Exhibit(
         "mask-after-softmax", ROOM, "hidden weights set to 0 after softmax",
         (
-            Edit(SOFTMAX, "    if visible is not None:\n        shifted = xp.where(visible, shifted, xp.full_like(shifted, -xp.inf))\n", "    before = visible\n    visible = None\n"),  # noqa: E501
-            Edit(SOFTMAX, "return y, SoftmaxCache(y)", "y = y if before is None else xp.where(before, y, xp.zeros_like(y))\n    return y, SoftmaxCache(y)"),  # noqa: E501
+            Edit(
+                SOFTMAX,
+                "    if visible is not None:\n        shifted = xp.where(visible, shifted, "
+                "xp.full_like(shifted, -xp.inf))\n",
+                "    before = visible\n    visible = None\n",
+            ),
+            Edit(
+                SOFTMAX,
+                "return y, SoftmaxCache(y)",
+                "y = y if before is None else xp.where(before, y, xp.zeros_like(y))\n    return y, SoftmaxCache(y)",
+            ),
         ),
         "softmax over the visible keys: weights sum to 1", "softmax over all keys, then hidden ones × 0",
         "The hidden keys still stand in the denominator: what is visible no longer sums to 1, and how much is missing "
@@ -139,16 +164,16 @@ EXHIBITS = (
         "dx = dy·keep/(1 − p)", "dx = dy·keep",
         "What was scaled up going forward is scaled up going back. The gradient shrinks by 1 − p at every dropout it "
         "passes, so the lower a layer lies the less it learns: at p = 0.1 and six layers, about half.",
-        sources=(6,), run={"dropout": 0.3},
+        sources=(6,), run={"dropout": 0.1},
     ),
     Exhibit(
         "dropout-no-mask", ROOM, "dropout's backward forgets the mask altogether",
         (Edit(DROP_BACK, "(_apply(dy, cache),)", "(dy,)"),),
         "dx = dy·keep/(1 − p)", "dx = dy",
-        "A wrapper returned only the output of dropout, and backward had nothing left to multiply by. Right on average, "
-        "wrong for every single mask: units are corrected for outputs they did not give. With p = 0, as in most tests, "
-        "it is perfect.",
-        sources=(6,), run={"dropout": 0.3},
+        "A wrapper returned only the output of dropout, and backward had nothing left to multiply by. Right on "
+        "average, wrong for every single mask: units are corrected for outputs they did not give. With p = 0, as in "
+        "most tests, it is perfect.",
+        sources=(6,), run={"dropout": 0.1},
     ),
     Exhibit(
         "dropout-redrawn", ROOM, "dropout's backward draws a new mask",
@@ -162,30 +187,45 @@ EXHIBITS = (
             ),
         ),
         "the mask of the forward", "another mask with as many zeros",
-        "Backward runs the forward's code again, random numbers included. Here the mask is moved by one place, which is "
-        "as unrelated. The gradient of what was dropped goes up, that of what was kept goes lost. A random number that "
-        "is used twice must be drawn once, or be a function of where it is used, as in npformer.",
-        sources=(6,), run={"dropout": 0.3},
+        "Backward runs the forward's code again, random numbers included. Here the mask is moved by one place, which "
+        "is as unrelated. The gradient of what was dropped goes up, that of what was kept goes lost. A random number "
+        "that is used twice must be drawn once, or be a function of where it is used, as in npformer.",
+        sources=(6,), run={"dropout": 0.1},
     ),
     Exhibit(
         "dropout-shared-object", ROOM, "one dropout object for two sub-layers: the second mask overwrites the first",
         (
-            Edit(DROP, "    return _apply(x, cache), cache", "    vars(dropout_forward)['mask'] = cache\n    return _apply(x, cache), cache"),  # noqa: E501
-            Edit(DROP_BACK, "return (_apply(dy, cache),)", "last = vars(dropout_forward).get('mask', cache)\n    same = last.keep is not None and last.keep.shape == dy.shape\n    return (_apply(dy, last if same else cache),)"),  # noqa: E501
+            Edit(
+                DROP,
+                "    return _apply(x, cache), cache",
+                "    vars(dropout_forward)['mask'] = cache\n    return _apply(x, cache), cache",
+            ),
+            Edit(
+                DROP_BACK,
+                "return (_apply(dy, cache),)",
+                "last = vars(dropout_forward).get('mask', cache)\n    same = last.keep is not None and "
+                "last.keep.shape == dy.shape\n    return (_apply(dy, last if same else cache),)",
+            ),
         ),
         "each use keeps its own mask", "self.mask, overwritten by the next use",
         "An object that remembers its mask can be used once per forward. Two sub-layers that share it both go back "
         "through the second one's mask. Any layer that stores what backward needs in itself has this fault in waiting; "
         "npformer's layers hand the cache to the caller and keep nothing.",
-        sources=(5,), run={"dropout": 0.3},
+        sources=(5,), run={"dropout": 0.1},
     ),
     Exhibit(
         "dropout-no-scale", ROOM, "dropout without 1/(1 − p), both ways",
-        (Edit(F + "dropout:dropout_threshold", "return threshold, 65536 / (65536 - threshold)", "return threshold, 1.0"),),
+        (
+            Edit(
+                F + "dropout:dropout_threshold",
+                "return threshold, 65536 / (65536 - threshold)",
+                "return threshold, 1.0",
+            ),
+        ),
         "y = x·keep/(1 − p), so the mean of y is x", "y = x·keep",
         "Its gradient is right. But while training, the next layer sees 1 − p of what it will see when the model is "
         "used, where nothing is dropped. The training loss looks as ever and the held-out one does not fit it.",
-        seen=OURS, run={"dropout": 0.3},
+        seen=OURS, run={"dropout": 0.1},
     ),
     Exhibit(
         "dropout-keeps-p", ROOM, "p taken for the share that is kept",

@@ -31,9 +31,9 @@ EXHIBITS = (
         "loss-counts-padding", ROOM, "padding counted in the mean",
         (Edit(CE + "_counted", "num_counted = xp.sum(counted)", "num_counted = xp.sum(xp.ones_like(counted))"),),
         "loss = Σ over counted tokens / their number", "loss = Σ over counted tokens / B·T",
-        "Padding adds nothing to the sum but is counted below the line, so the loss looks better the more padding there "
-        "is, and long sentences pull harder than short ones' neighbours. Forward and backward agree. Pad a batch "
-        "further, and the loss changes: that is the test.",
+        "Padding adds nothing to the sum but is counted below the line, so the loss looks better the more padding "
+        "there is, and long sentences pull harder than short ones' neighbours. Forward and backward agree. Pad a "
+        "batch further, and the loss changes: that is the test.",
         sources=(9,),
     ),
     Exhibit(
@@ -47,7 +47,12 @@ EXHIBITS = (
     Exhibit(
         "loss-smooths-padding", ROOM, "label smoothing reaches the ignored tokens",
         (
-            Edit(FORWARD, "counted, num_counted = _counted(targets, ignore_index, logits)", "counted, num_counted = _counted(targets, ignore_index, logits)\n    counted = xp.where(counted > 0, counted, label_smoothing * xp.ones_like(counted))"),  # noqa: E501
+            Edit(
+                FORWARD,
+                "counted, num_counted = _counted(targets, ignore_index, logits)",
+                "counted, num_counted = _counted(targets, ignore_index, logits)\n    counted = "
+                "xp.where(counted > 0, counted, label_smoothing * xp.ones_like(counted))",
+            ),
         ),
         "ignored tokens: no loss, smoothing or not", "ignored tokens: ε times their loss",
         "The one-hot part was masked, the smoothing part was added later and was not. The gradient pulls every padded "
@@ -59,8 +64,8 @@ EXHIBITS = (
         (Edit(CE + "_target_distribution", "(1 - label_smoothing) * one_hot + ", "one_hot + "),),
         "q = (1 − ε)·onehot + ε/V", "q = onehot + ε/V, sum 1 + ε",
         "The gradient p − q is that of a *distribution* q. With a sum of 1 + ε there are no logits at which it is 0: "
-        "each step pushes all of a token's logits up together, for ever. Softmax does not see the push, and the bias of "
-        "the last layer drifts. Check that what should be a distribution sums to 1.",
+        "each step pushes all of a token's logits up together, for ever. Softmax does not see the push, and the bias "
+        "of the last layer drifts. Check that what should be a distribution sums to 1.",
         seen=OURS, run={"label_smoothing": 0.1},
     ),
     Exhibit(
@@ -74,12 +79,20 @@ EXHIBITS = (
     ),
     Exhibit(
         "loss-eps-in-log", ROOM, "log(p + 1e-9) in place of log-softmax",
-        (Edit(FORWARD, "token_loss = xp.log(power_sum) - xp.sum(q * shifted, axis=-1, keepdims=True)", "token_loss = -xp.sum(q * xp.log(powers / power_sum + 1e-9), axis=-1, keepdims=True)"),),  # noqa: E501
+        (
+            Edit(
+                FORWARD,
+                "token_loss = xp.log(power_sum) - xp.sum(q * shifted, axis=-1, keepdims=True)",
+                "token_loss = -xp.sum(q * xp.log(powers / power_sum + 1e-9), axis=-1, keepdims=True)",
+            ),
+        ),
         "log p = z − max − log Σ exp(z − max)", "log(p + 1e-9)",
-        "For p = 0.1 it makes no difference in eight digits. For a token that the model finds impossible the loss stops "
-        "at 20.7 nats, whatever the logits are, and no longer matches the gradient p − q. log-softmax written out has no "
-        "such floor and needs no ε.",
-        seen=OURS, run=None, instead="The curves agree to six digits: only tokens that the model finds impossible differ.",
+        "For p = 0.1 it makes no difference in eight digits. For a token that the model finds impossible the loss "
+        "stops at 20.7 nats, whatever the logits are, and no longer matches the gradient p − q. log-softmax written "
+        "out has no such floor and needs no ε.",
+        seen=OURS, run=None, instead=(
+            "The curves agree to six digits: only tokens that the model finds impossible differ."
+        ),
     ),
     Exhibit(
         "loss-overflow", ROOM, "cross-entropy without subtracting the maximum",

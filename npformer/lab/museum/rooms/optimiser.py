@@ -14,19 +14,27 @@ EXHIBITS = (
         "adam-t-per-tensor", ROOM, "Adam's t counts tensors instead of steps",
         (
             Edit(ADAM + "step", "    self.t += 1\n", ""),
-            Edit(ADAM + "step", "    for run in self.arena.runs():\n", "    for run in self.arena.runs():\n        self.t += 1\n"),  # noqa: E501
+            Edit(
+                ADAM + "step",
+                "    for run in self.arena.runs():\n",
+                "    for run in self.arena.runs():\n        self.t += 1\n",
+            ),
         ),
         "t = number of updates", "t grows by one per tensor, t = index of the layer",
-        "The counter was increased inside the loop over parameters. Each tensor gets another bias correction, and after "
-        "one step t is already in the hundreds: the hats are gone before they were needed, and early steps of all but "
-        "the first tensors are too small by up to 1 − β₁.",
+        "The counter was increased inside the loop over parameters. Each tensor gets another bias correction, and "
+        "after one step t is already in the hundreds: the hats are gone before they were needed, and early steps of "
+        "all but the first tensors are too small by up to 1 − β₁.",
         sources=(27,),
     ),
     Exhibit(
         "adam-t-zero", ROOM, "Adam's t starts at 0",
         (
             Edit(ADAM + "step", "    self.t += 1\n    lr =", "    lr ="),
-            Edit(ADAM + "step", "rate * self.weight_decay * run.weight_decay)", "rate * self.weight_decay * run.weight_decay)\n    self.t += 1"),  # noqa: E501
+            Edit(
+                ADAM + "step",
+                "rate * self.weight_decay * run.weight_decay)",
+                "rate * self.weight_decay * run.weight_decay)\n    self.t += 1",
+            ),
         ),
         "m̂ = m/(1 − β₁ᵗ), t from 1", "t from 0: m/(1 − 1) = m/0",
         "In the first step the correction divides by 0. Some programs end there, others avoid the crash by an ε in the "
@@ -38,21 +46,29 @@ EXHIBITS = (
         (Edit(ADAM + "__init__", "self.t = 0  # updates made so far", "self.t = 30"),),
         "t = 1 at the first update", "t = 31 at the first update",
         "A remedy for the exhibit before: with t = 30 there is no division by 0, and nearly no correction. The first "
-        "steps are then off by (1 − β₁³¹)/(1 − β₁) for m, and by the root of the like for v: with β = (0.9, 0.98), about "
-        "a factor of 0.15. Whoever treats a symptom gets another one.",
+        "steps are then off by (1 − β₁³¹)/(1 − β₁) for m, and by the root of the like for v: with β = (0.9, 0.98), "
+        "about a factor of 0.15. Whoever treats a symptom gets another one.",
         sources=(27,),
     ),
     Exhibit(
         "adam-v-with-beta1", ROOM, "the second moment built with 1 − β₁",
         (Edit(ADAM + "_update", "v += (1 - beta2)", "v += (1 - beta1)"),),
         "v ← β₂v + (1 − β₂)g²", "v ← β₂v + (1 − β₁)g²",
-        "A line copied from the one above, with one index changed in place of two. With β = (0.9, 0.98), v is five times "
-        "too large and every step √5 times too small: exactly a smaller learning rate, and that is how it survives.",
+        "A line copied from the one above, with one index changed in place of two. With β = (0.9, 0.98), v is five "
+        "times too large and every step √5 times too small: exactly a smaller learning rate, and that is how it "
+        "survives.",
         sources=(27,),
     ),
     Exhibit(
         "adam-eps-inside", ROOM, "Adam's ε inside the root",
-        (Edit(ADAM + "_update", "sqrt(v * (1 / (1 - beta2**self.t)))", "sqrt(v * (1 / (1 - beta2**self.t)) + self.eps)"), Edit(ADAM + "_update", "(root + self.eps)", "root")),  # noqa: E501
+        (
+            Edit(
+                ADAM + "_update",
+                "sqrt(v * (1 / (1 - beta2**self.t)))",
+                "sqrt(v * (1 / (1 - beta2**self.t)) + self.eps)",
+            ),
+            Edit(ADAM + "_update", "(root + self.eps)", "root"),
+        ),
         "m̂/(√v̂ + ε)", "m̂/√(v̂ + ε)",
         "√(v + ε) with ε = 1e-9 behaves like an ε of 3e-5 outside. A parameter whose gradient is smaller than that, "
         "and in a large model there are many, moves far less than Adam promises.",
@@ -60,18 +76,25 @@ EXHIBITS = (
     ),
     Exhibit(
         "adam-no-correction", ROOM, "Adam without bias correction",
-        (Edit(ADAM + "_update", "(1 / (1 - beta2**self.t))", "1"), Edit(ADAM + "_update", "(lr / (1 - beta1**self.t))", "lr")),
+        (
+            Edit(ADAM + "_update", "(1 / (1 - beta2**self.t))", "1"),
+            Edit(ADAM + "_update", "(lr / (1 - beta1**self.t))", "lr"),
+        ),
         "m̂ = m/(1 − β₁ᵗ), v̂ = v/(1 − β₂ᵗ)", "m and v as they are",
-        "Both averages start at 0 and are too small at first, m by 1 − β₁, v by 1 − β₂. The root of the second matters "
-        "more: with (0.9, 0.999) the first step is three times too long. A warm-up hides it, and was perhaps brought in "
-        "for it.",
+        "Both averages start at 0 and are too small at first, m by 1 − β₁, v by 1 − β₂. The root of the second "
+        "matters more: with (0.9, 0.999) the first step is three times too long. A warm-up hides it, and was perhaps "
+        "brought in for it.",
         sources=(27,),
     ),
     Exhibit(
         "adamw-into-gradient", ROOM, "weight decay added to the gradient in an “AdamW”",
         (
             Edit(ADAM + "_update", "    if decay:\n        p *= 1 - decay\n", ""),
-            Edit(ADAM + "_update", "    m, v = self.m[where]", "    g = g + decay / lr * p if decay else g\n    m, v = self.m[where]"),  # noqa: E501
+            Edit(
+                ADAM + "_update",
+                "    m, v = self.m[where]",
+                "    g = g + decay / lr * p if decay else g\n    m, v = self.m[where]",
+            ),
         ),
         "p ← p − lr·λ·p, apart from the gradient", "g ← g + λ·p, then Adam",
         "Added to the gradient, the decay is divided by √v̂ like everything else: parameters with large gradients are "
@@ -89,7 +112,13 @@ EXHIBITS = (
     ),
     Exhibit(
         "adamw-decays-vectors", ROOM, "biases and gains decayed too",
-        (Edit("npformer.backend.arena:Arena.__init__", "decay = 1.0 if parameter.data.ndim > 1 else 0.0", "decay = 1.0"),),
+        (
+            Edit(
+                "npformer.backend.arena:Arena.__init__",
+                "decay = 1.0 if parameter.data.ndim > 1 else 0.0",
+                "decay = 1.0",
+            ),
+        ),
         "decay for matrices, none for b, γ, β", "decay for all",
         "Decay pulls towards 0. For a matrix that means smaller features; for γ, whose resting place is 1, it means to "
         "switch the layer off. The effect is small and steady, and usually blamed on something else.",
@@ -105,7 +134,13 @@ EXHIBITS = (
     ),
     Exhibit(
         "noam-per-tensor", ROOM, "Noam counts one step per tensor",
-        (Edit(STEP + "learning_rate", "self.schedule(self.optimizer.t + 1)", "self.schedule((self.optimizer.t + 1) * len(self.model.arena.segments))"),),  # noqa: E501
+        (
+            Edit(
+                STEP + "learning_rate",
+                "self.schedule(self.optimizer.t + 1)",
+                "self.schedule((self.optimizer.t + 1) * len(self.model.arena.segments))",
+            ),
+        ),
         "t = number of updates", "t = updates × tensors",
         "The schedule's own counter was advanced where each tensor is updated. A warm-up of 4,000 steps is over after "
         "forty, and the rate is then √(number of tensors) times smaller than planned, for good.",
@@ -135,15 +170,27 @@ EXHIBITS = (
     ),
     Exhibit(
         "clip-stretches", ROOM, "short gradients stretched to the clipping norm",
-        (Edit(CLIP + "clip_by_global_norm", "xp.where(norm > clip_norm, norm, xp.full_like(norm, clip_norm))", "norm"),),
+        (
+            Edit(
+                CLIP + "clip_by_global_norm",
+                "xp.where(norm > clip_norm, norm, xp.full_like(norm, clip_norm))",
+                "norm",
+            ),
+        ),
         "shorten if longer than c", "always scale to c",
-        "Without the maximum, clipping is normalising: near the end, where gradients ought to fade, every batch's noise "
-        "is blown up to full length. A test with large gradients only passes.",
+        "Without the maximum, clipping is normalising: near the end, where gradients ought to fade, every batch's "
+        "noise is blown up to full length. A test with large gradients only passes.",
         seen=OURS, run={"clip_norm": 1.0},
     ),
     Exhibit(
         "clip-squared", ROOM, "the norm without its root",
-        (Edit(CLIP + "global_norm", "return xp.sqrt(xp.asarray(total, dtype=arena.grads.dtype))", "return xp.asarray(total, dtype=arena.grads.dtype)"),),  # noqa: E501
+        (
+            Edit(
+                CLIP + "global_norm",
+                "return xp.sqrt(xp.asarray(total, dtype=arena.grads.dtype))",
+                "return xp.asarray(total, dtype=arena.grads.dtype)",
+            ),
+        ),
         "n = √Σ g²", "n = Σ g²",
         "Above 1 the square is larger and clips too much, below it is smaller and does not clip at all. At norm 1, the "
         "value that everybody uses, both agree.",
@@ -152,8 +199,17 @@ EXHIBITS = (
     Exhibit(
         "clip-after-update", ROOM, "clipping after the update",
         (
-            Edit(STEP + "_compute_update", "    if self.clip_norm is not None:\n        self.grad_norm", "    self.optimizer.step(self.learning_rate)\n    if self.clip_norm is not None:\n        self.grad_norm"),  # noqa: E501
-            Edit(STEP + "_compute_update", "    self.optimizer.step(self.learning_rate)\n    return loss", "    return loss"),
+            Edit(
+                STEP + "_compute_update",
+                "    if self.clip_norm is not None:\n        self.grad_norm",
+                "    self.optimizer.step(self.learning_rate)\n    if self.clip_norm is not None:\n        "
+                "self.grad_norm",
+            ),
+            Edit(
+                STEP + "_compute_update",
+                "    self.optimizer.step(self.learning_rate)\n    return loss",
+                "    return loss",
+            ),
         ),
         "backward, clip, update", "backward, update, clip",
         "The gradients are clipped, the log shows it, and nobody uses them any more: the next step zeroes them first. "

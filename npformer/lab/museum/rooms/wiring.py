@@ -21,15 +21,28 @@ EXHIBITS = (
     ),
     Exhibit(
         "causal-one-ahead", ROOM, "causal mask off by one: the next token is visible",
-        (Edit(MASK, "back >= 0 if near is None else near & (back >= 0)", "back >= -1 if near is None else near & (back >= -1)"),),  # noqa: E501
+        (
+            Edit(
+                MASK,
+                "back >= 0 if near is None else near & (back >= 0)",
+                "back >= -1 if near is None else near & (back >= -1)",
+            ),
+        ),
         "visible where j ≤ i", "visible where j ≤ i + 1",
-        "One diagonal too many, and exactly the one that matters: input i + 1 is output i. Change a later token and see "
-        "whether an earlier logit moves: that test has no tolerance to argue about, the difference must be exactly 0.",
+        "One diagonal too many, and exactly the one that matters: input i + 1 is output i. Change a later token and "
+        "see whether an earlier logit moves: that test has no tolerance to argue about, the difference must be "
+        "exactly 0.",
         sources=(22,),
     ),
     Exhibit(
         "causal-diagonal-hidden", ROOM, "causal mask off by one: a token does not see itself",
-        (Edit(MASK, "back >= 0 if near is None else near & (back >= 0)", "back > 0 if near is None else near & (back > 0)"),),
+        (
+            Edit(
+                MASK,
+                "back >= 0 if near is None else near & (back >= 0)",
+                "back > 0 if near is None else near & (back > 0)",
+            ),
+        ),
         "visible where j ≤ i", "visible where j < i",
         "The first position sees nothing at all: NaN in many programs, zeros in npformer. The others miss the newest "
         "token in attention, though the residual still brings it, so the model learns, a little worse. Nothing leaks, "
@@ -38,7 +51,13 @@ EXHIBITS = (
     ),
     Exhibit(
         "causal-encoder", ROOM, "the causal mask given to the encoder too",
-        (Edit(T + "_encode", "key_visible=src != self.config.pad_id)", "key_visible=src != self.config.pad_id, causal=True)"),),  # noqa: E501
+        (
+            Edit(
+                T + "_encode",
+                "key_visible=src != self.config.pad_id)",
+                "key_visible=src != self.config.pad_id, causal=True)",
+            ),
+        ),
         "encoder: every token sees every token", "encoder: token i sees j ≤ i",
         "The source is there as a whole, and may be read in both directions. Here its first tokens know nothing of the "
         "rest, and the first target token cannot see the end of the source by way of the memory's mask either. The "
@@ -49,9 +68,9 @@ EXHIBITS = (
         "cross-padding-visible", ROOM, "source padding visible to cross-attention",
         (Edit(T + "_decode", '{"mask": mask, "memory_mask": memory_mask}', '{"mask": mask}'),),
         "cross-attention hides source padding", "source padding takes part",
-        "The padding mask went to the encoder and not to the second place that reads the source. Outputs now depend on "
-        "how far a sentence was padded, that is on its neighbours in the batch: the same sentence, translated alone and "
-        "in a batch, comes out differently.",
+        "The padding mask went to the encoder and not to the second place that reads the source. Outputs now depend "
+        "on how far a sentence was padded, that is on its neighbours in the batch: the same sentence, translated "
+        "alone and in a batch, comes out differently.",
         seen=SEVERAL, sources=(23,),
     ),
     Exhibit(
@@ -66,8 +85,8 @@ EXHIBITS = (
         "mask-inverted", ROOM, "the padding mask's meaning inverted",
         (Edit(T + "_encode", "key_visible=src != self.config.pad_id)", "key_visible=src == self.config.pad_id)"),),
         "True = this key may be looked at", "True = this key is hidden",
-        "Half of the world's masks are True where something is hidden, the other half where it is seen. Given the wrong "
-        "one, the model reads padding and nothing else. A mask should be named for what True means.",
+        "Half of the world's masks are True where something is hidden, the other half where it is seen. Given the "
+        "wrong one, the model reads padding and nothing else. A mask should be named for what True means.",
         seen=OURS,
     ),
     Exhibit(
@@ -86,7 +105,13 @@ EXHIBITS = (
     ),
     Exhibit(
         "positions-before-scaling", ROOM, "positions added before the embedding is scaled",
-        (Edit(T + "_embed", "x = cache.run(positions, x)", "x = cache.run(positions, x / embedding.scale) * embedding.scale"),),  # noqa: E501
+        (
+            Edit(
+                T + "_embed",
+                "x = cache.run(positions, x)",
+                "x = cache.run(positions, x / embedding.scale) * embedding.scale",
+            ),
+        ),
         "x = √C·table[token] + PE", "x = √C·(table[token] + PE)",
         "The scale is there to bring the table's small entries up to the size of the sines. Applied to both, positions "
         "are √C times louder than meant, and tokens have to shout to be heard.",
@@ -95,27 +120,43 @@ EXHIBITS = (
     Exhibit(
         "padding-zeroed", ROOM, "padded tokens zeroed on the query side, into a LayerNorm without ε",
         (
-            Edit(T + "_embed", "x = cache.run(positions, x)", "x = cache.run(positions, x) * (tokens != self.config.pad_id)[..., None]"),  # noqa: E501
+            Edit(
+                T + "_embed",
+                "x = cache.run(positions, x)",
+                "x = cache.run(positions, x) * (tokens != self.config.pad_id)[..., None]",
+            ),
             Edit("npformer.functional.layer_norm:layer_norm_forward", "keepdims=True) + eps)", "keepdims=True))"),
         ),
         "padding is hidden as a key, and otherwise left alone", "x·mask, then LN of a row of zeros",
-        "A padded query does no harm: nobody reads it. Zeroing its row makes a constant token, whose variance is 0, and "
-        "the norm's gradient there is 1/0. Masked out later, it is 0·∞, and NaN reaches every weight. Hide keys, leave "
-        "queries alone.",
+        "A padded query does no harm: nobody reads it. Zeroing its row makes a constant token, whose variance is 0, "
+        "and the norm's gradient there is 1/0. Masked out later, it is 0·∞, and NaN reaches every weight. Hide keys, "
+        "leave queries alone.",
         sources=(26,), run={"norm_order": "pre"},
     ),
     Exhibit(
         "target-not-shifted", ROOM, "the target is not shifted",
-        (Edit("npformer.data.batches:collate", "[[BOS_ID, *ids] for ids in targets]", "[[*ids, EOS_ID] for ids in targets]"),),  # noqa: E501
+        (
+            Edit(
+                "npformer.data.batches:collate",
+                "[[BOS_ID, *ids] for ids in targets]",
+                "[[*ids, EOS_ID] for ids in targets]",
+            ),
+        ),
         "tgt_in = [BOS] a b c      tgt_out = a b c [EOS]", "tgt_in = tgt_out",
-        "The decoder sees the very token it is to predict, at its own position, through a causal mask that is perfectly "
-        "right. The loss is near 0 within a hundred steps: the model has learned to copy its input. Free decoding, "
-        "which starts from [BOS], has never been trained.",
+        "The decoder sees the very token it is to predict, at its own position, through a causal mask that is "
+        "perfectly right. The loss is near 0 within a hundred steps: the model has learned to copy its input. Free "
+        "decoding, which starts from [BOS], has never been trained.",
         sources=(24,),
     ),
     Exhibit(
         "dropout-at-inference", ROOM, "dropout stays on when the model is used",
-        (Edit("npformer.layers.call_tree:draw", "return None if key is None or rate == 0 else key.child(name).draw(rate)", "return None if rate == 0 else (key or RandomKey()).child(name).draw(rate)"),),  # noqa: E501
+        (
+            Edit(
+                "npformer.layers.call_tree:draw",
+                "return None if key is None or rate == 0 else key.child(name).draw(rate)",
+                "return None if rate == 0 else (key or RandomKey()).child(name).draw(rate)",
+            ),
+        ),
         "no key: nothing is dropped", "dropped all the same",
         "A flag that says `training` and was never turned off. The model is evaluated with a tenth of it missing, and "
         "its scores are lower than they need be. npformer has no flag: without a key there is nothing to draw from.",
@@ -129,6 +170,8 @@ EXHIBITS = (
         "Great teacher-forced loss, nonsense when decoding: the complaint that users of such programs make most. "
         "Teacher forcing never runs this code, so the training curve has nothing to say about it. The output repeats "
         "its first token until the length runs out.",
-        seen=SEVERAL, run=None, instead="Training is right and its curve the same; what is decoded is the first token, over and over.",
+        seen=SEVERAL, run=None, instead=(
+            "Training is right and its curve the same; what is decoded is the first token, over and over."
+        ),
     ),
 )  # fmt: skip

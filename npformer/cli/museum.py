@@ -1,0 +1,125 @@
+"""npformer museum: real bugs put into the correct code, and the checks that find each of them."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from npformer.cli.common import new_parser
+from npformer.errors import ConfigError
+from npformer.lab.museum import text
+from npformer.lab.museum.battery import battery
+from npformer.lab.museum.demonstration import Comparison, compare
+from npformer.lab.museum.exhibit import Exhibit
+from npformer.lab.museum.kills import TEST_GUARD, Kills, examine, kill_table
+from npformer.lab.museum.rooms import EXHIBITS, exhibit
+
+EXAMPLES = """examples:
+  npformer museum                                every bug against every check, in minutes
+  npformer museum list                           what there is to see
+  npformer museum show layer-norm-gamma-outside  one bug explained, with a picture of what it does
+  npformer museum --only dropout                 the bugs with dropout in id, room or title
+  npformer museum --without causality            who would survive without that check
+
+Each bug is a small change of npformer's own code, taken out again afterwards. Exit 1 if one survives."""
+
+ACTIONS = ("list", "show")
+
+
+def add_parser(commands: Any) -> argparse.ArgumentParser:
+    """Add this command's parser."""
+    parser = new_parser(commands, "museum", "Show real bugs, what they do, and which check finds each.", EXAMPLES)
+    parser.add_argument("action", nargs="?", choices=ACTIONS, help="list the exhibits, or show one; else try them all")
+    parser.add_argument("id", nargs="?", help="the exhibit to show")
+    parser.add_argument("--only", metavar="TEXT", default="", help="the exhibits with TEXT in id, room or title")
+    parser.add_argument("--without", metavar="CHECK", action="append", default=[], help="leave a check out")
+    parser.add_argument("--picture", metavar="FILE.png", type=Path, help="where show draws (default: museum-ID.png)")
+    return parser
+
+
+def run(args: argparse.Namespace) -> int:
+    """Exit 1 if a bug survives."""
+    _expect_sense(args)
+    if args.action == "show":
+        return _show(exhibit(args.id), args.picture, args.json)
+    chosen = [one for one in EXHIBITS if one.matches(args.only)]
+    if not chosen:
+        raise ConfigError(f"--only: expected a part of an id, room or title, such as softmax, got {args.only!r}")
+    if args.action == "list":
+        return _list(chosen, args.json)
+    return _try_all(chosen, args.without, args.json)
+
+
+def _expect_sense(args: argparse.Namespace) -> None:
+    """Raise ConfigError for arguments that do not go together."""
+    if args.action == "show" and args.id is None:
+        raise ConfigError("show: expected the id of an exhibit, got none; npformer museum list shows them")
+    if args.action != "show" and (args.id is not None or args.picture is not None):
+        raise ConfigError("an id and --picture: expected with `show` alone; npformer museum show ID")
+    known = [check.name for check in battery()] + [TEST_GUARD]
+    for name in args.without:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=3, cutoff=0.3)
+            raise ConfigError(f"--without: expected the name of a check, got {name!r}; the nearest: {', '.join(near)}")
+
+
+def _list(chosen: Sequence[Exhibit], as_json: bool) -> int:
+    rows = [{"id": one.id, "room": one.room, "title": one.title, "sources": list(one.sources)} for one in chosen]
+    print(json.dumps({"exhibits": rows}) if as_json else text.listing(chosen))
+    return 0
+
+
+def _try_all(chosen: Sequence[Exhibit], without: Sequence[str], as_json: bool) -> int:
+    start = time.perf_counter()
+    if not as_json:
+        print(f"{len(chosen)} bugs against the checks that run the changed code, with NumPy in float64", flush=True)
+    table: list[Kills] = []
+    for kills in kill_table(chosen):
+        if not as_json:
+            if not table or table[-1].exhibit.room != kills.exhibit.room:
+                print(text.heading(kills.exhibit.room))
+            print(text.row(kills), flush=True)
+        table.append(kills)
+    survivors = [kills.exhibit.id for kills in table if kills.survives(without)]
+    if as_json:
+        rows = [kills.to_dict() for kills in table]
+        print(json.dumps({"ok": not survivors, "without": list(without), "survivors": survivors, "exhibits": rows}))
+    else:
+        print(text.verdict(table, without, time.perf_counter() - start))
+    return 1 if survivors else 0
+
+
+def _show(one: Exhibit, picture: Path | None, as_json: bool) -> int:
+    place = None if one.run is None else picture or Path(f"museum-{one.id}.png")
+    kills = examine(one)
+    comparison = None if place is None else _draw(one, place)
+    if as_json:
+        shown = {"training": comparison and comparison.to_dict(), "picture": place and str(place), "story": one.story}
+        formulas = {"right": one.right, "wrong": one.wrong, "seen": one.seen, "instead": one.instead}
+        print(json.dumps(kills.to_dict() | formulas | shown))
+    else:
+        print(text.label(one, kills, comparison, None if place is None else str(place)))
+    return 1 if kills.survives() else 0
+
+
+def _draw(one: Exhibit, place: Path) -> Comparison:
+    from npformer.plotting.canvas import check_place  # matplotlib: only when needed
+    from npformer.plotting.comparison import draw_comparison
+
+    check_place(place)  # before the training, not after it
+    comparison = compare(one)
+    notes = [
+        f"right: {one.right}",
+        f"wrong: {one.wrong}",
+        f"right ends with {comparison.right}",
+        f"wrong: {comparison.wrong}",
+    ]
+    draw_comparison(
+        comparison.right.losses, comparison.wrong.losses, place, one.title[0].upper() + one.title[1:], notes
+    )
+    return comparison

@@ -1,0 +1,107 @@
+"""A short training run, right against wrong: same data, same start, same dropout, one bug.
+
+The task is to reverse a word of up to six of eight letters, with a model that two cores train in seconds. It is
+small on purpose: what a bug does here it does in a large model too, only later and at a price.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from npformer.backend import Backend, get_backend
+from npformer.data import SequenceTask
+from npformer.lab.museum.exhibit import Exhibit
+from npformer.lab.museum.patch import patched
+from npformer.models import Transformer, TransformerConfig
+from npformer.optim import Adam, AdamW, Constant, Noam, Schedule
+from npformer.training import TrainStep
+from npformer.training.evaluation import evaluate
+
+STEPS, BATCH, HELD_OUT = 250, 32, 60
+RATE = 3e-3
+MODEL = {"d_model": 32, "num_heads": 4, "num_encoder_layers": 2, "num_decoder_layers": 2, "d_ff": 64, "dropout": 0.0}
+_OF_MODEL = ("dropout", "norm_order", "activation", "positions", "tie_embeddings")
+
+
+@dataclass(frozen=True)
+class Course:
+    """How one run went."""
+
+    losses: tuple[float, ...]  # of each step, nats per token; NaN from where it broke down
+    exact_match: float  # share of held-out words reversed without a mistake, decoded freely; NaN if it cannot be
+    trouble: str = ""  # what was raised, if something was
+
+    @property
+    def last_loss(self) -> float:
+        """The mean over the last tenth of the run."""
+        return float(np.mean(self.losses[-max(1, len(self.losses) // 10) :]))
+
+    def __str__(self) -> str:
+        loss = f"loss {self.last_loss:.3f}" if math.isfinite(self.last_loss) else "loss not a number"
+        if self.trouble:
+            return f"{loss}; {self.trouble}"
+        return f"{loss}, {100 * self.exact_match:.0f} % of held-out words right"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Both runs of an exhibit."""
+
+    right: Course
+    wrong: Course
+
+    def to_dict(self) -> dict[str, Any]:
+        """The outcome, for machines; what is no number is None."""
+        courses = {"right": self.right, "wrong": self.wrong}
+        return {
+            name: {"loss": _finite(c.last_loss), "exact_match": _finite(c.exact_match), "trouble": c.trouble}
+            for name, c in courses.items()
+        }
+
+
+def compare(exhibit: Exhibit, steps: int = STEPS) -> Comparison:
+    """Train twice. Raises nothing that a bug raises: it is told in the course."""
+    options = dict(exhibit.run or {})
+    right = _train(options, get_backend("numpy", dtype="float32"), steps)
+    with patched(exhibit.edits, dtype="float32") as backend, np.errstate(all="ignore"):
+        wrong = _train(options, backend, steps)
+    return Comparison(right, wrong)
+
+
+def _train(options: Mapping[str, Any], backend: Backend, steps: int) -> Course:
+    lengths = {"min_length": 6 if options.get("equal_lengths") else 1, "max_length": 6}
+    task = SequenceTask("reverse", seed=1, symbols=8, **lengths)
+    losses: list[float] = []
+    doing = "training"
+    try:
+        step = _step(options, backend, task)
+        for number in range(1, steps + 1):
+            losses.append(float(step(*task.batch(number, BATCH))))
+        doing = "decoding"
+        exact = evaluate(step.model, task.held_out(HELD_OUT), task.vocabulary, task.max_length).exact_match
+    except Exception as error:
+        losses += [math.nan] * (steps - len(losses))
+        return Course(tuple(losses), math.nan, f"{doing} stops with {type(error).__name__}: {error}")
+    return Course(tuple(losses), exact)
+
+
+def _step(options: Mapping[str, Any], backend: Backend, task: SequenceTask) -> TrainStep:
+    size = len(task.vocabulary)
+    chosen = MODEL | {name: options[name] for name in _OF_MODEL if name in options}
+    config = TransformerConfig(size, size, max_seq_len=task.max_length, **chosen)
+    model = Transformer(config, backend=backend, seed=2)
+    betas, eps = (0.9, 0.98), options.get("eps", 1e-9)
+    decay = options.get("weight_decay")
+    optimizer = Adam(model.arena, RATE, betas, eps) if decay is None else AdamW(model.arena, RATE, betas, eps, decay)
+    schedule: Schedule = Noam(config.d_model, 60, 0.5) if options.get("schedule") == "noam" else Constant(RATE)
+    names = ("clip_norm", "accumulate", "label_smoothing")
+    return TrainStep(model, optimizer, seed=3, schedule=schedule, **{n: options[n] for n in names if n in options})
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,133 @@
+"""What the museum shows, at 80 columns: the list, the kill table, the label of one exhibit."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from npformer.lab.museum.demonstration import STEPS, Comparison
+from npformer.lab.museum.exhibit import Exhibit
+from npformer.lab.museum.kills import Kills, only_killers
+
+WIDTH = 80
+_ID = 33  # of the longest id and two spaces
+
+
+def listing(exhibits: Sequence[Exhibit]) -> str:
+    """Ids and titles, room by room."""
+    lines = []
+    for room, group in groupby(exhibits, key=lambda e: e.room):
+        lines.append(room.upper())
+        lines += [_entry(e.id, e.title) for e in group]
+    return "\n".join([*lines, f"{_count(len(exhibits), 'exhibit')}. Look at one: npformer museum show ID"])
+
+
+def row(kills: Kills) -> str:
+    """An exhibit's lines of the kill table: how many checks kill it, the first of them, and the diagnosis."""
+    e = kills.exhibit
+    if kills.survives():
+        return _entry(e.id, f"SURVIVES all {kills.tried} checks that run it")
+    names = list(kills.problems)
+    first = names[0] if len(names) == 1 else f"{names[0]} (+ {len(names) - 1})"
+    return _entry(e.id, first) + "\n" + textwrap.indent(_filled(kills.diagnosis, WIDTH - 6, 2), " " * 6)
+
+
+def heading(room: str) -> str:
+    """The line above a room's rows."""
+    return f"\n{room.upper()}".ljust(_ID + 1) + "killed by"
+
+
+def verdict(table: Sequence[Kills], without: Sequence[str], seconds: float) -> str:
+    """The last lines: how many were killed, who survives, and which check nothing can replace."""
+    survivors = [kills.exhibit.id for kills in table if kills.survives(without)]
+    left_out = f" without {', '.join(without)}" if without else ""
+    lines = [f"\n{len(table) - len(survivors)} of {_count(len(table), 'bug')} are killed{left_out} ({seconds:.0f} s)"]
+    lines += [f"SURVIVES: {name}" for name in survivors]
+    return "\n".join([*lines, *_single(table)])
+
+
+def _single(table: Sequence[Kills]) -> Iterator[str]:
+    """For each check what would survive without it."""
+    alone = only_killers(table)
+    used = {name for kills in table for name in kills.problems}
+    if alone:
+        yield "\nWITHOUT THIS CHECK ALONE".ljust(_ID + 1) + "these would survive"
+        yield from (_entry(name, ", ".join(ids)) for name, ids in alone.items())
+    if len(used) > len(alone):
+        yield _filled(
+            f"Each of the other {len(used) - len(alone)} checks that killed something can be missed: "
+            "another one kills the same.", WIDTH,
+        )  # fmt: skip
+
+
+def label(e: Exhibit, kills: Kills, comparison: Comparison | None, picture: str | None) -> str:
+    """Everything about one exhibit."""
+    numbers = f" · number{'s' if len(e.sources) > 1 else ''} {', '.join(map(str, e.sources))}" if e.sources else ""
+    parts = [
+        f"{_filled(e.title[0].upper() + e.title[1:], WIDTH)}\n{_filled(f'{e.id} · {e.room}{numbers}', WIDTH)}",
+        f"  right   {_hung(e.right)}\n  wrong   {_hung(e.wrong)}",
+        _filled(e.story, WIDTH),
+        _filled(f"Seen: {e.seen}.", WIDTH),
+        "\n".join(_change(e)),
+        "\n".join(_found(kills)),
+        "\n".join(_shown(e, comparison, picture)),
+    ]
+    return "\n\n".join(parts)
+
+
+def _change(e: Exhibit) -> Iterator[str]:
+    yield "The change:"
+    for edit in e.edits:
+        yield f"  in {edit.target.replace(':', ', ')}"
+        yield from (f"    - {line}" for line in _code(edit.old))
+        yield from (f"    + {line}" for line in _code(edit.new) or ["(nothing)"])
+
+
+def _code(text: str) -> list[str]:
+    return [part for line in textwrap.dedent(text).splitlines() if line.strip() for part in _folded(line)]
+
+
+def _folded(line: str) -> list[str]:
+    return textwrap.wrap(line, WIDTH - 6, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+
+
+def _found(kills: Kills) -> Iterator[str]:
+    if kills.survives():
+        yield f"SURVIVES all {kills.tried} checks that run the changed code."
+        return
+    yield f"Killed by {_count(len(kills.problems), 'check')} of {kills.tried} that run the changed code:"
+    for name, problem in list(kills.problems.items())[:4]:
+        yield _filled(f"  {name}: {problem}", WIDTH, 4)
+    if len(kills.problems) > 4:
+        yield f"  and {len(kills.problems) - 4} more"
+    if kills.diagnosis not in kills.problems.values():
+        yield _filled(f"Diagnosis: {kills.diagnosis}", WIDTH, 4)
+
+
+def _shown(e: Exhibit, comparison: Comparison | None, picture: str | None) -> Iterator[str]:
+    if comparison is None:
+        yield _filled(f"In training: {e.instead}", WIDTH)
+        return
+    yield f"In training, after {len(comparison.right.losses) or STEPS} steps of reversing words of up to six letters:"
+    yield _filled(f"  right   {comparison.right}", WIDTH, 10)
+    yield _filled(f"  wrong   {comparison.wrong}", WIDTH, 10)
+    if picture is not None:
+        yield f"  picture {picture}"
+
+
+def _hung(text: str) -> str:
+    return textwrap.fill(text, WIDTH - 10, break_long_words=False).replace("\n", "\n" + " " * 10)
+
+
+def _entry(name: str, text: str) -> str:
+    hung = textwrap.wrap(text, WIDTH - _ID - 2, break_long_words=False) or [""]
+    return "\n".join([f"  {name.ljust(_ID)}{hung[0]}", *(" " * (_ID + 2) + line for line in hung[1:])])
+
+
+def _filled(text: str, width: int, indent: int = 0) -> str:
+    return textwrap.fill(text, width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")

@@ -1,0 +1,57 @@
+"""npformer certify: what holds, what does not, and what is listed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from npformer.cli.main import main
+
+LEAKY = """
+import numpy as np
+import npformer as npf
+
+
+class Leaky(npf.layers.Linear):
+    def backward(self, dy, cache):
+        dx = super().backward(dy, cache)
+        self.bias.grad[...] = dy.sum(axis=(0, 1))   # assigned, not added
+        return dx
+
+
+def build():
+    return Leaky(4, 5, backend=npf.get_backend("numpy")), (np.random.default_rng(0).normal(size=(2, 3, 4)),)
+"""
+
+
+def test_every_claim_holds_for_what_is_selected(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["certify", "--only", "MultiHeadAttention"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("all ")
+    assert "claims that apply to 3 targets hold" in out
+
+
+def test_what_does_not_hold_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "leaky.py").write_text(LEAKY)
+    assert main(["certify", "--model", str(tmp_path / "leaky.py")]) == 1
+    out = capsys.readouterr().out
+    assert "Leaky: accumulation" in out
+    assert max(map(len, out.splitlines())) <= 80
+    assert main(["certify", "--model", str(tmp_path / "leaky.py"), "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["ok"] is False
+
+
+def test_the_list_gives_every_claim_a_meaning(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["certify", "--list", "--json"]) == 0
+    meanings = json.loads(capsys.readouterr().out)
+    assert len(meanings) >= 50
+    assert all(len(meaning) > 10 for meaning in meanings.values())
+    assert main(["certify", "--list"]) == 0
+    assert "causality\n    " in capsys.readouterr().out
+
+
+def test_nothing_selected_is_bad_input(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["certify", "--only", "no such thing"]) == 2
+    assert "--only: expected a part of a target's name" in capsys.readouterr().err

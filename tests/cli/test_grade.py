@@ -1,0 +1,136 @@
+"""npformer grade: exit codes, hints, answers, templates, the list and the progress of a learner."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from npformer.lab.grader import EXERCISES
+from npformer.lab.grader.progress import NAME
+
+LEARNER = Path(__file__).resolve().parents[1] / "lab" / "learner"
+WRONG = "import numpy as np\nfrom numpy import exp\n" + (LEARNER / "relu.py").read_text().replace("dy * cache", "dy")
+
+
+@pytest.fixture
+def wrong(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.py"
+    path.write_text(WRONG)
+    return path
+
+
+def test_a_right_answer(cli: Callable[..., Any], tmp_path: Path) -> None:
+    done = cli("grade", LEARNER / "relu.py")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("relu: right.\n")
+    assert done.out.endswith("Next: npformer grade --template gelu\n")
+    entry = json.loads((tmp_path / NAME).read_text())["exercises"]["relu"]
+    assert entry == {"attempts": 1, "hint": 0, "solved": True}
+
+
+def test_a_wrong_answer_and_the_generosity_of_hints(cli: Callable[..., Any], wrong: Path) -> None:
+    texts = [cli("grade", wrong.name, "--hint", level) for level in (1, 2, 3)]
+    assert [done.code for done in texts] == [1, 1, 1]
+    assert "does y_i move?" in texts[0].out
+    assert "the gradient is 0" in texts[1].out
+    assert "np.where(x > 0, dy, 0.0)" in texts[2].out
+    assert not any("np.where(" in done.out for done in texts[:2])
+    assert "More: npformer grade mine.py --hint 2" in texts[0].out
+    assert "The derivation: npformer grade mine.py --answer" in texts[2].out
+
+
+def test_the_answer_only_if_asked_for(cli: Callable[..., Any], wrong: Path) -> None:
+    done = cli("grade", wrong.name, "--answer")
+    assert done.code == 0
+    assert "The gate is set by the input of the forward" in done.out
+    assert "return np.where(is_open, dy, 0.0)" in done.out
+    assert cli("grade", "--answer", "--exercise", "relu").out == done.out
+
+
+def test_json(cli: Callable[..., Any], wrong: Path) -> None:
+    done = cli("grade", wrong.name, "--json", "--hint", 3)
+    (exercise,) = done.document["exercises"]
+    assert (done.code, done.document["ok"], exercise["ok"], exercise["about"]) == (1, False, False, "dx")
+    assert exercise["cause"] == "gate left out"
+    assert len(exercise["hints"]) == 3
+    assert [f["name"] for f in exercise["findings"] if not f["ok"]] == ["dx"]
+    assert len(cli("grade", wrong.name, "--json").document["exercises"][0]["hints"]) == 1
+
+
+def test_several_exercises_in_one_file(cli: Callable[..., Any], tmp_path: Path, wrong: Path) -> None:
+    both = (LEARNER / "dropout.py").read_text() + WRONG
+    (tmp_path / "both.py").write_text(both)
+    done = cli("grade", "both.py")
+    assert done.code == 1
+    assert "relu: not yet; dx is not right." in done.out
+    assert "dropout: right." in done.out
+    assert done.out.endswith("1 of 2 exercises are right\n")
+    assert cli("grade", "both.py", "--exercise", "dropout").code == 0
+
+
+def test_a_template_is_written_once(cli: Callable[..., Any], tmp_path: Path) -> None:
+    done = cli("grade", "--template", "layer_norm")
+    assert (done.code, done.out.split()[0]) == (0, "layer_norm.py")
+    before = (tmp_path / "layer_norm.py").read_text()
+    cli("grade", "--template", "layer_norm").refused("layer_norm.py", "nothing is ever overwritten")
+    assert (tmp_path / "layer_norm.py").read_text() == before
+    assert cli("grade", "other.py", "--template", "layer_norm").code == 0
+    assert (tmp_path / "other.py").read_text() == before
+    assert cli("grade", "layer_norm.py").code == 1
+    assert not cli("grade", "--list", "--json").document["exercises"][7]["attempts"], "not begun is no attempt"
+
+
+def test_templates_with_parts_run_without_the_grader(shell: Callable[..., Any], tmp_path: Path) -> None:
+    assert shell("grade", "parts.py", "--template", "parts").code == 0
+    shutil.copy(LEARNER / "decoder_layer.py", tmp_path / "decoder_layer.py")
+    assert shell("grade", "decoder_layer.py").out.startswith("decoder_layer: right.")
+
+
+def test_the_list_shows_order_and_progress(cli: Callable[..., Any], wrong: Path) -> None:
+    cli("grade", LEARNER / "linear.py")
+    cli("grade", wrong.name)
+    lines = cli("grade", "--list").out.splitlines()
+    assert [line.split()[2] for line in lines[: len(EXERCISES)]] == [exercise.name for exercise in EXERCISES]
+    assert [line.split()[0] for line in lines[:3]] == ["✓", "…", "·"]
+    assert lines[-1] == f"1 of {len(EXERCISES)} solved; next: npformer grade --template relu"
+    assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", '{"format": "x"}', '{"format": "npformer exercises 1", "exercises": {"relu": 3}}', "[" * 100_000],
+    ids=["empty", "half", "a list", "another format", "a bad entry", "deep"],
+)
+def test_a_corrupt_progress_is_left_alone(cli: Callable[..., Any], tmp_path: Path, text: str) -> None:
+    (tmp_path / NAME).write_text(text)
+    done = cli("grade", LEARNER / "relu.py")
+    assert done.code == 0
+    assert f"{NAME}: left as it is" in done.err
+    assert cli("grade", "--list").code == 0
+    assert (tmp_path / NAME).read_text() == text
+
+
+def test_progress_can_be_left_out(cli: Callable[..., Any], tmp_path: Path) -> None:
+    assert cli("grade", LEARNER / "relu.py", "--no-progress").code == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_bad_input(cli: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "latin.py").write_bytes(b"# caf\xe9\n")
+    (tmp_path / "broken.py").write_text("def relu_forward(x:\n    pass\n")
+    cli("grade").refused("expected a FILE", "--list")
+    cli("grade", "nothing.py").refused("nothing.py: no such file", "--template")
+    cli("grade", ".").refused("expected a readable Python file")
+    cli("grade", "latin.py").refused("UTF-8")
+    cli("grade", "broken.py").refused("line 1", "^")
+    cli("grade", "--template", "sofmax").refused("expected one of linear", "'sofmax'")
+    cli("grade", "broken.py", "--list", "--answer").refused("one of --list, --template, --answer")
+    cli("grade", "--answer").refused("expected a FILE or --exercise NAME")
+    cli("grade", "broken.py", "--time-limit", "0").refused("--time-limit")
+    assert cli("grade", "broken.py", "--hint", "4").code == 2
+    assert not (tmp_path / NAME).exists()

@@ -1,0 +1,145 @@
+"""The grader on right answers, and its own answers on trial against npformer and against a measured derivative."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer import functional as F  # noqa: N812
+from npformer.backend import Backend
+from npformer.functional import AttentionMask
+from npformer.lab.grader import EXERCISES, Exercise, Limits, find, grade_file, report
+from npformer.lab.grader.cases import Case, cases_of
+from npformer.lab.grader.runner import run
+from npformer.lab.grader.source import read_source
+from npformer.lab.grader.templates import template
+from npformer.lab.grader.tree import decode, named
+from npformer.layers import DecoderLayer, EncoderLayer, MultiHeadAttention
+
+LEARNER = Path(__file__).parent / "learner"
+each_exercise = pytest.mark.parametrize("exercise", EXERCISES, ids=[exercise.name for exercise in EXERCISES])
+
+
+@each_exercise
+def test_a_right_answer_in_other_words_passes(exercise: Exercise) -> None:
+    (found,) = grade_file(LEARNER / f"{exercise.name}.py")
+    assert found.ok, report.report(found, 3, "")
+    assert report.verdict(found) == f"{exercise.name}: right."
+
+
+@each_exercise
+def test_the_answers_are_the_derivatives_of_their_forwards(exercise: Exercise, tmp_path: Path) -> None:
+    path = tmp_path / f"{exercise.name}.py"
+    path.write_text(template(exercise))
+    cases = cases_of(exercise)[:2]
+    measured = run(exercise, read_source(path), [exercise], cases, Limits(), oracle=True)
+    slopes = [decode(event["result"]) for event in measured.all("oracle")]
+    assert len(slopes) == len(cases)
+    for case, slope in zip(cases, slopes, strict=True):
+        truth = named(exercise.gradients, case.gradients)
+        assert slope.keys() == truth.keys()
+        for name in truth:
+            np.testing.assert_allclose(truth[name], slope[name], rtol=1e-6, atol=1e-8, err_msg=name)
+
+
+@each_exercise
+def test_the_forwards_are_those_of_npformer(exercise: Exercise, numpy64: Backend) -> None:
+    for case in cases_of(exercise):
+        theirs = npformers(exercise.name, case, numpy64)
+        ours = named(exercise.outputs, case.outputs)
+        for mine, theirs_ in zip(ours.values(), theirs, strict=True):
+            np.testing.assert_allclose(mine, theirs_, rtol=1e-11, atol=1e-13)
+
+
+def test_cases_are_awkward_enough() -> None:
+    for exercise in EXERCISES:
+        labels = [case.label for case in cases_of(exercise)]
+        assert len(set(labels)) == len(labels) >= 3, exercise.name
+        assert any("gaps" in label for label in labels), exercise.name
+        for case in cases_of(exercise):
+            assert np.all(np.isfinite(np.concatenate([np.ravel(g) for g in named(("d",), case.outputs).values()]))
+                          ) if not isinstance(case.outputs, tuple) else True  # fmt: skip
+        assert any(np.any(g) for case in cases_of(exercise) for g in named(exercise.gradients, case.gradients).values())
+
+
+def test_the_order_leads_from_parts_to_wholes() -> None:
+    seen: set[str] = {"split_heads", "merge_heads"}
+    for exercise in EXERCISES:
+        assert set(exercise.available) <= seen, exercise.name
+        seen |= {f"{exercise.name}_forward", f"{exercise.name}_backward"}
+
+
+def npformers(name: str, case: Case, backend: Backend) -> tuple[Any, ...]:
+    """The outputs of npformer's own operation or layer on a case."""
+    a = dict(zip(find(name).arguments, case.arguments, strict=True))
+    if name in ("dropout", "residual", "post_norm", "add_norm", "feed_forward"):
+        return _with_mask(name, a)
+    if name == "attention":
+        return (_attention(a["q"], a["k"], a["v"], a["visible"]),)
+    if name in ("multi_head_attention", "encoder_layer_post", "encoder_layer_pre", "decoder_layer"):
+        return (_layer(name, a, backend),)
+    return (getattr(F, f"{name}_forward")(*case.arguments)[0],)
+
+
+def _with_mask(name: str, a: dict[str, Any]) -> tuple[Any, ...]:
+    """npformer draws its masks itself: x·keep·s is put in, and the operation run without dropout."""
+    dropped = lambda x: x if a["keep"] is None else x * a["keep"] * a["scale"]  # noqa: E731
+    if name == "dropout":
+        return (dropped(a["x"]),)
+    if name == "feed_forward":
+        h = F.linear_forward(a["x"], a["w1"], a["b1"])[0]
+        return (F.linear_forward(dropped(F.relu_forward(h)[0]), a["w2"], a["b2"])[0],)
+    more = () if name == "residual" else (a["gamma"], a["beta"], 1e-5)
+    y, _ = getattr(F, f"{name}_forward")(a["x"], dropped(a["f"]), *more, None)
+    return y if isinstance(y, tuple) else (y,)
+
+
+def _attention(q: Any, k: Any, v: Any, visible: Any) -> Any:
+    """With npformer's masks where they can say the same, which is everywhere here."""
+    if visible is None:
+        return F.attention_forward(q, k, v)[0]
+    mask = AttentionMask(causal=True) if visible.ndim == 2 else AttentionMask(visible[:, 0, 0, :])
+    return F.attention_forward(q, k, v, mask)[0]
+
+
+def _layer(name: str, a: dict[str, Any], backend: Backend) -> Any:
+    width, heads = a["x"].shape[-1], a["num_heads"]
+    mask = AttentionMask() if a["visible"] is None or name == "decoder_layer" else AttentionMask(a["visible"][:, 0, 0])
+    if name == "multi_head_attention":
+        attention = MultiHeadAttention(width, heads, backend=backend)
+        _fill(attention, {f"m.{key}": value for key, value in _attention_params(a["params"]).items()}, "m.")
+        return attention(a["x"], a["memory"], mask=mask)
+    values: dict[str, Any] = {}
+    for part, params in a["params"].items():
+        named_ = _attention_params(params) if "attention" in part else _other_params(params)
+        values |= {f"{'self_attention' if part == 'attention' else part}.{key}": x for key, x in named_.items()}
+    order = "pre" if name.endswith("pre") else "post"
+    if name != "decoder_layer":
+        layer = EncoderLayer(width, heads, width + 1, norm_order=order, backend=backend)
+        _fill(layer, values)
+        return layer(a["x"], mask=mask)
+    decoder = DecoderLayer(width, heads, width + 1, norm_order=order, backend=backend)
+    _fill(decoder, values)
+    memory_mask = AttentionMask() if a["memory_visible"] is None else AttentionMask(a["memory_visible"][:, 0, 0])
+    return decoder(a["x"], a["memory"], mask=AttentionMask(causal=True), memory_mask=memory_mask)
+
+
+def _attention_params(params: dict[str, Any]) -> dict[str, Any]:
+    names = {"q": "query", "k": "key", "v": "value", "o": "output"}
+    kinds = {"w": "weight", "b": "bias"}
+    return {f"{names[key[1]]}.{kinds[key[0]]}": value for key, value in params.items()}
+
+
+def _other_params(params: dict[str, Any]) -> dict[str, Any]:
+    feed_forward = {"w1": "up.weight", "b1": "up.bias", "w2": "down.weight", "b2": "down.bias"}
+    return {feed_forward.get(key, key): value for key, value in params.items()}
+
+
+def _fill(layer: Any, values: dict[str, Any], prefix: str = "") -> None:
+    parameters = dict(layer.named_parameters())
+    assert {prefix + name for name in parameters} == values.keys()
+    for name, parameter in parameters.items():
+        parameter.data[...] = values[prefix + name]

@@ -1,0 +1,262 @@
+"""Typical wrong answers: each must be refused, and the learner told what it is, and not before it is asked for."""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from npformer.lab.grader import Grade, find, grade, grade_file, report
+from npformer.lab.grader.child.values import decode, encode
+from npformer.lab.grader.runner import Run
+from npformer.lab.grader.templates import parts_source, template
+
+LN = "x_hat, r, gamma = cache; g = dy * gamma; tokens = tuple(range(dy.ndim - 1))\n    m = lambda z: z.mean(-1, keepdims=True)\n    "
+LN_SUMS = "(dy * x_hat).sum(tokens), dy.sum(tokens)"
+CE = "p, q, counted, n = cache\n    "
+AT = (
+    "q, k, v, w, c = cache; s = q.shape[-1] ** -0.5; t = np.matrix_transpose\n"
+    "    dv = t(w) @ dout; dw = dout @ t(v); ds = softmax_backward(dw, c)\n    "
+)
+FF = (
+    "up, relu, drop, down = cache\n    dd, dw2, db2 = linear_backward(dy, down)\n"
+    "    da = dropout_backward(dd, drop); dh = relu_backward(da, relu)\n    "
+)
+FF_END = "\n    dx, dw1, db1 = linear_backward(dh, up)\n    return dx, dw1, db1, dw2, db2"
+MH = (
+    "qc, kc, vc, ac, oc, H = cache\n    d, dwo, dbo = linear_backward(dy, oc)\n"
+    "    dq, dk, dv = attention_backward(split_heads(d, H), ac)\n    m = merge_heads\n"
+)
+MH_END = (
+    "    from_v, dwv, dbv = linear_backward(m(dv), vc)\n    from_k, dwk, dbk = linear_backward(m(dk), kc)\n"
+    "    dx, dwq, dbq = linear_backward(m(dq), qc)\n    dmemory = {}\n"
+    "    return dx, dmemory, dict(wq=dwq, bq=dbq, wk=dwk, bk=dbk, wv=dwv, bv=dbv, wo=dwo, bo=dbo)"
+)
+ENC = (
+    "ac, n1, fc, n2 = cache\n    d, df, g2, b2 = post_norm_backward(dy, n2)\n"
+    "    dff, dw1, db1, dw2, db2x = feed_forward_backward(df, fc)\n"
+    "    dx, df, g1, b1 = post_norm_backward({}, n1)\n    a, b, da = multi_head_attention_backward(df, ac)\n"
+    "    return {}, dict(attention=da, norm1=dict(gamma=g1, beta=b1), norm2=dict(gamma=g2, beta=b2), "
+    "feed_forward=dict(w1=dw1, b1=db1, w2=dw2, b2=db2x))"
+)
+PRE = (
+    "n1, ac, n2, fc, rc = cache\n    s, df = residual_backward(dy, rc)\n"
+    "    dn, dw1, db1, dw2, db2x = feed_forward_backward(df, fc)\n"
+    "    s, df, g2, b2 = add_norm_backward(({}, dn), n2)\n    a, b, da = multi_head_attention_backward(df, ac)\n"
+    "    dn, g1, b1 = layer_norm_backward({}, n1)\n"
+    "    return {}, dict(attention=da, norm1=dict(gamma=g1, beta=b1), norm2=dict(gamma=g2, beta=b2), "
+    "feed_forward=dict(w1=dw1, b1=db1, w2=dw2, b2=db2x))"
+)
+DEC = (
+    "sc, n1, cc, n2, fc, n3 = cache\n    d, df, g3, b3 = post_norm_backward(dy, n3)\n"
+    "    dff, dw1, db1, dw2, db2 = feed_forward_backward(df, fc)\n"
+    "    d, df, g2, b2 = post_norm_backward({}, n2)\n    a, dm, dc = multi_head_attention_backward(df, cc)\n"
+    "    d, df, g1, b1 = post_norm_backward({}, n1)\n    a, b, ds = multi_head_attention_backward(df, sc)\n"
+    "    return {}, {}, dict(self_attention=ds, cross_attention=dc, norm1=dict(gamma=g1, beta=b1), "
+    "norm2=dict(gamma=g2, beta=b2), norm3=dict(gamma=g3, beta=b3), feed_forward=dict(w1=dw1, b1=db1, w2=dw2, b2=db2))"
+)
+
+#: (exercise, body of the backward, the gradient that the hint speaks of, the cause it finds)
+WRONG = [
+    ("linear", "x, W = cache; X, D = x.reshape(-1, x.shape[-1]), dy.reshape(-1, dy.shape[-1])\n"
+     "    return dy @ W.T, X.T @ D / len(D), D.sum(0)", "dweight", "averaged over tokens"),
+    ("linear", "x, W = cache; X, D = x.reshape(-1, x.shape[-1]), dy.reshape(-1, dy.shape[-1])\n"
+     "    return dy @ W.T, X.T @ D / len(x), D.sum(0)", "dweight", "averaged over the batch"),
+    ("linear", "x, W = cache; X, D = x.reshape(-1, x.shape[-1]), dy.reshape(-1, dy.shape[-1])\n"
+     "    return dy @ W.T, X.T @ D, D.mean(0)", "dbias", "averaged over tokens"),
+    ("linear", "x, W = cache; X, D = x.reshape(-1, x.shape[-1]), dy.reshape(-1, dy.shape[-1])\n"
+     "    return dy @ W.T, X.T @ D, dy.sum(0)", "dbias", "axes not summed"),
+    ("linear", "x, W = cache; X, D = x.reshape(-1, x.shape[-1]), dy.reshape(-1, dy.shape[-1])\n"
+     "    return dy @ W.T, D.T @ X, D.sum(0)", "dweight", "transposed"),
+    ("linear", "x, W = cache; return dy @ W, x, dy", "", "ValueError"),
+    ("relu", "return np.where(dy > 0, dy, 0)", "dx", "gate from dy"),
+    ("relu", "return dy", "dx", "gate left out"),
+    ("relu", "return 1.0 * cache", "dx", "dy left out"),
+    ("relu", "return -dy * cache", "dx", "scaled by −1"),
+    ("gelu", "x, P = cache; return dy * P", "dx", "product rule"),
+    ("gelu", "x, P = cache; return dy * (P + x * np.exp(-x * x / 2))", "dx", "density without its constant"),
+    ("gelu", "x, P = cache; return dy * (P - x * np.exp(-x * x / 2) / np.sqrt(2 * np.pi))", "dx", "change a sign"),
+    ("gelu", "x, P = cache; t = np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x ** 3))\n    return dy * (0.5 * (1 + t) + "
+     "0.5 * x * (1 - t * t) * np.sqrt(2 / np.pi) * (1 + 3 * 0.044715 * x ** 2))", "dx", "derivative of the tanh form"),
+    ("softmax", "return cache * dy", "dx", "shared term missing"),
+    ("softmax", "return cache * (1 - cache) * dy", "dx", "diagonal alone"),
+    ("softmax", "return cache * (dy - (dy * cache).sum(0, keepdims=True))", "dx", "sum over the wrong axis"),
+    ("softmax", "return cache * (dy - (dy * cache).sum())", "dx", "sum over everything"),
+    ("softmax", "return cache * (dy - dy.sum(-1, keepdims=True))", "dx", "sum without weights"),
+    ("softmax", "return cache * (dy - (dy * cache).sum(-1, keepdims=True)) / len(dy)", "dx", "divided by batch"),
+    ("softmax", "return cache * (dy + (dy * cache).sum(-1, keepdims=True))", "dx", "change a sign"),
+    ("softmax", "return 2 * cache * (dy - (dy * cache).sum(-1, keepdims=True))", "dx", "scaled by 2"),
+    ("dropout", "keep, s = cache; return np.where(keep, dy, 0)", "dx", "scale left out"),
+    ("dropout", "keep, s = cache; return dy * s", "dx", "mask left out"),
+    ("dropout", "keep, s = cache; return np.where(keep, dy / s, 0)", "dx", "divided by scale"),
+    ("embedding", "t, V, s = cache; d = np.zeros((V, dy.shape[-1])); d[t] = s * dy; return d", "dtable",
+     "assigned instead of added"),
+    ("embedding", "t, V, s = cache; d = np.zeros((V, dy.shape[-1])); d[t] += s * dy; return d", "dtable",
+     "assigned instead of added"),
+    ("embedding", "t, V, s = cache; d = np.zeros((V, dy.shape[-1])); np.add.at(d, t, dy); return d", "dtable",
+     "scale left out"),
+    ("embedding", "t, V, s = cache; d = np.zeros((V, dy.shape[-1])); np.add.at(d, t, s * dy); d[0] = 0; return d",
+     "dtable", "padding row zeroed"),
+    ("learned_positions", "o, P = cache; d = np.zeros((P, dy.shape[-1])); d[:dy.shape[1]] = dy.sum(0); return dy, d",
+     "dtable", "offset left out"),
+    ("learned_positions", "o, P = cache; d = np.zeros((P, dy.shape[-1])); d[o:o + dy.shape[1]] = dy.mean(0)\n"
+     "    return dy, d", "dtable", "averaged over the batch"),
+    ("learned_positions", "o, P = cache; return dy, dy", "dtable", "axes not summed"),
+    ("layer_norm", LN + "return r * (g - x_hat * m(g * x_hat)), " + LN_SUMS, "dx", "no mean of g"),
+    ("layer_norm", LN + "return r * (g - m(g)), " + LN_SUMS, "dx", "no x_hat term"),
+    ("layer_norm", LN + "return r * g, " + LN_SUMS, "dx", "statistics as constants"),
+    ("layer_norm", LN + "return gamma * r * (dy - m(dy) - x_hat * m(dy * x_hat)), " + LN_SUMS, "dx",
+     "gamma outside the means"),
+    ("layer_norm", LN + "return g - m(g) - x_hat * m(g * x_hat), " + LN_SUMS, "dx", "r left out"),
+    ("layer_norm", LN + "return r * (g - m(g) - x_hat * m(g * x_hat)), dy.sum(tokens), dy.sum(tokens)", "dgamma",
+     "x_hat left out of dgamma"),
+    ("layer_norm", LN + "return r * (g - m(g) - x_hat * m(g * x_hat)), (dy * x_hat).sum(tokens), dy.sum(0)", "dbeta",
+     "axes not summed"),
+    ("residual", "return 0 * dy, dropout_backward(dy, cache)", "dx", "stream cut off"),
+    ("residual", "d = dropout_backward(dy, cache); return d, d", "dx", "dropout on the stream"),
+    ("residual", "return dy, dy", "df", "dropout left out"),
+    ("post_norm", "r, n = cache; t, g, b = layer_norm_backward(dy, n); x, f = residual_backward(t, r)\n"
+     "    return dy, f, g, b", "dx", "routed past the norm"),
+    ("post_norm", "r, n = cache; t, g, b = layer_norm_backward(dy, n); x, f = residual_backward(t, r)\n"
+     "    return x + dy, f, g, b", "dx", "added past the norm"),
+    ("post_norm", "r, n = cache; t, g, b = layer_norm_backward(dy, n); return t, t, g, b", "df", "dropout left out"),
+    ("add_norm", "r, n = cache; t, g, b = layer_norm_backward(dy[1], n); x, f = residual_backward(t, r)\n"
+     "    return x, f, g, b", "df", "stream cut off"),
+    ("add_norm", "r, n = cache; t, g, b = layer_norm_backward(dy[1], n); x, f = residual_backward(dy[0], r)\n"
+     "    return x, f, g, b", "df", "norm's share left out"),
+    ("add_norm", "r, n = cache; t, g, b = layer_norm_backward(dy[1], n); t = t + dy[0]; return t, t, g, b", "df",
+     "dropout left out"),
+    ("feed_forward", FF + "dh = np.where(da > 0, da, 0)" + FF_END, "db1", "gate from the gradient"),
+    ("feed_forward", FF + "dh = da" + FF_END, "db1", "activation left out"),
+    ("feed_forward", FF + "dh = relu_backward(dd, relu)" + FF_END, "db1", "dropout left out"),
+    ("cross_entropy", CE + "return (p - q) * np.where(counted, dloss / counted.size, 0)[..., None]", "dlogits",
+     "mean over all tokens"),
+    ("cross_entropy", CE + "return (p - q) * np.where(counted, dloss / len(counted), 0)[..., None]", "dlogits",
+     "divided by the batch"),
+    ("cross_entropy", CE + "return (p - q) * dloss / n", "dlogits", "padding counts"),
+    ("cross_entropy", CE + "return (p - q) * np.where(counted, 1 / n, 0)[..., None]", "dlogits", "dloss left out"),
+    ("cross_entropy", CE + "return (q - p) * np.where(counted, dloss / n, 0)[..., None]", "dlogits", "sign"),
+    ("attention", AT + "return ds @ k, t(ds) @ q, dv", "dk", "scale left out"),
+    ("attention", AT + "return ds @ k * s * s, t(ds) @ q * s * s, dv", "dk", "scale twice"),
+    ("attention", AT + "return dw @ k * s, t(dw) @ q * s, dv", "dk", "softmax left out"),
+    ("attention", AT + "ds = w * dw; return ds @ k * s, t(ds) @ q * s, dv", "dk", "shared term of the softmax missing"),
+    ("attention", AT + "return ds @ k * s, t(ds) @ q * s, w @ dout", "", "ValueError"),
+    ("attention", AT + "return t(ds) @ q * s, ds @ k * s, dv", "dk", "dq and dk exchanged"),
+    ("multi_head_attention", MH + "    dq = dq.reshape(dy.shape).reshape(dy.shape)\n    m2 = m\n"
+     + MH_END.format("from_k + from_v").replace("m(dq)", "dq"), "dparams.bq", "heads merged without moving their axis"),
+    ("multi_head_attention", MH + MH_END.format("from_v"), "dmemory", "keys' share left out"),
+    ("multi_head_attention", MH + MH_END.format("from_k"), "dmemory", "values' share left out"),
+    ("encoder_layer_post", ENC.format("d + dff", "dx + a"), "dx", "drop a term"),
+    ("encoder_layer_post", ENC.format("d + dff", "a + b"), "dx", "drop a term"),
+    ("encoder_layer_post", ENC.format("d", "dx + a + b"), "dparams.norm1.beta", "drop a term"),
+    ("encoder_layer_pre", PRE.format("s", "a", "s + dn"), "dparams.norm1.beta", "drop a term"),
+    ("encoder_layer_pre", PRE.format("s", "a + b", "dn"), "dx", "drop a term"),
+    ("encoder_layer_pre", PRE.format("0 * s", "a + b", "s + dn"), "dparams.attention.bo", "unknown"),
+    ("decoder_layer", DEC.format("d + dff", "d + a", "d + a", "dm"), "dx", "drop a term"),
+    ("decoder_layer", DEC.format("d + dff", "d", "d + a + b", "dm"), "dparams.norm1.beta", "drop a term"),
+    ("decoder_layer", DEC.format("d + dff", "d + a", "d + a + b", "2 * dm"), "dmemory", "scaled by 2"),
+]  # fmt: skip
+
+
+@pytest.fixture
+def in_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Grade without the other process (tests of their own run that): the same events, from plain calls."""
+
+    def run(exercise: Any, source: Any, beside: Any, cases: Any, limits: Any, oracle: bool) -> Run:
+        parts = types.ModuleType("parts")
+        exec(parts_source(exercise.available), parts.__dict__)
+        monkeypatch.setitem(sys.modules, "parts", parts)
+        names: dict[str, Any] = {}
+        exec(compile(source.text, str(source.path), "exec"), names)
+        run = Run([{"event": "loaded", "signatures": [None, None], "step": "load", "case": None}])
+        for i, case in enumerate(cases):
+            y, cache = names[f"{exercise.name}_forward"](*decode(encode(case.arguments)))
+            forward = {"event": "forward", "case": i, "result": encode((y, None)), "changed": []}
+            run.events.append(forward)
+            try:
+                found = names[f"{exercise.name}_backward"](decode(encode(case.upstream)), cache)
+                event: dict[str, Any] = {"event": "backward", "result": encode(found), "changed": [], "stable": True}
+                run.events.append(event | {"case": i, "calls": 0})
+            except Exception as error:
+                told = {"event": "failed", "step": "backward", "case": i, "line": 1, "message": str(error)}
+                run.events.append(told | {"type": type(error).__name__})
+        run.events.append({"event": "end", "warnings": [], "case": None})
+        return run
+
+    monkeypatch.setattr(grade, "run", run)
+    return
+
+
+def answer(folder: Path, name: str, body: str) -> Grade:
+    """The grade of the template of an exercise with this body."""
+    path = folder / f"{name}.py"
+    stub = f'raise NotImplementedError("write {name}_backward")'
+    path.write_text(template(find(name)).replace(stub, body))
+    (found,) = grade_file(path)
+    return found
+
+
+@pytest.mark.parametrize(("name", "body", "about", "cause"), WRONG, ids=[f"{w[0]}-{w[3]}" for w in WRONG])
+def test_a_typical_mistake_is_seen_and_named(
+    in_process: None, tmp_path: Path, name: str, body: str, about: str, cause: str
+) -> None:
+    found = answer(tmp_path, name, body)
+    assert found.status == "wrong"
+    assert found.explanation is not None
+    assert (found.about, found.explanation.cause) == (about, cause)
+    assert len(set(found.explanation.hints)) == 3
+    assert all(hint.strip() for hint in found.explanation.hints)
+    for level in (1, 2, 3):
+        text = report.report(found, level, f"npformer grade {name}.py")
+        assert max(map(len, text.splitlines())) <= 80
+        others = [h for i, h in enumerate(found.explanation.hints, 1) if i != level]
+        assert not any(h in " ".join(text.split()) for h in others), "a hint that was not asked for"
+
+
+def test_an_input_on_which_alone_it_fails_is_named(in_process: None, tmp_path: Path) -> None:
+    body = WRONG[[w[3] for w in WRONG].index("assigned instead of added")][1]
+    text = " ".join(report.report(answer(tmp_path, "embedding", body), 1, "").split())
+    assert "wrong on “repeated tokens”, “one sequence with gaps”, right on “no token twice”" in text
+
+
+def test_the_report_shows_expected_and_given_numbers(in_process: None, tmp_path: Path) -> None:
+    text = report.report(answer(tmp_path, "linear", "x, W = cache; return 2 * dy @ W.T, 0, 0"), 1, "")
+    expected, yours = (
+        [float(number) for number in line.split()[1:]]
+        for line in text.splitlines() if line.split()[:1] in (["expected"], ["yours"])
+    )  # fmt: skip
+    assert yours == pytest.approx([2 * number for number in expected], rel=1e-3)
+
+
+def test_two_mistakes_are_reported_one_is_spoken_of(in_process: None, tmp_path: Path) -> None:
+    body = "x, W = cache; X, D = x.reshape(-1, x.shape[-1]), dy.reshape(-1, dy.shape[-1])\n"
+    found = answer(tmp_path, "linear", body + "    return 2 * dy @ W.T, X.T @ D, D.mean(0)")
+    assert report.verdict(found) == "linear: not yet; dx and dbias are not right."
+    assert found.about == "dbias"
+
+
+def test_every_typical_mistake_is_a_mistake() -> None:
+    import numpy as np
+
+    from npformer.lab.grader.cases import cases_of
+    from npformer.lab.grader.exercises import EXERCISES
+    from npformer.lab.grader.mistakes import mistakes_of, problem
+    from npformer.lab.grader.tree import named
+
+    for exercise in EXERCISES:
+        for mistake in mistakes_of(exercise):
+            differs = False
+            for case in cases_of(exercise):
+                true = named(exercise.gradients, case.gradients)
+                with np.errstate(all="ignore"):
+                    wrong = mistake.wrong(problem(exercise, case))
+                assert wrong.keys() <= true.keys(), (exercise.name, mistake.cause)
+                with suppress(ValueError):
+                    differs |= any(not np.allclose(wrong[name], true[name], rtol=1e-6, atol=1e-9) for name in wrong)
+                differs |= any(np.shape(wrong[name]) != np.shape(true[name]) for name in wrong)
+            assert differs, (exercise.name, mistake.cause)
