@@ -18,7 +18,7 @@ from npformer.proof.budget import against_float64
 from npformer.proof.curves import v_curves
 from npformer.proof.random_cases import random_cases
 from npformer.proof.report import HEADER, table_line
-from npformer.proof.user_file import user_case
+from npformer.proof.user_file import UserCase, user_case
 
 EXAMPLES = """examples:
   npformer gradcheck                       everything, in under a minute
@@ -54,6 +54,8 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
 
 def run(args: argparse.Namespace) -> int:
     """Exit 1 if any gradient is not right."""
+    if args.sweep is not None:
+        _expect_place(args.sweep)
     cases = _cases(args)
     backend = get_backend(args.device, dtype=args.dtype)
     start = time.perf_counter()
@@ -71,6 +73,8 @@ def run(args: argparse.Namespace) -> int:
             print(_section(report, fold=case.group == "model" and not args.full), flush=True)
             if bisection is not None:
                 print(f"\n{bisection}\n")
+            elif args.bisect and args.model and not report.ok:
+                print("  (no parts to look into: the target is no npformer.layers.Layer, nor derived from it)")
     reports = [report for _, report, _ in found]
     ok = all(report.ok for report in reports)
     if args.sweep is not None:
@@ -90,11 +94,17 @@ def _cases(args: argparse.Namespace) -> list[Case]:
             raise ConfigError("--random: expected N >= 1, --seed >= 0 and no --model")
         drawn = random_cases(args.random, max(1, args.random // 10), args.seed)
         cases = [case for case in drawn if args.only.lower() in case.name.lower()]
+    elif args.model:
+        if args.only:
+            raise ConfigError(f"--only: expected no --model beside it, which is one check alone, got {args.only!r}")
+        cases = [user_case(args.model)]
     else:
-        cases = [user_case(args.model)] if args.model else catalogue(args.only)
+        cases = list(catalogue(args.only))
     if args.dtype == "float32":
         if args.bisect or args.sweep:
             raise ConfigError("--dtype float32: expected no --bisect and no --sweep, which need float64")
+        if args.model:
+            raise ConfigError("--dtype float32: expected no --model, which brings a dtype of its own")
         cases = [case for case in cases if not case.float64_only]
     if not cases:
         raise ConfigError(f"--only: expected a part of a check's name, such as attention, got {args.only!r}")
@@ -116,11 +126,23 @@ def _bisection(case: Case, report: Report, backend: Backend) -> Bisection | None
     target = case.build(backend)
     if report.ok or not isinstance(target, Layer):
         return None
-    return bisect(target, *case.inputs, **case.options)
+    return bisect(target, *case.inputs, complex_step=_how(case).get("complex_step", True), **case.options)
+
+
+def _how(case: Case) -> dict[str, Any]:
+    """Options of gradcheck that a user's file asks for."""
+    return case.how if isinstance(case, UserCase) else {}
 
 
 def _path(bisection: Bisection | None) -> dict[str, Any]:
     return {} if bisection is None else {"path": [call.name for call, _ in bisection.path]}
+
+
+def _expect_place(path: Path) -> None:
+    """Raise OutputError now, not after the checks, if a picture cannot be written there."""
+    from npformer.plotting.canvas import check_place
+
+    check_place(path)
 
 
 def _draw(found: list[tuple[Case, Report, Bisection | None]], backend: Backend, path: Path) -> None:
@@ -129,9 +151,16 @@ def _draw(found: list[tuple[Case, Report, Bisection | None]], backend: Backend, 
     curves = [
         curve
         for case, report, _ in found
-        for curve in v_curves(report, case.build(backend), case.inputs, case.options, backend.device)
+        for curve in v_curves(report, case.build(backend), case.inputs, case.options, **_drawn_as(case, backend))
     ]
     draw_sweep(curves, path)
+
+
+def _drawn_as(case: Case, backend: Backend) -> dict[str, Any]:
+    """Device and seed of a case's check; a user's target is on a device of its own."""
+    if isinstance(case, UserCase):
+        return {"device": case.how.get("device"), "seed": case.how.get("seed", 0)}
+    return {"device": backend.device}
 
 
 def _section(report: Report, fold: bool) -> str:

@@ -32,7 +32,7 @@ class Call:
     options: dict[str, Any]
     parts: list[Call] = field(default_factory=list)
 
-    def check(self, explain: bool = False) -> Report:
+    def check(self, explain: bool = False, complex_step: bool = True) -> Report:
         """The gradient check of this call alone, at the inputs that it was given; in passing, or in full."""
         return gradcheck(
             self.target,
@@ -40,6 +40,7 @@ class Call:
             name=self.name,
             elementwise=None if explain else False,
             explain=explain,
+            complex_step=complex_step,
             allow_length_one=True,
             **self.options,
         )
@@ -70,25 +71,28 @@ class Bisection:
         return "\n".join(lines)
 
 
-def bisect(target: Layer, *inputs: Any, **options: Any) -> Bisection:
-    """Find the first wrong part of a layer or model, its forward called with these inputs and options."""
+def bisect(target: Layer, *inputs: Any, complex_step: bool = True, **options: Any) -> Bisection:
+    """Find the first wrong part of a layer or model, its forward called with these inputs and options.
+
+    complex_step as for gradcheck. Nothing of target is changed.
+    """
     checked = LayerSubject(target, inputs, options, target.backend.device)
     with checked.at_its_point() as placed, listening(target) as root:
         target.forward(*placed, **options)
     path: list[tuple[Call, Report]] = []
-    if _descend(root.parts[0], path):
+    if _descend(root.parts[0], path, complex_step):
         call, _ = path.pop()
-        path.append((call, call.check(explain=True)))
+        path.append((call, call.check(explain=True, complex_step=complex_step)))
     return Bisection(tuple(path))
 
 
-def _descend(call: Call, path: list[tuple[Call, Report]]) -> bool:
+def _descend(call: Call, path: list[tuple[Call, Report]], complex_step: bool) -> bool:
     """Put call, and the first wrong part in it, on the path if its gradient is wrong; says whether it is."""
-    report = call.check()
+    report = call.check(complex_step=complex_step)
     if all(row.verdict != WRONG for row in report.rows):
         return False
     path.append((call, report))
-    any(_descend(part, path) for part in reversed(call.parts))  # stops at the first that is wrong
+    any(_descend(part, path, complex_step) for part in reversed(call.parts))  # stops at the first that is wrong
     return True
 
 

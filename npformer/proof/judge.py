@@ -7,12 +7,14 @@
     PROVES NOTHING  the check could not have failed (``vacuity.py``)
 
 Only *right* passes. Where the complex step can be used it decides, and central differences confirm;
-where it cannot, an element at which two step sizes disagree is looked at over a sweep of step sizes.
+where it cannot, each element at which two step sizes disagree, or both with the analytic gradient, is
+looked at over a sweep of step sizes.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,6 +27,20 @@ Host = np.ndarray[Any, Any]
 
 COMPLEX_TOLERANCE = 1e-10
 CENTRAL_TOLERANCE = 1e-7
+#: So many doubtful places of a tensor are looked at over a sweep; if more are in doubt, the tensor is.
+MOST_SWEEPS = 20
+
+#: What a sweep at one place of a tensor says: (verdict, note).
+Swept = Callable[[tuple[Any, ...]], tuple[str, str]]
+
+
+class _Errors(NamedTuple):
+    """Scaled errors at every place of a tensor (or for every direction)."""
+
+    error: Host  # against the truth, the better witness
+    central: Host  # against central differences
+    unclear: Host  # central differences at two step sizes disagree
+    apart: Host  # by how much the two witnesses do
 
 
 class Judge:
@@ -50,42 +66,74 @@ class Judge:
         """
         x, truth = self._checked.tensors[tensor], witness.truth
         scale = max(_size(truth), 1e-3 * self._largest) or 1.0
-        error = np.abs(claimed - truth) / scale
-        central_error = np.abs(claimed - witness.by_central) / scale
-        unclear = ~(np.abs(witness.by_central - witness.by_central_wide) / scale <= self._central_tolerance)
-        worst = _largest(error)
-        central = float(np.max(np.where(unclear, 0.0, central_error), initial=0.0))
-        kink_possible = True
-        if witness.by_complex is not None:
-            verdict, note = self._with_complex(float(error[worst]), central, bool(unclear.any()))
-            if error[worst] <= self._complex_tolerance < central:  # the witnesses disagree: look where they do
-                worst = _largest(np.where(unclear, 0.0, central_error))
-            apart = abs(float(truth[worst]) - float(witness.by_central[worst])) / scale
-            kink_possible = not apart <= self._central_tolerance
-        else:
-            verdict, note = (RIGHT, "") if central <= self._central_tolerance and not unclear.any() else (UNCLEAR, "")
-            worst = _largest(np.where(unclear | ~(central_error <= self._central_tolerance), error, -1.0))
-        if (
-            verdict != RIGHT and self._explain and kink_possible
-        ):  # before anything is called wrong: is there a gradient here, and can it be seen?
-            direction = _unit(x, worst) if directions is None else directions[int(worst[0])]
+        steps_differ = np.abs(witness.by_central - witness.by_central_wide) / scale
+        errors = _Errors(
+            error=np.abs(claimed - truth) / scale,
+            central=np.abs(claimed - witness.by_central) / scale,
+            unclear=~(steps_differ <= self._central_tolerance),
+            apart=np.abs(truth - witness.by_central) / scale,
+        )
+
+        def swept(place: tuple[Any, ...]) -> tuple[str, str]:
+            direction = _unit(x, place) if directions is None else directions[int(place[0])]
             found = sweep(self._checked, tensor, direction, self._upstream)
-            by_sweep = found.verdict(float(claimed[worst]), scale, self._central_tolerance)
-            if by_sweep == KINK or verdict == UNCLEAR:
-                verdict, note = by_sweep, f"by a sweep of h, which settles to {found.noise / scale:.0e}"
+            verdict = found.verdict(float(claimed[place]), scale, self._central_tolerance)
+            return verdict, f"by a sweep of h, which settles to {found.noise / scale:.0e}"
+
+        decide = self._without_complex if witness.by_complex is None else self._with_complex
+        worst, verdict, note = decide(errors, swept)
         place = tuple(int(i) for i in worst)
-        values = (float(error[worst]), central, place, float(claimed[worst]), float(truth[worst]), scale)
+        central = float(np.max(np.where(errors.unclear, 0.0, errors.central), initial=0.0))
+        values = (float(errors.error[worst]), central, place, float(claimed[worst]), float(truth[worst]), scale)
         return Row(tensor, x.shape, x.size, *values, verdict, note, by_direction=directions is not None)
 
-    def _with_complex(self, error: float, central_error: float, any_unclear: bool) -> tuple[str, str]:
-        """(verdict, note); NaN counts as an error."""
-        complex_agrees = error <= self._complex_tolerance
-        central_agrees = central_error <= self._central_tolerance
+    def _with_complex(self, errors: _Errors, swept: Swept) -> tuple[tuple[Any, ...], str, str]:
+        """(worst place, verdict, note); NaN counts as an error."""
+        worst = _largest(errors.error)
+        central = np.where(errors.unclear, 0.0, errors.central)
+        complex_agrees = bool(errors.error[worst] <= self._complex_tolerance)
+        central_agrees = bool(np.all(central <= self._central_tolerance))
+        any_unclear = bool(errors.unclear.any())
         if complex_agrees and central_agrees:
-            return RIGHT, "central differences cannot tell here" if any_unclear else ""
+            return worst, RIGHT, "central differences cannot tell here" if any_unclear else ""
+        if complex_agrees:  # the witnesses disagree: look where they do
+            worst = _largest(central)
+        if self._explain and not errors.apart[worst] <= self._central_tolerance:
+            verdict, note = swept(worst)  # before anything is called wrong: is there a gradient here?
+            if verdict == KINK:
+                return worst, verdict, note
         if central_agrees and not any_unclear:
-            return WRONG, "central differences agree: does forward drop imaginary parts? then complex_step=False"
-        return WRONG, ""
+            return worst, WRONG, "central differences agree: does forward drop imaginary parts? then complex_step=False"
+        return worst, WRONG, ""
+
+    def _without_complex(self, errors: _Errors, swept: Swept) -> tuple[tuple[Any, ...], str, str]:
+        """The same by central differences alone: each place where they leave a doubt is looked at, the worst first."""
+        doubtful = errors.unclear | ~(errors.central <= self._central_tolerance)
+        places = _by_size(errors.error, doubtful)
+        if not places:
+            return _largest(errors.error), RIGHT, ""
+        if not self._explain:
+            clear = _by_size(errors.error, doubtful & ~errors.unclear)
+            return (clear[0], WRONG, "") if clear else (places[0], UNCLEAR, "")
+        found = []
+        for place in places[:MOST_SWEEPS]:
+            found.append((place, *swept(place)))
+            if found[-1][1] == WRONG:
+                break
+        worst = min(found, key=lambda place_verdict_note: _GRAVITY.index(place_verdict_note[1]))
+        if worst[1] == RIGHT and len(places) > len(found):
+            note = f"two step sizes disagree at {len(places)} places, of which {len(found)} were looked at"
+            return places[len(found)], UNCLEAR, note
+        return worst
+
+
+_GRAVITY = (WRONG, KINK, UNCLEAR, RIGHT)
+
+
+def _by_size(error: Host, chosen: Host) -> list[tuple[Any, ...]]:
+    """The chosen places, the one with the largest error first; NaN counts as larger than all."""
+    places = [tuple(place) for place in np.argwhere(chosen)]
+    return sorted(places, key=lambda place: -np.nan_to_num(error[place], nan=np.inf))
 
 
 def _largest(error: Host) -> tuple[Any, ...]:

@@ -2,17 +2,39 @@
 
 from __future__ import annotations
 
+import inspect
 import runpy
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from npformer.backend import Backend
 from npformer.errors import ConfigError, DataError, NpformerError
 from npformer.proof.catalogue import Case
+from npformer.proof.check import gradcheck
+from npformer.proof.report import Report
 
 FORM = "a function that returns (target, inputs) or (target, inputs, options), inputs a tuple, options a dict"
 
+#: Options with these names are gradcheck's own; all others go to the target's forward.
+CHECK_OPTIONS = {p.name for p in inspect.signature(gradcheck).parameters.values() if p.kind is p.KEYWORD_ONLY}
 
-def user_case(spec: str) -> Case:
+
+@dataclass(frozen=True)
+class UserCase(Case):
+    """A check of the user's own target, on its own device; many elements are checked along directions."""
+
+    how: dict[str, Any] = field(default_factory=dict)  # options of gradcheck, ``complex_step=False`` say
+
+    def check(self, backend: Backend) -> Report:
+        return gradcheck(self.build(backend), *self.inputs, **{"name": self.name} | self.how, **self.options)
+
+
+def user_case(spec: str) -> UserCase:
     """Run the file and call its function NAME (default ``build``) without arguments: see FORM.
 
     Raises DataError if the file cannot be read or run, ConfigError if what it gives is of another form.
@@ -21,16 +43,57 @@ def user_case(spec: str) -> Case:
     path, name = (f"{path}.py", name) if name else (spec, "build")
     if not Path(path).is_file():
         raise DataError(f"--model: expected a Python file, or FILE.py:NAME, got {spec!r}; there is no file {path!r}")
+    made = _call(path, name)
+    if not isinstance(made, tuple) or len(made) not in (2, 3):
+        raise _other_form(path, name, f"it returned {_kind(made)}")
+    target, inputs, options = made if len(made) == 3 else (*made, {})
+    if not isinstance(inputs, tuple) or not isinstance(options, dict):
+        raise _other_form(path, name, f"it returned (target, {_kind(inputs)}, {_kind(options)})")
+    parts = target if isinstance(target, tuple) else [getattr(target, m, None) for m in ("forward", "backward")]
+    if len(parts) != 2 or not all(map(callable, parts)):
+        raise ConfigError(
+            f"{path}: expected of {name} a target with the methods forward and backward, or a pair of such functions, "
+            f"got {_kind(target)}"
+        )
+    how = {key: value for key, value in options.items() if key in CHECK_OPTIONS}
+    rest = {key: value for key, value in options.items() if key not in CHECK_OPTIONS}
+    label = getattr(parts[0], "__name__", "pair") if isinstance(target, tuple) else type(target).__name__
+    return UserCase("user", label, lambda backend: target, inputs, rest, how=how)
+
+
+def _call(path: str, name: str) -> Any:
+    """What the file's function NAME returns."""
     try:
-        names = runpy.run_path(path)
-        made = names[name]() if callable(names.get(name)) else None
+        with _imports_beside(path):
+            function = runpy.run_path(path).get(name)
+            if callable(function):
+                return function()
     except NpformerError:
         raise
-    except Exception as error:
-        raise DataError(f"{path}: expected a file that runs, got {type(error).__name__}: {error}") from error
-    if not isinstance(made, tuple) or len(made) not in (2, 3) or not isinstance(made[1], tuple):
-        given = "no such function" if name not in names else f"{type(made).__name__} of another form"
-        raise ConfigError(f"{path}: expected {name}, {FORM}; got {given}")
-    target, inputs = made[:2]
-    options: dict[str, Any] = made[2] if len(made) == 3 else {}
-    return Case("user", type(target).__name__, lambda backend: target, inputs, options)
+    except (Exception, SystemExit) as error:
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
+        place = f"{path}, line {lines[-1]}" if lines else path
+        raise DataError(f"{place}: expected a file that runs, got {type(error).__name__}: {error}") from error
+    raise _other_form(path, name, "there is no such function" if function is None else f"it is {_kind(function)}")
+
+
+@contextmanager
+def _imports_beside(path: str) -> Iterator[None]:
+    """For a while, the file may import its neighbours, as it may when Python runs it."""
+    folder = str(Path(path).resolve().parent)
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        if folder in sys.path:
+            sys.path.remove(folder)
+
+
+def _other_form(path: str, name: str, given: str) -> ConfigError:
+    return ConfigError(f"{path}: expected {name}, {FORM}; {given}")
+
+
+def _kind(x: Any) -> str:
+    if isinstance(x, tuple):
+        return f"a tuple of {len(x)}"
+    return "None" if x is None else f"an object of type {type(x).__name__}"

@@ -70,7 +70,7 @@ FAULTS = {
     "no cache returned": ("import numpy as np\ndef relu_forward(x): return x\n" + BACKWARD, ["(y, cache)"]),
     "two gradients": (backward("return dy, dy"), ["one gradient, dx", "a tuple of 2"]),
     "no return": (backward("dx = dy * cache"), ["got None (is a `return` missing?)"]),
-    "a wrong shape": (backward("return dy.sum(0)"), ["has the shape (3, 5), expected (2, 3, 5)", "only", "a vector"][:1]),
+    "a wrong shape": (backward("return dy.sum(0)"), ["has the shape (3, 5), expected (2, 3, 5)"]),
     "NaN": (backward("return dy * np.nan"), ["NaN or infinite"]),
     "float32": (backward("return (dy * cache).astype(np.float32)"), ["is computed in float32"]),
     "complex": (backward("return dy * 1j"), ["expected an array (2, 3, 5)", "complex128"]),
@@ -120,7 +120,7 @@ def test_an_endless_loop_is_stopped_and_its_line_named(tmp_path: Path) -> None:
 
 
 def test_a_loop_that_catches_everything_is_stopped_all_the_same(tmp_path: Path) -> None:
-    loop = "while True:\n        try:\n            while True: pass\n        except BaseException: pass"
+    loop = "while True:\n        try:\n            while True: list(range(9))\n        except BaseException: pass"
     start = time.monotonic()
     found = graded(tmp_path, backward(loop), seconds=0.5)
     assert time.monotonic() - start < 6

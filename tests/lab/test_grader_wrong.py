@@ -16,7 +16,8 @@ from npformer.lab.grader.child.values import decode, encode
 from npformer.lab.grader.runner import Run
 from npformer.lab.grader.templates import parts_source, template
 
-LN = "x_hat, r, gamma = cache; g = dy * gamma; tokens = tuple(range(dy.ndim - 1))\n    m = lambda z: z.mean(-1, keepdims=True)\n    "
+LN = "x_hat, r, gamma = cache; g = dy * gamma; tokens = tuple(range(dy.ndim - 1))\n"
+LN += "    m = lambda z: z.mean(-1, keepdims=True)\n    "
 LN_SUMS = "(dy * x_hat).sum(tokens), dy.sum(tokens)"
 CE = "p, q, counted, n = cache\n    "
 AT = (
@@ -81,8 +82,9 @@ WRONG = [
     ("gelu", "x, P = cache; return dy * P", "dx", "product rule"),
     ("gelu", "x, P = cache; return dy * (P + x * np.exp(-x * x / 2))", "dx", "density without its constant"),
     ("gelu", "x, P = cache; return dy * (P - x * np.exp(-x * x / 2) / np.sqrt(2 * np.pi))", "dx", "change a sign"),
-    ("gelu", "x, P = cache; t = np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x ** 3))\n    return dy * (0.5 * (1 + t) + "
-     "0.5 * x * (1 - t * t) * np.sqrt(2 / np.pi) * (1 + 3 * 0.044715 * x ** 2))", "dx", "derivative of the tanh form"),
+    ("gelu", "x, P = cache; t = np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x ** 3))\n    return dy * (0.5 * (1 + t)"
+     " + 0.5 * x * (1 - t * t) * np.sqrt(2 / np.pi) * (1 + 3 * 0.044715 * x ** 2))", "dx",
+     "derivative of the tanh form"),
     ("softmax", "return cache * dy", "dx", "shared term missing"),
     ("softmax", "return cache * (1 - cache) * dy", "dx", "diagonal alone"),
     ("softmax", "return cache * (dy - (dy * cache).sum(0, keepdims=True))", "dx", "sum over the wrong axis"),
@@ -147,6 +149,8 @@ WRONG = [
     ("attention", AT + "ds = w * dw; return ds @ k * s, t(ds) @ q * s, dv", "dk", "shared term of the softmax missing"),
     ("attention", AT + "return ds @ k * s, t(ds) @ q * s, w @ dout", "", "ValueError"),
     ("attention", AT + "return t(ds) @ q * s, ds @ k * s, dv", "dk", "dq and dk exchanged"),
+    ("attention", AT + "return ds @ k * s / len(q), t(ds) @ q * s / len(q), dv", "dk", "scaled by 1/B"),
+    ("attention", AT + "return ds @ k * s / 2, t(ds) @ q * s / 2, dv", "dk", "scaled by 1/2"),
     ("multi_head_attention", MH + "    dq = dq.reshape(dy.shape).reshape(dy.shape)\n    m2 = m\n"
      + MH_END.format("from_k + from_v").replace("m(dq)", "dq"), "dparams.bq", "heads merged without moving their axis"),
     ("multi_head_attention", MH + MH_END.format("from_v"), "dmemory", "keys' share left out"),

@@ -150,7 +150,7 @@ def _cross_entropy(rng: Rng) -> Iterator[Given]:
     yield (
         "other ignore_index, with gaps",
         (20 * rng.normal(size=(3, 2, 4)), np.array([[1, 3], [0, 3], [2, 2]]), 3, 0.2),
-        {},
+        _tokens(3, 2, 4) | {"V": 4.0, "the number of counted tokens": 5.0},
     )
 
 
@@ -158,7 +158,7 @@ def _attention(rng: Rng) -> Iterator[Given]:
     for label, (batch, heads, queries, keys, width), visible in (
         ("everything visible", (2, 2, 3, 5, 4), None),
         ("as many keys as queries, causal", (2, 3, 4, 4, 5), np.tril(np.ones((4, 4), dtype=bool))),
-        ("padding", (2, 2, 3, 4, 3), lengths(4, 4, 2)[:, None, None, :]),
+        ("padding", (3, 2, 3, 4, 3), lengths(4, 4, 2, 3)[:, None, None, :]),
         ("a query that sees nothing", (2, 1, 3, 4, 2), lengths(4, 3, 0)[:, None, None, :]),
         ("one query, one key", (2, 2, 1, 1, 3), None),
         ("one head with gaps", (1, 1, 2, 3, 5), None),

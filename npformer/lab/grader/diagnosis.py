@@ -77,22 +77,28 @@ def _matters(found: Sequence[Compared], results: Sequence[dict[str, Host]], grad
 def _factor(
     exercise: Exercise, gradient: str, trials: Sequence[Tried], found: Sequence[Compared]
 ) -> Explanation | None:
-    """A constant factor, the same or the same letter in every case."""
+    """A constant factor, the same or the same letter in every case, those in which it is 1 included."""
+    letters = {letter for trial in trials for letter in trial.case.sizes}
     names: set[str] | None = None
     for trial, c in zip(trials, found, strict=True):
+        if c.problem not in ("", "numbers"):
+            return None
         square = float(np.sum(c.truth * c.truth))
-        if c.problem != "numbers" or square == 0.0:
-            continue
+        if square < 1e-20:
+            continue  # any factor would do
         factor = float(np.sum(c.claimed * c.truth)) / square
         if not _agree(c.claimed, factor * c.truth) or c.truth.size < 2:
             return None
-        here = {n for n, value in _factors(trial.case.sizes) if math.isclose(factor, value, rel_tol=1e-6)}
-        here = here or {f"{factor:.4g}"}
+        sizes = dict.fromkeys(letters, 1.0) | dict(trial.case.sizes)
+        here = {n for n, value in _factors(sizes) if math.isclose(factor, value, rel_tol=1e-6)} or {f"{factor:.4g}"}
         names = here if names is None else names & here
-    if not names:
-        return None
-    plain = [n for n in ("−1", "2", "1/2", "0") if n in names]
-    name = (plain or sorted(names, key=len))[0]
+    return _scaled(exercise, gradient, names) if names else None
+
+
+def _scaled(exercise: Exercise, gradient: str, names: set[str]) -> Explanation:
+    """A gradient that is some factor times the right one; names are what the factor may be called."""
+    plain: list[str] = [n for n in ("−1", "2", "1/2", "0") if n in names]
+    name = (plain or sorted(names, key=lambda n: (len(n), n)))[0]
     seen = f"Every number of {gradient} is {name} times what it should be."
     if name == "0":
         seen = f"{gradient} is 0 everywhere, and should not be."

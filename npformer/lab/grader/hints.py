@@ -149,7 +149,8 @@ def for_kind(problem: str, gradient: str) -> Hints:
         )
     return (
         "Which operation makes a NaN: 0/0, inf − inf, log of 0, 0·inf? On which of the inputs can it happen?",
-        "Something is divided by 0 or is infinite, on the inputs that the report names. A backward seldom divides at all.",
+        "Something is divided by 0 or is infinite, on the inputs that the report names. A backward seldom "
+        "divides at all.",
         "Use what the forward has kept (its cache) instead of dividing once more.",
     )
 

@@ -24,6 +24,8 @@ from npformer.lab.grader.tree import encode, paths
 CHILD = Path(__file__).parent / "child"
 PRINTED = 4000  # characters of what a learner prints that are kept
 REPORTED = 64_000_000  # characters of results that are read
+STARTUP = 60.0  # seconds until Python and NumPy are loaded, at worst
+GRACE = 1.5  # seconds in which its own clock strikes first, and can say where
 ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OPENBLAS", "OMP", "MKL", "VECLIB_MAXIMUM", "NUMEXPR")}
 
 
@@ -44,6 +46,7 @@ class Run:
     printed_more: int = 0  # characters beyond those kept
     exit_code: int = 0
     killed: bool = False  # by the clock
+    started: threading.Event = field(default_factory=threading.Event)  # its first event came, or it ended
 
     @property
     def ended(self) -> bool:
@@ -118,8 +121,9 @@ def _watched(process: subprocess.Popen[bytes], job: bytes, limits: Limits) -> Ru
     ]
     for thread in threads:
         thread.start()
+    result.started.wait(STARTUP)
     try:
-        result.exit_code = process.wait(limits.seconds + 3.0)  # its own clock strikes first, and can say where
+        result.exit_code = process.wait(limits.seconds + GRACE)
     except subprocess.TimeoutExpired:
         result.killed = True
         _kill(process)
@@ -136,8 +140,10 @@ def _feed(stream: Any, job: bytes) -> None:
 
 def _read_events(stream: Any, result: Run) -> None:
     left = REPORTED
-    with stream:
+    with stream, contextlib.ExitStack() as at_the_end:
+        at_the_end.callback(result.started.set)
         for line in stream:
+            result.started.set()
             left -= len(line)
             if left < 0:
                 continue

@@ -52,8 +52,11 @@ def _said(check: Callable[[], Report]) -> str:
         report = check()
     except NpformerError as refused:
         return f"refused: {refused}"
-    bad = [row for row in report.rows if not row.ok]
-    return f"{bad[0].tensor}: {bad[0].verdict}" + (f" ({bad[0].note})" if bad[0].note else "") if bad else ""
+    bad = next((row for row in report.rows if not row.ok), None)
+    if bad is None:
+        return ""
+    why = bad.note or f"at {list(bad.worst_index)} backward says {bad.analytic:.3g}, the witness {bad.numeric:.3g}"
+    return f"{bad.tensor}: {bad.verdict} ({why})"
 
 
 SOFTMAX = F.softmax_forward, F.softmax_backward

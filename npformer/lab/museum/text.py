@@ -29,7 +29,7 @@ def row(kills: Kills) -> str:
     if kills.survives():
         return _entry(e.id, f"SURVIVES all {kills.tried} checks that run it")
     names = list(kills.problems)
-    first = names[0] if len(names) == 1 else f"{names[0]} (+ {len(names) - 1})"
+    first = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
     return _entry(e.id, first) + "\n" + textwrap.indent(_filled(kills.diagnosis, WIDTH - 6, 2), " " * 6)
 
 
@@ -121,7 +121,7 @@ def _hung(text: str) -> str:
 
 
 def _entry(name: str, text: str) -> str:
-    hung = textwrap.wrap(text, WIDTH - _ID - 2, break_long_words=False) or [""]
+    hung = textwrap.wrap(text, WIDTH - _ID - 2, break_long_words=False, break_on_hyphens=False) or [""]
     return "\n".join([f"  {name.ljust(_ID)}{hung[0]}", *(" " * (_ID + 2) + line for line in hung[1:])])
 
 

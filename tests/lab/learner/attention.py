@@ -24,7 +24,7 @@ def attention_forward(q, k, v, visible=None):
 
 def attention_backward(dout, cache):
     """dout (B, H, T, D). Returns (dq (B, H, T, D), dk (B, H, S, D), dv (B, H, S, D)), in this order."""
-    q, k, v, weights, softmax_cache = cache
+    q, k, v, weights = cache[:4]
     scale = q.shape[-1] ** -0.5
     dv = np.einsum("bhts,bhtd->bhsd", weights, dout)
     dweights = np.einsum("bhtd,bhsd->bhts", dout, v)

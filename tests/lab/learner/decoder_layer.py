@@ -36,7 +36,7 @@ def decoder_layer_backward(dy, cache):
     g = {"norm1": {}, "norm2": {}, "norm3": {}}
     d, df, g["norm3"]["gamma"], g["norm3"]["beta"] = post_norm_backward(dy, norm3_cache)
     dff, *weights = feed_forward_backward(df, ff_cache)
-    g["feed_forward"] = dict(zip(("w1", "b1", "w2", "b2"), weights))
+    g["feed_forward"] = dict(zip(("w1", "b1", "w2", "b2"), weights, strict=True))
     d, df, g["norm2"]["gamma"], g["norm2"]["beta"] = post_norm_backward(d + dff, norm2_cache)
     as_query, dmemory, g["cross_attention"] = multi_head_attention_backward(df, cross_cache)
     d, df, g["norm1"]["gamma"], g["norm1"]["beta"] = post_norm_backward(d + as_query, norm1_cache)

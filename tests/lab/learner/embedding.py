@@ -13,6 +13,6 @@ def embedding_backward(dy, cache):
     """dy (..., C). Returns dtable (V, C); token ids have no gradient."""
     tokens, num_rows, scale = cache
     dtable = np.zeros((num_rows, dy.shape[-1]))
-    for token, gradient in zip(tokens.ravel(), dy.reshape(-1, dy.shape[-1])):
+    for token, gradient in zip(tokens.ravel(), dy.reshape(-1, dy.shape[-1]), strict=True):
         dtable[token] += scale * gradient
     return dtable

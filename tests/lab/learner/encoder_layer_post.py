@@ -31,7 +31,7 @@ def encoder_layer_post_backward(dy, cache):
     g = {"norm1": {}, "norm2": {}, "feed_forward": {}}
     dx1, df, g["norm2"]["gamma"], g["norm2"]["beta"] = post_norm_backward(dy, norm2_cache)
     dff, *weights = feed_forward_backward(df, ff_cache)
-    g["feed_forward"] = dict(zip(("w1", "b1", "w2", "b2"), weights))
+    g["feed_forward"] = dict(zip(("w1", "b1", "w2", "b2"), weights, strict=True))
     dx, df, g["norm1"]["gamma"], g["norm1"]["beta"] = post_norm_backward(dx1 + dff, norm1_cache)
     as_query, as_memory, g["attention"] = multi_head_attention_backward(df, attention_cache)
     return dx + as_query + as_memory, g

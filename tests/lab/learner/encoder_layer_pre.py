@@ -32,7 +32,7 @@ def encoder_layer_pre_backward(dy, cache):
     g = {"norm1": {}, "norm2": {}}
     stream, df = residual_backward(dy, residual_cache)
     dnormed, *weights = feed_forward_backward(df, ff_cache)
-    g["feed_forward"] = dict(zip(("w1", "b1", "w2", "b2"), weights))
+    g["feed_forward"] = dict(zip(("w1", "b1", "w2", "b2"), weights, strict=True))
     stream, df, g["norm2"]["gamma"], g["norm2"]["beta"] = add_norm_backward((stream, dnormed), norm2_cache)
     as_query, as_memory, g["attention"] = multi_head_attention_backward(df, attention_cache)
     branch, g["norm1"]["gamma"], g["norm1"]["beta"] = layer_norm_backward(as_query + as_memory, norm1_cache)

@@ -116,7 +116,7 @@ def limit(seconds: float, memory: int) -> None:
         return
     for kind, value in (
         (resource.RLIMIT_AS, memory), (resource.RLIMIT_FSIZE, 0), (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_CPU, int(seconds) + 2), (resource.RLIMIT_NPROC, 0),
+        (resource.RLIMIT_CPU, int(seconds) + 10), (resource.RLIMIT_NPROC, 0),
     ):  # fmt: skip
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(kind, (value, value))

@@ -61,8 +61,8 @@ EXHIBITS = (
         (Edit(F + "relu:relu_backward", "(xp.where(cache.is_open, dy, xp.zeros_like(dy)),)", "(dy,)"),),
         "dx = dy where x > 0, else 0", "dx = dy",
         "A unit that was shut did not act on the loss, and cannot be credited or blamed for it. Half of the gradient "
-        "that goes down is now about outputs that were 0. It trains, since the sign of the rest is right; it just "
-        "trains another, worse descent.",
+        "that goes down is now about outputs that were 0. It trains about as well, since what is right in it points "
+        "downhill: a falling loss is no proof of a gradient.",
         seen=OURS,
     ),
     Exhibit(

@@ -37,17 +37,18 @@ EXHIBITS = (
             ),
         ),
         "m̂ = m/(1 − β₁ᵗ), t from 1", "t from 0: m/(1 − 1) = m/0",
-        "In the first step the correction divides by 0. Some programs end there, others avoid the crash by an ε in the "
-        "denominator, and then the first step is enormous and everything learned at initialisation is gone.",
+        "In the first step the correction divides by 0. Here the program ends there. Others avoid the crash by an ε "
+        "in the denominator, and then the first step is enormous and everything that initialisation had arranged is "
+        "gone.",
         sources=(27,),
     ),
     Exhibit(
         "adam-t-thirty", ROOM, "Adam's t starts at 30",
         (Edit(ADAM + "__init__", "self.t = 0  # updates made so far", "self.t = 30"),),
         "t = 1 at the first update", "t = 31 at the first update",
-        "A remedy for the exhibit before: with t = 30 there is no division by 0, and nearly no correction. The first "
-        "steps are then off by (1 − β₁³¹)/(1 − β₁) for m, and by the root of the like for v: with β = (0.9, 0.98), "
-        "about a factor of 0.15. Whoever treats a symptom gets another one.",
+        "A remedy for the exhibit before: with t = 30 there is no division by 0, and nearly no correction. At the "
+        "first step m̂ is then a tenth of what it should be and the root of v̂ a fifth, with β = (0.9, 0.98): a step of "
+        "half the length. Whoever treats a symptom gets another one.",
         sources=(27,),
     ),
     Exhibit(
@@ -82,8 +83,8 @@ EXHIBITS = (
         ),
         "m̂ = m/(1 − β₁ᵗ), v̂ = v/(1 − β₂ᵗ)", "m and v as they are",
         "Both averages start at 0 and are too small at first, m by 1 − β₁, v by 1 − β₂. The root of the second "
-        "matters more: with (0.9, 0.999) the first step is three times too long. A warm-up hides it, and was perhaps "
-        "brought in for it.",
+        "matters more: with (0.9, 0.999) the first step is three times too long; with the (0.9, 0.98) used here it is "
+        "shorter than it should be, and harmless. A warm-up hides it, and was perhaps brought in for it.",
         sources=(27,),
     ),
     Exhibit(
@@ -142,8 +143,8 @@ EXHIBITS = (
             ),
         ),
         "t = number of updates", "t = updates × tensors",
-        "The schedule's own counter was advanced where each tensor is updated. A warm-up of 4,000 steps is over after "
-        "forty, and the rate is then √(number of tensors) times smaller than planned, for good.",
+        "The schedule's own counter was advanced where each tensor is updated. In a model of a hundred "
+        "tensors a warm-up of 4,000 steps is over after forty, and the rate is then √(number of tensors) times smaller than planned, for good.",
         sources=(28,), run={"schedule": "noam"},
     ),
     Exhibit(
@@ -152,7 +153,7 @@ EXHIBITS = (
         "t = 1 at the first update", "t = 0 at the first update",
         "The first update has a rate of 0 and is lost; with Noam it is 0^−1/2, a division by zero. Later it is a shift "
         "by one step and does not matter. Off-by-one errors live at the ends: test the first step.",
-        seen=OURS,
+        seen=OURS, run={"schedule": "noam"},
     ),
     Exhibit(
         "clip-per-tensor", ROOM, "clipping each tensor by its own norm",

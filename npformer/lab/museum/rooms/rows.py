@@ -16,10 +16,10 @@ EXHIBITS = (
         (Edit(SOFTMAX_BACK, "return (y * (dy - shared),)", "return (y * (dy - shared) / dy.shape[0],)"),),
         "dx = y·(dy − Σ dy·y)", "dx = y·(dy − Σ dy·y)/B",
         "The batch mean belongs to the loss, which has divided once already; an operation in the middle of a network "
-        "knows nothing of it. Everything below this softmax, that is W_q and W_k of every attention, learns B times "
-        "slower than the rest. Adam, which divides by the gradient's own size, hides it almost completely: the loss "
-        "falls as it should, and only a gradient check or plain gradient descent tells. A factor may enter a backward "
-        "pass only where the forward has it.",
+        "knows nothing of it. W_q and W_k of every attention get gradients B times too small, and so does whatever "
+        "lies below, as far as it goes through the scores. Adam, which divides by a gradient's own size, restores the "
+        "step of W_q and W_k but not the mixture that reaches the layers below: it learns, more slowly, and nothing "
+        "looks broken. A factor may enter a backward pass only where the forward has it.",
         sources=(1,),
     ),
     Exhibit(

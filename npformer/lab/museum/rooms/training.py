@@ -14,8 +14,9 @@ EXHIBITS = (
         "gradients-not-zeroed", ROOM, "gradients are never zeroed",
         (Edit(STEP + "_compute_update", "self.model.arena.zero_grad()", "pass"),),
         "grad = 0 before each batch", "grad = the sum over all batches so far",
-        "Since gradients are added, somebody has to start them at 0. Without it each step follows the sum of the whole "
-        "past: a momentum that never fades. Adam divides by an equally swollen √v̂, so it does not explode; it drifts.",
+        "Since gradients are added, somebody has to start them at 0. Without it each step follows the sum of the "
+        "whole past: a momentum that never fades. Adam divides by an equally swollen √v̂, so it does not explode; it "
+        "runs on past every valley and learns nothing.",
         seen=OURS,
     ),
     Exhibit(
@@ -23,8 +24,8 @@ EXHIBITS = (
         (Edit(STEP + "_shares", "(part, count / total)", "(part, 1 / len(slices))"),),
         "loss = Σ_i (n_i/N)·loss_i", "loss = Σ_i loss_i/k",
         "Each micro-batch's loss is a mean over its own tokens. Averaging those means lets a token in a micro-batch "
-        "full of padding weigh more than one in a full one. With equal lengths, as in most tests, both are equal: the "
-        "major training libraries had this one for years as well.",
+        "full of padding weigh more than one in a full one. With equal lengths, as in most tests, both are equal: a "
+        "widely used training library had this one for years.",
         sources=(28,), run={"accumulate": 4},
     ),
     Exhibit(

@@ -1,0 +1,89 @@
+"""npformer museum: the list, the kill table, one exhibit with its picture, and exit 1 for a survivor."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from npformer.cli import museum
+from npformer.lab.museum import demonstration
+from npformer.lab.museum.rooms import EXHIBITS
+
+RESUME = ["resume-replays-data", "resume-loses-moments", "resume-restarts-schedule", "resume-redraws-dropout"]
+
+
+@pytest.fixture(autouse=True)
+def short_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(museum, "compare", lambda one: demonstration.compare(one, steps=3))
+
+
+def test_list(cli: Callable[..., Any]) -> None:
+    done = cli("museum", "list")
+    assert (done.code, done.err) == (0, "")
+    assert all(f"  {one.id} " in done.out for one in EXHIBITS)
+    assert f"{len(EXHIBITS)} exhibits" in done.out
+    rows = json.loads(cli("museum", "list", "--json", "--only", "NOAM").out)["exhibits"]
+    assert [row["id"] for row in rows] == ["noam-max", "noam-per-tensor"]
+
+
+def test_the_table(cli: Callable[..., Any]) -> None:
+    done = cli("museum", "--only", "noam")
+    assert (done.code, done.err) == (0, "")
+    assert "OPTIMISER" in done.out
+    assert "2 of 2 bugs are killed" in done.out
+    lines = done.out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert next(line for line in lines if line.split()[:1] == ["noam-max"]).split()[1:] == ["schedules"]
+    alone = lines[lines.index(next(line for line in lines if line.startswith("WITHOUT THIS CHECK"))) :]
+    assert any(line.split() == ["schedules", "noam-max"] for line in alone)
+
+
+def test_a_survivor_is_exit_1(cli: Callable[..., Any]) -> None:
+    done = cli("museum", "--only", "noam", "--without", "schedules")
+    assert done.code == 1
+    assert "1 of 2 bugs are killed without schedules" in done.out
+    assert "SURVIVES: noam-max" in done.out
+    found = json.loads(cli("museum", "--only", "noam", "--without", "schedules", "--json").out)
+    assert (found["ok"], found["survivors"]) == (False, ["noam-max"])
+    assert found["exhibits"][0]["killed_by"].keys() == {"schedules"}
+
+
+def test_show_draws_and_tells(cli: Callable[..., Any], tmp_path: Path) -> None:
+    picture = tmp_path / "m.png"
+    done = cli("museum", "show", "clip-squared", "--picture", str(picture))
+    assert (done.code, done.err) == (0, "")
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    for part in ("right   n = √Σ g²", "wrong   n = Σ g²", "- return xp.sqrt(", "+ return xp.asarray(",
+                 "Killed by 2 checks", "clipping: the norm is", "after 3 steps", str(picture)):  # fmt: skip
+        assert part in done.out
+
+
+def test_show_without_a_picture_says_what_one_would_see(cli: Callable[..., Any], tmp_path: Path) -> None:
+    done = cli("museum", "show", "test-gamma-one", "--json")
+    found = json.loads(done.out)
+    assert done.code == 0
+    assert (found["picture"], found["training"]) == (None, None)
+    assert found["instead"]
+    assert "PROVES NOTHING" in found["diagnosis"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("show",), "expected the id of an exhibit, got none"),
+        (("show", "softmax-over-bach"), "did you mean softmax-over-batch"),
+        (("list", "softmax-over-batch"), "expected with `show` alone"),
+        (("--picture", "x.png"), "expected with `show` alone"),
+        (("--only", "nonsense"), "--only: expected a part of an id, room or title"),
+        (("--without", "schedule"), "expected the name of a check, got 'schedule'; the nearest: schedules"),
+        (("show", "noam-max", "--picture", "x.txt"), "expected a file name ending in .png"),
+    ],
+)
+def test_bad_input_is_exit_2(cli: Callable[..., Any], arguments: tuple[str, ...], message: str) -> None:
+    done = cli("museum", *arguments)
+    assert done.code == 2
+    assert message in done.err

@@ -1,0 +1,74 @@
+"""A check that could not have failed is refused, or proves nothing; each rule has its sentence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer.errors import ConfigError, ShapeError
+from npformer.proof import gradcheck
+from npformer.proof.check import random_upstream
+from npformer.proof.report import NOTHING
+from npformer.proof.subject import subject
+from npformer.proof.vacuity import WIDEST_TOLERANCE, refuse_length_one, refuse_wide, why_nothing
+
+
+def test_tolerances() -> None:
+    refuse_wide(1e-10)
+    refuse_wide(WIDEST_TOLERANCE)
+    for tolerance in (0.0, -1.0, 0.2, float("nan"), float("inf")):
+        with pytest.raises(ConfigError) as caught:
+            refuse_wide(tolerance)
+        assert str(caught.value) == (
+            f"tolerance: expected 0 < tolerance <= 0.1, got {tolerance}; "
+            "with a wider one a gradient twice too large would pass, and the check prove nothing"
+        )
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((1, 4), 0), ((1, 3, 4), 0), ((2, 1, 4), 1), ((2, 3, 1, 4), 2), ((1, 1, 4), 0)]
+)
+def test_lengths_of_one(shape: tuple[int, ...], axis: int) -> None:
+    with pytest.raises(ShapeError) as caught:
+        refuse_length_one((np.zeros((2, 3)), np.zeros(shape)), ("a", "b"))
+    assert str(caught.value) == (
+        f"b: expected at least 2 along axis {axis}, got shape {shape}: a sum or a transposition that is missing there "
+        "would not show; use longer inputs, or say allow_length_one=True"
+    )
+
+
+def test_lengths_that_are_no_harm() -> None:
+    harmless: tuple[Any, ...] = (np.zeros((2, 3)), np.zeros(1), np.zeros(()), np.zeros((3, 1)), 7, None, "post")
+    refuse_length_one(harmless, [str(i) for i in range(len(harmless))])
+
+
+def test_why_nothing() -> None:
+    x = np.array([[1.0, 2.0]])
+    assert why_nothing({"x": x}, 0.5) == ""
+    assert why_nothing({"x": x}, 0.0) == "every gradient of this check is 0"
+    assert why_nothing({"x": x, "gamma": np.ones(3)}, 0.5) == "gamma is 1 everywhere; use random numbers"
+    assert why_nothing({"x": np.zeros((2, 2))}, 0.5) == "x is 0 everywhere; use random numbers"
+    assert why_nothing({"x": np.array([3.0])}, 0.5) == ""  # one number is no constant
+
+
+def test_the_note_stands_beside_every_gradient_that_would_have_passed() -> None:
+    pair = (lambda x, gamma: (x * gamma, (x, gamma)), lambda dy, cache: (dy * cache[1], 2 * dy * cache[0]))
+    rows = gradcheck(pair, np.array([0.5, 0.7]), np.ones(2)).rows
+    assert [row.verdict for row in rows] == [NOTHING, "WRONG"]
+    assert rows[0].note == "gamma is 1 everywhere; use random numbers"
+
+
+def test_the_upstream_gradient_is_random() -> None:
+    """All ones would give a softmax, whose outputs sum to 1, a gradient of 0 whatever its kernel."""
+    pair: Any = (lambda x: ((x, 2 * x), None), lambda dy, _: dy[0] + 2 * dy[1])
+    checked = subject(pair, (np.zeros((3, 4)),), {}, None)
+    first, second = random_upstream(checked, 0)
+    for upstream in (first, second):
+        assert upstream.shape == (3, 4)
+        assert np.unique(upstream).size == 12
+        assert not np.any(np.isin(upstream, (0, 1)))
+    assert not np.array_equal(first, second)
+    assert not np.array_equal(first, random_upstream(checked, 1)[0])
+    np.testing.assert_array_equal(first, random_upstream(checked, 0)[0])
