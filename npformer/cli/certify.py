@@ -70,7 +70,8 @@ def _summary(found: list[Certificates], seconds: float) -> str:
 
 
 def _list(as_json: bool) -> int:
-    meanings = {name: check.meaning for name, check in (*CERTIFICATES.items(), *THEOREMS.items())}
+    meanings = {name: check.meaning for name, check in CERTIFICATES.items()}
+    meanings |= {name: theorem.meaning for name, theorem in THEOREMS.items()}
     if as_json:
         print(json.dumps(meanings, ensure_ascii=False))
     else:
