@@ -77,7 +77,10 @@ def _list(chosen: Sequence[Exhibit], as_json: bool) -> int:
 def _try_all(chosen: Sequence[Exhibit], without: Sequence[str], as_json: bool) -> int:
     start = time.perf_counter()
     if not as_json:
-        print(f"{len(chosen)} bugs against the checks that run the changed code, with NumPy in float64", flush=True)
+        print(
+            f"bugs to try: {len(chosen)}, each against the checks that run the changed code, with NumPy in float64",
+            flush=True,
+        )
     table: list[Kills] = []
     for kills in kill_table(chosen):
         if not as_json:
@@ -113,13 +116,9 @@ def _draw(one: Exhibit, place: Path) -> Comparison:
 
     check_place(place)  # before the training, not after it
     comparison = compare(one)
-    notes = [
-        f"right: {one.right}",
-        f"wrong: {one.wrong}",
-        f"right ends with {comparison.right}",
-        f"wrong: {comparison.wrong}",
-    ]
-    draw_comparison(
-        comparison.right.losses, comparison.wrong.losses, place, one.title[0].upper() + one.title[1:], notes
-    )
+    ends = f"after {len(comparison.right.losses)} steps"
+    notes = [f"right: {one.right}", f"wrong: {one.wrong}"]
+    notes += [f"{ends}, right: {comparison.right}", f"{ends}, wrong: {comparison.wrong}"]
+    title = one.title[0].upper() + one.title[1:]
+    draw_comparison(comparison.right.losses, comparison.wrong.losses, place, title, notes)
     return comparison

@@ -78,7 +78,8 @@ def explaining_mutant(claimed: Mapping[str, Host], clues: Clues) -> Mutant | Non
     if clues.rerun is None:
         return None
     floor = NEGLIGIBLE * max(map(_size, claimed.values()), default=0.0)
-    for mutant in clues.mistakes:
+    # A mean that is 0 because a factor in it was forgotten is better explained as a mean that was forgotten.
+    for mutant in sorted(clues.mistakes, key=lambda mutant: mutant.operator != "drop a term"):
         try:
             with np.errstate(all="ignore"):
                 found = clues.rerun(mutant)
@@ -115,7 +116,7 @@ def _ratio(a: Host, n: Host, clues: Clues) -> Diagnosis | None:
     if square == 0:
         return Diagnosis("not zero", "it should be zero everywhere, and is not")
     factor = float(np.sum(a * n)) / square
-    if n.size < 2 or not _agree(a, factor * n, _size(a)):
+    if n.size < 2 or abs(factor - 1) <= 10 * AGREES or not _agree(a, factor * n, _size(a)):
         return None
     name = name_of(factor, clues.sizes)
     if name == "−1":
@@ -133,7 +134,7 @@ def name_of(factor: float, sizes: Mapping[str, float]) -> str:
         known |= {f"{x}·{y}": size_x * size_y, f"1/({x}·{y})": 1 / (size_x * size_y) if size_x * size_y else math.nan}
     matches = [name for name, value in known.items() if abs(factor - value) <= 1e-6 * abs(value)]
     if not matches:
-        return f"{factor:.4g}"
+        return f"{factor:.4g}" if f"{factor:.4g}" != "1" else f"{factor:.7g}"
     return matches[0] if matches[0] in ("−1", "2", "1/2") else f"{matches[0]} = {factor:.4g}"
 
 
@@ -147,7 +148,10 @@ def _transposition(a: Host, n: Host, clues: Clues) -> Diagnosis | None:
 
 def _place(a: Host, n: Host, clues: Clues) -> Diagnosis | None:
     """The error sits at some indices of one axis only."""
-    wrong = np.abs(a - n) > AGREES * max(_size(a), _size(n))
+    error = np.abs(a - n)
+    wrong = error > AGREES * max(_size(a), _size(n))
+    if np.any(error[~wrong] > 1e-3 * _size(error)):
+        return None  # wrong everywhere, here more and there less
     if clues.tokens is not None and n.ndim == 2:
         rows = set(np.flatnonzero(wrong.any(axis=1)).tolist())
         ids, counts = np.unique(clues.tokens, return_counts=True)
@@ -157,7 +161,7 @@ def _place(a: Host, n: Host, clues: Clues) -> Diagnosis | None:
         ):  # rows used once show that those are right
             return Diagnosis(
                 "wrong at repeated tokens",
-                f"only rows {_listed(rows)} are wrong, those of repeated tokens: assigned instead of accumulated?",
+                f"only {_listed(rows)} wrong, those of repeated tokens: assigned instead of accumulated?",
             )
     if clues.key_visible is not None and n.ndim >= 3:
         of_keys = wrong if n.ndim == 3 else np.moveaxis(wrong, -2, 1)  # (B, S, C), or (B, H, S, D) as (B, S, H, D)
@@ -220,5 +224,6 @@ def _size(x: Host) -> float:
     return float(np.max(np.abs(x), initial=0.0))
 
 
-def _listed(rows: Sequence[int] | set[int]) -> str:
-    return ", ".join(map(str, sorted(rows)))
+def _listed(rows: set[int]) -> str:
+    numbers = ", ".join(map(str, sorted(rows)))
+    return f"row {numbers} is" if len(rows) == 1 else f"rows {numbers} are"

@@ -1,12 +1,14 @@
 """Wrong versions of a function, made from its own syntax tree, one small mistake each.
 
     drop a term       a + b → a          change a sign     a + b → a − b, return x → return −x
-    drop a factor     a·b → a            scale by 2        return x → return 2x
+    drop a factor     a·b → a, a/b → a   scale by 2        a·b → 2(a·b), return x → return 2x
     swap operands     a − b → b − a, matmul(a, b) → matmul(b, a)
     drop a transpose  matrix_transpose(a) → a
-    shift an axis     axis=0 → axis=1    sum to mean       sum(a) → mean(a)
+    shift an axis     axis=0 → axis=1    sum to mean       sum(a) → mean(a), and back
     flip a choice     where(c, a, b) → where(c, b, a), a > b → a < b
-    swap outputs      return a, b → return b, a (if both have one shape)
+    drop the choice   where(c, a, b) → a
+    swap outputs      return a, b → return b, a
+    return zero       return a, b → return a, 0·b
 
 These are the mistakes people make in a backward pass. A check that lets one through that changes a
 gradient is a check with a hole, and a wrong gradient that equals one of them is thereby explained.

@@ -21,7 +21,7 @@ NAMES = [module.__name__.rpartition(".")[2] for module in COMMANDS]
 
 def required(name: str) -> list[str]:
     """Words that a command cannot do without, to be followed by one that it does not know."""
-    return {"train": ["copy"], "doctor": [], "gradcheck": []}.get(name, ["thing"])
+    return {"train": ["copy"], "decode": ["thing"]}.get(name, [])
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 from collections import Counter
 
@@ -64,8 +65,13 @@ def test_everything_fits_80_columns(one: Exhibit) -> None:
 
 def test_an_id_that_is_not_there_names_the_nearest() -> None:
     assert exhibit("causal-off").title
-    with pytest.raises(ConfigError, match="expected an id .* got 'causal-of'; did you mean causal-off"):
+    with pytest.raises(ConfigError, match=r"expected an id .* got 'causal-of'; did you mean causal-off"):
         exhibit("causal-of")
+
+
+def test_exhibits_and_results_travel_between_processes() -> None:
+    table = [Kills(one, 1, {"a": "b"}, "c") for one in EXHIBITS]
+    assert pickle.loads(pickle.dumps(table)) == table
 
 
 def test_a_short_run_is_wrong_with_the_bug_and_right_without() -> None:

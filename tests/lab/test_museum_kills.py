@@ -24,7 +24,7 @@ SAMPLE = (
     ("cache-on-self", "certificate: reuse", "used twice"),
     ("tied-one-gradient", "certificate: tying", "src_embedding.weight"),
     ("causal-diagonal-hidden", "every past token", "visible"),
-    ("cross-padding-visible", "padding", "a logit"),
+    ("cross-padding-visible", "padding", "after more padding"),
     ("loss-by-batch", "micro-batches", "times too large everywhere"),
     ("adamw-into-gradient", "AdamW by the textbook", "a.weight after step 1"),
     ("clip-per-tensor", "clipping", "the clipped gradient"),

@@ -39,7 +39,7 @@ def same(before: list[object], after: list[object]) -> bool:
 
 
 def gradient(backward: object) -> np.ndarray:  # type: ignore[type-arg]
-    y, cache = softmax_forward(np.array([[0.3, -1.0, 2.0]]))
+    _, cache = softmax_forward(np.array([[0.3, -1.0, 2.0]]))
     return np.asarray(backward(np.array([[1.0, 2.0, -1.0]]), cache))  # type: ignore[operator]
 
 

@@ -43,7 +43,7 @@ def test_everything_stays_inside_the_picture() -> None:
 def test_the_file(tmp_path: Path) -> None:
     draw_comparison([1.0], [2.0], tmp_path / "a.png", "t")
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
-    with pytest.raises(OutputError, match="ending in .png"):
+    with pytest.raises(OutputError, match=r"ending in \.png"):
         draw_comparison([1.0], [2.0], tmp_path / "a.txt", "t")
     with pytest.raises(DataError, match="expected at least one step of each run"):
         draw_comparison([], [2.0], tmp_path / "a.png", "t")

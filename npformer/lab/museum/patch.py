@@ -74,6 +74,11 @@ def function_at(target: str) -> FunctionType:
     return found
 
 
+def edited_sources(edits: Iterable[Edit]) -> dict[str, tuple[str, str]]:
+    """Target -> its source as it is and as the edits make it. Raises PatchError if they do not fit."""
+    return {target: _edited(target, group) for target, group in _by_target(edits).items()}
+
+
 def _by_target(edits: Iterable[Edit]) -> dict[str, list[Edit]]:
     groups: dict[str, list[Edit]] = {}
     for edit in edits:
@@ -81,10 +86,9 @@ def _by_target(edits: Iterable[Edit]) -> dict[str, list[Edit]]:
     return groups
 
 
-def _compiled(target: str, edits: list[Edit]) -> FunctionType:
-    """The function with its edits, compiled in the namespace of its module."""
-    original = function_at(target)
-    source = textwrap.dedent(inspect.getsource(original))
+def _edited(target: str, edits: list[Edit]) -> tuple[str, str]:
+    """The source of a function, and the same with its edits."""
+    before = source = textwrap.dedent(inspect.getsource(function_at(target)))
     for edit in edits:
         if source.count(edit.old) != 1:
             raise PatchError(
@@ -92,6 +96,13 @@ def _compiled(target: str, edits: list[Edit]) -> FunctionType:
                 f"{edit.old}\nthe function was changed: bring the exhibit up to date"
             )
         source = source.replace(edit.old, edit.new)
+    return before, source
+
+
+def _compiled(target: str, edits: list[Edit]) -> FunctionType:
+    """The function with its edits, compiled in the namespace of its module."""
+    original = function_at(target)
+    source = _edited(target, edits)[1]
     file = f"<museum {next(_numbers)}: {target}>"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)  # for tracebacks
     tree = ast.parse(source)

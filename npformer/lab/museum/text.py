@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -9,6 +10,7 @@ from itertools import groupby
 from npformer.lab.museum.demonstration import STEPS, Comparison
 from npformer.lab.museum.exhibit import Exhibit
 from npformer.lab.museum.kills import Kills, only_killers
+from npformer.lab.museum.patch import edited_sources
 
 WIDTH = 80
 _ID = 33  # of the longest id and two spaces
@@ -42,7 +44,7 @@ def verdict(table: Sequence[Kills], without: Sequence[str], seconds: float) -> s
     """The last lines: how many were killed, who survives, and which check nothing can replace."""
     survivors = [kills.exhibit.id for kills in table if kills.survives(without)]
     left_out = f" without {', '.join(without)}" if without else ""
-    lines = [f"\n{len(table) - len(survivors)} of {_count(len(table), 'bug')} are killed{left_out} ({seconds:.0f} s)"]
+    lines = [f"\n{len(table) - len(survivors)} of {len(table)} bugs killed{left_out} ({seconds:.0f} s)"]
     lines += [f"SURVIVES: {name}" for name in survivors]
     return "\n".join([*lines, *_single(table)])
 
@@ -77,19 +79,21 @@ def label(e: Exhibit, kills: Kills, comparison: Comparison | None, picture: str 
 
 
 def _change(e: Exhibit) -> Iterator[str]:
+    """The lines that change, as they are and as they become."""
     yield "The change:"
-    for edit in e.edits:
-        yield f"  in {edit.target.replace(':', ', ')}"
-        yield from (f"    - {line}" for line in _code(edit.old))
-        yield from (f"    + {line}" for line in _code(edit.new) or ["(nothing)"])
+    for target, (before, after) in edited_sources(e.edits).items():
+        yield f"  in {target.replace(':', ', ')}"
+        changed = [line for line in difflib.ndiff(before.splitlines(), after.splitlines()) if line[0] in "-+"]
+        code = textwrap.dedent("\n".join(line[2:] for line in changed)).split("\n")
+        for line, bare in zip(changed, code, strict=True):
+            if bare.strip():
+                yield from _folded(line[0], bare)
 
 
-def _code(text: str) -> list[str]:
-    return [part for line in textwrap.dedent(text).splitlines() if line.strip() for part in _folded(line)]
-
-
-def _folded(line: str) -> list[str]:
-    return textwrap.wrap(line, WIDTH - 6, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+def _folded(mark: str, code: str) -> list[str]:
+    margin = " " * (len(code) - len(code.lstrip()))
+    parts = textwrap.wrap(code.strip(), WIDTH - 10 - len(margin), break_long_words=False, break_on_hyphens=False)
+    return [f"    {mark} {margin}{parts[0]}", *(f"    {mark} {margin}    {part}" for part in parts[1:])]
 
 
 def _found(kills: Kills) -> Iterator[str]:

@@ -46,7 +46,9 @@ def differ(what: str, found: object, expected: object, tolerance: float = 1e-12)
         return []
     place = tuple(int(i) for i in np.argwhere(wrong)[0])
     at = f" at [{', '.join(map(str, place))}]" if place else ""
-    return [f"{what}{at} is {a[place]:.6g}, expected {b[place]:.6g} ({int(wrong.sum())} of {a.size} differ)"]
+    digits = next((n for n in (6, 9) if f"{a[place]:.{n}g}" != f"{b[place]:.{n}g}"), 15)
+    share = f"{int(wrong.sum())} of {a.size} differ"
+    return [f"{what}{at} is {a[place]:.{digits}g}, expected {b[place]:.{digits}g} ({share})"]
 
 
 def normal(seed: int, *shape: int) -> Host:

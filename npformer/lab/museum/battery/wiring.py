@@ -24,8 +24,6 @@ TGT = np.array([[1, 6, 4, 5, 3], [1, 6, 6, 0, 0], [1, 4, 0, 0, 0]])  # as long a
 def wiring_checks() -> Iterator[Check]:
     """A check for each."""
     for name, meaning, find in (
-        ("parity, post-LN", "logits are those of a Transformer written in loops, from the paper", _parity_post),
-        ("parity, pre-LN", "the same, pre-LN with final norms, GELU, and one tied table", _parity_pre),
         ("causality", "a later target token changes no earlier logit", _causality),
         ("every past token", "every earlier target token, the last one too, changes a logit", _uses_past),
         ("reads all of the source", "every source token changes every logit", _reads_source),
@@ -33,6 +31,8 @@ def wiring_checks() -> Iterator[Check]:
         ("shifted target", "the decoder is given the token before the one it is to say", _shift),
         ("decoding", "greedy decoding takes, token by token, the likeliest one of a fresh forward", _decoding),
         ("padded tokens", "padded tokens that are all zeros leave every output and gradient finite", _padded_rows),
+        ("parity, post-LN", "logits are those of a Transformer written in loops, from the paper", _parity_post),
+        ("parity, pre-LN", "the same, pre-LN with final norms, GELU, and one tied table", _parity_pre),
     ):
         yield Check(name, meaning, find)
 

@@ -143,8 +143,9 @@ EXHIBITS = (
             ),
         ),
         "t = number of updates", "t = updates × tensors",
-        "The schedule's own counter was advanced where each tensor is updated. In a model of a hundred "
-        "tensors a warm-up of 4,000 steps is over after forty, and the rate is then √(number of tensors) times smaller than planned, for good.",
+        "The schedule's own counter was advanced where each tensor is updated. In a model of a hundred tensors a "
+        "warm-up of 4,000 steps is over after forty, and the rate is then √(number of tensors) times smaller than "
+        "planned, for good.",
         sources=(28,), run={"schedule": "noam"},
     ),
     Exhibit(

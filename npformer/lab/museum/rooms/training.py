@@ -75,8 +75,8 @@ EXHIBITS = (
         (Edit(TRAINER + "_arrays", "return parameters | moments | ", "return parameters | "),),
         "checkpoint = parameters, moments, step", "checkpoint = parameters",
         "After a resume m and v start at 0 again while t, and with it the bias correction, is far along: v̂ is too "
-        "small and the first steps are much too long. The loss jumps at every resume and heals; people learn to "
-        "expect it.",
+        "small for long, and with β = (0.9, 0.999) the first steps are up to six times too long. The loss jumps at "
+        "every resume and heals; people learn to expect it.",
         seen=SEVERAL, sources=(29,), run=None,
         instead=UNBROKEN + "At each resume the loss jumps up and takes a while to come back.",
     ),

@@ -1,0 +1,202 @@
+"""From a wrong model down to the first wrong part, and everything as it was afterwards."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import npformer as npf
+from npformer.backend import Pair
+from npformer.layers import CacheStack, EncoderLayer, FeedForward, Layer, LayerNorm
+from npformer.layers.linear import Linear
+from npformer.proof.bisect import Bisection, bisect, listening
+
+SRC = np.array([[3, 5, 4, 6], [6, 2, 0, 0]])
+TGT = np.array([[1, 6, 4], [1, 6, 0]])
+
+
+@pytest.fixture
+def model(numpy64: Any) -> Any:
+    config = npf.TransformerConfig(
+        src_vocab_size=7, tgt_vocab_size=7, d_model=8, num_heads=2, d_ff=12, num_encoder_layers=2,
+        num_decoder_layers=2, max_seq_len=6, dropout=0.1, norm_order="post", activation="relu", pad_id=0,
+    )  # fmt: skip
+    return npf.Transformer(config, backend=numpy64, seed=0)
+
+
+def spoil(layer: Layer, op: str) -> None:
+    """Give this one layer a pair whose first gradient is 0.1 % too large."""
+    forward, backward = getattr(layer.ops, op)
+
+    def wrong(dy: Any, cache: Any, into: Any = ()) -> Any:
+        found = backward(dy, cache, into=into)
+        return (1.001 * found[0], *found[1:]) if isinstance(found, tuple) else 1.001 * found
+
+    layer.backend = replace(layer.backend, ops=replace(layer.backend.ops, **{op: Pair(forward, wrong)}))
+
+
+def names(found: Bisection) -> list[str]:
+    return [call.name for call, _ in found.path]
+
+
+KEY = npf.RandomKey(seed=1, step=2)
+
+
+def test_nothing_to_look_for(model: Any) -> None:
+    found = bisect(model, SRC, TGT, key=KEY)
+    assert found.ok
+    assert found.path == ()
+    assert str(found) == "every gradient is right: there is nothing to look for"
+
+
+def test_a_wrong_operation_in_one_layer_of_a_model(model: Any) -> None:
+    spoil(model.encoder.layers[1].self_attention, "attention")
+    start = time.perf_counter()
+    found = bisect(model, SRC, TGT, key=KEY)
+    assert time.perf_counter() - start < 20
+    inside = "Transformer.encoder.layers.1"
+    assert names(found) == ["Transformer", "Transformer.encoder", inside, f"{inside}.self_attention",
+                            f"{inside}.self_attention.attention"]  # fmt: skip
+    text = str(found)
+    assert "first wrong part is Transformer.encoder.layers.1.self_attention.attention:" in text
+    assert "puts them together wrongly" not in text
+    _, report = found.path[-1]
+    assert [row.verdict for row in report.rows] == ["WRONG", "right", "right"]
+    assert not report.rows[0].by_direction  # the culprit is looked at element by element
+
+
+class Bad(EncoderLayer):
+    def _post_backward(self, dy: Any, cache: Any) -> Any:
+        dx, df = self.norm2.post_backward(dy, cache.pop())
+        dx = self.feed_forward.backward(df, cache.pop())
+        dx, df = self.norm1.post_backward(dx, cache.pop())
+        return dx + self.self_attention.backward(df, cache.pop())
+
+
+def test_a_layer_that_puts_right_parts_together_wrongly(model: Any) -> None:
+    model.encoder.layers[0].__class__ = Bad
+    found = bisect(model, SRC, TGT, key=KEY)
+    assert names(found) == ["Transformer", "Transformer.encoder", "Transformer.encoder.layers.0"]
+    text = str(found)
+    assert text.endswith("all of its parts are right: it puts them together wrongly")
+    assert "drop a term: `dx + self.feed_forward.backward" in " ".join(text.split())
+    assert text.splitlines()[0].startswith("Transformer: ")
+    assert text.splitlines()[1].startswith("  Transformer.encoder: ")
+
+
+def test_of_two_wrong_places_the_one_that_backward_meets_first(model: Any) -> None:
+    spoil(model.encoder.layers[0].feed_forward, "feed_forward")
+    spoil(model.decoder.layers[1].feed_forward, "feed_forward")
+    assert names(bisect(model, SRC, TGT, key=KEY))[-1] == "Transformer.decoder.layers.1.feed_forward.feed_forward"
+    layer = EncoderLayer(4, 2, 6, backend=model.backend)
+    spoil(layer.self_attention, "attention")
+    spoil(layer.norm1, "post_norm")
+    x = np.random.default_rng(0).normal(size=(2, 3, 4))
+    assert names(bisect(layer, x)) == ["EncoderLayer", "EncoderLayer.norm1.post_norm"]
+
+
+class Twice(Layer):
+    """One layer used twice, its backward right or not."""
+
+    def __init__(self, backend: Any, times: float = 1.0) -> None:
+        super().__init__(backend)
+        self.part = self.same = FeedForward(4, 6, backend=backend)
+        self.times = times
+
+    def forward(self, x: Any) -> Any:
+        cache = CacheStack(self)
+        return cache.keep(self.same.forward(cache.keep(self.part.forward(x)))), cache
+
+    def backward(self, dy: Any, cache: CacheStack) -> Any:
+        return self.times * self.part.backward(self.part.backward(dy, cache.pop()), cache.pop())
+
+
+X = np.random.default_rng(0).normal(size=(2, 3, 4))
+
+
+def test_a_shared_layer(numpy64: Any) -> None:
+    assert bisect(Twice(numpy64), X).ok
+    assert names(bisect(Twice(numpy64, times=2), X)) == ["Twice"]
+    layer = Twice(numpy64)
+    spoil(layer.part, "feed_forward")
+    assert names(bisect(layer, X)) == ["Twice", "Twice.part", "Twice.part.feed_forward"]
+    config = npf.TransformerConfig(7, 7, d_model=8, num_heads=2, d_ff=12, num_encoder_layers=1, num_decoder_layers=1,
+                                   tie_embeddings=True, max_seq_len=6)  # fmt: skip
+    tied = npf.Transformer(config, backend=numpy64)
+    assert bisect(tied, SRC, TGT).ok
+
+
+def state(model: Layer) -> list[Any]:
+    """What bisect must leave alone: parameters, gradients, backends, attributes of every layer."""
+    found: list[Any] = []
+    for name, p in model.named_parameters():
+        found.append((name, id(p.data.base), p.data.tobytes(), p.grad.tobytes()))
+
+    def walk(layer: Layer) -> None:
+        found.append((layer.backend, [(key, id(value)) for key, value in vars(layer).items()]))
+        for _, part in layer._members():
+            if isinstance(part, Layer):
+                walk(part)
+
+    walk(model)
+    return found
+
+
+def test_everything_is_restored(model: Any) -> None:
+    spoil(model.encoder.layers[1].self_attention, "attention")
+    model.encoder.layers[0].feed_forward.forward = model.encoder.layers[0].feed_forward.forward
+    before = state(model)
+    assert not bisect(model, SRC, TGT, key=KEY).ok
+    assert state(model) == before
+    assert "forward" in vars(model.encoder.layers[0].feed_forward)
+    assert "forward" not in vars(model.encoder.layers[1].feed_forward)
+
+
+def test_everything_is_restored_after_an_error(model: Any) -> None:
+    before = state(model)
+    with pytest.raises(npf.errors.NpformerError):
+        bisect(model, np.array([[1, 2, 99]]), TGT)
+    assert state(model) == before
+
+    class Failing(LayerNorm):
+        def post_forward(self, *inputs: Any) -> Any:
+            raise RuntimeError("no forward today")
+
+    model.encoder.layers[1].norm2.__class__ = Failing
+    before = state(model)
+    with pytest.raises(RuntimeError, match="today"), listening(model):
+        model.forward(SRC, TGT)
+    assert state(model) == before
+
+
+def test_a_layer_whose_backend_is_missing_leaves_the_others_alone(model: Any) -> None:
+    model.decoder.layers[1].feed_forward.backend = None
+    before = state(model)
+    with pytest.raises(AttributeError):
+        bisect(model, SRC, TGT)
+    assert state(model) == before
+
+
+class Absolute(Layer):
+    """|x W|, which the complex step cannot see."""
+
+    def __init__(self, backend: Any) -> None:
+        super().__init__(backend)
+        self.linear = Linear(4, 5, backend=backend)
+
+    def forward(self, x: Any) -> Any:
+        y, cache = self.linear.forward(x)
+        return np.abs(y), (np.sign(y.real), cache)
+
+    def backward(self, dy: Any, cache: Any) -> Any:
+        return self.linear.backward(2 * dy * cache[0], cache[1])
+
+
+def test_without_the_complex_step(numpy64: Any) -> None:
+    found = bisect(Absolute(numpy64), X, complex_step=False)
+    assert names(found) == ["Absolute"]
+    assert {row.verdict for row in found.path[0][1].rows} == {"WRONG"}

@@ -1,0 +1,110 @@
+"""What a check knows of its problem: sizes by their letters, tokens, masks, heads, and npformer's own code."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from npformer import functional
+from npformer.functional import AttentionMask, Draw
+from npformer.layers import EncoderLayer, Layer, LayerNorm, MultiHeadAttention, RandomKey
+from npformer.proof.clues import all_layers, clues_of, with_reference
+from npformer.proof.diagnosis import Clues
+from npformer.proof.mutants import nested_mutants
+from npformer.proof.subject import subject
+
+Host = np.ndarray[Any, Any]
+RNG = np.random.default_rng(0)
+TOKENS = np.array([[3, 1, 3, 0], [0, 3, 4, 6]])
+X = RNG.normal(size=(3, 5, 12))
+
+
+def test_an_operations_sizes_and_mask() -> None:
+    q, k = RNG.normal(size=(2, 3, 4, 6)), RNG.normal(size=(2, 3, 5, 6))
+    visible = np.arange(5) < np.array([[5], [3]])
+    clues = clues_of(None, (q, k), {"mask": AttentionMask(visible), "draw": Draw(0, 0, 0, 0, rate=0.5)})
+    assert clues.sizes == {"B": 2, "H": 3, "T": 4, "D": 6, "S": 5, "√D": math.sqrt(6), "1/(1−p)": 2.0}
+    assert clues.key_visible is visible
+    assert (clues.tokens, clues.num_heads) == (None, None)
+
+
+def test_the_first_array_names_the_sizes_and_a_weight_does_not() -> None:
+    assert clues_of(None, (RNG.normal(size=(2, 3, 4)), RNG.normal(size=(4, 7))), {}).sizes == {
+        "B": 2, "T": 3, "C": 4, "√C": 2,
+    }  # fmt: skip
+    assert clues_of(None, (RNG.normal(size=(6, 4)), RNG.normal(size=4)), {}).sizes == {"N": 6, "C": 4, "√C": 2}
+    assert clues_of(None, (RNG.normal(size=(1, 3, 4)),), {}).sizes.keys() == {"T", "C", "√C"}  # 1 is no factor
+
+
+def test_tokens() -> None:
+    clues = clues_of(None, (TOKENS,), {})
+    assert clues.tokens is TOKENS
+    assert clues.sizes == {"B": 2, "T": 4}
+
+
+def test_a_layers_sizes(numpy64: Any) -> None:
+    layer = MultiHeadAttention(12, 2, dropout=0.5, backend=numpy64)
+    wanted = {"B": 3, "T": 5, "C": 12, "H": 2, "D": 6, "√C": math.sqrt(12), "√D": math.sqrt(6)}
+    assert clues_of(layer, (X,), {}).sizes == wanted
+    assert clues_of(layer, (X,), {"key": RandomKey(seed=0, step=0)}).sizes == wanted | {"1/(1−p)": 2.0}
+    assert clues_of(layer, (X,), {}).num_heads == 2
+    assert clues_of(layer, (X,), {}).target is layer
+
+
+def referenced(target: Any, *inputs: Any) -> Clues:
+    checked = subject(target, inputs, {}, None)
+    upstream = tuple(np.ones(y.shape) for y in checked.outputs({}))
+    return with_reference(clues_of(target, inputs, {}), checked, inputs, {}, upstream)
+
+
+def test_a_pair_of_the_same_name_and_value_is_compared_with_npformers() -> None:
+    def softmax_forward(x: Host) -> Any:
+        powers = np.exp(x)
+        return powers / powers.sum(axis=-1, keepdims=True), None
+
+    def other_forward(x: Host) -> Any:
+        return softmax_forward(x)
+
+    pair = (softmax_forward, lambda dy, _: dy)
+    clues = referenced(pair, X)
+    assert len(clues.mistakes) == len(nested_mutants(functional.softmax_backward)) > 5
+    assert clues.rerun is not None
+    found = clues.rerun(clues.mistakes[0])
+    assert {name: g.shape for name, g in found.items()} == {"x": X.shape}
+    assert referenced((other_forward, pair[1]), X).mistakes == ()
+    softmax_forward.__name__ = "relu_forward"
+    assert referenced(pair, X).mistakes == ()
+
+
+def test_layers_are_compared_with_the_method_that_they_override(numpy64: Any) -> None:
+    class Mine(LayerNorm):
+        def backward(self, dy: Any, cache: Any) -> Any:
+            return super().backward(dy, cache)
+
+    class Farther(Mine):
+        pass
+
+    class Fresh(Layer):
+        def forward(self, x: Any) -> Any:
+            return x, None
+
+        def backward(self, dy: Any, cache: Any) -> Any:
+            return dy
+
+    for kind in (Mine, Farther):
+        assert {m.function for m in referenced(kind(12, backend=numpy64), X).mistakes} == {"backward"}
+    for layer in (LayerNorm(12, backend=numpy64), Fresh(numpy64)):
+        assert list(referenced(layer, X).mistakes) == []
+
+
+def test_all_layers(numpy64: Any) -> None:
+    layer = EncoderLayer(4, 2, 6, backend=numpy64)
+    layer.norm2 = layer.norm1
+    found = all_layers(layer)
+    assert found[0] is layer
+    assert len(found) == len(set(map(id, found)))
+    names = {type(part).__name__ for part in found}
+    assert names == {"EncoderLayer", "MultiHeadAttention", "Linear", "LayerNorm", "FeedForward"}
+    assert all_layers(object()) == []

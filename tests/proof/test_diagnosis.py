@@ -1,0 +1,184 @@
+"""What the pattern of an error tells, tensor by tensor, without a reference; and that noise tells nothing."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer.proof import gradcheck
+from npformer.proof.diagnosis import UNKNOWN, Clues, by_pattern, diagnose, name_of
+
+Host = np.ndarray[Any, Any]
+RNG = np.random.default_rng(0)
+B, T, H, D = 3, 5, 2, 6
+N = RNG.normal(size=(B, T, H * D))  # a true gradient
+SIZES = {"B": 3.0, "T": 5.0, "C": 12.0, "D": 6.0, "√D": math.sqrt(6), "1/(1−p)": 1 / 0.7}
+TOKENS = np.array([[3, 1, 3, 0], [0, 3, 4, 6]])  # 3 and 0 are used more than once; 2 and 5 never
+VISIBLE = np.arange(T) < np.array([[5], [3], [2]])
+
+
+def cause(a: Host, n: Host = N, **clues: Any) -> str:
+    found = diagnose({"x": a}, {"x": n}, Clues(**clues))
+    return found["x"].cause
+
+
+@pytest.mark.parametrize(
+    ("factor", "name", "text"),
+    [
+        (2.0, "2", "it is 2 times too large everywhere"),
+        (0.5, "1/2", "it is 1/2 of what it should be everywhere"),
+        (3.0, "B", "it is B = 3 times too large everywhere"),
+        (5.0, "T", "it is T = 5 times too large everywhere"),
+        (15.0, "B·T", "it is B·T = 15 times too large everywhere"),
+        (1 / 15, "1/(B·T)", "it is 1/(B·T) = 0.06667 of what it should be everywhere"),
+        (6.0, "D", "it is D = 6 times too large everywhere"),
+        (1 / 6, "1/D", "it is 1/D = 0.1667 of what it should be everywhere"),
+        (math.sqrt(6), "√D", "it is √D = 2.449 times too large everywhere"),
+        (1 / math.sqrt(6), "1/√D", "it is 1/√D = 0.4082 of what it should be everywhere"),
+        (1 / 0.7, "1/(1−p)", "it is 1/(1−p) = 1.429 times too large everywhere"),
+        (1.001, "1.001", "it is 1.001 times too large everywhere"),
+        (1.00001, "1.00001", "it is 1.00001 times too large everywhere"),
+        (-0.31, "-0.31", "it is -0.31 of what it should be everywhere"),
+    ],
+)
+def test_a_constant_factor_and_what_it_equals(factor: float, name: str, text: str) -> None:
+    found = by_pattern(factor * N, N, Clues(sizes=SIZES))
+    assert found.cause.split(" = ")[0] == f"scaled by {name}"
+    assert found.text == text
+
+
+def test_signs_zeros_and_numbers_that_are_none() -> None:
+    assert by_pattern(-N, N, Clues()) == ("sign", "it has the opposite sign everywhere")
+    assert by_pattern(0 * N, N, Clues()) == ("zero", "it is zero everywhere, where it should not be")
+    assert by_pattern(N, 0 * N, Clues()) == ("not zero", "it should be zero everywhere, and is not")
+    hurt = N.copy()
+    hurt[0, 1, 2:4] = np.nan, np.inf
+    assert by_pattern(hurt, N, Clues()) == ("not finite", "2 of 180 entries are NaN or infinite")
+
+
+def test_a_true_gradient_of_rounding_alone_counts_as_zero() -> None:
+    """As that of a key's bias, beside others that are not zero."""
+    noise = 1e-17 * RNG.normal(size=4)
+    truth = {"bias": noise, "weight": N}
+    assert diagnose({"bias": -noise, "weight": N}, truth) == {}
+    found = diagnose({"bias": np.array([0.1, 0.2, 0.3, -0.4]), "weight": N}, truth)
+    assert {name: d.cause for name, d in found.items()} == {"bias": "not zero"}
+
+
+def test_names_of_numbers() -> None:
+    assert name_of(-1.0, SIZES) == "−1"
+    assert name_of(2.0, {"B": 2.0}) == "2"
+    assert name_of(12.0, {"C": 12.0}) == "C = 12"
+    assert name_of(3.01, {"B": 3.0}) == "3.01"
+    assert name_of(1.4, {"B": 0.0}) == "1.4"
+
+
+def test_exchanged_axes() -> None:
+    square = RNG.normal(size=(2, 4, 4))
+    found = by_pattern(np.swapaxes(square, 1, 2), square, Clues())
+    assert found == ("transposed", "axes 1 and 2 are exchanged")
+    assert cause(np.swapaxes(N, 0, 1).reshape(N.shape)) == UNKNOWN.cause  # not a transposition: another shape
+
+
+def test_repeated_tokens_assigned_instead_of_accumulated() -> None:
+    dy, table = RNG.normal(size=(*TOKENS.shape, 4)), np.zeros((7, 4))
+    np.add.at(table, TOKENS, dy)
+    assigned = np.zeros_like(table)
+    assigned[TOKENS] = dy
+    found = by_pattern(assigned, table, Clues(tokens=TOKENS))
+    assert found.cause == "wrong at repeated tokens"
+    assert found.text == ("only rows 0, 3 are wrong, those of repeated tokens: assigned instead of accumulated?")
+    everywhere = np.where(table != 0, table + RNG.normal(size=table.shape), 0)
+    assert cause(everywhere, table, tokens=TOKENS) == UNKNOWN.cause
+
+
+def test_where_every_token_is_repeated_nothing_follows_from_that() -> None:
+    tokens, table = np.array([[1, 2, 1], [2, 1, 2]]), RNG.normal(size=(4, 3))
+    table[[0, 3]] = 0
+    wrong = np.where(table != 0, table + RNG.normal(size=table.shape), 0)
+    assert cause(wrong, table, tokens=tokens) == UNKNOWN.cause
+
+
+def test_masked_positions() -> None:
+    leaked = np.where(VISIBLE[..., None], N, N + RNG.normal(size=N.shape))
+    assert cause(leaked, key_visible=VISIBLE) == "wrong at masked positions"
+    assert cause(np.where(VISIBLE[..., None], N + 1e-3 * N**2, N), key_visible=VISIBLE) == UNKNOWN.cause
+    heads = np.swapaxes(N.reshape(B, T, H, D), 1, 2)  # (B, H, S, D), as keys and values are
+    leaked = np.where(VISIBLE[:, None, :, None], heads, heads + RNG.normal(size=heads.shape))
+    assert cause(leaked, heads, key_visible=VISIBLE) == "wrong at masked positions"
+
+
+@pytest.mark.parametrize(("index", "where"), [(0, "first"), (-1, "last")])
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_one_end_of_an_axis(axis: int, index: int, where: str) -> None:
+    wrong = N.copy()
+    np.moveaxis(wrong, axis, 0)[index] += RNG.normal(size=wrong.shape[:axis] + wrong.shape[axis + 1 :])
+    found = by_pattern(wrong, N, Clues())
+    number = range(N.shape[axis])[index]
+    assert found == (f"wrong at the {where} position", f"only index {number} of axis {axis} is wrong, the {where}")
+
+
+def test_a_position_in_the_middle_is_no_pattern() -> None:
+    wrong = N.copy()
+    wrong[:, 2] += RNG.normal(size=(B, H * D))
+    assert cause(wrong) == UNKNOWN.cause
+
+
+def test_zero_in_places() -> None:
+    found = by_pattern(np.where(N > 1, 0, N), N, Clues())
+    assert found == ("zero in places", f"{np.sum(N > 1)} of 180 entries are 0 where they should not be")
+
+
+def test_sums_over_an_axis() -> None:
+    for axis in range(3):
+        total = np.broadcast_to(N.sum(axis=axis, keepdims=True), N.shape)
+        for wrong, word in ((total, "summed"), (total / N.shape[axis], "averaged")):
+            found = by_pattern(wrong, N, Clues())
+            assert found == ("axis summed twice", f"it is {word} over axis {axis} once too often")
+
+
+def test_a_missing_mean() -> None:
+    found = by_pattern(N - N.mean(axis=-1, keepdims=True), N, Clues())
+    assert found == ("term missing", "it is off by a constant along axis 2: is a mean over it missing?")
+
+
+def test_heads() -> None:
+    split = N.reshape(B, T, H, D)
+    found = by_pattern(split[:, :, ::-1].reshape(N.shape), N, Clues(num_heads=H))
+    assert found == ("heads exchanged", "head h holds what belongs to head h − 1: cross-talk")
+    merged = np.swapaxes(split, 1, 2).reshape(N.shape)
+    assert cause(merged, num_heads=H) == "heads merged wrongly"
+    assert cause(merged) == UNKNOWN.cause
+    assert cause(merged, num_heads=5) == UNKNOWN.cause  # does not divide the width
+
+
+@pytest.mark.parametrize("size", [1.0, 1e-3, 1e-5, 3e-7])
+def test_noise_is_no_pattern(size: float) -> None:
+    """Random errors, on tensors of many shapes, with every clue there is: better no diagnosis than a guess."""
+    rng = np.random.default_rng(1)
+    shapes = [(7, 4), (4, 4), (3, 5, 12), (3, 2, 5, 6), (6,), (12,), (2, 3, 4)]
+    fired = []
+    for _ in range(60):
+        for shape in shapes:
+            n = rng.normal(size=shape)
+            a = n + size * rng.normal(size=shape)
+            clues = Clues(SIZES, TOKENS, VISIBLE, 2)
+            fired.append(by_pattern(a, n, clues).cause)
+    assert set(fired) == {UNKNOWN.cause}
+    assert UNKNOWN.text == "no known pattern fits"
+
+
+def test_what_is_right_gets_no_diagnosis() -> None:
+    assert diagnose({"a": N, "b": 2 * N}, {"a": N, "b": N}).keys() == {"b"}
+    assert diagnose({"a": N + 1e-9}, {"a": N}) == {}
+
+
+def test_the_report_says_it() -> None:
+    pair = (lambda x: (np.tanh(x), x), lambda dy, x: x.shape[1] * dy / np.cosh(x) ** 2)
+    report = gradcheck(pair, N[:, :, :4])
+    (row,) = report.rows
+    assert (row.cause, row.diagnosis) == ("scaled by T = 5", "it is T = 5 times too large everywhere")
+    assert "x: it is T = 5 times too large everywhere" in str(report)

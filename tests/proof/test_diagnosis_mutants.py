@@ -1,0 +1,276 @@
+"""A user's own operation or layer beside npformer's: the sentence names the term that is wrong."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer.layers import EncoderLayer, EncoderStack, LayerNorm
+from npformer.proof import gradcheck
+
+Host = np.ndarray[Any, Any]
+RNG = np.random.default_rng(0)
+MEAN = {"axis": -1, "keepdims": True}
+
+
+def linear_forward(x: Host, weight: Host, bias: Host) -> Any:
+    return np.einsum("...i,io->...o", x, weight) + bias, (x, weight)
+
+
+def linear_backward(dy: Host, cache: Any, *, dx: Any = 1, mean: bool = False, twice: Any = 1) -> Any:
+    x, weight = cache
+    dbias = dy.mean(axis=(0, 1)) if mean else dy.sum(axis=(0, 1))
+    return dx * (dy @ weight.T), twice * np.tensordot(x, dy, 2 * [[0, 1]]), dbias
+
+
+def relu_forward(x: Host) -> Any:
+    return x * (x.real > 0), x.real
+
+
+def relu_backward(dy: Host, x: Host, *, gate: bool = True, flip: bool = False) -> Any:
+    return dy * ((x < 0) if flip else (x > 0)) if gate else dy.copy()
+
+
+def softmax_forward(x: Host) -> Any:
+    powers = np.exp(x)
+    return powers / powers.sum(**MEAN), powers / powers.sum(**MEAN)
+
+
+def softmax_backward(dy: Host, p: Host, *, jacobian: bool = True, sign: int = -1, inner: bool = True) -> Any:
+    if not jacobian:
+        return p * dy
+    return p * (dy + sign * np.sum(dy * p if inner else dy, **MEAN))
+
+
+def layer_norm_forward(x: Host, gamma: Host, beta: Host, eps: float) -> Any:
+    u = x - x.mean(**MEAN)
+    r = (np.mean(u * u, **MEAN) + eps) ** -0.5
+    return u * r * gamma + beta, (u * r, r, gamma)
+
+
+def layer_norm_backward(dy: Host, cache: Any, *, without: str = "") -> Any:
+    z, r, gamma = cache
+    g = dy if without == "gamma" else dy * gamma
+    dx = g.copy()
+    if without != "mean":
+        dx -= g.mean(**MEAN)
+    if without != "projection":
+        dx -= z * np.mean(g * z, **MEAN)
+    sums = {"axis": (0, 1)}
+    dgamma = np.sum(dy if without == "z" else dy * z, **sums)
+    return dx if without == "r" else r * dx, dgamma, -dy.sum(**sums) if without == "sign" else dy.sum(**sums)
+
+
+def embedding_forward(tokens: Host, table: Host, scale: float) -> Any:
+    return scale * table[tokens], (tokens, table.shape, scale)
+
+
+def embedding_backward(dy: Host, cache: Any, *, scaled: bool = True, accumulate: bool = True) -> Any:
+    tokens, shape, scale = cache
+    dtable = np.zeros(shape)
+    if accumulate:
+        np.add.at(dtable, tokens, dy)
+    else:
+        dtable[tokens] = dy
+    return scale * dtable if scaled else dtable
+
+
+def attention_forward(q: Host, k: Host, v: Host) -> Any:
+    p = softmax_forward(np.einsum("bhtd,bhsd->bhts", q, k) / math.sqrt(q.shape[-1]))[0]
+    return p @ v, (q, k, v, p)
+
+
+def attention_backward(dout: Host, cache: Any, *, without: str = "") -> Any:
+    q, k, v, p = cache
+    dp = dout @ v.swapaxes(-1, -2)
+    ds = p * (dp - (0 if without == "softmax" else np.sum(dp * p, **MEAN)))
+    s = 1 / math.sqrt(q.shape[-1])
+    scale_q, scale_k = (1 if without == f"scale {name}" else s for name in "qk")
+    return scale_q * (ds @ k), scale_k * (ds.swapaxes(-1, -2) @ q), p.swapaxes(-1, -2) @ dout
+
+
+def cross_entropy_forward(logits: Host, targets: Host, ignore: int) -> Any:
+    p, counts = softmax_forward(logits)[0], targets != ignore
+    picked = np.take_along_axis(p, targets[..., None], -1)[..., 0]
+    return -np.sum(np.log(picked) * counts) / counts.sum(), (p, targets, counts)
+
+
+def cross_entropy_backward(dloss: Any, cache: Any, *, target: bool = True, mean: bool = True, mask: bool = True) -> Any:
+    p, targets, counts = cache
+    d = p - np.eye(p.shape[-1])[targets] * target
+    return dloss * d * (counts[..., None] if mask else 1) / (counts.sum() if mean else 1)
+
+
+def residual_forward(x: Host, f: Host, draw: None) -> Any:
+    return x + f, None
+
+
+def residual_backward(dy: Host, cache: None, *, times: Any = (1, 1)) -> Any:
+    return times[0] * dy, times[1] * dy
+
+
+def learned_positions_forward(x: Host, table: Host, offset: int) -> Any:
+    return x + table[offset : offset + x.shape[1]], (table.shape, offset)
+
+
+def learned_positions_backward(dy: Host, cache: Any, *, mean: bool = False) -> Any:
+    shape, offset = cache
+    dtable = np.zeros(shape)
+    dtable[offset : offset + dy.shape[1]] = dy.mean(axis=0) if mean else dy.sum(axis=0)
+    return dy, dtable
+
+
+X, TARGETS = RNG.normal(size=(2, 3, 5)), np.array([[1, 4, 0], [2, 0, 3]])
+INPUTS: dict[str, tuple[Any, ...]] = {
+    "linear": (X, RNG.normal(size=(5, 4)), RNG.normal(size=4)),
+    "relu": (X,),
+    "softmax": (X,),
+    "layer_norm": (X, RNG.normal(size=5), RNG.normal(size=5), 1e-5),
+    "embedding": (TARGETS, RNG.normal(size=(6, 4)), 2.5),
+    "attention": tuple(RNG.normal(size=(3, 2, 2, 3, 6))),
+    "cross_entropy": (X, TARGETS, 0),
+    "residual": (X, RNG.normal(size=X.shape), None),
+    "learned_positions": (X, RNG.normal(size=(8, 5)), 2),
+}
+
+
+def check(op: str, inputs: tuple[Any, ...] | None = None, **mistake: Any) -> dict[str, str]:
+    """Diagnosis of each wrong tensor."""
+    forward, backward = globals()[f"{op}_forward"], globals()[f"{op}_backward"]
+    report = gradcheck((forward, lambda dy, cache: backward(dy, cache, **mistake)), *(inputs or INPUTS[op]))
+    return {row.tensor: row.diagnosis for row in report.rows if not row.ok}
+
+
+@pytest.mark.parametrize("op", INPUTS)
+def test_the_users_own_operations_are_right(op: str) -> None:
+    assert check(op) == {}
+
+
+@pytest.mark.parametrize(
+    ("op", "mistake", "tensors", "words"),
+    [
+        ("linear", {"dx": 2}, "x", ["scale by 2: `xp.matmul(dy_rows, xp.matrix_transpose(weight))`"]),
+        (
+            "linear",
+            {"mean": True},
+            "bias",
+            ["sum to mean: `xp.sum(dy_rows, axis=0)` became `xp.mean(dy_rows, axis=0)`"],
+        ),
+        ("linear", {"twice": -1}, "weight", ["change a sign", "-dweight"]),
+        ("relu", {"gate": False}, "x", ["drop the choice", "became `dy`"]),
+        ("relu", {"flip": True}, "x", ["flip a choice"]),
+        ("softmax", {"jacobian": False}, "x", ["drop a term"]),
+        ("softmax", {"sign": 1}, "x", ["change a sign"]),
+        ("softmax", {"inner": False}, "x", ["drop a factor"]),
+        ("layer_norm", {"without": "mean"}, "x", ["drop a term: `g - along_one` became `g`"]),
+        ("layer_norm", {"without": "projection"}, "x", ["drop a term", "became `g - along_one`"]),
+        ("layer_norm", {"without": "r"}, "x", ["drop a factor", "became `g - along_one - x_hat * along_x_hat`"]),
+        ("layer_norm", {"without": "gamma"}, "x", ["drop a factor: `dy * gamma` became `dy`"]),
+        ("layer_norm", {"without": "z"}, "gamma", ["drop a factor: `dy * x_hat` became `dy`"]),
+        ("layer_norm", {"without": "sign"}, "beta", ["change a sign: `xp.sum(dy, axis=tokens)`"]),
+        ("embedding", {"scaled": False}, "table", ["drop a factor: `scale * "]),
+        ("embedding", {"accumulate": False}, "table", ["only row 0 is wrong", "assigned instead of accumulated?"]),
+        ("attention", {"without": "scale q"}, "q", ["drop a factor: `xp.matmul(dscores, k) * scale`"]),
+        (
+            "attention",
+            {"without": "scale k"},
+            "k",
+            ["drop a factor: `xp.matmul(xp.matrix_transpose(dscores), q) * scale`"],
+        ),
+        ("attention", {"without": "softmax"}, "q k", ["drop a term", "softmax_backward"]),
+        ("cross_entropy", {"target": False}, "logits", ["drop a term: `p - q` became `p`"]),
+        ("cross_entropy", {"mean": False}, "logits", ["drop a factor: `dloss / num_counted` became `dloss`"]),
+        ("cross_entropy", {"mask": False}, "logits", ["drop a factor: `counted * (dloss / num_counted)`"]),
+        ("residual", {"times": (1, 0)}, "f", ["return zero"]),
+        ("residual", {"times": (2, 1)}, "x", ["scale by 2"]),
+        ("learned_positions", {"mean": True}, "table", ["sum to mean"]),
+    ],
+    ids=str,
+)
+def test_the_sentence_names_the_wrong_term(op: str, mistake: dict[str, Any], tensors: str, words: list[str]) -> None:
+    found = check(op, **mistake)
+    assert list(found) == tensors.split()
+    for text in found.values():
+        for word in words:
+            assert word in text
+        assert f"{op}_backward, line" in text or "softmax_backward, line" in text or "assigned" in text
+
+
+def test_the_same_name_for_something_else_is_not_compared() -> None:
+    """A softmax at temperature 2 is not npformer's; its mistake is read from the numbers alone."""
+
+    def softmax_forward(x: Host) -> Any:
+        powers = np.exp(x / 2)
+        return powers / powers.sum(**MEAN), powers / powers.sum(**MEAN)
+
+    (row,) = gradcheck((softmax_forward, lambda dy, p: softmax_backward(dy, p)), X).rows
+    assert (row.cause, row.diagnosis) == ("scaled by 2", "it is 2 times too large everywhere")
+    (row,) = gradcheck((softmax_forward, lambda dy, p: p * dy / 2), X).rows
+    assert row.cause == "unknown"
+
+    def relu_forward(x: Host, leak: float, more: float) -> Any:
+        return np.where(x.real > 0, x, leak * x), None
+
+    (row,) = gradcheck((relu_forward, lambda dy, _: 0 * dy), X, 0.1, 0.2).rows
+    assert row.cause == "zero"
+
+
+def test_a_large_input_checked_along_directions_is_explained_as_well() -> None:
+    large = RNG.normal(size=(40, 9, 8)), RNG.normal(size=8), RNG.normal(size=8), 1e-5
+    found = check("layer_norm", large, without="z")
+    assert found["gamma"].startswith("drop a factor: `dy * x_hat` became `dy`")
+
+
+class Bad(EncoderLayer):
+    """Forgets that x went past the feed-forward layer too."""
+
+    def _post_backward(self, dy: Any, cache: Any) -> Any:
+        dx, df = self.norm2.post_backward(dy, cache.pop())
+        dx = self.feed_forward.backward(df, cache.pop())
+        dx, df = self.norm1.post_backward(dx, cache.pop())
+        return dx + self.self_attention.backward(df, cache.pop())
+
+
+class Doubled(LayerNorm):
+    def post_backward(self, dy: Any, cache: Any) -> Any:
+        dx, df = super().post_backward(dy, cache)
+        return dx, 2 * df
+
+
+MISSING = "drop a term: `dx + self.feed_forward.backward(df, cache.pop())` became `self.feed_forward.backward(df"
+
+
+def test_a_layer_derived_from_npformers(numpy64: Any) -> None:
+    layer = Bad(4, 2, 6, backend=numpy64)
+    report = gradcheck(layer, X[..., :4])
+    wrong = [row for row in report.rows if not row.ok]
+    assert {row.tensor for row in wrong} >= {"x", "norm1.gamma", "self_attention.query.weight"}
+    assert {row.cause for row in wrong} == {"drop a term"}
+    assert all(row.diagnosis.startswith(MISSING) and "_post_backward, line" in row.diagnosis for row in wrong)
+    assert not [name for name in vars(layer) if "backward" in name]
+
+
+def test_a_derived_layer_inside_another(numpy64: Any) -> None:
+    layer = EncoderLayer(4, 2, 6, backend=numpy64)
+    layer.norm1 = Doubled(4, backend=numpy64)
+    wrong = [row for row in gradcheck(layer, X[..., :4]).rows if not row.ok]
+    assert {row.diagnosis.partition(" (post_backward")[0] for row in wrong} == {
+        "scale by 2: `(dx, df)` became `(dx, 2 * df)`"
+    }
+    stack = EncoderStack(2, 4, num_heads=2, d_ff=6, backend=numpy64)
+    for part in stack.layers:
+        part.__class__ = Bad
+    wrong = [row for row in gradcheck(stack, X[:, :, :4]).rows if not row.ok]
+    assert all(row.diagnosis.startswith(MISSING) for row in wrong)
+
+
+def test_a_method_put_into_a_layer_stays_there(numpy64: Any) -> None:
+    """While explanations are tried, methods are exchanged for a moment; afterwards all is as it was."""
+    layer = Bad(4, 2, 6, backend=numpy64)
+    own = layer._post_backward
+    layer._post_backward = own  # type: ignore[method-assign]
+    assert not gradcheck(layer, X[..., :4], elementwise=False).ok
+    assert vars(layer)["_post_backward"] is own
