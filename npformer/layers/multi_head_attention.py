@@ -3,6 +3,14 @@
     Q, K, V = x W_q + b_q, x W_k + b_k, x W_v + b_v      cross-attention: K, V from the memory
     y = merge(attend(split(Q), split(K), split(V))) W_o + b_o
 
+Backward, read bottom-up: through W_o, into the heads, through the mechanism, out of the heads, and
+
+    dx = dQ W_qᵀ + dK W_kᵀ + dV W_vᵀ        x was used three times, its gradients add
+       = [dQ dK dV] [W_q W_k W_v]ᵀ          one product, since the three stand side by side in a block
+    dW_q = xᵀ dQ,  dW_k = xᵀ dK,  dW_v = xᵀ dV      likewise one product, into the block's columns
+
+In cross-attention K and V come from the memory m: dx = dQ W_qᵀ and dm = dK W_kᵀ + dV W_vᵀ.
+
 What happens inside a head is the mechanism, a part that can be exchanged; this layer knows only
 how tokens get into heads and out again.
 
