@@ -78,7 +78,7 @@ def _try_all(chosen: Sequence[Exhibit], without: Sequence[str], as_json: bool) -
     start = time.perf_counter()
     if not as_json:
         print(
-            f"bugs to try: {len(chosen)}, each against the checks that run the changed code, with NumPy in float64",
+            f"bugs to try: {len(chosen)}, each with all checks that run the changed code",
             flush=True,
         )
     table: list[Kills] = []

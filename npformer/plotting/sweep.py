@@ -20,6 +20,7 @@ from npformer.plotting.canvas import check_place, drawing, new_figure, write_pic
 
 _LOWEST = 3e-17  # the vertical axis ends here
 _LABELLED = 14  # names that fit beside the axes
+_LETTERS = 52  # that fit into one of their lines
 
 
 class VCurve(Protocol):
@@ -79,12 +80,19 @@ def _guide(axes: Axes) -> None:
 
 def _name(axes: Axes, named: Sequence[VCurve], count: int) -> None:
     """The curves' names in the margin on the right, the wrong ones first."""
-    lines = [(f"{curve.name}: {curve.verdict}", "right" if curve.verdict == "right" else "wrong") for curve in named]
+    lines = [
+        (_short(f"{curve.name}: {curve.verdict}"), "right" if curve.verdict == "right" else "wrong") for curve in named
+    ]
     if count > len(named):
         lines.append((f"and {count - len(named)} more", "more"))
     ink = {"right": colours.TRAINING, "wrong": colours.WARNING, "more": colours.FAINT_INK}
     for i, (text, kind) in enumerate(lines):
         axes.text(1.03, 0.98 - 0.055 * i, text, color=ink[kind], va="top", transform=axes.transAxes, fontsize=8.5)
+
+
+def _short(name: str) -> str:
+    """A name that fits into the margin; its end, the tensor and the verdict, says most."""
+    return name if len(name) <= _LETTERS else f"{name[: _LETTERS // 4]}…{name[-_LETTERS * 3 // 4 + 1 :]}"
 
 
 def _frame(axes: Axes) -> None:

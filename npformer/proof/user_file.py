@@ -50,7 +50,7 @@ def user_case(spec: str) -> UserCase:
     if not isinstance(inputs, tuple) or not isinstance(options, dict):
         raise _other_form(path, name, f"it returned (target, {_kind(inputs)}, {_kind(options)})")
     parts = target if isinstance(target, tuple) else [getattr(target, m, None) for m in ("forward", "backward")]
-    if len(parts) != 2 or not all(map(callable, parts)):
+    if len(parts) != 2 or not all(map(callable, parts)) or isinstance(target, type):
         raise ConfigError(
             f"{path}: expected of {name} a target with the methods forward and backward, or a pair of such functions, "
             f"got {_kind(target)}"

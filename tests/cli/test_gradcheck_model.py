@@ -1,0 +1,122 @@
+"""npformer gradcheck of a user's own model: --model, --bisect, --sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+GOOD = """
+import numpy as np
+import npformer as npf
+from npformer.layers import EncoderLayer
+
+backend = npf.get_backend("numpy", dtype="float64")
+X = np.random.default_rng(0).normal(size=(2, 3, 4))
+
+class Bad(EncoderLayer):
+    def _post_backward(self, dy, cache):
+        dx, df = self.norm2.post_backward(dy, cache.pop())
+        dx = self.feed_forward.backward(df, cache.pop())
+        dx, df = self.norm1.post_backward(dx, cache.pop())
+        return dx + self.self_attention.backward(df, cache.pop())
+
+class Sharp:
+    def forward(self, x):
+        return np.abs(x), np.sign(x.real)
+    def backward(self, dy, sign):
+        return dy * sign
+
+def build():
+    return EncoderLayer(4, 2, 6, dropout=0.1, backend=backend), (X,), {"key": npf.RandomKey(seed=0, step=0)}
+
+def bad():
+    return Bad(4, 2, 6, backend=backend), (X,)
+
+def sharp():
+    return Sharp(), (X,), {"complex_step": False}
+
+def wrong_pair():
+    return (lambda x: (2 * x, None), lambda dy, _: 3 * dy), (X,)
+"""
+
+
+@pytest.fixture
+def mine(cli: Callable[..., Any]) -> str:
+    """A file in the folder where commands run."""
+    Path("mine.py").write_text(GOOD)
+    return "mine.py"
+
+
+def test_a_right_model(cli: Callable[..., Any], mine: str) -> None:
+    done = cli("gradcheck", "--model", mine)
+    assert (done.code, done.err) == (0, "")
+    assert done.out.splitlines()[2] == "EncoderLayer"
+    assert "norm2.gamma" in done.out
+    assert "all 17 gradients of 1 checks are right" in done.out
+    found = cli("gradcheck", "--model", mine, "--json").document
+    assert found["ok"]
+    assert [check["name"] for check in found["checks"]] == ["EncoderLayer"]
+    assert "path" not in found["checks"][0]
+
+
+def test_a_wrong_model_and_why(cli: Callable[..., Any], mine: str) -> None:
+    done = cli("gradcheck", "--model", f"{mine}:bad")
+    assert (done.code, done.err) == (1, "")
+    assert "drop a term: `dx + self.feed_forward.backward" in " ".join(done.out.split())
+    assert "gradients are not right" in done.out
+    assert "first wrong part" not in done.out
+
+
+def test_bisect(cli: Callable[..., Any], mine: str) -> None:
+    done = cli("gradcheck", "--model", f"{mine}:bad", "--bisect")
+    assert done.code == 1
+    assert "the first wrong part is Bad:" in done.out
+    assert "all of its parts are right: it puts them together wrongly" in done.out
+    found = cli("gradcheck", "--model", f"{mine}:bad", "--bisect", "--json").document
+    assert found["checks"][0]["path"] == ["Bad"]
+    assert any("drop a term" in tensor["diagnosis"] for tensor in found["checks"][0]["tensors"])
+
+
+def test_bisect_of_what_is_right_or_has_no_parts(cli: Callable[..., Any], mine: str) -> None:
+    done = cli("gradcheck", "--model", mine, "--bisect")
+    assert done.code == 0
+    assert "wrong part" not in done.out
+    done = cli("gradcheck", "--model", f"{mine}:wrong_pair", "--bisect")
+    assert done.code == 1
+    assert "(no parts to look into: the target is no npformer.layers.Layer, nor derived from it)" in done.out
+
+
+def test_sweep(cli: Callable[..., Any], mine: str) -> None:
+    for name in ("build", "bad", "sharp", "wrong_pair"):
+        cli("gradcheck", "--model", f"{mine}:{name}", "--sweep", f"{name}.png")
+        assert Path(f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    assert cli("gradcheck", "--only", "softmax", "--sweep", "v.png").code == 0
+    assert Path("v.png").exists()
+
+
+def test_a_place_for_the_picture_is_looked_at_before_the_checks(
+    cli: Callable[..., Any], mine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("npformer.cli.gradcheck.user_case", lambda spec: pytest.fail("too early"))
+    cli("gradcheck", "--model", mine, "--sweep", "v.pdf").refused("picture: expected a file name ending in .png")
+    cli("gradcheck", "--model", mine, "--sweep", "none/v.png").refused("picture: expected an existing folder")
+    Path("notes.png").write_text("mine")
+    cli("gradcheck", "--model", mine, "--sweep", "notes.png").refused("expected a free name")
+    assert Path("notes.png").read_text() == "mine"
+
+
+def test_options_of_the_check_are_passed_through(cli: Callable[..., Any], mine: str) -> None:
+    assert cli("gradcheck", "--model", f"{mine}:sharp").code == 0
+    assert cli("gradcheck", "--model", f"{mine}:sharp", "--bisect").code == 0
+
+
+def test_what_is_refused(cli: Callable[..., Any], mine: str) -> None:
+    cli("gradcheck", "--model", "none.py").refused("--model: expected a Python file", "got 'none.py'")
+    cli("gradcheck", "--model", f"{mine}:none").refused("expected none, a function that returns", "no such function")
+    cli("gradcheck", "--model", mine, "--only", "relu").refused("--only: expected no --model beside it", "'relu'")
+    cli("gradcheck", "--model", mine, "--dtype", "float32").refused("--dtype float32: expected no --model")
+    Path("broken.py").write_text("def build():\n    return nothing\n")
+    cli("gradcheck", "--model", "broken.py").refused("broken.py, line 2: expected a file that runs", "NameError")
