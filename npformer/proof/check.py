@@ -11,6 +11,7 @@ have failed is refused or *proves nothing* (``vacuity.py``). A wrong gradient is
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +25,7 @@ from npformer.proof.judge import COMPLEX_TOLERANCE, Judge
 from npformer.proof.oracles import Witness, along_directions, every_element
 from npformer.proof.report import NOTHING, WRONG, Report, Row
 from npformer.proof.subject import Host, Subject, subject
-from npformer.proof.vacuity import refuse_length_one, refuse_wide, why_nothing
+from npformer.proof.vacuity import refuse_length_one, refuse_wide, why_blind
 
 #: Up to so many elements each one is checked; beyond, random directions, per tensor.
 MANY_ELEMENTS = 2000
@@ -64,16 +65,14 @@ def gradcheck(
     """
     refuse_wide(tolerance)
     checked = subject(target, inputs, options, device)
-    if not checked.tensors:
-        raise ShapeError("inputs: expected at least one float array, or a target with parameters, got nothing to check")
+    _expect_something(checked)
     if not allow_length_one:
         refuse_length_one(inputs, checked.input_names)
     upstream = random_upstream(checked, seed)
     gradients = checked.gradients(upstream)
     _expect_fitting(checked, gradients)
-    if elementwise is None:
-        elementwise = sum(x.size for x in checked.tensors.values()) <= MANY_ELEMENTS
-    directions = None if elementwise else random_directions(checked, seed)
+    small = sum(x.size for x in checked.tensors.values()) <= MANY_ELEMENTS
+    directions = None if (small if elementwise is None else elementwise) else random_directions(checked, seed)
     with warnings.catch_warnings():
         warnings.simplefilter("error", np.exceptions.ComplexWarning)  # an imaginary part dropped, with notice
         witnesses = _witnesses(checked, gradients, upstream, directions, complex_step)
@@ -81,29 +80,47 @@ def gradcheck(
         judge = Judge(checked, upstream, largest, tolerance, explain)
         rows = [judge.row(t, *witnesses[t], None if directions is None else directions[t]) for t in witnesses]
         report = Report(name or getattr(target, "name", None) or type(target).__name__, tuple(rows))
+        noise = _noise(checked, upstream)
+        if largest <= noise and all(np.max(np.abs(claim), initial=0.0) <= noise for claim, _ in witnesses.values()):
+            return _proving_nothing(report.rows, report, "every gradient of this check is 0")
         if explain and any(row.verdict == WRONG for row in rows):
             clues = with_reference(clues_of(target, inputs, options), checked, inputs, options, upstream)
-            truths = (
-                {t: w.truth for t, (_, w) in witnesses.items()}
-                if elementwise
-                else _truths(checked, rows, upstream, complex_step)
-            )
+            known = {t: w.truth for t, (_, w) in witnesses.items()} if directions is None else {}
+            truths = known or _truths(checked, rows, upstream, complex_step)
             report = _diagnosed(report, checked, gradients, truths, clues)
-    nothing = why_nothing({n: checked.tensors[n] for n in checked.input_names if n in checked.tensors}, largest)
-    if nothing:
-        rows = [replace(row, verdict=NOTHING, note=nothing) if row.ok else row for row in report.rows]
-        report = replace(report, rows=tuple(rows))
-    return report
+    blind = why_blind({n: checked.tensors[n] for n in checked.input_names if n in checked.tensors})
+    return _proving_nothing([row for row in report.rows if row.ok], report, blind) if blind else report
+
+
+def _noise(checked: Subject, upstream: tuple[Host, ...]) -> float:
+    """Gradients below this are 0 but for the rounding of the terms of L = Σ r·y."""
+    return 1e-13 * sum(float(np.sum(np.abs(r * y))) for r, y in zip(upstream, checked.outputs({}), strict=True))
+
+
+def _proving_nothing(rows: Sequence[Row], report: Report, why: str) -> Report:
+    """The report with these of its rows said to prove nothing."""
+    meant = {row.tensor for row in rows}
+    changed = (
+        replace(r, verdict=NOTHING, note=why, cause="", diagnosis="") if r.tensor in meant else r for r in report.rows
+    )
+    return replace(report, rows=tuple(changed))
+
+
+def _expect_something(checked: Subject) -> None:
+    """Raise ShapeError if there is no tensor to check, or an empty one."""
+    if not checked.tensors:
+        raise ShapeError("inputs: expected at least one float array, or a target with parameters, got nothing to check")
+    for tensor, value in checked.tensors.items():
+        if value.size == 0:
+            raise ShapeError(
+                f"{tensor}: expected at least one element, got {value.shape}; an empty check proves nothing"
+            )
 
 
 def _expect_fitting(checked: Subject, gradients: dict[str, Host]) -> None:
     """Raise ShapeError or DTypeError unless every gradient has the shape of its tensor and is float64."""
     for tensor, value in checked.tensors.items():
         gradient = gradients[tensor]
-        if value.size == 0:
-            raise ShapeError(
-                f"{tensor}: expected at least one element, got {value.shape}; an empty check proves nothing"
-            )
         if gradient.shape != value.shape:
             raise ShapeError(f"gradient of {tensor}: expected {value.shape}, got {gradient.shape}")
         if gradient.dtype != value.dtype:

@@ -129,7 +129,8 @@ def name_of(factor: float, sizes: Mapping[str, float]) -> str:
     """A number as what it equals: 2, 1/2, a size of the problem or one over it; else its digits."""
     known = {"−1": -1.0, "2": 2.0, "1/2": 0.5}
     for letter, size in sizes.items():
-        known |= {letter: float(size), f"1/{letter}": 1 / size if size else math.nan}
+        inverse = "1−p" if letter == "1/(1−p)" else f"1/{letter}"
+        known |= {letter: float(size), inverse: 1 / size if size else math.nan}
     for (x, size_x), (y, size_y) in combinations(sizes.items(), 2):
         known |= {f"{x}·{y}": size_x * size_y, f"1/({x}·{y})": 1 / (size_x * size_y) if size_x * size_y else math.nan}
     matches = [name for name, value in known.items() if abs(factor - value) <= 1e-6 * abs(value)]

@@ -43,13 +43,8 @@ def refuse_length_one(inputs: Sequence[Any], names: Sequence[str]) -> None:
             )
 
 
-def why_nothing(inputs: Mapping[str, Host], largest: float) -> str:
-    """Why a check that found every gradient right proves nothing; "" if it does prove something.
-
-    inputs: the float inputs by name; largest: the largest true gradient entry.
-    """
-    if largest == 0:
-        return "every gradient of this check is 0"
+def why_blind(inputs: Mapping[str, Host]) -> str:
+    """Why a check at these float inputs, by name, cannot see every mistake; "" if none is constant."""
     for name, x in inputs.items():
         if x.size > 1 and bool(np.all(x == x.flat[0])):
             return f"{name} is {x.flat[0]:g} everywhere; use random numbers"

@@ -23,7 +23,7 @@ TGT = np.array([[1, 6, 4], [1, 6, 0]])
 def model(numpy64: Any) -> Any:
     config = npf.TransformerConfig(
         src_vocab_size=7, tgt_vocab_size=7, d_model=8, num_heads=2, d_ff=12, num_encoder_layers=2,
-        num_decoder_layers=2, max_seq_len=6, dropout=0.1, norm_order="post", activation="relu", pad_id=0,
+        num_decoder_layers=1, max_seq_len=6, dropout=0.1, norm_order="post", activation="relu", pad_id=0,
     )  # fmt: skip
     return npf.Transformer(config, backend=numpy64, seed=0)
 
@@ -90,8 +90,8 @@ def test_a_layer_that_puts_right_parts_together_wrongly(model: Any) -> None:
 
 def test_of_two_wrong_places_the_one_that_backward_meets_first(model: Any) -> None:
     spoil(model.encoder.layers[0].feed_forward, "feed_forward")
-    spoil(model.decoder.layers[1].feed_forward, "feed_forward")
-    assert names(bisect(model, SRC, TGT, key=KEY))[-1] == "Transformer.decoder.layers.1.feed_forward.feed_forward"
+    spoil(model.decoder.layers[0].feed_forward, "feed_forward")
+    assert names(bisect(model, SRC, TGT, key=KEY))[-1] == "Transformer.decoder.layers.0.feed_forward.feed_forward"
     layer = EncoderLayer(4, 2, 6, backend=model.backend)
     spoil(layer.self_attention, "attention")
     spoil(layer.norm1, "post_norm")
@@ -174,7 +174,7 @@ def test_everything_is_restored_after_an_error(model: Any) -> None:
 
 
 def test_a_layer_whose_backend_is_missing_leaves_the_others_alone(model: Any) -> None:
-    model.decoder.layers[1].feed_forward.backend = None
+    model.decoder.layers[0].feed_forward.backend = None
     before = state(model)
     with pytest.raises(AttributeError):
         bisect(model, SRC, TGT)

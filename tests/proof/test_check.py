@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from npformer import functional
 from npformer.errors import DTypeError, NpformerError, ShapeError
 from npformer.proof import gradcheck
 from npformer.proof.report import KINK, NOTHING, RIGHT, UNCLEAR, WRONG
@@ -234,3 +235,18 @@ def test_the_upstream_gradient_is_random_so_a_softmax_is_really_tested() -> None
     assert not gradcheck((forward, lambda dy, y: 0 * y), x).ok  # what an upstream of ones could not refute
     other = [gradcheck((forward, lambda dy, y: 0 * y), x, seed=seed).rows[0].numeric for seed in (0, 1)]
     assert other[0] != other[1]
+
+
+def test_gradients_that_are_zero_but_for_rounding_prove_nothing() -> None:
+    def row_sums_forward(x: Any) -> tuple[Any, Any]:
+        y, cache = functional.softmax_forward(x)
+        return y.sum(axis=-1), cache
+
+    def row_sums_backward(dy: Any, cache: Any) -> tuple[Any]:
+        return functional.softmax_backward(np.broadcast_to(dy[..., None], cache.y.shape), cache)
+
+    x = np.random.default_rng(0).normal(size=(3, 5))
+    (row,) = gradcheck((row_sums_forward, row_sums_backward), x).rows
+    assert (row.verdict, row.note) == (NOTHING, "every gradient of this check is 0")
+    (wrong,) = gradcheck((row_sums_forward, lambda dy, cache: (cache.y * dy[..., None],)), x).rows
+    assert wrong.verdict == WRONG
