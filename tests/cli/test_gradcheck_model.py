@@ -23,6 +23,12 @@ class Bad(EncoderLayer):
         dx, df = self.norm1.post_backward(dx, cache.pop())
         return dx + self.self_attention.backward(df, cache.pop())
 
+class Real(EncoderLayer):
+    def forward(self, x, **options):
+        return super().forward(x.astype(np.float64), **options)
+    def backward(self, dy, cache):
+        return 2 * super().backward(dy, cache)
+
 class Sharp:
     def forward(self, x):
         return np.abs(x), np.sign(x.real)
@@ -37,6 +43,9 @@ def bad():
 
 def sharp():
     return Sharp(), (X,), {"complex_step": False}
+
+def real():
+    return Real(4, 2, 6, backend=backend), (X,), {"complex_step": False}
 
 def wrong_pair():
     return (lambda x: (2 * x, None), lambda dy, _: 3 * dy), (X,)
@@ -110,7 +119,9 @@ def test_a_place_for_the_picture_is_looked_at_before_the_checks(
 
 def test_options_of_the_check_are_passed_through(cli: Callable[..., Any], mine: str) -> None:
     assert cli("gradcheck", "--model", f"{mine}:sharp").code == 0
-    assert cli("gradcheck", "--model", f"{mine}:sharp", "--bisect").code == 0
+    done = cli("gradcheck", "--model", f"{mine}:real", "--bisect", "--sweep", "v.png")
+    assert (done.code, done.err) == (1, "")
+    assert "Real: 1 of 17 gradients wrong" in done.out
 
 
 def test_what_is_refused(cli: Callable[..., Any], mine: str) -> None:

@@ -182,21 +182,24 @@ def test_a_layer_whose_backend_is_missing_leaves_the_others_alone(model: Any) ->
 
 
 class Absolute(Layer):
-    """|x W|, which the complex step cannot see."""
+    """|x W|, which the complex step cannot see; its gradient is right for times 1."""
 
-    def __init__(self, backend: Any) -> None:
+    def __init__(self, backend: Any, times: float = 1.0) -> None:
         super().__init__(backend)
         self.linear = Linear(4, 5, backend=backend)
+        self.times = times
 
     def forward(self, x: Any) -> Any:
         y, cache = self.linear.forward(x)
         return np.abs(y), (np.sign(y.real), cache)
 
     def backward(self, dy: Any, cache: Any) -> Any:
-        return self.linear.backward(2 * dy * cache[0], cache[1])
+        return self.linear.backward(self.times * dy * cache[0], cache[1])
 
 
 def test_without_the_complex_step(numpy64: Any) -> None:
-    found = bisect(Absolute(numpy64), X, complex_step=False)
+    assert not bisect(Absolute(numpy64), X).ok
+    assert bisect(Absolute(numpy64), X, complex_step=False).ok
+    found = bisect(Absolute(numpy64, times=2), X, complex_step=False)
     assert names(found) == ["Absolute"]
     assert {row.verdict for row in found.path[0][1].rows} == {"WRONG"}

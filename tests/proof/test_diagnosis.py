@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from npformer.proof import gradcheck
-from npformer.proof.diagnosis import UNKNOWN, Clues, by_pattern, diagnose, name_of
+from npformer.proof.diagnosis import UNKNOWN, Clues, by_pattern, diagnose, explaining_mutant, name_of
 
 Host = np.ndarray[Any, Any]
 RNG = np.random.default_rng(0)
@@ -174,6 +175,29 @@ def test_noise_is_no_pattern(size: float) -> None:
 def test_what_is_right_gets_no_diagnosis() -> None:
     assert diagnose({"a": N, "b": 2 * N}, {"a": N, "b": N}).keys() == {"b"}
     assert diagnose({"a": N + 1e-9}, {"a": N}) == {}
+
+
+def test_a_mutant_explains_all_tensors_or_none() -> None:
+    """A tensor that is rounding alone need not agree to the last digit of its noise; every other one must."""
+    double, other = SimpleNamespace(operator="scale by 2"), SimpleNamespace(operator="drop a term")
+    gradients = {
+        "scale by 2": {"x": 2 * N, "w": N, "bias": 1e-17 * N[0, 0]},
+        "drop a term": {"x": 2 * N, "w": N + 1, "bias": 1e-17 * N[0, 0]},
+    }
+    clues = Clues(mistakes=[other, double], rerun=lambda mutant: gradients[mutant.operator])  # type: ignore[list-item]
+    claimed = {"x": 2 * N, "w": N, "bias": 1e-17 * N[0, 1]}
+    assert explaining_mutant(claimed, clues) is double
+    assert explaining_mutant(claimed | {"w": N + 2}, clues) is None
+    assert explaining_mutant({"w": N + 1}, clues) is other  # of a large check, the wrong tensors alone are compared
+    assert explaining_mutant(claimed, Clues(mistakes=[double])) is None  # type: ignore[list-item]
+
+
+def test_a_mutant_that_crashes_explains_nothing() -> None:
+    def rerun(mutant: Any) -> dict[str, Host]:
+        raise ValueError("shapes")
+
+    crash = SimpleNamespace(operator="swap operands")
+    assert explaining_mutant({"x": N}, Clues(mistakes=[crash], rerun=rerun)) is None  # type: ignore[list-item]
 
 
 def test_the_report_says_it() -> None:
