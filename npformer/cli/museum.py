@@ -7,6 +7,7 @@ import difflib
 import json
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from npformer.lab.museum.demonstration import Comparison, compare
 from npformer.lab.museum.exhibit import Exhibit
 from npformer.lab.museum.kills import TEST_GUARD, Kills, examine, kill_table
 from npformer.lab.museum.rooms import EXHIBITS, exhibit
+from npformer.lab.trial import SURVIVED, summary, trial
 
 EXAMPLES = """examples:
   npformer museum                                every bug against every check, in minutes
@@ -25,19 +27,28 @@ EXAMPLES = """examples:
   npformer museum show layer-norm-gamma-outside  one bug explained, with a picture of what it does
   npformer museum --only dropout                 the bugs with dropout in id, room or title
   npformer museum --without causality            who would survive without that check
+  npformer museum trial                          every single mistake that the syntax trees allow, 350 of them
+  npformer museum trial --sample 60              a part of them
 
 Each bug is a small change of npformer's own code, taken out again afterwards. Exit 1 if one survives."""
 
-ACTIONS = ("list", "show")
+ACTIONS = ("list", "show", "trial")
 
 
 def add_parser(commands: Any) -> argparse.ArgumentParser:
     """Add this command's parser."""
     parser = new_parser(commands, "museum", "Show real bugs, what they do, and which check finds each.", EXAMPLES)
-    parser.add_argument("action", nargs="?", choices=ACTIONS, help="list the exhibits, or show one; else try them all")
+    parser.add_argument(
+        "action",
+        nargs="?",
+        choices=ACTIONS,
+        help="list the exhibits, show one, try generic mistakes; else try them all",
+    )
     parser.add_argument("id", nargs="?", help="the exhibit to show")
     parser.add_argument("--only", metavar="TEXT", default="", help="the exhibits with TEXT in id, room or title")
     parser.add_argument("--without", metavar="CHECK", action="append", default=[], help="leave a check out")
+    parser.add_argument("--sample", metavar="N", type=int, help="of the trial: so many mutants, drawn at random")
+    parser.add_argument("--seed", type=int, default=0, help="of that draw")
     parser.add_argument("--picture", metavar="FILE.png", type=Path, help="where show draws (default: museum-ID.png)")
     return parser
 
@@ -47,6 +58,8 @@ def run(args: argparse.Namespace) -> int:
     _expect_sense(args)
     if args.action == "show":
         return _show(exhibit(args.id), args.picture, args.json)
+    if args.action == "trial":
+        return _trial(args)
     chosen = [one for one in EXHIBITS if one.matches(args.only)]
     if not chosen:
         raise ConfigError(f"--only: expected a part of an id, room or title, such as softmax, got {args.only!r}")
@@ -61,6 +74,12 @@ def _expect_sense(args: argparse.Namespace) -> None:
         raise ConfigError("show: expected the id of an exhibit, got none; npformer museum list shows them")
     if args.action != "show" and (args.id is not None or args.picture is not None):
         raise ConfigError("an id and --picture: expected with `show` alone; npformer museum show ID")
+    if args.action != "trial" and args.sample is not None:
+        raise ConfigError("--sample: expected with `trial` alone; npformer museum trial --sample 60")
+    if args.action == "trial" and (args.only or args.without):
+        raise ConfigError("trial: expected neither --only nor --without, which choose among the exhibits")
+    if args.sample is not None and args.sample < 1:
+        raise ConfigError(f"--sample: expected an integer >= 1, got {args.sample}")
     known = [check.name for check in battery()] + [TEST_GUARD]
     for name in args.without:
         if name not in known:
@@ -94,6 +113,20 @@ def _try_all(chosen: Sequence[Exhibit], without: Sequence[str], as_json: bool) -
         print(json.dumps({"ok": not survivors, "without": list(without), "survivors": survivors, "exhibits": rows}))
     else:
         print(text.verdict(table, without, time.perf_counter() - start))
+    return 1 if survivors else 0
+
+
+def _trial(args: argparse.Namespace) -> int:
+    """Every single-mistake version of every backward, and what became of it."""
+    start = time.perf_counter()
+    outcomes = trial(args.sample, args.seed)
+    counts, seconds = summary(outcomes), time.perf_counter() - start
+    survivors = [outcome for outcome in outcomes if outcome.fate == SURVIVED]
+    if args.json:
+        rows = [asdict(outcome) | {"judgement": outcome.judgement} for outcome in outcomes]
+        print(json.dumps({"ok": not survivors, "summary": counts, "mutants": rows}, ensure_ascii=False))
+    else:
+        print(text.trial_table(outcomes, counts, seconds))
     return 1 if survivors else 0
 
 

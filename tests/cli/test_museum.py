@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -87,3 +88,14 @@ def test_bad_input_is_exit_2(cli: Callable[..., Any], arguments: tuple[str, ...]
     done = cli("museum", *arguments)
     assert done.code == 2
     assert message in done.err
+
+
+def test_the_trial_of_generic_mistakes(cli: Callable[..., Any]) -> None:
+    done = cli("museum", "trial", "--sample", "12", "--seed", "3")
+    assert done.code == 0
+    assert re.search(r"^all +\d+ +\d+ +0 +0$", done.out, re.M)
+    assert "12 mutants in" in done.out
+    assert max(map(len, done.out.splitlines())) <= 80
+    cli("museum", "--sample", "3").refused("--sample: expected with `trial` alone")
+    cli("museum", "trial", "--only", "softmax").refused("trial: expected neither --only nor --without")
+    cli("museum", "trial", "--sample", "0").refused("--sample: expected an integer >= 1, got 0")

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import difflib
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
+from typing import Any
 
 from npformer.lab.museum.demonstration import STEPS, Comparison
 from npformer.lab.museum.exhibit import Exhibit
 from npformer.lab.museum.kills import Kills, only_killers
 from npformer.lab.museum.patch import edited_sources
+from npformer.lab.trial import CRASHED, EQUIVALENT, KILLED, SURVIVED, Outcome
 
 WIDTH = 80
 _ID = 33  # of the longest id and two spaces
@@ -135,3 +138,23 @@ def _filled(text: str, width: int, indent: int = 0) -> str:
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+def trial_table(outcomes: Sequence[Outcome], counts: Mapping[str, Any], seconds: float) -> str:
+    """The trial's counts by kind of mistake, the survivors with their reason, the diagnosis judged."""
+    fates = (KILLED, CRASHED, EQUIVALENT, SURVIVED)
+    lines = ["mistake".ljust(18) + "".join(fate.rjust(12) for fate in fates)]
+    for operator in sorted({outcome.operator for outcome in outcomes}):
+        made = Counter(outcome.fate for outcome in outcomes if outcome.operator == operator)
+        lines.append(operator.ljust(18) + "".join(str(made[fate]).rjust(12) for fate in fates))
+    lines.append("all".ljust(18) + "".join(str(counts[fate]).rjust(12) for fate in fates))
+    for outcome in outcomes:
+        if outcome.fate in (EQUIVALENT, SURVIVED):
+            reason = outcome.case or "it changes no gradient"
+            lines += textwrap.wrap(f"{outcome.fate}: {outcome.description}; {reason}", 80, subsequent_indent="    ")
+    judged = counts["diagnosis"]
+    total = max(1, sum(judged.values()))
+    shares = ", ".join(f"{label} {number} ({100 * number / total:.0f} %)" for label, number in judged.items())
+    lines += ["", *textwrap.wrap(f"diagnosis of the killed: {shares}", 80, subsequent_indent="    ")]
+    lines.append(f"{counts['mutants']} mutants in {seconds:.0f} s")
+    return "\n".join(lines)
