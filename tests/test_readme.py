@@ -48,7 +48,7 @@ def test_every_npformer_command_in_the_readme_is_understood() -> None:
 
 def test_the_python_example_learns_to_reverse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    names = run(blocks("python")[0])
+    names = run(blocks("python")[1])
     assert float(names["loss"]) < 0.2
     decoded = names["npf"].greedy(names["model"], np.hstack([names["words"], names["end"]]), max_len=9)
     assert np.mean(np.all(decoded[:, :8] == names["words"][:, ::-1], axis=1)) > 0.8
@@ -56,7 +56,7 @@ def test_the_python_example_learns_to_reverse(tmp_path: Path, monkeypatch: pytes
 
 
 def test_the_taste_is_right_and_its_bug_is_found(capsys: pytest.CaptureFixture[str]) -> None:
-    taste = blocks("python")[1]
+    taste = blocks("python")[0]
     run(taste)
     right = capsys.readouterr().out
     assert right.count("right") == 3

@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     results = []
     while chunk := list(islice(texts, size)):
         for number, text in chunk:
-            _check(text, f"{place} {number}", vocabulary, longest)
+            _check(text, f"{place} {number}", vocabulary, longest, model.config.max_seq_len)
         outputs = decode_texts(model, vocabulary, [text for _, text in chunk], max_len)
         if args.json:
             results += [{"input": text, "output": out} for (_, text), out in zip(chunk, outputs, strict=True)]
@@ -104,13 +104,19 @@ def _lines() -> Iterator[str]:
             raise DataError(f"standard input, line {number}: expected UTF-8, got {line[:20]!r}") from error
 
 
-def _check(text: str, place: str, vocabulary: Vocabulary, longest: int | None) -> None:
+def _check(text: str, place: str, vocabulary: Vocabulary, longest: int | None, trained: int) -> None:
     if not text:
         raise DataError(f"{place}: expected at least one character, got an empty text; leave it out")
     if longest is not None and len(text) >= longest:  # one position is for [EOS]
         raise DataError(
             f"{place}: expected at most {longest - 1} characters, since the model has learned {longest} positions, "
             f"got {len(text)}; shorten it, or train with longer texts or sinusoidal positions"
+        )
+    if len(text) >= trained:
+        print(
+            f"note: {place}: {len(text)} characters are more than any text in training had ({trained - 1}); "
+            "expect little, and give --max-len for a longer output",
+            file=sys.stderr,
         )
     try:
         vocabulary.encode(text)

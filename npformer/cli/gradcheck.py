@@ -31,8 +31,18 @@ EXAMPLES = """examples:
   npformer gradcheck --random 200          3,000 random draws, 20 of the model: no false alarm
   npformer gradcheck --json | jq '.checks[] | select(.ok | not)'
 
-error is max|analytic − numeric| / max|numeric| of a tensor, at worst the element (or, for models, the
-random direction) named. numeric is the complex step; central differences are a second witness."""
+error is max|analytic − numeric| of a tensor over its largest entry (or, if that is smaller, over a thousandth
+of the largest gradient of the check), at worst the element, or the random direction, named; numeric is the
+complex step, central differences are a second witness; ratio is analytic/numeric, – where both are 0.
+
+mine.py may look like this:
+
+  import numpy as np
+  import npformer as npf
+
+  def build():
+      layer = npf.layers.EncoderLayer(4, 2, 6, backend=npf.get_backend("numpy"))   # or a class of yours
+      return layer, (np.random.default_rng(0).normal(size=(2, 3, 4)),)             # and its inputs"""
 
 
 def add_parser(commands: Any) -> argparse.ArgumentParser:
@@ -79,6 +89,8 @@ def run(args: argparse.Namespace) -> int:
     ok = all(report.ok for report in reports)
     if args.sweep is not None:
         _draw(found, backend, args.sweep)
+        if not args.json:
+            print(f"the error against the step size is drawn in {args.sweep}")
     if args.json:
         checks = [report.to_dict() | _path(bisection) for _, report, bisection in found]
         print(json.dumps({"ok": ok, "backend": str(backend), "checks": checks}))

@@ -24,7 +24,7 @@ from npformer.lab.trial import SURVIVED, summary, trial
 EXAMPLES = """examples:
   npformer museum                                every bug against every check, in minutes
   npformer museum list                           what there is to see
-  npformer museum show layer-norm-gamma-outside  one bug explained, with a picture of what it does
+  npformer museum show causal-off                one bug explained, with a picture of what it does
   npformer museum --only dropout                 the bugs with dropout in id, room or title
   npformer museum --without causality            who would survive without that check
   npformer museum trial                          every single mistake that the syntax trees allow, 350 of them

@@ -50,7 +50,7 @@ class Row:
         ratio = f"{self.ratio:.3g}" if math.isfinite(self.ratio) else "–"
         numbers = (f"{self.scaled_error:.1e}", index, f"{self.analytic:.2e}", f"{self.numeric:.2e}", ratio)
         is_short = len(self.verdict) <= 7
-        cells = (self.tensor, shape, str(self.elements), *numbers, self.verdict if is_short else "below")
+        cells = (self.tensor, shape, str(self.elements), *numbers, self.verdict if is_short else "note:")
         said = "" if is_short else self.verdict
         note = [" " * (indent + 4) + f"{said} ({self.note})".strip()] if self.note or said else []
         if len(self.tensor) > WIDTHS[0] - indent:

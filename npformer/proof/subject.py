@@ -42,6 +42,11 @@ def subject(target: Any, inputs: Sequence[Any], options: dict[str, Any], device:
         own = getattr(getattr(target, "backend", None), "device", None)  # a stranger's backend may be anything
         device = own or get_backend("numpy").device
     options = {name: _place(value, device) for name, value in options.items()}
+    if not isinstance(target, tuple) and not (hasattr(target, "forward") and hasattr(target, "backward")):
+        raise ConfigError(
+            f"target: expected a pair (forward, backward), or a layer or model with methods of these names, "
+            f"got {type(target).__name__}; a function alone has no gradient to check: npf.gradcheck((f, f_backward), x)"
+        )
     if isinstance(target, tuple):
         return PairSubject(target[0], target[1], inputs, options, device)
     return LayerSubject(target, inputs, options, device)

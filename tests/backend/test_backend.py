@@ -48,7 +48,10 @@ def yes() -> bool:
 
 
 BROKEN = {
-    "not installed": (None, r"CuPy is not installed; pip install 'npformer\[cuda12\]' or 'npformer\[cuda13\]'"),
+    "not installed": (
+        None,
+        r"CuPy is not installed; in npformer's folder: pip install '\.\[cuda12\]' or '\.\[cuda13\]'",
+    ),
     "no device": (fake_cupy(), r"CuPy 99\.0 is installed but no GPU answers; check the driver with nvidia-smi"),
     "first allocation": (
         fake_cupy(is_available=yes, ones=refuse),

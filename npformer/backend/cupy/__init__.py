@@ -24,8 +24,10 @@ def cupy_problem() -> str | None:
         import cupy
     except ImportError as error:
         if (error.name or "").split(".")[0] == "cupy":
-            return "CuPy is not installed; pip install 'npformer[cuda12]' or 'npformer[cuda13]', as your driver is"
-        return f"CuPy is installed but cannot be imported ({error}); reinstall it with npformer[cuda12] or [cuda13]"
+            return (
+                "CuPy is not installed; in npformer's folder: pip install '.[cuda12]' or '.[cuda13]', as your driver is"
+            )
+        return f"CuPy is installed but cannot be imported ({error}); reinstall npformer with the extra cuda12 or cuda13"
     except Exception as error:  # a broken installation may raise anything
         return f"CuPy is installed but its import fails ({type(error).__name__}: {error}); reinstall it"
     try:

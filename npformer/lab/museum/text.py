@@ -119,6 +119,12 @@ def _shown(e: Exhibit, comparison: Comparison | None, picture: str | None) -> It
     yield f"In training, after {len(comparison.right.losses) or STEPS} steps of reversing words of up to six letters:"
     yield _filled(f"  right   {comparison.right}", WIDTH, 10)
     yield _filled(f"  wrong   {comparison.wrong}", WIDTH, 10)
+    if comparison.wrong.exact_match >= comparison.right.exact_match:
+        yield _filled(
+            "A run this short and this small does not show the bug; the wrong one may even be ahead by chance. "
+            "That is why a curve is no check, and why such bugs are shipped: the checks above see them at once.",
+            WIDTH,
+        )
     if picture is not None:
         yield f"  picture {picture}"
 
