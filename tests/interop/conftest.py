@@ -170,7 +170,7 @@ class Comparison:
 @pytest.fixture(scope="session")
 def comparison() -> Iterator[Comparison]:
     """Both sides of a comparison with PyTorch, where it is installed."""
-    reason = "PyTorch is not installed: pip install torch --index-url https://download.pytorch.org/whl/cpu"
+    reason = "PyTorch is not installed: install its CPU build, torch 2.13.0+cpu, to run the parity tests"
     torch = pytest.importorskip("torch", reason=reason)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # on matrices this small, threads that wait for each other cost ten times the work
