@@ -1,4 +1,4 @@
-"""npformer museum: real bugs put into the correct code, and the checks that find each of them."""
+"""npformer museum: bugs that were shipped, and more of their kind, put into the correct code; what finds them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ACTIONS = ("list", "show", "trial")
 
 def add_parser(commands: Any) -> argparse.ArgumentParser:
     """Add this command's parser."""
-    parser = new_parser(commands, "museum", "Show real bugs, what they do, and which check finds each.", EXAMPLES)
+    parser = new_parser(commands, "museum", "Show backward bugs, what they do, and which check finds each.", EXAMPLES)
     parser.add_argument(
         "action",
         nargs="?",

@@ -222,6 +222,7 @@ def test_equal_weights_give_equal_bytes(tmp_path: Path) -> None:
 def test_tokens_and_titles_are_taken_as_they_are(tmp_path: Path) -> None:
     weights = {"encoder.layers.0.self_attention": np.full((1, 3, 3), 1 / 3)}
     draw_attention(weights, ["$x^$", "中", "\\frac$$"], [], tmp_path / "a.png", title="cost: $5 → \\$6 {$\n中")
+    assert (tmp_path / "a.png").stat().st_size > 1000  # and no warning, which would be an error
 
 
 def test_the_weights_are_left_as_they_were() -> None:

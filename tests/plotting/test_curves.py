@@ -144,6 +144,7 @@ def test_a_run_of_nothing_but_nan_is_drawn() -> None:
 @pytest.mark.parametrize("losses", [[0.0], [0.0, 0.0], [-1.0, 2.0], [5.0, 5.0], [1e-300, 1e98], [1e38, 3e38]])
 def test_odd_values_are_drawn_without_a_warning(losses: list[float], tmp_path: Path) -> None:
     draw_curves([train(step, loss, rate=0.0) for step, loss in enumerate(losses)], tmp_path / "curves.png")
+    assert (tmp_path / "curves.png").stat().st_size > 1000
 
 
 def test_many_logged_values_get_a_running_mean_and_the_title_says_so() -> None:

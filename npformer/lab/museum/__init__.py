@@ -1,1 +1,1 @@
-"""The museum: real bugs, re-created as small changes of the correct code, and the checks that find them."""
+"""The museum: shipped bugs, and more of their kind, as small changes of the correct code, and what finds them."""
