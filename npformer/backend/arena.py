@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 from difflib import get_close_matches
 from typing import Any, NamedTuple, Protocol
 
@@ -20,6 +22,7 @@ from npformer.errors import ConfigError
 from npformer.functional.arrays import namespace
 from npformer.typing import Array
 
+WORTH_SHARING = 1 << 18  # elements; below, handing over to a thread costs more than it saves
 ALIGNMENT = 64  # bytes: a cache line, and an AVX-512 register
 
 
@@ -89,6 +92,29 @@ class Arena:
     def zero_grad(self) -> None:
         """Fill the gradients with 0."""
         self.grads[...] = 0
+
+    def twin(self, parameters: Iterable[tuple[str, Storable, tuple[str, ...]]]) -> Arena:
+        """An arena of the same values with gradients of its own, for equal parameters, which become its views."""
+        other = copy(self)
+        other.grads = self.backend.zeros((self.size,))
+        for (_, parameter, _), segment in zip(parameters, self.segments, strict=True):
+            parameter.data = self.view(self.values, segment)
+            parameter.grad = self.view(other.grads, segment)
+        return other
+
+    def add_gradients(self, other: Arena) -> None:
+        """Add another arena's gradients to this one's."""
+
+        def add(part: slice) -> None:
+            self.grads[part] += other.grads[part]
+
+        self.backend.together([partial(add, part) for part in self.parts(slice(0, self.size))])
+
+    def parts(self, where: slice) -> list[slice]:
+        """where cut into parts for the backend's threads to share, or left whole if it is short."""
+        threads = self.backend.threads if where.stop - where.start >= WORTH_SHARING else 1
+        size = -(-(where.stop - where.start) // threads // ALIGNMENT) * ALIGNMENT
+        return [slice(start, min(start + size, where.stop)) for start in range(where.start, where.stop, size)]
 
     def configure(
         self, prefix: str, *, lr_scale: float | None = None, weight_decay: float | None = None,

@@ -21,6 +21,11 @@ from npformer.typing import Array, HostArray
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 DTYPES = ("float32", "float64", "complex128")
+BODIES = ("auto", "plain", "numpy", "compiled")
+
+#: (p, g, m, v, lr, betas, eps, t, decay): one update of flat arrays, in place, as in ``optim/adam.py``.
+AdamUpdate = Callable[[Array, Array, Array, Array, float, tuple[float, float], float, int, float], None]
+Jobs = Sequence[Callable[[], Any]]
 
 
 def run_eagerly(function: Function) -> Function:
@@ -28,15 +33,30 @@ def run_eagerly(function: Function) -> Function:
     return function
 
 
+def one_after_the_other(jobs: Jobs) -> None:
+    """Doing jobs together where there is one thread."""
+    for job in jobs:
+        job()
+
+
 @dataclass(frozen=True)
 class Backend:
-    """See the module's docstring. Build one with ``get_backend``."""
+    """See the module's docstring. Build one with ``get_backend``.
+
+    ``bodies`` names the table of operations. ``threads`` is into how many parts a training batch is
+    shared out, and ``together(jobs)`` does that many jobs at the same time. ``adam_update`` is a
+    faster spelling of Adam's formula, or None.
+    """
 
     name: str
     ops: Ops
     device: Device
     dtype: str = "float32"
     capture: Callable[[Function], Function] = run_eagerly
+    bodies: str = "plain"
+    threads: int = 1
+    together: Callable[[Jobs], None] = one_after_the_other
+    adam_update: AdamUpdate | None = None
 
     def __post_init__(self) -> None:
         if self.dtype not in DTYPES:
@@ -59,19 +79,30 @@ class Backend:
         return self.device.host(x)
 
     def __str__(self) -> str:
-        return f"{self.name} on {self.device.name}, {self.dtype}"
+        threads = f", {self.threads} threads" if self.threads > 1 else ""
+        return f"{self.name} ({self.bodies}) on {self.device.name}, {self.dtype}{threads}"
 
 
-def get_backend(name: str = "auto", dtype: str = "float32") -> Backend:
+def get_backend(
+    name: str = "auto", dtype: str = "float32", *, bodies: str = "auto", threads: int | None = None
+) -> Backend:
     """The backend called name: "numpy", "cupy", or "auto", which is cupy if a GPU answers, else numpy.
 
-    dtype is "float32", "float64", or "complex128" (for checks). Raises DeviceError if cupy is asked
-    for and cannot run, saying what is missing; ConfigError for another name or dtype.
+    dtype is "float32", "float64", or "complex128" (for checks). bodies says, for NumPy, what computes:
+    "plain" (the text of ``functional``), "numpy" (faster, NumPy alone), "compiled" (faster still, the
+    extra ``fast``), or "auto", the fastest that is installed; complex numbers are always plain.
+    threads share a training batch: None is one for each core. Raises DeviceError if cupy or compiled
+    bodies are asked for and cannot run, saying what is missing; ConfigError for another name, dtype,
+    or number.
     """
+    if bodies not in BODIES:
+        raise ConfigError(f"bodies: expected one of {', '.join(BODIES)}, got {bodies!r}")
+    if threads is not None and threads < 1:
+        raise ConfigError(f"threads: expected an integer >= 1, or None for one for each core, got {threads}")
     from npformer.backend.numpy import numpy_backend  # here, since both are built on this module
 
     if name == "numpy":
-        return numpy_backend(dtype)
+        return numpy_backend(dtype, bodies, threads)
     if name not in ("auto", "cupy"):
         raise ConfigError(f"backend: expected auto, numpy or cupy, got {name!r}")
     from npformer.backend.cupy import cupy_backend, cupy_problem
@@ -80,5 +111,5 @@ def get_backend(name: str = "auto", dtype: str = "float32") -> Backend:
     if problem is None:
         return cupy_backend(dtype)
     if name == "auto":
-        return numpy_backend(dtype)
+        return numpy_backend(dtype, bodies, threads)
     raise DeviceError(f"cupy: {problem}; or use --device numpy (in Python: get_backend('numpy'))")

@@ -12,8 +12,9 @@ come out the same.
 
 npformer's numbering: key = (seed, site), counter = (block, step, micro, 0). A block is four words,
 16 lanes of 16 bits; number e of an array, in row-major order, uses lane e % 16 of block e // 16,
-the lowest bits of a word first. NumPy's Philox gives the same words, except that it steps its
-counter before the first block.
+the lowest bits of a word first. Where an array holds some rows of a batch only, e counts in the
+whole batch, so its bits do not depend on how the batch was shared out. NumPy's Philox gives the
+same words, except that it steps its counter before the first block.
 
 Source: Salmon, Moraes, Dror & Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3".
 """
@@ -41,20 +42,28 @@ class Draw(NamedTuple):
     micro: int | Array  # micro-batch within the step; likewise
     site: int  # hash of the place in the model, 0 ≤ site < 2⁶⁴
     rate: float  # probability that an entry is dropped, 0 ≤ rate < 1
+    first_row: int = 0  # of the whole batch that the dropped array's first row is
 
 
-#: (draw, size, like) -> (size,) uint16 on the device of ``like``: philox_bits, or a backend's faster spelling.
+#: (draw, size, like) -> (size,) uint16 on the device of ``like``, the array to be dropped, batch first:
+#: philox_bits, or a backend's faster spelling.
 Bits: TypeAlias = Callable[[Draw, int, Array], Array]
 
 
 def philox_bits(draw: Draw, size: int, like: Array) -> Array:
-    """The first ``size`` random 16-bit numbers of a draw, (size,) uint16, on the device of ``like``."""
+    """The ``size`` random 16-bit numbers of a draw for ``like`` (B, …), (size,) uint16, on its device."""
     xp = namespace(like)
-    blocks = xp.arange((size + 15) // 16, dtype=xp.uint64, device=device_of(like))
+    start = first_number(draw, size, like)
+    blocks = xp.arange(start // 16, (start + size + 15) // 16, dtype=xp.uint64, device=device_of(like))
     nothing = xp.zeros_like(blocks)
     words = philox_block((blocks, nothing + draw.step, nothing + draw.micro, nothing), (draw.seed, draw.site))
     lanes = [(word >> (16 * i)) & 0xFFFF for word in words for i in range(4)]  # lowest lane of a word first
-    return xp.astype(xp.reshape(xp.stack(lanes, axis=-1), (-1,))[:size], xp.uint16)
+    return xp.astype(xp.reshape(xp.stack(lanes, axis=-1), (-1,))[start % 16 : start % 16 + size], xp.uint16)
+
+
+def first_number(draw: Draw, size: int, like: Array) -> int:
+    """Which number of the whole batch's array the first one of ``like`` (B, …), of ``size`` numbers, is."""
+    return draw.first_row * (size // like.shape[0]) if draw.first_row else 0
 
 
 def philox_block(counter: tuple[Array, Array, Array, Array], key: tuple[int, int]) -> tuple[Array, ...]:

@@ -28,13 +28,16 @@ def _site(parent: int, name: str) -> int:
 class RandomKey:
     """Where dropout's random numbers come from: a pure function of seed, step, micro-batch and place.
 
-    step and micro may be 0-d uint64 arrays in device memory. Raises ConfigError unless 0 ≤ seed < 2⁶⁴.
+    step and micro may be 0-d uint64 arrays in device memory. first_row is not 0 where only the rows
+    from there on of a batch are given: they get the bits that they have in the whole batch.
+    Raises ConfigError unless 0 ≤ seed < 2⁶⁴.
     """
 
     seed: int = 0
     step: int | Array = 0
     micro: int | Array = 0
     site: int = 0
+    first_row: int = 0
 
     def __post_init__(self) -> None:
         if not 0 <= self.seed <= WORD:
@@ -42,11 +45,11 @@ class RandomKey:
 
     def child(self, name: str) -> RandomKey:
         """The key of the part called name."""
-        return replace(self, site=_site(self.site, name))
+        return RandomKey(self.seed, self.step, self.micro, _site(self.site, name), self.first_row)
 
     def draw(self, rate: float) -> Draw:
         """The random numbers of this place, for dropout at this rate."""
-        return Draw(self.seed, self.step, self.micro, self.site, rate)
+        return Draw(self.seed, self.step, self.micro, self.site, rate, self.first_row)
 
 
 @dataclass(frozen=True)

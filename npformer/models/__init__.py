@@ -2,5 +2,6 @@
 
 from npformer.models.config import TransformerConfig
 from npformer.models.transformer import Transformer
+from npformer.models.twin import gradient_twin
 
-__all__ = ["Transformer", "TransformerConfig"]
+__all__ = ["Transformer", "TransformerConfig", "gradient_twin"]

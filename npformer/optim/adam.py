@@ -13,6 +13,8 @@ Source: Kingma & Ba 2015, arXiv:1412.6980, algorithm 1; Loshchilov & Hutter 2019
 
 from __future__ import annotations
 
+from functools import partial
+
 from npformer.backend import Arena
 from npformer.errors import ConfigError
 from npformer.functional.arrays import namespace
@@ -47,9 +49,12 @@ class Adam:
         """Update the values from the gradients in the arena; frozen segments stay as they are."""
         self.t += 1
         lr = self.lr if lr is None else lr
+        backend = self.arena.backend
+        update = self._update if backend.adam_update is None else self._update_faster
         for run in self.arena.runs():
             rate = lr * run.lr_scale
-            self._update(run.where, rate, rate * self.weight_decay * run.weight_decay)
+            decay = rate * self.weight_decay * run.weight_decay
+            backend.together([partial(update, part, rate, decay) for part in self.arena.parts(run.where)])
 
     def _update(self, where: slice, lr: float, decay: float) -> None:
         beta1, beta2 = self.betas
@@ -63,6 +68,13 @@ class Adam:
             p *= 1 - decay
         root = namespace(v).sqrt(v * (1 / (1 - beta2**self.t)))
         p -= (lr / (1 - beta1**self.t)) * m / (root + self.eps)
+
+    def _update_faster(self, where: slice, lr: float, decay: float) -> None:
+        """``_update`` in the backend's own spelling."""
+        update = self.arena.backend.adam_update
+        assert update is not None
+        flats = (self.arena.values, self.arena.grads, self.m, self.v)
+        update(*(flat[where] for flat in flats), lr, self.betas, self.eps, self.t, decay)
 
     def moments(self) -> dict[str, Array]:
         """ "first.NAME" and "second.NAME" -> views of the moments of each parameter: what a checkpoint keeps."""

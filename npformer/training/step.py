@@ -8,17 +8,22 @@ loss is a mean over its own n_i counted tokens; the batch's loss is the mean ove
 so n_i/N is the gradient that enters each backward, and the sum of the gradients is that of the
 whole batch, however the padding is spread. (Averaging the micro-batches' means instead would let a
 token in a padded micro-batch weigh more.) N is counted on the host, where batches come from.
+
+Where the backend has several threads, each takes some rows of the micro-batch through forward and
+backward, with gradients of its own; their sum is the micro-batch's, by the same formula.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from npformer.errors import ConfigError, ShapeError
 from npformer.layers import RandomKey
-from npformer.models import Transformer
+from npformer.models import Transformer, gradient_twin
 from npformer.models.inputs import token_ids
 from npformer.optim import Adam, Schedule, clip_by_global_norm
 from npformer.typing import Array
@@ -58,6 +63,7 @@ class TrainStep:
         self.schedule = schedule
         self.accumulate = accumulate
         self.grad_norm: Array | None = None  # of the last step, before clipping; None without clipping
+        self._twins: list[Transformer] = []  # one for each further thread
         self._update = model.backend.capture(self._compute_update)
 
     @property
@@ -89,12 +95,12 @@ class TrainStep:
                 + ", ".join(str(tuple(x.shape)) for x in arrays)
             )
         targets = backend.host(tgt_out) if backend.device.owns(tgt_out) else np.asarray(tgt_out)
-        return self._update(*arrays, self._shares(targets))
+        return self._update(*arrays, self._shares(targets, self.accumulate))
 
-    def _shares(self, targets: np.ndarray[Any, Any]) -> list[tuple[slice, float]]:
-        """For each micro-batch its rows and n_i/N."""
+    def _shares(self, targets: np.ndarray[Any, Any], parts: int) -> list[tuple[slice, float]]:
+        """For each of so many parts of a batch its rows and n_i/N."""
         rows = targets.shape[0]
-        size = -(-rows // self.accumulate)
+        size = -(-rows // parts)
         slices = [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
         counts = [int(np.count_nonzero(targets[part] != self.model.config.pad_id)) for part in slices]
         total = max(1, sum(counts))
@@ -114,8 +120,32 @@ class TrainStep:
 
     def _accumulate(self, src: Array, tgt_in: Array, tgt_out: Array, share: float, key: RandomKey) -> Array:
         """Add share × the gradient of this micro-batch's mean loss; returns that loss."""
-        cross_entropy = self.model.ops.cross_entropy
-        logits, cache = self.model.forward(src, tgt_in, key=key)
-        loss, loss_cache = cross_entropy.forward(logits, tgt_out, self.model.config.pad_id, self.label_smoothing)
-        self.model.backward(cross_entropy.backward(share, loss_cache), cache)
+        threads = self.model.backend.threads
+        if threads == 1:
+            return self._backpropagate(self.model, src, tgt_in, tgt_out, share, key)
+        parts = self._shares(tgt_out, threads)
+        self._twins += [gradient_twin(self.model) for _ in range(len(parts) - 1 - len(self._twins))]
+        losses: list[Array] = [None] * len(parts)
+
+        def work(i: int) -> None:
+            (rows, fraction), model = parts[i], self._twins[i - 1] if i else self.model
+            if model is not self.model:
+                model.arena.zero_grad()
+            part_key = replace(key, first_row=rows.start)
+            batch = (src[rows, :], tgt_in[rows, :], tgt_out[rows, :])
+            losses[i] = fraction * self._backpropagate(model, *batch, share * fraction, part_key)
+
+        self.model.backend.together([partial(work, i) for i in range(len(parts))])
+        for twin in self._twins[: len(parts) - 1]:
+            self.model.arena.add_gradients(twin.arena)
+        return sum(losses[1:], start=losses[0])
+
+    def _backpropagate(
+        self, model: Transformer, src: Array, tgt_in: Array, tgt_out: Array, share: float, key: RandomKey
+    ) -> Array:
+        """Add share × the gradient of these rows' mean loss to model's; returns that loss."""
+        cross_entropy = model.ops.cross_entropy
+        logits, cache = model.forward(src, tgt_in, key=key)
+        loss, loss_cache = cross_entropy.forward(logits, tgt_out, model.config.pad_id, self.label_smoothing)
+        model.backward(cross_entropy.backward(share, loss_cache), cache)
         return loss

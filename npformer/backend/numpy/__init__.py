@@ -1,21 +1,28 @@
-"""NumPy: arrays on the host, the plain pairs with two faster bodies."""
+"""NumPy: arrays on the host, and three tables of bodies: plain, NumPy's own, compiled."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
+from functools import cache
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
 from npformer import functional as F  # noqa: N812
+from npformer.backend import workspace
 from npformer.backend.backend import Backend
 from npformer.backend.numpy.embedding import embedding_backward
 from npformer.backend.numpy.philox import philox_bits
+from npformer.backend.numpy.team import Team
 from npformer.backend.ops import PLAIN, Ops, plain_pair, with_bits
+from npformer.errors import DeviceError
 from npformer.typing import Array, HostArray
 
-ALIGNMENT = 64  # bytes
+MOST_THREADS = 8  # beyond, Python's lock is what threads wait for
 
+#: The text of ``functional``, with NumPy's own random bits and an embedding gradient without a V·N product.
 OPS: Ops = replace(with_bits(PLAIN, philox_bits), embedding=plain_pair(F.embedding_forward, embedding_backward))
 
 
@@ -36,14 +43,51 @@ class NumpyDevice:
     def zeros(self, shape: tuple[int, ...], dtype: str) -> Array:
         kind = np.dtype(dtype)
         size = int(np.prod(shape)) * kind.itemsize
-        memory = np.zeros(size + ALIGNMENT, dtype=np.uint8)  # NumPy itself promises 16 bytes
-        start = -memory.ctypes.data % ALIGNMENT
+        memory = np.zeros(size + workspace.ALIGNMENT, dtype=np.uint8)  # NumPy itself promises 16 bytes
+        start = -memory.ctypes.data % workspace.ALIGNMENT
         return memory[start : start + size].view(kind).reshape(shape)
 
     def synchronize(self) -> None:
         """Nothing to wait for: NumPy returns when it is done."""
 
 
-def numpy_backend(dtype: str) -> Backend:
-    """The NumPy backend in dtype."""
-    return Backend(name="numpy", ops=OPS, device=NumpyDevice(), dtype=dtype)
+def numpy_backend(dtype: str, bodies: str = "auto", threads: int | None = None) -> Backend:
+    """The NumPy backend in dtype; bodies and threads as in ``get_backend``."""
+    if dtype == "complex128":
+        bodies = "plain"
+    elif bodies == "auto":
+        bodies = "numpy" if compiled_problem() else "compiled"
+    threads = threads or default_threads()
+    shared = Backend("numpy", OPS, NumpyDevice(), dtype, bodies=bodies, threads=threads, together=_team(threads).run)
+    if bodies == "numpy":
+        from npformer.backend.numpy.bodies import BODIES, adam_update
+
+        return replace(shared, ops=BODIES, adam_update=adam_update)
+    if bodies == "compiled":
+        problem = compiled_problem()
+        if problem is not None:
+            raise DeviceError(f"bodies: expected compiled ones to be possible, but {problem}")
+        from npformer.backend import numba as compiled
+
+        return replace(shared, ops=compiled.OPS, adam_update=compiled.adam_update)
+    return shared
+
+
+def compiled_problem() -> str | None:
+    """Why compiled bodies cannot be used here, in words, or None if they can. Does not import Numba."""
+    if find_spec("numba") is None:
+        return "Numba is not installed; in npformer's folder: pip install '.[fast]'"
+    return None
+
+
+def default_threads() -> int:
+    """One for each core that this process may use, fewer if the environment limits BLAS, at most MOST_THREADS."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    limits = (os.environ.get(name, "") for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"))
+    return max(1, min([cores, MOST_THREADS, *(int(limit) for limit in limits if limit.isdigit())]))
+
+
+@cache
+def _team(size: int) -> Team:
+    """One team of each size for the whole process."""
+    return Team(size)

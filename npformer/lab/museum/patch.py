@@ -44,7 +44,7 @@ def patched(edits: Iterable[Edit], dtype: str = "float64") -> Iterator[Backend]:
         for function, new in changed:
             function.__code__ = new.__code__
             function.__defaults__, function.__kwdefaults__ = new.__defaults__, new.__kwdefaults__
-        yield get_backend("numpy", dtype=dtype)
+        yield get_backend("numpy", dtype=dtype, bodies="plain", threads=1)
     finally:
         for function, code, defaults, keyword_defaults, attributes in before:
             function.__code__ = code

@@ -19,7 +19,7 @@ def reach(checks: Iterable[Check]) -> dict[str, frozenset[CodeType]]:
 
     A battery that fails without a bug would kill every mutant, and prove nothing.
     """
-    backend = get_backend("numpy", dtype="float64")
+    backend = get_backend("numpy", dtype="float64", bodies="plain", threads=1)
     found = {}
     for check in checks:
         seen: set[CodeType] = set()

@@ -32,8 +32,8 @@ EXHIBITS = (
             Edit(ADAM + "step", "    self.t += 1\n    lr =", "    lr ="),
             Edit(
                 ADAM + "step",
-                "rate * self.weight_decay * run.weight_decay)",
-                "rate * self.weight_decay * run.weight_decay)\n    self.t += 1",
+                "for part in self.arena.parts(run.where)])",
+                "for part in self.arena.parts(run.where)])\n    self.t += 1",
             ),
         ),
         "m̂ = m/(1 − β₁ᵗ), t from 1", "t from 0: m/(1 − 1) = m/0",

@@ -1,0 +1,83 @@
+"""Memory that is used again: arrays without the page faults of fresh ones.
+
+A large fresh array costs a page fault for every 4 kB, each about as dear as computing on those
+4 kB. So buffers are kept, and one is handed out again once no array refers to it any more: its
+reference count says so. An output that a caller still holds, or a view of it, is therefore never
+overwritten; nothing has to be given back.
+
+Each thread has buffers of its own, so no lock is needed.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import threading
+from bisect import bisect_left
+from typing import Any
+
+import numpy as np
+
+from npformer.typing import HostArray
+
+ALIGNMENT = 64  # bytes: a cache line, and an AVX-512 register
+SMALL = 1 << 14  # bytes below which NumPy's own allocation is as fast
+SLACK = 1.25  # a buffer may be this much larger than what it is used for
+KEEP = 1 << 28  # bytes of unused buffers that are always kept; beyond, no more than is in use
+
+
+class _Pool(threading.local):
+    """One thread's buffers, sorted by size."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+        self.buffers: list[tuple[HostArray, int]] = []  # and where its first aligned byte is
+
+    def take(self, size: int) -> tuple[HostArray, int]:
+        """An unused buffer with room for size bytes from its first aligned byte on."""
+        start = bisect_left(self.sizes, size)
+        most = int(size * SLACK)
+        for i in range(start, len(self.sizes)):
+            if self.sizes[i] > most:
+                break
+            if sys.getrefcount(self.buffers[i][0]) == _UNUSED:
+                return self.buffers[i]
+        self._forget()
+        memory = np.empty(size + ALIGNMENT, dtype=np.uint8)
+        place = bisect_left(self.sizes, size)
+        self.sizes.insert(place, size)
+        self.buffers.insert(place, (memory, -memory.ctypes.data % ALIGNMENT))
+        return self.buffers[place]
+
+    def _forget(self) -> None:
+        """Let unused buffers go if they are many: the sizes asked for have changed."""
+        used = [i for i in range(len(self.buffers)) if sys.getrefcount(self.buffers[i][0]) != _UNUSED]
+        busy = sum(self.sizes[i] for i in used)
+        if sum(self.sizes) - busy > max(KEEP, busy):
+            self.buffers = [self.buffers[i] for i in used]
+            self.sizes = [self.sizes[i] for i in used]
+
+
+def _count_of_unused() -> int:
+    """What getrefcount says, in this interpreter, of a buffer that nothing but the pool refers to."""
+    buffers = [(np.empty(1, dtype=np.uint8), 0)]
+    return [sys.getrefcount(buffers[i][0]) for i in range(len(buffers))][0]
+
+
+_UNUSED = _count_of_unused()
+_pool = _Pool()
+
+
+def empty(shape: tuple[int, ...], dtype: Any) -> HostArray:
+    """An uninitialised array, 64-byte aligned; its memory is used again when no array refers to it."""
+    kind = np.dtype(dtype)
+    size = math.prod(shape) * kind.itemsize
+    if size < SMALL:
+        return np.empty(shape, dtype=kind)
+    memory, start = _pool.take(size)
+    return np.ndarray(shape, kind, memory, start)
+
+
+def empty_like(x: HostArray) -> HostArray:
+    """An uninitialised, C-contiguous array of x's shape and dtype, as ``empty`` makes them."""
+    return empty(x.shape, x.dtype)
