@@ -57,7 +57,7 @@ def attention_forward(
     mask says which keys each query may look at, draw (or None) which weights are dropped.
     Raises ShapeError if the shapes do not meet, DTypeError if mask.key_visible is not boolean.
     """
-    _expect_heads(q, k, v)
+    expect_heads(q, k, v)
     weights, softmax = _weights(q, k, mask)  # 1. (B, H, T, S)
     dropped, dropout = dropout_forward(weights, draw, bits)  # 2.
     out = namespace(q).matmul(dropped, v)  # 3. (B, H, T, D)
@@ -80,7 +80,7 @@ def attention_backward(dout: Array, cache: AttentionCache) -> tuple[Array, Array
 
 def attention_weights(q: Array, k: Array, mask: AttentionMask = ALL_VISIBLE) -> Array:
     """The weights (B, H, T, S), before dropout, with which q (B, H, T, D) looks at k (B, H, S, D)."""
-    _expect_heads(q, k, k)
+    expect_heads(q, k, k)
     return _weights(q, k, mask)[0]
 
 
@@ -90,7 +90,7 @@ def _weights(q: Array, k: Array, mask: AttentionMask) -> tuple[Array, SoftmaxCac
     return softmax_forward(scores, mask.visible(q.shape[-2], k.shape[-2], q))
 
 
-def _expect_heads(q: Array, k: Array, v: Array) -> None:
+def expect_heads(q: Array, k: Array, v: Array) -> None:
     if q.ndim != 4:
         raise ShapeError(f"q: expected (B, H, T, D), got {tuple(q.shape)}")
     batch, heads, _, width = q.shape

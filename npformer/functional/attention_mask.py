@@ -49,7 +49,7 @@ class AttentionMask:
         pattern = self._pattern(queries, keys, like)  # (T, S)
         if self.key_visible is None:
             return pattern
-        _expect_key_visible(self.key_visible, like.shape[0], keys)
+        expect_key_visible(self.key_visible, like.shape[0], keys)
         by_key = self.key_visible[:, None, None, :]  # (B, 1, 1, S)
         return by_key if pattern is None else by_key & pattern
 
@@ -71,7 +71,8 @@ class AttentionMask:
         return back >= 0 if near is None else near & (back >= 0)
 
 
-def _expect_key_visible(key_visible: Array, batch: int, keys: int) -> None:
+def expect_key_visible(key_visible: Array, batch: int, keys: int) -> None:
+    """Raise ShapeError or DTypeError unless key_visible is (B, S) booleans."""
     expect_shape("key_visible", key_visible, "(B, S)", batch, keys)
     if not namespace(key_visible).isdtype(key_visible.dtype, "bool"):
         raise DTypeError(

@@ -43,10 +43,7 @@ def cross_entropy_forward(
     range is checked where they enter a model. Raises ShapeError, DTypeError, or ConfigError unless
     0 ≤ label_smoothing < 1.
     """
-    if not 0 <= label_smoothing < 1:
-        raise ConfigError(f"label_smoothing: expected 0 <= label_smoothing < 1, got {label_smoothing}")
-    expect_integers("targets", targets)
-    expect_shape("targets", targets, "the shape of logits without V", *logits.shape[:-1])
+    expect_loss(logits, targets, label_smoothing)
     xp = namespace(logits)
     shifted = logits - xp.max(real_part(logits), axis=-1, keepdims=True)  # 1. so that exp cannot overflow
     powers = xp.exp(shifted)
@@ -82,3 +79,11 @@ def _counted(targets: Array, ignore_index: int | None, logits: Array) -> tuple[A
     counted = xp.astype(counts[..., None], logits.dtype)
     num_counted = xp.sum(counted)
     return counted, xp.where(real_part(num_counted) > 0, num_counted, xp.ones_like(num_counted))
+
+
+def expect_loss(logits: Array, targets: Array, label_smoothing: float) -> None:
+    """Raise ShapeError, DTypeError or ConfigError for what cross_entropy_forward cannot take."""
+    if not 0 <= label_smoothing < 1:
+        raise ConfigError(f"label_smoothing: expected 0 <= label_smoothing < 1, got {label_smoothing}")
+    expect_integers("targets", targets)
+    expect_shape("targets", targets, "the shape of logits without V", *logits.shape[:-1])

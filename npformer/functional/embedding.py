@@ -34,9 +34,7 @@ def embedding_forward(tokens: Array, table: Array, scale: float = 1.0) -> tuple[
     Raises DTypeError if tokens are not integers, ShapeError if table is not a matrix. Whether the
     ids are in range is checked where they enter a model: CuPy would wrap them around silently.
     """
-    expect_integers("tokens", tokens)
-    if table.ndim != 2:
-        raise ShapeError(f"table: expected (V, C), got {tuple(table.shape)}")
+    expect_table(tokens, table)
     xp = namespace(table)
     rows = xp.take(table, xp.reshape(tokens, (-1,)), axis=0)  # (N, C)
     y = xp.reshape(rows, (*tokens.shape, table.shape[1])) * scale
@@ -50,3 +48,10 @@ def embedding_backward(dy: Array, cache: EmbeddingCache) -> tuple[Array]:
     rows = xp.arange(num_rows, dtype=xp.int64, device=device_of(dy))  # not tokens.dtype: uint8 would wrap at 256
     one_hot = xp.astype(xp.reshape(xp.astype(tokens, xp.int64), (-1, 1)) == rows, dy.dtype)  # (N, V)
     return (scale * xp.matmul(xp.matrix_transpose(one_hot), as_rows(dy)),)
+
+
+def expect_table(tokens: Array, table: Array) -> None:
+    """Raise DTypeError unless tokens are integers, ShapeError unless table is (V, C)."""
+    expect_integers("tokens", tokens)
+    if table.ndim != 2:
+        raise ShapeError(f"table: expected (V, C), got {tuple(table.shape)}")

@@ -49,8 +49,7 @@ def feed_forward_forward(
 
     Returns y (..., C). Raises ShapeError if the widths do not meet, ConfigError for another activation.
     """
-    if activation not in ACTIVATIONS:
-        raise ConfigError(f"activation: expected one of {', '.join(ACTIVATIONS)}, got {activation!r}")
+    expect_activation(activation)
     h, up = linear_forward(x, w1, b1)  # 1. (..., F)
     a, active = ACTIVATIONS[activation][0](h)  # 2.
     dropped, dropout = dropout_forward(a, draw, bits)  # 3.
@@ -65,3 +64,9 @@ def feed_forward_backward(dy: Array, cache: FeedForwardCache) -> tuple[Array, Ar
     (dh,) = ACTIVATIONS[cache.activation][1](da, cache.active)  # back through 2
     dx, dw1, db1 = linear_backward(dh, cache.up)  # back through 1
     return dx, dw1, db1, dw2, db2
+
+
+def expect_activation(activation: str) -> None:
+    """Raise ConfigError unless activation is one of ACTIVATIONS."""
+    if activation not in ACTIVATIONS:
+        raise ConfigError(f"activation: expected one of {', '.join(ACTIVATIONS)}, got {activation!r}")

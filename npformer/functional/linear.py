@@ -32,12 +32,8 @@ def linear_forward(x: Array, weight: Array, bias: Array) -> tuple[Array, LinearC
 
     Raises ShapeError if weight is not a matrix or the widths do not meet.
     """
+    expect_linear(x, weight, bias)
     xp = namespace(x)
-    if weight.ndim != 2:
-        raise ShapeError(f"weight: expected (C_in, C_out), got {tuple(weight.shape)}")
-    if x.ndim < 1 or x.shape[-1] != weight.shape[0]:
-        raise ShapeError(f"x: expected (..., C_in={weight.shape[0]}), got {tuple(x.shape)}")
-    expect_shape("bias", bias, "(C_out,)", weight.shape[1])
     y = xp.matmul(as_rows(x), weight) + bias  # (N, C_out)
     return xp.reshape(y, (*x.shape[:-1], weight.shape[1])), LinearCache(x, weight)
 
@@ -51,3 +47,12 @@ def linear_backward(dy: Array, cache: LinearCache) -> tuple[Array, Array, Array]
     dweight = xp.matmul(xp.matrix_transpose(as_rows(x)), dy_rows)
     dbias = xp.sum(dy_rows, axis=0)
     return xp.reshape(dx, x.shape), dweight, dbias
+
+
+def expect_linear(x: Array, weight: Array, bias: Array) -> None:
+    """Raise ShapeError unless x (..., C_in), weight (C_in, C_out) and bias (C_out,) meet."""
+    if weight.ndim != 2:
+        raise ShapeError(f"weight: expected (C_in, C_out), got {tuple(weight.shape)}")
+    if x.ndim < 1 or x.shape[-1] != weight.shape[0]:
+        raise ShapeError(f"x: expected (..., C_in={weight.shape[0]}), got {tuple(x.shape)}")
+    expect_shape("bias", bias, "(C_out,)", weight.shape[1])

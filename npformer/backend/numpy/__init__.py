@@ -69,6 +69,7 @@ def numpy_backend(dtype: str, bodies: str = "auto", threads: int | None = None) 
             raise DeviceError(f"bodies: expected compiled ones to be possible, but {problem}")
         from npformer.backend import numba as compiled
 
+        compiled.prepare(dtype)
         return replace(shared, ops=compiled.OPS, adam_update=compiled.adam_update)
     return shared
 

@@ -1,0 +1,75 @@
+"""What this machine can do at best: how fast a matrix product, how fast a copy, measured now.
+
+No operation can be faster than its flops at the product's rate, nor than its bytes at the copy's, so
+the longer of the two times is what it could take, and its share of the time it does take says how
+much there is to gain (Williams, Waterman & Patterson 2009, "Roofline").
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from npformer.backend.backend import Backend
+from npformer.functional.arrays import namespace
+
+LARGE = 1024  # a product of square matrices of this size is as fast as they get on most machines
+COPIED = 1 << 27  # bytes: well above what a core's caches hold
+ENOUGH = 0.2  # seconds that each measurement may take, unless three rounds take longer
+
+Shape = tuple[int, int, int]  # (M, K, N) of a product (M, K)·(K, N)
+
+
+class Ceilings(NamedTuple):
+    """The fastest rates that were seen."""
+
+    flops: float  # per second, of matrix products
+    bytes: float  # per second, of a copy: read and written ones both count
+    shape: Shape  # of the fastest product
+
+    def bound(self, flops: float, moved: float) -> tuple[float, str]:
+        """Seconds that so many flops and bytes take at least, and what bounds them: "products" or "memory"."""
+        products, memory = flops / self.flops, moved / self.bytes
+        return (products, "products") if products > memory else (memory, "memory")
+
+
+def measure_ceilings(backend: Backend, shapes: Sequence[Shape] = (), copied: int = COPIED) -> Ceilings:
+    """Time a large product, those of shapes, and a copy of so many bytes, with as many threads as there are now."""
+    rates = {shape: _product_rate(backend, shape) for shape in ((LARGE, LARGE, LARGE), *shapes)}
+    fastest = max(rates, key=lambda shape: rates[shape])
+    return Ceilings(rates[fastest], _copy_rate(backend, copied), fastest)
+
+
+def _product_rate(backend: Backend, shape: Shape) -> float:
+    m, k, n = shape
+    rng = np.random.default_rng(0)
+    a, b = backend.array(rng.random((m, k), dtype=np.float32)), backend.array(rng.random((k, n), dtype=np.float32))
+    matmul = namespace(a).matmul
+    return 2.0 * m * k * n / _best(lambda: matmul(a, b), backend)
+
+
+def _copy_rate(backend: Backend, size: int) -> float:
+    numbers = size // np.dtype(backend.dtype).itemsize
+    source, target = backend.zeros((numbers,)), backend.zeros((numbers,))
+    source[...] = 1  # memory that was never written may be one page, seen many times
+
+    def copy() -> None:
+        target[...] = source
+
+    return 2.0 * size / _best(copy, backend)
+
+
+def _best(work: Callable[[], object], backend: Backend) -> float:
+    """Seconds of the fastest of several rounds; the first, which may set things up, does not count."""
+    work()
+    backend.device.synchronize()
+    best, rounds, began = float("inf"), 0, time.perf_counter()
+    while rounds < 3 or time.perf_counter() - began < ENOUGH:
+        start = time.perf_counter()
+        work()
+        backend.device.synchronize()
+        best, rounds = min(best, time.perf_counter() - start), rounds + 1
+    return best

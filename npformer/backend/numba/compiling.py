@@ -1,0 +1,81 @@
+"""How kernels are compiled: once per precision, kept on disk, and never in silence.
+
+A kernel is a Python function of arrays that Numba turns into machine code. It is declared with its
+argument types, so that read-only and writable arrays, or Python and NumPy numbers, never lead to a
+second compilation in the middle of training. Kernels run without Python's lock and on one thread:
+threads are the training step's affair.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numba
+from numba import types
+
+#: Sums may be reordered, so that they use whole vectors, and a·b + c may be one instruction; the rules
+#: for NaN and infinity stay as they are.
+FASTMATH = {"reassoc", "contract", "nsz"}
+
+#: Letters of a kernel's signature: what each argument is, for a precision T.
+LETTERS: dict[str, Callable[[Any], Any]] = {
+    "x": lambda T: types.Array(T, 1, "C", readonly=True),  # read, one axis
+    "X": lambda T: types.Array(T, 2, "C", readonly=True),  # read, two axes
+    "y": lambda T: types.Array(T, 1, "C"),  # written, one axis
+    "Y": lambda T: types.Array(T, 2, "C"),  # written, two axes
+    "b": lambda T: types.Array(types.boolean, 1, "C", readonly=True),
+    "B": lambda T: types.Array(types.boolean, 2, "C", readonly=True),
+    "k": lambda T: types.Array(types.int64, 1, "C", readonly=True),
+    "i": lambda T: types.int64,
+    "f": lambda T: types.float64,
+    "?": lambda T: types.boolean,
+}
+
+Kernel = Any  # a Numba dispatcher; called like the function it was made of
+
+_kernels: list[tuple[Kernel, str]] = []
+_ready: set[str] = set()
+
+
+def inlined(function: Callable[..., Any]) -> Kernel:
+    """A part that kernels are made of; compiled with them."""
+    return numba.njit(nogil=True, fastmath=FASTMATH, error_model="numpy")(function)
+
+
+def exact(function: Callable[..., Any]) -> Kernel:
+    """A part whose operations must stay in the order in which they are written."""
+    return numba.njit(nogil=True, error_model="numpy")(function)
+
+
+def kernel(signature: str) -> Callable[[Callable[..., Any]], Kernel]:
+    """Declare a kernel that returns nothing; signature has one of LETTERS for each argument."""
+
+    def declare(function: Callable[..., Any]) -> Kernel:
+        options: dict[str, Any] = {"nogil": True, "fastmath": FASTMATH, "error_model": "numpy"}
+        try:
+            dispatcher = numba.njit(cache=True, **options)(function)
+        except RuntimeError:  # nowhere to keep it: neither this folder nor the user's cache can be written
+            dispatcher = numba.njit(**options)(function)
+        _kernels.append((dispatcher, signature))
+        return dispatcher
+
+    return declare
+
+
+def prepare(dtype: str) -> None:
+    """Compile every kernel for dtype, or load it from disk; says so if it takes time."""
+    if dtype in _ready:
+        return
+    number = getattr(types, dtype)
+    begin, announced = time.perf_counter(), False
+    for dispatcher, signature in _kernels:
+        dispatcher.compile(types.void(*(LETTERS[letter](number) for letter in signature)))
+        if not announced and sum(dispatcher.stats.cache_hits.values()) == 0:
+            announced = True
+            print(f"npformer: compiling {len(_kernels)} kernels for {dtype}, once ...", file=sys.stderr, flush=True)
+    if announced:
+        print(f"npformer: compiled in {time.perf_counter() - begin:.0f} s", file=sys.stderr, flush=True)
+    _ready.add(dtype)

@@ -1,0 +1,64 @@
+"""Dropout and x + Drop(f) in one pass, with bits drawn a few thousand at a time and again in backward."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+import numpy as np
+
+from npformer.backend.numba.compiling import kernel
+from npformer.backend.numba.philox import Numbers, draw_lanes, numbers, room_for_lanes
+from npformer.backend.numba.rows import contiguous
+from npformer.backend.ops import Pair
+from npformer.backend.workspace import empty
+from npformer.functional.arrays import expect_shape
+from npformer.functional.philox import Draw
+from npformer.typing import Array
+
+AT_ONCE = 8192
+
+
+def _dropped(x: Array | None, f: Array, drawn: Numbers) -> Array:
+    """x + Drop(f), or Drop(f) alone."""
+    y = empty(f.shape, f.dtype)
+    f_flat = contiguous(f).reshape(f.size)
+    add_dropped(f_flat if x is None else contiguous(x).reshape(f.size), x is not None, f_flat, *drawn, y.reshape(f.size))
+    return y
+
+
+def dropout_forward(x: Array, draw: Draw | None) -> tuple[Array, Numbers]:
+    drawn = numbers(draw, x)
+    return (_dropped(None, x, drawn) if drawn.threshold else x), drawn
+
+
+def dropout_backward(dy: Array, cache: Numbers, into: Sequence[Array | None] = ()) -> Array:
+    return _dropped(None, dy, cache) if cache.threshold else dy
+
+
+def residual_forward(x: Array, f: Array, draw: Draw | None) -> tuple[Array, Numbers]:
+    expect_shape("f", f, "the shape of x", *x.shape)
+    drawn = numbers(draw, f)
+    return _dropped(x, f, drawn), drawn
+
+
+def residual_backward(dy: Array, cache: Numbers, into: Sequence[Array | None] = ()) -> tuple[Array, Array]:
+    return dy, dropout_backward(dy, cache)
+
+
+@kernel("x?x" + "iiiiiif" + "y")
+def add_dropped(x, has_x, f, seed, site, step, micro, start, threshold, scale, y):  # type: ignore[no-untyped-def]
+    """y = x + Drop(f), or Drop(f)."""
+    words = room_for_lanes(AT_ONCE)
+    lanes = words.view(np.uint16)
+    limit, factor, nothing = np.uint16(threshold), f.dtype.type(scale), f.dtype.type(0)
+    for first in range(0, f.size, AT_ONCE):
+        size = min(AT_ONCE, f.size - first)
+        base = draw_lanes(words, seed, site, step, micro, start + first, size) if threshold > 0 else 0
+        for j in range(size):
+            kept = f[first + j] * factor if threshold == 0 or lanes[base + j] >= limit else nothing
+            y[first + j] = x[first + j] + kept if has_x else kept
+
+
+DROPOUT: Pair = Pair(dropout_forward, dropout_backward)
+RESIDUAL: Pair = Pair(residual_forward, residual_backward)

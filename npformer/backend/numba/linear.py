@@ -1,0 +1,74 @@
+"""The linear map with its bias added, and summed, by one pass each; products go to reused memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from npformer.backend.numba.compiling import kernel
+from npformer.backend.numba.rows import contiguous, contiguous_rows, parameter_sums
+from npformer.backend.ops import Pair
+from npformer.backend.workspace import empty
+from npformer.functional.arrays import as_rows
+from npformer.functional.linear import LinearCache, expect_linear
+from npformer.typing import Array
+
+ROWS_AT_ONCE = 64
+
+
+def linear_forward(x: Array, weight: Array, bias: Array) -> tuple[Array, LinearCache]:
+    expect_linear(x, weight, bias)
+    y = empty((*x.shape[:-1], weight.shape[1]), x.dtype)
+    y_rows = as_rows(y)
+    np.matmul(as_rows(x), weight, out=y_rows)
+    add_bias(y_rows, contiguous(bias))
+    return y, LinearCache(x, weight)
+
+
+def linear_backward(dy: Array, cache: LinearCache, into: Sequence[Array | None] = ()) -> Any:
+    x, weight = cache
+    dy_rows = contiguous_rows(dy)
+    dx = product(dy_rows, weight.T).reshape(x.shape)
+    rest = weight_and_bias(as_rows(x), dy_rows, into)
+    return (dx, *rest) if rest else dx
+
+
+def product(a: Array, b: Array) -> Array:
+    """a b, in reused memory."""
+    return np.matmul(a, b, out=empty((a.shape[0], b.shape[1]), a.dtype))
+
+
+def weight_and_bias(x: Array, dy: Array, into: Sequence[Array | None]) -> tuple[Array, ...]:
+    """dW = xᵀ dy and db = Σ_rows dy, added where into says, or returned if it says nothing."""
+    if into and into[0] is None and into[1] is None:
+        return ()
+    dbias = np.zeros(dy.shape[1], dtype=dy.dtype)
+    column_sums(dy, dbias)
+    if into and into[0] is None:
+        return parameter_sums((dbias,), into[1:])
+    return parameter_sums((product(x.T, dy), dbias), into)
+
+
+@kernel("Yx")
+def add_bias(y, bias):  # type: ignore[no-untyped-def]
+    """y += bias, row by row."""
+    for i in range(y.shape[0]):
+        for j in range(y.shape[1]):
+            y[i, j] += bias[j]
+
+
+@kernel("Xy")
+def column_sums(x, total):  # type: ignore[no-untyped-def]
+    """total += Σ_rows x, a few rows at a time, for the sake of rounding."""
+    some = np.zeros_like(total)
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            some[j] += x[i, j]
+        if i % ROWS_AT_ONCE == ROWS_AT_ONCE - 1 or i == x.shape[0] - 1:
+            total += some
+            some[:] = 0
+
+
+LINEAR = Pair(linear_forward, linear_backward)

@@ -1,0 +1,91 @@
+"""Dropout bits by compiled Philox4x64-10: the numbers of ``functional/philox.py``, about 10 times NumPy's rate.
+
+A 64 by 64 bit product with both its halves is one instruction; Python and NumPy have no word for it,
+so it is written in the compiler's own language.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from npformer.backend.numba.compiling import inlined
+from npformer.functional.dropout import dropout_threshold
+from npformer.functional.philox import MULTIPLIER_0, MULTIPLIER_1, ROUNDS, WEYL_0, WEYL_1, Draw, first_number
+from npformer.typing import Array
+
+M0, M1 = np.uint64(MULTIPLIER_0), np.uint64(MULTIPLIER_1)
+W0, W1 = np.uint64(WEYL_0), np.uint64(WEYL_1)
+LANES, WORDS = 16, 4  # of a block
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _high_word(typing_context: Any, a: Any, b: Any) -> Any:
+    """The high 64 bits of a·b."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        wide = ir.IntType(128)
+        product = builder.mul(*(builder.zext(x, wide) for x in arguments))
+        return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), ir.IntType(64))
+
+    return types.uint64(types.uint64, types.uint64), generate
+
+
+class Numbers(NamedTuple):
+    """What a kernel is told of a draw: five integers and the scale of what is kept."""
+
+    seed: int
+    site: int
+    step: int
+    micro: int
+    start: int  # which number of the draw belongs to the array's first element
+    threshold: int  # numbers below it drop; 0: nothing is dropped
+    scale: float
+
+
+NOTHING_DROPPED = Numbers(0, 0, 0, 0, 0, 0, 1.0)
+
+
+def numbers(draw: Draw | None, like: Array) -> Numbers:
+    """The draw for ``like`` (B, …) as kernels want it. Raises ConfigError for a rate outside [0, 1)."""
+    if draw is None:
+        return NOTHING_DROPPED
+    threshold, scale = dropout_threshold(draw.rate)
+    words = (_signed(int(word)) for word in (draw.seed, draw.site, draw.step, draw.micro))
+    return Numbers(*words, first_number(draw, like.size, like), threshold, scale)
+
+
+def _signed(word: int) -> int:
+    """The signed number with the same 64 bits."""
+    return word - 2**64 if word >= 2**63 else word
+
+
+@inlined
+def draw_lanes(out, seed, site, step, micro, start, size):  # type: ignore[no-untyped-def]
+    """Write numbers start … start + size − 1 of a draw to out, from lane start % 16 on; returns that lane.
+
+    out (uint64, read as uint16 lanes; little-endian) needs room for size + 30 lanes: whole blocks are written.
+    """
+    block = np.uint64(start // LANES)
+    skipped = start % LANES
+    for base in range(0, (skipped + size + LANES - 1) // LANES * WORDS, WORDS):
+        c0, c1, c2, c3 = block, np.uint64(step), np.uint64(micro), np.uint64(0)
+        k0, k1 = np.uint64(seed), np.uint64(site)
+        for _ in range(ROUNDS):
+            high_0, high_1 = _high_word(c0, M0), _high_word(c2, M1)
+            low_0, low_1 = c0 * M0, c2 * M1
+            c0, c1, c2, c3 = high_1 ^ c1 ^ k0, low_1, high_0 ^ c3 ^ k1, low_0
+            k0, k1 = k0 + W0, k1 + W1
+        out[base], out[base + 1], out[base + 2], out[base + 3] = c0, c1, c2, c3
+        block += np.uint64(1)
+    return skipped
+
+
+@inlined
+def room_for_lanes(size):  # type: ignore[no-untyped-def]
+    """Uninitialised words for draw_lanes of up to size numbers."""
+    return np.empty((size + 2 * LANES) // LANES * WORDS, dtype=np.uint64)

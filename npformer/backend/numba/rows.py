@@ -1,0 +1,30 @@
+"""What the compiled bodies share around their kernels: contiguous rows, and where parameters' gradients go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from npformer.functional.arrays import as_rows
+from npformer.typing import Array
+
+
+def contiguous(x: Array) -> Array:
+    """x in row-major order: itself, or a copy."""
+    return x if x.flags.c_contiguous else np.ascontiguousarray(x)
+
+
+def contiguous_rows(x: Array) -> Array:
+    """x (..., C) as rows (N, C) in row-major order: a view, or a copy."""
+    return as_rows(contiguous(x))
+
+
+def parameter_sums(gradients: Sequence[Array], into: Sequence[Array | None]) -> tuple[Array, ...]:
+    """Add gradients of parameters where they live; returns those that have no place given, all if into is empty."""
+    if not into:
+        return tuple(gradients)
+    for total, gradient in zip(into, gradients, strict=True):
+        if total is not None:
+            total += gradient
+    return ()

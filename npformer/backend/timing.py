@@ -1,0 +1,109 @@
+"""A clock for operations: where the time of a step goes, to the last call, in any backend.
+
+All computation of a model goes through its table of operations, so a copy of the table whose pairs
+look at a clock before and after each call times everything, and no layer knows of it. The clock waits
+for the device at both ends; on a GPU that makes a step slower than it is otherwise, and each operation
+as slow as it is alone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, NamedTuple
+
+from npformer.backend.backend import Backend, run_eagerly
+from npformer.backend.device import Device
+from npformer.backend.ops import Ops, Pair
+from npformer.backend.work import NOTHING, Work, work_of
+
+
+class Part(NamedTuple):
+    """What a time belongs to."""
+
+    op: str
+    direction: str  # "forward", "backward"; the optimiser's is "update"
+
+
+@dataclass
+class Tally:
+    """What all calls of a part took together."""
+
+    calls: int = 0
+    seconds: float = 0.0
+    work: Work = NOTHING
+
+
+@dataclass
+class Clock:
+    """Adds up times by part while it runs; work too, if it is counting. Parts are not to be nested."""
+
+    device: Device
+    running: bool = False
+    counting: bool = False  # off where times matter: counting takes some microseconds for each call
+    parts: dict[Part, Tally] = field(default_factory=dict)
+
+    def start(self, counting: bool = False) -> None:
+        """Begin anew."""
+        self.parts = {}
+        self.running, self.counting = True, counting
+
+    def stop(self) -> dict[Part, Tally]:
+        """What was found since start."""
+        self.running = self.counting = False
+        return self.parts
+
+    def time(self, part: Part, function: Callable[..., Any], *inputs: Any, **options: Any) -> Any:
+        """function(*inputs, **options), its time added to part's if the clock is running."""
+        if not self.running:
+            return function(*inputs, **options)
+        self.device.synchronize()
+        start = time.perf_counter()
+        result = function(*inputs, **options)
+        self.device.synchronize()
+        tally = self.parts.setdefault(part, Tally())
+        tally.seconds += time.perf_counter() - start
+        tally.calls += 1
+        return result
+
+    def count(self, part: Part, work: Work) -> None:
+        """Add work to part's if the clock is counting."""
+        if self.counting:
+            tally = self.parts.setdefault(part, Tally())
+            tally.work = tally.work.plus(work)
+
+
+class _Watched(NamedTuple):
+    """A cache with the work that backward will have through it, known from the forward's inputs."""
+
+    cache: Any
+    work: Work
+
+
+def timed_backend(backend: Backend, clock: Clock) -> Backend:
+    """backend with every operation on the clock; nothing is captured, since a replay knows no operations."""
+    return replace(backend, ops=timed_ops(backend.ops, clock), capture=run_eagerly)
+
+
+def timed_ops(ops: Ops, clock: Clock) -> Ops:
+    """The same operations, both directions of each on the clock."""
+    names = [field.name for field in fields(ops)]
+    return replace(ops, **{name: timed_pair(name, getattr(ops, name), clock) for name in names})
+
+
+def timed_pair(name: str, pair: Pair, clock: Clock) -> Pair:
+    """The pair called name, on the clock."""
+    upward, downward = Part(name, "forward"), Part(name, "backward")
+
+    def forward(*inputs: Any, **options: Any) -> tuple[Any, _Watched]:
+        y, cache = clock.time(upward, pair.forward, *inputs, **options)
+        forward_work, backward_work = work_of(name, y, inputs) if clock.counting else (NOTHING, NOTHING)
+        clock.count(upward, forward_work)
+        return y, _Watched(cache, backward_work)
+
+    def backward(dy: Any, watched: _Watched, into: Sequence[Any] = ()) -> Any:
+        clock.count(downward, watched.work)
+        return clock.time(downward, pair.backward, dy, watched.cache, into)
+
+    return Pair(forward, backward)
