@@ -173,10 +173,10 @@ def softmax_rows(  # type: ignore[no-untyped-def]
                 for j in range(keys):
                     row[j] *= inverse
                 continue
-            first = base + i * keys
+            bits = lanes[base + i * keys : base + (i + 1) * keys]
             for j in range(keys):
                 weight = row[j] * inverse
-                keep = lanes[first + j] >= limit
+                keep = bits[j] >= limit
                 row[j] = weight if keep else -weight
                 kept[j] = weight * grow if keep else own(0)
 

@@ -48,16 +48,24 @@ def residual_backward(dy: Array, cache: Numbers, into: Sequence[Array | None] = 
 
 @kernel("x?x" + "iiiiiif" + "y")
 def add_dropped(x, has_x, f, seed, site, step, micro, start, threshold, scale, y):  # type: ignore[no-untyped-def]
-    """y = x + Drop(f), or Drop(f)."""
+    """y = x + Drop(f), or Drop(f) if has_x is false (then something is dropped)."""
     words = room_for_lanes(AT_ONCE)
     lanes = words.view(np.uint16)
     limit, factor, nothing = np.uint16(threshold), f.dtype.type(scale), f.dtype.type(0)
     for first in range(0, f.size, AT_ONCE):
         size = min(AT_ONCE, f.size - first)
         base = draw_lanes(words, seed, site, step, micro, start + first, size) if threshold > 0 else 0
-        for j in range(size):
-            kept = f[first + j] * factor if threshold == 0 or lanes[base + j] >= limit else nothing
-            y[first + j] = x[first + j] + kept if has_x else kept
+        some_x, some_f, some_y = x[first : first + size], f[first : first + size], y[first : first + size]
+        bits = lanes[base : base + size]
+        if threshold == 0:
+            for j in range(size):
+                some_y[j] = some_x[j] + some_f[j]
+        elif has_x:
+            for j in range(size):
+                some_y[j] = some_x[j] + (some_f[j] * factor if bits[j] >= limit else nothing)
+        else:
+            for j in range(size):
+                some_y[j] = some_f[j] * factor if bits[j] >= limit else nothing
 
 
 DROPOUT: Pair = Pair(dropout_forward, dropout_backward)

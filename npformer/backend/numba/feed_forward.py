@@ -84,7 +84,7 @@ def relu_rows(h, bias, seed, site, step, micro, start, threshold, scale):  # typ
         place = i % at_once
         if threshold > 0 and place == 0:
             base = draw_lanes(words, seed, site, step, micro, start + i * width, min(at_once, count - i) * width)
-        first = base + place * width
+        bits = lanes[base + place * width : base + (place + 1) * width]
         if threshold == 0:
             for j in range(width):
                 value = h[i, j] + bias[j]
@@ -92,7 +92,7 @@ def relu_rows(h, bias, seed, site, step, micro, start, threshold, scale):  # typ
         else:
             for j in range(width):
                 value = h[i, j] + bias[j]
-                h[i, j] = nothing if value < nothing or lanes[first + j] < limit else value * factor
+                h[i, j] = nothing if (value < nothing) | (bits[j] < limit) else value * factor  # | has no branch
 
 
 @kernel("YXf")
@@ -122,13 +122,14 @@ def gelu_rows(h, bias, seed, site, step, micro, start, threshold, scale, a):  # 
     for i in range(count):
         if threshold > 0:
             base = draw_lanes(words, seed, site, step, micro, start + i * width, width)
+        bits = lanes[base : base + width]
         for j in range(width):
             value = h[i, j] + bias[j]
             h[i, j] = value
             a[i, j] = value * _normal_below(value)
         if threshold > 0:
             for j in range(width):
-                a[i, j] = a[i, j] * factor if lanes[base + j] >= limit else nothing
+                a[i, j] = a[i, j] * factor if bits[j] >= limit else nothing
 
 
 @kernel("YX" + "iiiiiif")
@@ -144,8 +145,9 @@ def gelu_rows_backward(da, h, seed, site, step, micro, start, threshold, scale):
     for i in range(count):
         if threshold > 0:
             base = draw_lanes(words, seed, site, step, micro, start + i * width, width)
+            bits = lanes[base : base + width]
             for j in range(width):
-                da[i, j] = da[i, j] * factor if lanes[base + j] >= limit else nothing
+                da[i, j] = da[i, j] * factor if bits[j] >= limit else nothing
         for j in range(width):
             x = h[i, j]
             slope = _normal_below(x) + x * density_at_zero * exponential(own(-0.5) * x * x)

@@ -99,13 +99,13 @@ def add_norm_backward(dy: tuple[Array, Array], cache: NormCache, into: Sequence[
 
 
 @inlined
-def _summed(x, f, has_f, lanes, base, threshold, scale, out):  # type: ignore[no-untyped-def]
+def _summed(x, f, has_f, bits, threshold, scale, out):  # type: ignore[no-untyped-def]
     """out = x + Drop(f) for one row; returns its sum."""
     total = x.dtype.type(0)
     for j in range(x.shape[0]):
         value = x[j]
         if threshold > 0:
-            value += f[j] * scale if lanes[base + j] >= threshold else x.dtype.type(0)
+            value += f[j] * scale if bits[j] >= threshold else x.dtype.type(0)
         elif has_f:
             value += f[j]
         out[j] = value
@@ -128,7 +128,8 @@ def norm_forward(  # type: ignore[no-untyped-def]
         place = i % at_once
         if threshold > 0 and place == 0:
             base = draw_lanes(words, seed, site, step, micro, start + i * width, min(at_once, count - i) * width)
-        mean = _summed(x[i], f[i], has_f, lanes, base + place * width, limit, factor, x_hat[i]) * share
+        first = base + place * width
+        mean = _summed(x[i], f[i], has_f, lanes[first : first + width], limit, factor, x_hat[i]) * share
         if keeps_total:
             for j in range(width):
                 total[i, j] = x_hat[i, j]
@@ -175,9 +176,10 @@ def norm_backward(  # type: ignore[no-untyped-def]
             value = r[i] * (dy[i, j] * gamma[j] - along_one - x_hat[i, j] * along_x_hat)
             dx[i, j] = value + dsum[i, j] if has_dsum else value
         if has_df:
-            row = base + place * width
+            first = base + place * width
+            bits = lanes[first : first + width]
             for j in range(width):
-                df[i, j] = dx[i, j] * factor if lanes[row + j] >= limit else nothing
+                df[i, j] = dx[i, j] * factor if bits[j] >= limit else nothing
         if place == at_once - 1 or i == count - 1:
             dgamma += some_dgamma
             dbeta += some_dbeta

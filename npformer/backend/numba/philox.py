@@ -24,15 +24,17 @@ LANES, WORDS = 16, 4  # of a block
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def _high_word(typing_context: Any, a: Any, b: Any) -> Any:
-    """The high 64 bits of a·b."""
+def _product(typing_context: Any, a: Any, b: Any) -> Any:
+    """The high and the low 64 bits of a·b."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         wide = ir.IntType(128)
         product = builder.mul(*(builder.zext(x, wide) for x in arguments))
-        return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), ir.IntType(64))
+        low = builder.trunc(product, ir.IntType(64))
+        high = builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), ir.IntType(64))
+        return context.make_tuple(builder, signature.return_type, (high, low))
 
-    return types.uint64(types.uint64, types.uint64), generate
+    return types.UniTuple(types.uint64, 2)(types.uint64, types.uint64), generate
 
 
 class Numbers(NamedTuple):
@@ -76,8 +78,8 @@ def draw_lanes(out, seed, site, step, micro, start, size):  # type: ignore[no-un
         c0, c1, c2, c3 = block, np.uint64(step), np.uint64(micro), np.uint64(0)
         k0, k1 = np.uint64(seed), np.uint64(site)
         for _ in range(ROUNDS):
-            high_0, high_1 = _high_word(c0, M0), _high_word(c2, M1)
-            low_0, low_1 = c0 * M0, c2 * M1
+            high_0, low_0 = _product(c0, M0)
+            high_1, low_1 = _product(c2, M1)
             c0, c1, c2, c3 = high_1 ^ c1 ^ k0, low_1, high_0 ^ c3 ^ k1, low_0
             k0, k1 = k0 + W0, k1 + W1
         out[base], out[base + 1], out[base + 2], out[base + 3] = c0, c1, c2, c3

@@ -1,0 +1,199 @@
+"""One decoding step of a decoder layer for a single token, in one call.
+
+A single token leaves nothing to share in a matrix product: each weight is read once and used once, so
+the step costs what reading the weights costs, and every array operation beside it costs as much as a
+small product. So the whole layer is one kernel,
+
+    post-LN   x ← LN(x + f(x))      pre-LN   x ← x + f(LN(x))      f = self-, cross-attention, feed-forward
+
+built on one product, y += x W, which takes four rows of W at a time. Scores are such a product too, of
+a head's q (D,) and its keys (D, S), and so is a head's output, of its weights (S,) and values (S, D).
+Behind a ReLU half of x or more is 0, and those rows of W are not read.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from npformer.backend.numba.compiling import inlined, kernel
+from npformer.backend.numba.error_function import error_function
+from npformer.backend.numba.exponential import exponential
+from npformer.backend.numba.rows import contiguous
+from npformer.functional.attention_mask import AttentionMask
+from npformer.typing import Array
+
+
+def decoder_layer_step(
+    x: Array, weights: tuple[Array, ...], past: Any, memory: Any, mask: AttentionMask, memory_mask: AttentionMask,
+    *, pre: bool, activation: str, eps: float,
+) -> Array | None:  # fmt: skip
+    """``DecoderLayer.step`` for x (1, 1, C); None for more tokens, which are better off in matrix products."""
+    if x.shape[0] != 1 or x.shape[1] != 1 or mask.key_visible is None or memory_mask.key_visible is None:
+        return None
+    y = x[0].copy()  # (1, C)
+    heads, width = past.keys.shape[1:3]
+    decoder_token(
+        y, *weights,
+        past.keys.reshape(heads * width, -1), past.values.reshape(-1, width), contiguous(mask.key_visible),
+        memory.keys.reshape(heads * width, -1), memory.values.reshape(-1, width), contiguous(memory_mask.key_visible),
+        mask.query_offset, heads, pre, activation == "gelu", eps,
+    )  # fmt: skip
+    return y[None]
+
+
+@inlined
+def add_product(x, w, first, y):  # type: ignore[no-untyped-def]
+    """y (n,) += x (m,) times the first n columns of rows first … first + m − 1 of w."""
+    n, whole = y.shape[0], x.shape[0] - x.shape[0] % 4
+    for i in range(0, whole, 4):
+        a, b, c, d = x[i], x[i + 1], x[i + 2], x[i + 3]
+        row_a, row_b, row_c, row_d = w[first + i], w[first + i + 1], w[first + i + 2], w[first + i + 3]
+        for j in range(n):
+            y[j] += a * row_a[j] + b * row_b[j] + c * row_c[j] + d * row_d[j]
+    for i in range(whole, x.shape[0]):
+        a, row_a = x[i], w[first + i]
+        for j in range(n):
+            y[j] += a * row_a[j]
+
+
+@inlined
+def affine(x, w, b, y):  # type: ignore[no-untyped-def]
+    """y (n,) = x times the first n columns of w, plus b."""
+    y[:] = b[: y.shape[0]]
+    add_product(x, w, 0, y)
+
+
+@inlined
+def affine_of_few(x, w, b, y):  # type: ignore[no-untyped-def]
+    """The same, reading only the rows of w that meet a number other than 0."""
+    used = np.empty(x.shape[0], np.int64)
+    m = 0
+    for i in range(x.shape[0]):
+        used[m] = i
+        m += x[i] != 0  # NaN counts
+    y[:] = b
+    n, whole = y.shape[0], m - m % 4
+    for i in range(0, whole, 4):
+        p, q, r, s = used[i], used[i + 1], used[i + 2], used[i + 3]
+        row_p, row_q, row_r, row_s = w[p], w[q], w[r], w[s]
+        for j in range(n):
+            y[j] += x[p] * row_p[j] + x[q] * row_q[j] + x[r] * row_r[j] + x[s] * row_s[j]
+    for i in range(whole, m):
+        p, row_p = used[i], w[used[i]]
+        for j in range(n):
+            y[j] += x[p] * row_p[j]
+
+
+@inlined
+def softmax_of_visible(scores, visible, scale):  # type: ignore[no-untyped-def]
+    """Scores (S,) become weights, in place; all of them 0 if nothing is visible."""
+    own = scores.dtype.type
+    top = own(-np.inf)
+    for j in range(scores.shape[0]):
+        scores[j] = scores[j] * scale if visible[j] else own(-np.inf)
+        top = max(top, scores[j])
+    if top == -np.inf:
+        scores[:] = own(0)
+        return
+    total = own(0)
+    for j in range(scores.shape[0]):
+        scores[j] = exponential(scores[j] - top)
+    for j in range(scores.shape[0]):
+        total += scores[j]
+    for j in range(scores.shape[0]):
+        scores[j] /= total
+
+
+@inlined
+def attend(q, keys, values, visible, heads, scores, out):  # type: ignore[no-untyped-def]
+    """out (C,) of q (C,) for keys (H·D, room) and values (H·room, D), of which visible (S,) are there."""
+    width, room = values.shape[1], keys.shape[1]
+    scale = q.dtype.type(1 / math.sqrt(width))
+    out[:] = q.dtype.type(0)
+    for h in range(heads):
+        here = scores[: visible.shape[0]]
+        here[:] = q.dtype.type(0)
+        add_product(q[h * width : (h + 1) * width], keys, h * width, here)
+        softmax_of_visible(here, visible, scale)
+        add_product(here, values, h * room, out[h * width : (h + 1) * width])
+
+
+@inlined
+def norm(x, gamma, beta, eps, y):  # type: ignore[no-untyped-def]
+    """y = LN(x); y may be x."""
+    own, n = x.dtype.type, x.shape[0]
+    mean = own(0)
+    for j in range(n):
+        mean += x[j]
+    mean /= n
+    square = own(0)
+    for j in range(n):
+        square += (x[j] - mean) * (x[j] - mean)
+    r = own(1 / math.sqrt(square / n + eps))
+    for j in range(n):
+        y[j] = (x[j] - mean) * r * gamma[j] + beta[j]
+
+
+@inlined
+def enter(x, gamma, beta, eps, pre, y):  # type: ignore[no-untyped-def]
+    """y: what a sub-layer is given."""
+    if pre:
+        norm(x, gamma, beta, eps, y)
+    else:
+        y[:] = x
+
+
+@inlined
+def leave(x, f, gamma, beta, eps, pre):  # type: ignore[no-untyped-def]
+    """x: the stream after the sub-layer's output f."""
+    for j in range(x.shape[0]):
+        x[j] += f[j]
+    if not pre:
+        norm(x, gamma, beta, eps, x)
+
+
+@inlined
+def activate(h, gelu):  # type: ignore[no-untyped-def]
+    own = h.dtype.type
+    for j in range(h.shape[0]):
+        if gelu:
+            h[j] *= own(0.5) * (own(1) + error_function(h[j] * own(math.sqrt(0.5))))
+        elif h[j] <= 0:  # so that a NaN passes and is seen
+            h[j] = own(0)
+
+
+@kernel("YXxXxxxXxXxxxXxXxxxYYBYYBii??f")
+def decoder_token(  # type: ignore[no-untyped-def]
+    stream, w_qkv, b_qkv, w_o, b_o, gamma_1, beta_1, w_cross, b_cross, w_o_cross, b_o_cross, gamma_2, beta_2,
+    w_up, b_up, w_down, b_down, gamma_3, beta_3,
+    keys, values, visible, memory_keys, memory_values, memory_visible, position, heads, pre, gelu, eps,
+):  # fmt: skip
+    """The stream (1, C) after the layer, in place; the token's keys and values go to position."""
+    x = stream[0]
+    width, room, c = values.shape[1], keys.shape[1], x.shape[0]
+    given, f, mixed, qkv, h = np.empty_like(x), np.empty_like(x), np.empty_like(x), np.empty_like(b_qkv), np.empty_like(b_up)
+    scores = np.empty(max(visible.shape[1], memory_visible.shape[1]), x.dtype)
+
+    enter(x, gamma_1, beta_1, eps, pre, given)
+    affine(given, w_qkv, b_qkv, qkv)
+    for i in range(c):
+        keys[i, position] = qkv[c + i]
+        values[i // width * room + position, i % width] = qkv[2 * c + i]
+    attend(qkv[:c], keys, values, visible[0], heads, scores, mixed)
+    affine(mixed, w_o, b_o, f)
+    leave(x, f, gamma_1, beta_1, eps, pre)
+
+    enter(x, gamma_2, beta_2, eps, pre, given)
+    affine(given, w_cross, b_cross, qkv[:c])
+    attend(qkv[:c], memory_keys, memory_values, memory_visible[0], heads, scores, mixed)
+    affine(mixed, w_o_cross, b_o_cross, f)
+    leave(x, f, gamma_2, beta_2, eps, pre)
+
+    enter(x, gamma_3, beta_3, eps, pre, given)
+    affine(given, w_up, b_up, h)
+    activate(h, gelu)
+    affine_of_few(h, w_down, b_down, f)
+    leave(x, f, gamma_3, beta_3, eps, pre)
