@@ -61,7 +61,7 @@ class _Pool(threading.local):
 def _count_of_unused() -> int:
     """What getrefcount says, in this interpreter, of a buffer that nothing but the pool refers to."""
     buffers = [(np.empty(1, dtype=np.uint8), 0)]
-    return [sys.getrefcount(buffers[i][0]) for i in range(len(buffers))][0]
+    return [sys.getrefcount(buffers[i][0]) for i in range(len(buffers))][0]  # noqa: RUF015 - as ``take`` asks
 
 
 _UNUSED = _count_of_unused()

@@ -96,11 +96,12 @@ def defendants() -> list[Defendant]:
     """All mutants, of the operations' backwards and of the layers' methods called …backward."""
     found = []
     cases = catalogue()
-    for op in vars(get_backend("numpy", bodies="plain", threads=1).ops):
+    backend = get_backend("numpy", bodies="plain", threads=1)
+    for op in vars(backend.ops):
         own = tuple(case for case in cases if case.group == "op" and case.name.partition(":")[0] == op)
         found += [Defendant(m, op, None, own) for m in mutants(getattr(functional, f"{op}_backward"))]
     layer_cases = [case for case in cases if case.group == "layer"]
-    parts = {case.name: set(map(type, all_layers(case.build(get_backend("numpy", bodies="plain", threads=1))))) for case in layer_cases}
+    parts = {case.name: set(map(type, all_layers(case.build(backend)))) for case in layer_cases}
     for layer in (getattr(layers, name) for name in layers.__all__):
         own = tuple(case for case in layer_cases if layer in parts[case.name])
         for name, method in vars(layer).items():

@@ -73,8 +73,8 @@ class Adam:
         """``_update`` in the backend's own spelling."""
         update = self.arena.backend.adam_update
         assert update is not None
-        flats = (self.arena.values, self.arena.grads, self.m, self.v)
-        update(*(flat[where] for flat in flats), lr, self.betas, self.eps, self.t, decay)
+        p, g = self.arena.values[where], self.arena.grads[where]
+        update(p, g, self.m[where], self.v[where], lr, self.betas, self.eps, self.t, decay)
 
     def moments(self) -> dict[str, Array]:
         """ "first.NAME" and "second.NAME" -> views of the moments of each parameter: what a checkpoint keeps."""

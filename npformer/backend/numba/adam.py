@@ -25,7 +25,7 @@ def adam_update(
 
 
 @kernel("yxyyffffff")
-def update(p, g, m, v, rate, beta1, beta2, eps, root, shrink):  # type: ignore[no-untyped-def]
+def update(p, g, m, v, rate, beta1, beta2, eps, root, shrink):
     """m, v and p after one step; root is √(1/(1 − β₂ᵗ)), rate holds m's correction."""
     own = p.dtype.type
     keep1, new1, keep2, new2 = own(beta1), own(1 - beta1), own(beta2), own(1 - beta2)

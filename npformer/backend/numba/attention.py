@@ -99,7 +99,7 @@ def _few_sequences(weights: Array) -> Iterator[slice]:
     yield from (slice(first, min(first + size, batch)) for first in range(0, batch, size))
 
 
-def _heads_of_rows(shape: tuple[int, ...], dtype: np.dtype) -> Array:  # type: ignore[type-arg]
+def _heads_of_rows(shape: tuple[int, ...], dtype: np.dtype) -> Array:
     """Room for (B, H, T, D) in the order of (B, T, C), so that merging the heads is no copy."""
     batch, heads, length, width = shape
     return empty((batch, length, heads, width), dtype).transpose(0, 2, 1, 3)
@@ -109,8 +109,8 @@ def _as_rows(x: Array) -> Array:
     return x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
 
 
-@numba.njit(nogil=True, fastmath={"nnan", "nsz", "reassoc"})  # type: ignore[untyped-decorator]
-def _largest(x):  # type: ignore[no-untyped-def]
+@numba.njit(nogil=True, fastmath={"nnan", "nsz", "reassoc"})
+def _largest(x):
     """The maximum of a row; that no NaN is among them is promised here only, where it makes no difference."""
     top = -np.inf
     for j in range(x.shape[0]):
@@ -119,7 +119,7 @@ def _largest(x):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _hidden_scores(visible, has_visible, causal, position, window, stride, out):  # type: ignore[no-untyped-def]
+def _hidden_scores(visible, has_visible, causal, position, window, stride, out):
     """What is added to one query's scores: 0 where it may look, −∞ where not."""
     for j in range(out.shape[0]):
         back = position - j
@@ -133,7 +133,7 @@ def _hidden_scores(visible, has_visible, causal, position, window, stride, out):
 
 
 @kernel("YYiiB??iiif" + "iiiiiif")
-def softmax_rows(  # type: ignore[no-untyped-def]
+def softmax_rows(
     scores, dropped, heads, queries, visible, has_visible, causal, offset, window, stride, factor,
     seed, site, step, micro, start, threshold, scale,
 ):  # fmt: skip
@@ -182,7 +182,7 @@ def softmax_rows(  # type: ignore[no-untyped-def]
 
 
 @kernel("xfy")
-def keep_positive(weights, scale, kept):  # type: ignore[no-untyped-def]
+def keep_positive(weights, scale, kept):
     """The dropped weights again, from the signed ones."""
     grow, nothing = weights.dtype.type(scale), weights.dtype.type(0)
     for e in range(weights.size):
@@ -190,7 +190,7 @@ def keep_positive(weights, scale, kept):  # type: ignore[no-untyped-def]
 
 
 @kernel("XYff")
-def softmax_rows_backward(weights, dweights, scale, factor):  # type: ignore[no-untyped-def]
+def softmax_rows_backward(weights, dweights, scale, factor):
     """Turn the gradient of the dropped weights into that of the scores, both (B·H·T, S)."""
     own = weights.dtype.type
     grow, shrink, nothing = own(scale), own(factor), own(0)

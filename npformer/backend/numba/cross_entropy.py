@@ -45,9 +45,7 @@ def cross_entropy_forward(
     return loss, CrossEntropyCache(logits, flat, counts, label_smoothing, top, inverse, num_counted)
 
 
-def cross_entropy_backward(
-    dloss: Array | float, cache: CrossEntropyCache, into: Sequence[Array | None] = ()
-) -> Array:
+def cross_entropy_backward(dloss: Array | float, cache: CrossEntropyCache, into: Sequence[Array | None] = ()) -> Array:
     logits, targets, counts, label_smoothing, top, inverse, num_counted = cache
     dlogits = empty(logits.shape, logits.dtype)
     token_losses_backward(
@@ -58,7 +56,7 @@ def cross_entropy_backward(
 
 
 @kernel("Xkbfyyy")
-def token_losses(logits, targets, counts, label_smoothing, top, inverse, losses):  # type: ignore[no-untyped-def]
+def token_losses(logits, targets, counts, label_smoothing, top, inverse, losses):
     """Each token's loss, 0 where it does not count, and what backward needs."""
     own = logits.dtype.type
     count, classes = logits.shape
@@ -81,9 +79,7 @@ def token_losses(logits, targets, counts, label_smoothing, top, inverse, losses)
 
 
 @kernel("XkbfxxfY")
-def token_losses_backward(  # type: ignore[no-untyped-def]
-    logits, targets, counts, label_smoothing, top, inverse, share, dlogits
-):
+def token_losses_backward(logits, targets, counts, label_smoothing, top, inverse, share, dlogits):
     """(p − q)·share, 0 where the token does not count."""
     own = logits.dtype.type
     count, classes = logits.shape

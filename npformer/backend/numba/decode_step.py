@@ -45,7 +45,7 @@ def decoder_layer_step(
 
 
 @inlined
-def add_product(x, w, first, y):  # type: ignore[no-untyped-def]
+def add_product(x, w, first, y):
     """y (n,) += x (m,) times the first n columns of rows first … first + m − 1 of w."""
     n, whole = y.shape[0], x.shape[0] - x.shape[0] % 4
     for i in range(0, whole, 4):
@@ -60,14 +60,14 @@ def add_product(x, w, first, y):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def affine(x, w, b, y):  # type: ignore[no-untyped-def]
+def affine(x, w, b, y):
     """y (n,) = x times the first n columns of w, plus b."""
     y[:] = b[: y.shape[0]]
     add_product(x, w, 0, y)
 
 
 @inlined
-def affine_of_few(x, w, b, y):  # type: ignore[no-untyped-def]
+def affine_of_few(x, w, b, y):
     """The same, reading only the rows of w that meet a number other than 0."""
     used = np.empty(x.shape[0], np.int64)
     m = 0
@@ -88,7 +88,7 @@ def affine_of_few(x, w, b, y):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def softmax_of_visible(scores, visible, scale):  # type: ignore[no-untyped-def]
+def softmax_of_visible(scores, visible, scale):
     """Scores (S,) become weights, in place; all of them 0 if nothing is visible."""
     own = scores.dtype.type
     top = own(-np.inf)
@@ -108,7 +108,7 @@ def softmax_of_visible(scores, visible, scale):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def attend(q, keys, values, visible, heads, scores, out):  # type: ignore[no-untyped-def]
+def attend(q, keys, values, visible, heads, scores, out):
     """out (C,) of q (C,) for keys (H·D, room) and values (H·room, D), of which visible (S,) are there."""
     width, room = values.shape[1], keys.shape[1]
     scale = q.dtype.type(1 / math.sqrt(width))
@@ -122,7 +122,7 @@ def attend(q, keys, values, visible, heads, scores, out):  # type: ignore[no-unt
 
 
 @inlined
-def norm(x, gamma, beta, eps, y):  # type: ignore[no-untyped-def]
+def norm(x, gamma, beta, eps, y):
     """y = LN(x); y may be x."""
     own, n = x.dtype.type, x.shape[0]
     mean = own(0)
@@ -138,7 +138,7 @@ def norm(x, gamma, beta, eps, y):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def enter(x, gamma, beta, eps, pre, y):  # type: ignore[no-untyped-def]
+def enter(x, gamma, beta, eps, pre, y):
     """y: what a sub-layer is given."""
     if pre:
         norm(x, gamma, beta, eps, y)
@@ -147,7 +147,7 @@ def enter(x, gamma, beta, eps, pre, y):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def leave(x, f, gamma, beta, eps, pre):  # type: ignore[no-untyped-def]
+def leave(x, f, gamma, beta, eps, pre):
     """x: the stream after the sub-layer's output f."""
     for j in range(x.shape[0]):
         x[j] += f[j]
@@ -156,7 +156,7 @@ def leave(x, f, gamma, beta, eps, pre):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def activate(h, gelu):  # type: ignore[no-untyped-def]
+def activate(h, gelu):
     own = h.dtype.type
     for j in range(h.shape[0]):
         if gelu:
@@ -166,7 +166,7 @@ def activate(h, gelu):  # type: ignore[no-untyped-def]
 
 
 @kernel("YXxXxxxXxXxxxXxXxxxYYBYYBii??f")
-def decoder_token(  # type: ignore[no-untyped-def]
+def decoder_token(
     stream, w_qkv, b_qkv, w_o, b_o, gamma_1, beta_1, w_cross, b_cross, w_o_cross, b_o_cross, gamma_2, beta_2,
     w_up, b_up, w_down, b_down, gamma_3, beta_3,
     keys, values, visible, memory_keys, memory_values, memory_visible, position, heads, pre, gelu, eps,
@@ -174,7 +174,13 @@ def decoder_token(  # type: ignore[no-untyped-def]
     """The stream (1, C) after the layer, in place; the token's keys and values go to position."""
     x = stream[0]
     width, room, c = values.shape[1], keys.shape[1], x.shape[0]
-    given, f, mixed, qkv, h = np.empty_like(x), np.empty_like(x), np.empty_like(x), np.empty_like(b_qkv), np.empty_like(b_up)
+    given, f, mixed, qkv, h = (
+        np.empty_like(x),
+        np.empty_like(x),
+        np.empty_like(x),
+        np.empty_like(b_qkv),
+        np.empty_like(b_up),
+    )
     scores = np.empty(max(visible.shape[1], memory_visible.shape[1]), x.dtype)
 
     enter(x, gamma_1, beta_1, eps, pre, given)

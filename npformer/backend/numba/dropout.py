@@ -23,7 +23,9 @@ def _dropped(x: Array | None, f: Array, drawn: Numbers) -> Array:
     """x + Drop(f), or Drop(f) alone."""
     y = empty(f.shape, f.dtype)
     f_flat = contiguous(f).reshape(f.size)
-    add_dropped(f_flat if x is None else contiguous(x).reshape(f.size), x is not None, f_flat, *drawn, y.reshape(f.size))
+    add_dropped(
+        f_flat if x is None else contiguous(x).reshape(f.size), x is not None, f_flat, *drawn, y.reshape(f.size)
+    )
     return y
 
 
@@ -47,7 +49,7 @@ def residual_backward(dy: Array, cache: Numbers, into: Sequence[Array | None] = 
 
 
 @kernel("x?x" + "iiiiiif" + "y")
-def add_dropped(x, has_x, f, seed, site, step, micro, start, threshold, scale, y):  # type: ignore[no-untyped-def]
+def add_dropped(x, has_x, f, seed, site, step, micro, start, threshold, scale, y):
     """y = x + Drop(f), or Drop(f) if has_x is false (then something is dropped)."""
     words = room_for_lanes(AT_ONCE)
     lanes = words.view(np.uint16)

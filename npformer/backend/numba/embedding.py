@@ -19,28 +19,42 @@ from npformer.typing import Array
 def embedding_forward(tokens: Array, table: Array, scale: float = 1.0) -> tuple[Array, EmbeddingCache]:
     expect_table(tokens, table)
     y = empty((*tokens.shape, table.shape[1]), table.dtype)
-    np.take(table, tokens.reshape(-1), axis=0, out=as_rows(y), mode="clip")  # ids are checked where they enter a model
-    if scale != 1:
-        y *= table.dtype.type(scale)
+    take_rows(contiguous(table), _ids(tokens), scale, as_rows(y))
     return y, EmbeddingCache(tokens, table.shape[0], scale)
 
 
 def embedding_backward(dy: Array, cache: EmbeddingCache, into: Sequence[Array | None] = ()) -> Any:
     tokens, num_rows, scale = cache
-    if into and into[0] is None:
+    total = into[0] if into else None
+    if into and total is None:  # frozen
         return None
-    direct = into and into[0] is not None and into[0].flags.c_contiguous
-    dtable = into[0] if direct else np.zeros((num_rows, dy.shape[-1]), dtype=dy.dtype)
-    add_rows(contiguous_rows(dy), contiguous(tokens).reshape(-1).astype(np.int64, copy=False), scale, dtable)
-    if not into:
+    direct = total is not None and total.flags.c_contiguous
+    dtable = total if direct else np.zeros((num_rows, dy.shape[-1]), dtype=dy.dtype)
+    add_rows(contiguous_rows(dy), _ids(tokens), scale, dtable)
+    if total is None:
         return dtable
     if not direct:
-        into[0][...] += dtable  # type: ignore[index]
+        total += dtable
     return None
 
 
+def _ids(tokens: Array) -> Array:
+    """Token ids (N,) as kernels want them. Whether they are in range is checked where they enter a model."""
+    return contiguous(tokens).reshape(tokens.size).astype(np.int64, copy=False)
+
+
 @kernel("XkfY")
-def add_rows(dy, tokens, scale, dtable):  # type: ignore[no-untyped-def]
+def take_rows(table, tokens, scale, y):
+    """y = scale·table[token]."""
+    factor = table.dtype.type(scale)
+    for n in range(y.shape[0]):
+        row = table[tokens[n]]
+        for j in range(y.shape[1]):
+            y[n, j] = factor * row[j]
+
+
+@kernel("XkfY")
+def add_rows(dy, tokens, scale, dtable):
     """dtable[token] += scale·dy, one token after the other: always in the same order."""
     factor = dy.dtype.type(scale)
     for n in range(dy.shape[0]):

@@ -20,7 +20,7 @@ ONE = np.float32(1)
 
 
 @exact
-def _polynomial(x, coefficients):  # type: ignore[no-untyped-def]
+def _polynomial(x, coefficients):
     value = coefficients[0]
     for i in range(1, len(coefficients)):
         value = value * x + coefficients[i]
@@ -28,7 +28,7 @@ def _polynomial(x, coefficients):  # type: ignore[no-untyped-def]
 
 
 @exact
-def _erf32(x):  # type: ignore[no-untyped-def]
+def _erf32(x):
     size = min(abs(x), LAST)
     square = size * size
     near = size * _polynomial(square, TOP_1) / _polynomial(square, BOTTOM_1)
@@ -37,13 +37,13 @@ def _erf32(x):  # type: ignore[no-untyped-def]
     return -value if x < 0 else value
 
 
-def error_function(x):  # type: ignore[no-untyped-def]
+def error_function(x):
     """erf(x) inside a kernel, for the precision of x."""
     raise NotImplementedError("error_function is called from compiled code only")
 
 
-@overload(error_function)  # type: ignore[untyped-decorator]
-def _choose_error_function(x):  # type: ignore[no-untyped-def]
+@overload(error_function)
+def _choose_error_function(x):
     if x == types.float32:
         return lambda x: _erf32(x)
     return lambda x: math.erf(x)

@@ -27,7 +27,7 @@ EXPONENT_BIAS, MANTISSA_BITS = np.int32(127), np.int32(23)
 
 
 @exact
-def _exp32(x):  # type: ignore[no-untyped-def]
+def _exp32(x):
     within = min(max(x, LOWEST), HIGHEST)
     n = np.floor(within * LOG2_E + HALF)
     r = within - n * LN2_HIGH - n * LN2_LOW
@@ -36,13 +36,13 @@ def _exp32(x):  # type: ignore[no-untyped-def]
     return ZERO if x < LOWEST else value * power
 
 
-def exponential(x):  # type: ignore[no-untyped-def]
+def exponential(x):
     """exp(x) inside a kernel, for the precision of x."""
     raise NotImplementedError("exponential is called from compiled code only")
 
 
-@overload(exponential)  # type: ignore[untyped-decorator]
-def _choose_exponential(x):  # type: ignore[no-untyped-def]  # Numba compares the two signatures, annotations too
+@overload(exponential)
+def _choose_exponential(x):  # Numba compares the two signatures, annotations too
     if x == types.float32:
         return lambda x: _exp32(x)
     return lambda x: math.exp(x)

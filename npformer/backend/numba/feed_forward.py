@@ -72,7 +72,7 @@ def feed_forward_backward(dy: Array, cache: FeedForwardCache, into: Sequence[Arr
 
 
 @kernel("Yx" + "iiiiiif")
-def relu_rows(h, bias, seed, site, step, micro, start, threshold, scale):  # type: ignore[no-untyped-def]
+def relu_rows(h, bias, seed, site, step, micro, start, threshold, scale):
     """h = Drop(relu(h + bias)), in place."""
     count, width = h.shape
     at_once = max(1, AT_ONCE // max(width, 1))
@@ -96,7 +96,7 @@ def relu_rows(h, bias, seed, site, step, micro, start, threshold, scale):  # typ
 
 
 @kernel("YXf")
-def relu_rows_backward(da, a, scale):  # type: ignore[no-untyped-def]
+def relu_rows_backward(da, a, scale):
     """da becomes the gradient before the activation, in place."""
     factor, nothing = a.dtype.type(scale), a.dtype.type(0)
     for i in range(a.shape[0]):
@@ -105,14 +105,14 @@ def relu_rows_backward(da, a, scale):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _normal_below(x):  # type: ignore[no-untyped-def]
+def _normal_below(x):
     """Φ(x)."""
     own = type(x)
     return own(0.5) * (own(1) + error_function(x * own(0.7071067811865476)))
 
 
 @kernel("Yx" + "iiiiiif" + "Y")
-def gelu_rows(h, bias, seed, site, step, micro, start, threshold, scale, a):  # type: ignore[no-untyped-def]
+def gelu_rows(h, bias, seed, site, step, micro, start, threshold, scale, a):
     """h += bias; a = Drop(gelu(h))."""
     count, width = h.shape
     words = room_for_lanes(width)
@@ -133,7 +133,7 @@ def gelu_rows(h, bias, seed, site, step, micro, start, threshold, scale, a):  # 
 
 
 @kernel("YX" + "iiiiiif")
-def gelu_rows_backward(da, h, seed, site, step, micro, start, threshold, scale):  # type: ignore[no-untyped-def]
+def gelu_rows_backward(da, h, seed, site, step, micro, start, threshold, scale):
     """da becomes the gradient before the activation, in place."""
     count, width = h.shape
     own = h.dtype.type

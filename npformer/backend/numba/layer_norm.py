@@ -99,7 +99,7 @@ def add_norm_backward(dy: tuple[Array, Array], cache: NormCache, into: Sequence[
 
 
 @inlined
-def _summed(x, f, has_f, bits, threshold, scale, out):  # type: ignore[no-untyped-def]
+def _summed(x, f, has_f, bits, threshold, scale, out):
     """out = x + Drop(f) for one row; returns its sum."""
     total = x.dtype.type(0)
     for j in range(x.shape[0]):
@@ -114,7 +114,7 @@ def _summed(x, f, has_f, bits, threshold, scale, out):  # type: ignore[no-untype
 
 
 @kernel("XX?xxf" + "iiiiiif" + "Y?YyY")
-def norm_forward(  # type: ignore[no-untyped-def]
+def norm_forward(
     x, f, has_f, gamma, beta, eps, seed, site, step, micro, start, threshold, scale, total, keeps_total, x_hat, r, y
 ):
     """Write x_hat, r and y of LayerNorm(x + Drop(f)), and the sum if it is to be kept."""
@@ -147,7 +147,7 @@ def norm_forward(  # type: ignore[no-untyped-def]
 
 
 @kernel("XXxx" + "X?" + "iiiiiif" + "YY?yy")
-def norm_backward(  # type: ignore[no-untyped-def]
+def norm_backward(
     dy, x_hat, r, gamma, dsum, has_dsum, seed, site, step, micro, start, threshold, scale, dx, df, has_df, dgamma, dbeta
 ):
     """Write dx and df, and add to dgamma and dbeta; rows are summed a few at a time, for the sake of rounding."""

@@ -52,7 +52,7 @@ def weight_and_bias(x: Array, dy: Array, into: Sequence[Array | None]) -> tuple[
 
 
 @kernel("Yx")
-def add_bias(y, bias):  # type: ignore[no-untyped-def]
+def add_bias(y, bias):
     """y += bias, row by row."""
     for i in range(y.shape[0]):
         for j in range(y.shape[1]):
@@ -60,7 +60,7 @@ def add_bias(y, bias):  # type: ignore[no-untyped-def]
 
 
 @kernel("Xy")
-def column_sums(x, total):  # type: ignore[no-untyped-def]
+def column_sums(x, total):
     """total += Σ_rows x, a few rows at a time, for the sake of rounding."""
     some = np.zeros_like(total)
     for i in range(x.shape[0]):

@@ -23,7 +23,7 @@ W0, W1 = np.uint64(WEYL_0), np.uint64(WEYL_1)
 LANES, WORDS = 16, 4  # of a block
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _product(typing_context: Any, a: Any, b: Any) -> Any:
     """The high and the low 64 bits of a·b."""
 
@@ -57,8 +57,8 @@ def numbers(draw: Draw | None, like: Array) -> Numbers:
     if draw is None:
         return NOTHING_DROPPED
     threshold, scale = dropout_threshold(draw.rate)
-    words = (_signed(int(word)) for word in (draw.seed, draw.site, draw.step, draw.micro))
-    return Numbers(*words, first_number(draw, like.size, like), threshold, scale)
+    seed, site, step, micro = (_signed(int(word)) for word in (draw.seed, draw.site, draw.step, draw.micro))
+    return Numbers(seed, site, step, micro, first_number(draw, like.size, like), threshold, scale)
 
 
 def _signed(word: int) -> int:
@@ -67,7 +67,7 @@ def _signed(word: int) -> int:
 
 
 @inlined
-def draw_lanes(out, seed, site, step, micro, start, size):  # type: ignore[no-untyped-def]
+def draw_lanes(out, seed, site, step, micro, start, size):
     """Write numbers start … start + size − 1 of a draw to out, from lane start % 16 on; returns that lane.
 
     out (uint64, read as uint16 lanes; little-endian) needs room for size + 30 lanes: whole blocks are written.
@@ -88,6 +88,6 @@ def draw_lanes(out, seed, site, step, micro, start, size):  # type: ignore[no-un
 
 
 @inlined
-def room_for_lanes(size):  # type: ignore[no-untyped-def]
+def room_for_lanes(size):
     """Uninitialised words for draw_lanes of up to size numbers."""
     return np.empty((size + 2 * LANES) // LANES * WORDS, dtype=np.uint64)
