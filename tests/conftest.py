@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from npformer.backend import PLAIN, Backend, cupy_problem, get_backend
+from npformer.backend.numpy import compiled_problem
 
 
 class StrictDevice:
@@ -37,14 +38,35 @@ class StrictDevice:
 
 @pytest.fixture
 def numpy64() -> Backend:
-    """NumPy in float64."""
-    return get_backend("numpy", dtype="float64")
+    """NumPy in float64, the plain pairs."""
+    return get_backend("numpy", dtype="float64", bodies="plain")
 
 
 @pytest.fixture
 def numpy32() -> Backend:
-    """NumPy in float32."""
-    return get_backend("numpy", dtype="float32")
+    """NumPy in float32, the plain pairs."""
+    return get_backend("numpy", dtype="float32", bodies="plain")
+
+
+@pytest.fixture(params=["plain", "numpy", "compiled"])
+def bodies(request: pytest.FixtureRequest) -> str:
+    """Each table of bodies in turn."""
+    problem = compiled_problem() if request.param == "compiled" else None
+    if problem is not None:
+        pytest.skip(problem)
+    return str(request.param)
+
+
+@pytest.fixture
+def any64(bodies: str) -> Backend:
+    """NumPy in float64, with each table of bodies in turn."""
+    return get_backend("numpy", dtype="float64", bodies=bodies)
+
+
+@pytest.fixture
+def any32(bodies: str) -> Backend:
+    """NumPy in float32, with each table of bodies in turn."""
+    return get_backend("numpy", dtype="float32", bodies=bodies)
 
 
 @pytest.fixture

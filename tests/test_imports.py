@@ -35,8 +35,15 @@ ASIDE = {"data": {"errors", "typing"}, "plotting": {"errors", "typing"}}
 #: Parts that use what lives beside the house.
 USERS_OF = {"data": {"training", "cli", "lab"}, "plotting": {"cli"}}
 #: Foreign packages that one place alone imports.
-ALONE = {"cupy": "backend/cupy/", "cupyx": "backend/cupy/", "matplotlib": "plotting/", "mpl_toolkits": "plotting/"}
-FOREIGN = {"numpy", "array_api_compat", "tqdm", "safetensors", "matplotlib", "cupy", "cupyx", "mpl_toolkits"}
+ALONE = {
+    "cupy": "backend/cupy/",
+    "cupyx": "backend/cupy/",
+    "llvmlite": "backend/numba/",
+    "matplotlib": "plotting/",
+    "mpl_toolkits": "plotting/",
+    "numba": "backend/numba/",
+}
+FOREIGN = {"numpy", "array_api_compat", "tqdm", "safetensors", *ALONE}
 
 
 def part_of(path: Path) -> str:

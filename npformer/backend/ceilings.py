@@ -1,6 +1,6 @@
-"""What this machine can do at best: how fast a matrix product, how fast a copy, measured now.
+"""What this machine can do at best: how fast a matrix product, how fast memory, measured now.
 
-No operation can be faster than its flops at the product's rate, nor than its bytes at the copy's, so
+No operation can be faster than its flops at the product's rate, nor than its bytes at memory's, so
 the longer of the two times is what it could take, and its share of the time it does take says how
 much there is to gain (Williams, Waterman & Patterson 2009, "Roofline").
 """
@@ -17,7 +17,7 @@ from npformer.backend.backend import Backend
 from npformer.functional.arrays import namespace
 
 LARGE = 1024  # a product of square matrices of this size is as fast as they get on most machines
-COPIED = 1 << 27  # bytes: well above what a core's caches hold
+STREAMED = 1 << 27  # bytes: well above what a core's caches hold
 ENOUGH = 0.2  # seconds that each measurement may take, unless three rounds take longer
 
 Shape = tuple[int, int, int]  # (M, K, N) of a product (M, K)·(K, N)
@@ -27,7 +27,7 @@ class Ceilings(NamedTuple):
     """The fastest rates that were seen."""
 
     flops: float  # per second, of matrix products
-    bytes: float  # per second, of a copy: read and written ones both count
+    bytes: float  # per second, read and written ones together
     shape: Shape  # of the fastest product
 
     def bound(self, flops: float, moved: float) -> tuple[float, str]:
@@ -36,11 +36,11 @@ class Ceilings(NamedTuple):
         return (products, "products") if products > memory else (memory, "memory")
 
 
-def measure_ceilings(backend: Backend, shapes: Sequence[Shape] = (), copied: int = COPIED) -> Ceilings:
-    """Time a large product, those of shapes, and a copy of so many bytes, with as many threads as there are now."""
+def measure_ceilings(backend: Backend, shapes: Sequence[Shape] = (), streamed: int = STREAMED) -> Ceilings:
+    """Time a large product, those of shapes, and passes over so many bytes, with as many threads as there are now."""
     rates = {shape: _product_rate(backend, shape) for shape in ((LARGE, LARGE, LARGE), *shapes)}
     fastest = max(rates, key=lambda shape: rates[shape])
-    return Ceilings(rates[fastest], _copy_rate(backend, copied), fastest)
+    return Ceilings(rates[fastest], _memory_rate(backend, streamed), fastest)
 
 
 def _product_rate(backend: Backend, shape: Shape) -> float:
@@ -51,7 +51,8 @@ def _product_rate(backend: Backend, shape: Shape) -> float:
     return 2.0 * m * k * n / _best(lambda: matmul(a, b), backend)
 
 
-def _copy_rate(backend: Backend, size: int) -> float:
+def _memory_rate(backend: Backend, size: int) -> float:
+    """The faster of a copy and a change in place, which reads nothing but what it writes; each moves 2·size bytes."""
     numbers = size // np.dtype(backend.dtype).itemsize
     source, target = backend.zeros((numbers,)), backend.zeros((numbers,))
     source[...] = 1  # memory that was never written may be one page, seen many times
@@ -59,7 +60,11 @@ def _copy_rate(backend: Backend, size: int) -> float:
     def copy() -> None:
         target[...] = source
 
-    return 2.0 * size / _best(copy, backend)
+    def change() -> None:
+        nonlocal target
+        target *= 1
+
+    return 2.0 * size / min(_best(copy, backend), _best(change, backend))
 
 
 def _best(work: Callable[[], object], backend: Backend) -> float:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from npformer.backend.backend import BODIES
+
 DEVICES = ("auto", "numpy", "cupy")
 
 
@@ -26,4 +28,14 @@ def add_device(parser: argparse.ArgumentParser, default: str | None = "auto") ->
     """--device auto|numpy|cupy."""
     parser.add_argument(
         "--device", choices=DEVICES, default=default, help="where to compute; auto: cupy if a GPU answers, else numpy"
+    )
+
+
+def add_bodies(parser: argparse.ArgumentParser, default: str = "auto") -> None:
+    """--bodies auto|plain|numpy|compiled."""
+    parser.add_argument(
+        "--bodies",
+        choices=BODIES,
+        default=default,
+        help=f"what computes, on the CPU; auto: the fastest that is installed (default: {default})",
     )

@@ -1,7 +1,8 @@
-"""Pictures of a run and of a check: curves, attention heads, the V of a gradient check."""
+"""Pictures of a run, of a check and of a step: curves, attention heads, the V of a gradient check, a profile."""
 
 from npformer.plotting.attention import draw_attention
 from npformer.plotting.curves import draw_curves
+from npformer.plotting.profile import draw_profile
 from npformer.plotting.sweep import draw_sweep
 
-__all__ = ["draw_attention", "draw_curves", "draw_sweep"]
+__all__ = ["draw_attention", "draw_curves", "draw_profile", "draw_sweep"]

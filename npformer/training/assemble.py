@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from npformer.backend import get_backend
+from npformer.backend import Backend, get_backend
 from npformer.data import PairsTask, SequenceTask, Task, Vocabulary
 from npformer.errors import CheckpointError, ConfigError, OutputError
 from npformer.models import Transformer
@@ -54,8 +54,12 @@ def assemble(given: Mapping[str, Mapping[str, Any]], identity: Mapping[str, Any]
             "restore the data file, or start a new run"
         )
     options = complete(given, len(task.vocabulary), task.max_length)
-    model = Transformer(options.model, backend=get_backend(run.device, dtype=run.dtype), seed=run.seed)
+    model = Transformer(options.model, backend=_backend(run, run.device), seed=run.seed)
     return Assembled(options, task, make_step(model, options), found)
+
+
+def _backend(run: RunOptions, device: str) -> Backend:
+    return get_backend(device, dtype=run.dtype, bodies=run.bodies)
 
 
 def make_task(run: RunOptions, data: DataOptions) -> Task:
@@ -121,7 +125,7 @@ def read_model(run: RunDirectory, device: str = "auto", best: bool = False) -> t
     if path is None:
         raise CheckpointError(f"{run.path}: expected at least one checkpoint, found none; train it first")
     options = complete(given, len(vocabulary), 1)
-    backend = get_backend(device, dtype=options.run.dtype)
+    backend = _backend(options.run, device)
     model = Transformer(options.model, backend=backend, seed=options.run.seed)
     set_parameters(model, parameters_of(_load(run, path)), str(path))
     return model, vocabulary

@@ -1,6 +1,6 @@
 """The options of a training run, in four sections, as they stand in config.toml.
 
-[run]       task, seed, device, dtype
+[run]       task, seed, device, dtype, bodies
 [data]      the file, or what is generated
 [model]     the TransformerConfig
 [training]  steps, batches, the optimiser, how often to log, evaluate and save
@@ -29,6 +29,7 @@ class RunOptions:
     seed: int = 0
     device: Literal["auto", "numpy", "cupy"] = "auto"
     dtype: Literal["float32", "float64"] = "float32"
+    bodies: Literal["auto", "plain", "numpy", "compiled"] = "auto"  # what computes, on the CPU
 
 
 @dataclass(frozen=True)

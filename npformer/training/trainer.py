@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from npformer.backend import Backend
 from npformer.data import PAD_ID, Task
 from npformer.errors import CheckpointError, DivergedError, Interrupted
 from npformer.training.checkpoint import Checkpoint, latest_checkpoint, prune, save_checkpoint
@@ -77,9 +78,10 @@ class Trainer:
         self.step.optimizer.t = self._saved_at = checkpoint.step
         self._loss_count = int(state["loss_count"])
         self._metrics.truncate_after(checkpoint.step)
-        if state["versions"] != versions():
+        now = versions(self.step.model.backend)
+        if state["versions"] != now:
             self.progress.say(
-                f"note: this run was trained with {state['versions']}, now it is {versions()}; "
+                f"note: this run was trained with {state['versions']}, now it is {now}; "
                 "results may differ in the last bits"
             )
 
@@ -160,10 +162,10 @@ class Trainer:
         return parameters | moments | {"loss_sum": self._loss_sum}
 
     def _save(self, score: float | None = None) -> None:
-        number, host = self.step.step_number, self.step.model.backend.host
+        number, backend = self.step.step_number, self.step.model.backend
         self._refuse_nonsense()
-        arrays: dict[str, HostArray] = {name: host(array) for name, array in self._arrays().items()}
-        state = {"identity": self._identity, "loss_count": self._loss_count, "versions": versions()}
+        arrays: dict[str, HostArray] = {name: backend.host(array) for name, array in self._arrays().items()}
+        state = {"identity": self._identity, "loss_count": self._loss_count, "versions": versions(backend)}
         save_checkpoint(self.run.checkpoints, number, arrays, state, score)
         prune(self.run.checkpoints, self.options.keep_last)
         self._saved_at = number
@@ -193,14 +195,15 @@ class Trainer:
         )
 
 
-def versions() -> dict[str, str]:
-    """What bit-exact resuming depends on: versions, machine, and how many threads a matrix product is split over."""
+def versions(backend: Backend) -> dict[str, str]:
+    """What bit-exact resuming depends on: versions, machine, what computes, and on how many threads."""
     threads = next((os.environ[name] for name in THREAD_VARIABLES if name in os.environ), str(os.cpu_count()))
     return {
         "python": platform.python_version(),
         "numpy": np.__version__,
         "machine": platform.machine(),
         "threads": threads,
+        "bodies": backend.bodies,
     }
 
 

@@ -98,7 +98,8 @@ def test_an_import_that_breaks_is_told_from_one_that_is_missing(
 
 def test_numpy_is_chosen_without_asking_for_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("npformer.backend.cupy.cupy_problem", refuse)
-    assert str(get_backend("numpy")) == "numpy on CPU, float32"
+    assert str(get_backend("numpy", bodies="plain", threads=1)) == "numpy (plain) on CPU, float32"
+    assert str(get_backend("numpy", bodies="numpy", threads=3)) == "numpy (numpy) on CPU, float32, 3 threads"
 
 
 def test_auto_takes_the_gpu_where_one_answers() -> None:
@@ -137,6 +138,6 @@ def test_a_backend_is_frozen_and_captures_nothing_on_numpy() -> None:
 
 def test_any_device_with_the_five_methods_will_do(strict64: Backend) -> None:
     assert strict64.ops is PLAIN
-    assert str(strict64) == "strict on device1, float64"
+    assert str(strict64) == "strict (plain) on device1, float64"
     assert strict64.host(strict64.zeros((2,))).tolist() == [0, 0]
     strict64.device.synchronize()

@@ -20,8 +20,8 @@ COLUMNS = ["tensor", "shape", "elem", "error", "worst", "analytic", "numeric", "
 def wrong_table(monkeypatch: pytest.MonkeyPatch) -> None:
     """A backend whose learned positions have a table gradient that is half as large again."""
 
-    def backend(name: str, dtype: str) -> Any:
-        right = get_backend("numpy", dtype=dtype)
+    def backend(name: str, dtype: str, bodies: str) -> Any:
+        right = get_backend("numpy", dtype=dtype, bodies=bodies)
         forward, backward = right.ops.learned_positions
 
         def wrong(dy: Any, cache: Any) -> tuple[Any, Any]:
@@ -37,7 +37,7 @@ def test_the_table(cli: Callable[..., Any]) -> None:
     done = cli("gradcheck", "--only", "linear")
     assert (done.code, done.err) == (0, "")
     lines = done.out.splitlines()
-    assert "gradients with numpy on CPU, float64" in lines[0]
+    assert "gradients with numpy (plain) on CPU, float64" in lines[0]
     assert lines[1].split() == COLUMNS
     names = [line for line in lines[2:-1] if not line.startswith(" ")]
     assert names == [case.name for case in catalogue("linear")]

@@ -69,7 +69,7 @@ def test_no_key_and_no_rate_draw_nothing() -> None:
     assert draw(None, "dropout", 0.5) is None
     assert draw(KEY, "dropout", 0.0) is None
     drawn = draw(KEY, "dropout", 0.5)
-    assert drawn == (3, 5, 1, KEY.child("dropout").site, 0.5)
+    assert drawn == (3, 5, 1, KEY.child("dropout").site, 0.5, 0)
 
 
 def test_watched_names_are_dotted_paths() -> None:

@@ -222,7 +222,7 @@ def test_other_versions_are_noted(make: Callable[..., Trainer], monkeypatch: pyt
     same, told = make(), Told()
     same.restore(load_latest(same.run))
     assert same.progress.said == []  # type: ignore[attr-defined]
-    monkeypatch.setattr(module, "versions", lambda: {"numpy": "9.9"})
+    monkeypatch.setattr(module, "versions", lambda backend: {"numpy": "9.9"})
     other = make(told)
     other.restore(load_latest(other.run))
     assert len(told.said) == 1

@@ -65,6 +65,14 @@ def kernel(signature: str) -> Callable[[Callable[..., Any]], Kernel]:
     return declare
 
 
+def takes(letter: str) -> bool:
+    """Whether kernels are there for arrays of this dtype; compiles them, if they can be."""
+    dtype = {"f": "float32", "d": "float64"}.get(letter)
+    if dtype is not None:
+        prepare(dtype)
+    return dtype is not None or letter not in "FDGeg"
+
+
 def prepare(dtype: str) -> None:
     """Compile every kernel for dtype, or load it from disk; says so if it takes time."""
     if dtype in _ready:

@@ -1,14 +1,14 @@
-"""One decoding step of a decoder layer for a single token, in one call.
+"""One decoding step of a decoder layer, one token for each row, in one call.
 
-A single token leaves nothing to share in a matrix product: each weight is read once and used once, so
-the step costs what reading the weights costs, and every array operation beside it costs as much as a
-small product. So the whole layer is one kernel,
+A few tokens leave little to share in a matrix product: the step costs what reading the weights costs,
+and every array operation beside it costs as much as a small product. So the whole layer is one kernel,
 
     post-LN   x ← LN(x + f(x))      pre-LN   x ← x + f(LN(x))      f = self-, cross-attention, feed-forward
 
-built on one product, y += x W, which takes four rows of W at a time. Scores are such a product too, of
-a head's q (D,) and its keys (D, S), and so is a head's output, of its weights (S,) and values (S, D).
-Behind a ReLU half of x or more is 0, and those rows of W are not read.
+built on one product, y += x W, which takes four rows of W at a time, for all tokens while they are in the
+fastest cache. Scores are such a product too, of a head's q (D,) and its keys (D, S), and so is a head's
+output, of its weights (S,) and values (S, D). Behind a ReLU half of x or more is 0: a token that is
+alone reads no row of W that it does not need.
 """
 
 from __future__ import annotations
@@ -18,30 +18,37 @@ from typing import Any
 
 import numpy as np
 
-from npformer.backend.numba.compiling import inlined, kernel
+from npformer.backend.numba.compiling import inlined, kernel, takes
 from npformer.backend.numba.error_function import error_function
 from npformer.backend.numba.exponential import exponential
 from npformer.backend.numba.rows import contiguous
 from npformer.functional.attention_mask import AttentionMask
 from npformer.typing import Array
 
+#: With more tokens the library's matrix products are faster.
+FEW_TOKENS = 4
+AT_ONCE = 4  # rows of W
+
 
 def decoder_layer_step(
     x: Array, weights: tuple[Array, ...], past: Any, memory: Any, mask: AttentionMask, memory_mask: AttentionMask,
     *, pre: bool, activation: str, eps: float,
 ) -> Array | None:  # fmt: skip
-    """``DecoderLayer.step`` for x (1, 1, C); None for more tokens, which are better off in matrix products."""
-    if x.shape[0] != 1 or x.shape[1] != 1 or mask.key_visible is None or memory_mask.key_visible is None:
+    """``DecoderLayer.step`` for x (B, 1, C), B few; None for other cases."""
+    batch, length, c = x.shape
+    if length != 1 or batch > FEW_TOKENS or not takes(x.dtype.char):
         return None
-    y = x[0].copy()  # (1, C)
+    if mask.key_visible is None or memory_mask.key_visible is None:
+        return None
+    y = np.array(x)  # (B, 1, C)
     heads, width = past.keys.shape[1:3]
-    decoder_token(
-        y, *weights,
-        past.keys.reshape(heads * width, -1), past.values.reshape(-1, width), contiguous(mask.key_visible),
-        memory.keys.reshape(heads * width, -1), memory.values.reshape(-1, width), contiguous(memory_mask.key_visible),
+    step_of_tokens(
+        y.reshape(batch, c), *weights,
+        past.keys.reshape(batch * c, -1), past.values.reshape(-1, width), contiguous(mask.key_visible),
+        memory.keys.reshape(batch * c, -1), memory.values.reshape(-1, width), contiguous(memory_mask.key_visible),
         mask.query_offset, heads, pre, activation == "gelu", eps,
     )  # fmt: skip
-    return y[None]
+    return y
 
 
 @inlined
@@ -61,14 +68,17 @@ def add_product(x, w, first, y):
 
 @inlined
 def affine(x, w, b, y):
-    """y (n,) = x times the first n columns of w, plus b."""
-    y[:] = b[: y.shape[0]]
-    add_product(x, w, 0, y)
+    """y (B, n) = x (B, m) times the first n columns of w, plus b."""
+    for r in range(x.shape[0]):
+        y[r, :] = b[: y.shape[1]]
+    for i in range(0, x.shape[1], AT_ONCE):
+        for r in range(x.shape[0]):
+            add_product(x[r, i : i + AT_ONCE], w, i, y[r])
 
 
 @inlined
 def affine_of_few(x, w, b, y):
-    """The same, reading only the rows of w that meet a number other than 0."""
+    """The same for one token, x (m,) to y (n,), reading only the rows of w that meet a number other than 0."""
     used = np.empty(x.shape[0], np.int64)
     m = 0
     for i in range(x.shape[0]):
@@ -109,16 +119,19 @@ def softmax_of_visible(scores, visible, scale):
 
 @inlined
 def attend(q, keys, values, visible, heads, scores, out):
-    """out (C,) of q (C,) for keys (H·D, room) and values (H·room, D), of which visible (S,) are there."""
-    width, room = values.shape[1], keys.shape[1]
-    scale = q.dtype.type(1 / math.sqrt(width))
-    out[:] = q.dtype.type(0)
-    for h in range(heads):
-        here = scores[: visible.shape[0]]
-        here[:] = q.dtype.type(0)
-        add_product(q[h * width : (h + 1) * width], keys, h * width, here)
-        softmax_of_visible(here, visible, scale)
-        add_product(here, values, h * room, out[h * width : (h + 1) * width])
+    """Each row of out (B, C) from q (B, ≥ C), keys (B·C, room), values (B·H·room, D) and visible (B, S)."""
+    width, room, stop = values.shape[1], keys.shape[1], visible.shape[1]
+    own = out.dtype.type
+    scale = own(1 / math.sqrt(width))
+    here = scores[:stop]
+    for r in range(out.shape[0]):
+        out[r, :] = own(0)
+        for h in range(heads):
+            head = slice(h * width, (h + 1) * width)
+            here[:] = own(0)
+            add_product(q[r, head], keys, (r * heads + h) * width, here)
+            softmax_of_visible(here, visible[r], scale)
+            add_product(here, values, (r * heads + h) * room, out[r, head])
 
 
 @inlined
@@ -139,20 +152,32 @@ def norm(x, gamma, beta, eps, y):
 
 @inlined
 def enter(x, gamma, beta, eps, pre, y):
-    """y: what a sub-layer is given."""
-    if pre:
-        norm(x, gamma, beta, eps, y)
-    else:
-        y[:] = x
+    """y (B, C): what a sub-layer is given."""
+    for r in range(x.shape[0]):
+        if pre:
+            norm(x[r], gamma, beta, eps, y[r])
+        else:
+            y[r, :] = x[r]
 
 
 @inlined
 def leave(x, f, gamma, beta, eps, pre):
-    """x: the stream after the sub-layer's output f."""
-    for j in range(x.shape[0]):
-        x[j] += f[j]
-    if not pre:
-        norm(x, gamma, beta, eps, x)
+    """x (B, C): the stream after the sub-layer's output f."""
+    for r in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            x[r, j] += f[r, j]
+        if not pre:
+            norm(x[r], gamma, beta, eps, x[r])
+
+
+@inlined
+def remember(qkv, position, keys, values):
+    """Put each token's key and value, columns C … 3C of qkv, where they belong."""
+    width, room, c = values.shape[1], keys.shape[1], qkv.shape[1] // 3
+    for r in range(qkv.shape[0]):
+        for i in range(c):
+            keys[r * c + i, position] = qkv[r, c + i]
+            values[(r * c + i) // width * room + position, i % width] = qkv[r, 2 * c + i]
 
 
 @inlined
@@ -166,40 +191,34 @@ def activate(h, gelu):
 
 
 @kernel("YXxXxxxXxXxxxXxXxxxYYBYYBii??f")
-def decoder_token(
-    stream, w_qkv, b_qkv, w_o, b_o, gamma_1, beta_1, w_cross, b_cross, w_o_cross, b_o_cross, gamma_2, beta_2,
+def step_of_tokens(
+    x, w_qkv, b_qkv, w_o, b_o, gamma_1, beta_1, w_cross, b_cross, w_o_cross, b_o_cross, gamma_2, beta_2,
     w_up, b_up, w_down, b_down, gamma_3, beta_3,
     keys, values, visible, memory_keys, memory_values, memory_visible, position, heads, pre, gelu, eps,
 ):  # fmt: skip
-    """The stream (1, C) after the layer, in place; the token's keys and values go to position."""
-    x = stream[0]
-    width, room, c = values.shape[1], keys.shape[1], x.shape[0]
-    given, f, mixed, qkv, h = (
-        np.empty_like(x),
-        np.empty_like(x),
-        np.empty_like(x),
-        np.empty_like(b_qkv),
-        np.empty_like(b_up),
-    )
+    """The stream x (B, C) after the layer, in place; keys and values of its tokens go to position."""
+    given, f, mixed = np.empty_like(x), np.empty_like(x), np.empty_like(x)
+    qkv, h = np.empty((x.shape[0], b_qkv.shape[0]), x.dtype), np.empty((x.shape[0], b_up.shape[0]), x.dtype)
     scores = np.empty(max(visible.shape[1], memory_visible.shape[1]), x.dtype)
 
     enter(x, gamma_1, beta_1, eps, pre, given)
     affine(given, w_qkv, b_qkv, qkv)
-    for i in range(c):
-        keys[i, position] = qkv[c + i]
-        values[i // width * room + position, i % width] = qkv[2 * c + i]
-    attend(qkv[:c], keys, values, visible[0], heads, scores, mixed)
+    remember(qkv, position, keys, values)
+    attend(qkv, keys, values, visible, heads, scores, mixed)
     affine(mixed, w_o, b_o, f)
     leave(x, f, gamma_1, beta_1, eps, pre)
 
     enter(x, gamma_2, beta_2, eps, pre, given)
-    affine(given, w_cross, b_cross, qkv[:c])
-    attend(qkv[:c], memory_keys, memory_values, memory_visible[0], heads, scores, mixed)
+    affine(given, w_cross, b_cross, f)
+    attend(f, memory_keys, memory_values, memory_visible, heads, scores, mixed)
     affine(mixed, w_o_cross, b_o_cross, f)
     leave(x, f, gamma_2, beta_2, eps, pre)
 
     enter(x, gamma_3, beta_3, eps, pre, given)
     affine(given, w_up, b_up, h)
-    activate(h, gelu)
-    affine_of_few(h, w_down, b_down, f)
+    activate(h.reshape(h.size), gelu)
+    if h.shape[0] == 1:
+        affine_of_few(h[0], w_down, b_down, f[0])
+    else:
+        affine(h, w_down, b_down, f)
     leave(x, f, gamma_3, beta_3, eps, pre)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-
 import numpy as np
 
 from npformer.backend.numba.compiling import kernel

@@ -1,46 +1,158 @@
-"""The NumPy backend's own bodies against the plain ones: dropout bits and the embedding's gradient."""
+"""Every fast pair against its plain one, over shapes, memory layouts, dropout, and bad input."""
 
 from __future__ import annotations
 
 import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
-from npformer.backend import PLAIN, Ops, get_backend
-from npformer.backend.numpy.philox import philox_bits as fast_bits
-from npformer.backend.ops import DRAWING
-from npformer.functional import Draw, philox_bits
+from npformer.backend import PLAIN, Ops
+from npformer.backend.numpy.bodies import BODIES
+from npformer.errors import NpformerError
+from npformer.functional import Draw
 
-OPS = get_backend("numpy").ops
+Host = np.ndarray[Any, Any]
 
-
-def test_these_and_no_others_are_replaced() -> None:
-    replaced = {f.name for f in dataclasses.fields(Ops) if getattr(OPS, f.name) is not getattr(PLAIN, f.name)}
-    assert replaced == {"embedding", *DRAWING}
-
-
-@pytest.mark.parametrize("size", [0, 1, 3, 4, 5, 16, 17, 4099])
-def test_bits_are_equal(size: int) -> None:
-    rng = np.random.default_rng(size)
-    for _ in range(5):
-        seed, step, micro, site = (int(n) for n in rng.integers(0, 2**64, size=4, dtype=np.uint64))
-        draw = Draw(seed, step, micro, site, 0.1)
-        fast = fast_bits(draw, size, np.ones(1))
-        assert fast.shape == (size,)
-        assert np.array_equal(fast, philox_bits(draw, size, np.ones(1)))
+DRAWS = [None, Draw(3, 4, 1, 99, 0.3), Draw(3, 4, 0, 98, 0.1, first_row=5)]
+#: One number, one row, no tokens, odd sizes, more than a block (of 2¹⁵ numbers).
+SHAPES = [(1, 1), (1, 1, 1), (1, 9), (2, 3, 5), (7, 4, 12), (0, 3, 4), (2, 0, 4), (310, 3, 61)]
+LAYOUTS = ["read-only", "gaps", "columns first"]
+EVERY_DTYPE = pytest.mark.parametrize("dtype", ["float32", "float64"])
+EVERY_SHAPE = pytest.mark.parametrize("shape", SHAPES, ids=str)
+EVERY_DRAW = pytest.mark.parametrize("draw", DRAWS, ids=["inference", "dropout", "later rows"])
+EVERY_LAYOUT = pytest.mark.parametrize("layout", LAYOUTS)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize(("num_rows", "tokens"), [(1, (4,)), (5, (2, 7)), (50, (3, 40)), (7, (1, 1)), (9, (0, 3))])
-def test_the_embeddings_gradient_is_equal(dtype: str, num_rows: int, tokens: tuple[int, ...]) -> None:
+@pytest.fixture
+def normal(dtype: str, layout: str, lay_out: Callable[[Host, str], Host]) -> Callable[..., Host]:
+    """normal(*shape): random numbers, no zeros and no ones, in the test's dtype and layout."""
     rng = np.random.default_rng(0)
-    ids, table = rng.integers(0, num_rows, size=tokens), rng.normal(size=(num_rows, 6)).astype(dtype)
-    dy = np.asfortranarray(rng.normal(size=(*tokens, 6)).astype(dtype))
-    y, cache = OPS.embedding.forward(ids, table, 1.5)
-    y_plain, cache_plain = PLAIN.embedding.forward(ids, table, 1.5)
-    fast, plain = OPS.embedding.backward(dy, cache), PLAIN.embedding.backward(dy, cache_plain)
-    assert np.array_equal(y, y_plain)
-    assert fast.dtype == plain.dtype == dtype
-    np.testing.assert_allclose(fast, plain, rtol=1e-5 if dtype == "float32" else 1e-13, atol=1e-6)
-    assert np.array_equal(fast, OPS.embedding.backward(dy, cache))  # bit-equal, run after run
+    return lambda *shape: lay_out(rng.normal(size=shape).astype(dtype), layout)
+
+
+def test_these_and_no_others_stay_plain() -> None:
+    plain = {f.name for f in dataclasses.fields(Ops) if getattr(BODIES, f.name) is getattr(PLAIN, f.name)}
+    assert plain == {"relu", "softmax"}
+
+
+@EVERY_DTYPE
+@EVERY_SHAPE
+@EVERY_LAYOUT
+def test_linear(agree: Any, normal: Any, shape: tuple[int, ...]) -> None:
+    for width in (1, 6):
+        agree("linear", normal(*shape), normal(shape[-1], width), normal(width))
+    agree("linear", normal(shape[-1]), normal(shape[-1], 3), normal(3))
+
+
+@EVERY_DTYPE
+@EVERY_SHAPE
+@EVERY_DRAW
+@EVERY_LAYOUT
+def test_dropout_and_residual(agree: Any, normal: Any, shape: tuple[int, ...], draw: Draw | None) -> None:
+    agree("dropout", normal(*shape), draw)
+    agree("residual", normal(*shape), normal(*shape), draw)
+
+
+@EVERY_DTYPE
+@EVERY_SHAPE
+@EVERY_DRAW
+@EVERY_LAYOUT
+def test_norms(agree: Any, normal: Any, shape: tuple[int, ...], draw: Draw | None) -> None:
+    C = shape[-1]
+    x, f, gamma, beta = 2 + normal(*shape), normal(*shape), normal(C), normal(C)
+    agree("layer_norm", x, gamma, beta, 1e-5)
+    agree("post_norm", x, f, gamma, beta, 1e-5, draw)
+    agree("add_norm", x, f, gamma, beta, 1e-5, draw)
+
+
+@EVERY_DTYPE
+@EVERY_SHAPE
+@EVERY_DRAW
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+@pytest.mark.parametrize("layout", ["gaps"])
+def test_feed_forward(agree: Any, normal: Any, shape: tuple[int, ...], draw: Draw | None, activation: str) -> None:
+    C = shape[-1]
+    for F in (1, 7):
+        agree("feed_forward", normal(*shape), normal(C, F), normal(F), normal(F, C), normal(C), activation, draw)
+
+
+@EVERY_DTYPE
+@EVERY_SHAPE
+@EVERY_LAYOUT
+def test_gelu(agree: Any, normal: Any, shape: tuple[int, ...]) -> None:
+    agree("gelu", 3 * normal(*shape))
+
+
+@EVERY_DTYPE
+@EVERY_LAYOUT
+@pytest.mark.parametrize("shape", [(1, 1, 1), (2, 3, 5), (0, 3, 4), (3, 2, 4, 6)], ids=str)
+def test_positions(agree: Any, normal: Any, shape: tuple[int, ...]) -> None:
+    agree("sinusoidal_positions", normal(*shape), 3)
+    agree("sinusoidal_positions", normal(*shape))
+    if len(shape) == 3:
+        agree("learned_positions", normal(*shape), normal(shape[1] + 4, shape[2]), 2)
+
+
+@EVERY_DTYPE
+@EVERY_LAYOUT
+@pytest.mark.parametrize(("num_rows", "shape"), [(1, (4,)), (5, (2, 7)), (50, (3, 40)), (7, (1, 1)), (9, (0, 3))])
+def test_embedding(agree: Any, normal: Any, num_rows: int, shape: tuple[int, ...]) -> None:
+    tokens = np.random.default_rng(1).integers(0, num_rows, size=shape)
+    for ids in (tokens, tokens.astype(np.uint8), tokens - num_rows):  # NumPy counts negative ids from the end
+        if ids.min(initial=0) >= 0:
+            agree("embedding", ids, normal(num_rows, 6), 1.5)
+
+
+@EVERY_DTYPE
+@pytest.mark.parametrize("layout", ["read-only"])
+def test_a_gradient_in_another_precision_is_taken(normal: Any, dtype: str) -> None:
+    """As by the plain pairs: a user's float64 array goes into a float32 model's backward."""
+    other = {"float32": "float64", "float64": "float32"}[dtype]
+    x, gain, weight = normal(2, 3, 4), normal(4), normal(4, 4)
+    inputs = {"linear": (x, weight, gain), "layer_norm": (x, gain, gain, 1e-5), "residual": (x, x, DRAWS[1]),
+              "post_norm": (x, x, gain, gain, 1e-5, DRAWS[1]), "gelu": (x,),
+              "feed_forward": (x, weight, gain, weight, gain, "relu", DRAWS[1])}  # fmt: skip
+    for op, given in inputs.items():
+        y, cache = getattr(BODIES, op).forward(*given)
+        _, plain_cache = getattr(PLAIN, op).forward(*given)
+        dy = (y * 3).astype(other)
+        found, true = getattr(BODIES, op).backward(dy, cache), getattr(PLAIN, op).backward(dy, plain_cache)
+        for f, t in zip(np.atleast_1d(found) if op == "gelu" else found, np.atleast_1d(true) if op == "gelu" else true):
+            np.testing.assert_allclose(f, t, rtol=1e-3, atol=1e-5, err_msg=op)
+
+
+def wrong_inputs() -> list[tuple[str, tuple[Any, ...]]]:
+    x, v, m, ids = np.ones((2, 3, 4)), np.ones(4), np.ones((4, 4)), np.ones((2, 3), dtype=int)
+    short, bad = np.ones(3), Draw(1, 2, 3, 4, 1.0)
+    heads = np.ones((2, 2, 3, 4))
+    return [
+        ("linear", (x, v, v)), ("linear", (x, m[:3], v)), ("linear", (x, m, short)), ("linear", (np.ones(()), m, v)),
+        ("dropout", (x, bad)), ("dropout", (x, bad._replace(rate=-0.1))),
+        ("residual", (x, x[:1], None)), ("residual", (x, x, bad)),
+        ("layer_norm", (x, short, v)), ("layer_norm", (x, v, short)),
+        ("post_norm", (x, x[:1], v, v, 1e-5, None)), ("post_norm", (x, x, short, v, 1e-5, None)),
+        ("post_norm", (x, x, v, v, 1e-5, bad)),
+        ("add_norm", (x, x[:1], v, v, 1e-5, None)), ("add_norm", (x, x, v, short, 1e-5, None)),
+        ("feed_forward", (x, m, v, m, v, "tanh", None)), ("feed_forward", (x, m, short, m, v, "relu", None)),
+        ("feed_forward", (x, m[:3], v, m, v, "relu", None)), ("feed_forward", (x, m, v, m[:3], v, "gelu", None)),
+        ("feed_forward", (x, m, v, m, short, "gelu", None)), ("feed_forward", (x, m, v, m, v, "relu", bad)),
+        ("attention", (x, x, x)), ("attention", (heads, heads[:1], heads)), ("attention", (heads, heads, x)),
+        ("attention", (heads, heads[..., :2], heads[..., :2])), ("attention", (heads, heads, heads[:, :, :2])),
+        ("embedding", (x, m)), ("embedding", (ids, v)), ("learned_positions", (x, m, -1)),
+        ("learned_positions", (x, m, 2)), ("learned_positions", (x, m[:, :2], 0)),
+        ("cross_entropy", (x, x[..., 0])), ("cross_entropy", (x, ids[:1])), ("cross_entropy", (x, ids, 0, 1.0)),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("op", "inputs"), wrong_inputs(), ids=lambda value: value if isinstance(value, str) else "")
+def test_bad_input_is_refused_in_the_plain_bodys_words(op: str, inputs: tuple[Any, ...]) -> None:
+    with pytest.raises(NpformerError) as plain:
+        getattr(PLAIN, op).forward(*inputs)
+    with pytest.raises(type(plain.value)) as fast:
+        getattr(BODIES, op).forward(*inputs)
+    assert str(fast.value) == str(plain.value)
+    assert len(str(plain.value)) > math.log(2)

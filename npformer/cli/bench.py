@@ -1,0 +1,165 @@
+"""npformer bench: how long a training step takes here, and where its time goes."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from npformer.backend import Backend, get_backend
+from npformer.backend.numpy.blas_threads import blas_threads, can_set_blas_threads
+from npformer.cli import bench_text as text
+from npformer.cli.common import add_bodies, add_device, new_parser
+from npformer.errors import ConfigError
+from npformer.models.presets import PRESETS, Preset
+from npformer.training.bench import Budget, Profile, StepTimes, profile_step, time_steps
+
+SECONDS = 5.0
+
+EXAMPLES = """examples:
+  npformer bench                           a small model, about 5 seconds
+  npformer bench --size base --steps 3     the base model of the paper: minutes on a CPU
+  npformer bench --bodies plain            with the text of npformer.functional, to compare
+  npformer bench --profile                 time by operation, and what this machine could do; draws it too
+  npformer bench --json | jq .median_ms
+
+A step is forward, loss, backward and Adam, of random tokens. --profile runs on one thread with one BLAS
+thread, so that the times of the parts add up; without it all threads are used, as in training.
+
+sizes:
+""" + "\n".join(f"  {name:<6} {preset}" for name, preset in PRESETS.items())
+
+
+def add_parser(commands: Any) -> argparse.ArgumentParser:
+    """Add this command's parser."""
+    parser = new_parser(commands, "bench", "Time training steps; say where their time goes.", EXAMPLES)
+    parser.add_argument("--size", choices=PRESETS, default="tiny", help="the model and its batch (default: tiny)")
+    parser.add_argument("--dropout", metavar="P", type=float, default=0.1, help="its dropout (default: 0.1)")
+    add_device(parser)
+    parser.add_argument("--dtype", choices=("float32", "float64"), default="float32", help="precision")
+    add_bodies(parser)
+    length = parser.add_mutually_exclusive_group()
+    length.add_argument("--steps", metavar="N", type=int, help="how many steps to time")
+    length.add_argument("--seconds", metavar="S", type=float, help="how long to go on (default: 5, at least 3 steps)")
+    parser.add_argument("--profile", action="store_true", help="time every operation, forward and backward")
+    parser.add_argument("--picture", metavar="FILE.png", type=Path,
+                        help="where --profile draws (default: profile-SIZE.png)")  # fmt: skip
+    return parser
+
+
+def run(args: argparse.Namespace) -> int:
+    """Exit 0 once it is measured."""
+    budget = _budget(args)
+    if args.picture is not None and not args.profile:
+        raise ConfigError("--picture: expected with --profile alone; npformer bench --profile --picture FILE.png")
+    preset = PRESETS[args.size]
+    preset.config(args.dropout)  # refused before anything is said
+    backend = get_backend(args.device, args.dtype, bodies=args.bodies, threads=1 if args.profile else None)
+    if args.profile:
+        return _profile(args, preset, backend, budget)
+    if not args.json:
+        print(f"{_title(args, preset)}\n{backend}; {_blas(backend)}", flush=True)
+    found = time_steps(preset, backend, args.dropout, budget)
+    print(json.dumps(_about(args, backend) | _times(found, preset)) if args.json else _below(found, preset))
+    return 0
+
+
+def _budget(args: argparse.Namespace) -> Budget:
+    if args.steps is not None and args.steps < 1:
+        raise ConfigError(f"--steps: expected an integer >= 1, got {args.steps}")
+    if args.seconds is not None and not 0 < args.seconds < float("inf"):
+        raise ConfigError(f"--seconds: expected a number > 0, got {args.seconds}")
+    return Budget(args.steps, SECONDS if args.seconds is None else args.seconds)
+
+
+def _profile(args: argparse.Namespace, preset: Preset, backend: Backend, budget: Budget) -> int:
+    from npformer.plotting import draw_profile  # matplotlib: only when needed
+    from npformer.plotting.canvas import check_place
+
+    place = args.picture or Path(f"profile-{args.size}.png")
+    check_place(place)  # before the measurement, not after it
+    where = f"{backend}; {_one_thread(backend)}"
+    if not args.json:
+        print(f"{_title(args, preset)}\n{where}", flush=True)
+    profile = profile_step(preset, backend, args.dropout, budget)
+    notes = [f"{_title(args, preset)}; {where}", text.ceilings(profile), text.reading(profile)]
+    draw_profile(profile.rows, place, f"Where a training step's {1e3 * profile.seconds:,.1f} ms go", notes)
+    if args.json:
+        print(json.dumps(_about(args, backend) | _numbers(profile) | {"picture": str(place)}))
+    else:
+        parts = [text.ceilings(profile), "", text.table(profile), "", text.wrapped(text.COLUMNS), ""]
+        print("\n".join([*parts, text.wrapped(text.reading(profile)), f"drawn in {place}"]))
+    return 0
+
+
+def _title(args: argparse.Namespace, preset: Preset) -> str:
+    return f"size {args.size}: {preset}, dropout {args.dropout:g}"
+
+
+def _blas(backend: Backend) -> str:
+    """How many threads a matrix product uses, in words."""
+    if backend.name == "cupy":
+        return "products by cuBLAS"
+    if not can_set_blas_threads():
+        return "BLAS threads unknown"
+    return "one BLAS thread each" if backend.threads > 1 else f"BLAS threads: {blas_threads()}"
+
+
+def _one_thread(backend: Backend) -> str:
+    if backend.name == "cupy":
+        return "the clock waits for the GPU around every operation, so nothing overlaps"
+    if not can_set_blas_threads():
+        return "one thread; this BLAS keeps its own threads"
+    return "one thread, one BLAS thread: parts add up"
+
+
+def _below(found: StepTimes, preset: Preset) -> str:
+    return text.times(found, preset.batch * preset.length)
+
+
+def _about(args: argparse.Namespace, backend: Backend) -> dict[str, Any]:
+    alone = args.profile or backend.threads > 1  # each thread then has its products to itself
+    return {
+        "size": args.size,
+        "preset": asdict(PRESETS[args.size]),
+        "dropout": args.dropout,
+        "backend": backend.name,
+        "device": backend.device.name,
+        "dtype": backend.dtype,
+        "bodies": backend.bodies,
+        "threads": backend.threads,
+        "blas_threads": 1 if alone and can_set_blas_threads() else blas_threads(),
+    }
+
+
+def _times(found: StepTimes, preset: Preset) -> dict[str, Any]:
+    median = float(np.median(found.seconds))
+    return {
+        "steps": len(found.seconds),
+        "median_ms": 1e3 * median,
+        "best_ms": 1e3 * min(found.seconds),
+        "first_ms": 1e3 * found.first,
+        "all_ms": [1e3 * seconds for seconds in found.seconds],
+        "tokens_per_second": preset.batch * preset.length / median,
+        "first_loss": found.first_loss,
+        "last_loss": found.last_loss,
+    }
+
+
+def _numbers(profile: Profile) -> dict[str, Any]:
+    rows = [asdict(row) | {"of_ceiling": row.of_ceiling} for row in profile.rows]
+    return {
+        "steps": profile.steps,
+        "step_seconds": profile.seconds,
+        "unclocked_step_seconds": profile.unclocked,
+        "ceilings": {
+            "flops_per_second": profile.ceilings.flops,
+            "bytes_per_second": profile.ceilings.bytes,
+            "product_shape": list(profile.ceilings.shape),
+        },
+        "rows": rows,
+    }

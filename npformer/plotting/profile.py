@@ -1,0 +1,161 @@
+"""Where a training step's time goes: a bar for each operation, and inside it what the machine could do.
+
+The forward and the backward of an operation stand together, the dearest operation at the top. The full
+colour inside a bar is the time that the nearer ceiling allows, so the pale rest is what there is to gain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from textwrap import wrap
+from typing import NamedTuple, Protocol
+
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
+
+from npformer.errors import DataError
+from npformer.plotting import colours
+from npformer.plotting.canvas import Style, check_place, drawing, new_figure, write_picture
+
+_WIDTH, _DPI = 9.6, 150.0  # inches, dots per inch
+_LEFT, _RIGHT, _TOP, _BOTTOM = 1.75, 0.3, 0.55, 0.55  # inches
+_LINE, _COLUMNS = 0.19, 138  # height of a line of the text below the title, and its length in letters
+_BAR, _GAP, _KEY = 0.235, 0.13, 0.42  # height of a bar, room between operations and for the key, in inches
+_ROOM = 1.68  # the axis ends at so many times the longest bar: numbers stand beside the bars
+_HEADING: Style = {"fontsize": 14, "weight": "bold", "color": colours.INK}
+_INK = {"forward": colours.TRAINING, "backward": colours.HELD_OUT, "update": colours.TOKENS}
+_OVER_GRID: Style = {"facecolor": "white", "linewidth": 0, "pad": 0.8}
+_LEAST = 1e-3  # of the step: operations below are counted, not drawn
+
+
+class ProfileRow(Protocol):
+    """What is drawn of a part of a step."""
+
+    @property
+    def op(self) -> str: ...
+    @property
+    def direction(self) -> str: ...
+    @property
+    def seconds(self) -> float: ...
+    @property
+    def share(self) -> float: ...
+    @property
+    def bound_seconds(self) -> float: ...
+    @property
+    def bound_by(self) -> str | None: ...
+
+
+class _Bar(NamedTuple):
+    """A row and the height of its bar's upper edge, in inches below the top of the axes."""
+
+    row: ProfileRow
+    top: float
+    opens: bool  # the first bar of its operation, beside which the name stands
+
+
+def draw_profile(rows: Sequence[ProfileRow], path: Path, title: str, notes: Sequence[str] = ()) -> None:
+    """Write a PNG of the parts of a step; notes are sentences below the title.
+
+    A picture that is at path already is replaced. Raises DataError if there is nothing to draw,
+    OutputError if path cannot be written.
+    """
+    check_place(path)
+    write_picture(profile_figure(rows, title, notes), path)
+
+
+@drawing()
+def profile_figure(rows: Sequence[ProfileRow], title: str, notes: Sequence[str] = ()) -> Figure:
+    """The picture of draw_profile as a Figure of one Axes."""
+    if not any(row.seconds > 0 for row in rows):
+        raise DataError("rows: expected at least one part of a step that took time, got none; nothing to draw")
+    bars, depth = _arranged(rows)
+    text = [line for note in notes for line in wrap(note, _COLUMNS)]
+    above = _TOP + _LINE * len(text) + _KEY
+    height = above + depth + _BOTTOM
+    figure = new_figure(_WIDTH, height, _DPI)
+    figure.text(_GAP / _WIDTH, 1 - 0.22 / height, title, va="top", **_HEADING)
+    for i, line in enumerate(text):
+        place = 1 - (_TOP + _LINE * i) / height
+        figure.text(_GAP / _WIDTH, place, line, va="top", fontsize=9, color=colours.FAINT_INK)
+    axes = figure.add_axes((_LEFT / _WIDTH, _BOTTOM / height, 1 - (_LEFT + _RIGHT) / _WIDTH, depth / height))
+    axes.set_xlim(0, _ROOM * max(1e3 * row.seconds for row in rows))
+    axes.set_ylim(depth, 0)
+    for bar in bars:
+        _draw(axes, bar)
+    _key(axes)
+    _frame(axes, len(rows) - len(bars))
+    return figure
+
+
+def _arranged(rows: Sequence[ProfileRow]) -> tuple[list[_Bar], float]:
+    """The bars that are long enough to be seen, operations by their time; and the height of all, in inches."""
+    by_op: dict[str, list[ProfileRow]] = {}
+    for row in rows:
+        if row.share >= _LEAST:
+            by_op.setdefault(row.op, []).append(row)
+    order = {direction: i for i, direction in enumerate(_INK)}
+    bars, top = [], _GAP / 2
+    for parts in sorted(by_op.values(), key=lambda parts: -sum(row.seconds for row in parts)):
+        for i, row in enumerate(sorted(parts, key=lambda row: order.get(row.direction, len(order)))):
+            bars.append(_Bar(row, top, opens=i == 0))
+            top += _BAR
+        top += _GAP
+    return bars, top
+
+
+def _draw(axes: Axes, bar: _Bar) -> None:
+    row = bar.row
+    ink = _INK.get(row.direction, colours.RATE)
+    length, bound = 1e3 * row.seconds, 1e3 * min(row.bound_seconds, row.seconds)
+    middle = bar.top + _BAR / 2
+    axes.barh(middle, length, height=0.86 * _BAR, color=_pale(ink), linewidth=0)
+    if row.bound_by:
+        axes.barh(middle, bound, height=0.86 * _BAR, color=ink, linewidth=0)
+    beside = axes.get_xlim()[1] * 0.008
+    style: Style = {"va": "center", "fontsize": 8.5}
+    axes.text(length + beside, middle, _numbers(row), color=colours.INK, **style, bbox=_OVER_GRID)
+    if bar.opens:
+        axes.text(-beside, middle, row.op, color=colours.INK, ha="right", **style)
+
+
+def _numbers(row: ProfileRow) -> str:
+    """Time, share, and how near the ceiling."""
+    ms = 1e3 * row.seconds
+    text = f"{ms:,.{2 if ms < 10 else 1 if ms < 100 else 0}f} ms · {100 * row.share:.1f} %"
+    if row.bound_by is None:
+        return text
+    return f"{text} · {100 * row.bound_seconds / row.seconds:.0f} % of its ceiling, {row.bound_by}"
+
+
+def _pale(ink: str) -> tuple[float, ...]:
+    """ink on white paper at three tenths, opaque: the grid does not show through."""
+    return tuple(1 - 0.3 * (1 - part) for part in to_rgb(ink))
+
+
+def _key(axes: Axes) -> None:
+    """What the colours mean, above the bars."""
+    texts = [*_INK.items(), ("full colour: the least time that the nearer ceiling allows", colours.FAINT_INK)]
+    across = axes.get_xlim()[1]
+    inch = across / (_WIDTH - _LEFT - _RIGHT)
+    x = 0.0
+    for text, ink in texts:
+        weight = "normal" if ink == colours.FAINT_INK else "bold"
+        axes.text(x, -0.2, text, color=ink, fontsize=9, va="center", weight=weight)
+        x += (0.25 + 0.08 * len(text)) * inch
+
+
+def _frame(axes: Axes, left_out: int) -> None:
+    text = "milliseconds of one step; beside a bar its share of the step"
+    if left_out:
+        text += f" ({left_out} below {100 * _LEAST:.1f} % left out)"
+    axes.set_xlabel(text, fontsize=9, color=colours.FAINT_INK)
+    axes.set_yticks([])
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda ms, _: f"{ms:,.5g}"))
+    axes.grid(axis="x", color=colours.RULE, linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right", "bottom"]].set_visible(False)
+    axes.spines["left"].set_color(colours.RULE)
+    axes.tick_params(colors=colours.FAINT_INK, labelsize=8.5, length=0)

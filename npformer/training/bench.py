@@ -1,0 +1,177 @@
+"""Timing whole training steps, and where the time of a step goes.
+
+A profiled step runs on one thread, its matrix products too: then the times of its parts add up to the
+step's, and each can be held against what one thread can do at best. Steps with the clock off take
+turns with steps with the clock on, so that what the clock itself costs is seen.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from npformer.backend import Arena, Backend
+from npformer.backend.ceilings import Ceilings, Shape, measure_ceilings
+from npformer.backend.numpy.blas_threads import one_blas_thread
+from npformer.backend.timing import Clock, Part, Tally, timed_backend
+from npformer.backend.work import NOTHING, Work, adam_work
+from npformer.errors import ConfigError
+from npformer.models import Transformer
+from npformer.models.presets import Preset
+from npformer.optim import Adam
+from npformer.training.step import TrainStep
+
+#: What is left of a step without operations and optimiser: Python, views and copies of them, zeroing gradients.
+BETWEEN = Part("layers, in Python", "between")
+
+
+class Budget(NamedTuple):
+    """How often to measure: ``steps`` times, or if that is None, three times and until ``seconds`` are over."""
+
+    steps: int | None = None
+    seconds: float = 5.0
+
+    def left(self, done: int, began: float) -> bool:
+        """Whether to measure once more, after ``done`` times since the moment ``began``."""
+        if self.steps is not None:
+            return done < self.steps
+        return done < 3 or time.perf_counter() - began < self.seconds
+
+
+@dataclass(frozen=True)
+class StepTimes:
+    """What timing a step found."""
+
+    first: float  # seconds of the first step, which compiles and fills caches; not among the others
+    seconds: tuple[float, ...]
+    first_loss: float
+    last_loss: float
+
+
+@dataclass(frozen=True)
+class Row:
+    """One part of a step: its calls, its seconds, its work, and the seconds that the ceilings allow."""
+
+    op: str
+    direction: str
+    calls: int
+    seconds: float
+    flops: float
+    bytes: float
+    bound_seconds: float
+    bound_by: str | None  # "products", "memory"; None: no work is known
+    share: float  # of the step
+
+    @property
+    def of_ceiling(self) -> float | None:
+        """What the part could take at least over what it takes; above 1 if its data were still in a cache."""
+        return self.bound_seconds / self.seconds if self.bound_by and self.seconds else None
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Where a step's time goes: rows by time, the longest first; they add up to ``seconds``."""
+
+    rows: tuple[Row, ...]
+    seconds: float  # of a step with the clock on
+    unclocked: float  # seconds of one with the clock off
+    steps: int
+    ceilings: Ceilings
+
+
+def time_steps(preset: Preset, backend: Backend, dropout: float, budget: Budget) -> StepTimes:
+    """Time whole training steps (forward, loss, backward, Adam) on one batch."""
+    model = Transformer(preset.config(dropout), backend=backend, seed=0)
+    step, batch = TrainStep(model, Adam(model.arena, lr=1e-4)), preset.example_batch()
+    seconds: list[float] = []
+    first, first_loss = _timed(step, batch, backend)
+    loss, began = first_loss, time.perf_counter()
+    while budget.left(len(seconds), began):
+        taken, loss = _timed(step, batch, backend)
+        seconds.append(taken)
+    return StepTimes(first, tuple(seconds), first_loss, loss)
+
+
+def profile_step(preset: Preset, backend: Backend, dropout: float, budget: Budget) -> Profile:
+    """Measure the ceilings and the parts of a step. Raises ConfigError unless backend has a single thread."""
+    if backend.threads > 1:
+        raise ConfigError(
+            f"backend: expected one of a single thread, or times do not add up, got {backend.threads}; "
+            "get_backend(..., threads=1)"
+        )
+    with one_blas_thread():
+        ceilings = measure_ceilings(backend, product_shapes(preset))
+        return _profile(preset, backend, dropout, budget, ceilings)
+
+
+def product_shapes(preset: Preset) -> tuple[Shape, ...]:
+    """The shapes of a step's largest products, other than the output's."""
+    tokens, c, f = preset.batch * preset.length, preset.d_model, preset.d_ff
+    return (tokens, c, 3 * c), (tokens, c, f), (tokens, f, c)
+
+
+def _profile(preset: Preset, backend: Backend, dropout: float, budget: Budget, ceilings: Ceilings) -> Profile:
+    clock = Clock(backend.device)
+    model = Transformer(preset.config(dropout), backend=timed_backend(backend, clock), seed=0)
+    step, batch = TrainStep(model, _TimedAdam(model.arena, clock)), preset.example_batch()
+    _timed(step, batch, backend)  # compiles, fills caches
+    clock.start(counting=True)
+    _timed(step, batch, backend)
+    work = {part: tally.work for part, tally in clock.stop().items()}
+    on: list[tuple[float, Mapping[Part, Tally]]] = []
+    off: list[float] = []
+    began = time.perf_counter()
+    while budget.left(len(on), began):
+        off.append(_timed(step, batch, backend)[0])
+        clock.start()
+        taken = _timed(step, batch, backend)[0]
+        on.append((taken, clock.stop()))
+    on = sorted(on, key=lambda measured: measured[0])[: -(-len(on) // 2)]
+    quick = sorted(off)[: -(-len(off) // 2)]  # of both the quicker half: what else the machine does only slows it
+    seconds = float(np.mean([taken for taken, _ in on]))
+    rows = _rows(on, work, ceilings, np.dtype(backend.dtype).itemsize)
+    return Profile(rows, seconds, float(np.mean(quick)), len(on), ceilings)
+
+
+def _rows(
+    steps: Sequence[tuple[float, Mapping[Part, Tally]]], work: Mapping[Part, Work], ceilings: Ceilings, itemsize: int
+) -> tuple[Row, ...]:
+    """The mean step's parts and what is left between them, the longest first."""
+    total = sum(taken for taken, _ in steps)
+    known = {part: sum(tallies[part].seconds for _, tallies in steps) for part in steps[0][1]}
+    calls = {part: tally.calls for part, tally in steps[0][1].items()} | {BETWEEN: 1}
+    rows = []
+    for part, seconds in (known | {BETWEEN: total - sum(known.values())}).items():
+        flops, numbers = work.get(part, NOTHING)
+        bound, by = ceilings.bound(flops, numbers * itemsize)
+        rows.append(
+            Row(*part, calls[part], seconds / len(steps), flops, numbers * itemsize, bound,
+                by if flops or numbers else None, seconds / total)
+        )  # fmt: skip
+    return tuple(sorted(rows, key=lambda row: -row.seconds))
+
+
+def _timed(step: TrainStep, batch: Sequence[Any], backend: Backend) -> tuple[float, float]:
+    """(seconds, loss) of one step; reading the loss waits for the device."""
+    backend.device.synchronize()
+    start = time.perf_counter()
+    loss = float(step(*batch))
+    backend.device.synchronize()
+    return time.perf_counter() - start, loss
+
+
+class _TimedAdam(Adam):
+    """Adam whose update is on the clock."""
+
+    def __init__(self, arena: Arena, clock: Clock) -> None:
+        super().__init__(arena, lr=1e-4)
+        self.clock = clock
+
+    def step(self, lr: float | None = None) -> None:
+        part = Part("adam", "update")
+        self.clock.count(part, adam_work(self.arena.size))
+        self.clock.time(part, super().step, lr)

@@ -1,0 +1,125 @@
+"""How a fast pair is held against its plain one: outputs, gradients, promises; never caches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer.backend import PLAIN, Pair
+from npformer.backend.numpy.bodies import BODIES
+from npformer.functional import Draw
+
+Host = np.ndarray[Any, Any]
+
+#: Largest scaled error of a fast body, by dtype: sums of some hundred terms in another order.
+BOUND = {"float32": 3e-5, "float64": 1e-12}
+#: What a gradient that is exactly 0 is measured against, as a share of the largest: it comes out as rounding noise.
+FLOOR = {"float32": 1e-2, "float64": 1e-3}
+
+PARAMETERS = {"linear": 2, "embedding": 1, "learned_positions": 1, "layer_norm": 2, "post_norm": 2, "add_norm": 2,
+              "feed_forward": 4}  # fmt: skip
+
+
+def parts(y: Any) -> tuple[Any, ...]:
+    return y if isinstance(y, tuple) else (() if y is None else (y,))
+
+
+def scaled_errors(found: Any, true: Any) -> Iterator[float]:
+    """For each array max|f − t| over the largest of t, or FLOOR of the largest of all."""
+    floor = max((float(np.max(np.abs(t), initial=0)) * FLOOR[t.dtype.name] for t in parts(true)), default=0.0)
+    for f, t in zip(parts(found), parts(true), strict=True):
+        assert np.shape(f) == np.shape(t)
+        assert f.dtype == t.dtype
+        assert np.isfinite(f).all() or not np.isfinite(t).all()
+        error, size = float(np.max(np.abs(f - t), initial=0)), float(np.max(np.abs(t), initial=0))
+        yield error / (max(size, floor) or 1)
+
+
+def upstream_for(y: Any, rng: np.random.Generator) -> Any:
+    made = tuple(np.asarray(rng.normal(size=part.shape)).astype(part.dtype) for part in parts(y))
+    for part in made:
+        part.flags.writeable = False
+    return made if isinstance(y, tuple) else made[0]
+
+
+def column_views(arrays: tuple[Any, ...], rng: np.random.Generator) -> tuple[Host, ...]:
+    """Arrays like these, each a view of some columns of a wider one, holding random numbers."""
+    return tuple(rng.normal(size=(*a.shape[:-1], 2 * a.shape[-1] + 1)).astype(a.dtype)[..., 1::2] for a in arrays)
+
+
+class Agreement:
+    """Callable: the checks of one fast pair on one set of inputs."""
+
+    def __init__(self) -> None:
+        self.rng = np.random.default_rng(5)
+
+    def __call__(self, op: str, *inputs: Any, **options: Any) -> None:
+        fast, plain = getattr(BODIES, op), getattr(PLAIN, op)
+        if inputs[0].shape[:1] == (0,):  # no rows, so none is the first of them
+            inputs = tuple(x._replace(first_row=0) if isinstance(x, Draw) else x for x in inputs)
+        self.bound = BOUND[next(x.dtype.name for x in inputs if isinstance(x, np.ndarray) and x.dtype.kind == "f")]
+        before = [np.copy(x) if isinstance(x, np.ndarray) else x for x in inputs]
+        y, cache = fast.forward(*inputs, **options)
+        true, plain_cache = plain.forward(*inputs, **options)
+        self.near(y, true)
+        dy = upstream_for(y, self.rng)
+        gradients = plain.backward(dy, plain_cache)
+        self.near(fast.backward(dy, cache), gradients)
+        kept = [np.copy(part) for part in (*parts(y), *parts(fast.backward(dy, cache)))]
+        for into in self.intos(parts(gradients), PARAMETERS.get(op, 0)):
+            self.adds(fast, dy, cache, parts(gradients), into)
+        again = (*parts(y), *parts(fast.backward(dy, cache)))
+        assert all(np.array_equal(a, b) for a, b in zip(kept, again, strict=True)), "a second backward differs"
+        for x, was in zip(inputs, before, strict=True):
+            assert not isinstance(x, np.ndarray) or np.array_equal(x, was, equal_nan=x.dtype.kind == "f")
+
+    def near(self, found: Any, true: Any) -> None:
+        errors = list(scaled_errors(found, true))
+        assert max(errors, default=0) <= self.bound, f"scaled errors {errors}"
+
+    def intos(self, gradients: tuple[Any, ...], count: int) -> Iterator[list[Host | None]]:
+        """All parameters; each one frozen in turn; all frozen; the last alone."""
+        if count == 0:
+            return
+        totals: list[Host | None] = list(column_views(gradients[-count:], self.rng))
+        yield totals
+        for i in range(count):
+            yield [None if i == j else total for j, total in enumerate(totals)]
+        yield [None] * count
+        yield totals[-1:]
+
+    def adds(self, fast: Pair, dy: Any, cache: Any, gradients: tuple[Any, ...], into: list[Host | None]) -> None:
+        """backward with ``into`` adds what it should, and returns the rest."""
+        before = [None if total is None else total.copy() for total in into]
+        rest = parts(fast.backward(dy, cache, into=into))
+        assert len(rest) == len(gradients) - len(into)
+        self.near(rest, gradients[: len(rest)])
+        for gradient, total, was in zip(gradients[len(rest) :], into, before, strict=True):
+            if total is not None and was is not None:
+                self.near(total, was + gradient)
+
+
+def laid_out(x: Host, layout: str) -> Host:
+    """x read-only, with gaps between its numbers, or column by column."""
+    if layout == "gaps":
+        x = np.repeat(x, 2, axis=-1)[..., ::2]
+    elif layout == "columns first":
+        x = np.asfortranarray(x)
+    x = x.view()
+    x.flags.writeable = False
+    return x
+
+
+@pytest.fixture
+def lay_out() -> Callable[[Host, str], Host]:
+    """lay_out(x, layout): x in memory as users' arrays may be."""
+    return laid_out
+
+
+@pytest.fixture
+def agree() -> Callable[..., None]:
+    """agree(op, *inputs): the fast pair does what the plain one does."""
+    return Agreement()

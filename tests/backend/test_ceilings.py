@@ -1,0 +1,67 @@
+"""The ceilings: rates from times, and which of the two is nearer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from npformer.backend import Backend, ceilings, get_backend
+from npformer.backend.ceilings import LARGE, Ceilings, measure_ceilings
+
+
+@pytest.fixture
+def alone() -> Backend:
+    """The plain bodies in float32 on one thread."""
+    return get_backend("numpy", bodies="plain", threads=1)
+
+
+@pytest.mark.parametrize("memory", [(0.125, 1.0), (1.0, 0.125)])
+def test_rates_come_from_the_best_time(
+    memory: tuple[float, float], alone: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ceilings, "LARGE", 8)
+    seconds = iter([0.5, 0.5, 0.25, *memory])  # products of 8, of (3, 4, 5), of 16; a copy, a change in place
+
+    def known(work: Callable[[], object], backend: Backend) -> float:
+        work()
+        return next(seconds)
+
+    monkeypatch.setattr(ceilings, "_best", known)
+    found = measure_ceilings(alone, [(3, 4, 5), (16, 16, 16)], streamed=800)
+    assert found == Ceilings(flops=4 * 2 * 16**3, bytes=8 * 2 * 800, shape=(16, 16, 16))
+    assert next(seconds, None) is None
+
+
+def test_the_best_of_several_rounds_without_the_first(alone: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    lengths = iter([0.1, 5.0, 3.0, 4.0])
+
+    class FakeTime:
+        now = 0.0
+
+        def perf_counter(self) -> float:
+            return self.now
+
+    clock = FakeTime()
+    monkeypatch.setattr(ceilings, "time", clock)
+
+    def work() -> None:
+        clock.now += next(lengths)
+
+    assert ceilings._best(work, alone) == 3.0
+    assert next(lengths, None) is None
+
+
+def test_this_machine(alone: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ceilings, "ENOUGH", 0.0)
+    found = measure_ceilings(alone, [(2, 2, 2)], streamed=1 << 20)
+    assert found.shape == (LARGE, LARGE, LARGE)
+    assert 1e8 < found.flops < 1e16
+    assert 1e7 < found.bytes < 1e14
+
+
+def test_the_nearer_ceiling() -> None:
+    at = Ceilings(flops=100.0, bytes=10.0, shape=(1, 1, 1))
+    assert at.bound(200.0, 10.0) == (2.0, "products")
+    assert at.bound(100.0, 30.0) == (3.0, "memory")
+    assert at.bound(0.0, 0.0) == (0.0, "memory")

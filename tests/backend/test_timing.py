@@ -1,0 +1,127 @@
+"""The clock: what it adds up, what it leaves alone, and that results stay the same to the bit."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer.backend import PLAIN, Backend, Ops, Pair, get_backend, timing
+from npformer.backend.timing import Clock, Part, timed_backend, timed_ops, timed_pair
+from npformer.backend.work import NOTHING, work_of
+from npformer.models import Transformer
+from npformer.models.presets import PRESETS
+from npformer.optim import Adam
+from npformer.training import TrainStep
+
+X = np.ones((2, 3, 4))
+
+
+class FakeTime:
+    """Stands for the module time, and for a device whose waiting takes a second."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.events: list[str] = []
+
+    def perf_counter(self) -> float:
+        return self.now
+
+    def synchronize(self) -> None:
+        self.events.append("wait")
+        self.now += 1.0
+
+    def body(self, *inputs: Any) -> tuple[str, str]:
+        self.events.append("body")
+        self.now += 10.0
+        return "y", "cache"
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
+    found = FakeTime()
+    monkeypatch.setattr(timing, "time", found)
+    return found
+
+
+@pytest.fixture
+def alone() -> Backend:
+    """The plain bodies in float32 on one thread."""
+    return get_backend("numpy", bodies="plain", threads=1)
+
+
+def test_a_call_is_timed_until_the_device_is_done(fake: FakeTime) -> None:
+    clock = Clock(fake)  # type: ignore[arg-type]
+    pair = timed_pair("relu", Pair(fake.body, fake.body), clock)
+    clock.start()
+    _, cache = pair.forward(X)
+    pair.forward(X)
+    pair.backward(X, cache)
+    found = clock.stop()
+    assert fake.events == ["wait", "body", "wait"] * 3
+    assert {part: (tally.calls, tally.seconds) for part, tally in found.items()} == {
+        Part("relu", "forward"): (2, 22.0),  # ten for the body, one for the wait after it, twice
+        Part("relu", "backward"): (1, 11.0),
+    }
+
+
+def test_a_stopped_clock_neither_waits_nor_remembers(fake: FakeTime) -> None:
+    clock = Clock(fake)  # type: ignore[arg-type]
+    pair = timed_pair("relu", Pair(fake.body, fake.body), clock)
+    _, cache = pair.forward(X)
+    clock.start()
+    clock.stop()
+    pair.backward(X, cache)
+    assert fake.events == ["body", "body"]
+    assert clock.parts == {}
+
+
+def test_start_begins_anew(alone: Backend) -> None:
+    clock = Clock(alone.device)
+    for calls in (2, 3):
+        clock.start()
+        for _ in range(calls):
+            clock.time(Part("a", "forward"), abs, -1)
+        assert clock.stop()[Part("a", "forward")].calls == calls
+
+
+def test_work_is_counted_when_asked(alone: Backend) -> None:
+    clock = Clock(alone.device)
+    relu = timed_ops(PLAIN, clock).relu
+    for counting, wanted in ((True, work_of("relu", X, (X,))), (False, (NOTHING, NOTHING))):
+        clock.start(counting)
+        y, cache = relu.forward(X)
+        relu.backward(y, cache)
+        found = clock.stop()
+        assert tuple(found[Part("relu", way)].work for way in ("forward", "backward")) == wanted
+
+
+def test_every_operation_is_on_the_clock(alone: Backend) -> None:
+    clock = Clock(alone.device)
+    silent = Ops(**{field.name: Pair(lambda: (None, None), lambda dy, cache, into: None) for field in fields(Ops)})
+    clock.start()
+    watched = timed_ops(silent, clock)
+    for field in fields(Ops):
+        pair = getattr(watched, field.name)
+        pair.backward(None, pair.forward()[1])
+    assert set(clock.stop()) == {Part(f.name, way) for f in fields(Ops) for way in ("forward", "backward")}
+
+
+def test_nothing_is_captured(alone: Backend) -> None:
+    with_graph = replace(alone, capture=lambda function: lambda *inputs: 1 / 0)
+    assert timed_backend(with_graph, Clock(alone.device)).capture(abs)(-1) == 1
+
+
+def test_a_timed_step_is_the_same_to_the_bit(alone: Backend) -> None:
+    clock = Clock(alone.device)
+    config, batch = PRESETS["tiny"].config(dropout=0.1), PRESETS["tiny"].example_batch()
+    values = []
+    for backend in (alone, timed_backend(alone, clock)):
+        model = Transformer(config, backend=backend)
+        clock.start(counting=True)
+        loss = TrainStep(model, Adam(model.arena))(*batch)
+        values.append((float(loss), model.arena.values.tobytes()))
+    assert values[0] == values[1]
+    assert sum(tally.calls for tally in clock.stop().values()) > 50

@@ -1,0 +1,77 @@
+"""The least work of an operation, by hand for small shapes, and for a whole step."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer.backend import PLAIN, Ops
+from npformer.backend.work import NOTHING, Work, adam_work, work_of
+from npformer.functional import ALL_VISIBLE, Draw
+
+N, C, F, V = 6, 4, 5, 3  # tokens, widths, rows of a table
+DRAW = Draw(0, 0, 0, 0, 0.5)
+X = np.zeros((2, 3, C))  # (B, T, C)
+TOKENS = np.zeros((2, 3), dtype=np.int64)
+GAIN = np.ones(C)
+HEADS = np.zeros((2, 2, 3, 2))  # (B, H, T, D)
+KEYS = np.zeros((2, 2, 5, 2))  # (B, H, S, D)
+NORM = (GAIN, GAIN, 1e-5)
+LINEAR = (np.zeros((C, F)), np.zeros(F))
+UP_DOWN = (np.zeros((C, F)), np.zeros(F), np.zeros((F, C)), np.zeros(C), "relu")
+NC, NF, NV = N * C, N * F, N * V
+
+#: op -> inputs, forward's (flops, numbers), backward's
+CASES: dict[str, tuple[tuple[Any, ...], tuple[int, int], tuple[int, int]]] = {
+    "linear": (
+        (X, *LINEAR),
+        (2 * N * C * F, NC + C * F + F + NF),
+        (4 * N * C * F, NF + NC + C * F + NC + 2 * (C * F + F)),
+    ),
+    "relu": ((X,), (0, 2 * NC), (0, 3 * NC)),
+    "gelu": ((X,), (0, 2 * NC), (0, 3 * NC)),
+    "softmax": ((X, None), (0, 2 * NC), (0, 3 * NC)),
+    "dropout": ((X, DRAW), (0, 2 * NC), (0, 2 * NC)),
+    "embedding": ((TOKENS, np.zeros((V, C)), 2.0), (0, N + 2 * NC), (0, NC + N + 2 * V * C)),
+    "sinusoidal_positions": ((X, 0), (0, 2 * NC), (0, 0)),
+    "learned_positions": ((X, np.zeros((9, C)), 0), (0, 2 * NC + 3 * C), (0, NC + 2 * 3 * C)),
+    "layer_norm": ((X, *NORM), (0, 2 * NC + 2 * C), (0, 3 * NC + C + 4 * C)),
+    "attention": (
+        (HEADS, KEYS, KEYS, ALL_VISIBLE, DRAW),
+        (2 * 2 * 4 * 3 * 5 * 2, 24 + 40 + 40 + 24),
+        (4 * 2 * 4 * 3 * 5 * 2, 24 + 2 * (24 + 40 + 40)),
+    ),
+    "residual": ((X, X, DRAW), (0, 3 * NC), (0, 2 * NC)),
+    "post_norm": ((X, X, *NORM, DRAW), (0, 3 * NC + 2 * C), (0, 5 * NC + C + 4 * C)),
+    "add_norm": ((X, X, *NORM, DRAW), (0, 4 * NC + 2 * C), (0, 5 * NC + C + 4 * C)),
+    "feed_forward": (
+        (X, *UP_DOWN, DRAW),
+        (4 * N * C * F, 2 * NC + 2 * C * F + F + C),
+        (8 * N * C * F, 3 * NC + 2 * C * F + F + 2 * (2 * C * F + F + C)),
+    ),
+    "cross_entropy": ((np.zeros((2, 3, V)), TOKENS, 0, 0.0), (0, NV + N + 1), (0, 1 + 2 * NV + N)),
+}
+
+
+def test_every_operation_has_its_work() -> None:
+    assert list(CASES) == [field.name for field in fields(Ops)]
+
+
+@pytest.mark.parametrize("op", CASES)
+def test_by_hand(op: str) -> None:
+    inputs, forward, backward = CASES[op]
+    y, _ = getattr(PLAIN, op).forward(*inputs)
+    assert work_of(op, y, inputs) == (Work(*forward), Work(*backward))
+
+
+def test_without_dropout_less_moves() -> None:
+    assert work_of("dropout", X, (X, None)) == (NOTHING, NOTHING)
+    assert work_of("residual", X, (X, X, None))[1] == NOTHING
+    assert work_of("post_norm", X, (X, X, *NORM, None))[1].numbers == 4 * NC + C + 4 * C
+
+
+def test_adam_reads_four_arrays_and_writes_three() -> None:
+    assert adam_work(10).plus(Work(1, 2)) == Work(1, 72)

@@ -1,0 +1,57 @@
+"""The count of floating-point operations, against products that were really made."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import array_api_compat.numpy
+import numpy as np
+import pytest
+
+import npformer as npf
+from benchmarks.own.products import products
+from benchmarks.products import attention_flop, linear_flop, linears, step_flop
+from npformer.backend import PLAIN, Backend
+from npformer.models.presets import PRESETS, Preset
+
+
+def counted_step(size: Preset, backend: Backend, monkeypatch: pytest.MonkeyPatch) -> int:
+    """The operations of all products that a step of the plain pairs makes."""
+    found: list[int] = []
+    multiply = np.matmul
+
+    def counting(a: Any, b: Any) -> Any:
+        product = multiply(a, b)
+        found.append(2 * math.prod(product.shape) * a.shape[-1])
+        return product
+
+    model = npf.Transformer(size.config(0.0), backend=dataclasses.replace(backend, ops=PLAIN))
+    src, tgt_in, tgt_out = size.example_batch()
+    monkeypatch.setattr(array_api_compat.numpy, "matmul", counting)
+    logits, cache = model.forward(src, tgt_in)
+    _, loss_cache = PLAIN.cross_entropy.forward(logits, tgt_out, 0, 0.0)
+    model.backward(PLAIN.cross_entropy.backward(1.0, loss_cache), cache)
+    return sum(found)
+
+
+@pytest.mark.parametrize("size", [Preset(7, 12, 3, 1, 20, 5, 2), Preset(11, 8, 2, 3, 8, 6, 3)], ids=str)
+def test_the_count_is_that_of_a_real_step(size: Preset, numpy64: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    one_hot = 2 * 2 * size.batch * size.length * size.vocab_size * size.d_model  # the plain embedding's gradients
+    assert counted_step(size, numpy64, monkeypatch) == step_flop(size) + one_hot
+
+
+def test_the_parts_add_up() -> None:
+    size = PRESETS["mid"]
+    assert step_flop(size) == linear_flop(size) + attention_flop(size)
+    assert 70e9 < step_flop(size) < 85e9
+
+
+@pytest.mark.parametrize("split", [False, True])
+def test_every_product_is_timed_three_for_each_linear_map(split: bool) -> None:
+    task = products("tiny", split).task("products")
+    assert task is not None
+    seconds = task()
+    assert len(seconds) == 3 * len(linears(PRESETS["tiny"]))
+    assert min(seconds) > 0

@@ -1,0 +1,126 @@
+"""Whole runs, as short as they can be, and what they say."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import compare, decode, machine, train_step
+from benchmarks.turns import Child, Measured
+
+
+def test_train_step_alone(run: Any) -> None:
+    """One round, no peer."""
+    options = ("--size", "tiny", "--dropout", "0", "--bodies", "plain", "--against", "none", "--rounds", "1")
+    ended = run("train_step", *options, "--json")
+    assert ended.returncode == 0, ended.stderr
+    document = json.loads(ended.stdout)
+    assert document["benchmark"] == "train_step"
+    assert document["machine"]["precision"] == "float32"
+    (result,) = document["results"]
+    (row,) = result["contenders"]
+    assert (result["size"], result["dropout"], result["shape"]["d_model"]) == ("tiny", 0, 64)
+    assert (row["name"], row["rounds"], row["times_as_fast"]) == ("npformer-plain", 1, None)
+    assert 0 < row["best"] <= row["median"] < 5
+    assert 1e6 < row["peak_bytes"] < 1e9
+    assert 1e7 < row["imports_bytes"] < 1e9
+    assert result["bound"]["gflop"] == pytest.approx(1.104, abs=1e-3)
+    assert row["of_bound"] == pytest.approx(result["bound"]["seconds"] / row["median"])
+    assert 0 < row["of_bound"] < 1
+    assert 2 < result["same"]["losses"]["npformer-plain"] < 10
+    lines = train_step.describe(result).splitlines()
+    assert lines[0].startswith("tiny, dropout 0: V 16, d_model 64")
+    assert max(map(len, lines)) <= 100
+
+
+def test_ops_alone(run: Any) -> None:
+    """Two operations, two bodies."""
+    options = ("--size", "tiny", "--op", "relu,layer_norm", "--bodies", "numpy,plain", "--against", "none")
+    ended = run("ops", *options, "--rounds", "1")
+    assert ended.returncode == 0, ended.stderr
+    lines = ended.stdout.splitlines()
+    assert max(map(len, lines)) <= 100
+    title = next(i for i, line in enumerate(lines) if line.split() == ["numpy", "plain", "MB", "GB/s"])
+    rows = [line.split() for line in lines[title + 1 : title + 5]]
+    assert [row[:2] for row in rows] == [[op, way] for op in ("relu", "layer_norm") for way in ("forward", "backward")]
+    assert all(float(cell) > 0 for row in rows for cell in row[2:])
+    assert float(rows[0][4]) == pytest.approx(2 * 64 * 12 * 256 * 4 / 1e6, abs=0.05)  # x read, y written
+
+
+def test_decode_alone(run: Any) -> None:
+    """Two bodies say the same."""
+    options = ("--size", "tiny", "--tokens", "5", "--batch", "2", "--bodies", "numpy,plain", "--against", "none")
+    ended = run("decode", *options, "--rounds", "1", "--json")
+    assert ended.returncode == 0, ended.stderr
+    (result,) = json.loads(ended.stdout)["results"]
+    assert result["agreement"] == 1
+    for row in result["contenders"]:
+        assert row["tokens_per_second"] == pytest.approx(2 * 5 / row["median"])
+    assert max(map(len, decode.describe(result).splitlines())) <= 100
+
+
+def child(name: str, loss: float) -> Child:
+    """As far as comparing losses goes."""
+    made = object.__new__(Child)
+    made.name, made.facts = name, {"loss": loss}
+    return made
+
+
+def test_a_peer_that_computes_something_else_is_no_peer() -> None:
+    children = [child("npformer-plain", 3.0), child("torch-fast", 3.000001)]
+    curves = {
+        "npformer-plain": Measured([[1.0]], [3.0, 2.9], [0.0]),
+        "torch-fast": Measured([[1.0]], [3.0, 2.9], [0.0]),
+    }
+    assert train_step.same(children, curves, 0.1)["holds"]
+    assert train_step.same(children, curves, 0.0)["compared"] == 3
+    curves["torch-fast"].values[1] = 2.95  # another second step: another gradient, or another update
+    assert train_step.same(children, curves, 0.1)["holds"], "with dropout the steps differ anyway"
+    found = train_step.same(children, curves, 0.0)
+    assert not found["holds"]
+    assert found["difference"] == pytest.approx(0.05)
+    children[1] = child("torch-fast", 3.1)
+    assert not train_step.same(children, curves, 0.1)["holds"]
+
+
+def test_agreement_counts_tokens_that_all_chose() -> None:
+    said = {name: Measured([], [[[5, 6], [7, last]]], []) for name, last in (("a", 8), ("b", 9), ("c", 8))}
+    assert decode.agreement(said) == 0.75
+
+
+def test_other_processes_are_noticed(busy_core: None, run: Any) -> None:
+    options = ("--size", "tiny", "--op", "linear,softmax", "--bodies", "plain", "--against", "none", "--seconds", "2")
+    ended = run("ops", *options)
+    if not Path("/proc/stat").exists():
+        pytest.skip("this system does not tell how busy it is")
+    found = re.search(r"DISTURBED: other processes used (\d+)% of the cores", ended.stdout)
+    assert (found and int(found[1]) / 100 > 0.5 / machine.cores()) or machine.cores() > 9, "one core is busy"
+
+
+def test_the_share_of_others_is_that_of_all_rounds() -> None:
+    assert compare.others_share(Measured([], [], [(0.1, 1.0), (-0.01, 1.0), (0.6, 4.0)])) == pytest.approx(0.115)
+    assert compare.others_share(Measured([], [], [(0.0, 0.0)])) is None
+
+
+def test_the_report_says_when_it_is_not_to_be_believed() -> None:
+    rows = [{"name": "torch", "others_share": 0.3}, {"name": "npformer-plain", "others_share": None}]
+    (line,) = compare.others(rows)
+    assert line.startswith("DISTURBED: other processes used 30% of the cores while torch worked.")
+    assert compare.others([{"name": "torch", "others_share": 0.02}]) == []
+
+
+def test_help_has_examples(run: Any) -> None:
+    for name in ("train_step", "decode", "ops"):
+        ended = run(name, "--help")
+        assert ended.returncode == 0
+        assert f"python -m benchmarks.{name} --" in ended.stdout
+
+
+def test_only_the_peers_import_torch() -> None:
+    root = Path(train_step.__file__).parent
+    users = [path.relative_to(root) for path in root.rglob("*.py") if "import torch" in path.read_text("utf-8")]
+    assert {path.parts[0] for path in users} == {"peers"}

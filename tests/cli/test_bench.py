@@ -1,0 +1,113 @@
+"""npformer bench: what it says about a step, the profile's table and picture, and what it refuses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from npformer.backend import numpy as numpy_bodies
+from npformer.backend.ceilings import Ceilings
+from npformer.cli import bench as command
+from npformer.training import bench
+
+FAST = ("--device", "numpy", "--bodies", "plain", "--steps", 3)
+
+
+@pytest.fixture(autouse=True)
+def known_ceilings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measuring them takes a second."""
+    found = Ceilings(flops=2e11, bytes=4e10, shape=(8, 8, 8))
+    monkeypatch.setattr(bench, "measure_ceilings", lambda backend, shapes: found)
+
+
+def test_a_step_in_words(cli: Callable[..., Any]) -> None:
+    done = cli("bench", *FAST)
+    assert (done.code, done.err) == (0, "")
+    lines = done.out.splitlines()
+    assert lines[0].startswith("size tiny: V 16, d_model 64,")
+    assert lines[0].endswith("batch 64, dropout 0.1")
+    assert "(plain) on CPU, float32" in lines[1]
+    words = [line.split()[0] for line in lines[2:]]
+    assert words == ["median", "spread", "steps", "tokens/s", "loss"]
+    assert lines[4].split() == ["steps", "3"]
+    median = float(lines[2].split()[1])
+    assert float(lines[5].split()[1].replace(",", "")) == pytest.approx(768e3 / median, rel=0.01)
+
+
+def test_a_step_in_numbers(cli: Callable[..., Any]) -> None:
+    found = cli("bench", *FAST, "--dropout", 0, "--dtype", "float64", "--json").document
+    assert (found["size"], found["dropout"], found["dtype"], found["bodies"]) == ("tiny", 0, "float64", "plain")
+    assert found["preset"]["d_model"] == 64
+    assert len(found["all_ms"]) == found["steps"] == 3
+    assert min(found["all_ms"]) == found["best_ms"] <= found["median_ms"] == sorted(found["all_ms"])[1]
+    assert found["tokens_per_second"] == pytest.approx(768e3 / found["median_ms"])
+    assert found["last_loss"] < found["first_loss"]
+    assert found["threads"] >= 1
+
+
+def test_the_table_of_a_profile(cli: Callable[..., Any], tmp_path: Path) -> None:
+    done = cli("bench", "--profile", *FAST)
+    assert (done.code, done.err) == (0, "")
+    lines = done.out.splitlines()
+    assert max(map(len, lines)) <= 100
+    assert lines[2] == "ceilings measured now: products 200 GFLOP/s (at 8×8·8×8), memory 40.0 GB/s"
+    top = next(i for i, line in enumerate(lines) if line.startswith("operation "))
+    rule = next(i for i, line in enumerate(lines) if line.startswith("----"))
+    rows, total = lines[top + 1 : rule], lines[rule + 1].split()
+    times = [float(row[37:46]) for row in rows]
+    assert times == sorted(times, reverse=True)
+    assert sum(times) == pytest.approx(float(total[2]), abs=0.001 * len(rows))
+    assert (total[:2], total[3:6]) == (["the", "step"], ["100.0", "%", "1.104"])
+    assert sum(float(row[47:52]) for row in rows) == pytest.approx(100, abs=0.1 * len(rows))
+    shape = r"feed_forward +forward +4 +[\d.]+ +[\d.]+ % +0\.201 +2\.1 +[\d.]+ GFLOP/s +\d+ % products"
+    assert sum(re.fullmatch(shape, row) is not None for row in rows) == 1
+    text = " ".join(lines[rule + 2 :])
+    assert re.search(r"which hold all matrix products, take \d+ % of the step, at \d+ % of the ceiling", text)
+    assert "drawn in profile-tiny.png" in text
+    assert (tmp_path / "profile-tiny.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_numbers_of_a_profile(cli: Callable[..., Any], tmp_path: Path) -> None:
+    found = cli("bench", "--profile", *FAST, "--json", "--picture", "mine.png").document
+    assert sum(row["seconds"] for row in found["rows"]) == pytest.approx(found["step_seconds"])
+    assert found["threads"] == 1
+    assert found["ceilings"] == {"flops_per_second": 2e11, "bytes_per_second": 4e10, "product_shape": [8, 8, 8]}
+    for row in found["rows"]:
+        if row["flops"] / 2e11 > row["bytes"] / 4e10:
+            assert row["bound_by"] == "products"
+            assert row["of_ceiling"] == pytest.approx(row["flops"] / 2e11 / row["seconds"])
+    assert found["picture"] == "mine.png"
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.png"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--size", "huge"), "invalid choice: 'huge' (choose from"),
+        (("--bodies", "fast"), "invalid choice: 'fast' (choose from"),
+        (("--dropout", 1), "dropout: expected a rate with 0 <= rate < 1"),
+        (("--steps", 0), "--steps: expected an integer >= 1, got 0"),
+        (("--seconds", "nan"), "--seconds: expected a number > 0, got nan"),
+        (("--steps", 1, "--seconds", 1), "not allowed with argument"),
+        (("--picture", "a.png"), "--picture: expected with --profile alone"),
+        (("--profile", "--bodies", "plain", "--picture", "a.pdf"), "expected a file name ending in .png"),
+    ],
+)
+def test_what_is_refused(words: tuple[Any, ...], message: str, cli: Callable[..., Any]) -> None:
+    cli("bench", *words).refused(message)
+
+
+def test_compiled_bodies_without_numba(cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numpy_bodies, "find_spec", lambda name: None)
+    cli("bench", "--device", "numpy", "--bodies", "compiled").refused("Numba is not installed", "pip install '.[fast]'")
+
+
+def test_a_file_in_the_way_is_kept(cli: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "profile_step", lambda *inputs: pytest.fail("measured before the place was looked at"))
+    (tmp_path / "profile-tiny.png").write_text("my notes")
+    cli("bench", "--profile", *FAST).refused("expected a free name, but 'profile-tiny.png' is there")
+    assert (tmp_path / "profile-tiny.png").read_text() == "my notes"

@@ -1,0 +1,141 @@
+"""What decoding remembers: buffers that fill up, rows that are chosen, states that share nothing they write."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer.backend import Backend
+from npformer.errors import ConfigError, DTypeError, NpformerError, ShapeError
+from npformer.functional import AttentionMask
+from npformer.layers import DecodeState, KeyValues, LayerState
+
+
+def filled(backend: Backend, *shape: int) -> KeyValues:
+    """Keys and values (B, H, S, D) that are all different."""
+    rng = np.random.default_rng(sum(shape))
+    room = KeyValues.empty(backend, *shape)
+    room.write(0, backend.array(rng.normal(size=shape)), backend.array(rng.normal(size=shape)))
+    return room
+
+
+def state_of(backend: Backend, length: int = 3) -> DecodeState:
+    """Three rows with room for five positions, two layers, of which the second has no memory."""
+    visible = backend.device.array(np.arange(15).reshape(3, 5) % 4 != 1, "bool")
+    memory = AttentionMask(backend.device.array(np.arange(6).reshape(3, 2) % 3 != 1, "bool"))
+    layers = (
+        LayerState(filled(backend, 3, 2, 5, 4), filled(backend, 3, 2, 2, 4)),
+        LayerState(filled(backend, 3, 2, 5, 6), None),
+    )
+    return DecodeState(backend, layers, backend.zeros((5, 8)), visible, np.arange(3), memory, length)
+
+
+@pytest.fixture(params=["numpy64", "strict64"])
+def backend(request: pytest.FixtureRequest) -> Backend:
+    """NumPy, and a device that is not the host."""
+    found: Backend = request.getfixturevalue(request.param)
+    return found
+
+
+def test_what_is_written_is_read_in_its_place(backend: Backend) -> None:
+    rng = np.random.default_rng(0)
+    room = KeyValues.empty(backend, 2, 3, 6, 4)
+    keys, values = rng.normal(size=(2, 3, 5, 4)), rng.normal(size=(2, 3, 5, 4))
+    for start, stop in ((0, 2), (2, 3), (3, 5)):
+        found = room.write(start, backend.array(keys[:, :, start:stop]), backend.array(values[:, :, start:stop]))
+        assert np.array_equal(backend.host(found[0]), keys[:, :, :stop])
+        assert np.array_equal(backend.host(found[1]), values[:, :, :stop])
+
+
+@pytest.mark.parametrize("rows", [[0, 1, 2], [2, 0], [1, 1, 0, 2], np.array([2], dtype=np.int32)])
+def test_a_selection_holds_the_rows_asked_for(backend: Backend, rows: Any) -> None:
+    state = state_of(backend)
+    chosen = state.select(rows)
+    assert (chosen.batch, chosen.max_len, chosen.length) == (len(rows), 5, 3)
+    assert chosen.sources.tolist() == list(rows)
+    for new, old in zip(chosen.layers, state.layers, strict=True):
+        for now, before in zip(new.own.first(3), old.own.first(3), strict=True):
+            assert np.array_equal(backend.host(now), backend.host(before)[rows])
+    assert np.array_equal(backend.host(chosen.visible)[:, :3], backend.host(state.visible)[rows, :3])
+    now, before = chosen.memory_mask.key_visible, state.memory_mask.key_visible
+    assert np.array_equal(backend.host(now), backend.host(before)[rows])
+    memory, old_memory = chosen.layers[0].memory, state.layers[0].memory
+    assert memory is not None
+    assert old_memory is not None
+    assert np.array_equal(backend.host(memory.values), backend.host(old_memory.values)[rows])
+    assert np.array_equal(backend.host(memory.keys), backend.host(old_memory.keys)[rows])
+    assert chosen.layers[1].memory is None
+
+
+def test_rows_of_the_same_sources_read_the_same_memory(numpy64: Backend) -> None:
+    twice = state_of(numpy64).select([0, 0, 2])
+    swapped = twice.select([1, 0, 2])
+    assert swapped.layers[0].memory is twice.layers[0].memory
+    assert swapped.layers[0].own is not twice.layers[0].own
+
+
+def test_a_selection_shares_nothing_that_is_written(numpy64: Backend) -> None:
+    state = state_of(numpy64)
+    copy = state.select([0, 1, 2])
+    before = [np.array(part) for layer in state.layers for part in layer.own]
+    for layer in copy.layers:
+        layer.own.write(0, np.ones((3, 2, 5, layer.own.values.shape[-1])), np.ones(layer.own.values.shape))
+    copy.visible[...] = False
+    copy.length = 5
+    for now, then in zip([part for layer in state.layers for part in layer.own], before, strict=True):
+        assert np.array_equal(now, then)
+    assert state.visible.any()
+    assert state.length == 3
+
+
+def test_positions_not_reached_yet_are_not_copied(numpy64: Backend) -> None:
+    chosen = state_of(numpy64, length=2).select([0, 1])
+    assert not chosen.layers[0].own.values[:, :, 2:].any()
+    assert not chosen.layers[0].own.keys[..., 2:].any()
+
+
+@pytest.mark.parametrize(
+    ("rows", "error", "text"),
+    [
+        ([3], ConfigError, "rows: expected row numbers with 0 <= row < B=3, got [3]"),
+        ([0, -1], ConfigError, "rows: expected row numbers with 0 <= row < B=3, got [0, -1]"),
+        ([], ShapeError, "rows: expected row numbers (n,), at least one, got (0,)"),
+        ([[0, 1]], ShapeError, "rows: expected row numbers (n,), at least one, got (1, 2)"),
+        ([True, False, True], DTypeError, "rows: expected row numbers, got bool; np.flatnonzero makes them"),
+        ([0.0], DTypeError, "rows: expected row numbers, got float64"),
+    ],
+)
+def test_rows_that_are_not_there_are_refused(
+    rows: Any, error: type[NpformerError], text: str, numpy64: Backend
+) -> None:
+    with pytest.raises(error, match=f"^{re.escape(text)}"):
+        state_of(numpy64).select(rows)
+
+
+def test_the_mask_of_a_step_knows_the_tokens_before(numpy64: Backend) -> None:
+    state = state_of(numpy64)
+    before = np.array(state.visible[:, :3])
+    new = np.array([[True, False], [False, True], [True, True]])
+    mask = state.admit(new)
+    assert (mask.causal, mask.query_offset, state.length) == (True, 3, 3)
+    assert np.array_equal(mask.key_visible, np.hstack([before, new]))
+
+
+@pytest.mark.parametrize(
+    ("shape", "text"),
+    [
+        ((3, 3), "tokens: expected at most 2 more of max_len=5, got 3; start with room for more"),
+        ((2, 1), "tokens: expected one row for each of the state's B=3, got 2"),
+    ],
+)
+def test_tokens_that_do_not_fit_are_refused_and_change_nothing(
+    shape: tuple[int, int], text: str, numpy64: Backend
+) -> None:
+    state = state_of(numpy64)
+    before = np.array(state.visible)
+    with pytest.raises(ShapeError, match=f"^{re.escape(text)}"):
+        state.admit(np.zeros(shape, dtype=bool))
+    assert np.array_equal(state.visible, before)

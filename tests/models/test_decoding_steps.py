@@ -1,0 +1,205 @@
+"""Decoding step by step against the whole prefix anew: the same logits, whatever was decoded before."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer.backend import Backend, get_backend
+from npformer.errors import ConfigError, DTypeError, NpformerError, ShapeError, TokenError
+from npformer.models import Transformer
+
+Build = Callable[..., Transformer]
+Host = np.ndarray[Any, Any]
+
+SRC = np.array([[3, 5, 4, 6, 2], [8, 6, 2, 0, 0], [4, 2, 0, 0, 0]])
+MAX_LEN = 8
+TOLERANCE = 1e-12
+BODIES = [bodies for bodies in ("plain", "numpy", "compiled") if bodies != "compiled" or pytest.importorskip("numba")]
+FORMS = list(itertools.product(("post", "pre"), ("relu", "gelu"), ("sinusoidal", "learned"), (False, True)))
+
+
+def targets(seed: int = 0, batch: int = 3) -> Host:
+    """Tokens (B, max_len), padding among them, also in the middle and at the start of a row."""
+    tokens = np.random.default_rng(seed).integers(0, 9, (batch, MAX_LEN))
+    tokens[-1, :2] = 0
+    return tokens
+
+
+def chunks(total: int, seed: int) -> list[slice]:
+    """total positions in pieces of random length, 0 to 4 tokens of one piece standing for single ones."""
+    rng, found = np.random.default_rng(seed), [0]
+    while found[-1] < total:
+        found.append(min(total, found[-1] + int(rng.choice([1, 1, 2, 3]))))
+    return [slice(*ends) for ends in itertools.pairwise(found)]
+
+
+def whole(model: Transformer, src: Host, tokens: Host) -> Host:
+    """The logits (B, T, V) of all positions, from one call of decode."""
+    return model.backend.host(model.decode(tokens, *model.encode(src)))
+
+
+def close(found: Any, expected: Any) -> bool:
+    return found.shape == expected.shape and bool(np.max(np.abs(found - expected)) < TOLERANCE)
+
+
+@pytest.mark.parametrize("bodies", BODIES)
+@pytest.mark.parametrize(("norm_order", "activation", "positions", "tied"), FORMS)
+def test_every_step_equals_the_whole_prefix(
+    norm_order: str, activation: str, positions: str, tied: bool, bodies: str, small_model: Build
+) -> None:
+    changes = {"norm_order": norm_order, "activation": activation, "positions": positions, "tie_embeddings": tied}
+    model = small_model(get_backend("numpy", dtype="float64", bodies=bodies), **changes)
+    tokens = targets()
+    state = model.start(SRC, MAX_LEN)
+    for t in range(MAX_LEN):
+        expected = model.decode(tokens[:, : t + 1], *model.encode(SRC))[:, -1, :]  # the full prefix, each time
+        assert close(model.step(tokens[:, t], state), expected), t
+    for seed in range(2):
+        state, expected = model.start(SRC, MAX_LEN), whole(model, SRC, tokens)
+        for part in chunks(MAX_LEN, seed):
+            assert close(model.step(tokens[:, part], state), expected[:, part]), part
+        assert state.length == MAX_LEN
+
+
+@pytest.mark.parametrize("batch", [1, 2, 3, 7])
+@pytest.mark.parametrize("final_norm", [False, True])
+def test_any_number_of_rows(batch: int, final_norm: bool, small_model: Build, numpy64: Backend) -> None:
+    model = small_model(numpy64, final_norm=final_norm, d_model=15, num_heads=3, d_ff=13)  # no multiples of 2
+    src, tokens = SRC[np.arange(batch) % 3], targets(1, batch)
+    state, expected = model.start(src, MAX_LEN), whole(model, src, tokens)
+    for t in range(MAX_LEN):
+        assert close(model.step(tokens[:, t], state), expected[:, t])
+
+
+def test_a_device_decodes_the_same(small_model: Build, numpy64: Backend, strict64: Backend) -> None:
+    tokens, found = targets(), []
+    for backend in (numpy64, strict64):
+        model = small_model(backend)
+        state = model.start(SRC, MAX_LEN)
+        steps = [model.step(tokens[:, :3], state), model.step(tokens[:, 3:4], state)]
+        state = state.select([2, 0])
+        last = model.step(backend.integers(tokens[[2, 0], 4]), state)
+        found.append([backend.host(logits) for logits in (*steps, last)])
+    for here, there in zip(*found, strict=True):
+        assert np.allclose(here, there, rtol=0, atol=TOLERANCE)
+
+
+def test_cupy_decodes_the_same(small_model: Build, numpy64: Backend, cupy64: Backend) -> None:
+    tokens = targets()
+    found = []
+    for backend in (numpy64, cupy64):
+        model = small_model(backend)
+        state = model.start(SRC, MAX_LEN)
+        found.append([backend.host(model.step(tokens[:, t], state)) for t in range(MAX_LEN)])
+    assert np.allclose(*found, rtol=0, atol=1e-10)
+
+
+def test_rows_go_on_as_if_nothing_else_were_there(small_model: Build, numpy64: Backend) -> None:
+    """Reordered, repeated and dropped rows, as a search does it, against each row's own prefix."""
+    model = small_model(numpy64)
+    rng = np.random.default_rng(3)
+    rows, prefix = np.arange(3), np.zeros((3, 0), dtype=np.int64)
+    state = model.start(SRC, MAX_LEN)
+    for chosen in ([0, 1, 2], [2, 2, 0, 1, 0], [4, 0, 1, 1], [3, 2, 1, 0], [1], [0, 0], [1, 0], [0]):
+        rows, prefix, state = rows[chosen], prefix[chosen], state.select(chosen)
+        tokens = rng.integers(0, 9, len(chosen))
+        prefix = np.hstack([prefix, tokens[:, None]])
+        assert close(model.step(tokens, state), whole(model, SRC[rows], prefix)[:, -1, :])
+
+
+def test_a_row_that_has_ended_costs_the_others_nothing(small_model: Build, numpy64: Backend) -> None:
+    """It feeds pads: they stay invisible, and its neighbours are what they are alone."""
+    model = small_model(numpy64)
+    tokens = targets(5)
+    tokens[1, 3:] = 0
+    together, alone = model.start(SRC, MAX_LEN), model.start(SRC[:1], MAX_LEN)
+    for t in range(MAX_LEN):
+        logits = model.step(tokens[:, t], together)
+        assert close(logits[:1], model.step(tokens[:1, t], alone))
+    assert np.isfinite(logits).all()
+
+
+def test_two_states_of_one_model_do_not_disturb_each_other(small_model: Build, numpy64: Backend) -> None:
+    model = small_model(numpy64)
+    one, two = targets(1), targets(2)
+    states = model.start(SRC, MAX_LEN), model.start(SRC[::-1], MAX_LEN)
+    expected = whole(model, SRC, one), whole(model, SRC[::-1], two)
+    for t in range(MAX_LEN):
+        for state, tokens, logits in zip(states, (one, two), expected, strict=True):
+            assert close(model.step(tokens[:, t], state), logits[:, t])
+
+
+def test_logits_are_the_callers_to_keep(small_model: Build, numpy64: Backend) -> None:
+    model, tokens = small_model(numpy64), targets()
+    state = model.start(SRC, MAX_LEN)
+    first = model.step(tokens[:, 0], state)
+    copy = np.array(first)
+    first_of_one = model.step(tokens[:, 1], state)
+    assert np.array_equal(first, copy)
+    assert not np.shares_memory(first, first_of_one)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "error", "text"),
+    [
+        ([1, 9, 1], TokenError, "tokens[1, 0]: expected a token id with 0 <= id < 9, got 9"),
+        ([1, -1, 1], TokenError, "tokens[1, 0]: expected a token id with 0 <= id < 9, got -1"),
+        ([1.0, 1.0, 1.0], DTypeError, "tokens: expected integers (token ids), got float64"),
+        ([1, 1], ShapeError, "tokens: expected one row for each of the state's B=3, got 2"),
+        (3, ShapeError, "tokens: expected (B, T), a batch of token ids, got ()"),
+        (np.ones((3, 7), dtype=int), ShapeError, "tokens: expected at most 6 more of max_len=8, got 7; start with"),
+        (np.ones((3, 0), dtype=int), ShapeError, "tokens: expected at least one sequence of at least one token"),
+    ],
+)
+def test_a_failed_step_leaves_the_state_as_it_was(
+    tokens: Any, error: type[NpformerError], text: str, small_model: Build, numpy64: Backend
+) -> None:
+    model, good = small_model(numpy64), targets()
+    state = model.start(SRC, MAX_LEN)
+    model.step(good[:, :2], state)
+    with pytest.raises(error, match=f"^{re.escape(text)}"):
+        model.step(tokens, state)
+    assert state.length == 2
+    assert close(model.step(good[:, 2], state), whole(model, SRC, good[:, :3])[:, -1])
+
+
+def test_a_step_that_breaks_off_half_way_can_be_taken_again(
+    small_model: Build, numpy64: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, tokens = small_model(numpy64), targets()
+    state = model.start(SRC, MAX_LEN)
+    model.step(tokens[:, 0], state)
+    with monkeypatch.context() as patch:
+        patch.setattr(model.decoder.layers[1], "step", lambda *given, **masks: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            model.step(np.array([8, 8, 8]), state)
+    assert close(model.step(tokens[:, 1], state), whole(model, SRC, tokens[:, :2])[:, -1])
+
+
+@pytest.mark.parametrize(
+    ("max_len", "changes", "text"),
+    [
+        (0, {}, "max_len: expected an integer >= 1, got 0"),
+        (9, {"positions": "learned"}, "max_len: expected at most max_seq_len=8, got 9"),
+    ],
+)
+def test_room_that_cannot_be_made_is_refused(
+    max_len: int, changes: dict[str, Any], text: str, small_model: Build, numpy64: Backend
+) -> None:
+    with pytest.raises(ConfigError, match=f"^{re.escape(text)}"):
+        small_model(numpy64, **changes).start(SRC, max_len)
+
+
+def test_the_source_is_read_once(small_model: Build, numpy64: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = small_model(numpy64)
+    state = model.start(SRC, MAX_LEN)
+    monkeypatch.setattr(model, "encoder", None)
+    for layer in model.decoder.layers:
+        monkeypatch.setattr(layer.cross_attention, "project_memory", None)
+    assert model.step([1, 1, 1], state).shape == (3, 9)

@@ -1,0 +1,87 @@
+"""The picture of a profile: bars as long as times, ceilings inside them, every text within the picture."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+
+from npformer.errors import DataError, OutputError
+from npformer.plotting import colours, draw_profile
+from npformer.plotting.profile import profile_figure
+from npformer.training.bench import Row
+
+
+def row(op: str, direction: str, seconds: float, bound: float, by: str | None, share: float) -> Row:
+    return Row(op, direction, 1, seconds, 0.0, 0.0, bound, by, share)
+
+
+ROWS = [
+    row("linear", "backward", 0.004, 0.003, "products", 0.4),
+    row("softmax", "forward", 0.003, 0.006, "memory", 0.3),
+    row("linear", "forward", 0.002, 0.001, "products", 0.2),
+    row("layers, in Python", "between", 0.001, 0.0, None, 0.1),
+    row("relu", "backward", 1e-6, 0.0, "memory", 1e-4),
+]
+
+
+def texts(figure: Figure) -> list[str]:
+    return [text.get_text() for text in figure.axes[0].texts]
+
+
+def test_bars_their_ceilings_and_their_order() -> None:
+    (axes,) = profile_figure(ROWS, "t").axes
+    bars = [(round(bar.get_width(), 9), to_hex(bar.get_facecolor()).upper()) for bar in axes.patches]
+    solid = [bar for bar in bars if bar[1] in (colours.TRAINING, colours.HELD_OUT)]
+    assert [width for width, _ in bars] == [2, 1, 4, 3, 3, 3, 1]  # milliseconds, each then its ceiling
+    assert solid == [(1, colours.TRAINING), (3, colours.HELD_OUT), (3, colours.TRAINING)]  # never beyond the bar
+    heights = [bar.get_y() for bar in axes.patches]
+    assert heights == sorted(heights)
+    assert axes.get_ylim()[0] > axes.get_ylim()[1] == 0  # downwards
+
+
+def test_names_and_numbers() -> None:
+    figure = profile_figure(ROWS, "A title", ["a note"])
+    found = texts(figure)
+    assert [text for text in found if text in {row.op for row in ROWS}] == ["linear", "softmax", "layers, in Python"]
+    assert "2.00 ms · 20.0 % · 50 % of its ceiling, products" in found
+    assert "3.00 ms · 30.0 % · 200 % of its ceiling, memory" in found
+    assert "1.00 ms · 10.0 %" in found
+    assert {"forward", "backward"} <= set(found)
+    assert "(1 below 0.1 % left out)" in figure.axes[0].get_xlabel()
+    assert [text.get_text() for text in figure.texts] == ["A title", "a note"]
+
+
+def test_nothing_sticks_out() -> None:
+    dear = [row("sinusoidal_positions", "backward", 12.345, 12.345, "products", 0.999)]
+    figure = profile_figure([*dear, *ROWS], "A training step's 12,345.6 ms", ["a long note " * 40])
+    figure.canvas.draw()
+    width, height = figure.canvas.get_width_height()
+    (axes,) = figure.axes
+    assert axes.xaxis.get_major_formatter()(10000) == "10,000"
+    for text in (*axes.texts, *figure.texts, axes.xaxis.label):
+        box = text.get_window_extent()
+        assert 0 <= box.x0 < box.x1 <= width, text
+        assert 0 <= box.y0 < box.y1 <= height, text
+
+
+def test_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "p.png"
+    draw_profile(ROWS, path, "t")
+    first = path.read_bytes()
+    assert struct.unpack(">I", first[16:20]) == (1440,)
+    draw_profile(ROWS, path, "t")  # a picture may be drawn again
+    assert path.read_bytes() == first
+
+
+def test_what_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"^rows: expected at least one part of a step that took time, got none"):
+        draw_profile([], tmp_path / "p.png", "t")
+    notes = tmp_path / "notes.png"
+    notes.write_text("no picture")
+    with pytest.raises(OutputError, match="expected a free name"):
+        draw_profile(ROWS, notes, "t")
+    assert notes.read_text() == "no picture"
