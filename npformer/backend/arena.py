@@ -11,8 +11,8 @@ import math
 from collections.abc import Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import partial
 from difflib import get_close_matches
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np

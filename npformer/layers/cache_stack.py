@@ -3,21 +3,40 @@
 Backward is the forward read bottom-up, so what was kept last is needed first. Each entry is
 released as it is popped, so activations are freed while backward runs; a second backward through
 the same cache finds it empty and says so, instead of using what is left of a first one.
+
+A stack that recomputes keeps a layer's inputs instead of its cache, and runs the forward again when
+backward asks: less memory for more time. A random key names its numbers, so the second forward is
+the first one to the last bit.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from npformer.errors import CacheUsedError
 
 
-class CacheStack:
-    """The cache of a layer or model; owner is named in the error of a second use."""
+class _Again(NamedTuple):
+    """A forward to be run again."""
 
-    def __init__(self, owner: object) -> None:
+    layer: Any
+    inputs: tuple[Any, ...]
+    options: dict[str, Any]
+
+    def cache(self) -> Any:
+        return self.layer.forward(*self.inputs, **self.options)[1]
+
+
+class CacheStack:
+    """The cache of a layer or model; owner is named in the error of a second use.
+
+    recompute: keep no cache of the layers that are ``run``, but what it takes to make it again.
+    """
+
+    def __init__(self, owner: object, *, recompute: bool = False) -> None:
         self._owner = type(owner).__name__
         self._entries: list[Any] = []
+        self._recompute = recompute
 
     def keep(self, output_and_cache: tuple[Any, Any]) -> Any:
         """Put a part's cache on the stack and hand on its output."""
@@ -27,6 +46,9 @@ class CacheStack:
 
     def run(self, layer: Any, *inputs: Any, **options: Any) -> Any:
         """Run a layer's forward and keep its cache; in inference, its inference spelling, which keeps none."""
+        if self._recompute:
+            self._entries.append(_Again(layer, inputs, options))
+            return layer(*inputs, **options)
         return self.keep(layer.forward(*inputs, **options))
 
     def pop(self) -> Any:
@@ -36,7 +58,8 @@ class CacheStack:
                 f"{self._owner}.backward: expected a fresh cache, got one that went through backward already; "
                 "call forward again (its activations were freed as backward ran)"
             )
-        return self._entries.pop()
+        entry = self._entries.pop()
+        return entry.cache() if type(entry) is _Again else entry
 
     def __len__(self) -> int:
         return len(self._entries)

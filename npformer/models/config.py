@@ -18,7 +18,8 @@ class TransformerConfig:
     """What an encoder-decoder Transformer is made of. Raises ConfigError for values that make no sense.
 
     max_seq_len bounds learned positions; sinusoidal ones have no last position. final_norm None
-    means: only for pre-LN. tie_embeddings lets source, target and output share one table.
+    means: only for pre-LN. tie_embeddings lets source, target and output share one table. recompute
+    lets backward compute each layer's forward again instead of remembering it: less memory, more time.
     """
 
     src_vocab_size: int
@@ -36,6 +37,7 @@ class TransformerConfig:
     positions: Literal["sinusoidal", "learned"] = "sinusoidal"
     scale_embedding: bool = True
     tie_embeddings: bool = False
+    recompute: bool = False
     pad_id: int = 0
 
     def __post_init__(self) -> None:

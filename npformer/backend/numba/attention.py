@@ -15,11 +15,11 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
 from npformer.backend.numba.compiling import inlined, kernel
 from npformer.backend.numba.exponential import exponential
+from npformer.backend.numba.maximum import comparable, largest
 from npformer.backend.numba.philox import Numbers, draw_lanes, numbers, room_for_lanes
 from npformer.backend.numba.rows import contiguous
 from npformer.backend.ops import Pair
@@ -109,27 +109,14 @@ def _as_rows(x: Array) -> Array:
     return x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
 
 
-@numba.njit(nogil=True, fastmath={"nnan", "nsz", "reassoc"})
-def _largest(x):
-    """The maximum of a row; that no NaN is among them is promised here only, where it makes no difference."""
-    top = -np.inf
-    for j in range(x.shape[0]):
-        top = max(top, x[j])
-    return x.dtype.type(top)
-
-
 @inlined
-def _hidden_scores(visible, has_visible, causal, position, window, stride, out):
-    """What is added to one query's scores: 0 where it may look, −∞ where not."""
-    for j in range(out.shape[0]):
+def _hide_far_keys(row, position, window, stride):
+    """−∞ for the keys that neither window nor stride lets the query at position see."""
+    for j in range(row.shape[0]):
         back = position - j
-        sees = not has_visible or visible[j]
-        if causal and back < 0:
-            sees = False
-        if window > 0 or stride > 0:
-            near = window > 0 and -window < back < window
-            sees = sees and (near or (stride > 0 and back % stride == 0))
-        out[j] = 0.0 if sees else -np.inf
+        near = window > 0 and -window < back < window
+        if not near and not (stride > 0 and back % stride == 0):
+            row[j] = -np.inf
 
 
 @kernel("YYiiB??iiif" + "iiiiiif")
@@ -144,20 +131,30 @@ def softmax_rows(
     of_one = heads * queries
     words = room_for_lanes(of_one * keys if threshold > 0 else 0)
     lanes = words.view(np.uint16)
-    hidden = np.empty(keys, scores.dtype)
+    compared = comparable(scores)
+    nothing, nowhere = own(0), own(-np.inf)
+    hidden = np.zeros(keys, scores.dtype)  # added to scores: 0 where a key is visible, −∞ where not
     base = 0
     for b in range(scores.shape[0] // max(of_one, 1)):
         if threshold > 0:
             base = draw_lanes(words, seed, site, step, micro, start + b * of_one * keys, of_one * keys)
+        if has_visible:
+            for j in range(keys):
+                hidden[j] = nothing if visible[b, j] else nowhere
         for t in range(queries):
-            _hidden_scores(visible[b if has_visible else 0], has_visible, causal, t + offset, window, stride, hidden)
+            end = min(max(t + offset + 1, 0), keys) if causal else keys
             for h in range(heads):
-                row = scores[(b * heads + h) * queries + t]
-                for j in range(keys):
+                i = (b * heads + h) * queries + t
+                row = scores[i]
+                for j in range(end):
                     row[j] = row[j] * shrink + hidden[j]
-                top = _largest(row)
-                if top == -np.inf:  # nothing to see: −∞ − (−∞) would be NaN
-                    top = own(0)
+                for j in range(end, keys):
+                    row[j] = nowhere
+                if window > 0 or stride > 0:
+                    _hide_far_keys(row, t + offset, window, stride)
+                top = largest(compared[i])
+                if top == nowhere:  # nothing to see: −∞ − (−∞) would be NaN
+                    top = nothing
                 for j in range(keys):
                     row[j] -= top
         flat = scores[b * of_one : (b + 1) * of_one].reshape(of_one * keys)
@@ -165,7 +162,7 @@ def softmax_rows(
             flat[e] = exponential(flat[e])
         for i in range(of_one):
             row, kept = scores[b * of_one + i], dropped[b * of_one + i]
-            total = own(0)
+            total = nothing
             for j in range(keys):
                 total += row[j]
             inverse = own(1) / total if total > 0 else total  # 0 where nothing was seen; NaN stays NaN
@@ -178,7 +175,7 @@ def softmax_rows(
                 weight = row[j] * inverse
                 keep = bits[j] >= limit
                 row[j] = weight if keep else -weight
-                kept[j] = weight * grow if keep else own(0)
+                kept[j] = weight * grow if keep else nothing
 
 
 @kernel("xfy")

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from npformer.backend.numba.attention import _largest
 from npformer.backend.numba.compiling import kernel
 from npformer.backend.numba.exponential import exponential
+from npformer.backend.numba.maximum import comparable, largest
 from npformer.backend.numba.rows import contiguous, contiguous_rows
 from npformer.backend.ops import Pair
 from npformer.backend.workspace import empty
@@ -60,21 +60,22 @@ def token_losses(logits, targets, counts, label_smoothing, top, inverse, losses)
     """Each token's loss, 0 where it does not count, and what backward needs."""
     own = logits.dtype.type
     count, classes = logits.shape
+    compared = comparable(logits)
     for n in range(count):
         losses[n] = own(0)
         if not counts[n]:
             continue
         z = logits[n]
-        largest = _largest(z)
+        highest = largest(compared[n])
         total, shifted_sum = own(0), own(0)
         for v in range(classes):
-            shifted = z[v] - largest
+            shifted = z[v] - highest
             total += exponential(shifted)
             shifted_sum += shifted
-        top[n], inverse[n] = largest, own(1) / total
+        top[n], inverse[n] = highest, own(1) / total
         expected = own(label_smoothing / classes) * shifted_sum if label_smoothing > 0 else own(0)
         if 0 <= targets[n] < classes:
-            expected += own(1 - label_smoothing) * (z[targets[n]] - largest)
+            expected += own(1 - label_smoothing) * (z[targets[n]] - highest)
         losses[n] = np.log(total) - expected
 
 
@@ -89,9 +90,9 @@ def token_losses_backward(logits, targets, counts, label_smoothing, top, inverse
         if not counts[n]:
             dz[:] = own(0)
             continue
-        largest, factor = top[n], inverse[n]
+        highest, factor = top[n], inverse[n]
         for v in range(classes):
-            dz[v] = (exponential(z[v] - largest) * factor - even) * part
+            dz[v] = (exponential(z[v] - highest) * factor - even) * part
         if 0 <= targets[n] < classes:
             dz[targets[n]] -= own(1 - label_smoothing) * part
 

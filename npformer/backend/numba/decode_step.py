@@ -38,10 +38,11 @@ def decoder_layer_step(
     batch, length, c = x.shape
     if length != 1 or batch > FEW_TOKENS or not takes(x.dtype.char):
         return None
-    if mask.key_visible is None or memory_mask.key_visible is None:
-        return None
+    heads, width, room = past.keys.shape[1:]
+    if not (mask.query_offset < room and _fits(mask, past, batch, mask.query_offset + 1)
+            and _fits(memory_mask, memory, batch, memory.keys.shape[3]) and c == weights[0].shape[0]):  # fmt: skip
+        return None  # the composition says what is wrong, if anything is; a kernel would write anywhere
     y = np.array(x)  # (B, 1, C)
-    heads, width = past.keys.shape[1:3]
     step_of_tokens(
         y.reshape(batch, c), *weights,
         past.keys.reshape(batch * c, -1), past.values.reshape(-1, width), contiguous(mask.key_visible),
@@ -49,6 +50,12 @@ def decoder_layer_step(
         mask.query_offset, heads, pre, activation == "gelu", eps,
     )  # fmt: skip
     return y
+
+
+def _fits(mask: AttentionMask, kept: Any, batch: int, length: int) -> bool:
+    """Whether the mask names the keys that are there, one by one, of as many rows."""
+    visible = mask.key_visible
+    return visible is not None and visible.shape == (batch, length) and kept.keys.shape[0] == batch
 
 
 @inlined

@@ -1,0 +1,10 @@
+"""npformer and its peers, measured side by side: train_step, decode, ops.
+
+    python -m benchmarks.train_step      one training step, against PyTorch and against the bound by products
+    python -m benchmarks.decode          greedy decoding, tokens per second
+    python -m benchmarks.ops             every operation, forward and backward
+
+Run from a checkout; it is not part of the installed package. Each contender is a process of its own
+(``contender``), and they take turns (``turns``). What npformer runs is in ``own``, what PyTorch runs in
+``peers``, which alone imports it.
+"""

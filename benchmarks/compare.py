@@ -1,0 +1,65 @@
+"""Contenders that took turns at one task, row by row: times, how many times as fast, memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from benchmarks import report, summary
+from benchmarks.turns import Child, Measured
+
+TOO_BUSY = 0.1  # share of the cores
+PEER = "torch"  # what the names of peers begin with
+
+
+def best_peer(measured: dict[str, Measured]) -> str | None:
+    """The peer with the lowest median, None if there is no peer."""
+    peers = [name for name in measured if name.startswith(PEER)]
+    return min(peers, key=lambda name: summary.times(measured[name].rounds).median, default=None)
+
+
+def rows(children: Sequence[Child], measured: dict[str, Measured]) -> list[dict[str, Any]]:
+    """For each contender that has the task, in the order of children, what JSON says of it; times in seconds."""
+    peer, found = best_peer(measured), []
+    for child in children:
+        if child.name not in measured:
+            continue
+        rounds, memory = measured[child.name].rounds, child.memory()
+        ratio = summary.ratio(rounds, measured[peer].rounds)._asdict() if peer else None
+        found.append(
+            {"name": child.name, **child.about, **summary.times(rounds)._asdict(), "times_as_fast": ratio,
+             "round_medians": [summary.times([one]).median for one in rounds],
+             "others_share": others_share(measured[child.name]),
+             "peak_bytes": memory["peak"] - memory["imports"], "imports_bytes": memory["imports"]}
+        )  # fmt: skip
+    return found
+
+
+def others_share(measured: Measured) -> float | None:
+    """The share of the machine's cores that other processes used meanwhile, None if it is not known."""
+    used, total = (sum(seconds) for seconds in zip(*measured.others, strict=True))
+    return used / total if total else None
+
+
+def others(result_rows: Sequence[dict[str, Any]]) -> list[str]:
+    """A line for a report if other processes took so much that the ratios are not to be believed; else nothing."""
+    shares = {row["name"]: row["others_share"] or 0.0 for row in result_rows}
+    worst = max(shares, key=lambda name: shares[name])
+    if shares[worst] < TOO_BUSY:
+        return []
+    text = (
+        f"DISTURBED: other processes used {shares[worst]:.0%} of the cores while {worst} worked. That slows a pool of "
+        "threads that wait for each other (PyTorch's) more than others: measure again when the machine is free."
+    )
+    return [report.wrapped(text)]
+
+
+def cells(row: dict[str, Any]) -> list[str]:
+    """The cells that all tables end with: peak MB, imports MB, steps."""
+    steps = f"{row['steps']} in {row['rounds']}"
+    return [report.megabytes(row["peak_bytes"]), report.megabytes(row["imports_bytes"]), steps]
+
+
+def threads(result_rows: Sequence[dict[str, Any]]) -> str:
+    """A line that says who uses how many threads."""
+    return report.wrapped("threads: " + "; ".join(f"{row['name']}: {row['threads']}" for row in result_rows))

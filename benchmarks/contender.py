@@ -1,0 +1,125 @@
+"""One contender, in a process of its own: it works when it is asked to and waits otherwise.
+
+Started by ``turns`` as ``python -m benchmarks.contender SPEC``; SPEC is JSON: ``factory`` ("module:name"),
+``options`` (its keyword arguments), ``imports`` (modules to load first). It answers one line of JSON for
+the start, then one for each request on its standard input:
+
+    {"do": "run", "task": "step", "steps": 3}   {"seconds": [...], "values": [...], "others": [a, b]}
+                                                {"seconds": null}, if it has no such task
+                                                others: of b seconds of all cores other processes used a
+    {"do": "memory"}                            {"peak": bytes, "imports": bytes}
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+import time
+from contextlib import suppress
+from typing import Any
+
+from benchmarks.tasks import Contender, Task
+
+
+def main() -> int:
+    """Serve until the standard input ends."""
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as replies:
+        os.dup2(2, 1)  # what a library prints must not get between the answers
+        spec = json.loads(sys.argv[1])
+        for name in spec["imports"]:
+            importlib.import_module(name)
+        module, _, name = spec["factory"].partition(":")
+        factory = getattr(importlib.import_module(module), name)
+        after_imports = peak_memory()
+        server = Server(factory(**spec["options"]), after_imports)
+        _reply(replies, {"about": server.contender.about, "facts": server.contender.facts})
+        for line in sys.stdin:
+            _reply(replies, server.answer(json.loads(line)))
+    return 0
+
+
+class Server:
+    """Answers requests; the current task is kept, so that asking for it again costs nothing."""
+
+    def __init__(self, contender: Contender, after_imports: int) -> None:
+        self.contender = contender
+        self.after_imports = after_imports
+        self._name = ""
+        self._task: Task | None = None
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The answer to one request, as in the module's docstring."""
+        if request["do"] == "memory":
+            return {"peak": peak_memory(), "imports": self.after_imports}
+        if request["task"] != self._name:
+            self._task = None  # its arrays go before those of the next come
+            self._name, self._task = request["task"], self.contender.task(request["task"])
+        if self._task is None:
+            return {"seconds": None}
+        return self._run(self._task, request["steps"])
+
+    def _run(self, task: Task, steps: int) -> dict[str, Any]:
+        seconds, values = [], []
+        usage = Usage()
+        for _ in range(steps):
+            start = time.perf_counter()
+            value = task()
+            self.contender.synchronize()
+            seconds.append(time.perf_counter() - start)
+            values.append(value)
+        return {"seconds": seconds, "values": values, "others": usage.of_others()}
+
+
+class Usage:
+    """How busy the machine's cores are from now on, and with whom."""
+
+    def __init__(self) -> None:
+        self._start = self._now()
+
+    def of_others(self) -> tuple[float, float]:
+        """Seconds of all cores that went to other processes, of how many; (0, 0) where nothing tells.
+
+        The system counts in ticks, so the first may be a little below 0.
+        """
+        start, end = self._start, self._now()
+        if start is None or end is None:
+            return 0.0, 0.0
+        busy, total, own = (b - a for a, b in zip(start, end, strict=True))
+        return busy - own, total
+
+    @staticmethod
+    def _now() -> tuple[float, float, float] | None:
+        """Seconds so far, over all cores: busy, busy or idle; and this process's own."""
+        try:
+            with open("/proc/stat", encoding="ascii") as lines:
+                ticks = [int(field) for field in lines.readline().split()[1:9]]
+        except OSError:  # not Linux
+            return None
+        second = os.sysconf("SC_CLK_TCK")
+        idle = ticks[3] + ticks[4]  # idle, and waiting for a disk
+        return (sum(ticks) - idle) / second, sum(ticks) / second, time.process_time()
+
+
+def peak_memory() -> int:
+    """The most memory this process has had resident, in bytes.
+
+    Linux hands the peak of the process that started this one down to getrusage, so its own record is read first.
+    """
+    with suppress(OSError), open("/proc/self/status", encoding="ascii", errors="replace") as status:
+        for line in status:
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    import resource
+
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def _reply(stream: Any, answer: dict[str, Any]) -> None:
+    print(json.dumps(answer), file=stream, flush=True)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

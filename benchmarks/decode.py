@@ -1,0 +1,120 @@
+"""Greedy decoding: npformer and PyTorch, with what was computed for earlier tokens kept, in turns."""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks import compare, machine, report
+from benchmarks.options import Options, UsageError, new_parser, numbers, run
+from benchmarks.own.model import save_weights
+from benchmarks.turns import Child, Entry, Measured, contenders, take_turns
+from npformer.models.presets import PRESETS
+
+AGREE = 0.98  # of the tokens: one choice that rounding decides makes all that follows in its row differ
+COLUMNS = ("", "tokens/s", "best", "times as fast", "peak MB", "imports MB", "steps")
+LEGEND = (
+    "tokens/s, best     tokens of all rows over the median and the shortest time of decoding a batch",
+    "times as fast      time of PyTorch over the row's, round by round: median, quartiles",
+    "peak, imports MB   most memory resident beyond what was there after imports; that (libraries)",
+    "steps              batches decoded in rounds",
+)
+EXAMPLES = """examples:
+  python -m benchmarks.decode
+  python -m benchmarks.decode --size base --batch 1 --tokens 100
+  python -m benchmarks.decode --against none --bodies numpy,plain --json"""
+
+
+def main() -> int:
+    """The command; see --help."""
+    summary = "Measure greedy decoding in float32, with random weights and an end that never comes."
+    parser = new_parser("decode", summary, EXAMPLES, "small,mid", "auto", 10.0)
+    parser.add_argument("--batch", default="1,32", help="how many sentences at once (default: 1,32)")
+    parser.add_argument("--tokens", type=int, default=64, help="how many tokens each (default: 64)")
+    return run(parser, benchmark)
+
+
+def benchmark(options: Options) -> int:
+    """Measure all sizes at all batches, say what came of it. Returns the exit code."""
+    batches = [int(each) for each in numbers("--batch", str(options.own["batch"]), 1, 4097)]
+    tokens = int(str(options.own["tokens"]))
+    if tokens < 1:
+        raise UsageError(f"--tokens: expected an integer >= 1, got {tokens}")
+    environment, removed = machine.contenders_environment(options.keep_environment)
+    about = machine.describe(removed, options.keep_environment)
+    report.say("\n".join([report.head(about), "", *LEGEND]), options.json)
+    results = []
+    for size in options.sizes:
+        with tempfile.TemporaryDirectory() as folder:
+            weights = save_weights(PRESETS[size], Path(folder), decoding=True) if options.torch else ""
+            started = entries(options, {"size": size, "tokens": tokens, "batches": batches}, weights)
+            with contenders(started, environment) as children:
+                for batch in batches:
+                    report.progress(f"{size}, batch {batch} …")
+                    results.append(measure(options, size, batch, tokens, children))
+                    report.progress("")
+                    report.say("\n" + describe(results[-1]), options.json)
+    if options.json:
+        print(report.document("decode", about, options, results))
+    return 0 if all(result["agreement"] >= AGREE for result in results) else 1
+
+
+def entries(options: Options, what: dict[str, Any], weights: str) -> list[Entry]:
+    """npformer in all bodies asked for, and PyTorch."""
+    common = {**what, "device": options.device}
+    found = [
+        Entry(f"npformer-{bodies}", "benchmarks.own.decode:decode", {**common, "bodies": bodies},
+              ("numba",) if bodies == "compiled" else ())
+        for bodies in options.bodies
+    ]  # fmt: skip
+    if options.torch:
+        found.append(Entry("torch", "benchmarks.peers.torch_decode:decode", {**common, "weights": weights}))
+    return found
+
+
+def measure(options: Options, size: str, batch: int, tokens: int, children: Sequence[Child]) -> dict[str, Any]:
+    """All numbers of one table."""
+    measured = take_turns(children, f"batch {batch}", options.budget)
+    rows = compare.rows(children, measured)
+    for row in rows:
+        row["tokens_per_second"] = batch * tokens / row["median"]
+        row["best_tokens_per_second"] = batch * tokens / row["best"]
+    return {
+        "size": size, "shape": dataclasses.asdict(PRESETS[size]), "batch": batch, "tokens": tokens,
+        "contenders": rows, "agreement": agreement(measured),
+    }  # fmt: skip
+
+
+def agreement(measured: dict[str, Measured]) -> float:
+    """The share of tokens that all contenders chose alike."""
+    said = [[token for row in each.values[0] for token in row] for each in measured.values()]
+    alike = [len(set(choices)) == 1 for choices in zip(*said, strict=True)]
+    return sum(alike) / len(alike)
+
+
+def describe(result: dict[str, Any]) -> str:
+    """One table, with what holds for all of it above and below."""
+    rows = [
+        [row["name"], f"{row['tokens_per_second']:,.0f}", f"{row['best_tokens_per_second']:,.0f}",
+         report.ratio(row["times_as_fast"]), *compare.cells(row)]
+        for row in result["contenders"]
+    ]  # fmt: skip
+    preset, agreed = PRESETS[result["size"]], result["agreement"]
+    title = f"{result['size']}, batch {result['batch']}, {result['tokens']} tokens each: "
+    verdict = "" if agreed >= AGREE else ": NOT THE SAME COMPUTATION"
+    return "\n".join(
+        [
+            report.wrapped(title + str(preset).rpartition(", batch")[0]),
+            report.table(COLUMNS, rows),
+            compare.threads(result["contenders"]),
+            *compare.others(result["contenders"]),
+            f"tokens that all chose alike: {agreed:.1%}{verdict}",
+        ]
+    )
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

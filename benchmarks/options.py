@@ -1,0 +1,138 @@
+"""The command line that the benchmarks share, and what they refuse before anything is started."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from benchmarks.turns import Budget, ContenderError
+from npformer.backend import cupy_problem
+from npformer.errors import NpformerError
+from npformer.models.presets import PRESETS
+
+BODIES = ("compiled", "numpy", "plain")
+NO_TORCH = (
+    "--against torch: expected PyTorch, it is not installed; in npformer's folder: pip install '.[bench]' "
+    "(a CPU build will do), or use --against none"
+)
+
+
+class UsageError(Exception):
+    """The command cannot be run as given; the message says what to do."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What was asked for, checked."""
+
+    device: str
+    sizes: list[str]
+    bodies: list[str]
+    torch: bool
+    budget: Budget
+    keep_environment: bool
+    json: bool
+    own: Mapping[str, object]  # the options of one benchmark alone
+
+
+def new_parser(
+    name: str, summary: str, examples: str, sizes: str, bodies: str, seconds: float
+) -> argparse.ArgumentParser:
+    """A parser with the options that all benchmarks have; sizes, bodies and seconds are defaults."""
+    parser = argparse.ArgumentParser(
+        prog=f"python -m benchmarks.{name}", description=summary, epilog=examples,
+        formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
+    )  # fmt: skip
+    add = parser.add_argument
+    add("--device", choices=("numpy", "cupy"), default="numpy", help="where npformer computes (default: numpy)")
+    add("--size", default=sizes, help=f"sizes of model, of {', '.join(PRESETS)} (default: {sizes})")
+    add("--bodies", default=bodies, help=f"npformer's bodies, of {', '.join(BODIES)}, auto (default: {bodies})")
+    add("--against", choices=("torch", "none"), default="torch", help="the peer (default: torch)")
+    add("--seconds", type=float, default=seconds, help=f"for each comparison, but a few rounds (default: {seconds:g})")
+    add("--rounds", type=int, help="at most this many rounds, for a quick look")
+    add("--keep-env", action="store_true", help="leave OPENBLAS_CORETYPE, *_NUM_THREADS and the like as they are")
+    add("--json", action="store_true", help="print one JSON document, for machines")
+    return parser
+
+
+def checked(args: argparse.Namespace) -> Options:
+    """The options. Raises UsageError for what makes no sense or cannot be run here."""
+    if not args.seconds > 0:
+        raise UsageError(f"--seconds: expected a number > 0, got {args.seconds}")
+    if args.rounds is not None and args.rounds < 1:
+        raise UsageError(f"--rounds: expected an integer >= 1, got {args.rounds}")
+    sizes = listed("--size", args.size, PRESETS)
+    bodies = [_resolved(name) for name in listed("--bodies", args.bodies, (*BODIES, "auto"))]
+    if args.against == "torch" and not installed("torch"):
+        raise UsageError(NO_TORCH)
+    if args.device == "cupy":
+        problem = cupy_problem()
+        if problem is not None:
+            raise UsageError(f"--device cupy: {problem}; or use --device numpy")
+        bodies = ["plain"]
+    common = {"device", "size", "bodies", "against", "seconds", "rounds", "keep_env", "json"}
+    return Options(
+        args.device, sizes, list(dict.fromkeys(bodies)), args.against == "torch", Budget(args.seconds, args.rounds),
+        args.keep_env, args.json, {name: value for name, value in vars(args).items() if name not in common},
+    )  # fmt: skip
+
+
+def listed(option: str, given: str, known: Sequence[str] | Mapping[str, object]) -> list[str]:
+    """The names in a list separated by commas. Raises UsageError for one that is not known."""
+    names = [name.strip() for name in given.split(",")]
+    for name in names:
+        if name not in known:
+            raise UsageError(f"{option}: expected of {', '.join(known)}, separated by commas, got {name!r}")
+    return names
+
+
+def numbers(option: str, given: str, low: float, below: float) -> list[float]:
+    """The numbers in a list separated by commas. Raises UsageError unless low ≤ each < below."""
+    try:
+        found = [float(each) for each in given.split(",")]
+    except ValueError:
+        raise UsageError(f"{option}: expected numbers separated by commas, got {given!r}") from None
+    for number in found:
+        if not low <= number < below:
+            raise UsageError(f"{option}: expected {low:g} <= number < {below:g}, got {number:g}")
+    return found
+
+
+def installed(package: str) -> bool:
+    """Whether a package could be imported; it is not."""
+    return importlib.util.find_spec(package) is not None
+
+
+def run(parser: argparse.ArgumentParser, benchmark: Callable[[Options], int]) -> int:
+    """Parse, check, run; the exit code: 0 done, 1 a contender failed or computes something else, 2 bad input."""
+    try:
+        return benchmark(checked(parser.parse_args()))
+    except UsageError as error:
+        return _say(error, 2)
+    except (ContenderError, NpformerError) as error:
+        return _say(error, 1)
+    except KeyboardInterrupt:
+        return _say("interrupted", 130)
+    except BrokenPipeError:  # whoever read the report has left
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the rest would fail when Python ends
+        return 1
+
+
+def _resolved(bodies: str) -> str:
+    if bodies == "auto":
+        return "compiled" if installed("numba") else "numpy"
+    if bodies == "compiled" and not installed("numba"):
+        raise UsageError(
+            "--bodies compiled: expected Numba, it is not installed; in npformer's folder: pip install '.[fast]', "
+            "or use --bodies numpy"
+        )
+    return bodies
+
+
+def _say(what: object, code: int) -> int:
+    print(f"benchmarks: {what}", file=sys.stderr)
+    return code

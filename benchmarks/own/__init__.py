@@ -1,0 +1,1 @@
+"""What npformer runs, and the matrix products alone that bound it."""

@@ -1,0 +1,28 @@
+"""npformer's greedy decoding, of a fixed number of tokens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import npformer as npf
+from benchmarks.own.backend import about, backend
+from benchmarks.own.model import NO_END, decoding_model, sources
+from benchmarks.tasks import Contender, Task
+from npformer.models.presets import PRESETS
+
+
+def decode(size: str, tokens: int, batches: list[int], device: str, bodies: str) -> Contender:
+    """Tasks "batch 1" and so on; each returns what was said, (B, T) as lists."""
+    chosen = backend(device, bodies)
+    model = decoding_model(PRESETS[size], chosen)
+
+    def make(batch: int) -> Task:
+        src = sources(PRESETS[size], batch)
+
+        def run() -> Any:
+            return npf.greedy(model, src, max_len=tokens, eos_id=NO_END).tolist()
+
+        return run
+
+    tasks = {f"batch {batch}": lambda batch=batch: make(batch) for batch in batches}
+    return Contender(about(chosen), tasks, synchronize=chosen.device.synchronize)

@@ -1,0 +1,40 @@
+"""The models that contenders start from, and their weights in a file, for processes that hold no npformer model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+import npformer as npf
+from npformer.backend import Backend
+from npformer.interop.torch import save_state_dict
+from npformer.models.presets import Preset
+
+NO_END = -1  # no token: decoding ends when it is long enough, for every contender alike
+NEVER = -1e4  # a bias with which a token is never the likeliest
+
+
+def training_model(preset: Preset, dropout: float, backend: Backend) -> npf.Transformer:
+    """The model that training starts from."""
+    return npf.Transformer(preset.config(dropout), backend=backend, seed=0)
+
+
+def decoding_model(preset: Preset, backend: Backend) -> npf.Transformer:
+    """A model that never says the pad token, so that no one has to hide what it said."""
+    model = training_model(preset, 0.0, backend)
+    model.generator.bias.data[model.config.pad_id] = NEVER
+    return model
+
+
+def sources(preset: Preset, batch: int) -> npt.NDArray[np.int64]:
+    """Source sentences (B, S) to decode, without padding."""
+    return np.random.default_rng(1).integers(1, preset.vocab_size, (batch, preset.length))
+
+
+def save_weights(preset: Preset, folder: Path, decoding: bool = False) -> str:
+    """Write the weights of that model, under PyTorch's names, into folder. Returns the path."""
+    path, backend = folder / "weights.safetensors", npf.get_backend("numpy", bodies="plain")
+    save_state_dict(decoding_model(preset, backend) if decoding else training_model(preset, 0.0, backend), path)
+    return str(path)

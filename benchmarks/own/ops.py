@@ -1,0 +1,63 @@
+"""npformer's operations one by one, forward and backward, in bodies of one's choice."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from benchmarks.cases import Case, case
+from benchmarks.own.backend import backend
+from benchmarks.tasks import Contender, Task
+from npformer.backend import Backend, Ops, Pair
+from npformer.models.presets import PRESETS
+
+NAMES = tuple(field.name for field in fields(Ops))
+
+
+def ops(size: str, device: str, bodies: str, threads: int) -> Contender:
+    """Tasks "linear forward", "linear backward" and so on."""
+    chosen = backend(device, bodies)
+    tasks = {}
+    for name in NAMES:
+        pair: Pair = getattr(chosen.ops, name)
+        tasks[f"{name} forward"] = lambda name=name, pair=pair: _forward(pair, case(name, PRESETS[size]), chosen)
+        tasks[f"{name} backward"] = lambda name=name, pair=pair: _backward(pair, case(name, PRESETS[size]), chosen)
+    about = {"backend": str(chosen), "threads": str(threads)}
+    return Contender(about, tasks, synchronize=chosen.device.synchronize)
+
+
+def _forward(pair: Pair, given: Case, chosen: Backend) -> Task:
+    inputs = _on_device(given, chosen)
+
+    def run() -> None:
+        pair.forward(*inputs)
+
+    return run
+
+
+def _backward(pair: Pair, given: Case, chosen: Backend) -> Task:
+    inputs = _on_device(given, chosen)
+    _, cache = pair.forward(*inputs)
+    dy = _placed(given.dy, chosen)
+    parameters = given.arrays[len(given.arrays) - given.parameters :]
+    into = tuple(chosen.zeros(x.shape) for x in parameters)
+
+    def run() -> None:
+        pair.backward(dy, cache, into=into)
+
+    return run
+
+
+def _on_device(given: Case, chosen: Backend) -> tuple[Any, ...]:
+    return (*(_placed(x, chosen) for x in given.arrays), *given.options)
+
+
+def _placed(x: Any, chosen: Backend) -> Any:
+    """x on the device; on the CPU as it is, since a copy would put views of heads in order."""
+    if isinstance(x, tuple):
+        return tuple(_placed(each, chosen) for each in x)
+    if not isinstance(x, np.ndarray) or chosen.device.owns(x):
+        return x
+    return chosen.integers(x) if x.dtype.kind == "i" else chosen.array(x)

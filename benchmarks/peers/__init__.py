@@ -1,0 +1,1 @@
+"""What PyTorch runs; nothing else in ``benchmarks`` imports it."""

@@ -1,0 +1,83 @@
+"""PyTorch's greedy decoding, eager and incremental: what was computed for earlier tokens is kept.
+
+Keys and values of earlier tokens live in memory made once, those of the source are computed once; each
+step runs the decoder on the newest token alone, in inference mode. Sources without padding need no mask.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from safetensors.numpy import load_file
+from torch import Tensor
+
+from benchmarks.own.model import NO_END, sources
+from benchmarks.peers.torch_model import Block, Fused, Transformer, sinusoids
+from benchmarks.peers.torch_train import DEVICES, about
+from benchmarks.tasks import Contender, Task, nothing_to_wait_for
+from npformer.models.presets import PRESETS
+
+BEGIN = 1  # the first token's id
+
+
+def decode(size: str, tokens: int, batches: list[int], device: str, weights: str) -> Contender:
+    """Tasks "batch 1" and so on; each returns what was said, (B, T) as lists."""
+    place = torch.device(DEVICES[device])
+    net = Transformer(PRESETS[size], 0.0, Fused).load(load_file(weights)).to(place).eval()
+    positions = sinusoids(tokens, PRESETS[size].d_model).to(place)
+
+    def make(batch: int) -> Task:
+        src = torch.from_numpy(sources(PRESETS[size], batch)).to(place)
+        return lambda: greedy(net, src, positions, NO_END).tolist()
+
+    tasks = {f"batch {batch}": lambda batch=batch: make(batch) for batch in batches}
+    wait = torch.cuda.synchronize if place.type == "cuda" else nothing_to_wait_for
+    return Contender(about(), tasks, synchronize=wait)
+
+
+@torch.inference_mode()
+def greedy(net: Transformer, src: Tensor, positions: Tensor, end: int) -> Tensor:
+    """src (B, S), without padding, to as many tokens as there are positions, or up to end: (B, T)."""
+    memory = net.encode(src, (src != 0)[:, None, None, :])
+    states = [State(block, memory, len(positions)) for block in net.decoder]
+    said = torch.zeros(src.shape[0], len(positions), dtype=torch.int64, device=src.device)
+    ended = torch.zeros(src.shape[0], dtype=torch.bool, device=src.device)
+    token = torch.full((src.shape[0], 1), BEGIN, device=src.device)
+    for t in range(len(positions)):
+        x = net.tgt_embed(token) * net.scale + positions[t]  # (B, 1, C)
+        for state in states:
+            x = state.step(x, t)
+        token = net.generator(x).argmax(-1)  # (B, 1)
+        said[:, t] = token[:, 0].masked_fill(ended, 0)
+        ended |= token[:, 0] == end
+        if ended.all():
+            return said[:, : t + 1]
+    return said
+
+
+class State:
+    """One decoder layer and the keys and values (B, H, ·, D) that it has seen so far."""
+
+    def __init__(self, block: Any, memory: Tensor, length: int) -> None:
+        self.block: Block = block
+        own, cross = self.block.self_attn, self.block.multihead_attn
+        assert cross is not None
+        self.own, self.cross = own, cross
+        shape = (memory.shape[0], own.heads, length, own.width // own.heads)
+        self.keys, self.values = memory.new_empty(shape), memory.new_empty(shape)
+        k, v = cross.inputs[1](memory).chunk(2, -1)
+        self.memory_keys, self.memory_values = (cross.split_heads(each).contiguous() for each in (k, v))
+
+    def step(self, x: Tensor, t: int) -> Tensor:
+        """The layer on the token at position t, (B, 1, C)."""
+        q, k, v = (self.own.split_heads(each) for each in self.own.inputs[0](x).chunk(3, -1))  # (B, H, 1, D)
+        self.keys[:, :, t : t + 1], self.values[:, :, t : t + 1] = k, v
+        heads = F.scaled_dot_product_attention(q, self.keys[:, :, : t + 1], self.values[:, :, : t + 1])
+        x = self.block.norms[0](x + self.own.merge(heads))
+        q = self.cross.split_heads(self.cross.inputs[0](x))
+        heads = F.scaled_dot_product_attention(q, self.memory_keys, self.memory_values)
+        x = self.block.norms[1](x + self.cross.merge(heads))
+        y: Tensor = self.block.norms[2](x + self.block.linear2(F.relu(self.block.linear1(x))))
+        return y

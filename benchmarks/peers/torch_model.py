@@ -1,0 +1,176 @@
+"""The same Transformer in PyTorch, twice: as textbooks write it, and in its fastest eager form.
+
+Both: post-LN, ReLU, sinusoidal positions, embeddings scaled by √C, dropout on the embeddings, the attention
+weights, inside the feed-forward and on each sub-layer's output; masks True = visible. They differ in
+attention alone: ``Textbook`` has a matrix for each of Q, K, V and spells the softmax out; ``Fused`` has one
+product for Q, K, V (in cross-attention one for K, V) and calls scaled_dot_product_attention.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812 - the usual short name for it
+from torch import Tensor, nn
+
+from npformer.models.presets import Preset
+
+State = Mapping[str, Tensor]
+
+
+class Attention(nn.Module):
+    """What both forms share: H heads, the output product, the loading of weights."""
+
+    def __init__(self, size: Preset, dropout: float, blocks: tuple[int, ...]) -> None:
+        """blocks says how many of Q, K, V each of the input matrices makes, in this order."""
+        super().__init__()
+        self.heads, self.width, self.dropout, self.blocks = size.num_heads, size.d_model, dropout, blocks
+        self.inputs = nn.ModuleList(nn.Linear(size.d_model, n * size.d_model) for n in blocks)
+        self.output = nn.Linear(size.d_model, size.d_model)
+
+    def split_heads(self, x: Tensor) -> Tensor:
+        """(B, T, C) to (B, H, T, D), a view."""
+        return x.view(x.shape[0], -1, self.heads, self.width // self.heads).transpose(1, 2)
+
+    def merge(self, heads: Tensor) -> Tensor:
+        """(B, H, T, D) to (B, T, C), through the output product."""
+        merged: Tensor = self.output(heads.transpose(1, 2).flatten(2))
+        return merged
+
+    def load(self, state: State, name: str) -> None:
+        """Take over what torch.nn.MultiheadAttention keeps as in_proj and out_proj."""
+        rows = [n * self.width for n in self.blocks]
+        for kind in ("weight", "bias"):
+            parts = torch.split(state[f"{name}.in_proj_{kind}"], rows)
+            for linear, part in zip(self.inputs, parts, strict=True):
+                linear.get_parameter(kind).data.copy_(part)
+            self.output.get_parameter(kind).data.copy_(state[f"{name}.out_proj.{kind}"])
+
+
+class Textbook(Attention):
+    """softmax(QKᵀ/√D)V, written out."""
+
+    def __init__(self, size: Preset, dropout: float, cross: bool) -> None:
+        super().__init__(size, dropout, (1, 1, 1))
+
+    def forward(self, x: Tensor, memory: Tensor, visible: Tensor) -> Tensor:
+        sources = (x, memory, memory)
+        q, k, v = (self.split_heads(linear(each)) for linear, each in zip(self.inputs, sources, strict=True))
+        scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
+        weights = scores.masked_fill(~visible, -math.inf).softmax(-1)
+        return self.merge(F.dropout(weights, self.dropout, self.training) @ v)
+
+
+class Fused(Attention):
+    """Few products and scaled_dot_product_attention."""
+
+    def __init__(self, size: Preset, dropout: float, cross: bool) -> None:
+        super().__init__(size, dropout, (1, 2) if cross else (3,))
+
+    def forward(self, x: Tensor, memory: Tensor, visible: Tensor) -> Tensor:
+        if len(self.blocks) == 2:
+            q = self.inputs[0](x)
+            k, v = self.inputs[1](memory).chunk(2, -1)
+        else:
+            q, k, v = self.inputs[0](x).chunk(3, -1)
+        heads = F.scaled_dot_product_attention(
+            self.split_heads(q), self.split_heads(k), self.split_heads(v), attn_mask=visible,
+            dropout_p=self.dropout if self.training else 0.0,
+        )  # fmt: skip
+        return self.merge(heads)
+
+
+Form = type[Textbook] | type[Fused]
+
+
+class Block(nn.Module):
+    """An encoder layer; with cross, a decoder layer."""
+
+    def __init__(self, size: Preset, dropout: float, form: Form, cross: bool) -> None:
+        super().__init__()
+        self.self_attn = form(size, dropout, cross=False)
+        self.multihead_attn = form(size, dropout, cross=True) if cross else None
+        self.linear1, self.linear2 = nn.Linear(size.d_model, size.d_ff), nn.Linear(size.d_ff, size.d_model)
+        self.norms = nn.ModuleList(nn.LayerNorm(size.d_model) for _ in range(3 if cross else 2))
+        self.drop = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor, visible: Tensor, memory: Tensor | None = None, seen: Tensor | None = None) -> Tensor:
+        x = self.norms[0](x + self.drop(self.self_attn(x, x, visible)))
+        if self.multihead_attn is not None:
+            x = self.norms[1](x + self.drop(self.multihead_attn(x, memory, seen)))
+        y: Tensor = self.norms[-1](x + self.drop(self.linear2(self.drop(F.relu(self.linear1(x))))))
+        return y
+
+    def load(self, state: State, name: str) -> None:
+        """Take over what torch.nn.TransformerEncoderLayer or DecoderLayer keeps under name."""
+        self.self_attn.load(state, f"{name}.self_attn")
+        if self.multihead_attn is not None:
+            self.multihead_attn.load(state, f"{name}.multihead_attn")
+        load_module(self.linear1, state, f"{name}.linear1")
+        load_module(self.linear2, state, f"{name}.linear2")
+        for i, norm in enumerate(self.norms, start=1):
+            load_module(norm, state, f"{name}.norm{i}")
+
+
+class Transformer(nn.Module):
+    """The whole network."""
+
+    def __init__(self, size: Preset, dropout: float, form: Form) -> None:
+        super().__init__()
+        self.scale = math.sqrt(size.d_model)
+        self.src_embed, self.tgt_embed = (nn.Embedding(size.vocab_size, size.d_model) for _ in range(2))
+        self.encoder = nn.ModuleList(Block(size, dropout, form, cross=False) for _ in range(size.num_layers))
+        self.decoder = nn.ModuleList(Block(size, dropout, form, cross=True) for _ in range(size.num_layers))
+        self.generator = nn.Linear(size.d_model, size.vocab_size)
+        self.drop = nn.Dropout(dropout)
+        self.positions = nn.Buffer(sinusoids(size.length, size.d_model))
+        self.past = nn.Buffer(torch.ones(size.length, size.length, dtype=torch.bool).tril())
+
+    def forward(self, src: Tensor, tgt_in: Tensor) -> Tensor:
+        """(B, S) and (B, T) to logits (B, T, V)."""
+        seen = (src != 0)[:, None, None, :]
+        visible = (tgt_in != 0)[:, None, None, :] & self.past
+        memory = self.encode(src, seen)
+        x = self.embed(self.tgt_embed, tgt_in)
+        for block in self.decoder:
+            x = block(x, visible, memory, seen)
+        logits: Tensor = self.generator(x)
+        return logits
+
+    def encode(self, src: Tensor, seen: Tensor) -> Tensor:
+        """(B, S) to the memory (B, S, C)."""
+        memory = self.embed(self.src_embed, src)
+        for block in self.encoder:
+            memory = block(memory, seen)
+        return memory
+
+    def embed(self, table: nn.Module, tokens: Tensor) -> Tensor:
+        """(B, T) to (B, T, C): the table's rows, scaled, with positions, after dropout."""
+        embedded: Tensor = self.drop(table(tokens) * self.scale + self.positions)
+        return embedded
+
+    def load(self, state: Mapping[str, Any]) -> Transformer:
+        """Take over npformer's weights, as npformer.interop.torch.to_state_dict names them."""
+        tensors = {name: torch.from_numpy(array) for name, array in state.items()}
+        for name in ("src_embed", "tgt_embed", "generator"):
+            load_module(self.get_submodule(name), tensors, name)
+        for stack, blocks in (("encoder", self.encoder), ("decoder", self.decoder)):
+            for i, block in enumerate(blocks):
+                assert isinstance(block, Block)
+                block.load(tensors, f"{stack}.layers.{i}")
+        return self
+
+
+def load_module(module: nn.Module, state: State, name: str) -> None:
+    """Copy the parameters of module from state, where they are called name.weight and so on."""
+    for kind, parameter in module.named_parameters():
+        parameter.data.copy_(state[f"{name}.{kind}"])
+
+
+def sinusoids(length: int, width: int) -> Tensor:
+    """The table (T, C) of positions."""
+    angle = torch.arange(length)[:, None] / 10000 ** (torch.arange(0, width, 2, dtype=torch.float64) / width)
+    return torch.stack([angle.sin(), angle.cos()], -1).flatten(1)[:, :width].float()

@@ -1,0 +1,57 @@
+"""How many floating-point operations the matrix products of one training step take.
+
+A product (M, K)·(K, N) takes 2·M·K·N operations. Each linear map y = x W makes three in a step, all
+equally large: y = x W, dx = dy Wᵀ, dW = xᵀ dy. Each attention makes two forward (Q Kᵀ and weights·V) and
+four backward, 2·B·T·S·C operations each; that a causal mask hides half of the scores is not subtracted.
+Looking up a row of an embedding, and adding to one, is no product.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from npformer.models.presets import Preset
+
+
+class Linear(NamedTuple):
+    """One shape of linear map: rows × c_in to rows × c_out."""
+
+    name: str
+    rows: int  # N = B·T
+    c_in: int
+    c_out: int
+    copies: int  # how many such maps the model has
+
+    @property
+    def flop(self) -> int:
+        """Operations of one of its three products."""
+        return 2 * self.rows * self.c_in * self.c_out
+
+
+def linears(size: Preset) -> list[Linear]:
+    """The linear maps of a model, each shape once."""
+    rows, c, f, layers = size.batch * size.length, size.d_model, size.d_ff, size.num_layers
+    return [
+        Linear("queries, keys, values of self-attention", rows, c, 3 * c, 2 * layers),
+        Linear("queries of cross-attention; outputs of all", rows, c, c, 4 * layers),
+        Linear("keys, values of cross-attention", rows, c, 2 * c, layers),
+        Linear("feed-forward, up", rows, c, f, 2 * layers),
+        Linear("feed-forward, down", rows, f, c, 2 * layers),
+        Linear("generator", rows, c, size.vocab_size, 1),
+    ]
+
+
+def linear_flop(size: Preset) -> int:
+    """Operations of all linear maps in one training step, forward and backward."""
+    return 3 * sum(linear.copies * linear.flop for linear in linears(size))
+
+
+def attention_flop(size: Preset) -> int:
+    """Operations of all attention products in one training step, forward and backward."""
+    attentions = 3 * size.num_layers
+    return attentions * 6 * 2 * size.batch * size.length * size.length * size.d_model
+
+
+def step_flop(size: Preset) -> int:
+    """Operations of all matrix products in one training step."""
+    return linear_flop(size) + attention_flop(size)

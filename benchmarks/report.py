@@ -1,0 +1,68 @@
+"""Tables for a terminal, at most 100 columns wide, and JSON for machines."""
+
+from __future__ import annotations
+
+import json
+import sys
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from benchmarks.options import Options
+
+WIDTH = 100
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Rows under columns; the first column is aligned to the left, the others to the right."""
+    cells = [list(columns), *map(list, rows)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
+    lines = ([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])] for row in cells)
+    return "\n".join("  ".join(line).rstrip() for line in lines)
+
+
+def wrapped(text: str, indent: str = "    ") -> str:
+    """A line of text broken at WIDTH; what follows the first line is indented."""
+    return textwrap.fill(text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def head(machine: Mapping[str, str]) -> str:
+    """The machine, one line for each thing to know."""
+    width = max(map(len, machine))
+    return "\n".join(wrapped(f"{name:<{width}}  {value}", " " * (width + 2)) for name, value in machine.items())
+
+
+def milliseconds(seconds: float) -> str:
+    """Seconds as milliseconds with three digits or more."""
+    value = seconds * 1e3
+    digits = 4 if value < 0.1 else 3 if value < 1 else 2 if value < 100 else 1 if value < 1000 else 0
+    return f"{value:,.{digits}f}"
+
+
+def megabytes(count: float) -> str:
+    """Bytes as MB, 10⁶."""
+    return f"{count / 1e6:,.0f}"
+
+
+def ratio(values: Mapping[str, float] | None) -> str:
+    """ "2.10 (2.05 … 2.14)", or a dash."""
+    return "–" if values is None else f"{values['median']:.2f} ({values['low']:.2f} … {values['high']:.2f})"
+
+
+def say(text: str, quiet: bool) -> None:
+    """Show a part of the report as soon as it is there."""
+    if not quiet:
+        print(text, flush=True)
+
+
+def progress(text: str) -> None:
+    """Tell whoever waits at a terminal what is going on."""
+    if sys.stderr.isatty():
+        print(f"\r{text}\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def document(benchmark: str, machine: Mapping[str, str], options: Options, results: list[Any]) -> str:
+    """The JSON document of a run; all times are in seconds."""
+    settings = {"device": options.device, "seconds": options.budget.seconds, "rounds": options.budget.rounds}
+    settings |= dict(options.own)
+    return json.dumps({"benchmark": benchmark, "machine": machine, "settings": settings, "results": results}, indent=1)

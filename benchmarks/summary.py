@@ -1,0 +1,52 @@
+"""What is said of many rounds: the median, the best, and how many times as fast, with its spread.
+
+A round's time is the median of its steps. Rounds are compared with the rounds they took turns with, so
+what slows the whole machine down for a while slows both sides of a ratio down.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from typing import NamedTuple
+
+Rounds = Sequence[Sequence[float]]  # rounds of steps, in seconds
+
+
+class Times(NamedTuple):
+    """One contender's times, in seconds."""
+
+    median: float  # of all steps
+    best: float  # single step
+    rounds: int
+    steps: int
+
+
+class Ratio(NamedTuple):
+    """How many times as fast: the median over rounds, and the quartiles around it."""
+
+    median: float
+    low: float
+    high: float
+
+
+def times(rounds: Rounds) -> Times:
+    """Summary of one contender's rounds. Raises ValueError if there are none."""
+    steps = [seconds for one in rounds for seconds in one]
+    if not steps:
+        raise ValueError("rounds: expected at least one round of at least one step, got none")
+    return Times(statistics.median(steps), min(steps), len(rounds), len(steps))
+
+
+def ratio(ours: Rounds, theirs: Rounds) -> Ratio:
+    """Their time over ours, round by round: 2 means that ours is twice as fast."""
+    each = [statistics.median(b) / statistics.median(a) for a, b in zip(ours, theirs, strict=True)]
+    return Ratio(statistics.median(each), *quartiles(each))
+
+
+def quartiles(values: Sequence[float]) -> tuple[float, float]:
+    """The first and the third quartile, interpolated; of a single value, that value twice."""
+    if len(values) == 1:
+        return values[0], values[0]
+    low, _, high = statistics.quantiles(values, n=4, method="inclusive")
+    return low, high

@@ -1,0 +1,144 @@
+"""One training step: npformer and PyTorch in turns, and the bound that the matrix products set."""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks import compare, machine, report
+from benchmarks.options import Options, new_parser, numbers, run
+from benchmarks.own.model import save_weights
+from benchmarks.products import linear_flop, linears, step_flop
+from benchmarks.turns import Child, Entry, Measured, contenders, take_turns
+from npformer.models.presets import PRESETS
+
+FORMS = ("textbook", "fast")
+SAME = 1e-5  # how far losses of the same computation may lie apart, relative
+COLUMNS = ("", "median ms", "best ms", "times as fast", "of bound", "peak MB", "imports MB", "steps")
+LEGEND = (
+    "median, best ms    of all steps; a step is forward, loss, backward, Adam, the loss read back",
+    "times as fast      time of the better PyTorch form over the row's, round by round: median, quartiles",
+    "of bound           share of the bound by matrix products that the row's median reaches",
+    "peak, imports MB   most memory resident beyond what was there after imports; that (libraries)",
+    "steps              timed steps in rounds",
+)
+EXAMPLES = """examples:
+  python -m benchmarks.train_step
+  python -m benchmarks.train_step --size tiny,small --dropout 0.1 --bodies compiled,numpy,plain
+  python -m benchmarks.train_step --size base --dropout 0.1,0 --json > base.json
+  python -m benchmarks.train_step --against none --size tiny --seconds 5"""
+
+
+def main() -> int:
+    """The command; see --help."""
+    summary = "Measure one training step in float32: npformer and PyTorch in turns, and the bound by products."
+    parser = new_parser("train_step", summary, EXAMPLES, "tiny,small,mid,base", "auto", 20.0)
+    parser.add_argument("--dropout", default="0.1,0", help="rates of dropout (default: 0.1,0)")
+    return run(parser, benchmark)
+
+
+def benchmark(options: Options) -> int:
+    """Measure all sizes at all rates, say what came of it. Returns the exit code."""
+    rates = numbers("--dropout", str(options.own["dropout"]), 0, 1)
+    environment, removed = machine.contenders_environment(options.keep_environment)
+    about = machine.describe(removed, options.keep_environment)
+    report.say("\n".join([report.head(about), "", *LEGEND]), options.json)
+    results = []
+    for size in options.sizes:
+        with tempfile.TemporaryDirectory() as folder:
+            weights = save_weights(PRESETS[size], Path(folder)) if options.torch else ""
+            for rate in rates:
+                report.progress(f"{size}, dropout {rate:g} …")
+                with contenders(entries(options, size, rate, weights), environment) as children:
+                    results.append(measure(options, size, rate, children))
+                report.progress("")
+                report.say("\n" + describe(results[-1]), options.json)
+    if options.json:
+        print(report.document("train_step", about, options, results))
+    return 0 if all(result["same"]["holds"] for result in results) else 1
+
+
+def entries(options: Options, size: str, rate: float, weights: str) -> list[Entry]:
+    """npformer in all bodies asked for, PyTorch in both forms, the products in both ways."""
+    common = {"size": size, "dropout": rate, "device": options.device}
+    found = [
+        Entry(f"npformer-{bodies}", "benchmarks.own.train:train", {**common, "bodies": bodies},
+              ("numba",) if bodies == "compiled" else ())
+        for bodies in options.bodies
+    ]  # fmt: skip
+    for form in FORMS if options.torch else ():
+        found.append(Entry(f"torch-{form}", f"benchmarks.peers.torch_train:{form}", {**common, "weights": weights}))
+    if options.device == "numpy":
+        products, one_thread = "benchmarks.own.products:products", {"OPENBLAS_NUM_THREADS": "1"}
+        found.append(Entry("products", products, {"size": size, "split": False}))
+        found.append(Entry("products-split", products, {"size": size, "split": True}, environment=one_thread))
+    return found
+
+
+def measure(options: Options, size: str, rate: float, children: Sequence[Child]) -> dict[str, Any]:
+    """All numbers of one table."""
+    measured = take_turns(children, "step", options.budget)
+    limit = bound(size, take_turns(children, "products", options.budget._replace(seconds=1.0)))
+    rows = compare.rows(children, measured)
+    for row in rows:
+        row["of_bound"] = limit["seconds"] / row["median"] if limit else None
+    return {
+        "size": size, "shape": dataclasses.asdict(PRESETS[size]), "dropout": rate, "contenders": rows,
+        "times_as_fast_as": compare.best_peer(measured), "bound": limit, "same": same(children, measured, rate),
+    }  # fmt: skip
+
+
+def describe(result: dict[str, Any]) -> str:
+    """One table, with what holds for all of it above and below."""
+    rows = [
+        [row["name"], report.milliseconds(row["median"]), report.milliseconds(row["best"]),
+         report.ratio(row["times_as_fast"]), f"{row['of_bound']:.0%}" if row["of_bound"] else "–", *compare.cells(row)]
+        for row in result["contenders"]
+    ]  # fmt: skip
+    lines = [
+        report.wrapped(f"{result['size']}, dropout {result['dropout']:g}: {PRESETS[result['size']]}"),
+        report.table(COLUMNS, rows),
+    ]
+    if result["bound"]:
+        limit = result["bound"]
+        lines.append(
+            f"bound by products: {limit['gflop']:,.2f} GFLOP at {limit['gflop_per_second']:.0f} GFLOP/s = "
+            f"{report.milliseconds(limit['seconds'])} ms"
+        )
+    lines += [compare.threads(result["contenders"]), *compare.others(result["contenders"])]
+    found = result["same"]
+    losses = ", ".join(f"{name} {loss:.6f}" for name, loss in found["losses"].items())
+    verdict = "the same" if found["holds"] else "NOT THE SAME COMPUTATION"
+    compared = f"{found['compared']} compared, largest difference {found['difference']:.0e}: {verdict}"
+    return "\n".join([*lines, report.wrapped(f"first loss without dropout: {losses}; {compared}")])
+
+
+def bound(size: str, products: dict[str, Measured]) -> dict[str, float] | None:
+    """The time that the step's products would take at the rate of the linear ones, each at its best."""
+    runs = [value for each in products.values() for value in each.values]
+    if not runs:
+        return None
+    best = [min(seconds) for seconds in zip(*runs, strict=True)]  # three for each linear map
+    counts = [linear.copies for linear in linears(PRESETS[size]) for _ in range(3)]
+    rate = linear_flop(PRESETS[size]) / sum(count * seconds for count, seconds in zip(counts, best, strict=True))
+    flop = step_flop(PRESETS[size])
+    return {"gflop": flop / 1e9, "gflop_per_second": rate / 1e9, "seconds": flop / rate}
+
+
+def same(children: Sequence[Child], measured: dict[str, Measured], rate: float) -> dict[str, Any]:
+    """Whether all compute the same: the loss before training; without dropout, those of the first steps too."""
+    losses = {child.name: float(child.facts["loss"]) for child in children if child.name in measured}
+    steps = 0 if rate else min(3, *(len(each.values) for each in measured.values()))
+    curves = [[losses[name], *measured[name].values[:steps]] for name in losses]
+    difference = max(max(column) - min(column) for column in zip(*curves, strict=True))
+    return {
+        "losses": losses, "compared": steps + 1, "difference": difference,
+        "holds": difference <= SAME * max(1.0, *losses.values()),
+    }  # fmt: skip
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

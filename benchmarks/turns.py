@@ -1,0 +1,172 @@
+"""Contenders in processes of their own that take turns: while one works the others wait.
+
+Two thread pools in one process spoil both, and two busy processes share the cores; and a machine that
+others use is faster in one minute than in the next. So every contender gets its own process, all warm up,
+and then they run in rounds, in an order that turns around from round to round.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+PAUSE = 0.05  # before each turn: thread pools spin for some milliseconds after their last work
+FEWEST_ROUNDS = 5
+FEWEST_LONG_ROUNDS = 3  # if a round of all takes long
+LONG_ROUND = 15.0  # seconds
+MOST_STEPS = 1000  # in one turn
+LONG_STEP = 5.0  # seconds; one such step is warming up enough
+
+
+class ContenderError(RuntimeError):
+    """A contender stopped; the message ends with what it said."""
+
+
+class Entry(NamedTuple):
+    """How a contender is started. See ``contender`` for factory and imports."""
+
+    name: str
+    factory: str
+    options: Mapping[str, Any] = {}
+    imports: Sequence[str] = ()
+    environment: Mapping[str, str] = {}  # on top of the environment of all
+
+
+class Budget(NamedTuple):
+    """How long to measure."""
+
+    seconds: float = 20.0  # for all contenders together, without warming up
+    rounds: int | None = None  # at most; None: as many as fit
+    turn: float = 0.5  # seconds, aimed at for one turn of one contender
+    warm_up: int = 3  # steps
+
+
+class Child:
+    """One contender, starting. Wait until it is ready, close it afterwards; ``contenders`` does both."""
+
+    def __init__(self, entry: Entry, environment: Mapping[str, str]) -> None:
+        self.name = entry.name
+        self._errors = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115 - lives on
+        spec = {"factory": entry.factory, "options": dict(entry.options), "imports": list(entry.imports)}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.contender", json.dumps(spec)],
+            cwd=ROOT, env={**environment, **entry.environment}, text=True, encoding="utf-8",
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors,
+        )  # fmt: skip
+        self.about: dict[str, str] = {}
+        self.facts: dict[str, Any] = {}
+
+    def wait_until_ready(self) -> None:
+        """Wait until it has imported and prepared everything; then about and facts are known."""
+        started = self._answer()
+        self.about, self.facts = started["about"], started["facts"]
+
+    def run(self, task: str, steps: int) -> dict[str, Any]:
+        """Do a task some times: see ``contender`` for the answer."""
+        return self._ask({"do": "run", "task": task, "steps": steps})
+
+    def memory(self) -> dict[str, int]:
+        """{"peak": bytes, "imports": bytes of it that were there when all was imported}."""
+        return self._ask({"do": "memory"})
+
+    @property
+    def running(self) -> bool:
+        """Whether the process is alive."""
+        return self._process.poll() is None
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.kill()
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout, self._errors):
+            with suppress(OSError):  # a pipe to a process that has gone
+                if stream is not None:
+                    stream.close()
+
+    def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):  # then there is no answer, which says more
+            print(json.dumps(request), file=self._process.stdin, flush=True)
+        return self._answer()
+
+    def _answer(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            code = self._process.wait()
+            self._errors.seek(0)
+            said = self._errors.read().strip().splitlines()[-12:]
+            raise ContenderError("\n    ".join([f"{self.name}: expected an answer, it ended with code {code}:", *said]))
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+
+@contextmanager
+def contenders(entries: Sequence[Entry], environment: Mapping[str, str]) -> Iterator[list[Child]]:
+    """The contenders, all ready, ended afterwards whatever happens."""
+    children: list[Child] = []
+    try:
+        for entry in entries:
+            children.append(Child(entry, environment))
+        for child in children:
+            child.wait_until_ready()
+        yield children
+    finally:
+        for child in children:
+            child.close()
+
+
+class Measured(NamedTuple):
+    """What came of the turns of one contender."""
+
+    rounds: list[list[float]]  # seconds of each step of each round
+    values: list[Any]  # what each step returned, those of the warm-up first
+    others: list[tuple[float, float]]  # in each round, seconds that other processes used, of seconds of all cores
+
+
+def take_turns(children: Sequence[Child], task: str, budget: Budget) -> dict[str, Measured]:
+    """Measure a task of all contenders that have it: name -> Measured."""
+    able: list[Child] = []
+    steps: dict[str, int] = {}
+    found: dict[str, Measured] = {}
+    for child in children:
+        time.sleep(PAUSE)
+        warm = _warm_up(child, task, budget.warm_up)
+        if warm is not None:
+            able.append(child)
+            steps[child.name] = min(MOST_STEPS, max(1, round(budget.turn / warm[0])))
+            found[child.name] = Measured([], warm[1], [])
+    start, number = time.perf_counter(), 0
+    while able and not _enough(number, time.perf_counter() - start, budget):
+        for child in able if number % 2 == 0 else able[::-1]:
+            time.sleep(PAUSE)
+            answer = child.run(task, steps[child.name])
+            found[child.name].rounds.append(answer["seconds"])
+            found[child.name].values.extend(answer["values"])
+            found[child.name].others.append(answer["others"])
+        number += 1
+    return found
+
+
+def _warm_up(child: Child, task: str, count: int) -> tuple[float, list[Any]] | None:
+    """(seconds of the fastest step, the values of the steps), or None if child has no such task."""
+    first = child.run(task, 1)
+    if first["seconds"] is None:
+        return None
+    rest = child.run(task, count - 1) if first["seconds"][0] < LONG_STEP else {"seconds": [], "values": []}
+    return min(first["seconds"] + rest["seconds"]), first["values"] + rest["values"]
+
+
+def _enough(rounds: int, seconds: float, budget: Budget) -> bool:
+    if budget.rounds is not None and rounds >= budget.rounds:
+        return True
+    fewest = FEWEST_LONG_ROUNDS if seconds > LONG_ROUND * max(1, rounds) else FEWEST_ROUNDS
+    return rounds >= fewest and seconds * (rounds + 1) > budget.seconds * rounds  # the next one would not fit
