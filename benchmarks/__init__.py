@@ -1,8 +1,9 @@
-"""npformer and its peers, measured side by side: train_step, decode, ops.
+"""npformer and its peers, measured side by side: train_step, decode, ops; and npformer alone: scaling.
 
     python -m benchmarks.train_step      one training step, against PyTorch and against the bound by products
     python -m benchmarks.decode          greedy decoding, tokens per second
     python -m benchmarks.ops             every operation, forward and backward
+    python -m benchmarks.scaling         time and memory of a step against length, batch, width, depth
 
 Run from a checkout; it is not part of the installed package. Each contender is a process of its own
 (``contender``), and they take turns (``turns``). What npformer runs is in ``own``, what PyTorch runs in

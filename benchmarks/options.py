@@ -43,17 +43,25 @@ def new_parser(
     name: str, summary: str, examples: str, sizes: str, bodies: str, seconds: float
 ) -> argparse.ArgumentParser:
     """A parser with the options that all benchmarks have; sizes, bodies and seconds are defaults."""
+    parser = new_parser_without_peer(name, summary, examples, bodies)
+    add = parser.add_argument
+    add("--size", default=sizes, help=f"sizes of model, of {', '.join(PRESETS)} (default: {sizes})")
+    add("--against", choices=("torch", "none"), default="torch", help="the peer (default: torch)")
+    add("--seconds", type=float, default=seconds, help=f"for each comparison, but a few rounds (default: {seconds:g})")
+    add("--rounds", type=int, help="at most this many rounds, for a quick look")
+    return parser
+
+
+def new_parser_without_peer(name: str, summary: str, examples: str, bodies: str) -> argparse.ArgumentParser:
+    """A parser for a benchmark of npformer alone, at sizes of its own; bodies is a default."""
     parser = argparse.ArgumentParser(
         prog=f"python -m benchmarks.{name}", description=summary, epilog=examples,
         formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
     )  # fmt: skip
+    parser.set_defaults(size="tiny", against="none", seconds=1.0, rounds=None)
     add = parser.add_argument
     add("--device", choices=("numpy", "cupy"), default="numpy", help="where npformer computes (default: numpy)")
-    add("--size", default=sizes, help=f"sizes of model, of {', '.join(PRESETS)} (default: {sizes})")
     add("--bodies", default=bodies, help=f"npformer's bodies, of {', '.join(BODIES)}, auto (default: {bodies})")
-    add("--against", choices=("torch", "none"), default="torch", help="the peer (default: torch)")
-    add("--seconds", type=float, default=seconds, help=f"for each comparison, but a few rounds (default: {seconds:g})")
-    add("--rounds", type=int, help="at most this many rounds, for a quick look")
     add("--keep-env", action="store_true", help="leave OPENBLAS_CORETYPE, *_NUM_THREADS and the like as they are")
     add("--json", action="store_true", help="print one JSON document, for machines")
     return parser

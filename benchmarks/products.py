@@ -3,7 +3,8 @@
 A product (M, K)·(K, N) takes 2·M·K·N operations. Each linear map y = x W makes three in a step, all
 equally large: y = x W, dx = dy Wᵀ, dW = xᵀ dy. Each attention makes two forward (Q Kᵀ and weights·V) and
 four backward, 2·B·T·S·C operations each; that a causal mask hides half of the scores is not subtracted.
-Looking up a row of an embedding, and adding to one, is no product.
+Looking up a row of an embedding, and adding to one, is no product. Layers that recompute make their forward
+products once more.
 """
 
 from __future__ import annotations
@@ -41,17 +42,18 @@ def linears(size: Preset) -> list[Linear]:
     ]
 
 
-def linear_flop(size: Preset) -> int:
+def linear_flop(size: Preset, recompute: bool = False) -> int:
     """Operations of all linear maps in one training step, forward and backward."""
-    return 3 * sum(linear.copies * linear.flop for linear in linears(size))
+    *inside, generator = linears(size)
+    return (4 if recompute else 3) * sum(linear.copies * linear.flop for linear in inside) + 3 * generator.flop
 
 
-def attention_flop(size: Preset) -> int:
+def attention_flop(size: Preset, recompute: bool = False) -> int:
     """Operations of all attention products in one training step, forward and backward."""
-    attentions = 3 * size.num_layers
-    return attentions * 6 * 2 * size.batch * size.length * size.length * size.d_model
+    attentions, products = 3 * size.num_layers, 8 if recompute else 6
+    return attentions * products * 2 * size.batch * size.length * size.length * size.d_model
 
 
-def step_flop(size: Preset) -> int:
+def step_flop(size: Preset, recompute: bool = False) -> int:
     """Operations of all matrix products in one training step."""
-    return linear_flop(size) + attention_flop(size)
+    return linear_flop(size, recompute) + attention_flop(size, recompute)

@@ -29,7 +29,8 @@ EXAMPLES = """examples:
   python -m benchmarks.train_step
   python -m benchmarks.train_step --size tiny,small --dropout 0.1 --bodies compiled,numpy,plain
   python -m benchmarks.train_step --size base --dropout 0.1,0 --json > base.json
-  python -m benchmarks.train_step --against none --size tiny --seconds 5"""
+  python -m benchmarks.train_step --against none --size tiny --seconds 5
+  python -m benchmarks.train_step --against none --size mid --dropout 0.1 --recompute"""
 
 
 def main() -> int:
@@ -37,6 +38,9 @@ def main() -> int:
     summary = "Measure one training step in float32: npformer and PyTorch in turns, and the bound by products."
     parser = new_parser("train_step", summary, EXAMPLES, "tiny,small,mid,base", "auto", 20.0)
     parser.add_argument("--dropout", default="0.1,0", help="rates of dropout (default: 0.1,0)")
+    parser.add_argument(
+        "--recompute", action="store_true", help="also with layers that compute their forward again in backward"
+    )
     return run(parser, benchmark)
 
 
@@ -64,10 +68,11 @@ def benchmark(options: Options) -> int:
 def entries(options: Options, size: str, rate: float, weights: str) -> list[Entry]:
     """npformer in all bodies asked for, PyTorch in both forms, the products in both ways."""
     common = {"size": size, "dropout": rate, "device": options.device}
+    ways = (False, True) if options.own["recompute"] else (False,)
     found = [
-        Entry(f"npformer-{bodies}", "benchmarks.own.train:train", {**common, "bodies": bodies},
-              ("numba",) if bodies == "compiled" else ())
-        for bodies in options.bodies
+        Entry(f"npformer-{bodies}{'-recompute' * again}", "benchmarks.own.train:train",
+              {**common, "bodies": bodies, "recompute": again}, ("numba",) if bodies == "compiled" else ())
+        for bodies in options.bodies for again in ways
     ]  # fmt: skip
     for form in FORMS if options.torch else ():
         found.append(Entry(f"torch-{form}", f"benchmarks.peers.torch_train:{form}", {**common, "weights": weights}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +17,9 @@ NO_END = -1  # no token: decoding ends when it is long enough, for every contend
 NEVER = -1e4  # a bias with which a token is never the likeliest
 
 
-def training_model(preset: Preset, dropout: float, backend: Backend) -> npf.Transformer:
+def training_model(preset: Preset, dropout: float, backend: Backend, recompute: bool = False) -> npf.Transformer:
     """The model that training starts from."""
-    return npf.Transformer(preset.config(dropout), backend=backend, seed=0)
+    return npf.Transformer(replace(preset.config(dropout), recompute=recompute), backend=backend, seed=0)
 
 
 def decoding_model(preset: Preset, backend: Backend) -> npf.Transformer:

@@ -113,7 +113,7 @@ class Arena:
     def parts(self, where: slice) -> list[slice]:
         """where cut into parts for the backend's threads to share, or left whole if it is short."""
         threads = self.backend.threads if where.stop - where.start >= WORTH_SHARING else 1
-        size = -(-(where.stop - where.start) // threads // ALIGNMENT) * ALIGNMENT
+        size = max(-(-(where.stop - where.start) // threads // ALIGNMENT), 1) * ALIGNMENT
         return [slice(start, min(start + size, where.stop)) for start in range(where.start, where.stop, size)]
 
     def configure(
@@ -139,11 +139,11 @@ class Arena:
             )
         self.segments = tuple(replace(s, **changes) if is_meant(s) else s for s in self.segments)
 
-    def runs(self) -> Iterator[Run]:
-        """The trainable segments, neighbours of equal settings joined."""
+    def runs(self, *, decaying: bool = True) -> Iterator[Run]:
+        """The trainable segments, neighbours of equal settings joined; not decaying: weight_decay 0 for all."""
         current: Run | None = None
         for segment in (s for s in self.segments if s.trainable):
-            settings = (segment.lr_scale, segment.weight_decay)
+            settings = (segment.lr_scale, segment.weight_decay if decaying else 0.0)
             if current is not None and settings == current[1:] and self._touch(current.where, segment):
                 current = Run(slice(current.where.start, segment.stop), *settings)
                 continue

@@ -25,6 +25,8 @@ BODIES = ("auto", "plain", "numpy", "compiled")
 
 #: (p, g, m, v, lr, betas, eps, t, decay): one update of flat arrays, in place, as in ``optim/adam.py``.
 AdamUpdate = Callable[[Array, Array, Array, Array, float, tuple[float, float], float, int, float], None]
+#: ``DecoderLayer.step`` in one call, from its inputs, its parameters and what it remembers; None: not this case.
+DecoderLayerStep = Callable[..., Array | None]
 Jobs = Sequence[Callable[[], Any]]
 
 
@@ -45,7 +47,7 @@ class Backend:
 
     ``bodies`` names the table of operations. ``threads`` is into how many parts a training batch is
     shared out, and ``together(jobs)`` does that many jobs at the same time. ``adam_update`` is a
-    faster spelling of Adam's formula, or None.
+    faster spelling of Adam's formula, or None, and ``decoder_layer_step`` of a decoder layer's step.
     """
 
     name: str
@@ -57,6 +59,7 @@ class Backend:
     threads: int = 1
     together: Callable[[Jobs], None] = one_after_the_other
     adam_update: AdamUpdate | None = None
+    decoder_layer_step: DecoderLayerStep | None = None
 
     def __post_init__(self) -> None:
         if self.dtype not in DTYPES:

@@ -14,6 +14,8 @@ import numpy as np
 
 from npformer._version import __version__
 from npformer.backend import cupy_problem, get_backend
+from npformer.backend.numpy import compiled_problem
+from npformer.backend.numpy.blas_threads import blas_threads
 from npformer.cli.common import new_parser
 from npformer.training.trainer import THREAD_VARIABLES
 
@@ -41,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
 def examine() -> dict[str, str]:
     """What there is, by name, in words."""
     problem = cupy_problem()
-    auto = get_backend("auto")
+    auto, compiled = get_backend("auto", bodies="plain"), compiled_problem()  # others may have to be compiled first
     return {
         "npformer": __version__,
         "python": f"{platform.python_version()} ({sys.executable})",
@@ -49,6 +51,8 @@ def examine() -> dict[str, str]:
         **{name: _version(name) for name in PACKAGES},
         "BLAS": _blas(),
         "BLAS threads": _threads(),
+        "Numba": _numba(compiled),
+        "--bodies auto": "numpy, because Numba cannot be used" if compiled else "compiled, because Numba is installed",
         "CuPy": problem or f"{_cupy_version()}, driver {_driver()}, {auto.device.name}",
         "--device auto": f"{auto.name}, because " + ("no GPU can be used: " + problem if problem else "a GPU answers"),
         "arithmetic": _arithmetic(),
@@ -62,6 +66,14 @@ def _version(name: str) -> str:
         return "missing"
 
 
+def _numba(problem: str | None) -> str:
+    """The version; if there is none, how to get it and what for."""
+    version = _version("numba")
+    if version == "missing":  # not a word for something optional: it would count as a failure
+        return "not installed: pip install '.[fast]' brings compiled bodies; npformer bench compares"
+    return problem or version
+
+
 def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -72,8 +84,11 @@ def _blas() -> str:
 
 
 def _threads() -> str:
+    """How many a product uses alone, and who said so; training shares a batch out and gives each part one."""
+    now = blas_threads()
     given = [f"{name}={os.environ[name]}" for name in THREAD_VARIABLES if name in os.environ]
-    return ", ".join(given) or f"not limited by the environment: up to {_cores()}, one per core"
+    limits = ", ".join(given) or f"not limited by the environment: up to {_cores()}, one per core"
+    return f"{'unknown' if now is None else now}; {limits}"
 
 
 def _cupy_version() -> str:

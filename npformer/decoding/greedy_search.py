@@ -19,18 +19,29 @@ def greedy(
 
     Returns (B, T) int64 on the host, T ≤ max_len, without the begin token: each row ends with
     eos_id, if it got that far, and is filled up with the pad id. Stops when all rows have ended.
-    Raises ConfigError unless max_len ≥ 1, and what model.forward raises for bad ids.
+    Raises ConfigError unless max_len ≥ 1, and what model.start and model.step raise.
     """
     if max_len < 1:
         raise ConfigError(f"max_len: expected an integer >= 1, got {max_len}")
-    pad_id, backend = model.config.pad_id, model.backend
-    memory, memory_mask = model.encode(src)
-    tokens = np.full((memory.shape[0], 1), bos_id, dtype=np.int64)
-    ended = np.zeros(memory.shape[0], dtype=bool)
-    while tokens.shape[1] <= max_len and not ended.all():
-        last = model.decode(tokens, memory, memory_mask)[:, -1, :]  # (B, V)
-        chosen = backend.host(namespace(last).argmax(last, axis=-1))
-        chosen = np.where(ended, pad_id, chosen)
-        ended |= chosen == eos_id
-        tokens = np.concatenate([tokens, chosen[:, None]], axis=1)
-    return tokens[:, 1:]
+    state = model.start(src, room(model, max_len))
+    found = np.full((state.batch, max_len), model.config.pad_id, dtype=np.int64)
+    rows = np.arange(state.batch)  # which row of found each row of the state is
+    tokens = np.full(state.batch, bos_id, dtype=np.int64)
+    ended = np.zeros(state.batch, dtype=bool)
+    for length in range(max_len):
+        logits = model.step(tokens, state)  # (B, V)
+        chosen = model.backend.host(namespace(logits).argmax(logits, axis=-1))
+        tokens = np.where(ended, model.config.pad_id, chosen)
+        found[rows, length] = tokens
+        ended |= tokens == eos_id
+        if ended.all():
+            return found[:, : length + 1]
+        if 2 * np.count_nonzero(ended) >= ended.size:  # by halves, so that what is copied is no more than what is saved
+            going = np.flatnonzero(~ended)
+            rows, tokens, ended, state = rows[going], tokens[going], ended[going], state.select(going)
+    return found
+
+
+def room(model: Transformer, max_len: int) -> int:
+    """Positions to keep free for max_len tokens: no more than the model has, since rows may end before."""
+    return max_len if model.config.positions == "sinusoidal" else min(max_len, model.config.max_seq_len)

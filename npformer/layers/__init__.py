@@ -2,11 +2,13 @@
 
 In the order in which a Transformer is explained: ``parameter``, ``cache_stack``, ``call_tree``,
 ``layer``, ``initial``, ``linear``, ``embedding``, ``positions``, ``dropout``, ``layer_norm``,
-``multi_head_attention``, ``feed_forward``, ``encoder_layer``, ``decoder_layer``, ``stacks``.
+``decode_state``, ``multi_head_attention``, ``feed_forward``, ``encoder_layer``, ``decoder_layer``,
+``stacks``.
 """
 
 from npformer.layers.cache_stack import CacheStack, NoCache
 from npformer.layers.call_tree import RandomKey, Watch
+from npformer.layers.decode_state import DecodeState, KeyValues, LayerState, Past
 from npformer.layers.decoder_layer import DecoderLayer
 from npformer.layers.dropout import Dropout
 from npformer.layers.embedding import Embedding
@@ -22,6 +24,7 @@ from npformer.layers.stacks import DecoderStack, EncoderStack
 
 __all__ = [
     "CacheStack",
+    "DecodeState",
     "DecoderLayer",
     "DecoderStack",
     "Dropout",
@@ -29,8 +32,10 @@ __all__ = [
     "EncoderLayer",
     "EncoderStack",
     "FeedForward",
+    "KeyValues",
     "Layer",
     "LayerNorm",
+    "LayerState",
     "LearnedPositions",
     "Linear",
     "Mechanism",
@@ -38,6 +43,7 @@ __all__ = [
     "NoCache",
     "Parameter",
     "ParameterView",
+    "Past",
     "RandomKey",
     "ScaledDotProduct",
     "SinusoidalPositions",

@@ -5,7 +5,8 @@
               x ← LN₃(x + Drop(FeedForward(x)))
     pre-LN    the same with x ← x + Drop(f(LN(x)))
 
-Each backward is its forward read bottom-up. The memory (the encoder's output) is used by every
+Each backward is its forward read bottom-up; a step of decoding is the forward for the newest tokens,
+with what was remembered of the others in the place of their sum. The memory (the encoder's output) is used by every
 decoder layer, so its gradients are added over the layers, in ``stacks.py``.
 
 Source: post-LN, Vaswani et al. 2017, section 3.1; pre-LN, Xiong et al. 2020, arXiv:2002.04745.
@@ -19,25 +20,27 @@ import numpy as np
 
 from npformer.backend import Backend
 from npformer.functional import ALL_VISIBLE, AttentionMask
-from npformer.layers.cache_stack import CacheStack
+from npformer.layers.cache_stack import CacheStack, NoCache
 from npformer.layers.call_tree import RandomKey, Watch, child, draw
+from npformer.layers.decode_state import LayerState
 from npformer.layers.encoder_layer import expect_norm_order
 from npformer.layers.feed_forward import FeedForward
 from npformer.layers.initial import Seed
 from npformer.layers.layer import Layer
 from npformer.layers.layer_norm import LayerNorm
-from npformer.layers.multi_head_attention import MultiHeadAttention
+from npformer.layers.multi_head_attention import MultiHeadAttention, ScaledDotProduct
 from npformer.typing import Array
 
 
 class _Context(NamedTuple):
     """What all three sub-layers of one forward are given."""
 
-    memory: Array  # (B, S, C)
+    memory: Array  # (B, S, C); in a step, its keys and values are in the state
     mask: AttentionMask
     memory_mask: AttentionMask
-    key: RandomKey | None
-    watch: Watch | None
+    key: RandomKey | None = None
+    watch: Watch | None = None
+    state: LayerState | None = None  # given in a step of decoding
 
 
 class DecoderLayer(Layer):
@@ -92,6 +95,37 @@ class DecoderLayer(Layer):
         """dy (B, T, C) to (dx (B, T, C), dmemory (B, S, C))."""
         return self._post_backward(dy, cache) if self.norm_order == "post" else self._pre_backward(dy, cache)
 
+    def start(self, batch: int, max_len: int, memory: Array) -> LayerState:
+        """For decoding: room for max_len targets of each row, and the memory (B, S, C) projected."""
+        return LayerState(self.self_attention.start(batch, max_len), self.cross_attention.project_memory(memory))
+
+    def step(self, x: Array, state: LayerState, *, mask: AttentionMask, memory_mask: AttentionMask) -> Array:
+        """For decoding: x (B, n, C), the newest targets, to y (B, n, C); mask.query_offset tokens came before."""
+        y = self._step_at_once(x, state, mask, memory_mask)
+        if y is not None:
+            return y
+        run = self._post if self.norm_order == "post" else self._pre
+        return run(NoCache(self), x, _Context(None, mask, memory_mask, state=state))
+
+    def _step_at_once(
+        self, x: Array, state: LayerState, mask: AttentionMask, memory_mask: AttentionMask
+    ) -> Array | None:
+        """step by the backend's own body, if it has one for this case."""
+        body = self.backend.decoder_layer_step
+        own, cross, up, down = self.self_attention, self.cross_attention, self.feed_forward.up, self.feed_forward.down
+        mechanisms = (type(own.mechanism), type(cross.mechanism))
+        if body is None or state.memory is None or mechanisms != (ScaledDotProduct, ScaledDotProduct):
+            return None
+        parameters = (
+            own.weight, own.bias, own.output.weight, own.output.bias, self.norm1.gamma, self.norm1.beta,
+            cross.weight, cross.bias, cross.output.weight, cross.output.bias, self.norm2.gamma, self.norm2.beta,
+            up.weight, up.bias, down.weight, down.bias, self.norm3.gamma, self.norm3.beta,
+        )  # fmt: skip
+        return body(
+            x, tuple([p.data for p in parameters]), state.own, state.memory, mask, memory_mask,
+            pre=self.norm_order == "pre", activation=self.feed_forward.activation, eps=self.norm1.eps,
+        )  # fmt: skip
+
     def _post(self, cache: CacheStack, x: Array, to: _Context) -> Array:
         f = cache.keep(self._attend_self(x, to))
         x = cache.keep(self.norm1.post_forward(x, f, draw(to.key, "self_attention_dropout", self.dropout)))
@@ -126,11 +160,15 @@ class DecoderLayer(Layer):
         dnormed = self.self_attention.backward(df, cache.pop())
         return dx + self.norm1.backward(dnormed, cache.pop()), dmemory
 
-    def _attend_self(self, x: Array, to: _Context) -> tuple[Array, CacheStack]:
+    def _attend_self(self, x: Array, to: _Context) -> tuple[Array, CacheStack | None]:
+        if to.state is not None:
+            return self.self_attention.step(x, to.state.own, to.mask), None
         name = "self_attention"
         return self.self_attention.forward(x, mask=to.mask, key=child(to.key, name), watch=child(to.watch, name))
 
-    def _attend_memory(self, x: Array, to: _Context) -> tuple[Array, CacheStack]:
+    def _attend_memory(self, x: Array, to: _Context) -> tuple[Array, CacheStack | None]:
+        if to.state is not None and to.state.memory is not None:
+            return self.cross_attention.step_memory(x, to.state.memory, to.memory_mask), None
         name = "cross_attention"
         return self.cross_attention.forward(
             x, to.memory, mask=to.memory_mask, key=child(to.key, name), watch=child(to.watch, name)

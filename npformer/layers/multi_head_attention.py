@@ -14,6 +14,9 @@ In cross-attention K and V come from the memory m: dx = dQ W_qᵀ and dm = dK W_
 What happens inside a head is the mechanism, a part that can be exchanged; this layer knows only
 how tokens get into heads and out again.
 
+Decoding computes the same a few tokens at a time: ``step`` lets new tokens attend to themselves and
+to what the mechanism kept of those before them, ``step_memory`` to a memory projected once.
+
 Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.2.2.
 """
 
@@ -26,8 +29,9 @@ import numpy as np
 from npformer.backend import Backend, Ops
 from npformer.errors import ConfigError, ShapeError
 from npformer.functional import ALL_VISIBLE, AttentionMask, Draw, attention_weights, merge_heads, split_heads
-from npformer.layers.cache_stack import CacheStack
+from npformer.layers.cache_stack import CacheStack, NoCache
 from npformer.layers.call_tree import RandomKey, Watch, draw
+from npformer.layers.decode_state import KeyValues
 from npformer.layers.initial import Seed, xavier_uniform
 from npformer.layers.layer import Layer, concat_last
 from npformer.layers.linear import Linear
@@ -49,6 +53,12 @@ class Mechanism(Protocol):
     def weights(self, q: Array, k: Array, mask: AttentionMask) -> Array:
         """The weights (B, H, T, S), before dropout, for a reader."""
 
+    def start(self, backend: Backend, batch: int, heads: int, max_len: int, width: int) -> Any:
+        """For decoding: an empty ``Past`` with room for max_len keys and values (B, H, ·, D = width)."""
+
+    def step(self, ops: Ops, q: Array, k: Array, v: Array, past: Any, mask: AttentionMask) -> Array:
+        """Add k, v (B, H, n, D), from position mask.query_offset on, to past; returns q's out (B, H, n, D)."""
+
 
 class ScaledDotProduct:
     """softmax(QKᵀ/√D)V, the mechanism of the paper."""
@@ -64,6 +74,13 @@ class ScaledDotProduct:
 
     def weights(self, q: Array, k: Array, mask: AttentionMask) -> Array:
         return attention_weights(q, k, mask)
+
+    def start(self, backend: Backend, batch: int, heads: int, max_len: int, width: int) -> KeyValues:
+        return KeyValues.empty(backend, batch, heads, max_len, width)
+
+    def step(self, ops: Ops, q: Array, k: Array, v: Array, past: KeyValues, mask: AttentionMask) -> Array:
+        keys, values = past.write(mask.query_offset, k, v)
+        return ops.attention.forward(q, keys, values, mask, None)[0]
 
 
 class MultiHeadAttention(Layer):
@@ -125,18 +142,52 @@ class MultiHeadAttention(Layer):
         dq, dk, dv = (merge_heads(part) for part in self.mechanism.backward(self.ops, dheads, cache.pop()))
         return self._project_backward(dq, dk, dv, cache)
 
+    def start(self, batch: int, max_len: int) -> Any:
+        """For decoding: the empty past of batch rows, with room for max_len positions."""
+        width = self.output.bias.data.shape[0] // self.num_heads
+        return self.mechanism.start(self.backend, batch, self.num_heads, max_len, width)
+
+    def step(self, x: Array, past: Any, mask: AttentionMask) -> Array:
+        """For decoding: x (B, n, C), at positions mask.query_offset on, is added to past. Returns y (B, n, C)."""
+        q, k, v = (split_heads(part, self.num_heads) for part in self._project(x, None, NoCache(self)))
+        return self.output(merge_heads(self.mechanism.step(self.ops, q, k, v, past, mask)))
+
+    def project_memory(self, memory: Array) -> KeyValues:
+        """For decoding: the keys and values of a memory (B, S, C), which step_memory looks at."""
+        width = self.output.bias.data.shape[0]
+        k, v = (split_heads(part, self.num_heads) for part in self._keys_values(memory, width, NoCache(self)))
+        projected = KeyValues.empty(self.backend, *k.shape)
+        projected.write(0, k, v)
+        return projected
+
+    def step_memory(self, x: Array, memory: KeyValues, mask: AttentionMask) -> Array:
+        """For decoding: x (B, n, C) looks at a projected memory. Returns y (B, n, C)."""
+        width = self.output.bias.data.shape[0]
+        q = split_heads(self._queries(x, width, NoCache(self)), self.num_heads)  # (B, H, n, D)
+        keys, values = memory.first(memory.values.shape[2])
+        heads, _ = self.mechanism.forward(self.ops, q, keys, values, mask, None)
+        return self.output(merge_heads(heads))
+
     def _project(self, x: Array, memory: Array | None, cache: CacheStack) -> tuple[Array, Array, Array]:
         """Queries (B, T, C), keys and values (B, S, C)."""
         width = self.output.bias.data.shape[0]
         expect_tokens("x", "T", x, width)
-        weight, bias, linear = self.weight.data, self.bias.data, self.ops.linear
         if memory is None:
-            qkv = cache.keep(linear.forward(x, weight, bias))  # (B, T, 3C)
+            qkv = cache.keep(self.ops.linear.forward(x, self.weight.data, self.bias.data))  # (B, T, 3C)
             return qkv[..., :width], qkv[..., width : 2 * width], qkv[..., 2 * width :]
         expect_tokens("memory", "S", memory, width)
-        q = cache.keep(linear.forward(x, weight[:, :width], bias[:width]))  # (B, T, C)
-        kv = cache.keep(linear.forward(memory, weight[:, width:], bias[width:]))  # (B, S, 2C)
-        return q, kv[..., :width], kv[..., width:]
+        return self._queries(x, width, cache), *self._keys_values(memory, width, cache)
+
+    def _queries(self, x: Array, width: int, cache: CacheStack) -> Array:
+        """Queries (B, T, C) alone."""
+        weight, bias = self.weight.data[:, :width], self.bias.data[:width]
+        return cache.keep(self.ops.linear.forward(x, weight, bias))
+
+    def _keys_values(self, memory: Array, width: int, cache: CacheStack) -> tuple[Array, Array]:
+        """Keys and values (B, S, C) alone."""
+        weight, bias = self.weight.data[:, width:], self.bias.data[width:]
+        kv = cache.keep(self.ops.linear.forward(memory, weight, bias))  # (B, S, 2C)
+        return kv[..., :width], kv[..., width:]
 
     def _project_backward(self, dq: Array, dk: Array, dv: Array, cache: CacheStack) -> Array | tuple[Array, Array]:
         """_project read bottom-up: one product was made for self-attention, two for cross-attention."""

@@ -17,6 +17,7 @@ from npformer.backend import Backend
 from npformer.functional import ALL_VISIBLE, AttentionMask
 from npformer.layers.cache_stack import CacheStack, NoCache
 from npformer.layers.call_tree import RandomKey, Watch, child
+from npformer.layers.decode_state import LayerState
 from npformer.layers.decoder_layer import DecoderLayer
 from npformer.layers.encoder_layer import EncoderLayer
 from npformer.layers.initial import Seed
@@ -26,7 +27,10 @@ from npformer.typing import Array
 
 
 class EncoderStack(Layer):
-    """num_layers encoder layers; final_norm None means: only for pre-LN. layer_options go to each layer."""
+    """num_layers encoder layers; final_norm None means: only for pre-LN.
+
+    recompute forgets what a layer computed and computes it again in backward. layer_options go to each layer.
+    """
 
     def __init__(
         self,
@@ -34,6 +38,7 @@ class EncoderStack(Layer):
         d_model: int,
         *,
         final_norm: bool | None = None,
+        recompute: bool = False,
         backend: Backend,
         seed: Seed = 0,
         **layer_options: Any,
@@ -41,11 +46,12 @@ class EncoderStack(Layer):
         super().__init__(backend)
         rng = np.random.default_rng(seed)
         self.layers = [EncoderLayer(d_model, backend=backend, seed=rng, **layer_options) for _ in range(num_layers)]
+        self.recompute = recompute
         self.norm = _final_norm(final_norm, layer_options.get("norm_order", "post"), d_model, backend)
 
     def forward(self, x: Array, **options: Any) -> tuple[Array, CacheStack]:
         """x (B, S, C) to y (B, S, C). Options: mask, key, watch, as in EncoderLayer."""
-        cache = CacheStack(self)
+        cache = CacheStack(self, recompute=self.recompute)
         return self._run(cache, x, **options), cache
 
     def __call__(self, x: Array, **options: Any) -> Array:
@@ -74,7 +80,10 @@ class EncoderStack(Layer):
 
 
 class DecoderStack(Layer):
-    """num_layers decoder layers; final_norm None means: only for pre-LN. layer_options go to each layer."""
+    """num_layers decoder layers; final_norm None means: only for pre-LN.
+
+    recompute forgets what a layer computed and computes it again in backward. layer_options go to each layer.
+    """
 
     def __init__(
         self,
@@ -82,6 +91,7 @@ class DecoderStack(Layer):
         d_model: int,
         *,
         final_norm: bool | None = None,
+        recompute: bool = False,
         backend: Backend,
         seed: Seed = 0,
         **layer_options: Any,
@@ -89,11 +99,12 @@ class DecoderStack(Layer):
         super().__init__(backend)
         rng = np.random.default_rng(seed)
         self.layers = [DecoderLayer(d_model, backend=backend, seed=rng, **layer_options) for _ in range(num_layers)]
+        self.recompute = recompute
         self.norm = _final_norm(final_norm, layer_options.get("norm_order", "post"), d_model, backend)
 
     def forward(self, x: Array, memory: Array, **options: Any) -> tuple[Array, CacheStack]:
         """x (B, T, C) and memory (B, S, C) to y (B, T, C). Options: mask, memory_mask, key, watch."""
-        cache = CacheStack(self)
+        cache = CacheStack(self, recompute=self.recompute)
         return self._run(cache, x, memory, **options), cache
 
     def __call__(self, x: Array, memory: Array, **options: Any) -> Array:
@@ -115,6 +126,16 @@ class DecoderStack(Layer):
             name = f"layers.{i}"
             x = cache.run(layer, x, memory, **masks, key=child(key, name), watch=child(watch, name))
         return x if self.norm is None else cache.run(self.norm, x)
+
+    def start(self, batch: int, max_len: int, memory: Array) -> tuple[LayerState, ...]:
+        """For decoding: what each layer remembers, before the first target; memory (B, S, C)."""
+        return tuple(layer.start(batch, max_len, memory) for layer in self.layers)
+
+    def step(self, x: Array, states: tuple[LayerState, ...], **masks: AttentionMask) -> Array:
+        """For decoding: x (B, n, C), the newest targets, to y (B, n, C). Masks: mask, memory_mask."""
+        for layer, state in zip(self.layers, states, strict=True):
+            x = layer.step(x, state, **masks)
+        return x if self.norm is None else self.norm(x)
 
     def backward(self, dy: Array, cache: CacheStack) -> tuple[Array, Array]:
         """dy (B, T, C) to (dx (B, T, C), dmemory (B, S, C))."""

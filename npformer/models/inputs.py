@@ -20,15 +20,15 @@ def token_ids(name: str, ids: Any, vocab_size: int, backend: Backend) -> Array:
     ids may be a NumPy array, nested lists, or an array of the device (which is read back to be
     checked; give NumPy arrays where that waiting matters). Raises ShapeError, DTypeError, TokenError.
     """
-    host: np.ndarray[Any, Any] = backend.host(ids) if backend.device.owns(ids) else _as_host(name, ids)
+    host = _on_host(name, ids, backend)
     if host.ndim != 2:
         raise ShapeError(f"{name}: expected (B, T), a batch of token ids, got {tuple(host.shape)}")
     if host.size == 0:
         raise ShapeError(f"{name}: expected at least one sequence of at least one token, got {tuple(host.shape)}")
     if host.dtype.kind not in "iu":
         raise DTypeError(f"{name}: expected integers (token ids), got {host.dtype}; convert with astype first")
-    outside = np.argwhere((host < 0) | (host >= vocab_size))
-    if len(outside):
+    if host.min() < 0 or host.max() >= vocab_size:
+        outside = np.argwhere((host < 0) | (host >= vocab_size))
         row, column = outside[0]
         raise TokenError(
             f"{name}[{row}, {column}]: expected a token id with 0 <= id < {vocab_size}, got {host[row, column]}"
@@ -39,7 +39,16 @@ def token_ids(name: str, ids: Any, vocab_size: int, backend: Backend) -> Array:
     return backend.integers(host)  # narrow integers would overflow where ids meet the vocabulary's size
 
 
-def _as_host(name: str, ids: Any) -> np.ndarray[Any, Any]:
+def next_tokens(ids: Any, vocab_size: int, backend: Backend) -> tuple[Array, bool]:
+    """The newest tokens, ids (B,) or (B, n), as token_ids gives them, (B, n), and whether there was an n."""
+    host = _on_host("tokens", ids, backend)
+    several = host.ndim != 1
+    return token_ids("tokens", host if several else host[:, None], vocab_size, backend), several
+
+
+def _on_host(name: str, ids: Any, backend: Backend) -> np.ndarray[Any, Any]:
+    if backend.device.owns(ids):
+        return backend.host(ids)
     try:
         return np.asarray(ids)
     except ValueError as error:

@@ -15,11 +15,12 @@ from __future__ import annotations
 import numpy as np
 
 from npformer.backend import Arena, Backend, get_backend
-from npformer.errors import ShapeError
+from npformer.errors import ConfigError, ShapeError
 from npformer.functional import AttentionMask
 from npformer.layers import (
     CacheStack,
     DecoderStack,
+    DecodeState,
     Dropout,
     Embedding,
     EncoderStack,
@@ -33,7 +34,7 @@ from npformer.layers import (
 )
 from npformer.layers.call_tree import child
 from npformer.models.config import TransformerConfig
-from npformer.models.inputs import token_ids
+from npformer.models.inputs import next_tokens, token_ids
 from npformer.typing import Array
 
 
@@ -55,9 +56,9 @@ class Transformer(Layer):
         self.tgt_positions = self._new_positions(rng)
         self.dropout = Dropout(config.dropout, backend=self.backend)
         options = {
-            "final_norm": config.final_norm, "num_heads": config.num_heads, "d_ff": config.d_ff,
-            "dropout": config.dropout, "norm_order": config.norm_order, "activation": config.activation,
-            "backend": self.backend, "seed": rng,
+            "final_norm": config.final_norm, "recompute": config.recompute, "num_heads": config.num_heads,
+            "d_ff": config.d_ff, "dropout": config.dropout, "norm_order": config.norm_order,
+            "activation": config.activation, "backend": self.backend, "seed": rng,
         }  # fmt: skip
         self.encoder = EncoderStack(config.num_encoder_layers, config.d_model, **options)  # type: ignore[arg-type]
         self.decoder = DecoderStack(config.num_decoder_layers, config.d_model, **options)  # type: ignore[arg-type]
@@ -102,6 +103,41 @@ class Transformer(Layer):
         """For decoding: tgt_in (B, T) and what encode returned to logits (B, T, V)."""
         tgt_in = token_ids("tgt_in", tgt_in, self.config.tgt_vocab_size, self.backend)
         return self._decode(NoCache(self), tgt_in, memory, memory_mask, None, None)
+
+    def start(self, src: Array, max_len: int) -> DecodeState:
+        """Begin to decode: read src (B, S) once, and make room for max_len target tokens of each row.
+
+        Raises ConfigError unless 1 <= max_len, <= max_seq_len for learned positions, and what forward raises.
+        """
+        if max_len < 1:
+            raise ConfigError(f"max_len: expected an integer >= 1, got {max_len}")
+        if self.config.positions == "learned" and max_len > self.config.max_seq_len:
+            raise ConfigError(f"max_len: expected at most max_seq_len={self.config.max_seq_len}, got {max_len}")
+        memory, memory_mask = self.encode(src)
+        batch = memory.shape[0]
+        return DecodeState(
+            backend=self.backend,
+            layers=self.decoder.start(batch, max_len, memory),
+            positions=self.tgt_positions(self.backend.zeros((1, max_len, self.config.d_model)))[0, ...],
+            visible=self.backend.device.zeros((batch, max_len), "bool"),
+            sources=np.arange(batch),
+            memory_mask=memory_mask,
+        )
+
+    def step(self, tokens: Array, state: DecodeState) -> Array:
+        """Decode on: tokens (B,), the newest of each row, to logits (B, V) of the next, or (B, n) to (B, n, V).
+
+        Equals decode of all tokens so far, in the time of the new ones. A row that has ended goes on with
+        pads. Raises ShapeError past max_len, and what forward raises; the state is then as it was.
+        """
+        tokens, several = next_tokens(tokens, self.config.tgt_vocab_size, self.backend)
+        mask = state.admit(tokens != self.config.pad_id)
+        stop = state.length + tokens.shape[1]
+        x = self.tgt_embedding(tokens) + state.positions[state.length : stop, :]
+        h = self.decoder.step(x, state.layers, mask=mask, memory_mask=state.memory_mask)
+        logits = self.generator(h)  # (B, n, V)
+        state.length = stop
+        return logits if several else logits[:, 0, :]
 
     def _run(self, cache: CacheStack, src: Array, tgt_in: Array, key: RandomKey | None, watch: Watch | None) -> Array:
         src = token_ids("src", src, self.config.src_vocab_size, self.backend)

@@ -2,17 +2,57 @@
 
 from __future__ import annotations
 
-import copy
+from collections.abc import Iterator
+from copy import copy
+from operator import is_
 from typing import Any
 
+from npformer.layers.layer import Layer
+from npformer.layers.parameter import Parameter, ParameterView
 from npformer.models.transformer import Transformer
 
 
 def gradient_twin(model: Transformer) -> Transformer:
-    """A model that shares model's parameter values, and adds gradients to an arena of its own."""
-    shared: list[Any] = [model.backend, model.arena]
-    for _, parameter, _ in model.owned_parameters():
-        shared += [parameter.data, parameter.grad]
-    twin = copy.deepcopy(model, {id(thing): thing for thing in shared})
+    """A model that shares all with ``model`` but its layers, and adds gradients to an arena of its own."""
+    twin: Transformer = _twin_of(model, {})
     twin.arena = model.arena.twin(twin.owned_parameters())
     return twin
+
+
+class Twins:
+    """The twins of a model, made when they are needed, and anew once a layer has been changed."""
+
+    def __init__(self, model: Transformer) -> None:
+        self._model = model
+        self._twins: list[Transformer] = []
+        self._seen: list[Any] = []
+
+    def first(self, count: int) -> list[Transformer]:
+        """So many of them; they do as the model does now."""
+        now = list(_attributes(self._model))
+        if len(now) != len(self._seen) or not all(map(is_, now, self._seen)):
+            self._twins, self._seen = [], now
+        while len(self._twins) < count:
+            self._twins.append(gradient_twin(self._model))
+        return self._twins[:count]
+
+
+def _twin_of(thing: Any, made: dict[int, Any]) -> Any:
+    """Copies of layers and parameters, however nested, each once; everything else is shared."""
+    if isinstance(thing, list):
+        return [_twin_of(item, made) for item in thing]
+    if not isinstance(thing, Layer | Parameter | ParameterView):
+        return thing
+    if id(thing) not in made:
+        made[id(thing)] = twin = copy(thing)
+        vars(twin).update({name: _twin_of(value, made) for name, value in vars(thing).items()})
+    return made[id(thing)]
+
+
+def _attributes(thing: Any) -> Iterator[Any]:
+    """What a layer and the layers in it are made of, in a fixed order."""
+    for value in vars(thing).values():
+        for part in value if isinstance(value, list) else (value,):
+            yield part
+            if isinstance(part, Layer):
+                yield from _attributes(part)

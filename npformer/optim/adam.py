@@ -51,7 +51,7 @@ class Adam:
         lr = self.lr if lr is None else lr
         backend = self.arena.backend
         update = self._update if backend.adam_update is None else self._update_faster
-        for run in self.arena.runs():
+        for run in self.arena.runs(decaying=self.weight_decay > 0):
             rate = lr * run.lr_scale
             decay = rate * self.weight_decay * run.weight_decay
             backend.together([partial(update, part, rate, decay) for part in self.arena.parts(run.where)])

@@ -18,13 +18,15 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from typing import Any
+from weakref import ref
 
 import numpy as np
 
 from npformer.errors import ConfigError, ShapeError
 from npformer.layers import RandomKey
-from npformer.models import Transformer, gradient_twin
+from npformer.models import Transformer
 from npformer.models.inputs import token_ids
+from npformer.models.twin import Twins
 from npformer.optim import Adam, Schedule, clip_by_global_norm
 from npformer.typing import Array
 
@@ -63,8 +65,9 @@ class TrainStep:
         self.schedule = schedule
         self.accumulate = accumulate
         self.grad_norm: Array | None = None  # of the last step, before clipping; None without clipping
-        self._twins: list[Transformer] = []  # one for each further thread
-        self._update = model.backend.capture(self._compute_update)
+        self._twins = Twins(model)  # one for each further thread
+        this = ref(self)  # a bound method would make a cycle, and keep the twins' memory for who knows how long
+        self._update = model.backend.capture(lambda *batch: this()._compute_update(*batch))  # type: ignore[union-attr]
 
     @property
     def step_number(self) -> int:
@@ -124,19 +127,20 @@ class TrainStep:
         if threads == 1:
             return self._backpropagate(self.model, src, tgt_in, tgt_out, share, key)
         parts = self._shares(tgt_out, threads)
-        self._twins += [gradient_twin(self.model) for _ in range(len(parts) - 1 - len(self._twins))]
+        twins = self._twins.first(len(parts) - 1)
+        models = [self.model, *twins]
         losses: list[Array] = [None] * len(parts)
 
         def work(i: int) -> None:
-            (rows, fraction), model = parts[i], self._twins[i - 1] if i else self.model
-            if model is not self.model:
+            (rows, fraction), model = parts[i], models[i]
+            if i > 0:
                 model.arena.zero_grad()
             part_key = replace(key, first_row=rows.start)
             batch = (src[rows, :], tgt_in[rows, :], tgt_out[rows, :])
             losses[i] = fraction * self._backpropagate(model, *batch, share * fraction, part_key)
 
         self.model.backend.together([partial(work, i) for i in range(len(parts))])
-        for twin in self._twins[: len(parts) - 1]:
+        for twin in twins:
             self.model.arena.add_gradients(twin.arena)
         return sum(losses[1:], start=losses[0])
 

@@ -17,7 +17,7 @@ from npformer.backend import PLAIN, Backend
 from npformer.models.presets import PRESETS, Preset
 
 
-def counted_step(size: Preset, backend: Backend, monkeypatch: pytest.MonkeyPatch) -> int:
+def counted_step(size: Preset, backend: Backend, recompute: bool, monkeypatch: pytest.MonkeyPatch) -> int:
     """The operations of all products that a step of the plain pairs makes."""
     found: list[int] = []
     multiply = np.matmul
@@ -27,7 +27,8 @@ def counted_step(size: Preset, backend: Backend, monkeypatch: pytest.MonkeyPatch
         found.append(2 * math.prod(product.shape) * a.shape[-1])
         return product
 
-    model = npf.Transformer(size.config(0.0), backend=dataclasses.replace(backend, ops=PLAIN))
+    config = dataclasses.replace(size.config(0.0), recompute=recompute)
+    model = npf.Transformer(config, backend=dataclasses.replace(backend, ops=PLAIN))
     src, tgt_in, tgt_out = size.example_batch()
     monkeypatch.setattr(array_api_compat.numpy, "matmul", counting)
     logits, cache = model.forward(src, tgt_in)
@@ -36,10 +37,13 @@ def counted_step(size: Preset, backend: Backend, monkeypatch: pytest.MonkeyPatch
     return sum(found)
 
 
+@pytest.mark.parametrize("recompute", [False, True])
 @pytest.mark.parametrize("size", [Preset(7, 12, 3, 1, 20, 5, 2), Preset(11, 8, 2, 3, 8, 6, 3)], ids=str)
-def test_the_count_is_that_of_a_real_step(size: Preset, numpy64: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_count_is_that_of_a_real_step(
+    size: Preset, recompute: bool, numpy64: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
     one_hot = 2 * 2 * size.batch * size.length * size.vocab_size * size.d_model  # the plain embedding's gradients
-    assert counted_step(size, numpy64, monkeypatch) == step_flop(size) + one_hot
+    assert counted_step(size, numpy64, recompute, monkeypatch) == step_flop(size, recompute) + one_hot
 
 
 def test_the_parts_add_up() -> None:

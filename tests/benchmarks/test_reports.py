@@ -37,6 +37,20 @@ def test_train_step_alone(run: Any) -> None:
     assert max(map(len, lines)) <= 100
 
 
+def test_train_step_with_layers_that_recompute(run: Any) -> None:
+    """They are a row of their own and compute the same, to the last bit."""
+    options = ("--size", "tiny", "--dropout", "0", "--bodies", "plain", "--against", "none", "--rounds", "1")
+    ended = run("train_step", *options, "--recompute", "--json")
+    assert ended.returncode == 0, ended.stderr
+    (result,) = json.loads(ended.stdout)["results"]
+    assert [row["name"] for row in result["contenders"]] == ["npformer-plain", "npformer-plain-recompute"]
+    assert result["same"]["difference"] == 0
+    assert result["same"]["compared"] > 1
+    once, again = (row["peak_bytes"] for row in result["contenders"])
+    assert again < once
+    assert max(map(len, train_step.describe(result).splitlines())) <= 100
+
+
 def test_ops_alone(run: Any) -> None:
     """Two operations, two bodies."""
     options = ("--size", "tiny", "--op", "relu,layer_norm", "--bodies", "numpy,plain", "--against", "none")
@@ -114,7 +128,7 @@ def test_the_report_says_when_it_is_not_to_be_believed() -> None:
 
 
 def test_help_has_examples(run: Any) -> None:
-    for name in ("train_step", "decode", "ops"):
+    for name in ("train_step", "decode", "ops", "scaling"):
         ended = run(name, "--help")
         assert ended.returncode == 0
         assert f"python -m benchmarks.{name} --" in ended.stdout

@@ -63,10 +63,35 @@ def test_decoding_stops_once_all_rows_have_ended(numpy64: Backend, monkeypatch: 
     model = build(numpy64)
     model.generator.bias.data[2] += 100  # [EOS] at once
     calls = []
-    decode = model.decode
-    monkeypatch.setattr(model, "decode", lambda *given: calls.append(1) or decode(*given))
+    step = model.step
+    monkeypatch.setattr(model, "step", lambda *given: calls.append(1) or step(*given))
     assert greedy(model, SRC, max_len=30).tolist() == [[2]] * 4
     assert len(calls) == 1
+
+
+def test_rows_that_have_ended_leave_once_they_are_half(numpy64: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = build(numpy64)
+    eos_id = ending(model, 7)
+    ends = sorted(len(by_full_recomputation(model, row, 7, eos_id)) for row in SRC)
+    sizes = []
+    step = model.step
+    monkeypatch.setattr(model, "step", lambda tokens, state: sizes.append(len(tokens)) or step(tokens, state))
+    greedy(model, SRC, max_len=7, eos_id=eos_id)
+    assert sizes[0] == 4
+    assert sizes[-1] <= 2
+    for step_number, size in enumerate(sizes):
+        going = sum(end > step_number for end in ends)
+        assert going <= size
+        assert going == size or 2 * going > size
+
+
+def test_learned_positions_may_end_before_max_len(numpy64: Backend) -> None:
+    model = build(numpy64, positions="learned")
+    model.generator.bias.data[2] += 100  # [EOS] at once
+    assert greedy(model, SRC, max_len=30).tolist() == [[2]] * 4
+    model.generator.bias.data[2] -= 200  # never
+    with pytest.raises(ShapeError, match="max_seq_len"):
+        greedy(model, SRC, max_len=30)
 
 
 @pytest.mark.parametrize("max_len", [1, 3])
@@ -97,7 +122,7 @@ def test_a_device_decodes_the_same(numpy64: Backend, strict64: Backend) -> None:
         (SRC, {"max_len": 0}, ConfigError, "max_len: expected an integer >= 1, got 0"),
         ([3, 4], {}, ShapeError, "src: expected (B, T), a batch of token ids, got (2,)"),
         ([[9]], {}, TokenError, "src[0, 0]: expected a token id with 0 <= id < 9, got 9"),
-        (SRC, {"bos_id": 9}, TokenError, "tgt_in[0, 0]: expected a token id with 0 <= id < 9, got 9"),
+        (SRC, {"bos_id": 9}, TokenError, "tokens[0, 0]: expected a token id with 0 <= id < 9, got 9"),
     ],
 )
 def test_what_cannot_be_decoded_is_refused(

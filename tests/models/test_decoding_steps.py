@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from npformer.backend import Backend, get_backend
+from npformer.backend import Backend
 from npformer.errors import ConfigError, DTypeError, NpformerError, ShapeError, TokenError
 from npformer.models import Transformer
 
@@ -20,7 +20,6 @@ Host = np.ndarray[Any, Any]
 SRC = np.array([[3, 5, 4, 6, 2], [8, 6, 2, 0, 0], [4, 2, 0, 0, 0]])
 MAX_LEN = 8
 TOLERANCE = 1e-12
-BODIES = [bodies for bodies in ("plain", "numpy", "compiled") if bodies != "compiled" or pytest.importorskip("numba")]
 FORMS = list(itertools.product(("post", "pre"), ("relu", "gelu"), ("sinusoidal", "learned"), (False, True)))
 
 
@@ -32,7 +31,7 @@ def targets(seed: int = 0, batch: int = 3) -> Host:
 
 
 def chunks(total: int, seed: int) -> list[slice]:
-    """total positions in pieces of random length, 0 to 4 tokens of one piece standing for single ones."""
+    """total positions in pieces of random length."""
     rng, found = np.random.default_rng(seed), [0]
     while found[-1] < total:
         found.append(min(total, found[-1] + int(rng.choice([1, 1, 2, 3]))))
@@ -48,13 +47,12 @@ def close(found: Any, expected: Any) -> bool:
     return found.shape == expected.shape and bool(np.max(np.abs(found - expected)) < TOLERANCE)
 
 
-@pytest.mark.parametrize("bodies", BODIES)
 @pytest.mark.parametrize(("norm_order", "activation", "positions", "tied"), FORMS)
 def test_every_step_equals_the_whole_prefix(
-    norm_order: str, activation: str, positions: str, tied: bool, bodies: str, small_model: Build
+    norm_order: str, activation: str, positions: str, tied: bool, small_model: Build, any64: Backend
 ) -> None:
     changes = {"norm_order": norm_order, "activation": activation, "positions": positions, "tie_embeddings": tied}
-    model = small_model(get_backend("numpy", dtype="float64", bodies=bodies), **changes)
+    model = small_model(any64, **changes)
     tokens = targets()
     state = model.start(SRC, MAX_LEN)
     for t in range(MAX_LEN):
@@ -69,8 +67,8 @@ def test_every_step_equals_the_whole_prefix(
 
 @pytest.mark.parametrize("batch", [1, 2, 3, 7])
 @pytest.mark.parametrize("final_norm", [False, True])
-def test_any_number_of_rows(batch: int, final_norm: bool, small_model: Build, numpy64: Backend) -> None:
-    model = small_model(numpy64, final_norm=final_norm, d_model=15, num_heads=3, d_ff=13)  # no multiples of 2
+def test_any_number_of_rows(batch: int, final_norm: bool, small_model: Build, any64: Backend) -> None:
+    model = small_model(any64, final_norm=final_norm, d_model=15, num_heads=3, d_ff=13)  # no multiples of 2
     src, tokens = SRC[np.arange(batch) % 3], targets(1, batch)
     state, expected = model.start(src, MAX_LEN), whole(model, src, tokens)
     for t in range(MAX_LEN):
@@ -100,9 +98,9 @@ def test_cupy_decodes_the_same(small_model: Build, numpy64: Backend, cupy64: Bac
     assert np.allclose(*found, rtol=0, atol=1e-10)
 
 
-def test_rows_go_on_as_if_nothing_else_were_there(small_model: Build, numpy64: Backend) -> None:
+def test_rows_go_on_as_if_nothing_else_were_there(small_model: Build, any64: Backend) -> None:
     """Reordered, repeated and dropped rows, as a search does it, against each row's own prefix."""
-    model = small_model(numpy64)
+    model = small_model(any64)
     rng = np.random.default_rng(3)
     rows, prefix = np.arange(3), np.zeros((3, 0), dtype=np.int64)
     state = model.start(SRC, MAX_LEN)
@@ -113,9 +111,9 @@ def test_rows_go_on_as_if_nothing_else_were_there(small_model: Build, numpy64: B
         assert close(model.step(tokens, state), whole(model, SRC[rows], prefix)[:, -1, :])
 
 
-def test_a_row_that_has_ended_costs_the_others_nothing(small_model: Build, numpy64: Backend) -> None:
+def test_a_row_that_has_ended_costs_the_others_nothing(small_model: Build, any64: Backend) -> None:
     """It feeds pads: they stay invisible, and its neighbours are what they are alone."""
-    model = small_model(numpy64)
+    model = small_model(any64)
     tokens = targets(5)
     tokens[1, 3:] = 0
     together, alone = model.start(SRC, MAX_LEN), model.start(SRC[:1], MAX_LEN)
@@ -125,8 +123,8 @@ def test_a_row_that_has_ended_costs_the_others_nothing(small_model: Build, numpy
     assert np.isfinite(logits).all()
 
 
-def test_two_states_of_one_model_do_not_disturb_each_other(small_model: Build, numpy64: Backend) -> None:
-    model = small_model(numpy64)
+def test_two_states_of_one_model_do_not_disturb_each_other(small_model: Build, any64: Backend) -> None:
+    model = small_model(any64)
     one, two = targets(1), targets(2)
     states = model.start(SRC, MAX_LEN), model.start(SRC[::-1], MAX_LEN)
     expected = whole(model, SRC, one), whole(model, SRC[::-1], two)
@@ -135,14 +133,13 @@ def test_two_states_of_one_model_do_not_disturb_each_other(small_model: Build, n
             assert close(model.step(tokens[:, t], state), logits[:, t])
 
 
-def test_logits_are_the_callers_to_keep(small_model: Build, numpy64: Backend) -> None:
-    model, tokens = small_model(numpy64), targets()
+def test_logits_are_the_callers_to_keep(small_model: Build, any64: Backend) -> None:
+    model, tokens = small_model(any64), targets()
     state = model.start(SRC, MAX_LEN)
     first = model.step(tokens[:, 0], state)
     copy = np.array(first)
-    first_of_one = model.step(tokens[:, 1], state)
+    model.step(tokens[:, 1], state)
     assert np.array_equal(first, copy)
-    assert not np.shares_memory(first, first_of_one)
 
 
 @pytest.mark.parametrize(
@@ -170,9 +167,9 @@ def test_a_failed_step_leaves_the_state_as_it_was(
 
 
 def test_a_step_that_breaks_off_half_way_can_be_taken_again(
-    small_model: Build, numpy64: Backend, monkeypatch: pytest.MonkeyPatch
+    small_model: Build, any64: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model, tokens = small_model(numpy64), targets()
+    model, tokens = small_model(any64), targets()
     state = model.start(SRC, MAX_LEN)
     model.step(tokens[:, 0], state)
     with monkeypatch.context() as patch:

@@ -21,7 +21,7 @@ from npformer.backend.numba.compiling import inlined, kernel
 from npformer.backend.numba.exponential import exponential
 from npformer.backend.numba.maximum import comparable, largest
 from npformer.backend.numba.philox import Numbers, draw_lanes, numbers, room_for_lanes
-from npformer.backend.numba.rows import contiguous
+from npformer.backend.numba.rows import as_rows, contiguous
 from npformer.backend.ops import Pair
 from npformer.backend.workspace import empty
 from npformer.functional.attention import expect_heads
@@ -62,7 +62,7 @@ def attention_forward(
         dropped = empty(some.shape, some.dtype) if drawn.threshold else some
         here = drawn._replace(start=drawn.start + rows.start * heads * queries * keys)
         softmax_rows(
-            _as_rows(some), _as_rows(dropped), heads, queries, visible if visible is EVERYTHING else visible[rows],
+            as_rows(some), as_rows(dropped), heads, queries, visible if visible is EVERYTHING else visible[rows],
             visible is not EVERYTHING, *pattern, 1 / math.sqrt(width), *here,
         )  # fmt: skip
         np.matmul(dropped, v[rows], out=out[rows])
@@ -83,7 +83,7 @@ def attention_backward(
             keep_positive(some.reshape(some.size), drawn.scale, dropped.reshape(some.size))
         np.matmul(dropped.swapaxes(-1, -2), dout[rows], out=dv[rows])
         dscores = np.matmul(dout[rows], v_turned[rows], out=empty(some.shape, some.dtype))
-        softmax_rows_backward(_as_rows(some), _as_rows(dscores), drawn.scale, 1 / math.sqrt(q.shape[-1]))
+        softmax_rows_backward(as_rows(some), as_rows(dscores), drawn.scale, 1 / math.sqrt(q.shape[-1]))
         np.matmul(dscores, k[rows], out=dq[rows])
         np.matmul(dscores.swapaxes(-1, -2), q[rows], out=dk[rows])
     return dq, dk, dv
@@ -103,10 +103,6 @@ def _heads_of_rows(shape: tuple[int, ...], dtype: np.dtype) -> Array:
     """Room for (B, H, T, D) in the order of (B, T, C), so that merging the heads is no copy."""
     batch, heads, length, width = shape
     return empty((batch, length, heads, width), dtype).transpose(0, 2, 1, 3)
-
-
-def _as_rows(x: Array) -> Array:
-    return x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
 
 
 @inlined

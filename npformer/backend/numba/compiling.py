@@ -8,9 +8,14 @@ threads are the training step's affair.
 
 from __future__ import annotations
 
+import hashlib
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import numba
@@ -33,6 +38,10 @@ LETTERS: dict[str, Callable[[Any], Any]] = {
     "f": lambda T: types.float64,
     "?": lambda T: types.boolean,
 }
+
+#: Files with what kernels in other files are made of. Numba asks a kernel's own file alone whether it has changed.
+PARTS = ("compiling.py", "error_function.py", "exponential.py", "maximum.py", "philox.py",
+         "../../functional/erf.py", "../../functional/philox.py")  # fmt: skip
 
 Kernel = Any  # a Numba dispatcher; called like the function it was made of
 
@@ -59,10 +68,33 @@ def kernel(signature: str) -> Callable[[Callable[..., Any]], Kernel]:
             dispatcher = numba.njit(cache=True, **options)(function)
         except RuntimeError:  # nowhere to keep it: neither this folder nor the user's cache can be written
             dispatcher = numba.njit(**options)(function)
+        else:
+            stored = dispatcher._cache._cache_file
+            stored._source_stamp = (stored._source_stamp, _parts())
         _kernels.append((dispatcher, signature))
         return dispatcher
 
     return declare
+
+
+@cache
+def _parts() -> str:
+    """A number that is another one if PARTS are."""
+    found = hashlib.sha256()
+    for name in PARTS:
+        found.update(Path(__file__).parent.joinpath(name).read_bytes())
+    return found.hexdigest()
+
+
+def _compile(dispatcher: Kernel, signature: Any) -> None:
+    """Compile a kernel or load it; a full disk, or a file that a power cut left empty, costs time, no more."""
+    try:
+        dispatcher.compile(signature)
+    except (OSError, EOFError, UnpicklingError):
+        with suppress(OSError):
+            dispatcher._cache.flush()
+        dispatcher._cache.disable()
+        dispatcher.compile(signature)
 
 
 def takes(letter: str) -> bool:
@@ -80,7 +112,7 @@ def prepare(dtype: str) -> None:
     number = getattr(types, dtype)
     begin, announced = time.perf_counter(), False
     for dispatcher, signature in _kernels:
-        dispatcher.compile(types.void(*(LETTERS[letter](number) for letter in signature)))
+        _compile(dispatcher, types.void(*(LETTERS[letter](number) for letter in signature)))
         if not announced and sum(dispatcher.stats.cache_hits.values()) == 0:
             announced = True
             print(f"npformer: compiling {len(_kernels)} kernels for {dtype}, once ...", file=sys.stderr, flush=True)

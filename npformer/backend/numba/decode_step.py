@@ -27,7 +27,7 @@ from npformer.typing import Array
 
 #: With more tokens the library's matrix products are faster.
 FEW_TOKENS = 4
-AT_ONCE = 4  # rows of W
+AT_ONCE = 16  # rows of W, which several tokens meet while they are in a fast cache
 
 
 def decoder_layer_step(
@@ -74,34 +74,38 @@ def add_product(x, w, first, y):
 
 
 @inlined
-def affine(x, w, b, y):
-    """y (B, n) = x (B, m) times the first n columns of w, plus b."""
+def affine(x, w, bias, y):
+    """y (B, n) = x (B, m) times the first n columns of w, plus bias."""
     for r in range(x.shape[0]):
-        y[r, :] = b[: y.shape[1]]
+        y[r, :] = bias[: y.shape[1]]
+    if x.shape[0] == 1:
+        add_product(x[0], w, 0, y[0])
+        return
     for i in range(0, x.shape[1], AT_ONCE):
         for r in range(x.shape[0]):
             add_product(x[r, i : i + AT_ONCE], w, i, y[r])
 
 
 @inlined
-def affine_of_few(x, w, b, y):
+def affine_of_few(x, w, bias, y):
     """The same for one token, x (m,) to y (n,), reading only the rows of w that meet a number other than 0."""
     used = np.empty(x.shape[0], np.int64)
     m = 0
     for i in range(x.shape[0]):
         used[m] = i
         m += x[i] != 0  # NaN counts
-    y[:] = b
+    y[:] = bias
     n, whole = y.shape[0], m - m % 4
     for i in range(0, whole, 4):
         p, q, r, s = used[i], used[i + 1], used[i + 2], used[i + 3]
-        row_p, row_q, row_r, row_s = w[p], w[q], w[r], w[s]
+        a, b, c, d = x[p], x[q], x[r], x[s]
+        row_a, row_b, row_c, row_d = w[p], w[q], w[r], w[s]
         for j in range(n):
-            y[j] += x[p] * row_p[j] + x[q] * row_q[j] + x[r] * row_r[j] + x[s] * row_s[j]
+            y[j] += a * row_a[j] + b * row_b[j] + c * row_c[j] + d * row_d[j]
     for i in range(whole, m):
-        p, row_p = used[i], w[used[i]]
+        a, row_a = x[used[i]], w[used[i]]
         for j in range(n):
-            y[j] += x[p] * row_p[j]
+            y[j] += a * row_a[j]
 
 
 @inlined
@@ -184,7 +188,9 @@ def remember(qkv, position, keys, values):
     for r in range(qkv.shape[0]):
         for i in range(c):
             keys[r * c + i, position] = qkv[r, c + i]
-            values[(r * c + i) // width * room + position, i % width] = qkv[r, 2 * c + i]
+        for h in range(c // width):
+            first = 2 * c + h * width
+            values[(r * (c // width) + h) * room + position, :] = qkv[r, first : first + width]
 
 
 @inlined

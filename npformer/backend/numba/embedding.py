@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from npformer.backend.numba.compiling import kernel
-from npformer.backend.numba.rows import contiguous, contiguous_rows
+from npformer.backend.numba.rows import as_rows, contiguous, contiguous_rows
 from npformer.backend.ops import Pair
 from npformer.backend.workspace import empty
-from npformer.functional.arrays import as_rows
 from npformer.functional.embedding import EmbeddingCache, expect_table
 from npformer.typing import Array
 

@@ -16,10 +16,9 @@ from npformer.backend.numba.error_function import error_function
 from npformer.backend.numba.exponential import exponential
 from npformer.backend.numba.linear import add_bias, product, weight_and_bias
 from npformer.backend.numba.philox import Numbers, draw_lanes, numbers, room_for_lanes
-from npformer.backend.numba.rows import contiguous, contiguous_rows
+from npformer.backend.numba.rows import as_rows, contiguous, contiguous_rows
 from npformer.backend.ops import Pair
 from npformer.backend.workspace import empty
-from npformer.functional.arrays import as_rows
 from npformer.functional.feed_forward import expect_activation
 from npformer.functional.linear import expect_linear
 from npformer.functional.philox import Draw

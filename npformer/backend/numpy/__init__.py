@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from functools import cache
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 from npformer import functional as F  # noqa: N812
 from npformer.backend import workspace
 from npformer.backend.backend import Backend
+from npformer.backend.fallback import with_fallback
 from npformer.backend.numpy.embedding import embedding_backward
 from npformer.backend.numpy.philox import philox_bits
 from npformer.backend.numpy.team import Team
@@ -62,7 +64,7 @@ def numpy_backend(dtype: str, bodies: str = "auto", threads: int | None = None) 
     if bodies == "numpy":
         from npformer.backend.numpy.bodies import BODIES, adam_update
 
-        return replace(shared, ops=BODIES, adam_update=adam_update)
+        return replace(shared, ops=with_fallback(BODIES, OPS), adam_update=adam_update)
     if bodies == "compiled":
         problem = compiled_problem()
         if problem is not None:
@@ -70,14 +72,23 @@ def numpy_backend(dtype: str, bodies: str = "auto", threads: int | None = None) 
         from npformer.backend import numba as compiled
 
         compiled.prepare(dtype)
-        return replace(shared, ops=compiled.OPS, adam_update=compiled.adam_update)
+        return replace(
+            shared,
+            ops=with_fallback(compiled.OPS, OPS, compiled.takes),
+            adam_update=compiled.adam_update,
+            decoder_layer_step=compiled.decoder_layer_step,
+        )
     return shared
 
 
 def compiled_problem() -> str | None:
-    """Why compiled bodies cannot be used here, in words, or None if they can. Does not import Numba."""
+    """Why compiled bodies cannot be used here, in words, or None if they can; then Numba has been imported."""
     if find_spec("numba") is None:
         return "Numba is not installed; in npformer's folder: pip install '.[fast]'"
+    try:
+        import_module("npformer.backend.numba")
+    except Exception as error:  # as a rule a NumPy too new for it; other bodies need no Numba
+        return f"Numba is installed but cannot be used ({type(error).__name__}: {error}); update it, or remove it"
     return None
 
 

@@ -1,13 +1,43 @@
-"""The table of NumPy's own bodies."""
+"""The table of NumPy's own bodies: fast ones for every operation that a layer calls.
+
+``relu`` and ``softmax`` alone stay plain: no layer calls them, since feed_forward and attention
+contain them.
+"""
 
 from __future__ import annotations
 
-from npformer import functional as F  # noqa: N812
-from npformer.backend.backend import AdamUpdate
-from npformer.backend.numpy.embedding import embedding_backward
-from npformer.backend.numpy.philox import philox_bits
-from npformer.backend.ops import PLAIN, Ops, plain_pair, with_bits
 from dataclasses import replace
 
-adam_update: AdamUpdate | None = None
-BODIES: Ops = replace(with_bits(PLAIN, philox_bits), embedding=plain_pair(F.embedding_forward, embedding_backward))
+from npformer.backend.numpy.adam import adam_update
+from npformer.backend.numpy.add_norm import add_norm_backward, add_norm_forward
+from npformer.backend.numpy.attention import attention_backward, attention_forward
+from npformer.backend.numpy.cross_entropy import cross_entropy_backward, cross_entropy_forward
+from npformer.backend.numpy.dropout import dropout_backward, dropout_forward
+from npformer.backend.numpy.embedding import embedding_backward_into, embedding_forward
+from npformer.backend.numpy.feed_forward import feed_forward_backward, feed_forward_forward
+from npformer.backend.numpy.gelu import gelu_backward, gelu_forward
+from npformer.backend.numpy.layer_norm import layer_norm_backward, layer_norm_forward
+from npformer.backend.numpy.linear import linear_backward, linear_forward
+from npformer.backend.numpy.positions import learned_positions_backward, sinusoidal_positions_forward
+from npformer.backend.numpy.post_norm import post_norm_backward, post_norm_forward
+from npformer.backend.numpy.residual import residual_backward, residual_forward
+from npformer.backend.ops import PLAIN, Ops, Pair
+
+__all__ = ["BODIES", "adam_update"]
+
+BODIES: Ops = replace(
+    PLAIN,
+    linear=Pair(linear_forward, linear_backward),
+    gelu=Pair(gelu_forward, gelu_backward),
+    dropout=Pair(dropout_forward, dropout_backward),
+    embedding=Pair(embedding_forward, embedding_backward_into),
+    sinusoidal_positions=Pair(sinusoidal_positions_forward, PLAIN.sinusoidal_positions.backward),
+    learned_positions=Pair(PLAIN.learned_positions.forward, learned_positions_backward),
+    layer_norm=Pair(layer_norm_forward, layer_norm_backward),
+    attention=Pair(attention_forward, attention_backward),
+    residual=Pair(residual_forward, residual_backward),
+    post_norm=Pair(post_norm_forward, post_norm_backward),
+    add_norm=Pair(add_norm_forward, add_norm_backward),
+    feed_forward=Pair(feed_forward_forward, feed_forward_backward),
+    cross_entropy=Pair(cross_entropy_forward, cross_entropy_backward),
+)

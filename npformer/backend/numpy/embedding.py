@@ -2,27 +2,57 @@
 
 The plain body multiplies by a one-hot matrix, N·V·C operations. Here the N rows of dy are put in
 the order of their tokens and each run of equal tokens is added up once: N·C operations, and the
-same order of summation whatever the vocabulary, so two runs are bit-equal.
+same order of summation whatever the vocabulary, so two runs are bit-equal. Only the rows of tokens
+that occurred are touched.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from npformer import functional as F  # noqa: N812
+from npformer.backend.numpy.gradients import Into, settle
 from npformer.functional.arrays import as_rows
 from npformer.functional.embedding import EmbeddingCache
 from npformer.typing import Array
 
 
+def embedding_forward(tokens: Array, table: Array, scale: float = 1.0) -> tuple[Array, EmbeddingCache]:
+    """As the plain body: look up tokens (...), integers in [0, V), in table (V, C). Returns y (..., C)."""
+    if tokens.dtype.kind not in "iu" or table.ndim != 2:
+        return F.embedding_forward(tokens, table, scale)  # which says what is wrong
+    y = table[tokens]
+    y *= scale
+    return y, EmbeddingCache(tokens, table.shape[0], scale)
+
+
 def embedding_backward(dy: Array, cache: EmbeddingCache) -> tuple[Array]:
     """Gradient (dtable (V, C),) of embedding_forward."""
-    tokens, num_rows, scale = cache
-    dtable = np.zeros((num_rows, dy.shape[-1]), dtype=dy.dtype)
+    dtable = np.zeros((cache.num_rows, dy.shape[-1]), dtype=dy.dtype)
+    _add_rows(dtable, dy, cache)
+    return (dtable,)
+
+
+def embedding_backward_into(dy: Array, cache: EmbeddingCache, into: Into = ()) -> Any:
+    """As ``embedding_backward``, straight into the rows of the table's gradient."""
+    if len(into) != 1:
+        return settle(embedding_backward(dy, cache), into)
+    if into[0] is not None:
+        _add_rows(into[0], dy, cache)
+    return None
+
+
+def _add_rows(dtable: Array, dy: Array, cache: EmbeddingCache) -> None:
+    """Add to dtable (V, C) the sums of the rows of dy (..., C) that belong to each token."""
+    tokens, _, scale = cache
     tokens = tokens.reshape(-1)
     if tokens.size == 0:
-        return (dtable,)
+        return
     order = np.argsort(tokens, kind="stable")
     ordered = tokens[order]
     starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
-    dtable[ordered[starts]] = np.add.reduceat(as_rows(dy)[order], starts, axis=0) * scale
-    return (dtable,)
+    sums = np.add.reduceat(as_rows(dy)[order], starts, axis=0)
+    sums *= scale
+    dtable[ordered[starts]] += sums

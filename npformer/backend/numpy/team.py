@@ -3,92 +3,142 @@
 NumPy and compiled bodies release Python's lock while they compute, so threads do run at the same
 time. What a team is given are large parts (a whole forward and backward of some rows of a batch):
 handing over costs 10 to 20 µs, once for each job and not for each operation. Each thread's matrix
-products stay on that thread, since two pools of threads fight over the same cores.
+products stay on that thread, since two pools of threads fight over the same cores. So do two teams:
+one works at a time.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Sequence
+from queue import SimpleQueue
 from typing import Any
+from weakref import WeakSet
 
 from npformer.backend.numpy.blas_threads import one_blas_thread
 
 Job = Callable[[], Any]
 
 
-class _Member:
-    """A thread that waits for a job, does it, says so, and waits again. It does not keep a program alive."""
+class _Task:
+    """A job on its way: whoever takes it first does it, or drops it."""
 
-    def __init__(self) -> None:
-        self._go, self._done = threading.Lock(), threading.Lock()
-        self._go.acquire()
-        self._done.acquire()
-        self._job: Job | None = None
-        self._error: BaseException | None = None
-        threading.Thread(target=self._work, name="npformer", daemon=True).start()
-
-    def start(self, job: Job) -> None:
+    def __init__(self, job: Job) -> None:
         self._job = job
-        self._go.release()
+        self._free = threading.Lock()
+        self._ended = threading.Event()
+        self.error: BaseException | None = None
 
-    def finish(self) -> BaseException | None:
-        """Wait for the job's end; returns what it raised."""
-        self._done.acquire()
-        return self._error
+    def take(self) -> bool:
+        """Whether nobody has taken it before."""
+        return self._free.acquire(blocking=False)
 
-    def _work(self) -> None:
-        while True:
-            self._go.acquire()
-            self._error = None
+    def do(self) -> None:
+        if self.take():
             try:
-                assert self._job is not None
                 self._job()
             except BaseException as error:  # handed to the caller of Team.run, whatever it is
-                self._error = error
-            self._job = None
-            self._done.release()
+                self.error = error
+            self._ended.set()
+
+    def wait(self) -> None:
+        """Until it has ended; may be called again."""
+        self._ended.wait()
+
+
+class _Here(threading.local):
+    """Whether this thread is doing a team's job."""
+
+    busy = False
 
 
 class Team:
-    """size threads, the caller's own among them; the others start with the first job."""
+    """size threads, the caller's own among them; the others start with the first job and end with the program."""
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self._members: list[_Member] = []
-        self._busy = threading.Lock()
+        self._inboxes: list[SimpleQueue[_Task]] = []
+        _teams.add(self)
 
     def run(self, jobs: Sequence[Job]) -> None:
-        """Do jobs (at most ``size``) at the same time; returns when all are done.
+        """Do jobs (at most ``size``) at the same time; returns when all have ended.
 
-        Raises what a job raised, the first of several, after all have ended. Two callers take turns.
+        Raises what a job raised, the first of several. Two callers take turns; a job that itself
+        gives jobs to a team does them one after the other.
         """
-        if len(jobs) == 1:
-            jobs[0]()
+        if len(jobs) <= 1 or _here.busy:
+            for job in jobs:
+                job()
             return
-        with self._busy, one_blas_thread():
-            while len(self._members) < len(jobs) - 1:
-                self._members.append(_Member())
-            members = self._members[: len(jobs) - 1]
-            for member, job in zip(members, jobs[1:], strict=True):
-                member.start(job)
-            errors: list[BaseException | None] = []
+        with _turn, one_blas_thread():
+            error = self._hand_over(jobs[1:], jobs[0])
+        if error is not None:
             try:
-                jobs[0]()
-            finally:  # also when interrupted: nobody writes on after run has ended
-                errors = [_wait(member) for member in members]
-        for error in errors:
-            if error is not None:
                 raise error
+            finally:
+                del error  # it knows this frame: known by it in turn, it would keep a batch's arrays alive
+
+    def _hand_over(self, others: Sequence[Job], own: Job) -> BaseException | None:
+        """Give others to the threads and do own; when all have ended, returns the first error of others."""
+        while len(self._inboxes) < len(others):
+            self._inboxes.append(_new_thread())
+        tasks = [_Task(job) for job in others]
+        _here.busy = True
+        try:
+            for inbox, task in zip(self._inboxes, tasks, strict=False):
+                inbox.put(task)
+            own()
+        except BaseException:  # an interrupt, too, perhaps before all were handed over
+            tasks = [task for task in tasks if not task.take()]  # what nobody has begun is dropped
+            raise
+        finally:
+            interrupt = _wait(tasks)  # nobody writes on after run has ended
+            _here.busy = False
+            errors = [task.error for task in tasks]
+            for task in tasks:
+                task.error = None
+        return next((error for error in (interrupt, *errors) if error is not None), None)
 
 
-def _wait(member: _Member) -> BaseException | None:
-    """Wait for a member even if an interrupt arrives meanwhile; it is raised afterwards."""
+def _wait(tasks: Sequence[_Task]) -> BaseException | None:
+    """Wait for tasks even if an interrupt arrives meanwhile; it is returned."""
     interrupt: BaseException | None = None
     while True:
         try:
-            error = member.finish()
-        except KeyboardInterrupt as pressed:
+            for task in tasks:
+                task.wait()
+            return interrupt
+        except BaseException as pressed:
             interrupt = pressed
-            continue
-        return interrupt or error
+
+
+def _new_thread() -> SimpleQueue[_Task]:
+    """Start a thread that does the tasks put into its inbox. It does not keep a program alive."""
+    inbox: SimpleQueue[_Task] = SimpleQueue()
+
+    def work() -> None:
+        _here.busy = True
+        while True:
+            inbox.get().do()
+
+    threading.Thread(target=work, name="npformer", daemon=True).start()
+    return inbox
+
+
+_here = _Here()
+_turn = threading.Lock()
+_teams: WeakSet[Team] = WeakSet()
+
+
+def _start_over() -> None:
+    """In the child of a fork, which has none of its parent's threads."""
+    global _turn
+    _turn = threading.Lock()
+    _here.busy = False
+    for team in _teams:
+        team._inboxes = []
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_start_over)

@@ -15,7 +15,9 @@ from npformer.optim import Adam
 Host = np.ndarray[Any, Any]
 
 
-def plain_update(flats: tuple[Host, ...], lr: float, betas: tuple[float, float], eps: float, t: int, decay: float) -> None:
+def plain_update(
+    flats: tuple[Host, ...], lr: float, betas: tuple[float, float], eps: float, t: int, decay: float
+) -> None:
     """The formula of ``optim/adam.py``, by that file."""
     backend = get_backend("numpy", dtype=str(flats[0].dtype), bodies="plain", threads=1)
     parameter: Any = Parameter("p", flats[0].copy())

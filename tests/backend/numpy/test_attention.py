@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from npformer.backend import PLAIN
-from npformer.backend.numpy.attention_mask import visible_numbers
+from npformer.backend.numpy.attention_mask import score_caps
 from npformer.backend.numpy.bodies import BODIES
 from npformer.errors import NpformerError
 from npformer.functional import AttentionMask, Draw, merge_heads, split_heads
@@ -27,7 +27,7 @@ POSITIONS = {
     "stride and window": AttentionMask(causal=True, window=2, stride=3),
     "window that sees nothing": AttentionMask(query_offset=9, window=2),
 }
-SHAPES = [(1, 1, 1, 1, 1), (2, 3, 4, 5, 6), (3, 1, 1, 7, 3), (0, 2, 3, 3, 4), (2, 2, 0, 3, 4), (9, 4, 47, 50, 5)]
+SHAPES = [(1, 1, 1, 1, 1), (2, 3, 4, 5, 6), (3, 1, 1, 7, 3), (0, 2, 3, 3, 4), (2, 2, 0, 3, 4), (24, 4, 47, 50, 5)]
 EVERY_DTYPE = pytest.mark.parametrize("dtype", ["float32", "float64"])
 
 
@@ -125,13 +125,13 @@ def test_a_bad_mask_is_refused_in_the_plain_bodys_words(key_visible: Host) -> No
 
 @pytest.mark.parametrize("name", POSITIONS)
 @pytest.mark.parametrize("T", [1, 4])
-def test_visible_numbers_are_the_masks(name: str, T: int) -> None:
+def test_score_caps_are_the_masks(name: str, T: int) -> None:
     like, mask = np.empty((3, 1, T, 2), np.float32), POSITIONS[name]
     for given in (mask, padded(mask, 3, 5), AttentionMask(np.ones((3, 5), bool), mask.causal, window=mask.window)):
-        numbers, visible = visible_numbers(given, T, 5, like), given.visible(T, 5, like)
+        caps, visible = score_caps(given, T, 5, like), given.visible(T, 5, like)
         shape = (3, 1, T, 5)
         everything = np.ones(shape, bool)
-        found = everything if numbers is None else np.broadcast_to(numbers, shape)
-        assert numbers is None or numbers.dtype == np.float32
-        assert np.array_equal(found == 1, everything if visible is None else np.broadcast_to(visible, shape))
-        assert np.isin(found, (0, 1)).all()
+        found = np.full(shape, np.inf) if caps is None else np.broadcast_to(caps, shape)
+        assert caps is None or caps.dtype == np.float32
+        assert np.array_equal(found == np.inf, everything if visible is None else np.broadcast_to(visible, shape))
+        assert np.isinf(found).all()

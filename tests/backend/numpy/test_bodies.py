@@ -18,8 +18,8 @@ from npformer.functional import Draw
 Host = np.ndarray[Any, Any]
 
 DRAWS = [None, Draw(3, 4, 1, 99, 0.3), Draw(3, 4, 0, 98, 0.1, first_row=5)]
-#: One number, one row, no tokens, odd sizes, more than a block (of 2¹⁵ numbers).
-SHAPES = [(1, 1), (1, 1, 1), (1, 9), (2, 3, 5), (7, 4, 12), (0, 3, 4), (2, 0, 4), (310, 3, 61)]
+#: One number, one row, no tokens, odd sizes, more than a block (of 2¹⁶ numbers).
+SHAPES = [(1, 1), (1, 1, 1), (1, 9), (2, 3, 5), (7, 4, 12), (0, 3, 4), (2, 0, 4), (610, 3, 61)]
 LAYOUTS = ["read-only", "gaps", "columns first"]
 EVERY_DTYPE = pytest.mark.parametrize("dtype", ["float32", "float64"])
 EVERY_SHAPE = pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -121,7 +121,8 @@ def test_a_gradient_in_another_precision_is_taken(normal: Any, dtype: str) -> No
         _, plain_cache = getattr(PLAIN, op).forward(*given)
         dy = (y * 3).astype(other)
         found, true = getattr(BODIES, op).backward(dy, cache), getattr(PLAIN, op).backward(dy, plain_cache)
-        for f, t in zip(np.atleast_1d(found) if op == "gelu" else found, np.atleast_1d(true) if op == "gelu" else true):
+        pairs = zip(found, true, strict=True) if isinstance(true, tuple) else [(found, true)]
+        for f, t in pairs:
             np.testing.assert_allclose(f, t, rtol=1e-3, atol=1e-5, err_msg=op)
 
 

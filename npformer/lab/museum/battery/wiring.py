@@ -29,7 +29,7 @@ def wiring_checks() -> Iterator[Check]:
         ("reads all of the source", "every source token changes every logit", _reads_source),
         ("padding", "more padding changes neither logits nor loss nor gradients, and pad rows learn nothing", _padding),
         ("shifted target", "the decoder is given the token before the one it is to say", _shift),
-        ("decoding", "greedy decoding takes, token by token, the likeliest one of a fresh forward", _decoding),
+        ("decoding", "step by step, logits and the likeliest tokens are those of a fresh forward", _decoding),
         ("padded tokens", "padded tokens that are all zeros leave every output and gradient finite", _padded_rows),
         ("parity, post-LN", "logits are those of a Transformer written in loops, from the paper", _parity_post),
         ("parity, pre-LN", "the same, pre-LN with final norms, GELU, and one tied table", _parity_pre),
@@ -148,7 +148,9 @@ def _decoding(backend: Backend) -> list[str]:
         while len(ids) <= found.shape[1] and ids[-1] != 2:
             ids.append(int(np.argmax(built(SRC[row : row + 1], np.array([ids]))[0, -1])))
     expected = [(ids[1:] + [0] * found.shape[1])[: found.shape[1]] for ids in tokens]
-    return differ("a decoded token", found, expected)
+    state = built.start(SRC[:2], 5)
+    steps = np.stack([built.step(TGT[:2, t], state) for t in range(5)], axis=1)  # (B, T, V)
+    return differ("a decoded token", found, expected) + differ("the logits of a step", steps, built(SRC[:2], TGT[:2]))
 
 
 def _padded_rows(backend: Backend) -> list[str]:

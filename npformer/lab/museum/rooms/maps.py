@@ -122,8 +122,8 @@ EXHIBITS = (
         "embedding-assigned", ROOM, "a repeated token keeps only its last gradient",
         (
             Edit(
-                "npformer.backend.numpy.embedding:embedding_backward",
-                "dtable[ordered[starts]] = np.add.reduceat(as_rows(dy)[order], starts, axis=0) * scale",
+                "npformer.backend.numpy.embedding:_add_rows",
+                "dtable[ordered[starts]] += sums",
                 "dtable[tokens] = as_rows(dy) * scale",
             ),
         ),
@@ -135,7 +135,7 @@ EXHIBITS = (
     ),
     Exhibit(
         "embedding-no-scale", ROOM, "√d_model in the embedding's forward only",
-        (Edit("npformer.backend.numpy.embedding:embedding_backward", "starts, axis=0) * scale", "starts, axis=0)"),),
+        (Edit("npformer.backend.numpy.embedding:_add_rows", "sums *= scale", "pass"),),
         "y = √C·table[token]      dtable = √C·Σ dy", "dtable = Σ dy",
         "A constant factor of the forward is a factor of the derivative too. Adam divides it away, and with plain "
         "gradient descent the table learns √C times too slowly.",

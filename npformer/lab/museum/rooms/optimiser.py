@@ -16,7 +16,7 @@ EXHIBITS = (
             Edit(ADAM + "step", "    self.t += 1\n", ""),
             Edit(
                 ADAM + "step",
-                "    for run in self.arena.runs():\n",
+                "    for run in self.arena.runs(decaying=self.weight_decay > 0):\n",
                 "    for run in self.arena.runs():\n        self.t += 1\n",
             ),
         ),

@@ -113,8 +113,8 @@ EXHIBITS = (
         (
             Edit(
                 TRAINER + "_save",
-                "number, host = self.step.step_number, ",
-                "number, host = self.step.step_number - 1, ",
+                "number, backend = self.step.step_number, ",
+                "number, backend = self.step.step_number - 1, ",
             ),
         ),
         "checkpoint of step n holds the state after step n", "it says n − 1",

@@ -164,14 +164,14 @@ EXHIBITS = (
         instead="The training curve cannot change: training is right. The held-out score is what suffers.",
     ),
     Exhibit(
-        "decoding-first-position", ROOM, "decoding reads the wrong position",
-        (Edit("npformer.decoding.greedy_search:greedy", "[:, -1, :]", "[:, 0, :]"),),
-        "the next token comes from the last position", "it comes from the first, every time",
+        "decoding-first-position", ROOM, "decoding puts every token at the first position",
+        (Edit(T + "step", "state.positions[state.length : stop, :]", "state.positions[: stop - state.length, :]"),),
+        "the newest token stands at position t", "it stands at position 0, every time",
         "Great teacher-forced loss, nonsense when decoding: the complaint that users of such programs make most. "
-        "Teacher forcing never runs this code, so the training curve has nothing to say about it. The output repeats "
-        "its first token until the length runs out.",
+        "Teacher forcing never runs this code, so the training curve has nothing to say about it. A step is given one "
+        "token, and to count positions from the start of what one is given was right until then.",
         seen=SEVERAL, run=None, instead=(
-            "Training is right and its curve the same; what is decoded is the first token, over and over."
+            "Training is right and its curve the same; what is decoded goes astray after the first token."
         ),
     ),
 )  # fmt: skip

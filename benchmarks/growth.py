@@ -1,0 +1,78 @@
+"""How the time and the memory of a training step grow, and how theory says they should.
+
+Cost against one dimension of the model, the others fixed, is no pure power: the T of the linear maps and
+the T² of attention add up. So what a fitted exponent ought to be is fitted in the same way, to the counted
+cost of the same points. The count of time is that of operations in products (``products.step_flop``), that
+of memory what a step has to keep, in float32, for threads that share a batch:
+
+    parameters      (4 + threads − 1)·P      values, gradients, Adam's two moments; gradients of each further thread
+    encoder layer   B·T·(8C + F + H·T)     q, k, v, heads; x̂ and y of two norms; the hidden F; attention weights
+    decoder layer   B·T·(14C + F + 2H·T)   one attention and one norm more
+    both ends       B·T·(2C + 2V)          embedded source and target; logits and their gradient
+
+Not counted are operations outside of products. Softmax and dropout of T² attention weights take about as
+long as the products with them, so time may grow with T faster than products do, up to the limit T².
+
+Layers that recompute keep their input, C, and only one of them is there as a whole at any time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from benchmarks.products import linears
+from npformer.models.presets import Preset
+
+NEAR = 0.15  # exponents that differ by less are the same: what a doubling costs differs by less than 11 %
+BYTES = 4  # of a float32
+
+
+class Growth(NamedTuple):
+    """The exponent of a cost, and what it ought to be."""
+
+    measured: float
+    counted: float
+    limit: float  # that of the term that grows fastest
+
+    @property
+    def verdict(self) -> str:
+        """In words; a cost that grows faster than any part of it should stands out."""
+        if self.measured > max(self.counted, self.limit) + NEAR:
+            return "FASTER THAN IT SHOULD"
+        if self.measured > self.counted + NEAR:
+            return "as it should, the fastest term dearer than counted"
+        return "as it should" if self.measured >= self.counted - NEAR else "more slowly than counted"
+
+
+def growth(values: Sequence[float], measured: Sequence[float], counted: Sequence[float], limit: float) -> Growth:
+    """How a cost grows over the upper half of rising values, where what does not grow weighs least."""
+    upper = slice((len(values) - 1) // 2, None)
+    return Growth(exponent(values[upper], measured[upper]), exponent(values[upper], counted[upper]), limit)
+
+
+def exponent(x: Sequence[float], y: Sequence[float]) -> float:
+    """The slope of log y over log x, by least squares: p if y = a·xᵖ. All are > 0, x at least two values."""
+    xs, ys = [math.log(each) for each in x], [math.log(each) for each in y]
+    mean_x, mean_y = sum(xs) / len(xs), sum(ys) / len(ys)
+    covariance = sum((a - mean_x) * (b - mean_y) for a, b in zip(xs, ys, strict=True))
+    return covariance / sum((a - mean_x) ** 2 for a in xs)
+
+
+def parameters(size: Preset) -> int:
+    """P, how many numbers a model learns."""
+    maps = sum(linear.copies * (linear.c_in + 1) * linear.c_out for linear in linears(size))
+    norms = 5 * size.num_layers * 2 * size.d_model
+    return maps + norms + 2 * size.vocab_size * size.d_model
+
+
+def kept_bytes(size: Preset, threads: int, recompute: bool = False) -> int:
+    """Bytes that a training step has to keep: see the module's docstring."""
+    c, f, weights = size.d_model, size.d_ff, size.num_heads * size.length
+    encoder_layer, decoder_layer = 8 * c + f + weights, 14 * c + f + 2 * weights
+    layers = size.num_layers * (encoder_layer + decoder_layer)
+    if recompute:
+        layers = 2 * size.num_layers * c + decoder_layer
+    tokens = size.batch * size.length
+    return BYTES * ((3 + threads) * parameters(size) + tokens * (layers + 2 * c + 2 * size.vocab_size))

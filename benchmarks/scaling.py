@@ -1,0 +1,151 @@
+"""How the cost of a training step grows with length, batch, width and depth, beside how it should."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from benchmarks import compare, machine, report
+from benchmarks.growth import growth, kept_bytes
+from benchmarks.options import Options, listed, new_parser_without_peer, run
+from benchmarks.products import step_flop
+from benchmarks.turns import Budget, Entry, contenders, take_turns
+from npformer.models.presets import Preset
+
+DROPOUT = 0.1
+BASE = Preset(vocab_size=1000, d_model=256, num_heads=4, num_layers=2, d_ff=1024, length=128, batch=8)
+SWEEPS = {
+    "T": (64, 128, 256, 512, 1024, 2048),
+    "batch": (1, 2, 4, 8, 16, 32, 64),
+    "width": (64, 128, 256, 512, 1024),
+    "depth": (1, 2, 3, 6, 12),
+}
+QUICK_BASE = Preset(vocab_size=20, d_model=64, num_heads=4, num_layers=2, d_ff=256, length=32, batch=16)
+QUICK_SWEEPS = {"T": (32, 64, 128), "batch": (8, 16, 32), "width": (64, 128), "depth": (2, 4)}
+QUANTITIES = {"T": "T", "batch": "batch", "width": "d_model", "depth": "layers"}
+LIMITS = {"T": 2, "batch": 1, "width": 2, "depth": 1}  # exponents of the terms that grow fastest
+BUDGET, QUICK_BUDGET = Budget(rounds=3, turn=0.3, warm_up=2), Budget(rounds=3, turn=0.02, warm_up=1)
+PAGE = 4096  # bytes; a model smaller than the tiny one is not seen to need any more
+COLUMNS = ("median ms", "best ms", "GFLOP", "GFLOP/s", "peak MB", "kept MB", "steps")
+LEGEND = (
+    "median, best ms    of all steps; a step is forward, loss, backward, Adam, the loss read back",
+    "GFLOP, GFLOP/s     operations in matrix products of a step; those over the median",
+    "peak MB            most memory of the host resident beyond what was there after a step of a tiny",
+    "                   model (libraries, compiled code)",
+    "kept MB            what a step has to keep: parameters, gradients, moments, what backward needs",
+    "grows as           exponent by least squares over the upper half of the values; in the same way",
+    "                   that of GFLOP, or of kept MB, which it should be; but T² weights of attention",
+    "                   take more time than their products alone, so time may grow up to T^2",
+)
+EXAMPLES = """examples:
+  python -m benchmarks.scaling
+  python -m benchmarks.scaling --sweep T,depth --recompute
+  python -m benchmarks.scaling --bodies compiled,plain --json > scaling.json"""
+
+Point = dict[str, Any]
+
+
+def main() -> int:
+    """The command; see --help."""
+    summary = "Measure one training step of npformer in float32 against T, batch, width and depth, and fit exponents."
+    parser = new_parser_without_peer("scaling", summary, EXAMPLES, "auto")
+    known = ",".join(SWEEPS)
+    parser.add_argument("--sweep", default=known, help=f"what to vary (default: {known})")
+    parser.add_argument("--recompute", action="store_true", help="layers compute their forward again in backward")
+    parser.add_argument("--quick", action="store_true", help="small sizes, to see whether all works")
+    return run(parser, benchmark)
+
+
+def benchmark(options: Options) -> int:
+    """Measure all sweeps in all bodies, say what came of it. Returns the exit code."""
+    sweeps = listed("--sweep", str(options.own["sweep"]), SWEEPS)
+    environment, removed = machine.contenders_environment(options.keep_environment)
+    about = machine.describe(removed, options.keep_environment)
+    base, values = (QUICK_BASE, QUICK_SWEEPS) if options.own["quick"] else (BASE, SWEEPS)
+    again = "; layers compute their forward again in backward" if options.own["recompute"] else ""
+    what = report.wrapped(f"base: {base}, dropout {DROPOUT:g}{again}; width: d_ff is 4·d_model", " " * 6)
+    report.say("\n".join([report.head(about), "", *LEGEND, "", what]), options.json)
+    results = []
+    for bodies in options.bodies:
+        found: dict[Preset, Point] = {}
+        for sweep in sweeps:
+            for value in values[sweep]:
+                report.progress(f"{bodies}, {QUANTITIES[sweep]} {value} …")
+                size = varied(base, sweep, value)
+                found[size] = found.get(size) or measure(options, bodies, size, environment)
+            report.progress("")
+            points = [{"value": value, **found[varied(base, sweep, value)]} for value in values[sweep]]
+            results.append(summed_up(sweep, bodies, points))
+            report.say("\n" + describe(results[-1]), options.json)
+    if options.json:
+        print(report.document("scaling", about, options, results))
+    return 0
+
+
+def varied(base: Preset, sweep: str, value: int) -> Preset:
+    """base with one of its dimensions changed."""
+    if sweep == "width":
+        return dataclasses.replace(base, d_model=value, d_ff=4 * value)
+    return dataclasses.replace(base, **{{"T": "length", "batch": "batch", "depth": "num_layers"}[sweep]: value})
+
+
+def measure(options: Options, bodies: str, size: Preset, environment: Mapping[str, str]) -> Point:
+    """All numbers of one size, from a process of its own; times in seconds."""
+    shape, recompute = dataclasses.asdict(size), bool(options.own["recompute"])
+    given = {"size": shape, "dropout": DROPOUT, "device": options.device, "bodies": bodies, "recompute": recompute}
+    imports = ("numba",) if bodies == "compiled" else ()
+    entry = Entry(f"npformer-{bodies}", "benchmarks.own.train:train", given, imports)
+    with contenders([entry], environment) as children:
+        (row,) = compare.rows(children, take_turns(children, "step", QUICK_BUDGET if options.own["quick"] else BUDGET))
+        facts = children[0].facts
+    kept = kept_bytes(size, min(int(facts["threads"]), size.batch), recompute)
+    beyond_tiny = max(PAGE, row["imports_bytes"] + row["peak_bytes"] - int(facts["after_tiny"]))
+    return {
+        **row, "shape": shape, "flop": step_flop(size, recompute), "kept_bytes": kept, "beyond_tiny_bytes": beyond_tiny
+    }  # fmt: skip
+
+
+def summed_up(sweep: str, bodies: str, points: list[Point]) -> dict[str, Any]:
+    """One sweep: its points, and how time and memory grow over them."""
+
+    def grows(measured: str, counted: str) -> dict[str, Any]:
+        values, costs, counts = ([float(point[name]) for point in points] for name in ("value", measured, counted))
+        found = growth(values, costs, counts, LIMITS[sweep])
+        return {**found._asdict(), "verdict": found.verdict}
+
+    time, memory = grows("median", "flop"), grows("beyond_tiny_bytes", "kept_bytes")
+    return {"sweep": sweep, "bodies": bodies, "points": points, "time": time, "memory": memory}
+
+
+def describe(result: dict[str, Any]) -> str:
+    """One table, and a line each on time and memory."""
+    quantity = QUANTITIES[result["sweep"]]
+    rows = [
+        [str(point["value"]), report.milliseconds(point["median"]), report.milliseconds(point["best"]),
+         f"{point['flop'] / 1e9:,.2f}", f"{point['flop'] / 1e9 / point['median']:,.0f}",
+         report.megabytes(point["beyond_tiny_bytes"]), report.megabytes(point["kept_bytes"]),
+         f"{point['steps']} in {point['rounds']}"]
+        for point in result["points"]
+    ]  # fmt: skip
+    lines = [f"{result['sweep']}, {result['bodies']} bodies", report.table((quantity, *COLUMNS), rows)]
+    for cost, count in (("time", "GFLOP"), ("memory", "kept MB")):
+        found = result[cost]
+        lines.append(
+            f"{cost} grows as {quantity}^{found['measured']:.2f}, {count} as {quantity}^{found['counted']:.2f}: "
+            f"{found['verdict']}"
+        )
+    return "\n".join([*lines, *disturbed(result["points"])])
+
+
+def disturbed(points: list[Point]) -> list[str]:
+    """A line if other processes took so much that the times are not to be believed; else nothing."""
+    worst = max(points, key=lambda point: float(point["others_share"] or 0.0))
+    share = worst["others_share"] or 0.0
+    if share < compare.TOO_BUSY:
+        return []
+    return [f"DISTURBED: at {worst['value']} other processes used {share:.0%} of the cores: measure again later"]
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

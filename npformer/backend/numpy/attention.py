@@ -1,0 +1,127 @@
+"""Attention a few sequences at a time, so that their scores stay in the cache from product to product.
+
+What is kept is E = exp(scores), 0 where hidden, and one number for each query, i = 1/Σ_S E; the
+weights are E·i, but i multiplies the narrow output instead of them, together with dropout's scale:
+
+    out = s·i·((E·keep) V)
+
+Going back, with g = s·i·dout, the weights are not formed either:
+
+    dV = (E·keep)ᵀ g      G = keep·(g Vᵀ)      dscores = E·(G − i·Σ_S E·G)
+
+exp is taken without subtracting each row's maximum, which NumPy finds slowly (1 to 3 ns for each
+number where rows are short, exp itself takes 0.3). That is exact as long as the sums of a row are
+moderate numbers; if one is not (scores beyond about ±30, a query that sees nothing) all is done
+again with the maximum. Heads are views: every product reads and writes (B, T, H, D) in place.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from npformer import functional as F  # noqa: N812
+from npformer.backend.numpy.attention_mask import score_caps
+from npformer.backend.numpy.blocks import filled, row_blocks
+from npformer.backend.numpy.gradients import Into, settle
+from npformer.backend.numpy.philox import kept
+from npformer.backend.workspace import empty
+from npformer.functional.attention_mask import ALL_VISIBLE, AttentionMask
+from npformer.functional.philox import Draw
+from npformer.typing import Array, HostArray
+
+SCORES = 1 << 17  # scores in a block: 512 kB of float32
+MODERATE = (1e-15, 1e15)  # sums of powers for which no maximum needs to be subtracted
+
+
+class AttentionCache(NamedTuple):
+    q: Array  # (B, H, T, D)
+    k: Array  # (B, H, S, D)
+    v: Array  # (B, H, S, D)
+    powers: Array  # (B, H, T, S)  E
+    inverse: Array  # (B, H, T, 1)  i
+    keep: HostArray | None  # (B, H, T, S)
+    scale: float  # s
+
+
+def attention_forward(
+    q: Array, k: Array, v: Array, mask: AttentionMask = ALL_VISIBLE, draw: Draw | None = None
+) -> tuple[Array, AttentionCache]:
+    """As the plain body: q (B, H, T, D) attends to k and v (B, H, S, D). Returns out (B, H, T, D)."""
+    if q.ndim != 4 or k.shape != v.shape or k.shape != (*q.shape[:2], *k.shape[2:3], q.shape[3]):
+        return F.attention_forward(q, k, v, mask, draw)  # type: ignore[return-value]  # it raises
+    caps = score_caps(mask, q.shape[2], k.shape[2], q)
+    powers = empty((*q.shape[:3], k.shape[2]), q.dtype)
+    keep, scale = kept(draw, powers)
+    out, sums = empty_heads(q), empty((*q.shape[:3], 1), q.dtype)
+    with np.errstate(over="ignore", invalid="ignore"):  # of sums that are not moderate
+        for rows in _blocks(powers):
+            hidden = caps if caps is None or caps.ndim == 2 else caps[rows]
+            block = _powers(q[rows], k[rows], hidden, powers[rows], sums[rows])
+            if keep is not None:
+                block = np.multiply(block, keep[rows], out=empty(block.shape, block.dtype))
+            np.matmul(block, v[rows], out=out[rows])
+    inverse = np.divide(1, sums, out=sums)
+    out *= inverse if keep is None else inverse * scale
+    return out, AttentionCache(q, k, v, powers, inverse, keep, scale)
+
+
+def _powers(q: Array, k: Array, caps: HostArray | None, powers: Array, sums: Array) -> Array:
+    """Write E into powers (b, H, T, S) and Σ_S E into sums (b, H, T, 1); a query that sees nothing: 0 and 1."""
+    _scores(q, k, caps, powers)
+    np.vecdot(np.exp(powers, out=powers), filled(powers.shape[3], 1.0, powers.dtype), out=sums[..., 0])
+    is_moderate = (sums > MODERATE[0]) & (sums < MODERATE[1])
+    if not is_moderate.all():  # the others come out as before, to the bit: a row depends on nothing but itself
+        _scores(q, k, caps, powers)
+        top = powers.max(axis=3, keepdims=True, initial=-np.inf)
+        top[~np.isfinite(top) | is_moderate] = 0  # a row of nothing: −∞ − −∞ is NaN
+        powers -= top
+        np.vecdot(np.exp(powers, out=powers), filled(powers.shape[3], 1.0, powers.dtype), out=sums[..., 0])
+        sums[sums == 0] = 1
+    return powers
+
+
+def _scores(q: Array, k: Array, caps: HostArray | None, scores: Array) -> None:
+    """Write q kᵀ/√D into scores (b, H, T, S), -inf where hidden."""
+    np.matmul(q, k.swapaxes(2, 3), out=scores)
+    scores *= 1 / math.sqrt(q.shape[3])
+    if caps is not None:
+        np.fmin(scores, caps, out=scores)  # fmin: a hidden NaN is hidden too
+
+
+def attention_backward(dout: Array, cache: AttentionCache, into: Into = ()) -> Any:
+    """As the plain body: gradients (dq (B, H, T, D), dk (B, H, S, D), dv (B, H, S, D))."""
+    q, k, v, powers, inverse, keep, scale = cache
+    factor = inverse if keep is None else inverse * scale
+    dq, dk, dv = empty_heads(q), empty_heads(k), empty_heads(v)
+    for rows in _blocks(powers):
+        E = powers[rows]
+        scratch = empty(E.shape, E.dtype)
+        g = np.multiply(dout[rows], factor[rows], out=empty(q[rows].shape, q.dtype))
+        dropped = E if keep is None else np.multiply(E, keep[rows], out=scratch)
+        np.matmul(dropped.swapaxes(2, 3), g, out=dv[rows])
+        dscores = np.matmul(g, v[rows].swapaxes(2, 3), out=scratch)
+        if keep is not None:
+            dscores *= keep[rows]
+        shared = np.vecdot(dscores, E)[..., None]  # (b, H, T, 1)
+        shared *= inverse[rows]
+        dscores -= shared
+        dscores *= E
+        dscores *= 1 / math.sqrt(q.shape[3])
+        np.matmul(dscores, k[rows], out=dq[rows])
+        np.matmul(dscores.swapaxes(2, 3), q[rows], out=dk[rows])
+    return settle((dq, dk, dv), into)
+
+
+def empty_heads(like: Array) -> Array:
+    """Room for heads of the shape of like (B, H, T, D), merged in memory: (B, T, H, D)."""
+    B, H, T, D = like.shape
+    return empty((B, T, H, D), like.dtype).transpose(0, 2, 1, 3)
+
+
+def _blocks(powers: Array) -> Any:
+    """Slices of the batch, each with about SCORES scores."""
+    B = powers.shape[0]
+    return row_blocks(B, powers.size // max(1, B), SCORES)

@@ -1,0 +1,47 @@
+"""Rows in blocks that stay in the cache: what all bodies of this folder share.
+
+A chain of ufuncs over an array that is larger than the cache fetches it from memory once for each
+link; over blocks of rows it is fetched once. Sums over rows and columns are products with a vector
+of ones, which BLAS does at 0.05 ns per number where ``np.sum`` needs 0.2 to 1.2 (short rows).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from npformer.typing import Array, HostArray
+
+BLOCK = 1 << 16  # numbers in a block: 256 kB of float32, so that three or four share a second-level cache of 1 MB
+
+
+def row_blocks(rows: int, width: int, numbers: int = BLOCK) -> Iterator[slice]:
+    """Slices that cover so many rows, each of about ``numbers`` numbers; one slice if there are few rows."""
+    size = max(1, numbers // max(1, width))
+    if rows <= size + size // 2:
+        return iter((slice(0, rows),))
+    return (slice(start, min(start + size, rows)) for start in range(0, rows, size))
+
+
+def as_matrix(x: Array) -> Array:
+    """x (..., C) as (N, C); a view wherever NumPy can make one."""
+    if x.ndim == 2:
+        return x
+    width = x.shape[-1] if x.ndim else 1
+    return x.reshape(x.size // width if width else int(np.prod(x.shape[:-1])), width)
+
+
+@lru_cache(maxsize=64)
+def filled(size: int, value: float, dtype: Any) -> HostArray:
+    """A read-only vector (size,) of one number, kept for the next call."""
+    vector: HostArray = np.full(size, value, dtype=dtype)
+    vector.flags.writeable = False
+    return vector
+
+
+def column_sums(x: Array) -> Array:
+    """Σ_n x_nj of x (N, C), as (C,)."""
+    return filled(x.shape[0], 1.0, x.dtype).dot(x)

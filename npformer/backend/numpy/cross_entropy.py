@@ -1,0 +1,81 @@
+"""Softmax and cross-entropy in one pass over blocks of rows, without a target distribution.
+
+Of the forward only exp(z − max z) is kept, and a row's sum of it. The target distribution is never
+an array: what it contributes is picked from z where the targets are, and going back is subtracted
+there. The plain body keeps p, q and a one-hot matrix, each as large as the logits.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from npformer import functional as F  # noqa: N812
+from npformer.backend.numpy.blocks import as_matrix, filled, row_blocks
+from npformer.backend.numpy.gradients import Into, settle
+from npformer.backend.workspace import empty
+from npformer.typing import Array
+
+
+class CrossEntropyCache(NamedTuple):
+    powers: Array  # (..., V)  exp(z − max z)
+    sums: Array  # (N,)  of powers over V
+    counted: Array  # (N,)  1 where the token counts, else 0
+    targets: Array  # (N,)  int64; a target that is no class stands as class 0
+    at_target: Array  # (N,)  1 − ε, the target's share of q; 0 where the target is no class
+    elsewhere: float  # ε/V
+    num_counted: int  # at least 1
+
+
+def cross_entropy_forward(
+    logits: Array, targets: Array, ignore_index: int | None = 0, label_smoothing: float = 0.0
+) -> tuple[Array, CrossEntropyCache]:
+    """As the plain body: mean loss, in nats per counted token, of logits (..., V) at targets (...), a scalar ()."""
+    if not 0 <= label_smoothing < 1 or targets.dtype.kind not in "iu" or targets.shape != logits.shape[:-1]:
+        return F.cross_entropy_forward(logits, targets, ignore_index, label_smoothing)  # type: ignore[return-value]
+    z, V = as_matrix(logits), logits.shape[-1]
+    flat = targets.reshape(-1)
+    counted = np.ones(flat.shape, z.dtype) if ignore_index is None else (flat != ignore_index).astype(z.dtype)
+    flat = flat.astype(np.int64)
+    is_class = (flat >= 0) & (flat < V)
+    cache = CrossEntropyCache(
+        powers=empty(logits.shape, z.dtype),
+        sums=np.empty(flat.shape, z.dtype),
+        counted=counted,
+        targets=flat * is_class,
+        at_target=is_class * z.dtype.type(1 - label_smoothing),
+        elsewhere=label_smoothing / V if V else 0.0,
+        num_counted=max(1, int(np.count_nonzero(counted))),
+    )
+    losses = np.empty_like(cache.sums)
+    for rows in row_blocks(*z.shape):
+        losses[rows] = _losses(z[rows], rows, cache)
+    return counted.dot(losses) / cache.num_counted, cache
+
+
+def _losses(z: Array, rows: slice, cache: CrossEntropyCache) -> Array:
+    """The losses (n,) of these rows z (n, V); writes their powers and sums."""
+    powers, sums, V = as_matrix(cache.powers)[rows], cache.sums[rows], z.shape[1]
+    shifted = np.subtract(z, z.max(axis=1, keepdims=True), out=powers)
+    expected = shifted[np.arange(len(sums)), cache.targets[rows]] * cache.at_target[rows]  # Σ_v q·z, at the targets
+    if cache.elsewhere:
+        expected += cache.elsewhere * np.vecdot(shifted, filled(V, 1.0, z.dtype))
+    np.exp(powers, out=powers)
+    np.vecdot(powers, filled(V, 1.0, z.dtype), out=sums)
+    return np.log(sums) - expected
+
+
+def cross_entropy_backward(dloss: Array | float, cache: CrossEntropyCache, into: Into = ()) -> Any:
+    """As the plain body: gradient (dlogits (..., V),); dloss is a scalar, 1.0 for the loss itself."""
+    powers, sums, counted, targets, at_target, elsewhere, num_counted = cache
+    dlogits = empty(powers.shape, powers.dtype)
+    each = counted * (dloss / num_counted)  # (N,)
+    of_powers, at_target = (each / sums)[:, None], each * at_target
+    power_rows, dlogits_rows = as_matrix(powers), as_matrix(dlogits)
+    for rows in row_blocks(*power_rows.shape):
+        block = np.multiply(power_rows[rows], of_powers[rows], out=dlogits_rows[rows])
+        if elsewhere:
+            block -= (elsewhere * each[rows])[:, None]
+        block[np.arange(len(block)), targets[rows]] -= at_target[rows]
+    return settle((dlogits,), into)

@@ -1,0 +1,101 @@
+"""The feed-forward layer without a mask and without an array of its own for each step inside.
+
+Between the two products bias, activation and dropout are done in one pass over blocks that stay in
+the cache, where the product left its numbers. Of the hidden layer only what enters the second
+product is kept, and by what the gradient will be multiplied: for ReLU that is 1 exactly where what
+was kept is not 0, so nothing more is kept; for GELU it is Φ(h) + h·φ(h) where h was not dropped.
+Dropout's scale s moves behind the products, where arrays are narrower: y = s·(kept W₂) + b₂, and
+going back it multiplies dy.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from npformer import functional as F  # noqa: N812
+from npformer.backend.numpy.blocks import as_matrix, column_sums, row_blocks
+from npformer.backend.numpy.gelu import gelu_and_slope
+from npformer.backend.numpy.gradients import Into, is_frozen, settle
+from npformer.backend.numpy.linear import transposed_product
+from npformer.backend.numpy.philox import kept
+from npformer.backend.workspace import empty
+from npformer.functional.feed_forward import ACTIVATIONS
+from npformer.functional.philox import Draw
+from npformer.typing import Array, HostArray
+
+
+class FeedForwardCache(NamedTuple):
+    x: Array  # (..., C)
+    hidden: Array  # (..., F)  act(h)·keep: what met w2
+    slope: Array | None  # (..., F)  act'(h)·keep; None for ReLU: 1 where hidden is not 0
+    scale: float  # s
+    w1: Array  # (C, F)
+    w2: Array  # (F, C)
+
+
+def feed_forward_forward(
+    x: Array, w1: Array, b1: Array, w2: Array, b2: Array, activation: str, draw: Draw | None
+) -> tuple[Array, FeedForwardCache]:
+    """As the plain body: x (..., C) by w1 (C, F), b1 (F,), the activation, w2 (F, C), b2 (C,). Returns y (..., C)."""
+    if activation not in ACTIVATIONS or not _fit(x, w1, b1, w2, b2):
+        return F.feed_forward_forward(x, w1, b1, w2, b2, activation, draw)  # type: ignore[return-value]  # it raises
+    hidden = empty((*x.shape[:-1], w1.shape[1]), x.dtype)
+    slope = empty(hidden.shape, x.dtype) if activation == "gelu" else None
+    keep, scale = kept(draw, hidden)
+    np.matmul(as_matrix(x), w1, out=as_matrix(hidden))
+    _activate(hidden, b1, keep, slope)
+    y: Array = empty((*x.shape[:-1], w2.shape[1]), x.dtype)
+    np.matmul(as_matrix(hidden), w2, out=as_matrix(y))
+    if keep is not None:
+        y *= scale
+    y += b2
+    return y, FeedForwardCache(x, hidden, slope, scale, w1, w2)
+
+
+def feed_forward_backward(dy: Array, cache: FeedForwardCache, into: Into = ()) -> Any:
+    """As the plain body: gradients (dx (..., C), dw1 (C, F), db1 (F,), dw2 (F, C), db2 (C,))."""
+    x, hidden, slope, scale, w1, w2 = cache
+    x_rows, hidden_rows, dy_rows = as_matrix(x), as_matrix(hidden), as_matrix(dy)
+    db2 = None if is_frozen(into, 1) else column_sums(dy_rows)
+    scaled = dy_rows if scale == 1 else np.multiply(dy_rows, scale, out=empty(dy_rows.shape, x.dtype))
+    dw2 = None if is_frozen(into, 2) else transposed_product(hidden_rows, scaled)
+    dh = np.matmul(scaled, w2.T, out=empty(hidden_rows.shape, x.dtype))
+    for rows in row_blocks(*dh.shape):
+        dh[rows] *= hidden_rows[rows] != 0 if slope is None else as_matrix(slope)[rows]
+    db1 = None if is_frozen(into, 3) else column_sums(dh)
+    dw1 = None if is_frozen(into, 4) else transposed_product(x_rows, dh)
+    dx = empty(x.shape, x.dtype)
+    np.matmul(dh, w1.T, out=as_matrix(dx))
+    return settle((dx, dw1, db1, dw2, db2), into)
+
+
+def _activate(hidden: Array, bias: Array, keep: HostArray | None, slope: Array | None) -> None:
+    """Turn x W₁ (..., F) into act(x W₁ + b₁)·keep where it stands, and write act'·keep into slope (..., F)."""
+    hidden_rows = as_matrix(hidden)
+    for rows in row_blocks(*hidden_rows.shape):
+        h = hidden_rows[rows]
+        h += bias
+        passed = None if keep is None else as_matrix(keep)[rows]
+        if slope is None:
+            is_open = h > 0
+            if passed is not None:
+                is_open &= passed
+            h *= is_open
+            continue
+        block = as_matrix(slope)[rows]
+        gelu_and_slope(h, h, block)
+        if passed is not None:
+            h *= passed
+            block *= passed
+
+
+def _fit(x: Array, w1: Array, b1: Array, w2: Array, b2: Array) -> bool:
+    """Whether x (..., C), w1 (C, F), b1 (F,), w2 (F, C), b2 (C,) meet."""
+    return bool(
+        w1.ndim == w2.ndim == 2
+        and x.shape[-1:] == w1.shape[:1]
+        and b1.shape == w1.shape[1:] == w2.shape[:1]
+        and b2.shape == w2.shape[1:]
+    )

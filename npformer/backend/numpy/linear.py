@@ -1,0 +1,44 @@
+"""The linear map, written into memory that is used again, its bias gradient by a product with ones.
+
+The products are those of the plain body. What is saved are fresh arrays (page faults), the
+temporary of ``x W + b``, and the sum over rows. A frozen matrix costs no product.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from npformer import functional as F  # noqa: N812
+from npformer.backend.numpy.blocks import as_matrix, column_sums
+from npformer.backend.numpy.gradients import Into, is_frozen, settle
+from npformer.backend.workspace import empty
+from npformer.functional.linear import LinearCache
+from npformer.typing import Array
+
+
+def linear_forward(x: Array, weight: Array, bias: Array) -> tuple[Array, LinearCache]:
+    """As the plain body: x (..., C_in) by weight (C_in, C_out) and bias (C_out,) to y (..., C_out)."""
+    if weight.ndim != 2 or x.shape[-1:] != weight.shape[:1] or bias.shape != weight.shape[1:]:
+        return F.linear_forward(x, weight, bias)  # which says what is wrong
+    y: Array = empty((*x.shape[:-1], weight.shape[1]), x.dtype)
+    np.matmul(as_matrix(x), weight, out=as_matrix(y))
+    y += bias
+    return y, LinearCache(x, weight)
+
+
+def linear_backward(dy: Array, cache: LinearCache, into: Into = ()) -> Any:
+    """As the plain body: gradients (dx (..., C_in), dweight (C_in, C_out), dbias (C_out,))."""
+    x, weight = cache
+    dx = empty(x.shape, x.dtype)
+    dy_rows = as_matrix(dy)
+    np.matmul(dy_rows, weight.T, out=as_matrix(dx))
+    dweight = None if is_frozen(into, 2) else transposed_product(as_matrix(x), dy_rows)
+    dbias = None if is_frozen(into, 1) else column_sums(dy_rows)
+    return settle((dx, dweight, dbias), into)
+
+
+def transposed_product(x: Array, dy: Array) -> Array:
+    """xᵀ dy (C_in, C_out) of matrices x (N, C_in) and dy (N, C_out)."""
+    return np.matmul(x.T, dy, out=empty((x.shape[1], dy.shape[1]), x.dtype))

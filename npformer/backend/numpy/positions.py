@@ -1,0 +1,43 @@
+"""Positions from a table that is made once: sines and cosines depend on nothing but the place.
+
+The plain body makes the table anew in each call, in float64: 20 ns for each of its numbers. The
+learned table's gradient is added to the rows that were used, without a table of zeros around them.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from npformer import functional as F  # noqa: N812
+from npformer.backend.numpy.gradients import Into, settle
+from npformer.backend.workspace import empty
+from npformer.functional.positions import LearnedPositionsCache, SinusoidalPositionsCache, sinusoidal_table
+from npformer.typing import Array, HostArray
+
+
+def sinusoidal_positions_forward(x: Array, offset: int = 0) -> tuple[Array, SinusoidalPositionsCache]:
+    """As the plain body: add PE(offset), PE(offset + 1), … to x (..., T, C). Returns y (..., T, C)."""
+    length, width = x.shape[-2:]
+    table = _table(1 << (offset + length - 1).bit_length(), width, x.dtype)
+    return np.add(x, table[offset : offset + length], out=empty(x.shape, x.dtype)), SinusoidalPositionsCache()
+
+
+@lru_cache(maxsize=8)
+def _table(rows: int, width: int, dtype: Any) -> HostArray:
+    """PE(0 … rows − 1), (rows, width), read-only."""
+    table: HostArray = sinusoidal_table(rows, width, 0, np.empty(0)).astype(dtype)
+    table.flags.writeable = False
+    return table
+
+
+def learned_positions_backward(dy: Array, cache: LearnedPositionsCache, into: Into = ()) -> Any:
+    """As the plain body: gradients (dx (..., T, C), dtable (P, C))."""
+    if len(into) != 1:
+        return settle(F.learned_positions_backward(dy, cache), into)
+    if into[0] is not None:
+        used = into[0][cache.offset : cache.offset + dy.shape[-2]]
+        used += dy.reshape(-1, *dy.shape[-2:]).sum(axis=0)  # (T, C)
+    return dy

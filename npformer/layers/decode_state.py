@@ -1,0 +1,163 @@
+"""What decoding remembers from one step to the next, so that nothing is computed twice.
+
+A new token asks the tokens before it, whose keys and values do not change any more: causal attention
+never lets a token see what comes after it. So they are kept, in buffers with room for max_len
+positions, and a step computes its own tokens alone. The memory's keys and values are all known at
+the start.
+
+    own     (B, H, ·, max_len)   keys and values of the targets so far, for each layer
+    memory  (B, H, ·, S)         those of the source, for each layer; None without cross-attention
+
+Only ``length`` says how much of a buffer is filled, and it moves last: a step that fails leaves
+nothing behind.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from npformer.backend import Backend
+from npformer.errors import ConfigError, DTypeError, ShapeError
+from npformer.functional import ALL_VISIBLE, AttentionMask
+from npformer.functional.arrays import device_of, namespace
+from npformer.typing import Array, HostArray
+
+
+class Past(Protocol):
+    """What a mechanism keeps of the tokens that it has seen."""
+
+    def select(self, rows: Array, length: int) -> Past:
+        """A copy that holds these rows, integers (n,), of the first length positions."""
+
+
+class KeyValues(NamedTuple):
+    """Room for keys and values of S positions: the past of softmax attention."""
+
+    keys: Array  # (B, H, D, S)  transposed, as the product of one query with many keys reads them
+    values: Array  # (B, H, S, D)
+
+    @classmethod
+    def empty(cls, backend: Backend, batch: int, heads: int, max_len: int, width: int) -> KeyValues:
+        """For S = max_len positions, D = width."""
+        return cls(backend.zeros((batch, heads, width, max_len)), backend.zeros((batch, heads, max_len, width)))
+
+    def write(self, start: int, keys: Array, values: Array) -> tuple[Array, Array]:
+        """Put n positions (B, H, n, D) at start; returns all up to them, (B, H, start + n, D), as views."""
+        stop = start + keys.shape[2]
+        self.keys[:, :, :, start:stop] = namespace(keys).matrix_transpose(keys)
+        self.values[:, :, start:stop, :] = values
+        return self.first(stop)
+
+    def first(self, stop: int) -> tuple[Array, Array]:
+        """Keys and values (B, H, stop, D) of the first positions, as views."""
+        return namespace(self.keys).matrix_transpose(self.keys[:, :, :, :stop]), self.values[:, :, :stop, :]
+
+    def select(self, rows: Array, length: int) -> KeyValues:
+        return KeyValues(
+            _selected(self.keys, rows, length, axis=3),
+            _selected(self.values, rows, length, axis=2),
+        )
+
+
+class LayerState(NamedTuple):
+    """What one decoder layer remembers."""
+
+    own: Past
+    memory: KeyValues | None
+
+
+@dataclass
+class DecodeState:
+    """The state of one decoding run; a model's ``start`` makes it and its ``step`` moves it on.
+
+    positions and visible have room for max_len tokens; visible is False where a token was padding.
+    """
+
+    backend: Backend
+    layers: tuple[LayerState, ...]
+    positions: Array  # (max_len, C)
+    visible: Array  # (B, max_len) boolean
+    sources: HostArray  # (B,) which row of the start each row comes from
+    memory_mask: AttentionMask = ALL_VISIBLE
+    length: int = 0  # tokens of each row so far
+
+    @property
+    def batch(self) -> int:
+        """B: how many rows there are."""
+        return int(self.visible.shape[0])
+
+    @property
+    def max_len(self) -> int:
+        """How many tokens of each row there is room for."""
+        return int(self.visible.shape[1])
+
+    def admit(self, visible: Array) -> AttentionMask:
+        """Note which of the next n tokens may be looked at, boolean (B, n); returns the mask of their step.
+
+        ``length`` is for the step to move, once it is done. Raises ShapeError if there is not one row for
+        each of the state's, or no room.
+        """
+        batch, n = visible.shape
+        stop = self.length + n
+        if batch != self.batch:
+            raise ShapeError(f"tokens: expected one row for each of the state's B={self.batch}, got {batch}")
+        if stop > self.max_len:
+            raise ShapeError(
+                f"tokens: expected at most {self.max_len - self.length} more of max_len={self.max_len}, got {n}; "
+                "start with room for more (learned positions end at max_seq_len)"
+            )
+        self.visible[:, self.length : stop] = visible
+        return AttentionMask(key_visible=self.visible[:, :stop], causal=True, query_offset=self.length)
+
+    def select(self, rows: Any) -> DecodeState:
+        """A state of its own with these rows, host integers (n,) in [0, B), in any order, any of them repeated.
+
+        What a search needs to go on with its best rows, or to let rows go that have ended. Raises
+        ShapeError, DTypeError or ConfigError for anything else.
+        """
+        chosen = _row_numbers(rows, self.batch)
+        on_device, sources = self.backend.integers(chosen), self.sources[chosen]
+        layers = [LayerState(layer.own.select(on_device, self.length), layer.memory) for layer in self.layers]
+        mask = self.memory_mask
+        if not np.array_equal(sources, self.sources):  # rows of the same source read the same memory
+            layers = [LayerState(layer.own, _memory_rows(layer.memory, on_device)) for layer in layers]
+            if mask.key_visible is not None:
+                mask = replace(mask, key_visible=_take(mask.key_visible, on_device))
+        return replace(
+            self,
+            layers=tuple(layers),
+            visible=_selected(self.visible, on_device, self.length, axis=1),
+            memory_mask=mask,
+            sources=sources,
+        )
+
+
+def _memory_rows(memory: KeyValues | None, rows: Array) -> KeyValues | None:
+    return None if memory is None else KeyValues(*(_take(part, rows) for part in memory))
+
+
+def _take(x: Array, rows: Array) -> Array:
+    return namespace(x).take(x, rows, axis=0)
+
+
+def _selected(buffer: Array, rows: Array, length: int, axis: int) -> Array:
+    """A new buffer with these rows; of its positions, along axis, only the first length are copied."""
+    xp = namespace(buffer)
+    filled = (slice(None),) * axis + (slice(length),) + (slice(None),) * (buffer.ndim - axis - 1)
+    new = xp.zeros((rows.shape[0], *buffer.shape[1:]), dtype=buffer.dtype, device=device_of(buffer))
+    new[filled] = xp.take(buffer[filled], rows, axis=0)
+    return new
+
+
+def _row_numbers(rows: Any, batch: int) -> HostArray:
+    found = np.asarray(rows)
+    if found.ndim != 1 or found.size == 0:
+        raise ShapeError(f"rows: expected row numbers (n,), at least one, got {tuple(found.shape)}")
+    if found.dtype.kind not in "iu":
+        raise DTypeError(f"rows: expected row numbers, got {found.dtype}; np.flatnonzero makes them of booleans")
+    if found.min() < 0 or found.max() >= batch:
+        raise ConfigError(f"rows: expected row numbers with 0 <= row < B={batch}, got {found.tolist()}")
+    return found

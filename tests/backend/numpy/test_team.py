@@ -1,0 +1,288 @@
+"""A team's jobs run at the same time, all of them end, and what went wrong reaches the caller."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+from weakref import ref
+
+import numpy as np
+import pytest
+
+from npformer.backend import get_backend
+from npformer.backend.numpy import team as module
+from npformer.backend.numpy.blas_threads import blas_threads
+from npformer.backend.numpy.team import Team
+
+PATIENCE = 20  # seconds until a test gives up on what would never happen
+
+
+@pytest.fixture
+def in_time(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """in_time(f): f() in a thread that is given up if it hangs, without a turn that would block all other tests."""
+    monkeypatch.setattr(module, "_turn", threading.Lock())
+
+    def run(action: Callable[[], Any]) -> None:
+        ends: list[BaseException | None] = []
+
+        def tried() -> None:
+            try:
+                action()
+                ends.append(None)
+            except BaseException as error:
+                ends.append(error)
+
+        thread = threading.Thread(target=tried, daemon=True)
+        thread.start()
+        thread.join(PATIENCE)
+        assert ends, "it hangs"
+        if ends[0] is not None:
+            raise ends[0]
+
+    return run
+
+
+def failing(error: BaseException, after: float = 0.0) -> Callable[[], None]:
+    def job() -> None:
+        time.sleep(after)
+        raise error
+
+    return job
+
+
+@pytest.mark.parametrize("size", [2, 3, 5])
+def test_jobs_run_at_the_same_time_each_on_its_own_thread(size: int) -> None:
+    meeting, threads = threading.Barrier(size), set()
+
+    def job() -> None:
+        meeting.wait(PATIENCE)
+        threads.add(threading.current_thread())
+
+    team = Team(size)
+    for _ in range(3):
+        team.run([job] * size)
+    assert len(threads) == size  # the same ones each time
+    assert threading.current_thread() in threads
+
+
+def test_the_first_job_is_the_callers_and_the_others_keep_their_thread() -> None:
+    team, seen = Team(3), [dict[int, int]() for _ in range(5)]
+
+    def job(places: dict[int, int], i: int) -> None:
+        places[i] = threading.get_ident()
+
+    for places in seen:
+        team.run([partial(job, places, i) for i in range(3)])
+    assert seen[0][0] == threading.get_ident()
+    assert all(places == seen[0] for places in seen)
+
+
+def test_fewer_jobs_than_threads_and_none() -> None:
+    done: list[int] = []
+    team, running = Team(4), threading.active_count()
+    team.run([])
+    team.run([lambda: done.append(0)])
+    assert threading.active_count() == running  # one job needs no thread
+    team.run([lambda: done.append(1), lambda: done.append(2)])
+    assert threading.active_count() == running + 1
+    assert sorted(done) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("bad", [0, 1, 2])
+def test_an_error_of_any_job_reaches_the_caller_after_all_have_ended(bad: int) -> None:
+    team, ended = Team(3), []
+    meeting = threading.Barrier(3)
+
+    def job(i: int) -> None:
+        meeting.wait(PATIENCE)
+        if i == bad:
+            raise ValueError(f"job {i}")
+        time.sleep(0.05)
+        ended.append(i)
+
+    with pytest.raises(ValueError, match=f"job {bad}"):
+        team.run([partial(job, i) for i in range(3)])
+    assert sorted(ended) == [i for i in range(3) if i != bad]
+    team.run([meeting.wait] * 3)  # and the team works on
+
+
+def test_the_first_of_several_errors_is_raised() -> None:
+    jobs = [time.time, failing(ValueError("second"), after=0.05), failing(KeyError("third"))]
+    with pytest.raises(ValueError, match="second"):
+        Team(3).run(jobs)
+    with pytest.raises(SystemExit):  # not an Exception, and not lost on a thread
+        Team(2).run([time.time, failing(SystemExit(3))])
+
+
+def test_an_error_keeps_nothing_of_the_batch_alive() -> None:
+    team, arrays = Team(2), []
+
+    def job() -> None:
+        array = np.ones(3)
+        arrays.append(ref(array))
+        raise MemoryError
+
+    gc.disable()
+    try:
+        with pytest.raises(MemoryError) as caught:
+            team.run([time.time, job])
+        assert arrays[0]() is not None
+        del caught
+        assert arrays[0]() is None
+    finally:
+        gc.enable()
+
+
+def test_an_interrupted_caller_waits_for_the_others() -> None:
+    begun, ended = threading.Event(), []
+
+    def own() -> None:
+        begun.wait(PATIENCE)
+        raise KeyboardInterrupt
+
+    def other() -> None:
+        begun.set()
+        time.sleep(0.1)
+        ended.append(True)
+
+    with pytest.raises(KeyboardInterrupt):
+        Team(2).run([own, other])
+    assert ended == [True]
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer's signal")
+def test_an_interrupt_while_waiting_for_the_others_arrives_when_they_have_ended() -> None:
+    ended: list[bool] = []
+
+    def press(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    def other() -> None:
+        time.sleep(0.2)
+        ended.append(True)
+
+    previous = signal.signal(signal.SIGALRM, press)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        with pytest.raises(KeyboardInterrupt):
+            Team(2).run([time.time, other])
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+    assert ended == [True]
+
+
+def test_what_nobody_has_begun_when_the_caller_fails_is_never_done(in_time: Any) -> None:
+    """An interrupt between two hand-overs: what was not handed over will not be waited for."""
+    team, done = Team(3), []
+    team.run([time.time] * 3)
+    put = team._inboxes[1]
+
+    class Interrupted:
+        def put(self, task: Any) -> None:
+            raise KeyboardInterrupt
+
+    team._inboxes[1] = Interrupted()  # type: ignore[call-overload]
+    with pytest.raises(KeyboardInterrupt):
+        in_time(lambda: team.run([lambda: done.append(0), lambda: time.sleep(0.05), lambda: done.append(2)]))
+    assert done == []
+    team._inboxes[1] = put
+    team.run([lambda: done.append(0), lambda: done.append(1), lambda: done.append(2)])
+    assert sorted(done) == [0, 1, 2]
+
+
+def test_callers_take_turns_even_with_teams_of_different_sizes() -> None:
+    busy: list[int] = []
+    most = [0]
+
+    def job() -> None:
+        busy.append(1)
+        most[0] = max(most[0], len(busy))
+        time.sleep(0.01)
+        busy.pop()
+
+    before, teams = blas_threads(), [Team(2), Team(3)]
+    callers = [threading.Thread(target=teams[i % 2].run, args=([job, job],)) for i in range(6)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join(PATIENCE)
+        assert not caller.is_alive()
+    assert most[0] == 2
+    assert blas_threads() == before  # two overlapping limits would leave the second one's "before": 1
+
+
+def test_a_job_may_give_jobs_to_a_team_itself(in_time: Any) -> None:
+    team, done = Team(2), []
+
+    def outer(name: str) -> None:
+        team.run([lambda: done.append(name + "0"), lambda: done.append(name + "1")])
+
+    in_time(lambda: team.run([lambda: outer("a"), lambda: outer("b")]))
+    assert sorted(done) == ["a0", "a1", "b0", "b1"]
+
+
+def test_products_stay_on_their_thread_meanwhile() -> None:
+    before, seen = blas_threads(), []
+    Team(2).run([lambda: seen.append(blas_threads()), lambda: seen.append(blas_threads())])
+    assert seen == [None if before is None else 1] * 2
+    assert blas_threads() == before
+
+
+def test_threads_do_not_keep_a_program_alive() -> None:
+    program = (
+        "import threading, time; from npformer.backend.numpy.team import Team; "
+        "Team(3).run([time.time] * 3); print(threading.active_count())"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=True)
+    assert done.stdout.split() == ["3"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # of a program with threads: that is what is tried
+@pytest.mark.parametrize("in_a_job", [False, True])
+def test_a_child_of_a_fork_has_threads_of_its_own(in_a_job: bool) -> None:
+    team = Team(2)
+    team.run([time.time] * 2)
+    children, meeting, met = [], threading.Barrier(2), []
+
+    def meet() -> None:
+        meeting.wait(PATIENCE)
+        met.append(True)
+
+    def fork() -> None:
+        children.append(os.fork())
+        if children[-1] == 0:
+            signal.alarm(PATIENCE)  # ends it if it waits for threads that only its parent has
+            try:
+                team.run([meet, meet])
+            finally:
+                os._exit(0 if len(met) == 2 else 1)
+
+    team.run([fork, time.time]) if in_a_job else fork()
+    _, status = os.waitpid(children[0], 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    team.run([time.time] * 2)
+
+
+def test_one_team_of_each_size_for_the_whole_process() -> None:
+    runs = [get_backend("numpy", dtype, bodies="plain", threads=n).together for dtype in ("float32", "float64") for n in (2, 3)]
+    assert runs[0] == runs[2] != runs[1] == runs[3]
+    assert all(isinstance(run.__self__, Team) for run in runs)  # type: ignore[attr-defined]
+
+
+def test_a_team_that_nobody_uses_is_forgotten_by_fork() -> None:
+    team = Team(2)
+    assert team in module._teams
+    alive = ref(team)
+    del team
+    gc.collect()
+    assert alive() is None

@@ -1,0 +1,195 @@
+"""The workspace never hands out memory that somebody can still see, and gives up what nobody uses."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import tracemalloc
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer.backend import workspace
+from npformer.backend.workspace import ALIGNMENT, SMALL, empty, empty_like
+
+Host = np.ndarray[Any, Any]
+
+SHAPE = (64, 2 + SMALL // 64)  # bytes of uint8: just large enough to be kept
+
+
+def fresh_pool(work: Callable[[], None]) -> None:
+    """Run work on a thread of its own, whose pool is empty, and raise what it raised."""
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(work).result()
+
+
+def address(x: Host) -> int:
+    return int(x.__array_interface__["data"][0])
+
+
+def test_memory_is_used_again_once_nobody_refers_to_it() -> None:
+    def work() -> None:
+        x = empty(SHAPE, np.uint8)
+        where = address(x)
+        assert address(empty(SHAPE, np.uint8)) != where
+        del x
+        assert where in {address(x) for x in [empty(SHAPE, np.uint8) for _ in range(2)]}
+
+    fresh_pool(work)
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda x: x,
+        lambda x: x[3:5],
+        lambda x: x[3:5][:, ::2][1],
+        lambda x: x.T.reshape(-1, 2, order="F"),
+        lambda x: x.reshape(2, -1).T[1:],
+        lambda x: x.view(np.int16).swapaxes(0, 1),
+        lambda x: np.broadcast_to(x, (3, *x.shape)),
+        lambda x: np.lib.stride_tricks.sliding_window_view(x.reshape(-1), 7),
+        lambda x: memoryview(x)[2:],
+        lambda x: np.frombuffer(x, np.float32),
+        lambda x: np.asarray(memoryview(x)).reshape(-1)[5:],
+        lambda x: np.ndarray((4,), np.uint8, x, 8),
+        lambda x: x.flat,
+        lambda x: np.nditer(x),
+        lambda x: x.ctypes,
+        lambda x: [x[1, 1:], {"deep": (x[2],)}],
+        lambda x: iter(x),
+        lambda x: lambda: x,
+        lambda x: x.view(np.recarray),
+        lambda x: np.ma.masked_array(x),
+    ],
+)
+def test_whatever_still_sees_the_memory_keeps_it(view: Callable[[Host], Any]) -> None:
+    def work() -> None:
+        x = empty(SHAPE, np.uint8)
+        span = range(address(x), address(x) + x.nbytes)
+        seen = view(x)
+        del x
+        gc.collect()
+        others = [empty(SHAPE, np.uint8) for _ in range(3)]
+        assert not any(address(other) in span for other in others)
+        del seen, others
+        gc.collect()
+        assert any(address(other) in span for other in [empty(SHAPE, np.uint8) for _ in range(4)])
+
+    fresh_pool(work)
+
+
+def test_a_function_that_fails_does_not_keep_its_memory_for_ever() -> None:
+    def work() -> None:
+        where = []
+
+        def fail() -> None:
+            where.append(address(empty(SHAPE, np.uint8)))
+            x = empty(SHAPE, np.uint8)
+            where.append(address(x))
+            raise ValueError
+
+        with pytest.raises(ValueError, match=r"^$"):
+            fail()
+        gc.collect()
+        assert address(empty(SHAPE, np.uint8)) in where
+
+    fresh_pool(work)
+
+
+def test_random_use_never_overlaps() -> None:
+    """Arrays of many sizes, kept, dropped and viewed at random: what was written is what is read."""
+
+    def work() -> None:
+        rng = np.random.default_rng(0)
+        held: list[tuple[Host, int]] = []
+        for number in range(2000):
+            x = empty((int(rng.integers(SMALL, 4 * SMALL)),), np.uint8)
+            x[...] = number % 251
+            held.append((x[:: int(rng.integers(1, 5))], number % 251))
+            del x
+            while len(held) > rng.integers(1, 40):
+                seen, wrote = held.pop(int(rng.integers(len(held))))
+                assert (seen == wrote).all()
+
+    fresh_pool(work)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bool", "int64", "complex128"])
+@pytest.mark.parametrize("shape", [(), (0,), (0, 5), (5, 0, 7), (1,), (3, 5), (100, 1001), (7, 11, 1013)])
+def test_arrays_are_as_asked_for(dtype: str, shape: tuple[int, ...]) -> None:
+    for made in (empty(shape, dtype), empty(shape, np.dtype(dtype)), empty_like(np.empty(shape, dtype).T).T):
+        assert made.shape == shape
+        assert made.dtype == dtype
+        assert made.flags.writeable
+        assert made.nbytes < SMALL or address(made) % ALIGNMENT == 0
+        made[...] = 1
+        assert made.all()
+    assert empty(shape, dtype).flags.c_contiguous
+
+
+def test_every_thread_has_memory_of_its_own() -> None:
+    """What one thread no longer needs, another does not get: no lock is needed between looking and taking."""
+    with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as other:
+        dropped = one.submit(lambda: address(empty(SHAPE, np.uint8))).result()
+        taken = other.submit(lambda: [empty(SHAPE, np.uint8) for _ in range(3)]).result()
+        assert dropped not in {address(x) for x in taken}
+        assert dropped == one.submit(lambda: address(empty(SHAPE, np.uint8))).result()
+
+
+def test_threads_at_work_at_the_same_time_do_not_overwrite_each_other() -> None:
+    barrier = threading.Barrier(4)
+
+    def work(number: int) -> None:
+        for _ in range(100):
+            mine = [empty(SHAPE, np.uint8) for _ in range(3)]
+            for x in mine:
+                x[...] = number
+            barrier.wait(10)
+            assert all((x == number).all() for x in mine)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+
+
+def test_an_array_handed_to_another_thread_is_kept_there() -> None:
+    made, checked = threading.Event(), threading.Event()
+    box: list[Host] = []
+
+    def make() -> None:
+        box.append(empty(SHAPE, np.uint8)[1:])
+        box[0][...] = 7
+        made.set()
+        for _ in range(50):
+            empty(SHAPE, np.uint8)[...] = 0
+        assert checked.wait(10)
+
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(make)
+        assert made.wait(10)
+        assert (box[0] == 7).all()
+        checked.set()
+        done.result()
+    assert (box[0] == 7).all()  # also after its thread has ended
+    span = range(address(box[0]) - SHAPE[1], address(box[0]) + box[0].nbytes)
+    assert not any(address(empty(SHAPE, np.uint8)) in span for _ in range(5))
+
+
+def test_unused_memory_is_given_up_when_sizes_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workspace, "KEEP", 1 << 20)
+
+    def work() -> None:
+        tracemalloc.start()
+        try:
+            for step in range(60):  # each size half as large again as the one before the last
+                for size in (1 << 18, 3 << 17, 5 << 17):
+                    empty((size + step * 20_000,), np.uint8)
+            held = tracemalloc.get_traced_memory()[0]
+        finally:
+            tracemalloc.stop()
+        assert held < 6 << 20
+
+    fresh_pool(work)

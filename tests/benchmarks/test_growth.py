@@ -1,0 +1,89 @@
+"""Fitted exponents, and the counts they are held against."""
+
+from __future__ import annotations
+
+import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+import npformer as npf
+from benchmarks.growth import NEAR, Growth, exponent, growth, kept_bytes, parameters
+from npformer.layers import RandomKey
+from npformer.models.presets import PRESETS, Preset
+
+SIZES = [Preset(7, 12, 3, 1, 20, 5, 2), PRESETS["small"], Preset(30, 8, 2, 3, 8, 6, 3)]
+
+
+@pytest.mark.parametrize("power", [0.0, 1.0, 1.37, 2.0])
+def test_the_exponent_of_a_power_is_found(power: float) -> None:
+    x = [3.0, 10.0, 70.0]
+    assert exponent(x, [5 * each**power for each in x]) == pytest.approx(power)
+
+
+def test_an_outlier_is_outvoted() -> None:
+    x = [1.0, 2.0, 4.0, 8.0, 16.0]
+    assert exponent(x, [1.0, 2.0, 5.0, 8.0, 16.0]) == pytest.approx(1.0, abs=0.05)
+
+
+@pytest.mark.parametrize(("count", "upper"), [(2, 2), (3, 2), (5, 3), (6, 4), (7, 4)])
+def test_the_upper_half_counts(count: int, upper: int) -> None:
+    """Level in the lower half, quadratic in the upper one."""
+    values = [2.0**i for i in range(count)]
+    start = values[count - upper]
+    found = growth(values, [max(value, start) ** 2 for value in values], values, 2.0)
+    assert found == pytest.approx((2.0, 1.0, 2.0))
+
+
+@pytest.mark.parametrize(
+    ("measured", "counted", "limit", "verdict"),
+    [
+        (1.0, 1.0, 1.0, "as it should"),
+        (1.0 + NEAR - 0.01, 1.0, 1.0, "as it should"),
+        (1.0 + NEAR + 0.01, 1.0, 1.0, "FASTER THAN IT SHOULD"),
+        (1.0 - NEAR - 0.01, 1.0, 1.0, "more slowly than counted"),
+        (1.7, 1.4, 2.0, "as it should, the fastest term dearer than counted"),
+        (2.2, 1.4, 2.0, "FASTER THAN IT SHOULD"),
+        (1.1, 0.9, 1.0, "as it should, the fastest term dearer than counted"),
+    ],
+)
+def test_the_verdict(measured: float, counted: float, limit: float, verdict: str) -> None:
+    assert Growth(measured, counted, limit).verdict == verdict
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_all_parameters_are_counted(size: Preset) -> None:
+    model = npf.Transformer(size.config(), backend=npf.get_backend("numpy", bodies="plain"))
+    assert parameters(size) == sum(segment.stop - segment.start for segment in model.arena.segments)
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+@pytest.mark.parametrize(
+    "size", [Preset(8, 64, 2, 5, 256, 32, 8), Preset(8, 32, 8, 3, 64, 96, 4), Preset(600, 32, 2, 1, 32, 32, 8)], ids=str
+)
+def test_a_step_keeps_what_is_counted(size: Preset, recompute: bool) -> None:
+    """Forward with dropout and backward, on a thread of its own, whose reused memory is its own too."""
+    pytest.importorskip("numba", reason="the count is that of compiled bodies")
+    backend = npf.get_backend("numpy", bodies="compiled", threads=1)
+    model = npf.Transformer(replace(size.config(0.1), recompute=recompute), backend=backend)
+    src, tgt_in, tgt_out = size.example_batch()
+
+    def most() -> int:
+        tracemalloc.start()
+        try:
+            logits, cache = model.forward(src, tgt_in, key=RandomKey(0, 1))
+            _, loss_cache = model.ops.cross_entropy.forward(logits, tgt_out, 0, 0.0)
+            model.backward(model.ops.cross_entropy.backward(1.0, loss_cache), cache)
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    with ThreadPoolExecutor(1) as thread:
+        found = thread.submit(most).result()
+    counted = kept_bytes(size, 1, recompute) - 4 * 4 * parameters(size)  # without what exists before a step
+    assert 0.95 < found / counted < 1.35, "what works passes by is the rest"
+
+
+def test_further_threads_keep_gradients_of_their_own() -> None:
+    assert kept_bytes(SIZES[0], 3) - kept_bytes(SIZES[0], 1) == 2 * 4 * parameters(SIZES[0])

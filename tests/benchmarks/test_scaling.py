@@ -1,0 +1,105 @@
+"""A whole run over small sizes, and what it says."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import pytest
+
+from benchmarks import scaling, turns
+from benchmarks.growth import kept_bytes
+from benchmarks.products import step_flop
+from npformer.models.presets import Preset
+
+
+@pytest.fixture(scope="module")
+def document() -> Any:
+    """What a quick run of two sweeps says in JSON."""
+    import subprocess
+
+    command = [sys.executable, "-m", "benchmarks.scaling", "--quick", "--json", "--sweep", "T,depth"]
+    ended = subprocess.run(
+        [*command, "--bodies", "plain"], cwd=turns.ROOT, capture_output=True, text=True, encoding="utf-8", timeout=120
+    )
+    assert ended.returncode == 0, ended.stderr
+    return json.loads(ended.stdout)
+
+
+def test_every_point_has_its_time_its_memory_and_their_counts(document: Any) -> None:
+    assert (document["benchmark"], document["settings"]["quick"]) == ("scaling", True)
+    for result, (sweep, field) in zip(document["results"], [("T", "length"), ("depth", "num_layers")], strict=True):
+        assert (result["sweep"], result["bodies"]) == (sweep, "plain")
+        assert [point["value"] for point in result["points"]] == list(scaling.QUICK_SWEEPS[sweep])
+        for point in result["points"]:
+            assert point["shape"][field] == point["value"]
+            size = Preset(**point["shape"])
+            assert size == scaling.varied(scaling.QUICK_BASE, sweep, point["value"])
+            assert point["flop"] == step_flop(size)
+            assert point["kept_bytes"] >= kept_bytes(size, 1)
+            assert 0 < point["best"] <= point["median"] < 5
+            assert scaling.PAGE <= point["beyond_tiny_bytes"] < point["peak_bytes"] < 1e9
+    lengths = [point["beyond_tiny_bytes"] for point in document["results"][0]["points"]]
+    assert lengths[-1] > 1.5 * lengths[0], "the memory is that of the model"
+
+
+def test_a_size_is_measured_once(document: Any) -> None:
+    """The base configuration is a point of every sweep."""
+    first, second = (
+        next(point for point in result["points"] if Preset(**point["shape"]) == scaling.QUICK_BASE)
+        for result in document["results"]
+    )
+    assert first["round_medians"] == second["round_medians"]
+
+
+def test_the_report_is_a_table_and_a_line_for_each_cost(document: Any) -> None:
+    lines = scaling.describe(document["results"][0]).splitlines()
+    assert max(map(len, lines)) <= 100
+    assert lines[0] == "T, plain bodies"
+    assert [line.split()[0] for line in lines[1:5]] == ["T", "32", "64", "128"]
+    assert lines[5].startswith("time grows as T^")
+    assert lines[6].startswith("memory grows as T^")
+
+
+def point(value: int, median: float, others: float | None = 0.0) -> scaling.Point:
+    """As far as the summary goes: products linear in value, memory at rest."""
+    made = {"value": value, "median": median, "best": median, "flop": 1e9 * value, "steps": 3, "rounds": 3}
+    return made | {"beyond_tiny_bytes": 10**6, "kept_bytes": 10**6 * value, "others_share": others}
+
+
+def test_a_cost_that_grows_too_fast_is_named() -> None:
+    found = scaling.summed_up("batch", "plain", [point(value, value**1.5) for value in (1, 2, 4, 8)])
+    assert found["time"] == {
+        "measured": pytest.approx(1.5), "counted": pytest.approx(1.0), "limit": 1, "verdict": "FASTER THAN IT SHOULD"
+    }  # fmt: skip
+    assert "time grows as batch^1.50, GFLOP as batch^1.00: FASTER THAN IT SHOULD" in scaling.describe(found)
+    assert "memory grows as batch^0.00, kept MB as batch^1.00: more slowly than counted" in scaling.describe(found)
+
+
+def test_other_processes_are_named_where_they_were_worst() -> None:
+    points = [point(1, 1.0, 0.15), point(2, 1.0, 0.3), point(4, 1.0, None)]
+    assert scaling.disturbed(points) == ["DISTURBED: at 2 other processes used 30% of the cores: measure again later"]
+    assert scaling.disturbed(points[2:]) == []
+
+
+def test_width_takes_the_feed_forward_along() -> None:
+    wide = scaling.varied(scaling.BASE, "width", 1024)
+    assert (wide.d_model, wide.d_ff, wide.num_heads) == (1024, 4096, scaling.BASE.num_heads)
+    assert scaling.varied(scaling.BASE, "batch", 8) == scaling.BASE
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--sweep", "T,colour"], "--sweep: expected of T, batch, width, depth, separated by commas, got 'colour'"),
+        (["--bodies", "fast"], "--bodies: expected of compiled, numpy, plain, auto"),
+    ],
+)
+def test_bad_options_are_refused(
+    arguments: list[str], words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(turns.subprocess, "Popen", lambda *_, **__: pytest.fail("expected that nothing is started"))
+    monkeypatch.setattr(sys, "argv", ["benchmark", *arguments])
+    assert scaling.main() == 2
+    assert words in capsys.readouterr().err
