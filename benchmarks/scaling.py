@@ -22,16 +22,16 @@ SWEEPS = {
     "depth": (1, 2, 3, 6, 12),
 }
 QUICK_BASE = Preset(vocab_size=20, d_model=64, num_heads=4, num_layers=2, d_ff=256, length=32, batch=16)
-QUICK_SWEEPS = {"T": (32, 64, 128), "batch": (8, 16, 32), "width": (64, 128), "depth": (2, 4)}
+QUICK_SWEEPS = {"T": (32, 128), "batch": (16, 32), "width": (64, 128), "depth": (2, 4)}
 QUANTITIES = {"T": "T", "batch": "batch", "width": "d_model", "depth": "layers"}
 LIMITS = {"T": 2, "batch": 1, "width": 2, "depth": 1}  # exponents of the terms that grow fastest
 BUDGET, QUICK_BUDGET = Budget(rounds=3, turn=0.3, warm_up=2), Budget(rounds=3, turn=0.02, warm_up=1)
-PAGE = 4096  # bytes; a model smaller than the tiny one is not seen to need any more
+PAGE = 4096  # bytes; the least by which memory can be seen to grow
 COLUMNS = ("median ms", "best ms", "GFLOP", "GFLOP/s", "peak MB", "kept MB", "steps")
 LEGEND = (
     "median, best ms    of all steps; a step is forward, loss, backward, Adam, the loss read back",
     "GFLOP, GFLOP/s     operations in matrix products of a step; those over the median",
-    "peak MB            most memory of the host resident beyond what was there after a step of a tiny",
+    "peak MB            most memory of the host resident beyond what was there after a step of a minute",
     "                   model (libraries, compiled code)",
     "kept MB            what a step has to keep: parameters, gradients, moments, what backward needs",
     "grows as           exponent by least squares over the upper half of the values; in the same way",
@@ -53,7 +53,7 @@ def main() -> int:
     known = ",".join(SWEEPS)
     parser.add_argument("--sweep", default=known, help=f"what to vary (default: {known})")
     parser.add_argument("--recompute", action="store_true", help="layers compute their forward again in backward")
-    parser.add_argument("--quick", action="store_true", help="small sizes, to see whether all works")
+    parser.add_argument("--quick", action="store_true", help="small sizes, to see whether all works; no more")
     return run(parser, benchmark)
 
 
@@ -100,10 +100,8 @@ def measure(options: Options, bodies: str, size: Preset, environment: Mapping[st
         (row,) = compare.rows(children, take_turns(children, "step", QUICK_BUDGET if options.own["quick"] else BUDGET))
         facts = children[0].facts
     kept = kept_bytes(size, min(int(facts["threads"]), size.batch), recompute)
-    beyond_tiny = max(PAGE, row["imports_bytes"] + row["peak_bytes"] - int(facts["after_tiny"]))
-    return {
-        **row, "shape": shape, "flop": step_flop(size, recompute), "kept_bytes": kept, "beyond_tiny_bytes": beyond_tiny
-    }  # fmt: skip
+    model_bytes = max(PAGE, row["imports_bytes"] + row["peak_bytes"] - int(facts["prepared_bytes"]))
+    return {**row, "shape": shape, "flop": step_flop(size, recompute), "kept_bytes": kept, "model_bytes": model_bytes}
 
 
 def summed_up(sweep: str, bodies: str, points: list[Point]) -> dict[str, Any]:
@@ -114,7 +112,7 @@ def summed_up(sweep: str, bodies: str, points: list[Point]) -> dict[str, Any]:
         found = growth(values, costs, counts, LIMITS[sweep])
         return {**found._asdict(), "verdict": found.verdict}
 
-    time, memory = grows("median", "flop"), grows("beyond_tiny_bytes", "kept_bytes")
+    time, memory = grows("median", "flop"), grows("model_bytes", "kept_bytes")
     return {"sweep": sweep, "bodies": bodies, "points": points, "time": time, "memory": memory}
 
 
@@ -124,7 +122,7 @@ def describe(result: dict[str, Any]) -> str:
     rows = [
         [str(point["value"]), report.milliseconds(point["median"]), report.milliseconds(point["best"]),
          f"{point['flop'] / 1e9:,.2f}", f"{point['flop'] / 1e9 / point['median']:,.0f}",
-         report.megabytes(point["beyond_tiny_bytes"]), report.megabytes(point["kept_bytes"]),
+         report.megabytes(point["model_bytes"]), report.megabytes(point["kept_bytes"]),
          f"{point['steps']} in {point['rounds']}"]
         for point in result["points"]
     ]  # fmt: skip

@@ -12,6 +12,8 @@ from benchmarks.tasks import Contender
 from npformer.backend import Backend
 from npformer.models.presets import PRESETS, Preset
 
+MINUTE = Preset(vocab_size=16, d_model=16, num_heads=2, num_layers=1, d_ff=16, length=4, batch=8)
+
 
 def train(
     size: str | Mapping[str, int], dropout: float, device: str, bodies: str, recompute: bool = False
@@ -22,10 +24,10 @@ def train(
     """
     chosen = backend(device, bodies)
     preset = PRESETS[size] if isinstance(size, str) else Preset(**size)
-    _prepare(PRESETS["tiny"], dropout, chosen, False)[0]()  # compiles, where bodies are compiled, before the clock runs
-    after_tiny = peak_memory()
+    _prepare(MINUTE, dropout, chosen, False)[0]()  # compiles, where bodies are compiled, before the clock runs
+    prepared = peak_memory()
     step, loss = _prepare(preset, dropout, chosen, recompute)
-    facts = {"loss": loss, "threads": chosen.threads, "after_tiny": after_tiny}
+    facts = {"loss": loss, "threads": chosen.threads, "prepared_bytes": prepared}
     return Contender(about(chosen), {"step": lambda: step}, facts, chosen.device.synchronize)
 
 

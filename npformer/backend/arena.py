@@ -75,9 +75,10 @@ class Arena:
         self.segments: tuple[Segment, ...] = tuple(segments)
         self.values: Array = backend.zeros((start,))
         self.grads: Array = backend.zeros((start,))
-        for (_, parameter, _), segment in zip(parameters, segments, strict=True):
-            self.view(self.values, segment)[...] = parameter.data
-            parameter.data = self.view(self.values, segment)
+        self._views = [self.view(self.values, segment) for segment in segments]
+        for (_, parameter, _), segment, view in zip(parameters, segments, self._views, strict=True):
+            view[...] = parameter.data
+            parameter.data = view
             parameter.grad = self.view(self.grads, segment)
 
     @property
@@ -94,12 +95,19 @@ class Arena:
         self.grads[...] = 0
 
     def twin(self, parameters: Iterable[tuple[str, Storable, tuple[str, ...]]]) -> Arena:
-        """An arena of the same values with gradients of its own, for equal parameters, which become its views."""
+        """An arena of the same values with gradients of its own, for copies of parameters: the views they get.
+
+        A parameter is known by its data, not by its place in the list: layers may have changed places.
+        """
         other = copy(self)
         other.grads = self.backend.zeros((self.size,))
-        for (_, parameter, _), segment in zip(parameters, self.segments, strict=True):
-            parameter.data = self.view(self.values, segment)
-            parameter.grad = self.view(other.grads, segment)
+        segments = {id(view): segment for view, segment in zip(self._views, self.segments, strict=True)}
+        for _, parameter, _ in parameters:
+            segment = segments.get(id(parameter.data))
+            if segment is not None:
+                parameter.grad = self.view(other.grads, segment)
+            else:  # not of this arena, so nobody trains it
+                parameter.grad = namespace(parameter.grad).zeros_like(parameter.grad)
         return other
 
     def add_gradients(self, other: Arena) -> None:

@@ -1,7 +1,8 @@
 """Fast bodies take the real numbers they were made for; for all others the plain pair computes.
 
 A gradient check asks every forward for its value at complex numbers (the complex step), which no
-fast body has a use for. So a pair looks at what it is given, which costs half a microsecond.
+fast body has a use for; whole numbers would be cut off where they meet fractions, and two precisions
+at once have no kernel. So a pair looks at what it is given, which costs a microsecond.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from npformer.backend.ops import Ops, Pair
 #: (letter of a dtype) -> whether fast bodies take it.
 Takes = Callable[[str], bool]
 
+#: Where token ids stand among an operation's inputs: whole numbers that are meant to be.
+IDS: dict[str, tuple[int, str]] = {"embedding": (0, "tokens"), "cross_entropy": (1, "targets")}
+
 
 class _PlainCache(NamedTuple):
     """Marks a cache that the plain forward made."""
@@ -26,38 +30,54 @@ class _PlainCache(NamedTuple):
 
 
 def takes_real(letter: str) -> bool:
-    """Everything but complex numbers."""
-    return letter not in "FDG"
+    """float32 and float64."""
+    return letter in "fd"
 
 
 def with_fallback(fast: Ops, plain: Ops, takes: Takes = takes_real) -> Ops:
-    """fast, with plain's pairs for arrays whose dtype ``takes`` refuses."""
-    names = [field.name for field in fields(Ops)]
-    pairs = {name: (getattr(fast, name), getattr(plain, name)) for name in names}
-    return Ops(**{name: own if own is other else _choosing(own, other, takes) for name, (own, other) in pairs.items()})
+    """fast, with plain's pairs for arrays that are not all of one dtype which ``takes`` accepts."""
+    pairs = {}
+    for name in (field.name for field in fields(Ops)):
+        own, other = getattr(fast, name), getattr(plain, name)
+        pairs[name] = own if own is other else _choosing(own, other, takes, *IDS.get(name, (-1, "")))
+    return Ops(**pairs)
 
 
-def _choosing(fast: Pair, plain: Pair, takes: Takes) -> Pair:
-    known: dict[str, bool] = {}
+def _choosing(fast: Pair, plain: Pair, takes: Takes, ids: int, ids_name: str) -> Pair:
+    known: dict[Any, bool] = {}
 
-    def is_taken(x: Any) -> bool:
-        letter = x.dtype.char
-        if letter not in known:
-            known[letter] = takes(letter)
-        return known[letter]
+    def is_taken(dtype: Any) -> bool:
+        if dtype not in known:
+            known[dtype] = bool(dtype.isnative) and takes(dtype.char)
+        return known[dtype]
+
+    def are_taken(inputs: Sequence[Any], options: dict[str, Any]) -> bool:
+        numbers = [x.dtype for i, x in enumerate(inputs) if isinstance(x, np.ndarray) and i != ids]
+        if options:
+            numbers += [x.dtype for name, x in options.items() if isinstance(x, np.ndarray) and name != ids_name]
+        return all(dtype == numbers[0] for dtype in numbers) and (not numbers or is_taken(numbers[0]))
 
     @wraps(fast.forward)
     def forward(*inputs: Any, **options: Any) -> tuple[Any, Any]:
-        for x in inputs:
-            if type(x) is np.ndarray and not is_taken(x):
-                y, cache = plain.forward(*inputs, **options)
-                return y, _PlainCache(cache)
-        return fast.forward(*inputs, **options)
+        if are_taken(inputs, options):
+            return fast.forward(*inputs, **options)
+        y, cache = plain.forward(*inputs, **options)
+        return y, _PlainCache(cache)
 
     @wraps(fast.backward)
     def backward(dy: Any, cache: Any, into: Sequence[Any] = ()) -> Any:
         if type(cache) is _PlainCache:
             return plain.backward(dy, cache.cache, into)
-        return fast.backward(dy, cache, into)
+        return fast.backward(_real(dy), cache, into)
 
     return Pair(forward, backward)
+
+
+def _real(dy: Any) -> Any:
+    """dy, or each of several, as real numbers that a fast body takes."""
+    if isinstance(dy, tuple):
+        return tuple(map(_real, dy))
+    return dy.astype(np.float64) if isinstance(dy, np.ndarray) and dy.dtype.char in _OTHER_REAL else dy
+
+
+_OTHER_REAL = np.typecodes["AllInteger"] + "?eg"

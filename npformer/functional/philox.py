@@ -63,7 +63,7 @@ def philox_bits(draw: Draw, size: int, like: Array) -> Array:
 
 def first_number(draw: Draw, size: int, like: Array) -> int:
     """Which number of the whole batch's array the first one of ``like`` (B, …), of ``size`` numbers, is."""
-    return draw.first_row * (size // like.shape[0]) if draw.first_row else 0
+    return draw.first_row * (size // max(1, like.shape[0])) if draw.first_row else 0
 
 
 def philox_block(counter: tuple[Array, Array, Array, Array], key: tuple[int, int]) -> tuple[Array, ...]:

@@ -52,7 +52,7 @@ def sinusoidal_table(length: int, width: int, offset: int, like: Array) -> Array
     omega = xp.exp(pair * (-2 * math.log(10000.0) / width))
     angle = xp.reshape(position, (-1, 1)) * omega  # (T, ⌈C/2⌉)
     circle = xp.stack([xp.sin(angle), xp.cos(angle)], axis=-1)  # (T, ⌈C/2⌉, 2)
-    return xp.reshape(circle, (length, -1))[:, :width]
+    return xp.reshape(circle, (length, 2 * omega.shape[0]))[:, :width]
 
 
 class LearnedPositionsCache(NamedTuple):

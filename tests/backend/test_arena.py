@@ -145,3 +145,69 @@ def test_a_tied_parameter_is_there_once_with_its_aliases(numpy64: Backend) -> No
     assert sum(s.stop - s.start for s in model.arena.segments) == model.num_parameters()
     model.arena.configure("generator.weight", trainable=False)
     assert [s.name for s in model.arena.segments if not s.trainable] == ["src_embedding.weight"]
+
+
+def test_a_twin_has_the_same_values_and_gradients_of_its_own(packed: Packed) -> None:
+    arena, parameters = packed
+    copies = {name: Parameter(name, p.data) for name, p in reversed(parameters.items())}
+    stranger = Parameter("stranger", np.ones(3))
+    twin = arena.twin([(name, p, ()) for name, p in copies.items()] + [("stranger", stranger, ())])
+    stranger.grad += 1  # it has a place of its own
+    arena.values += 1
+    twin.grads[...] = 2
+    for name, copy in copies.items():
+        assert np.shares_memory(copy.data, arena.values)
+        assert np.array_equal(copy.data, parameters[name].data)
+        assert copy.grad.shape == parameters[name].grad.shape
+        assert np.all(copy.grad == 2)
+        assert not parameters[name].grad.any()
+        assert copy.grad.ctypes.data % 64 == 0
+    twin.zero_grad()
+    assert not copies["b.weight"].grad.any()
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_gradients_of_twins_are_added(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("npformer.backend.arena.WORTH_SHARING", 1)
+    arena, parameters = new_arena(get_backend("numpy", "float64", bodies="plain", threads=threads))
+    twin = arena.twin((name, Parameter(name, p.data), ()) for name, p in parameters.items())
+    arena.grads[...], twin.grads[...] = 3, np.arange(arena.size)
+    arena.add_gradients(twin)
+    assert np.array_equal(arena.grads, 3 + np.arange(arena.size))
+    assert np.array_equal(twin.grads, np.arange(arena.size))
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 8])
+@pytest.mark.parametrize("where", [slice(0, 0), slice(0, 1), slice(64, 128), slice(7, 1000), slice(128, 64 * 24 + 128)])
+def test_parts_are_all_of_it_once_on_cache_lines(threads: int, where: slice, monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = get_backend("numpy", "float32", bodies="plain", threads=threads)
+    arena = Arena([], backend)
+    assert arena.parts(where) == ([where] if where.stop > where.start else [])  # too short to be worth sharing
+    monkeypatch.setattr("npformer.backend.arena.WORTH_SHARING", 1)
+    parts = arena.parts(where)
+    assert [i for part in parts for i in range(part.start, part.stop)] == list(range(where.start, where.stop))
+    assert len(parts) <= threads
+    assert all((part.start - where.start) % 64 == 0 for part in parts)
+    if where.stop == 64 * 24 + 128:
+        assert len({part.stop - part.start for part in parts}) == 1
+        assert len(parts) == threads
+
+
+def test_an_update_in_parts_is_the_update(any64: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = []
+    for threads, worth in ((1, 1), (3, 1), (3, 1 << 18)):
+        monkeypatch.setattr("npformer.backend.arena.WORTH_SHARING", worth)
+        arena, _ = new_arena(get_backend("numpy", "float64", bodies=any64.bodies, threads=threads))
+        optimizer = AdamW(arena, lr=0.1, weight_decay=0.3)
+        for _ in range(3):
+            arena.grads[...] = np.random.default_rng(0).normal(size=arena.size)
+            optimizer.step()
+        values.append(np.concatenate([arena.values, optimizer.m, optimizer.v]))
+    np.testing.assert_allclose(values[1], values[0], rtol=1e-14)  # the ends of a part may be rounded otherwise
+    np.testing.assert_allclose(values[2], values[0], rtol=1e-14)
+
+
+def test_an_arena_of_nothing() -> None:
+    arena = Arena([], get_backend("numpy", bodies="plain", threads=2))
+    arena.add_gradients(arena.twin([]))
+    assert arena.parts(slice(0, 0)) == []

@@ -45,6 +45,7 @@ def test_the_upper_half_counts(count: int, upper: int) -> None:
         (1.0 - NEAR - 0.01, 1.0, 1.0, "more slowly than counted"),
         (1.7, 1.4, 2.0, "as it should, the fastest term dearer than counted"),
         (2.2, 1.4, 2.0, "FASTER THAN IT SHOULD"),
+        (1.2, 1.2, 1.0, "as it should"),
         (1.1, 0.9, 1.0, "as it should, the fastest term dearer than counted"),
     ],
 )
@@ -60,7 +61,9 @@ def test_all_parameters_are_counted(size: Preset) -> None:
 
 @pytest.mark.parametrize("recompute", [False, True])
 @pytest.mark.parametrize(
-    "size", [Preset(8, 64, 2, 5, 256, 32, 8), Preset(8, 32, 8, 3, 64, 96, 4), Preset(600, 32, 2, 1, 32, 32, 8)], ids=str
+    "size",
+    [Preset(8, 64, 2, 6, 64, 32, 32), Preset(8, 32, 8, 3, 64, 128, 4), Preset(900, 32, 2, 1, 32, 32, 32)],
+    ids=str,
 )
 def test_a_step_keeps_what_is_counted(size: Preset, recompute: bool) -> None:
     """Forward with dropout and backward, on a thread of its own, whose reused memory is its own too."""
@@ -69,20 +72,22 @@ def test_a_step_keeps_what_is_counted(size: Preset, recompute: bool) -> None:
     model = npf.Transformer(replace(size.config(0.1), recompute=recompute), backend=backend)
     src, tgt_in, tgt_out = size.example_batch()
 
-    def most() -> int:
-        tracemalloc.start()
-        try:
-            logits, cache = model.forward(src, tgt_in, key=RandomKey(0, 1))
-            _, loss_cache = model.ops.cross_entropy.forward(logits, tgt_out, 0, 0.0)
-            model.backward(model.ops.cross_entropy.backward(1.0, loss_cache), cache)
-            return tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
+    def step() -> int:
+        logits, cache = model.forward(src, tgt_in, key=RandomKey(0, 1))
+        _, loss_cache = model.ops.cross_entropy.forward(logits, tgt_out, 0, 0.0)
+        model.backward(model.ops.cross_entropy.backward(1.0, loss_cache), cache)
+        return tracemalloc.get_traced_memory()[1]
 
-    with ThreadPoolExecutor(1) as thread:
-        found = thread.submit(most).result()
+    step()  # whatever is loaded or looked up once
+    tracemalloc.start()
+    try:
+        with ThreadPoolExecutor(1) as thread:
+            found = thread.submit(step).result()
+    finally:
+        tracemalloc.stop()
     counted = kept_bytes(size, 1, recompute) - 4 * 4 * parameters(size)  # without what exists before a step
-    assert 0.95 < found / counted < 1.35, "what works passes by is the rest"
+    most = 1.45 if recompute else 1.35  # the rest is what operations need while they work
+    assert 1 < found / counted < most
 
 
 def test_further_threads_keep_gradients_of_their_own() -> None:

@@ -89,3 +89,24 @@ def test_step_and_micro_may_be_arrays_on_the_device() -> None:
     assert np.array_equal(plain, philox_bits(host, 20, np.ones(1)))
     assert np.array_equal(plain, numpy_bits(host, 20, np.ones(1)))
     assert np.array_equal(plain, np.asarray(on_device.to_device(strict.Device("CPU_DEVICE"))))
+
+
+@pytest.mark.parametrize("row", [(1,), (3,), (5, 3), (16,), (2, 37)], ids=str)
+@pytest.mark.parametrize("draw", [Draw(3, 5, 7, 11, 0.5), Draw(WORD, WORD, WORD - 1, 2**63, 0.5)], ids=["small", "large"])
+def test_rows_of_a_batch_draw_what_they_draw_in_the_whole(row: tuple[int, ...], draw: Draw) -> None:
+    rows, size = 9, int(np.prod(row))
+    whole = philox_bits(draw, rows * size, np.ones((rows, *row)))
+    for bits in (philox_bits, numpy_bits):
+        for first, last in ((0, 1), (1, 2), (1, 9), (4, 7), (8, 9)):
+            like = np.ones((last - first, *row))
+            part = bits(draw._replace(first_row=first), like.size, like)
+            assert np.array_equal(part, whole[first * size : last * size]), (bits, first, last)
+
+
+def test_later_rows_on_a_device_and_none_at_all() -> None:
+    draw = Draw(1, 2, 3, 4, 0.5, first_row=3)
+    far = philox_bits(draw, 10, strict.ones((2, 5), device=strict.Device("device1")))
+    near = philox_bits(draw, 10, np.ones((2, 5)))
+    assert np.array_equal(near, np.asarray(far.to_device(strict.Device("CPU_DEVICE"))))
+    assert np.array_equal(near, philox_bits(draw._replace(first_row=0), 25, np.ones((5, 5)))[15:])
+    assert philox_bits(draw._replace(first_row=0), 0, np.ones((0, 5))).shape == (0,)

@@ -102,7 +102,7 @@ def takes(letter: str) -> bool:
     dtype = {"f": "float32", "d": "float64"}.get(letter)
     if dtype is not None:
         prepare(dtype)
-    return dtype is not None or letter not in "FDGeg"
+    return dtype is not None
 
 
 def prepare(dtype: str) -> None:

@@ -10,9 +10,10 @@ Going back, with g = s·i·dout, the weights are not formed either:
     dV = (E·keep)ᵀ g      G = keep·(g Vᵀ)      dscores = E·(G − i·Σ_S E·G)
 
 exp is taken without subtracting each row's maximum, which NumPy finds slowly (1 to 3 ns for each
-number where rows are short, exp itself takes 0.3). That is exact as long as the sums of a row are
-moderate numbers; if one is not (scores beyond about ±30, a query that sees nothing) all is done
-again with the maximum. Heads are views: every product reads and writes (B, T, H, D) in place.
+number where rows are short, exp itself takes 0.3). That is exact as long as the sum of a row is a
+moderate number; where one is not (scores beyond about ±30, a query that sees nothing) its block is
+done again, with the maxima of such rows. The sums are dot products of rows, so that a row depends on
+nothing but itself, to the bit. Heads are views: every product reads and writes (B, T, H, D) in place.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Rows in blocks that stay in the cache: what all bodies of this folder share.
 
 A chain of ufuncs over an array that is larger than the cache fetches it from memory once for each
-link; over blocks of rows it is fetched once. Sums over rows and columns are products with a vector
-of ones, which BLAS does at 0.05 ns per number where ``np.sum`` needs 0.2 to 1.2 (short rows).
+link; over blocks of rows it is fetched once. Sums over tokens are products with a vector of ones,
+which BLAS does at 0.05 ns per number where ``np.sum`` needs 0.1 to 1.
 """
 
 from __future__ import annotations

@@ -1,7 +1,13 @@
-"""GELU over blocks that stay in the cache, its slope made on the way, while Φ(x) is at hand.
+"""GELU in place over blocks that stay in the cache, its slope made on the way, while Φ(x) is at hand.
 
-The error function takes some sixty passes over an array (5 ns for each number); over blocks they
-stay in the second-level cache. Keeping the slope instead of x and Φ(x) halves what is kept.
+The plain erf takes 24 to 32 ns for each number, most of them in ``where`` and in temporaries. Here
+Φ(x) comes from the same coefficients by operations in place, 4 ns: with z = |x|/√2
+
+    1 − erf z = exp(−z²)·top(z)/bottom(z)      Φ(x) is half of it for x < 0, 1 less that half for x > 0
+
+and exp(−z²) = exp(−x²/2) is φ(x) up to a factor, so one exponential serves both. Below z = 0.47 the
+quotient is still within 5e-12: nothing in float32; in float64 the other piece of erf is blended in
+there. Keeping the slope instead of x and Φ(x) halves what is kept.
 """
 
 from __future__ import annotations
@@ -11,13 +17,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from npformer.backend.numpy.blocks import as_matrix, row_blocks
+from npformer.backend.numpy.blocks import as_matrix, filled, row_blocks
 from npformer.backend.numpy.gradients import Into, settle
 from npformer.backend.workspace import empty
-from npformer.functional.erf import erf
+from npformer.functional.erf import FAR_BOTTOM, FAR_TOP, NEAR, NEAR_BOTTOM, NEAR_TOP
 from npformer.typing import Array
 
-ERF_BLOCK = 1 << 13  # numbers: erf has about ten temporaries
+BLOCK = 1 << 14  # numbers: seven arrays of 64 kB are in use at a time
+FAR = 40.0  # |x| from where on exp(−x²/2) is 0 in float64 too; beyond, x² would overflow at last
 
 
 class GeluCache(NamedTuple):
@@ -38,15 +45,56 @@ def gelu_backward(dy: Array, cache: GeluCache, into: Into = ()) -> Any:
 
 def gelu_and_slope(x: Array, y: Array, slope: Array) -> None:
     """Write x·Φ(x) into y and Φ(x) + x·φ(x) into slope, all (N, C); y may be x."""
-    for rows in row_blocks(x.shape[0], x.shape[1], ERF_BLOCK):
-        part = x[rows]
-        phi_below = erf(part * math.sqrt(0.5))
-        phi_below += 1
-        phi_below *= 0.5
-        density = np.multiply(part, part, out=slope[rows])
-        density *= -0.5
-        np.exp(density, out=density)
-        density *= 1 / math.sqrt(2 * math.pi)
-        density *= part
-        density += phi_below
-        np.multiply(part, phi_below, out=y[rows])
+    with np.errstate(under="ignore"):
+        for rows in row_blocks(x.shape[0], x.shape[1], BLOCK):
+            part, power = x[rows], slope[rows]
+            phi_below = _phi_below(part, power)
+            power *= 1 / math.sqrt(2 * math.pi)  # φ(x)
+            power *= part
+            power += phi_below
+            np.multiply(part, phi_below, out=y[rows])
+
+
+def _phi_below(x: Array, power: Array) -> Array:
+    """Φ(x) of x (n, C); writes exp(−x²/2) into power (n, C)."""
+    z = np.abs(x)
+    np.fmin(z, filled(x.shape[1], FAR, x.dtype), out=z)
+    z *= math.sqrt(0.5)
+    np.multiply(z, z, out=power)
+    near = _half_erf_near(z, power) if x.dtype == np.float64 else None
+    np.negative(power, out=power)
+    np.exp(power, out=power)
+    half = _polynomial(z, FAR_TOP)
+    half /= _polynomial(z, FAR_BOTTOM)
+    half *= power
+    half *= 0.5  # (1 − erf z)/2
+    if near is not None:
+        is_near = z <= NEAR
+        near -= 0.5
+        near += half
+        near *= is_near
+        half -= near  # 1/2 − (erf z)/2 where z is small
+    above = np.multiply(half, -2, out=z)
+    above += 1
+    above *= x > 0
+    half += above
+    return half
+
+
+def _half_erf_near(z: Array, square: Array) -> Array:
+    """(erf z)/2 of z (n, C), right for z ≤ 0.47."""
+    near = _polynomial(square, NEAR_TOP)
+    near /= _polynomial(square, NEAR_BOTTOM)
+    near *= z
+    near *= 0.5
+    return near
+
+
+def _polynomial(x: Array, coefficients: tuple[float, ...]) -> Array:
+    """Horner's scheme in place."""
+    value = x * coefficients[0]
+    value += coefficients[1]
+    for coefficient in coefficients[2:]:
+        value *= x
+        value += coefficient
+    return value

@@ -88,6 +88,14 @@ def test_gelu(agree: Any, normal: Any, shape: tuple[int, ...]) -> None:
 
 
 @EVERY_DTYPE
+@pytest.mark.parametrize("largest", [1.0, 0.7, 5.0, 9.0, 40.0, 1e4, 1e15])
+def test_gelu_near_0_where_its_pieces_meet_and_far_out(agree: Any, dtype: str, largest: float) -> None:
+    x = (largest * np.linspace(-1, 1, 4001)).astype(dtype)
+    agree("gelu", x)
+    agree("gelu", x[:, None])
+
+
+@EVERY_DTYPE
 @EVERY_LAYOUT
 @pytest.mark.parametrize("shape", [(1, 1, 1), (2, 3, 5), (0, 3, 4), (3, 2, 4, 6)], ids=str)
 def test_positions(agree: Any, normal: Any, shape: tuple[int, ...]) -> None:

@@ -1,0 +1,155 @@
+"""Layers that compute their forward again in backward: the same gradients to the bit, from less memory."""
+
+from __future__ import annotations
+
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer import gradcheck
+from npformer.backend import Backend, get_backend
+from npformer.errors import CacheUsedError
+from npformer.functional import AttentionMask
+from npformer.layers import DecoderStack, EncoderStack, RandomKey, Watch
+from npformer.models import Transformer, TransformerConfig
+from npformer.proof.catalogue import shaken
+
+Host = np.ndarray[Any, Any]
+KEY = RandomKey(seed=5, step=2, micro=1, first_row=3)
+VISIBLE = np.array([[True, True, True, True], [True, True, False, False]])
+STACKS = pytest.mark.parametrize("kind", [EncoderStack, DecoderStack])
+ORDERS = pytest.mark.parametrize("norm_order", ["post", "pre"])
+
+
+def normal(seed: int, *shape: int) -> Host:
+    return np.asarray(np.random.default_rng(seed).normal(size=shape))
+
+
+def build(kind: Any, backend: Backend, recompute: bool, **changes: Any) -> Any:
+    options = {"num_layers": 3, "d_model": 6, "num_heads": 2, "d_ff": 7, "dropout": 0.3} | changes
+    return shaken(kind(**options, recompute=recompute, backend=backend))
+
+
+def inputs_of(kind: Any, dtype: str) -> tuple[Host, ...]:
+    x, memory = normal(1, 2, 4, 6).astype(dtype), normal(2, 2, 5, 6).astype(dtype)
+    return (x,) if kind is EncoderStack else (x, memory)
+
+
+def backpropagated(stack: Any, inputs: tuple[Host, ...], key: RandomKey | None) -> list[bytes]:
+    """y, the gradients of the inputs and those of the parameters, to the bit."""
+    y, cache = stack.forward(*inputs, mask=AttentionMask(VISIBLE, causal=True), key=key)
+    gradients = stack.backward(np.cos(y), cache)
+    gradients = gradients if isinstance(gradients, tuple) else (gradients,)
+    return [a.tobytes() for a in (y, *gradients, *(p.grad for _, p in stack.named_parameters()))]
+
+
+@STACKS
+@ORDERS
+@pytest.mark.parametrize("key", [KEY, None], ids=["dropout", "inference"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_gradients_are_those_of_a_stack_that_remembers(
+    kind: Any, norm_order: str, key: RandomKey | None, dtype: str, bodies: str
+) -> None:
+    backend = get_backend("numpy", dtype, bodies=bodies)
+    stacks = [build(kind, backend, recompute, norm_order=norm_order) for recompute in (False, True)]
+    remembered, recomputed = (backpropagated(stack, inputs_of(kind, dtype), key) for stack in stacks)
+    assert recomputed == remembered
+
+
+@pytest.mark.parametrize("changes", [{}, {"norm_order": "pre", "activation": "gelu", "tie_embeddings": True}], ids=str)
+def test_a_model_recomputes_both_its_stacks(changes: Any, any64: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    src, tgt = np.array([[3, 5, 4, 6, 2], [4, 2, 0, 0, 0]]), np.array([[1, 6, 4], [1, 4, 0]])
+    found, forwards = [], []
+    for recompute in (False, True):
+        config = TransformerConfig(7, 7, d_model=6, num_heads=2, num_encoder_layers=2, num_decoder_layers=3, d_ff=9,
+                                   dropout=0.3, recompute=recompute, **changes)  # fmt: skip
+        model = shaken(Transformer(config, backend=any64))
+        assert isinstance(model, Transformer)
+        runs: list[Any] = []
+        for layer in (*model.encoder.layers, *model.decoder.layers):
+            run = layer.forward
+            monkeypatch.setattr(layer, "forward", lambda *a, run=run, runs=runs, **o: (runs.append(run), run(*a, **o))[1])
+        logits, cache = model.forward(src, tgt, key=KEY)
+        model.backward(np.cos(logits), cache)
+        found.append((logits.tobytes(), model.arena.grads.tobytes()))
+        forwards.append(len(runs))
+    assert found[1] == found[0]
+    assert forwards == [5, 10]
+
+
+@STACKS
+def test_used_twice_it_says_so_and_adds_nothing(kind: Any, numpy64: Backend) -> None:
+    stack = build(kind, numpy64, recompute=True)
+    y, cache = stack.forward(*inputs_of(kind, "float64"), key=KEY)
+    stack.backward(np.ones_like(y), cache)
+    before = [p.grad.copy() for _, p in stack.named_parameters()]
+    with pytest.raises(CacheUsedError, match=rf"^{kind.__name__}\.backward: expected a fresh cache"):
+        stack.backward(np.ones_like(y), cache)
+    assert all(np.array_equal(p.grad, was) for (_, p), was in zip(stack.named_parameters(), before, strict=True))
+
+
+@STACKS
+def test_two_caches_of_one_stack_do_not_mix(kind: Any, numpy64: Backend) -> None:
+    stack = build(kind, numpy64, recompute=True)
+    alone = backpropagated(stack, inputs_of(kind, "float64"), KEY)
+    stack.zero_grad()
+    inputs = inputs_of(kind, "float64")
+    y, cache = stack.forward(*inputs, mask=AttentionMask(VISIBLE, causal=True), key=KEY)
+    stack.forward(*(2 * x for x in inputs), key=RandomKey(9))  # another batch, in between
+    stack.backward(np.cos(y), cache)
+    assert [p.grad.tobytes() for _, p in stack.named_parameters()] == alone[-len(list(stack.named_parameters())) :]
+
+
+def held(stack: Any, inputs: tuple[Host, ...]) -> tuple[int, int]:
+    """Bytes that forward leaves behind for backward, and the most that backward needs beside them."""
+    tracemalloc.start()
+    try:
+        y, cache = stack.forward(*inputs, key=KEY)
+        left = tracemalloc.get_traced_memory()[0]
+        tracemalloc.reset_peak()
+        stack.backward(y, cache)
+        return left, tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@STACKS
+@ORDERS
+def test_forward_leaves_only_each_layers_input_behind(kind: Any, norm_order: str, numpy32: Backend) -> None:
+    x = normal(3, 8, 16, 24).astype("float32")
+    inputs = (x,) if kind is EncoderStack else (x, x[:, 1:])
+    left, most = {}, {}
+    for recompute in (False, True):
+        for layers in (2, 6):
+            stack = build(kind, numpy32, recompute, num_layers=layers, d_model=24, d_ff=96, norm_order=norm_order)
+            left[recompute, layers], most[recompute, layers] = held(stack, inputs)
+    for_a_layer = {recompute: (left[recompute, 6] - left[recompute, 2]) / 4 for recompute in (False, True)}
+    assert x.nbytes <= for_a_layer[True] < 1.2 * x.nbytes
+    assert for_a_layer[False] > 10 * x.nbytes
+    assert most[True, 6] < 0.5 * most[False, 6]  # one layer's cache at a time
+
+
+@STACKS
+@ORDERS
+def test_inference_is_not_affected(kind: Any, norm_order: str, numpy64: Backend) -> None:
+    remembering, recomputing = (build(kind, numpy64, recompute, norm_order=norm_order) for recompute in (False, True))
+    inputs = inputs_of(kind, "float64")
+    watches = Watch(), Watch()
+    assert np.array_equal(remembering(*inputs, watch=watches[0]), recomputing(*inputs, watch=watches[1]))
+    assert list(watches[0].weights) == list(watches[1].weights)
+    y, cache = recomputing.forward(*inputs)
+    assert np.array_equal(y, recomputing(*inputs))
+    assert len(cache) == len(recomputing.layers) + (recomputing.norm is not None)
+
+
+@ORDERS
+def test_gradcheck_passes(norm_order: str, any64: Backend) -> None:
+    for kind in (EncoderStack, DecoderStack):
+        stack = build(kind, any64, recompute=True, num_layers=2, norm_order=norm_order)
+        assert gradcheck(stack, *inputs_of(kind, "float64"), key=KEY, elementwise=False).ok
+    config = TransformerConfig(7, 7, d_model=6, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, d_ff=9,
+                               dropout=0.3, recompute=True, norm_order=norm_order)  # type: ignore[arg-type]  # fmt: skip
+    src, tgt = np.array([[3, 5, 4, 6, 2], [4, 2, 0, 0, 0]]), np.array([[1, 6, 4], [1, 4, 0]])
+    assert gradcheck(shaken(Transformer(config, backend=any64)), src, tgt, key=KEY, elementwise=False).ok

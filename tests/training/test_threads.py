@@ -1,0 +1,211 @@
+"""Threads share a batch out; losses, gradients and parameters are those of one thread, up to rounding."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+from weakref import ref
+
+import numpy as np
+import pytest
+
+from npformer.backend import Backend, Pair, get_backend
+from npformer.errors import ShapeError
+from npformer.models import Transformer, TransformerConfig
+from npformer.optim import Adam, AdamW
+from npformer.training import TrainStep
+from npformer.training.model_file import parameter_arrays, set_parameters
+
+Host = np.ndarray[Any, Any]
+Batch = tuple[Host, Host, Host]
+
+PADDED = np.array([[3, 5, 4, 6, 8, 2], [8, 2, 0, 0, 0, 0], [4, 7, 2, 0, 0, 0], [0] * 6, [0] * 6])
+#: Five rows; shared out to two threads the second part, to five the last two, are padding alone.
+UNEQUAL: Batch = (PADDED, PADDED, PADDED)
+EVEN: Batch = tuple(np.random.default_rng(0).integers(1, 9, size=(7, n)) for n in (5, 4, 4))  # type: ignore[assignment]
+ONE: Batch = tuple(ids[:1] for ids in EVEN)  # type: ignore[assignment]
+TWO: Batch = tuple(ids[1:3] for ids in EVEN)  # type: ignore[assignment]
+BATCHES = [UNEQUAL, EVEN, ONE, TWO, UNEQUAL]
+
+#: Changes of the configuration, and options of the step.
+CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "post-LN": ({}, {"label_smoothing": 0.1}),
+    "pre-LN, GELU, learned positions": ({"norm_order": "pre", "activation": "gelu", "positions": "learned"}, {}),
+    "tied, clipped, two micro-batches": ({"tie_embeddings": True}, {"accumulate": 2, "clip_norm": 0.05}),
+    "recomputed, no dropout": ({"recompute": True, "dropout": 0.0}, {"accumulate": 3}),
+}
+
+
+def build(backend: Backend, **changes: Any) -> Transformer:
+    options = {"d_model": 10, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 2, "d_ff": 13}
+    config = TransformerConfig(9, 9, **(options | {"dropout": 0.3, "max_seq_len": 6} | changes))
+    return Transformer(config, backend=backend, seed=2)
+
+
+def new_step(model: Transformer, **options: Any) -> TrainStep:
+    return TrainStep(model, AdamW(model.arena, lr=0.01, eps=1e-4), seed=7, **options)  # eps: noise stays noise
+
+
+def trained(step: TrainStep, batches: list[Batch]) -> list[tuple[Host, Host, Host]]:
+    """(loss, gradient, parameters) after each batch."""
+    arena = step.model.arena
+    return [(np.asarray(step(*batch)), arena.grads.copy(), arena.values.copy()) for batch in batches]
+
+
+def same(found: list[tuple[Host, Host, Host]], true: list[tuple[Host, Host, Host]]) -> None:
+    for step, (some, others) in enumerate(zip(found, true, strict=True)):
+        for name, a, b in zip(("loss", "gradient", "parameters"), some, others, strict=True):
+            np.testing.assert_allclose(a, b, rtol=0, atol=1e-12 * max(1, np.max(np.abs(b))), err_msg=f"{name}, {step}")
+
+
+@pytest.fixture
+def on_threads(bodies: str) -> Callable[..., Backend]:
+    """on_threads(n, dtype): NumPy with each table of bodies in turn, on so many threads."""
+    return lambda threads, dtype="float64": get_backend("numpy", dtype, bodies=bodies, threads=threads)
+
+
+@pytest.fixture
+def numpy_on_threads() -> Callable[..., Backend]:
+    """numpy_on_threads(n): the plain pairs in float64 on so many threads."""
+    return lambda threads: get_backend("numpy", "float64", bodies="plain", threads=threads)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_any_number_of_threads_does_what_one_does(case: str, on_threads: Any) -> None:
+    changes, options = CASES[case]
+    alone = trained(new_step(build(on_threads(1), **changes), **options), BATCHES)
+    for threads in (2, 3, 5):
+        same(trained(new_step(build(on_threads(threads), **changes), **options), BATCHES), alone)
+
+
+def test_the_cases_can_tell_a_wrong_share_and_a_wrong_mask(numpy_on_threads: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without n_i/N, or with each part's masks drawn from the start, the test above would fail."""
+    alone = trained(new_step(build(numpy_on_threads(1))), BATCHES)
+    with monkeypatch.context() as patch:
+        shares = TrainStep._shares
+        patch.setattr(TrainStep, "_shares", lambda *given: [(rows, 1 / 3) for rows, _ in shares(*given)])
+        with pytest.raises(AssertionError, match="loss, 0"):
+            same(trained(new_step(build(numpy_on_threads(3))), BATCHES), alone)
+    monkeypatch.setattr("npformer.training.step.replace", lambda key, **_: key)
+    with pytest.raises(AssertionError, match="loss, 0"):
+        same(trained(new_step(build(numpy_on_threads(3))), BATCHES), alone)
+
+
+def test_frozen_segments_stay_frozen(numpy_on_threads: Any) -> None:
+    runs = []
+    for threads in (1, 3):
+        step = new_step(build(numpy_on_threads(threads)), clip_norm=0.05)
+        encoder = step.model.encoder
+        first = {name: array.copy() for name, array in parameter_arrays(encoder).items()}
+        runs.append(trained(step, BATCHES[:2]))
+        then = {name: array.copy() for name, array in parameter_arrays(encoder).items()}
+        assert not all(np.array_equal(then[name], first[name]) for name in first)
+        step.model.arena.configure("encoder", trainable=False)  # when the threads have their twins already
+        runs[-1] += trained(step, BATCHES[2:])
+        assert all(np.array_equal(array, then[name]) for name, array in parameter_arrays(encoder).items())
+    same(runs[1], runs[0])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_one_seed_and_so_many_threads_give_one_run_to_the_bit(dtype: str, on_threads: Any) -> None:
+    options: dict[str, Any] = {"accumulate": 2, "clip_norm": 0.05}
+    runs = [trained(new_step(build(on_threads(3, dtype)), **options), BATCHES) for _ in range(2)]
+    assert [[a.tobytes() for a in some] for some in runs[0]] == [[a.tobytes() for a in some] for some in runs[1]]
+
+
+def test_changes_of_the_model_between_steps_reach_every_thread(numpy_on_threads: Any) -> None:
+    runs = []
+    for threads in (1, 3):
+        step = new_step(build(numpy_on_threads(threads)))
+        runs.append(trained(step, BATCHES[:2]))
+        step.model.dropout.rate = 0.6
+        step.model.decoder.layers[1].feed_forward.dropout = 0.0
+        runs[-1] += trained(step, BATCHES[:2])
+        step.model.encoder.recompute = True
+        step.model.config = replace(step.model.config, pad_id=8)
+        runs[-1] += trained(step, [EVEN])
+    same(runs[1], runs[0])
+
+
+def test_parameters_loaded_between_steps_reach_every_thread(numpy_on_threads: Any) -> None:
+    other = parameter_arrays(build(numpy_on_threads(1), dropout=0.0))
+    shaken = {name: array + 0.1 for name, array in other.items()}
+    runs = []
+    for threads in (1, 3):
+        step = new_step(build(numpy_on_threads(threads)))
+        runs.append(trained(step, BATCHES[:2]))
+        set_parameters(step.model, shaken, "a test")
+        runs[-1] += trained(step, BATCHES[:2])
+    same(runs[1], runs[0])
+
+
+def failing_at(backend: Backend, token: int) -> Backend:
+    """The backend, but the loss of a part with this target fails."""
+    loss = backend.ops.cross_entropy
+
+    def forward(logits: Host, targets: Host, *options: Any) -> Any:
+        if np.any(targets == token):
+            raise MemoryError(f"no room for {token}")
+        return loss.forward(logits, targets, *options)
+
+    return replace(backend, ops=replace(backend.ops, cross_entropy=Pair(forward, loss.backward)))
+
+
+@pytest.mark.parametrize("token", [1, 2, 3], ids=["the caller's part", "a thread's", "the last thread's"])
+def test_an_error_on_any_thread_leaves_everything_as_it_was(token: int, numpy_on_threads: Any) -> None:
+    target = np.array([[1, 4, 4], [2, 4, 4], [3, 4, 4]])
+    step = new_step(build(failing_at(numpy_on_threads(3), token)))
+    good = (target, target, np.full_like(target, 5))
+    step(*good)
+    before = [flat.copy() for flat in (step.model.arena.values, step.optimizer.m, step.optimizer.v)]
+    with pytest.raises(MemoryError, match=f"no room for {token}"):
+        step(target, target, target)
+    after = (step.model.arena.values, step.optimizer.m, step.optimizer.v)
+    assert all(map(np.array_equal, before, after))
+    assert step.step_number == 1
+    calm = new_step(build(numpy_on_threads(1)))
+    same(trained(step, [good]), trained(calm, [good, good])[1:])  # nothing is left over in a twin's gradients
+
+
+def test_a_batch_that_is_refused_on_the_threads_changes_nothing(on_threads: Any) -> None:
+    step = new_step(build(on_threads(3), positions="learned"))
+    step(*EVEN)
+    before = step.model.arena.values.copy()
+    with pytest.raises(ShapeError, match="at most 6 positions"):
+        step(*(np.hstack([ids, ids]) for ids in EVEN))
+    assert np.array_equal(step.model.arena.values, before)
+    assert step.step_number == 1
+
+
+def test_padding_alone_on_every_thread(on_threads: Any) -> None:
+    step = new_step(build(on_threads(3)), clip_norm=1.0)
+    before = step.model.arena.values.copy()
+    step.optimizer.weight_decay = 0.0
+    assert float(step(*(np.zeros_like(ids) for ids in EVEN))) == 0
+    assert not step.model.arena.grads.any()
+    assert np.array_equal(step.model.arena.values, before)
+
+
+def test_no_more_twins_than_parts_and_none_for_one_thread(numpy_on_threads: Any) -> None:
+    for threads, rows, twins in ((1, 7, 0), (5, 1, 0), (5, 2, 1), (3, 7, 2)):
+        step = new_step(build(numpy_on_threads(threads)))
+        step(*(ids[:rows] for ids in EVEN))
+        assert len(step._twins._twins) == twins
+
+
+def test_the_twins_go_with_the_step_at_once(numpy_on_threads: Any) -> None:
+    """Their gradients are as large as the model; waiting for the garbage collector would keep them for long."""
+    model = build(numpy_on_threads(3))
+    gc.disable()
+    try:
+        step = TrainStep(model, Adam(model.arena))
+        step(*EVEN)
+        alive = [ref(twin.arena.grads) for twin in step._twins._twins]
+        assert len(alive) == 2
+        assert all(grads() is not None for grads in alive)
+        del step
+        assert all(grads() is None for grads in alive)
+    finally:
+        gc.enable()
