@@ -6,9 +6,9 @@ cost of the same points. The count of time is that of operations in products (``
 of memory what a step has to keep, in float32, for threads that share a batch:
 
     parameters      (4 + threads − 1)·P      values, gradients, Adam's two moments; gradients of each further thread
-    encoder layer   B·T·(8C + F + H·T)     q, k, v, heads; x̂ and y of two norms; the hidden F; attention weights
-    decoder layer   B·T·(14C + F + 2H·T)   one attention and one norm more
-    both ends       B·T·(2C + 2V)          embedded source and target; logits and their gradient
+    encoder layer   B·T·(8C + F + H·T)       q, k, v, heads; x̂ and y of two norms; the hidden F; attention weights
+    decoder layer   B·T·(14C + F + 2H·T)     one attention and one norm more
+    both ends       B·T·(2C + 2V)            embedded source and target; logits and their gradient
 
 Not counted are operations outside of products. Softmax and dropout of T² attention weights take about as
 long as the products with them, so time may grow with T faster than products do, up to the limit T².

@@ -18,7 +18,6 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from typing import Any
-from weakref import ref
 
 import numpy as np
 
@@ -66,8 +65,8 @@ class TrainStep:
         self.accumulate = accumulate
         self.grad_norm: Array | None = None  # of the last step, before clipping; None without clipping
         self._twins = Twins(model)  # one for each further thread
-        this = ref(self)  # a bound method would make a cycle, and keep the twins' memory for who knows how long
-        self._update = model.backend.capture(lambda *batch: this()._compute_update(*batch))  # type: ignore[union-attr]
+        # not a bound method: that would make a cycle, and keep the twins' memory for who knows how long
+        self._update = model.backend.capture(TrainStep._compute_update)
 
     @property
     def step_number(self) -> int:
@@ -98,7 +97,7 @@ class TrainStep:
                 + ", ".join(str(tuple(x.shape)) for x in arrays)
             )
         targets = backend.host(tgt_out) if backend.device.owns(tgt_out) else np.asarray(tgt_out)
-        return self._update(*arrays, self._shares(targets, self.accumulate))
+        return self._update(self, *arrays, self._shares(targets, self.accumulate))
 
     def _shares(self, targets: np.ndarray[Any, Any], parts: int) -> list[tuple[slice, float]]:
         """For each of so many parts of a batch its rows and n_i/N."""

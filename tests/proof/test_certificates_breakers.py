@@ -19,7 +19,7 @@ from npformer.models import Transformer, TransformerConfig
 from npformer.proof.catalogue import shaken
 from npformer.proof.certificates import CERTIFICATES, Certificate
 
-BACKEND = get_backend("numpy", dtype="float64")
+BACKEND = get_backend("numpy", dtype="float64", bodies="plain")
 OPS = BACKEND.ops
 rng = np.random.default_rng(0)
 X, MEMORY = rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 5, 4))

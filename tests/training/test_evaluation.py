@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,17 +18,37 @@ from npformer.training.evaluation import evaluate
 Host = np.ndarray[Any, Any]
 
 
+@dataclass
+class Saying:
+    """The state of a Copier: what it reads, and what was said so far."""
+
+    src: Host
+    said: Host
+
+    @property
+    def batch(self) -> int:
+        return int(self.src.shape[0])
+
+    def select(self, rows: Host) -> Saying:
+        return Saying(self.src[rows], self.said[rows])
+
+
 class Copier:
     """Says the source again. After a 'c', if it said that itself or was told so, it goes on with 'b' for ever."""
 
     def __init__(self, backend: Backend, size: int, c: int, b: int) -> None:
-        self.backend, self.ops, self.config = backend, backend.ops, SimpleNamespace(pad_id=PAD_ID)
+        self.backend, self.ops = backend, backend.ops
+        self.config = SimpleNamespace(pad_id=PAD_ID, positions="sinusoidal")
         self.size, self.c, self.b = size, c, b
 
-    def encode(self, src: Host) -> tuple[Host, None]:
-        return src, None
+    def start(self, src: Host, max_len: int) -> Saying:
+        return Saying(src, np.zeros((src.shape[0], 0), dtype=np.int64))
 
-    def decode(self, tgt_in: Host, memory: Host, _: None) -> Host:
+    def step(self, tokens: Host, state: Saying) -> Host:
+        state.said = np.concatenate([state.said, tokens[:, None]], axis=1)
+        return self.logits(state.said, state.src)[:, -1]
+
+    def logits(self, tgt_in: Host, memory: Host) -> Host:
         """Logits (B, T, V): 3 for what it says, 0 for all else."""
         logits = np.zeros((*tgt_in.shape, self.size))
         for row, t in np.ndindex(tgt_in.shape):
@@ -37,7 +58,7 @@ class Copier:
         return logits
 
     def __call__(self, src: Host, tgt_in: Host) -> Host:
-        return self.decode(tgt_in, src, None)
+        return self.logits(tgt_in, src)
 
 
 @pytest.fixture

@@ -1,7 +1,8 @@
 """Attention a few sequences at a time, so that their scores stay in the cache; mask, softmax and dropout in one pass.
 
 What backward needs of the mask costs no memory: weights are never negative, so the sign bit of a
-kept weight says that dropout dropped it.
+kept weight says that dropout dropped it; and where nothing is dropped, weights are not kept at all but
+computed again, which costs a product and an exponential and saves the largest of all arrays.
 
     kept weight    w ≥ 0     dropped weight    −w
 
@@ -20,7 +21,7 @@ import numpy as np
 from npformer.backend.numba.compiling import inlined, kernel
 from npformer.backend.numba.exponential import exponential
 from npformer.backend.numba.maximum import comparable, largest
-from npformer.backend.numba.philox import Numbers, draw_lanes, numbers, room_for_lanes
+from npformer.backend.numba.philox import NOTHING_DROPPED, Numbers, draw_lanes, numbers, room_for_lanes
 from npformer.backend.numba.rows import as_rows, contiguous
 from npformer.backend.ops import Pair
 from npformer.backend.workspace import empty
@@ -34,11 +35,27 @@ EVERYTHING = np.ones((1, 1), dtype=bool)
 UNLIMITED = -1  # window or stride that is not there
 
 
+class Pattern(NamedTuple):
+    """What a kernel is told of an AttentionMask."""
+
+    visible: Array  # (B, S), or EVERYTHING
+    has_visible: bool
+    causal: bool
+    offset: int
+    window: int
+    stride: int
+
+    def of(self, rows: slice) -> Pattern:
+        """For these sequences alone."""
+        return self._replace(visible=self.visible[rows]) if self.has_visible else self
+
+
 class AttentionCache(NamedTuple):
     q: Array  # (B, H, T, D)
     k: Array  # (B, H, S, D)
     v: Array  # (B, H, S, D)
-    weights: Array  # (B, H, T, S), negative where dropped
+    weights: Array | None  # (B, H, T, S), negative where dropped; None: nothing was dropped, they are computed again
+    pattern: Pattern
     drawn: Numbers
 
 
@@ -46,39 +63,28 @@ def attention_forward(
     q: Array, k: Array, v: Array, mask: AttentionMask = ALL_VISIBLE, draw: Draw | None = None
 ) -> tuple[Array, AttentionCache]:
     expect_heads(q, k, v)
-    batch, heads, queries, width = q.shape
-    keys = k.shape[2]
-    weights = empty((batch, heads, queries, keys), q.dtype)
-    drawn = numbers(draw, weights)
-    visible = EVERYTHING
-    if mask.key_visible is not None:
-        expect_key_visible(mask.key_visible, batch, keys)
-        visible = contiguous(mask.key_visible)
-    pattern = (mask.causal, mask.query_offset, mask.window or UNLIMITED, mask.stride or UNLIMITED)
+    weights = None if draw is None else empty((*q.shape[:3], k.shape[2]), q.dtype)
+    drawn = NOTHING_DROPPED if weights is None else numbers(draw, weights)
+    kept = weights if drawn.threshold > 0 else None
+    cache = AttentionCache(q, k, v, kept, _pattern(mask, k.shape[0], k.shape[2]), drawn)
     out = _heads_of_rows(q.shape, q.dtype)
-    k_turned = k.swapaxes(-1, -2)  # (B, H, D, S)
-    for rows in _few_sequences(weights):
-        some = np.matmul(q[rows], k_turned[rows], out=weights[rows])
-        dropped = empty(some.shape, some.dtype) if drawn.threshold else some
-        here = drawn._replace(start=drawn.start + rows.start * heads * queries * keys)
-        softmax_rows(
-            as_rows(some), as_rows(dropped), heads, queries, visible if visible is EVERYTHING else visible[rows],
-            visible is not EVERYTHING, *pattern, 1 / math.sqrt(width), *here,
-        )  # fmt: skip
+    for rows in _few_sequences(q, k):
+        _, dropped = _weigh(cache, rows)
         np.matmul(dropped, v[rows], out=out[rows])
-    return out, AttentionCache(q, k, v, weights, drawn)
+    return out, cache
 
 
 def attention_backward(
     dout: Array, cache: AttentionCache, into: Sequence[Array | None] = ()
 ) -> tuple[Array, Array, Array]:
-    q, k, v, weights, drawn = cache
+    q, k, v, weights, _, drawn = cache
     dq, dk, dv = (_heads_of_rows(x.shape, x.dtype) for x in (q, k, v))
     v_turned = v.swapaxes(-1, -2)
-    for rows in _few_sequences(weights):
-        some = weights[rows]
-        dropped = some
-        if drawn.threshold:
+    for rows in _few_sequences(q, k):
+        if weights is None:
+            some, dropped = _weigh(cache, rows)
+        else:
+            some = weights[rows]
             dropped = empty(some.shape, some.dtype)
             keep_positive(some.reshape(some.size), drawn.scale, dropped.reshape(some.size))
         np.matmul(dropped.swapaxes(-1, -2), dout[rows], out=dv[rows])
@@ -89,13 +95,36 @@ def attention_backward(
     return dq, dk, dv
 
 
-def _few_sequences(weights: Array) -> Iterator[slice]:
+def _weigh(cache: AttentionCache, rows: slice) -> tuple[Array, Array]:
+    """Signed and dropped weights of a few sequences; the signed ones are kept if the cache keeps them."""
+    q, k, _, weights, pattern, drawn = cache
+    some_q, some_k = q[rows], k[rows]
+    heads, queries, width = q.shape[1:]
+    keys = k.shape[2]
+    some = empty((some_q.shape[0], heads, queries, keys), q.dtype) if weights is None else weights[rows]
+    np.matmul(some_q, some_k.swapaxes(-1, -2), out=some)
+    dropped = some if weights is None else empty(some.shape, some.dtype)
+    here = drawn._replace(start=drawn.start + rows.start * heads * queries * keys)
+    softmax_rows(
+        as_rows(some), as_rows(dropped), heads, queries, *pattern.of(rows), 1 / math.sqrt(width), *here
+    )  # fmt: skip
+    return some, dropped
+
+
+def _pattern(mask: AttentionMask, batch: int, keys: int) -> Pattern:
+    """Raises ShapeError or DTypeError for a mask of another batch."""
+    visible = EVERYTHING
+    if mask.key_visible is not None:
+        expect_key_visible(mask.key_visible, batch, keys)
+        visible = contiguous(mask.key_visible)
+    limits = (mask.window or UNLIMITED, mask.stride or UNLIMITED)
+    return Pattern(visible, mask.key_visible is not None, mask.causal, mask.query_offset, *limits)
+
+
+def _few_sequences(q: Array, k: Array) -> Iterator[slice]:
     """Sequences whose weights (·, H, T, S) fit into the cache together, at least one."""
-    batch = weights.shape[0]
-    if weights.size == 0:
-        yield slice(0, batch)
-        return
-    size = max(1, BYTES_AT_ONCE * batch // weights.nbytes)
+    batch, heads, queries, _ = q.shape
+    size = max(1, BYTES_AT_ONCE // max(1, heads * queries * k.shape[2] * q.itemsize))
     yield from (slice(first, min(first + size, batch)) for first in range(0, batch, size))
 
 

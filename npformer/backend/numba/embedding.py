@@ -18,7 +18,10 @@ from npformer.typing import Array
 def embedding_forward(tokens: Array, table: Array, scale: float = 1.0) -> tuple[Array, EmbeddingCache]:
     expect_table(tokens, table)
     y = empty((*tokens.shape, table.shape[1]), table.dtype)
-    take_rows(contiguous(table), _ids(tokens), scale, as_rows(y))
+    ids = _ids(tokens)
+    if ids.size and not (-table.shape[0] <= ids.min() and ids.max() < table.shape[0]):
+        table[ids]  # raises IndexError; a kernel would read, and later write, memory that is not the table's
+    take_rows(contiguous(table), ids, scale, as_rows(y))
     return y, EmbeddingCache(tokens, table.shape[0], scale)
 
 
@@ -38,7 +41,7 @@ def embedding_backward(dy: Array, cache: EmbeddingCache, into: Sequence[Array | 
 
 
 def _ids(tokens: Array) -> Array:
-    """Token ids (N,) as kernels want them. Whether they are in range is checked where they enter a model."""
+    """Token ids (N,) as kernels want them."""
     return contiguous(tokens).reshape(tokens.size).astype(np.int64, copy=False)
 
 

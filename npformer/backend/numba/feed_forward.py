@@ -49,7 +49,7 @@ def feed_forward_forward(
     else:
         h, a = a, empty(a.shape, a.dtype)
         gelu_rows(h, contiguous(b1), *drawn, a)
-    expect_linear(a, w2, b2)
+    expect_linear(a.reshape(*x.shape[:-1], w1.shape[1]), w2, b2)
     y = empty((*x.shape[:-1], w2.shape[1]), x.dtype)
     np.matmul(a, w2, out=as_rows(y))
     add_bias(as_rows(y), contiguous(b2))
@@ -64,8 +64,8 @@ def feed_forward_backward(dy: Array, cache: FeedForwardCache, into: Sequence[Arr
         relu_rows_backward(dh, a, drawn.scale)
     else:
         gelu_rows_backward(dh, h, *drawn)
-    down = weight_and_bias(a, dy_rows, into[2:])
-    up = weight_and_bias(as_rows(x), dh, into[:2])
+    down = weight_and_bias(a, dy_rows, into[-2:])  # into names the last parameters
+    up = weight_and_bias(as_rows(x), dh, into[:-2])
     dx = product(dh, w1.T).reshape(x.shape)
     return (dx, *up, *down) if up or down else dx
 

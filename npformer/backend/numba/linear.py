@@ -40,12 +40,12 @@ def product(a: Array, b: Array) -> Array:
 
 
 def weight_and_bias(x: Array, dy: Array, into: Sequence[Array | None]) -> tuple[Array, ...]:
-    """dW = xᵀ dy and db = Σ_rows dy, added where into says, or returned if it says nothing."""
-    if into and into[0] is None and into[1] is None:
+    """dW = xᵀ dy and db = Σ_rows dy, added where into says, or returned where it says nothing."""
+    if len(into) == 2 and into[0] is None and into[1] is None:
         return ()
     dbias = np.zeros(dy.shape[1], dtype=dy.dtype)
     column_sums(dy, dbias)
-    if into and into[0] is None:
+    if len(into) == 2 and into[0] is None:
         return parameter_sums((dbias,), into[1:])
     return parameter_sums((product(x.T, dy), dbias), into)
 

@@ -26,10 +26,9 @@ def contiguous_rows(x: Array) -> Array:
 
 
 def parameter_sums(gradients: Sequence[Array], into: Sequence[Array | None]) -> tuple[Array, ...]:
-    """Add gradients of parameters where they live; returns those that have no place given, all if into is empty."""
-    if not into:
-        return tuple(gradients)
-    for total, gradient in zip(into, gradients, strict=True):
+    """Add gradients where they live, those of the last len(into) parameters (None: skipped); returns the others."""
+    rest = len(gradients) - len(into)
+    for total, gradient in zip(into, gradients[rest:], strict=True):
         if total is not None:
             total += gradient
-    return ()
+    return tuple(gradients[:rest])

@@ -1,4 +1,4 @@
-"""How a fast pair is held against its plain one: outputs, gradients, promises; never caches."""
+"""How each table of fast pairs is held against the plain one: outputs, gradients, promises; never caches."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from npformer.backend import PLAIN, Pair
+from npformer.backend import PLAIN, Ops, Pair
+from npformer.backend.numpy import compiled_problem
 from npformer.backend.numpy.bodies import BODIES
 from npformer.functional import Draw
 
@@ -53,11 +54,12 @@ def column_views(arrays: tuple[Any, ...], rng: np.random.Generator) -> tuple[Hos
 class Agreement:
     """Callable: the checks of one fast pair on one set of inputs."""
 
-    def __init__(self) -> None:
+    def __init__(self, table: Ops) -> None:
+        self.table = table
         self.rng = np.random.default_rng(5)
 
     def __call__(self, op: str, *inputs: Any, **options: Any) -> None:
-        fast, plain = getattr(BODIES, op), getattr(PLAIN, op)
+        fast, plain = getattr(self.table, op), getattr(PLAIN, op)
         if inputs[0].shape[:1] == (0,):  # no rows, so none is the first of them
             inputs = tuple(x._replace(first_row=0) if isinstance(x, Draw) else x for x in inputs)
         self.bound = BOUND[next(x.dtype.name for x in inputs if isinstance(x, np.ndarray) and x.dtype.kind == "f")]
@@ -119,7 +121,22 @@ def lay_out() -> Callable[[Host, str], Host]:
     return laid_out
 
 
+@pytest.fixture(params=["numpy", "compiled"])
+def table(request: pytest.FixtureRequest) -> Ops:
+    """Each table of fast bodies in turn, bare: what is left to the plain pairs is not theirs."""
+    if request.param == "numpy":
+        return BODIES
+    problem = compiled_problem()
+    if problem is not None:
+        pytest.skip(problem)
+    from npformer.backend import numba as compiled
+
+    for dtype in ("float32", "float64"):
+        compiled.prepare(dtype)
+    return compiled.OPS
+
+
 @pytest.fixture
-def agree() -> Callable[..., None]:
+def agree(table: Ops) -> Callable[..., None]:
     """agree(op, *inputs): the fast pair does what the plain one does."""
-    return Agreement()
+    return Agreement(table)

@@ -1,0 +1,169 @@
+"""Who computes: fast bodies for float32 or float64 throughout, the plain pair for everything else."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer.backend import PLAIN, Ops, Pair, get_backend
+from npformer.backend.fallback import with_fallback
+from npformer.functional import Draw
+from npformer.layers import LayerNorm
+from npformer.models import Transformer, TransformerConfig
+from npformer.optim import Adam
+from npformer.training import TrainStep
+
+DRAW = Draw(1, 2, 3, 4, 0.3)
+NAMES = [field.name for field in dataclasses.fields(Ops)]
+
+
+def refuse(*given: Any, **options: Any) -> Any:
+    raise AssertionError("the other body was asked")
+
+
+REFUSING = Ops(**dict.fromkeys(NAMES, Pair(refuse, refuse)))
+
+
+def noting(names: list[str], name: str) -> Pair:
+    """The plain pair, which notes that it was asked."""
+    pair: Pair = getattr(PLAIN, name)
+
+    def forward(*inputs: Any, **options: Any) -> Any:
+        names.append(name)
+        return pair.forward(*inputs, **options)
+
+    return Pair(forward, pair.backward)
+
+
+def inputs_for(dtype: Any) -> dict[str, tuple[Any, ...]]:
+    """For each operation inputs whose numbers are of this dtype; ids are integers."""
+    rng = np.random.default_rng(0)
+
+    def make(*shape: int) -> Any:
+        return (3 * rng.random(shape)).astype(dtype)
+
+    x, gain, weight, heads, ids = make(2, 3, 4), make(4), make(4, 4), make(2, 2, 3, 4), np.array([[1, 2, 3], [0, 3, 1]])
+    return {
+        "linear": (x, weight, gain), "relu": (x,), "gelu": (x,), "softmax": (x,), "dropout": (x, DRAW),
+        "embedding": (ids, weight, 1.5), "sinusoidal_positions": (x, 2), "learned_positions": (x, make(5, 4), 1),
+        "layer_norm": (x, gain, gain, 1e-5), "attention": (heads, heads, heads), "residual": (x, x, DRAW),
+        "post_norm": (x, x, gain, gain, 1e-5, DRAW), "add_norm": (x, x, gain, gain, 1e-5, DRAW),
+        "feed_forward": (x, weight, gain, weight, gain, "relu", DRAW), "cross_entropy": (x, ids, 0, 0.1),
+    }  # fmt: skip
+
+
+def parts(y: Any) -> tuple[Any, ...]:
+    return y if isinstance(y, tuple) else (() if y is None else (y,))
+
+
+def both_ways(ops: Ops, name: str, inputs: tuple[Any, ...], upstream: Callable[[Any], Any] = np.ones_like) -> list[Any]:
+    y, cache = getattr(ops, name).forward(*inputs)
+    dy = tuple(map(upstream, y)) if isinstance(y, tuple) else upstream(y)
+    return [*parts(y), *parts(getattr(ops, name).backward(dy, cache))]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_fast_bodies_take_their_own(name: str, dtype: str) -> None:
+    ops = with_fallback(PLAIN, REFUSING)
+    assert len(both_ways(ops, name, inputs_for(dtype)[name])) >= 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("dtype", ["complex128", "complex64", "int64", "int16", "float16", "longdouble", ">f4"])
+def test_for_everything_else_the_plain_pair_computes(name: str, dtype: str) -> None:
+    inputs = inputs_for(dtype)[name]
+    with np.errstate(over="ignore", invalid="ignore"):  # float16 ends at 65504
+        true = both_ways(PLAIN, name, inputs)
+        found = both_ways(with_fallback(REFUSING, PLAIN), name, inputs)
+    for f, t in zip(found, true, strict=True):
+        assert f.dtype == t.dtype
+        np.testing.assert_array_equal(f, t)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("relu", "softmax")])
+def test_one_other_dtype_among_the_inputs_is_enough(name: str) -> None:
+    narrow, wide = inputs_for("float32")[name], inputs_for("complex128")[name]
+    for i, x in enumerate(narrow):
+        if isinstance(x, np.ndarray) and x.dtype.kind == "f":
+            mixed = (*narrow[:i], wide[i], *narrow[i + 1 :])
+            both_ways(with_fallback(REFUSING, PLAIN), name, mixed)
+
+
+def test_named_inputs_are_looked_at_too() -> None:
+    refusing, taking = with_fallback(REFUSING, PLAIN), with_fallback(PLAIN, REFUSING)
+    x, weight, bias = inputs_for("float32")["linear"]
+    taking.linear.forward(x, weight=weight, bias=bias)
+    refusing.linear.forward(x, weight=weight, bias=bias.astype("complex128"))
+    ids, table, scale = inputs_for("float32")["embedding"]
+    taking.embedding.forward(table=table, tokens=ids, scale=scale)
+    refusing.embedding.forward(table=table.astype(int), tokens=ids, scale=scale)
+
+
+def test_each_backward_gets_its_own_forwards_cache() -> None:
+    """Calls of two dtypes in turn, as in a gradient check, and gradients added where they live."""
+    marked = Pair(PLAIN.linear.forward, lambda dy, cache, into=(): "fast")
+    ops = with_fallback(dataclasses.replace(PLAIN, linear=marked), PLAIN)
+    real, complex_ = inputs_for("float32")["linear"], inputs_for("complex128")["linear"]
+    (y, cache), (z, other) = ops.linear.forward(*real), ops.linear.forward(*complex_)
+    assert ops.linear.backward(y, cache) == "fast"
+    total = np.full((4, 4), 2 + 1j)
+    dx = ops.linear.backward(1j * z, other, into=(total, None))
+    expected = np.full((4, 4), 2 + 1j)
+    np.testing.assert_array_equal(dx, PLAIN.linear.backward(1j * z, PLAIN.linear.forward(*complex_)[1], (expected, None)))
+    np.testing.assert_array_equal(total, expected)
+
+
+def test_what_both_share_is_left_as_it_is_and_names_stay() -> None:
+    ops = with_fallback(dataclasses.replace(REFUSING, gelu=PLAIN.gelu), PLAIN)
+    assert ops.gelu is PLAIN.gelu
+    assert ops.linear is not REFUSING.linear
+    assert with_fallback(PLAIN, REFUSING).linear.forward.__name__ == "linear_forward"
+
+
+def test_who_takes_what_is_asked_once() -> None:
+    asked: list[str] = []
+    ops = with_fallback(PLAIN, REFUSING, takes=lambda letter: not asked.append(letter))  # type: ignore[func-returns-value]
+    for _ in range(3):
+        ops.relu.forward(np.ones(3))
+        ops.relu.forward(np.ones(3, dtype="float32"))
+    assert asked == ["d", "f"]
+
+
+def test_whole_numbers_are_not_cut_off(any32: Any) -> None:
+    """A body that wrote into memory like x's would round the result down to a whole number, or refuse."""
+    x = np.arange(12).reshape(3, 4) ** 2
+    y, cache = LayerNorm(4, backend=any32).forward(x)
+    np.testing.assert_allclose(y, (x - x.mean(-1, keepdims=True)) / x.std(-1, keepdims=True), rtol=1e-4)
+    assert len(cache) == 1
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float16", "int64", "bool"])
+def test_gradients_of_another_kind_come_in(any32: Any, dtype: str) -> None:
+    """A user's loss may be computed in any precision; a gradient of ones is easily written in integers."""
+    if any32.bodies == "plain":
+        pytest.skip("the plain pairs are what is compared with")
+    for name, inputs in inputs_for("float32").items():
+        if name != "cross_entropy":
+            true = both_ways(PLAIN, name, inputs)
+            found = both_ways(any32.ops, name, inputs, lambda y: np.ones(y.shape, dtype))
+            for f, t in zip(found, true, strict=True):
+                np.testing.assert_allclose(f, t, rtol=2e-3, atol=1e-4, err_msg=name)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_nothing_falls_back_while_training(bodies: str, dtype: str) -> None:
+    asked: list[str] = []
+    backend = get_backend("numpy", dtype, bodies=bodies, threads=1)
+    noticed = with_fallback(backend.ops, Ops(**{name: noting(asked, name) for name in NAMES}))
+    for changes in ({"norm_order": "post"}, {"norm_order": "pre", "activation": "gelu", "positions": "learned"}):
+        config = TransformerConfig(9, 9, d_model=8, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, d_ff=12,
+                                   **changes)  # type: ignore[arg-type]  # fmt: skip
+        model = Transformer(config, backend=dataclasses.replace(backend, ops=noticed))
+        ids = np.array([[3, 4, 5], [1, 2, 0]])
+        TrainStep(model, Adam(model.arena))(ids, ids, ids)
+    assert asked == []
