@@ -23,10 +23,11 @@ Takes = Callable[[str], bool]
 IDS: dict[str, tuple[int, str]] = {"embedding": (0, "tokens"), "cross_entropy": (1, "targets")}
 
 
-class _PlainCache(NamedTuple):
-    """Marks a cache that the plain forward made."""
+class _FastCache(NamedTuple):
+    """Marks a cache that a fast forward made."""
 
     cache: Any
+    dtype: Any  # of everything it was given
 
 
 def takes_real(letter: str) -> bool:
@@ -51,33 +52,33 @@ def _choosing(fast: Pair, plain: Pair, takes: Takes, ids: int, ids_name: str) ->
             known[dtype] = bool(dtype.isnative) and takes(dtype.char)
         return known[dtype]
 
-    def are_taken(inputs: Sequence[Any], options: dict[str, Any]) -> bool:
+    def one_dtype(inputs: Sequence[Any], options: dict[str, Any]) -> Any:
+        """That of all numbers, if fast bodies take it; else None."""
         numbers = [x.dtype for i, x in enumerate(inputs) if isinstance(x, np.ndarray) and i != ids]
         if options:
             numbers += [x.dtype for name, x in options.items() if isinstance(x, np.ndarray) and name != ids_name]
-        return all(dtype == numbers[0] for dtype in numbers) and (not numbers or is_taken(numbers[0]))
+        same = numbers and all(dtype == numbers[0] for dtype in numbers)
+        return numbers[0] if same and is_taken(numbers[0]) else None
 
     @wraps(fast.forward)
     def forward(*inputs: Any, **options: Any) -> tuple[Any, Any]:
-        if are_taken(inputs, options):
-            return fast.forward(*inputs, **options)
-        y, cache = plain.forward(*inputs, **options)
-        return y, _PlainCache(cache)
+        dtype = one_dtype(inputs, options)
+        if dtype is None:
+            return plain.forward(*inputs, **options)
+        y, cache = fast.forward(*inputs, **options)
+        return y, _FastCache(cache, dtype)
 
     @wraps(fast.backward)
     def backward(dy: Any, cache: Any, into: Sequence[Any] = ()) -> Any:
-        if type(cache) is _PlainCache:
-            return plain.backward(dy, cache.cache, into)
-        return fast.backward(_real(dy), cache, into)
+        if type(cache) is not _FastCache:
+            return plain.backward(dy, cache, into)
+        return fast.backward(_as(dy, cache.dtype), cache.cache, into)
 
     return Pair(forward, backward)
 
 
-def _real(dy: Any) -> Any:
-    """dy, or each of several, as real numbers that a fast body takes."""
+def _as(dy: Any, dtype: Any) -> Any:
+    """dy, or each of several, in this dtype: a loss may have been computed in another."""
     if isinstance(dy, tuple):
-        return tuple(map(_real, dy))
-    return dy.astype(np.float64) if isinstance(dy, np.ndarray) and dy.dtype.char in _OTHER_REAL else dy
-
-
-_OTHER_REAL = np.typecodes["AllInteger"] + "?eg"
+        return tuple(_as(part, dtype) for part in dy)
+    return dy.astype(dtype) if isinstance(dy, np.ndarray) and dy.dtype != dtype else dy

@@ -148,10 +148,11 @@ def test_gradients_of_another_kind_come_in(any32: Any, dtype: str) -> None:
     if any32.bodies == "plain":
         pytest.skip("the plain pairs are what is compared with")
     for name, inputs in inputs_for("float32").items():
-        if name != "cross_entropy":
+        if name not in ("cross_entropy", "relu", "softmax"):  # a loss is one number; no layer calls the others
             true = both_ways(PLAIN, name, inputs)
             found = both_ways(any32.ops, name, inputs, lambda y: np.ones(y.shape, dtype))
             for f, t in zip(found, true, strict=True):
+                assert f.dtype == "float32", name  # two precisions at once would mean new kernels, in silence
                 np.testing.assert_allclose(f, t, rtol=2e-3, atol=1e-4, err_msg=name)
 
 

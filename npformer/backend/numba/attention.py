@@ -208,7 +208,7 @@ def keep_positive(weights, scale, kept):
     """The dropped weights again, from the signed ones."""
     grow, nothing = weights.dtype.type(scale), weights.dtype.type(0)
     for e in range(weights.size):
-        kept[e] = weights[e] * grow if weights[e] > nothing else nothing
+        kept[e] = nothing if weights[e] <= nothing else weights[e] * grow  # NaN stays NaN
 
 
 @kernel("XYff")

@@ -13,7 +13,7 @@ import numpy as np
 
 from npformer.backend.numba.compiling import inlined, kernel
 from npformer.backend.numba.philox import NOTHING_DROPPED, Numbers, draw_lanes, numbers, room_for_lanes
-from npformer.backend.numba.rows import contiguous, contiguous_rows, parameter_sums
+from npformer.backend.numba.rows import contiguous, contiguous_rows, is_direct, parameter_sums
 from npformer.backend.ops import Pair
 from npformer.backend.workspace import empty, empty_like
 from npformer.functional.arrays import expect_shape
@@ -54,13 +54,13 @@ def _backward(
     dx = empty(dy.shape, dy.dtype)
     has_df = with_f and dropped.threshold > 0
     df = empty(dy.shape, dy.dtype) if has_df else dx  # nothing dropped: both terms have the same gradient
-    dgamma, dbeta = np.zeros_like(gamma), np.zeros_like(gamma)
+    totals = into if is_direct(into) else (np.zeros_like(gamma), np.zeros_like(gamma))
     norm_backward(
         dy_rows, x_hat, r, contiguous(gamma), dy_rows if dsum is None else contiguous_rows(dsum), dsum is not None,
-        *dropped, contiguous_rows(dx), contiguous_rows(df), has_df, dgamma, dbeta,
+        *dropped, contiguous_rows(dx), contiguous_rows(df), has_df, *totals,
     )  # fmt: skip
     inputs = (dx, df) if with_f else (dx,)
-    return (*inputs, *parameter_sums((dgamma, dbeta), into))
+    return inputs if totals is into else (*inputs, *parameter_sums(totals, into))
 
 
 def layer_norm_forward(x: Array, gamma: Array, beta: Array, eps: float = 1e-5) -> tuple[Array, NormCache]:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from npformer.backend.numba.compiling import kernel
-from npformer.backend.numba.rows import as_rows, contiguous, contiguous_rows, parameter_sums
+from npformer.backend.numba.compiling import inlined, kernel
+from npformer.backend.numba.rows import as_rows, contiguous, contiguous_rows, is_direct, parameter_sums
 from npformer.backend.ops import Pair
 from npformer.backend.workspace import empty
 from npformer.functional.linear import LinearCache, expect_linear
@@ -43,6 +43,9 @@ def weight_and_bias(x: Array, dy: Array, into: Sequence[Array | None]) -> tuple[
     """dW = xᵀ dy and db = Σ_rows dy, added where into says, or returned where it says nothing."""
     if len(into) == 2 and into[0] is None and into[1] is None:
         return ()
+    if is_direct(into):
+        add_weight_and_bias(product(x.T, dy), dy, *into)
+        return ()
     dbias = np.zeros(dy.shape[1], dtype=dy.dtype)
     column_sums(dy, dbias)
     if len(into) == 2 and into[0] is None:
@@ -58,9 +61,8 @@ def add_bias(y, bias):
             y[i, j] += bias[j]
 
 
-@kernel("Xy")
-def column_sums(x, total):
-    """total += Σ_rows x, a few rows at a time, for the sake of rounding."""
+@inlined
+def _add_columns(x, total):
     some = np.zeros_like(total)
     for i in range(x.shape[0]):
         for j in range(x.shape[1]):
@@ -68,6 +70,21 @@ def column_sums(x, total):
         if i % ROWS_AT_ONCE == ROWS_AT_ONCE - 1 or i == x.shape[0] - 1:
             total += some
             some[:] = 0
+
+
+@kernel("Xy")
+def column_sums(x, total):
+    """total += Σ_rows x, a few rows at a time, for the sake of rounding."""
+    _add_columns(x, total)
+
+
+@kernel("XXYy")
+def add_weight_and_bias(some_dweight, dy, dweight, dbias):
+    """dweight += some_dweight and dbias += Σ_rows dy, in one call: each gives Python's lock away and waits for it."""
+    for i in range(dweight.shape[0]):
+        for j in range(dweight.shape[1]):
+            dweight[i, j] += some_dweight[i, j]
+    _add_columns(dy, dbias)
 
 
 LINEAR = Pair(linear_forward, linear_backward)

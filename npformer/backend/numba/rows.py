@@ -32,3 +32,8 @@ def parameter_sums(gradients: Sequence[Array], into: Sequence[Array | None]) -> 
         if total is not None:
             total += gradient
     return tuple(gradients[:rest])
+
+
+def is_direct(into: Sequence[Array | None]) -> bool:
+    """Whether a kernel may add the gradients of a weight and a bias, or of γ and β, where they live."""
+    return len(into) == 2 and all(place is not None and place.flags.c_contiguous for place in into)

@@ -1,0 +1,49 @@
+"""Contiguous rows without needless copies, and gradients of parameters where they belong."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def needs_numba() -> None:
+    pytest.importorskip("numba")
+
+
+def test_contiguous_copies_only_what_has_gaps() -> None:
+    from npformer.backend.numba.rows import contiguous, contiguous_rows
+
+    x = np.arange(24.0).reshape(2, 3, 4)
+    assert contiguous(x) is x
+    for gaps in (x[:, ::2], x.transpose(2, 0, 1), x[..., ::-1]):
+        assert np.array_equal(contiguous(gaps), gaps)
+        assert contiguous(gaps).flags.c_contiguous
+    assert contiguous_rows(x).shape == (6, 4)
+    assert np.shares_memory(contiguous_rows(x), x)
+    assert np.array_equal(contiguous_rows(x.transpose(2, 0, 1)), x.transpose(2, 0, 1).reshape(8, 3))
+
+
+@pytest.mark.parametrize("shape", [(4,), (3, 4), (2, 3, 4), (0, 4), (2, 0, 4), (2, 3, 0), (1, 1, 1, 1)])
+def test_as_rows(shape: tuple[int, ...]) -> None:
+    from npformer.backend.numba.rows import as_rows
+
+    x = np.ones(shape)
+    assert as_rows(x).shape == (int(np.prod(shape[:-1])), shape[-1])
+    assert x.size == 0 or np.shares_memory(as_rows(x), x)
+
+
+def test_parameter_sums_adds_to_the_last_and_returns_the_others() -> None:
+    from npformer.backend.numba.rows import parameter_sums
+
+    gradients = np.ones(2), np.full(3, 2.0), np.full(4, 3.0)
+    assert parameter_sums(gradients, ()) == gradients
+    totals = [np.full(n, 10.0) for n in (2, 3, 4)]
+    assert parameter_sums(gradients, totals) == ()
+    assert [float(total[0]) for total in totals] == [11, 12, 13]
+    rest = parameter_sums(gradients, [None, totals[2]])
+    assert len(rest) == 1
+    assert rest[0] is gradients[0]
+    assert [float(total[0]) for total in totals] == [11, 12, 16]
+    with pytest.raises(ValueError, match="zip"):
+        parameter_sums(gradients, [None] * 4)
