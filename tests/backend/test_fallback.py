@@ -114,7 +114,9 @@ def test_each_backward_gets_its_own_forwards_cache() -> None:
     total = np.full((4, 4), 2 + 1j)
     dx = ops.linear.backward(1j * z, other, into=(total, None))
     expected = np.full((4, 4), 2 + 1j)
-    np.testing.assert_array_equal(dx, PLAIN.linear.backward(1j * z, PLAIN.linear.forward(*complex_)[1], (expected, None)))
+    np.testing.assert_array_equal(
+        dx, PLAIN.linear.backward(1j * z, PLAIN.linear.forward(*complex_)[1], (expected, None))
+    )
     np.testing.assert_array_equal(total, expected)
 
 

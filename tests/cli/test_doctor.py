@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 
 from npformer import __version__
-from npformer.backend import cupy_problem
+from npformer.backend import cupy_problem, get_backend
+from npformer.backend import numpy as numpy_backends
+from npformer.backend.numpy import compiled_problem
 from npformer.cli import doctor
+from npformer.errors import DeviceError
 
 
 def test_text_and_json_say_the_same(cli: Callable[..., Any]) -> None:
@@ -40,6 +43,71 @@ def test_the_limit_of_threads(cli: Callable[..., Any], monkeypatch: pytest.Monke
     for name in doctor.THREAD_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     assert "not limited" in cli("doctor", "--json").document["BLAS threads"]
+
+
+@pytest.mark.parametrize(("now", "said"), [(3, "3; "), (None, "unknown; ")])
+def test_how_many_threads_a_product_has(
+    cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, now: int | None, said: str
+) -> None:
+    monkeypatch.setattr(doctor, "blas_threads", lambda: now)
+    assert cli("doctor", "--json").document["BLAS threads"].startswith(said)
+
+
+def test_compiled_bodies_where_they_are_there(cli: Callable[..., Any]) -> None:
+    if compiled_problem() is not None:
+        pytest.skip(str(compiled_problem()))
+    found = cli("doctor", "--json").document
+    assert found["Numba"] == importlib.metadata.version("numba")
+    assert found["--bodies auto"] == "compiled, because Numba is installed"
+
+
+def test_what_the_extra_would_bring(cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numba is optional: without it all is well, exit 0, and it says what to do for more speed."""
+    version = importlib.metadata.version
+
+    def without_numba(name: str) -> str:
+        if name == "numba":
+            raise importlib.metadata.PackageNotFoundError
+        return version(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", without_numba)
+    monkeypatch.setattr(numpy_backends, "find_spec", lambda name: None)
+    done = cli("doctor", "--json")
+    assert done.code == 0
+    assert done.document["Numba"] == (
+        "not installed: pip install '.[fast]' brings compiled bodies; npformer bench compares"
+    )
+    assert done.document["--bodies auto"] == "numpy, because Numba cannot be used"
+
+
+def test_a_numba_that_cannot_be_imported(cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after an update of NumPy that Numba does not know yet: training goes on with other bodies."""
+
+    def fails(name: str) -> None:
+        raise ImportError("Numba needs NumPy 2.3 or less. Got NumPy 2.5.")
+
+    monkeypatch.setattr(numpy_backends, "find_spec", lambda name: name)
+    monkeypatch.setattr(numpy_backends, "import_module", fails)
+    monkeypatch.setattr(doctor, "_version", lambda name: "0.1")
+    done = cli("doctor", "--json")
+    assert done.code == 0
+    assert "cannot be used (ImportError: Numba needs NumPy 2.3 or less. Got NumPy 2.5.)" in done.document["Numba"]
+    assert done.document["--bodies auto"].startswith("numpy")
+    assert numpy_backends.numpy_backend("float32").bodies == "numpy"
+    with pytest.raises(DeviceError, match="Numba needs NumPy"):
+        numpy_backends.numpy_backend("float32", "compiled")
+
+
+def test_nothing_is_compiled_to_say_so(cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def noting(name: str, *, bodies: str = "auto") -> Any:
+        asked.append(bodies)
+        return get_backend(name, bodies=bodies)
+
+    monkeypatch.setattr(doctor, "get_backend", noting)
+    assert cli("doctor").err == ""
+    assert asked == ["plain"]
 
 
 def test_a_missing_package(cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,7 +92,9 @@ def test_step_and_micro_may_be_arrays_on_the_device() -> None:
 
 
 @pytest.mark.parametrize("row", [(1,), (3,), (5, 3), (16,), (2, 37)], ids=str)
-@pytest.mark.parametrize("draw", [Draw(3, 5, 7, 11, 0.5), Draw(WORD, WORD, WORD - 1, 2**63, 0.5)], ids=["small", "large"])
+@pytest.mark.parametrize(
+    "draw", [Draw(3, 5, 7, 11, 0.5), Draw(WORD, WORD, WORD - 1, 2**63, 0.5)], ids=["small", "large"]
+)
 def test_rows_of_a_batch_draw_what_they_draw_in_the_whole(row: tuple[int, ...], draw: Draw) -> None:
     rows, size = 9, int(np.prod(row))
     whole = philox_bits(draw, rows * size, np.ones((rows, *row)))

@@ -80,7 +80,9 @@ def test_any_number_of_threads_does_what_one_does(case: str, on_threads: Any) ->
         same(trained(new_step(build(on_threads(threads), **changes), **options), BATCHES), alone)
 
 
-def test_the_cases_can_tell_a_wrong_share_and_a_wrong_mask(numpy_on_threads: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cases_can_tell_a_wrong_share_and_a_wrong_mask(
+    numpy_on_threads: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without n_i/N, or with each part's masks drawn from the start, the test above would fail."""
     alone = trained(new_step(build(numpy_on_threads(1))), BATCHES)
     with monkeypatch.context() as patch:

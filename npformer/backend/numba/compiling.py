@@ -55,8 +55,11 @@ def inlined(function: Callable[..., Any]) -> Kernel:
 
 
 def exact(function: Callable[..., Any]) -> Kernel:
-    """A part whose operations must stay in the order in which they are written."""
-    return numba.njit(nogil=True, error_model="numpy")(function)
+    """A part whose operations stay in the order in which they are written; a·b + c may be one instruction.
+
+    Left unsaid, Numba would let it inherit the freedom of whoever calls it first.
+    """
+    return numba.njit(nogil=True, fastmath={"contract"}, error_model="numpy")(function)
 
 
 def kernel(signature: str) -> Callable[[Callable[..., Any]], Kernel]:
@@ -88,13 +91,14 @@ def _parts() -> str:
 
 def _compile(dispatcher: Kernel, signature: Any) -> None:
     """Compile a kernel or load it; a full disk, or a file that a power cut left empty, costs time, no more."""
-    try:
-        dispatcher.compile(signature)
-    except (OSError, EOFError, UnpicklingError):
-        with suppress(OSError):
-            dispatcher._cache.flush()
-        dispatcher._cache.disable()
-        dispatcher.compile(signature)
+    dispatcher.disable_compile(False)
+    stored = dispatcher._cache
+    for first in (stored.enable, stored.flush, stored.disable):
+        with suppress(OSError, EOFError, UnpicklingError):
+            first()
+            dispatcher.compile(signature)
+            break
+    dispatcher.disable_compile()  # or a writable array where one is only read would have a kernel of its own
 
 
 def takes(letter: str) -> bool:

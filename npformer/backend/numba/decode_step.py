@@ -21,13 +21,10 @@ import numpy as np
 from npformer.backend.numba.compiling import inlined, kernel, takes
 from npformer.backend.numba.error_function import error_function
 from npformer.backend.numba.exponential import exponential
+from npformer.backend.numba.linear import FEW_TOKENS, add_product, affine
 from npformer.backend.numba.rows import contiguous
 from npformer.functional.attention_mask import AttentionMask
 from npformer.typing import Array
-
-#: With more tokens the library's matrix products are faster.
-FEW_TOKENS = 4
-AT_ONCE = 16  # rows of W, which several tokens meet while they are in a fast cache
 
 
 def decoder_layer_step(
@@ -56,34 +53,6 @@ def _fits(mask: AttentionMask, kept: Any, batch: int, length: int) -> bool:
     """Whether the mask names the keys that are there, one by one, of as many rows."""
     visible = mask.key_visible
     return visible is not None and visible.shape == (batch, length) and kept.keys.shape[0] == batch
-
-
-@inlined
-def add_product(x, w, first, y):
-    """y (n,) += x (m,) times the first n columns of rows first … first + m − 1 of w."""
-    n, whole = y.shape[0], x.shape[0] - x.shape[0] % 4
-    for i in range(0, whole, 4):
-        a, b, c, d = x[i], x[i + 1], x[i + 2], x[i + 3]
-        row_a, row_b, row_c, row_d = w[first + i], w[first + i + 1], w[first + i + 2], w[first + i + 3]
-        for j in range(n):
-            y[j] += a * row_a[j] + b * row_b[j] + c * row_c[j] + d * row_d[j]
-    for i in range(whole, x.shape[0]):
-        a, row_a = x[i], w[first + i]
-        for j in range(n):
-            y[j] += a * row_a[j]
-
-
-@inlined
-def affine(x, w, bias, y):
-    """y (B, n) = x (B, m) times the first n columns of w, plus bias."""
-    for r in range(x.shape[0]):
-        y[r, :] = bias[: y.shape[1]]
-    if x.shape[0] == 1:
-        add_product(x[0], w, 0, y[0])
-        return
-    for i in range(0, x.shape[1], AT_ONCE):
-        for r in range(x.shape[0]):
-            add_product(x[r, i : i + AT_ONCE], w, i, y[r])
 
 
 @inlined

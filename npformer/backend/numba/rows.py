@@ -11,8 +11,9 @@ from npformer.typing import Array
 
 
 def contiguous(x: Array) -> Array:
-    """x in row-major order: itself, or a copy."""
-    return x if x.flags.c_contiguous else np.ascontiguousarray(x)
+    """x in row-major order, each number where a processor wants it: itself, or a copy."""
+    flags = x.flags
+    return x if flags.c_contiguous and flags.aligned else np.array(x, order="C")
 
 
 def as_rows(x: Array) -> Array:

@@ -28,7 +28,9 @@ def true_erf(x: Host) -> Host:
 
 def test_float32_is_within_4_ulp(erf: Any) -> None:
     seam = np.float32(NEAR) + np.arange(-2000, 2000, dtype=np.float32) * np.float32(1e-7)
-    x = np.concatenate([np.linspace(-5, 5, 60_001, dtype=np.float32), np.geomspace(1e-30, 1, 5_001).astype(np.float32), seam])
+    x = np.concatenate(
+        [np.linspace(-5, 5, 60_001, dtype=np.float32), np.geomspace(1e-30, 1, 5_001).astype(np.float32), seam]
+    )
     true = true_erf(x)
     error = np.abs(erf(x) - true) / np.spacing(np.abs(true).astype(np.float32)).astype(np.float64)
     assert np.max(error) < 4

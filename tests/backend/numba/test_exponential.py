@@ -27,9 +27,8 @@ def ulps(found: Host, x: Host) -> float:
 
 
 def test_float32_is_within_2_ulp_on_a_dense_grid(exp: Any) -> None:
-    assert ulps(exp(x := np.linspace(-87, 88, 2_000_001, dtype=np.float32)), x) < 2
     near_zero = np.geomspace(1e-45, 1, 200_001).astype(np.float32)
-    for x in (near_zero, -near_zero):
+    for x in (np.linspace(-87, 88, 2_000_001, dtype=np.float32), near_zero, -near_zero):
         assert ulps(exp(x), x) < 2
 
 
@@ -48,7 +47,9 @@ def test_it_never_falls_in_softmaxs_range(exp: Any) -> None:
 
 
 def test_the_ends(exp: Any) -> None:
-    x = np.array([0.0, -0.0, -np.inf, -1e30, -88, np.nextafter(np.float32(-87), np.float32(-100)), 1e-45, -1e-45], np.float32)
+    x = np.array(
+        [0.0, -0.0, -np.inf, -1e30, -88, np.nextafter(np.float32(-87), np.float32(-100)), 1e-45, -1e-45], np.float32
+    )
     assert exp(x).tolist() == [1, 1, 0, 0, 0, 0, 1, 1]
     ends = exp(np.array([-87, 88, 89, 1e30, np.inf], np.float32))
     assert ends[0] >= np.finfo(np.float32).smallest_normal  # never a denormal number

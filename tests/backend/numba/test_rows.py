@@ -19,6 +19,9 @@ def test_contiguous_copies_only_what_has_gaps() -> None:
     for gaps in (x[:, ::2], x.transpose(2, 0, 1), x[..., ::-1]):
         assert np.array_equal(contiguous(gaps), gaps)
         assert contiguous(gaps).flags.c_contiguous
+    crooked = np.frombuffer(bytes(1) + x.tobytes(), dtype=np.uint8)[1:].view(x.dtype).reshape(x.shape)
+    assert np.array_equal(contiguous(crooked), x)
+    assert contiguous(crooked).flags.aligned
     assert contiguous_rows(x).shape == (6, 4)
     assert np.shares_memory(contiguous_rows(x), x)
     assert np.array_equal(contiguous_rows(x.transpose(2, 0, 1)), x.transpose(2, 0, 1).reshape(8, 3))

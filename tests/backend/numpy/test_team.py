@@ -274,7 +274,11 @@ def test_a_child_of_a_fork_has_threads_of_its_own(in_a_job: bool) -> None:
 
 
 def test_one_team_of_each_size_for_the_whole_process() -> None:
-    runs = [get_backend("numpy", dtype, bodies="plain", threads=n).together for dtype in ("float32", "float64") for n in (2, 3)]
+    runs = [
+        get_backend("numpy", dtype, bodies="plain", threads=n).together
+        for dtype in ("float32", "float64")
+        for n in (2, 3)
+    ]
     assert runs[0] == runs[2] != runs[1] == runs[3]
     assert all(isinstance(run.__self__, Team) for run in runs)  # type: ignore[attr-defined]
 
