@@ -117,6 +117,14 @@ def test_embedding(agree: Any, normal: Any, num_rows: int, shape: tuple[int, ...
             agree("embedding", ids, normal(num_rows, 6), 1.5)
 
 
+@pytest.mark.parametrize("ids", [[[1, 5]], [[-6, 0]]], ids=str)
+def test_a_token_outside_the_table_is_refused(table: Ops, ids: list[list[int]]) -> None:
+    """A kernel that trusted them would read, and in backward write, memory of somebody else."""
+    rows = np.ones((5, 3), np.float32)
+    with pytest.raises(IndexError, match="out of bounds for axis 0 with size 5"):
+        table.embedding.forward(np.array(ids), rows)
+
+
 @EVERY_DTYPE
 @pytest.mark.parametrize("layout", ["read-only"])
 def test_a_gradient_in_another_precision_is_taken(table: Ops, normal: Any, dtype: str) -> None:
