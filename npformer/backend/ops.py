@@ -38,15 +38,24 @@ def plain_pair(forward: Forward, backward: Callable[[Any, Any], tuple[Array, ...
 
     @wraps(backward)
     def backward_into(dy: Any, cache: Any, into: Sequence[Array | None] = ()) -> Any:
-        gradients = backward(dy, cache)
-        first_parameter = len(gradients) - len(into)
-        for total, gradient in zip(into, gradients[first_parameter:], strict=True):
-            if total is not None:
-                total += gradient  # in place: total is a view of where the gradient lives
-        rest = gradients[:first_parameter]
-        return rest[0] if len(rest) == 1 else (rest or None)
+        return settle(backward(dy, cache), into)
 
     return Pair(forward, backward_into)
+
+
+def settle(gradients: tuple[Array, ...], into: Sequence[Array | None]) -> Any:
+    """What a Pair's backward does with all its gradients: add the parameters', return the others' as Pair promises."""
+    rest = add_into(gradients, into)
+    return rest[0] if len(rest) == 1 else (rest or None)
+
+
+def add_into(gradients: Sequence[Any], into: Sequence[Array | None]) -> tuple[Array, ...]:
+    """Add the last len(into) gradients to its arrays (None: skipped); returns the others."""
+    first_parameter = len(gradients) - len(into)
+    for total, gradient in zip(into, gradients[first_parameter:], strict=True):
+        if total is not None:
+            total += gradient  # in place: total is a view of where the gradient lives
+    return tuple(gradients[:first_parameter])
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import pytest
 
 from npformer import functional as F  # noqa: N812 - as the package itself calls it
 from npformer.backend import PLAIN, Backend, Ops, Pair, plain_pair, with_bits
-from npformer.backend.ops import DRAWING
+from npformer.backend.ops import DRAWING, add_into
 from npformer.functional import Draw
 from npformer.layers import EncoderLayer, LayerNorm, RandomKey
 
@@ -134,3 +134,17 @@ def test_every_operation_that_draws_takes_other_bits(numpy64: Backend) -> None:
     calls.clear()
     layer.forward(x, key=RandomKey())
     assert calls == [36, 24, 36, 24]  # weights, sub-layer, inside the feed-forward, sub-layer
+
+
+def test_add_into_adds_to_the_last_and_returns_the_others() -> None:
+    gradients = np.ones(2), np.full(3, 2.0), np.full(4, 3.0)
+    assert add_into(gradients, ()) == gradients
+    totals = [np.full(n, 10.0) for n in (2, 3, 4)]
+    assert add_into(gradients, totals) == ()
+    assert [float(total[0]) for total in totals] == [11, 12, 13]
+    rest = add_into(gradients, [None, totals[2]])
+    assert len(rest) == 1
+    assert rest[0] is gradients[0]
+    assert [float(total[0]) for total in totals] == [11, 12, 16]
+    with pytest.raises(ValueError, match="zip"):
+        add_into(gradients, [None] * 4)

@@ -13,8 +13,8 @@ import numpy as np
 
 from npformer.backend.numba.compiling import inlined, kernel
 from npformer.backend.numba.philox import NOTHING_DROPPED, Numbers, draw_lanes, numbers, room_for_lanes
-from npformer.backend.numba.rows import contiguous, contiguous_rows, is_direct, parameter_sums
-from npformer.backend.ops import Pair
+from npformer.backend.numba.rows import contiguous, contiguous_rows, is_direct
+from npformer.backend.ops import Pair, add_into
 from npformer.backend.workspace import empty, empty_like
 from npformer.functional.arrays import expect_shape
 from npformer.functional.philox import Draw
@@ -60,7 +60,7 @@ def _backward(
         *dropped, contiguous_rows(dx), contiguous_rows(df), has_df, *totals,
     )  # fmt: skip
     inputs = (dx, df) if with_f else (dx,)
-    return inputs if totals is into else (*inputs, *parameter_sums(totals, into))
+    return inputs if totals is into else (*inputs, *add_into(totals, into))
 
 
 def layer_norm_forward(x: Array, gamma: Array, beta: Array, eps: float = 1e-5) -> tuple[Array, NormCache]:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from npformer.backend.numba.compiling import inlined, kernel
-from npformer.backend.numba.rows import as_rows, contiguous, contiguous_rows, is_direct, parameter_sums
-from npformer.backend.ops import Pair
+from npformer.backend.numba.rows import as_rows, contiguous, contiguous_rows, is_direct
+from npformer.backend.ops import Pair, add_into
 from npformer.backend.workspace import empty
 from npformer.functional.linear import LinearCache, expect_linear
 from npformer.typing import Array
@@ -55,8 +55,8 @@ def weight_and_bias(x: Array, dy: Array, into: Sequence[Array | None]) -> tuple[
     dbias = np.zeros(dy.shape[1], dtype=dy.dtype)
     column_sums(dy, dbias)
     if len(into) == 2 and into[0] is None:
-        return parameter_sums((dbias,), into[1:])
-    return parameter_sums((product(x.T, dy), dbias), into)
+        return add_into((dbias,), into[1:])
+    return add_into((product(x.T, dy), dbias), into)
 
 
 @inlined

@@ -1,4 +1,4 @@
-"""What the compiled bodies share around their kernels: contiguous rows, and where parameters' gradients go."""
+"""What the compiled bodies share around their kernels: contiguous rows, and whether gradients may be added in place."""
 
 from __future__ import annotations
 
@@ -24,15 +24,6 @@ def as_rows(x: Array) -> Array:
 def contiguous_rows(x: Array) -> Array:
     """x (..., C) as rows (N, C) in row-major order: a view, or a copy."""
     return as_rows(contiguous(x))
-
-
-def parameter_sums(gradients: Sequence[Array], into: Sequence[Array | None]) -> tuple[Array, ...]:
-    """Add gradients where they live, those of the last len(into) parameters (None: skipped); returns the others."""
-    rest = len(gradients) - len(into)
-    for total, gradient in zip(into, gradients[rest:], strict=True):
-        if total is not None:
-            total += gradient
-    return tuple(gradients[:rest])
 
 
 def is_direct(into: Sequence[Array | None]) -> bool:

@@ -10,10 +10,11 @@ from typing import Any
 
 from npformer.backend.numpy.blocks import as_matrix, row_blocks
 from npformer.backend.numpy.dropout import DropoutRows
-from npformer.backend.numpy.gradients import Into, settle
+from npformer.backend.numpy.gradients import Into
 from npformer.backend.numpy.layer_norm import NormRows, NormSlopes, expect_gain
 from npformer.backend.numpy.philox import kept
 from npformer.backend.numpy.residual import ResidualRows
+from npformer.backend.ops import settle
 from npformer.backend.workspace import empty
 from npformer.functional.add_norm import AddNormCache
 from npformer.functional.arrays import expect_shape

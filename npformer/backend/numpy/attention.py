@@ -26,8 +26,9 @@ import numpy as np
 from npformer import functional as F  # noqa: N812
 from npformer.backend.numpy.attention_mask import score_caps
 from npformer.backend.numpy.blocks import filled, row_blocks
-from npformer.backend.numpy.gradients import Into, settle
+from npformer.backend.numpy.gradients import Into
 from npformer.backend.numpy.philox import kept
+from npformer.backend.ops import settle
 from npformer.backend.workspace import empty
 from npformer.functional.attention_mask import ALL_VISIBLE, AttentionMask
 from npformer.functional.philox import Draw

@@ -13,7 +13,8 @@ import numpy as np
 
 from npformer import functional as F  # noqa: N812
 from npformer.backend.numpy.blocks import as_matrix, filled, row_blocks
-from npformer.backend.numpy.gradients import Into, settle
+from npformer.backend.numpy.gradients import Into
+from npformer.backend.ops import settle
 from npformer.backend.workspace import empty
 from npformer.typing import Array
 

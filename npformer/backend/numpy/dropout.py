@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from npformer.backend.numpy.blocks import as_matrix, row_blocks
-from npformer.backend.numpy.gradients import Into, settle
+from npformer.backend.numpy.gradients import Into
 from npformer.backend.numpy.philox import kept
+from npformer.backend.ops import settle
 from npformer.backend.workspace import empty
 from npformer.functional.dropout import DropoutCache
 from npformer.functional.philox import Draw

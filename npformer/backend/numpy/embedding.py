@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from npformer import functional as F  # noqa: N812
-from npformer.backend.numpy.gradients import Into, settle
+from npformer.backend.numpy.gradients import Into
+from npformer.backend.ops import settle
 from npformer.functional.arrays import as_rows
 from npformer.functional.embedding import EmbeddingCache
 from npformer.typing import Array

@@ -17,9 +17,10 @@ import numpy as np
 from npformer import functional as F  # noqa: N812
 from npformer.backend.numpy.blocks import as_matrix, column_sums, row_blocks
 from npformer.backend.numpy.gelu import gelu_and_slope
-from npformer.backend.numpy.gradients import Into, is_frozen, settle
+from npformer.backend.numpy.gradients import Into, is_frozen
 from npformer.backend.numpy.linear import transposed_product
 from npformer.backend.numpy.philox import kept
+from npformer.backend.ops import settle
 from npformer.backend.workspace import empty
 from npformer.functional.feed_forward import ACTIVATIONS
 from npformer.functional.philox import Draw

@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.backend.numpy.blocks import as_matrix, filled, row_blocks
-from npformer.backend.numpy.gradients import Into, settle
+from npformer.backend.numpy.gradients import Into
+from npformer.backend.ops import settle
 from npformer.backend.workspace import empty
 from npformer.functional.erf import FAR_BOTTOM, FAR_TOP, NEAR, NEAR_BOTTOM, NEAR_TOP
 from npformer.typing import Array

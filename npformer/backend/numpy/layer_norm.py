@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.backend.numpy.blocks import as_matrix, column_sums, filled, row_blocks
-from npformer.backend.numpy.gradients import Into, settle
+from npformer.backend.numpy.gradients import Into
+from npformer.backend.ops import settle
 from npformer.backend.workspace import empty
 from npformer.functional.arrays import expect_shape
 from npformer.functional.layer_norm import LayerNormCache

@@ -12,7 +12,8 @@ import numpy as np
 
 from npformer import functional as F  # noqa: N812
 from npformer.backend.numpy.blocks import as_matrix, column_sums
-from npformer.backend.numpy.gradients import Into, is_frozen, settle
+from npformer.backend.numpy.gradients import Into, is_frozen
+from npformer.backend.ops import settle
 from npformer.backend.workspace import empty
 from npformer.functional.linear import LinearCache
 from npformer.typing import Array

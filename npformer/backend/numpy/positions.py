@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from npformer import functional as F  # noqa: N812
-from npformer.backend.numpy.gradients import Into, settle
+from npformer.backend.numpy.gradients import Into
+from npformer.backend.ops import settle
 from npformer.backend.workspace import empty
 from npformer.functional.positions import LearnedPositionsCache, SinusoidalPositionsCache, sinusoidal_table
 from npformer.typing import Array, HostArray

@@ -8,8 +8,9 @@ import numpy as np
 
 from npformer.backend.numpy.blocks import as_matrix, row_blocks
 from npformer.backend.numpy.dropout import drop
-from npformer.backend.numpy.gradients import Into, settle
+from npformer.backend.numpy.gradients import Into
 from npformer.backend.numpy.philox import kept
+from npformer.backend.ops import settle
 from npformer.backend.workspace import empty
 from npformer.functional.arrays import expect_shape
 from npformer.functional.dropout import DropoutCache

@@ -34,19 +34,3 @@ def test_as_rows(shape: tuple[int, ...]) -> None:
     x = np.ones(shape)
     assert as_rows(x).shape == (int(np.prod(shape[:-1])), shape[-1])
     assert x.size == 0 or np.shares_memory(as_rows(x), x)
-
-
-def test_parameter_sums_adds_to_the_last_and_returns_the_others() -> None:
-    from npformer.backend.numba.rows import parameter_sums
-
-    gradients = np.ones(2), np.full(3, 2.0), np.full(4, 3.0)
-    assert parameter_sums(gradients, ()) == gradients
-    totals = [np.full(n, 10.0) for n in (2, 3, 4)]
-    assert parameter_sums(gradients, totals) == ()
-    assert [float(total[0]) for total in totals] == [11, 12, 13]
-    rest = parameter_sums(gradients, [None, totals[2]])
-    assert len(rest) == 1
-    assert rest[0] is gradients[0]
-    assert [float(total[0]) for total in totals] == [11, 12, 16]
-    with pytest.raises(ValueError, match="zip"):
-        parameter_sums(gradients, [None] * 4)
