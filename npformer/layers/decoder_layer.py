@@ -5,9 +5,10 @@
               x ← LN₃(x + Drop(FeedForward(x)))
     pre-LN    the same with x ← x + Drop(f(LN(x)))
 
-Each backward is its forward read bottom-up; a step of decoding is the forward for the newest tokens,
-with what was remembered of the others in the place of their sum. The memory (the encoder's output) is used by every
-decoder layer, so its gradients are added over the layers, in ``stacks.py``.
+Each backward is its forward read bottom-up. A step of decoding is the forward for the newest tokens
+alone: the keys and values of those before, and of the memory, are remembered. The memory (the
+encoder's output) is used by every decoder layer, so its gradients are added over the layers, in
+``stacks.py``.
 
 Source: post-LN, Vaswani et al. 2017, section 3.1; pre-LN, Xiong et al. 2020, arXiv:2002.04745.
 """

@@ -17,7 +17,7 @@ def contiguous(x: Array) -> Array:
 
 
 def as_rows(x: Array) -> Array:
-    """x (..., C) as rows (N, C); what ``functional`` does for any library, in a third of the time."""
+    """x (..., C) as rows (N, C), as in ``functional``, without asking whose array it is."""
     return x if x.ndim == 2 else x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
 
 
