@@ -1,0 +1,17 @@
+// What every kernel file begins with: whole numbers are 64 bits wide, and `real` is float or double (see source.py).
+
+#ifndef INFINITY
+#define INFINITY __builtin_huge_val()
+#endif
+
+typedef long long whole;
+typedef unsigned long long word;
+
+__device__ inline unsigned lanes_of_this_warp() {  // the last warp of a block may be a part of one
+    const int first = threadIdx.x / 32 * 32, rest = int(blockDim.x) - first;
+    return rest >= 32 ? 0xffffffffu : (1u << rest) - 1u;
+}
+
+// First element, and step, for a thread that shares `count` elements with all threads of all blocks.
+__device__ inline whole first_of_all() { return whole(blockIdx.x) * blockDim.x + threadIdx.x; }
+__device__ inline whole step_of_all() { return whole(gridDim.x) * blockDim.x; }

@@ -1,0 +1,115 @@
+"""LayerNorm, alone or after x + Drop(f), by one kernel each way; dγ and dβ are sums of the blocks' parts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from npformer.backend.cuda.card import NOTHING_DROPPED, Card, Drawn, drawn, pair_on, warps
+from npformer.backend.cuda.sums import add_partials, parts_of
+from npformer.backend.ops import Pair, add_into
+from npformer.functional.arrays import as_rows, expect_shape
+from npformer.functional.philox import Draw
+from npformer.typing import Array
+
+
+class NormCache(NamedTuple):
+    x_hat: Array  # (N, C)  kept: used twice in backward
+    r: Array  # (N,)
+    gamma: Array  # (C,)
+    draw: Drawn  # which bits dropped entries of f
+
+
+def _forward(
+    card: Card, x: Array, f: Array | None, gamma: Array, beta: Array, eps: float, draw: Draw | None, total: bool
+) -> tuple[Array | None, Array, NormCache]:
+    """(sum or None, normed, cache)."""
+    expect_shape("gamma", gamma, "(C,)", x.shape[-1])
+    expect_shape("beta", beta, "(C,)", x.shape[-1])
+    dropped = NOTHING_DROPPED if f is None else drawn(draw, f)
+    x_rows = as_rows(card.contiguous(x))
+    rows, width = x_rows.shape
+    y, x_hat, r = card.empty(x.shape, x.dtype), card.empty((rows, width), x.dtype), card.empty((rows,), x.dtype)
+    summed = card.empty(x.shape, x.dtype) if total else None
+    gamma = card.contiguous(gamma)
+    card.launch(
+        "layer_norm.norm_rows", x.dtype, rows, warps(width), x_rows, None if f is None else card.contiguous(f),
+        gamma, card.contiguous(beta), summed, y, x_hat, r, width, eps, *dropped,
+    )  # fmt: skip
+    return summed, y, NormCache(x_hat, r, gamma, dropped)
+
+
+def _backward(
+    card: Card, dy: Array, dsum: Array | None, cache: NormCache, with_f: bool, into: Sequence[Array | None]
+) -> tuple[Any, ...]:
+    x_hat, r, gamma, dropped = cache
+    rows, width = x_hat.shape
+    dx = card.empty(dy.shape, dy.dtype)
+    df = card.empty(dy.shape, dy.dtype) if with_f and dropped.threshold > 0 else None
+    partials = card.empty((parts_of(rows), 2 * width), dy.dtype)
+    card.launch(
+        "layer_norm.norm_rows_backward", dy.dtype, partials.shape[0], warps(width), card.contiguous(dy), x_hat, r, gamma,
+        None if dsum is None else card.contiguous(dsum), dx, df, partials, rows, width, *dropped,
+    )  # fmt: skip
+    inputs = (dx, dx if df is None else df) if with_f else (dx,)  # nothing dropped: both terms have the same gradient
+    return (*inputs, *parameters(card, (partials[:, :width], partials[:, width:]), into))
+
+
+def parameters(card: Card, partials: tuple[Array, ...], into: Sequence[Array | None]) -> tuple[Array, ...]:
+    """Each sum of partials (P, C) added where into says (None: skipped), or returned where it says nothing."""
+    found = []
+    for i, part in enumerate(partials):
+        if not into:
+            found.append(add_partials(card, part))
+        elif (place := into[i]) is None:
+            continue
+        elif place.flags.c_contiguous:
+            add_partials(card, part, place)
+        else:
+            add_into((add_partials(card, part),), (place,))
+    return tuple(found)
+
+
+def layer_norm_forward(card: Card, x: Array, gamma: Array, beta: Array, eps: float = 1e-5) -> tuple[Array, NormCache]:
+    _, y, cache = _forward(card, x, None, gamma, beta, eps, None, total=False)
+    return y, cache
+
+
+def layer_norm_backward(card: Card, dy: Array, cache: NormCache, into: Sequence[Array | None] = ()) -> Any:
+    found = _backward(card, dy, None, cache, False, into)
+    return found if len(found) > 1 else found[0]
+
+
+def post_norm_forward(
+    card: Card, x: Array, f: Array, gamma: Array, beta: Array, eps: float, draw: Draw | None
+) -> tuple[Array, NormCache]:
+    expect_shape("f", f, "the shape of x", *x.shape)
+    _, y, cache = _forward(card, x, f, gamma, beta, eps, draw, total=False)
+    return y, cache
+
+
+def post_norm_backward(card: Card, dy: Array, cache: NormCache, into: Sequence[Array | None] = ()) -> Any:
+    return _backward(card, dy, None, cache, True, into)
+
+
+def add_norm_forward(
+    card: Card, x: Array, f: Array, gamma: Array, beta: Array, eps: float, draw: Draw | None
+) -> tuple[tuple[Array, Array], NormCache]:
+    expect_shape("f", f, "the shape of x", *x.shape)
+    total, y, cache = _forward(card, x, f, gamma, beta, eps, draw, total=True)
+    assert total is not None
+    return (total, y), cache
+
+
+def add_norm_backward(card: Card, dy: tuple[Array, Array], cache: NormCache, into: Sequence[Array | None] = ()) -> Any:
+    dsum, dnormed = dy
+    return _backward(card, dnormed, dsum, cache, True, into)
+
+
+def norm_pairs(card: Card) -> dict[str, Pair]:
+    """The operations of this file, on a card."""
+    return {
+        "layer_norm": pair_on(card, layer_norm_forward, layer_norm_backward),
+        "post_norm": pair_on(card, post_norm_forward, post_norm_backward),
+        "add_norm": pair_on(card, add_norm_forward, add_norm_backward),
+    }

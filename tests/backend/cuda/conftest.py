@@ -1,0 +1,51 @@
+"""The bodies for GPUs, on a card that is none."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from npformer.backend import Backend, get_backend
+from npformer.backend.cuda import cuda_ops
+from npformer.backend.fallback import with_fallback
+
+
+def load(name: str) -> Any:
+    """The module of a file beside this one."""
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+host_card = load("host_card")
+
+
+@pytest.fixture
+def card() -> Any:
+    """Kernels compiled as C++; skips, visibly, without a compiler."""
+    problem = host_card.compiler_problem()
+    if problem is not None:
+        pytest.skip(problem)
+    return host_card.HostCard()
+
+
+def on_card(card: Any, dtype: str) -> Backend:
+    """A backend whose operations are those for GPUs, on a card, with fall-back to plain ones."""
+    plain = get_backend("numpy", dtype=dtype, bodies="plain")
+    return dataclasses.replace(plain, ops=with_fallback(cuda_ops(card), plain.ops), bodies="cuda")
+
+
+@pytest.fixture
+def card64(card: Any) -> Backend:
+    return on_card(card, "float64")
+
+
+@pytest.fixture
+def card32(card: Any) -> Backend:
+    return on_card(card, "float32")
