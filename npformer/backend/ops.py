@@ -70,13 +70,22 @@ class Ops:
     embedding: Pair
     sinusoidal_positions: Pair
     learned_positions: Pair
+    rotary: Pair
+    relative_bias: Pair
     layer_norm: Pair
+    batch_norm: Pair
+    batch_norm_inference: Pair
     attention: Pair
+    biased_attention: Pair
+    local_attention: Pair
+    linear_attention: Pair
     residual: Pair
     post_norm: Pair
     add_norm: Pair
     feed_forward: Pair
     cross_entropy: Pair
+    gru: Pair
+    conv1d: Pair
 
 
 PLAIN = Ops(
@@ -88,17 +97,35 @@ PLAIN = Ops(
     embedding=plain_pair(F.embedding_forward, F.embedding_backward),
     sinusoidal_positions=plain_pair(F.sinusoidal_positions_forward, F.sinusoidal_positions_backward),
     learned_positions=plain_pair(F.learned_positions_forward, F.learned_positions_backward),
+    rotary=plain_pair(F.rotary_forward, F.rotary_backward),
+    relative_bias=plain_pair(F.relative_bias_forward, F.relative_bias_backward),
     layer_norm=plain_pair(F.layer_norm_forward, F.layer_norm_backward),
+    batch_norm=plain_pair(F.batch_norm_forward, F.batch_norm_backward),
+    batch_norm_inference=plain_pair(F.batch_norm_inference_forward, F.batch_norm_inference_backward),
     attention=plain_pair(F.attention_forward, F.attention_backward),
+    biased_attention=plain_pair(F.biased_attention_forward, F.biased_attention_backward),
+    local_attention=plain_pair(F.local_attention_forward, F.local_attention_backward),
+    linear_attention=plain_pair(F.linear_attention_forward, F.linear_attention_backward),
     residual=plain_pair(F.residual_forward, F.residual_backward),
     post_norm=plain_pair(F.post_norm_forward, F.post_norm_backward),
     add_norm=plain_pair(F.add_norm_forward, F.add_norm_backward),
     feed_forward=plain_pair(F.feed_forward_forward, F.feed_forward_backward),
     cross_entropy=plain_pair(F.cross_entropy_forward, F.cross_entropy_backward),
+    gru=plain_pair(F.gru_forward, F.gru_backward),
+    conv1d=plain_pair(F.conv1d_forward, F.conv1d_backward),
 )
 
 #: The operations that draw dropout masks.
-DRAWING = ("dropout", "attention", "residual", "post_norm", "add_norm", "feed_forward")
+DRAWING = (
+    "dropout",
+    "attention",
+    "biased_attention",
+    "local_attention",
+    "residual",
+    "post_norm",
+    "add_norm",
+    "feed_forward",
+)
 
 
 def with_bits(ops: Ops, bits: Bits) -> Ops:

@@ -1,23 +1,40 @@
 """The mathematics: pure forward and backward pairs, one operation per file, each with its derivation.
 
 In the order in which a Transformer is explained: ``linear``, ``relu``, ``gelu`` (with ``erf``),
-``softmax``, ``dropout`` (with ``philox``), ``embedding``, ``positions``, ``layer_norm``,
-``attention_mask``, ``attention``, ``heads``, ``residual``, ``post_norm``, ``add_norm``,
-``feed_forward``, ``cross_entropy``. README.md in this folder states the contract they all keep.
+``softmax``, ``dropout`` (with ``philox``), ``embedding``, ``positions``, ``rotary``,
+``relative_bias``, ``layer_norm``, ``batch_norm``, ``attention_mask``, ``attention``,
+``biased_attention``, ``local_attention`` (with ``attention_pattern``), ``linear_attention``, ``heads``,
+``residual``, ``post_norm``, ``add_norm``, ``feed_forward``, ``cross_entropy``; and what came before it:
+``gru``, ``conv1d``. README.md in this folder states the contract they all keep.
 """
 
 from npformer.functional.add_norm import add_norm_backward, add_norm_forward
 from npformer.functional.attention import attention_backward, attention_forward, attention_weights
 from npformer.functional.attention_mask import ALL_VISIBLE, AttentionMask
+from npformer.functional.batch_norm import (
+    batch_norm_backward,
+    batch_norm_forward,
+    batch_norm_inference_backward,
+    batch_norm_inference_forward,
+)
+from npformer.functional.biased_attention import (
+    biased_attention_backward,
+    biased_attention_forward,
+    biased_attention_weights,
+)
+from npformer.functional.conv1d import conv1d_backward, conv1d_forward
 from npformer.functional.cross_entropy import cross_entropy_backward, cross_entropy_forward
 from npformer.functional.dropout import dropout_backward, dropout_forward
 from npformer.functional.embedding import embedding_backward, embedding_forward
 from npformer.functional.erf import erf
 from npformer.functional.feed_forward import feed_forward_backward, feed_forward_forward
 from npformer.functional.gelu import gelu_backward, gelu_forward
+from npformer.functional.gru import gru_backward, gru_forward
 from npformer.functional.heads import merge_heads, split_heads
 from npformer.functional.layer_norm import layer_norm_backward, layer_norm_forward
 from npformer.functional.linear import linear_backward, linear_forward
+from npformer.functional.linear_attention import linear_attention_backward, linear_attention_forward
+from npformer.functional.local_attention import local_attention_backward, local_attention_forward
 from npformer.functional.philox import Draw, philox_bits
 from npformer.functional.positions import (
     learned_positions_backward,
@@ -26,8 +43,10 @@ from npformer.functional.positions import (
     sinusoidal_positions_forward,
 )
 from npformer.functional.post_norm import post_norm_backward, post_norm_forward
+from npformer.functional.relative_bias import relative_bias_backward, relative_bias_forward
 from npformer.functional.relu import relu_backward, relu_forward
 from npformer.functional.residual import residual_backward, residual_forward
+from npformer.functional.rotary import rotary_backward, rotary_forward
 from npformer.functional.softmax import softmax_backward, softmax_forward
 
 __all__ = [
@@ -39,6 +58,15 @@ __all__ = [
     "attention_backward",
     "attention_forward",
     "attention_weights",
+    "batch_norm_backward",
+    "batch_norm_forward",
+    "batch_norm_inference_backward",
+    "batch_norm_inference_forward",
+    "biased_attention_backward",
+    "biased_attention_forward",
+    "biased_attention_weights",
+    "conv1d_backward",
+    "conv1d_forward",
     "cross_entropy_backward",
     "cross_entropy_forward",
     "dropout_backward",
@@ -50,20 +78,30 @@ __all__ = [
     "feed_forward_forward",
     "gelu_backward",
     "gelu_forward",
+    "gru_backward",
+    "gru_forward",
     "layer_norm_backward",
     "layer_norm_forward",
     "learned_positions_backward",
     "learned_positions_forward",
+    "linear_attention_backward",
+    "linear_attention_forward",
     "linear_backward",
     "linear_forward",
+    "local_attention_backward",
+    "local_attention_forward",
     "merge_heads",
     "philox_bits",
     "post_norm_backward",
     "post_norm_forward",
+    "relative_bias_backward",
+    "relative_bias_forward",
     "relu_backward",
     "relu_forward",
     "residual_backward",
     "residual_forward",
+    "rotary_backward",
+    "rotary_forward",
     "sinusoidal_positions_backward",
     "sinusoidal_positions_forward",
     "softmax_backward",

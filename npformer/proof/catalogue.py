@@ -68,17 +68,21 @@ class Case:
 
 def catalogue(only: str = "") -> list[Case]:
     """All cases whose name contains ``only`` (in any case), operations first, then layers, then models."""
-    cases = (*op_cases(), *layer_cases(), *model_cases())
+    from npformer.proof.catalogue_variants import variant_op_cases  # it is made of this file's parts
+
+    cases = (*op_cases(), *variant_op_cases(), *layer_cases(), *model_cases())
     return [case for case in cases if only.lower() in case.name.lower()]
+
+
+def op(op_name: str, variant: str, *inputs: Any, **options: Any) -> Case:
+    """The case of an operation on inputs."""
+    name = f"{op_name}: {variant}" if variant else op_name
+    return Case("op", name, lambda backend: getattr(backend.ops, op_name), inputs, options)
 
 
 def op_cases() -> Iterator[Case]:
     """The operations, on random inputs and on the awkward ones."""
     rng = np.random.default_rng(0)
-
-    def op(op_name: str, variant: str, *inputs: Any, **options: Any) -> Case:
-        name = f"{op_name}: {variant}" if variant else op_name
-        return Case("op", name, lambda backend: getattr(backend.ops, op_name), inputs, options)
 
     def normal(*shape: int) -> np.ndarray[Any, Any]:
         return rng.normal(size=shape)

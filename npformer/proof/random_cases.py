@@ -137,6 +137,65 @@ def _attention(rng: Generator) -> tuple[Any, ...]:
     return _normal(rng, b, h, t, d), _normal(rng, b, h, s, d), _normal(rng, b, h, s, d), mask, _draw(rng)
 
 
+def _biased_attention(rng: Generator) -> tuple[Any, ...]:
+    q, k, v, mask, draw = _attention(rng)
+    return q, k, v, _normal(rng, q.shape[1], q.shape[2], k.shape[2]), mask, draw
+
+
+def _local_attention(rng: Generator) -> tuple[Any, ...]:
+    b, h, t, d = _lengths(rng, 4)
+    window = int(rng.integers(1, 4)) if rng.integers(3) else None
+    mask = AttentionMask(
+        key_visible=rng.random((b, t)) < 0.7 if rng.integers(2) else None,
+        causal=bool(rng.integers(2)),
+        window=window,
+        stride=int(rng.integers(1, 4)) if window is None or rng.integers(2) else None,
+    )
+    return *(_normal(rng, b, h, t, d) for _ in range(3)), mask, _draw(rng)
+
+
+def _linear_attention(rng: Generator) -> tuple[Any, ...]:
+    b, h, t, s, d = _lengths(rng, 5)
+    causal = bool(rng.integers(2))
+    s = t if causal else s
+    mask = AttentionMask(rng.random((b, s)) < 0.7 if rng.integers(2) else None, causal)
+    return _normal(rng, b, h, t, d), _normal(rng, b, h, s, d), _normal(rng, b, h, s, d), mask
+
+
+def _rotary(rng: Generator) -> tuple[Any, ...]:
+    b, h, t, d = _lengths(rng, 4)
+    return _normal(rng, b, h, t, 2 * d), int(rng.integers(5)), float(rng.choice([10.0, 10000.0]))
+
+
+def _relative_bias(rng: Generator) -> tuple[Any, ...]:
+    k, h, t, s = _lengths(rng, 4)
+    return _normal(rng, 2 * k, h), t, s, int(rng.integers(3)), bool(rng.integers(2)), int(rng.integers(k + 1, 20))
+
+
+def _batch_norm(rng: Generator) -> tuple[Any, ...]:
+    b, t, c = _lengths(rng, 3)
+    counts = rng.random((b, t)) < 0.7 if rng.integers(2) else None
+    if counts is not None:
+        counts[:, :2] = True  # of one token alone the normed value is 0, and nothing to be proven
+    return _normal(rng, b, t, c), _normal(rng, c), _normal(rng, c), counts
+
+
+def _batch_norm_inference(rng: Generator) -> tuple[Any, ...]:
+    b, t, c = _lengths(rng, 3)
+    return *(_normal(rng, *shape) for shape in ((b, t, c), (c,), (c,), (c,))), rng.uniform(0.1, 2, c)
+
+
+def _gru(rng: Generator) -> tuple[Any, ...]:
+    b, t, i, c = _lengths(rng, 4)
+    weights = _normal(rng, i, 3 * c), _normal(rng, 3 * c), _normal(rng, c, 3 * c), _normal(rng, 3 * c)
+    return _normal(rng, b, t, i), _normal(rng, b, c), *weights, rng.random((b, t)) < 0.7 if rng.integers(2) else None
+
+
+def _conv1d(rng: Generator) -> tuple[Any, ...]:
+    b, t, k, i, o = _lengths(rng, 5)
+    return _normal(rng, b, t, i), _normal(rng, k, i, o), _normal(rng, o), bool(rng.integers(2))
+
+
 def _residual(rng: Generator) -> tuple[Any, ...]:
     shape = _lengths(rng, 3)
     return _normal(rng, *shape), _normal(rng, *shape), _draw(rng)
@@ -174,11 +233,20 @@ _INPUTS: dict[str, Callable[[Generator], tuple[Any, ...]]] = {
     "embedding": _embedding,
     "sinusoidal_positions": lambda rng: (*_elementwise(rng), int(rng.integers(5))),
     "learned_positions": _learned_positions,
+    "rotary": _rotary,
+    "relative_bias": _relative_bias,
     "layer_norm": _layer_norm,
+    "batch_norm": _batch_norm,
+    "batch_norm_inference": _batch_norm_inference,
     "attention": _attention,
+    "biased_attention": _biased_attention,
+    "local_attention": _local_attention,
+    "linear_attention": _linear_attention,
     "residual": _residual,
     "post_norm": _norm_of_sum,
     "add_norm": _norm_of_sum,
     "feed_forward": _feed_forward,
     "cross_entropy": _cross_entropy,
+    "gru": _gru,
+    "conv1d": _conv1d,
 }

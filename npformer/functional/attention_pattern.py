@@ -1,0 +1,110 @@
+"""Moving queries and keys so that those which may meet stand in one small block: no n² array is ever made.
+
+A pattern cuts a sequence of T positions into blocks (B, H, G, R, D) of queries, brings each block the
+M keys that it may look at, (B, H, G, M, D), and puts the blocks' rows, of scores (B, H, G, R, M) or of
+outputs, back into the order of the positions, (B, H, T, M). Each only moves, copies or drops numbers, so
+each backward puts them back, and adds where one was copied.
+
+    Window w      blocks of w queries; keys of the block before, its own, and the one behind: M = 3w
+                  (causal: without the one behind, M = 2w)
+    Stride s      positions that are equal modulo s form a block: M = ⌈T/s⌉
+
+Source: windows, Beltagy et al. 2020, arXiv:2004.05150; strides, Child et al. 2019, arXiv:1904.10509.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from npformer.functional.arrays import device_of, namespace
+from npformer.typing import Array
+
+
+class Window(NamedTuple):
+    """Neighbours: |distance| < size."""
+
+    size: int
+    causal: bool
+
+    def blocks(self, x: Array) -> Array:
+        """x (B, H, T, D) as (B, H, G, R = size, D), filled up with zeros."""
+        x = _lengthened(x, self.size)
+        batch, heads, length, width = x.shape
+        return namespace(x).reshape(x, (batch, heads, length // self.size, self.size, width))
+
+    def rows(self, blocks: Array, length: int) -> Array:
+        """Back: (B, H, G, R, M) as (B, H, T, M); it is the transpose of ``blocks``."""
+        batch, heads, count, size, width = blocks.shape
+        return namespace(blocks).reshape(blocks, (batch, heads, count * size, width))[:, :, :length, :]
+
+    def keys(self, x: Array) -> Array:
+        """The keys (B, H, G, M, D) of each block, of x (B, H, T, D)."""
+        x = self.blocks(x)
+        xp = namespace(x)
+        nothing = xp.zeros_like(x[:, :, :1, :, :])
+        before = xp.concat([nothing, x[:, :, :-1, :, :]], axis=2)
+        if self.causal:
+            return xp.concat([before, x], axis=3)
+        return xp.concat([before, x, xp.concat([x[:, :, 1:, :, :], nothing], axis=2)], axis=3)
+
+    def keys_backward(self, dkeys: Array, length: int) -> Array:
+        """dx (B, H, T, D): each position was a key of two or three blocks."""
+        xp, size = namespace(dkeys), self.size
+        nothing = xp.zeros_like(dkeys[:, :, :1, :size, :])
+        dx = dkeys[:, :, :, size : 2 * size, :] + xp.concat([dkeys[:, :, 1:, :size, :], nothing], axis=2)
+        if not self.causal:
+            dx = dx + xp.concat([nothing, dkeys[:, :, :-1, 2 * size :, :]], axis=2)
+        return self.rows(dx, length)
+
+    def positions(self, length: int, like: Array) -> Array:
+        """Where the keys of each query stand, (T, M) int64; outside 0 … T − 1 there is none."""
+        xp, device = namespace(like), device_of(like)
+        query = xp.arange(length, dtype=xp.int64, device=device)
+        column = xp.arange((2 if self.causal else 3) * self.size, dtype=xp.int64, device=device)
+        return ((query // self.size - 1) * self.size)[:, None] + column[None, :]
+
+
+class Stride(NamedTuple):
+    """Every size-th position: distance divisible by size."""
+
+    size: int
+
+    def blocks(self, x: Array) -> Array:
+        """x (B, H, T, D) as (B, H, G = size, R = ⌈T/size⌉, D), filled up with zeros."""
+        x = _lengthened(x, self.size)
+        batch, heads, length, width = x.shape
+        xp = namespace(x)
+        folded = xp.reshape(x, (batch, heads, length // self.size, self.size, width))
+        return xp.permute_dims(folded, (0, 1, 3, 2, 4))
+
+    def rows(self, blocks: Array, length: int) -> Array:
+        """Back: (B, H, G, R, M) as (B, H, T, M); it is the transpose of ``blocks``."""
+        batch, heads, count, size, width = blocks.shape
+        xp = namespace(blocks)
+        unfolded = xp.permute_dims(blocks, (0, 1, 3, 2, 4))
+        return xp.reshape(unfolded, (batch, heads, count * size, width))[:, :, :length, :]
+
+    def keys(self, x: Array) -> Array:
+        """The keys (B, H, G, M, D) of each block: its own positions."""
+        return self.blocks(x)
+
+    def keys_backward(self, dkeys: Array, length: int) -> Array:
+        """dx (B, H, T, D)."""
+        return self.rows(dkeys, length)
+
+    def positions(self, length: int, like: Array) -> Array:
+        """Where the keys of each query stand, (T, M) int64; outside 0 … T − 1 there is none."""
+        xp, device = namespace(like), device_of(like)
+        query = xp.arange(length, dtype=xp.int64, device=device)
+        column = xp.arange(-(-length // self.size), dtype=xp.int64, device=device)
+        return (query % self.size)[:, None] + column[None, :] * self.size
+
+
+def _lengthened(x: Array, size: int) -> Array:
+    """x (B, H, T, D) with zeros behind, so that T is divisible by size."""
+    missing = -x.shape[2] % size
+    if not missing:
+        return x
+    xp = namespace(x)
+    filling = xp.zeros((*x.shape[:2], missing, x.shape[3]), dtype=x.dtype, device=device_of(x))
+    return xp.concat([x, filling], axis=2)

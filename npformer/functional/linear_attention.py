@@ -1,0 +1,171 @@
+"""Linear attention: with a feature map in the place of exp, keys and values are summed once for all queries.
+
+    φ(x) = elu(x) + 1 = x + 1 where x > 0, else exp x          always positive
+    out_t = (Σ_j (φ(q_t)·φ(k_j)) v_j)/(Σ_j φ(q_t)·φ(k_j))
+
+The products may be taken in another order: φ(q_t) meets Σ_j φ(k_j) v_jᵀ, a (D, D) matrix that no longer
+knows how many keys there were. So the cost grows as n, not n². With ones beside the values, v' = [v 1],
+numerator and denominator are columns of one product (hidden keys: φ(k) = 0):
+
+    A   = φ(K)ᵀ V'       (D, D+1)             n = φ(Q) A       out = n_[:D]/n_D
+
+Causal: A_t sums j ≤ t alone. In chunks of CHUNK tokens, with the state A before the chunk,
+
+    n_t = φ(q_t) A_before + Σ_{j ≤ t, in the chunk} (φ(q_t)·φ(k_j)) v'_j
+
+so that products stay products, and the memory is one (D, D+1) matrix for each chunk.
+
+Backward, read bottom-up. From out = n_[:D]/n_D with a = 1/n_D:  dn = [dout·a,  −(dout·out)·a]. Then
+
+    all keys   dφ(Q) = dn Aᵀ             G   = φ(Q)ᵀ dn               what each (D, D+1) sum received
+    causal     dφ(q_t) = dn_t A_tᵀ       G_j = Σ_{t ≥ j} φ(q_t) dn_tᵀ     a sum from the end
+    both       dφ(k_j) = v'_j Gᵀ         dv'_j = φ(k_j) G
+
+and dx = dφ(x)·φ'(x) with φ' = 1 where x > 0, else φ. A query that sees no key has n_D = 0: its
+output is 0, by definition, and so is its gradient.
+
+Source: Katharopoulos et al. 2020, arXiv:2006.16236, section 3.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from npformer.errors import ConfigError
+from npformer.functional.arrays import device_of, namespace, real_part
+from npformer.functional.attention import expect_heads
+from npformer.functional.attention_mask import ALL_VISIBLE, AttentionMask, expect_key_visible
+from npformer.typing import Array
+
+CHUNK = 64
+
+
+class LinearAttentionCache(NamedTuple):
+    q: Array  # (B, H, T, D)  kept, as k is, for the side of 0 it is on; φ is computed again
+    k: Array  # (B, H, S, D)
+    v: Array  # (B, H, S, D)
+    out: Array  # (B, H, T, D)
+    inverse: Array  # (B, H, T, 1)  kept: 1/n_D, 0 where nothing was seen
+    mask: AttentionMask
+
+
+def linear_attention_forward(
+    q: Array, k: Array, v: Array, mask: AttentionMask = ALL_VISIBLE
+) -> tuple[Array, LinearAttentionCache]:
+    """Attend from q (B, H, T, D) to k and v (B, H, S, D) in time T + S. Returns out (B, H, T, D).
+
+    There are no weights to be dropped. Raises ShapeError if the shapes do not meet, ConfigError for a mask
+    with window or stride, or causal with an offset or T ≠ S.
+    """
+    expect_linear_attention(q, k, v, mask)
+    xp = namespace(q)
+    fq, fk, v1 = _features(q), _visible_features(k, mask), _with_ones(v)
+    n = _causal(fq, fk, v1) if mask.causal else xp.matmul(fq, xp.matmul(xp.matrix_transpose(fk), v1))
+    total = n[..., -1:]  # (B, H, T, 1)
+    seen = real_part(total) > 0
+    inverse = xp.where(seen, 1 / xp.where(seen, total, xp.ones_like(total)), xp.zeros_like(total))
+    out = n[..., :-1] * inverse
+    return out, LinearAttentionCache(q, k, v, out, inverse, mask)
+
+
+def linear_attention_backward(dout: Array, cache: LinearAttentionCache) -> tuple[Array, Array, Array]:
+    """Gradients (dq (B, H, T, D), dk (B, H, S, D), dv (B, H, S, D)) of linear_attention_forward."""
+    q, k, v, out, inverse, mask = cache
+    xp = namespace(dout)
+    fq, fk, v1 = _features(q), _visible_features(k, mask), _with_ones(v)
+    dn = xp.concat([dout * inverse, -xp.sum(dout * out, axis=-1, keepdims=True) * inverse], axis=-1)
+    turn = xp.matrix_transpose
+    if mask.causal:
+        dfq = _causal(dn, v1, fk)  # dn_t Σ_{j ≤ t} v'_j φ(k_j)ᵀ
+        dfk = _causal(v1, dn, fq, from_end=True)  # v'_j Σ_{t ≥ j} dn_t φ(q_t)ᵀ
+        dv1 = _causal(fk, fq, dn, from_end=True)
+    else:
+        received = xp.matmul(turn(fq), dn)  # G (B, H, D, D+1)
+        dfq = xp.matmul(dn, turn(xp.matmul(turn(fk), v1)))
+        dfk, dv1 = xp.matmul(v1, turn(received)), xp.matmul(fk, received)
+    return dfq * _slope(q), _hide(dfk * _slope(k), mask), dv1[..., :-1]
+
+
+def _causal(a: Array, b: Array, c: Array, from_end: bool = False) -> Array:
+    """y_t = Σ_{j ≤ t} (a_t·b_j) c_j (j ≥ t if from_end), for rows of (B, H, T, ·), a chunk at a time."""
+    xp = namespace(a)
+    length = a.shape[2]
+    size = max(1, min(CHUNK, length))
+    a, b, c = (_chunks(x, size) for x in (a, b, c))  # (B, H, n, size, ·)
+    states = xp.matmul(xp.matrix_transpose(b), c)  # (B, H, n, ·, ·), of each chunk alone
+    index = xp.arange(size, device=device_of(a))
+    near = index[:, None] <= index[None, :] if from_end else index[:, None] >= index[None, :]
+    scores = xp.matmul(a, xp.matrix_transpose(b))  # (B, H, n, size, size)
+    inside = xp.matmul(xp.where(near, scores, xp.zeros_like(scores)), c)
+    y = inside + xp.matmul(a, _sum_of_others(states, from_end))
+    return xp.reshape(y, (*y.shape[:2], y.shape[2] * size, y.shape[4]))[:, :, :length, :]
+
+
+def _sum_of_others(states: Array, from_end: bool) -> Array:
+    """For each chunk (axis 2) the sum of the states of the chunks before it, or after it."""
+    xp = namespace(states)
+    nothing = xp.zeros_like(states[:, :, :1, ...])
+    if from_end:
+        others = xp.cumulative_sum(xp.flip(states[:, :, 1:, ...], axis=2), axis=2)
+        return xp.concat([xp.flip(others, axis=2), nothing], axis=2)
+    return xp.concat([nothing, xp.cumulative_sum(states[:, :, :-1, ...], axis=2)], axis=2)
+
+
+def _chunks(x: Array, size: int) -> Array:
+    """x (B, H, T, D) as (B, H, n, size, D), filled up with zeros, which add nothing."""
+    xp = namespace(x)
+    batch, heads, length, width = x.shape
+    missing = -length % size
+    if missing:
+        filling = xp.zeros((batch, heads, missing, width), dtype=x.dtype, device=device_of(x))
+        x = xp.concat([x, filling], axis=2)
+    return xp.reshape(x, (batch, heads, (length + missing) // size, size, width))
+
+
+def _features(x: Array) -> Array:
+    """φ(x); exp is never asked for what it would overflow at."""
+    xp = namespace(x)
+    positive = real_part(x) > 0
+    return xp.where(positive, x + 1, xp.exp(xp.where(positive, xp.zeros_like(x), x)))
+
+
+def _slope(x: Array) -> Array:
+    """φ'(x)."""
+    xp = namespace(x)
+    positive = real_part(x) > 0
+    return xp.where(positive, xp.ones_like(x), xp.exp(xp.where(positive, xp.zeros_like(x), x)))
+
+
+def _visible_features(k: Array, mask: AttentionMask) -> Array:
+    return _hide(_features(k), mask)
+
+
+def _hide(x: Array, mask: AttentionMask) -> Array:
+    """x (B, H, S, D), 0 at hidden keys."""
+    if mask.key_visible is None:
+        return x
+    xp = namespace(x)
+    return xp.where(mask.key_visible[:, None, :, None], x, xp.zeros_like(x))
+
+
+def _with_ones(v: Array) -> Array:
+    """v' (B, H, S, D+1)."""
+    xp = namespace(v)
+    return xp.concat([v, xp.ones_like(v[..., :1])], axis=-1)
+
+
+def expect_linear_attention(q: Array, k: Array, v: Array, mask: AttentionMask) -> None:
+    """Raise ShapeError, DTypeError or ConfigError for what linear_attention_forward cannot take."""
+    expect_heads(q, k, v)
+    if mask.key_visible is not None:
+        expect_key_visible(mask.key_visible, k.shape[0], k.shape[2])
+    if mask.window is not None or mask.stride is not None:
+        raise ConfigError(
+            "mask: expected no window and no stride, since linear attention has no single pairs to hide; "
+            "use local attention"
+        )
+    if mask.causal and (mask.query_offset or q.shape[2] != k.shape[2]):
+        raise ConfigError(
+            f"mask: expected causal linear attention to have T = S and no offset, got T={q.shape[2]}, S={k.shape[2]}, "
+            f"query_offset={mask.query_offset}; decoding keeps sums instead"
+        )

@@ -1,0 +1,90 @@
+"""Relative positions as a bias: each head learns a number for each distance, added to the scores.
+
+    bias_hts = table_{b(s − t), h}            scores ← QKᵀ/√D + bias
+
+b(·) puts distances into K buckets: near ones get a bucket each, far ones share, the wider the
+farther, and beyond max_distance all are one. With K' buckets for a direction and n = |s − t|,
+
+    b = n                                                                   n < K'/2
+    b = K'/2 + ⌊log(n/(K'/2))/log(max_distance/(K'/2))·(K' − K'/2)⌋         else, at most K' − 1
+
+Where keys may lie ahead each direction has its half, K' = K/2, and keys ahead use the second; where
+they may not (causal) K' = K, and n = max(t − s, 0).
+
+Backward. An entry of the table was used by every pair in its bucket, so it receives their sum,
+
+    dtable_kh = Σ_{t,s: b(s − t) = k} dbias_hts = (Oᵀ dbias)_kh        O one-hot (T·S, K)
+
+Source: Raffel et al. 2020, arXiv:1910.10683, section 2.1.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from npformer.errors import ConfigError, ShapeError
+from npformer.functional.arrays import device_of, namespace
+from npformer.typing import Array
+
+
+class RelativeBiasCache(NamedTuple):
+    bucket: Array  # (T·S,)  integers: which entry each pair used
+    num_buckets: int  # K
+    shape: tuple[int, int]  # (T, S)
+
+
+def relative_bias_forward(
+    table: Array, queries: int, keys: int, query_offset: int = 0, causal: bool = False, max_distance: int = 128
+) -> tuple[Array, RelativeBiasCache]:
+    """The bias (H, T, S) of T queries, at positions query_offset on, and S keys, from table (K, H).
+
+    Raises ShapeError if table is not a matrix, ConfigError for buckets that cannot be made of K and max_distance.
+    """
+    if table.ndim != 2:
+        raise ShapeError(f"table: expected (K, H), got {tuple(table.shape)}")
+    expect_buckets(table.shape[0], causal, max_distance)
+    xp = namespace(table)
+    bucket = xp.reshape(_buckets(table, queries, keys, query_offset, causal, max_distance), (-1,))  # (T·S,)
+    bias = xp.take(table, bucket, axis=0)  # (T·S, H)
+    bias = xp.permute_dims(xp.reshape(bias, (queries, keys, table.shape[1])), (2, 0, 1))
+    return bias, RelativeBiasCache(bucket, table.shape[0], (queries, keys))
+
+
+def relative_bias_backward(dbias: Array, cache: RelativeBiasCache) -> tuple[Array]:
+    """Gradient (dtable (K, H),) of relative_bias_forward, given dbias (H, T, S)."""
+    bucket, num_buckets, (queries, keys) = cache
+    xp = namespace(dbias)
+    rows = xp.reshape(xp.permute_dims(dbias, (1, 2, 0)), (queries * keys, dbias.shape[0]))  # (T·S, H)
+    entries = xp.arange(num_buckets, dtype=xp.int64, device=device_of(dbias))
+    one_hot = xp.astype(bucket[:, None] == entries, dbias.dtype)  # (T·S, K)
+    return (xp.matmul(xp.matrix_transpose(one_hot), rows),)
+
+
+def _buckets(like: Array, queries: int, keys: int, query_offset: int, causal: bool, max_distance: int) -> Array:
+    """b (T, S), int64, on the device of like."""
+    xp, device = namespace(like), device_of(like)
+    query = xp.arange(queries, dtype=xp.int64, device=device) + query_offset
+    ahead = xp.arange(keys, dtype=xp.int64, device=device)[None, :] - query[:, None]  # s − t
+    nothing = xp.zeros_like(ahead)
+    if causal:
+        first, n, share = nothing, xp.where(ahead < 0, -ahead, nothing), like.shape[0]
+    else:
+        share = like.shape[0] // 2
+        first, n = xp.where(ahead > 0, nothing + share, nothing), xp.where(ahead < 0, -ahead, ahead)
+    exact = share // 2
+    ratio = xp.astype(xp.where(n < exact, nothing + exact, n), xp.float64) / exact  # ≥ 1: its logarithm is no −∞
+    far = exact + xp.astype(xp.log(ratio) / math.log(max_distance / exact) * (share - exact), xp.int64)
+    far = xp.where(far < share - 1, far, nothing + share - 1)
+    return first + xp.where(n < exact, n, far)
+
+
+def expect_buckets(num_buckets: int, causal: bool, max_distance: int) -> None:
+    """Raise ConfigError unless K buckets and max_distance leave room for near and far ones."""
+    share = num_buckets if causal else num_buckets // 2
+    if share < 2 or (not causal and num_buckets % 2):
+        raise ConfigError(f"num_buckets: expected an even number >= 4 (>= 2 of any kind if causal), got {num_buckets}")
+    if max_distance <= share // 2:
+        raise ConfigError(
+            f"max_distance: expected more than {share // 2}, the near ones with buckets of their own, got {max_distance}"
+        )

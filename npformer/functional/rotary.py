@@ -1,0 +1,67 @@
+"""Rotary positions: queries and keys are turned by their position, so that products see distances alone.
+
+Each pair of columns (2i, 2i+1) of a head is a point in the plane; at position p it is turned by p·ω_i,
+
+    y_2i   = x_2i·cos(p·ω_i) − x_2i+1·sin(p·ω_i)
+    y_2i+1 = x_2i·sin(p·ω_i) + x_2i+1·cos(p·ω_i)          ω_i = base^(−2i/D)
+
+Turning by p and then taking the product with something turned by s leaves the angle (p − s)·ω_i: the
+score of a query and a key depends on how far apart they stand, not on where. Values are not turned.
+
+Backward. y = R_p x with a rotation R_p, whose transpose is the rotation back:
+
+    dx = R_pᵀ dy = R_(−p) dy
+
+Source: Su et al. 2021, arXiv:2104.09864, section 3.2.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from npformer.errors import ConfigError, ShapeError
+from npformer.functional.arrays import device_of, namespace
+from npformer.typing import Array
+
+
+class RotaryCache(NamedTuple):
+    start: int
+    base: float
+
+
+def rotary_forward(x: Array, start: int = 0, base: float = 10000.0) -> tuple[Array, RotaryCache]:
+    """Turn x (..., T, D), whose tokens stand at start, start + 1, … Returns y (..., T, D).
+
+    Raises ShapeError unless D is even, ConfigError unless start >= 0 and base > 0.
+    """
+    expect_rotary(x, start, base)
+    return _turned(x, start, base, 1.0), RotaryCache(start, base)
+
+
+def rotary_backward(dy: Array, cache: RotaryCache) -> tuple[Array]:
+    """Gradient (dx (..., T, D),) of rotary_forward."""
+    return (_turned(dy, cache.start, cache.base, -1.0),)
+
+
+def _turned(x: Array, start: int, base: float, direction: float) -> Array:
+    xp, device = namespace(x), device_of(x)
+    length, width = x.shape[-2:]
+    dtype = xp.float32 if x.dtype == xp.float32 else xp.float64
+    position = xp.arange(start, start + length, dtype=xp.float64, device=device)  # (T,)
+    pair = xp.arange(width // 2, dtype=xp.float64, device=device)  # (D/2,)
+    angle = position[:, None] * xp.exp(pair * (-2 * math.log(base) / width))  # (T, D/2)
+    cos, sin = xp.astype(xp.cos(angle), dtype), xp.astype(direction * xp.sin(angle), dtype)
+    points = xp.reshape(x, (*x.shape[:-1], width // 2, 2))
+    a, b = points[..., 0], points[..., 1]  # (..., T, D/2)
+    return xp.reshape(xp.stack([a * cos - b * sin, a * sin + b * cos], axis=-1), x.shape)
+
+
+def expect_rotary(x: Array, start: int, base: float) -> None:
+    """Raise ShapeError or ConfigError for what rotary_forward cannot take."""
+    if x.ndim < 2 or x.shape[-1] % 2:
+        raise ShapeError(f"x: expected (..., T, D) with an even D, since columns turn in pairs, got {tuple(x.shape)}")
+    if start < 0:
+        raise ConfigError(f"start: expected an integer >= 0, got {start}")
+    if not base > 0:
+        raise ConfigError(f"base: expected a number > 0, got {base}")
