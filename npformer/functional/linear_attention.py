@@ -86,6 +86,34 @@ def linear_attention_backward(dout: Array, cache: LinearAttentionCache) -> tuple
     return dfq * _slope(q), _hide(dfk * _slope(k), mask), dv1[..., :-1]
 
 
+def linear_attention_step(
+    q: Array, k: Array, v: Array, state: Array, mask: AttentionMask = ALL_VISIBLE
+) -> tuple[Array, Array]:
+    """For decoding: q, k, v (B, H, n, D) of the newest tokens and A (B, H, D, D+1) of all before. Returns (out, A).
+
+    mask.key_visible (B, S), S ≥ n, is of all keys so far; only its last n columns are looked at.
+    """
+    xp = namespace(q)
+    visible = None if mask.key_visible is None else mask.key_visible[:, mask.key_visible.shape[1] - q.shape[2] :]
+    fq, fk, v1 = _features(q), _visible_features(k, AttentionMask(visible)), _with_ones(v)
+    n = _causal(fq, fk, v1) + xp.matmul(fq, state)
+    total = n[..., -1:]
+    seen = total > 0
+    out = xp.where(seen, n[..., :-1] / xp.where(seen, total, xp.ones_like(total)), xp.zeros_like(n[..., :-1]))
+    return out, state + xp.matmul(xp.matrix_transpose(fk), v1)
+
+
+def linear_attention_weights(q: Array, k: Array, mask: AttentionMask = ALL_VISIBLE) -> Array:
+    """The weights (B, H, T, S) that linear attention never makes: φ(q)·φ(k) over their sum, for a reader."""
+    xp = namespace(q)
+    scores = xp.matmul(_features(q), xp.matrix_transpose(_features(k)))
+    visible = mask.visible(q.shape[-2], k.shape[-2], q)
+    if visible is not None:
+        scores = xp.where(visible, scores, xp.zeros_like(scores))
+    total = xp.sum(scores, axis=-1, keepdims=True)
+    return scores / xp.where(total > 0, total, xp.ones_like(total))
+
+
 def _causal(a: Array, b: Array, c: Array, from_end: bool = False) -> Array:
     """y_t = Σ_{j ≤ t} (a_t·b_j) c_j (j ≥ t if from_end), for rows of (B, H, T, ·), a chunk at a time."""
     xp = namespace(a)

@@ -86,5 +86,5 @@ def expect_buckets(num_buckets: int, causal: bool, max_distance: int) -> None:
         raise ConfigError(f"num_buckets: expected an even number >= 4 (>= 2 of any kind if causal), got {num_buckets}")
     if max_distance <= share // 2:
         raise ConfigError(
-            f"max_distance: expected more than {share // 2}, the near ones with buckets of their own, got {max_distance}"
+            f"max_distance: expected more than {share // 2}, as nearer ones have their own buckets, got {max_distance}"
         )

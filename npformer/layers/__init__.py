@@ -1,29 +1,40 @@
 """Layers: who owns parameters, and how the operations are put together.
 
 In the order in which a Transformer is explained: ``parameter``, ``cache_stack``, ``call_tree``,
-``layer``, ``initial``, ``linear``, ``embedding``, ``positions``, ``dropout``, ``layer_norm``,
-``decode_state``, ``multi_head_attention``, ``feed_forward``, ``encoder_layer``, ``decoder_layer``,
-``stacks``.
+``layer``, ``initial``, ``linear``, ``embedding``, ``positions``, ``rotary``, ``relative_bias``, ``dropout``,
+``layer_norm``, ``batch_norm``, ``norms``, ``decode_state``, ``mechanisms``, ``multi_head_attention``,
+``self_attention``, ``feed_forward``, ``encoder_layer``, ``decoder_layer``, ``stacks``; and what came before:
+``gru``, ``conv1d``.
 """
 
+from npformer.layers.batch_norm import BatchNorm
 from npformer.layers.cache_stack import CacheStack, NoCache
 from npformer.layers.call_tree import RandomKey, Watch
+from npformer.layers.conv1d import Conv1d
 from npformer.layers.decode_state import DecodeState, KeyValues, LayerState, Past
 from npformer.layers.decoder_layer import DecoderLayer
 from npformer.layers.dropout import Dropout
 from npformer.layers.embedding import Embedding
 from npformer.layers.encoder_layer import EncoderLayer
 from npformer.layers.feed_forward import FeedForward
+from npformer.layers.gru import Gru
 from npformer.layers.layer import Layer
 from npformer.layers.layer_norm import LayerNorm
 from npformer.layers.linear import Linear
-from npformer.layers.multi_head_attention import Mechanism, MultiHeadAttention, ScaledDotProduct
-from npformer.layers.parameter import Parameter, ParameterView
+from npformer.layers.mechanisms import LinearAttention, Local, Mechanism, ScaledDotProduct
+from npformer.layers.multi_head_attention import MultiHeadAttention
+from npformer.layers.parameter import Buffer, Parameter, ParameterView
 from npformer.layers.positions import LearnedPositions, SinusoidalPositions
+from npformer.layers.relative_bias import RelativeBias
+from npformer.layers.rotary import Rotary
+from npformer.layers.self_attention import SelfAttention
 from npformer.layers.stacks import DecoderStack, EncoderStack
 
 __all__ = [
+    "BatchNorm",
+    "Buffer",
     "CacheStack",
+    "Conv1d",
     "DecodeState",
     "DecoderLayer",
     "DecoderStack",
@@ -32,12 +43,15 @@ __all__ = [
     "EncoderLayer",
     "EncoderStack",
     "FeedForward",
+    "Gru",
     "KeyValues",
     "Layer",
     "LayerNorm",
     "LayerState",
     "LearnedPositions",
     "Linear",
+    "LinearAttention",
+    "Local",
     "Mechanism",
     "MultiHeadAttention",
     "NoCache",
@@ -45,7 +59,10 @@ __all__ = [
     "ParameterView",
     "Past",
     "RandomKey",
+    "RelativeBias",
+    "Rotary",
     "ScaledDotProduct",
+    "SelfAttention",
     "SinusoidalPositions",
     "Watch",
 ]

@@ -24,12 +24,14 @@ from npformer.functional import ALL_VISIBLE, AttentionMask
 from npformer.layers.cache_stack import CacheStack, NoCache
 from npformer.layers.call_tree import RandomKey, Watch, child, draw
 from npformer.layers.decode_state import LayerState
-from npformer.layers.encoder_layer import expect_norm_order
+from npformer.layers.encoder_layer import FULL, expect_norm_order
 from npformer.layers.feed_forward import FeedForward
 from npformer.layers.initial import Seed
 from npformer.layers.layer import Layer
-from npformer.layers.layer_norm import LayerNorm
-from npformer.layers.multi_head_attention import MultiHeadAttention, ScaledDotProduct
+from npformer.layers.mechanisms import ScaledDotProduct
+from npformer.layers.multi_head_attention import MultiHeadAttention
+from npformer.layers.norms import about_tokens, make_norm
+from npformer.layers.self_attention import SelfAttention
 from npformer.typing import Array
 
 
@@ -45,7 +47,11 @@ class _Context(NamedTuple):
 
 
 class DecoderLayer(Layer):
-    """Self-attention, cross-attention and feed-forward, each with a residual sum; norm_order "post" or "pre"."""
+    """Self-attention, cross-attention and feed-forward, each with a residual sum.
+
+    norm_order is "post" or "pre", norm "layer" or "batch"; attention describes the self-attention,
+    that to the memory is full.
+    """
 
     def __init__(
         self,
@@ -55,7 +61,9 @@ class DecoderLayer(Layer):
         *,
         dropout: float = 0.0,
         norm_order: str = "post",
+        norm: str = "layer",
         activation: str = "relu",
+        attention: SelfAttention = FULL,
         backend: Backend,
         seed: Seed = 0,
     ) -> None:
@@ -64,14 +72,14 @@ class DecoderLayer(Layer):
         rng = np.random.default_rng(seed)
         self.norm_order = norm_order
         self.dropout = dropout
-        self.self_attention = MultiHeadAttention(d_model, num_heads, dropout=dropout, backend=backend, seed=rng)
-        self.norm1 = LayerNorm(d_model, backend=backend)
+        self.self_attention = attention.build(d_model, num_heads, dropout=dropout, backend=backend, seed=rng)
+        self.norm1 = make_norm(norm, d_model, backend)
         self.cross_attention = MultiHeadAttention(d_model, num_heads, dropout=dropout, backend=backend, seed=rng)
-        self.norm2 = LayerNorm(d_model, backend=backend)
+        self.norm2 = make_norm(norm, d_model, backend)
         self.feed_forward = FeedForward(
             d_model, d_ff, activation=activation, dropout=dropout, backend=backend, seed=rng
         )
-        self.norm3 = LayerNorm(d_model, backend=backend)
+        self.norm3 = make_norm(norm, d_model, backend)
 
     def forward(
         self,
@@ -128,12 +136,13 @@ class DecoderLayer(Layer):
         )  # fmt: skip
 
     def _post(self, cache: CacheStack, x: Array, to: _Context) -> Array:
+        tokens = about_tokens(to.mask, to.key)
         f = cache.keep(self._attend_self(x, to))
-        x = cache.keep(self.norm1.post_forward(x, f, draw(to.key, "self_attention_dropout", self.dropout)))
+        x = cache.keep(self.norm1.post_forward(x, f, draw(to.key, "self_attention_dropout", self.dropout), **tokens))
         f = cache.keep(self._attend_memory(x, to))
-        x = cache.keep(self.norm2.post_forward(x, f, draw(to.key, "cross_attention_dropout", self.dropout)))
+        x = cache.keep(self.norm2.post_forward(x, f, draw(to.key, "cross_attention_dropout", self.dropout), **tokens))
         f = cache.keep(self.feed_forward.forward(x, key=child(to.key, "feed_forward")))
-        return cache.keep(self.norm3.post_forward(x, f, draw(to.key, "feed_forward_dropout", self.dropout)))
+        return cache.keep(self.norm3.post_forward(x, f, draw(to.key, "feed_forward_dropout", self.dropout), **tokens))
 
     def _post_backward(self, dy: Array, cache: CacheStack) -> tuple[Array, Array]:
         dx, df = self.norm3.post_backward(dy, cache.pop())
@@ -144,11 +153,16 @@ class DecoderLayer(Layer):
         return dx + self.self_attention.backward(df, cache.pop()), dmemory
 
     def _pre(self, cache: CacheStack, x: Array, to: _Context) -> Array:
-        normed = cache.keep(self.norm1.forward(x))
+        tokens = about_tokens(to.mask, to.key)
+        normed = cache.keep(self.norm1.forward(x, **tokens))
         f = cache.keep(self._attend_self(normed, to))
-        x, normed = cache.keep(self.norm2.pre_forward(x, f, draw(to.key, "self_attention_dropout", self.dropout)))
+        x, normed = cache.keep(
+            self.norm2.pre_forward(x, f, draw(to.key, "self_attention_dropout", self.dropout), **tokens)
+        )
         f = cache.keep(self._attend_memory(normed, to))
-        x, normed = cache.keep(self.norm3.pre_forward(x, f, draw(to.key, "cross_attention_dropout", self.dropout)))
+        x, normed = cache.keep(
+            self.norm3.pre_forward(x, f, draw(to.key, "cross_attention_dropout", self.dropout), **tokens)
+        )
         f = cache.keep(self.feed_forward.forward(normed, key=child(to.key, "feed_forward")))
         return cache.keep(self.ops.residual.forward(x, f, draw(to.key, "feed_forward_dropout", self.dropout)))
 

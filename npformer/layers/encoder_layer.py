@@ -16,16 +16,18 @@ import numpy as np
 from npformer.backend import Backend
 from npformer.errors import ConfigError
 from npformer.functional import ALL_VISIBLE, AttentionMask
-from npformer.layers.cache_stack import CacheStack
+from npformer.layers.cache_stack import CacheStack, NoCache
 from npformer.layers.call_tree import RandomKey, Watch, child, draw
+from npformer.layers.decode_state import LayerState
 from npformer.layers.feed_forward import FeedForward
 from npformer.layers.initial import Seed
 from npformer.layers.layer import Layer
-from npformer.layers.layer_norm import LayerNorm
-from npformer.layers.multi_head_attention import MultiHeadAttention
+from npformer.layers.norms import about_tokens, make_norm
+from npformer.layers.self_attention import SelfAttention
 from npformer.typing import Array
 
 NORM_ORDERS = ("post", "pre")
+FULL = SelfAttention()
 
 
 def expect_norm_order(norm_order: str) -> None:
@@ -35,7 +37,10 @@ def expect_norm_order(norm_order: str) -> None:
 
 
 class EncoderLayer(Layer):
-    """Self-attention and feed-forward, each with a residual sum; norm_order "post" or "pre"."""
+    """Self-attention and feed-forward, each with a residual sum.
+
+    norm_order is "post" or "pre", norm "layer" or "batch"; attention describes the self-attention.
+    """
 
     def __init__(
         self,
@@ -45,7 +50,9 @@ class EncoderLayer(Layer):
         *,
         dropout: float = 0.0,
         norm_order: str = "post",
+        norm: str = "layer",
         activation: str = "relu",
+        attention: SelfAttention = FULL,
         backend: Backend,
         seed: Seed = 0,
     ) -> None:
@@ -54,12 +61,12 @@ class EncoderLayer(Layer):
         rng = np.random.default_rng(seed)
         self.norm_order = norm_order
         self.dropout = dropout
-        self.self_attention = MultiHeadAttention(d_model, num_heads, dropout=dropout, backend=backend, seed=rng)
-        self.norm1 = LayerNorm(d_model, backend=backend)
+        self.self_attention = attention.build(d_model, num_heads, dropout=dropout, backend=backend, seed=rng)
+        self.norm1 = make_norm(norm, d_model, backend)
         self.feed_forward = FeedForward(
             d_model, d_ff, activation=activation, dropout=dropout, backend=backend, seed=rng
         )
-        self.norm2 = LayerNorm(d_model, backend=backend)
+        self.norm2 = make_norm(norm, d_model, backend)
 
     def forward(
         self,
@@ -74,17 +81,33 @@ class EncoderLayer(Layer):
         run = self._post if self.norm_order == "post" else self._pre
         return run(cache, x, mask, key, watch), cache
 
+    def start(self, batch: int, max_len: int) -> LayerState:
+        """For decoding with causal masks: room for max_len tokens of each row."""
+        return LayerState(self.self_attention.start(batch, max_len), None)
+
+    def step(self, x: Array, state: LayerState, *, mask: AttentionMask) -> Array:
+        """For decoding: x (B, n, C), the newest tokens, to y (B, n, C); mask.query_offset tokens came before."""
+        run = self._post if self.norm_order == "post" else self._pre
+        return run(NoCache(self), x, mask, None, None, state)
+
     def backward(self, dy: Array, cache: CacheStack) -> Array:
         """dy (B, S, C) to dx (B, S, C)."""
         return self._post_backward(dy, cache) if self.norm_order == "post" else self._pre_backward(dy, cache)
 
     def _post(
-        self, cache: CacheStack, x: Array, mask: AttentionMask, key: RandomKey | None, watch: Watch | None
+        self,
+        cache: CacheStack,
+        x: Array,
+        mask: AttentionMask,
+        key: RandomKey | None,
+        watch: Watch | None,
+        state: LayerState | None = None,
     ) -> Array:
-        f = cache.keep(self._attend(x, mask, key, watch))
-        x = cache.keep(self.norm1.post_forward(x, f, draw(key, "self_attention_dropout", self.dropout)))
+        tokens = about_tokens(mask, key)
+        f = cache.keep(self._attend(x, mask, key, watch, state))
+        x = cache.keep(self.norm1.post_forward(x, f, draw(key, "self_attention_dropout", self.dropout), **tokens))
         f = cache.keep(self.feed_forward.forward(x, key=child(key, "feed_forward")))
-        return cache.keep(self.norm2.post_forward(x, f, draw(key, "feed_forward_dropout", self.dropout)))
+        return cache.keep(self.norm2.post_forward(x, f, draw(key, "feed_forward_dropout", self.dropout), **tokens))
 
     def _post_backward(self, dy: Array, cache: CacheStack) -> Array:
         dx, df = self.norm2.post_backward(dy, cache.pop())
@@ -93,11 +116,20 @@ class EncoderLayer(Layer):
         return dx + self.self_attention.backward(df, cache.pop())
 
     def _pre(
-        self, cache: CacheStack, x: Array, mask: AttentionMask, key: RandomKey | None, watch: Watch | None
+        self,
+        cache: CacheStack,
+        x: Array,
+        mask: AttentionMask,
+        key: RandomKey | None,
+        watch: Watch | None,
+        state: LayerState | None = None,
     ) -> Array:
-        normed = cache.keep(self.norm1.forward(x))
-        f = cache.keep(self._attend(normed, mask, key, watch))
-        x, normed = cache.keep(self.norm2.pre_forward(x, f, draw(key, "self_attention_dropout", self.dropout)))
+        tokens = about_tokens(mask, key)
+        normed = cache.keep(self.norm1.forward(x, **tokens))
+        f = cache.keep(self._attend(normed, mask, key, watch, state))
+        x, normed = cache.keep(
+            self.norm2.pre_forward(x, f, draw(key, "self_attention_dropout", self.dropout), **tokens)
+        )
         f = cache.keep(self.feed_forward.forward(normed, key=child(key, "feed_forward")))
         return cache.keep(self.ops.residual.forward(x, f, draw(key, "feed_forward_dropout", self.dropout)))
 
@@ -109,7 +141,9 @@ class EncoderLayer(Layer):
         return dx + self.norm1.backward(dnormed, cache.pop())
 
     def _attend(
-        self, x: Array, mask: AttentionMask, key: RandomKey | None, watch: Watch | None
-    ) -> tuple[Array, CacheStack]:
+        self, x: Array, mask: AttentionMask, key: RandomKey | None, watch: Watch | None, state: LayerState | None
+    ) -> tuple[Array, CacheStack | None]:
+        if state is not None:
+            return self.self_attention.step(x, state.own, mask), None
         name = "self_attention"
         return self.self_attention.forward(x, mask=mask, key=child(key, name), watch=child(watch, name))

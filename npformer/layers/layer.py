@@ -7,7 +7,7 @@ from typing import Any
 
 from npformer.backend import Backend, Ops
 from npformer.functional.arrays import namespace
-from npformer.layers.parameter import Parameter, ParameterView
+from npformer.layers.parameter import Buffer, Parameter, ParameterView
 
 
 class Layer:
@@ -78,6 +78,14 @@ class Layer:
             if name != first and name not in aliases:
                 aliases.append(name)
         return [(name, owner, tuple(aliases)) for name, owner, aliases in table.values()]
+
+    def named_buffers(self, prefix: str = "") -> Iterator[tuple[str, Buffer]]:
+        """(dotted name, buffer): what is saved with the parameters and not trained."""
+        for name, value in self._members():
+            if isinstance(value, Buffer):
+                yield f"{prefix}{value.name}", value
+            elif isinstance(value, Layer):
+                yield from value.named_buffers(f"{prefix}{name}.")
 
     def zero_grad(self) -> None:
         """Set every gradient to 0."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from npformer.backend import Backend
@@ -13,7 +15,10 @@ from npformer.typing import Array
 
 
 class LayerNorm(Layer):
-    """Normalises x (..., C) over C; γ starts at 1, β at 0. eps 1e-5 is added inside the root."""
+    """Normalises x (..., C) over C; γ starts at 1, β at 0. eps 1e-5 is added inside the root.
+
+    What is said of the other tokens (``about_tokens`` in norms.py) makes no difference: each has its own statistics.
+    """
 
     def __init__(self, d_model: int, *, eps: float = 1e-5, backend: Backend) -> None:
         super().__init__(backend)
@@ -24,7 +29,7 @@ class LayerNorm(Layer):
     def _grads(self) -> tuple[Array, Array]:
         return self.gamma.grad, self.beta.grad
 
-    def forward(self, x: Array) -> tuple[Array, CacheStack]:
+    def forward(self, x: Array, **about_tokens: Any) -> tuple[Array, CacheStack]:
         """x (..., C) to y (..., C)."""
         cache = CacheStack(self)
         return cache.keep(self.ops.layer_norm.forward(x, self.gamma.data, self.beta.data, self.eps)), cache
@@ -33,7 +38,7 @@ class LayerNorm(Layer):
         """dy (..., C) to dx (..., C)."""
         return self.ops.layer_norm.backward(dy, cache.pop(), into=self._grads())
 
-    def post_forward(self, x: Array, f: Array, draw: Draw | None) -> tuple[Array, CacheStack]:
+    def post_forward(self, x: Array, f: Array, draw: Draw | None, **about_tokens: Any) -> tuple[Array, CacheStack]:
         """Post-LN: LayerNorm(x + Drop(f)) for the stream x and a sub-layer's output f, both (..., C)."""
         cache = CacheStack(self)
         pair = self.ops.post_norm
@@ -44,7 +49,9 @@ class LayerNorm(Layer):
         dx, df = self.ops.post_norm.backward(dy, cache.pop(), into=self._grads())
         return dx, df
 
-    def pre_forward(self, x: Array, f: Array, draw: Draw | None) -> tuple[tuple[Array, Array], CacheStack]:
+    def pre_forward(
+        self, x: Array, f: Array, draw: Draw | None, **about_tokens: Any
+    ) -> tuple[tuple[Array, Array], CacheStack]:
         """Pre-LN: (sum, normed) with sum = x + Drop(f), the stream, and normed for the next sub-layer."""
         cache = CacheStack(self)
         pair = self.ops.add_norm

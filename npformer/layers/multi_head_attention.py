@@ -11,8 +11,9 @@ Backward, read bottom-up: through W_o, into the heads, through the mechanism, ou
 
 In cross-attention K and V come from the memory m: dx = dQ W_qᵀ and dm = dK W_kᵀ + dV W_vᵀ.
 
-What happens inside a head is the mechanism, a part that can be exchanged; this layer knows only
-how tokens get into heads and out again.
+What happens inside a head is the mechanism, a part that can be exchanged; so are a rotation of queries
+and keys by their positions, and a bias on the scores. This layer knows only how tokens get into heads
+and out again.
 
 Decoding computes the same a few tokens at a time: ``step`` lets new tokens attend to themselves and
 to what the mechanism kept of those before them, ``step_memory`` to a memory projected once.
@@ -22,72 +23,33 @@ Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.2.2.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from npformer.backend import Backend, Ops
+from npformer.backend import Backend
 from npformer.errors import ConfigError, ShapeError
-from npformer.functional import ALL_VISIBLE, AttentionMask, Draw, attention_weights, merge_heads, split_heads
+from npformer.functional import ALL_VISIBLE, AttentionMask, merge_heads, split_heads
 from npformer.layers.cache_stack import CacheStack, NoCache
 from npformer.layers.call_tree import RandomKey, Watch, draw
 from npformer.layers.decode_state import KeyValues
 from npformer.layers.initial import Seed, xavier_uniform
 from npformer.layers.layer import Layer, concat_last
 from npformer.layers.linear import Linear
+from npformer.layers.mechanisms import Mechanism, ScaledDotProduct
 from npformer.layers.parameter import Parameter
+from npformer.layers.relative_bias import RelativeBias
+from npformer.layers.rotary import Rotary
 from npformer.typing import Array
-
-
-class Mechanism(Protocol):
-    """How queries (B, H, T, D) attend to keys and values (B, H, S, D)."""
-
-    def forward(
-        self, ops: Ops, q: Array, k: Array, v: Array, mask: AttentionMask, draw: Draw | None
-    ) -> tuple[Array, Any]:
-        """Returns (out (B, H, T, D), cache)."""
-
-    def backward(self, ops: Ops, dout: Array, cache: Any) -> tuple[Array, Array, Array]:
-        """Gradients (dq, dk, dv)."""
-
-    def weights(self, q: Array, k: Array, mask: AttentionMask) -> Array:
-        """The weights (B, H, T, S), before dropout, for a reader."""
-
-    def start(self, backend: Backend, batch: int, heads: int, max_len: int, width: int) -> Any:
-        """For decoding: an empty ``Past`` with room for max_len keys and values (B, H, ·, D = width)."""
-
-    def step(self, ops: Ops, q: Array, k: Array, v: Array, past: Any, mask: AttentionMask) -> Array:
-        """Add k, v (B, H, n, D), from position mask.query_offset on, to past; returns q's out (B, H, n, D)."""
-
-
-class ScaledDotProduct:
-    """softmax(QKᵀ/√D)V, the mechanism of the paper."""
-
-    def forward(
-        self, ops: Ops, q: Array, k: Array, v: Array, mask: AttentionMask, draw: Draw | None
-    ) -> tuple[Array, Any]:
-        return ops.attention.forward(q, k, v, mask, draw)
-
-    def backward(self, ops: Ops, dout: Array, cache: Any) -> tuple[Array, Array, Array]:
-        dq, dk, dv = ops.attention.backward(dout, cache)
-        return dq, dk, dv
-
-    def weights(self, q: Array, k: Array, mask: AttentionMask) -> Array:
-        return attention_weights(q, k, mask)
-
-    def start(self, backend: Backend, batch: int, heads: int, max_len: int, width: int) -> KeyValues:
-        return KeyValues.empty(backend, batch, heads, max_len, width)
-
-    def step(self, ops: Ops, q: Array, k: Array, v: Array, past: KeyValues, mask: AttentionMask) -> Array:
-        keys, values = past.write(mask.query_offset, k, v)
-        return ops.attention.forward(q, keys, values, mask, None)[0]
 
 
 class MultiHeadAttention(Layer):
     """Self-attention of x (B, T, C), or cross-attention from x to a memory (B, S, C).
 
     W_q, W_k, W_v are columns of one block (C, 3C), so that self-attention needs one product. Each
-    starts Xavier-uniform, biases at 0. Raises ConfigError unless d_model is divisible by num_heads.
+    starts Xavier-uniform, biases at 0. rotation and score_bias are for self-attention: positions of two
+    sequences have no distance. Raises ConfigError unless d_model is divisible by num_heads, for a rotation
+    of heads of odd width, and for a bias where the mechanism has no scores.
     """
 
     def __init__(
@@ -96,6 +58,8 @@ class MultiHeadAttention(Layer):
         num_heads: int,
         *,
         mechanism: Mechanism | None = None,
+        rotation: Rotary | None = None,
+        score_bias: RelativeBias | None = None,
         dropout: float = 0.0,
         backend: Backend,
         seed: Seed = 0,
@@ -104,6 +68,9 @@ class MultiHeadAttention(Layer):
         expect_divisible(d_model, num_heads)
         self.num_heads = num_heads
         self.mechanism = mechanism or ScaledDotProduct()
+        self.rotation = rotation
+        self.score_bias = score_bias
+        _expect_parts(self.mechanism, rotation, score_bias, d_model // num_heads)
         self.dropout = dropout
         rng = np.random.default_rng(seed)
         columns = {name: slice(i * d_model, (i + 1) * d_model) for i, name in enumerate(("query", "key", "value"))}
@@ -130,17 +97,19 @@ class MultiHeadAttention(Layer):
         """x (B, T, C), attending to itself or to memory (B, S, C), to y (B, T, C)."""
         cache = CacheStack(self)
         q, k, v = (split_heads(part, self.num_heads) for part in self._project(x, memory, cache))  # (B, H, ·, D)
+        q, k, bias = self._place(q, k, mask.query_offset, cache, crossing=memory is not None)
         if watch is not None:
-            watch.record(self.mechanism.weights(q, k, mask))
+            watch.record(self.mechanism.weights(q, k, mask, bias))
         weights_draw = draw(key, "dropout", self.dropout)
-        heads = cache.keep(self.mechanism.forward(self.ops, q, k, v, mask, weights_draw))  # (B, H, T, D)
+        heads = cache.keep(self.mechanism.forward(self.ops, q, k, v, mask, weights_draw, bias))  # (B, H, T, D)
         return cache.keep(self.output.forward(merge_heads(heads))), cache
 
     def backward(self, dy: Array, cache: CacheStack) -> Array | tuple[Array, Array]:
         """dy (B, T, C) to dx (B, T, C); for cross-attention to (dx, dmemory (B, S, C))."""
         dheads = split_heads(self.output.backward(dy, cache.pop()), self.num_heads)
-        dq, dk, dv = (merge_heads(part) for part in self.mechanism.backward(self.ops, dheads, cache.pop()))
-        return self._project_backward(dq, dk, dv, cache)
+        dq, dk, dv, dbias = self.mechanism.backward(self.ops, dheads, cache.pop())
+        dq, dk = self._place_backward(dq, dk, dbias, cache)
+        return self._project_backward(merge_heads(dq), merge_heads(dk), merge_heads(dv), cache)
 
     def start(self, batch: int, max_len: int) -> Any:
         """For decoding: the empty past of batch rows, with room for max_len positions."""
@@ -150,7 +119,8 @@ class MultiHeadAttention(Layer):
     def step(self, x: Array, past: Any, mask: AttentionMask) -> Array:
         """For decoding: x (B, n, C), at positions mask.query_offset on, is added to past. Returns y (B, n, C)."""
         q, k, v = (split_heads(part, self.num_heads) for part in self._project(x, None, NoCache(self)))
-        return self.output(merge_heads(self.mechanism.step(self.ops, q, k, v, past, mask)))
+        q, k, bias = self._place(q, k, mask.query_offset, NoCache(self))
+        return self.output(merge_heads(self.mechanism.step(self.ops, q, k, v, past, mask, bias)))
 
     def project_memory(self, memory: Array) -> KeyValues:
         """For decoding: the keys and values of a memory (B, S, C), which step_memory looks at."""
@@ -165,8 +135,30 @@ class MultiHeadAttention(Layer):
         width = self.output.bias.data.shape[0]
         q = split_heads(self._queries(x, width, NoCache(self)), self.num_heads)  # (B, H, n, D)
         keys, values = memory.first(memory.values.shape[2])
-        heads, _ = self.mechanism.forward(self.ops, q, keys, values, mask, None)
+        heads, _ = self.mechanism.forward(self.ops, q, keys, values, mask, None, None)
         return self.output(merge_heads(heads))
+
+    def _place(
+        self, q: Array, k: Array, offset: int, cache: CacheStack, *, crossing: bool = False
+    ) -> tuple[Array, Array, Array | None]:
+        """q and k (B, H, ·, D) turned by their positions, from offset on, and the bias (H, T, S), if there is one."""
+        if crossing and (self.rotation or self.score_bias):
+            raise ConfigError("memory: expected none with a rotation or a score bias, which are for self-attention")
+        bias = None
+        if self.rotation is not None:
+            q, k = (cache.keep(self.rotation.forward(self.ops, x, offset)) for x in (q, k))
+        if self.score_bias is not None:
+            bias = cache.keep(self.score_bias.forward(q.shape[2], offset + k.shape[2], offset))
+        return q, k, bias
+
+    def _place_backward(self, dq: Array, dk: Array, dbias: Array | None, cache: CacheStack) -> tuple[Array, Array]:
+        """_place read bottom-up."""
+        if self.score_bias is not None:
+            self.score_bias.backward(dbias, cache.pop())
+        if self.rotation is not None:
+            dk = self.rotation.backward(self.ops, dk, cache.pop())
+            dq = self.rotation.backward(self.ops, dq, cache.pop())
+        return dq, dk
 
     def _project(self, x: Array, memory: Array | None, cache: CacheStack) -> tuple[Array, Array, Array]:
         """Queries (B, T, C), keys and values (B, S, C)."""
@@ -209,6 +201,17 @@ def expect_divisible(d_model: int, num_heads: int) -> None:
         raise ConfigError(
             f"num_heads: expected a divisor of d_model={d_model}, got {num_heads}; the nearest is {nearest}"
         )
+
+
+def _expect_parts(mechanism: Mechanism, rotation: Rotary | None, score_bias: RelativeBias | None, width: int) -> None:
+    """Raise ConfigError for parts that do not go together; width is D."""
+    if score_bias is not None and not mechanism.takes_bias:
+        raise ConfigError(
+            f"score_bias: expected none with {type(mechanism).__name__}, which has no full matrix of scores to add it "
+            "to; use rotary positions, or full attention"
+        )
+    if rotation is not None and width % 2:
+        raise ConfigError(f"rotation: expected heads of even width, since columns turn in pairs, got D={width}")
 
 
 def expect_tokens(name: str, length: str, x: Array, width: int) -> None:

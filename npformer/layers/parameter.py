@@ -34,6 +34,14 @@ class Parameter:
         return ParameterView(name, self, lambda x: namespace(x).matrix_transpose(x))
 
 
+class Buffer:
+    """Numbers that a layer remembers and nobody trains: saved with the parameters, without a gradient."""
+
+    def __init__(self, name: str, data: Array) -> None:
+        self.name = name
+        self.data = data
+
+
 def _columns(columns: slice, x: Array) -> Array:
     return x[..., columns]
 

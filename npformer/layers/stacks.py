@@ -22,7 +22,7 @@ from npformer.layers.decoder_layer import DecoderLayer
 from npformer.layers.encoder_layer import EncoderLayer
 from npformer.layers.initial import Seed
 from npformer.layers.layer import Layer
-from npformer.layers.layer_norm import LayerNorm
+from npformer.layers.norms import Norm, about_tokens, make_norm
 from npformer.typing import Array
 
 
@@ -47,7 +47,7 @@ class EncoderStack(Layer):
         rng = np.random.default_rng(seed)
         self.layers = [EncoderLayer(d_model, backend=backend, seed=rng, **layer_options) for _ in range(num_layers)]
         self.recompute = recompute
-        self.norm = _final_norm(final_norm, layer_options.get("norm_order", "post"), d_model, backend)
+        self.norm = _final_norm(final_norm, d_model, backend, layer_options)
 
     def forward(self, x: Array, **options: Any) -> tuple[Array, CacheStack]:
         """x (B, S, C) to y (B, S, C). Options: mask, key, watch, as in EncoderLayer."""
@@ -69,7 +69,17 @@ class EncoderStack(Layer):
         for i, layer in enumerate(self.layers):
             name = f"layers.{i}"
             x = cache.run(layer, x, mask=mask, key=child(key, name), watch=child(watch, name))
-        return x if self.norm is None else cache.run(self.norm, x)
+        return x if self.norm is None else cache.run(self.norm, x, **about_tokens(mask, key))
+
+    def start(self, batch: int, max_len: int) -> tuple[LayerState, ...]:
+        """For decoding with causal masks: what each layer remembers, before the first token."""
+        return tuple(layer.start(batch, max_len) for layer in self.layers)
+
+    def step(self, x: Array, states: tuple[LayerState, ...], *, mask: AttentionMask) -> Array:
+        """For decoding: x (B, n, C), the newest tokens, to y (B, n, C)."""
+        for layer, state in zip(self.layers, states, strict=True):
+            x = layer.step(x, state, mask=mask)
+        return x if self.norm is None else self.norm(x)
 
     def backward(self, dy: Array, cache: CacheStack) -> Array:
         """dy (B, S, C) to dx (B, S, C)."""
@@ -100,7 +110,7 @@ class DecoderStack(Layer):
         rng = np.random.default_rng(seed)
         self.layers = [DecoderLayer(d_model, backend=backend, seed=rng, **layer_options) for _ in range(num_layers)]
         self.recompute = recompute
-        self.norm = _final_norm(final_norm, layer_options.get("norm_order", "post"), d_model, backend)
+        self.norm = _final_norm(final_norm, d_model, backend, layer_options)
 
     def forward(self, x: Array, memory: Array, **options: Any) -> tuple[Array, CacheStack]:
         """x (B, T, C) and memory (B, S, C) to y (B, T, C). Options: mask, memory_mask, key, watch."""
@@ -125,7 +135,7 @@ class DecoderStack(Layer):
         for i, layer in enumerate(self.layers):
             name = f"layers.{i}"
             x = cache.run(layer, x, memory, **masks, key=child(key, name), watch=child(watch, name))
-        return x if self.norm is None else cache.run(self.norm, x)
+        return x if self.norm is None else cache.run(self.norm, x, **about_tokens(mask, key))
 
     def start(self, batch: int, max_len: int, memory: Array) -> tuple[LayerState, ...]:
         """For decoding: what each layer remembers, before the first target; memory (B, S, C)."""
@@ -147,7 +157,7 @@ class DecoderStack(Layer):
         return dx, dmemory
 
 
-def _final_norm(wanted: bool | None, norm_order: str, d_model: int, backend: Backend) -> LayerNorm | None:
+def _final_norm(wanted: bool | None, d_model: int, backend: Backend, layer_options: dict[str, Any]) -> Norm | None:
     if wanted is None:
-        wanted = norm_order == "pre"
-    return LayerNorm(d_model, backend=backend) if wanted else None
+        wanted = layer_options.get("norm_order", "post") == "pre"
+    return make_norm(layer_options.get("norm", "layer"), d_model, backend) if wanted else None

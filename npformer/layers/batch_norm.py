@@ -1,0 +1,103 @@
+"""BatchNorm as a layer: LayerNorm's rival, whose tokens look at each other and at whoever stands beside them.
+
+In training it uses the batch's statistics, and leaves them in its cache; ``remember`` takes them from
+there into running ones, once for each step. In inference it uses those.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from npformer.backend import Backend
+from npformer.functional import Draw
+from npformer.functional.arrays import namespace
+from npformer.layers.cache_stack import CacheStack
+from npformer.layers.layer import Layer
+from npformer.layers.parameter import Buffer, Parameter
+from npformer.typing import Array
+
+
+class Kept(NamedTuple):
+    """A forward's cache, and which of the two forwards it was."""
+
+    training: bool
+    cache: Any
+
+
+class BatchNorm(Layer):
+    """Normalises x (B, T, C) over its B·T tokens, padding apart; γ starts at 1, β at 0.
+
+    momentum is the share of a batch's statistics in the running ones.
+    """
+
+    def __init__(self, d_model: int, *, eps: float = 1e-5, momentum: float = 0.1, backend: Backend) -> None:
+        super().__init__(backend)
+        self.gamma = Parameter("gamma", backend.array(np.ones(d_model)))
+        self.beta = Parameter("beta", backend.array(np.zeros(d_model)))
+        self.running_mean = Buffer("running_mean", backend.array(np.zeros(d_model)))
+        self.running_variance = Buffer("running_variance", backend.array(np.ones(d_model)))
+        self.eps = eps
+        self.momentum = momentum
+
+    def forward(self, x: Array, *, visible: Array | None = None, training: bool = False) -> tuple[Array, CacheStack]:
+        """x (B, T, C) to y (B, T, C). visible (B, T) is False at padding; training uses the batch's statistics."""
+        cache = CacheStack(self)
+        if training:
+            y, kept = self.ops.batch_norm.forward(x, *self._affine(), visible, self.eps)
+        else:
+            constants = (self.running_mean.data, self.running_variance.data)
+            y, kept = self.ops.batch_norm_inference.forward(x, *self._affine(), *constants, self.eps)
+        return cache.keep((y, Kept(training, kept))), cache
+
+    def backward(self, dy: Array, cache: CacheStack) -> Array:
+        """dy (B, T, C) to dx (B, T, C)."""
+        training, kept = cache.pop()
+        into = (self.gamma.grad, self.beta.grad)
+        if training:
+            return self.ops.batch_norm.backward(dy, kept, into=into)
+        return self.ops.batch_norm_inference.backward(dy, kept, into=(*into, None, None))  # constants learn nothing
+
+    def post_forward(
+        self, x: Array, f: Array, draw: Draw | None, *, visible: Array | None = None, training: bool = False
+    ) -> tuple[Array, CacheStack]:
+        """BatchNorm(x + Drop(f)) for the stream x and a sub-layer's output f, both (B, T, C)."""
+        cache = CacheStack(self)
+        total = cache.keep(self.ops.residual.forward(x, f, draw))
+        return cache.keep(self.forward(total, visible=visible, training=training)), cache
+
+    def post_backward(self, dy: Array, cache: CacheStack) -> tuple[Array, Array]:
+        """dy (B, T, C) to (dx, df), both (B, T, C)."""
+        dtotal = self.backward(dy, cache.pop())
+        dx, df = self.ops.residual.backward(dtotal, cache.pop())
+        return dx, df
+
+    def pre_forward(
+        self, x: Array, f: Array, draw: Draw | None, *, visible: Array | None = None, training: bool = False
+    ) -> tuple[tuple[Array, Array], CacheStack]:
+        """(sum, normed) with sum = x + Drop(f), the stream, and normed for the next sub-layer."""
+        cache = CacheStack(self)
+        total = cache.keep(self.ops.residual.forward(x, f, draw))
+        return (total, cache.keep(self.forward(total, visible=visible, training=training))), cache
+
+    def pre_backward(self, dsum: Array, dnormed: Array, cache: CacheStack) -> tuple[Array, Array]:
+        """dsum and dnormed to (dx, df), all (B, T, C)."""
+        dtotal = dsum + self.backward(dnormed, cache.pop())
+        dx, df = self.ops.residual.backward(dtotal, cache.pop())
+        return dx, df
+
+    def remember(self, kept: Any) -> None:
+        """Move the running statistics towards those of a training forward, as its cache holds them.
+
+        The variance of n tokens is taken times n/(n − 1), as an estimate of that of all tokens.
+        """
+        xp = namespace(kept.mean)
+        share = xp.max(kept.shares)  # 1/n, or 0 if no token counted
+        unbiased = kept.variance / xp.where(share < 1, 1 - share, xp.ones_like(share))
+        for buffer, found in ((self.running_mean, kept.mean), (self.running_variance, unbiased)):
+            step = xp.where(share > 0, xp.full_like(share, self.momentum), xp.zeros_like(share))
+            buffer.data[...] = buffer.data + step * (found - buffer.data)
+
+    def _affine(self) -> tuple[Array, Array]:
+        return self.gamma.data, self.beta.data

@@ -1,0 +1,159 @@
+"""How queries attend to keys inside a head: a part of ``MultiHeadAttention`` that can be exchanged.
+
+    ScaledDotProduct   softmax(QKᵀ/√D + bias) V         every query looks at every key: n²
+    Local              the same along a window, a stride, or both: n·w
+    LinearAttention    φ(Q) φ(K)ᵀ V, summed over keys first: n
+
+A mechanism owns no parameter. For decoding it says what it keeps of the tokens it has seen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol
+
+from npformer.backend import Backend, Ops
+from npformer.errors import ConfigError
+from npformer.functional import AttentionMask, Draw, attention_weights, biased_attention_weights
+from npformer.functional.arrays import namespace
+from npformer.functional.linear_attention import linear_attention_step, linear_attention_weights
+from npformer.layers.decode_state import KeyValues
+from npformer.typing import Array
+
+
+class Mechanism(Protocol):
+    """How queries (B, H, T, D) attend to keys and values (B, H, S, D), with or without a bias (H, T, S)."""
+
+    takes_bias: bool  # whether there are scores for a bias to be added to
+
+    def forward(
+        self, ops: Ops, q: Array, k: Array, v: Array, mask: AttentionMask, draw: Draw | None, bias: Array | None
+    ) -> tuple[Array, Any]:
+        """Returns (out (B, H, T, D), cache)."""
+
+    def backward(self, ops: Ops, dout: Array, cache: Any) -> tuple[Array, Array, Array, Array | None]:
+        """Gradients (dq, dk, dv, dbias); dbias is None if there was no bias."""
+
+    def weights(self, q: Array, k: Array, mask: AttentionMask, bias: Array | None) -> Array:
+        """The weights (B, H, T, S), before dropout, for a reader."""
+
+    def start(self, backend: Backend, batch: int, heads: int, max_len: int, width: int) -> Any:
+        """For decoding: an empty ``Past`` with room for max_len keys and values (B, H, ·, D = width)."""
+
+    def step(self, ops: Ops, q: Array, k: Array, v: Array, past: Any, mask: AttentionMask, bias: Array | None) -> Array:
+        """Add k, v (B, H, n, D), from position mask.query_offset on, to past; returns q's out (B, H, n, D)."""
+
+
+class _BiasedCache(NamedTuple):
+    """Marks the cache of biased attention."""
+
+    cache: Any
+
+
+class ScaledDotProduct:
+    """softmax(QKᵀ/√D + bias) V, the mechanism of the paper."""
+
+    takes_bias = True
+
+    def forward(
+        self, ops: Ops, q: Array, k: Array, v: Array, mask: AttentionMask, draw: Draw | None, bias: Array | None
+    ) -> tuple[Array, Any]:
+        if bias is None:
+            return ops.attention.forward(q, k, v, mask, draw)
+        out, cache = ops.biased_attention.forward(q, k, v, bias, mask, draw)
+        return out, _BiasedCache(cache)
+
+    def backward(self, ops: Ops, dout: Array, cache: Any) -> tuple[Array, Array, Array, Array | None]:
+        if isinstance(cache, _BiasedCache):
+            dq, dk, dv, dbias = ops.biased_attention.backward(dout, cache.cache)
+            return dq, dk, dv, dbias
+        return (*ops.attention.backward(dout, cache), None)
+
+    def weights(self, q: Array, k: Array, mask: AttentionMask, bias: Array | None) -> Array:
+        return attention_weights(q, k, mask) if bias is None else biased_attention_weights(q, k, bias, mask)
+
+    def start(self, backend: Backend, batch: int, heads: int, max_len: int, width: int) -> KeyValues:
+        return KeyValues.empty(backend, batch, heads, max_len, width)
+
+    def step(
+        self, ops: Ops, q: Array, k: Array, v: Array, past: KeyValues, mask: AttentionMask, bias: Array | None
+    ) -> Array:
+        keys, values = past.write(mask.query_offset, k, v)
+        return self.forward(ops, q, keys, values, mask, None, bias)[0]
+
+
+@dataclass(frozen=True)
+class Local:
+    """Attention to the keys of a window, of a stride, or of both. Raises ConfigError for neither, or one < 1."""
+
+    window: int | None = None
+    stride: int | None = None
+    takes_bias = False
+
+    def __post_init__(self) -> None:
+        if self.window is None and self.stride is None:
+            raise ConfigError("window, stride: expected at least one of them for local attention, got none")
+        AttentionMask(window=self.window, stride=self.stride)  # refuses what is < 1
+
+    def forward(
+        self, ops: Ops, q: Array, k: Array, v: Array, mask: AttentionMask, draw: Draw | None, bias: Array | None
+    ) -> tuple[Array, Any]:
+        return ops.local_attention.forward(q, k, v, self._narrow(mask), draw)
+
+    def backward(self, ops: Ops, dout: Array, cache: Any) -> tuple[Array, Array, Array, Array | None]:
+        return (*ops.local_attention.backward(dout, cache), None)
+
+    def weights(self, q: Array, k: Array, mask: AttentionMask, bias: Array | None) -> Array:
+        return attention_weights(q, k, self._narrow(mask))
+
+    def start(self, backend: Backend, batch: int, heads: int, max_len: int, width: int) -> KeyValues:
+        return KeyValues.empty(backend, batch, heads, max_len, width)
+
+    def step(
+        self, ops: Ops, q: Array, k: Array, v: Array, past: KeyValues, mask: AttentionMask, bias: Array | None
+    ) -> Array:
+        offset = mask.query_offset
+        keys, values = past.write(offset, k, v)
+        first = 0 if self.stride is not None or self.window is None else max(0, offset - self.window + 1)
+        near = None if mask.key_visible is None else mask.key_visible[:, first:]
+        nearer = replace(self._narrow(mask), key_visible=near, query_offset=offset - first)
+        return ops.attention.forward(q, keys[:, :, first:, :], values[:, :, first:, :], nearer, None)[0]
+
+    def _narrow(self, mask: AttentionMask) -> AttentionMask:
+        return replace(mask, window=self.window, stride=self.stride)
+
+
+class Sums(NamedTuple):
+    """Σ φ(k) v'ᵀ over the keys so far: the past of linear attention, of one size however long it is."""
+
+    state: Array  # (B, H, D, D+1)
+
+    def select(self, rows: Array, length: int) -> Sums:
+        return Sums(namespace(self.state).take(self.state, rows, axis=0))
+
+
+class LinearAttention:
+    """φ(Q) (φ(K)ᵀ V) with φ = elu + 1. Nothing weighs a single pair, so no weight is dropped."""
+
+    takes_bias = False
+
+    def forward(
+        self, ops: Ops, q: Array, k: Array, v: Array, mask: AttentionMask, draw: Draw | None, bias: Array | None
+    ) -> tuple[Array, Any]:
+        return ops.linear_attention.forward(q, k, v, mask)
+
+    def backward(self, ops: Ops, dout: Array, cache: Any) -> tuple[Array, Array, Array, Array | None]:
+        return (*ops.linear_attention.backward(dout, cache), None)
+
+    def weights(self, q: Array, k: Array, mask: AttentionMask, bias: Array | None) -> Array:
+        return linear_attention_weights(q, k, mask)
+
+    def start(self, backend: Backend, batch: int, heads: int, max_len: int, width: int) -> Sums:
+        return Sums(backend.zeros((batch, heads, width, width + 1)))
+
+    def step(
+        self, ops: Ops, q: Array, k: Array, v: Array, past: Sums, mask: AttentionMask, bias: Array | None
+    ) -> Array:
+        out, state = linear_attention_step(q, k, v, past.state, mask)
+        past.state[...] = state
+        return out

@@ -1,0 +1,80 @@
+"""Which self-attention a layer has: a few words, checked together, from which each layer builds its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from npformer.backend import Backend
+from npformer.errors import ConfigError
+from npformer.functional.attention_mask import AttentionMask
+from npformer.functional.relative_bias import expect_buckets
+from npformer.layers.initial import Seed
+from npformer.layers.mechanisms import LinearAttention, Local, Mechanism, ScaledDotProduct
+from npformer.layers.multi_head_attention import MultiHeadAttention
+from npformer.layers.relative_bias import RelativeBias
+from npformer.layers.rotary import Rotary
+
+ATTENTIONS = ("full", "local", "linear")
+#: How attention may know of positions; "absolute": not at all, they are added to the embeddings, or nowhere.
+PLACES = ("absolute", "rotary", "relative")
+
+
+@dataclass(frozen=True)
+class SelfAttention:
+    """Raises ConfigError for words that are none, and for combinations that make no sense, with the reason."""
+
+    attention: str = "full"
+    window: int | None = None  # of local attention, as is stride
+    stride: int | None = None
+    place: str = "absolute"
+    num_buckets: int = 32  # of relative positions, as is max_distance
+    max_distance: int = 128
+    causal: bool = False  # whether its masks will be: then no bucket is spent on keys ahead
+
+    def __post_init__(self) -> None:
+        if self.attention not in ATTENTIONS:
+            raise ConfigError(f"attention: expected one of {', '.join(ATTENTIONS)}, got {self.attention!r}")
+        if self.place not in PLACES:
+            raise ConfigError(f"place: expected one of {', '.join(PLACES)}, got {self.place!r}")
+        AttentionMask(window=self.window, stride=self.stride)  # refuses what is < 1
+        if self.attention == "local" and self.window is None and self.stride is None:
+            raise ConfigError("window, stride: expected at least one of them for local attention, got none")
+        if self.attention != "local" and (self.window or self.stride):
+            raise ConfigError(
+                f"window, stride: expected none for {self.attention} attention, got {self.window} and {self.stride}; "
+                "they are local attention's"
+            )
+        if self.place == "relative" and self.attention != "full":
+            raise ConfigError(
+                f"positions: expected no relative bias with {self.attention} attention, which computes no full matrix "
+                "of scores to add it to; use rotary positions, or full attention"
+            )
+        if self.place == "relative":
+            expect_buckets(self.num_buckets, self.causal, self.max_distance)
+
+    def mechanism(self) -> Mechanism:
+        """How queries attend to keys."""
+        if self.attention == "local":
+            return Local(self.window, self.stride)
+        return LinearAttention() if self.attention == "linear" else ScaledDotProduct()
+
+    def build(
+        self, d_model: int, num_heads: int, *, dropout: float, backend: Backend, seed: Seed
+    ) -> MultiHeadAttention:
+        """A layer of this kind. Raises ConfigError as MultiHeadAttention does."""
+        return MultiHeadAttention(
+            d_model,
+            num_heads,
+            mechanism=self.mechanism(),
+            rotation=Rotary() if self.place == "rotary" else None,
+            score_bias=self._bias(num_heads, backend, seed) if self.place == "relative" else None,
+            dropout=dropout,
+            backend=backend,
+            seed=seed,
+        )
+
+    def _bias(self, num_heads: int, backend: Backend, seed: Seed) -> RelativeBias:
+        return RelativeBias(
+            num_heads, causal=self.causal, num_buckets=self.num_buckets, max_distance=self.max_distance,
+            backend=backend, seed=seed,
+        )  # fmt: skip
