@@ -1,7 +1,17 @@
-"""Whole networks."""
+"""Whole networks: ``config``, ``transformer``, ``encoder``, ``decoder``."""
 
-from npformer.models.config import TransformerConfig
+from npformer.models.config import DecoderConfig, EncoderConfig, TransformerConfig
+from npformer.models.decoder import Decoder
+from npformer.models.encoder import Encoder
 from npformer.models.transformer import Transformer
 from npformer.models.twin import gradient_twin
 
-__all__ = ["Transformer", "TransformerConfig", "gradient_twin"]
+__all__ = [
+    "Decoder",
+    "DecoderConfig",
+    "Encoder",
+    "EncoderConfig",
+    "Transformer",
+    "TransformerConfig",
+    "gradient_twin",
+]

@@ -4,60 +4,145 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Literal
+from typing import Any, Literal
 
 from npformer.errors import ConfigError
 from npformer.functional.dropout import dropout_threshold
 from npformer.functional.feed_forward import ACTIVATIONS
 from npformer.layers.encoder_layer import expect_norm_order
 from npformer.layers.multi_head_attention import expect_divisible
+from npformer.layers.norms import NORMS
+from npformer.layers.self_attention import SelfAttention
+
+POSITIONS = ("sinusoidal", "learned", "rotary", "relative", "none")
 
 
-@dataclass(frozen=True)
-class TransformerConfig:
-    """What an encoder-decoder Transformer is made of. Raises ConfigError for values that make no sense.
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """What every model is made of. Raises ConfigError for values, or combinations, that make no sense.
 
-    max_seq_len bounds learned positions; sinusoidal ones have no last position. final_norm None
-    means: only for pre-LN. tie_embeddings lets source, target and output share one table. recompute
+    max_seq_len bounds learned positions; others have no last position. final_norm None means: only for
+    pre-LN. attention is that of a sequence to itself; window and stride are local attention's. recompute
     lets backward compute each layer's forward again instead of remembering it: less memory, more time.
     """
 
-    src_vocab_size: int
-    tgt_vocab_size: int
     d_model: int = 512
     num_heads: int = 8
-    num_encoder_layers: int = 6
-    num_decoder_layers: int = 6
     d_ff: int = 2048
     max_seq_len: int = 512
     dropout: float = 0.1
     norm_order: Literal["post", "pre"] = "post"
     final_norm: bool | None = None
+    norm: Literal["layer", "batch"] = "layer"
     activation: Literal["relu", "gelu"] = "relu"
-    positions: Literal["sinusoidal", "learned"] = "sinusoidal"
+    positions: Literal["sinusoidal", "learned", "rotary", "relative", "none"] = "sinusoidal"
+    attention: Literal["full", "local", "linear"] = "full"
+    window: int | None = None
+    stride: int | None = None
     scale_embedding: bool = True
     tie_embeddings: bool = False
     recompute: bool = False
     pad_id: int = 0
 
     def __post_init__(self) -> None:
-        at_least_one = ("src_vocab_size", "tgt_vocab_size", "d_model", "num_encoder_layers", "num_decoder_layers",
-                        "d_ff", "max_seq_len")  # fmt: skip
-        for name in at_least_one:
-            value = getattr(self, name)
-            if not isinstance(value, Integral) or value < 1:
-                raise ConfigError(f"{name}: expected an integer >= 1, got {value!r}")
+        self._expect_at_least_one("d_model", "d_ff", "max_seq_len")
         expect_divisible(self.d_model, self.num_heads)
         dropout_threshold(self.dropout)
         expect_norm_order(self.norm_order)
-        if self.activation not in ACTIVATIONS:
-            raise ConfigError(f"activation: expected one of {', '.join(ACTIVATIONS)}, got {self.activation!r}")
-        if self.positions not in ("sinusoidal", "learned"):
-            raise ConfigError(f"positions: expected 'sinusoidal' or 'learned', got {self.positions!r}")
+        for name, words in (("activation", ACTIVATIONS), ("positions", POSITIONS), ("norm", tuple(NORMS))):
+            if getattr(self, name) not in words:
+                raise ConfigError(f"{name}: expected one of {', '.join(words)}, got {getattr(self, name)!r}")
+        self.self_attention(causal=False)
+        if self.positions == "rotary" and (self.d_model // self.num_heads) % 2:
+            raise ConfigError(
+                f"positions: expected heads of even width for rotary ones, got {self.d_model // self.num_heads}"
+            )
+        if self.norm == "batch" and self.recompute:
+            raise ConfigError(
+                "recompute: expected False with norm='batch', whose statistics would be taken from the batch twice"
+            )
+
+    def self_attention(self, *, causal: bool) -> SelfAttention:
+        """How a sequence attends to itself."""
+        place = self.positions if self.positions in ("rotary", "relative") else "absolute"
+        return SelfAttention(self.attention, self.window, self.stride, place, causal=causal)
+
+    def layer_options(self, *, causal: bool) -> dict[str, Any]:
+        """What a stack hands to each of its layers, and keeps for itself."""
+        return {
+            "final_norm": self.final_norm, "recompute": self.recompute, "num_heads": self.num_heads,
+            "d_ff": self.d_ff, "dropout": self.dropout, "norm_order": self.norm_order, "norm": self.norm,
+            "activation": self.activation, "attention": self.self_attention(causal=causal),
+        }  # fmt: skip
+
+    def _expect_at_least_one(self, *names: str) -> None:
+        for name in names:
+            value = getattr(self, name)
+            if not isinstance(value, Integral) or value < 1:
+                raise ConfigError(f"{name}: expected an integer >= 1, got {value!r}")
+
+    def _expect_pad_in(self, *vocab_sizes: int) -> None:
+        if not 0 <= self.pad_id < min(vocab_sizes):
+            raise ConfigError(f"pad_id: expected an id in every vocabulary, got {self.pad_id}")
+
+
+@dataclass(frozen=True)
+class TransformerConfig(ModelConfig):
+    """An encoder-decoder. tie_embeddings lets source, target and output share one table."""
+
+    src_vocab_size: int
+    tgt_vocab_size: int
+    num_encoder_layers: int = 6
+    num_decoder_layers: int = 6
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._expect_at_least_one("src_vocab_size", "tgt_vocab_size", "num_encoder_layers", "num_decoder_layers")
         if self.tie_embeddings and self.src_vocab_size != self.tgt_vocab_size:
             raise ConfigError(
                 f"tie_embeddings: expected equal vocabularies, got src_vocab_size={self.src_vocab_size} "
                 f"and tgt_vocab_size={self.tgt_vocab_size}; use one vocabulary for both, or do not tie"
             )
-        if not 0 <= self.pad_id < min(self.src_vocab_size, self.tgt_vocab_size):
-            raise ConfigError(f"pad_id: expected an id in both vocabularies, got {self.pad_id}")
+        self._expect_pad_in(self.src_vocab_size, self.tgt_vocab_size)
+
+
+@dataclass(frozen=True)
+class EncoderConfig(ModelConfig):
+    """An encoder alone, with a head. num_classes: of a sequence, or of each token; not for masked tokens.
+
+    head is "sequence" (one class for each sequence), "tokens" (one for each token) or "masked" (which
+    token was hidden); tie_embeddings is for the last.
+    """
+
+    vocab_size: int
+    head: Literal["sequence", "tokens", "masked"] = "masked"
+    num_classes: int | None = None
+    num_layers: int = 6
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._expect_at_least_one("vocab_size", "num_layers")
+        if self.head not in ("sequence", "tokens", "masked"):
+            raise ConfigError(f"head: expected sequence, tokens or masked, got {self.head!r}")
+        if self.head == "masked" and self.num_classes is not None:
+            raise ConfigError(f"num_classes: expected none for masked tokens, got {self.num_classes}: it is vocab_size")
+        if self.head != "masked":
+            self._expect_at_least_one("num_classes")
+            if self.tie_embeddings:
+                raise ConfigError(
+                    "tie_embeddings: expected False, since classes are no tokens; it is for head='masked'"
+                )
+        self._expect_pad_in(self.vocab_size)
+
+
+@dataclass(frozen=True)
+class DecoderConfig(ModelConfig):
+    """A decoder alone, which reads its own output. tie_embeddings lets input and output share one table."""
+
+    vocab_size: int
+    num_layers: int = 6
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._expect_at_least_one("vocab_size", "num_layers")
+        self._expect_pad_in(self.vocab_size)

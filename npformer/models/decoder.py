@@ -1,0 +1,112 @@
+"""The decoder alone, as in GPT: reads a text, and says at each token what comes next.
+
+    h      = Stack(Drop(embed(tokens) + positions))        no token sees a later one, or padding
+    logits = h W_g + b_g
+
+Without a source there is nothing to look across at, so its layers are the encoder's under a causal
+mask: self-attention and feed-forward.
+
+Source: Radford et al. 2018, "Improving language understanding by generative pre-training", section 3.1.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from npformer.backend import Arena, Backend, get_backend
+from npformer.errors import ConfigError
+from npformer.functional import AttentionMask
+from npformer.layers import CacheStack, DecodeState, Dropout, EncoderStack, Layer, Linear, NoCache, RandomKey, Watch
+from npformer.layers.call_tree import child
+from npformer.models.config import DecoderConfig
+from npformer.models.inputs import next_tokens, token_ids
+from npformer.models.token_input import embed, embed_backward, new_embedding, new_positions
+from npformer.typing import Array
+
+
+class Decoder(Layer):
+    """The model that ``config`` describes, on ``backend`` (default: get_backend("auto")).
+
+    Parameters depend on config and seed alone, not on the backend. ``arena`` holds them all.
+    """
+
+    def __init__(self, config: DecoderConfig, *, backend: Backend | None = None, seed: int = 0) -> None:
+        super().__init__(backend or get_backend())
+        self.config = config
+        rng = np.random.default_rng(seed)
+        self.embedding = new_embedding(config.vocab_size, config, self.backend, rng)
+        self.positions = new_positions(config, self.backend, rng)
+        self.dropout = Dropout(config.dropout, backend=self.backend)
+        options = config.layer_options(causal=True)
+        self.decoder = EncoderStack(config.num_layers, config.d_model, backend=self.backend, seed=rng, **options)
+        tied = self.embedding.weight.transposed("weight") if config.tie_embeddings else None
+        self.generator = Linear(config.d_model, config.vocab_size, backend=self.backend, seed=rng, weight=tied)
+        self.arena = Arena(self.owned_parameters(), self.backend)
+
+    def forward(
+        self, tokens: Array, *, key: RandomKey | None = None, watch: Watch | None = None, checked: bool = False
+    ) -> tuple[Array, CacheStack]:
+        """tokens (B, T) to logits (B, T, V) of the token behind each; key None: no dropout.
+
+        checked: they are on the device, and nobody needs to read them back to look at them. Raises ShapeError,
+        DTypeError or TokenError for ids that are not (B, T) integers in range.
+        """
+        cache = CacheStack(self)
+        return self._run(cache, tokens if checked else self._ids(tokens), key, watch), cache
+
+    def __call__(self, tokens: Array) -> Array:
+        """The logits (B, T, V) alone, without dropout, keeping no cache."""
+        return self._run(NoCache(self), self._ids(tokens), None, None)
+
+    def backward(self, dlogits: Array, cache: CacheStack) -> None:
+        """Add to the gradient of every parameter, given dlogits (B, T, V)."""
+        dh = self.generator.backward(dlogits, cache.pop())
+        dx = self.decoder.backward(dh, cache.pop())
+        embed_backward(self.embedding, self.positions, self.dropout, dx, cache)
+
+    def attention_weights(self, tokens: Array) -> dict[str, Array]:
+        """Name of each attention -> its weights (B, H, T, T), in the order in which they are computed."""
+        watch = Watch()
+        self._run(NoCache(self), self._ids(tokens), None, watch)
+        return watch.weights
+
+    def start(self, batch: int, max_len: int) -> DecodeState:
+        """Begin to decode batch rows, with room for max_len tokens of each, the prompt's among them.
+
+        Raises ConfigError unless batch >= 1 and 1 <= max_len, <= max_seq_len for learned positions.
+        """
+        if batch < 1 or max_len < 1:
+            raise ConfigError(f"batch, max_len: expected integers >= 1, got {batch} and {max_len}")
+        if self.config.positions == "learned" and max_len > self.config.max_seq_len:
+            raise ConfigError(f"max_len: expected at most max_seq_len={self.config.max_seq_len}, got {max_len}")
+        nothing = self.backend.zeros((1, max_len, self.config.d_model))
+        return DecodeState(
+            backend=self.backend,
+            layers=self.decoder.start(batch, max_len),
+            positions=(nothing if self.positions is None else self.positions(nothing))[0, ...],
+            visible=self.backend.device.zeros((batch, max_len), "bool"),
+            sources=np.arange(batch),
+        )
+
+    def step(self, tokens: Array, state: DecodeState) -> Array:
+        """Decode on: tokens (B,), the newest of each row, to logits (B, V) of the next, or (B, n) to (B, n, V).
+
+        Equals forward of all tokens so far, in the time of the new ones. A row that has ended goes on with
+        pads. Raises ShapeError past max_len, and what forward raises; the state is then as it was.
+        """
+        tokens, several = next_tokens(tokens, self.config.vocab_size, self.backend)
+        mask = state.admit(tokens != self.config.pad_id)
+        stop = state.length + tokens.shape[1]
+        x = self.embedding(tokens) + state.positions[state.length : stop, :]
+        logits = self.generator(self.decoder.step(x, state.layers, mask=mask))  # (B, n, V)
+        state.length = stop
+        return logits if several else logits[:, 0, :]
+
+    def _ids(self, tokens: Array) -> Array:
+        return token_ids("tokens", tokens, self.config.vocab_size, self.backend)
+
+    def _run(self, cache: CacheStack, tokens: Array, key: RandomKey | None, watch: Watch | None) -> Array:
+        mask = AttentionMask(key_visible=tokens != self.config.pad_id, causal=True)
+        x = embed(cache, self.embedding, self.positions, self.dropout, tokens, child(key, "embedding"))
+        h = cache.run(self.decoder, x, mask=mask, key=child(key, "decoder"), watch=child(watch, "decoder"))
+        return cache.run(self.generator, h)
