@@ -14,11 +14,20 @@ Source: Kingma & Ba 2015, arXiv:1412.6980, algorithm 1; Loshchilov & Hutter 2019
 from __future__ import annotations
 
 from functools import partial
+from typing import NamedTuple
 
 from npformer.backend import Arena
-from npformer.errors import ConfigError
+from npformer.errors import ConfigError, DeviceError
 from npformer.functional.arrays import namespace
 from npformer.typing import Array
+
+
+class Rates(NamedTuple):
+    """All that changes from one update to the next; in a device's memory, three numbers (3,)."""
+
+    lr: float
+    first: float  # 1/(1 − β₁ᵗ)
+    second: float  # 1/(1 − β₂ᵗ)
 
 
 class Adam:
@@ -55,6 +64,20 @@ class Adam:
             rate = lr * run.lr_scale
             decay = rate * self.weight_decay * run.weight_decay
             backend.together([partial(update, part, rate, decay) for part in self.arena.parts(run.where)])
+
+    def rates(self, lr: float, t: int) -> Rates:
+        """The numbers of update t at this learning rate."""
+        return Rates(lr, 1 / (1 - self.betas[0] ** t), 1 / (1 - self.betas[1] ** t))
+
+    def step_on_device(self, rates: Array) -> None:
+        """``step`` by rates (3,) that lie in the device's memory; t is counted by whoever wrote them there."""
+        update = self.arena.backend.adam_on_device
+        if update is None:
+            raise DeviceError(f"adam: expected a backend that reads rates from its memory, got {self.arena.backend}")
+        for where, lr_scale, weight_decay in self.arena.runs(decaying=self.weight_decay > 0):
+            p, g = self.arena.values[where], self.arena.grads[where]
+            decay = self.weight_decay * weight_decay
+            update(p, g, self.m[where], self.v[where], rates, self.betas, self.eps, lr_scale, decay)
 
     def _update(self, where: slice, lr: float, decay: float) -> None:
         beta1, beta2 = self.betas
