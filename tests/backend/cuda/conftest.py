@@ -31,6 +31,12 @@ BLOCKS = {"1 thread": (1, False), "40 threads": (40, True)}
 
 
 @pytest.fixture
+def load_beside() -> Any:
+    """load_beside(name): the module of a file beside this one."""
+    return host_card.load
+
+
+@pytest.fixture
 def cards() -> Any:
     """The module host_card; skips, visibly, without a compiler."""
     problem = host_card.compiler_problem()
