@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,38 +32,58 @@ def runs_table(runs: Iterable[Run], weight_decay: float = 0.0) -> tuple[HostArra
     return places, scales
 
 
-def adam_rates(lr: float, betas: tuple[float, float], t: int) -> tuple[float, float, float]:
-    """What ``rates`` holds in update t = 1, 2, …: lr, 1/(1 − β₁ᵗ), 1/(1 − β₂ᵗ)."""
-    return lr, 1 / (1 - betas[0] ** t), 1 / (1 - betas[1] ** t)
-
-
 def adam_update(
+    card: Card, p: Array, g: Array, m: Array, v: Array, rates: Array, betas: tuple[float, float], eps: float,
+    lr_scale: float = 1.0, weight_decay: float = 0.0, shrink: Array | None = None,
+) -> None:  # fmt: skip
+    """One update of flat arrays (n,), in place.
+
+    rates (3,), float64 on the card, holds lr, 1/(1 − β₁ᵗ), 1/(1 − β₂ᵗ); shrink (), if given, multiplies the gradient.
+    """
+    _update(card, (p, g, m, v), (None, None, 1), rates, shrink, (*betas, eps, lr_scale, weight_decay))
+
+
+def adam_over_runs(
     card: Card, p: Array, g: Array, m: Array, v: Array, runs: Runs, rates: Array, betas: tuple[float, float],
     eps: float, shrink: Array | None = None,
 ) -> None:  # fmt: skip
-    """One update, in place, of the runs of flat arrays (n,).
+    """``adam_update`` of each run of whole arenas, all in one kernel."""
+    _update(card, (p, g, m, v), (*runs, len(runs.places)), rates, shrink, (*betas, eps, 1.0, 0.0))
 
-    rates (3,), float64 on the card, holds ``adam_rates``; shrink (), if given, multiplies the gradient.
-    """
-    if p.size and len(runs.places):
-        card.launch(
-            "adam.adam", p.dtype, whole_blocks(p.size, STRETCH), THREADS,
-            p, g, m, v, runs.places, runs.scales, len(runs.places), p.size, STRETCH, rates, shrink, *betas, eps,
-        )  # fmt: skip
+
+def _update(
+    card: Card, flats: tuple[Array, ...], runs: tuple[Any, ...], rates: Array, shrink: Array | None,
+    numbers: tuple[float, ...],
+) -> None:  # fmt: skip
+    size, dtype = flats[0].size, flats[0].dtype
+    if size:
+        blocks = whole_blocks(size, STRETCH)
+        fractions = map(float, numbers)
+        card.launch("adam.adam", dtype, blocks, THREADS, *flats, *runs, size, STRETCH, rates, shrink, *fractions)
+
+
+def sum_of_squares(card: Card, x: Array) -> Array:
+    """Σ x² of a flat array (n,), a scalar () on the card."""
+    partials, total = _squares(card, x, (None, 1)), card.empty((), x.dtype)
+    card.launch("adam.length_of", x.dtype, 1, THREADS, partials, total, None, None, partials.size, 0.0)
+    return total
 
 
 def gradient_norm(card: Card, g: Array, runs: Runs, longest: float | None = None) -> tuple[Array, Array | None]:
-    """(norm, shrink) of the runs of g (n,), scalars () on the card.
+    """(norm, shrink) of the runs of an arena's gradient g (n,), scalars () on the card.
 
     shrink = longest/max(norm, longest) is what clipping to longest multiplies the gradient by; None without longest.
     """
-    blocks = min(SHARING, whole_blocks(g.size, STRETCH))
-    partials = card.empty((blocks,), g.dtype)
-    card.launch(
-        "adam.square_partials", g.dtype, blocks, THREADS,
-        g, runs.places, len(runs.places), g.size, STRETCH, partials,
-    )  # fmt: skip
-    norm = card.empty((), g.dtype)
+    partials, norm = _squares(card, g, (runs.places, len(runs.places))), card.empty((), g.dtype)
     shrink = None if longest is None else card.empty((), g.dtype)
-    card.launch("adam.length_of", g.dtype, 1, THREADS, partials, norm, shrink, blocks, float(longest or 0.0))
+    numbers = (partials.size, float(longest or 0.0))
+    card.launch("adam.length_of", g.dtype, 1, THREADS, partials, None, norm, shrink, *numbers)
     return norm, shrink
+
+
+def _squares(card: Card, x: Array, runs: tuple[Any, ...]) -> Array:
+    """Partial sums of x² over runs."""
+    blocks = min(SHARING, whole_blocks(x.size, STRETCH))
+    partials = card.empty((blocks,), x.dtype)
+    card.launch("adam.square_partials", x.dtype, blocks, THREADS, x, *runs, x.size, STRETCH, partials)
+    return partials
