@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from npformer.backend.cuda.attention import attention_pairs
 from npformer.backend.cuda.card import PRECISIONS, Card
 from npformer.backend.cuda.cross_entropy import cross_entropy_pairs
 from npformer.backend.cuda.dropout import dropout_pairs
@@ -20,6 +21,7 @@ def cuda_ops(card: Card) -> Ops:
     """The table of operations on a card; what has no kernel stays plain."""
     return replace(
         PLAIN,
+        **attention_pairs(card),
         **softmax_pairs(card),
         **dropout_pairs(card),
         **embedding_pairs(card),
