@@ -13,9 +13,9 @@ from npformer.backend.cuda import cuda_ops
 from npformer.backend.cuda.embedding import CHUNK
 
 EVERY_DTYPE = pytest.mark.parametrize("dtype", ["float32", "float64"])
-#: (V, shape of the tokens): one row, more rows than tokens, many tokens of few rows, no tokens, whole chunks of one row.
-CASES = [(1, (4,)), (5, (2, 7)), (50, (3, 40)), (7, (1, 1)), (9, (0, 3)), (3, (5, 100)), (1, (CHUNK,)), (1, (5 * CHUNK,)),
-         (2, (3, CHUNK)), (400, (2, CHUNK))]  # fmt: skip
+#: (V, shape of the tokens): one row, more rows than tokens, many tokens of few rows, no tokens, whole chunks of a row.
+CASES = [(1, (4,)), (5, (2, 7)), (50, (3, 40)), (7, (1, 1)), (9, (0, 3)), (3, (5, 100)), (1, (CHUNK,)),
+         (1, (5 * CHUNK,)), (2, (3, CHUNK)), (400, (2, CHUNK))]  # fmt: skip
 
 
 @pytest.fixture
