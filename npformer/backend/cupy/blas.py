@@ -12,6 +12,10 @@ on two streams at once; the workspace is shared.
 What products are made of is said with each call (its compute type); the handle's mode stays the
 default. "float32" is CUBLAS_COMPUTE_32F: float32 products and sums, in an order of cuBLAS's choice.
 Its PEDANTIC form would forbid some kernels and make nothing more exact that we promise.
+
+cuBLASLt could add a bias within the product: one kernel and one pass over y less for each linear map.
+It is not used, since which of its forms exist for which numbers shows only on a GPU; its GELU is
+the one with tanh, another function than ours.
 """
 
 from __future__ import annotations
@@ -127,11 +131,11 @@ class Blas:
     ) -> None:  # fmt: skip
         """By columns c = scale·a b (+ c): one product, count at equal distances, or (listed) count at listed addresses.
 
-        kind is the letter of a's and b's dtype; c is float64 if they are, else float32. tf32 lets
-        float32 numbers be rounded to 10 bits.
+        kind is the letter of a's and b's dtype; c is float64 if they are, else float32. tf32 (for
+        float32 alone) lets numbers be rounded to 10 bits.
         """
         taken, given = DATA_TYPE[kind], R_64F if kind == "d" else R_32F
-        compute = COMPUTE_64F if kind == "d" else COMPUTE_32F_FAST_TF32 if tf32 and kind == "f" else COMPUTE_32F
+        compute = COMPUTE_64F if kind == "d" else COMPUTE_32F_FAST_TF32 if tf32 else COMPUTE_32F
         number: Callable[[float], Any] = c_double if kind == "d" else c_float
         strided = count > 1 and not listed
 

@@ -81,8 +81,8 @@ def product(card: BlasCard, a: Array, b: Array, out: Array, add: bool = False, s
 
 def _run(card: BlasCard, a: Array, b: Array, out: Array, add: bool, scale: float) -> None:
     """All products, for a, b and out that lie in lines, out's being rows."""
-    tf32 = card.precision != "float32"
     kind, lies = a.dtype.char, [found for x in (a, b, out) if (found := lines(x))]
+    tf32 = kind == "f" and card.precision != "float32"
     starts = [card.address(x) for x in (a, b, out)]
     sizes = Sizes(out.shape[-1], out.shape[-2], a.shape[-1])
     repeated = axes(a, b, out)

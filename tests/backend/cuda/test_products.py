@@ -133,14 +133,16 @@ def test_the_listed_addresses(one: Any) -> None:
 
 
 @pytest.mark.parametrize("precision", ["tf32", "bfloat16"])
-def test_listed_matrices_are_aligned_or_called_one_by_one(cards: Any, precision: str) -> None:
+def test_listed_matrices_are_aligned_or_called_one_by_one(
+    cards: Any, monkeypatch: pytest.MonkeyPatch, precision: str
+) -> None:
     """Rounding kernels read 16 bytes at once; the stand-in fails as cuBLAS may where addresses do not allow it."""
+    monkeypatch.setattr(bfloat16, "ROUND_FROM", 1)
     rng, card = np.random.default_rng(8), cards.HostCard(precision)
     for d, names in ((8, {"GemmBatchedEx"}), (5, {"GemmStridedBatchedEx"})):
         q, k = (heads(rng, 2, 4, 3, d, "float32") for _ in range(2))
-        q, k = (np.copy(x.swapaxes(1, 2)).swapaxes(1, 2) for x in (q, k))
-        q, k = (place(card, x) for x in (q, k))
-        check(card, q, k.swapaxes(-1, -2), card.empty((2, 3, 4, 4), "float32"), rtol=1e-2)
+        out = card.empty((2, 4, 3, 4), "float32").swapaxes(1, 2)
+        check(card, place(card, q), place(card, k).swapaxes(-1, -2), out, rtol=1e-2)
         assert set(called(card)) == names
 
 
