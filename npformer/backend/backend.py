@@ -42,8 +42,9 @@ AdamUpdate = Callable[[Array, Array, Array, Array, float, tuple[float, float], f
 #: (p, g, m, v, rates, betas, eps, lr_scale, weight_decay): the same by rates (3,) that lie in the device's
 #: memory, as ``Adam.rates`` gives them.
 AdamOnDevice = Callable[[Array, Array, Array, Array, Array, tuple[float, float], float, float, float], None]
-#: ``DecoderLayer.step`` in one call, from its inputs, its parameters and what it remembers; None: not this case.
-DecoderLayerStep = Callable[..., Array | None]
+#: (decoder, state, threads) -> the step of a whole model, from tokens (B, 1) and their position to logits (B, 1, V);
+#: None: not this case. See ``models/step_at_once.py``.
+DecoderSteps = Callable[[Any, Any, int], Callable[[Array, int], Array | None] | None]
 Jobs = Sequence[Callable[[], Any]]
 
 
@@ -80,7 +81,7 @@ class Backend:
     adam_update: AdamUpdate | None = None
     adam_on_device: AdamOnDevice | None = None
     sum_of_squares: Callable[[Array], Array] | None = None
-    decoder_layer_step: DecoderLayerStep | None = None
+    decoder_steps: DecoderSteps | None = None
     precision: str = "float32"
 
     def __post_init__(self) -> None:

@@ -35,6 +35,7 @@ from npformer.layers import (
 from npformer.layers.call_tree import child
 from npformer.models.config import TransformerConfig
 from npformer.models.inputs import next_tokens, token_ids
+from npformer.models.step_at_once import step_at_once
 from npformer.typing import Array
 
 
@@ -133,9 +134,11 @@ class Transformer(Layer):
         tokens, several = next_tokens(tokens, self.config.tgt_vocab_size, self.backend)
         mask = state.admit(tokens != self.config.pad_id)
         stop = state.length + tokens.shape[1]
-        x = self.tgt_embedding(tokens) + state.positions[state.length : stop, :]
-        h = self.decoder.step(x, state.layers, mask=mask, memory_mask=state.memory_mask)
-        logits = self.generator(h)  # (B, n, V)
+        logits = step_at_once(self, tokens, state)  # (B, n, V)
+        if logits is None:
+            x = self.tgt_embedding(tokens) + state.positions[state.length : stop, :]
+            h = self.decoder.step(x, state.layers, mask=mask, memory_mask=state.memory_mask)
+            logits = self.generator(h)
         state.length = stop
         return logits if several else logits[:, 0, :]
 

@@ -76,7 +76,7 @@ def numpy_backend(dtype: str, bodies: str = "auto", threads: int | None = None) 
             shared,
             ops=with_fallback(compiled.OPS, OPS, compiled.takes),
             adam_update=compiled.adam_update,
-            decoder_layer_step=compiled.decoder_layer_step,
+            decoder_steps=compiled.decoder_steps,
         )
     return shared
 
