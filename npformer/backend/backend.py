@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -39,9 +39,6 @@ BODIES = ("auto", "plain", "numpy", "compiled", "cuda")
 
 #: (p, g, m, v, lr, betas, eps, t, decay): one update of flat arrays, in place, as in ``optim/adam.py``.
 AdamUpdate = Callable[[Array, Array, Array, Array, float, tuple[float, float], float, int, float], None]
-#: (p, g, m, v, rates, betas, eps, lr_scale, weight_decay): the same by rates (3,) that lie in the device's
-#: memory, as ``Adam.rates`` gives them.
-AdamOnDevice = Callable[[Array, Array, Array, Array, Array, tuple[float, float], float, float, float], None]
 #: (decoder, state, threads) -> the step of a whole model, from tokens (B, 1) and their position to logits (B, 1, V);
 #: None: not this case. See ``models/step_at_once.py``.
 DecoderSteps = Callable[[Any, Any, int], Callable[[Array, int], Array | None] | None]
@@ -59,6 +56,19 @@ def one_after_the_other(jobs: Jobs) -> None:
         job()
 
 
+class ArenaUpdates(Protocol):
+    """The end of a training step over a whole arena, by numbers that lie in the device's memory."""
+
+    def gradient_norm(self, arena: Any, longest: float | None) -> tuple[Array, Array | None]:
+        """The norm () of the trainable gradients, and by what to shorten them if it is not to exceed longest ()."""
+
+    def adam(
+        self, arena: Any, m: Array, v: Array, rates: Array, betas: tuple[float, float], eps: float,
+        weight_decay: float, shrink: Array | None,
+    ) -> None:  # fmt: skip
+        """Adam's update of what is trainable, of the gradients times shrink (); rates (3,) as ``Adam.rates`` says."""
+
+
 @dataclass(frozen=True)
 class Backend:
     """See the module's docstring. Build one with ``get_backend``.
@@ -66,8 +76,8 @@ class Backend:
     ``bodies`` names the table of operations. ``precision`` says what products of float32 are made of.
     ``threads`` is into how many parts a training batch is shared out, and ``together(jobs)`` does that
     many jobs at the same time. ``adam_update`` is a faster spelling of Adam's formula, or None,
-    ``adam_on_device`` the one that a captured function needs, ``sum_of_squares`` a faster Σ x², and
-    ``decoder_layer_step`` a faster decoder layer's step.
+    ``updates`` what clips and updates in a captured function, and ``decoder_steps`` prepares
+    a model's decoding steps.
     """
 
     name: str
@@ -79,8 +89,7 @@ class Backend:
     threads: int = 1
     together: Callable[[Jobs], None] = one_after_the_other
     adam_update: AdamUpdate | None = None
-    adam_on_device: AdamOnDevice | None = None
-    sum_of_squares: Callable[[Array], Array] | None = None
+    updates: ArenaUpdates | None = None
     decoder_steps: DecoderSteps | None = None
     precision: str = "float32"
 

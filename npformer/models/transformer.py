@@ -68,18 +68,27 @@ class Transformer(Layer):
         self.arena = Arena(self.owned_parameters(), self.backend)
 
     def forward(
-        self, src: Array, tgt_in: Array, *, key: RandomKey | None = None, watch: Watch | None = None
+        self,
+        src: Array,
+        tgt_in: Array,
+        *,
+        key: RandomKey | None = None,
+        watch: Watch | None = None,
+        checked: bool = False,
     ) -> tuple[Array, CacheStack]:
         """src (B, S) and tgt_in (B, T), token ids, to logits (B, T, V); key None: no dropout.
 
-        Raises ShapeError, DTypeError or TokenError for ids that are not (B, T) integers in range.
+        checked: they are on the device, and nobody needs to read them back to look at them. Raises ShapeError,
+        DTypeError or TokenError for ids that are not (B, T) integers in range.
         """
         cache = CacheStack(self)
+        if not checked:
+            src, tgt_in = self._ids(src, tgt_in)
         return self._run(cache, src, tgt_in, key, watch), cache
 
     def __call__(self, src: Array, tgt_in: Array) -> Array:
         """The logits (B, T, V) alone, without dropout, keeping no cache."""
-        return self._run(NoCache(self), src, tgt_in, None, None)
+        return self._run(NoCache(self), *self._ids(src, tgt_in), None, None)
 
     def backward(self, dlogits: Array, cache: CacheStack) -> None:
         """Add to the gradient of every parameter, given dlogits (B, T, V)."""
@@ -92,7 +101,7 @@ class Transformer(Layer):
     def attention_weights(self, src: Array, tgt_in: Array) -> dict[str, Array]:
         """Name of each attention -> its weights (B, H, T, S), in the order in which they are computed."""
         watch = Watch()
-        self._run(NoCache(self), src, tgt_in, None, watch)
+        self._run(NoCache(self), *self._ids(src, tgt_in), None, watch)
         return watch.weights
 
     def encode(self, src: Array) -> tuple[Array, AttentionMask]:
@@ -142,11 +151,15 @@ class Transformer(Layer):
         state.length = stop
         return logits if several else logits[:, 0, :]
 
-    def _run(self, cache: CacheStack, src: Array, tgt_in: Array, key: RandomKey | None, watch: Watch | None) -> Array:
+    def _ids(self, src: Array, tgt_in: Array) -> tuple[Array, Array]:
+        """src and tgt_in on the device, once the host has looked at them."""
         src = token_ids("src", src, self.config.src_vocab_size, self.backend)
         tgt_in = token_ids("tgt_in", tgt_in, self.config.tgt_vocab_size, self.backend)
         if src.shape[0] != tgt_in.shape[0]:
             raise ShapeError(f"tgt_in: expected (B={src.shape[0]}, T) like src, got {tuple(tgt_in.shape)}")
+        return src, tgt_in
+
+    def _run(self, cache: CacheStack, src: Array, tgt_in: Array, key: RandomKey | None, watch: Watch | None) -> Array:
         memory, memory_mask = self._encode(cache, src, key, watch)
         return self._decode(cache, tgt_in, memory, memory_mask, key, watch)
 

@@ -69,15 +69,18 @@ class Adam:
         """The numbers of update t at this learning rate."""
         return Rates(lr, 1 / (1 - self.betas[0] ** t), 1 / (1 - self.betas[1] ** t))
 
-    def step_on_device(self, rates: Array) -> None:
-        """``step`` by rates (3,) that lie in the device's memory; t is counted by whoever wrote them there."""
-        update = self.arena.backend.adam_on_device
-        if update is None:
+    def step_on_device(self, rates: Array, clip_norm: float | None = None) -> Array | None:
+        """Clip and ``step`` by rates (3,) in the device's memory; t is counted by whoever wrote them there.
+
+        Returns the gradient's norm () before, None without clipping. The arena's gradients stay as they are.
+        """
+        updates, norm, shrink = self.arena.backend.updates, None, None
+        if updates is None:
             raise DeviceError(f"adam: expected a backend that reads rates from its memory, got {self.arena.backend}")
-        for where, lr_scale, weight_decay in self.arena.runs(decaying=self.weight_decay > 0):
-            p, g = self.arena.values[where], self.arena.grads[where]
-            decay = self.weight_decay * weight_decay
-            update(p, g, self.m[where], self.v[where], rates, self.betas, self.eps, lr_scale, decay)
+        if clip_norm is not None:
+            norm, shrink = updates.gradient_norm(self.arena, clip_norm)
+        updates.adam(self.arena, self.m, self.v, rates, self.betas, self.eps, self.weight_decay, shrink)
+        return norm
 
     def _update(self, where: slice, lr: float, decay: float) -> None:
         beta1, beta2 = self.betas

@@ -18,14 +18,8 @@ from npformer.typing import Array
 def global_norm(arena: Arena) -> Array:
     """The length n of all trainable gradients together, a scalar array ()."""
     xp = namespace(arena.grads)
-    squares = arena.backend.sum_of_squares or _sum_of_squares
-    parts = [squares(arena.grads[run.where]) for run in arena.runs(decaying=False)] or [arena.backend.zeros(())]
-    total = sum(parts[1:], start=parts[0])
+    total = sum(xp.sum(arena.grads[run.where] * arena.grads[run.where]) for run in arena.runs(decaying=False))
     return xp.sqrt(xp.asarray(total, dtype=arena.grads.dtype))
-
-
-def _sum_of_squares(x: Array) -> Array:
-    return namespace(x).sum(x * x)
 
 
 def clip_by_global_norm(arena: Arena, clip_norm: float) -> Array:

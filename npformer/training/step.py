@@ -143,6 +143,10 @@ class TrainStep:
         try:
             found: tuple[Array, Array | None] = self._compute(self, given)
         except DeviceMemoryError as error:
+            if self.step_number != before:
+                raise MemoryError(
+                    f"{error}; an update was begun and not finished, so this model is of no use"
+                ) from None
             raise DeviceMemoryError(f"{error}. {self._what_fits(given)}") from None
         if self.step_number == before:  # the device's Adam does not count; the host's does, in its step
             self.optimizer.t += len(given)
@@ -197,11 +201,17 @@ class TrainStep:
 
     def _compute_update(self, given: Given) -> tuple[Array, Array | None]:
         (loss,) = self._compute_gradients(given)
+        if isinstance(given.rates, Rates):
+            return loss, self._update(given.rates.lr)
+        return loss, self.optimizer.step_on_device(given.rates, self.clip_norm)
+
+    def _update(self, lr: float) -> Array | None:
+        """Clip and update, by numbers of the host. Returns the norm before clipping."""
         norm = None
         if self.clip_norm is not None:
             norm = clip_by_global_norm(self.model.arena, self.clip_norm)
-        self._update(given.rates)
-        return loss, norm
+        self.optimizer.step(lr)
+        return norm
 
     def _compute_gradients(self, given: Given) -> tuple[Array]:
         self.model.arena.zero_grad()
@@ -212,13 +222,6 @@ class TrainStep:
             key = RandomKey(self.seed, given.number, micro)
             losses.append(share * self._accumulate(src[rows, :], tgt_in[rows, :], tgt_out[rows, :], share, key))
         return (sum(losses[1:], start=losses[0]),)
-
-    def _update(self, rates: Rates | Array) -> None:
-        """Adam by these rates; who put them into a device's memory counts the step, too."""
-        if isinstance(rates, Rates):
-            self.optimizer.step(rates.lr)
-        else:
-            self.optimizer.step_on_device(rates)
 
     def _accumulate(self, src: Array, tgt_in: Array, tgt_out: Array, share: float, key: RandomKey) -> Array:
         """Add share × the gradient of this micro-batch's mean loss; returns that loss."""
@@ -248,7 +251,7 @@ class TrainStep:
     ) -> Array:
         """Add share × the gradient of these rows' mean loss to model's; returns that loss."""
         cross_entropy = model.ops.cross_entropy
-        logits, cache = model.forward(src, tgt_in, key=key)
+        logits, cache = model.forward(src, tgt_in, key=key, checked=True)
         loss, loss_cache = cross_entropy.forward(logits, tgt_out, model.config.pad_id, self.label_smoothing)
         model.backward(cross_entropy.backward(share, loss_cache), cache)
         return loss

@@ -181,11 +181,10 @@ class Uncaptured:
         self._function, self._driver = function, driver
 
     def __call__(self, subject: Any, given: Any) -> Any:
-        for _ in range(2):
-            outputs, problem = attempt(self._driver, self._function, subject, given)
-            if problem is None:
-                return outputs
-            self._driver.trim()
+        outputs, problem = attempt(self._driver, self._function, subject, given)
+        if problem is None:
+            return outputs
+        self._driver.trim()
         raise out_of_memory(self._driver, problem)
 
 

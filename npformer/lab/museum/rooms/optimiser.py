@@ -207,14 +207,14 @@ EXHIBITS = (
         "clip-after-update", ROOM, "clipping after the update",
         (
             Edit(
-                STEP + "_compute_update",
+                STEP + "_update",
                 "    norm = None\n",
-                "    self._update(given.rates)\n    norm = None\n",
+                "    norm = None\n    self.optimizer.step(lr)\n",
             ),
             Edit(
-                STEP + "_compute_update",
-                "    self._update(given.rates)\n    return loss",
-                "    return loss",
+                STEP + "_update",
+                "    self.optimizer.step(lr)\n    return norm",
+                "    return norm",
             ),
         ),
         "backward, clip, update", "backward, update, clip",
