@@ -20,11 +20,12 @@ struct Pattern {
     whole offset, window, stride, queries, keys;
 
     __device__ bool sees(whole b, whole t, whole j) const {
-        const whole back = t + offset - j;
-        if (causal && back < 0) return false;
-        const bool anywhere = window <= 0 && stride <= 0;
-        const bool near = window > 0 && -window < back && back < window;
-        if (!anywhere && !near && !(stride > 0 && back % stride == 0)) return false;
+        if (j < first_key(t) || j >= end_key(t)) return false;
+        if (stride > 0) {
+            const whole back = t + offset - j;
+            const bool near = window > 0 && -window < back && back < window;
+            if (!near && back % stride != 0) return false;
+        }
         return !visible || visible[b * keys + j];
     }
 
