@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from npformer.backend import PLAIN, Ops
-from npformer.backend.cuda import cuda_ops
+from npformer.backend.cuda import cuda_ops, feed_forward, linear
 from npformer.backend.cuda.card import drawn
-from npformer.backend.cuda.feed_forward import activate
+from npformer.backend.cuda.feed_forward import activate, activate_backward
 from npformer.errors import ConfigError
 from npformer.functional import Draw
 
@@ -39,6 +39,36 @@ def test_equals_the_plain_pair(
     agree: Callable[..., None], shape: tuple[int, ...], width: int, activation: str, rate: float, dtype: str
 ) -> None:
     agree("feed_forward", *inputs(shape, width, dtype), activation, Draw(3, 7, 0, 11, rate, first_row=2))
+
+
+@ACTIVATION
+def test_blocks_take_several_rows(agree: Callable[..., None], monkeypatch: pytest.MonkeyPatch, activation: str) -> None:
+    monkeypatch.setattr(linear, "PARTS", 2)
+    monkeypatch.setattr(feed_forward, "parts_of", lambda rows: 3)
+    agree("feed_forward", *inputs((7, 4), 5), activation, Draw(3, 7, 0, 11, 0.3))  # three each, and one is left
+
+
+@ACTIVATION
+def test_the_last_block_stops_with_the_last_row(card: Any, monkeypatch: pytest.MonkeyPatch, activation: str) -> None:
+    monkeypatch.setattr(linear, "PARTS", 2)
+    monkeypatch.setattr(feed_forward, "parts_of", lambda rows: 3)
+    h, da = np.zeros((9, 5)), np.ones((9, 5))
+    activate(card, activation, h[:7], np.ones(5), drawn(None, h))
+    activate_backward(card, da[:7], h[:7], activation == "gelu", drawn(None, h), False)
+    assert (h[:7] == 1).all()
+    assert (h[7:] == 0).all()
+    assert (da[7:] == 1).all()
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_a_column_of_long_rows_is_begun_by_one_thread_and_added_to_by_another(cards: Any, backwards: bool) -> None:
+    x, w1, *rest = inputs((2, 3), 8200)
+    table = cuda_ops(cards.HostCard(block=40, backwards=backwards))
+    (y, cache), (_, plain) = (ops.feed_forward.forward(x, w1, *rest, "relu", None) for ops in (table, PLAIN))
+    found, true = (
+        pair.backward(y, kept)[2] for pair, kept in ((table.feed_forward, cache), (PLAIN.feed_forward, plain))
+    )
+    np.testing.assert_allclose(found, true, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)

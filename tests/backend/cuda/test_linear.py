@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from npformer.backend import Ops
-from npformer.backend.cuda import cuda_ops
+from npformer.backend.cuda import cuda_ops, linear
 from npformer.errors import ShapeError
 
 SHAPES = [((1, 1), 1), ((3, 5), 7), ((2, 4, 33), 65), ((40, 32), 300), ((2, 3, 2, 6), 5), ((0, 4), 3), ((2, 0, 4), 3)]
@@ -30,6 +30,18 @@ def inputs(shape: tuple[int, ...], width: int, dtype: str) -> list[Any]:
 @pytest.mark.parametrize(("shape", "width"), SHAPES, ids=str)
 def test_equals_the_plain_pair(agree: Callable[..., None], shape: tuple[int, ...], width: int, dtype: str) -> None:
     agree("linear", *inputs(shape, width, dtype))
+
+
+def test_blocks_take_several_rows(agree: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linear, "PARTS", 2)
+    agree("linear", *inputs((7, 4), 5, "float64"))  # three each, and one is left
+
+
+def test_the_last_block_stops_with_the_last_row(card: Any) -> None:
+    """Beyond it is NaN elsewhere, and what is added to that leaves no trace."""
+    y = np.zeros((9, 5))
+    card.launch("linear.add_bias", "float64", 3, 32, y[:7], np.ones(5), 7, 5, 3)
+    np.testing.assert_array_equal(y, np.repeat([[1.0], [0.0]], [7, 2], axis=0) * np.ones(5))
 
 
 @pytest.mark.parametrize("layout", ["gaps", "columns first"])
