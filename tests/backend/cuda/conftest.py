@@ -52,17 +52,23 @@ def card(request: pytest.FixtureRequest, cards: Any) -> Any:
     return cards.HostCard(block=block, backwards=backwards)
 
 
-def on_card(card: Any, dtype: str) -> Backend:
+def backend_on(card: Any, dtype: str) -> Backend:
     """A backend whose operations are those for GPUs, on a card, with fall-back to plain ones."""
     plain = get_backend("numpy", dtype=dtype, bodies="plain")
     return dataclasses.replace(plain, ops=with_fallback(cuda_ops(card), plain.ops), bodies="cuda")
 
 
 @pytest.fixture
+def on_card() -> Any:
+    """on_card(card, dtype): the backend above."""
+    return backend_on
+
+
+@pytest.fixture
 def card64(card: Any) -> Backend:
-    return on_card(card, "float64")
+    return backend_on(card, "float64")
 
 
 @pytest.fixture
 def card32(card: Any) -> Backend:
-    return on_card(card, "float32")
+    return backend_on(card, "float32")
