@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks import report, summary
@@ -30,7 +30,7 @@ def rows(children: Sequence[Child], measured: dict[str, Measured]) -> list[dict[
             {"name": child.name, **child.about, **summary.times(rounds)._asdict(), "times_as_fast": ratio,
              "round_medians": [summary.times([one]).median for one in rounds],
              "others_share": others_share(measured[child.name]),
-             "peak_bytes": memory["peak"] - memory["imports"], "imports_bytes": memory["imports"]}
+             "peak_bytes": memory["peak"] - memory["imports"], "imports_bytes": memory["imports"], **child.device()}
         )  # fmt: skip
     return found
 
@@ -54,7 +54,7 @@ def others(result_rows: Sequence[dict[str, Any]]) -> list[str]:
     return [report.wrapped(text)]
 
 
-def cells(row: dict[str, Any]) -> list[str]:
+def cells(row: Mapping[str, Any]) -> list[str]:
     """The cells that all tables end with: peak MB, imports MB, steps."""
     steps = f"{row['steps']} in {row['rounds']}"
     return [report.megabytes(row["peak_bytes"]), report.megabytes(row["imports_bytes"]), steps]

@@ -6,8 +6,10 @@ the start, then one for each request on its standard input:
 
     {"do": "run", "task": "step", "steps": 3}   {"seconds": [...], "values": [...], "others": [a, b]}
                                                 {"seconds": null}, if it has no such task
-                                                others: of b seconds of all cores other processes used a
+                                                others: of b seconds of all cores other processes used a;
+                                                steps made together have the mean of their seconds each
     {"do": "memory"}                            {"peak": bytes, "imports": bytes}
+    {"do": "device"}                            what the contender knows of its GPU: {} on a CPU
 """
 
 from __future__ import annotations
@@ -53,6 +55,8 @@ class Server:
         """The answer to one request, as in the module's docstring."""
         if request["do"] == "memory":
             return {"peak": peak_memory(), "imports": self.after_imports}
+        if request["do"] == "device":
+            return self.contender.on_device()
         if request["task"] != self._name:
             self._task = None  # its arrays go before those of the next come
             self._name, self._task = request["task"], self.contender.task(request["task"])
@@ -61,14 +65,15 @@ class Server:
         return self._run(self._task, request["steps"])
 
     def _run(self, task: Task, steps: int) -> dict[str, Any]:
-        seconds, values = [], []
-        usage = Usage()
-        for _ in range(steps):
+        seconds: list[float] = []
+        values: list[Any] = []
+        together, usage = self.contender.together, Usage()
+        for _ in range(-(-steps // together)):
             start = time.perf_counter()
             value = task()
             self.contender.synchronize()
-            seconds.append(time.perf_counter() - start)
-            values.append(value)
+            seconds += [(time.perf_counter() - start) / together] * together
+            values += value if together > 1 else [value]
         return {"seconds": seconds, "values": values, "others": usage.of_others()}
 
 

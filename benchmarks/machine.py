@@ -6,10 +6,13 @@ import datetime
 import importlib.metadata
 import os
 import platform
+import subprocess
+from collections.abc import Sequence
 
 import numpy as np
 
 PACKAGES = ("npformer", "numpy", "numba", "torch")
+CUPY = ("cupy", "cupy-cuda12x", "cupy-cuda13x")  # one package under several names
 #: Settings that slow one side down, or limit its threads.
 _SETTINGS = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
 
@@ -21,17 +24,19 @@ def contenders_environment(keep: bool) -> tuple[dict[str, str], list[str]]:
     return {name: value for name, value in given.items() if name not in removed}, removed
 
 
-def describe(removed: list[str], kept: bool) -> dict[str, str]:
+def describe(removed: list[str], kept: bool, device: str, precisions: Sequence[str]) -> dict[str, str]:
     """Name -> what there is, in words: for the head of a report."""
     environment = f"without {', '.join(removed)}" if removed else "unchanged"
+    gpu = {"GPU": _gpu()} if device == "cupy" else {}
     return {
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "processor": f"{_processor()}, {cores()} cores for this process",
+        **gpu,
         "python": f"{platform.python_version()}, {platform.system()} {platform.machine()}",
         "versions": ", ".join(f"{name} {version}" for name, version in _versions().items()),
         "BLAS of NumPy": _blas(),
         "environment": f"{environment}{' (--keep-env)' if kept else ''}",
-        "precision": "float32",
+        "precision": ", ".join(precisions),
     }
 
 
@@ -53,12 +58,23 @@ def _processor() -> str:
 
 def _versions() -> dict[str, str]:
     found = {}
-    for name in PACKAGES:
+    for name in (*PACKAGES, *CUPY):
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
-            found[name] = "missing"
+            if name in PACKAGES:
+                found[name] = "missing"
     return found
+
+
+def _gpu() -> str:
+    """Name, driver and memory as nvidia-smi gives them."""
+    command = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return "unknown: nvidia-smi does not tell"
+    return "; ".join(found.splitlines())
 
 
 def _blas() -> str:

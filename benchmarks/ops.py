@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from benchmarks import compare, machine, report
+from benchmarks import compare, report
 from benchmarks.cases import case
 from benchmarks.options import Options, UsageError, listed, new_parser, run
 from benchmarks.own.ops import NAMES
@@ -47,30 +48,40 @@ def benchmark(options: Options) -> int:
     names, threads = listed("--op", str(options.own["op"]), NAMES), int(str(options.own["threads"]))
     if threads < 1:
         raise UsageError(f"--threads: expected an integer >= 1, got {threads}")
-    environment, removed = machine.contenders_environment(options.keep_environment)
+    environment, about = report.opening(options, LEGEND, threads=f"{threads} for each contender")
     environment |= {f"{library}_NUM_THREADS": str(threads) for library in ("OPENBLAS", "OMP", "MKL")}
-    about = machine.describe(removed, options.keep_environment) | {"threads": f"{threads} for each contender"}
-    report.say("\n".join([report.head(about), "", *LEGEND]), options.json)
-    results = []
-    for size in options.sizes:
-        with contenders(entries(options, size, threads), environment) as children:
-            report.say(f"\n{report.wrapped(f'{size}: {PRESETS[size]}')}\n{_line(_titles(options))}", options.json)
-            for name in names:
-                for direction, work in zip(("forward", "backward"), work_at(name, size), strict=True):
-                    report.progress(f"{size}, {name} {direction} …")
-                    results.append(measure(options.budget, size, name, direction, work, children))
-                    report.progress("")
-                    report.say(_line(_cells(results[-1], children)), options.json)
-    for line in compare.others(_each_contender(results)):
+    found, table = [], None
+    for result in results(options, names, threads, environment):
+        if table != (result["size"], result["precision"]):
+            table = (result["size"], result["precision"])
+            title = report.wrapped(f"{table[0]}, {table[1]}: {PRESETS[table[0]]}")
+            report.say(f"\n{title}\n{_line(_titles(options))}", options.json)
+        report.say(_line(_cells(result, options)), options.json)
+        found.append(result)
+    for line in compare.others(_each_contender(found)):
         report.say(line, options.json)
     if options.json:
-        print(report.document("ops", about, options, results))
+        print(report.document("ops", about, options, found))
     return 0
 
 
-def entries(options: Options, size: str, threads: int) -> list[Entry]:
+def results(
+    options: Options, names: Sequence[str], threads: int, environment: Mapping[str, str], seconds: float | None = None
+) -> Iterator[dict[str, Any]]:
+    """Measure each operation in both directions; a size in a precision may take so many seconds."""
+    for size, precision in itertools.product(options.sizes, options.precisions):
+        with contenders(entries(options, size, threads, precision), environment, seconds) as children:
+            for name in names:
+                for direction, work in zip(("forward", "backward"), work_at(name, size), strict=True):
+                    report.progress(f"{size}, {name} {direction} …")
+                    result = measure(options.budget, size, name, direction, work, children)
+                    report.progress("")
+                    yield result | {"precision": precision}
+
+
+def entries(options: Options, size: str, threads: int, precision: str = "float32") -> list[Entry]:
     """npformer in all bodies asked for, and PyTorch."""
-    common = {"size": size, "device": options.device, "threads": threads}
+    common = {"size": size, "device": options.device, "threads": threads, "precision": precision}
     found = [
         Entry(f"npformer-{bodies}", "benchmarks.own.ops:ops", {**common, "bodies": bodies},
               ("numba",) if bodies == "compiled" else ())
@@ -115,14 +126,14 @@ def _titles(options: Options) -> list[str]:
     return ["", *options.bodies, *(["torch", "times as fast"] if options.torch else []), "MB", "GB/s"]
 
 
-def _cells(result: dict[str, Any], children: Sequence[Child]) -> list[str]:
+def _cells(result: dict[str, Any], options: Options) -> list[str]:
     rows = {row["name"]: row for row in result["contenders"]}
-    first = rows[children[0].name]
-    medians = [report.milliseconds(rows[child.name]["median"]) if child.name in rows else "–" for child in children]
-    has_peer = any(child.name.startswith(compare.PEER) for child in children)
+    names = [*(f"npformer-{bodies}" for bodies in options.bodies), *([compare.PEER] if options.torch else [])]
+    first = rows[names[0]]
+    medians = [report.milliseconds(rows[name]["median"]) if name in rows else "–" for name in names]
     ratio = (
         [f"{first['times_as_fast']['median']:.2f}" if result["bytes"] and first["times_as_fast"] else "–"]
-        if has_peer
+        if options.torch
         else []
     )
     moved = [f"{result['bytes'] / 1e6:.1f}", f"{first['bytes_per_second'] / 1e9:.1f}"] if result["bytes"] else ["–"] * 2

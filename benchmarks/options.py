@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.metadata
 import importlib.util
 import os
 import sys
@@ -11,13 +12,18 @@ from dataclasses import dataclass
 
 from benchmarks.turns import Budget, ContenderError
 from npformer.backend import cupy_problem
+from npformer.backend.cuda import PRECISIONS
 from npformer.errors import NpformerError
 from npformer.models.presets import PRESETS
 
-BODIES = ("compiled", "numpy", "plain")
+BODIES = {"numpy": ("compiled", "numpy", "plain"), "cupy": ("cuda", "plain")}
 NO_TORCH = (
     "--against torch: expected PyTorch, it is not installed; in npformer's folder: pip install '.[bench]' "
     "(a CPU build will do), or use --against none"
+)
+CPU_TORCH = (
+    "--against torch: expected a build of PyTorch for CUDA beside --device cupy, got {version}; install one as "
+    "pytorch.org says, or use --against none"
 )
 
 
@@ -32,6 +38,7 @@ class Options:
     device: str
     sizes: list[str]
     bodies: list[str]
+    precisions: list[str]
     torch: bool
     budget: Budget
     keep_environment: bool
@@ -49,6 +56,12 @@ def new_parser(
     add("--against", choices=("torch", "none"), default="torch", help="the peer (default: torch)")
     add("--seconds", type=float, default=seconds, help=f"for each comparison, but a few rounds (default: {seconds:g})")
     add("--rounds", type=int, help="at most this many rounds, for a quick look")
+    precisions = ", ".join(PRECISIONS)
+    add(
+        "--precision",
+        default=None,
+        help=f"of matrix products, of {precisions} (default: all of them on a GPU, float32 on a CPU)",
+    )
     return parser
 
 
@@ -58,10 +71,11 @@ def new_parser_without_peer(name: str, summary: str, examples: str, bodies: str)
         prog=f"python -m benchmarks.{name}", description=summary, epilog=examples,
         formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
     )  # fmt: skip
-    parser.set_defaults(size="tiny", against="none", seconds=1.0, rounds=None)
+    parser.set_defaults(size="tiny", against="none", seconds=1.0, rounds=None, precision="float32", on_cpu=bodies)
     add = parser.add_argument
     add("--device", choices=("numpy", "cupy"), default="numpy", help="where npformer computes (default: numpy)")
-    add("--bodies", default=bodies, help=f"npformer's bodies, of {', '.join(BODIES)}, auto (default: {bodies})")
+    known = "; ".join(f"on {device} of {', '.join(names)}, auto" for device, names in BODIES.items())
+    add("--bodies", help=f"npformer's bodies, {known} (default: {bodies} on numpy, cuda on cupy)")
     add("--keep-env", action="store_true", help="leave OPENBLAS_CORETYPE, *_NUM_THREADS and the like as they are")
     add("--json", action="store_true", help="print one JSON document, for machines")
     return parser
@@ -74,19 +88,38 @@ def checked(args: argparse.Namespace) -> Options:
     if args.rounds is not None and args.rounds < 1:
         raise UsageError(f"--rounds: expected an integer >= 1, got {args.rounds}")
     sizes = listed("--size", args.size, PRESETS)
-    bodies = [_resolved(name) for name in listed("--bodies", args.bodies, (*BODIES, "auto"))]
+    given = args.bodies or (args.on_cpu if args.device == "numpy" else "auto")
+    bodies = [_resolved(name, args.device) for name in listed("--bodies", given, (*BODIES[args.device], "auto"))]
+    precisions = _precisions(args)
     if args.against == "torch" and not installed("torch"):
         raise UsageError(NO_TORCH)
     if args.device == "cupy":
-        problem = cupy_problem()
-        if problem is not None:
-            raise UsageError(f"--device cupy: {problem}; or use --device numpy")
-        bodies = ["plain"]
-    common = {"device", "size", "bodies", "against", "seconds", "rounds", "keep_env", "json"}
+        check_gpu(args.against == "torch")
+    common = {"device", "size", "bodies", "on_cpu", "precision", "against", "seconds", "rounds", "keep_env", "json"}
     return Options(
-        args.device, sizes, list(dict.fromkeys(bodies)), args.against == "torch", Budget(args.seconds, args.rounds),
-        args.keep_env, args.json, {name: value for name, value in vars(args).items() if name not in common},
+        args.device, sizes, list(dict.fromkeys(bodies)), precisions, args.against == "torch",
+        Budget(args.seconds, args.rounds), args.keep_env, args.json,
+        {name: value for name, value in vars(args).items() if name not in common},
     )  # fmt: skip
+
+
+def check_gpu(torch: bool) -> None:
+    """Raise UsageError, which says what is missing, unless a GPU answers; PyTorch, if wanted, must be built for it."""
+    problem = cupy_problem()
+    if problem is not None:
+        raise UsageError(f"--device cupy: {problem}; or use --device numpy")
+    if torch and "+cpu" in (version := importlib.metadata.version("torch")):
+        raise UsageError(CPU_TORCH.format(version=version))
+
+
+def _precisions(args: argparse.Namespace) -> list[str]:
+    names = listed("--precision", args.precision or ("float32" if args.device == "numpy" else ",".join(PRECISIONS)),
+                   PRECISIONS)  # fmt: skip
+    if args.device == "numpy" and names != ["float32"]:
+        raise UsageError(
+            f"--precision: expected float32 on a CPU, got {args.precision!r}; tf32 and bfloat16 are for --device cupy"
+        )
+    return names
 
 
 def listed(option: str, given: str, known: Sequence[str] | Mapping[str, object]) -> list[str]:
@@ -130,7 +163,9 @@ def run(parser: argparse.ArgumentParser, benchmark: Callable[[Options], int]) ->
         return 1
 
 
-def _resolved(bodies: str) -> str:
+def _resolved(bodies: str, device: str) -> str:
+    if device == "cupy":
+        return "cuda" if bodies == "auto" else bodies
     if bodies == "auto":
         return "compiled" if installed("numba") else "numpy"
     if bodies == "compiled" and not installed("numba"):

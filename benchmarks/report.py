@@ -8,6 +8,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from benchmarks import machine
 from benchmarks.options import Options
 
 WIDTH = 100
@@ -26,10 +27,10 @@ def wrapped(text: str, indent: str = "    ") -> str:
     return textwrap.fill(text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
-def head(machine: Mapping[str, str]) -> str:
+def head(about: Mapping[str, str]) -> str:
     """The machine, one line for each thing to know."""
-    width = max(map(len, machine))
-    return "\n".join(wrapped(f"{name:<{width}}  {value}", " " * (width + 2)) for name, value in machine.items())
+    width = max(map(len, about))
+    return "\n".join(wrapped(f"{name:<{width}}  {value}", " " * (width + 2)) for name, value in about.items())
 
 
 def milliseconds(seconds: float) -> str:
@@ -37,6 +38,13 @@ def milliseconds(seconds: float) -> str:
     value = seconds * 1e3
     digits = 4 if value < 0.1 else 3 if value < 1 else 2 if value < 100 else 1 if value < 1000 else 0
     return f"{value:,.{digits}f}"
+
+
+def digits(value: float | None) -> str:
+    """Three digits, or all before the point; a dash for what is not known."""
+    if value is None:
+        return "–"
+    return f"{value:,.{0 if value >= 100 else 1 if value >= 10 else 2 if value >= 1 else 3}f}"
 
 
 def megabytes(count: float) -> str:
@@ -47,6 +55,14 @@ def megabytes(count: float) -> str:
 def ratio(values: Mapping[str, float] | None) -> str:
     """ "2.10 (2.05 … 2.14)", or a dash."""
     return "–" if values is None else f"{values['median']:.2f} ({values['low']:.2f} … {values['high']:.2f})"
+
+
+def opening(options: Options, legend: Sequence[str], **more: str) -> tuple[dict[str, str], dict[str, str]]:
+    """Say where it is measured and what the columns mean. Returns (the contenders' environment, the machine)."""
+    environment, removed = machine.contenders_environment(options.keep_environment)
+    about = machine.describe(removed, options.keep_environment, options.device, options.precisions) | more
+    say("\n".join([head(about), "", *legend]), options.json)
+    return environment, about
 
 
 def say(text: str, quiet: bool) -> None:
@@ -61,8 +77,8 @@ def progress(text: str) -> None:
         print(f"\r{text}\x1b[K", end="", file=sys.stderr, flush=True)
 
 
-def document(benchmark: str, machine: Mapping[str, str], options: Options, results: list[Any]) -> str:
+def document(benchmark: str, about: Mapping[str, str], options: Options, results: list[Any]) -> str:
     """The JSON document of a run; all times are in seconds."""
     settings = {"device": options.device, "seconds": options.budget.seconds, "rounds": options.budget.rounds}
     settings |= dict(options.own)
-    return json.dumps({"benchmark": benchmark, "machine": machine, "settings": settings, "results": results}, indent=1)
+    return json.dumps({"benchmark": benchmark, "machine": about, "settings": settings, "results": results}, indent=1)

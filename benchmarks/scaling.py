@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from benchmarks import compare, machine, report
+from benchmarks import compare, report
 from benchmarks.growth import growth, kept_bytes
 from benchmarks.options import Options, listed, new_parser_without_peer, run
 from benchmarks.products import step_flop
@@ -60,12 +60,10 @@ def main() -> int:
 def benchmark(options: Options) -> int:
     """Measure all sweeps in all bodies, say what came of it. Returns the exit code."""
     sweeps = listed("--sweep", str(options.own["sweep"]), SWEEPS)
-    environment, removed = machine.contenders_environment(options.keep_environment)
-    about = machine.describe(removed, options.keep_environment)
     base, values = (QUICK_BASE, QUICK_SWEEPS) if options.own["quick"] else (BASE, SWEEPS)
     again = "; layers compute their forward again in backward" if options.own["recompute"] else ""
     what = report.wrapped(f"base: {base}, dropout {DROPOUT:g}{again}; width: d_ff is 4·d_model", " " * 6)
-    report.say("\n".join([report.head(about), "", *LEGEND, "", what]), options.json)
+    environment, about = report.opening(options, (*LEGEND, "", what))
     results = []
     for bodies in options.bodies:
         found: dict[Preset, Point] = {}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import compare, machine, report
+from benchmarks import compare, on_gpu, report
 from benchmarks.options import Options, new_parser, numbers, run
 from benchmarks.own.model import save_weights
 from benchmarks.products import linear_flop, linears, step_flop
@@ -16,7 +17,7 @@ from benchmarks.turns import Child, Entry, Measured, contenders, take_turns
 from npformer.models.presets import PRESETS
 
 FORMS = ("textbook", "fast")
-SAME = 1e-5  # how far losses of the same computation may lie apart, relative
+SAME = 1e-5  # how far losses of the same computation may lie apart, relative, in float32
 COLUMNS = ("", "median ms", "best ms", "times as fast", "of bound", "peak MB", "imports MB", "steps")
 LEGEND = (
     "median, best ms    of all steps; a step is forward, loss, backward, Adam, the loss read back",
@@ -47,26 +48,42 @@ def main() -> int:
 def benchmark(options: Options) -> int:
     """Measure all sizes at all rates, say what came of it. Returns the exit code."""
     rates = numbers("--dropout", str(options.own["dropout"]), 0, 1)
-    environment, removed = machine.contenders_environment(options.keep_environment)
-    about = machine.describe(removed, options.keep_environment)
-    report.say("\n".join([report.head(about), "", *LEGEND]), options.json)
-    results = []
+    on_card = options.device == "cupy"
+    environment, about = report.opening(options, on_gpu.LEGEND if on_card else LEGEND)
+    ceilings = on_gpu.measure_ceilings(options, environment) if on_card else None
+    if ceilings:
+        report.say("\n" + on_gpu.ceilings_line(ceilings), options.json)
+    found = []
+    for result in results(options, rates, environment, ceilings):
+        found.append(result)
+        report.say("\n" + describe(result), options.json)
+    if options.json:
+        print(report.document("train_step", about, options, found))
+    return 0 if all(result["same"]["holds"] for result in found) else 1
+
+
+def results(
+    options: Options, rates: Sequence[float], environment: Mapping[str, str], ceilings: on_gpu.Ceilings | None = None,
+    seconds: float | None = None,
+) -> Iterator[dict[str, Any]]:  # fmt: skip
+    """Measure each size at each rate, in each precision; each of these may take so many seconds."""
     for size in options.sizes:
         with tempfile.TemporaryDirectory() as folder:
             weights = save_weights(PRESETS[size], Path(folder)) if options.torch else ""
-            for rate in rates:
-                report.progress(f"{size}, dropout {rate:g} …")
-                with contenders(entries(options, size, rate, weights), environment) as children:
-                    results.append(measure(options, size, rate, children))
+            for rate, precision in itertools.product(rates, options.precisions):
+                report.progress(f"{size}, dropout {rate:g}, {precision} …")
+                started = entries(options, size, rate, weights, precision)
+                with contenders(started, environment, seconds) as children:
+                    result = measure(options, size, rate, children, precision, ceilings)
                 report.progress("")
-                report.say("\n" + describe(results[-1]), options.json)
-    if options.json:
-        print(report.document("train_step", about, options, results))
-    return 0 if all(result["same"]["holds"] for result in results) else 1
+                left_out = {entry.name for entry in started} - {child.name for child in children}
+                yield result | {"left_out": sorted(left_out)}
 
 
-def entries(options: Options, size: str, rate: float, weights: str) -> list[Entry]:
-    """npformer in all bodies asked for, PyTorch in both forms, the products in both ways."""
+def entries(options: Options, size: str, rate: float, weights: str, precision: str) -> list[Entry]:
+    """npformer in all bodies asked for, PyTorch in its forms; on a CPU the products in both ways."""
+    if options.device == "cupy":
+        return on_gpu.entries(options, size, rate, weights, precision)
     common = {"size": size, "dropout": rate, "device": options.device}
     ways = (False, True) if options.own["recompute"] else (False,)
     found = [
@@ -76,36 +93,39 @@ def entries(options: Options, size: str, rate: float, weights: str) -> list[Entr
     ]  # fmt: skip
     for form in FORMS if options.torch else ():
         found.append(Entry(f"torch-{form}", f"benchmarks.peers.torch_train:{form}", {**common, "weights": weights}))
-    if options.device == "numpy":
-        products, one_thread = "benchmarks.own.products:products", {"OPENBLAS_NUM_THREADS": "1"}
-        found.append(Entry("products", products, {"size": size, "split": False}))
-        found.append(Entry("products-split", products, {"size": size, "split": True}, environment=one_thread))
+    products, one_thread = "benchmarks.own.products:products", {"OPENBLAS_NUM_THREADS": "1"}
+    found.append(Entry("products", products, {"size": size, "split": False}))
+    found.append(Entry("products-split", products, {"size": size, "split": True}, environment=one_thread))
     return found
 
 
-def measure(options: Options, size: str, rate: float, children: Sequence[Child]) -> dict[str, Any]:
+def measure(
+    options: Options, size: str, rate: float, children: Sequence[Child], precision: str = "float32",
+    ceilings: on_gpu.Ceilings | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """All numbers of one table."""
     measured = take_turns(children, "step", options.budget)
-    limit = bound(size, take_turns(children, "products", options.budget._replace(seconds=1.0)))
     rows = compare.rows(children, measured)
-    for row in rows:
-        row["of_bound"] = limit["seconds"] / row["median"] if limit else None
+    limit = None
+    if ceilings is None:
+        limit = bound(size, take_turns(children, "products", options.budget._replace(seconds=1.0)))
+        rows = [row | {"of_bound": limit["seconds"] / row["median"] if limit else None} for row in rows]
+    else:
+        named = {child.name: child for child in children}
+        rows = [on_gpu.with_rates(row, named[row["name"]], size, precision, ceilings) for row in rows]
     return {
-        "size": size, "shape": dataclasses.asdict(PRESETS[size]), "dropout": rate, "contenders": rows,
-        "times_as_fast_as": compare.best_peer(measured), "bound": limit, "same": same(children, measured, rate),
+        "size": size, "shape": dataclasses.asdict(PRESETS[size]), "dropout": rate, "precision": precision,
+        "contenders": rows, "times_as_fast_as": compare.best_peer(measured), "bound": limit,
+        "same": same(children, measured, rate, on_gpu.SAME[precision]),
     }  # fmt: skip
 
 
 def describe(result: dict[str, Any]) -> str:
     """One table, with what holds for all of it above and below."""
-    rows = [
-        [row["name"], report.milliseconds(row["median"]), report.milliseconds(row["best"]),
-         report.ratio(row["times_as_fast"]), f"{row['of_bound']:.0%}" if row["of_bound"] else "–", *compare.cells(row)]
-        for row in result["contenders"]
-    ]  # fmt: skip
+    rows, size = result["contenders"], result["size"]
     lines = [
-        report.wrapped(f"{result['size']}, dropout {result['dropout']:g}: {PRESETS[result['size']]}"),
-        report.table(COLUMNS, rows),
+        report.wrapped(f"{size}, {result['precision']}, dropout {result['dropout']:g}: {PRESETS[size]}"),
+        on_gpu.table(rows) if "flop_per_second" in rows[0] else _table(rows),
     ]
     if result["bound"]:
         limit = result["bound"]
@@ -113,12 +133,23 @@ def describe(result: dict[str, Any]) -> str:
             f"bound by products: {limit['gflop']:,.2f} GFLOP at {limit['gflop_per_second']:.0f} GFLOP/s = "
             f"{report.milliseconds(limit['seconds'])} ms"
         )
-    lines += [compare.threads(result["contenders"]), *compare.others(result["contenders"])]
+    if result["left_out"]:
+        lines.append(report.wrapped(f"left out, see above why: {', '.join(result['left_out'])}"))
+    lines += [compare.threads(rows), *compare.others(rows)]
     found = result["same"]
     losses = ", ".join(f"{name} {loss:.6f}" for name, loss in found["losses"].items())
     verdict = "the same" if found["holds"] else "NOT THE SAME COMPUTATION"
     compared = f"{found['compared']} compared, largest difference {found['difference']:.0e}: {verdict}"
     return "\n".join([*lines, report.wrapped(f"first loss without dropout: {losses}; {compared}")])
+
+
+def _table(rows: Sequence[Mapping[str, Any]]) -> str:
+    cells = [
+        [row["name"], report.milliseconds(row["median"]), report.milliseconds(row["best"]),
+         report.ratio(row["times_as_fast"]), f"{row['of_bound']:.0%}" if row["of_bound"] else "–", *compare.cells(row)]
+        for row in rows
+    ]  # fmt: skip
+    return report.table(COLUMNS, cells)
 
 
 def bound(size: str, products: dict[str, Measured]) -> dict[str, float] | None:
@@ -133,7 +164,9 @@ def bound(size: str, products: dict[str, Measured]) -> dict[str, float] | None:
     return {"gflop": flop / 1e9, "gflop_per_second": rate / 1e9, "seconds": flop / rate}
 
 
-def same(children: Sequence[Child], measured: dict[str, Measured], rate: float) -> dict[str, Any]:
+def same(
+    children: Sequence[Child], measured: dict[str, Measured], rate: float, tolerance: float = SAME
+) -> dict[str, Any]:
     """Whether all compute the same: the loss before training; without dropout, those of the first steps too."""
     losses = {child.name: float(child.facts["loss"]) for child in children if child.name in measured}
     steps = 0 if rate else min(3, *(len(each.values) for each in measured.values()))
@@ -141,7 +174,7 @@ def same(children: Sequence[Child], measured: dict[str, Measured], rate: float) 
     difference = max(max(column) - min(column) for column in zip(*curves, strict=True))
     return {
         "losses": losses, "compared": steps + 1, "difference": difference,
-        "holds": difference <= SAME * max(1.0, *losses.values()),
+        "holds": difference <= tolerance * max(1.0, *losses.values()),
     }  # fmt: skip
 
 

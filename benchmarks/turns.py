@@ -11,6 +11,7 @@ import json
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -38,6 +39,7 @@ class Entry(NamedTuple):
     options: Mapping[str, Any] = {}
     imports: Sequence[str] = ()
     environment: Mapping[str, str] = {}  # on top of the environment of all
+    optional: bool = False  # if it cannot start, the others go on without it
 
 
 class Budget(NamedTuple):
@@ -53,7 +55,7 @@ class Child:
     """One contender, starting. Wait until it is ready, close it afterwards; ``contenders`` does both."""
 
     def __init__(self, entry: Entry, environment: Mapping[str, str]) -> None:
-        self.name = entry.name
+        self.name, self.optional = entry.name, entry.optional
         self._errors = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115 - lives on
         spec = {"factory": entry.factory, "options": dict(entry.options), "imports": list(entry.imports)}
         self._process = subprocess.Popen(
@@ -77,14 +79,22 @@ class Child:
         """{"peak": bytes, "imports": bytes of it that were there when all was imported}."""
         return self._ask({"do": "memory"})
 
+    def device(self) -> dict[str, Any]:
+        """What it has seen of its GPU; nothing on a CPU. It may take a step to look."""
+        return self._ask({"do": "device"})
+
     @property
     def running(self) -> bool:
         """Whether the process is alive."""
         return self._process.poll() is None
 
-    def close(self) -> None:
-        """End the process."""
+    def stop(self) -> None:
+        """End the process; whoever waits for its answer gets a ContenderError."""
         self._process.kill()
+
+    def close(self) -> None:
+        """End the process, and what belongs to it here."""
+        self.stop()
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout, self._errors):
             with suppress(OSError):  # a pipe to a process that has gone
@@ -110,18 +120,36 @@ class Child:
 
 
 @contextmanager
-def contenders(entries: Sequence[Entry], environment: Mapping[str, str]) -> Iterator[list[Child]]:
-    """The contenders, all ready, ended afterwards whatever happens."""
+def contenders(
+    entries: Sequence[Entry], environment: Mapping[str, str], seconds: float | None = None
+) -> Iterator[list[Child]]:
+    """The contenders, all ready, ended afterwards whatever happens, or after so many seconds in the middle of it.
+
+    Of an optional one that does not start, stderr says why.
+    """
     children: list[Child] = []
+    clock = threading.Timer(seconds or 0.0, lambda: [child.stop() for child in children])
     try:
         for entry in entries:
             children.append(Child(entry, environment))
-        for child in children:
-            child.wait_until_ready()
-        yield children
+        if seconds is not None:
+            clock.start()
+        yield [child for child in children if _starts(child)]
     finally:
+        clock.cancel()
         for child in children:
             child.close()
+
+
+def _starts(child: Child) -> bool:
+    try:
+        child.wait_until_ready()
+    except ContenderError as error:
+        if not child.optional:
+            raise
+        print(f"benchmarks: left out: {error}", file=sys.stderr)
+        return False
+    return True
 
 
 class Measured(NamedTuple):

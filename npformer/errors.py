@@ -8,6 +8,7 @@ NpformerError
 ├── DataError           (ValueError)    an input file is empty, malformed or not UTF-8
 ├── CacheUsedError      (RuntimeError)  a layer's cache went through backward before
 ├── DeviceError         (RuntimeError)  the device asked for is not there
+├── DeviceMemoryError   (MemoryError)   the device's memory is too small for what was asked
 ├── CheckpointError     (RuntimeError)  a checkpoint cannot be read, or not be written
 ├── OutputError         (RuntimeError)  a place to write to is taken or not writable
 ├── DivergedError       (RuntimeError)  the training loss is no longer finite
@@ -48,6 +49,10 @@ class CacheUsedError(NpformerError, RuntimeError):
 
 class DeviceError(NpformerError, RuntimeError):
     """The device asked for is not there; the message says what is missing."""
+
+
+class DeviceMemoryError(NpformerError, MemoryError):
+    """The device's memory is too small for what was asked; the message says what would fit."""
 
 
 class CheckpointError(NpformerError, RuntimeError):

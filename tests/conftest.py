@@ -84,9 +84,20 @@ def strict64() -> Backend:
 
 
 @pytest.fixture
-def cupy64() -> Backend:
-    """CuPy in float64, where a GPU answers."""
+def gpu() -> None:
+    """Asked for by what needs a GPU; skips, visibly, where none answers."""
     problem = cupy_problem()
     if problem is not None:
         pytest.skip(f"no GPU: {problem}")
+
+
+@pytest.fixture
+def cupy64(gpu: None) -> Backend:
+    """CuPy in float64, where a GPU answers."""
     return get_backend("cupy", dtype="float64")
+
+
+@pytest.fixture
+def cupy32(gpu: None) -> Backend:
+    """CuPy in float32, its products too, where a GPU answers."""
+    return get_backend("cupy", dtype="float32")

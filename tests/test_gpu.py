@@ -1,22 +1,51 @@
-"""What only a GPU can show; skipped, with the reason, where none answers."""
+"""What only a GPU can show; skipped, with the reason, where none answers. See also test_gpu_bodies.py."""
 
 from __future__ import annotations
+
+import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
 
-from npformer import Adam, TrainStep, Transformer, TransformerConfig, functional
+from npformer import Adam, TrainStep, Transformer, TransformerConfig, functional, get_backend
 from npformer.backend import Backend
+from npformer.functional import AttentionMask, Draw
 from npformer.proof import Case, catalogue
+from npformer.proof.budget import against_float64
 
 pytestmark = pytest.mark.gpu
 
 CONFIG = TransformerConfig(9, 9, d_model=16, num_heads=4, num_encoder_layers=2, num_decoder_layers=2, d_ff=24)
+EVERY_CASE = pytest.mark.parametrize("case", catalogue(), ids=lambda case: case.name)
+#: How much of its size rounding may change an operand of a product by; to TF32 it may be cut off instead.
+UNITS = {"float32": 0.0, "tf32": 2.0**-10, "bfloat16": 2.0**-8}
 
 
-@pytest.mark.parametrize("case", catalogue(), ids=lambda case: case.name)
+def trained(backend: Backend, steps: int, *, recorded: bool = True, many: bool = False, **options: Any) -> Any:
+    """(losses, values) after steps of training on batches that the seed decides."""
+    rng = np.random.default_rng(0)
+    batches = [tuple(rng.integers(1, 9, size=(3, 4, 6))) for _ in range(steps)]
+    model = Transformer(dataclasses.replace(CONFIG, dropout=0.2), backend=backend, seed=1)
+    step = TrainStep(model, Adam(model.arena, lr=1e-3), schedule=lambda t: 1e-3 / t, clip_norm=0.5, **options)
+    if not recorded:
+        step._compute.refusal = "asked for"  # each step is run as it is
+    losses = step.many(batches) if many else [step(*batch) for batch in batches]
+    return np.array([float(loss) for loss in losses]), backend.host(model.arena.values)
+
+
+@EVERY_CASE
 def test_every_gradient_is_right_on_the_gpu(case: Case, cupy64: Backend) -> None:
-    case.check(cupy64).raise_if_failed()
+    """Operations by element, all else along random directions."""
+    along = case if case.group == "op" else dataclasses.replace(case, group="model")
+    along.check(cupy64).raise_if_failed()
+
+
+@EVERY_CASE
+def test_float32_is_within_its_rounding_budget(case: Case, cupy32: Backend) -> None:
+    if case.float64_only:
+        pytest.skip("its gradient is a difference of nearly equal numbers, lost in float32")
+    against_float64(case.build, case.inputs, case.options, cupy32, case.name).raise_if_failed()
 
 
 def test_dropout_bits_are_those_of_the_host(cupy64: Backend) -> None:
@@ -26,25 +55,93 @@ def test_dropout_bits_are_those_of_the_host(cupy64: Backend) -> None:
     np.testing.assert_array_equal(cupy64.host(on_gpu), on_host)
 
 
+@pytest.mark.parametrize("on_device", [False, True], ids=["step on the host", "step on the device"])
+def test_kernels_drop_what_the_host_drops(on_device: bool, cupy64: Backend, numpy64: Backend) -> None:
+    x = 1 + np.random.default_rng(0).random((5, 7, 61))
+    draw = Draw(seed=2**64 - 1, step=2**63 + 5, micro=2, site=2**63, rate=0.4)
+    there = draw
+    if on_device:
+        there = draw._replace(step=cupy64.device.array(np.array(draw.step, np.uint64), "uint64"))
+    y, _ = cupy64.ops.dropout.forward(cupy64.array(x), there)
+    np.testing.assert_array_equal(cupy64.host(y), numpy64.ops.dropout.forward(x, draw)[0])
+
+
 def test_training_follows_the_host(cupy64: Backend, numpy64: Backend) -> None:
-    rng = np.random.default_rng(0)
-    batches = [rng.integers(1, 9, size=(3, 4, 6)) for _ in range(20)]
-    losses = []
-    for backend in (cupy64, numpy64):
-        model = Transformer(CONFIG, backend=backend, seed=1)
-        step = TrainStep(model, Adam(model.arena, lr=1e-3), clip_norm=1.0, accumulate=2)
-        losses.append([float(step(*batch)) for batch in batches])
-    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-10)
+    for accumulate in (1, 2):
+        (losses, _), (true, _) = (trained(backend, 20, accumulate=accumulate) for backend in (cupy64, numpy64))
+        np.testing.assert_allclose(losses, true, rtol=1e-10)
 
 
-def test_two_runs_are_bit_equal(cupy64: Backend) -> None:
+@pytest.mark.parametrize("precision", UNITS)
+def test_a_recorded_step_is_an_eager_one_to_the_bit(precision: str, gpu: None) -> None:
+    backend = get_backend("cupy", dtype="float32", precision=precision)
+    recorded, eager = trained(backend, 20), trained(backend, 20, recorded=False)
+    again, together = trained(backend, 20), trained(backend, 20, many=True)
+    for losses, values in (eager, again, together):
+        np.testing.assert_array_equal(losses, recorded[0])
+        np.testing.assert_array_equal(values, recorded[1])
+    assert len(set(recorded[0])) == 20
+
+
+def test_thousands_of_replays_leak_nothing(cupy32: Backend) -> None:
+    import cupy
+
     rng = np.random.default_rng(0)
-    batches = [rng.integers(1, 9, size=(3, 4, 6)) for _ in range(5)]
-    values = []
-    for _ in range(2):
-        model = Transformer(CONFIG, backend=cupy64, seed=1)
-        step = TrainStep(model, Adam(model.arena, lr=1e-3))
-        for batch in batches:
-            step(*batch)
-        values.append(cupy64.host(model.arena.values))
-    np.testing.assert_array_equal(values[0], values[1])
+    model = Transformer(CONFIG, backend=cupy32, seed=1)
+    step = TrainStep(model, Adam(model.arena, lr=1e-4))
+    batches = [rng.integers(1, 9, size=(3, 4, 4 + length)) for length in range(12)]  # more shapes than graphs are kept
+    used = []
+    for i in range(2000):
+        step(*batches[i // 8 % len(batches)])
+        if i in (500, 1999):
+            cupy32.device.synchronize()
+            used.append(cupy.cuda.runtime.memGetInfo()[0])
+    assert used[1] >= used[0] - 16 * 2**20, f"{(used[0] - used[1]) / 2**20:.0f} MiB less are free after 1,500 steps"
+
+
+@pytest.mark.parametrize("precision", UNITS)
+def test_a_product_is_rounded_as_its_precision_says(precision: str, gpu: None) -> None:
+    """|found − A·B| ≤ (2u + u² + 2K·2⁻²⁴)·|A|·|B|, and more than float32's rounding where u says so."""
+    backend = get_backend("cupy", dtype="float32", precision=precision)
+    rng = np.random.default_rng(0)
+    u, off = UNITS[precision], []
+    for rows, inner, width in [(1, 1, 1), (3, 5, 7), (64, 128, 96), (33, 1000, 65), (256, 64, 2048)]:
+        x, weight = (rng.normal(size=shape).astype(np.float32) for shape in ((rows, inner), (inner, width)))
+        zero = backend.zeros((width,))
+        wide = backend.array(np.repeat(weight, 2, axis=1))
+        turned = backend.array(np.ascontiguousarray(weight.T)).T
+        exact = x.astype(np.float64) @ weight
+        size = np.abs(x).astype(np.float64) @ np.abs(weight)
+        for given in (backend.array(weight), wide[:, ::2], turned):
+            found, _ = backend.ops.linear.forward(backend.array(x), given, zero)
+            off.append(np.max(np.abs(backend.host(found) - exact) / size))
+            assert off[-1] <= 2 * u + u * u + 2 * inner * 2.0**-24, (rows, inner, width)
+    assert (max(off) > 2.0**-16) == (precision != "float32")
+
+
+@pytest.mark.parametrize("mask", [AttentionMask(causal=True), AttentionMask(causal=True, window=100)], ids=str)
+def test_long_attention_is_that_of_the_host(mask: AttentionMask, cupy32: Backend, numpy64: Backend) -> None:
+    rng = np.random.default_rng(0)
+    q, k, v, dout = (rng.normal(size=(1, 2, 3001, 64)) for _ in range(4))
+    draw = Draw(3, 4, 1, 99, 0.1)
+    true, cache = numpy64.ops.attention.forward(q, k, v, mask, draw)
+    expected = (true, *numpy64.ops.attention.backward(dout, cache))
+    y, cache = cupy32.ops.attention.forward(*map(cupy32.array, (q, k, v)), mask, draw)
+    found = (y, *cupy32.ops.attention.backward(cupy32.array(dout), cache))
+    for a, b in zip(found, expected, strict=True):
+        assert np.max(np.abs(cupy32.host(a) - b)) <= 2e-5 * np.max(np.abs(b))
+
+
+def test_attention_over_many_tokens_needs_little_memory(cupy32: Backend) -> None:
+    """Scores of 2 × 60,000² numbers would take 29 GB."""
+    import cupy
+
+    shape = (1, 2, 60_000, 64)
+    q, k, v = (cupy.random.default_rng(i).standard_normal(shape, dtype="float32") for i in range(3))
+    pool = cupy.get_default_memory_pool()
+    pool.free_all_blocks()
+    before = pool.total_bytes()
+    y, cache = cupy32.ops.attention.forward(q, k, v, AttentionMask(causal=True))
+    gradients = cupy32.ops.attention.backward(y, cache)
+    assert all(bool(cupy.isfinite(part).all()) for part in (y, *gradients))
+    assert pool.total_bytes() - before <= 20 * q.nbytes

@@ -7,11 +7,12 @@ from benchmarks.machine import cores
 from npformer.backend import Backend
 
 
-def backend(device: str, bodies: str) -> Backend:
-    """npformer's backend on device in float32, with these bodies."""
-    return npf.get_backend(device, dtype="float32", bodies=bodies)
+def backend(device: str, bodies: str, precision: str = "float32") -> Backend:
+    """npformer's backend on device in float32, with these bodies, whose products have that precision."""
+    return npf.get_backend(device, dtype="float32", bodies=bodies, precision=precision)
 
 
 def about(of: Backend) -> dict[str, str]:
     """What a reader wants to know of it."""
-    return {"backend": str(of), "threads": f"{of.threads} over a batch, up to {cores()} in a product"}
+    threads = "1" if of.name == "cupy" else f"{of.threads} over a batch, up to {cores()} in a product"
+    return {"backend": str(of), "threads": threads}

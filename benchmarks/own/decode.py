@@ -11,9 +11,11 @@ from benchmarks.tasks import Contender, Task
 from npformer.models.presets import PRESETS
 
 
-def decode(size: str, tokens: int, batches: list[int], device: str, bodies: str) -> Contender:
+def decode(
+    size: str, tokens: int, batches: list[int], device: str, bodies: str, precision: str = "float32"
+) -> Contender:
     """Tasks "batch 1" and so on; each returns what was said, (B, T) as lists."""
-    chosen = backend(device, bodies)
+    chosen = backend(device, bodies, precision)
     model = decoding_model(PRESETS[size], chosen)
 
     def make(batch: int) -> Task:

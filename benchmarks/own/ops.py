@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from collections.abc import Callable
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 
 from benchmarks.cases import Case, case
 from benchmarks.own.backend import backend
-from benchmarks.tasks import Contender, Task
+from benchmarks.tasks import TOGETHER, Contender, Task, repeated
 from npformer.backend import Backend, Ops, Pair
+from npformer.functional import AttentionMask
 from npformer.models.presets import PRESETS
 
 NAMES = tuple(field.name for field in fields(Ops))
 
 
-def ops(size: str, device: str, bodies: str, threads: int) -> Contender:
+def ops(size: str, device: str, bodies: str, threads: int, precision: str = "float32") -> Contender:
     """Tasks "linear forward", "linear backward" and so on."""
-    chosen = backend(device, bodies)
+    chosen, together = backend(device, bodies, precision), TOGETHER[device]
+
+    def make(name: str, way: Callable[[Pair, Case, Backend], Task]) -> Task:
+        return repeated(way(getattr(chosen.ops, name), case(name, PRESETS[size]), chosen), together)
+
     tasks = {}
     for name in NAMES:
-        pair: Pair = getattr(chosen.ops, name)
-        tasks[f"{name} forward"] = lambda name=name, pair=pair: _forward(pair, case(name, PRESETS[size]), chosen)
-        tasks[f"{name} backward"] = lambda name=name, pair=pair: _backward(pair, case(name, PRESETS[size]), chosen)
+        tasks[f"{name} forward"] = lambda name=name: make(name, _forward)
+        tasks[f"{name} backward"] = lambda name=name: make(name, _backward)
     about = {"backend": str(chosen), "threads": str(threads)}
-    return Contender(about, tasks, synchronize=chosen.device.synchronize)
+    return Contender(about, tasks, synchronize=chosen.device.synchronize, together=together)
 
 
 def _forward(pair: Pair, given: Case, chosen: Backend) -> Task:
@@ -51,7 +56,7 @@ def _backward(pair: Pair, given: Case, chosen: Backend) -> Task:
 
 
 def _on_device(given: Case, chosen: Backend) -> tuple[Any, ...]:
-    return (*(_placed(x, chosen) for x in given.arrays), *given.options)
+    return (*(_placed(x, chosen) for x in given.arrays), *(_option(option, chosen) for option in given.options))
 
 
 def _placed(x: Any, chosen: Backend) -> Any:
@@ -61,3 +66,10 @@ def _placed(x: Any, chosen: Backend) -> Any:
     if not isinstance(x, np.ndarray) or chosen.device.owns(x):
         return x
     return chosen.integers(x) if x.dtype.kind == "i" else chosen.array(x)
+
+
+def _option(given: Any, chosen: Backend) -> Any:
+    """An option as it is; of a mask, what lies in memory goes to the device."""
+    if not isinstance(given, AttentionMask) or chosen.device.owns(given.key_visible):
+        return given
+    return replace(given, key_visible=chosen.device.array(given.key_visible, "bool"))

@@ -1,44 +1,90 @@
-"""npformer's training step: forward, loss, backward, Adam, and the loss read back."""
+"""npformer's training step: forward, loss, backward, Adam, and the loss read back.
+
+On a GPU several steps are asked for before anyone waits, and their losses are read together; the batch comes
+from the host each time, as in training.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
 
 import npformer as npf
 from benchmarks.contender import peak_memory
 from benchmarks.own.backend import about, backend
 from benchmarks.own.model import training_model
-from benchmarks.tasks import Contender
+from benchmarks.own.on_gpu import kernels, memory_watched
+from benchmarks.tasks import PREPARED, TOGETHER, Contender, Task
 from npformer.backend import Backend
-from npformer.models.presets import PRESETS, Preset
+from npformer.backend.backend import run_eagerly
+from npformer.functional.arrays import namespace
+from npformer.models.presets import PRESETS, Batch, Preset
 
 MINUTE = Preset(vocab_size=16, d_model=16, num_heads=2, num_layers=1, d_ff=16, length=4, batch=8)
 
 
 def train(
-    size: str | Mapping[str, int], dropout: float, device: str, bodies: str, recompute: bool = False
-) -> Contender:
-    """The contender with npformer's bodies of that name ("compiled", "numpy", "plain").
+    size: str | Mapping[str, int], dropout: float, device: str, bodies: str, recompute: bool = False,
+    precision: str = "float32", launch: str = "one",
+) -> Contender:  # fmt: skip
+    """The contender with npformer's bodies of that name ("compiled", "numpy", "plain"; "cuda" on a GPU).
 
     size is a preset's name, or the fields of a Preset; recompute: layers compute their forward again in backward.
+    launch is for a GPU: "one" step at a time as a graph, "many" of them at once, or each operation by itself ("none").
     """
-    chosen = backend(device, bodies)
+    chosen = backend(device, bodies, precision)
+    if launch == "none":
+        chosen = replace(chosen, capture=run_eagerly)
     preset = PRESETS[size] if isinstance(size, str) else Preset(**size)
-    _prepare(MINUTE, dropout, chosen, False)[0]()  # compiles, where bodies are compiled, before the clock runs
-    prepared = peak_memory()
-    step, loss = _prepare(preset, dropout, chosen, recompute)
-    facts = {"loss": loss, "threads": chosen.threads, "prepared_bytes": prepared}
-    return Contender(about(chosen), {"step": lambda: step}, facts, chosen.device.synchronize)
+    start = time.perf_counter()
+    _prepare(MINUTE, dropout, chosen, False, launch)[0]()  # compiles, where bodies are compiled, before the clock runs
+    facts: dict[str, Any] = {"threads": chosen.threads, "compile_seconds": time.perf_counter() - start}
+    facts["prepared_bytes"] = peak_memory()
+    held = memory_watched(chosen)
+    task, facts["loss"], update = _prepare(preset, dropout, chosen, recompute, launch)
+    if device == "cupy":
+        start = time.perf_counter()
+        for _ in range(PREPARED):
+            task()  # captures
+        facts["ready_seconds"] = time.perf_counter() - start
+
+    def on_device() -> dict[str, Any]:
+        return held() | kernels(update, TOGETHER[device] if launch == "many" else 1)
+
+    return Contender(
+        about(chosen), {"step": lambda: task}, facts, chosen.device.synchronize, TOGETHER[device], on_device
+    )
 
 
-def _prepare(preset: Preset, dropout: float, chosen: Backend, recompute: bool) -> tuple[Callable[[], float], float]:
-    """(a step, which returns its loss; the loss before all steps, without dropout)."""
+def _prepare(
+    preset: Preset, dropout: float, chosen: Backend, recompute: bool, launch: str
+) -> tuple[Task, float, npf.TrainStep]:
+    """(a task, which makes steps and returns their losses; the loss before them, without dropout; what steps)."""
     model = training_model(preset, dropout, chosen, recompute)
-    src, tgt_in, tgt_out = preset.example_batch()
+    batch = preset.example_batch()
+    src, tgt_in, tgt_out = batch
     loss, _ = model.ops.cross_entropy.forward(model(src, tgt_in), chosen.integers(tgt_out), model.config.pad_id, 0.0)
     update = npf.TrainStep(model, npf.Adam(model.arena, lr=1e-4, betas=(0.9, 0.98), eps=1e-9), seed=0)
+    together = TOGETHER[chosen.name]
+    if together == 1:
+        return lambda: float(update(*batch)), float(loss), update
+    return _several(update, batch, together, chosen, launch), float(loss), update
 
-    def step() -> float:
-        return float(update(src, tgt_in, tgt_out))
 
-    return step, float(loss)
+def _several(
+    update: npf.TrainStep, batch: Batch, count: int, chosen: Backend, launch: str
+) -> Callable[[], list[float]]:
+    """So many steps, one by one or all in one launch; their losses are read at the end."""
+
+    def one_by_one() -> list[float]:
+        losses = [update(*batch) for _ in range(count)]
+        found: list[float] = chosen.host(namespace(losses[0]).stack(losses)).tolist()
+        return found
+
+    def at_once() -> list[float]:
+        found: list[float] = chosen.host(update.many([batch] * count)).tolist()
+        return found
+
+    return at_once if launch == "many" else one_by_one

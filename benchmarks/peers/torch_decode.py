@@ -14,27 +14,33 @@ from safetensors.numpy import load_file
 from torch import Tensor
 
 from benchmarks.own.model import NO_END, sources
+from benchmarks.peers.torch_device import about, autocast, place, seen, waiting
 from benchmarks.peers.torch_model import Block, Fused, Transformer, sinusoids
-from benchmarks.peers.torch_train import DEVICES, about
-from benchmarks.tasks import Contender, Task, nothing_to_wait_for
+from benchmarks.tasks import Contender, Task
 from npformer.models.presets import PRESETS
 
 BEGIN = 1  # the first token's id
 
 
-def decode(size: str, tokens: int, batches: list[int], device: str, weights: str) -> Contender:
+def decode(
+    size: str, tokens: int, batches: list[int], device: str, weights: str, precision: str = "float32"
+) -> Contender:
     """Tasks "batch 1" and so on; each returns what was said, (B, T) as lists."""
-    place = torch.device(DEVICES[device])
-    net = Transformer(PRESETS[size], 0.0, Fused).load(load_file(weights)).to(place).eval()
-    positions = sinusoids(tokens, PRESETS[size].d_model).to(place)
+    at = place(device, precision)
+    net = Transformer(PRESETS[size], 0.0, Fused).load(load_file(weights)).to(at).eval()
+    positions = sinusoids(tokens, PRESETS[size].d_model).to(at)
 
     def make(batch: int) -> Task:
-        src = torch.from_numpy(sources(PRESETS[size], batch)).to(place)
-        return lambda: greedy(net, src, positions, NO_END).tolist()
+        src = torch.from_numpy(sources(PRESETS[size], batch)).to(at)
+
+        def run() -> Any:
+            with autocast(at, precision):
+                return greedy(net, src, positions, NO_END).tolist()
+
+        return run
 
     tasks = {f"batch {batch}": lambda batch=batch: make(batch) for batch in batches}
-    wait = torch.cuda.synchronize if place.type == "cuda" else nothing_to_wait_for
-    return Contender(about(), tasks, synchronize=wait)
+    return Contender(about(), tasks, synchronize=waiting(at), on_device=lambda: seen(at))
 
 
 @torch.inference_mode()

@@ -11,38 +11,44 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from benchmarks.cases import EPS, RATE, Case, case
+from benchmarks.peers.torch_device import about, autocast, place, waiting
 from benchmarks.peers.torch_model import sinusoids
-from benchmarks.peers.torch_train import DEVICES, about
-from benchmarks.tasks import Contender, Task, nothing_to_wait_for
+from benchmarks.tasks import TOGETHER, Contender, Task, repeated
 from npformer.models.presets import PRESETS, Preset
 
 Spelling = Callable[..., Any]
 TRANSPOSED = {"linear": (1,), "feed_forward": (1, 3)}  # which inputs are matrices, (out, in) in PyTorch
 
 
-def ops(size: str, device: str, threads: int) -> Contender:
+def ops(size: str, device: str, threads: int, precision: str = "float32") -> Contender:
     """Tasks "linear forward", "linear backward" and so on. Forward builds what autograd needs, as in training."""
     torch.set_num_threads(threads)
-    place = torch.device(DEVICES[device])
+    at, together = place(device, precision), TOGETHER[device]
+
+    def make(name: str, backward: bool) -> Task:
+        function, inputs, dy = prepared(name, PRESETS[size], RATE, at)
+        if precision == "bfloat16":
+            function = autocast(at, precision)(function)
+        return repeated(_backward(function, inputs, dy) if backward else _forward(function, inputs), together)
+
     tasks = {}
-    for name in spellings(PRESETS[size], RATE, place):
-        tasks[f"{name} forward"] = lambda name=name: _forward(*prepared(name, PRESETS[size], RATE, place)[:2])
-        tasks[f"{name} backward"] = lambda name=name: _backward(*prepared(name, PRESETS[size], RATE, place))
-    wait = torch.cuda.synchronize if place.type == "cuda" else nothing_to_wait_for
-    return Contender(about(), tasks, synchronize=wait)
+    for name in spellings(PRESETS[size], RATE, at):
+        tasks[f"{name} forward"] = lambda name=name: make(name, backward=False)
+        tasks[f"{name} backward"] = lambda name=name: make(name, backward=True)
+    return Contender(about(), tasks, synchronize=waiting(at), together=together)
 
 
-def prepared(name: str, size: Preset, rate: float, place: torch.device) -> tuple[Spelling, list[Tensor], list[Tensor]]:
+def prepared(name: str, size: Preset, rate: float, at: torch.device) -> tuple[Spelling, list[Tensor], list[Tensor]]:
     """(the function, its inputs, what backward starts from) for the operation of that name."""
     given: Case = case(name, size)
     inputs = []
     for i, array in enumerate(given.arrays):
         turned = np.ascontiguousarray(array.T) if i in TRANSPOSED.get(name, ()) else array
-        tensor = torch.from_numpy(turned).to(place)
+        tensor = torch.from_numpy(turned).to(at)
         inputs.append(tensor.requires_grad_() if tensor.is_floating_point() else tensor)
     dy = given.dy if isinstance(given.dy, tuple) else (given.dy,)
-    grads = [torch.from_numpy(np.asarray(each, dtype=np.float32)).to(place) for each in dy]
-    return spellings(size, rate, place)[name], inputs, grads
+    grads = [torch.from_numpy(np.asarray(each, dtype=np.float32)).to(at) for each in dy]
+    return spellings(size, rate, at)[name], inputs, grads
 
 
 def _forward(function: Spelling, inputs: list[Tensor]) -> Task:
@@ -56,18 +62,19 @@ def _backward(function: Spelling, inputs: list[Tensor], dy: Sequence[Tensor]) ->
     outputs = function(*inputs)
     outputs = outputs if isinstance(outputs, tuple) else (outputs,)
     wanted = [x for x in inputs if x.requires_grad]
+    like = [each.to(y.dtype) for each, y in zip(dy, outputs, strict=True)]
 
     def run() -> None:
-        torch.autograd.grad(outputs, wanted, dy, retain_graph=True)
+        torch.autograd.grad(outputs, wanted, like, retain_graph=True)
 
     return run
 
 
-def spellings(size: Preset, rate: float, place: torch.device) -> dict[str, Spelling]:
+def spellings(size: Preset, rate: float, at: torch.device) -> dict[str, Spelling]:
     """Each operation as a function of tensors; tables and masks are made beforehand."""
-    table = sinusoids(size.length, size.d_model).to(place)
-    past = torch.ones(size.length, size.length, dtype=torch.bool, device=place).tril()
-    visible = torch.ones(size.batch, 1, 1, size.length, dtype=torch.bool, device=place) & past
+    table = sinusoids(size.length, size.d_model).to(at)
+    past = torch.ones(size.length, size.length, dtype=torch.bool, device=at).tril()
+    visible = torch.ones(size.batch, 1, 1, size.length, dtype=torch.bool, device=at) & past
     width = (size.d_model,)
 
     def drop(x: Tensor) -> Tensor:

@@ -1,59 +1,92 @@
-"""PyTorch's training step: forward, loss, backward, Adam, and the loss read back."""
+"""PyTorch's training step: forward, loss, backward, Adam, and the loss read back.
+
+On a GPU several steps are asked for before anyone waits, and their losses are read together. The batch is
+there already, each step's loss is copied, since a captured graph writes the next one over it.
+"""
 
 from __future__ import annotations
+
+import time
 
 import torch
 import torch._dynamo  # the first optimiser imports it; here it counts as an import, not as memory in use
 import torch.nn.functional as F  # noqa: N812
 from safetensors.numpy import load_file
 
+from benchmarks.peers.torch_device import about, autocast, place, seen, waiting
 from benchmarks.peers.torch_model import Fused, Textbook, Transformer
-from benchmarks.tasks import Contender, Task, nothing_to_wait_for
+from benchmarks.tasks import PREPARED, TOGETHER, Contender, Task
 from npformer.models.presets import PRESETS
 
-DEVICES = {"numpy": "cpu", "cupy": "cuda"}
 
-
-def textbook(size: str, dropout: float, device: str, weights: str) -> Contender:
+def textbook(size: str, dropout: float, device: str, weights: str, precision: str = "float32") -> Contender:
     """Attention written out, Adam as it comes."""
     net = Transformer(PRESETS[size], dropout, Textbook).load(load_file(weights))
-    return _train(net, size, device, fused=False)
+    return _Training(net, size, device, precision, fused=False).contender()
 
 
-def fast(size: str, dropout: float, device: str, weights: str) -> Contender:
+def fast(size: str, dropout: float, device: str, weights: str, precision: str = "float32") -> Contender:
     """The fastest eager form: few products, scaled_dot_product_attention, fused Adam."""
+    return _fused(size, dropout, device, weights, precision).contender()
+
+
+def compiled(size: str, dropout: float, device: str, weights: str, precision: str = "float32") -> Contender:
+    """The same through torch.compile."""
+    return _fused(size, dropout, device, weights, precision, "default").contender()
+
+
+def reduce_overhead(size: str, dropout: float, device: str, weights: str, precision: str = "float32") -> Contender:
+    """The same through torch.compile with mode="reduce-overhead": forward and backward as CUDA graphs."""
+    return _fused(size, dropout, device, weights, precision, "reduce-overhead").contender()
+
+
+def _fused(size: str, dropout: float, device: str, weights: str, precision: str, mode: str | None = None) -> _Training:
     net = Transformer(PRESETS[size], dropout, Fused).load(load_file(weights))
-    return _train(net, size, device, fused=True)
+    return _Training(net, size, device, precision, fused=True, mode=mode)
 
 
-def _train(net: Transformer, size: str, device: str, fused: bool) -> Contender:
-    place = torch.device(DEVICES[device])
-    net = net.to(place)
-    adam = torch.optim.Adam(net.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9, fused=fused)
-    src, tgt_in, tgt_out = (torch.from_numpy(each).to(place) for each in PRESETS[size].example_batch())
+class _Training:
+    """A network in training on one batch; mode is torch.compile's, None: eager."""
 
-    def loss() -> torch.Tensor:
-        return F.cross_entropy(net(src, tgt_in).flatten(0, 1), tgt_out.flatten(), ignore_index=0)
+    def __init__(
+        self, net: Transformer, size: str, device: str, precision: str, fused: bool, mode: str | None = None
+    ) -> None:
+        self.at, self.precision, self.together = place(device, precision), precision, TOGETHER[device]
+        self.net = net.to(self.at)
+        self.adam = torch.optim.Adam(self.net.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9, fused=fused)
+        self.batch = tuple(torch.from_numpy(each).to(self.at) for each in PRESETS[size].example_batch())
+        self.captured = mode == "reduce-overhead"
+        self.forward = self.loss if mode is None else torch.compile(self.loss, mode=mode)
 
-    def step() -> float:
-        adam.zero_grad(set_to_none=True)
-        value = loss()
+    def loss(self) -> torch.Tensor:
+        src, tgt_in, tgt_out = self.batch
+        with autocast(self.at, self.precision):
+            return F.cross_entropy(self.net(src, tgt_in).flatten(0, 1), tgt_out.flatten(), ignore_index=0)
+
+    def step(self) -> torch.Tensor:
+        if self.captured:
+            torch.compiler.cudagraph_mark_step_begin()
+        self.adam.zero_grad(set_to_none=True)
+        value: torch.Tensor = self.forward()
         value.backward()  # type: ignore[no-untyped-call]
-        adam.step()
-        return value.item()
+        self.adam.step()
+        return value.detach().clone()
 
-    net.eval()
-    with torch.inference_mode():
-        first = loss().item()
-    net.train()
+    def steps(self) -> list[float]:
+        return torch.stack([self.step() for _ in range(self.together)]).tolist()
 
-    def make() -> Task:
-        return step
-
-    wait = torch.cuda.synchronize if place.type == "cuda" else nothing_to_wait_for
-    return Contender(about(), {"step": make}, {"loss": first}, wait)
-
-
-def about() -> dict[str, str]:
-    """What a reader wants to know of PyTorch."""
-    return {"backend": f"torch {torch.__version__}", "threads": str(torch.get_num_threads())}
+    def contender(self) -> Contender:
+        self.net.eval()
+        with torch.inference_mode():
+            facts = {"loss": self.loss().item()}
+        self.net.train()
+        if self.together > 1:
+            start = time.perf_counter()
+            for _ in range(PREPARED):
+                self.steps()  # compiles, captures
+            facts["ready_seconds"] = time.perf_counter() - start
+        task: Task = self.steps if self.together > 1 else lambda: self.step().item()
+        return Contender(
+            about(), {"step": lambda: task}, facts, waiting(self.at), self.together,
+            lambda: seen(self.at, self.step),
+        )  # fmt: skip

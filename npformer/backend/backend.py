@@ -3,13 +3,26 @@
 It is composed of parts, not inherited from: a table of operations, a device, a dtype, and
 ``capture``, which may turn a function of device arrays into something cheaper to call again (a
 CUDA graph); on NumPy it is the identity.
+
+``capture(function, baked)``: function(subject, given) computes arrays, or None, from ``given``: lists and
+tuples, however nested, of host arrays and Python's numbers. What it makes of them may depend on their
+values only where it computes with them as arrays. Captured, it gets them as arrays in the device's memory:
+
+    a host array         the same numbers
+    a whole number       () of uint64
+    a fraction           () of the backend's dtype
+    a tuple of numbers   (n,) of float64
+
+baked(subject) lists all else that function depends on; if that changes, what was captured is forgotten.
+What a captured function returns are fresh arrays. It is run as it is when it sees shapes for the first
+time, so it must begin anew what an unfinished call may have left half done.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -20,17 +33,19 @@ from npformer.typing import Array, HostArray
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+PRECISIONS = ("float32", "tf32", "bfloat16")  # of products; see get_backend
 DTYPES = ("float32", "float64", "complex128")
-BODIES = ("auto", "plain", "numpy", "compiled")
+BODIES = ("auto", "plain", "numpy", "compiled", "cuda")
 
 #: (p, g, m, v, lr, betas, eps, t, decay): one update of flat arrays, in place, as in ``optim/adam.py``.
 AdamUpdate = Callable[[Array, Array, Array, Array, float, tuple[float, float], float, int, float], None]
-#: ``DecoderLayer.step`` in one call, from its inputs, its parameters and what it remembers; None: not this case.
-DecoderLayerStep = Callable[..., Array | None]
+#: (decoder, state, threads) -> the step of a whole model, from tokens (B, 1) and their position to logits (B, 1, V);
+#: None: not this case. See ``models/step_at_once.py``.
+DecoderSteps = Callable[[Any, Any, int], Callable[[Array, int], Array | None] | None]
 Jobs = Sequence[Callable[[], Any]]
 
 
-def run_eagerly(function: Function) -> Function:
+def run_eagerly(function: Function, baked: Callable[[Any], Sequence[Any]] | None = None) -> Function:
     """The capture that captures nothing."""
     return function
 
@@ -41,29 +56,53 @@ def one_after_the_other(jobs: Jobs) -> None:
         job()
 
 
+class ArenaUpdates(Protocol):
+    """The end of a training step over a whole arena, by numbers that lie in the device's memory."""
+
+    def gradient_norm(self, arena: Any, longest: float | None) -> tuple[Array, Array | None]:
+        """The norm () of the trainable gradients, and by what to shorten them if it is not to exceed longest ()."""
+
+    def adam(
+        self, arena: Any, m: Array, v: Array, rates: Array, betas: tuple[float, float], eps: float,
+        weight_decay: float, shrink: Array | None,
+    ) -> None:  # fmt: skip
+        """Adam's update of what is trainable, of the gradients times shrink (); rates (3,) as ``Adam.rates`` says."""
+
+
 @dataclass(frozen=True)
 class Backend:
     """See the module's docstring. Build one with ``get_backend``.
 
-    ``bodies`` names the table of operations. ``threads`` is into how many parts a training batch is
-    shared out, and ``together(jobs)`` does that many jobs at the same time. ``adam_update`` is a
-    faster spelling of Adam's formula, or None, and ``decoder_layer_step`` of a decoder layer's step.
+    ``bodies`` names the table of operations. ``precision`` says what products of float32 are made of.
+    ``threads`` is into how many parts a training batch is shared out, and ``together(jobs)`` does that
+    many jobs at the same time. ``adam_update`` is a faster spelling of Adam's formula, or None,
+    ``updates`` what clips and updates in a captured function, and ``decoder_steps`` prepares
+    a model's decoding steps.
     """
 
     name: str
     ops: Ops
     device: Device
     dtype: str = "float32"
-    capture: Callable[[Function], Function] = run_eagerly
+    capture: Callable[..., Any] = run_eagerly
     bodies: str = "plain"
     threads: int = 1
     together: Callable[[Jobs], None] = one_after_the_other
     adam_update: AdamUpdate | None = None
-    decoder_layer_step: DecoderLayerStep | None = None
+    updates: ArenaUpdates | None = None
+    decoder_steps: DecoderSteps | None = None
+    precision: str = "float32"
 
     def __post_init__(self) -> None:
         if self.dtype not in DTYPES:
             raise ConfigError(f"dtype: expected one of {', '.join(DTYPES)}, got {self.dtype!r}")
+        if self.precision not in PRECISIONS:
+            raise ConfigError(f"precision: expected one of {', '.join(PRECISIONS)}, got {self.precision!r}")
+        if self.precision != "float32" and self.dtype != "float32":
+            raise ConfigError(
+                f"precision: expected float32 for arrays of {self.dtype}, got {self.precision}: it says what products "
+                "of float32 are made of, and others have one way only; leave it out, or use dtype float32"
+            )
 
     def array(self, host: HostArray | Sequence[Any] | float) -> Array:
         """Host numbers as an array of this backend's dtype on its device."""
@@ -72,6 +111,10 @@ class Backend:
     def integers(self, host: HostArray) -> Array:
         """Host integers as int64 on the device."""
         return self.device.array(host, "int64")
+
+    def on_device(self, x: HostArray | Array) -> Array:
+        """x itself if it is on the device already, else its numbers there, with their dtype."""
+        return x if self.device.owns(x) else self.device.array(x, x.dtype.name)
 
     def zeros(self, shape: tuple[int, ...]) -> Array:
         """Zeros of this backend's dtype on its device."""
@@ -83,36 +126,59 @@ class Backend:
 
     def __str__(self) -> str:
         threads = f", {self.threads} threads" if self.threads > 1 else ""
-        return f"{self.name} ({self.bodies}) on {self.device.name}, {self.dtype}{threads}"
+        return f"{self.name} ({self.bodies}) on {self.device.name}, {self.dtype}{self._products()}{threads}"
+
+    def _products(self) -> str:
+        """What products are made of, where there was a choice."""
+        return f", products in {self.precision}" if self.name == "cupy" and self.dtype == "float32" else ""
 
 
 def get_backend(
-    name: str = "auto", dtype: str = "float32", *, bodies: str = "auto", threads: int | None = None
+    name: str = "auto",
+    dtype: str = "float32",
+    *,
+    bodies: str = "auto",
+    threads: int | None = None,
+    precision: str = "float32",
 ) -> Backend:
     """The backend called name: "numpy", "cupy", or "auto", which is cupy if a GPU answers, else numpy.
 
-    dtype is "float32", "float64", or "complex128" (for checks). bodies says, for NumPy, what computes:
-    "plain" (the text of ``functional``), "numpy" (faster, NumPy alone), "compiled" (faster still, the
-    extra ``fast``), or "auto", the fastest that is installed; complex numbers are always plain.
-    threads share a training batch: None is one for each core. Raises DeviceError if cupy or compiled
-    bodies are asked for and cannot run, saying what is missing; ConfigError for another name, dtype,
-    or number.
+    dtype is "float32", "float64", or "complex128" (for checks). bodies says what computes: on both,
+    "plain" (the text of ``functional``); on NumPy, "numpy" (faster, NumPy alone), "compiled" (faster
+    still, the extra ``fast``); on CuPy, "cuda" (kernels of our own); "auto" is the fastest that is
+    installed; complex numbers are always plain. threads share a training batch on NumPy: None is one for
+    each core. precision says what CuPy's products of float32 are made of: "float32", "tf32" (rounded to 10
+    bits) or "bfloat16" (to 7); sums are always float32. Raises DeviceError if what is asked for cannot
+    run, saying what is missing; ConfigError for another name, dtype, or number.
     """
     if bodies not in BODIES:
         raise ConfigError(f"bodies: expected one of {', '.join(BODIES)}, got {bodies!r}")
     if threads is not None and threads < 1:
         raise ConfigError(f"threads: expected an integer >= 1, or None for one for each core, got {threads}")
-    from npformer.backend.numpy import numpy_backend  # here, since both are built on this module
-
-    if name == "numpy":
-        return numpy_backend(dtype, bodies, threads)
-    if name not in ("auto", "cupy"):
+    if precision not in PRECISIONS:
+        raise ConfigError(f"precision: expected one of {', '.join(PRECISIONS)}, got {precision!r}")
+    if name not in ("auto", "numpy", "cupy"):
         raise ConfigError(f"backend: expected auto, numpy or cupy, got {name!r}")
-    from npformer.backend.cupy import cupy_backend, cupy_problem
+    from npformer.backend.cupy import cupy_backend, cupy_problem  # here, since both are built on this module
 
-    problem = cupy_problem()
-    if problem is None:
-        return cupy_backend(dtype)
-    if name == "auto":
-        return numpy_backend(dtype, bodies, threads)
-    raise DeviceError(f"cupy: {problem}; or use --device numpy (in Python: get_backend('numpy'))")
+    problem = None if name == "numpy" else cupy_problem()
+    if name == "cupy" and problem is not None:
+        raise DeviceError(f"cupy: {problem}; or use --device numpy (in Python: get_backend('numpy'))")
+    if name == "numpy" or problem is not None:
+        return _numpy_backend(dtype, bodies, threads, precision, problem)
+    return cupy_backend(dtype, bodies, precision)
+
+
+def _numpy_backend(dtype: str, bodies: str, threads: int | None, precision: str, problem: str | None) -> Backend:
+    """NumPy's backend; problem is why it is not CuPy's, if somebody would have taken that."""
+    from npformer.backend.numpy import numpy_backend
+
+    why = "" if problem is None else f" ({problem})"
+    if bodies == "cuda":
+        raise ConfigError(f"bodies: expected others than cuda on NumPy, which are kernels for a GPU{why}; try auto")
+    if precision != "float32":
+        raise ConfigError(
+            f"precision: expected float32 on NumPy, got {precision}: a CPU multiplies what it is given, and nothing "
+            f"would be gained{why}; leave it out, or use a GPU (device cupy)"
+        )
+    return numpy_backend(dtype, bodies, threads)

@@ -15,9 +15,13 @@ import numpy as np
 
 from npformer.backend.backend import Backend
 from npformer.functional.arrays import namespace
+from npformer.typing import Array
 
-LARGE = 1024  # a product of square matrices of this size is as fast as they get on most machines
-STREAMED = 1 << 27  # bytes: well above what a core's caches hold
+LARGE = {
+    "numpy": 1024,
+    "cupy": 8192,
+}  # a product of square matrices of this size is as fast as they get on most machines
+STREAMED = {"numpy": 1 << 27, "cupy": 1 << 30}  # bytes: well above what caches hold
 ENOUGH = 0.2  # seconds that each measurement may take, unless three rounds take longer
 
 Shape = tuple[int, int, int]  # (M, K, N) of a product (M, K)·(K, N)
@@ -36,19 +40,32 @@ class Ceilings(NamedTuple):
         return (products, "products") if products > memory else (memory, "memory")
 
 
-def measure_ceilings(backend: Backend, shapes: Sequence[Shape] = (), streamed: int = STREAMED) -> Ceilings:
+def measure_ceilings(backend: Backend, shapes: Sequence[Shape] = (), streamed: int | None = None) -> Ceilings:
     """Time a large product, those of shapes, and passes over so many bytes, with as many threads as there are now."""
-    rates = {shape: _product_rate(backend, shape) for shape in ((LARGE, LARGE, LARGE), *shapes)}
+    large = LARGE[backend.name]
+    rates = {shape: _product_rate(backend, shape) for shape in ((large, large, large), *shapes)}
     fastest = max(rates, key=lambda shape: rates[shape])
-    return Ceilings(rates[fastest], _memory_rate(backend, streamed), fastest)
+    return Ceilings(rates[fastest], _memory_rate(backend, streamed or STREAMED[backend.name]), fastest)
 
 
 def _product_rate(backend: Backend, shape: Shape) -> float:
     m, k, n = shape
     rng = np.random.default_rng(0)
     a, b = backend.array(rng.random((m, k), dtype=np.float32)), backend.array(rng.random((k, n), dtype=np.float32))
+    return 2.0 * m * k * n / _best(_product(backend, a, b), backend)
+
+
+def _product(backend: Backend, a: Array, b: Array) -> Callable[[], object]:
+    """The product a b, in the backend's precision.
+
+    CuPy's own knows no TF32, so on a GPU it is a linear map's, which adds a bias and in bfloat16 rounds a and b:
+    some hundredths more.
+    """
+    if backend.name == "cupy":
+        bias = backend.zeros((b.shape[1],))
+        return lambda: backend.ops.linear.forward(a, b, bias)
     matmul = namespace(a).matmul
-    return 2.0 * m * k * n / _best(lambda: matmul(a, b), backend)
+    return lambda: matmul(a, b)
 
 
 def _memory_rate(backend: Backend, size: int) -> float:

@@ -35,16 +35,16 @@ def takes_real(letter: str) -> bool:
     return letter in "fd"
 
 
-def with_fallback(fast: Ops, plain: Ops, takes: Takes = takes_real) -> Ops:
-    """fast, with plain's pairs for arrays that are not all of one dtype which ``takes`` accepts."""
+def with_fallback(fast: Ops, plain: Ops, takes: Takes = takes_real, arrays: type = np.ndarray) -> Ops:
+    """fast, with plain's pairs for ``arrays`` that are not all of one dtype which ``takes`` accepts."""
     pairs = {}
     for name in (field.name for field in fields(Ops)):
         own, other = getattr(fast, name), getattr(plain, name)
-        pairs[name] = own if own is other else _choosing(own, other, takes, *IDS.get(name, (-1, "")))
+        pairs[name] = own if own is other else _choosing(own, other, takes, arrays, *IDS.get(name, (-1, "")))
     return Ops(**pairs)
 
 
-def _choosing(fast: Pair, plain: Pair, takes: Takes, ids: int, ids_name: str) -> Pair:
+def _choosing(fast: Pair, plain: Pair, takes: Takes, arrays: type, ids: int, ids_name: str) -> Pair:
     known: dict[Any, bool] = {}
 
     def is_taken(dtype: Any) -> bool:
@@ -54,9 +54,9 @@ def _choosing(fast: Pair, plain: Pair, takes: Takes, ids: int, ids_name: str) ->
 
     def one_dtype(inputs: Sequence[Any], options: dict[str, Any]) -> Any:
         """That of all numbers, if fast bodies take it; else None."""
-        numbers = [x.dtype for i, x in enumerate(inputs) if isinstance(x, np.ndarray) and i != ids]
+        numbers = [x.dtype for i, x in enumerate(inputs) if isinstance(x, arrays) and i != ids]
         if options:
-            numbers += [x.dtype for name, x in options.items() if isinstance(x, np.ndarray) and name != ids_name]
+            numbers += [x.dtype for name, x in options.items() if isinstance(x, arrays) and name != ids_name]
         same = numbers and all(dtype == numbers[0] for dtype in numbers)
         return numbers[0] if same and is_taken(numbers[0]) else None
 
@@ -72,13 +72,13 @@ def _choosing(fast: Pair, plain: Pair, takes: Takes, ids: int, ids_name: str) ->
     def backward(dy: Any, cache: Any, into: Sequence[Any] = ()) -> Any:
         if type(cache) is not _FastCache:
             return plain.backward(dy, cache, into)
-        return fast.backward(_as(dy, cache.dtype), cache.cache, into)
+        return fast.backward(_as(dy, cache.dtype, arrays), cache.cache, into)
 
     return Pair(forward, backward)
 
 
-def _as(dy: Any, dtype: Any) -> Any:
+def _as(dy: Any, dtype: Any, arrays: type) -> Any:
     """dy, or each of several, in this dtype: a loss may have been computed in another."""
     if isinstance(dy, tuple):
-        return tuple(_as(part, dtype) for part in dy)
-    return dy.astype(dtype) if isinstance(dy, np.ndarray) and dy.dtype != dtype else dy
+        return tuple(_as(part, dtype, arrays) for part in dy)
+    return dy.astype(dtype) if isinstance(dy, arrays) and dy.dtype != dtype else dy

@@ -13,7 +13,7 @@ import numpy as np
 from npformer.backend import Backend, get_backend
 from npformer.backend.numpy.blas_threads import blas_threads, can_set_blas_threads
 from npformer.cli import bench_text as text
-from npformer.cli.common import add_bodies, add_device, new_parser
+from npformer.cli.common import add_bodies, add_device, add_precision, new_parser
 from npformer.errors import ConfigError
 from npformer.models.presets import PRESETS, Preset
 from npformer.training.bench import Budget, Profile, StepTimes, profile_step, time_steps
@@ -25,10 +25,12 @@ EXAMPLES = """examples:
   npformer bench --size base --steps 3     the base model of the paper: minutes on a CPU
   npformer bench --bodies plain            with the text of npformer.functional, to compare
   npformer bench --profile                 time by operation, and what this machine could do; draws it too
+  npformer bench --device cupy --size base --precision tf32
   npformer bench --json | jq .median_ms
 
 A step is forward, loss, backward and Adam, of random tokens. --profile runs on one thread with one BLAS
-thread, so that the times of the parts add up; without it all threads are used, as in training.
+thread, so that the times of the parts add up; without it all threads are used, as in training. On a GPU the
+clock waits for the device around every operation, and nothing is captured: parts take longer than in training.
 
 sizes:
 """ + "\n".join(f"  {name:<6} {preset}" for name, preset in PRESETS.items())
@@ -40,7 +42,8 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument("--size", choices=PRESETS, default="tiny", help="the model and its batch (default: tiny)")
     parser.add_argument("--dropout", metavar="P", type=float, default=0.1, help="its dropout (default: 0.1)")
     add_device(parser)
-    parser.add_argument("--dtype", choices=("float32", "float64"), default="float32", help="precision")
+    parser.add_argument("--dtype", choices=("float32", "float64"), default="float32", help="of all numbers")
+    add_precision(parser)
     add_bodies(parser)
     length = parser.add_mutually_exclusive_group()
     length.add_argument("--steps", metavar="N", type=int, help="how many steps to time")
@@ -58,7 +61,8 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError("--picture: expected with --profile alone; npformer bench --profile --picture FILE.png")
     preset = PRESETS[args.size]
     preset.config(args.dropout)  # refused before anything is said
-    backend = get_backend(args.device, args.dtype, bodies=args.bodies, threads=1 if args.profile else None)
+    threads = 1 if args.profile else None
+    backend = get_backend(args.device, args.dtype, bodies=args.bodies, threads=threads, precision=args.precision)
     if args.profile:
         return _profile(args, preset, backend, budget)
     if not args.json:
@@ -130,6 +134,7 @@ def _about(args: argparse.Namespace, backend: Backend) -> dict[str, Any]:
         "backend": backend.name,
         "device": backend.device.name,
         "dtype": backend.dtype,
+        "precision": backend.precision,
         "bodies": backend.bodies,
         "threads": backend.threads,
         "blas_threads": 1 if alone and can_set_blas_threads() else blas_threads(),

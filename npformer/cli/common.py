@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from npformer.backend.backend import BODIES
+from npformer.backend.backend import BODIES, PRECISIONS
 
 DEVICES = ("auto", "numpy", "cupy")
 
@@ -38,4 +38,15 @@ def add_bodies(parser: argparse.ArgumentParser, default: str = "auto") -> None:
         choices=BODIES,
         default=default,
         help=f"what computes, on the CPU; auto: the fastest that is installed (default: {default})",
+    )
+
+
+def add_precision(parser: argparse.ArgumentParser, default: str | None = "float32") -> None:
+    """--precision float32|tf32|bfloat16."""
+    parser.add_argument(
+        "--precision",
+        choices=PRECISIONS,
+        default=default,
+        help="of a GPU's matrix products: tf32 rounds their float32 operands to 10 bits, bfloat16 to 7, and "
+        "adds in float32 (default: float32)",
     )

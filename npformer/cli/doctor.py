@@ -14,7 +14,7 @@ import numpy as np
 
 from npformer._version import __version__
 from npformer.backend import cupy_problem, get_backend
-from npformer.backend.numpy import compiled_problem
+from npformer.backend.numpy import auto_bodies, compiled_problem
 from npformer.backend.numpy.blas_threads import blas_threads
 from npformer.cli.common import new_parser
 from npformer.training.trainer import THREAD_VARIABLES
@@ -52,7 +52,7 @@ def examine() -> dict[str, str]:
         "BLAS": _blas(),
         "BLAS threads": _threads(),
         "Numba": _numba(compiled),
-        "--bodies auto": "numpy, because Numba cannot be used" if compiled else "compiled, because Numba is installed",
+        "--bodies auto": ", because ".join(auto_bodies()),
         "CuPy": problem or f"{_cupy_version()}, driver {_driver()}, {auto.device.name}",
         "--device auto": f"{auto.name}, because " + ("no GPU can be used: " + problem if problem else "a GPU answers"),
         "arithmetic": _arithmetic(),

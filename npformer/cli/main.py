@@ -15,7 +15,7 @@ from contextlib import suppress
 
 from npformer._version import __version__
 from npformer.cli import bench, certify, decode, doctor, gradcheck, grade, museum, train
-from npformer.errors import Interrupted, NpformerError
+from npformer.errors import DeviceMemoryError, Interrupted, NpformerError
 
 COMMANDS = (train, decode, gradcheck, certify, grade, museum, bench, doctor)
 
@@ -38,6 +38,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return code
     except Interrupted as stopped:
         return _say(stopped, stopped.exit_code)
+    except DeviceMemoryError as error:
+        return _say(error, 1)
     except NpformerError as error:
         return _say(error, 2)
     except KeyboardInterrupt:

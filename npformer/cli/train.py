@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from npformer.cli.common import add_device, new_parser
-from npformer.errors import CheckpointError, ConfigError, DataError, DivergedError, OutputError
+from npformer.cli.common import add_device, add_precision, new_parser
+from npformer.errors import CheckpointError, ConfigError, DataError, DeviceMemoryError, DivergedError, OutputError
 from npformer.training import Checkpoint, Evaluation, RunDirectory, Trainer
 from npformer.training.assemble import Assembled, assemble, load_latest, write_run
 from npformer.training.config_file import parse_assignment, read_toml
@@ -45,6 +45,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument("--out", metavar="DIR", type=Path, help="the run's folder (default runs/TASK-001, -002, …)")
     parser.add_argument("--resume", metavar="RUN", type=Path, help="continue the run in this folder")
     add_device(parser, default=None)
+    add_precision(parser, default=None)
     return parser
 
 
@@ -57,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
             trainer.train()
             found = trainer.last_evaluation or trainer.evaluate(assembled.options.training.final_examples)
             pictures = _draw(trainer, found)
-        except (CheckpointError, DivergedError, OutputError) as error:
+        except (CheckpointError, DeviceMemoryError, DivergedError, OutputError) as error:
             print(f"npformer: {error}", file=sys.stderr)
             return 1
     print(_as_json(trainer, found, pictures) if args.json else _as_text(trainer, found, pictures))
@@ -92,7 +93,7 @@ def _given(args: argparse.Namespace) -> dict[str, dict[str, Any]]:
     for assignment in args.set:
         section, key, value = parse_assignment(assignment, SECTIONS)
         given[section][key] = value
-    short = {"task": args.task, "seed": args.seed, "device": args.device}
+    short = {"task": args.task, "seed": args.seed, "device": args.device, "precision": args.precision}
     given["run"] |= {key: value for key, value in short.items() if value is not None}
     if args.data is not None:
         given["data"]["file"] = args.data
@@ -105,7 +106,8 @@ def _given(args: argparse.Namespace) -> dict[str, dict[str, Any]]:
 
 def _refuse_other_options(args: argparse.Namespace) -> None:
     fixed = {"TASK": args.task, "--data": args.data, "--config": args.config, "--seed": args.seed,
-             "--out": args.out, "--device": args.device, "--set": args.set or None}  # fmt: skip
+             "--out": args.out, "--device": args.device, "--precision": args.precision,
+             "--set": args.set or None}  # fmt: skip
     clash = [name for name, value in fixed.items() if value is not None]
     if clash:
         raise ConfigError(

@@ -65,15 +65,8 @@ def learned_positions_forward(x: Array, table: Array, offset: int = 0) -> tuple[
 
     Raises ShapeError if the table has too few rows or another width, ConfigError unless offset >= 0.
     """
+    expect_positions(x, table, offset)
     length = x.shape[-2]
-    expect_shape("table", table, "(P, C)", table.shape[0], x.shape[-1])
-    if offset < 0:
-        raise ConfigError(f"offset: expected an integer >= 0, got {offset}")
-    if offset + length > table.shape[0]:
-        raise ShapeError(
-            f"x: expected at most {table.shape[0]} positions (max_seq_len), got {offset + length}; "
-            "raise max_seq_len, or use sinusoidal positions, which have no limit"
-        )
     return x + table[offset : offset + length, :], LearnedPositionsCache(offset, table.shape[0])
 
 
@@ -86,3 +79,16 @@ def learned_positions_backward(dy: Array, cache: LearnedPositionsCache) -> tuple
     before = xp.zeros((offset, width), dtype=dy.dtype, device=device_of(dy))
     after = xp.zeros((num_rows - offset - length, width), dtype=dy.dtype, device=device_of(dy))
     return dy, xp.concat([before, used, after], axis=0)
+
+
+def expect_positions(x: Array, table: Array, offset: int) -> None:
+    """Raise ShapeError or ConfigError for what learned_positions_forward cannot take."""
+    expect_shape("table", table, "(P, C)", table.shape[0], x.shape[-1])
+    if offset < 0:
+        raise ConfigError(f"offset: expected an integer >= 0, got {offset}")
+    last = offset + x.shape[-2]
+    if last > table.shape[0]:
+        raise ShapeError(
+            f"x: expected at most {table.shape[0]} positions (max_seq_len), got {last}; "
+            "raise max_seq_len, or use sinusoidal positions, which have no limit"
+        )

@@ -38,7 +38,7 @@ def softmax_forward(x: Array, visible: Array | None = None) -> tuple[Array, Soft
     xp = namespace(x)
     scores = real_part(x)
     if visible is not None:
-        _expect_fits(visible, x)
+        expect_fits(visible, x)
         hidden_score = xp.full_like(scores, -xp.inf)
         scores = xp.where(visible, scores, hidden_score)
     top = xp.max(scores, axis=-1, keepdims=True)  # (..., 1)
@@ -59,7 +59,7 @@ def softmax_backward(dy: Array, cache: SoftmaxCache) -> tuple[Array]:
     return (y * (dy - shared),)
 
 
-def _expect_fits(visible: Array, x: Array) -> None:
+def expect_fits(visible: Array, x: Array) -> None:
     """Raise ShapeError unless visible broadcasts to x: one with more rows would make y larger than x."""
     missing = x.ndim - visible.ndim
     if missing < 0 or any(own not in (1, size) for own, size in zip(visible.shape, x.shape[missing:], strict=True)):

@@ -83,6 +83,7 @@ class DecodeState:
     sources: HostArray  # (B,) which row of the start each row comes from
     memory_mask: AttentionMask = ALL_VISIBLE
     length: int = 0  # tokens of each row so far
+    at_once: Any = None  # a step that was prepared for this state, see models/step_at_once.py
 
     @property
     def batch(self) -> int:
@@ -132,6 +133,7 @@ class DecodeState:
             visible=_selected(self.visible, on_device, self.length, axis=1),
             memory_mask=mask,
             sources=sources,
+            at_once=None,
         )
 
 

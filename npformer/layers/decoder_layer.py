@@ -28,7 +28,6 @@ from npformer.layers.encoder_layer import FULL, expect_norm_order
 from npformer.layers.feed_forward import FeedForward
 from npformer.layers.initial import Seed
 from npformer.layers.layer import Layer
-from npformer.layers.mechanisms import ScaledDotProduct
 from npformer.layers.multi_head_attention import MultiHeadAttention
 from npformer.layers.norms import about_tokens, make_norm
 from npformer.layers.self_attention import SelfAttention
@@ -110,30 +109,8 @@ class DecoderLayer(Layer):
 
     def step(self, x: Array, state: LayerState, *, mask: AttentionMask, memory_mask: AttentionMask) -> Array:
         """For decoding: x (B, n, C), the newest targets, to y (B, n, C); mask.query_offset tokens came before."""
-        y = self._step_at_once(x, state, mask, memory_mask)
-        if y is not None:
-            return y
         run = self._post if self.norm_order == "post" else self._pre
         return run(NoCache(self), x, _Context(None, mask, memory_mask, state=state))
-
-    def _step_at_once(
-        self, x: Array, state: LayerState, mask: AttentionMask, memory_mask: AttentionMask
-    ) -> Array | None:
-        """step by the backend's own body, if it has one for this case."""
-        body = self.backend.decoder_layer_step
-        own, cross, up, down = self.self_attention, self.cross_attention, self.feed_forward.up, self.feed_forward.down
-        mechanisms = (type(own.mechanism), type(cross.mechanism))
-        if body is None or state.memory is None or mechanisms != (ScaledDotProduct, ScaledDotProduct):
-            return None
-        parameters = (
-            own.weight, own.bias, own.output.weight, own.output.bias, self.norm1.gamma, self.norm1.beta,
-            cross.weight, cross.bias, cross.output.weight, cross.output.bias, self.norm2.gamma, self.norm2.beta,
-            up.weight, up.bias, down.weight, down.bias, self.norm3.gamma, self.norm3.beta,
-        )  # fmt: skip
-        return body(
-            x, tuple([p.data for p in parameters]), state.own, state.memory, mask, memory_mask,
-            pre=self.norm_order == "pre", activation=self.feed_forward.activation, eps=self.norm1.eps,
-        )  # fmt: skip
 
     def _post(self, cache: CacheStack, x: Array, to: _Context) -> Array:
         tokens = about_tokens(to.mask, to.key)

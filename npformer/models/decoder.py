@@ -20,7 +20,7 @@ from npformer.layers import CacheStack, DecodeState, Dropout, EncoderStack, Laye
 from npformer.layers.call_tree import child
 from npformer.models.config import DecoderConfig
 from npformer.models.inputs import next_tokens, token_ids
-from npformer.models.token_input import embed, embed_backward, new_embedding, new_positions
+from npformer.models.token_input import embed, embed_backward, new_embedding, new_positions, position_rows
 from npformer.typing import Array
 
 
@@ -75,15 +75,12 @@ class Decoder(Layer):
 
         Raises ConfigError unless batch >= 1 and 1 <= max_len, <= max_seq_len for learned positions.
         """
-        if batch < 1 or max_len < 1:
-            raise ConfigError(f"batch, max_len: expected integers >= 1, got {batch} and {max_len}")
-        if self.config.positions == "learned" and max_len > self.config.max_seq_len:
-            raise ConfigError(f"max_len: expected at most max_seq_len={self.config.max_seq_len}, got {max_len}")
-        nothing = self.backend.zeros((1, max_len, self.config.d_model))
+        if batch < 1:
+            raise ConfigError(f"batch: expected an integer >= 1, got {batch}")
         return DecodeState(
             backend=self.backend,
             layers=self.decoder.start(batch, max_len),
-            positions=(nothing if self.positions is None else self.positions(nothing))[0, ...],
+            positions=position_rows(self.positions, max_len, self.config, self.backend),
             visible=self.backend.device.zeros((batch, max_len), "bool"),
             sources=np.arange(batch),
         )

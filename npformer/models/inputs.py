@@ -20,6 +20,14 @@ def token_ids(name: str, ids: Any, vocab_size: int, backend: Backend) -> Array:
     ids may be a NumPy array, nested lists, or an array of the device (which is read back to be
     checked; give NumPy arrays where that waiting matters). Raises ShapeError, DTypeError, TokenError.
     """
+    host = checked_ids(name, ids, vocab_size, backend)
+    if backend.device.owns(ids) and host.dtype == np.int64:
+        return ids
+    return backend.integers(host)  # narrow integers would overflow where ids meet the vocabulary's size
+
+
+def checked_ids(name: str, ids: Any, vocab_size: int, backend: Backend) -> np.ndarray[Any, Any]:
+    """What token_ids does but for the last step: ids as they are, on the host."""
     host = _on_host(name, ids, backend)
     if host.ndim != 2:
         raise ShapeError(f"{name}: expected (B, T), a batch of token ids, got {tuple(host.shape)}")
@@ -34,9 +42,7 @@ def token_ids(name: str, ids: Any, vocab_size: int, backend: Backend) -> Array:
             f"{name}[{row}, {column}]: expected a token id with 0 <= id < {vocab_size}, got {host[row, column]}"
             f" ({len(outside)} such); is the vocabulary the one the model was made for?"
         )
-    if backend.device.owns(ids) and host.dtype == np.int64:
-        return ids
-    return backend.integers(host)  # narrow integers would overflow where ids meet the vocabulary's size
+    return host
 
 
 def next_tokens(ids: Any, vocab_size: int, backend: Backend) -> tuple[Array, bool]:

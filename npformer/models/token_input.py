@@ -7,6 +7,7 @@ from typing import TypeAlias
 import numpy as np
 
 from npformer.backend import Backend
+from npformer.errors import ConfigError
 from npformer.layers import CacheStack, Dropout, Embedding, LearnedPositions, RandomKey, SinusoidalPositions
 from npformer.models.config import ModelConfig
 from npformer.typing import Array
@@ -50,3 +51,16 @@ def embed_backward(embedding: Embedding, positions: Positions, dropout: Dropout,
     if positions is not None:
         dx = positions.backward(dx, cache.pop())
     embedding.backward(dx, cache.pop())
+
+
+def position_rows(positions: Positions, max_len: int, config: ModelConfig, backend: Backend) -> Array:
+    """For decoding: what is added at the first max_len positions, (max_len, C).
+
+    Raises ConfigError unless 1 <= max_len, <= max_seq_len for learned positions.
+    """
+    if max_len < 1:
+        raise ConfigError(f"max_len: expected an integer >= 1, got {max_len}")
+    if config.positions == "learned" and max_len > config.max_seq_len:
+        raise ConfigError(f"max_len: expected at most max_seq_len={config.max_seq_len}, got {max_len}")
+    nothing = backend.zeros((1, max_len, config.d_model))
+    return (nothing if positions is None else positions(nothing))[0, ...]

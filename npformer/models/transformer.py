@@ -15,26 +15,25 @@ from __future__ import annotations
 import numpy as np
 
 from npformer.backend import Arena, Backend, get_backend
-from npformer.errors import ConfigError, ShapeError
+from npformer.errors import ShapeError
 from npformer.functional import AttentionMask
 from npformer.layers import (
     CacheStack,
     DecoderStack,
     DecodeState,
     Dropout,
-    Embedding,
     EncoderStack,
     Layer,
-    LearnedPositions,
     Linear,
     NoCache,
     RandomKey,
-    SinusoidalPositions,
     Watch,
 )
 from npformer.layers.call_tree import child
 from npformer.models.config import TransformerConfig
 from npformer.models.inputs import next_tokens, token_ids
+from npformer.models.step_at_once import step_at_once
+from npformer.models.token_input import embed, embed_backward, new_embedding, new_positions, position_rows
 from npformer.typing import Array
 
 
@@ -48,50 +47,58 @@ class Transformer(Layer):
         super().__init__(backend or get_backend())
         self.config = config
         rng = np.random.default_rng(seed)
-        self.src_embedding = self._new_embedding(config.src_vocab_size, rng)
+        self.src_embedding = new_embedding(config.src_vocab_size, config, self.backend, rng)
         self.tgt_embedding = (
-            self.src_embedding if config.tie_embeddings else self._new_embedding(config.tgt_vocab_size, rng)
+            self.src_embedding
+            if config.tie_embeddings
+            else new_embedding(config.tgt_vocab_size, config, self.backend, rng)
         )
-        self.src_positions = self._new_positions(rng)
-        self.tgt_positions = self._new_positions(rng)
+        self.src_positions = new_positions(config, self.backend, rng)
+        self.tgt_positions = new_positions(config, self.backend, rng)
         self.dropout = Dropout(config.dropout, backend=self.backend)
-        options = {
-            "final_norm": config.final_norm, "recompute": config.recompute, "num_heads": config.num_heads,
-            "d_ff": config.d_ff, "dropout": config.dropout, "norm_order": config.norm_order,
-            "activation": config.activation, "backend": self.backend, "seed": rng,
-        }  # fmt: skip
-        self.encoder = EncoderStack(config.num_encoder_layers, config.d_model, **options)  # type: ignore[arg-type]
-        self.decoder = DecoderStack(config.num_decoder_layers, config.d_model, **options)  # type: ignore[arg-type]
+        shared = {"backend": self.backend, "seed": rng}
+        encoder, decoder = (config.layer_options(causal=causal) | shared for causal in (False, True))
+        self.encoder = EncoderStack(config.num_encoder_layers, config.d_model, **encoder)
+        self.decoder = DecoderStack(config.num_decoder_layers, config.d_model, **decoder)
         tied = self.tgt_embedding.weight.transposed("weight") if config.tie_embeddings else None
         self.generator = Linear(config.d_model, config.tgt_vocab_size, backend=self.backend, seed=rng, weight=tied)
         self.arena = Arena(self.owned_parameters(), self.backend)
 
     def forward(
-        self, src: Array, tgt_in: Array, *, key: RandomKey | None = None, watch: Watch | None = None
+        self,
+        src: Array,
+        tgt_in: Array,
+        *,
+        key: RandomKey | None = None,
+        watch: Watch | None = None,
+        checked: bool = False,
     ) -> tuple[Array, CacheStack]:
         """src (B, S) and tgt_in (B, T), token ids, to logits (B, T, V); key None: no dropout.
 
-        Raises ShapeError, DTypeError or TokenError for ids that are not (B, T) integers in range.
+        checked: they are on the device, and nobody needs to read them back to look at them. Raises ShapeError,
+        DTypeError or TokenError for ids that are not (B, T) integers in range.
         """
         cache = CacheStack(self)
+        if not checked:
+            src, tgt_in = self._ids(src, tgt_in)
         return self._run(cache, src, tgt_in, key, watch), cache
 
     def __call__(self, src: Array, tgt_in: Array) -> Array:
         """The logits (B, T, V) alone, without dropout, keeping no cache."""
-        return self._run(NoCache(self), src, tgt_in, None, None)
+        return self._run(NoCache(self), *self._ids(src, tgt_in), None, None)
 
     def backward(self, dlogits: Array, cache: CacheStack) -> None:
         """Add to the gradient of every parameter, given dlogits (B, T, V)."""
         dh = self.generator.backward(dlogits, cache.pop())
         dx, dmemory = self.decoder.backward(dh, cache.pop())
-        self._embed_backward(self.tgt_embedding, self.tgt_positions, dx, cache)
+        embed_backward(self.tgt_embedding, self.tgt_positions, self.dropout, dx, cache)
         dx = self.encoder.backward(dmemory, cache.pop())
-        self._embed_backward(self.src_embedding, self.src_positions, dx, cache)
+        embed_backward(self.src_embedding, self.src_positions, self.dropout, dx, cache)
 
     def attention_weights(self, src: Array, tgt_in: Array) -> dict[str, Array]:
         """Name of each attention -> its weights (B, H, T, S), in the order in which they are computed."""
         watch = Watch()
-        self._run(NoCache(self), src, tgt_in, None, watch)
+        self._run(NoCache(self), *self._ids(src, tgt_in), None, watch)
         return watch.weights
 
     def encode(self, src: Array) -> tuple[Array, AttentionMask]:
@@ -109,16 +116,13 @@ class Transformer(Layer):
 
         Raises ConfigError unless 1 <= max_len, <= max_seq_len for learned positions, and what forward raises.
         """
-        if max_len < 1:
-            raise ConfigError(f"max_len: expected an integer >= 1, got {max_len}")
-        if self.config.positions == "learned" and max_len > self.config.max_seq_len:
-            raise ConfigError(f"max_len: expected at most max_seq_len={self.config.max_seq_len}, got {max_len}")
+        positions = position_rows(self.tgt_positions, max_len, self.config, self.backend)
         memory, memory_mask = self.encode(src)
         batch = memory.shape[0]
         return DecodeState(
             backend=self.backend,
             layers=self.decoder.start(batch, max_len, memory),
-            positions=self.tgt_positions(self.backend.zeros((1, max_len, self.config.d_model)))[0, ...],
+            positions=positions,
             visible=self.backend.device.zeros((batch, max_len), "bool"),
             sources=np.arange(batch),
             memory_mask=memory_mask,
@@ -133,17 +137,23 @@ class Transformer(Layer):
         tokens, several = next_tokens(tokens, self.config.tgt_vocab_size, self.backend)
         mask = state.admit(tokens != self.config.pad_id)
         stop = state.length + tokens.shape[1]
-        x = self.tgt_embedding(tokens) + state.positions[state.length : stop, :]
-        h = self.decoder.step(x, state.layers, mask=mask, memory_mask=state.memory_mask)
-        logits = self.generator(h)  # (B, n, V)
+        logits = step_at_once(self, tokens, state)  # (B, n, V)
+        if logits is None:
+            x = self.tgt_embedding(tokens) + state.positions[state.length : stop, :]
+            h = self.decoder.step(x, state.layers, mask=mask, memory_mask=state.memory_mask)
+            logits = self.generator(h)
         state.length = stop
         return logits if several else logits[:, 0, :]
 
-    def _run(self, cache: CacheStack, src: Array, tgt_in: Array, key: RandomKey | None, watch: Watch | None) -> Array:
+    def _ids(self, src: Array, tgt_in: Array) -> tuple[Array, Array]:
+        """src and tgt_in on the device, once the host has looked at them."""
         src = token_ids("src", src, self.config.src_vocab_size, self.backend)
         tgt_in = token_ids("tgt_in", tgt_in, self.config.tgt_vocab_size, self.backend)
         if src.shape[0] != tgt_in.shape[0]:
             raise ShapeError(f"tgt_in: expected (B={src.shape[0]}, T) like src, got {tuple(tgt_in.shape)}")
+        return src, tgt_in
+
+    def _run(self, cache: CacheStack, src: Array, tgt_in: Array, key: RandomKey | None, watch: Watch | None) -> Array:
         memory, memory_mask = self._encode(cache, src, key, watch)
         return self._decode(cache, tgt_in, memory, memory_mask, key, watch)
 
@@ -151,7 +161,7 @@ class Transformer(Layer):
         self, cache: CacheStack, src: Array, key: RandomKey | None, watch: Watch | None
     ) -> tuple[Array, AttentionMask]:
         mask = AttentionMask(key_visible=src != self.config.pad_id)
-        x = self._embed(cache, self.src_embedding, self.src_positions, src, child(key, "src_embedding"))
+        x = embed(cache, self.src_embedding, self.src_positions, self.dropout, src, child(key, "src_embedding"))
         memory = cache.run(self.encoder, x, mask=mask, key=child(key, "encoder"), watch=child(watch, "encoder"))
         return memory, mask
 
@@ -165,39 +175,7 @@ class Transformer(Layer):
         watch: Watch | None,
     ) -> Array:
         mask = AttentionMask(key_visible=tgt_in != self.config.pad_id, causal=True)
-        x = self._embed(cache, self.tgt_embedding, self.tgt_positions, tgt_in, child(key, "tgt_embedding"))
+        x = embed(cache, self.tgt_embedding, self.tgt_positions, self.dropout, tgt_in, child(key, "tgt_embedding"))
         masks = {"mask": mask, "memory_mask": memory_mask}
         h = cache.run(self.decoder, x, memory, **masks, key=child(key, "decoder"), watch=child(watch, "decoder"))
         return cache.run(self.generator, h)
-
-    def _embed(
-        self,
-        cache: CacheStack,
-        embedding: Embedding,
-        positions: SinusoidalPositions | LearnedPositions,
-        tokens: Array,
-        key: RandomKey | None,
-    ) -> Array:
-        x = cache.run(embedding, tokens)  # (B, T, C)
-        x = cache.run(positions, x)
-        return cache.run(self.dropout, x, key=key)
-
-    def _embed_backward(
-        self,
-        embedding: Embedding,
-        positions: SinusoidalPositions | LearnedPositions,
-        dy: Array,
-        cache: CacheStack,
-    ) -> None:
-        dx = self.dropout.backward(dy, cache.pop())
-        dx = positions.backward(dx, cache.pop())
-        embedding.backward(dx, cache.pop())
-
-    def _new_embedding(self, vocab_size: int, rng: np.random.Generator) -> Embedding:
-        scale = self.config.scale_embedding
-        return Embedding(vocab_size, self.config.d_model, scale=scale, backend=self.backend, seed=rng)
-
-    def _new_positions(self, rng: np.random.Generator) -> SinusoidalPositions | LearnedPositions:
-        if self.config.positions == "sinusoidal":
-            return SinusoidalPositions(self.backend)
-        return LearnedPositions(self.config.max_seq_len, self.config.d_model, backend=self.backend, seed=rng)

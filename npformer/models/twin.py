@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from copy import copy
+from itertools import chain
 from operator import is_
 from typing import Any
 
@@ -24,13 +25,14 @@ class Twins:
 
     def __init__(self, model: Transformer) -> None:
         self._model = model
+        self._attributes = Attributes(model)
         self._twins: list[Transformer] = []
         self._seen: list[Any] = []
 
     def first(self, count: int) -> list[Transformer]:
         """So many of them; they do as the model does now."""
-        now = list(_attributes(self._model))
-        if len(now) != len(self._seen) or not all(map(is_, now, self._seen)):
+        now = self._attributes.now()
+        if now is not self._seen:
             self._twins, self._seen = [], now
         while len(self._twins) < count:
             self._twins.append(gradient_twin(self._model))
@@ -49,10 +51,29 @@ def _twin_of(thing: Any, made: dict[int, Any]) -> Any:
     return made[id(thing)]
 
 
-def _attributes(thing: Any) -> Iterator[Any]:
-    """What a layer and the layers in it are made of, in a fixed order."""
-    for value in vars(thing).values():
+class Attributes:
+    """What a model and the layers in it are made of."""
+
+    def __init__(self, model: Layer) -> None:
+        self._model = model
+        self._parts: list[Iterable[Any]] = []  # each shows what it holds now
+        self._seen: list[Any] = []
+
+    def now(self) -> list[Any]:
+        """All attributes in a fixed order: the same list as before if they are the same ones."""
+        now = list(chain.from_iterable(self._parts))
+        if not now or len(now) != len(self._seen) or not all(map(is_, now, self._seen)):
+            self._parts = list(_parts_of(self._model))
+            self._seen = list(chain.from_iterable(self._parts))
+        return self._seen
+
+
+def _parts_of(layer: Layer) -> Iterator[Iterable[Any]]:
+    """The attributes of a layer, its lists, and the same of each layer in it."""
+    yield vars(layer).values()
+    for value in vars(layer).values():
+        if isinstance(value, list):
+            yield value
         for part in value if isinstance(value, list) else (value,):
-            yield part
             if isinstance(part, Layer):
-                yield from _attributes(part)
+                yield from _parts_of(part)

@@ -1,6 +1,6 @@
 """Updates over the arena: Adam and AdamW, schedules of the learning rate, clipping."""
 
-from npformer.optim.adam import Adam, AdamW
+from npformer.optim.adam import Adam, AdamW, Rates
 from npformer.optim.clip import clip_by_global_norm, global_norm
 from npformer.optim.schedules import Constant, Noam, Schedule, WarmupCosine
 
@@ -9,6 +9,7 @@ __all__ = [
     "AdamW",
     "Constant",
     "Noam",
+    "Rates",
     "Schedule",
     "WarmupCosine",
     "clip_by_global_norm",

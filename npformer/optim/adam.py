@@ -14,11 +14,20 @@ Source: Kingma & Ba 2015, arXiv:1412.6980, algorithm 1; Loshchilov & Hutter 2019
 from __future__ import annotations
 
 from functools import partial
+from typing import NamedTuple
 
 from npformer.backend import Arena
-from npformer.errors import ConfigError
+from npformer.errors import ConfigError, DeviceError
 from npformer.functional.arrays import namespace
 from npformer.typing import Array
+
+
+class Rates(NamedTuple):
+    """All that changes from one update to the next; in a device's memory, three numbers (3,)."""
+
+    lr: float
+    first: float  # 1/(1 − β₁ᵗ)
+    second: float  # 1/(1 − β₂ᵗ)
 
 
 class Adam:
@@ -55,6 +64,23 @@ class Adam:
             rate = lr * run.lr_scale
             decay = rate * self.weight_decay * run.weight_decay
             backend.together([partial(update, part, rate, decay) for part in self.arena.parts(run.where)])
+
+    def rates(self, lr: float, t: int) -> Rates:
+        """The numbers of update t at this learning rate."""
+        return Rates(lr, 1 / (1 - self.betas[0] ** t), 1 / (1 - self.betas[1] ** t))
+
+    def step_on_device(self, rates: Array, clip_norm: float | None = None) -> Array | None:
+        """Clip and ``step`` by rates (3,) in the device's memory; t is counted by whoever wrote them there.
+
+        Returns the gradient's norm () before, None without clipping. The arena's gradients stay as they are.
+        """
+        updates, norm, shrink = self.arena.backend.updates, None, None
+        if updates is None:
+            raise DeviceError(f"adam: expected a backend that reads rates from its memory, got {self.arena.backend}")
+        if clip_norm is not None:
+            norm, shrink = updates.gradient_norm(self.arena, clip_norm)
+        updates.adam(self.arena, self.m, self.v, rates, self.betas, self.eps, self.weight_decay, shrink)
+        return norm
 
     def _update(self, where: slice, lr: float, decay: float) -> None:
         beta1, beta2 = self.betas

@@ -18,7 +18,7 @@ from npformer.typing import Array
 def global_norm(arena: Arena) -> Array:
     """The length n of all trainable gradients together, a scalar array ()."""
     xp = namespace(arena.grads)
-    total = sum(xp.sum(arena.grads[run.where] * arena.grads[run.where]) for run in arena.runs())
+    total = sum(xp.sum(arena.grads[run.where] * arena.grads[run.where]) for run in arena.runs(decaying=False))
     return xp.sqrt(xp.asarray(total, dtype=arena.grads.dtype))
 
 
@@ -32,7 +32,7 @@ def clip_by_global_norm(arena: Arena, clip_norm: float) -> Array:
     norm = global_norm(arena)
     xp = namespace(norm)
     longest = xp.where(norm > clip_norm, norm, xp.full_like(norm, clip_norm))
-    for run in arena.runs():
+    for run in arena.runs(decaying=False):
         gradient = arena.grads[run.where]
         gradient *= clip_norm / longest
     return norm

@@ -59,7 +59,15 @@ def assemble(given: Mapping[str, Mapping[str, Any]], identity: Mapping[str, Any]
 
 
 def _backend(run: RunOptions, device: str) -> Backend:
-    return get_backend(device, dtype=run.dtype, bodies=run.bodies)
+    return get_backend(device, dtype=run.dtype, bodies=run.bodies, precision=run.precision)
+
+
+def _backend_to_read(run: RunOptions, device: str) -> Backend:
+    """As the run was trained, if this device can; else by what it has: a model is its numbers."""
+    try:
+        return _backend(run, device)
+    except ConfigError:  # bodies or a precision that this device does not have
+        return get_backend(device, dtype=run.dtype)
 
 
 def make_task(run: RunOptions, data: DataOptions) -> Task:
@@ -125,7 +133,7 @@ def read_model(run: RunDirectory, device: str = "auto", best: bool = False) -> t
     if path is None:
         raise CheckpointError(f"{run.path}: expected at least one checkpoint, found none; train it first")
     options = complete(given, len(vocabulary), 1)
-    backend = _backend(options.run, device)
+    backend = _backend_to_read(options.run, device)
     model = Transformer(options.model, backend=backend, seed=options.run.seed)
     set_parameters(model, parameters_of(_load(run, path)), str(path))
     return model, vocabulary

@@ -9,25 +9,42 @@ so n_i/N is the gradient that enters each backward, and the sum of the gradients
 whole batch, however the padding is spread. (Averaging the micro-batches' means instead would let a
 token in a padded micro-batch weigh more.) N is counted on the host, where batches come from.
 
+What changes from step to step (the step's number, the learning rate, the shares n_i/N) is decided on the
+host and handed on beside the batch, so a backend may record the rest once, and put the numbers where the
+record reads them.
+
 Where the backend has several threads, each takes some rows of the micro-batch through forward and
 backward, with gradients of its own; their sum is the micro-batch's, by the same formula.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from npformer.errors import ConfigError, ShapeError
+from npformer.errors import ConfigError, DeviceMemoryError, ShapeError
+from npformer.functional.arrays import namespace
 from npformer.layers import RandomKey
 from npformer.models import Transformer
-from npformer.models.inputs import token_ids
-from npformer.models.twin import Twins
-from npformer.optim import Adam, Schedule, clip_by_global_norm
+from npformer.models.inputs import checked_ids
+from npformer.models.twin import Attributes, Twins
+from npformer.optim import Adam, Rates, Schedule, clip_by_global_norm
 from npformer.typing import Array
+
+
+class Given(NamedTuple):
+    """All that one step has and another has not: numbers of the host, or what a backend made of them."""
+
+    number: int | Array  # of the step, from 0: it decides dropout's masks
+    rates: Rates | Array  # of Adam
+    shares: list[tuple[slice, float | Array]]  # rows of each micro-batch, and n_i/N
+    src: Array  # (B, S)
+    tgt_in: Array  # (B, T)
+    tgt_out: Array  # (B, T)
 
 
 class TrainStep:
@@ -65,8 +82,9 @@ class TrainStep:
         self.accumulate = accumulate
         self.grad_norm: Array | None = None  # of the last step, before clipping; None without clipping
         self._twins = Twins(model)  # one for each further thread
-        # not a bound method: that would make a cycle, and keep the twins' memory for who knows how long
-        self._update = model.backend.capture(TrainStep._compute_update)
+        self._attributes = Attributes(model)
+        # not bound methods: that would make a cycle, and keep the twins' memory for who knows how long
+        self._compute = model.backend.capture(TrainStep._compute_updates, TrainStep._baked)
 
     @property
     def step_number(self) -> int:
@@ -76,7 +94,11 @@ class TrainStep:
     @property
     def learning_rate(self) -> float:
         """The rate of the next step."""
-        return self.optimizer.lr if self.schedule is None else self.schedule(self.optimizer.t + 1)
+        return self._rate_of(self.optimizer.t + 1)
+
+    def _rate_of(self, step: int) -> float:
+        """The rate of a step, counted from 1."""
+        return self.optimizer.lr if self.schedule is None else self.schedule(step)
 
     def __call__(self, src: Array, tgt_in: Array, tgt_out: Array) -> Array:
         """Train on src (B, S), tgt_in and tgt_out (B, T), token ids.
@@ -85,19 +107,79 @@ class TrainStep:
         float(loss) waits for it. Raises ShapeError, DTypeError or TokenError for bad ids, and then
         nothing has changed.
         """
+        loss, self.grad_norm = self._make([self._given(src, tgt_in, tgt_out, 0)])
+        return loss
+
+    def many(self, batches: Iterable[tuple[Array, Array, Array]]) -> Array:
+        """Train on several batches in turn, as so many calls would; where it pays, all in one launch.
+
+        Returns their losses, one after the other (k,). Raises what a call raises; for bad ids, before any step.
+        """
+        given = [self._given(*batch, ahead) for ahead, batch in enumerate(batches)]
+        if not given:
+            raise ConfigError("batches: expected at least one, got none")
+        losses, self.grad_norm = self._make(given)
+        return losses if len(given) > 1 else namespace(losses).reshape(losses, (1,))
+
+    def _given(self, src: Array, tgt_in: Array, tgt_out: Array, ahead: int) -> Given:
+        """The batch, checked, and the numbers of the step that comes after so many others."""
         config, backend = self.model.config, self.model.backend
-        arrays = (
-            token_ids("src", src, config.src_vocab_size, backend),
-            token_ids("tgt_in", tgt_in, config.tgt_vocab_size, backend),
-            token_ids("tgt_out", tgt_out, config.tgt_vocab_size, backend),
-        )
-        if arrays[1].shape != arrays[2].shape or arrays[0].shape[0] != arrays[1].shape[0]:
+        src = checked_ids("src", src, config.src_vocab_size, backend)
+        tgt_in = checked_ids("tgt_in", tgt_in, config.tgt_vocab_size, backend)
+        tgt_out = checked_ids("tgt_out", tgt_out, config.tgt_vocab_size, backend)
+        if tgt_in.shape != tgt_out.shape or src.shape[0] != tgt_in.shape[0]:
             raise ShapeError(
                 "src, tgt_in, tgt_out: expected (B, S), (B, T), (B, T), got "
-                + ", ".join(str(tuple(x.shape)) for x in arrays)
+                + ", ".join(str(tuple(x.shape)) for x in (src, tgt_in, tgt_out))
             )
-        targets = backend.host(tgt_out) if backend.device.owns(tgt_out) else np.asarray(tgt_out)
-        return self._update(self, *arrays, self._shares(targets, self.accumulate))
+        number = self.step_number + ahead
+        rates = self.optimizer.rates(self._rate_of(number + 1), number + 1)
+        wide = (x.astype(np.int64, copy=False) for x in (src, tgt_in, tgt_out))  # narrow integers would overflow
+        return Given(number, rates, self._shares(tgt_out, self.accumulate), *wide)
+
+    def _make(self, given: list[Given]) -> tuple[Array, Array | None]:
+        """Make these steps. Returns what ``_compute_updates`` returns; counts them."""
+        before = self.step_number
+        try:
+            found: tuple[Array, Array | None] = self._compute(self, given)
+        except DeviceMemoryError as error:
+            if self.step_number != before:
+                raise MemoryError(
+                    f"{error}; an update was begun and not finished, so this model is of no use"
+                ) from None
+            raise DeviceMemoryError(f"{error}. {self._what_fits(given)}") from None
+        if self.step_number == before:  # the device's Adam does not count; the host's does, in its step
+            self.optimizer.t += len(given)
+        return found
+
+    def _what_fits(self, given: list[Given]) -> str:
+        """Advice from trying ever fewer rows, without an update."""
+        if len(given) > 1:
+            return f"Make fewer than {len(given)} steps at once"
+        _, _, shares, src, tgt_in, tgt_out = given[0]
+        size = tgt_out.shape[0]
+        rows = max(part.stop - part.start for part, _ in shares) // 2
+        while rows >= 1:
+            fewer = Given(0, Rates(0.0, 1.0, 1.0), [(slice(0, rows), 1.0)], src[:rows], tgt_in[:rows], tgt_out[:rows])
+            try:
+                self.model.backend.capture(TrainStep._compute_gradients, TrainStep._baked)(self, fewer)
+            except DeviceMemoryError:
+                rows //= 2
+                continue
+            parts = -(-size // rows)
+            return (
+                f"batch_size: {size} sequences as long as these do not fit, {rows} were tried and do: make it {rows}, "
+                f"or keep it and set accumulate={parts}, which computes the same in {parts} parts"
+            )
+        return "Not even one sequence of this batch fits: make the model smaller, or its sequences shorter"
+
+    def _baked(self) -> list[Any]:
+        """What a step depends on beside Given: a record of one step is no good once any of it has changed."""
+        optimizer = self.optimizer
+        return [
+            self.seed, self.label_smoothing, self.clip_norm, optimizer, optimizer.betas, optimizer.eps,
+            optimizer.weight_decay, optimizer.m, optimizer.v, self.model.arena.segments, self._attributes.now(),
+        ]  # fmt: skip
 
     def _shares(self, targets: np.ndarray[Any, Any], parts: int) -> list[tuple[slice, float]]:
         """For each of so many parts of a batch its rows and n_i/N."""
@@ -108,17 +190,38 @@ class TrainStep:
         total = max(1, sum(counts))
         return [(part, count / total) for part, count in zip(slices, counts, strict=True)]
 
-    def _compute_update(self, src: Array, tgt_in: Array, tgt_out: Array, shares: list[tuple[slice, float]]) -> Array:
-        self.model.arena.zero_grad()
-        key = RandomKey(self.seed, self.step_number)
-        loss = self.model.backend.zeros(())
-        for micro, (rows, share) in enumerate(shares):
-            micro_key = RandomKey(key.seed, key.step, micro)
-            loss = loss + share * self._accumulate(src[rows, :], tgt_in[rows, :], tgt_out[rows, :], share, micro_key)
+    def _compute_updates(self, steps: list[Given]) -> tuple[Array, Array | None]:
+        """The loss (), or of several steps the losses (k,), and the norm () of the last one's gradient, if taken."""
+        if len(steps) == 1:
+            return self._compute_update(steps[0])
+        losses, norm = self.model.backend.zeros((len(steps),)), None
+        for i, given in enumerate(steps):
+            losses[i], norm = self._compute_update(given)
+        return losses, norm
+
+    def _compute_update(self, given: Given) -> tuple[Array, Array | None]:
+        (loss,) = self._compute_gradients(given)
+        if isinstance(given.rates, Rates):
+            return loss, self._update(given.rates.lr)
+        return loss, self.optimizer.step_on_device(given.rates, self.clip_norm)
+
+    def _update(self, lr: float) -> Array | None:
+        """Clip and update, by numbers of the host. Returns the norm before clipping."""
+        norm = None
         if self.clip_norm is not None:
-            self.grad_norm = clip_by_global_norm(self.model.arena, self.clip_norm)
-        self.optimizer.step(self.learning_rate)
-        return loss
+            norm = clip_by_global_norm(self.model.arena, self.clip_norm)
+        self.optimizer.step(lr)
+        return norm
+
+    def _compute_gradients(self, given: Given) -> tuple[Array]:
+        self.model.arena.zero_grad()
+        on_device = self.model.backend.on_device
+        src, tgt_in, tgt_out = on_device(given.src), on_device(given.tgt_in), on_device(given.tgt_out)
+        losses = []
+        for micro, (rows, share) in enumerate(given.shares):
+            key = RandomKey(self.seed, given.number, micro)
+            losses.append(share * self._accumulate(src[rows, :], tgt_in[rows, :], tgt_out[rows, :], share, key))
+        return (sum(losses[1:], start=losses[0]),)
 
     def _accumulate(self, src: Array, tgt_in: Array, tgt_out: Array, share: float, key: RandomKey) -> Array:
         """Add share × the gradient of this micro-batch's mean loss; returns that loss."""
@@ -148,7 +251,7 @@ class TrainStep:
     ) -> Array:
         """Add share × the gradient of these rows' mean loss to model's; returns that loss."""
         cross_entropy = model.ops.cross_entropy
-        logits, cache = model.forward(src, tgt_in, key=key)
+        logits, cache = model.forward(src, tgt_in, key=key, checked=True)
         loss, loss_cache = cross_entropy.forward(logits, tgt_out, model.config.pad_id, self.label_smoothing)
         model.backward(cross_entropy.backward(share, loss_cache), cache)
         return loss

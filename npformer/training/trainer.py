@@ -20,7 +20,7 @@ import numpy as np
 
 from npformer.backend import Backend
 from npformer.data import PAD_ID, Task
-from npformer.errors import CheckpointError, DivergedError, Interrupted
+from npformer.errors import CheckpointError, DeviceMemoryError, DivergedError, Interrupted
 from npformer.training.checkpoint import Checkpoint, latest_checkpoint, prune, save_checkpoint
 from npformer.training.evaluation import Evaluation, evaluate
 from npformer.training.metrics import MetricsLog
@@ -88,8 +88,8 @@ class Trainer:
     def train(self) -> None:
         """Train until options.steps. Raises Interrupted after saving if SIGINT or SIGTERM came.
 
-        Raises CheckpointError or OutputError if the disk is full, CheckpointError if the loss is no longer
-        finite; what was saved before is intact.
+        Raises CheckpointError or OutputError if the disk is full, DivergedError if the loss is no longer
+        finite; what was saved before is intact. Raises DeviceMemoryError, after saving, if a batch is too large.
         """
         self._clock = time.perf_counter()
         try:
@@ -97,6 +97,8 @@ class Trainer:
                 while self.step.step_number < self.options.steps:
                     self._one_step()
                     self._stop_if_asked(stop)
+        except DeviceMemoryError as error:
+            raise DeviceMemoryError(f"{error}. {self._kept()}") from None
         finally:
             self.progress.close()
 
@@ -182,6 +184,18 @@ class Trainer:
                 "or with clip_norm"
             )
 
+    def _kept(self) -> str:
+        """Save, and say how to go on with other options."""
+        number = self.step.step_number
+        if number == 0:
+            return "No step was made"
+        if self._saved_at != number:
+            self._save()
+        return (
+            f"Step {number} is saved; to go on, change {self.run.config_path}, "
+            f"then: npformer train --resume {shlex.quote(str(self.run.path))}"
+        )
+
     def _stop_if_asked(self, stop: StopRequest) -> None:
         number = self.step.step_number
         if stop.number is None or number == self.options.steps:
@@ -198,13 +212,15 @@ class Trainer:
 def versions(backend: Backend) -> dict[str, str]:
     """What bit-exact resuming depends on: versions, machine, what computes, and on how many threads."""
     threads = next((os.environ[name] for name in THREAD_VARIABLES if name in os.environ), str(os.cpu_count()))
-    return {
+    here = {
         "python": platform.python_version(),
         "numpy": np.__version__,
         "machine": platform.machine(),
         "threads": threads,
         "bodies": backend.bodies,
     }
+    on_gpu = {"device": backend.device.name, "precision": backend.precision}
+    return here | (on_gpu if backend.name == "cupy" else {})
 
 
 def parameters_of(checkpoint: Checkpoint) -> dict[str, HostArray]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from npformer.backend import Backend, ceilings, get_backend
+from npformer.backend import Backend, Pair, ceilings, get_backend
 from npformer.backend.ceilings import LARGE, Ceilings, measure_ceilings
 
 
@@ -20,7 +22,7 @@ def alone() -> Backend:
 def test_rates_come_from_the_best_time(
     memory: tuple[float, float], alone: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ceilings, "LARGE", 8)
+    monkeypatch.setitem(ceilings.LARGE, "numpy", 8)
     seconds = iter([0.5, 0.5, 0.25, *memory])  # products of 8, of (3, 4, 5), of 16; a copy, a change in place
 
     def known(work: Callable[[], object], backend: Backend) -> float:
@@ -55,9 +57,25 @@ def test_the_best_of_several_rounds_without_the_first(alone: Backend, monkeypatc
 def test_this_machine(alone: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ceilings, "ENOUGH", 0.0)
     found = measure_ceilings(alone, [(2, 2, 2)], streamed=1 << 20)
-    assert found.shape == (LARGE, LARGE, LARGE)
+    assert found.shape == (LARGE["numpy"],) * 3
     assert 1e8 < found.flops < 1e16
     assert 1e7 < found.bytes < 1e14
+
+
+def test_on_a_gpu_the_product_is_that_of_a_linear_map(alone: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In its precision, and large: here a backend that says it is CuPy's."""
+    seen: list[tuple[int, ...]] = []
+
+    def forward(x: Any, weight: Any, bias: Any) -> Any:
+        seen.append((*x.shape, *weight.shape, *bias.shape))
+        return alone.ops.linear.forward(x, weight, bias)
+
+    pretender = replace(alone, name="cupy", ops=replace(alone.ops, linear=Pair(forward, alone.ops.linear.backward)))
+    monkeypatch.setattr(ceilings, "ENOUGH", 0.0)
+    monkeypatch.setitem(ceilings.LARGE, "cupy", 16)
+    monkeypatch.setitem(ceilings.STREAMED, "cupy", 1 << 20)
+    assert measure_ceilings(pretender, [(2, 3, 4)]).shape in ((16, 16, 16), (2, 3, 4))
+    assert set(seen) == {(16, 16, 16, 16, 16), (2, 3, 3, 4, 4)}
 
 
 def test_the_nearer_ceiling() -> None:

@@ -14,9 +14,9 @@ import npformer as npf
 from benchmarks.cases import DRAW, case
 from benchmarks.own.model import NO_END, decoding_model, save_weights, sources
 from benchmarks.own.ops import NAMES
-from npformer.backend import PLAIN, Backend
+from npformer.backend import PLAIN, Backend, cupy_problem
 from npformer.functional import Draw
-from npformer.models.presets import Preset
+from npformer.models.presets import PRESETS, Preset
 
 SMALL = Preset(11, 12, 3, 2, 20, 6, 4)
 
@@ -103,3 +103,74 @@ def test_incremental_decoding_says_the_same(torch: Any, numpy32: Backend, tmp_pa
     ours = npf.greedy(model, src, max_len=10, eos_id=end)
     theirs = torch_decode.greedy(net, torch.from_numpy(src), positions, end).numpy()
     np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("form", ["textbook", "fast"])
+def test_steps_made_together_are_the_steps_made_one_by_one(
+    form: str, torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from benchmarks import tasks
+    from benchmarks.peers import torch_train
+
+    weights = save_weights(PRESETS["tiny"], tmp_path)
+    single = getattr(torch_train, form)("tiny", 0.0, "numpy", weights).task("step")
+    one_by_one = [single() for _ in range(4)]
+    monkeypatch.setitem(tasks.TOGETHER, "numpy", 2)
+    monkeypatch.setattr(torch_train, "PREPARED", 1)
+    made = getattr(torch_train, form)("tiny", 0.0, "numpy", weights)
+    assert made.facts["ready_seconds"] > 0
+    np.testing.assert_allclose(made.task("step")(), one_by_one[2:], rtol=1e-6)  # the first two made it ready
+
+
+def test_bfloat16_is_what_autocast_makes_it(torch: Any, tmp_path: Path) -> None:
+    """Products are rounded, so the loss is another, but not by much; losses and weights stay float32."""
+    from benchmarks.peers import torch_train
+
+    weights = save_weights(PRESETS["tiny"], tmp_path)
+    exact = torch_train.fast("tiny", 0.0, "numpy", weights)
+    coarse = torch_train.fast("tiny", 0.0, "numpy", weights, "bfloat16")
+    assert 1e-6 < abs(coarse.facts["loss"] - exact.facts["loss"]) < 8e-3 * exact.facts["loss"]
+    assert coarse.on_device() == {}
+
+
+@pytest.mark.parametrize("name", ["linear", "attention", "feed_forward", "cross_entropy"])
+def test_operations_in_bfloat16_run_both_ways(name: str, torch: Any) -> None:
+    from benchmarks.peers import torch_ops
+
+    made = torch_ops.ops("tiny", "numpy", 1, "bfloat16")
+    for way in ("forward", "backward"):
+        task = made.task(f"{name} {way}")
+        assert task is not None
+        task()
+
+
+def test_tf32_is_a_setting_of_products(torch: Any) -> None:
+    from benchmarks.peers.torch_device import place
+
+    before = torch.get_float32_matmul_precision()
+    try:
+        found = []
+        for precision in ("tf32", "float32", "bfloat16"):
+            place("numpy", precision)
+            found.append(torch.get_float32_matmul_precision())
+    finally:
+        torch.set_float32_matmul_precision(before)
+    assert found == ["high", "highest", "highest"]
+
+
+@pytest.mark.skipif(cupy_problem() is None, reason="a GPU answers")
+def test_pytorch_without_a_gpu_says_so(torch: Any) -> None:
+    from benchmarks.peers.torch_device import place
+
+    with pytest.raises(RuntimeError, match="expected that it sees a GPU, it does not"):
+        place("cupy", "tf32")
+
+
+def test_ceilings_are_rates(torch: Any) -> None:
+    from benchmarks.peers.torch_ceilings import ceilings
+
+    task = ceilings("numpy", ["float32", "bfloat16"], large=32, copied=1 << 16).task("ceilings")
+    assert task is not None
+    found = task()
+    assert set(found["products"]) == {"float32", "bfloat16"}
+    assert min(*found["products"].values(), found["memory"]) > 0

@@ -33,7 +33,7 @@ def test_train_step_alone(run: Any) -> None:
     assert 0 < row["of_bound"] < 1
     assert 2 < result["same"]["losses"]["npformer-plain"] < 10
     lines = train_step.describe(result).splitlines()
-    assert lines[0].startswith("tiny, dropout 0: V 16, d_model 64")
+    assert lines[0].startswith("tiny, float32, dropout 0: V 16, d_model 64")
     assert max(map(len, lines)) <= 100
 
 

@@ -58,7 +58,16 @@ def test_compiled_bodies_where_they_are_there(cli: Callable[..., Any]) -> None:
         pytest.skip(str(compiled_problem()))
     found = cli("doctor", "--json").document
     assert found["Numba"] == importlib.metadata.version("numba")
-    assert found["--bodies auto"] == "compiled, because Numba is installed"
+    assert found["--bodies auto"] == "compiled, because Numba is installed, and NumPy's BLAS has a product to call"
+
+
+def test_a_blas_whose_product_is_not_known(cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numpy_backends, "compiled_problem", lambda: None)
+    monkeypatch.setattr(numpy_backends, "blas_product", lambda letter: None)
+    assert cli("doctor", "--json").document["--bodies auto"] == (
+        "numpy, because NumPy's BLAS has no product that compiled bodies know, and their own is slow"
+    )
+    assert numpy_backends.numpy_backend("float32").bodies == "numpy"
 
 
 def test_what_the_extra_would_bring(cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:

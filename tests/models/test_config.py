@@ -36,7 +36,7 @@ def test_a_count_must_be_a_positive_integer(name: str, value: Any) -> None:
         ({"dropout": float("nan")}, "dropout: expected a rate with 0 <= rate < 1 (at most 65535/65536), got nan"),
         ({"norm_order": "Post"}, "norm_order: expected 'post' or 'pre', got 'Post'"),
         ({"activation": "swish"}, "activation: expected one of relu, gelu, got 'swish'"),
-        ({"positions": "rotary"}, "positions: expected 'sinusoidal' or 'learned', got 'rotary'"),
+        ({"positions": "circular"}, "positions: expected one of sinusoidal, learned, rotary, relative, none, got 'circular'"),
         (
             {"tie_embeddings": True},
             "tie_embeddings: expected equal vocabularies, got src_vocab_size=7 and tgt_vocab_size=9; "

@@ -175,7 +175,7 @@ def test_a_step_that_breaks_off_half_way_can_be_taken_again(
     with monkeypatch.context() as patch:
         patch.setattr(model.decoder.layers[1], "step", lambda *given, **masks: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            model.step(np.array([8, 8, 8]), state)
+            model.step(np.full((3, 2), 8), state)
     assert close(model.step(tokens[:, 1], state), whole(model, SRC, tokens[:, :2])[:, -1])
 
 

@@ -16,7 +16,8 @@ from npformer.functional.dropout import dropout_threshold
 from npformer.functional.philox import Draw, first_number
 from npformer.typing import Array
 
-#: What matrix products are made of: float32 numbers, float32 rounded to 10 bits, or to 7 (sums always float32).
+#: What products of float32 numbers are made of: those numbers, or they rounded to 10 bits, or, where that pays
+#: (bfloat16.py), to 7. Sums are always float32, and float64 numbers are never rounded.
 PRECISIONS = ("float32", "tf32", "bfloat16")
 
 
@@ -43,7 +44,7 @@ class Card(Protocol):
         """out (…, M, N) = scale · a (…, M, K) b (…, K, N), added to what is there if ``add``. Returns out.
 
         The last two axes of a, b and out may be turned or lie apart (views), one of the two having
-        neighbours; no operand is copied to be turned.
+        neighbours; no operand is copied to be turned. a and b may be in bfloat16 (uint16), both.
         """
 
 
@@ -78,8 +79,8 @@ def drawn(draw: Draw | None, like: Array) -> Drawn:
 
 def signed(word: Any) -> int:
     """The signed number with the same 64 bits."""
-    word = int(word)
-    return word - 2**64 if word >= 2**63 else word
+    number = int(word)
+    return number - 2**64 if number >= 2**63 else number
 
 
 def pair_on(card: Card, forward: Callable[..., Any], backward: Callable[..., Any]) -> Pair:

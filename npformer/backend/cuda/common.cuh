@@ -1,7 +1,7 @@
 // What every kernel file begins with: whole numbers are 64 bits wide, and `real` is float or double (see source.py).
 
 #ifndef INFINITY
-#define INFINITY __builtin_huge_val()
+#define INFINITY __longlong_as_double(0x7ff0000000000000LL)
 #endif
 
 typedef long long whole;

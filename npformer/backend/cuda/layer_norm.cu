@@ -3,7 +3,8 @@
 //     total = x + Drop(f)      x̂ = (total − μ)·r      y = γ·x̂ + β
 //     dtotal = r·(g − mean g − x̂·mean(g·x̂)) + dsum    with g = γ·dy      df = Drop(dtotal)
 //
-// x̂ and r are kept, as in functional/layer_norm.py; dropout's bits are drawn again in backward.
+// x̂ and r are kept, as in functional/layer_norm.py; dropout's bits are drawn again in backward. A row that is not too
+// wide waits in shared memory between the passes over it, so that each array is read or written once.
 
 #include "common.cuh"
 #include "reduce.cuh"
@@ -11,10 +12,13 @@
 
 // One block per row. f may be null (there is no sum), total may be null (nobody wants it).
 extern "C" __global__ void norm_rows(
-    const real *x, const real *f, const real *gamma, const real *beta, real *total, real *y, real *x_hat, real *r,
-    whole width, double eps, DRAW
+    const real *__restrict__ x, const real *__restrict__ f, const real *__restrict__ gamma, const real *__restrict__ beta,
+    real *__restrict__ total, real *__restrict__ y, real *__restrict__ x_hat, real *r, whole width, double eps, DRAW
 ) {
+    enum { room = 2048 };
+    __shared__ real nearby[room];
     const whole at = whole(blockIdx.x) * width;
+    real *const row = width <= room ? nearby : x_hat + at;
     const Draw draw = DRAWN;
     Factors factors;
     real sum = 0;
@@ -24,20 +28,20 @@ extern "C" __global__ void norm_rows(
         for (whole j = base + threadIdx.x; j < end; j += blockDim.x) {
             const real value = f ? x[at + j] + factors.apply(f[at + j], at + j) : x[at + j];
             if (total) total[at + j] = value;
-            x_hat[at + j] = value;
+            row[j] = value;
             sum += value;
         }
     }
     const real mean = block_sum(sum) / real(width);
     real square = 0;
     for (whole j = threadIdx.x; j < width; j += blockDim.x) {
-        const real centred = x_hat[at + j] - mean;
-        x_hat[at + j] = centred;
+        const real centred = row[j] - mean;
+        row[j] = centred;
         square += centred * centred;
     }
     const real inverse = real(1) / sqrt(block_sum(square) / real(width) + real(eps));
     for (whole j = threadIdx.x; j < width; j += blockDim.x) {
-        const real value = x_hat[at + j] * inverse;
+        const real value = row[j] * inverse;
         x_hat[at + j] = value;
         y[at + j] = gamma[j] * value + beta[j];
     }
@@ -47,10 +51,11 @@ extern "C" __global__ void norm_rows(
 // Each block takes every gridDim-th row, and leaves its part of dγ and dβ in partials (gridDim, 2, C), to be added by
 // sums.cu. dsum may be null, df too (nothing was dropped, or there was no sum).
 extern "C" __global__ void norm_rows_backward(
-    const real *dy, const real *x_hat, const real *r, const real *gamma, const real *dsum, real *dx, real *df,
-    real *partials, whole rows, whole width, DRAW
+    const real *__restrict__ dy, const real *__restrict__ x_hat, const real *__restrict__ r,
+    const real *__restrict__ gamma, const real *__restrict__ dsum, real *__restrict__ dx, real *__restrict__ df,
+    real *__restrict__ partials, whole rows, whole width, DRAW
 ) {
-    enum { room = 2048 };
+    enum { room = 1024 };
     __shared__ real nearby[2 * room];
     real *const kept = partials + whole(blockIdx.x) * 2 * width;
     real *const dgamma = width <= room ? nearby : kept, *const dbeta = dgamma + width;

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from npformer.backend.cuda.card import NOTHING_DROPPED, Card, Drawn, drawn, pair_on, warps
-from npformer.backend.cuda.sums import add_partials, parts_of
-from npformer.backend.ops import Pair, add_into
+from npformer.backend.cuda.sums import add_both, parts_of
+from npformer.backend.ops import Pair
 from npformer.functional.arrays import as_rows, expect_shape
 from npformer.functional.philox import Draw
 from npformer.typing import Array
@@ -33,7 +33,7 @@ def _forward(
     summed = card.empty(x.shape, x.dtype) if total else None
     gamma = card.contiguous(gamma)
     card.launch(
-        "layer_norm.norm_rows", x.dtype, rows, warps(width), x_rows, None if f is None else card.contiguous(f),
+        "layer_norm.norm_rows", x.dtype, rows, warps(-(-width // 4)), x_rows, None if f is None else card.contiguous(f),
         gamma, card.contiguous(beta), summed, y, x_hat, r, width, eps, *dropped,
     )  # fmt: skip
     return summed, y, NormCache(x_hat, r, gamma, dropped)
@@ -46,28 +46,13 @@ def _backward(
     rows, width = x_hat.shape
     dx = card.empty(dy.shape, dy.dtype)
     df = card.empty(dy.shape, dy.dtype) if with_f and dropped.threshold > 0 else None
-    partials = card.empty((parts_of(rows), 2 * width), dy.dtype)
+    partials = card.empty((parts_of(rows), 2, width), dy.dtype)
     card.launch(
-        "layer_norm.norm_rows_backward", dy.dtype, partials.shape[0], warps(width), card.contiguous(dy), x_hat, r, gamma,
-        None if dsum is None else card.contiguous(dsum), dx, df, partials, rows, width, *dropped,
+        "layer_norm.norm_rows_backward", dy.dtype, partials.shape[0], warps(-(-width // 2)), card.contiguous(dy), x_hat,
+        r, gamma, None if dsum is None else card.contiguous(dsum), dx, df, partials, rows, width, *dropped,
     )  # fmt: skip
     inputs = (dx, dx if df is None else df) if with_f else (dx,)  # nothing dropped: both terms have the same gradient
-    return (*inputs, *parameters(card, (partials[:, :width], partials[:, width:]), into))
-
-
-def parameters(card: Card, partials: tuple[Array, ...], into: Sequence[Array | None]) -> tuple[Array, ...]:
-    """Each sum of partials (P, C) added where into says (None: skipped), or returned where it says nothing."""
-    found = []
-    for i, part in enumerate(partials):
-        if not into:
-            found.append(add_partials(card, part))
-        elif (place := into[i]) is None:
-            continue
-        elif place.flags.c_contiguous:
-            add_partials(card, part, place)
-        else:
-            add_into((add_partials(card, part),), (place,))
-    return tuple(found)
+    return (*inputs, *add_both(card, partials, into))
 
 
 def layer_norm_forward(card: Card, x: Array, gamma: Array, beta: Array, eps: float = 1e-5) -> tuple[Array, NormCache]:

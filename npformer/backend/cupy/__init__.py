@@ -1,16 +1,20 @@
-"""CuPy: arrays on an NVIDIA GPU, the plain pairs as they are.
+"""CuPy: arrays on an NVIDIA GPU, and two tables of bodies: plain, and kernels of our own (``backend/cuda``).
 
 CuPy is imported when a backend is built, never before: importing npformer does not need it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from npformer.backend.backend import Backend
+from npformer.backend.fallback import with_fallback
 from npformer.backend.ops import PLAIN
+from npformer.errors import ConfigError
 from npformer.typing import Array, HostArray
 
 
@@ -47,12 +51,14 @@ class CupyDevice:
         import cupy
 
         self.cupy = cupy
+        self._allocator = cupy.cuda.get_allocator()
         self.number: int = cupy.cuda.Device().id
         properties = cupy.cuda.runtime.getDeviceProperties(self.number)
         self.name: str = properties["name"].decode()
 
     def array(self, host: HostArray, dtype: str) -> Array:
-        return self.cupy.array(host, dtype=dtype)
+        with self.cupy.cuda.using_allocator(self._allocator):  # what stays takes no room that a record needs again
+            return self.cupy.array(host, dtype=dtype)
 
     def host(self, x: Array) -> HostArray:
         return np.asarray(self.cupy.asnumpy(x))
@@ -67,6 +73,51 @@ class CupyDevice:
         self.cupy.cuda.Device(self.number).synchronize()
 
 
-def cupy_backend(dtype: str) -> Backend:
-    """The CuPy backend in dtype; ask ``cupy_problem`` first."""
-    return Backend(name="cupy", ops=PLAIN, device=CupyDevice(), dtype=dtype)
+def cupy_backend(dtype: str, bodies: str = "auto", precision: str = "float32") -> Backend:
+    """The CuPy backend, as ``get_backend`` says; ask ``cupy_problem`` first."""
+    from npformer.backend.cupy.graph_driver import CupyDriver
+
+    if bodies not in ("auto", "plain", "cuda"):
+        raise ConfigError(
+            f"bodies: expected auto, plain or cuda on a GPU, got {bodies}, which compute on the CPU; "
+            "leave it out, or use device numpy"
+        )
+    bodies = "plain" if dtype == "complex128" or bodies == "plain" else "cuda"
+    if bodies == "plain" and precision != "float32":
+        raise ConfigError(f"precision: expected float32 for plain bodies, whose products are CuPy's, got {precision}")
+    device = CupyDevice()
+    plain = Backend("cupy", PLAIN, device, dtype, bodies=bodies, precision=precision)
+    driver = CupyDriver(device.name)
+    return with_kernels(plain, driver) if bodies == "cuda" else replace(plain, capture=uncaptured(driver))
+
+
+def with_kernels(plain: Backend, driver: Any) -> Backend:
+    """plain with the kernels and products of CuPy's current device, and steps recorded as graphs."""
+    from npformer.backend.cupy.card import CupyCard
+
+    card = CupyCard(plain.precision)
+    return assembled(plain, card, driver, driver.cupy.ndarray)
+
+
+def assembled(plain: Backend, card: Any, driver: Any, arrays: type) -> Backend:
+    """plain with bodies on a card for these arrays, and steps recorded by a driver."""
+    from npformer.backend.cuda import cuda_ops
+    from npformer.backend.cuda.updates import CardUpdates
+    from npformer.backend.cupy.graph import Captured
+
+    updates = CardUpdates(card, plain.device.array)
+
+    def capture(function: Callable[..., Any], baked: Callable[[Any], Any]) -> Captured:
+        return Captured(function, baked, driver, plain.dtype)
+
+    return replace(
+        plain, ops=with_fallback(cuda_ops(card), PLAIN, arrays=arrays), capture=capture, bodies="cuda",
+        adam_update=updates.by_host_numbers, updates=updates,
+    )  # fmt: skip
+
+
+def uncaptured(driver: Any) -> Callable[..., Any]:
+    """The capture of bodies whose products CuPy makes, which it refuses to do while a stream is recorded."""
+    from npformer.backend.cupy.graph import Uncaptured
+
+    return lambda function, baked=None: Uncaptured(function, driver)

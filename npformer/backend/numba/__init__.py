@@ -11,7 +11,7 @@ from npformer.backend.numba.adam import adam_update
 from npformer.backend.numba.attention import ATTENTION
 from npformer.backend.numba.compiling import prepare, takes
 from npformer.backend.numba.cross_entropy import CROSS_ENTROPY
-from npformer.backend.numba.decode_step import decoder_layer_step
+from npformer.backend.numba.decode_step import decoder_steps
 from npformer.backend.numba.dropout import DROPOUT, RESIDUAL
 from npformer.backend.numba.embedding import EMBEDDING
 from npformer.backend.numba.feed_forward import FEED_FORWARD
@@ -20,7 +20,7 @@ from npformer.backend.numba.linear import LINEAR
 from npformer.backend.numpy.bodies import BODIES
 from npformer.backend.ops import Ops
 
-__all__ = ["OPS", "adam_update", "decoder_layer_step", "prepare", "takes"]
+__all__ = ["OPS", "adam_update", "decoder_steps", "prepare", "takes"]
 
 OPS: Ops = replace(
     BODIES,

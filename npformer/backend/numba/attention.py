@@ -1,4 +1,7 @@
-"""Attention a few sequences at a time, so that their scores stay in the cache; mask, softmax and dropout in one pass.
+"""Attention, forward and backward one compiled call each, some queries of one head at a time.
+
+Their scores (n, S) stay in the cache from the first product to the last, however long the sequences
+are. With a causal mask they meet only the keys that the last of them sees.
 
 What backward needs of the mask costs no memory: weights are never negative, so the sign bit of a
 kept weight says that dropout dropped it; and where nothing is dropped, weights are not kept at all but
@@ -13,7 +16,7 @@ without a copy.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +25,8 @@ from npformer.backend.numba.compiling import inlined, kernel
 from npformer.backend.numba.exponential import exponential
 from npformer.backend.numba.maximum import comparable, largest
 from npformer.backend.numba.philox import NOTHING_DROPPED, Numbers, draw_lanes, numbers, room_for_lanes
-from npformer.backend.numba.rows import as_rows, contiguous
+from npformer.backend.numba.products import lent, lined_up, product
+from npformer.backend.numba.rows import contiguous
 from npformer.backend.ops import Pair
 from npformer.backend.workspace import empty
 from npformer.functional.attention import expect_heads
@@ -30,8 +34,10 @@ from npformer.functional.attention_mask import ALL_VISIBLE, AttentionMask, expec
 from npformer.functional.philox import Draw
 from npformer.typing import Array
 
-BYTES_AT_ONCE = 1 << 19
+BYTES_AT_ONCE = 1 << 19  # of scores
+FEWEST = 128  # queries in a block, whatever their scores' size: each block reads all keys and values anew
 EVERYTHING = np.ones((1, 1), dtype=bool)
+NO_WEIGHTS = {letter: np.empty(0, letter) for letter in "fd"}
 UNLIMITED = -1  # window or stride that is not there
 
 
@@ -45,16 +51,13 @@ class Pattern(NamedTuple):
     window: int
     stride: int
 
-    def of(self, rows: slice) -> Pattern:
-        """For these sequences alone."""
-        return self._replace(visible=self.visible[rows]) if self.has_visible else self
-
 
 class AttentionCache(NamedTuple):
     q: Array  # (B, H, T, D)
     k: Array  # (B, H, S, D)
     v: Array  # (B, H, S, D)
-    weights: Array | None  # (B, H, T, S), negative where dropped; None: nothing was dropped, they are computed again
+    weights: Array  # (B·H·T·S,)  negative where dropped, block after block; (0,) if nothing was: computed again
+    at_once: int  # queries in a block
     pattern: Pattern
     drawn: Numbers
 
@@ -63,52 +66,39 @@ def attention_forward(
     q: Array, k: Array, v: Array, mask: AttentionMask = ALL_VISIBLE, draw: Draw | None = None
 ) -> tuple[Array, AttentionCache]:
     expect_heads(q, k, v)
-    weights = None if draw is None else empty((*q.shape[:3], k.shape[2]), q.dtype)
-    drawn = NOTHING_DROPPED if weights is None else numbers(draw, weights)
-    kept = weights if drawn.threshold > 0 else None
-    cache = AttentionCache(q, k, v, kept, _pattern(mask, k.shape[0], k.shape[2]), drawn)
+    pattern = _pattern(mask, k.shape[0], k.shape[2])
+    drawn, weights = NOTHING_DROPPED, NO_WEIGHTS[q.dtype.char]
+    if draw is not None:
+        every = empty((*q.shape[:3], k.shape[2]), q.dtype)
+        drawn = numbers(draw, every)
+        weights = every.reshape(every.size) if drawn.threshold > 0 else weights
+    at_once = _queries_at_once(q.shape[2], k.shape[2], q.itemsize)
+    cache = AttentionCache(lined_up(q), lined_up(k), lined_up(v), weights, at_once, pattern, drawn)
     out = _heads_of_rows(q.shape, q.dtype)
-    for rows in _few_sequences(q, k):
-        _, dropped = _weigh(cache, rows)
-        np.matmul(dropped, v[rows], out=out[rows])
+    attend(*cache[:3], out, weights, at_once, _scores(1, cache), *pattern, 1 / math.sqrt(q.shape[3]), *drawn)
     return out, cache
 
 
 def attention_backward(
     dout: Array, cache: AttentionCache, into: Sequence[Array | None] = ()
 ) -> tuple[Array, Array, Array]:
-    q, k, v, weights, _, drawn = cache
+    q, k, v, weights, at_once, pattern, drawn = cache
     dq, dk, dv = (_heads_of_rows(x.shape, x.dtype) for x in (q, k, v))
-    v_turned = v.swapaxes(-1, -2)
-    for rows in _few_sequences(q, k):
-        if weights is None:
-            some, dropped = _weigh(cache, rows)
-        else:
-            some = weights[rows]
-            dropped = empty(some.shape, some.dtype)
-            keep_positive(some.reshape(some.size), drawn.scale, dropped.reshape(some.size))
-        np.matmul(dropped.swapaxes(-1, -2), dout[rows], out=dv[rows])
-        dscores = np.matmul(dout[rows], v_turned[rows], out=empty(some.shape, some.dtype))
-        softmax_rows_backward(as_rows(some), as_rows(dscores), drawn.scale, 1 / math.sqrt(q.shape[-1]))
-        np.matmul(dscores, k[rows], out=dq[rows])
-        np.matmul(dscores.swapaxes(-1, -2), q[rows], out=dk[rows])
+    attend_backward(
+        lined_up(dout), q, k, v, dq, dk, dv, weights, at_once, _scores(2, cache), *pattern,
+        1 / math.sqrt(q.shape[3]), *drawn,
+    )  # fmt: skip
     return dq, dk, dv
 
 
-def _weigh(cache: AttentionCache, rows: slice) -> tuple[Array, Array]:
-    """Signed and dropped weights of a few sequences; the signed ones are kept if the cache keeps them."""
-    q, k, _, weights, pattern, drawn = cache
-    some_q, some_k = q[rows], k[rows]
-    heads, queries, width = q.shape[1:]
-    keys = k.shape[2]
-    some = empty((some_q.shape[0], heads, queries, keys), q.dtype) if weights is None else weights[rows]
-    np.matmul(some_q, some_k.swapaxes(-1, -2), out=some)
-    dropped = some if weights is None else empty(some.shape, some.dtype)
-    here = drawn._replace(start=drawn.start + rows.start * heads * queries * keys)
-    softmax_rows(
-        as_rows(some), as_rows(dropped), heads, queries, *pattern.of(rows), 1 / math.sqrt(width), *here
-    )  # fmt: skip
-    return some, dropped
+def _queries_at_once(queries: int, keys: int, itemsize: int) -> int:
+    """So many that their scores fit into the cache; at least FEWEST if there are."""
+    return max(1, min(queries, max(FEWEST, BYTES_AT_ONCE // max(1, keys * itemsize))))
+
+
+def _scores(count: int, cache: AttentionCache) -> Array:
+    """Room for the scores of a block, so many times."""
+    return empty((count, cache.at_once * cache.k.shape[2]), cache.q.dtype)
 
 
 def _pattern(mask: AttentionMask, batch: int, keys: int) -> Pattern:
@@ -119,13 +109,6 @@ def _pattern(mask: AttentionMask, batch: int, keys: int) -> Pattern:
         visible = contiguous(mask.key_visible)
     limits = (mask.window or UNLIMITED, mask.stride or UNLIMITED)
     return Pattern(visible, mask.key_visible is not None, mask.causal, mask.query_offset, *limits)
-
-
-def _few_sequences(q: Array, k: Array) -> Iterator[slice]:
-    """Sequences whose weights (·, H, T, S) fit into the cache together, at least one."""
-    batch, heads, queries, _ = q.shape
-    size = max(1, BYTES_AT_ONCE // max(1, heads * queries * k.shape[2] * q.itemsize))
-    yield from (slice(first, min(first + size, batch)) for first in range(0, batch, size))
 
 
 def _heads_of_rows(shape: tuple[int, ...], dtype: np.dtype) -> Array:
@@ -144,76 +127,113 @@ def _hide_far_keys(row, position, window, stride):
             row[j] = -np.inf
 
 
-@kernel("YYiiB??iiif" + "iiiiiif")
-def softmax_rows(
-    scores, dropped, heads, queries, visible, has_visible, causal, offset, window, stride, factor,
+@inlined
+def _draw_signs(weights, dropped, words, seed, site, step, micro, start, keys, threshold, scale):
+    """Drop some of the weights (n, seen) of n queries, whose first number of all keys is number start of the draw."""
+    own = weights.dtype.type
+    limit, grow, nothing = np.uint16(threshold), own(scale), own(0)
+    lanes = words.view(np.uint16)
+    count, seen = weights.shape
+    at_once = count if seen == keys else 1  # rows whose numbers follow upon each other
+    base = 0
+    for i in range(count):
+        place = i % at_once
+        if place == 0:
+            base = draw_lanes(words, seed, site, step, micro, start + i * keys, at_once * seen)
+        bits = lanes[base + place * seen : base + (place + 1) * seen]
+        row, kept = weights[i], dropped[i]
+        for j in range(seen):
+            keep = bits[j] >= limit
+            kept[j] = row[j] * grow if keep else nothing
+            row[j] = row[j] if keep else -row[j]
+
+
+@inlined
+def _weigh(q, k, scores, hidden, first, causal, window, stride, factor):
+    """scores (n, seen) = softmax(q kᵀ·factor + hidden) of the queries at position first and after it."""
+    own = scores.dtype.type
+    shrink, nothing, nowhere = own(factor), own(0), own(-np.inf)
+    count, seen = scores.shape
+    product(q, k.T, 0, scores)
+    compared = comparable(scores)
+    for i in range(count):
+        end = min(max(first + i + 1, 0), seen) if causal else seen
+        row = scores[i]
+        for j in range(end):
+            row[j] = row[j] * shrink + hidden[j]
+        for j in range(end, seen):
+            row[j] = nowhere
+        if window > 0 or stride > 0:
+            _hide_far_keys(row, first + i, window, stride)
+        top = largest(compared[i])
+        if top == nowhere:  # nothing to see: −∞ − (−∞) would be NaN
+            top = nothing
+        for j in range(seen):
+            row[j] -= top
+    flat = scores.reshape(scores.size)
+    for e in range(flat.size):  # in one run, since rows may be shorter than vectors are long
+        flat[e] = exponential(flat[e])
+    for i in range(count):
+        row = scores[i]
+        total = nothing
+        for j in range(seen):
+            total += row[j]
+        inverse = own(1) / total if total > 0 else total  # 0 where nothing was seen; NaN stays NaN
+        for j in range(seen):
+            row[j] *= inverse
+
+
+@inlined
+def _hide_keys(visible, b, hidden):
+    """hidden (S,), what is added to scores: 0 where a key of sequence b is visible, −∞ where not."""
+    for j in range(hidden.size):
+        hidden[j] = 0 if visible[b, j] else -np.inf
+
+
+@inlined
+def _keys_seen(last, causal, keys):
+    """How many of the keys a block may see whose last query is at position last."""
+    return min(max(last + 1, 0), keys) if causal else keys
+
+
+@kernel("hhhHyiY" + "B??iiif" + "iiiiiif")
+def attend(
+    q, k, v, out, weights, at_once, scores, visible, has_visible, causal, offset, window, stride, factor,
     seed, site, step, micro, start, threshold, scale,
 ):  # fmt: skip
-    """Turn scores (B·H·T, S) into signed weights, and write the dropped weights."""
-    keys = scores.shape[1]
-    own = scores.dtype.type
-    limit, grow, shrink = np.uint16(threshold), own(scale), own(factor)
-    of_one = heads * queries
-    words = room_for_lanes(of_one * keys if threshold > 0 else 0)
-    lanes = words.view(np.uint16)
-    compared = comparable(scores)
-    nothing, nowhere = own(0), own(-np.inf)
-    hidden = np.zeros(keys, scores.dtype)  # added to scores: 0 where a key is visible, −∞ where not
-    base = 0
-    for b in range(scores.shape[0] // max(of_one, 1)):
-        if threshold > 0:
-            base = draw_lanes(words, seed, site, step, micro, start + b * of_one * keys, of_one * keys)
+    """Write out, and signed weights if numbers are dropped."""
+    q, k, v, out, weights, scores = lent(q), lent(k), lent(v), lent(out), lent(weights), lent(scores)
+    (batch, heads, queries, _), keys = q.shape, k.shape[2]
+    words = room_for_lanes(at_once * keys if threshold > 0 else 0)
+    hidden = np.zeros(keys, q.dtype)
+    for b in range(batch):
         if has_visible:
-            for j in range(keys):
-                hidden[j] = nothing if visible[b, j] else nowhere
-        for t in range(queries):
-            end = min(max(t + offset + 1, 0), keys) if causal else keys
-            for h in range(heads):
-                i = (b * heads + h) * queries + t
-                row = scores[i]
-                for j in range(end):
-                    row[j] = row[j] * shrink + hidden[j]
-                for j in range(end, keys):
-                    row[j] = nowhere
-                if window > 0 or stride > 0:
-                    _hide_far_keys(row, t + offset, window, stride)
-                top = largest(compared[i])
-                if top == nowhere:  # nothing to see: −∞ − (−∞) would be NaN
-                    top = nothing
-                for j in range(keys):
-                    row[j] -= top
-        flat = scores[b * of_one : (b + 1) * of_one].reshape(of_one * keys)
-        for e in range(flat.size):  # in one run, since rows are shorter than vectors are long
-            flat[e] = exponential(flat[e])
-        for i in range(of_one):
-            row, kept = scores[b * of_one + i], dropped[b * of_one + i]
-            total = nothing
-            for j in range(keys):
-                total += row[j]
-            inverse = own(1) / total if total > 0 else total  # 0 where nothing was seen; NaN stays NaN
-            if threshold == 0:
-                for j in range(keys):
-                    row[j] *= inverse
-                continue
-            bits = lanes[base + i * keys : base + (i + 1) * keys]
-            for j in range(keys):
-                weight = row[j] * inverse
-                keep = bits[j] >= limit
-                row[j] = weight if keep else -weight
-                kept[j] = weight * grow if keep else nothing
+            _hide_keys(visible, b, hidden)
+        for h in range(heads):
+            for t in range(0, queries, at_once):
+                end = min(t + at_once, queries)
+                seen = _keys_seen(end - 1 + offset, causal, keys)
+                size, place = (end - t) * seen, ((b * heads + h) * queries + t) * keys
+                here = dropped = scores[0, :size].reshape(end - t, seen)
+                if threshold > 0:
+                    here = weights[place : place + size].reshape(end - t, seen)
+                _weigh(q[b, h, t:end], k[b, h, :seen], here, hidden, t + offset, causal, window, stride, factor)
+                if threshold > 0:
+                    _draw_signs(here, dropped, words, seed, site, step, micro, start + place, keys, threshold, scale)
+                product(dropped, v[b, h, :seen], 0, out[b, h, t:end])
 
 
-@kernel("xfy")
-def keep_positive(weights, scale, kept):
+@inlined
+def _keep_positive(weights, scale, kept):
     """The dropped weights again, from the signed ones."""
     grow, nothing = weights.dtype.type(scale), weights.dtype.type(0)
     for e in range(weights.size):
         kept[e] = nothing if weights[e] <= nothing else weights[e] * grow  # NaN stays NaN
 
 
-@kernel("XYff")
-def softmax_rows_backward(weights, dweights, scale, factor):
-    """Turn the gradient of the dropped weights into that of the scores, both (B·H·T, S)."""
+@inlined
+def _weigh_backward(weights, dweights, scale, factor):
+    """Turn the gradient of the dropped weights (n, seen) into that of the products of queries and keys."""
     own = weights.dtype.type
     grow, shrink, nothing = own(scale), own(factor), own(0)
     for i in range(weights.shape[0]):
@@ -225,6 +245,43 @@ def softmax_rows_backward(weights, dweights, scale, factor):
             shared += value * abs(weight[j])
         for j in range(weight.shape[0]):
             d[j] = abs(weight[j]) * (d[j] - shared) * shrink
+
+
+@kernel("hhhhHHHxiY" + "B??iiif" + "iiiiiif")
+def attend_backward(
+    dout, q, k, v, dq, dk, dv, weights, at_once, scores, visible, has_visible, causal, offset, window, stride, factor,
+    seed, site, step, micro, start, threshold, scale,
+):  # fmt: skip
+    """Write dq, dk and dv."""
+    dout, q, k, v, dq, dk, dv = lent(dout), lent(q), lent(k), lent(v), lent(dq), lent(dk), lent(dv)
+    weights, scores = lent(weights), lent(scores)
+    (batch, heads, queries, _), keys = q.shape, k.shape[2]
+    hidden = np.zeros(keys, q.dtype)
+    first = _keys_seen(at_once - 1 + offset, causal, keys) if queries > 0 else 0  # by the first block
+    for b in range(batch):
+        if has_visible:
+            _hide_keys(visible, b, hidden)
+        for h in range(heads):
+            dk[b, h, first:], dv[b, h, first:] = 0, 0
+            for t in range(0, queries, at_once):
+                end = min(t + at_once, queries)
+                seen = _keys_seen(end - 1 + offset, causal, keys)
+                size, place = (end - t) * seen, ((b * heads + h) * queries + t) * keys
+                some_q, some_dout, some_k = q[b, h, t:end], dout[b, h, t:end], k[b, h, :seen]
+                dropped, dscores = scores[0, :size].reshape(end - t, seen), scores[1, :size].reshape(end - t, seen)
+                if threshold > 0:
+                    signed = weights[place : place + size]
+                    _keep_positive(signed, scale, scores[0])
+                    here = signed.reshape(end - t, seen)
+                else:
+                    _weigh(some_q, some_k, dropped, hidden, t + offset, causal, window, stride, factor)
+                    here = dropped
+                beta = 0 if t == 0 else 1
+                product(dropped.T, some_dout, beta, dv[b, h, :seen])
+                product(some_dout, v[b, h, :seen].T, 0, dscores)
+                _weigh_backward(here, dscores, scale, factor)
+                product(dscores, some_k, 0, dq[b, h, t:end])
+                product(dscores.T, some_q, beta, dk[b, h, :seen])
 
 
 ATTENTION = Pair(attention_forward, attention_backward)

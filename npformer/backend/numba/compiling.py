@@ -31,17 +31,24 @@ LETTERS: dict[str, Callable[[Any], Any]] = {
     "X": lambda T: types.Array(T, 2, "C", readonly=True),  # read, two axes
     "y": lambda T: types.Array(T, 1, "C"),  # written, one axis
     "Y": lambda T: types.Array(T, 2, "C"),  # written, two axes
+    "m": lambda T: types.Array(T, 2, "A", readonly=True),  # a matrix for products, read
+    "M": lambda T: types.Array(T, 2, "A"),  # a matrix for products, written
+    "h": lambda T: types.Array(T, 4, "A", readonly=True),  # heads for products, read
+    "H": lambda T: types.Array(T, 4, "A"),  # heads for products, written
     "b": lambda T: types.Array(types.boolean, 1, "C", readonly=True),
     "B": lambda T: types.Array(types.boolean, 2, "C", readonly=True),
     "k": lambda T: types.Array(types.int64, 1, "C", readonly=True),
+    "K": lambda T: types.Array(types.int64, 2, "C", readonly=True),
+    "s": lambda T: types.Array(types.int64, 1, "C"),  # shared between threads
+    "Z": lambda T: types.Array(T, 3, "C"),  # written, three axes
     "i": lambda T: types.int64,
     "f": lambda T: types.float64,
     "?": lambda T: types.boolean,
 }
 
 #: Files with what kernels in other files are made of. Numba asks a kernel's own file alone whether it has changed.
-PARTS = ("compiling.py", "error_function.py", "exponential.py", "maximum.py", "philox.py",
-         "../../functional/erf.py", "../../functional/philox.py")  # fmt: skip
+PARTS = ("compiling.py", "error_function.py", "exponential.py", "few_tokens.py", "linear.py", "maximum.py", "philox.py",
+         "products.py", "sharing.py", "../../functional/erf.py", "../../functional/philox.py")  # fmt: skip
 
 Kernel = Any  # a Numba dispatcher; called like the function it was made of
 

@@ -1,206 +1,136 @@
-"""One decoding step of a decoder layer, one token for each row, in one call.
+"""What the kernel of a decoding step is given, put together once for many steps.
 
-A few tokens leave little to share in a matrix product: the step costs what reading the weights costs,
-and every array operation beside it costs as much as a small product. So the whole layer is one kernel,
-
-    post-LN   x ← LN(x + f(x))      pre-LN   x ← x + f(LN(x))      f = self-, cross-attention, feed-forward
-
-built on one product, y += x W, which takes four rows of W at a time, for all tokens while they are in the
-fastest cache. Scores are such a product too, of a head's q (D,) and its keys (D, S), and so is a head's
-output, of its weights (S,) and values (S, D). Behind a ReLU half of x or more is 0: a token that is
-alone reads no row of W that it does not need.
+All arrays are checked here, each for its shape, since a kernel that knows addresses alone would read and
+write anywhere. They are kept, so that the addresses stay good for as long as the steps do; numbers that
+an optimiser changes in place are seen.
 """
 
 from __future__ import annotations
 
-import math
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from npformer.backend.numba.compiling import inlined, kernel, takes
-from npformer.backend.numba.error_function import error_function
-from npformer.backend.numba.exponential import exponential
-from npformer.backend.numba.linear import FEW_TOKENS, add_product, affine
+from npformer.backend.numba import sharing
+from npformer.backend.numba.compiling import takes
+from npformer.backend.numba.decode_kernel import POSITION, help_with_steps, step_of_tokens
+from npformer.backend.numba.linear import FEW_TOKENS
 from npformer.backend.numba.rows import contiguous
-from npformer.functional.attention_mask import AttentionMask
 from npformer.typing import Array
 
+WORTH_SHARING = 1 << 20  # numbers that a step reads; fewer are in one core's own cache
+NUMBERS_A_LOOK = 50  # of a part: its reader has four times as long as it needs
+ALONE = 32  # steps without help after a helper that fell asleep
 
-def decoder_layer_step(
-    x: Array, weights: tuple[Array, ...], past: Any, memory: Any, mask: AttentionMask, memory_mask: AttentionMask,
-    *, pre: bool, activation: str, eps: float,
-) -> Array | None:  # fmt: skip
-    """``DecoderLayer.step`` for x (B, 1, C), B few; None for other cases."""
-    batch, length, c = x.shape
-    if length != 1 or batch > FEW_TOKENS or not takes(x.dtype.char):
+
+class TokenSteps:
+    """Steps of one decoding run: from tokens (B, 1) at a position to logits (B, 1, V)."""
+
+    def __init__(self, decoder: Any, state: Any, threads: int) -> None:
+        first, norm = decoder.layers[0], decoder.norm or ()
+        layers = zip(decoder.layers, state.layers, strict=True)
+        rows = [(*layer.weights, *own, *memory) for layer, (own, memory) in layers]
+        model = (decoder.embedding, state.positions, decoder.weight, decoder.bias, *norm)
+        self._kept = rows, model
+        self._layers = np.array([[_address(x) for x in row] for row in rows])
+        self._model = np.array([_address(x) for x in model] + [0, 0][len(norm) :])
+        self._visible = state.visible, state.memory_mask.key_visible
+        self._scale, self._eps, self._dtype = decoder.scale, decoder.eps, decoder.embedding.dtype
+        (batch, room), c = state.visible.shape, decoder.embedding.shape[1]
+        f, v = first.weights[12].shape[1], decoder.bias.shape[0]
+        self._shape = batch, c, v
+        numbers = sum(x.size for row in rows for x in row) + decoder.weight.size
+        self._parts = 2 if threads > 1 and numbers >= WORTH_SHARING else 1
+        self._alone = 0
+        self._sizes = np.array([
+            first.heads, f, v, room, self._visible[1].shape[1], first.norm_order == "pre", first.activation == "gelu",
+            not decoder.weight.flags.c_contiguous, self._parts,
+            sharing.PATIENCE + max(4 * c * c, 2 * c * f, c * v) // self._parts // NUMBERS_A_LOOK, 0,
+        ])  # fmt: skip
+        self._new_place()
+
+    def _new_place(self) -> None:
+        """Memory to work in that no helper knows of."""
+        batch, c, v = self._shape
+        shared = np.zeros(sharing.SLOTS, dtype=np.int64)
+        shared[sharing.TICKET] = sharing.MOST_PARTS - 1  # nothing to take
+        work = ((self._parts, batch, c), (batch, c), (batch, v))
+        self._shared = shared
+        self._given = (
+            self._layers, self._model, self._sizes.copy(), shared,
+            *(np.empty(shape, self._dtype) for shape in work), *self._visible,
+        )  # fmt: skip
+
+    def __call__(self, tokens: Array, position: int) -> Array | None:
+        """The logits; token ids have been checked. None if there is not one for each row, or no room."""
+        batch, _, v = self._shape
+        if tokens.shape != (batch, 1) or not 0 <= position < self._visible[0].shape[1]:
+            return None
+        ids = contiguous(tokens).reshape(batch)
+        while True:
+            self._given[2][POSITION] = position
+            self._invite()
+            step_of_tokens(*self._given, ids, self._scale, self._eps)
+            if not self._shared[sharing.LOST]:
+                return self._given[6].reshape(batch, 1, v).copy()
+            self._alone = ALONE
+            self._new_place()
+
+    def _invite(self) -> None:
+        """Ask for help, if it pays and nobody is here."""
+        if self._parts == 1 or self._shared[sharing.PRESENT]:
+            return
+        if self._alone:
+            self._alone -= 1
+            return
+        self._shared[sharing.PRESENT] = 1
+        sharing.helper.invite(partial(_help, self._kept, self._given))
+
+
+def _help(kept: Any, given: tuple[Array, ...]) -> None:
+    """kept is what the addresses in given belong to."""
+    help_with_steps(*given, sharing.PATIENCE)
+
+
+def decoder_steps(decoder: Any, state: Any, threads: int) -> TokenSteps | None:
+    """Steps of the decoder for this state, B few; None for what there is no kernel for."""
+    if not (state.visible.shape[0] <= FEW_TOKENS and decoder.layers and takes(decoder.embedding.dtype.char)):
         return None
-    heads, width, room = past.keys.shape[1:]
-    if not (mask.query_offset < room and _fits(mask, past, batch, mask.query_offset + 1)
-            and _fits(memory_mask, memory, batch, memory.keys.shape[3]) and c == weights[0].shape[0]):  # fmt: skip
-        return None  # the composition says what is wrong, if anything is; a kernel would write anywhere
-    y = np.array(x)  # (B, 1, C)
-    step_of_tokens(
-        y.reshape(batch, c), *weights,
-        past.keys.reshape(batch * c, -1), past.values.reshape(-1, width), contiguous(mask.key_visible),
-        memory.keys.reshape(batch * c, -1), memory.values.reshape(-1, width), contiguous(memory_mask.key_visible),
-        mask.query_offset, heads, pre, activation == "gelu", eps,
-    )  # fmt: skip
-    return y
+    return TokenSteps(decoder, state, threads) if _fits(decoder, state) else None
 
 
-def _fits(mask: AttentionMask, kept: Any, batch: int, length: int) -> bool:
-    """Whether the mask names the keys that are there, one by one, of as many rows."""
-    visible = mask.key_visible
-    return visible is not None and visible.shape == (batch, length) and kept.keys.shape[0] == batch
+def _fits(decoder: Any, state: Any) -> bool:
+    """Whether every array is of the shape that the kernel takes for granted."""
+    first, dtype = decoder.layers[0], decoder.embedding.dtype
+    batch, room = state.visible.shape
+    (tokens, c), h, f = decoder.embedding.shape, first.heads, first.weights[12].shape[1]
+    v, source = decoder.bias.shape[0], state.memory_mask.key_visible
+    if source is None or c % h or len(decoder.layers) != len(state.layers):
+        return False
+    if any(kept.memory is None for kept in state.layers):
+        return False
+    s, norm = source.shape[1], [(c,), (c,)]
+    attention = [(c, 3 * c), (3 * c,), (c, c), (c,), *norm]
+    layer = [*attention, *attention, (c, f), (f,), (f, c), (c,), *norm]
+    pasts = [(batch, h, c // h, room), (batch, h, room, c // h), (batch, h, c // h, s), (batch, h, s, c // h)]
+    weight = decoder.weight if decoder.weight.flags.c_contiguous else decoder.weight.T
+    expected = [
+        (decoder.embedding, (tokens, c)), (state.positions, (room, c)), (decoder.bias, (v,)),
+        (weight, (c, v) if weight is decoder.weight else (v, c)), *zip(decoder.norm or (), norm, strict=False),
+    ]  # fmt: skip
+    for each, kept in zip(decoder.layers, state.layers, strict=True):
+        if each[:3] != first[:3]:
+            return False
+        expected += zip((*each.weights, *kept.own, *kept.memory), layer + pasts, strict=True)
+    masks = [(state.visible, (batch, room)), (source, (batch, s))]
+    return all(_is(x, shape, dtype) for x, shape in expected) and all(_is(x, shape, np.bool_) for x, shape in masks)
 
 
-@inlined
-def affine_of_few(x, w, bias, y):
-    """The same for one token, x (m,) to y (n,), reading only the rows of w that meet a number other than 0."""
-    used = np.empty(x.shape[0], np.int64)
-    m = 0
-    for i in range(x.shape[0]):
-        used[m] = i
-        m += x[i] != 0  # NaN counts
-    y[:] = bias
-    n, whole = y.shape[0], m - m % 4
-    for i in range(0, whole, 4):
-        p, q, r, s = used[i], used[i + 1], used[i + 2], used[i + 3]
-        a, b, c, d = x[p], x[q], x[r], x[s]
-        row_a, row_b, row_c, row_d = w[p], w[q], w[r], w[s]
-        for j in range(n):
-            y[j] += a * row_a[j] + b * row_b[j] + c * row_c[j] + d * row_d[j]
-    for i in range(whole, m):
-        a, row_a = x[used[i]], w[used[i]]
-        for j in range(n):
-            y[j] += a * row_a[j]
+def _is(x: Array, shape: tuple[int, ...], dtype: Any) -> bool:
+    flags = x.flags
+    return bool(x.shape == shape and x.dtype == dtype and flags.c_contiguous and flags.aligned)
 
 
-@inlined
-def softmax_of_visible(scores, visible, scale):
-    """Scores (S,) become weights, in place; all of them 0 if nothing is visible."""
-    own = scores.dtype.type
-    top = own(-np.inf)
-    for j in range(scores.shape[0]):
-        scores[j] = scores[j] * scale if visible[j] else own(-np.inf)
-        top = max(top, scores[j])
-    if top == -np.inf:
-        scores[:] = own(0)
-        return
-    total = own(0)
-    for j in range(scores.shape[0]):
-        scores[j] = exponential(scores[j] - top)
-    for j in range(scores.shape[0]):
-        total += scores[j]
-    for j in range(scores.shape[0]):
-        scores[j] /= total
-
-
-@inlined
-def attend(q, keys, values, visible, heads, scores, out):
-    """Each row of out (B, C) from q (B, ≥ C), keys (B·C, room), values (B·H·room, D) and visible (B, S)."""
-    width, room, stop = values.shape[1], keys.shape[1], visible.shape[1]
-    own = out.dtype.type
-    scale = own(1 / math.sqrt(width))
-    here = scores[:stop]
-    for r in range(out.shape[0]):
-        out[r, :] = own(0)
-        for h in range(heads):
-            head = slice(h * width, (h + 1) * width)
-            here[:] = own(0)
-            add_product(q[r, head], keys, (r * heads + h) * width, here)
-            softmax_of_visible(here, visible[r], scale)
-            add_product(here, values, (r * heads + h) * room, out[r, head])
-
-
-@inlined
-def norm(x, gamma, beta, eps, y):
-    """y = LN(x); y may be x."""
-    own, n = x.dtype.type, x.shape[0]
-    mean = own(0)
-    for j in range(n):
-        mean += x[j]
-    mean /= n
-    square = own(0)
-    for j in range(n):
-        square += (x[j] - mean) * (x[j] - mean)
-    r = own(1 / math.sqrt(square / n + eps))
-    for j in range(n):
-        y[j] = (x[j] - mean) * r * gamma[j] + beta[j]
-
-
-@inlined
-def enter(x, gamma, beta, eps, pre, y):
-    """y (B, C): what a sub-layer is given."""
-    for r in range(x.shape[0]):
-        if pre:
-            norm(x[r], gamma, beta, eps, y[r])
-        else:
-            y[r, :] = x[r]
-
-
-@inlined
-def leave(x, f, gamma, beta, eps, pre):
-    """x (B, C): the stream after the sub-layer's output f."""
-    for r in range(x.shape[0]):
-        for j in range(x.shape[1]):
-            x[r, j] += f[r, j]
-        if not pre:
-            norm(x[r], gamma, beta, eps, x[r])
-
-
-@inlined
-def remember(qkv, position, keys, values):
-    """Put each token's key and value, columns C … 3C of qkv, where they belong."""
-    width, room, c = values.shape[1], keys.shape[1], qkv.shape[1] // 3
-    for r in range(qkv.shape[0]):
-        for i in range(c):
-            keys[r * c + i, position] = qkv[r, c + i]
-        for h in range(c // width):
-            first = 2 * c + h * width
-            values[(r * (c // width) + h) * room + position, :] = qkv[r, first : first + width]
-
-
-@inlined
-def activate(h, gelu):
-    own = h.dtype.type
-    for j in range(h.shape[0]):
-        if gelu:
-            h[j] *= own(0.5) * (own(1) + error_function(h[j] * own(math.sqrt(0.5))))
-        elif h[j] <= 0:  # so that a NaN passes and is seen
-            h[j] = own(0)
-
-
-@kernel("YXxXxxxXxXxxxXxXxxxYYBYYBii??f")
-def step_of_tokens(
-    x, w_qkv, b_qkv, w_o, b_o, gamma_1, beta_1, w_cross, b_cross, w_o_cross, b_o_cross, gamma_2, beta_2,
-    w_up, b_up, w_down, b_down, gamma_3, beta_3,
-    keys, values, visible, memory_keys, memory_values, memory_visible, position, heads, pre, gelu, eps,
-):  # fmt: skip
-    """The stream x (B, C) after the layer, in place; keys and values of its tokens go to position."""
-    given, f, mixed = np.empty_like(x), np.empty_like(x), np.empty_like(x)
-    qkv, h = np.empty((x.shape[0], b_qkv.shape[0]), x.dtype), np.empty((x.shape[0], b_up.shape[0]), x.dtype)
-    scores = np.empty(max(visible.shape[1], memory_visible.shape[1]), x.dtype)
-
-    enter(x, gamma_1, beta_1, eps, pre, given)
-    affine(given, w_qkv, b_qkv, qkv)
-    remember(qkv, position, keys, values)
-    attend(qkv, keys, values, visible, heads, scores, mixed)
-    affine(mixed, w_o, b_o, f)
-    leave(x, f, gamma_1, beta_1, eps, pre)
-
-    enter(x, gamma_2, beta_2, eps, pre, given)
-    affine(given, w_cross, b_cross, f)
-    attend(f, memory_keys, memory_values, memory_visible, heads, scores, mixed)
-    affine(mixed, w_o_cross, b_o_cross, f)
-    leave(x, f, gamma_2, beta_2, eps, pre)
-
-    enter(x, gamma_3, beta_3, eps, pre, given)
-    affine(given, w_up, b_up, h)
-    activate(h.reshape(h.size), gelu)
-    if h.shape[0] == 1:
-        affine_of_few(h[0], w_down, b_down, f[0])
-    else:
-        affine(h, w_down, b_down, f)
-    leave(x, f, gamma_3, beta_3, eps, pre)
+def _address(x: Array) -> int:
+    return int(x.ctypes.data)

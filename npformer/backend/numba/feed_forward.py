@@ -1,4 +1,4 @@
-"""The feed-forward with bias, activation and dropout in one pass between the two products.
+"""The feed-forward, forward and backward one compiled call each.
 
 With ReLU nothing but the dropped activation is kept: it is 0 exactly where its gradient is, whether
 ReLU or dropout made it so. GELU keeps its input too, and draws the bits again.
@@ -6,7 +6,6 @@ ReLU or dropout made it so. GELU keeps its input too, and draws the bits again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,11 +13,13 @@ import numpy as np
 from npformer.backend.numba.compiling import inlined, kernel
 from npformer.backend.numba.error_function import error_function
 from npformer.backend.numba.exponential import exponential
-from npformer.backend.numba.linear import add_bias, product, weight_and_bias
+from npformer.backend.numba.gradients import Into, rooms, settle_rooms
+from npformer.backend.numba.linear import add_gradients, fill_and_map
 from npformer.backend.numba.philox import Numbers, draw_lanes, numbers, room_for_lanes
+from npformer.backend.numba.products import lined_up, product
 from npformer.backend.numba.rows import as_rows, contiguous, contiguous_rows
 from npformer.backend.ops import Pair
-from npformer.backend.workspace import empty
+from npformer.backend.workspace import empty, empty_like
 from npformer.functional.feed_forward import expect_activation
 from npformer.functional.linear import expect_linear
 from npformer.functional.philox import Draw
@@ -41,38 +42,34 @@ def feed_forward_forward(
 ) -> tuple[Array, FeedForwardCache]:
     expect_activation(activation)
     expect_linear(x, w1, b1)
-    a = product(as_rows(x), w1)  # (N, F)
-    drawn = numbers(draw, a) if draw is None else numbers(draw, a.reshape(*x.shape[:-1], w1.shape[1]))
-    h = None
-    if activation == "relu":
-        relu_rows(a, contiguous(b1), *drawn)
-    else:
-        h, a = a, empty(a.shape, a.dtype)
-        gelu_rows(h, contiguous(b1), *drawn, a)
-    expect_linear(a.reshape(*x.shape[:-1], w1.shape[1]), w2, b2)
+    hidden = empty((*x.shape[:-1], w1.shape[1]), x.dtype)
+    expect_linear(hidden, w2, b2)
+    drawn = numbers(draw, hidden)
+    a = as_rows(hidden)  # (N, F)
+    h = empty_like(a) if activation == "gelu" else None
     y = empty((*x.shape[:-1], w2.shape[1]), x.dtype)
-    np.matmul(a, w2, out=as_rows(y))
-    add_bias(as_rows(y), contiguous(b2))
+    up_and_down(
+        lined_up(as_rows(x)), lined_up(w1), contiguous(b1), lined_up(w2), contiguous(b2), h is not None, *drawn,
+        a if h is None else h, a, as_rows(y),
+    )  # fmt: skip
     return y, FeedForwardCache(x, w1, w2, h, a, drawn)
 
 
-def feed_forward_backward(dy: Array, cache: FeedForwardCache, into: Sequence[Array | None] = ()) -> Any:
+def feed_forward_backward(dy: Array, cache: FeedForwardCache, into: Into = ()) -> Any:
     x, w1, w2, h, a, drawn = cache
-    dy_rows = contiguous_rows(dy)
-    dh = product(dy_rows, w2.T)  # (N, F)
-    if h is None:
-        relu_rows_backward(dh, a, drawn.scale)
-    else:
-        gelu_rows_backward(dh, h, *drawn)
-    down = weight_and_bias(a, dy_rows, into[-2:])  # into names the last parameters
-    up = weight_and_bias(as_rows(x), dh, into[:-2])
-    dx = product(dh, w1.T).reshape(x.shape)
-    return (dx, *up, *down) if up or down else dx
+    dx = empty(x.shape, x.dtype)
+    found = rooms(into, x.dtype, w1.shape, w1.shape[1:], w2.shape, w2.shape[1:])
+    down_and_up(
+        contiguous_rows(dy), lined_up(as_rows(x)), lined_up(w1), lined_up(w2), h is not None, *drawn,
+        a if h is None else h, a, empty_like(a), as_rows(dx), *found,
+    )  # fmt: skip
+    rest = settle_rooms((dx,), found, into)
+    return rest if len(rest) > 1 else dx
 
 
-@kernel("Yx" + "iiiiiif")
-def relu_rows(h, bias, seed, site, step, micro, start, threshold, scale):
-    """h = Drop(relu(h + bias)), in place."""
+@inlined
+def relu_rows(h, seed, site, step, micro, start, threshold, scale):
+    """h = Drop(relu(h)), in place."""
     count, width = h.shape
     at_once = max(1, AT_ONCE // max(width, 1))
     words = room_for_lanes(at_once * width)
@@ -86,15 +83,15 @@ def relu_rows(h, bias, seed, site, step, micro, start, threshold, scale):
         bits = lanes[base + place * width : base + (place + 1) * width]
         if threshold == 0:
             for j in range(width):
-                value = h[i, j] + bias[j]
+                value = h[i, j]
                 h[i, j] = nothing if value < nothing else value  # NaN stays NaN
         else:
             for j in range(width):
-                value = h[i, j] + bias[j]
+                value = h[i, j]
                 h[i, j] = nothing if (value < nothing) | (bits[j] < limit) else value * factor  # | has no branch
 
 
-@kernel("YXf")
+@inlined
 def relu_rows_backward(da, a, scale):
     """da becomes the gradient before the activation, in place."""
     factor, nothing = a.dtype.type(scale), a.dtype.type(0)
@@ -110,9 +107,9 @@ def _normal_below(x):
     return own(0.5) * (own(1) + error_function(x * own(0.7071067811865476)))
 
 
-@kernel("Yx" + "iiiiiif" + "Y")
-def gelu_rows(h, bias, seed, site, step, micro, start, threshold, scale, a):
-    """h += bias; a = Drop(gelu(h))."""
+@inlined
+def gelu_rows(h, seed, site, step, micro, start, threshold, scale, a):
+    """a = Drop(gelu(h))."""
     count, width = h.shape
     words = room_for_lanes(width)
     lanes = words.view(np.uint16)
@@ -123,15 +120,13 @@ def gelu_rows(h, bias, seed, site, step, micro, start, threshold, scale, a):
             base = draw_lanes(words, seed, site, step, micro, start + i * width, width)
         bits = lanes[base : base + width]
         for j in range(width):
-            value = h[i, j] + bias[j]
-            h[i, j] = value
-            a[i, j] = value * _normal_below(value)
+            a[i, j] = h[i, j] * _normal_below(h[i, j])
         if threshold > 0:
             for j in range(width):
                 a[i, j] = a[i, j] * factor if bits[j] >= limit else nothing
 
 
-@kernel("YX" + "iiiiiif")
+@inlined
 def gelu_rows_backward(da, h, seed, site, step, micro, start, threshold, scale):
     """da becomes the gradient before the activation, in place."""
     count, width = h.shape
@@ -151,6 +146,32 @@ def gelu_rows_backward(da, h, seed, site, step, micro, start, threshold, scale):
             x = h[i, j]
             slope = _normal_below(x) + x * density_at_zero * exponential(own(-0.5) * x * x)
             da[i, j] *= slope
+
+
+@kernel("mmxmx?" + "iiiiiif" + "YYY")
+def up_and_down(x, w1, b1, w2, b2, gelu, seed, site, step, micro, start, threshold, scale, h, a, y):
+    """Write what is kept, h and a (the same array for ReLU), and y."""
+    fill_and_map(x, w1, b1, h)
+    if gelu:
+        gelu_rows(h, seed, site, step, micro, start, threshold, scale, a)
+    else:
+        relu_rows(a, seed, site, step, micro, start, threshold, scale)
+    fill_and_map(a, w2, b2, y)
+
+
+@kernel("Xmmm?" + "iiiiiif" + "XXYYMyMy")
+def down_and_up(
+    dy, x, w1, w2, gelu, seed, site, step, micro, start, threshold, scale, h, a, dh, dx, dw1, db1, dw2, db2
+):  # fmt: skip
+    """Write dx, add to the parameters' gradients; dh is room to work in."""
+    product(dy, w2.T, 0, dh)
+    if gelu:
+        gelu_rows_backward(dh, h, seed, site, step, micro, start, threshold, scale)
+    else:
+        relu_rows_backward(dh, a, scale)
+    add_gradients(dy, a, dw2, db2)
+    add_gradients(dh, x, dw1, db1)
+    product(dh, w1.T, 0, dx)
 
 
 FEED_FORWARD = Pair(feed_forward_forward, feed_forward_backward)

@@ -1,15 +1,16 @@
-"""The linear map with its bias added, and summed, by one pass each; products go to reused memory."""
+"""The linear map, forward and backward one compiled call each: products by BLAS, the bias beside them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from npformer.backend.numba.compiling import inlined, kernel
-from npformer.backend.numba.rows import as_rows, contiguous, contiguous_rows, is_direct
-from npformer.backend.ops import Pair, add_into
+from npformer.backend.numba.gradients import Into, rooms, settle_rooms
+from npformer.backend.numba.products import lined_up, product
+from npformer.backend.numba.rows import as_rows, contiguous, contiguous_rows
+from npformer.backend.ops import Pair
 from npformer.backend.workspace import empty
 from npformer.functional.linear import LinearCache, expect_linear
 from npformer.typing import Array
@@ -26,37 +27,20 @@ def linear_forward(x: Array, weight: Array, bias: Array) -> tuple[Array, LinearC
     y_rows = as_rows(y)
     if y_rows.shape[0] <= FEW_TOKENS and weight.flags.c_contiguous:
         few_rows(contiguous_rows(x), weight, contiguous(bias), y_rows)
-        return y, LinearCache(x, weight)
-    np.matmul(as_rows(x), weight, out=y_rows)
-    add_bias(y_rows, contiguous(bias))
+    else:
+        map_rows(lined_up(as_rows(x)), lined_up(weight), contiguous(bias), y_rows)
     return y, LinearCache(x, weight)
 
 
-def linear_backward(dy: Array, cache: LinearCache, into: Sequence[Array | None] = ()) -> Any:
+def linear_backward(dy: Array, cache: LinearCache, into: Into = ()) -> Any:
     x, weight = cache
-    dy_rows = contiguous_rows(dy)
-    dx = product(dy_rows, weight.T).reshape(x.shape)
-    rest = weight_and_bias(as_rows(x), dy_rows, into)
-    return (dx, *rest) if rest else dx
-
-
-def product(a: Array, b: Array) -> Array:
-    """a b, in reused memory."""
-    return np.matmul(a, b, out=empty((a.shape[0], b.shape[1]), a.dtype))
-
-
-def weight_and_bias(x: Array, dy: Array, into: Sequence[Array | None]) -> tuple[Array, ...]:
-    """dW = xᵀ dy and db = Σ_rows dy, added where into says, or returned where it says nothing."""
-    if len(into) == 2 and into[0] is None and into[1] is None:
-        return ()
-    if is_direct(into):
-        add_weight_and_bias(product(x.T, dy), dy, *into)
-        return ()
-    dbias = np.zeros(dy.shape[1], dtype=dy.dtype)
-    column_sums(dy, dbias)
-    if len(into) == 2 and into[0] is None:
-        return add_into((dbias,), into[1:])
-    return add_into((product(x.T, dy), dbias), into)
+    dx = empty(x.shape, x.dtype)
+    dweight, dbias = found = rooms(into, x.dtype, weight.shape, weight.shape[1:])
+    map_rows_backward(
+        contiguous_rows(dy), lined_up(as_rows(x)), lined_up(weight), as_rows(dx), dweight, dbias
+    )  # fmt: skip
+    rest = settle_rooms((dx,), found, into)
+    return rest if len(rest) > 1 else dx
 
 
 @inlined
@@ -93,16 +77,11 @@ def few_rows(x, weight, bias, y):
     affine(x, weight, bias, y)
 
 
-@kernel("Yx")
-def add_bias(y, bias):
-    """y += bias, row by row."""
-    for i in range(y.shape[0]):
-        for j in range(y.shape[1]):
-            y[i, j] += bias[j]
-
-
 @inlined
-def _add_columns(x, total):
+def add_columns(x, total):
+    """total += Σ_rows x, a few rows at a time, for the sake of rounding; nothing if total is empty."""
+    if total.size == 0:
+        return
     some = np.zeros_like(total)
     for i in range(x.shape[0]):
         for j in range(x.shape[1]):
@@ -112,19 +91,34 @@ def _add_columns(x, total):
             some[:] = 0
 
 
-@kernel("Xy")
-def column_sums(x, total):
-    """total += Σ_rows x, a few rows at a time, for the sake of rounding."""
-    _add_columns(x, total)
+@inlined
+def fill_and_map(x, weight, bias, y):
+    """y = x weight + bias."""
+    for i in range(y.shape[0]):
+        for j in range(y.shape[1]):
+            y[i, j] = bias[j]
+    product(x, weight, 1, y)
 
 
-@kernel("XXYy")
-def add_weight_and_bias(some_dweight, dy, dweight, dbias):
-    """dweight += some_dweight and dbias += Σ_rows dy, in one call: each gives Python's lock away and waits for it."""
-    for i in range(dweight.shape[0]):
-        for j in range(dweight.shape[1]):
-            dweight[i, j] += some_dweight[i, j]
-    _add_columns(dy, dbias)
+@kernel("mmxY")
+def map_rows(x, weight, bias, y):
+    """y = x weight + bias."""
+    fill_and_map(x, weight, bias, y)
+
+
+@inlined
+def add_gradients(dy, x, dweight, dbias):
+    """dweight += xᵀ dy and dbias += Σ_rows dy; nothing to what is empty."""
+    if dweight.size > 0:
+        product(x.T, dy, 1, dweight)
+    add_columns(dy, dbias)
+
+
+@kernel("XmmYMy")
+def map_rows_backward(dy, x, weight, dx, dweight, dbias):
+    """Write dx, add to dweight and dbias."""
+    product(dy, weight.T, 0, dx)
+    add_gradients(dy, x, dweight, dbias)
 
 
 LINEAR = Pair(linear_forward, linear_backward)

@@ -15,6 +15,7 @@ from npformer import functional as F  # noqa: N812
 from npformer.backend import workspace
 from npformer.backend.backend import Backend
 from npformer.backend.fallback import with_fallback
+from npformer.backend.numpy.blas import blas_product
 from npformer.backend.numpy.embedding import embedding_backward
 from npformer.backend.numpy.philox import philox_bits
 from npformer.backend.numpy.team import Team
@@ -58,7 +59,7 @@ def numpy_backend(dtype: str, bodies: str = "auto", threads: int | None = None) 
     if dtype == "complex128":
         bodies = "plain"
     elif bodies == "auto":
-        bodies = "numpy" if compiled_problem() else "compiled"
+        bodies = auto_bodies()[0]
     threads = threads or default_threads()
     shared = Backend("numpy", OPS, NumpyDevice(), dtype, bodies=bodies, threads=threads, together=_team(threads).run)
     if bodies == "numpy":
@@ -76,7 +77,7 @@ def numpy_backend(dtype: str, bodies: str = "auto", threads: int | None = None) 
             shared,
             ops=with_fallback(compiled.OPS, OPS, compiled.takes),
             adam_update=compiled.adam_update,
-            decoder_layer_step=compiled.decoder_layer_step,
+            decoder_steps=compiled.decoder_steps,
         )
     return shared
 
@@ -90,6 +91,15 @@ def compiled_problem() -> str | None:
     except Exception as error:  # as a rule a NumPy too new for it; other bodies need no Numba
         return f"Numba is installed but cannot be used ({type(error).__name__}: {error}); update it, or remove it"
     return None
+
+
+def auto_bodies() -> tuple[str, str]:
+    """What computes unless told otherwise, and why."""
+    if compiled_problem():
+        return "numpy", "Numba cannot be used"
+    if blas_product("s") is None:
+        return "numpy", "NumPy's BLAS has no product that compiled bodies know, and their own is slow"
+    return "compiled", "Numba is installed, and NumPy's BLAS has a product to call"
 
 
 def default_threads() -> int:

@@ -1,22 +1,18 @@
 """How many threads NumPy's matrix products use: one function to read it, one to set it.
 
-NumPy's wheels bring their own OpenBLAS, whose two functions are called directly: setting takes
-about a microsecond. Another BLAS (conda's MKL, Apple's Accelerate) is left as it is.
+OpenBLAS, which NumPy's wheels bring along, has two functions for it, which are called directly: setting
+takes about a microsecond. Another BLAS (conda's MKL, Apple's Accelerate) is left as it is.
 """
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
+from npformer.backend.numpy.blas import blas_function
 
-#: Where wheels put it, beside or inside the package: Linux and Windows, macOS.
-FOLDERS = ("../numpy.libs", ".dylibs")
 SPELLINGS = ("scipy_openblas_{}_num_threads64_", "openblas_{}_num_threads64_", "openblas_{}_num_threads")
 
 
@@ -28,16 +24,8 @@ class _Controller(NamedTuple):
 @cache
 def _controller() -> _Controller | None:
     """OpenBLAS's own functions; None if NumPy uses another BLAS."""
-    package = Path(np.__file__).parent
-    for library in (path for folder in FOLDERS for path in sorted((package / folder).glob("*openblas*"))):
-        try:
-            loaded = ctypes.CDLL(str(library))  # the copy that NumPy has loaded, not a second one
-        except OSError:
-            continue
-        for spelling in SPELLINGS:
-            if hasattr(loaded, spelling.format("set")):
-                return _Controller(getattr(loaded, spelling.format("get")), getattr(loaded, spelling.format("set")))
-    return None
+    get, set_ = (blas_function(*(spelling.format(verb) for spelling in SPELLINGS)) for verb in ("get", "set"))
+    return None if get is None or set_ is None else _Controller(get, set_)
 
 
 def can_set_blas_threads() -> bool:

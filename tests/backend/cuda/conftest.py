@@ -17,7 +17,8 @@ from npformer.backend.fallback import with_fallback
 def load(name: str) -> Any:
     """The module of a file beside this one."""
     spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -25,27 +26,49 @@ def load(name: str) -> Any:
 
 host_card = load("host_card")
 
+#: (threads in every block, whether they and the blocks run last to first): alone, and a warp and a part of one.
+BLOCKS = {"1 thread": (1, False), "40 threads": (40, True)}
+
 
 @pytest.fixture
-def card() -> Any:
-    """Kernels compiled as C++; skips, visibly, without a compiler."""
+def load_beside() -> Any:
+    """load_beside(name): the module of a file beside this one."""
+    return host_card.load
+
+
+@pytest.fixture
+def cards() -> Any:
+    """The module host_card; skips, visibly, without a compiler."""
     problem = host_card.compiler_problem()
     if problem is not None:
         pytest.skip(problem)
-    return host_card.HostCard()
+    return host_card
 
 
-def on_card(card: Any, dtype: str) -> Backend:
+@pytest.fixture(params=BLOCKS)
+def card(request: pytest.FixtureRequest, cards: Any) -> Any:
+    """Kernels compiled as C++, in blocks of each size."""
+    block, backwards = BLOCKS[request.param]
+    return cards.HostCard(block=block, backwards=backwards)
+
+
+def backend_on(card: Any, dtype: str) -> Backend:
     """A backend whose operations are those for GPUs, on a card, with fall-back to plain ones."""
     plain = get_backend("numpy", dtype=dtype, bodies="plain")
     return dataclasses.replace(plain, ops=with_fallback(cuda_ops(card), plain.ops), bodies="cuda")
 
 
 @pytest.fixture
+def on_card() -> Any:
+    """on_card(card, dtype): the backend above."""
+    return backend_on
+
+
+@pytest.fixture
 def card64(card: Any) -> Backend:
-    return on_card(card, "float64")
+    return backend_on(card, "float64")
 
 
 @pytest.fixture
 def card32(card: Any) -> Backend:
-    return on_card(card, "float32")
+    return backend_on(card, "float32")

@@ -1,53 +1,45 @@
-"""A card without a GPU: arrays are NumPy's, and kernels the same sources, compiled as C++, one thread in each block."""
+"""A card without a GPU: arrays are NumPy's, and kernels the same sources, compiled as C++.
+
+It is stricter than a GPU: fresh memory is NaN, what is written outside an array is found, and so is what
+CUDA leaves undefined between the threads of a block (fibers.h).
+"""
 
 from __future__ import annotations
 
 import ctypes
-import shutil
-import subprocess
-import tempfile
-from functools import cache
+import importlib.util
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from npformer.backend.cuda.source import kernels, source
+from npformer.backend.cupy.blas import Blas
+from npformer.backend.cupy.products import product
 
-SHIM = Path(__file__).with_name("shim.h")
 Host = np.ndarray[Any, Any]
 
 
-def compiler_problem() -> str | None:
-    """Why kernels cannot be compiled as C++ here, or None."""
-    return None if shutil.which("g++") else "no C++ compiler: g++ was not found"
+def load(name: str) -> Any:
+    """The module of a file beside this one, always the same."""
+    full = f"npformer_tests_cuda_{name}"
+    if full not in sys.modules:
+        spec = importlib.util.spec_from_file_location(full, Path(__file__).with_name(f"{name}.py"))
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules[full] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[full])
+    return sys.modules[full]
 
 
-@cache
-def library(file: str, dtype: str) -> ctypes.CDLL:
-    """The kernels of FILE.cu for dtype, each as launch_NAME(blocks, arguments) and arguments_of_NAME()."""
-    calls = "\n".join(
-        f'extern "C" void launch_{name}(unsigned blocks, void **arguments) {{ each_block({name}, blocks, arguments); }}\n'
-        f'extern "C" int arguments_of_{name}() {{ return number_of({name}); }}'
-        for name in kernels(file)
-    )
-    folder = Path(tempfile.mkdtemp(prefix="npformer-kernels-"))
-    text, built = folder / f"{file}.cpp", folder / f"{file}.so"
-    text.write_text(f'#include "{SHIM}"\n{source(file, dtype)}\n{calls}\n')
-    # no contraction: products and sums are rounded as they are written
-    flags = ["-std=c++17", "-O2", "-ffp-contract=off", "-shared", "-fPIC", "-Wall", "-Wno-unused-function", "-Werror"]
-    done = subprocess.run(["g++", *flags, "-o", str(built), str(text)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return ctypes.CDLL(str(built))
+host_kernels, guarded, fake_cublas = load("host_kernels"), load("guarded"), load("fake_cublas")
+compiler_problem = host_kernels.compiler_problem
 
 
 def as_argument(x: Any) -> Any:
-    """What a kernel is given for x, as the real card gives it."""
+    """What a kernel is given for a number, as the real card gives it; None is a null pointer."""
     if x is None:
         return ctypes.c_void_p()
-    if isinstance(x, np.ndarray):
-        assert x.flags.aligned
-        return ctypes.c_void_p(x.ctypes.data)
     if isinstance(x, (bool, int, np.integer)):
         return ctypes.c_longlong(int(x))
     assert isinstance(x, float), f"an argument that no kernel takes: {type(x)}"
@@ -55,35 +47,48 @@ def as_argument(x: Any) -> Any:
 
 
 class HostCard:
-    """See the module's docstring. ``launched`` counts kernels by name."""
+    """See the module's docstring. ``launched`` counts kernels by name.
 
-    def __init__(self, precision: str = "float32") -> None:
+    ``block`` is how many threads a block has, whatever was asked for (None: as many as were), and
+    ``backwards`` in which order blocks and threads run.
+    """
+
+    def __init__(self, precision: str = "float32", block: int | None = 1, backwards: bool = False) -> None:
         self.precision = precision
+        self.block, self.backwards = block, backwards
         self.launched: list[str] = []
+        self.cublas = fake_cublas.FakeCublas()
+        self.blas = Blas(self.cublas)
+        self.workspace = self.empty((256,), np.uint8)
+        self.blas.use(1, self.address(self.workspace), self.workspace.nbytes)
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Host:
-        fresh = np.empty(shape, dtype)
-        if fresh.dtype.kind == "f":
-            fresh.fill(np.nan)  # whoever reads before writing is found out
-        return fresh
+        return guarded.guarded(shape, dtype)  # whoever reads before writing is found out: it is NaN
 
     def contiguous(self, x: Host) -> Host:
         return np.ascontiguousarray(x)
 
     def launch(self, kernel: str, dtype: Any, blocks: int, threads: int, *arguments: Any) -> None:
         file, _, name = kernel.partition(".")
-        assert blocks >= 0 and 1 <= threads <= 1024, kernel
+        assert 0 <= blocks < 2**31, f"{kernel}: {blocks} blocks"
+        assert 1 <= threads <= 1024, f"{kernel}: {threads} threads in a block"
         if blocks == 0:
             return
-        built = library(file, np.dtype(dtype).name)
+        built = host_kernels.library(file, np.dtype(dtype).name)
         wanted = getattr(built, f"arguments_of_{name}")()
         assert len(arguments) == wanted, f"{kernel}: {wanted} arguments, got {len(arguments)}"
-        made = [as_argument(x) for x in arguments]
-        pointers = (ctypes.c_void_p * len(made))(*(ctypes.addressof(x) for x in made))
-        getattr(built, f"launch_{name}")(ctypes.c_uint(blocks), pointers)
+        arrays = [x for x in arguments if isinstance(x, np.ndarray)]
+        with guarded.in_guarded_memory(arrays, kernel) as addresses:
+            places = iter(addresses)
+            made = [ctypes.c_void_p(next(places)) if isinstance(x, np.ndarray) else as_argument(x) for x in arguments]
+            pointers = (ctypes.c_void_p * len(made))(*(ctypes.addressof(x) for x in made))
+            problem = getattr(built, f"launch_{name}")(blocks, self.block or threads, int(self.backwards), pointers)
+            assert problem is None, f"{kernel}: {problem.decode()}"
         self.launched.append(kernel)
 
     def product(self, a: Host, b: Host, out: Host, *, add: bool = False, scale: float = 1.0) -> Host:
-        found = np.matmul(a, b) * out.dtype.type(scale)
-        out[...] = out + found if add else found
-        return out
+        return product(self, a, b, out, add, scale)
+
+    def address(self, x: Host) -> int:
+        """Where x's first number is."""
+        return int(x.ctypes.data)

@@ -1,7 +1,10 @@
-"""The compiled step of a decoder layer against the layer's own composition."""
+"""The compiled decoding step against the composition of the layers, alone and with a helper."""
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,110 +13,228 @@ import pytest
 pytest.importorskip("numba")
 
 from npformer.backend import get_backend
-from npformer.backend.numba.decode_step import FEW_TOKENS, decoder_layer_step
-from npformer.functional import AttentionMask
-from npformer.layers import DecoderLayer, LayerState
+from npformer.backend.numba import decode_step, sharing
+from npformer.backend.numba.compiling import inlined
+from npformer.backend.numba.decode_step import FEW_TOKENS, decoder_steps
+from npformer.backend.numba.sharing import pause, take
+from npformer.layers import LayerNorm
+from npformer.models import Transformer, TransformerConfig
 from npformer.proof.catalogue import shaken
 
 Host = np.ndarray[Any, Any]
-MAX_LEN, SOURCE, WIDTH = 6, 5, 15
-TOLERANCE = {"float64": 1e-13, "float32": 3e-6}
+SRC = np.array([[3, 5, 4, 6, 2], [8, 6, 2, 0, 0], [4, 2, 0, 0, 0], [7, 7, 0, 2, 2]])
+MAX_LEN = 6
+TOLERANCE = {"float64": 1e-13, "float32": 1e-5}
+Change = Callable[[Transformer], Any]
 
 
-def layer(dtype: str, norm_order: str = "post", activation: str = "relu") -> DecoderLayer:
-    """The plain layer; sizes that four does not divide."""
-    backend = get_backend("numpy", dtype=dtype, bodies="plain")
-    made = shaken(DecoderLayer(WIDTH, 3, 21, norm_order=norm_order, activation=activation, backend=backend, seed=2))
-    assert isinstance(made, DecoderLayer)
+def model(bodies: str, dtype: str = "float64", **changes: Any) -> Transformer:
+    """The same numbers for all bodies; sizes that four does not divide, and more layers than one."""
+    options = {"d_model": 15, "num_heads": 3, "d_ff": 21, "num_encoder_layers": 1, "num_decoder_layers": 3} | changes
+    backend = get_backend("numpy", dtype=dtype, bodies=bodies, threads=2)
+    made = shaken(Transformer(TransformerConfig(9, 9, **options), backend=backend, seed=2))
+    assert isinstance(made, Transformer)
     return made
 
 
-def parameters(of: DecoderLayer) -> tuple[Host, ...]:
-    """In the order of the layer's formula."""
-    own, cross, up, down = of.self_attention, of.cross_attention, of.feed_forward.up, of.feed_forward.down
-    blocks = (
-        own, own.output, of.norm1, cross, cross.output, of.norm2, up, down, of.norm3,
-    )  # fmt: skip
-    pairs = [(b.gamma, b.beta) if hasattr(b, "gamma") else (b.weight, b.bias) for b in blocks]
-    return tuple(p.data for pair in pairs for p in pair)
+def tokens(batch: int) -> Host:
+    found = np.random.default_rng(batch).integers(0, 9, (batch, MAX_LEN))
+    found[-1, :2] = 0  # queries that see nothing
+    return found
 
 
-def inputs(of: DecoderLayer, batch: int, position: int) -> tuple[Host, LayerState, AttentionMask, AttentionMask]:
-    """A token for each row, a state that holds position tokens, and masks with padding."""
-    rng = np.random.default_rng(batch)
-    dtype = of.norm1.gamma.data.dtype
-    state = of.start(batch, MAX_LEN, rng.normal(size=(batch, SOURCE, WIDTH)).astype(dtype))
-    for t in range(position):
-        x = rng.normal(size=(batch, 1, WIDTH)).astype(dtype)
-        of.step(x, state, mask=AttentionMask(causal=True, query_offset=t), memory_mask=AttentionMask())
-    visible = rng.random((batch, MAX_LEN)) < 0.7
-    visible[-1] = False  # a query that sees nothing
-    masks = (
-        AttentionMask(visible[:, : position + 1], causal=True, query_offset=position),
-        AttentionMask(rng.random((batch, SOURCE)) < 0.7),
-    )
-    return rng.normal(size=(batch, 1, WIDTH)).astype(dtype), state, *masks
+def logits(of: Transformer, batch: int, change: Change | None = None) -> Host:
+    """Of all steps (T, B, V); the model is changed in the middle."""
+    state, found = of.start(SRC[:batch], MAX_LEN), []
+    for t, now in enumerate(tokens(batch).T):
+        if t == MAX_LEN // 2 and change is not None:
+            change(of)
+        found.append(of.step(now, state))
+    return np.array(found)
 
 
-def compiled(of: DecoderLayer, x: Host, state: LayerState, mask: AttentionMask, memory_mask: AttentionMask) -> Any:
-    return decoder_layer_step(
-        x, parameters(of), state.own, state.memory, mask, memory_mask,
-        pre=of.norm_order == "pre", activation=of.feed_forward.activation, eps=of.norm1.eps,
-    )  # fmt: skip
+def error(dtype: str = "float64", batch: int = 2, change: Change | None = None, **changes: Any) -> float:
+    """The largest difference between the two, over what is computed with and the tolerance."""
+    plain, fast = (logits(model(bodies, dtype, **changes), batch, change) for bodies in ("plain", "compiled"))
+    assert fast.dtype == dtype
+    return float(np.max(np.abs(fast - plain)) / np.max(np.abs(plain)) / TOLERANCE[dtype])
+
+
+@pytest.fixture(params=["alone", "shared"])
+def threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Models are small here; two threads would not share them."""
+    if request.param == "shared":
+        monkeypatch.setattr(decode_step, "WORTH_SHARING", 0)
+    return str(request.param)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("norm_order", ["post", "pre"])
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 @pytest.mark.parametrize("batch", [1, 2, FEW_TOKENS])
-def test_it_is_the_layers_step(dtype: str, norm_order: str, activation: str, batch: int) -> None:
-    plain = layer(dtype, norm_order, activation)
-    for position in (0, MAX_LEN - 1):
-        x, state, mask, memory_mask = inputs(plain, batch, position)
-        again = inputs(plain, batch, position)[1]
-        kept = x.copy()
-        y = compiled(plain, x, state, mask, memory_mask)
-        expected = plain.step(x, again, mask=mask, memory_mask=memory_mask)
-        assert y.dtype == x.dtype
-        assert np.max(np.abs(y - expected)) < TOLERANCE[dtype] * np.max(np.abs(expected))
-        assert np.array_equal(x, kept)
-        for mine, theirs in zip(state.own, again.own, strict=True):
-            assert np.max(np.abs(mine - theirs)) < TOLERANCE[dtype] * np.max(np.abs(theirs))
+@pytest.mark.usefixtures("threads")
+def test_it_is_the_composition(dtype: str, norm_order: str, activation: str, batch: int) -> None:
+    assert error(dtype, batch, norm_order=norm_order, activation=activation) < 1
 
 
-def test_the_layer_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    backend = get_backend("numpy", dtype="float64", bodies="compiled")
-    assert backend.decoder_layer_step is decoder_layer_step
-    fast = DecoderLayer(WIDTH, 3, 21, backend=backend)
-    monkeypatch.setattr(fast, "_post", None)
-    x, state, mask, memory_mask = inputs(layer("float64"), 1, 2)
-    assert fast.step(x, state, mask=mask, memory_mask=memory_mask).shape == x.shape
+@pytest.mark.parametrize(
+    "changes",
+    [{"final_norm": True}, {"norm_order": "pre", "final_norm": False}, {"tie_embeddings": True},
+     {"scale_embedding": False}, {"positions": "learned"}, {"num_heads": 1}, {"num_decoder_layers": 1}],
+)  # fmt: skip
+@pytest.mark.usefixtures("threads")
+def test_it_is_the_composition_in_every_form(changes: dict[str, Any]) -> None:
+    assert error(**changes) < 1
 
 
-def test_more_tokens_are_left_to_matrix_products() -> None:
-    plain = layer("float64")
-    x, state, mask, memory_mask = inputs(plain, 1, 0)
-    assert compiled(plain, np.repeat(x, 2, axis=1), state, mask, memory_mask) is None
-    assert compiled(plain, np.repeat(x, FEW_TOKENS + 1, axis=0), state, mask, memory_mask) is None
-    assert compiled(plain, x, state, AttentionMask(causal=True), memory_mask) is None
-    assert compiled(plain, x, state, mask, AttentionMask()) is None
-    assert compiled(plain, x.astype(complex), state, mask, memory_mask) is None
+def in_place(of: Transformer) -> None:
+    of.arena.values *= 0.9
+
+
+def another_array(of: Transformer) -> None:
+    weight = of.decoder.layers[1].feed_forward.up.weight
+    weight.data = weight.data * 0.9
+
+
+def another_layer(of: Transformer) -> None:
+    layers = of.decoder.layers
+    layers[0], layers[2] = layers[2], layers[0]
+
+
+def another_part(of: Transformer) -> None:
+    of.decoder.layers[2].norm2 = LayerNorm(15, backend=of.backend)
+
+
+def another_kind(of: Transformer) -> None:
+    class Silent(LayerNorm):
+        def post_forward(self, x: Any, f: Any, draw: Any) -> Any:
+            return super().post_forward(x, f * 0, draw)
+
+    of.decoder.layers[2].norm2 = Silent(15, backend=of.backend)
+
+
+def another_precision(of: Transformer) -> None:
+    bias = of.generator.bias
+    bias.data = bias.data.astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    "change", [in_place, another_array, another_layer, another_part, another_kind, another_precision]
+)
+@pytest.mark.usefixtures("threads")
+def test_a_model_that_changes_between_steps_is_computed_with_as_it_is_now(change: Change) -> None:
+    assert error(change=change) < 1
+    before, after = logits(model("compiled"), 2), logits(model("compiled"), 2, change)
+    assert np.max(np.abs(after - before)) > 1e-9
+
+
+def test_it_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    fast = model("compiled")
+    assert fast.backend.decoder_steps is decoder_steps
+    monkeypatch.setattr(fast.decoder, "step", None)
+    assert logits(fast, FEW_TOKENS).shape == (MAX_LEN, FEW_TOKENS, 9)
+
+
+def test_it_is_prepared_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    fast = model("compiled")
+    state = fast.start(SRC, MAX_LEN)
+    fast.step(tokens(4)[:, 0], state)
+    prepared = state.at_once
+    fast.step(tokens(4)[:, 1], state)
+    assert state.at_once is prepared
+    assert state.select([0, 1]).at_once is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["tgt_embedding.weight", "generator.weight", "generator.bias", "decoder.norm.beta", "decoder.layers.1.norm3.gamma",
+     "decoder.layers.1.feed_forward.down.weight", "decoder.layers.2.cross_attention.output.bias"],
+)  # fmt: skip
+def test_arrays_of_other_shapes_are_left_to_the_layers(name: str) -> None:
+    """The kernel knows addresses alone, and would read on behind what is there."""
+    fast = model("compiled", final_norm=True)
+    state = fast.start(SRC, MAX_LEN)
+    fast.step(tokens(4)[:, 0], state)
+    assert state.at_once[1] is not None
+    parameter = _parameter(fast, name)
+    parameter.data = parameter.data[..., :-1].copy()
+    with pytest.raises(ValueError):  # noqa: PT011 - whatever the layers say
+        fast.step(tokens(4)[:, 1], state)
+    assert state.length == 1
+
+
+def _parameter(of: Any, name: str) -> Any:
+    for part in name.split("."):
+        of = of[int(part)] if part.isdigit() else getattr(of, part)
+    return of
+
+
+def test_a_layer_without_a_state_is_refused() -> None:
+    fast = model("compiled")
+    state = fast.start(SRC, MAX_LEN)
+    fast.step(tokens(4)[:, 0], state)
+    del fast.decoder.layers[-1]
+    with pytest.raises(ValueError, match="longer"):
+        fast.step(tokens(4)[:, 1], state)
 
 
 def test_nothing_is_written_where_there_is_no_room() -> None:
-    plain = layer("float64")
-    x, state, mask, memory_mask = inputs(plain, 1, 0)
-    full = AttentionMask(np.ones((1, MAX_LEN + 1), dtype=bool), causal=True, query_offset=MAX_LEN)
-    assert compiled(plain, x, state, full, memory_mask) is None
-    assert compiled(plain, x, state, AttentionMask(np.ones((1, 3), dtype=bool), query_offset=1), memory_mask) is None
-    assert compiled(plain, x, state, mask, AttentionMask(np.ones((1, SOURCE + 1), dtype=bool))) is None
-    assert compiled(plain, np.zeros((2, 1, WIDTH)), state, mask, memory_mask) is None
-    assert compiled(plain, np.zeros((1, 1, WIDTH - 1)), state, mask, memory_mask) is None
+    fast = model("compiled")
+    state = fast.start(SRC, MAX_LEN)
+    fast.step(tokens(4)[:, 0], state)
+    steps = state.at_once[1]
+    assert steps(tokens(4)[:, :1], MAX_LEN - 1) is not None
+    assert steps(tokens(4)[:, :1], MAX_LEN) is None
+    assert steps(tokens(4)[:, :1], -1) is None
+    assert steps(tokens(4)[:3, :1], 1) is None
+    assert steps(tokens(4)[:, :2], 1) is None
 
 
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 def test_a_nan_is_seen(activation: str) -> None:
-    plain = layer("float64", activation=activation)
-    plain.feed_forward.up.bias.data[3] = np.nan
-    x, state, mask, memory_mask = inputs(plain, 1, 1)
-    assert np.isnan(compiled(plain, x, state, mask, memory_mask)).all()
+    fast = model("compiled", activation=activation)
+    fast.decoder.layers[1].feed_forward.up.bias.data[3] = np.nan
+    assert np.isnan(logits(fast, 1)).all()
+
+
+@inlined
+def take_and_sleep(shared, parts):  # type: ignore[no-untyped-def]
+    """A helper that never does what it took."""
+    while take(shared, parts) < 0:
+        pause()
+
+
+def test_a_helper_that_falls_asleep_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decode_step, "WORTH_SHARING", 0)
+    monkeypatch.setattr(sharing.helper, "invite", lambda job: None)
+    fast, expected = model("compiled"), logits(model("plain"), 2)
+    state, now = fast.start(SRC[:2], MAX_LEN), tokens(2)
+    assert np.allclose(fast.step(now[:, 0], state), expected[0], rtol=0, atol=1e-12)
+    steps = state.at_once[1]
+    shared = steps._shared
+    take_and_sleep(np.zeros(sharing.SLOTS, dtype=np.int64), 1)  # compiled
+    sleeper = threading.Thread(target=take_and_sleep, args=(shared, 2), daemon=True)
+    sleeper.start()
+    end = time.monotonic() + 60
+    while steps._shared is shared and time.monotonic() < end:  # again and again, until a part of it was taken
+        state.length = 1
+        assert np.allclose(fast.step(now[:, 1], state), expected[1], rtol=0, atol=1e-12)
+    sleeper.join(10)
+    assert shared[sharing.LOST] == 1
+    assert steps._shared is not shared
+    assert 0 < steps._alone <= decode_step.ALONE
+    for t in range(2, MAX_LEN):
+        assert np.allclose(fast.step(now[:, t], state), expected[t], rtol=0, atol=1e-12)
+
+
+def test_a_helper_leaves_when_there_is_nothing_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decode_step, "WORTH_SHARING", 0)
+    fast = model("compiled")
+    state = fast.start(SRC, MAX_LEN)
+    fast.step(tokens(4)[:, 0], state)
+    shared, waited = state.at_once[1]._shared, threading.Event()
+    for _ in range(2000):
+        if not shared[sharing.PRESENT]:
+            break
+        waited.wait(0.005)
+    assert shared[sharing.PRESENT] == 0

@@ -137,9 +137,9 @@ EXHIBITS = (
         "noam-per-tensor", ROOM, "Noam counts one step per tensor",
         (
             Edit(
-                STEP + "learning_rate",
-                "self.schedule(self.optimizer.t + 1)",
-                "self.schedule((self.optimizer.t + 1) * len(self.model.arena.segments))",
+                STEP + "_rate_of",
+                "self.schedule(step)",
+                "self.schedule(step * len(self.model.arena.segments))",
             ),
         ),
         "t = number of updates", "t = updates × tensors",
@@ -150,7 +150,7 @@ EXHIBITS = (
     ),
     Exhibit(
         "schedule-from-zero", ROOM, "the schedule counted from 0",
-        (Edit(STEP + "learning_rate", "self.schedule(self.optimizer.t + 1)", "self.schedule(self.optimizer.t)"),),
+        (Edit(STEP + "_rate_of", "self.schedule(step)", "self.schedule(step - 1)"),),
         "t = 1 at the first update", "t = 0 at the first update",
         "The first update has a rate of 0 and is lost; with Noam it is 0^−1/2, a division by zero. Later it is a shift "
         "by one step and does not matter. Off-by-one errors live at the ends: test the first step.",
@@ -159,6 +159,11 @@ EXHIBITS = (
     Exhibit(
         "clip-per-tensor", ROOM, "clipping each tensor by its own norm",
         (
+            Edit(
+                CLIP + "clip_by_global_norm",
+                "for run in arena.runs(decaying=False):\n        gradient = arena.grads[run.where]",
+                "for part in arena.segments:\n        gradient = arena.grads[part.start : part.stop]",
+            ),
             Edit(
                 CLIP + "clip_by_global_norm", "gradient *= clip_norm / longest",
                 "own = xp.sqrt(xp.sum(gradient * gradient))\n"
@@ -202,15 +207,14 @@ EXHIBITS = (
         "clip-after-update", ROOM, "clipping after the update",
         (
             Edit(
-                STEP + "_compute_update",
-                "    if self.clip_norm is not None:\n        self.grad_norm",
-                "    self.optimizer.step(self.learning_rate)\n    if self.clip_norm is not None:\n        "
-                "self.grad_norm",
+                STEP + "_update",
+                "    norm = None\n",
+                "    norm = None\n    self.optimizer.step(lr)\n",
             ),
             Edit(
-                STEP + "_compute_update",
-                "    self.optimizer.step(self.learning_rate)\n    return loss",
-                "    return loss",
+                STEP + "_update",
+                "    self.optimizer.step(lr)\n    return norm",
+                "    return norm",
             ),
         ),
         "backward, clip, update", "backward, update, clip",

@@ -12,7 +12,7 @@ UNBROKEN = "A run that is never interrupted is right to the last bit, so its cur
 EXHIBITS = (
     Exhibit(
         "gradients-not-zeroed", ROOM, "gradients are never zeroed",
-        (Edit(STEP + "_compute_update", "self.model.arena.zero_grad()", "pass"),),
+        (Edit(STEP + "_compute_gradients", "self.model.arena.zero_grad()", "pass"),),
         "grad = 0 before each batch", "grad = the sum over all batches so far",
         "Since gradients are added, somebody has to start them at 0. Without it each step follows the sum of the "
         "whole past: a momentum that never fades. Adam divides by an equally swollen √v̂, so it does not explode; it "
@@ -38,7 +38,7 @@ EXHIBITS = (
     ),
     Exhibit(
         "same-mask-every-step", ROOM, "the same dropout mask at every step",
-        (Edit(STEP + "_compute_update", "RandomKey(self.seed, self.step_number)", "RandomKey(self.seed, 0)"),),
+        (Edit(STEP + "_compute_gradients", "given.number, micro)", "0, micro)"),),
         "mask = function of (seed, step, place)", "mask = function of (seed, place)",
         "The generator is seeded anew in each step, for the sake of reproducibility. The same units are missing for "
         "the whole of training: a smaller network is trained, and at the end, with nothing dropped, another one is "
@@ -47,7 +47,7 @@ EXHIBITS = (
     ),
     Exhibit(
         "same-mask-every-micro-batch", ROOM, "the same dropout mask in every micro-batch",
-        (Edit(STEP + "_compute_update", "RandomKey(key.seed, key.step, micro)", "RandomKey(key.seed, key.step, 0)"),),
+        (Edit(STEP + "_compute_gradients", "given.number, micro)", "given.number, 0)"),),
         "each micro-batch draws its own", "all draw the first one's",
         "Splitting a batch must not change what is computed. Here the first rows of every part share their masks, so a "
         "batch of 64 in eight parts has the masks of 8 rows: more noise in the gradient, and nothing to see.",
@@ -98,9 +98,10 @@ EXHIBITS = (
         "resume-redraws-dropout", ROOM, "dropout continues from a generator that was not saved",
         (
             Edit(
-                STEP + "_compute_update",
-                "key = RandomKey(self.seed, self.step_number)",
-                "self._made = getattr(self, '_made', -1) + 1\n    key = RandomKey(self.seed, self._made)",
+                STEP + "_compute_gradients",
+                "    losses = []\n",
+                "    self._made = getattr(self, '_made', -1) + 1\n    given = given._replace(number=self._made)\n"
+                "    losses = []\n",
             ),
         ),
         "mask = function of (seed, step, place)", "mask = next output of a generator in memory",

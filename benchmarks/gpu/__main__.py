@@ -1,0 +1,88 @@
+"""The command: ``python -m benchmarks.gpu``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from benchmarks import machine
+from benchmarks.gpu.parts import Part, Setting, parts
+from benchmarks.gpu.run import run
+from benchmarks.gpu.text import targets_table
+from benchmarks.options import NO_TORCH, UsageError, check_gpu, installed
+
+EXAMPLES = """examples:
+  python -m benchmarks.gpu                            about nine minutes on one H200
+  python -m benchmarks.gpu --only tests,train --minutes 5
+  python -m benchmarks.gpu --against none --out alone
+
+Exit code: 0 all targets hold, 1 one does not or was not measured, 2 it cannot be run here."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Parse, check, run."""
+    args = _parser().parse_args(argv)
+    try:
+        chosen = checked(args)
+        if args.against == "torch" and not installed("torch"):
+            raise UsageError(NO_TORCH)
+        check_gpu(args.against == "torch")
+        folder = free_folder(args.out)
+    except UsageError as error:
+        print(f"benchmarks: {error}", file=sys.stderr)
+        return 2
+    environment, removed = machine.contenders_environment(keep=False)
+    about = machine.describe(removed, False, "cupy", ["float32", "tf32", "bfloat16"])
+    setting = Setting(60 * args.minutes, folder, environment, args.against == "torch")
+    try:
+        document = run(chosen, setting, about, lambda text: print(text, flush=True))
+    except KeyboardInterrupt:
+        print(f"benchmarks: interrupted; what is known is in {folder}", file=sys.stderr)
+        return 130
+    print(f"\n{targets_table(document['targets'])}\n\nwritten: {folder / 'results.json'}, {folder / 'results.md'}")
+    return 0 if all(target["holds"] for target in document["targets"]) else 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.gpu", allow_abbrev=False, epilog=EXAMPLES,
+        description="Run the tests marked gpu and all benchmarks on this GPU, and say which targets hold.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    add = parser.add_argument
+    add("--minutes", type=float, default=9.0, help="for everything (default: 9)")
+    add("--out", type=Path, default=Path("gpu-results"), help="folder for the results (default: gpu-results)")
+    add("--only", default="", help="parts whose names begin like this, separated by commas (default: all)")
+    add("--against", choices=("torch", "none"), default="torch", help="the peer (default: torch)")
+    return parser
+
+
+def checked(args: argparse.Namespace) -> list[Part]:
+    """The parts that were asked for. Raises UsageError for names and times that make no sense."""
+    if not 0 < args.minutes < float("inf"):
+        raise UsageError(f"--minutes: expected a number > 0, got {args.minutes}")
+    wanted = tuple(name.strip() for name in args.only.split(","))
+    known = parts()
+    for name in wanted:
+        if not any(part.name.startswith(name) for part in known):
+            names = ", ".join(part.name for part in known)
+            raise UsageError(f"--only: expected beginnings of {names}, separated by commas, got {name!r}")
+    return [part for part in known if part.name.startswith(wanted)]
+
+
+def free_folder(path: Path) -> Path:
+    """The folder, made if need be. Raises UsageError if there are results in it, or it cannot be made."""
+    if (path / "results.json").exists():
+        raise UsageError(
+            f"--out: expected a folder without results, got {path}: choose another, nothing is overwritten"
+        )
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--out: expected a folder that can be made, got {path} ({error.strerror})") from None
+    return path
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,155 @@
+"""What is done on a GPU, part by part, the most important first. Each part returns what JSON can hold."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks import decode as decoding
+from benchmarks import on_gpu, ops, train_step
+from benchmarks.gpu.targets import SIZES, train_part
+from benchmarks.options import Options
+from benchmarks.own.model import save_weights
+from benchmarks.turns import ROOT, Budget, Entry, contenders
+from npformer.models.presets import PRESETS
+
+DROPOUT = 0.1
+TRAINING = Budget(seconds=6.0, turn=0.15)
+SHORT = Budget(seconds=0.4, turn=0.05)
+FIRST, LAST = ("tf32", "bfloat16"), ("float32",)  # precisions, by what the targets ask for
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a part is given."""
+
+    seconds: float  # that it may take
+    folder: Path  # where it may leave files
+    environment: Mapping[str, str]
+    torch: bool = True
+    results: Mapping[str, Any] = field(default_factory=dict)  # of the parts before it, by name
+
+    def options(self, sizes: Sequence[str], precisions: Sequence[str], budget: Budget) -> Options:
+        """As a command line would give them."""
+        return Options(
+            "cupy", list(sizes), ["cuda"], list(precisions), self.torch, budget, False, True, {"recompute": False}
+        )
+
+
+class Part(NamedTuple):
+    """A piece of work, and the seconds that it may take at most."""
+
+    name: str
+    seconds: float
+    do: Callable[[Setting], Any]
+
+
+def parts() -> list[Part]:
+    """All of them, in the order in which they are done."""
+    return [
+        Part("tests", 170, tests),
+        Part("ceilings", 40, ceilings),
+        *_training(FIRST),
+        Part("reverse", 40, partial(single, "reverse", "train", {"precision": "tf32"})),
+        Part("replays", 60, partial(single, "replays", "replays", {"precision": "tf32", "bodies": "cuda"})),
+        Part("gradients", 40, partial(single, "gradients", "gradients", {"bodies": "cuda"})),
+        *_training(LAST),
+        Part("decode", 50, decode),
+        Part("ops", 60, operations),
+    ]
+
+
+def _training(precisions: Sequence[str]) -> list[Part]:
+    return [
+        Part(train_part(size, precision), 80 if size == "base" else 50, partial(train, size, precision))
+        for precision in precisions for size in SIZES
+    ]  # fmt: skip
+
+
+def train(size: str, precision: str, setting: Setting) -> Any:
+    """One table of ``benchmarks.train_step``."""
+    options = setting.options([size], [precision], TRAINING)
+    known = setting.results.get("ceilings")
+    (result,) = train_step.results(options, [DROPOUT], setting.environment, known, setting.seconds)
+    return result
+
+
+def ceilings(setting: Setting) -> Any:
+    """What the GPU can do at best, and the bytes of a step."""
+    options = setting.options(SIZES, (*FIRST, *LAST), TRAINING)
+    return on_gpu.measure_ceilings(options, setting.environment, setting.seconds)
+
+
+def decode(setting: Setting) -> Any:
+    """Greedy decoding of one sentence and of many."""
+    options = setting.options(["small"], ["tf32"], SHORT._replace(seconds=4.0))
+    return list(decoding.results(options, [1, 32], 64, setting.environment, setting.seconds))
+
+
+def operations(setting: Setting) -> Any:
+    """Every operation at one size."""
+    options = setting.options(["mid"], ["tf32"], SHORT)
+    return list(ops.results(options, ops.NAMES, 1, setting.environment, setting.seconds))
+
+
+def single(module: str, task: str, given: Mapping[str, Any], setting: Setting) -> Any:
+    """What one task of one contender in ``own`` returns."""
+    entry = Entry(module, f"benchmarks.own.{module}:{module}", {"device": "cupy", **given})
+    with contenders([entry], setting.environment, setting.seconds) as (child,):
+        return child.run(task, 1)["values"][0]
+
+
+def tests(setting: Setting) -> Any:
+    """The tests marked gpu; meanwhile torch.compile fills its cache with what will be measured later."""
+    log, start = setting.folder / "tests.txt", time.monotonic()
+    with log.open("w", encoding="utf-8") as said:
+        command = [sys.executable, "-m", "pytest", "-m", "gpu", "-q"]
+        running = subprocess.Popen(command, cwd=ROOT, stdout=said, stderr=said, start_new_session=True)
+        try:
+            compiled = compile_ahead(setting) if setting.torch else {}
+            code = running.wait(max(0.0, setting.seconds - (time.monotonic() - start)))
+        except subprocess.TimeoutExpired:
+            code = None
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(running.pid, signal.SIGKILL)
+            running.wait()
+    return summary(log.read_text(encoding="utf-8"), code) | {"compile_seconds": compiled}
+
+
+def summary(said: str, code: int | None) -> dict[str, Any]:
+    """pytest's last line and how many tests passed; code None: it was stopped."""
+    lines = [line.strip("= ") for line in said.splitlines() if line.strip()] or ["it said nothing"]
+    passed = re.search(r"(\d+) passed", lines[-1])
+    last = lines[-1] if code is not None else f"stopped in the middle of: {lines[-1]}"
+    return {"code": code, "passed": int(passed[1]) if passed else 0, "summary": last}
+
+
+def compile_ahead(setting: Setting) -> dict[str, float]:
+    """Compile PyTorch's captured forms, all at once: seconds until each was ready. What fails is left out."""
+    with tempfile.TemporaryDirectory() as folder:
+        entries = []
+        for size in SIZES:
+            place = Path(folder) / size
+            place.mkdir()
+            weights = save_weights(PRESETS[size], place)
+            options = setting.options([size], [], TRAINING)
+            for precision in (*FIRST, *LAST):
+                for entry in on_gpu.entries(options, size, DROPOUT, weights, precision):
+                    if entry.name == "torch-reduce-overhead":
+                        name = f"{size}, {precision}"
+                        entries.append(entry._replace(name=name, optional=True))
+        environment = {**setting.environment, "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+        with contenders(entries, environment, setting.seconds) as children:
+            return {child.name: child.facts["ready_seconds"] for child in children}

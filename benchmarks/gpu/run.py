@@ -1,0 +1,65 @@
+"""Doing parts one by one within a time, with everything that is known written down after each."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks.gpu.parts import Part, Setting
+from benchmarks.gpu.targets import targets
+from benchmarks.gpu.text import markdown
+
+LEAST = 5.0  # seconds; a part is not begun with less
+DONE, FAILED, STOPPED, NOT_BEGUN = "done", "FAILED", "OUT OF TIME", "NOT BEGUN"
+
+Document = dict[str, Any]
+
+
+def run(
+    parts: Sequence[Part], setting: Setting, about: Mapping[str, str], say: Callable[[str], None],
+    now: Callable[[], float] = time.monotonic,
+) -> Document:  # fmt: skip
+    """Do parts in setting.seconds; results.json and results.md in setting.folder are whole after each.
+
+    A part that fails, or takes longer than it may, does not keep the next ones from being done.
+    """
+    start, results = now(), dict(setting.results)
+    states = [{"part": part.name, "state": NOT_BEGUN, "seconds": 0.0, "said": ""} for part in parts]
+    document = {"machine": dict(about), "parts": states, "results": results, "targets": []}
+    write(document, setting.folder)
+    for part, state in zip(parts, states, strict=True):
+        left = setting.seconds - (now() - start)
+        if left < LEAST:
+            continue
+        began, allowed = now(), min(part.seconds, left)
+        state["state"], state["said"] = STOPPED, "interrupted"  # what stays written if this process ends here
+        write(document, setting.folder)
+        try:
+            results[part.name] = part.do(replace(setting, seconds=allowed, results=results))
+            state["state"], state["said"] = DONE, ""
+        except Exception as error:
+            late = now() - began >= allowed
+            state["state"], state["said"] = STOPPED if late else FAILED, f"{type(error).__name__}: {error}"
+        state["seconds"] = now() - began
+        write(document, setting.folder)
+        say(line(state))
+    return document
+
+
+def line(state: Mapping[str, Any]) -> str:
+    """What is said of a part when it is over."""
+    first = state["said"].splitlines()[-1].strip() if state["said"] else ""
+    return f"{state['part']:<22} {state['state']:<12} {state['seconds']:6.1f} s  {first}".rstrip()
+
+
+def write(document: Document, folder: Path) -> None:
+    """Put both files in place, each whole at any time; targets are judged anew."""
+    document["targets"] = [target._asdict() for target in targets(document["results"])]
+    for name, text in (("results.json", json.dumps(document, indent=1)), ("results.md", markdown(document))):
+        half = folder / f"{name}.new"
+        half.write_text(text, encoding="utf-8")
+        half.replace(folder / name)

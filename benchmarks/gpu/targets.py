@@ -1,0 +1,115 @@
+"""What the GPU backend is meant to reach on one H200, and whether it did: milliseconds per step with dropout 0.1."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+SIZES = ("tiny", "small", "mid", "base")
+MILLISECONDS = (0.45, 0.80, 1.8, 12.0)  # of a step with products in TF32, at most
+RATIOS = (  # precision, peer, how many times as fast at the least
+    ("tf32", "torch-reduce-overhead", (5.0, 2.8, 2.0, 1.5)),
+    ("tf32", "torch-fast", (15.0, 9.0, 6.0, 2.0)),
+    ("bfloat16", "torch-reduce-overhead", (4.0, 2.5, 1.8, 1.5)),
+)
+REVERSE_SECONDS, REVERSE_MATCH = 3.0, 0.995
+
+Results = Mapping[str, Any]  # name of a part -> what it found
+
+
+class Target(NamedTuple):
+    """One thing to reach. found None: it was not measured."""
+
+    what: str
+    wanted: str
+    found: str | None
+    holds: bool | None
+
+
+def targets(results: Results) -> list[Target]:
+    """All of them, in the order of importance."""
+    return [*_tests(results), *_milliseconds(results), *_ratios(results), *_reverse(results), *_others(results)]
+
+
+def best(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """npformer's fastest captured row."""
+    own = [row for row in rows if row["name"].startswith("npformer-cuda") and not row["name"].endswith("-eager")]
+    return min(own, key=lambda row: row["median"])
+
+
+def times_as_fast(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> float:
+    """Their time over ours: the median over the rounds in which they took turns."""
+    pairs = zip(ours["round_medians"], theirs["round_medians"], strict=True)
+    return statistics.median(their / our for our, their in pairs)
+
+
+def train_part(size: str, precision: str) -> str:
+    """The name of the part that measures a training step."""
+    return f"train {precision} {size}"
+
+
+def _tests(results: Results) -> Iterator[Target]:
+    found = results.get("tests")
+    if not found:
+        yield Target("tests marked gpu", "all pass", None, None)
+        return
+    holds = found["code"] == 0 and found["passed"] > 0  # none but skipped ones proves nothing
+    yield Target("tests marked gpu", "all pass", found["summary"], holds)
+
+
+def _milliseconds(results: Results) -> Iterator[Target]:
+    for size, most in zip(SIZES, MILLISECONDS, strict=True):
+        what, wanted = f"{size}, tf32", f"≤ {most:g} ms a step"
+        found = results.get(train_part(size, "tf32"))
+        if not found:
+            yield Target(what, wanted, None, None)
+            continue
+        row = best(found["contenders"])
+        yield Target(what, wanted, f"{row['median'] * 1e3:.3g} ms ({row['name']})", row["median"] * 1e3 <= most)
+
+
+def _ratios(results: Results) -> Iterator[Target]:
+    for precision, peer, wanted in RATIOS:
+        for size, least in zip(SIZES, wanted, strict=True):
+            found = results.get(train_part(size, precision))
+            rows = {row["name"]: row for row in found["contenders"]} if found else {}
+            what = f"{size}, {precision}: times as fast as {peer}"
+            if peer not in rows:
+                yield Target(what, f"≥ {least:g}", None, None)
+                continue
+            ratio = times_as_fast(best(found["contenders"]), rows[peer])
+            yield Target(what, f"≥ {least:g}", f"{ratio:.2f}", ratio >= least)
+
+
+def _reverse(results: Results) -> Iterator[Target]:
+    what = "train reverse"
+    wanted = f"≥ {REVERSE_MATCH:.1%} exact in ≤ {REVERSE_SECONDS:g} s"
+    found = results.get("reverse")
+    if not found:
+        yield Target(what, wanted, None, None)
+        return
+    holds = found["exact_match"] >= REVERSE_MATCH and found["seconds"] <= REVERSE_SECONDS
+    yield Target(what, wanted, f"{found['exact_match']:.1%} in {found['seconds']:.2f} s", holds)
+
+
+def _others(results: Results) -> Iterator[Target]:
+    replays, gradients = results.get("replays"), results.get("gradients")
+    yield Target(
+        "10,000 steps of changing shapes", "no growth of GPU memory",
+        f"{replays['steps']:,} steps, {replays['growth']:+,} bytes" if replays else None,
+        replays["growth"] <= 0 and replays["steps"] >= 10_000 if replays else None,
+    )  # fmt: skip
+    yield Target(
+        "gradients in float32", "within the error budget of float64",
+        f"{len(gradients['rows'])} tensors, {gradients['wrong']} over it" if gradients else None,
+        not gradients["wrong"] and bool(gradients["rows"]) if gradients else None,
+    )  # fmt: skip
+    for precision in ("float32", "tf32", "bfloat16"):
+        found = [part for size in SIZES if (part := results.get(train_part(size, precision)))]
+        yield Target(
+            f"{precision}: losses of all contenders", "the same computation",
+            f"at {len(found)} sizes, furthest apart {max(part['same']['difference'] for part in found):.0e}"
+            if found else None,
+            all(part["same"]["holds"] for part in found) if found else None,
+        )  # fmt: skip

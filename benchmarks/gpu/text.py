@@ -1,0 +1,120 @@
+"""The results as Markdown, and the targets as a table for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from benchmarks import report
+from benchmarks.gpu.targets import SIZES, train_part
+
+VERDICTS = {True: "holds", False: "DOES NOT HOLD", None: "not measured"}
+
+
+def targets_table(targets: Sequence[Mapping[str, Any]]) -> str:
+    """What was to be reached, what was found, and whether it holds."""
+    rows = [[each["what"], each["wanted"], each["found"] or "–", VERDICTS[each["holds"]]] for each in targets]
+    held = sum(bool(each["holds"]) for each in targets)
+    return f"{report.table(('target', 'wanted', 'found', ''), rows)}\n{held} of {len(targets)} targets hold"
+
+
+def markdown(document: Mapping[str, Any]) -> str:
+    """All results, for readers."""
+    parts = (_head(document), *_training(document["results"]), *_others(document["results"]), _parts(document))
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def _head(document: Mapping[str, Any]) -> str:
+    machine = "\n".join(f"- {name}: {value}" for name, value in document["machine"].items())
+    rows = [
+        [each["what"], each["wanted"], each["found"] or "–", VERDICTS[each["holds"]]] for each in document["targets"]
+    ]
+    return f"# On a GPU\n\n{machine}\n\n## Targets\n\n{table(('target', 'wanted', 'found', ''), rows)}"
+
+
+def _training(results: Mapping[str, Any]) -> Iterator[str]:
+    """Tables of training steps."""
+    columns = (
+        "", "median ms", "best ms", "times as fast as the best of PyTorch", "TFLOP/s", "GB/s", "of ceiling", "kernels",
+        "GPU MB", "ready s",
+    )  # fmt: skip
+    if "ceilings" in results:
+        found = results["ceilings"]
+        products = ", ".join(f"{name} {rate / 1e12:,.0f}" for name, rate in found["products"].items())
+        rates = f"products {products} TFLOP/s; memory {_giga(found['memory'])} GB/s"
+        yield f"## Training steps, dropout 0.1\n\nCeilings, measured in the same run: {rates}."
+    for precision in ("tf32", "bfloat16", "float32"):
+        for size in SIZES:
+            if train_part(size, precision) in results:
+                found = results[train_part(size, precision)]
+                rows = [_training_row(row) for row in found["contenders"]]
+                yield f"### {size}, {precision}\n\n{table(columns, rows)}"
+
+
+def _training_row(row: Mapping[str, Any]) -> list[str]:
+    ratio, share = row["times_as_fast"], row.get("of_bound")
+    return [
+        row["name"], report.milliseconds(row["median"]), report.milliseconds(row["best"]), report.ratio(ratio),
+        report.digits(_over(row.get("flop_per_second"), 1e12)), report.digits(_over(row.get("bytes_per_second"), 1e9)),
+        "–" if share is None else f"{share:.0%}", report.digits(row.get("kernels")),
+        report.digits(_over(row.get("device_bytes"), 1e6)), report.digits(row.get("ready_seconds")),
+    ]  # fmt: skip
+
+
+def _others(results: Mapping[str, Any]) -> Iterator[str]:
+    """Everything else that was measured."""
+    if "decode" in results:
+        rows = [
+            [f"{found['size']}, batch {found['batch']}", row["name"], f"{row['tokens_per_second']:,.0f}",
+             report.ratio(row["times_as_fast"]), f"{found['agreement']:.0%}"]
+            for found in results["decode"] for row in found["contenders"]
+        ]  # fmt: skip
+        columns = ("", "", "tokens/s", "times as fast", "tokens chosen alike")
+        yield f"## Greedy decoding, tf32\n\n{table(columns, rows)}"
+    if "ops" in results:
+        rows = [_operation(found) for found in results["ops"]]
+        yield f"## Operations at mid, tf32\n\n{table(('', 'npformer ms', 'torch ms', 'times as fast', 'GB/s'), rows)}"
+    if "gradients" in results:
+        rows = [
+            [each["tensor"], "×".join(map(str, each["shape"])), f"{each['error']:.1e}", each["note"],
+             "right" if each["holds"] else "WRONG"]
+            for each in results["gradients"]["rows"]
+        ]  # fmt: skip
+        columns = ("tensor", "shape", "error", "", "")
+        yield f"## Gradients in float32 beside float64 on the CPU\n\n{table(columns, rows)}"
+    if "tests" in results and results["tests"]["compile_seconds"]:
+        rows = [[name, f"{seconds:.1f}"] for name, seconds in results["tests"]["compile_seconds"].items()]
+        title = "Seconds until torch.compile (reduce-overhead) was ready, all at once, beside the tests"
+        yield f"## {title}\n\n{table(('', 's'), rows)}"
+
+
+def _operation(found: Mapping[str, Any]) -> list[str]:
+    rows = {row["name"].partition("-")[0]: row for row in found["contenders"]}
+    own, peer = rows["npformer"], rows.get("torch")
+    return [
+        f"{found['op']} {found['direction']}", report.milliseconds(own["median"]),
+        report.milliseconds(peer["median"]) if peer else "–", report.ratio(own["times_as_fast"]),
+        _giga(own["bytes_per_second"]),
+    ]  # fmt: skip
+
+
+def _parts(document: Mapping[str, Any]) -> str:
+    rows = [
+        [each["part"], each["state"], f"{each['seconds']:.1f}", each["said"].replace("\n", " ")]
+        for each in document["parts"]
+    ]
+    return f"## Parts\n\n{table(('part', 'state', 's', 'said'), rows)}"
+
+
+def _giga(value: float) -> str:
+    return f"{value / 1e9:,.0f}"
+
+
+def _over(value: float | None, unit: float) -> float | None:
+    return None if value is None else value / unit

@@ -1,0 +1,108 @@
+"""What is different on a GPU: more contenders, precisions, rates beside measured ceilings, kernels, memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from benchmarks import report
+from benchmarks.options import Options
+from benchmarks.products import step_flop
+from benchmarks.turns import Child, Entry, contenders
+from npformer.models.presets import PRESETS
+
+FORMS = {"textbook": "textbook", "fast": "fast", "compile": "compiled", "reduce-overhead": "reduce_overhead"}
+COMPILED = ("compile", "reduce-overhead")  # what may be missing where there is no compiler
+LAUNCHES = {"": "one", "-many": "many", "-eager": "none"}
+SAME = {"float32": 1e-5, "tf32": 1e-3, "bfloat16": 8e-3}  # two roundings, to 11 bits and to 8; see train_step.SAME
+COLUMNS = ("", "ms", "best ms", "as fast", "TFLOP/s", "GB/s", "ceiling", "kernels", "GPU MB", "ready s")
+LEGEND = (
+    "npformer           each step one launch of a captured graph; -many: ten steps in one launch;",
+    "                   -eager: nothing captured. torch: eager in two forms, torch.compile in two modes",
+    "ms, best ms        median and best of a step (forward, loss, backward, Adam); ten are asked for",
+    "                   before anyone waits, and their losses read; precision is that of products",
+    "as fast            time of the fastest PyTorch over the row's, round by round: the median",
+    "TFLOP/s, GB/s      operations of the products, bytes that must move at the least, over the median",
+    "ceiling            what the products or the bytes would take at the ceilings, whichever is more,",
+    "                   over the median",
+    "kernels            launched in a step; –: nothing tells",
+    "GPU MB             most memory of the GPU that the allocator held; without CUDA's own",
+    "ready s            until the first twenty steps were done: torch.compile's compiling (the contenders",
+    "                   of a table do it at once), warming up, capturing",
+)
+
+#: {"products": {precision: flop per second}, "memory": bytes per second, "bytes": {size: those of a step}}
+Ceilings = Mapping[str, Any]
+
+
+def entries(options: Options, size: str, rate: float, weights: str, precision: str) -> list[Entry]:
+    """npformer in all bodies and ways to launch, PyTorch in all forms."""
+    common = {"size": size, "dropout": rate, "device": options.device, "precision": precision}
+    found = [
+        Entry(f"npformer-{bodies}{name}", "benchmarks.own.train:train", {**common, "bodies": bodies, "launch": launch})
+        for bodies in options.bodies for name, launch in LAUNCHES.items()
+    ]  # fmt: skip
+    for name, factory in FORMS.items() if options.torch else ():
+        where = f"benchmarks.peers.torch_train:{factory}"
+        found.append(Entry(f"torch-{name}", where, {**common, "weights": weights}, optional=name in COMPILED))
+    return found
+
+
+def measure_ceilings(options: Options, environment: Mapping[str, str], seconds: float | None = None) -> dict[str, Any]:
+    """The best rates that either side sees, and the bytes of a step of each size, in so many seconds at most."""
+    given = {"device": options.device, "precisions": options.precisions}
+    started = [Entry("npformer-ceilings", "benchmarks.own.ceilings:ceilings", {**given, "bodies": options.bodies[0]})]
+    if options.torch:
+        started.append(Entry("torch-ceilings", "benchmarks.peers.torch_ceilings:ceilings", given))
+    with contenders(started, environment, seconds) as children:
+        seen = [child.run("ceilings", 1)["values"][0] for child in children]  # one after the other
+        moved = {size: children[0].run(f"bytes {size}", 1)["values"][0] for size in options.sizes}
+    return best_of(seen) | {"bytes": moved}
+
+
+def best_of(seen: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The highest of each rate."""
+    products = {name: max(each["products"][name] for each in seen) for name in seen[0]["products"]}
+    return {"products": products, "memory": max(each["memory"] for each in seen)}
+
+
+def with_rates(row: dict[str, Any], child: Child, size: str, precision: str, ceilings: Ceilings) -> dict[str, Any]:
+    """The row of a contender, with what it achieved beside the ceilings, and how long it took to be ready."""
+    flop, moved = step_flop(PRESETS[size]), ceilings["bytes"][size]
+    bound = max(flop / ceilings["products"][precision], moved / ceilings["memory"])
+    return row | {
+        "flop_per_second": flop / row["median"], "bytes_per_second": moved / row["median"],
+        "of_bound": bound / row["median"], "ready_seconds": child.facts.get("ready_seconds"),
+        "kernels": row.get("kernels"), "device_bytes": row.get("device_bytes"),
+    }  # fmt: skip
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The rows of one precision, one size."""
+    cells = [
+        [row["name"], report.milliseconds(row["median"]), report.milliseconds(row["best"]), _times(row),
+         report.digits(row["flop_per_second"] / 1e12), f"{row['bytes_per_second'] / 1e9:,.0f}",
+         f"{row['of_bound']:.0%}", _known(row["kernels"], 1), _known(row["device_bytes"], 1e6),
+         report.digits(row["ready_seconds"])]
+        for row in rows
+    ]  # fmt: skip
+    return report.table(COLUMNS, cells)
+
+
+def ceilings_line(ceilings: Ceilings) -> str:
+    """The ceilings in words."""
+    products = ", ".join(f"{name} {rate / 1e12:,.0f}" for name, rate in ceilings["products"].items())
+    return report.wrapped(
+        f"ceilings measured now: products {products} TFLOP/s; memory {ceilings['memory'] / 1e9:,.0f} GB/s, read and "
+        "written ones together"
+    )
+
+
+def _times(row: Mapping[str, Any]) -> str:
+    """Shorter than elsewhere: this table has many columns."""
+    found = row["times_as_fast"]
+    return "–" if found is None else f"{found['median']:.2f}"
+
+
+def _known(value: float | None, unit: float) -> str:
+    return "–" if value is None else f"{value / unit:,.0f}"

@@ -1,0 +1,64 @@
+"""What a GPU can be asked after a measurement: memory taken of it, kernels that a step launches."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import npformer as npf
+from npformer.backend import Backend
+
+KERNEL_NODE = 0  # CU_GRAPH_NODE_TYPE_KERNEL; others are copies, fills and the like
+
+
+def memory_watched(chosen: Backend) -> Callable[[], dict[str, Any]]:
+    """Watch from now on how many bytes CuPy's pools ask of the driver; they keep what they have. {} on a CPU."""
+    if chosen.name != "cupy":
+        return dict
+    from cupy.cuda import MemoryHook
+
+    class Asked(MemoryHook):  # type: ignore[misc]
+        name = "asked"
+        total = 0
+
+        def alloc_postprocess(self, *, mem_size: int, **_: Any) -> None:
+            self.total += mem_size
+
+    hook = Asked()
+    hook.__enter__()  # to the end of the process
+    return lambda: {"device_bytes": hook.total}
+
+
+def used_memory() -> int:
+    """Bytes of the GPU's memory that are in use, by whomever."""
+    import cupy
+
+    free, total = cupy.cuda.runtime.memGetInfo()
+    return int(total - free)
+
+
+def kernels(update: npf.TrainStep, steps: int) -> dict[str, Any]:
+    """How many kernels are in the graph of so many training steps, for each of them; {} if there is no graph."""
+    graphs = [shape.graph for shape in getattr(update._compute, "_shapes", {}).values() if shape.graph is not None]
+    if not graphs:
+        return {}
+    return {"kernels": count_kernels(ctypes.CDLL("libcuda.so.1"), graphs[-1].graph) / steps}
+
+
+def count_kernels(driver: Any, graph: int) -> int:
+    """How many of a CUDA graph's nodes are kernels, by the driver's library; graph is its handle."""
+    count = ctypes.c_size_t()
+    _expect_success(driver.cuGraphGetNodes(ctypes.c_void_p(graph), None, ctypes.byref(count)))
+    nodes = (ctypes.c_void_p * count.value)()
+    _expect_success(driver.cuGraphGetNodes(ctypes.c_void_p(graph), nodes, ctypes.byref(count)))
+    kind, found = ctypes.c_int(), 0
+    for node in nodes:
+        _expect_success(driver.cuGraphNodeGetType(ctypes.c_void_p(node), ctypes.byref(kind)))
+        found += kind.value == KERNEL_NODE
+    return found
+
+
+def _expect_success(code: int) -> None:
+    if code:
+        raise RuntimeError(f"CUDA driver: expected success (0) when asked for the nodes of a graph, got error {code}")

@@ -1,0 +1,57 @@
+"""Many training steps whose shapes change, and the GPU's memory meanwhile.
+
+Shapes come in two sets by turns. One set is as many graphs as are kept at most, or fewer, so that within a turn
+graphs are replayed; both are more, so that from turn to turn graphs have to go and others to be made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import npformer as npf
+from benchmarks.own.backend import about, backend
+from benchmarks.own.on_gpu import used_memory
+from benchmarks.tasks import Contender
+from npformer.models.presets import Batch, Preset
+
+SIZE = Preset(vocab_size=16, d_model=32, num_heads=2, num_layers=1, d_ff=64, length=24, batch=16)
+SETS = ((5, 6, 7, 9, 11, 13), (8, 10, 12, 16, 20, 24))  # lengths T
+TURNS = 10
+
+
+def replays(device: str, precision: str, bodies: str, steps: int = 10_000) -> Contender:
+    """Task "replays": what ``watch`` finds."""
+    chosen = backend(device, bodies, precision)
+    model = npf.Transformer(SIZE.config(0.1), backend=chosen, seed=0)
+    update = npf.TrainStep(model, npf.Adam(model.arena, lr=1e-4), seed=0, clip_norm=1.0)
+
+    def turn(count: int, lengths: tuple[int, ...]) -> float:
+        loss = chosen.zeros(())
+        for i in range(count):
+            loss = update(*batch(lengths[i % len(lengths)]))
+        return float(loss)
+
+    return Contender(about(chosen), {"replays": lambda: lambda: watch(turn, steps, used_memory)})
+
+
+def watch(turn: Callable[[int, tuple[int, ...]], float], steps: int, used: Callable[[], int]) -> dict[str, Any]:
+    """Make so many steps in turns: {"steps", "used", "growth", "loss"}, used being the bytes in use after each turn.
+
+    growth is how much more is in use at the end of any turn of the second half than of any of the first.
+    """
+    each, found, loss = -(-steps // TURNS), [], 0.0
+    for i in range(TURNS):
+        loss = turn(each, SETS[i % 2])
+        found.append(used())
+    growth = max(found[TURNS // 2 :]) - max(found[: TURNS // 2])
+    return {"steps": each * TURNS, "used": found, "growth": growth, "loss": loss}
+
+
+def batch(length: int) -> Batch:
+    """Random tokens of that length."""
+    rng = np.random.default_rng(length)
+    src, tgt_in, tgt_out = (rng.integers(1, SIZE.vocab_size, (SIZE.batch, length)) for _ in range(3))
+    return src, tgt_in, tgt_out

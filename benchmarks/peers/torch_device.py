@@ -1,0 +1,57 @@
+"""PyTorch on a device: which one, in which precision its products are, and what a step took of a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from benchmarks.tasks import nothing_to_wait_for
+
+DEVICES = {"numpy": "cpu", "cupy": "cuda"}
+
+
+def place(device: str, precision: str) -> torch.device:
+    """The device that npformer calls that; products of float32 have that precision from now on.
+
+    bfloat16 is autocast's: see ``autocast``. Raises RuntimeError if PyTorch sees no such device.
+    """
+    found = torch.device(DEVICES[device])
+    if found.type == "cuda" and not torch.cuda.is_available():
+        raise RuntimeError(f"torch {torch.__version__}: expected that it sees a GPU, it does not; or --against none")
+    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+    return found
+
+
+def autocast(at: torch.device, precision: str) -> torch.autocast:
+    """Within it products are of bfloat16, if that is the precision; parameters and norms stay float32."""
+    return torch.autocast(at.type, dtype=torch.bfloat16, enabled=precision == "bfloat16")
+
+
+def waiting(at: torch.device) -> Callable[[], None]:
+    """The function that waits for the device."""
+    return torch.cuda.synchronize if at.type == "cuda" else nothing_to_wait_for
+
+
+def seen(at: torch.device, step: Callable[[], object] | None = None) -> dict[str, Any]:
+    """Bytes that the allocator held of the GPU at its most, and how many kernels a step launches; {} on a CPU."""
+    if at.type != "cuda":
+        return {}
+    held = {"device_bytes": torch.cuda.max_memory_reserved()}  # before the profiler takes some
+    return held if step is None else held | {"kernels": kernels(step)}
+
+
+def kernels(step: Callable[[], object]) -> int | None:
+    """How many kernels the profiler sees in a step; None where it sees nothing at all."""
+    with profile(activities=[ProfilerActivity.CUDA]) as watched:
+        step()
+        torch.cuda.synchronize()
+    names = [event.name for event in watched.events() if event.device_type == torch.autograd.DeviceType.CUDA]
+    return sum(not name.startswith(("Memcpy", "Memset")) for name in names) or None
+
+
+def about() -> dict[str, str]:
+    """What a reader wants to know of PyTorch."""
+    return {"backend": f"torch {torch.__version__}", "threads": str(torch.get_num_threads())}

@@ -1,0 +1,56 @@
+"""ReLU and GELU alone, by the kernels that stand between the products of a feed-forward layer."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NamedTuple
+
+from npformer.backend.cuda.card import NOTHING_DROPPED, Card, warps
+from npformer.backend.cuda.linear import rows_at_once
+from npformer.backend.cuda.sums import parts_of
+from npformer.backend.numpy.gradients import Into
+from npformer.backend.ops import Pair
+from npformer.typing import Array
+
+
+class ActivationCache(NamedTuple):
+    kept: Array  # (...)  GELU: x; ReLU: y, which is 0 exactly where dx is
+
+
+def activation_forward(card: Card, name: str, x: Array) -> tuple[Array, ActivationCache]:
+    """The activation name, "relu" or "gelu", of x (...). Returns y (...)."""
+    y = card.empty(x.shape, x.dtype)
+    x = card.contiguous(x)
+    rows, width = rows_and_width(x)
+    at_once = rows_at_once(rows, width)
+    card.launch(
+        f"feed_forward.{name}_rows", x.dtype, -(-rows // at_once), warps(width, 256),
+        x, None, y, None, rows, width, at_once, *NOTHING_DROPPED,
+    )  # fmt: skip
+    return y, ActivationCache(x if name == "gelu" else y)
+
+
+def activation_backward(card: Card, name: str, dy: Array, cache: ActivationCache, into: Into = ()) -> Array:
+    """Gradient dx (...) of activation_forward."""
+    dx = card.empty(dy.shape, dy.dtype)
+    rows, width = rows_and_width(dy)
+    kept = (cache.kept,) if name == "gelu" else (cache.kept, None)
+    card.launch(
+        f"feed_forward.{name}_rows_backward", dy.dtype, parts_of(rows), warps(width, 512),
+        card.contiguous(dy), *kept, dx, None, None, rows, width, *NOTHING_DROPPED,
+    )  # fmt: skip
+    return dx
+
+
+def rows_and_width(x: Array) -> tuple[int, int]:
+    """x (..., C) as N rows of C numbers; a single number is one row of one."""
+    width = x.shape[-1] if x.ndim else 1
+    return x.size // max(width, 1), width
+
+
+def activation_pairs(card: Card) -> dict[str, Pair]:
+    """The operations of this file, on a card."""
+    return {
+        name: Pair(partial(activation_forward, card, name), partial(activation_backward, card, name))
+        for name in ("relu", "gelu")
+    }

@@ -1,0 +1,93 @@
+// Adam and AdamW over an arena, and the length of its gradient, each in one pass.
+//
+//     m ← β₁m + (1 − β₁)g      v ← β₂v + (1 − β₂)g²      p ← p·(1 − lr·λ) − lr·m̂/(√v̂ + ε)
+//
+// What changes from step to step is read from memory: rates = (lr, 1/(1 − β₁ᵗ), 1/(1 − β₂ᵗ)), and the factor `shrink`
+// that clipping multiplies g by. So a step can be recorded once and played again.
+//
+// An arena is a list of runs, elements start … stop − 1 in places (R, 2), in order, each with a factor of the learning
+// rate and a weight decay λ in scales (R, 2); what lies in no run (gaps, frozen parameters) is not touched. Without such
+// a list (null) all elements are one run. A moment below 1e-30 has no effect any more and becomes 0, as in the other
+// fast spellings of Adam.
+
+#include "common.cuh"
+#include "reduce.cuh"
+
+struct Runs {
+    const whole *places;
+    whole count, size;
+
+    __device__ whole start(whole run) const { return places ? places[2 * run] : 0; }
+    __device__ whole stop(whole run) const { return places ? places[2 * run + 1] : size; }
+
+    __device__ whole first_behind(whole e) const {  // the first run that ends behind element e, by halving
+        whole low = 0, high = count;
+        while (low < high) {
+            const whole middle = (low + high) / 2;
+            if (stop(middle) <= e) low = middle + 1;
+            else high = middle;
+        }
+        return low;
+    }
+};
+
+// Each block takes `stretch` elements. shrink may be null; so may places and scales, then there is one run, with
+// lr_scale and decay.
+extern "C" __global__ void adam(
+    real *__restrict__ p, const real *__restrict__ g, real *__restrict__ m, real *__restrict__ v,
+    const whole *__restrict__ places, const double *__restrict__ scales, whole count, whole size, whole stretch,
+    const double *__restrict__ rates, const real *__restrict__ shrink, double beta1, double beta2, double eps,
+    double lr_scale, double decay
+) {
+    const whole first = blockIdx.x * stretch, end = first + stretch < size ? first + stretch : size;
+    const real keep1 = real(beta1), new1 = real(1 - beta1), keep2 = real(beta2), new2 = real(1 - beta2), small = real(eps);
+    const real correction = real(sqrt(rates[2])), negligible = real(1e-30), clip = shrink ? *shrink : real(1);
+    const Runs runs{places, count, size};
+    for (whole run = runs.first_behind(first); run < count && runs.start(run) < end; ++run) {
+        const whole start = runs.start(run) > first ? runs.start(run) : first;
+        const whole stop = runs.stop(run) < end ? runs.stop(run) : end;
+        const double rate = rates[0] * (scales ? scales[2 * run] : lr_scale);
+        const real step = real(rate * rates[1]), factor = real(1 - rate * (scales ? scales[2 * run + 1] : decay));
+        for (whole e = start + threadIdx.x; e < stop; e += blockDim.x) {
+            const real gradient = clip * g[e];
+            real mean = keep1 * m[e] + new1 * gradient, square = keep2 * v[e] + new2 * (gradient * gradient);
+            if (mean < negligible && -mean < negligible) mean = 0;
+            if (square < negligible) square = 0;
+            m[e] = mean;
+            v[e] = square;
+            p[e] = p[e] * factor - step * mean / (sqrt(square) * correction + small);
+        }
+    }
+}
+
+// partials[block] = Σ g² over the runs, where a block takes every gridDim-th stretch.
+extern "C" __global__ void square_partials(
+    const real *__restrict__ g, const whole *__restrict__ places, whole count, whole size, whole stretch, real *partials
+) {
+    const Runs runs{places, count, size};
+    real sum = 0;
+    for (whole first = blockIdx.x * stretch; first < size; first += gridDim.x * stretch) {
+        const whole end = first + stretch < size ? first + stretch : size;
+        for (whole run = runs.first_behind(first); run < count && runs.start(run) < end; ++run) {
+            const whole start = runs.start(run) > first ? runs.start(run) : first;
+            const whole stop = runs.stop(run) < end ? runs.stop(run) : end;
+            for (whole e = start + threadIdx.x; e < stop; e += blockDim.x) sum += g[e] * g[e];
+        }
+    }
+    sum = block_sum(sum);
+    if (threadIdx.x == 0) partials[blockIdx.x] = sum;
+}
+
+// One block: Σ partials, norm = √Σ, and shrink = longest/max(norm, longest), where they are wanted (not null).
+extern "C" __global__ void length_of(
+    const real *partials, real *total, real *norm, real *shrink, whole count, double longest
+) {
+    real sum = 0;
+    for (whole i = threadIdx.x; i < count; i += blockDim.x) sum += partials[i];
+    sum = block_sum(sum);
+    if (threadIdx.x > 0) return;
+    const real length = sqrt(sum);
+    if (total) *total = sum;
+    if (norm) *norm = length;
+    if (shrink) *shrink = real(longest) / (length > real(longest) ? length : real(longest));
+}

@@ -1,0 +1,89 @@
+"""Adam over an arena by one kernel, and the global norm of its gradient, with the factor that clips it, by two."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from npformer.backend.arena import Run
+from npformer.backend.cuda.card import Card, whole_blocks
+from npformer.typing import Array, HostArray
+
+#: Threads of a block, and the elements it takes at a time.
+THREADS, STRETCH = 256, 2048
+#: Blocks that share a sum, at most.
+SHARING = 528
+
+
+class Runs(NamedTuple):
+    """An arena's trainable runs as kernels want them, both on the card."""
+
+    places: Array  # (R, 2) int64    start, stop, in order and apart from each other
+    scales: Array  # (R, 2) float64  lr_scale; weight_decay times the optimiser's
+
+
+def runs_table(runs: Iterable[Run], weight_decay: float = 0.0) -> tuple[HostArray, HostArray]:
+    """The two arrays of Runs for ``arena.runs()``, on the host; weight_decay is the optimiser's."""
+    runs = list(runs)
+    places = np.array([(run.where.start, run.where.stop) for run in runs], np.int64).reshape(-1, 2)
+    scales = np.array([(run.lr_scale, weight_decay * run.weight_decay) for run in runs], np.float64).reshape(-1, 2)
+    return places, scales
+
+
+def adam_update(
+    card: Card, p: Array, g: Array, m: Array, v: Array, rates: Array, betas: tuple[float, float], eps: float,
+    lr_scale: float = 1.0, weight_decay: float = 0.0, shrink: Array | None = None,
+) -> None:  # fmt: skip
+    """One update of flat arrays (n,), in place.
+
+    rates (3,), float64 on the card, holds lr, 1/(1 − β₁ᵗ), 1/(1 − β₂ᵗ); shrink (), if given, multiplies the gradient.
+    """
+    _update(card, (p, g, m, v), (None, None, 1), rates, shrink, (*betas, eps, lr_scale, weight_decay))
+
+
+def adam_over_runs(
+    card: Card, p: Array, g: Array, m: Array, v: Array, runs: Runs, rates: Array, betas: tuple[float, float],
+    eps: float, shrink: Array | None = None,
+) -> None:  # fmt: skip
+    """``adam_update`` of each run of whole arenas, all in one kernel."""
+    _update(card, (p, g, m, v), (*runs, len(runs.places)), rates, shrink, (*betas, eps, 1.0, 0.0))
+
+
+def _update(
+    card: Card, flats: tuple[Array, ...], runs: tuple[Any, ...], rates: Array, shrink: Array | None,
+    numbers: tuple[float, ...],
+) -> None:  # fmt: skip
+    size, dtype = flats[0].size, flats[0].dtype
+    if size:
+        blocks = whole_blocks(size, STRETCH)
+        fractions = map(float, numbers)
+        card.launch("adam.adam", dtype, blocks, THREADS, *flats, *runs, size, STRETCH, rates, shrink, *fractions)
+
+
+def sum_of_squares(card: Card, x: Array) -> Array:
+    """Σ x² of a flat array (n,), a scalar () on the card."""
+    partials, total = _squares(card, x, (None, 1)), card.empty((), x.dtype)
+    card.launch("adam.length_of", x.dtype, 1, THREADS, partials, total, None, None, partials.size, 0.0)
+    return total
+
+
+def gradient_norm(card: Card, g: Array, runs: Runs, longest: float | None = None) -> tuple[Array, Array | None]:
+    """(norm, shrink) of the runs of an arena's gradient g (n,), scalars () on the card.
+
+    shrink = longest/max(norm, longest) is what clipping to longest multiplies the gradient by; None without longest.
+    """
+    partials, norm = _squares(card, g, (runs.places, len(runs.places))), card.empty((), g.dtype)
+    shrink = None if longest is None else card.empty((), g.dtype)
+    numbers = (partials.size, float(longest or 0.0))
+    card.launch("adam.length_of", g.dtype, 1, THREADS, partials, None, norm, shrink, *numbers)
+    return norm, shrink
+
+
+def _squares(card: Card, x: Array, runs: tuple[Any, ...]) -> Array:
+    """Partial sums of x² over runs."""
+    blocks = min(SHARING, whole_blocks(x.size, STRETCH))
+    partials = card.empty((blocks,), x.dtype)
+    card.launch("adam.square_partials", x.dtype, blocks, THREADS, x, *runs, x.size, STRETCH, partials)
+    return partials

@@ -1,0 +1,76 @@
+"""Attention in one of three ways, chosen by its size alone: a head in a block, matrix products, or tiles.
+
+    short       all of a head fits into the shared memory of one block: one kernel each way
+    products    scores (B, H, T, S) in memory: two products and a kernel, four products and a kernel back
+    tiles       where scores would take too much memory, or a narrow window hides most of them
+
+Products run on tensor cores and so do most per second, but need memory for T·S weights a head, and three
+kernels. The kernels of the other two ways (``attention_tiles``) keep two numbers a row. All agree in which
+weights are dropped, and in what a query that sees nothing gets (0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from npformer.backend.cuda.attention_products import ProductsCache, products_backward, products_forward
+from npformer.backend.cuda.attention_question import Question, with_neighbours
+from npformer.backend.cuda.attention_tiles import (
+    WIDEST_HEAD,
+    TilesCache,
+    fits_one_tile,
+    tiles_backward,
+    tiles_forward,
+)
+from npformer.backend.cuda.card import Card, pair_on
+from npformer.backend.ops import Pair
+from npformer.functional.attention import expect_heads
+from npformer.functional.attention_mask import ALL_VISIBLE, AttentionMask
+from npformer.functional.philox import Draw
+from npformer.typing import Array
+
+#: The most weights of one attention that are kept in memory, 1 GiB of float32; above, the way is tiles.
+MOST_WEIGHTS = 1 << 28
+
+#: A pair of a query and a key costs the kernels of tiles so many times what it costs tensor cores, about.
+PRICE_OF_A_PAIR = 8
+
+
+def way(q: Array, k: Array, mask: AttentionMask) -> str:
+    """How these are attended: short, products or tiles, by their shapes and the mask's window."""
+    batch, heads, queries, width = q.shape
+    keys = k.shape[2]
+    if fits_one_tile(queries, keys, width, q.dtype):
+        return "short"
+    if width > WIDEST_HEAD:
+        return "products"
+    weights = batch * heads * queries * keys
+    seen = keys
+    if mask.window is not None and mask.stride is None:
+        seen = (1 if mask.causal else 2) * mask.window + 64  # a tile's queries see together so many keys, at most
+    return "tiles" if weights == 0 or weights > MOST_WEIGHTS or seen * PRICE_OF_A_PAIR <= keys else "products"
+
+
+def attention_forward(
+    card: Card, q: Array, k: Array, v: Array, mask: AttentionMask = ALL_VISIBLE, draw: Draw | None = None
+) -> tuple[Array, ProductsCache | TilesCache]:
+    expect_heads(q, k, v)
+    question = Question.asked(card, q, k, v, mask, draw)
+    chosen = way(q, k, mask)
+    if chosen == "products":
+        return products_forward(card, question)
+    return tiles_forward(card, question, whole_head=chosen == "short")
+
+
+def attention_backward(
+    card: Card, dout: Array, cache: ProductsCache | TilesCache, into: Sequence[Array | None] = ()
+) -> tuple[Array, Array, Array]:
+    dout = with_neighbours(card, dout)
+    if isinstance(cache, ProductsCache):
+        return products_backward(card, dout, cache)
+    return tiles_backward(card, dout, cache)
+
+
+def attention_pairs(card: Card) -> dict[str, Pair]:
+    """The operation of this file, on a card."""
+    return {"attention": pair_on(card, attention_forward, attention_backward)}

@@ -1,0 +1,60 @@
+"""Attention by matrix products, with all scores in memory; mask, softmax and dropout are one kernel between them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from npformer.backend.cuda.attention_question import Question, side_by_side
+from npformer.backend.cuda.card import Card, whole_blocks
+from npformer.typing import Array
+
+#: Rows to a block, a warp each, where rows are at most SHORT_ROW long; longer ones have a block each.
+ROWS, SHORT_ROW, THREADS = 8, 1024, 256
+
+
+class ProductsCache(NamedTuple):
+    question: Question
+    weights: Array  # (B, H, T, S), negative where dropped
+
+
+def _rows(weights: Array) -> tuple[int, int, int, int]:
+    """(blocks, rows, keys, rows to a block) of the kernels, for weights (B, H, T, S)."""
+    batch, heads, queries, keys = weights.shape
+    rows, per_block = batch * heads * queries, ROWS if keys <= SHORT_ROW else 1
+    return whole_blocks(rows, per_block), rows, keys, per_block
+
+
+def products_forward(card: Card, question: Question) -> tuple[Array, ProductsCache]:
+    """Attend. Returns out (B, H, T, D)."""
+    q, k, v, pattern, draw, factor = question
+    batch, heads, queries, _ = q.shape
+    weights = card.empty((batch, heads, queries, k.shape[2]), q.dtype)
+    card.product(q, k.swapaxes(-1, -2), weights)
+    dropped = card.empty(weights.shape, q.dtype) if draw.threshold > 0 else None
+    blocks, *rows = _rows(weights)
+    card.launch(
+        "attention_rows.weigh_rows", q.dtype, blocks, THREADS,
+        weights, dropped, *rows, heads, queries, *pattern, factor, *draw,
+    )  # fmt: skip
+    (out,) = side_by_side(card, 1, q)
+    card.product(weights if dropped is None else dropped, v, out)
+    return out, ProductsCache(question, weights)
+
+
+def products_backward(card: Card, dout: Array, cache: ProductsCache) -> tuple[Array, Array, Array]:
+    """Gradients (dq, dk, dv)."""
+    q, k, v, _, draw, factor = cache.question
+    weights = cache.weights
+    dq, dk, dv = cache.question.gradients(card)
+    dscores = card.empty(weights.shape, weights.dtype)
+    card.product(dout, v.swapaxes(-1, -2), dscores)
+    dropped = card.empty(weights.shape, weights.dtype) if draw.threshold > 0 else None
+    blocks, *rows = _rows(weights)
+    card.launch(
+        "attention_rows.weigh_rows_backward", q.dtype, blocks, THREADS,
+        weights, dscores, dropped, *rows, factor, draw.scale,
+    )  # fmt: skip
+    card.product((weights if dropped is None else dropped).swapaxes(-1, -2), dout, dv)
+    card.product(dscores, k, dq)
+    card.product(dscores.swapaxes(-1, -2), q, dk)
+    return dq, dk, dv

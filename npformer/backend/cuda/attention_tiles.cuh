@@ -1,0 +1,146 @@
+// A tile of attention in shared memory: some queries of one head against some of its keys. See attention_tiles.cu.
+
+// What a block has for its matrices, in numbers, and the most rows that one of them has.
+enum { TILE_ROOM = 46 * 1024 / sizeof(real), TILE_ROWS = 64 };
+
+// Lanes that share a row of a tile: a whole warp would spend most of its time on exchanges.
+enum { TEAM = 8 };
+
+// Rows of `width` numbers, each `apart` from the next: an odd number, so that a column lies in all banks.
+struct Matrix {
+    real *at;
+    int apart;
+    __device__ real &operator()(int i, int j) const { return at[i * apart + j]; }
+};
+
+// Takes the room for matrices one after the other.
+struct Room {
+    real *at;
+    __device__ real *take(whole count) {
+        at += count;
+        return at - count;
+    }
+    __device__ Matrix matrix(whole rows, whole width) { return Matrix{take(rows * (width | 1)), int(width | 1)}; }
+};
+
+// Which pairs of a tile are kept: the threads of the block draw the bits together, row by row.
+struct TileBits {
+    unsigned short *kept = nullptr;
+    whole first = 0, keys = 0;  // the number of the tile's first pair; from row to row
+    int words = 0;              // of each row: its bits may begin in the middle of a word
+    bool all = true;
+
+    __device__ void draw(const Draw &draw, whole element, whole apart, int rows, int cols) {
+        __shared__ unsigned short shared[TILE_ROWS * (TILE_ROWS / 16 + 2)];
+        kept = shared;
+        all = draw.threshold == 0;
+        if (all) return;
+        first = draw.start + element;
+        keys = apart;
+        words = cols / 16 + 2;
+        for (Walk at(rows, words); at.here(); at.next())
+            kept[at.row * words + at.col] = (unsigned short)draw.kept(word((first + at.row * keys) / 16 + at.col));
+    }
+
+    __device__ bool keep(int i, int j) const {
+        if (all) return true;
+        const int lane = int((first + i * keys) % 16) + j;
+        return (kept[i * words + lane / 16] >> (lane % 16)) & 1u;
+    }
+};
+
+// Rows first … first + count − 1 of a head (each `row` from the next) to a matrix; and back, each times a factor.
+__device__ inline void load(const real *head, whole row, whole first, int count, whole width, Matrix to) {
+    for (Walk at(count, int(width)); at.here(); at.next()) to(at.row, at.col) = head[(first + at.row) * row + at.col];
+}
+__device__ inline void store(
+    Matrix from, const real *factor, real *head, whole row, whole first, int count, whole width
+) {
+    for (Walk at(count, int(width)); at.here(); at.next())
+        head[(first + at.row) * row + at.col] = from(at.row, at.col) * (factor ? factor[at.row] : real(1));
+}
+__device__ inline void clear(Matrix to, int count, whole width) {
+    for (Walk at(count, int(width)); at.here(); at.next()) to(at.row, at.col) = 0;
+}
+
+// One number a row, for `count` rows.
+__device__ inline void load_row(const real *from, int count, real *to) {
+    for (int i = threadIdx.x; i < count; i += blockDim.x) to[i] = from[i];
+}
+
+struct Tile {
+    const Pattern &pattern;
+    const Draw &draw;
+    whole head, b;  // the head's number in (B, H), and its sequence's
+    int width;
+    real factor;
+    whole t0 = 0, j0 = 0;  // the tile's first query and key
+    int rows = 0, cols = 0;
+    TileBits bits;
+
+    __device__ Tile(const Pattern &pattern, const Draw &draw, whole head, whole heads, whole width, double factor)
+        : pattern(pattern), draw(draw), head(head), b(head / heads), width(int(width)), factor(real(factor)) {}
+
+    __device__ void queries(whole first, whole most_rows) {
+        t0 = first;
+        rows = int(least(most_rows, pattern.queries - first));
+    }
+    __device__ void keys(whole first, whole most_cols) {
+        j0 = first;
+        cols = int(least(most_cols, pattern.keys - first));
+    }
+    __device__ whole first_row() const { return head * pattern.queries + t0; }  // of all rows of weights (B·H·T, S)
+    __device__ void draw_bits() { bits.draw(draw, first_row() * pattern.keys + j0, pattern.keys, rows, cols); }
+
+    // w = Q Kᵀ of the tile.
+    __device__ void multiply(Matrix q, Matrix k, Matrix w) const {
+        product(rows, cols, width, [&](int i, int d) { return q(i, d); }, [&](int d, int j) { return k(j, d); },
+            [&](int i, int j, real sum) { w(i, j) = sum; });
+    }
+
+    // What Q Kᵀ means: q·k/√D, or −∞ where nothing may be seen.
+    __device__ real score(int i, int j, real product) const {
+        return pattern.sees(b, t0 + i, j0 + j) ? product * factor : -real(INFINITY);
+    }
+
+    // w = the weights again, negative where dropped. The threads of the block wait for each other, here and at the end.
+    __device__ void signed_weights(Matrix q, Matrix k, const real *top, const real *inverse, Matrix w) const {
+        multiply(q, k, w);
+        __syncthreads();
+        for (Walk at(rows, cols); at.here(); at.next()) {
+            const real weight = exp(score(at.row, at.col, w(at.row, at.col)) - top[at.row]) * inverse[at.row];
+            w(at.row, at.col) = bits.keep(at.row, at.col) ? weight : -weight;
+        }
+        __syncthreads();
+    }
+
+    // The gradient of a weight, from that of the dropped one; w is the signed weight.
+    __device__ real gradient(real w, real ddropped) const { return w < 0 ? real(0) : ddropped * draw.scale; }
+
+    // The gradient of a product q·k, where shared is δ.
+    __device__ real dproduct(real w, real ddropped, real shared) const {
+        return abs(w) * (gradient(w, ddropped) - shared) * factor;
+    }
+
+    // w = the gradients of all products q·k, from the signed weights.
+    __device__ void dproducts(Matrix dout, Matrix v, const real *shared, Matrix w) const {
+        product(rows, cols, width, [&](int i, int d) { return dout(i, d); }, [&](int d, int j) { return v(j, d); },
+            [&](int i, int j, real sum) { w(i, j) = dproduct(w(i, j), sum, shared[i]); });
+    }
+
+    // found(j, d, Σ_i dropped weight i, j · x(i, d)): the keys' share.
+    template <class Found>
+    __device__ void to_values(Matrix w, Matrix x, Found found) const {
+        product(cols, width, rows, [&](int j, int i) { return w(i, j) < 0 ? real(0) : w(i, j); },
+            [&](int i, int d) { return x(i, d); }, [&](int j, int d, real sum) { found(j, d, sum * draw.scale); });
+    }
+    // found(j, d, Σ_i w(i, j) · x(i, d)), and found(i, d, Σ_j w(i, j) · x(j, d)).
+    template <class Found>
+    __device__ void to_keys(Matrix w, Matrix x, Found found) const {
+        product(cols, width, rows, [&](int j, int i) { return w(i, j); }, [&](int i, int d) { return x(i, d); }, found);
+    }
+    template <class Found>
+    __device__ void to_queries(Matrix w, Matrix x, Found found) const {
+        product(rows, width, cols, [&](int i, int j) { return w(i, j); }, [&](int j, int d) { return x(j, d); }, found);
+    }
+};

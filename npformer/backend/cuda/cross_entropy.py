@@ -1,0 +1,71 @@
+"""Cross-entropy: each token's loss, their mean, and one pass over the logits in backward; nobody waits for a number."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from npformer.backend.cuda.card import Card, pair_on, warps
+from npformer.backend.cuda.embedding import token_ids
+from npformer.backend.ops import Pair
+from npformer.functional.arrays import as_rows
+from npformer.functional.cross_entropy import expect_loss
+from npformer.typing import Array
+
+#: Threads for a token's logits, at most: several tokens share a core, and find their logits again in its cache.
+MOST = 512
+
+
+class CrossEntropyCache(NamedTuple):
+    logits: Array  # (N, V)  the caller's own where they are contiguous, not a copy
+    targets: Array  # (N,)
+    top: Array  # (N,)  the largest logit
+    inverse: Array  # (N,)  1/Σ exp(z − top)
+    num_counted: Array  # ()  N, at least 1
+    ignored: tuple[bool, int]  # whether some target does not count, and which
+    label_smoothing: float
+    shape: tuple[int, ...]  # of the logits
+
+
+def cross_entropy_forward(
+    card: Card, logits: Array, targets: Array, ignore_index: int | None = 0, label_smoothing: float = 0.0
+) -> tuple[Array, CrossEntropyCache]:
+    expect_loss(logits, targets, label_smoothing)
+    rows, ids = as_rows(card.contiguous(logits)), token_ids(card, targets)
+    count, classes = rows.shape
+    dtype, ignored = logits.dtype, (ignore_index is not None, ignore_index or 0)
+    top, inverse, losses = (card.empty((count,), dtype) for _ in range(3))
+    loss, num_counted = card.empty((), dtype), card.empty((), dtype)
+    threads = warps(-(-classes // 4), MOST)
+    if count:
+        card.launch(
+            "cross_entropy.token_losses", dtype, count, threads,
+            rows, ids, top, inverse, losses, classes, *ignored, float(label_smoothing),
+        )  # fmt: skip
+    card.launch("cross_entropy.mean_loss", dtype, 1, warps(count), losses, ids, loss, num_counted, count, *ignored)
+    return loss, CrossEntropyCache(
+        rows, ids, top, inverse, num_counted, ignored, float(label_smoothing), tuple(logits.shape)
+    )
+
+
+def cross_entropy_backward(
+    card: Card, dloss: Array | float, cache: CrossEntropyCache, into: Sequence[Array | None] = ()
+) -> Array:
+    """dloss is a number of the host, or an array () of the card, which is read there."""
+    rows, ids, top, inverse, num_counted, ignored, label_smoothing, shape = cache
+    count, classes = rows.shape
+    dlogits = card.empty(shape, rows.dtype)
+    on_card = type(dloss) is type(rows)
+    at = dloss.astype(rows.dtype, copy=False) if on_card else None  # type: ignore[union-attr]
+    if count:
+        card.launch(
+            "cross_entropy.token_losses_backward", rows.dtype, count, warps(-(-classes // 4), MOST),
+            rows, ids, top, inverse, num_counted, at, 0.0 if on_card else float(dloss), dlogits, classes, *ignored,
+            label_smoothing,
+        )  # fmt: skip
+    return dlogits
+
+
+def cross_entropy_pairs(card: Card) -> dict[str, Pair]:
+    """The operation of this file, on a card."""
+    return {"cross_entropy": pair_on(card, cross_entropy_forward, cross_entropy_backward)}

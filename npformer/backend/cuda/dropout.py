@@ -1,0 +1,52 @@
+"""Dropout and x + Drop(f) by one kernel each way, with bits drawn again in backward."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from npformer.backend.cuda.card import Card, Drawn, drawn, pair_on, whole_blocks
+from npformer.backend.ops import Pair
+from npformer.functional.arrays import expect_shape
+from npformer.functional.philox import Draw
+from npformer.typing import Array
+
+#: Threads of a block, and the elements it takes: each thread draws 16 of them.
+THREADS, STRETCH = 64, 1024
+
+
+def _dropped(card: Card, x: Array | None, f: Array, drawn: Drawn) -> Array:
+    """x + Drop(f), or Drop(f) alone."""
+    y = card.empty(f.shape, f.dtype)
+    if f.size:
+        card.launch(
+            "dropout.drop", f.dtype, whole_blocks(f.size, STRETCH), THREADS,
+            None if x is None else card.contiguous(x), card.contiguous(f), y, f.size, STRETCH, *drawn,
+        )  # fmt: skip
+    return y
+
+
+def dropout_forward(card: Card, x: Array, draw: Draw | None) -> tuple[Array, Drawn]:
+    dropped = drawn(draw, x)
+    return (_dropped(card, None, x, dropped) if dropped.threshold else x), dropped
+
+
+def dropout_backward(card: Card, dy: Array, cache: Drawn, into: Sequence[Array | None] = ()) -> Array:
+    return _dropped(card, None, dy, cache) if cache.threshold else dy
+
+
+def residual_forward(card: Card, x: Array, f: Array, draw: Draw | None) -> tuple[Array, Drawn]:
+    expect_shape("f", f, "the shape of x", *x.shape)
+    dropped = drawn(draw, f)
+    return _dropped(card, x, f, dropped), dropped
+
+
+def residual_backward(card: Card, dy: Array, cache: Drawn, into: Sequence[Array | None] = ()) -> tuple[Array, Array]:
+    return dy, dropout_backward(card, dy, cache)
+
+
+def dropout_pairs(card: Card) -> dict[str, Pair]:
+    """The operations of this file, on a card."""
+    return {
+        "dropout": pair_on(card, dropout_forward, dropout_backward),
+        "residual": pair_on(card, residual_forward, residual_backward),
+    }

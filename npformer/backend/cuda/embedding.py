@@ -1,0 +1,79 @@
+"""Token embedding by one kernel, its gradient by three: tokens in order, sums of chunks, rows across their edges."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from npformer.backend.cuda.card import Card, pair_on, warps, whole_blocks
+from npformer.backend.ops import Pair
+from npformer.functional.arrays import as_rows
+from npformer.functional.embedding import expect_table
+from npformer.typing import Array
+
+#: Sorted tokens that a block of ``add_chunks`` takes, and tokens that one of ``sort_tokens`` does.
+CHUNK, TOGETHER = 16, 32
+
+
+class EmbeddingCache(NamedTuple):
+    tokens: Array  # (N,)  which rows were used
+    num_rows: int  # V: the height of the table
+    scale: float
+
+
+def embedding_forward(card: Card, tokens: Array, table: Array, scale: float = 1.0) -> tuple[Array, EmbeddingCache]:
+    """As the plain pair; where an id is outside the table, y is NaN: the card cannot raise, and must not read on."""
+    expect_table(tokens, table)
+    height, width = table.shape
+    y = card.empty((*tokens.shape, width), table.dtype)
+    ids = token_ids(card, tokens)
+    if ids.size:
+        card.launch(
+            "embedding.take_rows", table.dtype, ids.size, warps(width, 256),
+            ids, card.contiguous(table), y, height, width, float(scale),
+        )  # fmt: skip
+    return y, EmbeddingCache(ids, height, float(scale))
+
+
+def embedding_backward(card: Card, dy: Array, cache: EmbeddingCache, into: Sequence[Array | None] = ()) -> Array | None:
+    place = into[0] if into else None
+    if into and place is None:  # frozen
+        return None
+    if place is not None and place.flags.c_contiguous:
+        _add_rows(card, dy, cache, place)
+        return None
+    dtable = card.empty((cache.num_rows, dy.shape[-1]), dy.dtype)
+    dtable[...] = 0
+    _add_rows(card, dy, cache, dtable)
+    if place is None:
+        return dtable
+    place += dtable
+    return None
+
+
+def _add_rows(card: Card, dy: Array, cache: EmbeddingCache, dtable: Array) -> None:
+    """dtable (V, C) += scale · the gradients of each row's tokens."""
+    tokens, height, scale = cache
+    count, width = tokens.size, dy.shape[-1]
+    if count == 0:
+        return
+    chunks = whole_blocks(count, CHUNK)
+    order, ordered = card.empty((count,), tokens.dtype), card.empty((count,), tokens.dtype)
+    card.launch("embedding.sort_tokens", dy.dtype, whole_blocks(count, TOGETHER), 256, tokens, order, ordered, count)
+    edges = card.empty((chunks, 2, width), dy.dtype)
+    sizes = (count, CHUNK, height, width, scale)
+    rows = as_rows(card.contiguous(dy))
+    card.launch("embedding.add_chunks", dy.dtype, chunks, warps(width), rows, order, ordered, dtable, edges, *sizes)
+    if chunks > 1:
+        card.launch("embedding.add_edges", dy.dtype, chunks, warps(width), edges, ordered, dtable, *sizes)
+
+
+def token_ids(card: Card, tokens: Array) -> Array:
+    """Token ids (N,) as kernels want them: 64 bits wide, one after the other."""
+    flat = card.contiguous(tokens).reshape(tokens.size)
+    return flat if flat.dtype == "int64" else flat.astype("int64")
+
+
+def embedding_pairs(card: Card) -> dict[str, Pair]:
+    """The operation of this file, on a card."""
+    return {"embedding": pair_on(card, embedding_forward, embedding_backward)}

@@ -1,0 +1,94 @@
+"""The linear map: cuBLAS makes the products, the gradient of the weights right where it is added, a kernel adds b."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from npformer.backend.cuda.bfloat16 import rounded_together
+from npformer.backend.cuda.card import Card, pair_on, warps
+from npformer.backend.cuda.sums import PARTS, column_sums
+from npformer.backend.numpy.gradients import Into
+from npformer.backend.ops import Pair
+from npformer.functional.arrays import as_rows
+from npformer.functional.linear import expect_linear
+from npformer.typing import Array
+
+#: Where a gradient goes that the caller wants returned.
+NEW: Final = object()
+
+
+class LinearCache(NamedTuple):
+    x: Array  # (N, C_in)  as the product took it, maybe in bfloat16
+    weight: Array  # (C_in, C_out)  likewise: the parameter itself, or it in bfloat16
+    shape: tuple[int, ...]  # of x as it came
+
+
+def linear_forward(card: Card, x: Array, weight: Array, bias: Array) -> tuple[Array, LinearCache]:
+    """As the plain body: x (..., C_in) by weight (C_in, C_out) and bias (C_out,) to y (..., C_out)."""
+    expect_linear(x, weight, bias)
+    rows, taken = rounded_together(card, as_rows(x), weight)
+    y = card.empty((*x.shape[:-1], weight.shape[1]), x.dtype)
+    affine(card, rows, taken, bias, as_rows(y))
+    return y, LinearCache(rows, taken, x.shape)
+
+
+def linear_backward(card: Card, dy: Array, cache: LinearCache, into: Into = ()) -> Any:
+    """As the plain body: gradients (dx (..., C_in), dweight (C_in, C_out), dbias (C_out,))."""
+    x, weight, shape = cache
+    dy_rows = as_rows(card.contiguous(dy))
+    bias_gradient = add_bias_gradient(card, dy_rows, place(into, 1))
+    taken, weight = rounded_together(card, dy_rows, weight)
+    weight_gradient = add_weight_gradient(card, x, taken, place(into, 2), dy.dtype)
+    dx = card.empty(shape, dy.dtype)
+    card.product(taken, weight.swapaxes(0, 1), as_rows(dx))
+    return returned(dx, weight_gradient, bias_gradient)
+
+
+def affine(card: Card, x: Array, weight: Array, bias: Array, y: Array) -> None:
+    """y (N, C_out) = x (N, C_in) weight (C_in, C_out) + bias (C_out,)."""
+    card.product(x, weight, y)
+    rows, width = y.shape
+    at_once = rows_at_once(rows, width)
+    blocks = -(-rows // at_once)
+    card.launch("linear.add_bias", y.dtype, blocks, warps(width, 256), y, card.contiguous(bias), rows, width, at_once)
+
+
+def rows_at_once(rows: int, width: int, most: int = 2048) -> int:
+    """How many rows a block takes: about ``most`` numbers, fewer if blocks would be too few for a large card."""
+    return max(1, min(most // max(width, 1), rows // PARTS))
+
+
+def place(into: Into, from_end: int) -> Any:
+    """Where the gradient of the from_end-th input from the end (1: the last) is added; None: nobody wants it; NEW."""
+    return into[-from_end] if len(into) >= from_end else NEW
+
+
+def add_weight_gradient(card: Card, x: Array, dy: Array, where: Any, dtype: Any) -> Array | None:
+    """xᵀ dy (C_in, C_out), of x (N, C_in) and dy (N, C_out), added where it belongs; returned if it is NEW."""
+    if where is None:
+        return None
+    new = where is NEW
+    total = card.empty((x.shape[1], dy.shape[1]), dtype) if new else where
+    card.product(x.swapaxes(0, 1), dy, total, add=not new)
+    return total if new else None
+
+
+def add_bias_gradient(card: Card, rows: Array, where: Any) -> Array | None:
+    """Σ of rows (N, C_out), of dy or of parts of such sums, added where it belongs; returned if it is NEW."""
+    if where is None:
+        return None
+    if where is NEW:
+        return column_sums(card, rows)
+    column_sums(card, rows, where)
+    return None
+
+
+def returned(dx: Array, *parameters: Array | None) -> Any:
+    """What a backward returns: dx, and behind it the gradients that were not added where they live."""
+    new = [gradient for gradient in parameters if gradient is not None]
+    return (dx, *new) if new else dx
+
+
+def linear_pairs(card: Card) -> dict[str, Pair]:
+    """The operations of this file, on a card."""
+    return {"linear": pair_on(card, linear_forward, linear_backward)}

@@ -1,0 +1,82 @@
+"""Sinusoidal and learned positions by one kernel; a learned table's gradient is a sum over the batch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from npformer.backend.cuda.card import Card, pair_on, whole_blocks
+from npformer.backend.cuda.sums import column_sums
+from npformer.backend.ops import Pair
+from npformer.functional.positions import LearnedPositionsCache, SinusoidalPositionsCache, expect_positions
+from npformer.typing import Array
+
+PIECE = 256  # columns (t, j) that a block takes
+BLOCKS = 1056  # enough to keep a large card busy
+
+
+def _added(card: Card, x: Array, table: Array | None, offset: int) -> Array:
+    """x (…, T, C) plus the positions from offset on."""
+    y = card.empty(x.shape, x.dtype)
+    length, width = x.shape[-2:]
+    batch = math.prod(x.shape[:-2])
+    if y.size:
+        pieces = whole_blocks(length * width, PIECE)
+        apart = min(batch, whole_blocks(BLOCKS, pieces))
+        card.launch(
+            "positions.add_positions", x.dtype, apart * pieces, PIECE,
+            card.contiguous(x), table, y, batch, length, width, offset, PIECE, pieces,
+        )  # fmt: skip
+    return y
+
+
+def sinusoidal_positions_forward(card: Card, x: Array, offset: int = 0) -> tuple[Array, SinusoidalPositionsCache]:
+    return _added(card, x, None, offset), SinusoidalPositionsCache()
+
+
+def sinusoidal_positions_backward(
+    card: Card, dy: Array, cache: SinusoidalPositionsCache, into: Sequence[Array | None] = ()
+) -> Array:
+    return dy
+
+
+def learned_positions_forward(
+    card: Card, x: Array, table: Array, offset: int = 0
+) -> tuple[Array, LearnedPositionsCache]:
+    expect_positions(x, table, offset)
+    return _added(card, x, card.contiguous(table), offset), LearnedPositionsCache(offset, table.shape[0])
+
+
+def learned_positions_backward(
+    card: Card, dy: Array, cache: LearnedPositionsCache, into: Sequence[Array | None] = ()
+) -> Any:
+    offset, num_rows = cache
+    length, width = dy.shape[-2:]
+    place = into[0] if into else None
+    if into and place is None:  # frozen
+        return dy
+    if place is not None:
+        _add_used(card, dy, place[offset : offset + length])
+        return dy
+    dtable = card.empty((num_rows, width), dy.dtype)
+    dtable[...] = 0
+    _add_used(card, dy, dtable[offset : offset + length])
+    return dy, dtable
+
+
+def _add_used(card: Card, dy: Array, used: Array) -> None:
+    """used (T, C) += the sum of dy (…, T, C) over all sequences."""
+    rows = card.contiguous(dy).reshape(math.prod(dy.shape[:-2]), used.size)
+    if used.flags.c_contiguous:
+        column_sums(card, rows, used.reshape(used.size))
+    else:
+        used += column_sums(card, rows).reshape(used.shape)
+
+
+def position_pairs(card: Card) -> dict[str, Pair]:
+    """The operations of this file, on a card."""
+    return {
+        "sinusoidal_positions": pair_on(card, sinusoidal_positions_forward, sinusoidal_positions_backward),
+        "learned_positions": pair_on(card, learned_positions_forward, learned_positions_backward),
+    }

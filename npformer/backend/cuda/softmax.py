@@ -1,0 +1,40 @@
+"""Softmax over rows, by one kernel each way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from npformer.backend.cuda.card import Card, pair_on, warps
+from npformer.backend.ops import Pair
+from npformer.functional.arrays import namespace
+from npformer.functional.softmax import SoftmaxCache, expect_fits
+from npformer.typing import Array
+
+
+def softmax_forward(card: Card, x: Array, visible: Array | None = None) -> tuple[Array, SoftmaxCache]:
+    if visible is not None:
+        expect_fits(visible, x)
+        visible = card.contiguous(namespace(x).broadcast_to(visible, x.shape))
+    y = card.empty(x.shape, x.dtype)
+    if x.size:
+        width = x.shape[-1]
+        threads = warps(-(-width // 4))
+        card.launch("softmax.softmax_rows", x.dtype, x.size // width, threads, card.contiguous(x), visible, y, width)
+    return y, SoftmaxCache(y)
+
+
+def softmax_backward(card: Card, dy: Array, cache: SoftmaxCache, into: Sequence[Array | None] = ()) -> Array:
+    (y,) = cache
+    dx = card.empty(y.shape, y.dtype)
+    if y.size:
+        width = y.shape[-1]
+        threads = warps(-(-width // 4))
+        card.launch(
+            "softmax.softmax_rows_backward", y.dtype, y.size // width, threads, card.contiguous(dy), y, dx, width
+        )
+    return dx
+
+
+def softmax_pairs(card: Card) -> dict[str, Pair]:
+    """The operation of this file, on a card."""
+    return {"softmax": pair_on(card, softmax_forward, softmax_backward)}

@@ -1,0 +1,160 @@
+"""Products of row-major arrays and their views, by a BLAS that reads memory by columns; no operand is turned.
+
+A row-major (M, N) matrix whose rows are `lead` numbers apart is, read by columns, its transpose, an
+(N, M) matrix whose columns are `lead` apart. So instead of out = a b the transposes are asked for,
+
+    outᵀ = bᵀ aᵀ        by columns: (N, M) = (N, K) (K, M)
+
+with b first: what lies there as b's rows is bᵀ by columns already. A view that is turned (its
+columns are neighbours in memory, not its rows) is by columns the matrix itself, and cuBLAS is told
+to turn it. An out that is turned is asked for by its own transpose, outᵀ = bᵀ aᵀ by rows.
+
+    a matrix (M, N) with strides        by columns        for cuBLAS
+    (lead, 1), lead ≥ N                 (N, M)            as it is
+    (1, lead), lead ≥ M                 (M, N)            turned
+    others                              an operand is copied, an out made apart first
+
+An axis of length 1 has no stride that matters.
+
+Batches. Axes that lie at equal distances in all three arrays count as one, and one call makes all
+its products. Heads of one token are D numbers apart, the same heads of two sequences T·3C: no
+equal distances, so each matrix has an address, which a kernel writes down (always the same, so
+captured graphs may). That is two launches, where a call for each sequence or head would be B or H.
+cuBLAS wants listed matrices at multiples of 16 bytes where it rounds operands; where one is not,
+a call for each index of the first axis it is.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+from npformer.backend.cuda.bfloat16 import rounded_together
+from npformer.backend.cuda.card import Card, whole_blocks
+from npformer.backend.cupy.blas import Blas, Lines, Matrix, Sizes
+from npformer.errors import ShapeError
+from npformer.typing import Array
+
+ALIGNED = 16
+
+
+class BlasCard(Card, Protocol):
+    """A card whose products are made by cuBLAS, or by what stands for it."""
+
+    @property
+    def blas(self) -> Blas:
+        """The handle, which runs where the card's kernels do."""
+
+    def address(self, x: Array) -> int:
+        """Where x's first number is."""
+
+
+class Axis(NamedTuple):
+    """An axis over which products are repeated: how many, and the bytes from one to the next in a, b and out."""
+
+    times: int
+    apart: tuple[int, int, int]
+
+
+def product(card: BlasCard, a: Array, b: Array, out: Array, add: bool = False, scale: float = 1.0) -> Array:
+    """What Card.product promises. Raises ShapeError if shapes do not meet."""
+    expect_product(a, b, out)
+    if out.size == 0:
+        return out
+    if a.shape[-1] == 0:
+        if not add:
+            out.fill(0)
+        return out
+    lies = lines(out)
+    if lies is None:
+        made = product(card, a, b, card.empty(out.shape, out.dtype), scale=scale)
+        out[...] = out + made if add else made
+        return out
+    a, b = (x if lines(x) else card.contiguous(x) for x in rounded_together(card, a, b))
+    if lies.turned:
+        _run(card, b.swapaxes(-1, -2), a.swapaxes(-1, -2), out.swapaxes(-1, -2), add, scale)
+    else:
+        _run(card, a, b, out, add, scale)
+    return out
+
+
+def _run(card: BlasCard, a: Array, b: Array, out: Array, add: bool, scale: float) -> None:
+    """All products, for a, b and out that lie in lines, out's being rows."""
+    kind, lies = a.dtype.char, [found for x in (a, b, out) if (found := lines(x))]
+    tf32 = kind == "f" and card.precision != "float32"
+    starts = [card.address(x) for x in (a, b, out)]
+    sizes = Sizes(out.shape[-1], out.shape[-2], a.shape[-1])
+    repeated = axes(a, b, out)
+
+    def call(starts: Sequence[int], apart: Sequence[int], count: int, listed: bool = False) -> None:
+        first, second, total = (Matrix(*args) for args in zip(starts, lies, apart, strict=True))
+        card.blas.gemm(kind, tf32, sizes, scale, second, first, add, total, count, listed=listed)
+
+    if len(repeated) == 2 and ((kind != "H" and not tf32) or _are_aligned(starts, repeated)):
+        found = _listed(card, starts, repeated)
+        call([card.address(addresses) for addresses in found], (0, 0, 0), found.shape[1], listed=True)
+        return
+    *outer, last = repeated or [Axis(1, (0, 0, 0))]
+    apart = [step // x.dtype.itemsize for step, x in zip(last.apart, (a, b, out), strict=True)]
+    for index in itertools.product(*(range(axis.times) for axis in outer)):
+        moved = (sum(i * axis.apart[k] for i, axis in zip(index, outer, strict=True)) for k in range(3))
+        call([at + far for at, far in zip(starts, moved, strict=True)], apart, last.times)
+
+
+def _listed(card: BlasCard, starts: list[int], two: list[Axis]) -> Array:
+    """(3, count) addresses of a's, b's and out's matrices."""
+    outer, inner = two
+    found = card.empty((3, outer.times * inner.times), "uint64")
+    places = itertools.chain(*zip(starts, outer.apart, inner.apart, strict=True))
+    blocks = whole_blocks(found.shape[1])
+    card.launch("products.matrix_addresses", "float32", blocks, 256, found, outer.times, inner.times, *places)
+    return found
+
+
+def _are_aligned(starts: list[int], repeated: list[Axis]) -> bool:
+    """Whether every matrix begins where cuBLAS may read several numbers at once."""
+    return all(at % ALIGNED == 0 for at in itertools.chain(starts, *(axis.apart for axis in repeated)))
+
+
+def lines(x: Array) -> Lines | None:
+    """How the matrices of x (..., M, N) lie in memory, or None if neither rows nor columns have neighbours."""
+    (rows, columns), unit = x.shape[-2:], x.dtype.itemsize
+    down, along = x.strides[-2] // unit, x.strides[-1] // unit
+    if (along == 1 or columns == 1) and (rows == 1 or down >= columns):
+        return Lines(False, columns if rows == 1 else down)
+    if (down == 1 or rows == 1) and (columns == 1 or along >= rows):
+        return Lines(True, rows if columns == 1 else along)
+    return None
+
+
+def axes(a: Array, b: Array, out: Array) -> list[Axis]:
+    """Over which axes the products are repeated: axes at equal distances count as one, of length 1 as none."""
+    found: list[Axis] = []
+    for i in range(out.ndim - 2):
+        times = out.shape[i]
+        apart = (_step(a, i - out.ndim), _step(b, i - out.ndim), out.strides[i])
+        if times == 1:
+            continue
+        if found and found[-1].apart == tuple(times * step for step in apart):
+            found[-1] = Axis(found[-1].times * times, apart)
+        else:
+            found.append(Axis(times, apart))
+    return found
+
+
+def _step(x: Array, axis: int) -> Any:
+    """Bytes along an axis counted from the end; 0 if x has none, or repeats itself."""
+    return 0 if -axis > x.ndim or x.shape[axis] == 1 else x.strides[axis]
+
+
+def expect_product(a: Array, b: Array, out: Array) -> None:
+    """Raise ShapeError unless a (…, M, K), b (…, K, N) and out (…, M, N) meet, a's and b's … being out's or absent."""
+    for name, x, rows, columns in (("a", a, "M", "K"), ("b", b, "K", "N")):
+        shape = (out.shape[-2], b.shape[-2]) if name == "a" else (a.shape[-1], out.shape[-1])
+        batch = x.shape[:-2]
+        repeats = all(n in (1, m) for n, m in zip(reversed(batch), reversed(out.shape[:-2]), strict=False))
+        if x.shape[-2:] != shape or not repeats or len(batch) > out.ndim - 2:
+            raise ShapeError(
+                f"{name}: expected (…, {rows}, {columns}) = {(*out.shape[:-2], *shape)}, got {tuple(x.shape)}"
+            )

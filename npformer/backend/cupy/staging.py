@@ -1,0 +1,64 @@
+"""What a captured function is given, as host arrays to be copied to the device, and put together again there.
+
+It is a tree of lists and tuples. Its leaves and what becomes of them are in ``backend/backend.py``; slices
+and strings are no numbers, so a record is good for them alone, as it is for shapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from npformer.errors import ConfigError
+from npformer.typing import Array, HostArray
+
+
+def arrays_of(given: Any, dtype: str) -> list[HostArray]:
+    """The numbers among given's leaves, in order, as they are to lie on the device."""
+    if isinstance(given, np.ndarray):
+        return [given]
+    if isinstance(given, bool | np.bool_):
+        raise ConfigError(f"given: expected numbers, arrays, slices, lists or tuples, got the truth value {given}")
+    if isinstance(given, int | np.integer):
+        return [np.asarray(int(given), dtype=np.uint64)]
+    if isinstance(given, float | np.floating):
+        return [np.asarray(given, dtype=dtype)]
+    if _is_vector(given):
+        return [np.asarray(given, dtype=np.float64)]
+    if isinstance(given, list | tuple):
+        return [array for part in given for array in arrays_of(part, dtype)]
+    if isinstance(given, slice | str):
+        return []
+    raise ConfigError(f"given: expected numbers, arrays, slices, lists or tuples, got {type(given).__name__}")
+
+
+def with_arrays(given: Any, arrays: Iterator[Array]) -> Any:
+    """given with the next of arrays in place of each leaf that is a number."""
+    if isinstance(given, slice | str):
+        return given
+    if isinstance(given, list) or (isinstance(given, tuple) and not _is_vector(given)):
+        parts = [with_arrays(part, arrays) for part in given]
+        return type(given)(*parts) if hasattr(given, "_fields") else type(given)(parts)
+    return next(arrays)
+
+
+def key_of(given: Any, numbers: Sequence[HostArray]) -> Any:
+    """Equal for what one record can be used for: the same tree, slices, strings, shapes and dtypes."""
+    return _tree(given), tuple((array.shape, array.dtype.char) for array in numbers)
+
+
+def _tree(given: Any) -> Any:
+    if isinstance(given, slice):
+        return ("slice", given.start, given.stop, given.step)
+    if isinstance(given, str):
+        return given
+    if isinstance(given, list) or (isinstance(given, tuple) and not _is_vector(given)):
+        return tuple(map(_tree, given))
+    return None
+
+
+def _is_vector(given: Any) -> bool:
+    """Whether this is a tuple of numbers."""
+    return isinstance(given, tuple) and bool(given) and all(isinstance(x, int | float | np.number) for x in given)

@@ -1,0 +1,240 @@
+"""One decoding step of a whole decoder, one token for each row, in one kernel.
+
+A few tokens leave little to share in a matrix product: a step costs what reading the weights costs. One
+core cannot read as fast as memory can deliver, so two threads read, each its own part (see ``sharing.py``).
+A sub-layer is a sum over parts of its inside, heads or columns of W₁, and a part needs nothing of the others:
+
+    attention      f(x) = b_o + Σ_h head_h(x) W_o[rows of h]
+    feed-forward   f(x) = b₂ + Σ_p act(x W₁[columns p] + b₁[p]) W₂[rows p]
+
+so a sub-layer is one phase, and the generator, whose parts are columns, one more. The leader then does
+
+    post-LN   x ← LN(x + f(x))      pre-LN   x ← x + f(LN(x))      f = self-, cross-attention, feed-forward
+
+What it reads comes as addresses, 64-bit integers, in the order of ``decode_step.py``: unpacking a hundred
+arrays would cost more than a step of a small model. Behind a ReLU half of h or more is 0: a token that
+is alone reads no row of W₂ that it does not need.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from npformer.backend.numba.compiling import inlined, kernel
+from npformer.backend.numba.error_function import error_function
+from npformer.backend.numba.few_tokens import add_product_of_few, add_products, norm, softmax_of_visible
+from npformer.backend.numba.linear import add_product, affine
+from npformer.backend.numba.sharing import (
+    DONE,
+    LOST,
+    MOST_PARTS,
+    PRESENT,
+    TICKET,
+    add,
+    finish,
+    load,
+    matrix,
+    open_phase,
+    pause,
+    store,
+    take,
+    vector,
+)
+
+#: Where each number stands in sizes, and each address in model and in a row of layers (see decode_step.py).
+HEADS, F, V, ROOM, S, PRE, GELU, TIED, PARTS, LOOKS, POSITION = range(11)
+EMBEDDING, POSITIONS, GENERATOR, GENERATOR_BIAS = range(4)
+NORM = GENERATOR_BIAS  # a bias comes before γ and β, 0 where there is no norm
+SUB_LAYER = 6  # addresses of a sub-layer: two weights with their biases, γ and β
+KEYS, VALUES, MEMORY_KEYS, MEMORY_VALUES = range(3 * SUB_LAYER, 3 * SUB_LAYER + 4)
+
+
+@inlined
+def columns(x, at, first, stride, y):
+    """y (B, n): columns first … of x (B, C) times a weight, stride wide, plus its bias; at (2,) says where they are."""
+    weight = matrix(at[0] + first * x.itemsize, x.shape[1], stride, x)
+    affine(x, weight, vector(at[1] + first * x.itemsize, y.shape[1], x), y)
+
+
+@inlined
+def attend(q, keys, values, visible, stop, first, heads, mixed):
+    """mixed (B, n) from q (B, n), of the heads from first on, and stop of keys (B·C, room), values (B·H·room, D)."""
+    width, room = values.shape[1], keys.shape[1]
+    own = q.dtype.type
+    scale = own(1 / math.sqrt(width))
+    scores = np.empty(stop, q.dtype)
+    for r in range(q.shape[0]):
+        mixed[r, :] = own(0)
+        for i in range(0, q.shape[1], width):
+            head = r * heads + first + i // width
+            scores[:] = own(0)
+            add_product(q[r, i : i + width], keys, head * width, scores)
+            softmax_of_visible(scores, visible[r, :stop], scale)
+            add_product(scores, values, head * room, mixed[r, i : i + width])
+
+
+@inlined
+def remember(k, v, first, position, keys, values):
+    """Put each token's k and v (B, n), of the heads from first on, where they belong."""
+    batch, n = k.shape
+    width, room = values.shape[1], keys.shape[1]
+    c = keys.shape[0] // batch
+    for r in range(batch):
+        for i in range(n):
+            keys[r * c + first * width + i, position] = k[r, i]
+            values[(r * (c // width) + first + i // width) * room + position, i % width] = v[r, i]
+
+
+@inlined
+def self_attention(x, at, sizes, visible, first, last, out):
+    """Add to out (B, C) what heads first … last − 1 contribute."""
+    batch, c, heads, room, position = x.shape[0], x.shape[1], sizes[HEADS], sizes[ROOM], sizes[POSITION]
+    start, n = first * (c // heads), (last - first) * (c // heads)
+    q, k, v = np.empty((batch, n), x.dtype), np.empty((batch, n), x.dtype), np.empty((batch, n), x.dtype)
+    columns(x, at, start, 3 * c, q)
+    columns(x, at, c + start, 3 * c, k)
+    columns(x, at, 2 * c + start, 3 * c, v)
+    keys, values = matrix(at[KEYS], batch * c, room, x), matrix(at[VALUES], batch * heads * room, c // heads, x)
+    remember(k, v, first, position, keys, values)
+    attend(q, keys, values, visible, position + 1, first, heads, k)
+    add_products(k, matrix(at[2] + start * c * x.itemsize, n, c, x), out)
+
+
+@inlined
+def cross_attention(x, at, sizes, visible, first, last, out):
+    """Add to out (B, C) what heads first … last − 1 contribute."""
+    batch, c, heads, room = x.shape[0], x.shape[1], sizes[HEADS], sizes[S]
+    start, n = first * (c // heads), (last - first) * (c // heads)
+    q, mixed = np.empty((batch, n), x.dtype), np.empty((batch, n), x.dtype)
+    columns(x, at[SUB_LAYER:], start, 3 * c, q)
+    keys = matrix(at[MEMORY_KEYS], batch * c, room, x)
+    values = matrix(at[MEMORY_VALUES], batch * heads * room, c // heads, x)
+    attend(q, keys, values, visible, room, first, heads, mixed)
+    add_products(mixed, matrix(at[SUB_LAYER + 2] + start * c * x.itemsize, n, c, x), out)
+
+
+@inlined
+def feed_forward(x, at, sizes, first, last, out):
+    """Add to out (B, C) what columns first … last − 1 of W₁ contribute."""
+    own, c = x.dtype.type, x.shape[1]
+    h = np.empty((x.shape[0], last - first), x.dtype)
+    columns(x, at[2 * SUB_LAYER :], first, sizes[F], h)
+    flat = h.reshape(h.size)
+    for j in range(h.size):
+        if sizes[GELU]:
+            flat[j] *= own(0.5) * (own(1) + error_function(flat[j] * own(math.sqrt(0.5))))
+        elif flat[j] <= 0:  # so that a NaN passes and is seen
+            flat[j] = own(0)
+    w_down = matrix(at[2 * SUB_LAYER + 2] + first * c * x.itemsize, last - first, c, x)
+    if h.shape[0] == 1:
+        add_product_of_few(h[0], w_down, out[0])
+    else:
+        add_products(h, w_down, out)
+
+
+@inlined
+def generate(x, model, sizes, first, last, logits):
+    """Columns first … last − 1 of the logits (B, V); a tied weight has a row for each."""
+    c = x.shape[1]
+    if not sizes[TIED]:
+        for r in range(x.shape[0]):  # a view of one row is one piece of memory
+            row = logits[r, first:last].reshape(1, last - first)
+            columns(x[r : r + 1], model[GENERATOR:], first, sizes[V], row)
+        return
+    bias = vector(model[GENERATOR_BIAS], sizes[V], x)
+    weight = matrix(model[GENERATOR], sizes[V], c, x)
+    for v in range(first, last):
+        row = weight[v]
+        for r in range(x.shape[0]):
+            total = x.dtype.type(0)
+            for j in range(c):
+                total += x[r, j] * row[j]
+            logits[r, v] = bias[v] + total
+
+
+@inlined
+def do_part(layers, model, sizes, shared, given, sums, logits, visible, memory_visible, ticket):
+    """One part of the open phase: of given (B, C), into its own of sums (parts, B, C) or of the logits (B, V)."""
+    part, parts = ticket % MOST_PARTS, sizes[PARTS]
+    phase = ticket // MOST_PARTS % (3 * layers.shape[0] + 1)
+    kind = 3 if phase == 3 * layers.shape[0] else phase % 3
+    size = sizes[V] if kind == 3 else sizes[F] if kind == 2 else sizes[HEADS]
+    first, last = part * size // parts, (part + 1) * size // parts
+    out = sums[part]
+    out[:] = given.dtype.type(0)
+    if kind == 0:
+        self_attention(given, layers[phase // 3], sizes, visible, first, last, out)
+    elif kind == 1:
+        cross_attention(given, layers[phase // 3], sizes, memory_visible, first, last, out)
+    elif kind == 2:
+        feed_forward(given, layers[phase // 3], sizes, first, last, out)
+    else:
+        generate(given, model, sizes, first, last, logits)
+    add(shared, DONE, 1)
+
+
+@kernel("KkssZYYBBi")
+def help_with_steps(layers, model, sizes, shared, sums, given, logits, visible, memory_visible, patience):
+    """Take parts of steps until none has been there for a while, or nobody wants them any more."""
+    looks = 0
+    while looks < patience and load(shared, LOST) == 0:
+        ticket = take(shared, sizes[PARTS])
+        if ticket >= 0:
+            do_part(layers, model, sizes, shared, given, sums, logits, visible, memory_visible, ticket)
+            looks = 0
+        looks += 1
+        pause()
+    store(shared, PRESENT, 0)
+
+
+@inlined
+def embed(tokens, model, position, scale, x):
+    """x (B, C): the tokens' vectors, scaled, at position."""
+    c = x.shape[1]
+    places = vector(model[POSITIONS] + position * c * x.itemsize, c, x)
+    for r in range(x.shape[0]):
+        row = vector(model[EMBEDDING] + tokens[r] * c * x.itemsize, c, x)
+        for j in range(c):
+            x[r, j] = row[j] * x.dtype.type(scale) + places[j]
+
+
+@inlined
+def add_up(x, bias, sums):
+    """x (B, C) += bias (C,) + Σ_parts sums (parts, B, C)."""
+    for r in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            x[r, j] += bias[j]
+        for part in range(sums.shape[0]):
+            for j in range(x.shape[1]):
+                x[r, j] += sums[part, r, j]
+
+
+@kernel("KkssZYYBBkff")
+def step_of_tokens(layers, model, sizes, shared, sums, given, logits, visible, memory_visible, tokens, scale, eps):
+    """The logits (B, V) after tokens (B,); their keys and values go to the position that sizes names."""
+    batch, c, end = given.shape[0], given.shape[1], 3 * layers.shape[0]
+    x = np.empty_like(given)
+    embed(tokens, model, sizes[POSITION], scale, x)
+    begin = (load(shared, TICKET) // MOST_PARTS // (end + 1) + 1) * (end + 1)
+    for phase in range(end + 1):
+        at = model[NORM:] if phase == end else layers[phase // 3][phase % 3 * SUB_LAYER + 3 :]  # b, γ, β
+        is_normed = at[1] != 0 if phase == end else sizes[PRE] != 0
+        for r in range(batch):
+            if is_normed:
+                norm(x[r], at[1:], eps, given[r])
+            else:
+                given[r, :] = x[r]
+        open_phase(shared, begin + phase)
+        ticket = take(shared, sizes[PARTS])
+        while ticket >= 0:
+            do_part(layers, model, sizes, shared, given, sums, logits, visible, memory_visible, ticket)
+            ticket = take(shared, sizes[PARTS])
+        if not finish(shared, sizes[PARTS], sizes[LOOKS]):
+            return
+        if phase < end:
+            add_up(x, vector(at[0], c, x), sums)
+            for r in range(batch):
+                if sizes[PRE] == 0:
+                    norm(x[r], at[1:], eps, x[r])

@@ -1,0 +1,141 @@
+"""Matrix products inside kernels, by the BLAS that NumPy uses: a kernel that multiplies gives Python's lock away once.
+
+A kernel calls BLAS's function by a name of this file, so that compiled kernels can be kept on disk; where
+in memory the function lies is said anew by each process. Sizes are handed over as 64-bit integers: a BLAS
+that takes 32-bit ones reads their lower halves, since registers and the stack hold 64 bits for each.
+
+Where NumPy's BLAS has no such function, a product of this file's own takes its place: right, and slow.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import llvmlite.binding as llvm
+import numba
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic, overload
+
+from npformer.backend.numba.compiling import FASTMATH, inlined
+from npformer.backend.numpy.blas import blas_product
+
+PRECISIONS = {"s": types.float32, "d": types.float64}
+BY_ROWS, BY_COLUMNS, AS_IT_IS, TURNED = (np.int32(code) for code in (101, 102, 111, 112))  # CBLAS's numbers for them
+
+
+def _signature(number: Any) -> Any:
+    """void gemm(order, turn a, turn b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)"""
+    choice, size, pointer = types.int32, types.int64, types.CPointer(number)
+    return types.void(
+        choice, choice, choice, size, size, size, number, pointer, size, pointer, size, number, pointer, size
+    )
+
+
+NAME = "npformer_{}gemm"
+GEMM = {number: types.ExternalFunction(NAME.format(letter), _signature(number))
+        for letter, number in PRECISIONS.items()}  # fmt: skip
+
+
+def own_product(number: Any) -> Any:
+    """The same function, compiled here."""
+
+    def gemm(order, turn_a, turn_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc):
+        if order == BY_COLUMNS:  # c read row by row is cᵀ = bᵀ aᵀ
+            turn_a, turn_b, m, n, a, lda, b, ldb = turn_b, turn_a, n, m, b, ldb, a, lda
+        for i in range(m):
+            row = numba.carray(c, m * ldc)[i * ldc : i * ldc + n]
+            for j in range(n):
+                row[j] = beta * row[j] if beta != 0 else number(0)
+            for p in range(k):
+                factor = alpha * (a[p * lda + i] if turn_a == TURNED else a[i * lda + p])
+                if turn_b == TURNED:
+                    for j in range(n):
+                        row[j] += factor * b[j * ldb + p]
+                else:
+                    for j in range(n):
+                        row[j] += factor * b[p * ldb + j]
+
+    return numba.cfunc(_signature(number), fastmath=FASTMATH)(gemm)
+
+
+def provide(letter: str, name: str) -> Any:
+    """Let kernels find the product for this precision under this name; returns it, since it has to be kept."""
+    found = blas_product(letter)
+    if found is None:
+        made = own_product(PRECISIONS[letter])
+        llvm.add_symbol(name, made.address)
+        return made
+    llvm.add_symbol(name, ctypes.cast(found, ctypes.c_void_p).value)
+    return found
+
+
+_kept = [provide(letter, NAME.format(letter)) for letter in PRECISIONS]
+
+
+def product(a, b, beta, c):
+    """c (m, n) = a (m, k) b (k, n) + beta·c, each ``lined_up``."""
+    raise NotImplementedError("product is called from compiled code only")
+
+
+@overload(product)
+def _choose_product(a, b, beta, c):
+    gemm = GEMM[a.dtype]
+
+    def multiply(a, b, beta, c):
+        size, (m, k), n = c.itemsize, a.shape, b.shape[1]
+        if m * n == 0:
+            return
+        if k == 0:
+            for i in range(m):
+                for j in range(n):
+                    c[i, j] = beta * c[i, j] if beta != 0 else c.dtype.type(0)
+            return
+        by_columns = c.strides[1] != size
+        line = 1 if by_columns else 0  # the axis from one line to the next
+        a_turned, b_turned = (a.strides[1] != size) != by_columns, (b.strides[1] != size) != by_columns
+        gemm(
+            BY_COLUMNS if by_columns else BY_ROWS, TURNED if a_turned else AS_IT_IS, TURNED if b_turned else AS_IT_IS,
+            m, n, k, 1.0, a.ctypes, _step(a, line ^ a_turned), b.ctypes, _step(b, line ^ b_turned),
+            beta, c.ctypes, _step(c, line),
+        )  # fmt: skip
+
+    return multiply
+
+
+@inlined
+def _step(x, axis):
+    """How many numbers lie between neighbours along this axis of x; if there is one line alone, as many as it has."""
+    return max(x.strides[axis] // x.itemsize, x.shape[1 - axis])
+
+
+@intrinsic
+def lent(typing_context: Any, x: Any) -> Any:
+    """x as a kernel's caller holds it: slices of it, made by the thousand, then count no references to its memory."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array = context.make_array(x)(context, builder, arguments[0])
+        array.meminfo = ir.Constant(array.meminfo.type, None)
+        return array._getvalue()
+
+    return x(x), generate
+
+
+def lined_up(x: Any) -> Any:
+    """x (…, m, n) if each of its matrices lies row by row or column by column in memory, else a copy that does."""
+    return x if is_lined_up(x) else np.array(x, order="C")
+
+
+def is_lined_up(x: Any) -> bool:
+    """Whether BLAS can read and write the matrices of x (…, m, n): one axis without gaps, the other without overlap."""
+    flags = x.flags
+    if not flags.aligned:
+        return False
+    if flags.c_contiguous:
+        return True
+    (m, n), (down, right), size = x.shape[-2:], x.strides[-2:], x.itemsize
+    if right == size:
+        return bool(down >= n * size and down % size == 0)
+    return bool(down == size and right >= m * size and right % size == 0)

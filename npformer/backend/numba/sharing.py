@@ -1,0 +1,186 @@
+"""Threads that share one kernel's work, and what a kernel needs for it: arrays by address, atomic numbers.
+
+A phase of work is cut into parts. The kernel that leads opens a phase and takes parts of it; a kernel on
+another thread that helps takes parts too, whoever comes first. The leader waits only for parts that
+were taken: a helper that is late, asleep, or gone costs nothing but its help. Handing over one job to a
+thread costs 10 µs and more, a part less than one: so a helper stays in its kernel from phase to phase,
+and leaves once nothing has been opened for a while. One that took a part and was then put to sleep by the
+system is given up: the leader begins anew elsewhere, alone.
+
+    ticket    phase·MOST_PARTS + parts taken so far; it only grows, so taking a part is one compare-and-swap
+    done      parts of this phase that have been computed
+    present   whether a helper has been asked to come and has not left
+    lost      whether the leader has given the helper up
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any
+
+from llvmlite import ir
+from numba import carray, types
+from numba.extending import intrinsic
+
+from npformer.backend.numba.compiling import inlined
+
+MOST_PARTS = 64
+#: Places in an array of int64, each with a cache line of its own, since another thread may be writing it.
+TICKET, DONE, PRESENT, LOST, SLOTS = 0, 8, 16, 24, 32
+PATIENCE = 10_000  # looks before a helper leaves, or is given up: some 0.4 ms
+
+_HAS_PAUSE = platform.machine().lower() in ("x86_64", "amd64")
+
+
+@intrinsic
+def _pointer(typing_context, address, like):
+    """address, an int64, as a pointer to numbers of like's dtype."""
+    signature = types.CPointer(like.dtype)(types.int64, like)
+
+    def generate(context, builder, signature, arguments):
+        return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+
+    return signature, generate
+
+
+@inlined
+def vector(address, n, like):
+    """The n numbers that begin at address, of like's dtype."""
+    return carray(_pointer(address, like), (n,))
+
+
+@inlined
+def matrix(address, m, n, like):
+    """The m·n numbers that begin at address, in rows."""
+    return carray(_pointer(address, like), (m, n))
+
+
+def _place(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:
+    """A pointer to array[index]."""
+    data = context.make_array(array_type)(context, builder, array).data
+    return builder.gep(data, [index])
+
+
+@intrinsic
+def load(typing_context, array, index):
+    """array[index], with all that its writer had written before."""
+
+    def generate(context, builder, signature, arguments):
+        return builder.load_atomic(_place(context, builder, signature.args[0], *arguments), "acquire", 8)
+
+    return types.int64(array, types.int64), generate
+
+
+@intrinsic
+def store(typing_context, array, index, value):
+    """array[index] = value, after all that was written before."""
+
+    def generate(context, builder, signature, arguments):
+        place = _place(context, builder, signature.args[0], *arguments[:2])
+        builder.store_atomic(arguments[2], place, "release", 8)
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, types.int64), generate
+
+
+@intrinsic
+def add(typing_context, array, index, value):
+    """array[index] += value, as one step."""
+
+    def generate(context, builder, signature, arguments):
+        place = _place(context, builder, signature.args[0], *arguments[:2])
+        return builder.atomic_rmw("add", place, arguments[2], "acq_rel")
+
+    return types.int64(array, types.int64, types.int64), generate
+
+
+@intrinsic
+def swap_if(typing_context, array, index, expected, value):
+    """array[index] = value if it is expected, as one step; whether it was."""
+
+    def generate(context, builder, signature, arguments):
+        place = _place(context, builder, signature.args[0], *arguments[:2])
+        result = builder.cmpxchg(place, arguments[2], arguments[3], "acq_rel", "acquire")
+        return builder.extract_value(result, 1)
+
+    return types.boolean(array, types.int64, types.int64, types.int64), generate
+
+
+@intrinsic
+def pause(typing_context):
+    """Tell the processor that this thread waits for another."""
+
+    def generate(context, builder, signature, arguments):
+        if _HAS_PAUSE:
+            kind = ir.FunctionType(ir.VoidType(), [])
+            name = "llvm.x86.sse2.pause"
+            found = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
+            builder.call(found, [])
+        return context.get_dummy_value()
+
+    return types.void(), generate
+
+
+@inlined
+def open_phase(shared, phase):
+    """Let the parts of phase be taken."""
+    store(shared, DONE, 0)
+    store(shared, TICKET, phase * MOST_PARTS)
+
+
+@inlined
+def take(shared, parts):
+    """The ticket of a part that nobody has taken, or −1."""
+    while True:
+        ticket = load(shared, TICKET)
+        if ticket % MOST_PARTS >= parts:
+            return -1
+        if swap_if(shared, TICKET, ticket, ticket + 1):
+            return ticket
+
+
+@inlined
+def finish(shared, parts, patience):
+    """Wait until all parts of the open phase are done. False: a helper seems to sleep over its own."""
+    looks = 0
+    while load(shared, DONE) < parts:
+        if looks == patience:
+            store(shared, LOST, 1)
+            return False
+        looks += 1
+        pause()
+    return True
+
+
+class Helper:
+    """One thread that helps whoever invites it, one after the other; it starts when it is first needed."""
+
+    def __init__(self) -> None:
+        self._start_over()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._start_over)  # the child of a fork has no thread but its own
+
+    def _start_over(self) -> None:
+        self._inbox: SimpleQueue[Callable[[], Any]] = SimpleQueue()
+        self._starting = threading.Lock()
+        self._started = False
+
+    def invite(self, job: Callable[[], Any]) -> None:
+        """Let it do job as soon as it is free. Nobody waits for that."""
+        with self._starting:
+            if not self._started:
+                threading.Thread(target=_work, args=(self._inbox,), name="npformer helper", daemon=True).start()
+                self._started = True
+        self._inbox.put(job)
+
+
+def _work(inbox: SimpleQueue[Callable[[], Any]]) -> None:
+    while True:
+        inbox.get()()  # nothing is kept of it meanwhile
+
+
+helper = Helper()

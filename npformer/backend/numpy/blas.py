@@ -1,0 +1,47 @@
+"""Functions of the BLAS that this NumPy computes with, found by their names in the copy that is loaded already.
+
+Looking for a name in NumPy's own extension looks through the libraries that it is linked to, too: OpenBLAS
+in NumPy's wheels, Apple's Accelerate, a distribution's BLAS. Windows does not look further, but there
+wheels keep OpenBLAS beside the package.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+#: OpenBLAS of NumPy's wheels, since 2.0 and before; Accelerate; MKL and others with 64-bit and with 32-bit sizes.
+PRODUCTS = ("scipy_cblas_{}gemm64_", "cblas_{}gemm64_", "cblas_{}gemm$NEWLAPACK$ILP64", "cblas_{}gemm_64",
+            "cblas_{}gemm")  # fmt: skip
+
+
+def blas_product(letter: str) -> Any | None:
+    """The matrix product for precision "s" or "d", as CBLAS declares it; None if it has no known name."""
+    return blas_function(*(spelling.format(letter) for spelling in PRODUCTS))
+
+
+@cache
+def blas_function(*spellings: str) -> Any | None:
+    """The function that has one of these names, the first that is there; None if there is none."""
+    for library in _libraries():
+        for spelling in spellings:
+            if hasattr(library, spelling):
+                return getattr(library, spelling)
+    return None
+
+
+@cache
+def _libraries() -> list[ctypes.CDLL]:
+    """NumPy's extension, and what stands beside NumPy; those that can be loaded."""
+    extension = Path(np._core._multiarray_umath.__file__)  # type: ignore[attr-defined]  # NumPy's name for it since 2.0
+    found = []
+    for path in (extension, *sorted(Path(np.__file__).parent.parent.glob("numpy.libs/*openblas*"))):
+        try:
+            found.append(ctypes.CDLL(str(path)))  # the copy that NumPy has loaded, not a second one
+        except OSError:
+            continue
+    return found

@@ -1,0 +1,157 @@
+"""Adam on a card: the formula of optim/adam.py, all runs of an arena in one kernel, and its gradient's length."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer.backend import Arena, get_backend
+from npformer.backend.cuda import adam
+from npformer.layers import Parameter
+from npformer.optim import AdamW, clip_by_global_norm, global_norm
+
+EVERY_DTYPE = pytest.mark.parametrize("dtype", ["float32", "float64"])
+BETAS, EPS = (0.9, 0.98), 1e-9
+BOUND = {"float32": 2e-5, "float64": 1e-13}
+
+
+def rates_of(lr: float, t: int) -> Any:
+    return np.array([lr, 1 / (1 - BETAS[0] ** t), 1 / (1 - BETAS[1] ** t)])
+
+
+def an_arena(dtype: str) -> tuple[Arena, list[Any]]:
+    """Matrices and vectors with gaps between them, one frozen, one slower, one longer than a block's stretch."""
+    backend, rng = get_backend("numpy", dtype, bodies="plain"), np.random.default_rng(0)
+    shapes = [(3, 5), (7,), (50, 101), (3,), (2, 2), (9,)]
+    parameters: list[Any] = [Parameter(f"p{i}", backend.array(rng.normal(size=s))) for i, s in enumerate(shapes)]
+    arena = Arena([(p.name, p, ()) for p in parameters], backend)
+    arena.configure("p3", trainable=False)
+    arena.configure("p4", lr_scale=0.25)
+    return arena, parameters
+
+
+def on_card(arena: Arena, weight_decay: float) -> adam.Runs:
+    return adam.Runs(*adam.runs_table(arena.runs(decaying=weight_decay > 0), weight_decay))
+
+
+@EVERY_DTYPE
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+@pytest.mark.parametrize("together", [True, False], ids=["all runs at once", "run by run"])
+def test_twenty_steps_are_those_of_the_plain_formula(card: Any, dtype: str, decay: float, together: bool) -> None:
+    arena, parameters = an_arena(dtype)
+    p, m, v = arena.values.copy(), np.zeros_like(arena.values), np.zeros_like(arena.values)
+    optimizer, gradients = AdamW(arena, betas=BETAS, eps=EPS, weight_decay=decay), np.random.default_rng(1)
+    for t in range(1, 21):
+        for parameter in parameters:
+            size = 10.0 ** gradients.uniform(-6, 3, size=parameter.grad.shape)
+            parameter.grad[...] = gradients.normal(size=size.shape) * size
+        rates = rates_of(0.01 / t, t)
+        optimizer.step(0.01 / t)
+        if together:
+            adam.adam_over_runs(card, p, arena.grads, m, v, on_card(arena, decay), rates, BETAS, EPS)
+        for where, lr_scale, weight_decay in [] if together else arena.runs(decaying=decay > 0):
+            flats = (p[where], arena.grads[where], m[where], v[where])
+            adam.adam_update(card, *flats, rates, BETAS, EPS, lr_scale, decay * weight_decay)
+    for found, true in ((p, arena.values), (m, optimizer.m), (v, optimizer.v)):
+        np.testing.assert_allclose(found, true, rtol=BOUND[dtype], atol=BOUND[dtype] * np.max(np.abs(true)))
+    if together:
+        assert card.launched == ["adam.adam"] * 20
+
+
+@EVERY_DTYPE
+def test_what_is_in_no_run_is_not_touched(card: Any, dtype: str) -> None:
+    arena, _ = an_arena(dtype)
+    runs = on_card(arena, 0.1)
+    inside = np.zeros(arena.size, bool)
+    for start, stop in runs.places:
+        inside[start:stop] = True
+    assert not inside.all()
+    p, g, m, v = [np.full(arena.size, value, dtype) for value in (2, 3, 2, 2)]
+    adam.adam_over_runs(card, p, g, m, v, runs, rates_of(0.1, 1), BETAS, EPS)
+    for flat in (p, m, v):
+        np.testing.assert_array_equal(flat != 2, inside)
+
+
+@EVERY_DTYPE
+def test_rates_and_the_clipping_factor_are_read_from_memory(card: Any, dtype: str) -> None:
+    """The same arguments, with other numbers behind them: what a recorded step does when it is played again."""
+    start, g = np.random.default_rng(0).normal(size=(2, 40)).astype(dtype)
+    rates, shrink = np.zeros(3), np.ones((), dtype)
+    for lr, t, factor in ((0.1, 1, 1.0), (0.2, 7, 0.25)):
+        rates[:], shrink[...] = rates_of(lr, t), factor
+        found, true = ([start.copy(), np.zeros(40, dtype), np.zeros(40, dtype)] for _ in range(2))
+        adam.adam_update(card, found[0], g, found[1], found[2], rates, BETAS, EPS, shrink=shrink)
+        adam.adam_update(card, true[0], (g * factor).astype(dtype), true[1], true[2], rates_of(lr, t), BETAS, EPS)
+        np.testing.assert_array_equal(found, true)
+        assert not np.array_equal(found[0], start)
+
+
+@EVERY_DTYPE
+def test_no_denormals_after_many_steps_without_gradient(card: Any, dtype: str) -> None:
+    smallest = np.finfo(dtype).smallest_normal
+    p, g, m, v = np.ones(8, dtype), 10.0 ** np.arange(-6, 2).astype(dtype), np.zeros(8, dtype), np.zeros(8, dtype)
+    for t in range(1, 600):  # 0.8⁶⁰⁰ is 1e-58, far below the smallest float32; 1e-30 comes long before a float64's
+        adam.adam_update(card, p, g, m, v, np.array([1e-3, 1.0, 1.0]), (0.5, 0.8), EPS)
+        g[:] = 0
+        if t % 10 == 0:
+            for moment in (m, v):
+                assert np.all((moment == 0) | (np.abs(moment) >= smallest)), t
+    assert not m.any()
+    assert not v.any()
+    assert np.isfinite(p).all()
+
+
+@EVERY_DTYPE
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_gradient_that_is_no_number_stays_visible_and_alone(card: Any, dtype: str, value: float) -> None:
+    p, g, m, v = np.ones(33, dtype), np.ones(33, dtype), np.zeros(33, dtype), np.zeros(33, dtype)
+    g[17] = value
+    for t in range(1, 5):
+        adam.adam_update(card, p, g, m, v, rates_of(0.1, t), BETAS, EPS)
+        g[17] = 1
+        assert np.isfinite(p).tolist() == (np.arange(33) != 17).tolist()
+
+
+@EVERY_DTYPE
+@pytest.mark.parametrize("size", [0, 1, 33, 5000])
+def test_sum_of_squares(card: Any, dtype: str, size: int) -> None:
+    x = (np.random.default_rng(0).integers(-64, 65, size=2 * size) / 16).astype(dtype)[:size]  # exact sums
+    found = adam.sum_of_squares(card, x)
+    assert found.shape == ()
+    assert found.dtype == dtype
+    assert found == np.sum(x * x)
+    assert len(card.launched) == 2
+
+
+@EVERY_DTYPE
+@pytest.mark.parametrize("share", [0.5, 1.0, 2.0, None])
+def test_the_length_of_a_gradient_and_the_factor_that_clips_it(card: Any, dtype: str, share: float | None) -> None:
+    arena, parameters = an_arena(dtype)
+    for parameter in parameters:
+        parameter.grad[...] = np.random.default_rng(2).normal(size=parameter.grad.shape)
+    length = float(global_norm(arena))
+    longest = None if share is None else share * length
+    before = arena.grads.copy()
+    norm, shrink = adam.gradient_norm(card, before, on_card(arena, 0.0), longest)
+    np.testing.assert_allclose(norm, length, rtol=BOUND[dtype])
+    assert norm.dtype == dtype
+    assert len(card.launched) == 2
+    if longest is None:
+        assert shrink is None
+        return
+    clip_by_global_norm(arena, longest)
+    where = arena.segments[2]
+    np.testing.assert_allclose(shrink * before[where.start : where.stop], arena.grads[where.start : where.stop],
+                               rtol=BOUND[dtype])  # fmt: skip
+
+
+@EVERY_DTYPE
+def test_a_norm_that_is_no_number_is_seen_and_0_is_not_divided_by(card: Any, dtype: str) -> None:
+    runs = adam.Runs(np.array([[0, 3000]]), np.ones((1, 2)))
+    g = np.zeros(3000, dtype)
+    assert adam.gradient_norm(card, g, runs, 1.0) == (0, 1)
+    g[2500] = np.nan
+    assert np.isnan(adam.gradient_norm(card, g, runs, 1.0)[0])
+    assert np.isnan(adam.sum_of_squares(card, g))

@@ -1,0 +1,269 @@
+"""Attention on a card, in each of its three ways: every kind of mask, dropout, any shape, rows of nothing, NaN."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer.backend import PLAIN, Ops
+from npformer.backend.cuda import attention, cuda_ops
+from npformer.backend.cuda.attention_tiles import MOST_ROWS, ROOM, WIDEST_HEAD, fits_one_tile, tile_rows
+from npformer.errors import NpformerError
+from npformer.functional import AttentionMask, Draw, merge_heads, split_heads
+
+Host = np.ndarray[Any, Any]
+
+DRAW = Draw(3, 4, 1, 99, 0.3, first_row=2)
+POSITIONS = {
+    "all": AttentionMask(),
+    "causal": AttentionMask(causal=True),
+    "offset": AttentionMask(causal=True, query_offset=2),
+    "window": AttentionMask(window=2),
+    "causal window": AttentionMask(causal=True, window=1),
+    "stride": AttentionMask(stride=2),
+    "stride and window": AttentionMask(causal=True, window=2, stride=3),
+    "window that sees nothing": AttentionMask(query_offset=99, window=2),
+}
+#: One number; odd sizes; no sequences; no queries; more than a tile; one query; heads so wide that tiles have few rows.
+SHAPES = [(1, 1, 1, 1, 1), (2, 3, 4, 5, 6), (0, 2, 3, 3, 4), (2, 2, 0, 3, 4), (2, 1, 67, 70, 5), (1, 2, 1, 35, 33)]
+WIDE = (1, 1, 21, 26, 256)
+EVERY_DTYPE = pytest.mark.parametrize("dtype", ["float32", "float64"])
+
+
+@pytest.fixture(params=["short", "products", "tiles"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Each way in turn, whatever the size asks for; but what does not fit into one tile is not put there."""
+
+    def forced(q: Host, k: Host, mask: AttentionMask) -> str:
+        fits = fits_one_tile(q.shape[2], k.shape[2], q.shape[3], q.dtype)
+        return "tiles" if request.param == "short" and not fits else str(request.param)
+
+    monkeypatch.setattr(attention, "way", forced)
+    return str(request.param)
+
+
+@pytest.fixture
+def table(card: Any, way: str) -> Ops:
+    return cuda_ops(card)
+
+
+def heads(rng: np.random.Generator, dtype: str, B: int, H: int, T: int, D: int) -> Host:
+    """Read-only heads (B, H, T, D) as a layer makes them: views of columns of a projection."""
+    tokens = rng.normal(size=(B, T, 2 * H * D)).astype(dtype)[..., : H * D]
+    tokens.flags.writeable = False
+    return split_heads(tokens, H)  # type: ignore[no-any-return]
+
+
+def case(dtype: str, shape: tuple[int, ...], scale: float = 1.0) -> tuple[Host, Host, Host]:
+    rng = np.random.default_rng(1)
+    B, H, T, S, D = shape
+    return scale * heads(rng, dtype, B, H, T, D), heads(rng, dtype, B, H, S, D), heads(rng, dtype, B, H, S, D)
+
+
+def padded(mask: AttentionMask, B: int, S: int) -> AttentionMask:
+    """mask with keys hidden at random, all of them in the last sequence."""
+    visible = np.random.default_rng(2).random((B, S)) < 0.7
+    visible[B - 1 :] = False
+    return AttentionMask(visible, mask.causal, mask.query_offset, mask.window, mask.stride)
+
+
+@EVERY_DTYPE
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("name", POSITIONS)
+def test_it_equals_the_plain_pair(agree: Callable[..., None], dtype: str, shape: tuple[int, ...], name: str) -> None:
+    q, k, v = case(dtype, shape)
+    agree("attention", q, k, v, POSITIONS[name], None)
+    agree("attention", q, k, v, padded(POSITIONS[name], shape[0], shape[3]), DRAW)
+
+
+@EVERY_DTYPE
+def test_wide_heads(agree: Callable[..., None], dtype: str) -> None:
+    agree("attention", *case(dtype, WIDE), AttentionMask(causal=True), DRAW)
+
+
+@EVERY_DTYPE
+@pytest.mark.parametrize("keys", [1030, 8200])
+def test_long_rows(agree: Callable[..., None], dtype: str, keys: int) -> None:
+    """Longer than a warp shares, and than bits are drawn at once."""
+    agree("attention", *case(dtype, (1, 1, 2, keys, 3)), AttentionMask(), DRAW)
+
+
+@EVERY_DTYPE
+def test_arrays_with_gaps(agree: Callable[..., None], dtype: str) -> None:
+    """Views whose last axis has gaps, or runs backwards; one sequence for all; a mask that is a view."""
+    q, k, v = (np.repeat(x, 2, axis=-1)[..., ::2] for x in case(dtype, (3, 2, 4, 5, 6)))
+    visible = np.ones((3, 10), bool)[:, ::2]
+    agree("attention", q, k[:, :, ::-1], v[..., ::-1], AttentionMask(visible), DRAW)
+    agree("attention", q, np.broadcast_to(k[:1], k.shape), v, AttentionMask(causal=True), None)
+
+
+@EVERY_DTYPE
+@pytest.mark.parametrize("scale", [30.0, 1e4])
+def test_saturated_scores_neither_overflow_nor_vanish(
+    agree: Callable[..., None], way: str, dtype: str, scale: float
+) -> None:
+    for name in ("all", "causal"):
+        q, k, v = case(dtype, (2, 3, 4, 5, 6), scale)
+        if way != "tiles":  # which takes δ as g·o, so that dp − δ is 0 but for rounding, and that times 1e4 is not
+            agree("attention", q, k, v, POSITIONS[name], DRAW)
+            agree("attention", q, k, v, padded(POSITIONS[name], 2, 5), None)
+        y, plain = (ops.attention.forward(q, k, v, POSITIONS[name], DRAW)[0] for ops in (agree.table, PLAIN))  # type: ignore[attr-defined]
+        np.testing.assert_allclose(y, plain, rtol=1e-4, atol=1e-5)
+    q, k, v = case(dtype, (2, 1, 3, 4, 2))
+    agree("attention", np.abs(q), -scale * np.abs(k), v, AttentionMask(), None)  # all scores far below 0
+
+
+def test_hidden_keys_do_not_matter_however_large(table: Ops) -> None:
+    q, k, v = case("float32", (2, 2, 3, 5, 4))
+    mask = AttentionMask(np.arange(5)[None, :] < np.array([[3], [4]]))
+    poisoned_k, poisoned_v = k.copy(), v.copy()
+    poisoned_k[0, :, 3:], poisoned_v[0, :, 3:] = 1e30, -1e30
+    y, cache = table.attention.forward(q, k, v, mask)
+    other, other_cache = table.attention.forward(q, poisoned_k, poisoned_v, mask)
+    np.testing.assert_allclose(other, y, rtol=1e-5)
+    for g, h in zip(table.attention.backward(y, cache), table.attention.backward(y, other_cache), strict=True):
+        assert np.isfinite(h).all()
+        np.testing.assert_allclose(h, g, rtol=1e-4, atol=1e-6)
+
+
+def test_a_query_that_sees_nothing_gets_nothing(table: Ops) -> None:
+    q, k, v = case("float32", (2, 2, 3, 5, 4))
+    y, cache = table.attention.forward(q, k, v, AttentionMask(np.array([[True] * 5, [False] * 5])), DRAW)
+    gradients = table.attention.backward(np.ones_like(y), cache)
+    assert y[0].all()
+    assert not y[1].any()
+    assert not any(g[1].any() for g in gradients)
+
+
+@pytest.mark.parametrize("on_device", [False, True], ids=["step", "step in memory"])
+def test_the_same_weights_are_dropped_as_by_the_plain_pair(table: Ops, on_device: bool) -> None:
+    """With V the identity the output is the dropped weights themselves."""
+    q, k, _ = case("float64", (3, 2, 4, 6, 6))
+    v = np.broadcast_to(np.eye(6), (3, 2, 6, 6))
+    step = np.array(4, np.uint64)
+    draw = DRAW._replace(step=step) if on_device else DRAW
+    y, cache = table.attention.forward(q, k, v, AttentionMask(), draw)
+    plain, plain_cache = PLAIN.attention.forward(q, k, v, AttentionMask(), DRAW)
+    assert np.array_equal(y == 0, plain == 0)
+    assert 0 < np.count_nonzero(y == 0) < y.size
+    for g, true in zip(table.attention.backward(y, cache), PLAIN.attention.backward(plain, plain_cache), strict=True):
+        np.testing.assert_allclose(g, true, rtol=1e-10, atol=1e-12)
+    if on_device:  # a captured graph: the same calls, another step
+        step += 1
+        assert not np.array_equal(table.attention.forward(q, k, v, AttentionMask(), draw)[0] == 0, plain == 0)
+
+
+@EVERY_DTYPE
+@pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf])
+def test_no_number_where_there_is_none(table: Ops, dtype: str, special: float) -> None:
+    """What is not finite by the plain pair is not finite here, in outputs and gradients."""
+    for place in range(4):
+        given = [x.copy() for x in (*case(dtype, (2, 2, 5, 5, 4)), *case(dtype, (2, 2, 5, 5, 4))[:1])]
+        given[place].reshape(-1)[given[place].size // 3] = special
+        found, true = [], []
+        with np.errstate(all="ignore"):
+            for ops, kept in ((table, found), (PLAIN, true)):
+                y, cache = ops.attention.forward(*given[:3])
+                kept += [y, *ops.attention.backward(given[3], cache)]
+        for name, f, t in zip(("out", "dq", "dk", "dv"), found, true, strict=True):
+            assert not (np.isfinite(f) & ~np.isfinite(t)).any(), f"{special} in input {place}: {name}"
+
+
+def test_merging_what_comes_out_copies_nothing(table: Ops) -> None:
+    q, k, v = case("float32", (2, 3, 4, 5, 6))
+    y, cache = table.attention.forward(q, k, v)
+    for each in (y, *table.attention.backward(y, cache)):
+        assert np.shares_memory(merge_heads(each), each)
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_gradients_lie_side_by_side_as_their_inputs_do(table: Ops, count: int) -> None:
+    """So that the gradient of a block (B, T, 3C) of projections can be read without a copy."""
+    rng = np.random.default_rng(3)
+    block = rng.normal(size=(2, 4, count * 12))
+    parts = [split_heads(block[..., i * 12 : (i + 1) * 12], 3) for i in range(count)]
+    if count == 2:
+        parts.insert(0, split_heads(rng.normal(size=(2, 4, 12)), 3))
+    y, cache = table.attention.forward(*parts)
+    merged = [merge_heads(g) for g in table.attention.backward(y, cache)][-count:]
+    width = merged[0].dtype.itemsize * 12
+    assert [g.ctypes.data - merged[0].ctypes.data for g in merged] == [i * width for i in range(count)]
+    assert all(g.strides == block.strides for g in merged)
+
+
+@pytest.mark.parametrize("key_visible", [np.ones((1, 5), bool), np.ones((2, 4), bool), np.ones((2, 5))], ids=str)
+def test_a_bad_mask_is_refused_in_the_plain_bodys_words(table: Ops, key_visible: Host) -> None:
+    q, k, v = case("float32", (2, 3, 4, 5, 6))
+    messages = []
+    for ops in (PLAIN, table):
+        with pytest.raises(NpformerError) as caught:
+            ops.attention.forward(q, k, v, AttentionMask(key_visible, causal=True))
+        messages.append(str(caught.value))
+    assert messages[0] == messages[1]
+
+
+KERNELS = {
+    "short": ["attention_tiles.attend", "attention_tiles.attend_backward"],
+    "products": ["attention_rows.weigh_rows", "attention_rows.weigh_rows_backward"],
+    "tiles": ["attention_tiles.attend", "attention_long.attend_dqueries", "attention_long.attend_dkeys"],
+}
+
+
+def test_each_way_has_its_kernels_and_no_more(card: Any, way: str, table: Ops) -> None:
+    q, k, v = case("float32", (2, 3, 4, 5, 6))
+    y, cache = table.attention.forward(q, k, v, AttentionMask(causal=True), DRAW)
+    table.attention.backward(y, cache)
+    assert [kernel for kernel in card.launched if kernel.startswith("attention")] == KERNELS[way]
+
+
+def test_tiles_that_nobody_sees_are_passed_over(card: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stands in them is not even read: NaN there reaches nobody."""
+    monkeypatch.setattr(attention, "way", lambda *_: "tiles")
+    table = cuda_ops(card)
+    q, k, v = (x.copy() for x in case("float64", (1, 1, 200, 200, 64)))
+    k[:, :, :60], v[:, :, :60] = np.nan, np.nan
+    q[:, :, :60] = np.nan
+    y, cache = table.attention.forward(q, k, v, AttentionMask(causal=True, window=5))
+    dout = np.ones_like(y)
+    found = [y, *table.attention.backward(dout, cache)]
+    assert all(np.isfinite(x[:, :, 100:]).all() for x in found)
+    q[:, :, :60], k[:, :, :60], v[:, :, :60] = 0, 0, 0
+    plain, plain_cache = PLAIN.attention.forward(q, k, v, AttentionMask(causal=True, window=5))
+    for x, true in zip(found, (plain, *PLAIN.attention.backward(dout, plain_cache)), strict=True):
+        np.testing.assert_allclose(x[:, :, 100:], true[:, :, 100:], rtol=1e-9, atol=1e-12)
+
+
+SIZES = [  # B, H, T, S, D, mask, way
+    (64, 4, 12, 12, 16, AttentionMask(), "short"), (64, 4, 32, 32, 32, AttentionMask(), "short"),
+    (32, 8, 64, 64, 32, AttentionMask(), "products"), (64, 8, 100, 100, 64, AttentionMask(), "products"),
+    (1, 8, 8192, 8192, 64, AttentionMask(), "tiles"), (1, 1, 100, 8192, 512, AttentionMask(), "products"),
+    (1, 8, 2048, 2048, 64, AttentionMask(window=32), "tiles"),
+    (1, 8, 2048, 2048, 64, AttentionMask(window=32, stride=64), "products"),
+    (1, 8, 2048, 2048, 64, AttentionMask(window=1024), "products"), (0, 8, 100, 100, 64, AttentionMask(), "tiles"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("B", "H", "T", "S", "D", "mask", "expected"), SIZES)
+def test_which_way(B: int, H: int, T: int, S: int, D: int, mask: AttentionMask, expected: str) -> None:
+    q, k = (np.broadcast_to(np.float32(0), (B, H, length, D)) for length in (T, S))
+    assert attention.way(q, k, mask) == expected
+
+
+@EVERY_DTYPE
+def test_tiles_fit_into_a_block(dtype: str) -> None:
+    """Room for every matrix and row that a kernel takes, counted here as it takes them."""
+    size = np.dtype(dtype).itemsize
+    for D in range(1, WIDEST_HEAD + 1):
+        for matrices in (3, 5, 6):
+            R = tile_rows(matrices, D, np.dtype(dtype))
+            assert 1 <= R <= MOST_ROWS
+            assert (matrices * R * (D + 1 - D % 2) + R * (R + 1 - R % 2) + 3 * R) * size <= ROOM
+    for T in range(1, 65, 7):
+        for S in range(1, 65, 5):
+            largest = max(D for D in range(5000) if fits_one_tile(T, S, D, np.dtype(dtype)) or D == 0)
+            wide, keys = largest | 1, S | 1
+            assert ((2 * T + S) * wide + T * keys + 3 * T) * size <= ROOM or largest == 0
+            assert ((T + S) * wide + 2 * T * keys + 2 * T) * size <= ROOM or largest == 0

@@ -1,0 +1,86 @@
+"""How cuBLAS is called: its declarations, its handle, its errors."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer.backend.cupy.blas import SIGNATURES, STATUS, Blas, Lines, Matrix, Sizes, declared
+from npformer.errors import DeviceError
+
+
+@pytest.fixture
+def fake(cards: Any) -> Any:
+    return cards.fake_cublas
+
+
+def test_declarations_are_the_manuals(fake: Any) -> None:
+    assert {name: tuple(types.values()) for name, types in fake.DECLARED.items()} == SIGNATURES
+
+
+def test_a_library_that_is_too_old() -> None:
+    with pytest.raises(DeviceError, match="cuBLAS has no cublasCreate_v2: expected version 11 or later"):
+        declared(object())
+
+
+def test_the_workspace_is_set_after_the_stream_which_forgets_it(fake: Any) -> None:
+    library = fake.FakeCublas()
+    blas = Blas(library)
+    blas.use(0x1234, 0x5600, 32)
+    blas.close()
+    assert [name for name, _ in library.calls] == [
+        "cublasCreate_v2", "cublasSetStream_v2", "cublasSetWorkspace_v2", "cublasDestroy_v2",
+    ]  # fmt: skip
+    assert all(given["handle"] == fake.HANDLE for _, given in library.calls[1:])
+    assert library.calls[1][1]["streamId"] == 0x1234
+    assert library.calls[2][1] == {"handle": fake.HANDLE, "workspace": 0x5600, "workspaceSizeInBytes": 32}
+
+
+def gemm(blas: Blas, kind: str = "d", lead: int = 4, sizes: Sizes = Sizes(4, 4, 4)) -> None:  # noqa: B008
+    """A product of three 4 × 4 matrices in the host's memory."""
+    arrays = [np.ones((4, 4)) for _ in range(3)]
+    a, b, c = (Matrix(x.ctypes.data, Lines(False, lead), 0) for x in arrays)
+    blas.gemm(kind, False, sizes, 1.0, a, b, False, c)
+
+
+@pytest.fixture
+def blas(fake: Any) -> Blas:
+    made = Blas(fake.FakeCublas())
+    made.use(1, 256, 32)
+    return made
+
+
+def test_what_cublas_refuses_is_an_error_with_its_name(blas: Blas) -> None:
+    gemm(blas)
+    with pytest.raises(DeviceError, match="cublasGemmEx: cuBLAS says INVALID_VALUE"):
+        gemm(blas, lead=3)
+    with pytest.raises(DeviceError, match="cublasGemmEx: cuBLAS says INVALID_VALUE"):
+        gemm(blas, sizes=Sizes(-1, 4, 4))
+
+
+@pytest.mark.parametrize(("status", "said"), [*STATUS.items(), (99, "status 99")])
+def test_every_status(fake: Any, blas: Blas, status: int, said: str) -> None:
+    blas._library._answer = lambda name, given: status
+    with pytest.raises(DeviceError, match=f"cublasGemmEx: cuBLAS says {said}(;|$)"):
+        gemm(blas)
+
+
+def test_without_a_handle_or_workspace_nothing_runs(fake: Any) -> None:
+    library = fake.FakeCublas()
+    blas = Blas(library)
+    with pytest.raises(DeviceError, match="INTERNAL_ERROR"):
+        gemm(blas)
+    blas._handle = ctypes.c_void_p(5)
+    with pytest.raises(DeviceError, match="NOT_INITIALIZED; the driver may be older"):
+        gemm(blas)
+
+
+def test_numbers_are_rounded_to_10_bits_only_if_that_is_asked_for(blas: Blas) -> None:
+    one = np.ones((1, 1), np.float32)
+    at = Matrix(one.ctypes.data, Lines(False, 1), 0)
+    for kind, tf32 in (("f", False), ("f", True), ("H", False)):
+        blas.gemm(kind, tf32, Sizes(1, 1, 1), 1.0, at, at, False, at)
+    assert [given["computeType"] for name, given in blas._library.calls if name == "cublasGemmEx"] == [68, 77, 68]

@@ -1,0 +1,265 @@
+"""A recorded training step is the step itself, to the last bit, whatever changes from step to step."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer.backend import Backend, get_backend
+from npformer.backend.cupy import assembled
+from npformer.backend.cupy.graph import MOST
+from npformer.errors import ConfigError, DeviceMemoryError, ShapeError, TokenError
+from npformer.models import Transformer, TransformerConfig
+from npformer.optim import AdamW, WarmupCosine
+from npformer.training import TrainStep
+
+Host = np.ndarray[Any, Any]
+Batch = tuple[Host, Host, Host]
+
+
+@pytest.fixture
+def machine(cards: Any, load_beside: Any) -> Any:
+    return load_beside("recording").Machine(load_beside("guarded").guarded)
+
+
+@pytest.fixture
+def backend(machine: Any, cards: Any, load_beside: Any) -> Callable[..., Backend]:
+    """backend(dtype): the bodies for GPUs on the machine that records."""
+    recording = load_beside("recording")
+
+    def build(dtype: str = "float32", on: Any = machine) -> Backend:
+        plain = Backend("recording", get_backend("numpy").ops, on, dtype)
+        return assembled(plain, recording.Card(on, cards.HostCard()), on, recording.DeviceArray)
+
+    return build
+
+
+def new_step(backend: Backend, changes: Any = None, **options: Any) -> TrainStep:
+    sizes = {"d_model": 8, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1, "d_ff": 12}
+    config = TransformerConfig(9, 9, **({"dropout": 0.3, **sizes} | (changes or {})))
+    model = Transformer(config, backend=backend, seed=2)
+    given = {"seed": 5, "label_smoothing": 0.1, "clip_norm": 0.7, "schedule": WarmupCosine(0.02, 4, 20)}
+    return TrainStep(model, AdamW(model.arena, lr=0.01, eps=1e-4, weight_decay=0.1), **(given | options))
+
+
+def batches(count: int, rows: int = 4, source: int = 5, target: int = 6) -> list[Batch]:
+    rng = np.random.default_rng(7)
+    found = []
+    for _ in range(count):
+        src, tgt = rng.integers(1, 9, (rows, source)), rng.integers(1, 9, (rows, target + 1))
+        tgt[0, rng.integers(2, target) :] = 0
+        found.append((src, tgt[:, :-1], tgt[:, 1:]))
+    return found
+
+
+def state(step: TrainStep) -> list[Host]:
+    host = step.model.backend.host
+    return [host(x).copy() for x in (step.model.arena.values, step.optimizer.m, step.optimizer.v)]
+
+
+def run(step: TrainStep, given: list[Batch]) -> list[Any]:
+    """Losses and norms, then the parameters and moments at the end."""
+    made = [(step(*batch), step.grad_norm) for batch in given]
+    return [(float(loss), None if norm is None else float(norm)) for loss, norm in made] + state(step)
+
+
+def same(a: list[Any], b: list[Any]) -> None:
+    assert len(a) == len(b)
+    for x, y in zip(a, b, strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+def unrecorded(step: TrainStep) -> TrainStep:
+    step._compute.refusal = "asked not to"
+    return step
+
+
+CASES: dict[str, tuple[Any, Any]] = {
+    "post-LN": ({}, {}),
+    "pre-LN, gelu": ({"norm_order": "pre", "activation": "gelu", "tie_embeddings": True}, {}),
+    "learned positions": ({"positions": "learned", "max_seq_len": 8}, {"clip_norm": None}),
+    "micro-batches": ({}, {"accumulate": 3}),
+    "recomputed": ({"recompute": True}, {"schedule": None}),
+}
+
+
+@pytest.mark.parametrize(("case", "dtype"), [*((case, "float32") for case in CASES), ("post-LN", "float64")])
+def test_twenty_replays_are_twenty_steps_to_the_bit(case: str, dtype: str, backend: Any, machine: Any) -> None:
+    changes, options = CASES[case]
+    given = batches(20)
+    alone = run(unrecorded(new_step(backend(dtype), changes, **options)), given)
+    assert machine.records == 0
+    same(run(new_step(backend(dtype), changes, **options), given), alone)
+    assert (machine.records, machine.launches) == (1, 19)
+
+
+def test_a_recorded_step_is_that_of_the_host(backend: Any) -> None:
+    given = batches(8)
+    found = run(new_step(backend("float64")), given)
+    expected = run(new_step(get_backend("numpy", "float64", bodies="plain", threads=1)), given)
+    for x, y in zip(found, expected, strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-11)
+
+
+def test_many_steps_in_one_launch_are_as_many_calls(backend: Any, machine: Any) -> None:
+    given = batches(12)
+    alone = run(new_step(backend()), given)
+    step, losses = new_step(backend()), []
+    records = machine.records
+    for start in range(0, 12, 3):
+        losses += machine.host(step.many(given[start : start + 3])).tolist()
+    assert losses == [loss for loss, _ in alone[:12]]
+    assert float(step.grad_norm) == alone[11][1]
+    same(state(step), alone[12:])
+    assert machine.records - records == 1
+    assert step.step_number == 12
+
+
+@pytest.mark.parametrize("backend_name", ["host", "machine"])
+def test_one_batch_or_none_for_many(backend_name: str, backend: Any) -> None:
+    step = new_step(backend() if backend_name == "machine" else get_backend("numpy", bodies="plain"))
+    assert step.many(batches(1)).shape == (1,)
+    with pytest.raises(ConfigError, match="batches: expected at least one, got none"):
+        step.many([])
+
+
+def test_losses_are_fresh_and_a_later_step_changes_none(backend: Any) -> None:
+    step, given = new_step(backend()), batches(6)
+    found = [(step(*batch), step.grad_norm) for batch in given]
+    assert len({float(loss) for loss, _ in found}) == len({float(norm) for _, norm in found}) == 6
+
+
+CHANGES: dict[str, Callable[[TrainStep], None]] = {
+    "frozen": lambda step: step.model.arena.configure("encoder", trainable=False),
+    "rate of a part": lambda step: step.model.arena.configure("decoder", lr_scale=0.1),
+    "decay": lambda step: setattr(step.optimizer, "weight_decay", 0.5),
+    "betas": lambda step: setattr(step.optimizer, "betas", (0.5, 0.9)),
+    "eps": lambda step: setattr(step.optimizer, "eps", 0.1),
+    "clipping": lambda step: setattr(step, "clip_norm", 0.01),
+    "no clipping": lambda step: setattr(step, "clip_norm", None),
+    "smoothing": lambda step: setattr(step, "label_smoothing", 0.4),
+    "seed": lambda step: setattr(step, "seed", 99),
+    "dropout": lambda step: setattr(step.model.encoder.layers[0].feed_forward, "dropout", 0.0),
+    "lr": lambda step: setattr(step, "schedule", None),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_a_record_has_baked_in_may_change(change: str, backend: Any) -> None:
+    given, runs = batches(6), []
+    for make in (unrecorded, lambda step: step):
+        step = make(new_step(backend()))
+        for batch in given[:3]:
+            step(*batch)
+        CHANGES[change](step)
+        runs.append(run(step, given[3:]))
+    same(*runs)
+    untouched = new_step(backend())
+    assert not np.array_equal(run(untouched, given)[-3], runs[0][-3]), "the change changes nothing"
+
+
+def test_shapes_come_and_go_and_memory_does_not_grow(backend: Any, machine: Any) -> None:
+    step = new_step(backend("float64"))
+    shapes = [(rows, source, 6) for rows in (2, 3, 4) for source in (3, 5, 6)]
+    alone, used = unrecorded(new_step(backend("float64"))), []
+    for _ in range(3):
+        for shape in shapes:
+            for batch in batches(2, *shape):
+                assert float(step(*batch)) == float(alone(*batch))
+        used.append(machine.used)
+    same(state(step), state(alone))
+    assert used[1] == used[2]
+    assert len(step._compute._shapes) == MOST < len(shapes)
+    before = machine.used
+    step._compute.clear()
+    assert machine.used < before
+
+
+def test_a_step_that_reads_the_device_is_run_as_it_is_and_says_why_once(
+    backend: Any, machine: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = batches(5)
+    alone = run(unrecorded(new_step(backend())), given)
+    real = Transformer.forward
+
+    def curious(self: Any, src: Any, *inputs: Any, **options: Any) -> Any:
+        float(src[0, 0])
+        return real(self, src, *inputs, **options)
+
+    monkeypatch.setattr(Transformer, "forward", curious)
+    capsys.readouterr()
+    same(run(new_step(backend()), given), alone)
+    said = capsys.readouterr().err
+    assert said.count("npformer: steps are not recorded as CUDA graphs, and so are slower: RecordingError: reading an")
+    assert len(said.splitlines()) == 1
+    assert machine.launches == 0
+
+
+def test_recording_is_announced(backend: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    step = new_step(backend())
+    capsys.readouterr()
+    run(step, batches(3))
+    assert re.fullmatch(r"npformer: recorded a step as one CUDA graph in \d+\.\d\d s\n", capsys.readouterr().err)
+
+
+def test_a_bad_batch_changes_nothing(backend: Any) -> None:
+    step, given = new_step(backend(), {"positions": "learned", "max_seq_len": 6}), batches(3)
+    run(step, given)
+    before = state(step)
+    for bad in (tuple(ids + 9 for ids in given[0]), tuple(np.hstack([ids, ids]) for ids in given[0])):
+        with pytest.raises((TokenError, ShapeError)):
+            step(*bad)
+    same(state(step), before)
+    assert step.step_number == 3
+
+
+def test_other_records_make_room_before_memory_is_full(backend: Any, machine: Any) -> None:
+    small, large = batches(3), batches(3, 12)
+    alone = unrecorded(new_step(backend("float64")))
+    expected = run(alone, small + large + small)[-3:]
+    step, other = new_step(backend("float64")), new_step(backend("float64"))
+    run(other, large)
+    machine.trim()
+    machine.room = machine.used  # enough for the large record, and no more
+    other._compute.clear()
+    run(step, small)
+    assert len(step._compute._shapes) == 1
+    run(step, large)
+    assert len(step._compute._shapes) == 1
+    run(step, small)
+    same(state(step), expected)
+
+
+def test_full_memory_names_a_batch_that_fits(backend: Any, machine: Any) -> None:
+    step, given = new_step(backend("float64"), clip_norm=None), batches(1, 4) + batches(1, 64)
+    step(*given[0])
+    machine.trim()
+    before, machine.room = state(step), machine.used + 100_000
+    with pytest.raises(DeviceMemoryError) as caught:
+        step(*given[1])
+    found = re.search(r"batch_size: 64 sequences as long as these do not fit, (\d+) were tried and do: make it (\d+), "
+                      r"or keep it and set accumulate=(\d+), ", str(caught.value))  # fmt: skip
+    assert found is not None, str(caught.value)
+    rows, again, parts = map(int, found.groups())
+    assert rows == again == 64 // parts
+    assert 1 <= rows < 64
+    same(state(step), before)
+    assert step.step_number == 1
+    step(*(ids[:rows] for ids in given[1]))
+    step.accumulate = parts
+    step(*given[1])
+    assert step.step_number == 3
+
+
+def test_if_nothing_fits_it_says_so(backend: Any, machine: Any) -> None:
+    step = new_step(backend("float64"))
+    machine.trim()
+    machine.room = machine.used + 1000
+    with pytest.raises(DeviceMemoryError, match="Not even one sequence of this batch fits"):
+        step(*batches(1)[0])
+    with pytest.raises(DeviceMemoryError, match="Make fewer than 2 steps at once"):
+        step.many(batches(2))

@@ -1,0 +1,109 @@
+"""Every kernel compiles for the GPUs of today, and takes no more of them than there is. No GPU is needed to see it."""
+
+from __future__ import annotations
+
+import os
+import re
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
+from typing import Any
+
+import pytest
+
+from npformer.backend.cuda.source import REAL, files, kernels, source
+from npformer.backend.cupy.card import OPTIONS
+
+ARCHITECTURES = ("sm_80", "sm_90")  # A100; H100 and H200
+ADDED_BY_CUPY = ("--ftz=true",)
+EVERY_FILE = pytest.mark.parametrize("file", files())
+SHARED = 48 * 1024  # bytes that a block has without asking for more
+STACK = 64  # bytes of slow local memory that a thread may have: sin and cos of large numbers take 40
+FLOAT_ATOMIC = re.compile(r"\b(?:atom|red)\.[\w.]*\b(?:f16|bf16|f32|f64)\w*")
+
+
+@pytest.fixture
+def nvrtc(load_beside: Any) -> Any:
+    """The module nvrtc; skips, visibly, where it is not installed."""
+    module = load_beside("nvrtc")
+    problem = module.nvrtc_problem()
+    if problem is not None:
+        pytest.skip(problem)
+    return module
+
+
+@cache
+def soon(nvrtc: Any, kept_in: Any) -> dict[tuple[str, str, str], Future[Any]]:
+    """What becomes of every file, being compiled on all cores."""
+    pool = ThreadPoolExecutor(os.cpu_count())
+    return {
+        (file, dtype, architecture): pool.submit(
+            nvrtc.compiled, source(file, dtype), architecture, (*OPTIONS, *ADDED_BY_CUPY), kept_in
+        )
+        for architecture in ARCHITECTURES
+        for dtype in REAL
+        for file in files()
+    }
+
+
+@pytest.fixture(params=[(dtype, architecture) for architecture in ARCHITECTURES for dtype in REAL], ids="-".join)
+def built(request: pytest.FixtureRequest, nvrtc: Any, load_beside: Any) -> Any:
+    """built(file): what became of it for a dtype and an architecture; fails where it does not compile."""
+    everything = soon(nvrtc, load_beside("host_kernels").folder())
+
+    def result(file: str) -> Any:
+        found = everything[file, *request.param].result()
+        assert found.status == 0, found.log
+        return found
+
+    return result
+
+
+@EVERY_FILE
+def test_it_compiles_without_a_warning(built: Any, file: str) -> None:
+    found = built(file)
+    assert "warning" not in found.log, found.log
+    assert found.machine_code > 0
+
+
+@EVERY_FILE
+def test_every_kernel_is_there_and_fits(built: Any, file: str) -> None:
+    found = built(file).resources()
+    assert sorted(found) == sorted(kernels(file))
+    assert len(found) >= 1
+    for name, takes in found.items():
+        assert takes.shared <= SHARED, f"{file}.{name}: {takes}"
+        assert takes.registers <= 255, f"{file}.{name}: {takes}"
+        assert takes.stack <= STACK, f"{file}.{name}: {takes}"
+        assert takes.spilled == 0, f"{file}.{name}: {takes}"
+
+
+@EVERY_FILE
+def test_two_runs_agree_since_no_order_is_left_to_chance(built: Any, file: str) -> None:
+    """A sum by atomic operations is taken in whatever order threads arrive."""
+    assert not FLOAT_ATOMIC.findall(built(file).ptx)
+
+
+WRONG = {
+    "registers": "__global__ __launch_bounds__(1024) void wrong(float *x) { float k[99];"
+    "for (int i = 0; i < 99; ++i) k[i] = x[i + threadIdx.x]; for (int j = 0; j < 9; ++j) { __syncthreads();"
+    "for (int i = 0; i < 99; ++i) k[i] += x[j] * k[(37 * i + 11) % 99]; } "
+    "for (int i = 0; i < 99; ++i) x[i] = k[i]; }",
+    "stack": "__global__ void wrong(float *x, int n) { float k[99]; for (int i = 0; i < n; ++i) k[i] = x[i];"
+    "for (int i = 0; i < n; ++i) x[i] += k[(i * i) % 99]; }",
+    "shared": "__global__ void wrong(double *x) { __shared__ double k[6145]; k[threadIdx.x] = *x; *x = k[9]; }",
+    "atomic": "__global__ void wrong(float *x) { atomicAdd(x, 1.0f); }",
+    "warning": "__global__ void wrong(float *x) { int nobody; *x = 1; }",
+    "error": "__global__ void wrong(float *x) { *x = y; }",
+}
+
+
+def test_these_checks_fail_on_kernels_that_are_wrong(nvrtc: Any, load_beside: Any) -> None:
+    kept = load_beside("host_kernels").folder()
+    found = {why: nvrtc.compiled(f'extern "C" {text}', "sm_80", OPTIONS, kept) for why, text in WRONG.items()}
+    assert found["registers"].resources()["wrong"].spilled > 0
+    assert found["stack"].resources()["wrong"].stack > STACK
+    assert found["shared"].status != 0 or found["shared"].resources()["wrong"].shared > SHARED
+    assert FLOAT_ATOMIC.findall(found["atomic"].ptx)
+    assert "warning" in found["warning"].log
+    assert found["error"].status != 0
+    assert 'identifier "y" is undefined' in found["error"].log

@@ -1,0 +1,80 @@
+"""Dropout and x + Drop(f) on a card: the plain pairs' bits, wherever the step lives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer.backend import PLAIN, Ops
+from npformer.backend.cuda import cuda_ops
+from npformer.functional import Draw
+
+DRAW = Draw(3, 4, 1, 99, 0.3)
+DRAWS = [None, DRAW, Draw(2**64 - 1, 2**40, 7, 2**63, 0.1, first_row=5), DRAW._replace(rate=0.0)]
+#: One number, none, less and more than a stretch of 1024, and stretches that do not begin with a block of bits.
+SHAPES = [(1, 1), (1,), (0, 3), (2, 3, 5), (3, 341), (33, 3, 31), (2, 8200)]
+EVERY_DTYPE = pytest.mark.parametrize("dtype", ["float32", "float64"])
+
+
+@pytest.fixture
+def table(card: Any) -> Ops:
+    return cuda_ops(card)
+
+
+@EVERY_DTYPE
+@pytest.mark.parametrize("draw", DRAWS, ids=["inference", "dropout", "later rows", "rate 0"])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_dropout_and_residual(
+    agree: Callable[..., None], dtype: str, shape: tuple[int, ...], draw: Draw | None
+) -> None:
+    rng = np.random.default_rng(0)
+    x, f = rng.normal(size=shape).astype(dtype), rng.normal(size=(*shape[:-1], 2 * shape[-1])).astype(dtype)[..., ::2]
+    agree("dropout", f, draw)
+    agree("residual", x, f, draw)
+
+
+@EVERY_DTYPE
+def test_the_same_numbers_fall_as_in_the_plain_pair(table: Ops, dtype: str) -> None:
+    x = np.ones((7, 300), dtype)
+    y, cache = table.dropout.forward(x, DRAW)
+    true, _ = PLAIN.dropout.forward(x, DRAW)
+    np.testing.assert_array_equal(y, true)
+    np.testing.assert_array_equal(table.dropout.backward(x, cache), true)
+    np.testing.assert_array_equal(table.residual.forward(x, x, DRAW)[0], 1 + true)
+
+
+def test_the_step_may_live_on_the_card(table: Ops) -> None:
+    x, step = np.ones((5, 70)), np.array(2**40 + 4, np.uint64)
+    for number in (2**40 + 4, 2**63 + 9):
+        step[...] = number
+        y, cache = table.dropout.forward(x, DRAW._replace(step=step))
+        true, _ = PLAIN.dropout.forward(x, DRAW._replace(step=number))
+        np.testing.assert_array_equal(y, true)
+        np.testing.assert_array_equal(table.dropout.backward(x, cache), true)
+
+
+def test_one_kernel_each_way_and_none_where_nothing_drops(card: Any, table: Ops) -> None:
+    x = np.ones((5, 70))
+    y, cache = table.dropout.forward(x, None)
+    assert y is x
+    assert table.dropout.backward(x, cache) is x
+    assert card.launched == []
+    _, cache = table.residual.forward(x, x, DRAW)
+    table.residual.backward(x, cache)
+    assert card.launched == ["dropout.drop"] * 2
+    _, cache = table.residual.forward(x, x, None)
+    assert card.launched == ["dropout.drop"] * 3
+    assert all(dx is x for dx in table.residual.backward(x, cache))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_what_is_dropped_is_0_whatever_it_was_and_what_is_kept_is_seen(table: Ops, value: float) -> None:
+    x, bad = np.ones((4, 50)), np.full((4, 50), value)
+    kept = PLAIN.dropout.forward(x, DRAW)[0] > 0
+    for y in (table.dropout.forward(bad, DRAW)[0], table.dropout.backward(bad, table.dropout.forward(x, DRAW)[1])):
+        np.testing.assert_array_equal(y == 0, ~kept)
+        assert not np.isfinite(y[kept]).any()
+    np.testing.assert_array_equal(table.residual.forward(x, bad, DRAW)[0] == 1, ~kept)

@@ -1,0 +1,107 @@
+"""Token embedding on a card: its gradient is summed in the order of the tokens, whoever comes first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer.backend import PLAIN, Ops
+from npformer.backend.cuda import cuda_ops
+from npformer.backend.cuda.embedding import CHUNK
+
+EVERY_DTYPE = pytest.mark.parametrize("dtype", ["float32", "float64"])
+#: (V, shape of the tokens): one row, more rows than tokens, many tokens of few rows, no tokens, whole chunks of a row.
+CASES = [(1, (4,)), (5, (2, 7)), (50, (3, 40)), (7, (1, 1)), (9, (0, 3)), (3, (5, 100)), (1, (CHUNK,)),
+         (1, (5 * CHUNK,)), (2, (3, CHUNK)), (400, (2, CHUNK))]  # fmt: skip
+
+
+@pytest.fixture
+def table(card: Any) -> Ops:
+    return cuda_ops(card)
+
+
+def tokens_of(num_rows: int, shape: tuple[int, ...]) -> Any:
+    """A third of them 0, as padding is."""
+    rng = np.random.default_rng(1)
+    return rng.integers(0, num_rows, size=shape) * (rng.random(shape) > 0.33)
+
+
+@EVERY_DTYPE
+@pytest.mark.parametrize(("num_rows", "shape"), CASES)
+def test_it_equals_the_plain_pair(
+    agree: Callable[..., None], dtype: str, num_rows: int, shape: tuple[int, ...]
+) -> None:
+    tokens, rng = tokens_of(num_rows, shape), np.random.default_rng(0)
+    for width in (1, 33):
+        weight = rng.normal(size=(num_rows, width)).astype(dtype)
+        agree("embedding", tokens, weight, 1.5)
+    agree("embedding", tokens.astype(np.uint8 if num_rows < 256 else np.int16), weight)
+    agree("embedding", np.repeat(tokens, 2, axis=-1)[..., ::2], np.asfortranarray(weight), -0.5)
+
+
+@EVERY_DTYPE
+@pytest.mark.parametrize("where", ["one row", "every edge", "sorted", "reversed"])
+def test_rows_across_the_edges_of_chunks(table: Ops, dtype: str, where: str) -> None:
+    count = 6 * CHUNK + 3
+    places = np.arange(count)
+    tokens = {"one row": places * 0 + 2, "every edge": (places + CHUNK // 2) // CHUNK, "sorted": places // 5,
+              "reversed": places[::-1] // 40}[where]  # fmt: skip
+    height = int(tokens.max()) + 2
+    dy = (np.random.default_rng(0).integers(-64, 65, size=(count, 7)) / 16).astype(dtype)  # sums are exact
+    _, cache = table.embedding.forward(tokens, np.zeros((height, 7), dtype), 0.5)
+    total = np.full((height, 7), 3, dtype)
+    assert table.embedding.backward(dy, cache, into=(total,)) is None
+    true = np.full((height, 7), 3, dtype)
+    np.add.at(true, tokens, dy / 2)
+    np.testing.assert_array_equal(total, true)
+
+
+@EVERY_DTYPE
+def test_sums_are_made_in_the_order_of_the_tokens(card: Any, table: Ops, dtype: str) -> None:
+    """The same bits for every number of threads; and in chunks of CHUNK tokens of a row's own, where it fills them."""
+    tokens = np.array([1] * CHUNK + [0] * CHUNK)
+    dy = np.random.default_rng(0).normal(size=(2 * CHUNK, 5)).astype(dtype)
+    _, cache = table.embedding.forward(tokens, np.zeros((2, 5), dtype))
+    found = table.embedding.backward(dy, cache)
+    in_order = [np.add.accumulate(part)[-1] for part in (dy[CHUNK:], dy[:CHUNK])]  # not np.sum, which adds in pairs
+    np.testing.assert_array_equal(found, in_order)
+    alone = cuda_ops(type(card)(block=1)).embedding
+    many = tokens_of(6, (200,))
+    big = np.random.default_rng(2).normal(size=(200, 5)).astype(dtype)
+    weight = np.zeros((6, 5), dtype)
+    both = [pair.backward(big, pair.forward(many, weight)[1]) for pair in (table.embedding, alone)]
+    np.testing.assert_array_equal(*both)
+
+
+def test_how_many_kernels(card: Any, table: Ops) -> None:
+    weight = np.ones((5, 4))
+    _, cache = table.embedding.forward(tokens_of(5, (3, CHUNK)), weight)
+    assert card.launched == ["embedding.take_rows"]
+    table.embedding.backward(np.ones((3, CHUNK, 4)), cache, into=(weight,))
+    assert card.launched[1:] == ["embedding.sort_tokens", "embedding.add_chunks", "embedding.add_edges"]
+    table.embedding.backward(np.ones((3, CHUNK, 4)), cache, into=(None,))
+    assert len(card.launched) == 4
+
+
+@pytest.mark.parametrize("bad", [-1, 5, 2**40])
+def test_a_token_outside_the_table_is_seen_and_writes_nowhere(table: Ops, bad: int) -> None:
+    tokens, weight = np.arange(3 * CHUNK) % 5, np.random.default_rng(0).normal(size=(5, 4))
+    tokens[7:29] = bad
+    y, cache = table.embedding.forward(tokens, weight, 2.0)
+    assert np.isnan(y[7:29]).all()
+    inside = (tokens >= 0) & (tokens < 5)
+    np.testing.assert_array_equal(y[inside], 2 * weight[tokens[inside]])
+    dy = np.random.default_rng(1).normal(size=y.shape)
+    plain = PLAIN.embedding.forward(tokens[inside], weight, 2.0)[1]
+    found = table.embedding.backward(dy, cache)
+    np.testing.assert_allclose(found, PLAIN.embedding.backward(dy[inside], plain), rtol=0, atol=1e-12)
+
+
+def test_a_gradient_that_is_no_number_is_seen_in_its_row(table: Ops) -> None:
+    tokens, dy = tokens_of(6, (3, 40)), np.ones((3, 40, 4))
+    dy[1, 5, 2] = np.nan
+    found = table.embedding.backward(dy, table.embedding.forward(tokens, np.ones((6, 4)))[1])
+    assert np.argwhere(np.isnan(found)).tolist() == [[tokens[1, 5], 2]]

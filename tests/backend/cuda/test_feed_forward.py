@@ -1,0 +1,136 @@
+"""The feed-forward layer on a card, and its activations alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer.backend import PLAIN, Ops
+from npformer.backend.cuda import cuda_ops, feed_forward, linear
+from npformer.backend.cuda.card import drawn
+from npformer.backend.cuda.feed_forward import activate, activate_backward
+from npformer.errors import ConfigError
+from npformer.functional import Draw
+
+SHAPES = [((1, 1), 1), ((2, 3, 5), 7), ((70, 6), 33), ((3, 2, 4), 64), ((2, 3), 8200), ((0, 4), 5)]
+STEPS: dict[str, Any] = {"the host's": 7, "the card's": np.array(7, np.uint64)}
+ACTIVATION = pytest.mark.parametrize("activation", ["relu", "gelu"])
+
+
+@pytest.fixture
+def table(card: Any) -> Ops:
+    return cuda_ops(card)
+
+
+def inputs(shape: tuple[int, ...], width: int, dtype: str = "float64") -> list[Any]:
+    rng = np.random.default_rng(1)
+    sizes = (shape, (shape[-1], width), (width,), (width, shape[-1]), (shape[-1],))
+    return [rng.normal(size=size).astype(dtype) for size in sizes]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("rate", [0.0, 0.3])
+@pytest.mark.parametrize(("shape", "width"), SHAPES, ids=str)
+@ACTIVATION
+def test_equals_the_plain_pair(
+    agree: Callable[..., None], shape: tuple[int, ...], width: int, activation: str, rate: float, dtype: str
+) -> None:
+    agree("feed_forward", *inputs(shape, width, dtype), activation, Draw(3, 7, 0, 11, rate, first_row=2))
+
+
+@ACTIVATION
+def test_blocks_take_several_rows(agree: Callable[..., None], monkeypatch: pytest.MonkeyPatch, activation: str) -> None:
+    monkeypatch.setattr(linear, "PARTS", 2)
+    monkeypatch.setattr(feed_forward, "parts_of", lambda rows: 3)
+    agree("feed_forward", *inputs((7, 4), 5), activation, Draw(3, 7, 0, 11, 0.3))  # three each, and one is left
+
+
+@ACTIVATION
+def test_the_last_block_stops_with_the_last_row(card: Any, monkeypatch: pytest.MonkeyPatch, activation: str) -> None:
+    monkeypatch.setattr(linear, "PARTS", 2)
+    monkeypatch.setattr(feed_forward, "parts_of", lambda rows: 3)
+    h, da = np.zeros((9, 5)), np.ones((9, 5))
+    activate(card, activation, h[:7], np.ones(5), drawn(None, h))
+    activate_backward(card, da[:7], h[:7], activation == "gelu", drawn(None, h), False)
+    assert (h[:7] == 1).all()
+    assert (h[7:] == 0).all()
+    assert (da[7:] == 1).all()
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_a_column_of_long_rows_is_begun_by_one_thread_and_added_to_by_another(cards: Any, backwards: bool) -> None:
+    x, w1, *rest = inputs((2, 3), 8200)
+    table = cuda_ops(cards.HostCard(block=40, backwards=backwards))
+    (y, cache), (_, plain) = (ops.feed_forward.forward(x, w1, *rest, "relu", None) for ops in (table, PLAIN))
+    found, true = (
+        pair.backward(y, kept)[2] for pair, kept in ((table.feed_forward, cache), (PLAIN.feed_forward, plain))
+    )
+    np.testing.assert_allclose(found, true, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
+@ACTIVATION
+def test_the_step_may_live_on_the_card(agree: Callable[..., None], activation: str, step: Any) -> None:
+    agree("feed_forward", *inputs((4, 5), 17), activation, Draw(2**64 - 1, step, 2, 2**63 + 5, 0.5))
+
+
+@ACTIVATION
+def test_inference_and_layouts(agree: Callable[..., None], lay_out: Callable[..., Any], activation: str) -> None:
+    for layout in ("gaps", "columns first"):
+        agree("feed_forward", *(lay_out(x, layout) for x in inputs((2, 3, 5), 7)), activation, None)
+
+
+@ACTIVATION
+def test_kernels_and_products(card: Any, table: Ops, activation: str) -> None:
+    """One kernel between the products, and none that a frozen parameter does not need."""
+    y, cache = table.feed_forward.forward(*inputs((4, 5), 7), activation, Draw(3, 7, 0, 11, 0.3))
+    assert card.launched == [f"feed_forward.{activation}_rows", "linear.add_bias"]
+    card.launched.clear(), card.cublas.calls.clear()
+    table.feed_forward.backward(y, cache, into=(None,) * 4)
+    assert card.launched == [f"feed_forward.{activation}_rows_backward"]
+    assert len(card.cublas.calls) == 2
+
+
+@ACTIVATION
+def test_a_dropped_number_is_0_whatever_it_was(card: Any, activation: str) -> None:
+    draw, h = Draw(3, 7, 0, 11, 0.5), np.full((6, 40), np.inf)
+    kept = PLAIN.dropout.forward(np.ones((6, 40)), draw)[0] != 0
+    a = activate(card, activation, h, np.zeros(40), drawn(draw, h))
+    np.testing.assert_array_equal(a, np.where(kept, np.inf, 0))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("shape", [(), (1,), (3, 5), (2, 3, 65), (2, 9000), (0, 3), (3, 0)], ids=str)
+@ACTIVATION
+def test_activations_alone(agree: Callable[..., None], activation: str, shape: tuple[int, ...], dtype: str) -> None:
+    agree(activation, np.asarray(np.random.default_rng(1).normal(size=shape) * 2, dtype))
+
+
+@ACTIVATION
+def test_special_numbers(table: Ops, activation: str) -> None:
+    x = np.array([np.nan, np.inf, -1e30, 1e30, 0.0, -0.0, 1e-300, -40.0, 40.0])
+    found, plain = getattr(table, activation), getattr(PLAIN, activation)
+    (y, cache), (true, plain_cache) = found.forward(x), plain.forward(x)
+    with np.errstate(invalid="ignore"):
+        dx, dtrue = found.backward(np.ones(9), cache), plain.backward(np.ones(9), plain_cache)
+    np.testing.assert_allclose(y, true, rtol=1e-14)
+    np.testing.assert_allclose(dx, dtrue, rtol=1e-14)
+
+
+@ACTIVATION
+def test_nan_is_seen(table: Ops, activation: str) -> None:
+    x, *parameters = inputs((3, 4), 5)
+    x[1, 2] = np.nan
+    y, cache = table.feed_forward.forward(x, *parameters, activation, None)
+    assert np.isnan(y[1]).all()
+    assert np.isfinite(y[[0, 2]]).all()
+    dx, *_ = table.feed_forward.backward(np.ones((3, 4)), cache)
+    assert np.isfinite(dx[[0, 2]]).all()
+
+
+def test_another_activation(table: Ops) -> None:
+    with pytest.raises(ConfigError, match="activation: expected one of relu, gelu, got 'tanh'"):
+        table.feed_forward.forward(*inputs((3, 4), 5), "tanh", None)

@@ -1,0 +1,104 @@
+"""LayerNorm on a card, alone and after a residual sum."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer.backend import Ops
+from npformer.backend.cuda import cuda_ops
+from npformer.functional import Draw, layer_norm_backward, layer_norm_forward
+
+DRAWS = [None, Draw(3, 4, 1, 99, 0.3), Draw(3, 4, 0, 98, 0.1, first_row=5)]
+#: One number, no tokens, odd sizes, rows too wide for the shared memory of either kernel, or for one drawing of bits.
+SHAPES = [(1, 1), (9,), (2, 3, 5), (0, 3, 4), (7, 4, 33), (2, 1027), (1, 2, 2051), (2, 8219)]
+EVERY_DTYPE = pytest.mark.parametrize("dtype", ["float32", "float64"])
+
+
+@pytest.fixture
+def table(card: Any) -> Ops:
+    return cuda_ops(card)
+
+
+def normal(dtype: str, *shape: int, seed: int = 0) -> Any:
+    return np.random.default_rng(seed).normal(size=shape).astype(dtype)
+
+
+@EVERY_DTYPE
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_layer_norm(agree: Callable[..., None], dtype: str, shape: tuple[int, ...]) -> None:
+    C = shape[-1]
+    eps = 1e-5 if C > 1 else 1.0  # one number has no variance: dx is 0, and its rounding errors grow by 1/√eps
+    x = normal(dtype, *shape[:-1], 2 * C)[..., ::2]
+    agree("layer_norm", 2 + x, normal(dtype, C, seed=1), normal(dtype, C, seed=2), eps)
+
+
+@EVERY_DTYPE
+@pytest.mark.parametrize("draw", DRAWS, ids=["inference", "dropout", "later rows"])
+@pytest.mark.parametrize("shape", [shape for shape in SHAPES if len(shape) > 1], ids=str)
+def test_after_a_residual_sum(
+    agree: Callable[..., None], dtype: str, shape: tuple[int, ...], draw: Draw | None
+) -> None:
+    C = shape[-1]
+    x, f = 2 + normal(dtype, *shape), normal(dtype, *shape[:-1], 2 * C, seed=3)[..., 1::2]
+    rest = (normal(dtype, C, seed=1), normal(dtype, C, seed=2), 1e-5 if C > 1 else 1.0, draw)
+    agree("post_norm", x, f, *rest)
+    agree("add_norm", x, f, *rest)
+
+
+def test_one_kernel_each_way_and_one_for_both_parameters(card: Any, table: Ops) -> None:
+    x, gain = normal("float32", 6, 4), normal("float32", 4)
+    _, cache = table.add_norm.forward(x, x, gain, gain, 1e-5, DRAWS[1])
+    assert card.launched == ["layer_norm.norm_rows"]
+    table.add_norm.backward((x, x), cache, into=(gain.copy(), gain.copy()))
+    assert card.launched[1:] == ["layer_norm.norm_rows_backward", "sums.add_rows"]
+    table.add_norm.backward((x, x), cache, into=(None, None))
+    assert card.launched[3:] == ["layer_norm.norm_rows_backward"]
+
+
+def test_the_step_may_live_on_the_card(table: Ops) -> None:
+    x, gain, step = normal("float64", 5, 7), normal("float64", 7), np.array(4, np.uint64)
+    on_host = table.post_norm.forward(x, x, gain, gain, 1e-5, Draw(3, 4, 1, 99, 0.3))
+    on_card = table.post_norm.forward(x, x, gain, gain, 1e-5, Draw(3, step, 1, 99, 0.3))
+    np.testing.assert_array_equal(on_card[0], on_host[0])
+    for a, b in zip(table.post_norm.backward(x, on_card[1]), table.post_norm.backward(x, on_host[1]), strict=True):
+        np.testing.assert_array_equal(a, b)
+    step[...] = 5  # the same call, played again a step later
+    later = table.post_norm.forward(x, x, gain, gain, 1e-5, Draw(3, 5, 1, 99, 0.3))[0]
+    np.testing.assert_array_equal(table.post_norm.forward(x, x, gain, gain, 1e-5, Draw(3, step, 1, 99, 0.3))[0], later)
+    assert not np.array_equal(later, on_host[0])
+
+
+def test_rows_far_from_0_keep_their_digits(table: Ops) -> None:
+    """μ is taken off before the squares are added: mean(x²) − μ² would leave none of these digits."""
+    x = 1000 + normal("float32", 4, 300)
+    gain, nothing = np.ones(300, np.float32), np.zeros(300, np.float32)
+    y, cache = table.layer_norm.forward(x, gain, nothing)
+    true, true_cache = layer_norm_forward(x.astype(np.float64), gain.astype(np.float64), nothing.astype(np.float64))
+    unit = 4 * 300**0.5 * 2.0**-24 * 1000  # λ√n·u of a sum of numbers of this size, as in npformer/proof/budget.py
+    np.testing.assert_allclose(y, true, rtol=0, atol=unit)
+    dy = normal("float32", 4, 300, seed=4)
+    dx = table.layer_norm.backward(dy, cache)[0]
+    np.testing.assert_allclose(dx, layer_norm_backward(dy.astype(np.float64), true_cache)[0], rtol=0, atol=4 * unit)
+
+
+@EVERY_DTYPE
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_what_is_no_number_stays_visible_in_its_row(table: Ops, dtype: str, value: float) -> None:
+    x, gain = normal(dtype, 4, 6), normal(dtype, 6)
+    x[2, 3] = value
+    y, cache = table.layer_norm.forward(x, gain, gain)
+    assert np.isnan(y).any(axis=1).tolist() == [False, False, True, False]
+    dx, dgamma, _ = table.layer_norm.backward(np.ones_like(x), cache)
+    assert np.isnan(dx).all(axis=1).tolist() == [False, False, True, False]
+    assert np.isnan(dgamma).any()
+
+
+def test_what_was_dropped_is_0_even_where_it_was_no_number(table: Ops) -> None:
+    x, gain, draw = normal("float64", 3, 40), normal("float64", 40), Draw(3, 4, 1, 99, 0.5)
+    kept = table.dropout.forward(np.ones_like(x), draw)[0] > 0
+    y, _ = table.post_norm.forward(x, np.where(kept, x, np.inf), gain, gain, 1e-5, draw)
+    assert np.isfinite(y).all()

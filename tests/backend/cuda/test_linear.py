@@ -1,0 +1,96 @@
+"""The linear map on a card."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer.backend import Ops
+from npformer.backend.cuda import cuda_ops, linear
+from npformer.errors import ShapeError
+
+SHAPES = [((1, 1), 1), ((3, 5), 7), ((2, 4, 33), 65), ((40, 32), 300), ((2, 3, 2, 6), 5), ((0, 4), 3), ((2, 0, 4), 3)]
+
+
+@pytest.fixture
+def table(card: Any) -> Ops:
+    return cuda_ops(card)
+
+
+def inputs(shape: tuple[int, ...], width: int, dtype: str) -> list[Any]:
+    rng = np.random.default_rng(1)
+    made = (rng.normal(size=shape), rng.normal(size=(shape[-1], width)), rng.normal(size=width))
+    return [x.astype(dtype) for x in made]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize(("shape", "width"), SHAPES, ids=str)
+def test_equals_the_plain_pair(agree: Callable[..., None], shape: tuple[int, ...], width: int, dtype: str) -> None:
+    agree("linear", *inputs(shape, width, dtype))
+
+
+def test_blocks_take_several_rows(agree: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linear, "PARTS", 2)
+    agree("linear", *inputs((7, 4), 5, "float64"))  # three each, and one is left
+
+
+def test_the_last_block_stops_with_the_last_row(card: Any) -> None:
+    """Beyond it is NaN elsewhere, and what is added to that leaves no trace."""
+    y = np.zeros((9, 5))
+    card.launch("linear.add_bias", "float64", 3, 32, y[:7], np.ones(5), 7, 5, 3)
+    np.testing.assert_array_equal(y, np.repeat([[1.0], [0.0]], [7, 2], axis=0) * np.ones(5))
+
+
+@pytest.mark.parametrize("layout", ["gaps", "columns first"])
+def test_inputs_lie_as_they_like(agree: Callable[..., None], lay_out: Callable[..., Any], layout: str) -> None:
+    agree("linear", *(lay_out(x, layout) for x in inputs((2, 3, 10), 6, "float64")))
+
+
+def test_columns_of_a_block(card: Any, agree: Callable[..., None]) -> None:
+    x, block, bias = inputs((2, 3, 10), 18, "float64")
+    agree("linear", x, block[:, 6:12], bias[6:12])
+    wide = np.random.default_rng(2).normal(size=(2, 3, 30))
+    card.launched.clear()
+    agree("linear", wide[..., 10:20], block, bias)  # x too is a view of columns
+    assert set(card.launched) == {"linear.add_bias", "sums.add_rows"}
+
+
+def test_the_gradient_goes_into_columns_of_a_block_without_another_array(card: Any, table: Ops) -> None:
+    x, weight, bias = inputs((4, 10), 6, "float64")
+    block, places = np.ones((10, 18)), np.ones(18)
+    _, cache = table.linear.forward(x, weight, bias)
+    card.launched.clear(), card.cublas.calls.clear()
+    dy = np.random.default_rng(3).normal(size=(4, 6))
+    table.linear.backward(dy, cache, into=(block[:, 6:12], places[6:12]))
+    np.testing.assert_allclose(block[:, 6:12], 1 + x.T @ dy, rtol=1e-13)
+    assert (block[:, :6] == 1).all()
+    assert (block[:, 12:] == 1).all()
+    assert [name for name, _ in card.cublas.calls] == ["cublasGemmEx"] * 2
+    assert card.launched == ["sums.add_rows"]
+
+
+def test_a_frozen_matrix_costs_no_product(card: Any, table: Ops) -> None:
+    _, cache = table.linear.forward(*inputs((4, 10), 6, "float64"))
+    card.launched.clear(), card.cublas.calls.clear()
+    table.linear.backward(np.ones((4, 6)), cache, into=(None, None))
+    assert len(card.cublas.calls) == 1
+    assert card.launched == []
+
+
+def test_nan_is_seen(table: Ops) -> None:
+    x, weight, bias = inputs((3, 4), 5, "float64")
+    x[1, 2] = np.nan
+    y, cache = table.linear.forward(x, weight, bias)
+    assert np.isnan(y[1]).all()
+    assert np.isfinite(y[[0, 2]]).all()
+    _, dweight, _ = table.linear.backward(np.ones((3, 5)), cache)
+    assert np.isnan(dweight[2]).all()
+    assert np.isfinite(dweight[[0, 1, 3]]).all()
+
+
+def test_shapes_that_do_not_meet(table: Ops) -> None:
+    with pytest.raises(ShapeError, match=r"x: expected \(..., C_in=4\), got \(2, 3\)"):
+        table.linear.forward(np.ones((2, 3)), np.ones((4, 5)), np.ones(5))

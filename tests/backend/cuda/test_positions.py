@@ -1,0 +1,73 @@
+"""Positions on a card: sines and cosines in double whatever the precision, and a learned table's gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer.backend import PLAIN, Ops
+from npformer.backend.cuda import cuda_ops
+
+EVERY_DTYPE = pytest.mark.parametrize("dtype", ["float32", "float64"])
+#: One number, an odd width (a sine without its cosine), no sequences, several pieces of 256 columns, no batch, two.
+SHAPES = [(1, 1, 1), (2, 3, 5), (0, 3, 4), (5, 9, 62), (7, 6), (3, 2, 4, 6), (2, 0, 4)]
+
+
+@pytest.fixture
+def table(card: Any) -> Ops:
+    return cuda_ops(card)
+
+
+def normal(dtype: str, *shape: int) -> Any:
+    return np.random.default_rng(0).normal(size=shape).astype(dtype)
+
+
+@EVERY_DTYPE
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_positions(agree: Callable[..., None], dtype: str, shape: tuple[int, ...]) -> None:
+    x = normal(dtype, *shape[:-1], 2 * shape[-1])[..., ::2]
+    agree("sinusoidal_positions", x)
+    agree("sinusoidal_positions", x, 3)
+    if shape[-2] == 0:
+        return  # the plain learned pair does not take it
+    for offset in (0, 2):
+        agree("learned_positions", x, normal(dtype, shape[-2] + 4, shape[-1]), offset)
+    agree("learned_positions", x, np.asfortranarray(normal(dtype, shape[-2], shape[-1])))
+
+
+@EVERY_DTYPE
+def test_far_positions_are_as_exact_as_near_ones(table: Ops, dtype: str) -> None:
+    """An angle of some thousands has no digits left behind the point in float32: it must not be computed there."""
+    x = np.zeros((1, 4, 6), dtype)
+    bound = {"float32": 2.0**-24, "float64": 2e-12}[dtype]  # one rounding; an angle of 10⁴ rounded twice
+    found, true = (ops.sinusoidal_positions.forward(x, 9000)[0] for ops in (table, PLAIN))
+    np.testing.assert_allclose(found, true, rtol=0, atol=bound)
+
+
+def test_many_sequences_share_what_is_computed_once(card: Any, table: Ops) -> None:
+    x = normal("float64", 1200, 1, 3)
+    found, true = (ops.sinusoidal_positions.forward(x, 1)[0] for ops in (table, PLAIN))
+    np.testing.assert_allclose(found, true, rtol=0, atol=1e-15)
+    assert card.launched == ["positions.add_positions"]
+
+
+def test_what_no_position_used_is_not_touched(card: Any, table: Ops) -> None:
+    x, weight = normal("float64", 4, 3, 5), normal("float64", 9, 5)
+    y, cache = table.learned_positions.forward(x, weight, 2)
+    dx = table.learned_positions.backward(y, cache, into=(weight,))
+    assert dx is y
+    before = normal("float64", 9, 5)
+    np.testing.assert_array_equal(weight[[0, 1, 5, 6, 7, 8]], before[[0, 1, 5, 6, 7, 8]])
+    np.testing.assert_allclose(weight[2:5], before[2:5] + y.sum(axis=0), rtol=0, atol=1e-14)
+    assert card.launched == ["positions.add_positions", "sums.add_rows"]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_what_is_no_number_stays_where_it_is(table: Ops, value: float) -> None:
+    x = normal("float64", 4, 3, 5)
+    x[1, 2, 3] = value
+    for y in (table.sinusoidal_positions.forward(x)[0], table.learned_positions.forward(x, np.ones((3, 5)))[0]):
+        assert np.argwhere(~np.isfinite(y)).tolist() == [[1, 2, 3]]

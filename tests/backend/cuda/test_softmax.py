@@ -1,0 +1,42 @@
+"""Softmax on a card: hidden entries, rows in which nothing is visible, and what is no number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer.backend import PLAIN, Ops
+from npformer.backend.cuda import cuda_ops
+
+EVERY_DTYPE = pytest.mark.parametrize("dtype", ["float32", "float64"])
+
+
+@pytest.fixture
+def table(card: Any) -> Ops:
+    return cuda_ops(card)
+
+
+@EVERY_DTYPE
+@pytest.mark.parametrize("shape", [(1,), (1, 1), (2, 3, 5), (4, 131), (0, 3), (3, 1500)], ids=str)
+@pytest.mark.parametrize("scale", [1.0, 1e4])
+def test_it_equals_the_plain_pair(agree: Callable[..., None], dtype: str, shape: tuple[int, ...], scale: float) -> None:
+    rng = np.random.default_rng(0)
+    x = (scale * rng.normal(size=(*shape[:-1], 2 * shape[-1]))).astype(dtype)[..., ::2]
+    agree("softmax", x)
+    agree("softmax", x, rng.random(shape) > 0.5)
+    agree("softmax", x, rng.random(shape[-1:]) > 0.5)
+    agree("softmax", x, np.zeros(shape, bool))
+
+
+@EVERY_DTYPE
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_special_values_are_those_of_the_plain_pair(table: Ops, dtype: str, value: float) -> None:
+    x = np.random.default_rng(0).normal(size=(3, 50)).astype(dtype)
+    x[1, 43] = value
+    with np.errstate(all="ignore"):
+        found, true = (ops.softmax.forward(x)[0] for ops in (table, PLAIN))
+    np.testing.assert_allclose(found, true, rtol=1e-5)
+    assert np.isfinite(found).all(axis=1).tolist() == [True, value == -np.inf, True]

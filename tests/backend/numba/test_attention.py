@@ -1,0 +1,88 @@
+"""Attention in blocks of queries, and on heads that lie anyhow in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer.backend import PLAIN
+from npformer.functional import AttentionMask, Draw
+
+Host = np.ndarray[Any, Any]
+MASKS = {
+    "none": {},
+    "causal": {"causal": True},
+    "causal, later": {"causal": True, "query_offset": 4},
+    "causal, before all keys": {"causal": True, "window": 2, "query_offset": 3},
+    "window": {"window": 3},
+    "stride": {"stride": 4, "causal": True},
+}
+DRAWS = [None, Draw(3, 4, 1, 99, 0.4), Draw(3, 4, 0, 98, 0.1, first_row=5)]
+
+
+@pytest.fixture
+def attention() -> Any:
+    """The module of the compiled pair, ready for float64."""
+    pytest.importorskip("numba")
+    from npformer.backend import numba as compiled
+    from npformer.backend.numba import attention
+
+    compiled.prepare("float64")
+    return attention
+
+
+def agree(pair: Any, q: Host, k: Host, v: Host, mask: AttentionMask, draw: Draw | None) -> None:
+    out, cache = pair.forward(q, k, v, mask, draw)
+    true, plain_cache = PLAIN.attention.forward(q, k, v, mask, draw)
+    dout = np.random.default_rng(1).normal(size=out.shape)
+    found = (out, *pair.backward(dout, cache))
+    for one, other in zip(found, (true, *PLAIN.attention.backward(dout, plain_cache)), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("mask", MASKS.values(), ids=list(MASKS))
+@pytest.mark.parametrize("draw", DRAWS, ids=["inference", "dropout", "later rows"])
+@pytest.mark.parametrize(("queries", "keys"), [(9, 9), (7, 12), (12, 5), (1, 6), (0, 5)])
+@pytest.mark.parametrize("at_once", [1, 4, 100])
+def test_blocks_of_queries(
+    attention: Any, mask: dict[str, Any], draw: Draw | None, queries: int, keys: int, at_once: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(attention, "FEWEST", 1)
+    monkeypatch.setattr(attention, "BYTES_AT_ONCE", at_once * keys * 8)  # float64
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.normal(size=(2, 3, length, 4)) for length in (queries, keys, keys))
+    visible = rng.random((2, keys)) < 0.7
+    visible[:, :1] = False
+    agree(attention.ATTENTION, q, k, v, AttentionMask(**mask), draw)
+    agree(attention.ATTENTION, q, k, v, AttentionMask(key_visible=visible, **mask), draw)
+
+
+def test_a_block_has_so_many_queries_that_its_scores_fit(attention: Any) -> None:
+    at_once = attention._queries_at_once
+    assert at_once(12, 12, 4) == 12
+    assert at_once(5000, 512, 4) == attention.BYTES_AT_ONCE // 2048
+    assert at_once(5000, 1 << 20, 4) == attention.FEWEST
+    assert at_once(0, 0, 4) == 1
+
+
+@pytest.mark.parametrize("layout", ["side by side", "turned", "gaps", "crooked", "one for all"])
+def test_heads_that_lie_anyhow(attention: Any, layout: str) -> None:
+    rng = np.random.default_rng(0)
+
+    def make() -> Host:
+        x = rng.normal(size=(2, 5, 3, 12))  # (B, T, H, 3D)
+        if layout == "turned":  # as keys are kept for decoding
+            return x[..., :4].transpose(0, 2, 3, 1).copy().swapaxes(-1, -2)
+        if layout == "gaps":
+            return x[..., ::3].transpose(0, 2, 1, 3)
+        if layout == "crooked":
+            part = x[..., :4].transpose(0, 2, 1, 3)
+            return np.frombuffer(bytes(1) + part.tobytes(), np.uint8)[1:].view(float).reshape(part.shape)
+        if layout == "one for all":
+            return np.broadcast_to(x[:1, :1, :1, :4], (2, 3, 5, 4))
+        return x[..., 4:8].transpose(0, 2, 1, 3)
+
+    agree(attention.ATTENTION, make(), make(), make(), AttentionMask(causal=True), DRAWS[1])

@@ -1,0 +1,101 @@
+"""Matrix products in kernels: every way in which matrices lie in memory, both kinds of product, threads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+Host = np.ndarray[Any, Any]
+Product = Callable[[Host, Host, int, Host], None]
+EVERY_DTYPE = pytest.mark.parametrize("dtype", ["float32", "float64"])
+#: (m, k, n): one number, one row, one column, no rows, nothing to sum, odd sizes, large ones.
+SIZES = [(1, 1, 1), (1, 5, 3), (5, 1, 3), (3, 5, 1), (0, 5, 3), (3, 5, 0), (3, 0, 4), (7, 9, 5), (65, 130, 67)]
+LAYOUTS: dict[str, Callable[[Host], Host]] = {
+    "rows": lambda x: x.copy(),
+    "columns": lambda x: x.T.copy().T,
+    "some columns of a wider one": lambda x: np.concatenate([x, x, x], axis=1)[:, x.shape[1] : 2 * x.shape[1]],
+    "some rows of a higher one, turned": lambda x: np.concatenate([x, x, x], axis=0).T.copy()[:, : x.shape[0]].T,
+}
+
+
+@pytest.fixture(scope="module", params=["BLAS", "own"])
+def product(request: pytest.FixtureRequest) -> Product:
+    """product(a, b, beta, c), by BLAS, or by the product that takes its place."""
+    pytest.importorskip("numba")
+    import llvmlite.binding as llvm
+    import numba
+
+    from npformer.backend.numba import compiling, products
+
+    precisions = {"s": numba.float32, "d": numba.float64}
+    own = {letter: products.own_product(number) for letter, number in precisions.items()}
+    if request.param == "own":
+        for letter, function in own.items():
+            llvm.add_symbol(products.NAME.format(letter), function.address)
+    letters = [[compiling.LETTERS[letter](number) for letter in "mmiM"] for number in precisions.values()]
+    multiply = numba.njit([numba.void(*types) for types in letters], nogil=True)(
+        lambda a, b, beta, c: products.product(a, b, beta, c)
+    )
+    for letter in precisions:  # as it was
+        products.provide(letter, products.NAME.format(letter))
+    return multiply
+
+
+@EVERY_DTYPE
+def test_a_product_or_a_product_added(product: Product, dtype: str) -> None:
+    rng = np.random.default_rng(0)
+    close = {"float32": 1e-4, "float64": 1e-12}[dtype]
+    for m, k, n in SIZES:
+        a, b, c = (np.asarray(rng.normal(size=s)).astype(dtype) for s in ((m, k), (k, n), (m, n)))
+        for names in np.ndindex(4, 4, 4):
+            lay_a, lay_b, lay_c = (list(LAYOUTS.values())[i] for i in names)
+            for beta in (0, 1):
+                y = lay_c(c if beta else np.full_like(c, np.nan))  # what was there does not count
+                product(lay_a(a), lay_b(b), beta, y)
+                np.testing.assert_allclose(y, a @ b + beta * c, rtol=close, atol=close, err_msg=f"{m, k, n} {names}")
+
+
+@EVERY_DTYPE
+def test_only_the_columns_that_are_meant_are_written(product: Product, dtype: str) -> None:
+    wide = np.full((4, 9), 7, dtype)
+    product(np.ones((4, 2), dtype), np.ones((2, 3), dtype), 1, wide[:, 3:6])
+    assert (wide == [7, 7, 7, 9, 9, 9, 7, 7, 7]).all()
+
+
+def test_two_threads_at_once(product: Product) -> None:
+    rng = np.random.default_rng(0)
+    given = [(rng.normal(size=(120, 80)), rng.normal(size=(80, 90)), np.zeros((120, 90))) for _ in range(2)]
+
+    def work(i: int) -> None:
+        a, b, c = given[i]
+        for _ in range(50):
+            product(a, b, 1, c)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for a, b, c in given:
+        np.testing.assert_allclose(c, 50 * (a @ b), rtol=1e-10)
+
+
+def test_what_is_lined_up_is_not_copied_and_the_rest_is() -> None:
+    pytest.importorskip("numba")
+    from npformer.backend.numba.products import is_lined_up, lined_up
+
+    x = np.arange(24.0).reshape(4, 6)
+    heads = np.arange(48.0).reshape(2, 3, 2, 4).transpose(0, 2, 1, 3)
+    fine = [x, x.T, x[:, 1:4], x[:, 1:4].T, x[::2], x[:1], x[:, :1].copy(), heads, heads.swapaxes(-1, -2), x[:0]]
+    for y in fine:
+        assert lined_up(y) is y
+    crooked = np.frombuffer(bytes(1) + x.tobytes(), dtype=np.uint8)[1:].view(x.dtype).reshape(x.shape)
+    split = np.frombuffer(bytes(200), dtype=np.uint8)[:180].reshape(4, 45)[:, :40].view(x.dtype)
+    for y in (x[:, ::2], x[:, ::-1], x[::-1], np.broadcast_to(x[0], (4, 6)), crooked, split, heads[..., ::2]):
+        assert not is_lined_up(y)
+        assert np.array_equal(lined_up(y), y)
+        assert lined_up(y).flags.carray

@@ -1,0 +1,54 @@
+"""Measured rows as the benchmarks on a GPU find them, made up: nothing here was measured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+SECONDS = {
+    "npformer-cuda": 0.002, "npformer-cuda-many": 0.001, "npformer-cuda-eager": 0.0005, "torch-textbook": 0.02,
+    "torch-fast": 0.015, "torch-compile": 0.01, "torch-reduce-overhead": 0.005,
+}  # fmt: skip
+
+
+def row(name: str, seconds: float, **more: Any) -> dict[str, Any]:
+    """One contender."""
+    return {
+        "name": name, "threads": "1", "median": seconds, "best": seconds, "rounds": 2, "steps": 20,
+        "round_medians": [seconds, seconds], "times_as_fast": {"median": 5.0, "low": 4.0, "high": 6.0},
+        "others_share": 0.0, "peak_bytes": 10**8, "imports_bytes": 10**8, "flop_per_second": 1e12,
+        "bytes_per_second": 2e12, "of_bound": 0.5, "kernels": 170, "device_bytes": 3e8, "ready_seconds": 1.5, **more,
+    }  # fmt: skip
+
+
+def training(size: str, precision: str, **seconds: float) -> dict[str, Any]:
+    """One table of a training step; seconds of some contenders, by names with _ for -."""
+    given = SECONDS | {name.replace("_", "-"): value for name, value in seconds.items()}
+    return {
+        "size": size, "precision": precision, "dropout": 0.1, "left_out": [], "bound": None,
+        "contenders": [row(name, value) for name, value in given.items()],
+        "same": {"losses": {"npformer-cuda": 3.0}, "compared": 1, "difference": 1e-6, "holds": True},
+    }  # fmt: skip
+
+
+def results() -> dict[str, Any]:
+    """What all parts find where everything goes well."""
+    found: dict[str, Any] = {
+        "tests": {"code": 0, "passed": 400, "summary": "400 passed in 60 s", "compile_seconds": {"tiny, tf32": 20.0}},
+        "ceilings": {"products": {"tf32": 4e14, "bfloat16": 8e14, "float32": 5e13}, "memory": 4e12, "bytes": {}},
+        "reverse": {"seconds": 2.5, "exact_match": 0.999, "sequences": 1000},
+        "replays": {"steps": 10_000, "used": [1, 1], "growth": 0, "loss": 2.0},
+        "gradients": {"rows": [gradient("generator.weight", True)], "wrong": 0},
+        "decode": [{"size": "small", "precision": "tf32", "batch": 1, "tokens": 64, "agreement": 0.9,
+                    "contenders": [row("npformer-cuda", 0.1, tokens_per_second=640.0)]}],
+        "ops": [{"size": "mid", "op": "linear", "direction": "forward", "bytes": 10**6, "contenders": [
+            row("npformer-cuda", 1e-5), row("torch", 2e-5)]}],
+    }  # fmt: skip
+    for precision in ("tf32", "bfloat16", "float32"):
+        for size, seconds in zip(("tiny", "small", "mid", "base"), (0.0003, 0.0005, 0.001, 0.003), strict=True):
+            found[f"train {precision} {size}"] = training(size, precision, npformer_cuda_many=seconds)
+    return found
+
+
+def gradient(tensor: str, holds: bool) -> dict[str, Any]:
+    """One tensor of the table."""
+    return {"tensor": tensor, "shape": [3, 4], "error": 1e-7, "note": "1.0% of the budget 1e-05", "holds": holds}

@@ -1,0 +1,202 @@
+"""The command for a GPU: the order and the time of parts, what stays written, and what it says without a GPU."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import turns
+from benchmarks.gpu import __main__ as command
+from benchmarks.gpu import parts as gpu_parts
+from benchmarks.gpu.parts import Part, Setting, parts, summary
+from benchmarks.gpu.run import LEAST, run
+from benchmarks.gpu.targets import targets
+from benchmarks.gpu.text import markdown, targets_table
+from benchmarks.turns import ContenderError, Entry
+from npformer.backend import cupy_problem
+from tests.benchmarks.rows import results
+
+ABOUT = {"GPU": "NVIDIA H200", "precision": "float32, tf32, bfloat16"}
+
+
+class Clock:
+    """Time that passes when a part says so."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def part(self, name: str, takes: float, most: float = 100.0, error: Exception | None = None) -> Part:
+        """A part that takes so long, and returns what it was allowed and what it knew."""
+
+        def do(setting: Setting) -> Any:
+            self.now += min(takes, setting.seconds)
+            if error or takes > setting.seconds:
+                raise error or ContenderError(f"{name} was stopped")
+            return {"allowed": setting.seconds, "known": sorted(setting.results)}
+
+        return Part(name, most, do)
+
+
+def done(clock: Clock, folder: Path, seconds: float, *chosen: Part) -> tuple[dict[str, Any], dict[str, str]]:
+    """(the document, the state of each part)."""
+    setting = Setting(seconds, folder, {})
+    document = run(chosen, setting, ABOUT, lambda text: None, clock)
+    return document, {each["part"]: each["state"] for each in document["parts"]}
+
+
+def test_parts_are_done_in_order_until_the_time_is_over(tmp_path: Path) -> None:
+    clock = Clock()
+    order = [clock.part("a", 10), clock.part("b", 50, most=20), clock.part("c", 5), clock.part("d", 1)]
+    document, states = done(clock, tmp_path, 35 + LEAST - 1, *order)
+    assert states == {"a": "done", "b": "OUT OF TIME", "c": "done", "d": "NOT BEGUN"}
+    assert document["results"] == {
+        "a": {"allowed": 35 + LEAST - 1, "known": []}, "c": {"allowed": 5 + LEAST - 1, "known": ["a"]}
+    }  # fmt: skip
+    assert [each["seconds"] for each in document["parts"]] == [10, 20, 5, 0]
+
+
+def test_a_part_that_fails_does_not_stop_the_next(tmp_path: Path) -> None:
+    clock = Clock()
+    order = [clock.part("a", 1, error=ValueError("no such thing")), clock.part("b", 1)]
+    document, states = done(clock, tmp_path, 100, *order)
+    assert states == {"a": "FAILED", "b": "done"}
+    assert document["parts"][0]["said"] == "ValueError: no such thing"
+
+
+def test_what_is_known_is_written_after_each_part(tmp_path: Path) -> None:
+    """Even if the process ends in the middle of the next one."""
+    clock = Clock()
+
+    def interrupted(setting: Setting) -> Any:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        done(clock, tmp_path, 100, clock.part("a", 1), Part("b", 9, interrupted), clock.part("c", 1))
+    document = json.loads((tmp_path / "results.json").read_text("utf-8"))
+    assert sorted(document["results"]) == ["a"]
+    assert [each["state"] for each in document["parts"]] == ["done", "OUT OF TIME", "NOT BEGUN"]
+    assert document["parts"][1]["said"] == "interrupted"
+    assert "| a | done | 1.0 |" in (tmp_path / "results.md").read_text("utf-8")
+
+
+def test_the_most_important_comes_first_and_all_fits() -> None:
+    names = [part.name for part in parts()]
+    sizes = ("tiny", "small", "mid", "base")
+    assert names == [
+        "tests", "ceilings", *(f"train tf32 {size}" for size in sizes), *(f"train bfloat16 {size}" for size in sizes),
+        "reverse", "replays", "gradients", *(f"train float32 {size}" for size in sizes), "decode", "ops",
+    ]  # fmt: skip
+    assert sum(part.seconds for part in parts() if part.name.startswith(("tests", "ceilings", "train tf32"))) < 540
+
+
+def test_the_markdown_tells_everything(tmp_path: Path) -> None:
+    found = results()
+    states = [{"part": "tests", "state": "done", "seconds": 60.0, "said": "a | b\nc"}]
+    judged = [target._asdict() for target in targets(found)]
+    text = markdown({"machine": ABOUT, "parts": states, "results": found, "targets": judged})
+    assert "- GPU: NVIDIA H200" in text
+    assert "| tiny, tf32 | ≤ 0.45 ms a step | 0.3 ms (npformer-cuda-many) | holds |" in text
+    assert "products tf32 400, bfloat16 800, float32 50 TFLOP/s; memory 4,000 GB/s" in text
+    assert "### base, float32" in text
+    assert "| npformer-cuda-many | 0.300 | 0.300 | 5.00 (4.00 … 6.00) | 1.00 | 2,000 | 50% | 170 | 300 | 1.50 |" in text
+    assert "| small, batch 1 | npformer-cuda | 640 | 5.00 (4.00 … 6.00) | 90% |" in text
+    assert "| linear forward | 0.0100 | 0.0200 | 5.00 (4.00 … 6.00) | 2,000 |" in text
+    assert "| generator.weight | 3×4 | 1.0e-07 | 1.0% of the budget 1e-05 | right |" in text
+    assert "| tiny, tf32 | 20.0 |" in text
+    assert "| tests | done | 60.0 | a \\| b c |" in text
+    assert targets_table(judged).endswith(f"{len(judged)} of {len(judged)} targets hold")
+
+
+def test_the_markdown_of_nothing_says_that_nothing_was_measured() -> None:
+    judged = [target._asdict() for target in targets({})]
+    text = markdown({"machine": ABOUT, "parts": [], "results": {}, "targets": judged})
+    assert text.count("| not measured |") == len(judged)
+    assert "holds" not in text.lower().replace("targets hold", "")
+
+
+@pytest.mark.parametrize(
+    ("said", "code", "found"),
+    [
+        ("....\n== 12 passed, 3 skipped in 4.5s ==\n", 0, (12, "12 passed, 3 skipped in 4.5s")),
+        ("F\n1 failed, 2 passed in 1s\n", 1, (2, "1 failed, 2 passed in 1s")),
+        ("..........\n", None, (0, "stopped in the middle of: ..........")),
+        ("", 4, (0, "it said nothing")),
+    ],
+)
+def test_what_pytest_said(said: str, code: int | None, found: tuple[int, str]) -> None:
+    known = summary(said, code)
+    assert (known["passed"], known["summary"], known["code"]) == (*found, code)
+
+
+def test_tests_that_take_too_long_are_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/sleep")  # refuses -m, and ends at once
+    assert gpu_parts.tests(Setting(20.0, tmp_path, dict(os.environ), torch=False))["code"] not in (0, None)
+    slow = tmp_path / "slow"
+    slow.write_text("#!/bin/sh\necho begun\nexec sleep 60\n", encoding="utf-8")
+    slow.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(slow))
+    start = time.monotonic()
+    found = gpu_parts.tests(Setting(1.0, tmp_path, dict(os.environ), torch=False))
+    assert time.monotonic() - start < 20
+    assert (found["code"], found["summary"]) == (None, "stopped in the middle of: begun")
+
+
+def test_a_contender_that_takes_too_long_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = Entry("slow", "tests.benchmarks.sleepers:sleeper", {"seconds": 60.0})
+    start = time.monotonic()
+    with (
+        pytest.raises(ContenderError, match="slow: expected an answer, it ended with code -9"),
+        turns.contenders([entry], os.environ, seconds=3.0) as (child,),
+    ):
+        child.run("nap", 1)
+    assert time.monotonic() - start < 30
+
+
+Main = Callable[[list[str]], int]
+
+
+@pytest.mark.skipif(cupy_problem() is None, reason="a GPU answers")
+def test_without_a_gpu_one_error_says_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["--against", "none", "--out", str(tmp_path / "out")]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("benchmarks: --device cupy: ")
+    assert len(said.splitlines()) == 1
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--minutes", "0"], "--minutes: expected a number > 0, got 0"),
+        (["--minutes", "nan"], "--minutes: expected a number > 0, got nan"),
+        (["--only", "tests,trian"], "--only: expected beginnings of tests, ceilings, train tf32 tiny"),
+    ],
+)
+def test_bad_options_are_refused(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(arguments) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_with_a_gpu_results_are_never_overwritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(command, "check_gpu", lambda torch: None)
+    monkeypatch.setattr(command, "parts", lambda: [clock.part("train a", 1), clock.part("decode", 1)])
+    given = ["--against", "none", "--only", "train", "--out", str(tmp_path / "new")]
+    assert command.main(given) == 1, "hardly anything was measured"
+    out = capsys.readouterr().out
+    assert "train a                done" in out
+    assert "decode" not in out
+    assert "0 of 23 targets hold" in out
+    assert command.main(given) == 2
+    assert "choose another, nothing is overwritten" in capsys.readouterr().err

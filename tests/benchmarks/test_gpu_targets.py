@@ -1,0 +1,94 @@
+"""Which targets hold, by made-up measurements just within and just beyond each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from benchmarks.gpu.targets import MILLISECONDS, RATIOS, SIZES, Target, best, targets, times_as_fast
+from tests.benchmarks.rows import gradient, results, row, training
+
+
+def judged(found: dict[str, Any]) -> dict[str, Target]:
+    """By what they say is to be reached; no two say the same."""
+    all_of_them = targets(found)
+    by_name = {target.what: target for target in all_of_them}
+    assert len(by_name) == len(all_of_them)
+    return by_name
+
+
+def test_where_everything_is_reached_all_hold() -> None:
+    found = targets(results())
+    assert len(found) == 1 + 4 + 12 + 1 + 2 + 3
+    assert [target.what for target in found if not target.holds] == []
+
+
+def test_what_was_not_measured_neither_holds_nor_fails() -> None:
+    found = targets({})
+    assert len(found) == len(targets(results()))
+    assert {(target.found, target.holds) for target in found} == {(None, None)}
+
+
+@pytest.mark.parametrize(("size", "most"), list(zip(SIZES, MILLISECONDS, strict=True)))
+def test_milliseconds_of_a_step(size: str, most: float) -> None:
+    for factor, holds in ((0.999, True), (1.001, False)):
+        many = training(size, "tf32", npformer_cuda_many=most * 1e-3 * factor, npformer_cuda=1.0)
+        assert judged(results() | {f"train tf32 {size}": many})[f"{size}, tf32"].holds is holds
+
+
+@pytest.mark.parametrize(("precision", "peer", "wanted"), RATIOS)
+def test_ratios(precision: str, peer: str, wanted: tuple[float, ...]) -> None:
+    for size, least in zip(SIZES, wanted, strict=True):
+        for factor, holds in ((1.001, True), (0.999, False)):
+            seconds = {
+                "npformer_cuda": 0.001,
+                "npformer_cuda_many": 0.002,
+                peer.replace("-", "_"): 0.001 * least * factor,
+            }
+            found = judged(results() | {f"train {precision} {size}": training(size, precision, **seconds)})
+            target = found[f"{size}, {precision}: times as fast as {peer}"]
+            assert (target.holds, target.wanted) == (holds, f"≥ {least:g}")
+
+
+def test_a_peer_that_was_left_out_is_not_measured() -> None:
+    table = training("tiny", "tf32")
+    table["contenders"] = [each for each in table["contenders"] if each["name"] != "torch-reduce-overhead"]
+    found = judged(results() | {"train tf32 tiny": table})
+    assert found["tiny, tf32: times as fast as torch-reduce-overhead"].holds is None
+    assert found["tiny, tf32: times as fast as torch-fast"].holds
+
+
+def test_the_fastest_captured_row_counts_round_by_round() -> None:
+    assert best(training("tiny", "tf32")["contenders"])["name"] == "npformer-cuda-many", "eager ones are no candidates"
+    ours, theirs = row("npformer-cuda", 1.0), row("torch-fast", 1.0)
+    ours["round_medians"], theirs["round_medians"] = [1.0, 10.0, 1.0], [2.0, 20.0, 3.0]
+    assert times_as_fast(ours, theirs) == 2.0
+
+
+@pytest.mark.parametrize(
+    ("part", "change", "what"),
+    [
+        ("tests", {"code": 1}, "tests marked gpu"),
+        ("tests", {"code": None}, "tests marked gpu"),
+        ("tests", {"passed": 0}, "tests marked gpu"),
+        ("reverse", {"exact_match": 0.994}, "train reverse"),
+        ("reverse", {"seconds": 3.01}, "train reverse"),
+        ("replays", {"growth": 512}, "10,000 steps of changing shapes"),
+        ("replays", {"steps": 9_990}, "10,000 steps of changing shapes"),
+        ("gradients", {"rows": [gradient("x", False)], "wrong": 1}, "gradients in float32"),
+        ("gradients", {"rows": []}, "gradients in float32"),
+    ],
+)
+def test_each_of_the_others_can_fail(part: str, change: dict[str, Any], what: str) -> None:
+    found = results()
+    failed = [name for name, target in judged(found | {part: found[part] | change}).items() if not target.holds]
+    assert failed == [what]
+
+
+def test_another_computation_fails_whatever_its_speed() -> None:
+    found = results()
+    found["train bfloat16 mid"]["same"]["holds"] = False
+    assert [name for name, target in judged(found).items() if not target.holds] == [
+        "bfloat16: losses of all contenders"
+    ]

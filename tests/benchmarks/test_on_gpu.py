@@ -1,0 +1,278 @@
+"""What the benchmarks would do on a GPU, as far as it can be seen without one."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from typing import Any
+
+import pytest
+
+import npformer as npf
+from benchmarks import on_gpu, options, report, tasks, train_step
+from benchmarks.contender import Server
+from benchmarks.options import Options
+from benchmarks.own.ceilings import step_bytes
+from benchmarks.own.gradients import gradients
+from benchmarks.own.on_gpu import count_kernels, kernels, memory_watched
+from benchmarks.own.replays import SETS, TURNS, watch
+from benchmarks.own.reverse import reverse
+from benchmarks.products import step_flop
+from benchmarks.tasks import Contender, repeated
+from benchmarks.turns import Budget, Child, Entry, contenders
+from npformer.backend import Backend
+from npformer.models.presets import PRESETS
+from npformer.training.bench import Budget as StepBudget
+from npformer.training.bench import profile_step
+from tests.benchmarks.rows import row, training
+
+CEILINGS = {"products": {"tf32": 4e14, "float32": 5e13}, "memory": 4e12, "bytes": {"tiny": 8e9, "base": 1e9}}
+
+
+def asked(torch: bool = True, precisions: tuple[str, ...] = ("tf32",)) -> Options:
+    return Options("cupy", ["tiny"], ["cuda"], list(precisions), torch, Budget(), False, True, {"recompute": False})
+
+
+def test_contenders_of_a_training_step() -> None:
+    found = train_step.entries(asked(), "tiny", 0.1, "weights", "tf32")
+    assert [entry.name for entry in found] == [
+        "npformer-cuda", "npformer-cuda-many", "npformer-cuda-eager",
+        "torch-textbook", "torch-fast", "torch-compile", "torch-reduce-overhead",
+    ]  # fmt: skip
+    assert {(entry.options["precision"], entry.options["dropout"], entry.options["device"]) for entry in found} == {
+        ("tf32", 0.1, "cupy")
+    }
+    assert [entry.name for entry in found if entry.optional] == ["torch-compile", "torch-reduce-overhead"]
+    for entry in found:  # what is named is there, and takes what it is given
+        module, _, name = entry.factory.partition(":")
+        if module.startswith("benchmarks.own"):
+            assert set(entry.options) <= parameters_of(module, name)
+    assert len(train_step.entries(asked(torch=False), "tiny", 0.1, "", "tf32")) == 3
+
+
+def parameters_of(module: str, name: str) -> set[str]:
+    import importlib
+    import inspect
+
+    return set(inspect.signature(getattr(importlib.import_module(module), name)).parameters)
+
+
+@pytest.mark.parametrize("name", [*on_gpu.FORMS.values(), "decode", "ops", "ceilings"])
+def test_pytorchs_factories_take_what_they_are_given(name: str) -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    module = {"decode": "torch_decode", "ops": "torch_ops", "ceilings": "torch_ceilings"}.get(name, "torch_train")
+    wanted = {"torch_train": {"size", "dropout", "device", "weights", "precision"},
+              "torch_decode": {"size", "tokens", "batches", "device", "weights", "precision"},
+              "torch_ops": {"size", "device", "threads", "precision"},
+              "torch_ceilings": {"device", "precisions"}}[module]  # fmt: skip
+    assert wanted <= parameters_of(f"benchmarks.peers.{module}", name)
+
+
+@pytest.mark.parametrize(("size", "bound"), [("tiny", 8e9 / 4e12), ("base", step_flop(PRESETS["base"]) / 4e14)])
+def test_rates_beside_the_ceilings(size: str, bound: float) -> None:
+    child = object.__new__(Child)
+    child.facts = {"ready_seconds": 2.0}
+    found = on_gpu.with_rates({"median": 0.01}, child, size, "tf32", CEILINGS)
+    assert found["flop_per_second"] == pytest.approx(step_flop(PRESETS[size]) / 0.01)
+    assert found["bytes_per_second"] == pytest.approx(CEILINGS["bytes"][size] / 0.01)
+    assert found["of_bound"] == pytest.approx(bound / 0.01)
+    assert (found["ready_seconds"], found["kernels"], found["device_bytes"]) == (2.0, None, None)
+
+
+def test_the_table_on_a_gpu() -> None:
+    result = training("tiny", "tf32") | {"left_out": ["torch-compile"]}
+    result["contenders"][0] |= {"kernels": None, "device_bytes": None, "ready_seconds": None, "times_as_fast": None}
+    lines = train_step.describe(result).splitlines()
+    assert max(map(len, lines)) <= report.WIDTH
+    assert lines[0].startswith("tiny, tf32, dropout 0.1: V 16")
+    assert lines[2].split() == ["npformer-cuda", "2.00", "2.00", "–", "1.00", "2,000", "50%", "–", "–", "–"]
+    assert lines[3].split()[3:] == ["5.00", "1.00", "2,000", "50%", "170", "300", "1.50"]
+    assert "left out, see above why: torch-compile" in lines
+    assert max(map(len, on_gpu.LEGEND)) <= report.WIDTH
+    assert "tf32 400, float32 50 TFLOP/s; memory 4,000 GB/s" in on_gpu.ceilings_line(CEILINGS).replace("\n    ", " ")
+
+
+def test_the_ceiling_is_the_best_that_anyone_saw() -> None:
+    seen = [
+        {"products": {"tf32": 3.0, "float32": 1.0}, "memory": 9.0},
+        {"products": {"tf32": 2.0, "float32": 4.0}, "memory": 8.0},
+    ]
+    assert on_gpu.best_of(seen) == {"products": {"tf32": 3.0, "float32": 4.0}, "memory": 9.0}
+
+
+@pytest.mark.parametrize(("precision", "apart", "holds"), [
+    ("float32", 2e-5, True), ("float32", 4e-5, False), ("tf32", 2.9e-3, True), ("tf32", 3.1e-3, False),
+    ("bfloat16", 2.3e-2, True), ("bfloat16", 2.5e-2, False),
+])  # fmt: skip
+def test_how_far_losses_may_lie_apart(precision: str, apart: float, holds: bool) -> None:
+    from tests.benchmarks.test_reports import child
+
+    children = [child("npformer-cuda", 3.0), child("torch-fast", 3.0 + apart)]
+    measured: Any = {each.name: train_step.Measured([[1.0]], [3.0], [(0.0, 0.0)]) for each in children}
+    assert train_step.same(children, measured, 0.1, on_gpu.SAME[precision])["holds"] is holds
+
+
+def test_steps_made_together_share_their_time() -> None:
+    """Ten steps are asked for before anyone waits; the answer has a time and a value for each."""
+    waits: list[int] = []
+    calls: list[int] = []
+
+    def burst() -> list[int]:
+        calls.append(1)
+        return list(range(10))
+
+    made = Contender({}, {"step": lambda: burst}, synchronize=lambda: waits.append(1), together=10)
+    answer = Server(made, 0).answer({"do": "run", "task": "step", "steps": 11})
+    assert (len(calls), len(waits)) == (2, 2)
+    assert answer["values"] == [*range(10), *range(10)]
+    assert len(answer["seconds"]) == 20
+    assert answer["seconds"][0] == answer["seconds"][9]
+
+
+def test_a_task_is_repeated_before_anyone_waits() -> None:
+    def task() -> int:
+        return 3
+
+    assert repeated(task, 4)() == [3, 3, 3, 3]
+    assert repeated(task, 1) is task
+
+
+def test_what_a_contender_knows_of_its_gpu_is_in_its_row() -> None:
+    made = Contender({}, {}, on_device=lambda: {"device_bytes": 5, "kernels": 7})
+    assert Server(made, 0).answer({"do": "device"}) == {"device_bytes": 5, "kernels": 7}
+    assert Server(Contender({}, {}), 0).answer({"do": "device"}) == {}
+
+
+def test_an_optional_contender_that_cannot_start_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    good = Entry("good", "tests.benchmarks.sleepers:sleeper", {"seconds": 0.001})
+    broken = Entry("broken", "no_such_module:nothing", optional=True)
+    with contenders([broken, good], os.environ) as children:
+        assert [child.name for child in children] == ["good"]
+        assert children[0].run("nap", 1)["seconds"]
+    said = capsys.readouterr().err
+    assert said.startswith("benchmarks: left out: broken: expected an answer")
+    assert "No module named 'no_such_module'" in said
+
+
+def test_the_bytes_of_a_step_are_those_of_the_profile(numpy32: Backend) -> None:
+    alone = npf.get_backend("numpy", bodies="numpy", threads=1)
+    rows = profile_step(PRESETS["tiny"], alone, 0.1, StepBudget(steps=1)).rows
+    assert step_bytes(PRESETS["tiny"], alone) == sum(each.bytes for each in rows)
+
+
+class FakeDriver:
+    """cuGraphGetNodes and cuGraphNodeGetType over a list of kinds."""
+
+    def __init__(self, kinds: list[int], code: int = 0) -> None:
+        self.kinds, self.code = kinds, code
+
+    def cuGraphGetNodes(self, graph: Any, nodes: Any, count: Any) -> int:  # noqa: N802 - as the driver calls it
+        assert graph.value == 77
+        if nodes is None:
+            count._obj.value = len(self.kinds)
+        else:
+            for i in range(count._obj.value):
+                nodes[i] = 1000 + i
+        return self.code
+
+    def cuGraphNodeGetType(self, node: Any, kind: Any) -> int:  # noqa: N802
+        assert isinstance(node, ctypes.c_void_p)
+        kind._obj.value = self.kinds[node.value - 1000]
+        return 0
+
+
+def test_kernels_of_a_graph_are_counted() -> None:
+    assert count_kernels(FakeDriver([0, 1, 0, 2, 0]), 77) == 3  # 1 a copy, 2 a fill
+    assert count_kernels(FakeDriver([]), 77) == 0
+    with pytest.raises(RuntimeError, match=r"expected success \(0\).*got error 3"):
+        count_kernels(FakeDriver([0], code=3), 77)
+
+
+def test_without_a_graph_nothing_is_said_of_kernels(numpy32: Backend) -> None:
+    model = npf.Transformer(PRESETS["tiny"].config(), backend=numpy32)
+    assert kernels(npf.TrainStep(model, npf.Adam(model.arena)), 1) == {}
+    assert memory_watched(numpy32)() == {}
+
+
+@pytest.mark.parametrize(("used", "growth"), [
+    ([5, 9, 7, 9, 8, 9, 9, 8, 9, 9], 0), ([5, 9, 7, 9, 8, 9, 9, 8, 9, 10], 1), ([9, 8, 7, 6, 5, 4, 4, 4, 4, 4], -5),
+])  # fmt: skip
+def test_memory_that_grows_is_seen(used: list[int], growth: int) -> None:
+    turns: list[tuple[int, tuple[int, ...]]] = []
+
+    def turn(count: int, lengths: tuple[int, ...]) -> float:
+        turns.append((count, lengths))
+        return 1.0
+
+    left = iter(used)
+    found = watch(turn, 10_000, lambda: next(left))
+    assert (found["steps"], found["growth"], found["used"]) == (10_000, growth, used)
+    assert turns == [(1000, SETS[i % 2]) for i in range(TURNS)]
+
+
+def test_shapes_come_and_go() -> None:
+    from npformer.backend.cupy.graph import MOST
+
+    assert all(len(lengths) <= MOST for lengths in SETS), "within a turn graphs are replayed"
+    assert len({*SETS[0], *SETS[1]}) == sum(map(len, SETS)) > MOST, "from turn to turn some have to go"
+
+
+def test_gradients_are_held_against_float64() -> None:
+    task = gradients("numpy", "numpy").task("gradients")
+    assert task is not None
+    found = task()
+    assert found["wrong"] == 0
+    assert {"generator.weight", "encoder.layers.1.self_attention.query.weight"} <= {
+        each["tensor"] for each in found["rows"]
+    }
+    assert all("% of the budget" in each["note"] and each["error"] > 0 for each in found["rows"])
+
+
+def test_reverse_is_trained_as_the_command_does_it() -> None:
+    task = reverse("numpy", "float32", "numpy", steps=2).task("train")
+    assert task is not None
+    found = task()
+    assert found["sequences"] == 1000
+    assert 0 <= found["exact_match"] < 0.5
+    assert found["seconds"] > 0
+
+
+def test_precisions_are_of_a_gpu() -> None:
+    parser = options.new_parser("x", "", "", "tiny", "plain", 1)
+    given = options.checked(parser.parse_args(["--against", "none"]))
+    assert (given.precisions, given.bodies) == (["float32"], ["plain"])
+    with pytest.raises(options.UsageError, match=r"--precision: expected float32 on a CPU, got 'tf32'; .* cupy"):
+        options.checked(parser.parse_args(["--against", "none", "--precision", "tf32"]))
+    with pytest.raises(options.UsageError, match="--precision: expected of float32, tf32, bfloat16"):
+        options.checked(parser.parse_args(["--against", "none", "--precision", "half"]))
+
+
+def test_with_a_gpu_all_precisions_and_kernels_are_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(options, "cupy_problem", lambda: None)
+    parser = options.new_parser("x", "", "", "tiny", "auto,numpy,plain", 1)
+    given = options.checked(parser.parse_args(["--against", "none", "--device", "cupy"]))
+    assert (given.precisions, given.bodies) == (["float32", "tf32", "bfloat16"], ["cuda"])
+    given = options.checked(parser.parse_args(["--against", "none", "--device", "cupy", "--bodies", "plain,auto"]))
+    assert given.bodies == ["plain", "cuda"]
+    with pytest.raises(options.UsageError, match=r"--bodies: expected of cuda, plain, auto, .* got 'numpy'"):
+        options.checked(parser.parse_args(["--against", "none", "--device", "cupy", "--bodies", "numpy"]))
+    monkeypatch.setattr(options, "installed", lambda name: True)
+    monkeypatch.setattr(options.importlib.metadata, "version", lambda name: "2.13.0+cpu")
+    with pytest.raises(options.UsageError, match=r"expected a build of PyTorch for CUDA .*, got 2\.13\.0\+cpu"):
+        options.checked(parser.parse_args(["--device", "cupy"]))
+    monkeypatch.setattr(options.importlib.metadata, "version", lambda name: "2.11.0")
+    assert options.checked(parser.parse_args(["--device", "cupy"])).torch
+
+
+def test_decoding_is_judged_in_float32_alone() -> None:
+    from benchmarks.decode import agrees
+
+    assert agrees({"agreement": 0.99, "precision": "float32"})
+    assert not agrees({"agreement": 0.5, "precision": "float32"})
+    assert agrees({"agreement": 0.5, "precision": "bfloat16"})
+
+
+def test_several_steps_are_asked_of_a_gpu() -> None:
+    assert tasks.TOGETHER["numpy"] == 1
+    assert tasks.TOGETHER["cupy"] > 1
+    assert row("a", 1.0)["steps"]
