@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -160,6 +161,9 @@ def test_the_bytes_of_a_step_are_those_of_the_profile(numpy32: Backend) -> None:
     assert step_bytes(PRESETS["tiny"], alone) == sum(each.bytes for each in rows)
 
 
+GRAPH = SimpleNamespace(graph=77)
+
+
 class FakeDriver:
     """cuGraphGetNodes and cuGraphNodeGetType over a list of kinds."""
 
@@ -182,10 +186,10 @@ class FakeDriver:
 
 
 def test_kernels_of_a_graph_are_counted() -> None:
-    assert count_kernels(FakeDriver([0, 1, 0, 2, 0]), 77) == 3  # 1 a copy, 2 a fill
-    assert count_kernels(FakeDriver([]), 77) == 0
+    assert count_kernels(FakeDriver([0, 1, 0, 2, 0]), GRAPH) == 3  # 1 a copy, 2 a fill
+    assert count_kernels(FakeDriver([]), GRAPH) == 0
     with pytest.raises(RuntimeError, match=r"expected success \(0\).*got error 3"):
-        count_kernels(FakeDriver([0], code=3), 77)
+        count_kernels(FakeDriver([0], code=3), GRAPH)
 
 
 def test_without_a_graph_nothing_is_said_of_kernels(numpy32: Backend) -> None:
