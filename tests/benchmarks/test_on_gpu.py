@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -120,14 +121,18 @@ def test_steps_made_together_share_their_time() -> None:
 
     def burst() -> list[int]:
         calls.append(1)
+        time.sleep(0.05)
         return list(range(10))
 
     made = Contender({}, {"step": lambda: burst}, synchronize=lambda: waits.append(1), together=10)
+    start = time.perf_counter()
     answer = Server(made, 0).answer({"do": "run", "task": "step", "steps": 11})
+    passed = time.perf_counter() - start
     assert (len(calls), len(waits)) == (2, 2)
     assert answer["values"] == [*range(10), *range(10)]
     assert len(answer["seconds"]) == 20
     assert answer["seconds"][0] == answer["seconds"][9]
+    assert 0.1 <= sum(answer["seconds"]) <= passed
 
 
 def test_a_task_is_repeated_before_anyone_waits() -> None:
