@@ -23,6 +23,7 @@ Batch = tuple[Host, Host, Host]
 
 @pytest.fixture
 def machine(cards: Any, load_beside: Any) -> Any:
+    load_beside("device_array")
     return load_beside("recording").Machine(load_beside("guarded").guarded)
 
 
