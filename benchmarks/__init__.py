@@ -3,6 +3,7 @@
     python -m benchmarks.train_step      one training step, against PyTorch and against the bound by products
     python -m benchmarks.decode          greedy decoding, tokens per second
     python -m benchmarks.ops             every operation, forward and backward
+    python -m benchmarks.gpu             all that is to be shown on a GPU: tests, benchmarks, targets
     python -m benchmarks.scaling         time and memory of a step against length, batch, width, depth
 
 Run from a checkout; it is not part of the installed package. Each contender is a process of its own

@@ -43,15 +43,15 @@ def kernels(update: npf.TrainStep, steps: int) -> dict[str, Any]:
     graphs = [shape.graph for shape in getattr(update._compute, "_shapes", {}).values() if shape.graph is not None]
     if not graphs:
         return {}
-    return {"kernels": count_kernels(ctypes.CDLL("libcuda.so.1"), graphs[-1].graph) / steps}
+    return {"kernels": count_kernels(ctypes.CDLL("libcuda.so.1"), graphs[-1]) / steps}
 
 
-def count_kernels(driver: Any, graph: int) -> int:
-    """How many of a CUDA graph's nodes are kernels, by the driver's library; graph is its handle."""
-    count = ctypes.c_size_t()
-    _expect_success(driver.cuGraphGetNodes(ctypes.c_void_p(graph), None, ctypes.byref(count)))
+def count_kernels(driver: Any, graph: Any) -> int:
+    """How many nodes of CuPy's graph are kernels, by the driver's library."""
+    count, handle = ctypes.c_size_t(), ctypes.c_void_p(graph.graph)
+    _expect_success(driver.cuGraphGetNodes(handle, None, ctypes.byref(count)))
     nodes = (ctypes.c_void_p * count.value)()
-    _expect_success(driver.cuGraphGetNodes(ctypes.c_void_p(graph), nodes, ctypes.byref(count)))
+    _expect_success(driver.cuGraphGetNodes(handle, nodes, ctypes.byref(count)))
     kind, found = ctypes.c_int(), 0
     for node in nodes:
         _expect_success(driver.cuGraphNodeGetType(ctypes.c_void_p(node), ctypes.byref(kind)))

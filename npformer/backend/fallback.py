@@ -35,7 +35,7 @@ def takes_real(letter: str) -> bool:
     return letter in "fd"
 
 
-def with_fallback(fast: Ops, plain: Ops, takes: Takes = takes_real, arrays: type = np.ndarray) -> Ops:
+def with_fallback(fast: Ops, plain: Ops, takes: Takes = takes_real, arrays: Any = np.ndarray) -> Ops:
     """fast, with plain's pairs for ``arrays`` that are not all of one dtype which ``takes`` accepts."""
     pairs = {}
     for name in (field.name for field in fields(Ops)):
@@ -44,7 +44,7 @@ def with_fallback(fast: Ops, plain: Ops, takes: Takes = takes_real, arrays: type
     return Ops(**pairs)
 
 
-def _choosing(fast: Pair, plain: Pair, takes: Takes, arrays: type, ids: int, ids_name: str) -> Pair:
+def _choosing(fast: Pair, plain: Pair, takes: Takes, arrays: Any, ids: int, ids_name: str) -> Pair:
     known: dict[Any, bool] = {}
 
     def is_taken(dtype: Any) -> bool:
@@ -77,7 +77,7 @@ def _choosing(fast: Pair, plain: Pair, takes: Takes, arrays: type, ids: int, ids
     return Pair(forward, backward)
 
 
-def _as(dy: Any, dtype: Any, arrays: type) -> Any:
+def _as(dy: Any, dtype: Any, arrays: Any) -> Any:
     """dy, or each of several, in this dtype: a loss may have been computed in another."""
     if isinstance(dy, tuple):
         return tuple(_as(part, dtype, arrays) for part in dy)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import dataclasses
+import re
 import sys
 from types import ModuleType
 from typing import Any
@@ -112,6 +113,37 @@ def test_unknown_names_and_dtypes_are_listed() -> None:
     for dtype in ("float16", "int64", "", "double"):
         with pytest.raises(ConfigError, match=f"dtype: expected one of float32, float64, complex128, got '{dtype}'"):
             get_backend("numpy", dtype=dtype)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"precision": "fp16"}, "precision: expected one of float32, tf32, bfloat16, got 'fp16'"),
+        ({"precision": "tf32"}, "precision: expected float32 on NumPy, got tf32: a CPU multiplies what it is given"),
+        ({"bodies": "cuda"}, "bodies: expected others than cuda on NumPy, which are kernels for a GPU; try auto"),
+        ({"bodies": "fast"}, "bodies: expected one of auto, plain, numpy, compiled, cuda, got 'fast'"),
+    ],
+)
+def test_what_a_cpu_has_no_use_for_is_refused(options: Any, text: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{re.escape(text)}"):
+        get_backend("numpy", **options)
+
+
+def test_a_precision_is_one_of_products_of_float32(numpy32: Backend) -> None:
+    assert get_backend("numpy").precision == "float32"
+    gpu = dataclasses.replace(numpy32, name="cupy", precision="tf32", bodies="cuda", threads=1)
+    assert str(gpu) == "cupy (cuda) on CPU, float32, products in tf32"
+    with pytest.raises(ConfigError, match="precision: expected float32 for arrays of float64, got tf32"):
+        dataclasses.replace(gpu, dtype="float64")
+
+
+def test_bodies_of_the_other_device_are_refused() -> None:
+    from npformer.backend.cupy import cupy_backend
+
+    with pytest.raises(ConfigError, match="bodies: expected auto, plain or cuda on a GPU, got compiled"):
+        cupy_backend("float32", "compiled")
+    with pytest.raises(ConfigError, match="precision: expected float32 for plain bodies, whose products are CuPy's"):
+        cupy_backend("float32", "plain", "tf32")
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])

@@ -62,6 +62,7 @@ def test_parts_are_done_in_order_until_the_time_is_over(tmp_path: Path) -> None:
         "a": {"allowed": 35 + LEAST - 1, "known": []}, "c": {"allowed": 5 + LEAST - 1, "known": ["a"]}
     }  # fmt: skip
     assert [each["seconds"] for each in document["parts"]] == [10, 20, 5, 0]
+    assert json.loads((tmp_path / "results.json").read_text("utf-8")) == document, "the last part too"
 
 
 def test_a_part_that_fails_does_not_stop_the_next(tmp_path: Path) -> None:

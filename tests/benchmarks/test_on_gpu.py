@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import os
+import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -119,14 +121,18 @@ def test_steps_made_together_share_their_time() -> None:
 
     def burst() -> list[int]:
         calls.append(1)
+        time.sleep(0.05)
         return list(range(10))
 
     made = Contender({}, {"step": lambda: burst}, synchronize=lambda: waits.append(1), together=10)
+    start = time.perf_counter()
     answer = Server(made, 0).answer({"do": "run", "task": "step", "steps": 11})
+    passed = time.perf_counter() - start
     assert (len(calls), len(waits)) == (2, 2)
     assert answer["values"] == [*range(10), *range(10)]
     assert len(answer["seconds"]) == 20
     assert answer["seconds"][0] == answer["seconds"][9]
+    assert 0.1 <= sum(answer["seconds"]) <= passed
 
 
 def test_a_task_is_repeated_before_anyone_waits() -> None:
@@ -160,6 +166,9 @@ def test_the_bytes_of_a_step_are_those_of_the_profile(numpy32: Backend) -> None:
     assert step_bytes(PRESETS["tiny"], alone) == sum(each.bytes for each in rows)
 
 
+GRAPH = SimpleNamespace(graph=77)
+
+
 class FakeDriver:
     """cuGraphGetNodes and cuGraphNodeGetType over a list of kinds."""
 
@@ -182,10 +191,10 @@ class FakeDriver:
 
 
 def test_kernels_of_a_graph_are_counted() -> None:
-    assert count_kernels(FakeDriver([0, 1, 0, 2, 0]), 77) == 3  # 1 a copy, 2 a fill
-    assert count_kernels(FakeDriver([]), 77) == 0
+    assert count_kernels(FakeDriver([0, 1, 0, 2, 0]), GRAPH) == 3  # 1 a copy, 2 a fill
+    assert count_kernels(FakeDriver([]), GRAPH) == 0
     with pytest.raises(RuntimeError, match=r"expected success \(0\).*got error 3"):
-        count_kernels(FakeDriver([0], code=3), 77)
+        count_kernels(FakeDriver([0], code=3), GRAPH)
 
 
 def test_without_a_graph_nothing_is_said_of_kernels(numpy32: Backend) -> None:

@@ -128,7 +128,7 @@ def test_the_report_says_when_it_is_not_to_be_believed() -> None:
 
 
 def test_help_has_examples(run: Any) -> None:
-    for name in ("train_step", "decode", "ops", "scaling"):
+    for name in ("train_step", "decode", "ops", "scaling", "gpu"):
         ended = run(name, "--help")
         assert ended.returncode == 0
         assert f"python -m benchmarks.{name} --" in ended.stdout

@@ -17,7 +17,8 @@ EMPTY: dict[str, dict[str, Any]] = {name: {} for name in SECTIONS}
 
 #: Every option, each with a value that is not its default.
 OTHER: dict[str, dict[str, Any]] = {
-    "run": {"task": "pairs", "seed": 7, "device": "numpy", "dtype": "float64", "bodies": "plain"},
+    "run": {"task": "pairs", "seed": 7, "device": "numpy", "dtype": "float64", "bodies": "plain",
+            "precision": "tf32"},
     "data": {"file": "a \"b\"\\ü.tsv", "held_out_fraction": 0.25, "symbols": 5, "min_length": 2, "max_length": 9},
     "model": {
         "d_model": 12, "num_heads": 3, "num_encoder_layers": 1, "num_decoder_layers": 3, "d_ff": 7, "max_seq_len": 99,

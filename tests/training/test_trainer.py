@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from npformer.errors import CheckpointError, DivergedError, Interrupted
+from npformer.errors import CheckpointError, DeviceMemoryError, DivergedError, Interrupted
 from npformer.training import Evaluation, RunDirectory, Trainer, metrics
 from npformer.training import trainer as module
 from npformer.training.assemble import assemble, load_latest
@@ -228,3 +228,45 @@ def test_other_versions_are_noted(make: Callable[..., Trainer], monkeypatch: pyt
     assert len(told.said) == 1
     assert told.said[0].startswith("note: this run was trained with {'python'")
     assert "{'numpy': '9.9'}; results may differ in the last bits" in told.said[0]
+
+
+def test_a_full_device_ends_the_run_with_what_was_done_saved(make: Callable[..., Trainer]) -> None:
+    class Full:
+        """A step that finds no room for the third batch."""
+
+        def __init__(self, step: Any) -> None:
+            self.step = step
+
+        def __call__(self, *batch: Any) -> Any:
+            if self.step.step_number == 2:
+                raise DeviceMemoryError("batch_size: too large")
+            return self.step(*batch)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.step, name)
+
+    trainer = make()
+    trainer.step = Full(trainer.step)  # type: ignore[assignment]
+    with pytest.raises(DeviceMemoryError, match=r"^batch_size: too large\. Step 2 is saved; to go on, change .*config"):
+        trainer.train()
+    assert saved(trainer) == [2]
+    assert trainer.progress.closed
+    trainer = make()
+    trainer.restore(load_latest(trainer.run))
+    trainer.train()
+    straight = records(trainer, "train")[-1]["loss"]
+    assert trainer.step.step_number == 6
+    assert np.isfinite(straight)
+
+
+def test_a_full_device_at_the_first_step_leaves_nothing(
+    make: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*inputs: Any) -> Any:
+        raise DeviceMemoryError("batch_size: too large")
+
+    trainer = make()
+    monkeypatch.setattr(type(trainer.step), "__call__", full)
+    with pytest.raises(DeviceMemoryError, match=r"^batch_size: too large\. No step was made$"):
+        trainer.train()
+    assert saved(trainer) == []

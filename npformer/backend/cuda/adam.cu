@@ -78,16 +78,13 @@ extern "C" __global__ void square_partials(
     if (threadIdx.x == 0) partials[blockIdx.x] = sum;
 }
 
-// One block: Σ partials, norm = √Σ, and shrink = longest/max(norm, longest), where they are wanted (not null).
-extern "C" __global__ void length_of(
-    const real *partials, real *total, real *norm, real *shrink, whole count, double longest
-) {
+// One block: norm = √(Σ partials) and, unless it is null, shrink = longest/max(norm, longest).
+extern "C" __global__ void length_of(const real *partials, real *norm, real *shrink, whole count, double longest) {
     real sum = 0;
     for (whole i = threadIdx.x; i < count; i += blockDim.x) sum += partials[i];
     sum = block_sum(sum);
     if (threadIdx.x > 0) return;
     const real length = sqrt(sum);
-    if (total) *total = sum;
-    if (norm) *norm = length;
+    *norm = length;
     if (shrink) *shrink = real(longest) / (length > real(longest) ? length : real(longest));
 }

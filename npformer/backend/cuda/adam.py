@@ -62,28 +62,15 @@ def _update(
         card.launch("adam.adam", dtype, blocks, THREADS, *flats, *runs, size, STRETCH, rates, shrink, *fractions)
 
 
-def sum_of_squares(card: Card, x: Array) -> Array:
-    """Σ x² of a flat array (n,), a scalar () on the card."""
-    partials, total = _squares(card, x, (None, 1)), card.empty((), x.dtype)
-    card.launch("adam.length_of", x.dtype, 1, THREADS, partials, total, None, None, partials.size, 0.0)
-    return total
-
-
 def gradient_norm(card: Card, g: Array, runs: Runs, longest: float | None = None) -> tuple[Array, Array | None]:
     """(norm, shrink) of the runs of an arena's gradient g (n,), scalars () on the card.
 
     shrink = longest/max(norm, longest) is what clipping to longest multiplies the gradient by; None without longest.
     """
-    partials, norm = _squares(card, g, (runs.places, len(runs.places))), card.empty((), g.dtype)
-    shrink = None if longest is None else card.empty((), g.dtype)
-    numbers = (partials.size, float(longest or 0.0))
-    card.launch("adam.length_of", g.dtype, 1, THREADS, partials, None, norm, shrink, *numbers)
+    dtype, blocks = g.dtype, min(SHARING, whole_blocks(g.size, STRETCH))
+    partials, norm = card.empty((blocks,), dtype), card.empty((), dtype)
+    shrink = None if longest is None else card.empty((), dtype)
+    places = (runs.places, len(runs.places))
+    card.launch("adam.square_partials", dtype, blocks, THREADS, g, *places, g.size, STRETCH, partials)
+    card.launch("adam.length_of", dtype, 1, THREADS, partials, norm, shrink, blocks, float(longest or 0.0))
     return norm, shrink
-
-
-def _squares(card: Card, x: Array, runs: tuple[Any, ...]) -> Array:
-    """Partial sums of x² over runs."""
-    blocks = min(SHARING, whole_blocks(x.size, STRETCH))
-    partials = card.empty((blocks,), x.dtype)
-    card.launch("adam.square_partials", x.dtype, blocks, THREADS, x, *runs, x.size, STRETCH, partials)
-    return partials

@@ -55,7 +55,7 @@ def cross_entropy_backward(
     rows, ids, top, inverse, num_counted, ignored, label_smoothing, shape = cache
     count, classes = rows.shape
     dlogits = card.empty(shape, rows.dtype)
-    on_card = type(dloss) is type(rows)
+    on_card = isinstance(dloss, type(rows)) or isinstance(rows, type(dloss))
     at = dloss.astype(rows.dtype, copy=False) if on_card else None  # type: ignore[union-attr]
     if count:
         card.launch(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from npformer.backend.cuda.card import NOTHING_DROPPED, Card, Drawn, drawn, pair_on, warps
-from npformer.backend.cuda.sums import add_both, parts_of
+from npformer.backend.cuda.sums import PARTS, add_both, parts_of
 from npformer.backend.ops import Pair
 from npformer.functional.arrays import as_rows, expect_shape
 from npformer.functional.philox import Draw
@@ -46,7 +46,7 @@ def _backward(
     rows, width = x_hat.shape
     dx = card.empty(dy.shape, dy.dtype)
     df = card.empty(dy.shape, dy.dtype) if with_f and dropped.threshold > 0 else None
-    partials = card.empty((parts_of(rows), 2, width), dy.dtype)
+    partials = card.empty((parts_of(rows, 2 * PARTS), 2, width), dy.dtype)  # small blocks: more of them at a time
     card.launch(
         "layer_norm.norm_rows_backward", dy.dtype, partials.shape[0], warps(-(-width // 2)), card.contiguous(dy), x_hat,
         r, gamma, None if dsum is None else card.contiguous(dsum), dx, df, partials, rows, width, *dropped,

@@ -16,9 +16,9 @@ COLUMNS, GROUPS = 32, 32
 ONE_PASS, ROWS_OF_A_PART, MOST_PARTS = 1024, 512, 64
 
 
-def parts_of(rows: int) -> int:
+def parts_of(rows: int, most: int = PARTS) -> int:
     """Into how many parts so many rows are divided: it depends on their number alone, so two runs agree."""
-    return max(1, min(PARTS, -(-rows // 2)))
+    return max(1, min(most, -(-rows // 2)))
 
 
 def column_sums(card: Card, x: Array, into: Array | None = None) -> Array:

@@ -75,8 +75,6 @@ class CupyDevice:
 
 def cupy_backend(dtype: str, bodies: str = "auto", precision: str = "float32") -> Backend:
     """The CuPy backend, as ``get_backend`` says; ask ``cupy_problem`` first."""
-    from npformer.backend.cupy.graph_driver import CupyDriver
-
     if bodies not in ("auto", "plain", "cuda"):
         raise ConfigError(
             f"bodies: expected auto, plain or cuda on a GPU, got {bodies}, which compute on the CPU; "
@@ -85,6 +83,8 @@ def cupy_backend(dtype: str, bodies: str = "auto", precision: str = "float32") -
     bodies = "plain" if dtype == "complex128" or bodies == "plain" else "cuda"
     if bodies == "plain" and precision != "float32":
         raise ConfigError(f"precision: expected float32 for plain bodies, whose products are CuPy's, got {precision}")
+    from npformer.backend.cupy.graph_driver import CupyDriver
+
     device = CupyDevice()
     plain = Backend("cupy", PLAIN, device, dtype, bodies=bodies, precision=precision)
     driver = CupyDriver(device.name)

@@ -111,7 +111,9 @@ class Captured:
         self._forget_if_changed(self._baked(subject))
         numbers = arrays_of(given, self._dtype)
         key = key_of(given, numbers)
+        problem: str | None = ""
         for _ in range(2):
+            outputs: tuple[Array | None, ...]
             outputs, problem = attempt(self._driver, self._run, key, numbers, subject, given)
             if problem is None:
                 return outputs
@@ -201,7 +203,7 @@ def attempt(driver: Driver, function: Callable[..., Any], *inputs: Any) -> tuple
         return None, str(error)
 
 
-def out_of_memory(driver: Driver, problem: str) -> DeviceMemoryError:
+def out_of_memory(driver: Driver, problem: str | None) -> DeviceMemoryError:
     """The error for what could not be helped."""
     return DeviceMemoryError(f"{driver.name}: expected room for what is computed, but its memory is full: {problem}")
 

@@ -1,4 +1,5 @@
-// The threads of one block, as fibers: one runs until it must wait, then the next. Barriers and exchanges between the
+// The threads of one block, as fibers: one runs until it must wait, then the next; a warp
+// goes as far as it comes without the others. Barriers and exchanges between the
 // lanes of a warp mean what they mean on a GPU, and what is undefined there is an error here: a barrier that not every
 // thread reaches, an exchange with a lane that is absent, shared memory read before it was written (it begins as NaN).
 // Nothing is in step by itself, so a missing barrier is seen: in one order of the threads, or in the other.
@@ -107,18 +108,35 @@ inline bool complete(unsigned thread) {
     return true;
 }
 
-// Lets those go on whose wait is over. Whether there were any.
-inline bool release() {
-    bool all = true, any = false, over[most];
-    for (unsigned i = 0; i < blockDim.x; ++i)
-        all = all && fibers[i].wait == for_block && fibers[i].what == fibers[0].what;
-    for (unsigned i = 0; i < blockDim.x; ++i) over[i] = all || (fibers[i].wait == for_warp && complete(i));
-    for (unsigned i = 0; i < blockDim.x; ++i)
-        if (over[i]) {
+// Lets the lanes of a warp go on whose exchange is complete. Whether there were any.
+inline bool release_warp(unsigned first, unsigned last) {
+    bool any = false, over[32];
+    for (unsigned i = first; i < last; ++i) over[i - first] = fibers[i].wait == for_warp && complete(i);
+    for (unsigned i = first; i < last; ++i)
+        if (over[i - first]) {
             fibers[i].wait = ready;
             any = true;
         }
     return any;
+}
+
+// Lets all threads go on if they wait at one barrier. Whether they did.
+inline bool release_block() {
+    for (unsigned i = 0; i < blockDim.x; ++i)
+        if (fibers[i].wait != for_block || fibers[i].what != fibers[0].what) return false;
+    for (unsigned i = 0; i < blockDim.x; ++i) fibers[i].wait = ready;
+    return true;
+}
+
+// Runs a warp as far as it comes without the others.
+inline void run_warp(unsigned warp, int backwards) {
+    const unsigned first = warp * 32, last = first + 32 < blockDim.x ? first + 32 : blockDim.x;
+    do {
+        for (unsigned i = first; i < last && !problem(); ++i) {
+            const unsigned thread = backwards ? last - 1 - (i - first) : i;
+            if (fibers[thread].wait == ready) resume(thread);
+        }
+    } while (!problem() && release_warp(first, last));
 }
 
 inline void run_block(std::function<void()> kernel, int backwards) {
@@ -139,13 +157,10 @@ inline void run_block(std::function<void()> kernel, int backwards) {
         fibers[i].start.uc_stack.ss_size = stack;
         makecontext(&fibers[i].start, live, 0);
     }
-    for (bool some = true; some && !problem();) {
-        for (unsigned i = 0; i < blockDim.x && !problem(); ++i) {
-            const unsigned thread = backwards ? blockDim.x - 1 - i : i;
-            if (fibers[thread].wait == ready) resume(thread);
-        }
-        some = release();
-    }
+    const unsigned warps = (blockDim.x + 31) / 32;
+    do {
+        for (unsigned i = 0; i < warps && !problem(); ++i) run_warp(backwards ? warps - 1 - i : i, backwards);
+    } while (!problem() && release_block());
     for (unsigned i = 0; i < blockDim.x; ++i)
         if (fibers[threadIdx.x = i].wait != ended)
             complain(fibers[i].wait == for_block ? "waits for ever at the barrier of line %d" : "waits for ever for other lanes (%d)", fibers[i].what);

@@ -115,14 +115,13 @@ def test_a_gradient_that_is_no_number_stays_visible_and_alone(card: Any, dtype: 
 
 
 @EVERY_DTYPE
-@pytest.mark.parametrize("size", [0, 1, 33, 5000])
-def test_sum_of_squares(card: Any, dtype: str, size: int) -> None:
-    x = (np.random.default_rng(0).integers(-64, 65, size=2 * size) / 16).astype(dtype)[:size]  # exact sums
-    found = adam.sum_of_squares(card, x)
-    assert found.shape == ()
-    assert found.dtype == dtype
-    assert found == np.sum(x * x)
-    assert len(card.launched) == 2
+@pytest.mark.parametrize("size", [0, 1, 33, 11_000])
+def test_a_length_by_exact_sums(card: Any, monkeypatch: pytest.MonkeyPatch, dtype: str, size: int) -> None:
+    monkeypatch.setattr(adam, "SHARING", 2)  # blocks that each take several stretches
+    g = (np.random.default_rng(0).integers(-64, 65, size=2 * size) / 16).astype(dtype)[:size]
+    norm, _ = adam.gradient_norm(card, g, adam.Runs(np.array([[0, size]]), np.ones((1, 2))))
+    assert norm.shape == ()
+    assert norm == np.sqrt(np.sum(g * g))
 
 
 @EVERY_DTYPE
@@ -154,4 +153,3 @@ def test_a_norm_that_is_no_number_is_seen_and_0_is_not_divided_by(card: Any, dty
     assert adam.gradient_norm(card, g, runs, 1.0) == (0, 1)
     g[2500] = np.nan
     assert np.isnan(adam.gradient_norm(card, g, runs, 1.0)[0])
-    assert np.isnan(adam.sum_of_squares(card, g))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from npformer.backend import PLAIN, Ops
-from npformer.backend.cuda import cuda_ops
+from npformer.backend.cuda import cuda_ops, positions
 
 EVERY_DTYPE = pytest.mark.parametrize("dtype", ["float32", "float64"])
 #: One number, an odd width (a sine without its cosine), no sequences, several pieces of 256 columns, no batch, two.
@@ -47,8 +47,9 @@ def test_far_positions_are_as_exact_as_near_ones(table: Ops, dtype: str) -> None
     np.testing.assert_allclose(found, true, rtol=0, atol=bound)
 
 
-def test_many_sequences_share_what_is_computed_once(card: Any, table: Ops) -> None:
-    x = normal("float64", 1200, 1, 3)
+def test_many_sequences_share_what_is_computed_once(card: Any, table: Ops, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(positions, "BLOCKS", 6)
+    x = normal("float64", 9, 4, 150)  # 3 pieces, so 2 blocks for each of them
     found, true = (ops.sinusoidal_positions.forward(x, 1)[0] for ops in (table, PLAIN))
     np.testing.assert_allclose(found, true, rtol=0, atol=1e-15)
     assert card.launched == ["positions.add_positions"]

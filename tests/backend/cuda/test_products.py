@@ -157,7 +157,8 @@ def test_nothing_and_empty_sums(one: Any) -> None:
     out = one.empty((3, 4), "float64")
     one.product(np.ones((3, 0)), np.ones((0, 4)), out)
     assert (out == 0).all()
-    one.product(np.ones((3, 0)), np.ones((0, 4)), out + 1, add=True)
+    out[...] = 1
+    assert (one.product(np.ones((3, 0)), np.ones((0, 4)), out, add=True) == 1).all()
     assert (one.product(np.ones((0, 3)), np.ones((3, 4)), out[:0]) == out[:0]).all()
     assert called(one) == []
 

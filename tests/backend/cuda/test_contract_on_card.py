@@ -1,0 +1,125 @@
+"""The contract of every pair, layer and model, and that of every table of bodies, on a card that is none."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer.backend import PLAIN, Backend, Ops
+from npformer.backend.cuda import cuda_ops
+from npformer.backend.cuda.source import files, kernels
+from npformer.functional import AttentionMask
+from npformer.proof import Case
+from npformer.proof.report import RIGHT
+
+TESTS = Path(__file__).resolve().parents[2]
+
+
+def load(path: str) -> Any:
+    """The module of a file of tests, whose fixtures this one has in its own way."""
+    name = "npformer_tests_" + path.replace("/", "_").removesuffix(".py")
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, TESTS / path)
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+    return sys.modules[name]
+
+
+contract = load("test_contract.py")
+bodies_agree = load("backend/conftest.py")
+rows_of_a_batch, not_a_number = load("backend/test_rows_of_a_batch.py"), load("backend/test_not_a_number.py")
+bad_input = load("backend/test_bodies.py")
+
+
+@pytest.fixture
+def any64(card64: Backend) -> Backend:
+    return card64
+
+
+@pytest.fixture
+def any32(card32: Backend) -> Backend:
+    return card32
+
+
+@pytest.fixture
+def table(card: Any) -> Ops:
+    return cuda_ops(card)
+
+
+normal, lay_out = bad_input.normal, bodies_agree.lay_out  # fixtures that these tests ask for
+test_purity = contract.test_a_pair_is_pure_and_repeatable
+test_adding = contract.test_a_layer_writes_nothing_but_gradients_and_those_by_adding
+test_promotion = contract.test_nothing_in_a_layer_is_silently_promoted
+test_equality = contract.test_every_table_of_bodies_equals_the_plain_pairs
+test_parts_of_a_batch = rows_of_a_batch.test_parts_of_a_batch_are_parts_of_the_whole
+test_no_number = not_a_number.test_no_number_where_there_is_none
+test_a_class_that_cannot_be = not_a_number.test_a_class_that_cannot_be_does_not_count
+test_bad_input = bad_input.test_bad_input_is_refused_in_the_plain_bodys_words
+test_another_precision = bad_input.test_a_gradient_in_another_precision_is_taken
+
+
+#: Of the layers and models, whose values and gradients equal the plain ones' above, some that use every operation.
+TRIED = (
+    "MultiHeadAttention: cross",
+    "DecoderLayer: post, relu",
+    "EncoderLayer: pre, gelu",
+    "Transformer: learned positions",
+)
+
+
+@pytest.mark.parametrize(
+    "case", [c for c in contract.CASES if c.group == "op" or c.name in TRIED], ids=lambda c: c.name
+)
+def test_gradients_are_right(case: Case, cards: Any, on_card: Any) -> None:
+    """Operations by element, all else along random directions: a forward takes its time here."""
+    along = case if case.group == "op" else dataclasses.replace(case, group="model")
+    report = along.check(on_card(cards.HostCard(), "float64"))
+    assert report.ok, f"\n{report}"
+    assert {row.verdict for row in report.rows} == {RIGHT}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@contract.EVERY_PAIR
+def test_gradients_have_the_shape_and_dtype_of_the_inputs(case: Case, dtype: str, table: Ops) -> None:
+    pair = case.build(dataclasses.replace(contract.get_backend("numpy"), ops=table))
+    inputs = [contract.frozen(x, dtype) for x in case.inputs]
+    y, cache = pair.forward(*inputs, **case.options)
+    gradients = contract.parts(pair.backward(contract.upstream_for(y), cache))
+    floats = [x for x in inputs if contract.is_float(x)]
+    assert [(g.shape, g.dtype) for g in gradients] == [(x.shape, x.dtype) for x in floats]
+    assert {part.dtype for part in contract.parts(y)} == {np.dtype(dtype)}
+
+
+#: What has no kernel of its own.
+PLAIN_ON_A_CARD: set[str] = set()
+#: Files of kernels that no operation calls in float64, and the tests that do.
+ELSEWHERE = {"adam": "test_adam.py", "bfloat16": "test_bfloat16.py", "products": "test_products.py"}
+
+
+def test_these_and_no_others_stay_plain(cards: Any) -> None:
+    ops = cuda_ops(cards.HostCard())
+    plain = {field.name for field in dataclasses.fields(Ops) if getattr(ops, field.name) is getattr(PLAIN, field.name)}
+    assert plain == PLAIN_ON_A_CARD
+
+
+def test_every_kernel_runs_in_small_cases_or_large_ones_or_in_tests_of_its_own(cards: Any, on_card: Any) -> None:
+    card = cards.HostCard()
+    for case in contract.CASES:
+        contract.computed(case, on_card(card, "float64"))
+    rng = np.random.default_rng(0)
+    agree = bodies_agree.Agreement(cuda_ops(card))
+    agree("embedding", rng.integers(0, 5, size=(3, 900)), rng.normal(size=(5, 3)))
+    for T, D, window in [(130, 40, None), (530, 3, 1)]:  # scores in memory; scores that a window mostly hides
+        q, k, v = rng.normal(size=(3, 1, 2, T, D))
+        agree("attention", q, k, v, AttentionMask(causal=True, window=window), bodies_agree.Draw(3, 4, 1, 99, 0.3))
+    silent = {f"{file}.{name}" for file in files() for name in kernels(file)} - set(card.launched)
+    assert {name.partition(".")[0] for name in silent} == set(ELSEWHERE), sorted(silent)
+    assert all(Path(__file__).with_name(name).exists() for name in ELSEWHERE.values())

@@ -1,0 +1,133 @@
+"""npformer's contenders as they run on a GPU, on a machine that records graphs and is no GPU."""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import npformer as npf
+from benchmarks.own import ceilings, decode, gradients, ops, replays, train
+from benchmarks.own import on_gpu as own_on_gpu
+from benchmarks.tasks import PREPARED, TOGETHER
+from npformer.backend import Backend, get_backend
+from npformer.backend.ceilings import LARGE, STREAMED
+from npformer.backend.cupy import assembled
+from npformer.models.presets import PRESETS, Preset
+
+BESIDE = Path(__file__).resolve().parents[1] / "backend" / "cuda" / "host_card.py"
+SMALL = Preset(vocab_size=9, d_model=8, num_heads=2, num_layers=1, d_ff=12, length=5, batch=3)
+
+
+@pytest.fixture(scope="module")
+def cards() -> Any:
+    """The card of the tests; skips, visibly, without a compiler."""
+    spec = importlib.util.spec_from_file_location("host_card", BESIDE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    if (problem := module.compiler_problem()) is not None:
+        pytest.skip(problem)
+    return module
+
+
+@pytest.fixture
+def machine(cards: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The machine, which every contender of npformer finds where it looks for CuPy."""
+    recording, guarded = cards.load("recording"), cards.load("guarded").guarded
+    made = recording.Machine(guarded)
+
+    def backend(device: str, bodies: str, precision: str = "float32") -> Backend:
+        assert (device, bodies) == ("cupy", "cuda")
+        plain = Backend("cupy", get_backend("numpy").ops, made, "float32", precision=precision)
+        return assembled(plain, recording.Card(made, cards.HostCard()), made, recording.DeviceArray)
+
+    for module in (ceilings, decode, gradients, ops, replays, train):
+        monkeypatch.setattr(module, "backend", backend)
+    monkeypatch.setitem(PRESETS, "tiny", SMALL)
+    monkeypatch.setattr(train, "memory_watched", lambda chosen: lambda: {"device_bytes": 5})
+    monkeypatch.setattr(own_on_gpu.ctypes, "CDLL", lambda name: name)
+    return made
+
+
+def test_steps_alone_together_and_unrecorded_are_the_same(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And recorded as often as they should be: never at the first time, at the second, not again."""
+    monkeypatch.setattr(own_on_gpu, "count_kernels", lambda driver, graph: 1700)
+    together, losses = TOGETHER["cupy"], {}
+    recorded = {
+        "one": ((PREPARED + 1) * together - 1 + together - 1, 2, {"kernels": 1700}),  # a burst of MINUTE before
+        "many": (PREPARED, 1, {"kernels": 1700 / together}),
+        "none": (0, 0, {}),
+    }
+    for launch, expected in recorded.items():
+        launches, records = machine.launches, machine.records
+        made = train.train("tiny", 0.1, "cupy", "cuda", launch=launch)
+        task = made.task("step")
+        assert task is not None
+        losses[launch] = [made.facts["loss"], *task()]
+        assert made.facts["ready_seconds"] > 0
+        assert (machine.launches - launches, machine.records - records) == expected[:2]
+        assert made.on_device() == {"device_bytes": 5, **expected[2]}
+    assert losses["one"] == losses["many"] == losses["none"]
+    assert len(set(losses["one"])) == 1 + together
+
+
+def test_ceilings_and_bytes(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(LARGE, "cupy", 8)
+    monkeypatch.setitem(STREAMED, "cupy", 1 << 12)
+    monkeypatch.setattr("npformer.backend.ceilings.ENOUGH", 0.0)
+    made = ceilings.ceilings("cupy", "cuda", ["float32", "tf32"])
+    measure, moved = made.task("ceilings"), made.task("bytes tiny")
+    assert measure is not None
+    assert moved is not None
+    found = measure()
+    assert set(found["products"]) == {"float32", "tf32"}
+    assert min(*found["products"].values(), found["memory"]) > 0
+    on_host = npf.get_backend("numpy", bodies="plain", threads=1)
+    assert moved() == ceilings.step_bytes(SMALL, on_host)
+
+
+def test_decoding(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "zeros", lambda shape, dtype: machine.array(np.zeros(shape), dtype))  # of bool too
+    task = decode.decode("tiny", 4, [2], "cupy", "cuda").task("batch 2")
+    assert task is not None
+    said = task()
+    assert [len(row) for row in said] == [4, 4]
+
+
+@pytest.mark.parametrize("name", ops.NAMES)
+def test_operations(name: str, machine: Any) -> None:
+    made = ops.ops("tiny", "cupy", "cuda", 1, "float32")
+    for way in ("forward", "backward"):
+        task = made.task(f"{name} {way}")
+        assert task is not None
+        assert task() == [None] * TOGETHER["cupy"]
+
+
+def test_replays(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two rounds of each set in each turn: graphs are made, replayed and given up, and memory does not grow."""
+    monkeypatch.setattr(replays, "used_memory", lambda: machine.used)
+    monkeypatch.setattr(replays, "SIZE", replace(SMALL, batch=2))
+    monkeypatch.setattr(replays, "SETS", ((3, 4), (5, 6)))
+    monkeypatch.setattr(replays, "TURNS", 6)
+    monkeypatch.setattr("npformer.backend.cupy.graph.MOST", 3)
+    task = replays.replays("cupy", "float32", "cuda", steps=36).task("replays")
+    assert task is not None
+    found = task()
+    assert (found["steps"], len(found["used"]), found["growth"]) == (36, 6, 0)
+    assert machine.records > 4
+    assert machine.launches >= machine.records
+
+
+def test_gradients(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gradients, "SIZE", SMALL)
+    task = gradients.gradients("cupy", "cuda").task("gradients")
+    assert task is not None
+    found = task()
+    assert found["wrong"] == 0
+    assert len(found["rows"]) > 20
