@@ -1,13 +1,21 @@
-"""A vocabulary gives every character an id: the number of its line in a text file.
+"""A vocabulary gives every piece of text an id: the number of its line in a text file.
 
-The first three lines are the special pieces: [PAD] fills up short rows, [BOS] is what
-a decoder sees before its first character, [EOS] ends every sequence.
+Some pieces are special: they mark what is no text, and no text is ever encoded as one of them, [UNK] apart.
+
+    [PAD]  fills up short rows: id 0           [UNK]   stands for what the vocabulary lacks
+    [BOS]  what a decoder sees first: id 1     [CLS]   stands before a text that is to be classified
+    [EOS]  ends every sequence: id 2           [SEP]   stands between two texts
+                                               [MASK]  hides a token that is to be guessed
+
+Every vocabulary has [PAD]; which of the others it has depends on what it is for. Those with an id
+above have it in every vocabulary that has them; the others may stand on any line. A line feed cannot be
+a line of a file: the line [LF] stands for it.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from io import BufferedWriter
@@ -18,15 +26,18 @@ from npformer.data.textfile import read_lines
 from npformer.errors import ConfigError, DataError, OutputError, TokenError
 
 PAD_ID, BOS_ID, EOS_ID = 0, 1, 2
-_SPECIAL = ("[PAD]", "[BOS]", "[EOS]")
+SEQUENCE = ("[PAD]", "[BOS]", "[EOS]")  # what an encoder-decoder needs
+UNKNOWN = "[UNK]"
+SPECIAL = (*SEQUENCE, UNKNOWN, "[CLS]", "[SEP]", "[MASK]")
+LINE_FEED = "[LF]"
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Pieces in the order of their ids, the special ones first.
+    """Pieces in the order of their ids, [PAD] first.
 
-    Raises ConfigError if a special piece is missing, or a piece is empty, there twice, or
-    cannot be a line of a UTF-8 file.
+    Raises ConfigError if [PAD], [BOS] or [EOS] has not its own id, or a piece is empty, there twice,
+    or cannot be a line of a UTF-8 file.
     """
 
     pieces: tuple[str, ...]
@@ -36,21 +47,25 @@ class Vocabulary:
             raise ConfigError(f"vocabulary, piece {flaw[0]}: {flaw[1]}")
 
     @classmethod
-    def from_characters(cls, characters: Iterable[str]) -> Vocabulary:
+    def from_characters(cls, texts: Iterable[str], special: Sequence[str] = SEQUENCE) -> Vocabulary:
         """The special pieces, then every distinct character of a text (or of many) by code point."""
-        return cls((*_SPECIAL, *sorted(set("".join(characters)))))
+        return cls((*special, *sorted(set("".join(texts)))))
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Vocabulary:
-        """Read one piece per line. Raises DataError naming the file, the line and what is wrong there."""
-        pieces = tuple(read_lines(path).lines)
-        if flaw := _first_flaw(pieces):
+    def load(cls, path: str | os.PathLike[str], special: Iterable[str] = SEQUENCE) -> Vocabulary:
+        """Read one piece per line; special are the special pieces that its user needs.
+
+        Raises DataError naming the file, the line and what is wrong or missing there.
+        """
+        pieces = tuple("\n" if line == LINE_FEED else line for line in read_lines(path).lines)
+        if flaw := _first_flaw(pieces, special):
             raise DataError(f"{path}, line {flaw[0] + 1}: {flaw[1]}")
         return cls(pieces)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one piece per line, in UTF-8. Raises OutputError if the file exists: none is overwritten."""
-        content = "".join(f"{piece}\n" for piece in self.pieces).encode()
+        lines = (LINE_FEED if piece == "\n" else piece for piece in self.pieces)
+        content = "".join(f"{line}\n" for line in lines).encode()
         try:
             with Path(path).open("xb") as file:
                 _write_all_or_remove(file, content)
@@ -59,40 +74,72 @@ class Vocabulary:
         except OSError as error:
             raise OutputError(f"{path}: cannot be written: {error.strerror or error}") from error
 
+    def id_of(self, piece: str) -> int:
+        """The id of a piece, special or not. Raises TokenError if there is none."""
+        try:
+            return self._ids[piece]
+        except KeyError:
+            special = ", ".join(self.pieces[token] for token in sorted(self.special_ids))
+            raise TokenError(
+                f"{piece!r} is not in the vocabulary of {len(self.pieces)} pieces, of which {special} are special; "
+                "build it with this piece, or load the one that has it"
+            ) from None
+
     def encode(self, text: str) -> list[int]:
-        """The ids of the characters of `text`. Raises TokenError at the first character without one."""
+        """The ids of the characters of `text`, that of [UNK] where there is none.
+
+        Raises TokenError at the first character without an id if there is no [UNK] either.
+        """
         try:
             return [self._ids[character] for character in text]
         except KeyError as error:
-            raise TokenError(self._unknown(text, error.args[0])) from None
+            if UNKNOWN not in self._ids:
+                raise TokenError(self._unknown(text, error.args[0])) from None
+            unknown = self._ids[UNKNOWN]
+            return [self._ids.get(character, unknown) for character in text]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of `ids` up to the first [EOS], special pieces left out.
+        """The characters of `ids`, as ``pieces_of`` gives them, in one text."""
+        return "".join(self.pieces_of(ids))
+
+    def pieces_of(self, ids: Iterable[int]) -> list[str]:
+        """The pieces of `ids` up to the first [EOS]; of the special ones, [UNK] alone is kept.
 
         Raises TokenError if an id before that [EOS] is outside 0 .. len(vocabulary) - 1.
         """
-        text: list[str] = []
+        end, left_out = self._ids.get("[EOS]"), self.special_ids - {self._ids.get(UNKNOWN)}
+        pieces: list[str] = []
         for position, token in enumerate(map(index, ids)):
-            if token == EOS_ID:
+            if token == end:
                 break
             if not 0 <= token < len(self.pieces):
                 raise TokenError(
                     f"token id {token} at position {position}: expected 0 to {len(self.pieces) - 1}; "
                     "were these ids made with another vocabulary?"
                 )
-            if token >= len(_SPECIAL):
-                text.append(self.pieces[token])
-        return "".join(text)
+            if token not in left_out:
+                pieces.append(self.pieces[token])
+        return pieces
 
     def __len__(self) -> int:
         return len(self.pieces)
+
+    @cached_property
+    def text_pieces(self) -> frozenset[str]:
+        """The pieces that text is made of: all that are not special."""
+        return frozenset(self.pieces) - set(SPECIAL)
+
+    @cached_property
+    def special_ids(self) -> frozenset[int]:
+        """The ids of the special pieces that are there."""
+        return frozenset(self._ids[piece] for piece in SPECIAL if piece in self._ids)
 
     @cached_property
     def _ids(self) -> dict[str, int]:
         return {piece: number for number, piece in enumerate(self.pieces)}
 
     def _unknown(self, text: str, character: str) -> str:
-        held = "".join(piece for piece in self.pieces[len(_SPECIAL) :] if len(piece) == 1)
+        held = "".join(piece for piece in self.pieces if len(piece) == 1)
         shown = repr(held) if len(held) <= 100 else f"{held[:100]!r} and {len(held) - 100} more"
         return (
             f"character {character!r} (U+{ord(character):04X}) at position {text.index(character)} "
@@ -110,20 +157,34 @@ def _write_all_or_remove(file: BufferedWriter, content: bytes) -> None:
         raise
 
 
-def _first_flaw(pieces: tuple[str, ...]) -> tuple[int, str] | None:
+def _first_flaw(pieces: tuple[str, ...], required: Iterable[str] = ()) -> tuple[int, str] | None:
     """The id of the first piece that may not stand there, and why; None if all is well."""
-    for number, special in enumerate(_SPECIAL):
+    required = tuple(required)
+    for number, special in enumerate(SEQUENCE):
         found = pieces[number] if number < len(pieces) else "nothing"
-        if found != special:
+        needed = special == "[PAD]" or special in required or special in pieces
+        if needed and found != special:
             hint = "; end lines with \\n alone, not \\r\\n" if found == f"{special}\r" else ""
             return number, f"expected the special piece {special!r}, got {found!r}{hint}"
     first: dict[str, int] = {}
     for number, piece in enumerate(pieces):
-        if not piece:
-            return number, "expected a piece, got an empty line; delete it"
         if piece in first:
             return number, f"{piece!r} already has id {first[piece]}; each piece may appear once"
-        if "\n" in piece or any("\ud800" <= character <= "\udfff" for character in piece):
-            return number, f"{piece!r} cannot be one line of UTF-8 text (a line feed or a lone surrogate)"
+        if flaw := _piece_flaw(piece):
+            return number, flaw
         first[piece] = number
+    if missing := [piece for piece in required if piece not in first]:
+        hint = "; end lines with \\n alone, not \\r\\n" if f"{missing[0]}\r" in first else "; add it as a line"
+        return len(pieces), f"expected the special piece {missing[0]!r} before the end, got none{hint}"
+    return None
+
+
+def _piece_flaw(piece: str) -> str | None:
+    """Why a piece cannot be a line of a file, or None."""
+    if not piece:
+        return "expected a piece, got an empty line; delete it"
+    if piece == LINE_FEED:
+        return f"{LINE_FEED!r} is how a file writes the line feed; a piece of that name could not be told from it"
+    if ("\n" in piece and piece != "\n") or any("\ud800" <= character <= "\udfff" for character in piece):
+        return f"{piece!r} cannot be one line of UTF-8 text (a line feed among others, or a lone surrogate)"
     return None

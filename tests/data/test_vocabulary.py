@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from npformer.data import BOS_ID, EOS_ID, PAD_ID, Vocabulary
+from npformer.data import SPECIAL as ALL_SPECIAL
 from npformer.errors import ConfigError, DataError, OutputError, TokenError
 
 SPECIAL = ("[PAD]", "[BOS]", "[EOS]")
-NASTY = " \t\r\v\f\x00\x1c\x1d\x1e\x85\u2028\u2029\u00a0\ufeff\u0301e\u00e9\U0001f600[]#"
+NASTY = " \n\t\r\v\f\x00\x1c\x1d\x1e\x85\u2028\u2029\u00a0\ufeff\u0301e\u00e9\U0001f600[]#"
 
 
 def test_special_pieces_come_first_and_characters_are_sorted_once() -> None:
@@ -71,8 +72,8 @@ def test_nasty_characters_survive_a_round_trip(tmp_path: Path) -> None:
 
 
 def test_the_line_number_is_the_id(tmp_path: Path) -> None:
-    Vocabulary.from_characters("a\u2028\r").save(tmp_path / "v")
-    assert (tmp_path / "v").read_bytes() == "[PAD]\n[BOS]\n[EOS]\n\r\na\n\u2028\n".encode()
+    Vocabulary.from_characters("a\u2028\n\r").save(tmp_path / "v")
+    assert (tmp_path / "v").read_bytes() == "[PAD]\n[BOS]\n[EOS]\n[LF]\n\r\na\n\u2028\n".encode()
 
 
 def test_a_mark_at_the_start_and_a_missing_last_line_feed_are_accepted(tmp_path: Path) -> None:
@@ -105,6 +106,51 @@ def test_a_bad_file_is_refused_with_its_line(tmp_path: Path, content: bytes, mes
     assert re.search(pattern, str(caught.value)), caught.value
 
 
+BERT = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+
+
+def test_which_special_pieces_a_file_needs_is_its_users_to_say(tmp_path: Path) -> None:
+    (tmp_path / "v").write_text("[PAD]\nthe\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n##s\n")
+    vocabulary = Vocabulary.load(tmp_path / "v", special=BERT)
+    assert [vocabulary.id_of(piece) for piece in BERT] == [0, 2, 3, 4, 5]
+    assert vocabulary.special_ids == {0, 2, 3, 4, 5}
+    assert vocabulary.text_pieces == {"the", "##s"}
+    with pytest.raises(DataError, match=r"v, line 2: expected the special piece '\[BOS\]', got 'the'"):
+        Vocabulary.load(tmp_path / "v")
+
+
+@pytest.mark.parametrize("missing", BERT[1:])
+def test_a_missing_special_piece_is_named_with_the_line_where_the_file_ends(tmp_path: Path, missing: str) -> None:
+    (tmp_path / "v").write_text("".join(f"{piece}\n" for piece in (*BERT, "a") if piece != missing))
+    with pytest.raises(DataError, match=rf"v, line 6: expected the special piece '\{missing[:-1]}\]' before the end"):
+        Vocabulary.load(tmp_path / "v", special=BERT)
+
+
+def test_a_file_with_the_wrong_line_ends_says_so_for_every_special_piece(tmp_path: Path) -> None:
+    (tmp_path / "v").write_bytes(b"[PAD]\n[UNK]\r\na\r\n")
+    with pytest.raises(DataError, match=r"expected the special piece '\[UNK\]' .*, got none; end lines with"):
+        Vocabulary.load(tmp_path / "v", special=("[PAD]", "[UNK]"))
+
+
+def test_an_unknown_character_becomes_unk_where_there_is_one() -> None:
+    vocabulary = Vocabulary.from_characters("abc", special=ALL_SPECIAL)
+    assert (vocabulary.id_of("[PAD]"), vocabulary.id_of("[BOS]"), vocabulary.id_of("[EOS]")) == (0, 1, 2)
+    unknown = vocabulary.id_of("[UNK]")
+    assert vocabulary.encode("caé\U0001f600") == [vocabulary.id_of("c"), vocabulary.id_of("a"), unknown, unknown]
+    assert vocabulary.decode([vocabulary.id_of("[CLS]"), *vocabulary.encode("aéb"), 0]) == "a[UNK]b"
+
+
+def test_without_an_end_piece_nothing_ends() -> None:
+    vocabulary = Vocabulary(("[PAD]", "a", "b"))
+    assert vocabulary.decode([1, 2, 0, 1]) == "aba"
+
+
+def test_the_id_of_a_piece_that_is_not_there_is_refused() -> None:
+    message = "'[CLS]' is not in the vocabulary of 4 pieces, of which [PAD], [BOS], [EOS] are special; build it with"
+    with pytest.raises(TokenError, match=re.escape(message)):
+        Vocabulary.from_characters("a").id_of("[CLS]")
+
+
 @pytest.mark.parametrize("name", ["missing", "."])
 def test_a_path_that_is_no_file_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(DataError, match="expected a readable UTF-8 text file, got: "):
@@ -117,7 +163,10 @@ def test_a_path_that_is_no_file_is_refused(tmp_path: Path, name: str) -> None:
         (("a",), "piece 0: expected the special piece"),
         ((*SPECIAL, "a", "a"), "piece 4: 'a' already has id 3"),
         ((*SPECIAL, ""), "piece 3: expected a piece"),
-        ((*SPECIAL, "a", "\n"), "piece 4: .* cannot be one line"),
+        ((*SPECIAL, "a", "b\n"), "piece 4: .* cannot be one line"),
+        ((*SPECIAL, "[LF]"), "piece 3: '\\[LF\\]' is how a file writes the line feed"),
+        (("[PAD]", "a", "[BOS]"), "piece 1: expected the special piece '\\[BOS\\]', got 'a'"),
+        (("[PAD]", "[BOS]", "a", "[EOS]"), "piece 2: expected the special piece '\\[EOS\\]', got 'a'"),
         ((*SPECIAL, "\ud800"), "piece 3: .* cannot be one line"),
     ],
 )

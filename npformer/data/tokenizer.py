@@ -1,0 +1,136 @@
+"""A tokeniser cuts text into pieces that a vocabulary has, and puts pieces together again.
+
+    Characters   every character is a piece              decode(encode(text)) = text
+    Words        what stands between white space         … = text, with white space as single spaces
+    WordPiece    parts of words (see ``wordpiece``)      … the same
+
+A part of the text that the vocabulary has no pieces for becomes [UNK], and then it is lost; ``coverage``
+counts such parts. Without an [UNK] in the vocabulary it raises TokenError. No text becomes a special piece:
+the word "[CLS]" is as unknown as any other; its id is vocabulary.id_of("[CLS]").
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Self
+
+from npformer.data.checks import whole_number
+from npformer.data.coverage import Coverage
+from npformer.data.vocabulary import LINE_FEED, SPECIAL, UNKNOWN, Vocabulary
+from npformer.errors import TokenError
+
+#: What text can be made of, but no piece can be called.
+RESERVED = frozenset((*SPECIAL, LINE_FEED))
+
+
+class Tokenizer(ABC):
+    """Text to the pieces of ``vocabulary``, their ids, and back."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.vocabulary = vocabulary
+
+    @abstractmethod
+    def _parts(self, text: str) -> Sequence[str]:
+        """What is known or unknown as a whole."""
+
+    @abstractmethod
+    def _pieces(self, part: str) -> list[str] | None:
+        """The pieces of the vocabulary that a part is made of; None if there are none."""
+
+    @abstractmethod
+    def join(self, pieces: Iterable[str]) -> str:
+        """The text of pieces."""
+
+    def tokenize(self, text: str) -> list[str]:
+        """The pieces of text, [UNK] for what has none. Raises TokenError if there is no [UNK] either."""
+        pieces: list[str] = []
+        for part in self._parts(text):
+            found = self._pieces(part)
+            if found is None and UNKNOWN not in self.vocabulary.pieces:
+                raise TokenError(
+                    f"{part!r} in {text[:60]!r} has no pieces in the vocabulary, nor has it {UNKNOWN}; "
+                    f"remove the word, or build the vocabulary with {UNKNOWN} or from a text that has the word"
+                )
+            pieces += [UNKNOWN] if found is None else found
+        return pieces
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of ``tokenize(text)``."""
+        return [self.vocabulary.id_of(piece) for piece in self.tokenize(text)]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of ids up to the first [EOS], special pieces left out but for [UNK]. Raises TokenError."""
+        return self.join(self.vocabulary.pieces_of(ids))
+
+    def coverage(self, texts: Iterable[str]) -> Coverage:
+        """How many characters (or words) of texts have pieces, and which have none."""
+        parts = Counter(part for text in as_texts(texts) for part in self._parts(text))
+        missing = {part: count for part, count in parts.items() if self._pieces(part) is None}
+        return Coverage(parts.total(), Counter(missing))
+
+
+class Characters(Tokenizer):
+    """Every character (code point) is a piece. What is encoded without [UNK] decodes to itself."""
+
+    @classmethod
+    def learn(cls, texts: Iterable[str], *, special: Sequence[str] = SPECIAL) -> Self:
+        """With all characters of texts, by code point."""
+        return cls(Vocabulary.from_characters(texts, special))
+
+    def _parts(self, text: str) -> Sequence[str]:
+        return text
+
+    def _pieces(self, part: str) -> list[str] | None:
+        return [part] if part in self.vocabulary.text_pieces else None
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of the characters of text."""
+        return self.vocabulary.encode(text)
+
+    def join(self, pieces: Iterable[str]) -> str:
+        """The text of pieces."""
+        return "".join(pieces)
+
+
+class Words(Tokenizer):
+    """Every word is a piece: what white space surrounds, punctuation included.
+
+    What is encoded without [UNK] decodes to itself with its white space as single spaces.
+    """
+
+    @classmethod
+    def learn(
+        cls, texts: Iterable[str], *, min_count: int = 1, max_size: int | None = None,
+        special: Sequence[str] = SPECIAL,
+    ) -> Self:  # fmt: skip
+        """With the words seen at least min_count times, most frequent first (equals by code point).
+
+        max_size bounds the vocabulary, special pieces included. Raises ConfigError for bounds without sense.
+        """
+        whole_number("min_count", min_count, at_least=1)
+        room = None if max_size is None else whole_number("max_size", max_size, at_least=len(special)) - len(special)
+        counts = [(count, word) for word, count in count_words(texts).items() if word not in RESERVED]
+        frequent = sorted((-count, word) for count, word in counts if count >= min_count)
+        return cls(Vocabulary((*special, *(word for _, word in frequent[:room]))))
+
+    def _parts(self, text: str) -> Sequence[str]:
+        return text.split()
+
+    def _pieces(self, part: str) -> list[str] | None:
+        return [part] if part in self.vocabulary.text_pieces else None
+
+    def join(self, pieces: Iterable[str]) -> str:
+        """The text of pieces, a space between each two."""
+        return " ".join(pieces)
+
+
+def count_words(texts: Iterable[str]) -> Counter[str]:
+    """How often each word occurs in a text, or in many."""
+    return Counter(word for text in as_texts(texts) for word in text.split())
+
+
+def as_texts(texts: Iterable[str]) -> Iterable[str]:
+    """Texts, where one alone may be meant: a str is an iterable too, but its characters are no texts."""
+    return [texts] if isinstance(texts, str) else texts

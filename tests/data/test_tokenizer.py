@@ -1,0 +1,138 @@
+"""Tokenisers: what is encoded decodes to itself, what cannot be is [UNK] and counted, and nothing crashes."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from npformer.data import SPECIAL, Characters, Coverage, Tokenizer, Vocabulary, WordPiece, Words
+from npformer.errors import ConfigError, TokenError
+
+#: Code points: ASCII, Latin, Greek, Cyrillic, Hebrew, Arabic, Devanagari, Thai, kana, Chinese, Korean, emoji,
+#: combining marks, and signs that tokenisers trip over.
+ALPHABETS = [
+    "".join(map(chr, range(first, last)))
+    for first, last in [
+        (0x21, 0x7F), (0xC0, 0x180), (0x391, 0x3C9), (0x410, 0x450), (0x5D0, 0x5EB), (0x620, 0x64B), (0x905, 0x94E),
+        (0xE01, 0xE3B), (0x3041, 0x3097), (0x4E00, 0x4E80), (0xAC00, 0xAC60), (0x1F600, 0x1F640), (0x300, 0x340),
+    ]
+] + ["#", "#a", "[]PADUNKCLSEMO", "\\n\\t#\"'", "\u200b\ufeff\u0301e\ufe0f\u200d"]  # fmt: skip
+SPACES = [" ", "  ", "\n", "\t", "\u00a0", "\u2028", "\r\n", "\u3000"]
+
+LEARNERS = {
+    "characters": Characters.learn,
+    "words": Words.learn,
+    "wordpiece": lambda texts: WordPiece.learn(texts, 2000),
+}
+EVERY_KIND = pytest.mark.parametrize("kind", LEARNERS)
+
+
+def random_texts(alphabet: str, seed: int, count: int = 20) -> list[str]:
+    """Texts of random words, with white space of every kind between and around them."""
+    rng = np.random.default_rng(seed)
+
+    def word() -> str:
+        return "".join(rng.choice(list(alphabet), rng.integers(1, 9)))
+
+    def text() -> str:
+        return "".join(word() * int(rng.integers(0, 2)) + str(rng.choice(SPACES)) for _ in range(rng.integers(1, 12)))
+
+    return [text() for _ in range(count)]
+
+
+@EVERY_KIND
+@pytest.mark.parametrize("alphabet", ALPHABETS, ids=lambda alphabet: f"U+{ord(alphabet[0]):04X}")
+def test_text_of_any_alphabet_comes_back(kind: str, alphabet: str) -> None:
+    texts = random_texts(alphabet, seed=len(alphabet))
+    tokenizer = LEARNERS[kind](texts)
+    for text in texts:
+        ids = tokenizer.encode(text)
+        assert tokenizer.decode(ids) == (text if kind == "characters" else " ".join(text.split()))
+        assert tokenizer.vocabulary.special_ids.isdisjoint(ids), "text never becomes a special piece"
+        assert [tokenizer.vocabulary.pieces[token] for token in ids] == tokenizer.tokenize(text)
+    assert not tokenizer.coverage(texts).missing
+
+
+@EVERY_KIND
+def test_foreign_text_is_unknown_counted_and_no_crash(kind: str) -> None:
+    tokenizer = LEARNERS[kind](["some plain text", "and some more text"])
+    for number, alphabet in enumerate(ALPHABETS):
+        for text in random_texts(alphabet, seed=number, count=5):
+            coverage = tokenizer.coverage([text])
+            unknown = tokenizer.encode(text).count(tokenizer.vocabulary.id_of("[UNK]"))
+            assert unknown == coverage.missing.total()
+            assert coverage.covered + unknown == coverage.total
+            assert tokenizer.decode(tokenizer.encode(text)).count("[UNK]") >= unknown
+
+
+@EVERY_KIND
+def test_the_name_of_a_special_piece_is_text_like_any_other(kind: str) -> None:
+    text = "the [MASK] and [LF] [UNK] [PAD] [EOS] of it"
+    tokenizer = LEARNERS[kind]([text] * 3)
+    ids = set(tokenizer.encode(text))
+    allowed = {tokenizer.vocabulary.id_of("[UNK]")} if kind == "words" else set()
+    assert ids & tokenizer.vocabulary.special_ids == allowed
+    if kind != "words":
+        assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+@EVERY_KIND
+def test_one_text_may_stand_for_many(kind: str) -> None:
+    alone, listed = LEARNERS[kind]("some text, some more"), LEARNERS[kind](["some text, some more"])
+    assert alone.vocabulary == listed.vocabulary
+    assert alone.coverage("some odd text") == listed.coverage(["some odd text"])
+
+
+@EVERY_KIND
+def test_the_order_of_texts_changes_nothing(kind: str) -> None:
+    texts = random_texts("abcde", seed=3, count=40)
+    assert LEARNERS[kind](texts).vocabulary == LEARNERS[kind](texts[::-1]).vocabulary
+
+
+@pytest.mark.parametrize("kind", [Characters, Words, WordPiece])
+def test_without_unk_the_unknown_part_is_refused(kind: type[Tokenizer]) -> None:
+    tokenizer = kind(Vocabulary(("[PAD]", " ", "a", "b")))
+    with pytest.raises(TokenError, match=r"'é' .*(has no pieces|is not) in the vocabulary"):
+        tokenizer.encode("a é")
+    with pytest.raises(TokenError, match=r"'é' in 'é' has no pieces in the vocabulary, nor has it \[UNK\]"):
+        tokenizer.tokenize("é")
+    assert tokenizer.coverage(["b é"]).missing["é"] == 1
+
+
+def test_words_are_learnt_by_frequency_then_by_name() -> None:
+    texts = ["b b b c", "a a d, c"]
+    assert Words.learn(texts).vocabulary.pieces == (*SPECIAL, "b", "a", "c", "d,")
+    assert Words.learn(texts, min_count=2).vocabulary.pieces == (*SPECIAL, "b", "a", "c")
+    assert Words.learn(texts, max_size=9).vocabulary.pieces == (*SPECIAL, "b", "a")
+    assert Words.learn(texts, max_size=7, special=("[PAD]",)).vocabulary.pieces == ("[PAD]", "b", "a", "c", "d,")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"min_count": 0}, "min_count: expected a whole number >= 1, got 0"),
+        ({"max_size": 6}, "max_size: expected a whole number >= 7, got 6"),
+        ({"max_size": True}, "max_size: expected a whole number >= 7, got True"),
+    ],
+)
+def test_bounds_without_sense_are_refused(options: dict[str, int], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Words.learn(["a"], **options)
+
+
+def test_special_pieces_stay_out_of_decoded_text_and_the_first_end_ends_it() -> None:
+    tokenizer = Words.learn(["the cat sat"])
+    cls, sep, end, pad = (tokenizer.vocabulary.id_of(piece) for piece in ("[CLS]", "[SEP]", "[EOS]", "[PAD]"))
+    ids = [cls, *tokenizer.encode("the dog"), sep, pad, *tokenizer.encode("cat"), end, *tokenizer.encode("sat")]
+    assert tokenizer.decode(ids) == "the [UNK] cat"
+    with pytest.raises(TokenError, match="token id 99 at position 0: expected 0 to 9"):
+        tokenizer.decode([99])
+
+
+def test_coverage_reads_as_a_line_of_a_log() -> None:
+    assert str(Words.learn(["a b"]).coverage(["a b a", "c d d"])) == ("3 of 6 covered (50.0 %); missing: 'd' × 2, 'c'")
+    assert str(Coverage(1000, Counter())) == "1,000 of 1,000 covered (100.0 %)"
+    assert str(Coverage(0, Counter())) == "0 of 0 covered"
+    assert str(Coverage(20, Counter(map(str, range(12))))).endswith("'5', '6', '7' and 2 more")
