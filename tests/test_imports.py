@@ -33,7 +33,7 @@ SIDEWAYS = {("training", "decoding"), ("lab", "proof"), ("lab", "training"), ("l
 #: Parts that live beside the house: all that they may import.
 ASIDE = {"data": {"errors", "typing"}, "plotting": {"errors", "typing"}}
 #: Parts that use what lives beside the house.
-USERS_OF = {"data": {"training", "cli", "lab"}, "plotting": {"cli"}}
+USERS_OF = {"data": {"layers", "training", "cli", "lab"}, "plotting": {"cli"}}
 #: Foreign packages that one place alone imports.
 ALONE = {
     "cupy": "backend/cupy/",

@@ -3,22 +3,74 @@
 from __future__ import annotations
 
 import math
+import os
+from operator import index
+from typing import Any, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
 
 from npformer.backend import Backend
+from npformer.data.coverage import Coverage
+from npformer.data.pretrained import pretrained_width, read_pretrained
+from npformer.data.vocabulary import Vocabulary
+from npformer.errors import ConfigError, ShapeError, TokenError
 from npformer.layers.cache_stack import CacheStack
-from npformer.layers.initial import Seed, scaled_normal
+from npformer.layers.initial import Seed, scaled_normal, scaled_uniform
 from npformer.layers.layer import Layer
 from npformer.layers.parameter import Parameter
-from npformer.typing import Array
+from npformer.typing import Array, HostArray
+
+_STARTS = {"normal": scaled_normal, "uniform": scaled_uniform}
 
 
 class Embedding(Layer):
-    """Token ids (...) to vectors (..., C), scaled by √C unless scale is False. Starts normal, deviation 1/√C."""
+    """Token ids (...) to vectors (..., C), scaled by √C unless scale is False. Starts with deviation 1/√C.
 
-    def __init__(self, vocab_size: int, d_model: int, *, scale: bool = True, backend: Backend, seed: Seed = 0) -> None:
+    start is the distribution that the table is drawn from. Vectors that others trained come with
+    ``from_pretrained``, or with ``load_pretrained`` into the table of a model. Training goes on with them, unless
+    the arena is told not to: model.arena.configure("embedding", trainable=False).
+    """
+
+    def __init__(
+        self, vocab_size: int, d_model: int, *, scale: bool = True, start: Literal["normal", "uniform"] = "normal",
+        backend: Backend, seed: Seed = 0,
+    ) -> None:  # fmt: skip
         super().__init__(backend)
-        self.weight = Parameter("weight", backend.array(scaled_normal(seed, vocab_size, d_model)))
+        if start not in _STARTS:
+            raise ConfigError(f"start: expected one of {', '.join(_STARTS)}, got {start!r}")
+        self.weight = Parameter("weight", backend.array(_STARTS[start](seed, vocab_size, d_model)))
         self.scale = math.sqrt(d_model) if scale else 1.0
+
+    @classmethod
+    def from_pretrained(
+        cls, path: str | os.PathLike[str], vocabulary: Vocabulary, *, d_model: int | None = None,
+        scale: bool = False, backend: Backend, seed: Seed = 0,
+    ) -> tuple[Self, Coverage]:  # fmt: skip
+        """A table for vocabulary with the vectors of a file (see ``load_pretrained``), and what the file covered.
+
+        d_model is the width that the file must have; None: whatever it has. No scale: the vectors have
+        the size that they were trained to.
+        """
+        width = pretrained_width(path) if d_model is None else d_model
+        embedding = cls(len(vocabulary), width, scale=scale, backend=backend, seed=seed)
+        return embedding, embedding.load_pretrained(path, vocabulary)
+
+    def load_pretrained(self, path: str | os.PathLike[str], vocabulary: Vocabulary) -> Coverage:
+        """Replace rows by vectors from a text file of word2vec, GloVe or fastText; say what it covered.
+
+        Pieces that are not in the file keep the rows that they have. Raises DataError, with the line, if
+        vectors are not (C,) or the file is broken, and then changes nothing.
+        """
+        table: npt.NDArray[Any] = np.array(self.backend.host(self.weight.data))
+        if len(vocabulary) != len(table):
+            raise ShapeError(
+                f"vocabulary: expected V={len(table)} pieces, one for each row, got {len(vocabulary)}; "
+                "make the embedding with vocab_size=len(vocabulary)"
+            )
+        coverage = read_pretrained(path, vocabulary, table)
+        self.weight.data[...] = self.backend.array(table)
+        return coverage
 
     def forward(self, tokens: Array) -> tuple[Array, CacheStack]:
         """tokens (...), integers in [0, V), to y (..., C)."""
@@ -28,3 +80,38 @@ class Embedding(Layer):
     def backward(self, dy: Array, cache: CacheStack) -> None:
         """Adds to the table's gradient; token ids have none."""
         self.ops.embedding.backward(dy, cache.pop(), into=(self.weight.grad,))
+
+    def nearest(self, query: int | Array, k: int = 10) -> tuple[HostArray, HostArray]:
+        """The k tokens whose vectors point most nearly as query does, a token or a vector (C,).
+
+        Returns ids (k,) and cosine similarities (k,), both on the host, the most similar first, equal ones by id;
+        fewer if there are fewer. A token is not its own neighbour; a vector of zeros has similarity 0 to all.
+        """
+        if index(k) < 1:
+            raise ConfigError(f"k: expected an integer >= 1, got {k}")
+        table: npt.NDArray[Any] = self.backend.host(self.weight.data)
+        vector, itself = self._vector(query, table)
+        smallest = np.finfo(table.dtype).tiny  # instead of 0, which nothing can be divided by
+        unit = vector / np.maximum(np.linalg.norm(vector), smallest)
+        similarities = (table @ unit) / np.maximum(np.linalg.norm(table, axis=1), smallest)
+        ids = np.argsort(-similarities, kind="stable")
+        ids = ids[ids != itself][:k]
+        return ids, similarities[ids]
+
+    def nearest_words(self, word: str, vocabulary: Vocabulary, k: int = 10) -> list[tuple[str, float]]:
+        """The k pieces nearest to a piece, special ones left out, with their similarities."""
+        ids, similarities = self.nearest(vocabulary.id_of(word), k + len(vocabulary.special_ids))
+        pairs = zip(ids.tolist(), similarities.tolist(), strict=True)
+        return [(vocabulary.pieces[i], s) for i, s in pairs if i not in vocabulary.special_ids][:k]
+
+    def _vector(self, query: Any, table: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], int]:
+        """query as a vector (C,), and the token that it is (−1: none)."""
+        vector = self.backend.host(query) if self.backend.device.owns(query) else np.asarray(query)
+        if vector.ndim == 0 and vector.dtype.kind in "iu":
+            token = int(vector)
+            if not 0 <= token < len(table):
+                raise TokenError(f"query: expected a token id with 0 <= id < {len(table)}, got {token}")
+            return table[token], token
+        if vector.shape != table.shape[1:]:
+            raise ShapeError(f"query: expected a token id or a vector (C,) = {table.shape[1:]}, got {vector.shape}")
+        return vector, -1

@@ -25,3 +25,9 @@ def scaled_normal(seed: Seed, rows: int, width: int) -> HostArray:
     of variance 1, and as a tied output projection it starts with logits of variance about 1.
     Source: Vaswani et al. 2017, section 3.4, for the scale; Press & Wolf 2017, arXiv:1608.05859, for the tie."""
     return np.random.default_rng(seed).normal(0.0, 1 / math.sqrt(width), (rows, width))
+
+
+def scaled_uniform(seed: Seed, rows: int, width: int) -> HostArray:
+    """(rows, width), uniform in ±√(3/width): the deviation of ``scaled_normal``, without outliers."""
+    limit = math.sqrt(3 / width)
+    return np.random.default_rng(seed).uniform(-limit, limit, (rows, width))

@@ -1,0 +1,126 @@
+"""Word vectors that others trained, from a text file: a word and its numbers on each line.
+
+    word2vec, fastText (.vec)    first a line with the number of words and the width C
+    GloVe                        no such line
+
+Fields stand one space apart. A word may hold spaces itself (GloVe's do), so the numbers are counted from the
+end of the line. Lines are read one by one and only wanted ones are kept: a file of any size needs no memory
+beyond the table. Words are compared as UTF-8 bytes, so one that is not UTF-8 is a word that nobody asked for.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from npformer.data.coverage import Coverage
+from npformer.data.vocabulary import Vocabulary
+from npformer.errors import DataError
+
+_MARK = b"\xef\xbb\xbf"  # UTF-8's byte order mark
+_NUMERIC = b"0123456789+-.eE "
+
+
+class _Header(NamedTuple):
+    words: int
+    width: int
+
+
+def pretrained_width(path: str | os.PathLike[str]) -> int:
+    """The width C of the vectors in a file, as its first line has it."""
+    first = next(_lines(path))
+    header = _header(first)
+    width = header.width if header else first.count(b" ")
+    if width < 1:
+        raise _broken(path, 1, "a word and its numbers, or the number of words and the width", first)
+    return width
+
+
+def read_pretrained(
+    path: str | os.PathLike[str], vocabulary: Vocabulary, table: npt.NDArray[np.floating[Any]]
+) -> Coverage:
+    """Write the vectors of the vocabulary's words into their rows of table (V, C); other rows stay as they are.
+
+    Of a word that comes twice the first counts. Returns which pieces (special ones apart) were not in the
+    file. Raises DataError if the file has another width, is cut short or unreadable, or has a broken line
+    (with its number); table may hold some of its vectors by then.
+    """
+    width = table.shape[1]
+    wanted = {piece.encode(): vocabulary.id_of(piece) for piece in vocabulary.text_pieces}
+    expected, number = None, 0
+    for number, line in enumerate(_lines(path), start=1):
+        if number == 1:
+            expected = _header(line)
+            _expect_width(path, width)
+            if expected:
+                continue
+        word, *numbers = line.rsplit(b" ", width)
+        if len(numbers) != width or not word or line[len(word) :].translate(None, _NUMERIC):
+            raise _broken(path, number, f"a word and {width} numbers, one space apart", line)
+        row = wanted.pop(word, None)
+        if row is not None:
+            table[row] = _vector(path, number, line, numbers, table.dtype)
+    if expected and expected.words != number - 1:
+        raise DataError(
+            f"{path}: expected {expected.words} words, as line 1 says, got {number - 1}; the file may be cut short: "
+            "fetch it again"
+        )
+    return Coverage(len(vocabulary.text_pieces), Counter(piece.decode() for piece in wanted))
+
+
+def _lines(path: str | os.PathLike[str]) -> Iterator[bytes]:
+    """The lines without their ends, and without the space that some programs write there."""
+    try:
+        with Path(path).open("rb") as file:
+            first = file.readline().removeprefix(_MARK)
+            if not first:
+                raise DataError(f"{path}: expected word vectors as text, got an empty file")
+            yield first.rstrip(b" \r\n")
+            for line in file:
+                yield line.rstrip(b" \r\n")
+    except OSError as error:
+        raise DataError(f"{path}: expected a readable file of word vectors, got: {error.strerror or error}") from error
+
+
+def _header(line: bytes) -> _Header | None:
+    """The number of words and the width, if that is what the line holds: two whole numbers."""
+    fields = line.split(b" ")
+    return _Header(*map(int, fields)) if len(fields) == 2 and all(map(bytes.isdigit, fields)) else None
+
+
+def _expect_width(path: str | os.PathLike[str], width: int) -> None:
+    found = pretrained_width(path)
+    if found != width:
+        raise DataError(
+            f"{path}, line 1: expected vectors of width C={width}, got {found}; "
+            f"choose d_model={found}, or a file of vectors of width {width}"
+        )
+
+
+def _vector(
+    path: str | os.PathLike[str], number: int, line: bytes, numbers: list[bytes], dtype: np.dtype[Any]
+) -> npt.NDArray[np.floating[Any]]:
+    """Numbers (C,) as dtype; DataError if one is none, or is too large for it."""
+    try:
+        with np.errstate(over="ignore"):
+            vector = np.array([float(field) for field in numbers]).astype(dtype)
+    except ValueError:
+        raise _broken(path, number, f"a word and {len(numbers)} numbers", line) from None
+    if not np.all(np.isfinite(vector)):
+        raise _broken(path, number, f"numbers that {dtype} can hold", line)
+    return vector
+
+
+def _broken(path: str | os.PathLike[str], number: int, expected: str, line: bytes) -> DataError:
+    shown = line if len(line) <= 60 else line[:40] + b" ... " + line[-20:]
+    fields = line.count(b" ") + 1 if line else 0
+    return DataError(
+        f"{path}, line {number}: expected {expected}, got {fields} fields: {shown.decode(errors='replace')!r}; "
+        "is it a text file of word2vec, GloVe or fastText?"
+    )
