@@ -36,11 +36,13 @@ ASIDE = {"data": {"errors", "typing"}, "plotting": {"errors", "typing"}}
 USERS_OF = {"data": {"layers", "training", "cli", "lab"}, "plotting": {"cli"}}
 #: Foreign packages that one place alone imports.
 ALONE = {
+    "babel": "data/real/date_phrases.py",
     "cupy": "backend/cupy/",
     "cupyx": "backend/cupy/",
     "llvmlite": "backend/numba/",
     "matplotlib": "plotting/",
     "mpl_toolkits": "plotting/",
+    "num2words": "data/real/numbers.py",
     "numba": "backend/numba/",
 }
 FOREIGN = {"numpy", "array_api_compat", "tqdm", "safetensors", *ALONE}
@@ -109,7 +111,7 @@ def test_foreign_packages_are_imported_where_they_belong(path: Path) -> None:
 @EVERY_FILE
 def test_cupy_and_pictures_are_imported_when_they_are_needed(path: Path) -> None:
     at_top = {name for name, is_at_top in imports(path) if is_at_top}
-    assert not any(name.split(".")[0] in ("cupy", "cupyx") for name in at_top)
+    assert not any(name.split(".")[0] in ("babel", "cupy", "cupyx", "num2words") for name in at_top)
     if part_of(path) != "plotting":
         assert not any(name.startswith("npformer.plotting") for name in at_top)
 

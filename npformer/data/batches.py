@@ -1,4 +1,4 @@
-"""Examples become a batch: three rectangles of token ids, padded at the end.
+"""Examples become a batch: rectangles of token ids, padded at the end, the targets last.
 
 For the source "ab" and the target "xyz", beside a longer neighbour:
 
@@ -6,7 +6,16 @@ For the source "ab" and the target "xyz", beside a longer neighbour:
     tgt_in   [BOS] x     y     z     [PAD]      what the decoder reads
     tgt_out  x     y     z     [EOS] [PAD]      what it is to say next at each position
 
-tgt_in is tgt_out one place later, so position t never sees the token it predicts.
+tgt_in is tgt_out one place later, so position t never sees the token it predicts. A model alone reads
+tokens and has its targets beside them:
+
+    classify   tokens [CLS] a b [PAD]    targets (B,), a class for each row
+    tag        tokens a b [PAD]          targets (B, T), a class for each token
+    masked     tokens a [MASK] c d       targets (B, T): b where it is hidden, [PAD] elsewhere
+    causal     tokens [BOS] a b c        targets (B, T): a b c d, the token behind each
+
+A target of 0 is [PAD] everywhere and never counts. So classes are numbered from 1, and class 0 is
+called [PAD] too: a model has an output for it that it learns to leave alone.
 """
 
 from __future__ import annotations
@@ -17,14 +26,15 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from npformer.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, Vocabulary
-from npformer.errors import DataError
+from npformer.data.tokenizer import Tokenizer
+from npformer.data.vocabulary import PAD_ID, Vocabulary
+from npformer.errors import DataError, TokenError
 
 TokenIds: TypeAlias = npt.NDArray[np.int64]
 
 
 class Example(NamedTuple):
-    """A text, and the text to be made of it."""
+    """A text, and what is to be made of it: a text, the name of a class, or a tag for each word."""
 
     source: str
     target: str
@@ -38,22 +48,52 @@ class Batch(NamedTuple):
     tgt_out: TokenIds  # (B, T)
 
 
-def collate(examples: Sequence[Example], vocabulary: Vocabulary) -> Batch:
+class TokenBatch(NamedTuple):
+    """Token ids of B examples, and what a model of one sequence is to say of them; 0 does not count."""
+
+    tokens: TokenIds  # (B, T)
+    targets: TokenIds  # (B,) or (B, T)
+
+
+def collate(examples: Sequence[Example], vocabulary: Vocabulary | Tokenizer) -> Batch:
     """Encode examples and pad them to the longest. Returns src (B, S), tgt_in and tgt_out (B, T), int64.
 
-    Raises DataError if there are no examples, TokenError at a character that the vocabulary lacks.
+    Raises DataError if there are no examples, TokenError at a character, or [BOS] or [EOS], that the
+    vocabulary lacks.
     """
-    if not examples:
-        raise DataError("examples: expected at least one, got none; a batch cannot be empty")
-    sources = [vocabulary.encode(source) for source, _ in examples]
-    targets = [vocabulary.encode(target) for _, target in examples]
-    return Batch(
-        src=_padded([[*ids, EOS_ID] for ids in sources]),
-        tgt_in=_padded([[BOS_ID, *ids] for ids in targets]),
-        tgt_out=_padded([[*ids, EOS_ID] for ids in targets]),
+    expect_examples(examples)
+    pieces = vocabulary if isinstance(vocabulary, Vocabulary) else vocabulary.vocabulary
+    first, last = pieces.id_of("[BOS]"), pieces.id_of("[EOS]")
+    return batch_of(
+        [(vocabulary.encode(source), vocabulary.encode(target)) for source, target in examples], first, last
     )
 
 
-def _padded(rows: list[list[int]]) -> TokenIds:
+def batch_of(rows: Sequence[tuple[list[int], list[int]]], first: int, last: int) -> Batch:
+    """A batch of the ids of sources and targets; first is [BOS], last [EOS]."""
+    return Batch(
+        src=padded([[*source, last] for source, _ in rows]),
+        tgt_in=padded([[first, *target] for _, target in rows]),
+        tgt_out=padded([[*target, last] for _, target in rows]),
+    )
+
+
+def class_ids(names: Sequence[str], classes: Sequence[str]) -> list[int]:
+    """The numbers of classes by their names; [PAD] is none. Raises TokenError for another name."""
+    ids = {name: number for number, name in enumerate(classes) if number != PAD_ID}
+    for name in names:
+        if name not in ids:
+            raise TokenError(f"target: expected one of {', '.join(ids)}, got {name!r}")
+    return [ids[name] for name in names]
+
+
+def expect_examples(examples: Sequence[Example]) -> None:
+    """Raise DataError if there are none."""
+    if not examples:
+        raise DataError("examples: expected at least one, got none; a batch cannot be empty")
+
+
+def padded(rows: Sequence[Sequence[int]]) -> TokenIds:
+    """Rows of ids as (B, longest), filled up with [PAD]."""
     width = max(map(len, rows))
-    return np.array([row + [PAD_ID] * (width - len(row)) for row in rows], dtype=np.int64)
+    return np.array([[*row, *[PAD_ID] * (width - len(row))] for row in rows], dtype=np.int64)

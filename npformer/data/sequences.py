@@ -14,15 +14,16 @@ or all its words would share a length; words are short, so their padding is chea
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
-from typing import TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from npformer.data.batches import Batch, Example, collate
 from npformer.data.checks import whole_number
-from npformer.data.vocabulary import Vocabulary
+from npformer.data.tokenizer import Characters
+from npformer.data.vocabulary import SEQUENCE, Vocabulary
 from npformer.errors import ConfigError
 
 #: Words as ASCII codes, (rows, longest), filled up with zeros.
@@ -47,6 +48,9 @@ class SequenceTask:
     if an option makes no sense, or if all words that there are fall on one side.
     """
 
+    kind: Literal["translate"] = "translate"
+    classes: tuple[str, ...] = ()
+
     def __init__(self, name: str, *, seed: int, symbols: int = 26, min_length: int = 1, max_length: int = 12) -> None:
         if name not in _TARGETS:
             raise ConfigError(f"task: expected one of {', '.join(_TARGETS)}, got {name!r}")
@@ -56,7 +60,7 @@ class SequenceTask:
         self._shortest = whole_number("min_length", min_length, at_least=1)
         self._longest = whole_number("max_length", max_length, at_least=self._shortest)
         self.max_length = self._longest + 1
-        self.vocabulary = Vocabulary.from_characters(map(chr, self._letters))
+        self.tokenizer = Characters.learn(map(chr, self._letters), special=SEQUENCE)
         self._check_both_sides()
 
     def batch(self, step: int, batch_size: int) -> Batch:
@@ -68,12 +72,21 @@ class SequenceTask:
         while len(words) < batch_size:
             drawn = self._draw(random, batch_size + batch_size // 8 + 4)  # some more: 1 in 16 is not for us
             words += _as_text(drawn[~_is_held_out(drawn)])
-        return collate([self._example(word) for word in words[:batch_size]], self.vocabulary)
+        return self.collate([self._example(word) for word in words[:batch_size]])
+
+    def collate(self, examples: Sequence[Example]) -> Batch:
+        """A batch of these examples, in their order. Raises DataError if there are none, TokenError."""
+        return collate(examples, self.tokenizer)
 
     def held_out(self, count: int | None = None) -> list[Example]:
         """The first `count` (None: 1000) held-out examples, or all that exist if they are fewer."""
         count = 1000 if count is None else whole_number("count", count, at_least=1)
         return [self._example(word) for word in itertools.islice(self._held_out_words(), count)]
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The special pieces and the letters."""
+        return self.tokenizer.vocabulary
 
     @property
     def _letters(self) -> range:

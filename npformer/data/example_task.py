@@ -1,0 +1,130 @@
+"""A task made of two lists: examples to train on, and examples held out.
+
+An epoch is shuffled, cut into pools of some batches, and only each pool is sorted by
+length: neighbours of one length need little padding, and chance still decides who meets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from npformer.data.batches import Batch, Example, TokenBatch, batch_of, class_ids, expect_examples, padded
+from npformer.data.checks import whole_number
+from npformer.data.tokenizer import Tokenizer
+from npformer.data.vocabulary import BOS_ID, EOS_ID, Vocabulary
+from npformer.errors import DataError
+
+_POOL_BATCHES = 16
+
+
+class ExampleTask:
+    """Batches run through epochs of the training side. See Task for its members.
+
+    Beside them: `digest`, which tells whether the data is what it was, and `train_size`, the number of
+    training examples. A training example may be there more than once. `classes` are the names alone.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        kind: Literal["translate", "classify", "tag"],
+        tokenizer: Tokenizer,
+        train: Sequence[Example],
+        held_out: Sequence[Example],
+        *,
+        seed: int,
+        digest: str,
+        classes: Sequence[str] = (),
+    ) -> None:
+        self.name = name
+        self.kind: Literal["translate", "classify", "tag"] = kind
+        self.tokenizer, self.digest = tokenizer, digest
+        self.classes = ("[PAD]", *classes) if classes else ()
+        self._held_out = held_out
+        self.train_size = len(train)
+        self._train = [self._ids(example) for example in train]
+        lengths = np.array([(len(target), len(source)) for source, target in self._train]).T
+        self._epochs = Epochs(lengths, seed)
+        longest = max(len(ids) for rows in (self._train, map(self._ids, held_out)) for row in rows for ids in row)
+        self.max_length = longest + (kind == "translate")  # [BOS] or [EOS]
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The pieces of sources and targets alike."""
+        return self.tokenizer.vocabulary
+
+    def batch(self, step: int, batch_size: int) -> Batch | TokenBatch:
+        """The training batch of `step` (from 1); every example comes once per epoch of ceil(size / B) steps.
+
+        One batch of an epoch may be smaller than `batch_size`.
+        """
+        return self._batch_of([self._train[row] for row in self._epochs.rows(step, batch_size)])
+
+    def collate(self, examples: Sequence[Example]) -> Batch | TokenBatch:
+        """A batch of these examples, in their order.
+
+        Raises DataError if there are none or a word has no tag, TokenError for what has no id.
+        """
+        expect_examples(examples)
+        return self._batch_of([self._ids(example) for example in examples])
+
+    def held_out(self, count: int | None = None) -> list[Example]:
+        """The first `count` (None: all) held-out examples, by hash: every prefix is a fair sample."""
+        return list(self._held_out[: None if count is None else whole_number("count", count, at_least=1)])
+
+    def _ids(self, example: Example) -> tuple[list[int], list[int]]:
+        """The ids of source and target; of a class one alone."""
+        tokens = self.tokenizer.encode(example.source)
+        if self.kind == "translate":
+            return tokens, self.tokenizer.encode(example.target)
+        if self.kind == "classify":
+            return [self.vocabulary.id_of("[CLS]"), *tokens], class_ids([example.target], self.classes)
+        tags = class_ids(example.target.split(), self.classes)
+        if len(tags) != len(tokens):
+            raise DataError(
+                f"target: expected a tag for each of the {len(tokens)} tokens of {example.source[:60]!r}, "
+                f"got {len(tags)}: {example.target[:60]!r}"
+            )
+        return tokens, tags
+
+    def _batch_of(self, rows: Sequence[tuple[list[int], list[int]]]) -> Batch | TokenBatch:
+        if self.kind == "translate":
+            return batch_of(rows, BOS_ID, EOS_ID)
+        targets = padded([target for _, target in rows])
+        return TokenBatch(padded([tokens for tokens, _ in rows]), targets if self.kind == "tag" else targets[:, 0])
+
+
+class Epochs:
+    """Which rows a batch has: a function of the seed, the step and the batch size.
+
+    lengths (k, rows) of k texts of each row; the last counts most.
+    """
+
+    def __init__(self, lengths: npt.NDArray[np.int64], seed: int) -> None:
+        self._lengths = lengths
+        self._seed = whole_number("seed", seed, at_least=0)
+        self._plan: tuple[tuple[int, int], list[npt.NDArray[np.intp]]] = ((-1, -1), [])
+
+    def rows(self, step: int, batch_size: int) -> npt.NDArray[np.intp]:
+        """The rows of the batch of `step`, counted from 1."""
+        step = whole_number("step", step, at_least=1)
+        batch_size = whole_number("batch_size", batch_size, at_least=1)
+        epoch, place = divmod(step - 1, -(-self._lengths.shape[1] // batch_size))
+        if self._plan[0] != (epoch, batch_size):  # the latest plan is kept for speed: it can be made again
+            self._plan = (epoch, batch_size), self._make_plan(epoch, batch_size)
+        return self._plan[1][place]
+
+    def _make_plan(self, epoch: int, batch_size: int) -> list[npt.NDArray[np.intp]]:
+        random = np.random.default_rng([self._seed, epoch])
+        rows = self._lengths.shape[1]
+        order = random.permutation(rows)
+        batches: list[npt.NDArray[np.intp]] = []
+        for start in range(0, rows, batch_size * _POOL_BATCHES):
+            pool = order[start : start + batch_size * _POOL_BATCHES]
+            pool = pool[np.lexsort(self._lengths[:, pool])]  # by source, then by target
+            batches += [pool[i : i + batch_size] for i in range(0, len(pool), batch_size)]
+        return [batches[i] for i in random.permutation(len(batches))]

@@ -1,0 +1,102 @@
+"""Dates as people write them, in many languages, and which letters of them say what.
+
+The patterns are those of the Unicode CLDR, by way of Babel: "EEEE, d. MMMM y" is "Donnerstag, 5. März 1987" in
+German. A phrase is put together field by field, so that each letter's field is known.
+"""
+
+from __future__ import annotations
+
+import datetime
+import random
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from npformer.data.real.extra import expect_extra
+
+FIRST_YEAR, LAST_YEAR = 1950, 2049  # a century: two digits of the year say which it is
+Form: TypeAlias = Literal["short", "medium", "long", "full"]
+FORMS: tuple[Form, ...] = ("short", "medium", "long", "full")
+#: What each letter of a pattern stands for; letters outside are signs and small words.
+FIELDS = {"d": "day", "M": "month", "L": "month", "y": "year", "E": "weekday", "c": "weekday"}
+LOCALES = (
+    "bg", "ca", "cs", "cy", "da", "de", "el", "en_GB", "en_US", "es", "et", "eu", "fi", "fr", "ga", "gl", "hr",
+    "hu", "id", "is", "it", "ja", "ko", "lt", "lv", "nb", "nl", "pl", "pt", "ro", "ru", "sk", "sl", "sq", "sv",
+    "tr", "uk", "vi", "zh",
+)  # fmt: skip
+
+
+class Phrase(NamedTuple):
+    """A date as text: parts, and the field of each ("" for none)."""
+
+    parts: tuple[tuple[str, str], ...]
+
+    @property
+    def text(self) -> str:
+        """The whole."""
+        return "".join(part for part, _ in self.parts)
+
+    def fields(self) -> str:
+        """For each character of the text the first letter of its field: d m y w, or o for none."""
+        return "".join((field or "other")[0] * len(part) for part, field in self.parts)
+
+
+def babel_version(task: str) -> str:
+    """What phrases depend on. Raises ConfigError, naming the extra, if Babel is missing."""
+    return expect_extra("babel", task)
+
+
+def write(day: datetime.date, locale: str, form: Form) -> Phrase:
+    """The date as the locale's short, medium, long or full form has it."""
+    from babel.dates import DateTimeFormat
+
+    fields: Any = DateTimeFormat(day, locale)
+    return Phrase(
+        tuple(
+            (value, "") if kind == "chars" else (fields[value[0] * value[1]], FIELDS[value[0]])
+            for kind, value in _pattern(locale, form)
+        )
+    )
+
+
+@cache
+def _pattern(locale: str, form: Form) -> list[tuple[str, Any]]:
+    """("chars", text) or ("field", (letter, count)), in their order."""
+    from babel.dates import get_date_format, tokenize_pattern
+
+    return list(tokenize_pattern(get_date_format(form, locale).pattern))
+
+
+def random_days(seed: int) -> Iterator[datetime.date]:
+    """Days from FIRST_YEAR to LAST_YEAR without end, the same on every machine."""
+    draw = random.Random(seed).random  # random() alone gives the same numbers in every version of Python
+    first = datetime.date(FIRST_YEAR, 1, 1)
+    count = (datetime.date(LAST_YEAR, 12, 31) - first).days + 1
+    while True:
+        yield first + datetime.timedelta(days=int(draw() * count))
+
+
+@cache
+def ambiguous_forms(locales: Sequence[str] = LOCALES) -> frozenset[tuple[str, str]]:
+    """The (locale, form) whose phrases may mean another day elsewhere.
+
+    Those are all with the month or the year in two digits, since 3/4/05 is three days, and those whose name of
+    a month is another month's in another locale: "listopada" is November in Polish and October in Croatian.
+    """
+    found = {(locale, form) for locale in locales for form in FORMS if _in_digits(locale, form)}
+    meanings: dict[str, set[tuple[str, str, int]]] = {}
+    for locale in locales:
+        for form in FORMS:
+            for month in range(1, 13):
+                phrase = write(datetime.date(1987, month, 15), locale, form)
+                name = " ".join(part.strip(". ").lower() for part, field in phrase.parts if field == "month")
+                meanings.setdefault(name, set()).add((locale, form, month))
+    for uses in meanings.values():
+        if len({month for _, _, month in uses}) > 1:
+            found |= {(locale, form) for locale, form, _ in uses}
+    return frozenset(found)
+
+
+def _in_digits(locale: str, form: Form) -> bool:
+    counts = dict(value for kind, value in _pattern(locale, form) if kind == "field")
+    return counts.get("M", 3) < 3 or counts.get("L", 3) < 3 or counts.get("y") == 2

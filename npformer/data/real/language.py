@@ -1,0 +1,65 @@
+"""Which of twenty languages is a date written in?
+
+    "5 mars 1987"  →  fr, or is it Swedish?
+
+Both: some phrases are written alike in several languages, and no reader can tell which was meant. Every
+(phrase, language) that there is counts once, so the best that anyone can do is to be right once for each phrase:
+
+    ceiling = distinct phrases / (phrase, language) pairs      0.97 for the held-out ones
+
+A hash of the phrase holds out one in ten, so a phrase of several languages is on one side in all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import islice
+
+from npformer.data.batches import Example
+from npformer.data.checks import whole_number
+from npformer.data.example_task import ExampleTask
+from npformer.data.real.date_phrases import Form, babel_version, random_days, write
+from npformer.data.real.user_cache import cached_lines, digest
+from npformer.data.splits import unit_hash
+from npformer.data.tokenizer import Characters
+
+LANGUAGES = (
+    "bg", "cs", "da", "de", "el", "en", "es", "fi", "fr", "hu", "it", "lt", "nl", "pl", "pt", "ro", "ru", "sv",
+    "tr", "uk",
+)  # fmt: skip
+_FORMS: tuple[Form, ...] = ("long", "full")
+_VERSION = 1
+_HELD_OUT = 0.1
+
+
+def language(*, seed: int = 0, days: int = 1_000) -> ExampleTask:
+    """So many days, each in every language's long and full form; the seed decides batches, not the days.
+
+    Raises ConfigError for fewer than 20 days, or if Babel is missing.
+    """
+    days = whole_number("days", days, at_least=20)
+    version = babel_version("language")
+    lines = cached_lines(f"language-{_VERSION}-{version}-{days}.tsv", lambda: _make(days))
+    train: list[Example] = []
+    held_out: list[Example] = []
+    for line in lines:
+        example = Example(*line.split("\t"))
+        side = held_out if unit_hash(example.source) < _HELD_OUT else train
+        side.append(example)
+    held_out.sort(key=lambda example: (unit_hash(example.source), example.target))
+    tokenizer = Characters.learn(source for source, _ in train)
+    return ExampleTask(
+        "language", "classify", tokenizer, train, held_out, seed=seed, digest=digest(lines), classes=LANGUAGES
+    )
+
+
+def ceiling(examples: Sequence[Example]) -> float:
+    """The accuracy that no answer which depends on the phrase alone can exceed on distinct examples."""
+    return len({source for source, _ in examples}) / len(examples)
+
+
+def _make(days: int) -> Iterable[str]:
+    chosen = sorted(set(islice(random_days(_VERSION), days)))
+    return dict.fromkeys(
+        f"{write(day, locale, form).text}\t{locale}" for day in chosen for locale in LANGUAGES for form in _FORMS
+    )

@@ -1,0 +1,57 @@
+"""Numbers in English words to French words: a translation whose grammars differ.
+
+    seventy-seven thousand, one hundred and eighty → soixante-dix-sept mille cent quatre-vingts
+
+English counts in tens, French after sixty in twenties; "un" is not said before "cent" and "mille"; "et" stands
+before "un" and "onze" but not after "quatre-vingt"; "cent" and "vingt" have an s where nothing follows them.
+
+Pieces are words and marks: "soixante-dix-sept" is three words and two hyphens. A hash of the number holds out
+one in ten.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from npformer.data.batches import Example
+from npformer.data.checks import whole_number
+from npformer.data.example_task import ExampleTask
+from npformer.data.marked_words import MarkedWords
+from npformer.data.real.extra import expect_extra
+from npformer.data.real.user_cache import cached_lines, digest
+from npformer.data.splits import unit_hash
+from npformer.data.vocabulary import SEQUENCE
+
+_VERSION = 1
+_HELD_OUT = 0.1
+
+
+def numbers(*, seed: int = 0, below: int = 100_000, count: int = 20_000) -> ExampleTask:
+    """count numbers below a bound, or all if they are fewer; the seed decides batches, not the numbers.
+
+    Raises ConfigError for bounds without sense, or if num2words is missing.
+    """
+    below = whole_number("below", below, at_least=100, at_most=1_000_000_000)
+    count = whole_number("count", count, at_least=100)
+    version = expect_extra("num2words", "numbers")
+    lines = cached_lines(f"numbers-{_VERSION}-{version}-{below}-{count}.tsv", lambda: _lines(below, count))
+    sides: tuple[list[Example], list[tuple[float, Example]]] = ([], [])
+    for line in lines:
+        number, english, french = line.split("\t")
+        chance, example = unit_hash(number), Example(english, french)
+        sides[0].append(example) if chance >= _HELD_OUT else sides[1].append((chance, example))
+    tokenizer = MarkedWords.learn((text for line in lines for text in line.split("\t")[1:]), special=SEQUENCE)
+    held_out = [example for _, example in sorted(sides[1])]
+    return ExampleTask("numbers", "translate", tokenizer, sides[0], held_out, seed=seed, digest=digest(lines))
+
+
+def _lines(below: int, count: int) -> list[str]:
+    from num2words import num2words  # takes its time, and is asked for here alone
+
+    in_words: Any = num2words
+    draw = random.Random(_VERSION).random  # random() alone gives the same numbers in every version of Python
+    chosen = set(range(min(below, 100)))  # each number's own words; beyond them everything is made of parts
+    while len(chosen) < min(count, below):
+        chosen.add(int(draw() * below))
+    return [f"{n}\t{in_words(n, lang='en')}\t{in_words(n, lang='fr')}" for n in sorted(chosen)]

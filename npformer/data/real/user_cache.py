@@ -1,0 +1,65 @@
+"""Data that took a while to make is kept in the user's cache folder, and made again whenever it is not there.
+
+The folder is $NPFORMER_CACHE, or npformer in $XDG_CACHE_HOME, or in ~/.cache. The first line of a file is the
+SHA-256 of the others: a file that was cut short or changed is made again. It appears by one rename, so two
+processes at once do not meet. Where nothing can be written nothing is kept: that costs time, and is no error.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+
+
+def cache_folder() -> Path:
+    """Where data is kept; it need not exist. Raises RuntimeError if there is no home to keep it in."""
+    if chosen := os.environ.get("NPFORMER_CACHE"):
+        return Path(chosen)
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "npformer"
+
+
+def cached_lines(name: str, make: Callable[[], Iterable[str]]) -> list[str]:
+    """The lines that make() gives, from the file of that name if it is whole.
+
+    The name must say all that the lines depend on. No line may hold a line feed.
+    """
+    path = None
+    with suppress(RuntimeError):
+        path = cache_folder() / name
+    if path is not None and (lines := _read(path)) is not None:
+        return lines
+    lines = list(make())
+    if path is not None:
+        _write(path, lines)
+    return lines
+
+
+def digest(lines: Iterable[str]) -> str:
+    """The SHA-256, 64 hex digits, of lines that each end in a line feed."""
+    return hashlib.sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest()
+
+
+def _read(path: Path) -> list[str] | None:
+    """The lines, or None if the file is not there, not readable, or not what was written."""
+    try:
+        first, *lines, last = path.read_bytes().decode().split("\n")
+    except (OSError, ValueError):
+        return None
+    return lines if last == "" and first == digest(lines) else None
+
+
+def _write(path: Path, lines: list[str]) -> None:
+    content = "".join(f"{line}\n" for line in [digest(lines), *lines])
+    unfinished = path.with_name(f".tmp-{path.name[:40]}-{secrets.token_hex(6)}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished.write_bytes(content.encode())
+        unfinished.replace(path)
+    except OSError:  # read-only, full, or not a folder: what was made is used all the same
+        with suppress(OSError):
+            unfinished.unlink(missing_ok=True)

@@ -1,0 +1,11 @@
+"""What is held out is decided by a hash: on every machine alike, whatever else there is, and for good."""
+
+from __future__ import annotations
+
+import hashlib
+
+
+def unit_hash(text: str) -> float:
+    """A number in [0, 1) that depends on the text alone."""
+    words = hashlib.blake2b(text.encode(), digest_size=8).digest()
+    return (int.from_bytes(words, "big") >> 11) / 2**53  # 53 bits: what a float64 holds exactly

@@ -1,0 +1,134 @@
+"""One long text, read through windows: which token comes next, or which was hidden?
+
+    causal   a window of T tokens; [BOS] stands for all that was before it, and every token is asked for
+    masked   of each window 15 % of the tokens are asked for: of these 80 % are hidden as [MASK], 10 % are
+             another piece, 10 % stay as they are (so a model cannot rest on what it sees: Devlin et al. 2019)
+
+Windows begin and end between the text's units (characters, or words of several pieces). Those of training begin
+anywhere, those held out follow each other, so that each unit is asked about once at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from npformer.data.batches import Example, TokenBatch, TokenIds, expect_examples, padded
+from npformer.data.checks import whole_number
+from npformer.data.splits import unit_hash
+from npformer.data.tokenizer import Characters, Tokenizer
+from npformer.data.vocabulary import BOS_ID, Vocabulary
+from npformer.errors import ConfigError
+
+ASKED, HIDDEN, REPLACED = 0.15, 0.8, 0.1
+
+
+class TextTask:
+    """Windows of at most max_length tokens of a text to train on, and of one held out. See Task for its members.
+
+    A held-out example is a window's text, as source and target; collate masks it by a hash of itself, so always
+    alike. Raises ConfigError if a text is shorter than a window, or max_length below 2.
+    """
+
+    classes: tuple[str, ...] = ()
+
+    def __init__(
+        self,
+        name: str,
+        kind: Literal["masked", "causal"],
+        tokenizer: Tokenizer,
+        train: str,
+        held_out: str,
+        *,
+        seed: int,
+        digest: str,
+        max_length: int = 128,
+    ) -> None:
+        self.name, self.tokenizer, self.digest = name, tokenizer, digest
+        self.kind: Literal["masked", "causal"] = kind
+        self._seed = whole_number("seed", seed, at_least=0)
+        self.max_length = whole_number("max_length", max_length, at_least=2)
+        self._ids, self._starts = _encoded(train, tokenizer)
+        stop = int(np.searchsorted(self._starts, len(self._ids) - max_length, "right"))
+        if stop < 1:
+            raise ConfigError(f"max_length: expected at most the text's {len(self._ids)} tokens, got {max_length}")
+        self._windows = _cut(held_out, tokenizer, max_length)
+        self._first_starts = self._starts[:stop]  # from these on there is a whole window
+        pieces = tokenizer.vocabulary
+        self._text_ids = np.array(sorted(set(range(len(pieces))) - pieces.special_ids), dtype=np.int64)
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The tokenizer's."""
+        return self.tokenizer.vocabulary
+
+    def batch(self, step: int, batch_size: int) -> TokenBatch:
+        """The training batch of `step` (from 1): windows that begin at random units."""
+        step = whole_number("step", step, at_least=1)
+        batch_size = whole_number("batch_size", batch_size, at_least=1)
+        random = np.random.default_rng([self._seed, step])
+        starts = random.choice(self._first_starts, batch_size)
+        ends = self._starts[np.searchsorted(self._starts, starts + self.max_length, "right") - 1]
+        rows = padded([self._ids[start:stop].tolist() for start, stop in zip(starts, ends, strict=True)])
+        return self._causal(rows) if self.kind == "causal" else self._masked(rows, random.random((3, *rows.shape)))
+
+    def collate(self, examples: Sequence[Example]) -> TokenBatch:
+        """A batch of these windows, in their order. Raises DataError if there are none."""
+        expect_examples(examples)
+        rows = padded([self.tokenizer.encode(source) for source, _ in examples])
+        if self.kind == "causal":
+            return self._causal(rows)
+        seeds = [int(unit_hash(source) * 2**53) for source, _ in examples]
+        chances = [np.random.default_rng(seed).random((rows.shape[1], 3)).T for seed in seeds]
+        return self._masked(rows, np.stack(chances, axis=1))
+
+    def held_out(self, count: int | None = None) -> list[Example]:
+        """count windows (None: all), spread evenly over the held-out text, in its order."""
+        if count is None or whole_number("count", count, at_least=1) >= len(self._windows):
+            return list(self._windows)
+        return [self._windows[i * len(self._windows) // count] for i in range(count)]
+
+    def _causal(self, rows: TokenIds) -> TokenBatch:
+        first = np.full((len(rows), 1), BOS_ID, dtype=np.int64)
+        return TokenBatch(np.concatenate([first, rows[:, :-1]], axis=1), rows)
+
+    def _masked(self, rows: TokenIds, chances: npt.NDArray[np.float64]) -> TokenBatch:
+        """chances (3, B, T) in [0, 1): whether a token is asked for, what becomes of it, what replaces it."""
+        asked = (chances[0] < ASKED) & (rows != 0)
+        asked[np.arange(len(rows)), np.where(rows != 0, chances[0], 1.0).argmin(axis=1)] = True  # one at least
+        others = self._text_ids[(chances[2] * len(self._text_ids)).astype(np.int64)]
+        tokens = np.where(asked & (chances[1] < HIDDEN), self.vocabulary.id_of("[MASK]"), rows)
+        replaced = asked & (chances[1] >= HIDDEN) & (chances[1] < HIDDEN + REPLACED)
+        return TokenBatch(np.where(replaced, others, tokens), np.where(asked, rows, 0))
+
+
+def _units(text: str, tokenizer: Tokenizer) -> Sequence[str]:
+    """What a window may not be cut within."""
+    return text if isinstance(tokenizer, Characters) else text.split()
+
+
+def _encoded(text: str, tokenizer: Tokenizer) -> tuple[TokenIds, npt.NDArray[np.intp]]:
+    """The ids of a text, and where among them each unit begins, the end of the last one behind them."""
+    known: dict[str, list[int]] = {}
+    rows = [known.setdefault(unit, known.get(unit) or tokenizer.encode(unit)) for unit in _units(text, tokenizer)]
+    starts = np.concatenate([[0], np.cumsum([len(row) for row in rows], dtype=np.intp)])
+    return np.array([token for row in rows for token in row], dtype=np.int64), starts
+
+
+def _cut(text: str, tokenizer: Tokenizer, max_length: int) -> list[Example]:
+    """Windows of as many units as fit, one after the other; a unit that is longer than a window is left out."""
+    glue = "" if isinstance(tokenizer, Characters) else " "
+    units = _units(text, tokenizer)
+    _, starts = _encoded(text, tokenizer)
+    windows: dict[Example, None] = {}  # distinct
+    begin = 0
+    while begin < len(units):
+        end = int(np.searchsorted(starts, starts[begin] + max_length, "right")) - 1
+        if end > begin:
+            window = glue.join(units[begin:end])
+            windows[Example(window, window)] = None
+        begin = max(end, begin + 1)
+    return list(windows)
