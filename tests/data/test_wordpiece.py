@@ -91,7 +91,7 @@ def cut_words(text: str) -> _CutWords:
     return _CutWords(words, [*alphabet, *(f"##{c}" for c in alphabet)])
 
 
-@pytest.mark.parametrize("text", [TEXT.replace("aaaa aaaa aaa", ""), "aa aa ab ba cc abab"])
+@pytest.mark.parametrize("text", [TEXT.replace("aaaa aaaa aaa", ""), "aa aa ab ba cc abab", "xaa xaa yaab aab aac"])
 def test_a_merge_adds_to_the_likelihood_what_was_foretold_and_no_other_adds_more(text: str) -> None:
     cut = cut_words(text)
     for size in range(len(cut.pieces) + 1, len(cut.pieces) + 12):
@@ -114,6 +114,12 @@ def test_a_merge_adds_to_the_likelihood_what_was_foretold_and_no_other_adds_more
         assert after - likelihood == pytest.approx(max(gains.values()), abs=1e-9)
 
 
+def test_neighbours_by_chance_stay_apart() -> None:
+    letters = "abcde"
+    text = " ".join(first + second for first in letters for second in letters)
+    assert len(WordPiece.learn([text], 1000, min_count=1).vocabulary) == len(SPECIAL) + 2 * len(letters)
+
+
 def _merge_by_hand(word: list[str], left: str, right: str) -> list[str]:
     out: list[str] = []
     for piece in word:
@@ -122,6 +128,15 @@ def _merge_by_hand(word: list[str], left: str, right: str) -> list[str]:
         else:
             out.append(piece)
     return out
+
+
+def test_no_learnt_beginning_of_a_word_looks_like_what_goes_on() -> None:
+    cut = cut_words("##ab ##ab ##ab #### #### ###")
+    cut.merge_until(100, min_count=2)
+    for first, *further in ([cut.pieces[p] for p in word] for word in cut._words):
+        assert not first.startswith("##")
+        assert all(piece.startswith("##") for piece in further)
+    assert "##" not in cut.pieces
 
 
 def test_counts_stay_true_while_pieces_merge() -> None:
