@@ -7,7 +7,7 @@ Start with ``npformer/functional``: the mathematics, one operation per file. The
 from npformer import errors, functional, interop, layers
 from npformer._version import __version__
 from npformer.backend import Backend, Ops, Pair, get_backend
-from npformer.decoding import greedy
+from npformer.decoding import beam_search, greedy, sample
 from npformer.functional import AttentionMask
 from npformer.layers import RandomKey
 from npformer.models import Transformer, TransformerConfig
@@ -30,6 +30,7 @@ __all__ = [
     "TransformerConfig",
     "WarmupCosine",
     "__version__",
+    "beam_search",
     "bisect",
     "certify",
     "errors",
@@ -41,5 +42,6 @@ __all__ = [
     "layers",
     "load",
     "prove",
+    "sample",
     "save",
 ]

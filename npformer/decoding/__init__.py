@@ -1,5 +1,7 @@
-"""From a trained model to output: greedy decoding."""
+"""From a trained model to output: ``opening``, ``writing``, ``greedy_search``, ``sampling``, ``beam_search``."""
 
+from npformer.decoding.beam_search import Hypothesis, beam_search
 from npformer.decoding.greedy_search import greedy
+from npformer.decoding.sampling import sample
 
-__all__ = ["greedy"]
+__all__ = ["Hypothesis", "beam_search", "greedy", "sample"]

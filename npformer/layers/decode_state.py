@@ -32,6 +32,9 @@ class Past(Protocol):
     def select(self, rows: Array, length: int) -> Past:
         """A copy that holds these rows, integers (n,), of the first length positions."""
 
+    def reorder(self, rows: Array, length: int) -> None:
+        """Put rows, integers (B,), in the place of the rows there are."""
+
 
 class KeyValues(NamedTuple):
     """Room for keys and values of S positions: the past of softmax attention."""
@@ -61,6 +64,10 @@ class KeyValues(NamedTuple):
             _selected(self.values, rows, length, axis=2),
         )
 
+    def reorder(self, rows: Array, length: int) -> None:
+        _reorder(self.keys, rows, length, axis=3)
+        _reorder(self.values, rows, length, axis=2)
+
 
 class LayerState(NamedTuple):
     """What one decoder layer remembers."""
@@ -73,7 +80,8 @@ class LayerState(NamedTuple):
 class DecodeState:
     """The state of one decoding run; a model's ``start`` makes it and its ``step`` moves it on.
 
-    positions and visible have room for max_len tokens; visible is False where a token was padding.
+    positions and visible have room for max_len tokens; visible is False where a token was padding. With
+    begins, texts of unequal length end together: row b begins at begins_b, and what comes before is padding.
     """
 
     backend: Backend
@@ -84,6 +92,7 @@ class DecodeState:
     memory_mask: AttentionMask = ALL_VISIBLE
     length: int = 0  # tokens of each row so far
     at_once: Any = None  # a step that was prepared for this state, see models/step_at_once.py
+    begins: np.ndarray[Any, Any] | None = None  # (B,) where each row's own text begins; None: at 0
 
     @property
     def batch(self) -> int:
@@ -113,6 +122,17 @@ class DecodeState:
         self.visible[:, self.length : stop] = visible
         return AttentionMask(key_visible=self.visible[:, :stop], causal=True, query_offset=self.length)
 
+    def places(self, n: int) -> Array:
+        """What is added to the next n tokens: (n, C), or (B, n, C) if rows begin at places of their own."""
+        stop = self.length + n
+        if self.begins is None:
+            return self.positions[self.length : stop, :]
+        room, width = self.positions.shape
+        place = np.arange(self.length, stop) - self.begins[:, None]  # (B, n)
+        place = np.clip(place, 0, room - 1)  # only padding stands elsewhere
+        xp = namespace(self.positions)
+        return xp.reshape(_take(self.positions, self.backend.integers(place.ravel())), (self.batch, n, width))
+
     def select(self, rows: Any) -> DecodeState:
         """A state of its own with these rows, host integers (n,) in [0, B), in any order, any of them repeated.
 
@@ -134,7 +154,27 @@ class DecodeState:
             memory_mask=mask,
             sources=sources,
             at_once=None,
+            begins=None if self.begins is None else self.begins[chosen],
         )
+
+    def reorder(self, rows: Any) -> None:
+        """Let each row go on as rows, host integers (B,), says: from a row of the same source, as in a beam.
+
+        Like select, but in place. Raises what select raises, and for another number of rows, or another source.
+        """
+        chosen = _row_numbers(rows, self.batch)
+        if chosen.size != self.batch:
+            raise ShapeError(f"rows: expected one for each of the B={self.batch} rows, got {chosen.size}; use select")
+        if not np.array_equal(self.sources[chosen], self.sources):
+            raise ConfigError(f"rows: expected each row to stay with its source, got {chosen.tolist()}; use select")
+        if np.array_equal(chosen, np.arange(self.batch)):
+            return
+        on_device = self.backend.integers(chosen)
+        for layer in self.layers:
+            layer.own.reorder(on_device, self.length)
+        _reorder(self.visible, on_device, self.length, axis=1)
+        if self.begins is not None:
+            self.begins = self.begins[chosen]
 
 
 def _memory_rows(memory: KeyValues | None, rows: Array) -> KeyValues | None:
@@ -147,11 +187,21 @@ def _take(x: Array, rows: Array) -> Array:
 
 def _selected(buffer: Array, rows: Array, length: int, axis: int) -> Array:
     """A new buffer with these rows; of its positions, along axis, only the first length are copied."""
-    xp = namespace(buffer)
-    filled = (slice(None),) * axis + (slice(length),) + (slice(None),) * (buffer.ndim - axis - 1)
+    xp, filled = namespace(buffer), _filled(buffer, length, axis)
     new = xp.zeros((rows.shape[0], *buffer.shape[1:]), dtype=buffer.dtype, device=device_of(buffer))
     new[filled] = xp.take(buffer[filled], rows, axis=0)
     return new
+
+
+def _reorder(buffer: Array, rows: Array, length: int, axis: int) -> None:
+    """_selected, in place."""
+    filled = _filled(buffer, length, axis)
+    buffer[filled] = _take(buffer[filled], rows)
+
+
+def _filled(buffer: Array, length: int, axis: int) -> tuple[slice, ...]:
+    """The part of a buffer that holds the first length positions, which lie along axis."""
+    return (*(slice(None) for _ in range(axis)), slice(length), *(slice(None) for _ in range(axis + 1, buffer.ndim)))
 
 
 def _row_numbers(rows: Any, batch: int) -> HostArray:

@@ -123,13 +123,29 @@ class Local:
         return replace(mask, window=self.window, stride=self.stride)
 
 
-class Sums(NamedTuple):
-    """Σ φ(k) v'ᵀ over the keys so far: the past of linear attention, of one size however long it is."""
+@dataclass
+class Sums:
+    """Σ φ(k) v'ᵀ over the keys so far: the past of linear attention, of one size however long it is.
 
-    state: Array  # (B, H, D, D+1)
+    The sums before the newest tokens stay, so that a step that broke off half-way can be taken again.
+    """
+
+    before: Array  # (B, H, D, D+1)  over the keys before position
+    state: Array  # (B, H, D, D+1)  over these and the newest
+    position: int = 0
+
+    def up_to(self, position: int) -> Array:
+        """The sums over the keys before position: the one asked for last, or the end."""
+        if position != self.position:
+            self.before, self.position = self.state, position
+        return self.before
 
     def select(self, rows: Array, length: int) -> Sums:
-        return Sums(namespace(self.state).take(self.state, rows, axis=0))
+        chosen = namespace(self.state).take(self.up_to(length), rows, axis=0)
+        return Sums(chosen, chosen, length)
+
+    def reorder(self, rows: Array, length: int) -> None:
+        self.before = self.state = namespace(self.state).take(self.up_to(length), rows, axis=0)
 
 
 class LinearAttention:
@@ -149,11 +165,11 @@ class LinearAttention:
         return linear_attention_weights(q, k, mask)
 
     def start(self, backend: Backend, batch: int, heads: int, max_len: int, width: int) -> Sums:
-        return Sums(backend.zeros((batch, heads, width, width + 1)))
+        nothing = backend.zeros((batch, heads, width, width + 1))
+        return Sums(nothing, nothing)
 
     def step(
         self, ops: Ops, q: Array, k: Array, v: Array, past: Sums, mask: AttentionMask, bias: Array | None
     ) -> Array:
-        out, state = linear_attention_step(q, k, v, past.state, mask)
-        past.state[...] = state
+        out, past.state = linear_attention_step(q, k, v, past.up_to(mask.query_offset), mask)
         return out

@@ -14,14 +14,14 @@ from __future__ import annotations
 import numpy as np
 
 from npformer.backend import Arena, Backend, get_backend
-from npformer.errors import ConfigError
+from npformer.errors import ConfigError, ShapeError
 from npformer.functional import AttentionMask
 from npformer.layers import CacheStack, DecodeState, Dropout, EncoderStack, Layer, Linear, NoCache, RandomKey, Watch
 from npformer.layers.call_tree import child
 from npformer.models.config import DecoderConfig
 from npformer.models.inputs import next_tokens, token_ids
 from npformer.models.token_input import embed, embed_backward, new_embedding, new_positions, position_rows
-from npformer.typing import Array
+from npformer.typing import Array, HostArray
 
 
 class Decoder(Layer):
@@ -29,6 +29,8 @@ class Decoder(Layer):
 
     Parameters depend on config and seed alone, not on the backend. ``arena`` holds them all.
     """
+
+    causal = True
 
     def __init__(self, config: DecoderConfig, *, backend: Backend | None = None, seed: int = 0) -> None:
         super().__init__(backend or get_backend())
@@ -70,19 +72,26 @@ class Decoder(Layer):
         self._run(NoCache(self), self._ids(tokens), None, watch)
         return watch.weights
 
-    def start(self, batch: int, max_len: int) -> DecodeState:
+    def start(self, batch: int, max_len: int, begins: HostArray | None = None) -> DecodeState:
         """Begin to decode batch rows, with room for max_len tokens of each, the prompt's among them.
 
-        Raises ConfigError unless batch >= 1 and 1 <= max_len, <= max_seq_len for learned positions.
+        begins (B,), whole numbers: prompts of unequal length are fed so that they end together, row b as
+        begins_b pads and then its prompt, whose first token is at position 0 all the same. Raises ConfigError
+        unless batch >= 1, 1 <= max_len, <= max_seq_len for learned positions, and begins >= 0; ShapeError
+        unless begins is (B,).
         """
         if batch < 1:
             raise ConfigError(f"batch: expected an integer >= 1, got {batch}")
+        positions = position_rows(self.positions, max_len, self.config, self.backend)
+        begins = None if begins is None else _checked_begins(begins, batch)
+        room = max_len + (0 if begins is None else int(begins.max()))
         return DecodeState(
             backend=self.backend,
-            layers=self.decoder.start(batch, max_len),
-            positions=position_rows(self.positions, max_len, self.config, self.backend),
-            visible=self.backend.device.zeros((batch, max_len), "bool"),
+            layers=self.decoder.start(batch, room),
+            positions=positions,
+            visible=self.backend.device.zeros((batch, room), "bool"),
             sources=np.arange(batch),
+            begins=begins,
         )
 
     def step(self, tokens: Array, state: DecodeState) -> Array:
@@ -94,7 +103,7 @@ class Decoder(Layer):
         tokens, several = next_tokens(tokens, self.config.vocab_size, self.backend)
         mask = state.admit(tokens != self.config.pad_id)
         stop = state.length + tokens.shape[1]
-        x = self.embedding(tokens) + state.positions[state.length : stop, :]
+        x = self.embedding(tokens) + state.places(tokens.shape[1])
         logits = self.generator(self.decoder.step(x, state.layers, mask=mask))  # (B, n, V)
         state.length = stop
         return logits if several else logits[:, 0, :]
@@ -107,3 +116,12 @@ class Decoder(Layer):
         x = embed(cache, self.embedding, self.positions, self.dropout, tokens, child(key, "embedding"))
         h = cache.run(self.decoder, x, mask=mask, key=child(key, "decoder"), watch=child(watch, "decoder"))
         return cache.run(self.generator, h)
+
+
+def _checked_begins(begins: HostArray, batch: int) -> HostArray:
+    found = np.asarray(begins)
+    if found.shape != (batch,):
+        raise ShapeError(f"begins: expected (B,) with B={batch}, one for each row, got {tuple(found.shape)}")
+    if found.dtype.kind not in "iu" or found.min() < 0:
+        raise ConfigError(f"begins: expected integers >= 0, the pads before each prompt, got {found.tolist()}")
+    return found

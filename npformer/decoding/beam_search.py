@@ -1,0 +1,76 @@
+"""Beam search: several hypotheses for each source go on together, and the best one wins.
+
+    score(y) = log P(y | x)/lp(|y|)      lp(n) = ((5 + n)/6)^α      log P sums over the n chosen tokens
+
+At every step each of a source's hypotheses proposes its likeliest tokens, and the likeliest of all
+proposals go on; one that ends leaves the beam and takes its place along, so that a beam of k ends with at most k
+hypotheses. What is always chosen first is the likeliest token of the greedy hypothesis: it stays in the
+beam to its end, so a beam of 1 is greedy decoding, and no best score is below greedy decoding's.
+
+log P only falls, and lp only rises: once no hypothesis under way can pass the best one that has ended,
+whatever follows, its source is done.
+
+Source: Wu et al. 2016, arXiv:1609.08144, eq. 14.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from npformer.decoding.beams import Beams
+from npformer.decoding.best_tokens import best_tokens
+from npformer.decoding.opening import Host, Writer, expect_count, newest, open_texts
+from npformer.decoding.writing import Stop
+from npformer.errors import ConfigError
+from npformer.layers import DecodeState
+from npformer.typing import Array
+
+
+class Hypothesis(NamedTuple):
+    """One text that a search has found, with what it thinks of it."""
+
+    tokens: Host  # (T,) int64, as greedy returns them, without padding
+    score: float
+    log_probability: float  # of what follows the prompt
+
+
+def beam_search(
+    model: Writer,
+    src: Array,
+    max_len: int = 32,
+    *,
+    beam: int = 4,
+    length_penalty: float = 0.6,
+    bos_id: int = 1,
+    eos_id: int = 2,
+    stop: Stop | None = None,
+) -> list[list[Hypothesis]]:
+    """Decode as ``greedy`` does, but look for the text (B lists of at most beam hypotheses) of the best score.
+
+    Each list is sorted, best first. length_penalty is α: 0 favours short texts, 1 takes about the mean of the
+    tokens. Raises ConfigError unless beam ≥ 1 and length_penalty ≥ 0, and what greedy raises.
+    """
+    expect_count("beam", beam)
+    _expect_penalty(length_penalty)
+    opening = open_texts(model, src, max_len, bos_id)
+    state, beams = opening.state, Beams(opening, beam, length_penalty, model.config.pad_id)
+    while beams.rows.size:
+        state = _moved(state, beams.rows)
+        logits = newest(model.step(beams.tokens, state))
+        beams.go_on(*best_tokens(logits, beam, model.backend), eos_id, stop)
+    return [[Hypothesis(*each) for each in found] for found in beams.found()]
+
+
+def _moved(state: DecodeState, rows: Host) -> DecodeState:
+    """The state with these of its rows, in place where that can be."""
+    if not np.array_equal(state.sources[rows], state.sources):
+        return state.select(rows)
+    state.reorder(rows)
+    return state
+
+
+def _expect_penalty(length_penalty: Any) -> None:
+    if not 0 <= length_penalty < float("inf"):
+        raise ConfigError(f"length_penalty: expected a number >= 0, got {length_penalty!r}")

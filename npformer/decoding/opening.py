@@ -1,0 +1,98 @@
+"""How decoding begins: a source, or a prompt, becomes a state and the first tokens to feed.
+
+A Transformer's texts begin empty, and it is fed the begin token. A Decoder's texts begin with their
+prompts; these are fed at once, moved to the right so that they end together, and each row goes on from
+its own last token.
+"""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from npformer.errors import ConfigError, ShapeError
+from npformer.layers import DecodeState
+from npformer.models import Decoder, Transformer
+from npformer.models.inputs import checked_ids
+from npformer.typing import Array
+
+#: A NumPy array, whatever its numbers.
+Host: TypeAlias = np.ndarray[Any, Any]
+#: A model that writes tokens.
+Writer: TypeAlias = Transformer | Decoder
+
+
+class Opening(NamedTuple):
+    """What every search starts from."""
+
+    state: DecodeState
+    tokens: Host  # (B,) or (B, n): fed first
+    texts: Host  # (B, max_len) int64: the prompts, and pads to be written over
+    lengths: Host  # (B,) how much of each text is there
+    given: list[Host]  # B rows without the pads at their ends: what each was asked
+
+
+def open_texts(model: Writer, src: Array, max_len: int, bos_id: int) -> Opening:
+    """Begin the texts of src (B, S): sources for a Transformer, prompts for a Decoder.
+
+    Raises ConfigError for another model, max_len < 1 and a prompt longer than max_len, ShapeError for a
+    row of nothing but padding, and what model.start raises.
+    """
+    if not isinstance(model, (Transformer, Decoder)):
+        raise ConfigError(
+            f"model: expected a Transformer or a Decoder, got {type(model).__name__}; an Encoder reads a whole text "
+            "at once, looking ahead, and so has no next token to say"
+        )
+    expect_count("max_len", max_len)
+    if isinstance(model, Decoder):
+        return _open_prompts(model, _rows("prompt", src, model.config.vocab_size, model), max_len)
+    given = _rows("src", src, model.config.src_vocab_size, model)
+    lengths = np.zeros(len(given), dtype=np.int64)
+    texts = np.full((len(given), max_len), model.config.pad_id, dtype=np.int64)
+    tokens = np.full(len(given), bos_id, dtype=np.int64)
+    return Opening(model.start(src, room(model, max_len)), tokens, texts, lengths, given)
+
+
+def _open_prompts(model: Decoder, prompts: list[Host], max_len: int) -> Opening:
+    lengths = np.array([prompt.size for prompt in prompts])
+    longest, pad_id = int(lengths.max()), model.config.pad_id
+    if longest > max_len:
+        raise ConfigError(
+            f"max_len: expected at least {longest}, the length of prompt {lengths.argmax()}, got {max_len}; "
+            "it counts a text's tokens with those of the prompt"
+        )
+    texts = np.full((len(prompts), max_len), pad_id, dtype=np.int64)
+    tokens = np.full((len(prompts), longest), pad_id, dtype=np.int64)
+    for row, prompt in enumerate(prompts):
+        texts[row, : prompt.size] = tokens[row, longest - prompt.size :] = prompt
+    begins = None if lengths.min() == longest else longest - lengths
+    return Opening(model.start(len(prompts), max_len, begins), tokens, texts, lengths, prompts)
+
+
+def _rows(name: str, ids: Array, vocab_size: int, model: Writer) -> list[Host]:
+    """The rows of ids (B, T), checked, on the host, up to their last token that is no padding."""
+    host = checked_ids(name, ids, vocab_size, model.backend)
+    used = host != model.config.pad_id
+    empty = np.flatnonzero(~used.any(axis=1))
+    if empty.size:
+        raise ShapeError(f"{name}: expected at least one token in each row, got padding alone in row {empty[0]}")
+    ends = host.shape[1] - np.argmax(used[:, ::-1], axis=1)
+    return [row[:end] for row, end in zip(host, ends, strict=True)]
+
+
+def room(model: Transformer, max_len: int) -> int:
+    """Positions to keep free for max_len tokens: no more than the model has, since rows may end before."""
+    return min(max_len, model.config.max_seq_len) if model.config.positions == "learned" else max_len
+
+
+def newest(logits: Array) -> Array:
+    """Of the logits of a step, (B, V) or (B, n, V), those behind the newest token, (B, V)."""
+    return logits if logits.ndim == 2 else logits[:, -1, :]
+
+
+def expect_count(name: str, value: Any) -> None:
+    """Raise ConfigError unless value is a whole number >= 1."""
+    if not isinstance(value, Integral) or value < 1:
+        raise ConfigError(f"{name}: expected an integer >= 1, got {value!r}")

@@ -1,0 +1,106 @@
+"""Sampling: the next token is drawn by its probability, which may be sharpened, and cut off at the unlikely end.
+
+    p ∝ exp(logits/temperature)          < 1 sharpens, > 1 flattens
+    top_k                                of these the k likeliest tokens alone
+    top_p                                of these the fewest likeliest ones whose probabilities add up to top_p
+
+in this order. The token is the first at which the sum of p, over the vocabulary, exceeds a number u that
+is uniform in [0, 1).
+
+A row's numbers u depend on the seed, on what the row was given, and on how many equal rows stand before
+it in the batch: so a row is sampled as it would be alone, and copies of a row are sampled differently.
+
+Source: top-p, Holtzman et al. 2020, arXiv:1904.09751, section 3.1.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+
+from npformer.decoding.opening import Host, Writer, expect_count, open_texts
+from npformer.decoding.writing import Stop, write
+from npformer.errors import ConfigError
+from npformer.typing import Array
+
+
+def sample(
+    model: Writer,
+    src: Array,
+    max_len: int = 32,
+    *,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    seed: int = 0,
+    bos_id: int = 1,
+    eos_id: int = 2,
+    stop: Stop | None = None,
+) -> Host:
+    """Decode as ``greedy`` does, but draw each token; the same seed draws the same ones.
+
+    Raises ConfigError unless temperature > 0, top_k ≥ 1, 0 < top_p ≤ 1 and seed ≥ 0, and what greedy raises.
+    """
+    _expect_options(temperature, top_k, top_p, seed)
+    opening = open_texts(model, src, max_len, bos_id)
+    sources = _generators(seed, opening.given)
+
+    def draw(logits: Array, rows: Host, t: int) -> Host:
+        p = probabilities(model.backend.host(logits), temperature, top_k, top_p)
+        return drawn(p, np.array([sources[row].random() for row in rows]))
+
+    return write(model, opening, draw, eos_id=eos_id, stop=stop)
+
+
+def probabilities(logits: Host, temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None) -> Host:
+    """What is drawn from, (B, V) float64, for logits (B, V); of equally likely tokens the first are kept."""
+    logits = logits.astype(np.float64)
+    with np.errstate(over="ignore"):  # very cold: all but the likeliest are infinitely far
+        p: Host = np.exp((logits - logits.max(axis=-1, keepdims=True)) / temperature)
+    p /= p.sum(axis=-1, keepdims=True)
+    if top_k is None and top_p in (None, 1):
+        return p
+    order = np.argsort(-p, axis=-1, kind="stable")
+    ranked = np.take_along_axis(p, order, axis=-1)
+    if top_k is not None:
+        ranked[:, top_k:] = 0
+        ranked /= ranked.sum(axis=-1, keepdims=True)
+    if top_p not in (None, 1):
+        ranked[:, 1:][np.cumsum(ranked, axis=-1)[:, :-1] >= top_p] = 0  # those before suffice
+        ranked /= ranked.sum(axis=-1, keepdims=True)
+    np.put_along_axis(p, order, ranked, axis=-1)
+    return p
+
+
+def drawn(p: Host, u: Host) -> Host:
+    """Tokens (B,) int64, drawn from p (B, V) by numbers u (B,) in [0, 1)."""
+    total: Host = np.cumsum(p, axis=-1)
+    reached = total > u[:, None] * total[:, -1:]
+    last = p.shape[-1] - 1 - np.argmax(p[:, ::-1] > 0, axis=-1)  # where rounding reaches nothing
+    found: Host = np.where(reached.any(axis=-1), np.argmax(reached, axis=-1), last)
+    return found
+
+
+def _generators(seed: int, given: list[Host]) -> list[np.random.Generator]:
+    """One for each row of what was given."""
+    seen: Counter[tuple[int, ...]] = Counter()
+    found = []
+    for row in given:
+        tokens = tuple(row.tolist())
+        found.append(np.random.default_rng([seed, seen[tokens], *tokens]))
+        seen[tokens] += 1
+    return found
+
+
+def _expect_options(temperature: Any, top_k: Any, top_p: Any, seed: Any) -> None:
+    if not 0 < temperature < np.inf:
+        raise ConfigError(f"temperature: expected a number > 0, got {temperature!r}; greedy is the limit at 0")
+    if top_k is not None:
+        expect_count("top_k", top_k)
+    if top_p is not None and not 0 < top_p <= 1:
+        raise ConfigError(f"top_p: expected 0 < top_p <= 1, got {top_p!r}")
+    if not isinstance(seed, Integral) or seed < 0:
+        raise ConfigError(f"seed: expected an integer >= 0, got {seed!r}")

@@ -1,0 +1,45 @@
+"""The loop of greedy decoding and of sampling: a token for each row, until every row has ended.
+
+A row ends with eos_id, at max_len tokens, or where ``stop`` says so; then it is fed pads, which nobody
+looks at, until half of the rows have ended and leave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+
+from npformer.decoding.opening import Host, Opening, Writer, newest
+from npformer.typing import Array
+
+#: (logits (b, V), rows (b,): which of the B rows they are, t: tokens chosen so far) -> tokens (b,) on the host.
+Choose: TypeAlias = Callable[[Array, Host, int], Host]
+#: A row's tokens so far (T,) -> whether it ends here. Tokens are those that the search returns for the row.
+Stop: TypeAlias = Callable[[Host], bool]
+
+
+def write(model: Writer, opening: Opening, choose: Choose, *, eos_id: int, stop: Stop | None) -> Host:
+    """Continue the texts of opening, token by token. Returns them (B, T), each filled up with the pad id."""
+    state, tokens, texts, lengths, _ = opening
+    pad_id, max_len = model.config.pad_id, texts.shape[1]
+    rows = np.arange(state.batch)  # which text each row of the state is
+    ended = lengths >= max_len
+    t = 0
+    while not ended.all():
+        if 2 * np.count_nonzero(ended) >= ended.size:  # by halves, so that what is copied is no more than what is saved
+            going = np.flatnonzero(~ended)
+            rows, tokens, ended, state = rows[going], tokens[going], ended[going], state.select(going)
+        chosen = choose(newest(model.step(tokens, state)), rows, t)
+        tokens = np.where(ended, pad_id, chosen)
+        now = rows[~ended]
+        texts[now, lengths[now]] = tokens[~ended]
+        lengths[now] += 1
+        ended = ended | (tokens == eos_id) | (lengths[rows] >= max_len)
+        if stop is not None:
+            ended = np.array([
+                over or bool(stop(texts[row, : lengths[row]].copy())) for over, row in zip(ended, rows, strict=True)
+            ])  # fmt: skip
+        t += 1
+    return texts[:, : lengths.max()]
