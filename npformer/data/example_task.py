@@ -116,7 +116,8 @@ class Epochs:
         epoch, place = divmod(step - 1, -(-self._lengths.shape[1] // batch_size))
         if self._plan[0] != (epoch, batch_size):  # the latest plan is kept for speed: it can be made again
             self._plan = (epoch, batch_size), self._make_plan(epoch, batch_size)
-        return self._plan[1][place]
+        rows: npt.NDArray[np.intp] = self._plan[1][place]
+        return rows
 
     def _make_plan(self, epoch: int, batch_size: int) -> list[npt.NDArray[np.intp]]:
         random = np.random.default_rng([self._seed, epoch])

@@ -77,14 +77,14 @@ def random_days(seed: int) -> Iterator[datetime.date]:
 
 
 @cache
-def ambiguous_forms(locales: Sequence[str] = LOCALES) -> frozenset[tuple[str, str]]:
+def ambiguous_forms(locales: Sequence[str] = LOCALES) -> frozenset[tuple[str, Form]]:
     """The (locale, form) whose phrases may mean another day elsewhere.
 
     Those are all with the month or the year in two digits, since 3/4/05 is three days, and those whose name of
     a month is another month's in another locale: "listopada" is November in Polish and October in Croatian.
     """
     found = {(locale, form) for locale in locales for form in FORMS if _in_digits(locale, form)}
-    meanings: dict[str, set[tuple[str, str, int]]] = {}
+    meanings: dict[str, set[tuple[str, Form, int]]] = {}
     for locale in locales:
         for form in FORMS:
             for month in range(1, 13):

@@ -1,0 +1,80 @@
+"""Phrases are Babel's; each means one day; tags say what each word is."""
+
+from __future__ import annotations
+
+import datetime
+from itertools import islice
+
+import pytest
+
+from npformer.data.marked_words import spans
+from npformer.data.real.date_phrases import FORMS, LOCALES, ambiguous_forms, random_days, write
+from npformer.data.real.dates import TAGS, dates, tags
+
+babel_dates = pytest.importorskip("babel.dates", reason="dates are made with Babel")
+DAYS = list(islice(random_days(5), 12))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_phrase_is_what_babel_writes_and_knows_its_fields(form: str) -> None:
+    for day in DAYS:
+        for locale in LOCALES:
+            phrase = write(day, locale, form)  # type: ignore[arg-type]
+            assert phrase.text == babel_dates.format_date(day, form, locale)
+            assert len(phrase.fields()) == len(phrase.text)
+            fields = {field: part for part, field in phrase.parts}
+            assert int(fields["day"]) == day.day
+            assert int(fields["year"]) in (day.year, day.year % 100)
+
+
+def test_without_its_locale_a_phrase_means_one_day_everywhere() -> None:
+    uncertain = ambiguous_forms()
+    days = [datetime.date(year, month, day) for year in (1951, 2012) for month in range(1, 13) for day in (3, 11)]
+    meanings: dict[str, set[datetime.date]] = {}
+    for day in days:
+        for locale in LOCALES:
+            for form in FORMS:
+                if (locale, form) not in uncertain:
+                    meanings.setdefault(write(day, locale, form).text, set()).add(day)
+    assert len(meanings) > 1_000
+    assert all(len(days) == 1 for days in meanings.values())
+
+
+def test_what_others_read_otherwise_is_uncertain() -> None:
+    uncertain = ambiguous_forms()
+    assert {("en_US", "short"), ("pl", "long"), ("hr", "long"), ("de", "medium")} <= uncertain
+    assert {("en_US", "long"), ("fr", "medium"), ("de", "full")}.isdisjoint(uncertain)
+
+
+def test_a_source_has_one_target_and_a_day_one_side() -> None:
+    task = dates(count=1_500)
+    decode = task.tokenizer.decode
+    batches = [task.batch(step, 100) for step in range(1, -(-task.train_size // 100) + 1)]
+    train = [(decode(a), decode(c)) for src, _, out in batches for a, c in zip(src, out, strict=True)]
+    held_out = [tuple(example) for example in task.held_out()]
+    assert len(dict(train)) == len(train) == task.train_size
+    assert all(datetime.date.fromisoformat(target).isoformat() == target for _, target in train + held_out)
+    assert {day for _, day in train}.isdisjoint({day for _, day in held_out})
+    assert 0.05 < len(held_out) / (len(held_out) + len(train)) < 0.15
+
+
+def test_tags_name_each_word() -> None:
+    task = tags(count=5_000)
+    assert task.classes == ("[PAD]", *TAGS)
+    seen = set()
+    for source, target in task.held_out():
+        words, names = [source[start:stop] for start, stop in spans(source)], target.split()
+        for word, name in zip(words, names, strict=True):
+            assert name not in ("day", "year") or word.isdigit(), (source, target)
+            assert word.isalnum() or name != "day"
+            seen.add(name)
+        assert {"day", "month", "year"} <= set(names)
+    assert seen == set(TAGS)
+
+
+def test_a_known_phrase_is_tagged_as_it_should_be() -> None:
+    found = dict(tags(count=5_000).held_out())
+    locale_first = [(source, target) for source, target in found.items() if source.startswith("en_US ")]
+    assert locale_first
+    for source, target in locale_first:
+        assert target == "other other other month other day other year", source

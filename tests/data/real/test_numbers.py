@@ -1,0 +1,35 @@
+"""Numbers are said as the two languages say them, and text comes back from its pieces."""
+
+from __future__ import annotations
+
+import pytest
+
+from npformer.data.real.numbers import numbers
+
+SAID = {
+    "seventy-seven": "soixante-dix-sept",
+    "eighty": "quatre-vingts",
+    "eighty-one": "quatre-vingt-un",
+    "twenty-one": "vingt et un",
+    "seventy-one": "soixante et onze",
+}
+
+
+def test_every_number_is_said_in_french_and_its_pieces_give_the_text_again() -> None:
+    pytest.importorskip("num2words", reason="numbers are made with num2words")
+    task = numbers(below=1_000, count=1_000)
+    decode = task.tokenizer.decode
+    batches = [task.batch(step, 100) for step in range(1, -(-task.train_size // 100) + 1)]
+    train = [(decode(a), decode(c)) for src, _, out in batches for a, c in zip(src, out, strict=True)]
+    pairs = dict([*train, *task.held_out()])
+    assert len(pairs) == 1_000
+    assert {english: pairs[english] for english in SAID} == SAID
+    assert pairs["nine hundred and ninety-nine"] == "neuf cent quatre-vingt-dix-neuf"
+    for text in (text for pair in pairs.items() for text in pair):
+        assert decode(task.tokenizer.encode(text)) == text
+
+
+def test_numbers_are_drawn_from_all_below_the_bound() -> None:
+    task = numbers(below=100_000, count=300)
+    assert task.train_size + len(task.held_out()) == 300
+    assert sum("thousand" in source for source, _ in task.held_out()) > len(task.held_out()) / 2

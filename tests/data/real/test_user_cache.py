@@ -1,0 +1,101 @@
+"""Data is made once and kept; whatever is wrong with what was kept, it is made again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from npformer.data.real.user_cache import cache_folder, cached_lines
+
+LINES = ["first", "", "März\u2028 5", "last"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "some" / "where"
+    monkeypatch.setenv("NPFORMER_CACHE", str(folder))
+    return folder
+
+
+def counted() -> tuple[Callable[[], list[str]], list[int]]:
+    calls: list[int] = []
+
+    def make() -> list[str]:
+        calls.append(1)
+        return LINES
+
+    return make, calls
+
+
+def test_lines_are_made_once(folder: Path) -> None:
+    make, calls = counted()
+    assert [cached_lines("x.tsv", make) for _ in range(3)] == [LINES] * 3
+    assert len(calls) == 1
+    assert [path.name for path in folder.iterdir()] == ["x.tsv"]
+    assert cached_lines("y.tsv", lambda: []) == cached_lines("y.tsv", lambda: ["other"]) == []
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda content: content[:-1],
+        lambda content: content[:-6],
+        lambda content: content.replace(b"last", b"lost"),
+        lambda content: content + b"more\n",
+        lambda content: b"",
+        lambda content: b"\xff" + content[1:],
+        lambda content: content.partition(b"\n")[2],
+    ],
+)
+def test_a_broken_file_is_made_again(folder: Path, spoil: Callable[[bytes], bytes]) -> None:
+    make, calls = counted()
+    cached_lines("x.tsv", make)
+    whole = (folder / "x.tsv").read_bytes()
+    (folder / "x.tsv").write_bytes(spoil(whole))
+    assert cached_lines("x.tsv", make) == LINES
+    assert len(calls) == 2
+    assert (folder / "x.tsv").read_bytes() == whole
+
+
+def test_where_nothing_can_be_written_nothing_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    monkeypatch.setenv("NPFORMER_CACHE", str(tmp_path / "file" / "cache"))
+    make, calls = counted()
+    assert cached_lines("x.tsv", make) == cached_lines("x.tsv", make) == LINES
+    assert len(calls) == 2
+
+
+def test_a_failed_write_leaves_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, data: bytes) -> int:
+        path.touch()
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    assert cached_lines("x.tsv", lambda: LINES) == LINES
+    assert list(folder.iterdir()) == []
+
+
+def test_without_a_home_there_is_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("NPFORMER_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", no_home)
+    assert cached_lines("x.tsv", lambda: LINES) == LINES
+
+
+def test_the_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("NPFORMER_CACHE", str(tmp_path / "own"))
+    assert cache_folder() == tmp_path / "own"
+    monkeypatch.setenv("NPFORMER_CACHE", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / "npformer"
+    monkeypatch.setattr(Path, "home", lambda: tmp_path / "home")
+    for base in ("", "relative/is/to/be/ignored"):
+        monkeypatch.setenv("XDG_CACHE_HOME", base)
+        assert cache_folder() == tmp_path / "home" / ".cache" / "npformer"

@@ -1,0 +1,68 @@
+"""Classes and tags as ids from 1; every example once an epoch; what has no tag or class is refused."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import pytest
+
+from npformer.data import Example, ExampleTask, Words
+from npformer.errors import DataError, TokenError
+
+TEXTS = [" ".join("abcde"[(n // 5**i) % 5] for i in range(1 + n % 4)) for n in range(60)]
+
+
+def make(kind: Literal["translate", "classify", "tag"]) -> ExampleTask:
+    target = {
+        "translate": lambda text: text[::-1],
+        "classify": lambda text: "odd" if len(text.split()) % 2 else "even",
+        "tag": lambda text: " ".join("odd" if word in "ace" else "even" for word in text.split()),
+    }[kind]
+    examples = [Example(text, target(text)) for text in TEXTS]
+    classes = () if kind == "translate" else ("odd", "even")
+    tokenizer = Words.learn(TEXTS)
+    return ExampleTask(kind, kind, tokenizer, examples[:50], examples[50:], seed=0, digest="", classes=classes)
+
+
+def test_a_text_is_classified_behind_its_first_token() -> None:
+    task = make("classify")
+    batch = task.collate([Example("a b", "even"), Example("c", "odd")])
+    a, b, c, first = map(task.vocabulary.id_of, ("a", "b", "c", "[CLS]"))
+    assert batch[0].tolist() == [[first, a, b], [first, c, 0]]
+    assert batch[1].tolist() == [2, 1]
+    assert task.classes == ("[PAD]", "odd", "even")
+    assert task.max_length == 5
+
+
+def test_every_word_has_a_tag_and_padding_has_none() -> None:
+    task = make("tag")
+    batch = task.collate([Example("a b", "odd even"), Example("c", "odd")])
+    a, b, c = map(task.vocabulary.id_of, "abc")
+    assert batch[0].tolist() == [[a, b], [c, 0]]
+    assert batch[1].tolist() == [[1, 2], [1, 0]]
+    assert task.max_length == 4
+
+
+@pytest.mark.parametrize("kind", ["translate", "classify", "tag"])
+def test_an_epoch_has_every_example_once(kind: Literal["translate", "classify", "tag"]) -> None:
+    task = make(kind)
+    rows = []
+    for step in range(8, 15):  # the second epoch of 7 steps
+        batch = task.batch(step, 8)
+        rows += [tuple(row[row > 0]) for row in batch[0]]
+        lengths = (batch[0] > 0).sum(axis=1)
+        assert np.ptp(lengths) <= 2, "batches are of similar lengths"
+    text = [task.tokenizer.decode(row) for row in rows]
+    assert sorted(text) == sorted(TEXTS[:50])
+
+
+def test_what_has_no_class_or_tag_is_refused() -> None:
+    with pytest.raises(TokenError, match="target: expected one of odd, even, got 'prime'"):
+        make("classify").collate([Example("a", "prime")])
+    with pytest.raises(TokenError, match=r"got '\[PAD\]'"):
+        make("classify").collate([Example("a", "[PAD]")])
+    with pytest.raises(DataError, match="expected a tag for each of the 2 tokens of 'a b', got 1: 'odd'"):
+        make("tag").collate([Example("a b", "odd")])
+    with pytest.raises(DataError, match="expected at least one, got none"):
+        make("tag").collate([])
