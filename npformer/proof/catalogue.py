@@ -51,15 +51,16 @@ class Case:
     inputs: tuple[Any, ...]
     options: dict[str, Any] = field(default_factory=dict)
     length_one: bool = False  # on purpose
+    along_directions: bool = False  # random ones, as models are; all else is checked element by element
     float64_only: bool = False  # its gradient is a difference of nearly equal numbers, lost in float32
 
     def check(self, backend: Backend) -> Report:
-        """The case's gradient check on a backend; models along random directions, all else by element."""
+        """The case's gradient check on a backend."""
         return gradcheck(
             self.build(backend),
             *self.inputs,
             name=self.name,
-            elementwise=self.group != "model",
+            elementwise=not self.along_directions,
             allow_length_one=self.length_one,
             device=backend.device,
             **self.options,
@@ -68,9 +69,13 @@ class Case:
 
 def catalogue(only: str = "") -> list[Case]:
     """All cases whose name contains ``only`` (in any case), operations first, then layers, then models."""
-    from npformer.proof.catalogue_variants import variant_op_cases  # it is made of this file's parts
+    from npformer.proof import catalogue_variants as variants  # made of this file's parts
 
-    cases = (*op_cases(), *variant_op_cases(), *layer_cases(), *model_cases())
+    cases = (
+        *(*op_cases(), *variants.variant_op_cases()),
+        *(*layer_cases(), *variants.variant_layer_cases()),
+        *(*model_cases(), *variants.variant_model_cases()),
+    )
     return [case for case in cases if only.lower() in case.name.lower()]
 
 
@@ -78,6 +83,17 @@ def op(op_name: str, variant: str, *inputs: Any, **options: Any) -> Case:
     """The case of an operation on inputs."""
     name = f"{op_name}: {variant}" if variant else op_name
     return Case("op", name, lambda backend: getattr(backend.ops, op_name), inputs, options)
+
+
+def layer(name: str, make: Callable[..., Layer], arguments: dict[str, Any], *inputs: Any, **options: Any) -> Case:
+    """The case of a layer, made of arguments, on inputs."""
+    return Case("layer", name, lambda backend: shaken(make(**arguments, backend=backend)), inputs, options)
+
+
+def model(name: str, make: Callable[..., Layer], config: Any, *inputs: Any, **options: Any) -> Case:
+    """The case of a model, made of config, on token ids."""
+    build = lambda backend: shaken(make(config, backend=backend))  # noqa: E731 - bound to config here
+    return Case("model", name, build, inputs, options, along_directions=True)
 
 
 def op_cases() -> Iterator[Case]:
@@ -139,9 +155,6 @@ def layer_cases() -> Iterator[Case]:
     causal = AttentionMask(visible.key_visible, causal=True)
     size = {"d_model": 4, "num_heads": 2, "d_ff": 6, "dropout": 0.3}
 
-    def layer(name: str, make: Callable[..., Layer], arguments: dict[str, Any], *inputs: Any, **options: Any) -> Case:
-        return Case("layer", name, lambda backend: shaken(make(**arguments, backend=backend)), inputs, options)
-
     yield layer("Linear", Linear, {"c_in": 4, "c_out": 5}, x)
     yield layer("Embedding", Embedding, {"vocab_size": 6, "d_model": 4}, np.array([[3, 1, 3], [0, 3, 5]]))
     yield layer("SinusoidalPositions", SinusoidalPositions, {}, x)
@@ -174,23 +187,24 @@ def model_cases() -> Iterator[Case]:
     tgt = np.array([[1, 6, 4, 5], [1, 6, 6, 0], [1, 4, 0, 0]])
     base = {"d_model": 8, "num_heads": 2, "d_ff": 12, "num_encoder_layers": 2, "num_decoder_layers": 2}
 
-    def model(
+    def transformer(
         variant: str, *, inputs: tuple[Any, ...] = (src, tgt), key: RandomKey | None = KEY, **changes: Any
     ) -> Case:
         config = TransformerConfig(7, 7, **(base | {"dropout": 0.3, "max_seq_len": 6} | changes))
-        make = lambda backend: shaken(Transformer(config, backend=backend))  # noqa: E731 - bound to config here
-        return Case("model", f"Transformer: {variant}", make, inputs, {"key": key})
+        return model(f"Transformer: {variant}", Transformer, config, *inputs, key=key)
 
     for norm_order in ("post", "pre"):
         for activation in ("relu", "gelu"):
             for tied in (False, True):
                 variant = f"{norm_order}, {activation}, {'tied' if tied else 'untied'}"
-                yield model(variant, norm_order=norm_order, activation=activation, tie_embeddings=tied)
-    yield model("learned positions", positions="learned")
-    yield replace(model("no padding, no dropout", inputs=(src[:1], tgt[:1]), key=None), length_one=True)
-    yield model("unscaled embedding, post-LN with a final norm", scale_embedding=False, final_norm=True)
+                yield transformer(variant, norm_order=norm_order, activation=activation, tie_embeddings=tied)
+    yield transformer("learned positions", positions="learned")
+    yield replace(transformer("no padding, no dropout", inputs=(src[:1], tgt[:1]), key=None), length_one=True)
+    yield transformer("unscaled embedding, post-LN with a final norm", scale_embedding=False, final_norm=True)
     yield replace(
-        model("one layer, length 1", inputs=(src[:, :1], tgt[:, 1:2]), num_encoder_layers=1, num_decoder_layers=1),
+        transformer(
+            "one layer, length 1", inputs=(src[:, :1], tgt[:, 1:2]), num_encoder_layers=1, num_decoder_layers=1
+        ),
         length_one=True,
     )
 
@@ -213,10 +227,12 @@ class Twice(Layer):
 
 
 def shaken(layer: Layer) -> Layer:
-    """The layer with every parameter moved at random; equal on every backend."""
+    """The layer with every parameter and every buffer moved at random; equal on every backend."""
     rng = np.random.default_rng(2)
     for _, parameter in layer.named_parameters():
         parameter.data[...] = parameter.data + layer.backend.array(0.3 * rng.normal(size=parameter.data.shape))
+    for _, buffer in layer.named_buffers():  # variances stay positive
+        buffer.data[...] = buffer.data + layer.backend.array(0.3 * np.abs(rng.normal(size=buffer.data.shape)))
     return layer
 
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from npformer.layers import Layer
-from npformer.proof.catalogue import Case, layer_cases
+from npformer.proof import Case, catalogue
 
-CASES = list(layer_cases())
+CASES = [case for case in catalogue() if case.group == "layer"]
 
 
 @pytest.fixture(params=CASES, ids=lambda case: case.name)

@@ -19,6 +19,8 @@ from npformer.proof.subject import Host
 Tokens = np.ndarray[Any, Any]
 SMOOTHING = 0.1
 TABLES = ("src_embedding.weight", "tgt_embedding.weight")
+USES = (*TABLES, "generator.weight")  # of a table that is tied, the output projection last
+USES_OF_ONE = (("embedding.weight", "generator.weight"), ("embedding.weight", "head.weight"))
 
 
 @check("ignored-tokens", "an ignored target changes neither the loss nor any gradient, nor does one more of them")
@@ -78,6 +80,9 @@ def _of_model(trial: Trial, src: str, tgt: str) -> Violation | None:
     pair = getattr(trial.target, "ops", PLAIN).cross_entropy
     changed, options = trial.without_dropout()
     logits = trial.outputs(changed, options)["output"]
+    if logits.ndim < 3:
+        raise DoesNotApply("it says one thing of each sequence, and none is ignored")
+    targets = targets % logits.shape[-1]  # classes may be fewer than tokens
     loss = Trial(tuple(pair), (logits, targets, pad, SMOOTHING), {}, trial.device, trial.seed)
     violation = _of_loss(loss, targets, pad)
     if violation is not None or not _has_room(trial.target, tokens):
@@ -115,12 +120,12 @@ def tying(trial: Trial) -> Violation | None:
     twin = _untied_twin(trial.target)
     with restored(twin):
         other = Trial(twin, tuple(trial.inputs.values()), trial.options, trial.device, trial.seed)
-        table = values["src_embedding.weight"]
-        uses = {"src_embedding.weight": table, "tgt_embedding.weight": table, "generator.weight": table.T}
+        *tables, output = _uses(twin)
+        table = values[tables[0]]
+        uses = dict.fromkeys(tables, table) | {output: table.T}
         alone = other.run(values | uses, upstream=run.upstream)
     expected = {name: alone.gradients[name] for name in run.gradients}
-    parts = [alone.gradients[name] for name in uses]
-    expected["src_embedding.weight"] = parts[0] + parts[1] + parts[2].T
+    expected[tables[0]] = sum((alone.gradients[name] for name in tables), start=alone.gradients[output].T)
     names = [{f"gradient of {name}": x for name, x in found.items()} for found in (expected, run.gradients)]
     return same_to_rounding(alone.outputs, run.outputs) or same_to_rounding(names[0], names[1], run.upstream)
 
@@ -133,8 +138,15 @@ def _untied_twin(model: Any) -> Any:
         raise DoesNotApply(
             f"an untied twin is built by type(model)(config, backend=…), which raised: {error}"
         ) from error
-    names, expected = dict(twin.named_parameters()), (*TABLES, "generator.weight")
-    missing = [name for name in expected if name not in names]
-    if missing:
-        raise DoesNotApply(f"an untied twin has parameters {', '.join(expected)}; it lacks {', '.join(missing)}")
+    _uses(twin)
     return twin
+
+
+def _uses(twin: Any) -> tuple[str, ...]:
+    """The names in an untied twin of what a tied model shares. Raises DoesNotApply if there are none."""
+    names = dict(twin.named_parameters())
+    for uses in (USES, *USES_OF_ONE):
+        if all(name in names for name in uses):
+            return uses
+    missing = [name for name in USES if name not in names]
+    raise DoesNotApply(f"an untied twin has parameters {', '.join(USES)}; it lacks {', '.join(missing)}")

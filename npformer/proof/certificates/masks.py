@@ -59,9 +59,14 @@ def without_steps(x: Host, hidden: np.ndarray[Any, Any]) -> Host:
 
 
 def token_inputs(trial: Trial) -> tuple[str, str] | None:
-    """The names of (src, tgt_in) if the target is a model of two batches of token ids, else None."""
+    """The names of (src, tgt_in) if the target is a model of batches of token ids, else None.
+
+    A model that takes one batch alone reads what it says something about: src and tgt_in are the same.
+    """
     names = [name for name, x in trial.inputs.items() if _is_tokens(x)]
-    return (names[0], names[1]) if len(names) == 2 and not trial.float_inputs and not trial.is_pair else None
+    if trial.is_pair or trial.float_inputs or len(names) not in (1, 2) or pad_id_of(trial.target) is None:
+        return None
+    return names[0], names[-1]
 
 
 def _is_tokens(x: Any) -> bool:

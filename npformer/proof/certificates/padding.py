@@ -55,7 +55,8 @@ def _of_model(trial: Trial, src: str, tgt: str) -> Violation | None:
         table[pad] = POISON * trial.rng(4).normal(size=table.shape[1:])
     tied = getattr(getattr(trial.target, "config", None), "tie_embeddings", False)
     for source in _sources(np.asarray(trial.inputs[src]), pad):
-        violation = _compared(trial, {src: source}, poison, trial.inputs[tgt] == pad, pad if tied else None)
+        hidden = (source if src == tgt else np.asarray(trial.inputs[tgt])) == pad
+        violation = _compared(trial, {src: source}, poison, hidden, pad if tied else None)
         if violation is not None:
             return violation
     return None
@@ -67,6 +68,11 @@ def _sources(tokens: Flags, pad: int) -> Iterator[Flags]:
     emptied = tokens.copy()
     emptied[-1] = pad
     yield emptied
+
+
+def _of_real_tokens(x: Host, hidden: Flags) -> Host:
+    """Outputs (B, ..., T, C) with zeros where hidden (B, T); of one (B, C) for a sequence, where its first token is."""
+    return without_steps(x, hidden) if x.ndim > 2 else np.where(hidden[:, :1], 0.0, x)
 
 
 def _embedding_tables(trial: Trial) -> dict[str, Host]:
@@ -82,7 +88,7 @@ def _compared(
 
     def counting(values: dict[str, Host]) -> dict[str, Host]:
         if hidden is not None:
-            values = {name: without_steps(x, hidden) for name, x in values.items()}
+            values = {name: _of_real_tokens(x, hidden) for name, x in values.items()}
         if tied_class is not None:
             values = {name: np.where(np.arange(x.shape[-1]) == tied_class, 0.0, x) for name, x in values.items()}
         return values

@@ -19,10 +19,11 @@ from npformer.proof.subject import Host
 @check("causality", "what comes later changes no bit of the outputs before it")
 def causality(trial: Trial) -> Violation | None:
     """Change everything from step t on, for each t; outputs that may not see step t keep their bits."""
-    before = trial.outputs()
+    options = _without_batch_statistics(trial)
+    before = trial.outputs(options=options)
     anything_moved = False
     for where, changed, rows in _later_changes(trial):
-        after = trial.outputs(changed)
+        after = trial.outputs(changed, options)
         early = [{name: y[..., :rows, :] for name, y in run.items()} for run in (before, after)]
         violation = same_bits(*early)
         if violation is not None:
@@ -36,7 +37,7 @@ def causality(trial: Trial) -> Violation | None:
 def _later_changes(trial: Trial) -> Iterator[tuple[str, dict[str, Any], int]]:
     """(what is changed, the change, how many outputs must not notice)."""
     names = token_inputs(trial)
-    if names is not None:
+    if names is not None and (names[0] != names[1] or getattr(trial.target, "causal", False) is True):
         tokens = np.asarray(trial.inputs[names[1]])
         for t in range(1, tokens.shape[1]):
             later = np.arange(tokens.shape[1]) >= t
@@ -56,6 +57,13 @@ def _later_steps(trial: Trial, one: Governed) -> Iterator[tuple[str, dict[str, A
         changed = {name: trial.inputs[name] + later * trial.rng(3).normal(size=trial.inputs[name].shape)
                    for name in one.inputs}  # fmt: skip
         yield f"{' and '.join(one.inputs)} from step {t} on", changed, t - one.mask.query_offset
+
+
+def _without_batch_statistics(trial: Trial) -> dict[str, Any]:
+    """The options; where a norm over the batch trains, in which every token sees every other, those of inference."""
+    if not any(getattr(trial.target, "named_buffers", list)()):
+        return trial.options
+    return trial.without_dropout()[1] | ({"training": False} if "training" in trial.options else {})
 
 
 @check("batch-order", "the order of the sequences in a batch does not matter")
@@ -78,6 +86,8 @@ def batch_order(trial: Trial) -> Violation | None:
 @check("sequences-alone", "a batch is its sequences run one by one: outputs side by side, gradients summed")
 def sequences_alone(trial: Trial) -> Violation | None:
     """Run each sequence as a batch of one; a gradient divided by the batch size shows here."""
+    if trial.options.get("training") is True:
+        raise DoesNotApply("it normalises by the batch's statistics: by definition no sequence is alone")
     batch, size = batched(trial)
     changed, options = trial.without_dropout()
     run = trial.run(changed, options=options)
@@ -116,8 +126,13 @@ def _taken_from(
     """Inputs and options of some sequences of the batch."""
     inputs = {name: taken(trial.inputs[name], rows) for name in batch}
     masks = {name: taken(x, rows) for name, x in trial.inputs.items() if isinstance(x, AttentionMask)}
-    some = {name: taken(x, rows) if isinstance(x, AttentionMask) else x for name, x in options.items()}
+    some = {name: taken(x, rows) if _speaks_of_batch(x) else x for name, x in options.items()}
     return changed | inputs | masks, some
+
+
+def _speaks_of_batch(x: Any) -> bool:
+    """Whether an option says something of each sequence: a mask, or an array (B, T)."""
+    return isinstance(x, AttentionMask) or getattr(x, "ndim", 0) == 2
 
 
 def _rows_of(y: Host, rows: Any, size: int) -> Host:

@@ -14,6 +14,7 @@ from npformer.proof.subject import Host
 from npformer.proof.theorems.theorem import Claim, size, theorem
 
 Flags = np.ndarray[Any, Any]
+BY_SOFTMAX = ("attention", "biased_attention", "local_attention")
 
 
 class Heads(NamedTuple):
@@ -46,7 +47,7 @@ def _product(x: Host, dx: Host) -> Host:
     return np.asarray(np.swapaxes(x, -1, -2) @ dx)
 
 
-@theorem("attention-key-shift", "Σ_S dK = 0 for each head", "attention")
+@theorem("attention-key-shift", "Σ_S dK = 0 for each head", *BY_SOFTMAX)
 def attention_key_shift(trial: Trial) -> Iterator[Claim]:
     """Moving all keys by one vector c adds q·c/√D to every score of a query's row, and softmax does not see
     a shift of its row. So L is constant along it: <Σ_S dK, c> = 0 for every c. The mask hides pairs
@@ -56,7 +57,7 @@ def attention_key_shift(trial: Trial) -> Iterator[Claim]:
     yield Claim("Σ_S dK", np.zeros((*h.k.shape[:2], h.k.shape[-1])), np.sum(h.dk, axis=-2), h.scale)
 
 
-@theorem("attention-query-key", "Qᵀ dQ = (Kᵀ dK)ᵀ for each head", "attention")
+@theorem("attention-query-key", "Qᵀ dQ = (Kᵀ dK)ᵀ for each head", *BY_SOFTMAX)
 def attention_query_key(trial: Trial) -> Iterator[Claim]:
     """Q Kᵀ is unchanged by Q → Q M, K → K M⁻ᵀ. With M = 1 + εA: <dQ, Q A> = <dK, K Aᵀ> for every A, hence
 
@@ -68,7 +69,7 @@ def attention_query_key(trial: Trial) -> Iterator[Claim]:
     yield Claim("Qᵀ dQ", np.swapaxes(_product(h.k, h.dk), -1, -2), _product(h.q, h.dq), h.scale)
 
 
-@theorem("attention-values", "Vᵀ dV = outᵀ dout for each head", "attention")
+@theorem("attention-values", "Vᵀ dV = outᵀ dout for each head", *BY_SOFTMAX, "linear_attention")
 def attention_values(trial: Trial) -> Iterator[Claim]:
     """out = P V with P free of V, so V → V M gives out → out M: <dV, V A> = <dout, out A> for every A."""
     h = _heads(trial)

@@ -7,9 +7,11 @@ any loss, with masks and with dropout; what comes after cannot tell, so neither 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
+from npformer.functional import AttentionMask
 from npformer.proof.certificates.masks import governed
 from npformer.proof.certificates.result import DoesNotApply
 from npformer.proof.certificates.trial import Trial
@@ -25,6 +27,26 @@ def _attentions(trial: Trial) -> Iterator[tuple[str, int]]:
     for prefix, layer in parts(trial.target):
         if hasattr(layer, "num_heads") and f"{prefix}query.weight" in trial.parameters:
             yield prefix, layer.num_heads
+
+
+def _by_scores(trial: Trial) -> Iterator[tuple[str, int]]:
+    """Those of _attentions whose weights are the softmax of products q·k, neither turned nor through a feature map."""
+    by_prefix, found = dict(parts(trial.target)), False
+    for prefix, num_heads in _attentions(trial):
+        layer = by_prefix[prefix]
+        turned = getattr(layer, "rotation", None) is not None
+        if not turned and type(getattr(layer, "mechanism", None)).__name__ != "LinearAttention":
+            found = True
+            yield prefix, num_heads
+    if not found:
+        raise DoesNotApply("its queries and keys are turned, or go through a feature map, before they meet")
+
+
+def _narrowed(trial: Trial, mask: AttentionMask) -> AttentionMask:
+    """mask as the target's mechanism has it: local attention adds its window and stride."""
+    mechanism = getattr(trial.target, "mechanism", None)
+    window, stride = (getattr(mechanism, name, None) for name in ("window", "stride"))
+    return mask if window is None and stride is None else replace(mask, window=window, stride=stride)
 
 
 def _by_head(x: Host, num_heads: int) -> Host:
@@ -53,7 +75,7 @@ def heads_query_key(trial: Trial) -> Iterator[Claim]:
     <W_k, dW_k> + <b_k, db_k>.
     """
     run, at = trial.run(), trial.tensors
-    for prefix, num_heads in _attentions(trial):
+    for prefix, num_heads in _by_scores(trial):
         query, scale = _moment(at, run.gradients, f"{prefix}query", num_heads)
         key, key_scale = _moment(at, run.gradients, f"{prefix}key", num_heads)
         yield Claim(f"{prefix}query", np.swapaxes(key, 1, 2), query, max(scale, key_scale))
@@ -82,7 +104,7 @@ def key_bias(trial: Trial) -> Iterator[Claim]:
     Softmax does not see that, so neither does L.
     """
     run = trial.run()
-    for prefix, _ in _attentions(trial):
+    for prefix, _ in _by_scores(trial):
         db = run.gradients[f"{prefix}key.bias"]
         weights = [run.gradients[f"{prefix}{name}.weight"] for name in ("query", "key", "value")]
         yield Claim(f"{prefix}key.bias", np.zeros_like(db), db, max(map(size, weights)))
@@ -93,6 +115,8 @@ def key_bias(trial: Trial) -> Iterator[Claim]:
     "db_v = W_o db_o, if nothing is dropped and every query sees a key",
     "MultiHeadAttention",
     "Transformer",
+    "Encoder",
+    "Decoder",
 )
 def value_bias(trial: Trial) -> Iterator[Claim]:
     """Weights that sum to 1 carry b_v through: y holds b_v W_o + b_o. So b_v → b_v + c, b_o → b_o − c W_o
@@ -119,7 +143,7 @@ def _expect_sight(trial: Trial) -> None:
     else:
         x = trial.inputs[trial.float_inputs[0]]
         blind = any(
-            not visible_pairs(one.mask, x.shape[0], x.shape[1], trial.inputs[one.inputs[0]].shape[-2])
+            not visible_pairs(_narrowed(trial, one.mask), x.shape[0], x.shape[1], trial.inputs[one.inputs[0]].shape[-2])
             .any(axis=-1)
             .all()
             for one in governed(trial)
@@ -134,7 +158,7 @@ def nothing_visible(trial: Trial) -> Iterator[Claim]:
     y, bias = trial.outputs()["output"], trial.tensors["output.bias"]
     for one in governed(trial):
         keys = trial.inputs[one.inputs[0]].shape[-2]
-        blind = ~visible_pairs(one.mask, y.shape[0], y.shape[1], keys).any(axis=-1)  # (B, T)
+        blind = ~visible_pairs(_narrowed(trial, one.mask), y.shape[0], y.shape[1], keys).any(axis=-1)  # (B, T)
         if blind.any():
             yield Claim("y of blind queries", np.broadcast_to(bias, y[blind].shape), y[blind], exact=True)
 

@@ -6,6 +6,7 @@ Each is a symmetry that crosses layers, so it fails where a path is missing, cou
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,8 @@ from npformer.proof.theorems.attention import visible_pairs
 from npformer.proof.theorems.theorem import Claim, parts, size, theorem
 
 LAYERS = ("EncoderLayer", "DecoderLayer")
-ALL = (*LAYERS, "EncoderStack", "DecoderStack", "Transformer")
+MODELS = ("Transformer", "Encoder", "Decoder")
+ALL = (*LAYERS, "EncoderStack", "DecoderStack", *MODELS)
 QKV = ("self_attention.query", "self_attention.key", "self_attention.value")
 
 
@@ -107,37 +109,45 @@ def _writers(trial: Trial) -> Iterator[str]:
     closed = [prefix for prefix, part in all_parts.items() if hasattr(part, "layers") and part.norm is not None]
     for prefix, layer in all_parts.items():
         order = getattr(layer, "norm_order", "")
+        if hasattr(getattr(layer, "norm1", None), "running_mean"):  # a norm over the batch sees a shift of one token
+            continue
         if order == "post" or (order == "pre" and any(prefix.startswith(start) for start in closed)):
             for writer in ("self_attention.output", "cross_attention.output", "feed_forward.down"):
                 if f"{prefix}{writer}.weight" in trial.parameters:
                     yield from (f"{prefix}{writer}.weight", f"{prefix}{writer}.bias")
     config = getattr(trial.target, "config", None)
-    if config is not None and config.norm_order == "pre" and len(closed) == 2 and not config.tie_embeddings:
+    stacks = [part for part in all_parts.values() if hasattr(part, "layers")]
+    if config is None or getattr(config, "norm", "layer") != "layer" or config.tie_embeddings:
+        return
+    if config.norm_order == "pre" and len(closed) == len(stacks):
         yield from (name for name in trial.parameters if name.endswith(("embedding.weight", "positions.weight")))
 
 
-@theorem("embedding-positions", "Σ_v dE_v = scale·Σ_p dP_p: token and position tables meet in one sum", "Transformer")
+@theorem("embedding-positions", "Σ_v dE_v = scale·Σ_p dP_p: token and position tables meet in one sum", *MODELS)
 def embedding_positions(trial: Trial) -> Iterator[Claim]:
     """x = scale·E[token] + P[position]. E_v → E_v + c for all v, P_p → P_p − scale·c for all p changes nothing."""
-    if "src_positions.weight" not in trial.parameters or "tgt_embedding.weight" not in trial.parameters:
+    sides = [name.removesuffix("positions.weight") for name in trial.parameters if name.endswith("positions.weight")]
+    if not sides or getattr(trial.target.config, "tie_embeddings", False):
         raise DoesNotApply("it has no learned positions, or its embeddings are tied")
     run = trial.run()
-    for side in ("src", "tgt"):
-        scale = getattr(trial.target, f"{side}_embedding").scale
-        rows = run.gradients[f"{side}_positions.weight"]
-        got = np.sum(run.gradients[f"{side}_embedding.weight"], axis=0)
-        yield Claim(f"Σ of {side}_embedding", scale * np.sum(rows, axis=0), got, scale * size(rows) * len(rows))
+    for side in sides:
+        scale = getattr(trial.target, f"{side}embedding").scale
+        rows = run.gradients[f"{side}positions.weight"]
+        got = np.sum(run.gradients[f"{side}embedding.weight"], axis=0)
+        yield Claim(f"Σ of {side}embedding", scale * np.sum(rows, axis=0), got, scale * size(rows) * len(rows))
 
 
-@theorem("who-sees-whom", "weights are positive on exactly the pairs that the paper lets meet", "Transformer")
+@theorem("who-sees-whom", "weights are positive on exactly the pairs that are meant to meet", *MODELS)
 def who_sees_whom(trial: Trial) -> Iterator[Claim]:
     """Encoder: real source tokens. Decoder on itself: real tokens, not later ones. Decoder on the encoder:
 
     real source tokens. The pairs are counted one by one from the token ids (Vaswani et al. 2017, section 3.2.3).
+    Of a sequence to itself, the window and the stride of local attention hide more.
     """
-    pad = pad_id_of(trial.target)
+    pad, config = pad_id_of(trial.target), trial.target.config
     trial.reset()
-    src, tgt = (np.asarray(x) for x in trial.inputs.values())
+    src, *rest = (np.asarray(x) for x in trial.inputs.values())
+    tgt = rest[0] if rest else src
     found = trial.target.attention_weights(*trial.placed())
     for name, weights in found.items():
         w = np.asarray(trial.device.host(weights))
@@ -145,6 +155,8 @@ def who_sees_whom(trial: Trial) -> Iterator[Claim]:
         keys = tgt if itself and name.startswith("decoder") else src
         queries = src if name.startswith("encoder") else tgt
         mask = AttentionMask(keys != pad, causal=itself and name.startswith("decoder"))
+        if itself:
+            mask = replace(mask, window=getattr(config, "window", None), stride=getattr(config, "stride", None))
         visible = visible_pairs(mask, queries.shape[0], queries.shape[1], keys.shape[1])[:, None]
         expected = np.repeat(visible.astype(float), w.shape[1], axis=1)  # (B, H, T, S)
         yield Claim(name, expected, np.greater(w, 0).astype(float), exact=True)

@@ -1,4 +1,4 @@
-"""Theorems on layer normalisation, alone and together with the residual sum before it."""
+"""Theorems on normalisation, over columns or over a batch, alone and together with the residual sum before it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from npformer.proof.certificates.result import DoesNotApply
 from npformer.proof.certificates.trial import Trial
 from npformer.proof.subject import Host
 from npformer.proof.theorems.maps import dropout_factor
 from npformer.proof.theorems.theorem import Claim, over_tokens, size, theorem
 
+OVER_A_BATCH = ("batch_norm", "batch_norm_inference", "BatchNorm")
 NORMS = ("layer_norm", "LayerNorm", "post_norm", "add_norm")
 
 
@@ -70,7 +72,7 @@ def layer_norm_scale(trial: Trial) -> Iterator[Claim]:
     yield Claim("<x − μ, dx>", expected, np.sum(u * n.dx, axis=-1), size(terms))
 
 
-@theorem("layer-norm-parameters", "dβ = Σ_tokens dy and γ·dγ = Σ_tokens (y − β)·dy", *NORMS)
+@theorem("layer-norm-parameters", "dβ = Σ_tokens dy and γ·dγ = Σ_tokens (y − β)·dy", *NORMS, *OVER_A_BATCH)
 def layer_norm_parameters(trial: Trial) -> Iterator[Claim]:
     """β_c is added to channel c of every token; scaling γ_c by α scales y_c − β_c by α (Euler)."""
     n = _norm(trial)
@@ -95,3 +97,15 @@ def layer_norm_statistics(trial: Trial) -> Iterator[Claim]:
     yield Claim("y of constant tokens", np.broadcast_to(n.beta, y.shape), y, size(n.beta))
     finite = np.isfinite(run.gradients["x"])
     yield Claim("dx of constant tokens is finite", np.ones(finite.shape), finite.astype(float), exact=True)
+
+
+@theorem("batch-norm-shift", "Σ_tokens dx = 0 for each column, padding's dx among them", "batch_norm", "BatchNorm")
+def batch_norm_shift(trial: Trial) -> Iterator[Claim]:
+    """x and x + 1·c, one number c for each column and the same at every token, have the same x̂, since μ moves along.
+
+    So L does not change: <Σ_tokens dx, c> = 0. Padding does not move μ, but is moved along, so it belongs into the sum.
+    """
+    if not trial.is_pair and trial.options.get("training") is not True:
+        raise DoesNotApply("in inference the statistics are constants, which do not move along")
+    dx = trial.run().gradients["x"]
+    yield Claim("Σ_tokens dx", np.zeros(dx.shape[-1]), over_tokens(dx), size(over_tokens(np.abs(dx))))
