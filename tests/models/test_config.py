@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import Any
 
 import numpy as np
 import pytest
 
+from npformer.backend import get_backend
 from npformer.errors import ConfigError
-from npformer.models import TransformerConfig
+from npformer.models import DecoderConfig, EncoderConfig, TransformerConfig
+from npformer.models.config import POSITIONS
+from npformer.proof import catalogue
 
 COUNTS = ("src_vocab_size", "tgt_vocab_size", "d_model", "num_encoder_layers", "num_decoder_layers", "d_ff",
           "max_seq_len")  # fmt: skip
@@ -36,19 +40,89 @@ def test_a_count_must_be_a_positive_integer(name: str, value: Any) -> None:
         ({"dropout": float("nan")}, "dropout: expected a rate with 0 <= rate < 1 (at most 65535/65536), got nan"),
         ({"norm_order": "Post"}, "norm_order: expected 'post' or 'pre', got 'Post'"),
         ({"activation": "swish"}, "activation: expected one of relu, gelu, got 'swish'"),
-        ({"positions": "circular"}, "positions: expected one of sinusoidal, learned, rotary, relative, none, got 'circular'"),
+        (
+            {"positions": "circular"},
+            "positions: expected one of sinusoidal, learned, rotary, relative, none, got 'circular'",
+        ),
         (
             {"tie_embeddings": True},
             "tie_embeddings: expected equal vocabularies, got src_vocab_size=7 and tgt_vocab_size=9; "
             "use one vocabulary for both, or do not tie",
         ),
-        ({"pad_id": -1}, "pad_id: expected an id in both vocabularies, got -1"),
-        ({"pad_id": 7}, "pad_id: expected an id in both vocabularies, got 7"),
+        ({"norm": "group"}, "norm: expected one of layer, batch, got 'group'"),
+        ({"attention": "sparse"}, "attention: expected one of full, local, linear, got 'sparse'"),
+        ({"attention": "local", "window": 0}, "window: expected an integer >= 1 or None, got 0"),
+        ({"attention": "local", "stride": -1}, "stride: expected an integer >= 1 or None, got -1"),
+        ({"attention": "local"}, "window, stride: expected at least one of them for local attention, got none"),
+        (
+            {"window": 3},
+            "window, stride: expected none for full attention, got 3 and None; they are local attention's",
+        ),
+        (
+            {"attention": "linear", "stride": 2},
+            "window, stride: expected none for linear attention, got None and 2; they are local attention's",
+        ),
+        (
+            {"positions": "relative", "attention": "local", "window": 3},
+            "positions: expected no relative bias with local attention, which computes no full matrix of scores to add "
+            "it to; use rotary positions, or full attention",
+        ),
+        (
+            {"positions": "relative", "attention": "linear"},
+            "positions: expected no relative bias with linear attention, which computes no full matrix of scores to "
+            "add it to; use rotary positions, or full attention",
+        ),
+        (
+            {"positions": "rotary", "num_heads": 4},
+            "positions: expected heads of even width for rotary ones, got 3",
+        ),
+        (
+            {"norm": "batch", "recompute": True},
+            "recompute: expected False with norm='batch', whose statistics would be taken from the batch twice",
+        ),
+        ({"pad_id": -1}, "pad_id: expected an id in every vocabulary, got -1"),
+        ({"pad_id": 7}, "pad_id: expected an id in every vocabulary, got 7"),
     ],
 )
 def test_a_value_that_makes_no_sense_is_refused(changes: dict[str, Any], text: str) -> None:
     with pytest.raises(ConfigError, match=f"^{re.escape(text)}$"):
         config(**changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"head": "words"}, "head: expected sequence, tokens or masked, got 'words'"),
+        ({"head": "masked", "num_classes": 5}, "num_classes: expected none for masked tokens, got 5: it is vocab_size"),
+        ({"head": "sequence"}, "num_classes: expected an integer >= 1, got None"),
+        ({"head": "tokens", "num_classes": 0}, "num_classes: expected an integer >= 1, got 0"),
+        (
+            {"head": "tokens", "num_classes": 5, "tie_embeddings": True},
+            "tie_embeddings: expected False, since classes are no tokens; it is for head='masked'",
+        ),
+        ({"vocab_size": 0}, "vocab_size: expected an integer >= 1, got 0"),
+        ({"num_layers": 0}, "num_layers: expected an integer >= 1, got 0"),
+        ({"pad_id": 7}, "pad_id: expected an id in every vocabulary, got 7"),
+    ],
+)
+def test_an_encoder_that_makes_no_sense_is_refused(changes: dict[str, Any], text: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{re.escape(text)}$"):
+        EncoderConfig(**({"vocab_size": 7} | changes))
+
+
+def test_every_combination_is_in_the_gradient_table_or_refused_with_a_reason() -> None:
+    backend = get_backend("numpy", dtype="float64")
+    configs = [case.build(backend).config for case in catalogue() if case.group == "model"]
+    tried = {(type(made), made.positions, made.attention) for made in configs}
+    tried_norms = {(type(made), made.norm, made.norm_order) for made in configs}
+    assert {made.head for made in configs if isinstance(made, EncoderConfig)} == {"sequence", "tokens", "masked"}
+    for kind, sizes in ((TransformerConfig, (7, 9)), (EncoderConfig, (7,)), (DecoderConfig, (7,))):
+        for positions, attention in itertools.product(POSITIONS, ("full", "local", "linear")):
+            window = 2 if attention == "local" else None
+            if (kind, positions, attention) not in tried:
+                with pytest.raises(ConfigError, match="; use "):
+                    kind(*sizes, positions=positions, attention=attention, window=window)  # type: ignore[arg-type]
+        assert tried_norms >= {(kind, norm, order) for norm in ("layer", "batch") for order in ("post", "pre")}
 
 
 def test_integers_of_numpy_are_integers() -> None:

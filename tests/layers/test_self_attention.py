@@ -1,0 +1,146 @@
+"""Self-attention made of parts: each kind computes what its words say, and parts that do not fit are refused."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer.backend import Backend
+from npformer.errors import ConfigError
+from npformer.functional import AttentionMask, linear_attention_forward, rotary_forward
+from npformer.functional.relative_bias import relative_bias_forward
+from npformer.layers import (
+    LinearAttention,
+    Local,
+    MultiHeadAttention,
+    RelativeBias,
+    Rotary,
+    SelfAttention,
+    Watch,
+)
+from npformer.proof.catalogue import shaken
+
+SEEN = np.array([[True] * 6, [True, True, False, True, False, False]])
+CAUSAL = AttentionMask(SEEN, causal=True)
+X = np.random.default_rng(0).normal(size=(2, 6, 8))
+
+
+def built(backend: Backend, **words: Any) -> MultiHeadAttention:
+    layer = shaken(SelfAttention(**words).build(8, 2, dropout=0.0, backend=backend, seed=1))
+    assert isinstance(layer, MultiHeadAttention)
+    return layer
+
+
+def heads(layer: MultiHeadAttention, name: str) -> Any:
+    """Queries, keys or values (B, H, T, D) of X."""
+    p = {part: view.data for part, view in layer.named_parameters()}
+    return (X @ p[f"{name}.weight"] + p[f"{name}.bias"]).reshape(2, 6, 2, 4).swapaxes(1, 2)
+
+
+def weights_of(layer: MultiHeadAttention, mask: AttentionMask) -> Any:
+    watch = Watch()
+    layer(X, mask=mask, watch=watch.child("here"))
+    return watch.weights["here"]
+
+
+def softmax(scores: Any, visible: Any) -> Any:
+    powers = np.where(visible, np.exp(scores), 0)
+    return powers / np.maximum(powers.sum(-1, keepdims=True), 1e-300)
+
+
+VISIBLE = np.tri(6, dtype=bool) & SEEN[:, None, None, :]
+BACK = np.arange(6)[:, None] - np.arange(6)
+
+
+def test_rotary_turns_queries_and_keys_and_leaves_values(numpy64: Backend) -> None:
+    layer = built(numpy64, place="rotary")
+    q, k = (rotary_forward(heads(layer, name))[0] for name in ("query", "key"))
+    weights = softmax(q @ k.swapaxes(2, 3) / 2, VISIBLE)
+    np.testing.assert_allclose(weights_of(layer, CAUSAL), weights, rtol=1e-11, atol=1e-14)
+    expected = layer.output((weights @ heads(layer, "value")).swapaxes(1, 2).reshape(2, 6, 8))
+    np.testing.assert_allclose(layer(X, mask=CAUSAL), expected, rtol=1e-11, atol=1e-13)
+
+
+def test_a_relative_bias_is_added_to_the_scores(numpy64: Backend) -> None:
+    layer = built(numpy64, place="relative", num_buckets=4, max_distance=3, causal=True)
+    assert layer.score_bias is not None
+    bias, _ = relative_bias_forward(layer.score_bias.weight.data, 6, 6, 0, True, 3)
+    scores = heads(layer, "query") @ heads(layer, "key").swapaxes(2, 3) / 2 + bias
+    np.testing.assert_allclose(weights_of(layer, CAUSAL), softmax(scores, VISIBLE), rtol=1e-11, atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("words", "near"),
+    [({"window": 2}, abs(BACK) < 2), ({"stride": 3}, BACK % 3 == 0),
+     ({"window": 2, "stride": 3}, (abs(BACK) < 2) | (BACK % 3 == 0))],
+)  # fmt: skip
+def test_local_attention_looks_at_what_is_near(words: dict[str, int], near: Any, numpy64: Backend) -> None:
+    layer, full = built(numpy64, attention="local", **words), built(numpy64)
+    scores = heads(layer, "query") @ heads(layer, "key").swapaxes(2, 3) / 2
+    np.testing.assert_allclose(weights_of(layer, CAUSAL), softmax(scores, VISIBLE & near), rtol=1e-11, atol=1e-14)
+    narrow = AttentionMask(SEEN, causal=True, **words)  # type: ignore[arg-type]
+    np.testing.assert_allclose(layer(X, mask=CAUSAL), full(X, mask=narrow), rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("place", ["absolute", "rotary"])
+def test_linear_attention_is_its_operation_between_the_projections(place: str, numpy64: Backend) -> None:
+    layer = built(numpy64, attention="linear", place=place)
+    q, k, v = (heads(layer, name) for name in ("query", "key", "value"))
+    if place == "rotary":
+        q, k = rotary_forward(q)[0], rotary_forward(k)[0]
+    out, _ = linear_attention_forward(q, k, v, CAUSAL)
+    expected = layer.output(out.swapaxes(1, 2).reshape(2, 6, 8))
+    np.testing.assert_allclose(layer(X, mask=CAUSAL), expected, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(weights_of(layer, CAUSAL) @ v, out, rtol=1e-11, atol=1e-14)
+
+
+def test_positions_that_know_distances_alone_do_not_see_a_shift(numpy64: Backend) -> None:
+    mask = AttentionMask(causal=True, query_offset=0)
+    for place in ("rotary", "relative"):
+        layer = built(numpy64, place=place)
+        late = AttentionMask(np.arange(6)[None, :].repeat(2, 0) >= 2, causal=True)
+        shifted = np.concatenate([X[:, :2], X[:, :4]], axis=1)  # the same tokens, two places later
+        unshifted = layer(X, mask=mask)[:, :4]
+        np.testing.assert_allclose(layer(shifted, mask=late)[:, 2:], unshifted, rtol=1e-10, atol=1e-12)
+
+
+NO_BIAS = "which has no full matrix of scores to add it to; use rotary positions, or full attention"
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ({"attention": "sparse"}, "attention: expected one of full, local, linear, got 'sparse'"),
+        ({"place": "learned"}, "place: expected one of absolute, rotary, relative, got 'learned'"),
+        ({"attention": "local"}, "window, stride: expected at least one of them for local attention, got none"),
+        ({"attention": "local", "window": 0}, "window: expected an integer >= 1 or None, got 0"),
+        (
+            {"place": "relative", "num_buckets": 5},
+            "num_buckets: expected an even number >= 4 (>= 2 of any kind if causal), got 5",
+        ),
+    ],
+)
+def test_words_that_make_no_sense_are_refused(words: dict[str, Any], text: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{re.escape(text)}$"):
+        SelfAttention(**words)
+
+
+def test_parts_that_do_not_fit_are_refused(numpy64: Backend) -> None:
+    bias = RelativeBias(2, backend=numpy64)
+    for mechanism in (Local(window=2), LinearAttention()):
+        text = f"score_bias: expected none with {type(mechanism).__name__}, {NO_BIAS}"
+        with pytest.raises(ConfigError, match=f"^{re.escape(text)}$"):
+            MultiHeadAttention(8, 2, mechanism=mechanism, score_bias=bias, backend=numpy64)
+    with pytest.raises(ConfigError, match=r"^rotation: expected heads of even width, .*, got D=3$"):
+        MultiHeadAttention(6, 2, rotation=Rotary(), backend=numpy64)
+    with pytest.raises(
+        ConfigError, match=r"^window, stride: expected at least one of them for local attention, got none$"
+    ):
+        Local()
+    text = "memory: expected none with a rotation or a score bias, which are for self-attention"
+    for parts in ({"rotation": Rotary()}, {"score_bias": bias}):
+        with pytest.raises(ConfigError, match=f"^{text}$"):
+            MultiHeadAttention(8, 2, **parts, backend=numpy64)(X, X)  # type: ignore[arg-type]
