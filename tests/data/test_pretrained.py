@@ -22,14 +22,14 @@ def line(word: str, numbers: list[float]) -> str:
     return " ".join([word, *map(str, numbers)])
 
 
-LINES = [line(word, numbers) for word, numbers in (FOREIGN | VECTORS).items()]
+LINES = [line(word, numbers) for word, numbers in (FOREIGN | VECTORS).items()]  # the last is a wanted one
 FORMATS = {
     "GloVe": "\n".join(LINES) + "\n",
     "word2vec": "\n".join([f"{len(LINES)} 3", *LINES]) + "\n",
     "fastText, a space at each end": " \n".join([f"{len(LINES)} 3", *LINES]) + " \n",
     "with \\r\\n": "\r\n".join(LINES) + "\r\n",
     "without a last line feed": "\n".join(LINES),
-    "with a byte order mark": "\ufeff" + "\n".join(LINES),
+    "with a byte order mark": "\ufeff" + "\n".join(LINES[::-1]),
 }
 
 
