@@ -1,11 +1,13 @@
 """BatchNorm as a layer: LayerNorm's rival, whose tokens look at each other and at whoever stands beside them.
 
-In training it uses the batch's statistics, and leaves them in its cache; ``remember`` takes them from
-there into running ones, once for each step. In inference it uses those.
+In training it uses the batch's statistics, and leaves them in its cache. Whoever trains finds them there
+with ``statistics_in``, and has them remembered, as running ones, once the step is made: a forward changes
+nothing. In inference it uses the running ones.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,10 +22,20 @@ from npformer.typing import Array
 
 
 class Kept(NamedTuple):
-    """A forward's cache, and which of the two forwards it was."""
+    """A forward's cache, whose it is, and which of the two forwards it was."""
 
+    norm: BatchNorm
     training: bool
     cache: Any
+
+
+class Statistics(NamedTuple):
+    """What a norm saw in a training forward."""
+
+    norm: BatchNorm
+    mean: Array  # (C,)
+    variance: Array  # (C,)
+    shares: Array  # (B, T, 1)  1/n for a token that counts, else 0
 
 
 class BatchNorm(Layer):
@@ -49,11 +61,11 @@ class BatchNorm(Layer):
         else:
             constants = (self.running_mean.data, self.running_variance.data)
             y, kept = self.ops.batch_norm_inference.forward(x, *self._affine(), *constants, self.eps)
-        return cache.keep((y, Kept(training, kept))), cache
+        return cache.keep((y, Kept(self, training, kept))), cache
 
     def backward(self, dy: Array, cache: CacheStack) -> Array:
         """dy (B, T, C) to dx (B, T, C)."""
-        training, kept = cache.pop()
+        _, training, kept = cache.pop()
         into = (self.gamma.grad, self.beta.grad)
         if training:
             return self.ops.batch_norm.backward(dy, kept, into=into)
@@ -87,17 +99,27 @@ class BatchNorm(Layer):
         dx, df = self.ops.residual.backward(dtotal, cache.pop())
         return dx, df
 
-    def remember(self, kept: Any) -> None:
-        """Move the running statistics towards those of a training forward, as its cache holds them.
+    def remember(self, seen: Statistics) -> None:
+        """Move the running statistics towards those of a training forward.
 
         The variance of n tokens is taken times n/(n − 1), as an estimate of that of all tokens.
         """
-        xp = namespace(kept.mean)
-        share = xp.max(kept.shares)  # 1/n, or 0 if no token counted
-        unbiased = kept.variance / xp.where(share < 1, 1 - share, xp.ones_like(share))
-        for buffer, found in ((self.running_mean, kept.mean), (self.running_variance, unbiased)):
+        xp = namespace(seen.mean)
+        share = xp.max(seen.shares)  # 1/n, or 0 if no token counted
+        unbiased = seen.variance / xp.where(share < 1, 1 - share, xp.ones_like(share))
+        for buffer, found in ((self.running_mean, seen.mean), (self.running_variance, unbiased)):
             step = xp.where(share > 0, xp.full_like(share, self.momentum), xp.zeros_like(share))
             buffer.data[...] = buffer.data + step * (found - buffer.data)
 
     def _affine(self) -> tuple[Array, Array]:
         return self.gamma.data, self.beta.data
+
+
+def statistics_in(cache: Any) -> Iterator[Statistics]:
+    """What each BatchNorm saw in a training forward, given the cache of it or of a layer or model around it."""
+    if isinstance(cache, Kept):
+        if cache.training:
+            yield Statistics(cache.norm, cache.cache.mean, cache.cache.variance, cache.cache.shares)
+    elif isinstance(cache, CacheStack):
+        for entry in cache:
+            yield from statistics_in(entry)

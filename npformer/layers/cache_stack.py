@@ -11,6 +11,7 @@ the first one to the last bit.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from npformer.errors import CacheUsedError
@@ -63,6 +64,10 @@ class CacheStack:
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    def __iter__(self) -> Iterator[Any]:
+        """What is on the stack, kept first comes first; caches of parts among it."""
+        return iter(self._entries)
 
 
 class NoCache(CacheStack):

@@ -3,6 +3,7 @@
 from npformer.models.config import DecoderConfig, EncoderConfig, TransformerConfig
 from npformer.models.decoder import Decoder
 from npformer.models.encoder import Encoder
+from npformer.models.kinds import Model, build_model
 from npformer.models.transformer import Transformer
 from npformer.models.twin import gradient_twin
 
@@ -11,7 +12,9 @@ __all__ = [
     "DecoderConfig",
     "Encoder",
     "EncoderConfig",
+    "Model",
     "Transformer",
     "TransformerConfig",
+    "build_model",
     "gradient_twin",
 ]

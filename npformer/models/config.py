@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from npformer.errors import ConfigError
 from npformer.functional.dropout import dropout_threshold
@@ -15,6 +15,14 @@ from npformer.layers.norms import NORMS
 from npformer.layers.self_attention import SelfAttention
 
 POSITIONS = ("sinusoidal", "learned", "rotary", "relative", "none")
+
+
+class Ids(NamedTuple):
+    """One array of a batch: its name, its shape in letters, and below what its whole numbers are."""
+
+    name: str
+    shape: str
+    below: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +70,11 @@ class ModelConfig:
                 "recompute: expected False with norm='batch', whose statistics would be taken from the batch twice"
             )
 
+    @property
+    def batch(self) -> tuple[Ids, ...]:
+        """What the model is trained on: its inputs, and its targets last."""
+        raise NotImplementedError(f"{type(self).__name__} must define batch")
+
     def self_attention(self, *, causal: bool) -> SelfAttention:
         """How a sequence attends to itself."""
         place = self.positions if self.positions in ("rotary", "relative") else "absolute"
@@ -105,6 +118,12 @@ class TransformerConfig(ModelConfig):
             )
         self._expect_pad_in(self.src_vocab_size, self.tgt_vocab_size)
 
+    @property
+    def batch(self) -> tuple[Ids, ...]:
+        """src (B, S), tgt_in and tgt_out (B, T)."""
+        source, target = self.src_vocab_size, self.tgt_vocab_size
+        return Ids("src", "BS", source), Ids("tgt_in", "BT", target), Ids("tgt_out", "BT", target)
+
 
 @dataclass(frozen=True)
 class EncoderConfig(ModelConfig):
@@ -134,6 +153,12 @@ class EncoderConfig(ModelConfig):
                 )
         self._expect_pad_in(self.vocab_size)
 
+    @property
+    def batch(self) -> tuple[Ids, ...]:
+        """tokens (B, T), and targets (B,) for head "sequence", else (B, T)."""
+        shape = "B" if self.head == "sequence" else "BT"
+        return Ids("tokens", "BT", self.vocab_size), Ids("targets", shape, self.num_classes or self.vocab_size)
+
 
 @dataclass(frozen=True)
 class DecoderConfig(ModelConfig):
@@ -146,3 +171,8 @@ class DecoderConfig(ModelConfig):
         super().__post_init__()
         self._expect_at_least_one("vocab_size", "num_layers")
         self._expect_pad_in(self.vocab_size)
+
+    @property
+    def batch(self) -> tuple[Ids, ...]:
+        """tokens and targets (B, T), the token behind each."""
+        return Ids("tokens", "BT", self.vocab_size), Ids("targets", "BT", self.vocab_size)

@@ -5,12 +5,14 @@ CuPy wraps an index that is out of range around silently, so nothing further in 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from npformer.backend import Backend
 from npformer.errors import DTypeError, ShapeError, TokenError
+from npformer.models.config import Ids
 from npformer.typing import Array
 
 
@@ -26,10 +28,36 @@ def token_ids(name: str, ids: Any, vocab_size: int, backend: Backend) -> Array:
     return backend.integers(host)  # narrow integers would overflow where ids meet the vocabulary's size
 
 
-def checked_ids(name: str, ids: Any, vocab_size: int, backend: Backend) -> np.ndarray[Any, Any]:
-    """What token_ids does but for the last step: ids as they are, on the host."""
+def checked_batch(wanted: Sequence[Ids], batch: Sequence[Any], backend: Backend) -> list[np.ndarray[Any, Any]]:
+    """The arrays of a batch on the host, each as checked_ids leaves it, if their shapes go together.
+
+    Raises ShapeError if they do not, and what checked_ids raises.
+    """
+    names = ", ".join(ids.name for ids in wanted)
+    if len(batch) != len(wanted):
+        raise ShapeError(f"{names}: expected {len(wanted)} arrays, the targets last, got {len(batch)}")
+    found = [
+        checked_ids(ids.name, given, ids.below, backend, per_row=len(ids.shape) == 1)
+        for ids, given in zip(wanted, batch, strict=True)
+    ]
+    lengths: dict[str, int] = {}
+    for ids, host in zip(wanted, found, strict=True):
+        if any(
+            lengths.setdefault(letter, length) != length for letter, length in zip(ids.shape, host.shape, strict=True)
+        ):
+            shapes = ", ".join(f"({', '.join(ids.shape)}{',' * (len(ids.shape) == 1)})" for ids in wanted)
+            raise ShapeError(f"{names}: expected {shapes}, got " + ", ".join(str(tuple(x.shape)) for x in found))
+    return found
+
+
+def checked_ids(
+    name: str, ids: Any, vocab_size: int, backend: Backend, *, per_row: bool = False
+) -> np.ndarray[Any, Any]:
+    """What token_ids does but for the last step: ids as they are, on the host. per_row: (B,), classes of rows."""
     host = _on_host(name, ids, backend)
-    if host.ndim != 2:
+    if per_row and (host.ndim != 1 or host.size == 0):
+        raise ShapeError(f"{name}: expected (B,), a class for each row, got {tuple(host.shape)}")
+    if not per_row and host.ndim != 2:
         raise ShapeError(f"{name}: expected (B, T), a batch of token ids, got {tuple(host.shape)}")
     if host.size == 0:
         raise ShapeError(f"{name}: expected at least one sequence of at least one token, got {tuple(host.shape)}")
@@ -37,9 +65,9 @@ def checked_ids(name: str, ids: Any, vocab_size: int, backend: Backend) -> np.nd
         raise DTypeError(f"{name}: expected integers (token ids), got {host.dtype}; convert with astype first")
     if host.min() < 0 or host.max() >= vocab_size:
         outside = np.argwhere((host < 0) | (host >= vocab_size))
-        row, column = outside[0]
+        place, kind = tuple(outside[0].tolist()), "class" if per_row else "token id"
         raise TokenError(
-            f"{name}[{row}, {column}]: expected a token id with 0 <= id < {vocab_size}, got {host[row, column]}"
+            f"{name}[{', '.join(map(str, place))}]: expected a {kind} with 0 <= id < {vocab_size}, got {host[place]}"
             f" ({len(outside)} such); is the vocabulary the one the model was made for?"
         )
     return host

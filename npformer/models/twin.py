@@ -6,16 +6,18 @@ from collections.abc import Iterable, Iterator
 from copy import copy
 from itertools import chain
 from operator import is_
-from typing import Any
+from typing import Any, TypeVar
 
 from npformer.layers.layer import Layer
 from npformer.layers.parameter import Parameter, ParameterView
-from npformer.models.transformer import Transformer
+from npformer.models.kinds import Model
+
+AnyModel = TypeVar("AnyModel", bound=Model)
 
 
-def gradient_twin(model: Transformer) -> Transformer:
+def gradient_twin(model: AnyModel) -> AnyModel:
     """A model that shares all with ``model`` but its layers, and adds gradients to an arena of its own."""
-    twin: Transformer = _twin_of(model, {})
+    twin: AnyModel = _twin_of(model, {})
     twin.arena = model.arena.twin(twin.owned_parameters())
     return twin
 
@@ -23,13 +25,13 @@ def gradient_twin(model: Transformer) -> Transformer:
 class Twins:
     """The twins of a model, made when they are needed, and anew once a layer has been changed."""
 
-    def __init__(self, model: Transformer) -> None:
+    def __init__(self, model: Model) -> None:
         self._model = model
         self._attributes = Attributes(model)
-        self._twins: list[Transformer] = []
+        self._twins: list[Model] = []
         self._seen: list[Any] = []
 
-    def first(self, count: int) -> list[Transformer]:
+    def first(self, count: int) -> list[Model]:
         """So many of them; they do as the model does now."""
         now = self._attributes.now()
         if now is not self._seen:

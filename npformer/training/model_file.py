@@ -1,4 +1,4 @@
-"""A model in one file: safetensors, the parameters by name, the configuration in the metadata."""
+"""A model in one file: safetensors, its arrays by name, and in the metadata which model it is and its configuration."""
 
 from __future__ import annotations
 
@@ -16,20 +16,22 @@ from safetensors.numpy import save as to_bytes
 from npformer.backend import Backend
 from npformer.errors import CheckpointError, NpformerError
 from npformer.layers import Layer
-from npformer.models import Transformer, TransformerConfig
+from npformer.models import Model, build_model
+from npformer.models.kinds import MODELS
 from npformer.training.atomic import describe, write_atomically
 from npformer.typing import HostArray
 
 FORMAT = "npformer-model-1"
 
 
-def save(model: Transformer, path: str | os.PathLike[str]) -> None:
-    """Write model's parameters and configuration to path (a .safetensors file), replacing it atomically.
+def save(model: Model, path: str | os.PathLike[str]) -> None:
+    """Write model's arrays and configuration to path (a .safetensors file), replacing it atomically.
 
     Raises CheckpointError if it cannot be written; an existing file is then as it was.
     """
-    metadata = {"format": FORMAT, "config": json.dumps(dataclasses.asdict(model.config))}
-    data = to_bytes({k: np.ascontiguousarray(v) for k, v in parameter_arrays(model).items()}, metadata)
+    config = json.dumps(dataclasses.asdict(model.config))
+    metadata = {"format": FORMAT, "model": type(model).__name__, "config": config}
+    data = to_bytes({k: np.ascontiguousarray(v) for k, v in model_arrays(model).items()}, metadata)
     try:
         write_atomically(Path(path), data)
     except OSError as error:
@@ -38,38 +40,50 @@ def save(model: Transformer, path: str | os.PathLike[str]) -> None:
         ) from error
 
 
-def load(path: str | os.PathLike[str], *, backend: Backend | None = None) -> Transformer:
-    """The model saved at path, on backend (default: get_backend("auto")).
+def load(path: str | os.PathLike[str], *, backend: Backend | None = None) -> Model:
+    """The model saved at path, a Transformer, Encoder or Decoder, on backend (default: get_backend("auto")).
 
     Raises CheckpointError if the file is missing, truncated, corrupt, or not a model of npformer.
     """
     metadata, arrays = read_arrays(Path(path))
     if metadata.get("format") != FORMAT:
         raise CheckpointError(f"{path}: expected a model saved by npf.save, got a file without its mark")
+    kind = metadata.get("model", "Transformer")  # the one that there was before files said so
+    if kind not in MODELS:
+        raise CheckpointError(
+            f"{path}: expected a model of {', '.join(MODELS)}, got {kind!r}; use the version of npformer that wrote it"
+        )
     try:
-        config = TransformerConfig(**json.loads(metadata["config"]))
+        config = MODELS[kind][1](**json.loads(metadata["config"]))
     except (KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{path}: expected a configuration of a Transformer, got: {error}") from error
-    model = Transformer(config, backend=backend)
-    set_parameters(model, arrays, str(path))
+        article = "an" if kind == "Encoder" else "a"
+        raise CheckpointError(f"{path}: expected a configuration of {article} {kind}, got: {error}") from error
+    model = build_model(config, backend=backend)
+    set_arrays(model, arrays, str(path))
     return model
 
 
-def parameter_arrays(model: Layer) -> dict[str, HostArray]:
-    """Name -> host array, of every parameter (views where the model lives on the host)."""
-    return {name: model.backend.host(p.data) for name, p in model.named_parameters()}
+def model_arrays(model: Layer) -> dict[str, HostArray]:
+    """Name -> host array, of every parameter and buffer (views where the model lives on the host)."""
+    return {name: model.backend.host(array) for name, array in arrays_in(model).items()}
 
 
-def set_parameters(model: Layer, arrays: Mapping[str, HostArray], source: str) -> None:
-    """Copy arrays into the parameters of the same names.
+def arrays_in(model: Layer) -> dict[str, Any]:
+    """Name -> device array, of every parameter and buffer: what a model is, beside its configuration."""
+    parameters = {name: parameter.data for name, parameter in model.named_parameters()}
+    return parameters | {name: buffer.data for name, buffer in model.named_buffers()}
+
+
+def set_arrays(model: Layer, arrays: Mapping[str, HostArray], source: str) -> None:
+    """Copy arrays into the parameters and buffers of the same names.
 
     Raises CheckpointError, and changes nothing, unless names and shapes are exactly the model's.
     """
-    copy_arrays({name: p.data for name, p in model.named_parameters()}, arrays, model.backend, source)
+    copy_arrays(arrays_in(model), arrays, model.backend, source)
 
 
 def copy_arrays(targets: Mapping[str, Any], arrays: Mapping[str, HostArray], backend: Backend, source: str) -> None:
-    """Copy arrays into targets by name; all or nothing, as in ``set_parameters``."""
+    """Copy arrays into targets by name; all or nothing, as in ``set_arrays``."""
     problems = [f"{name} is missing" for name in targets if name not in arrays]
     problems += [f"{name} is not part of the model" for name in arrays if name not in targets]
     problems += [

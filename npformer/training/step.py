@@ -15,22 +15,27 @@ record reads them.
 
 Where the backend has several threads, each takes some rows of the micro-batch through forward and
 backward, with gradients of its own; their sum is the micro-batch's, by the same formula.
+
+A model with BatchNorm is another matter: its rows look at each other, so threads do not share them, and
+a micro-batch is normalised by its own statistics alone, so that accumulate changes what is computed. What
+its norms saw is remembered when the update is made, one micro-batch after the other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from npformer.errors import ConfigError, DeviceMemoryError, ShapeError
+from npformer.errors import ConfigError, DeviceMemoryError
 from npformer.functional.arrays import namespace
 from npformer.layers import RandomKey
-from npformer.models import Transformer
-from npformer.models.inputs import checked_ids
+from npformer.layers.batch_norm import Statistics, statistics_in
+from npformer.models import Model
+from npformer.models.inputs import checked_batch
 from npformer.models.twin import Attributes, Twins
 from npformer.optim import Adam, Rates, Schedule, clip_by_global_norm
 from npformer.typing import Array
@@ -42,21 +47,21 @@ class Given(NamedTuple):
     number: int | Array  # of the step, from 0: it decides dropout's masks
     rates: Rates | Array  # of Adam
     shares: list[tuple[slice, float | Array]]  # rows of each micro-batch, and n_i/N
-    src: Array  # (B, S)
-    tgt_in: Array  # (B, T)
-    tgt_out: Array  # (B, T)
+    inputs: tuple[Array, ...]  # of the model, (B, T) each
+    targets: Array  # (B, T), or (B,): one for each row
 
 
 class TrainStep:
     """Trains model by optimizer; call it with a batch. See the module's docstring.
 
+    A target of pad_id does not count, whatever the model, so classes are numbered from 1 where it is 0.
     schedule (step -> rate) overrides optimizer.lr; clip_norm None means no clipping. seed, with the
     step, decides all dropout masks. Raises ConfigError for options that make no sense.
     """
 
     def __init__(
         self,
-        model: Transformer,
+        model: Model,
         optimizer: Adam,
         *,
         seed: int = 0,
@@ -100,42 +105,35 @@ class TrainStep:
         """The rate of a step, counted from 1."""
         return self.optimizer.lr if self.schedule is None else self.schedule(step)
 
-    def __call__(self, src: Array, tgt_in: Array, tgt_out: Array) -> Array:
-        """Train on src (B, S), tgt_in and tgt_out (B, T), token ids.
+    def __call__(self, *batch: Array) -> Array:
+        """Train on a batch of ids, the model's inputs and then its targets, as model.config.batch lists them.
 
-        Returns the mean loss per counted token before the update, a fresh scalar on the device:
-        float(loss) waits for it. Raises ShapeError, DTypeError or TokenError for bad ids, and then
-        nothing has changed.
+        For a Transformer: src (B, S), tgt_in and tgt_out (B, T). For the others: tokens (B, T) and targets,
+        (B,) if whole rows are classified, else (B, T). Returns the mean loss per counted target before the
+        update, a fresh scalar on the device: float(loss) waits for it. Raises ShapeError, DTypeError or
+        TokenError for bad ids, and then nothing has changed.
         """
-        loss, self.grad_norm = self._make([self._given(src, tgt_in, tgt_out, 0)])
+        loss, self.grad_norm = self._make([self._given(batch, 0)])
         return loss
 
-    def many(self, batches: Iterable[tuple[Array, Array, Array]]) -> Array:
+    def many(self, batches: Iterable[Sequence[Array]]) -> Array:
         """Train on several batches in turn, as so many calls would; where it pays, all in one launch.
 
         Returns their losses, one after the other (k,). Raises what a call raises; for bad ids, before any step.
         """
-        given = [self._given(*batch, ahead) for ahead, batch in enumerate(batches)]
+        given = [self._given(batch, ahead) for ahead, batch in enumerate(batches)]
         if not given:
             raise ConfigError("batches: expected at least one, got none")
         losses, self.grad_norm = self._make(given)
         return losses if len(given) > 1 else namespace(losses).reshape(losses, (1,))
 
-    def _given(self, src: Array, tgt_in: Array, tgt_out: Array, ahead: int) -> Given:
+    def _given(self, batch: Sequence[Array], ahead: int) -> Given:
         """The batch, checked, and the numbers of the step that comes after so many others."""
-        config, backend = self.model.config, self.model.backend
-        src = checked_ids("src", src, config.src_vocab_size, backend)
-        tgt_in = checked_ids("tgt_in", tgt_in, config.tgt_vocab_size, backend)
-        tgt_out = checked_ids("tgt_out", tgt_out, config.tgt_vocab_size, backend)
-        if tgt_in.shape != tgt_out.shape or src.shape[0] != tgt_in.shape[0]:
-            raise ShapeError(
-                "src, tgt_in, tgt_out: expected (B, S), (B, T), (B, T), got "
-                + ", ".join(str(tuple(x.shape)) for x in (src, tgt_in, tgt_out))
-            )
+        found = checked_batch(self.model.config.batch, batch, self.model.backend)
+        *inputs, targets = (x.astype(np.int64, copy=False) for x in found)  # narrow integers would overflow
         number = self.step_number + ahead
         rates = self.optimizer.rates(self._rate_of(number + 1), number + 1)
-        wide = (x.astype(np.int64, copy=False) for x in (src, tgt_in, tgt_out))  # narrow integers would overflow
-        return Given(number, rates, self._shares(tgt_out, self.accumulate), *wide)
+        return Given(number, rates, self._shares(targets, self.accumulate), tuple(inputs), targets)
 
     def _make(self, given: list[Given]) -> tuple[Array, Array | None]:
         """Make these steps. Returns what ``_compute_updates`` returns; counts them."""
@@ -156,11 +154,12 @@ class TrainStep:
         """Advice from trying ever fewer rows, without an update."""
         if len(given) > 1:
             return f"Make fewer than {len(given)} steps at once"
-        _, _, shares, src, tgt_in, tgt_out = given[0]
-        size = tgt_out.shape[0]
+        _, _, shares, inputs, targets = given[0]
+        size = targets.shape[0]
         rows = max(part.stop - part.start for part, _ in shares) // 2
         while rows >= 1:
-            fewer = Given(0, Rates(0.0, 1.0, 1.0), [(slice(0, rows), 1.0)], src[:rows], tgt_in[:rows], tgt_out[:rows])
+            some = tuple(x[:rows] for x in inputs)
+            fewer = Given(0, Rates(0.0, 1.0, 1.0), [(slice(0, rows), 1.0)], some, targets[:rows])
             try:
                 self.model.backend.capture(TrainStep._compute_gradients, TrainStep._baked)(self, fewer)
             except DeviceMemoryError:
@@ -200,10 +199,15 @@ class TrainStep:
         return losses, norm
 
     def _compute_update(self, given: Given) -> tuple[Array, Array | None]:
-        (loss,) = self._compute_gradients(given)
+        seen: list[Statistics] = []
+        (loss,) = self._compute_gradients(given, seen)
         if isinstance(given.rates, Rates):
-            return loss, self._update(given.rates.lr)
-        return loss, self.optimizer.step_on_device(given.rates, self.clip_norm)
+            norm = self._update(given.rates.lr)
+        else:
+            norm = self.optimizer.step_on_device(given.rates, self.clip_norm)
+        for statistics in seen:
+            statistics.norm.remember(statistics)
+        return loss, norm
 
     def _update(self, lr: float) -> Array | None:
         """Clip and update, by numbers of the host. Returns the norm before clipping."""
@@ -213,22 +217,23 @@ class TrainStep:
         self.optimizer.step(lr)
         return norm
 
-    def _compute_gradients(self, given: Given) -> tuple[Array]:
+    def _compute_gradients(self, given: Given, seen: list[Statistics] | None = None) -> tuple[Array]:
+        """The loss (). seen, if given, gets what every BatchNorm saw."""
         self.model.arena.zero_grad()
         on_device = self.model.backend.on_device
-        src, tgt_in, tgt_out = on_device(given.src), on_device(given.tgt_in), on_device(given.tgt_out)
+        batch = [on_device(x) for x in (*given.inputs, given.targets)]
         losses = []
         for micro, (rows, share) in enumerate(given.shares):
             key = RandomKey(self.seed, given.number, micro)
-            losses.append(share * self._accumulate(src[rows, :], tgt_in[rows, :], tgt_out[rows, :], share, key))
+            losses.append(share * self._accumulate([x[rows, ...] for x in batch], share, key, seen))
         return (sum(losses[1:], start=losses[0]),)
 
-    def _accumulate(self, src: Array, tgt_in: Array, tgt_out: Array, share: float, key: RandomKey) -> Array:
+    def _accumulate(self, batch: list[Array], share: float, key: RandomKey, seen: list[Statistics] | None) -> Array:
         """Add share × the gradient of this micro-batch's mean loss; returns that loss."""
-        threads = self.model.backend.threads
-        if threads == 1:
-            return self._backpropagate(self.model, src, tgt_in, tgt_out, share, key)
-        parts = self._shares(tgt_out, threads)
+        threads, together = self.model.backend.threads, self.model.config.norm == "batch"
+        if threads == 1 or together:
+            return _backpropagate(self.model, batch, share, key, self.label_smoothing, seen if together else None)
+        parts = self._shares(batch[-1], threads)
         twins = self._twins.first(len(parts) - 1)
         models = [self.model, *twins]
         losses: list[Array] = [None] * len(parts)
@@ -237,21 +242,29 @@ class TrainStep:
             (rows, fraction), model = parts[i], models[i]
             if i > 0:
                 model.arena.zero_grad()
-            part_key = replace(key, first_row=rows.start)
-            batch = (src[rows, :], tgt_in[rows, :], tgt_out[rows, :])
-            losses[i] = fraction * self._backpropagate(model, *batch, share * fraction, part_key)
+            part_key, part = replace(key, first_row=rows.start), [x[rows, ...] for x in batch]
+            losses[i] = fraction * _backpropagate(model, part, share * fraction, part_key, self.label_smoothing)
 
         self.model.backend.together([partial(work, i) for i in range(len(parts))])
         for twin in twins:
             self.model.arena.add_gradients(twin.arena)
         return sum(losses[1:], start=losses[0])
 
-    def _backpropagate(
-        self, model: Transformer, src: Array, tgt_in: Array, tgt_out: Array, share: float, key: RandomKey
-    ) -> Array:
-        """Add share × the gradient of these rows' mean loss to model's; returns that loss."""
-        cross_entropy = model.ops.cross_entropy
-        logits, cache = model.forward(src, tgt_in, key=key, checked=True)
-        loss, loss_cache = cross_entropy.forward(logits, tgt_out, model.config.pad_id, self.label_smoothing)
-        model.backward(cross_entropy.backward(share, loss_cache), cache)
-        return loss
+
+def _backpropagate(
+    model: Model,
+    batch: list[Array],
+    share: float,
+    key: RandomKey,
+    label_smoothing: float,
+    seen: list[Statistics] | None = None,
+) -> Array:
+    """Add share × the gradient of these rows' mean loss to model's; returns that loss."""
+    cross_entropy = model.ops.cross_entropy
+    *inputs, targets = batch
+    logits, cache = model.forward(*inputs, key=key, checked=True)
+    loss, loss_cache = cross_entropy.forward(logits, targets, model.config.pad_id, label_smoothing)
+    if seen is not None:
+        seen += statistics_in(cache)
+    model.backward(cross_entropy.backward(share, loss_cache), cache)
+    return loss

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import json
 import os
@@ -15,10 +16,12 @@ from safetensors.numpy import save_file
 
 from npformer.backend import Backend
 from npformer.errors import CheckpointError
-from npformer.models import Transformer, TransformerConfig
+from npformer.models import Decoder, DecoderConfig, Encoder, EncoderConfig, Transformer, TransformerConfig
 from npformer.proof.catalogue import shaken
 from npformer.training import load, save
-from npformer.training.model_file import parameter_arrays, set_parameters
+from npformer.training.model_file import model_arrays, set_arrays
+
+SIZES: dict[str, Any] = {"d_model": 4, "num_heads": 2, "num_layers": 2, "d_ff": 4}
 
 
 def build(backend: Backend, seed: int = 1, **changes: Any) -> Transformer:
@@ -47,7 +50,7 @@ def test_a_model_comes_back_to_the_bit(
     save(model, tmp_path / "model")
     again = load(tmp_path / "model", backend=backend)
     assert again.config == model.config
-    values, found = parameter_arrays(model), parameter_arrays(again)
+    values, found = model_arrays(model), model_arrays(again)
     assert list(values) == list(found)
     for name, value in values.items():
         assert found[name].dtype == dtype
@@ -58,7 +61,7 @@ def test_a_model_comes_back_to_the_bit(
 
 def test_a_model_saved_on_a_device_is_loaded_on_the_host(tmp_path: Path, strict64: Backend, numpy64: Backend) -> None:
     save(build(strict64), tmp_path / "model")
-    found, expected = parameter_arrays(load(tmp_path / "model", backend=numpy64)), parameter_arrays(build(numpy64))
+    found, expected = model_arrays(load(tmp_path / "model", backend=numpy64)), model_arrays(build(numpy64))
     assert all(np.array_equal(found[name], expected[name]) for name in expected)
 
 
@@ -104,7 +107,7 @@ def test_another_dtype_is_refused_not_rounded(saved: Path, numpy32: Backend) -> 
 
 
 def test_all_that_does_not_fit_is_listed_and_nothing_is_changed(numpy64: Backend) -> None:
-    model, other = build(numpy64), parameter_arrays(build(numpy64, seed=2))
+    model, other = build(numpy64), model_arrays(build(numpy64, seed=2))
     before = model.arena.values.copy()
     arrays = dict(other)
     del arrays["encoder.layers.0.norm1.gamma"]
@@ -115,9 +118,9 @@ def test_all_that_does_not_fit_is_listed_and_nothing_is_changed(numpy64: Backend
         "model; generator.bias: expected (5,) float64, got (6,) float64; is it of another configuration or dtype?"
     )
     with pytest.raises(CheckpointError, match=f"^{re.escape(text)}$"):
-        set_parameters(model, arrays, "FILE")
+        set_arrays(model, arrays, "FILE")
     assert np.array_equal(model.arena.values, before)
-    set_parameters(model, other, "FILE")
+    set_arrays(model, other, "FILE")
     assert not np.array_equal(model.arena.values, before)
 
 
@@ -125,7 +128,7 @@ def test_a_long_list_of_problems_is_cut(numpy64: Backend) -> None:
     model = build(numpy64)
     count = len(dict(model.named_parameters()))
     with pytest.raises(CheckpointError, match=rf"is missing; and {count - 5} more; is it of another"):
-        set_parameters(model, {}, "FILE")
+        set_arrays(model, {}, "FILE")
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path, numpy64: Backend) -> None:
@@ -157,3 +160,55 @@ def test_the_file_says_what_it_is(saved: Path) -> None:
     assert header["generator.bias"] == {"dtype": "F64", "shape": [5]} | {
         "data_offsets": header["generator.bias"]["data_offsets"]
     }
+
+
+OTHERS: list[tuple[Any, Any]] = [
+    (Encoder, EncoderConfig(vocab_size=7, head="sequence", num_classes=4, **SIZES)),
+    (Encoder, EncoderConfig(vocab_size=7, head="masked", tie_embeddings=True, positions="relative", **SIZES)),
+    (Decoder, DecoderConfig(vocab_size=7, attention="local", window=2, positions="rotary", **SIZES)),
+    (Encoder, EncoderConfig(vocab_size=7, head="tokens", num_classes=4, norm="batch", **SIZES)),
+]
+
+
+@pytest.mark.parametrize(("kind", "config"), OTHERS)
+def test_every_model_comes_back_as_what_it_was(kind: Any, config: Any, tmp_path: Path, numpy64: Backend) -> None:
+    model = shaken(kind(config, backend=numpy64, seed=1))
+    for _, buffer in model.named_buffers():
+        buffer.data[...] = np.random.default_rng(0).uniform(1, 2, buffer.data.shape)
+    save(model, tmp_path / "model")
+    again = load(tmp_path / "model", backend=numpy64)
+    assert (type(again), again.config) == (kind, config)
+    values, found = model_arrays(model), model_arrays(again)
+    assert {name: value.tobytes() for name, value in values.items()} == {
+        name: value.tobytes() for name, value in found.items()
+    }
+    assert ("encoder.layers.0.norm1.running_mean" in values) == (config.norm == "batch")
+    assert np.array_equal(model([[3, 4, 2]]), again([[3, 4, 2]]))
+
+
+def test_a_file_from_before_models_had_names_is_a_transformer(tmp_path: Path, numpy64: Backend) -> None:
+    model = build(numpy64)
+    metadata = {"format": "npformer-model-1", "config": json.dumps(dataclasses.asdict(model.config))}
+    save_file(
+        {name: np.ascontiguousarray(array) for name, array in model_arrays(model).items()}, tmp_path / "m", metadata
+    )
+    assert isinstance(load(tmp_path / "m", backend=numpy64), Transformer)
+
+
+def test_a_model_of_the_future_and_a_configuration_of_another_are_refused(tmp_path: Path, numpy64: Backend) -> None:
+    config = json.dumps(dataclasses.asdict(OTHERS[0][1]))
+    for kind, message in (
+        ("Mamba", r"expected a model of Transformer, Encoder, Decoder, got 'Mamba'; use the version of npformer that"),
+        ("Decoder", r"expected a configuration of a Decoder, got: "),
+    ):
+        save_file({"x": np.ones(3)}, tmp_path / "m", {"format": "npformer-model-1", "model": kind, "config": config})
+        with pytest.raises(CheckpointError, match=message):
+            load(tmp_path / "m", backend=numpy64)
+
+
+def test_a_model_without_its_running_statistics_is_refused(numpy64: Backend) -> None:
+    model = Encoder(OTHERS[3][1], backend=numpy64)
+    arrays = model_arrays(model)
+    del arrays["encoder.layers.0.norm1.running_mean"]
+    with pytest.raises(CheckpointError, match=r"encoder.layers.0.norm1.running_mean is missing; is it of another"):
+        set_arrays(model, arrays, "FILE")

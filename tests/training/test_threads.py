@@ -16,7 +16,7 @@ from npformer.errors import ShapeError
 from npformer.models import Transformer, TransformerConfig
 from npformer.optim import Adam, AdamW
 from npformer.training import TrainStep
-from npformer.training.model_file import parameter_arrays, set_parameters
+from npformer.training.model_file import model_arrays, set_arrays
 
 Host = np.ndarray[Any, Any]
 Batch = tuple[Host, Host, Host]
@@ -100,13 +100,13 @@ def test_frozen_segments_stay_frozen(numpy_on_threads: Any) -> None:
     for threads in (1, 3):
         step = new_step(build(numpy_on_threads(threads)), clip_norm=0.05)
         encoder = step.model.encoder
-        first = {name: array.copy() for name, array in parameter_arrays(encoder).items()}
+        first = {name: array.copy() for name, array in model_arrays(encoder).items()}
         runs.append(trained(step, BATCHES[:2]))
-        then = {name: array.copy() for name, array in parameter_arrays(encoder).items()}
+        then = {name: array.copy() for name, array in model_arrays(encoder).items()}
         assert not all(np.array_equal(then[name], first[name]) for name in first)
         step.model.arena.configure("encoder", trainable=False)  # when the threads have their twins already
         runs[-1] += trained(step, BATCHES[2:])
-        assert all(np.array_equal(array, then[name]) for name, array in parameter_arrays(encoder).items())
+        assert all(np.array_equal(array, then[name]) for name, array in model_arrays(encoder).items())
     same(runs[1], runs[0])
 
 
@@ -132,13 +132,13 @@ def test_changes_of_the_model_between_steps_reach_every_thread(numpy_on_threads:
 
 
 def test_parameters_loaded_between_steps_reach_every_thread(numpy_on_threads: Any) -> None:
-    other = parameter_arrays(build(numpy_on_threads(1), dropout=0.0))
+    other = model_arrays(build(numpy_on_threads(1), dropout=0.0))
     shaken = {name: array + 0.1 for name, array in other.items()}
     runs = []
     for threads in (1, 3):
         step = new_step(build(numpy_on_threads(threads)))
         runs.append(trained(step, BATCHES[:2]))
-        set_parameters(step.model, shaken, "a test")
+        set_arrays(step.model, shaken, "a test")
         runs[-1] += trained(step, BATCHES[:2])
     same(runs[1], runs[0])
 
