@@ -10,30 +10,45 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from npformer.cli.answers import MASK, TEMPERATURE, Way, answer, decode_texts, encode
 from npformer.cli.common import add_device, new_parser
-from npformer.data import BOS_ID, EOS_ID, Example, Vocabulary, collate
-from npformer.decoding import greedy
+from npformer.data import Characters
 from npformer.errors import ConfigError, DataError, TokenError
-from npformer.models import Transformer
+from npformer.models import Encoder, Transformer
+from npformer.models.config import ModelConfig
 from npformer.training import RunDirectory
-from npformer.training.assemble import read_model
+from npformer.training.assemble import Trained, read_trained
 
-EXAMPLES = """examples:
+EXAMPLES = f"""examples:
   npformer decode runs/reverse-001 hello world       one output per line, in the order given
-  cut -f1 dates.tsv | npformer decode runs/pairs-001"""
+  cut -f1 dates.tsv | npformer decode runs/pairs-001
+  npformer decode runs/numbers-001 --beam 4 "forty-two thousand and one"
+  npformer decode runs/language-001 "5. maj 1987"    the class of a text; runs/tags-001: of each of its words
+  npformer decode runs/mlm-001 "the value of the [MASK] is returned"
+  npformer decode runs/lm-001 --temperature 0.8 --top-k 20 --max-len 400 "The for statement"
+
+A text is translated greedily unless --beam or one of the options of sampling is given; it is continued by
+sampling, at the temperature {TEMPERATURE} unless another is given."""
 
 BATCH_SIZE = 250
 
 
 def add_parser(commands: Any) -> argparse.ArgumentParser:
     """Add this command's parser."""
-    parser = new_parser(commands, "decode", "Decode texts with a trained model, greedily.", EXAMPLES)
+    parser = new_parser(commands, "decode", "What a trained model makes of texts.", EXAMPLES)
     parser.add_argument("run_folder", metavar="RUN", type=Path, help="the folder of a run of npformer train")
     parser.add_argument(
         "texts", metavar="TEXT", nargs="*", default=[], help="what to decode (default: lines of standard input)"
     )
     parser.add_argument("--best", action="store_true", help="use the best checkpoint instead of the latest")
     parser.add_argument("--max-len", type=int, help="stop after so many tokens (default: the longest in training)")
+    parser.add_argument("--beam", type=int, metavar="N", help="search for the best of N hypotheses")
+    parser.add_argument(
+        "--temperature", type=float, metavar="X", help="draw tokens; below 1 the likely ones more often"
+    )
+    parser.add_argument("--top-k", type=int, metavar="N", help="draw from the N likeliest tokens")
+    parser.add_argument("--top-p", type=float, metavar="X", help="draw from the likeliest tokens that add up to X")
+    parser.add_argument("--seed", type=int, default=0, help="of what is drawn (default 0)")
     add_device(parser)
     return parser
 
@@ -56,33 +71,44 @@ def run(args: argparse.Namespace) -> int:
     """Print one output per input, as soon as its batch is decoded."""
     if args.max_len is not None and args.max_len < 1:
         raise ConfigError(f"--max-len: expected an integer >= 1, got {args.max_len}")
-    model, vocabulary = read_model(RunDirectory.open(args.run_folder), args.device, args.best)
-    longest = model.config.max_seq_len if model.config.positions == "learned" else None  # sinusoidal ones never end
-    max_len = args.max_len or model.config.max_seq_len
-    if longest is not None and max_len > longest:
-        raise ConfigError(f"--max-len: expected at most {longest}, the model's learned positions, got {max_len}")
+    way = Way(args.beam, args.temperature, args.top_k, args.top_p, args.seed)
+    trained = read_trained(RunDirectory.open(args.run_folder), args.device, args.best)
+    if isinstance(trained.model, Encoder) and not way.is_greedy:
+        raise ConfigError(f"{args.run_folder}: expected no option of how to write, since this model writes nothing")
+    max_len = _max_len(args.max_len, trained.model.config)
     texts = iter(enumerate(args.texts, 1)) if args.texts else enumerate(_lines(), 1)
     place = "text" if args.texts else "standard input, line"
     size = 1 if not args.texts and _typed() else BATCH_SIZE
     results = []
     while chunk := list(islice(texts, size)):
         for number, text in chunk:
-            _check(text, f"{place} {number}", vocabulary, longest, model.config.max_seq_len)
-        outputs = decode_texts(model, vocabulary, [text for _, text in chunk], max_len)
+            _check(text, f"{place} {number}", trained)
+        answers = _answers(trained, [text for _, text in chunk], max_len, way)
         if args.json:
-            results += [{"input": text, "output": out} for (_, text), out in zip(chunk, outputs, strict=True)]
+            results += [{"input": text, **found} for (_, text), found in zip(chunk, answers, strict=True)]
         else:
-            print("\n".join(outputs), flush=True)
+            print("\n".join(found["output"] for found in answers), flush=True)
     if args.json:
         print(json.dumps(results, ensure_ascii=False))
     return 0
 
 
-def decode_texts(model: Transformer, vocabulary: Vocabulary, texts: list[str], max_len: int) -> list[str]:
-    """What model makes of each text."""
-    src = collate([Example(text, "") for text in texts], vocabulary).src
-    rows = greedy(model, src, max_len, bos_id=BOS_ID, eos_id=EOS_ID)
-    return [vocabulary.decode(row) for row in rows]
+def _answers(trained: Trained, texts: list[str], max_len: int, way: Way) -> list[dict[str, Any]]:
+    if isinstance(trained.model, Transformer) and way.is_greedy:
+        return [{"output": text} for text in decode_texts(trained.model, trained.tokenizer, texts, max_len)]
+    return answer(trained, texts, max_len, way)
+
+
+def _max_len(given: int | None, config: ModelConfig) -> int:
+    longest = _longest(config)
+    if given is not None and longest is not None and given > longest:
+        raise ConfigError(f"--max-len: expected at most {longest}, the model's learned positions, got {given}")
+    return given or config.max_seq_len
+
+
+def _longest(config: ModelConfig) -> int | None:
+    """How long a sequence may be; None: learned positions alone ever end."""
+    return config.max_seq_len if config.positions == "learned" else None
 
 
 def _typed() -> bool:
@@ -104,21 +130,29 @@ def _lines() -> Iterator[str]:
             raise DataError(f"standard input, line {number}: expected UTF-8, got {line[:20]!r}") from error
 
 
-def _check(text: str, place: str, vocabulary: Vocabulary, longest: int | None, trained: int) -> None:
+def _check(text: str, place: str, trained: Trained) -> None:
     if not text:
         raise DataError(f"{place}: expected at least one character, got an empty text; leave it out")
-    if longest is not None and len(text) >= longest:  # one position is for [EOS]
+    config, tokenizer = trained.model.config, trained.tokenizer
+    longest, trained_on = _longest(config), config.max_seq_len
+    try:
+        length = len(encode(trained, text))
+    except TokenError as error:
+        raise TokenError(f"{place}: {error}") from error
+    if length == 0:
+        raise DataError(f"{place}: expected at least one token, got {text!r}; leave it out")
+    unit = "characters" if isinstance(tokenizer, Characters) else "tokens"
+    if longest is not None and length >= longest:  # one position is for [EOS]
         raise DataError(
-            f"{place}: expected at most {longest - 1} characters, since the model has learned {longest} positions, "
-            f"got {len(text)}; shorten it, or train with longer texts or sinusoidal positions"
+            f"{place}: expected at most {longest - 1} {unit}, since the model has learned {longest} positions, "
+            f"got {length}; shorten it, or train with longer texts or sinusoidal positions"
         )
-    if len(text) >= trained:
+    if length >= trained_on:
         print(
-            f"note: {place}: {len(text)} characters are more than any text in training had ({trained - 1}); "
+            f"note: {place}: {length} {unit} are more than any text in training had ({trained_on - 1}); "
             "expect little, and give --max-len for a longer output",
             file=sys.stderr,
         )
-    try:
-        vocabulary.encode(text)
-    except TokenError as error:
-        raise TokenError(f"{place}: {error}") from error
+    coverage = tokenizer.coverage(text.split(MASK) if trained.kind == "masked" else [text])
+    if coverage.missing:
+        print(f"note: {place}: {coverage}; what is missing is read as [UNK]", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""npformer train: train a Transformer on a task, or continue a run where it stopped."""
+"""npformer train: train a model on a task, or continue a run where it stopped."""
 
 from __future__ import annotations
 
@@ -8,25 +8,32 @@ import math
 import os
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from npformer.cli.answers import MASK, Way, answer
 from npformer.cli.common import add_device, add_precision, new_parser
+from npformer.data import Example
 from npformer.errors import CheckpointError, ConfigError, DataError, DeviceMemoryError, DivergedError, OutputError
 from npformer.training import Checkpoint, Evaluation, RunDirectory, Trainer
-from npformer.training.assemble import Assembled, assemble, load_latest, write_run
+from npformer.training.assemble import Assembled, Trained, assemble, load_latest, write_run
 from npformer.training.config_file import parse_assignment, read_toml
 from npformer.training.options import SECTIONS
-from npformer.training.progress import Progress, percent
+from npformer.training.progress import Progress, measures
+from npformer.training.tasks import TASKS
 
-TASKS = ("copy", "reverse", "sort", "pairs")
 EXAMPLES_SHOWN = 5
+SAMPLE_LENGTH = 400
+SAMPLE_BEGINS = "The "
 
 EXAMPLES = """examples:
   npformer train reverse                                   about half a minute on two CPU cores
   npformer train pairs --data examples/data/dates.tsv      dates in eight languages to ISO
+  npformer train numbers                                   English number words to French ones
+  npformer train scan --set split=jump                     commands to actions; splits simple, length, jump
+  npformer train lm                                        a language model of Python's manual, by characters
   npformer train sort --set steps=3000 --set d_model=128 --set num_heads=8
   npformer train --resume runs/reverse-001                 continue, bit for bit
 
@@ -34,10 +41,17 @@ Options live in config.toml of the run's folder, in sections [run], [data], [mod
 of the same form is given by --config, single ones by --set section.key=value (or key=value)."""
 
 
+WHAT = (
+    "what to learn: copy, reverse, sort words of random letters; pairs, a file of your own; dates, numbers, scan: "
+    "translations; language: which one a date is in; tags: what each word of a date is; mlm, lm: Python's manual, "
+    "hidden tokens or the next one. dates, numbers, language and tags need the extra 'data'"
+)
+
+
 def add_parser(commands: Any) -> argparse.ArgumentParser:
     """Add this command's parser."""
-    parser = new_parser(commands, "train", "Train a Transformer on a task.", EXAMPLES)
-    parser.add_argument("task", nargs="?", choices=TASKS, help="what to learn; pairs reads a file of your own")
+    parser = new_parser(commands, "train", "Train a model on a task.", EXAMPLES)
+    parser.add_argument("task", nargs="?", choices=tuple(TASKS), help=WHAT)
     parser.add_argument("--data", metavar="FILE", help="for pairs: UTF-8 lines of source<TAB>target")
     parser.add_argument("--config", metavar="FILE", type=Path, help="options in TOML")
     parser.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help="one option; may be repeated")
@@ -58,10 +72,11 @@ def run(args: argparse.Namespace) -> int:
             trainer.train()
             found = trainer.last_evaluation or trainer.evaluate(assembled.options.training.final_examples)
             pictures = _draw(trainer, found)
+            sample = _sample(trainer) if found.kind == "causal" else None
         except (CheckpointError, DeviceMemoryError, DivergedError, OutputError) as error:
             print(f"npformer: {error}", file=sys.stderr)
             return 1
-    print(_as_json(trainer, found, pictures) if args.json else _as_text(trainer, found, pictures))
+    print((_as_json if args.json else _as_text)(trainer, found, pictures, sample))
     return 0
 
 
@@ -144,45 +159,73 @@ def _introduction(trainer: Trainer, assembled: Assembled) -> str:
 def _draw(trainer: Trainer, found: Evaluation) -> list[str]:
     from npformer.plotting import draw_attention, draw_curves  # matplotlib: only when needed
     from npformer.training import metrics
-    from npformer.training.attention_example import attention_example
+    from npformer.training.attention_example import task_attention_example
 
     curves, attention = trainer.run.path / "curves.png", trainer.run.path / "attention.png"
     draw_curves(metrics.read(trainer.run.metrics_path), curves)
     examples = trainer.task.held_out(found.count)
-    example = attention_example(trainer.step.model, trainer.task.vocabulary, examples, found.outputs)
+    example = task_attention_example(trainer.step.model, trainer.task, examples, found.outputs)
+    if not example.weights:  # linear attention has none
+        return [str(curves)]
     draw_attention(example.weights, example.source, example.target, attention, example.title)
     return [str(curves), str(attention)]
 
 
-def _as_text(trainer: Trainer, found: Evaluation, pictures: list[str]) -> str:
-    examples = trainer.task.held_out(EXAMPLES_SHOWN)
-    width = max(len(example.source) for example in examples)
-    lines = ["held-out examples, decoded:"]
-    for example, output in zip(examples, found.outputs, strict=False):
-        mark = "" if output == example.target else f"   (expected {example.target})"
-        lines.append(f"  {example.source:<{width}} → {output}{mark}")
-    best = examples[0].source
+def _sample(trainer: Trainer) -> str:
+    """A text that the model makes up, the same for the same model."""
+    task, model = trainer.task, trainer.step.model
+    longest = SAMPLE_LENGTH if model.config.positions != "learned" else model.config.max_seq_len
+    trained = Trained(model, task.tokenizer, task.classes, task.kind)
+    text: str = answer(trained, [SAMPLE_BEGINS], longest, Way())[0]["output"]
+    return text
+
+
+def _as_text(trainer: Trainer, found: Evaluation, pictures: list[str], sample: str | None) -> str:
+    examples = trainer.task.held_out(found.count)[:EXAMPLES_SHOWN]
+    lines = _shown(examples, found)
+    if sample is not None:
+        lines = ["a sample:", *(f"  {line}" for line in sample.split("\n"))]
+    *others, last = measures(found.measures, tokens="token accuracy")
+    tried = {"masked": shlex.quote(f"the {MASK} is returned"), "causal": shlex.quote(SAMPLE_BEGINS.strip())}
     return "\n".join(
         [
             *lines,
-            f"held-out loss {found.loss:.4f}, token accuracy {percent(found.token_accuracy)}",
-            f"held-out exact match {percent(found.exact_match)} ({found.count} sequences)",
+            ", ".join([f"held-out loss {found.loss:.4f}", *others]),
+            f"held-out {last} ({found.count} sequences)",
             f"pictures: {' '.join(pictures)}",
-            f"try: npformer decode {shlex.quote(str(trainer.run.path))} {shlex.quote(best)}",
+            f"try: npformer decode {shlex.quote(str(trainer.run.path))} "
+            + tried.get(found.kind, shlex.quote(examples[0].source)),
         ]
     )
 
 
-def _as_json(trainer: Trainer, found: Evaluation, pictures: list[str]) -> str:
+def _shown(examples: Sequence[Example], found: Evaluation) -> list[str]:
+    """Held-out examples and what the model makes of each; of hidden tokens none, they are long."""
+    if found.kind == "masked":
+        return []
+    width = min(60, max(len(example.source) for example in examples))
+    lines = ["held-out examples, decoded:"]
+    for example, output in zip(examples, found.outputs, strict=False):
+        mark = "" if output == example.target else f"   (expected {example.target})"
+        lines.append(f"  {example.source:<{width}} → {output}{mark}")
+    return lines
+
+
+def _as_json(trainer: Trainer, found: Evaluation, pictures: list[str], sample: str | None) -> str:
     return json.dumps(
         {
             "run": str(trainer.run.path),
             "step": trainer.step.step_number,
             "backend": str(trainer.step.model.backend),
-            "loss": found.loss if math.isfinite(found.loss) else None,  # JSON has no word for nan
-            "token_accuracy": found.token_accuracy,
-            "exact_match": found.exact_match,
+            "loss": _finite(found.loss),
+            **{name: _finite(value) for name, value in found.measures.items()},
             "sequences": found.count,
             "pictures": pictures,
         }
+        | ({} if sample is None else {"sample": sample})
     )
+
+
+def _finite(value: float) -> float | None:
+    """JSON has no word for nan."""
+    return value if math.isfinite(value) else None

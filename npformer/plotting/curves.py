@@ -87,6 +87,7 @@ def _panels(metrics: Sequence[Mapping[str, Any]]) -> list[Panel]:
     accuracy = [
         Line("token accuracy", _percent(tokens), colours.TOKENS, percent, marker="o"),
         Line("exact match", _percent(whole), colours.SEQUENCES, percent, style="--", marker="s"),
+        Line("accuracy", _percent(series(metrics, "eval", "accuracy")), colours.SEQUENCES, percent, marker="s"),
     ]
     rate = [Line("last", series(metrics, "train", "learning_rate"), colours.RATE, plain)]
     panels = [

@@ -6,12 +6,13 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from npformer.backend import Backend, get_backend
-from npformer.data import PairsTask, SequenceTask, Task, Vocabulary
+from npformer.data import Kind, Task, Tokenizer, Vocabulary
+from npformer.data.textfile import read_lines
 from npformer.errors import CheckpointError, ConfigError, OutputError
-from npformer.models import Transformer
+from npformer.models import Model, build_model
 from npformer.optim import Adam, AdamW
 from npformer.training.atomic import describe, write_atomically
 from npformer.training.checkpoint import (
@@ -22,11 +23,12 @@ from npformer.training.checkpoint import (
     load_checkpoint,
 )
 from npformer.training.config_file import read_toml, write_toml
-from npformer.training.model_file import set_parameters
+from npformer.training.model_file import set_arrays
 from npformer.training.options import SECTIONS, DataOptions, Options, RunOptions, TrainingOptions, complete
 from npformer.training.run_directory import RunDirectory
 from npformer.training.step import TrainStep
-from npformer.training.trainer import parameters_of
+from npformer.training.tasks import ANSWERS, TASKS, make_task, with_defaults
+from npformer.training.trainer import model_arrays_of
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,8 @@ def assemble(given: Mapping[str, Mapping[str, Any]], identity: Mapping[str, Any]
     identity, if given, is what the data has to be: that of the run to resume. Raises ConfigError,
     DataError or DeviceError, CheckpointError if the data is other; nothing is written.
     """
-    run, data = RunOptions(**given["run"]), DataOptions(**given["data"])
+    full = with_defaults(given)
+    run, data = RunOptions(**full["run"]), DataOptions(**full["data"])
     task = make_task(run, data)
     found = {"task": run.task, "digest": getattr(task, "digest", None)}
     if identity is not None and identity != found:  # before sizes that follow from the data are compared
@@ -53,8 +56,8 @@ def assemble(given: Mapping[str, Mapping[str, Any]], identity: Mapping[str, Any]
             f"{data.file or run.task}: expected the data that the run was trained on, {dict(identity)}, got {found}; "
             "restore the data file, or start a new run"
         )
-    options = complete(given, len(task.vocabulary), task.max_length)
-    model = Transformer(options.model, backend=_backend(run, run.device), seed=run.seed)
+    options = complete(given, len(task.vocabulary), task.max_length, len(task.classes))
+    model = build_model(options.model, backend=_backend(run, run.device), seed=run.seed)
     return Assembled(options, task, make_step(model, options), found)
 
 
@@ -70,23 +73,7 @@ def _backend_to_read(run: RunOptions, device: str) -> Backend:
         return get_backend(device, dtype=run.dtype)
 
 
-def make_task(run: RunOptions, data: DataOptions) -> Task:
-    """The task that the options name. Raises ConfigError or DataError."""
-    if run.task == "pairs":
-        if data.file is None:
-            raise ConfigError(
-                "data.file: expected a TSV file of source<TAB>target lines for the task pairs, got none; "
-                "try --data examples/data/dates.tsv"
-            )
-        return PairsTask.from_tsv(data.file, seed=run.seed, held_out_fraction=data.held_out_fraction)
-    if data.file is not None:
-        raise ConfigError(f"data.file: expected none for the task {run.task}, which is generated, got {data.file!r}")
-    return SequenceTask(
-        run.task, seed=run.seed, symbols=data.symbols, min_length=data.min_length, max_length=data.max_length
-    )
-
-
-def make_step(model: Transformer, options: Options) -> TrainStep:
+def make_step(model: Model, options: Options) -> TrainStep:
     """The training step that the options describe."""
     training: TrainingOptions = options.training
     betas = (training.beta1, training.beta2)
@@ -107,23 +94,47 @@ def make_step(model: Transformer, options: Options) -> TrainStep:
 
 
 def write_run(run: RunDirectory, assembled: Assembled) -> None:
-    """Write a new run's config.toml and vocabulary.txt. Raises OutputError if they cannot be written."""
-    try:
-        write_atomically(run.config_path, write_toml(assembled.options.sections()).encode())
-    except OSError as error:
-        raise OutputError(
-            f"{run.config_path}: expected to write it, got: {describe(error)}; make room, or choose another --out"
-        ) from error
+    """Write a new run's config.toml, vocabulary.txt and, if it has classes, classes.txt.
+
+    Raises OutputError if they cannot be written.
+    """
+    files = {run.config_path: write_toml(assembled.options.sections())}
+    if assembled.task.classes:
+        files[run.classes_path] = "".join(f"{name}\n" for name in assembled.task.classes)
+    for path, text in files.items():
+        try:
+            write_atomically(path, text.encode())
+        except OSError as error:
+            raise OutputError(
+                f"{path}: expected to write it, got: {describe(error)}; make room, or choose another --out"
+            ) from error
     assembled.task.vocabulary.save(run.vocabulary_path)
 
 
-def read_model(run: RunDirectory, device: str = "auto", best: bool = False) -> tuple[Transformer, Vocabulary]:
-    """The model of a run, from its latest checkpoint or its best, and its vocabulary.
+class Trained(NamedTuple):
+    """What a run has learned, ready to be asked."""
+
+    model: Model
+    tokenizer: Tokenizer
+    classes: tuple[str, ...]  # by id, the first one [PAD]; () where there are none
+    kind: Kind
+
+
+def read_model(run: RunDirectory, device: str = "auto", best: bool = False) -> tuple[Model, Vocabulary]:
+    """The model and the vocabulary that read_trained gives."""
+    found = read_trained(run, device, best)
+    return found.model, found.tokenizer.vocabulary
+
+
+def read_trained(run: RunDirectory, device: str = "auto", best: bool = False) -> Trained:
+    """What a run has learned, from its latest checkpoint or its best. The data need not be there.
 
     Raises CheckpointError if there is no checkpoint or it is damaged or of another model.
     """
     given = read_toml(run.config_path, SECTIONS)
-    vocabulary = Vocabulary.load(run.vocabulary_path)
+    entry = TASKS[given["run"].get("task", RunOptions.task)]
+    vocabulary = Vocabulary.load(run.vocabulary_path, ANSWERS[entry.kind].special)
+    classes = tuple(read_lines(run.classes_path).lines) if entry.kind in ("classify", "tag") else ()
     path = (best_checkpoint if best else latest_checkpoint)(run.checkpoints)
     if path is None and best and latest_checkpoint(run.checkpoints):
         raise CheckpointError(
@@ -132,11 +143,11 @@ def read_model(run: RunDirectory, device: str = "auto", best: bool = False) -> t
         )
     if path is None:
         raise CheckpointError(f"{run.path}: expected at least one checkpoint, found none; train it first")
-    options = complete(given, len(vocabulary), 1)
+    options = complete(given, len(vocabulary), 1, len(classes))
     backend = _backend_to_read(options.run, device)
-    model = Transformer(options.model, backend=backend, seed=options.run.seed)
-    set_parameters(model, parameters_of(_load(run, path)), str(path))
-    return model, vocabulary
+    model = build_model(options.model, backend=backend, seed=options.run.seed)
+    set_arrays(model, model_arrays_of(_load(run, path)), str(path))
+    return Trained(model, entry.tokenizer(vocabulary), classes, entry.kind)
 
 
 def load_latest(run: RunDirectory) -> Checkpoint:

@@ -7,12 +7,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from npformer.data import BOS_ID, EOS_ID, Example, Vocabulary
-from npformer.models import Transformer
+from npformer.data import BOS_ID, EOS_ID, Example, Task, Tokenizer, Vocabulary
+from npformer.models import Model, Transformer
 from npformer.typing import HostArray
 
 #: Sources of about this length show a pattern and leave the tokens legible.
 WANTED_LENGTH = 10
+
+#: Of a model of one sequence, so many tokens at most.
+LONGEST = 40
 
 
 class AttentionExample(NamedTuple):
@@ -25,10 +28,10 @@ class AttentionExample(NamedTuple):
 
 
 def attention_example(
-    model: Transformer, vocabulary: Vocabulary, examples: Sequence[Example], outputs: Sequence[str]
+    model: Transformer, vocabulary: Vocabulary | Tokenizer, examples: Sequence[Example], outputs: Sequence[str]
 ) -> AttentionExample:
     """The example whose length is nearest to ten characters, fed with its own output."""
-    chosen = min(range(len(outputs)), key=lambda i: abs(len(examples[i].source) - WANTED_LENGTH))
+    chosen = _chosen(examples)
     source, output = examples[chosen].source, outputs[chosen]
     src = np.array([[*vocabulary.encode(source), EOS_ID]])
     read = [BOS_ID, *vocabulary.encode(output)]
@@ -36,7 +39,25 @@ def attention_example(
         read = read[: model.config.max_seq_len]  # the last character of an output without end was never read
     tgt_in = np.array([read])
     weights = {name: model.backend.host(w)[0] for name, w in model.attention_weights(src, tgt_in).items()}
-    pieces = vocabulary.pieces
+    pieces = (vocabulary if isinstance(vocabulary, Vocabulary) else vocabulary.vocabulary).pieces
     return AttentionExample(
         weights, [pieces[i] for i in src[0]], [pieces[i] for i in tgt_in[0]], f"{source} → {output}"
     )
+
+
+def task_attention_example(
+    model: Model, task: Task, examples: Sequence[Example], outputs: Sequence[str]
+) -> AttentionExample:
+    """The same for a model of any kind: of one sequence, it is shown as both sides, without padding."""
+    if isinstance(model, Transformer):
+        return attention_example(model, task.tokenizer, examples, outputs)
+    chosen = _chosen(examples)
+    tokens = task.collate([examples[chosen]])[0][:, :LONGEST]
+    weights = {name: model.backend.host(w)[0] for name, w in model.attention_weights(tokens).items()}
+    pieces = [task.vocabulary.pieces[i] for i in tokens[0]]
+    title = f"{examples[chosen].source} → {outputs[chosen]}" if outputs[chosen] else examples[chosen].source
+    return AttentionExample(weights, pieces, pieces, title)
+
+
+def _chosen(examples: Sequence[Example]) -> int:
+    return min(range(len(examples)), key=lambda i: abs(len(examples[i].source) - WANTED_LENGTH))

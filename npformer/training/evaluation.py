@@ -1,36 +1,74 @@
 """How good a model is on examples it was not trained on.
 
-Loss and token accuracy are teacher-forced: the decoder is given the true beginning. Exact match is
-free-running: the model's own output, from [BOS] to [EOS], must be the target, character by character.
-A model can be excellent at the first and fail at the second, so both are measured.
+Loss and token accuracy are teacher-forced: the model is given the true beginning. Exact match of a
+translation is free-running: the model's own output, from [BOS] to [EOS], must be the target, character by
+character. A model can be excellent at the first and fail at the second, so both are measured.
+
+What is asked decides what is told:
+
+    translate   token accuracy, exact match
+    classify    accuracy
+    tag         token accuracy; exact match: texts whose tokens are all right
+    masked      token accuracy, of the hidden tokens
+    causal      token accuracy; bits per character: −log₂ of the probability of the text / its characters
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from npformer.data import BOS_ID, EOS_ID, PAD_ID, Example, Vocabulary, collate
+from npformer.data import BOS_ID, EOS_ID, PAD_ID, Example, Kind, Task, Tokenizer, Vocabulary, collate
 from npformer.decoding import greedy
-from npformer.models import Transformer
+from npformer.models import Model, Transformer
+from npformer.typing import HostArray
 
 BATCH_SIZE = 250
+
+#: Tokens of a batch of one text each: a model of long texts must not need more memory than training does.
+TOKENS = 16_384
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What ``evaluate`` found."""
+    """What ``evaluate`` or ``evaluate_task`` found."""
 
     loss: float  # nats per token
     token_accuracy: float  # share of tokens, with the true beginning given
-    exact_match: float  # share of sequences, decoded freely
+    exact_match: float  # share of sequences: of a translation decoded freely, else all tokens right
     count: int  # sequences
-    outputs: tuple[str, ...]  # what was decoded, in the order of the examples
+    outputs: tuple[str, ...]  # what was decoded, in the order of the examples; of a causal model, nothing
+    kind: Kind = "translate"
+    bits_per_character: float = math.nan  # of a causal model
+
+    @property
+    def measures(self) -> dict[str, float]:
+        """What to tell of a model of this kind, by name."""
+        both = {"token_accuracy": self.token_accuracy, "exact_match": self.exact_match}
+        if self.kind == "classify":
+            return {"accuracy": self.exact_match}
+        if self.kind == "masked":
+            return {"token_accuracy": self.token_accuracy}
+        if self.kind == "causal":
+            return {"token_accuracy": self.token_accuracy, "bits_per_character": self.bits_per_character}
+        return both
+
+    @property
+    def score(self) -> float:
+        """By which checkpoints are compared, higher is better: exact match, then token accuracy."""
+        if self.kind == "causal":
+            return -self.loss
+        if self.kind == "masked":
+            return self.token_accuracy
+        return self.exact_match + 1e-3 * self.token_accuracy
 
 
-def evaluate(model: Transformer, examples: Sequence[Example], vocabulary: Vocabulary, max_len: int) -> Evaluation:
+def evaluate(
+    model: Transformer, examples: Sequence[Example], vocabulary: Vocabulary | Tokenizer, max_len: int
+) -> Evaluation:
     """Measure model on examples, decoding at most max_len tokens each. Raises DataError if there are none."""
     by_length = sorted(range(len(examples)), key=lambda i: len(examples[i].source))  # little padding
     loss_sum = tokens = right = 0.0
@@ -50,3 +88,43 @@ def evaluate(model: Transformer, examples: Sequence[Example], vocabulary: Vocabu
             outputs[i] = vocabulary.decode(row)
     matches = sum(output == example.target for output, example in zip(outputs, examples, strict=True))
     return Evaluation(loss_sum / tokens, right / tokens, matches / len(examples), len(examples), tuple(outputs))
+
+
+def evaluate_task(model: Model, task: Task, count: int) -> Evaluation:
+    """Measure model on the first count held-out examples of the task that it is trained on."""
+    examples = task.held_out(count)
+    if isinstance(model, Transformer):
+        return evaluate(model, examples, task.tokenizer, task.max_length)
+    size = min(BATCH_SIZE, max(1, TOKENS // task.max_length))
+    loss_sum = tokens = right = whole = 0.0
+    outputs: list[str] = []
+    for start in range(0, len(examples), size):
+        batch = task.collate(examples[start : start + size])
+        given, targets = batch[0], batch[-1]
+        logits = model(given)  # (B, K) or (B, T, K)
+        loss, _ = model.ops.cross_entropy.forward(logits, model.backend.integers(targets), PAD_ID, 0.0)
+        found, counted = likeliest(model.backend.host(logits)), targets != PAD_ID
+        loss_sum += float(loss) * int(counted.sum())
+        tokens += int(counted.sum())
+        right += int(((found == targets) & counted).sum())
+        whole += int(((found == targets) | ~counted).reshape(len(targets), -1).all(axis=1).sum())
+        outputs += [_told(task, *row) for row in zip(given, found, counted, strict=True)]
+    characters = sum(len(example.target) for example in examples)
+    bits = loss_sum / math.log(2) / characters if task.kind == "causal" else math.nan
+    shares = loss_sum / tokens, right / tokens, whole / len(examples)
+    return Evaluation(*shares, len(examples), tuple(outputs), task.kind, bits)
+
+
+def likeliest(logits: HostArray) -> HostArray:
+    """The likeliest class or token of logits (..., K), [PAD] apart: no target is [PAD]."""
+    chosen: HostArray = 1 + np.argmax(logits[..., 1:], axis=-1)
+    return chosen
+
+
+def _told(task: Task, tokens: HostArray, found: HostArray, counted: HostArray) -> str:
+    """What was found of one example, as its target would say it; of hidden tokens, the text with them filled in."""
+    if task.kind == "classify":
+        return task.classes[int(found)]
+    if task.kind == "tag":
+        return " ".join(task.classes[i] for i in found[counted])
+    return task.tokenizer.decode(np.where(counted, found, tokens)) if task.kind == "masked" else ""

@@ -2,7 +2,7 @@
 
 [run]       task, seed, device, dtype, bodies, precision
 [data]      the file, or what is generated
-[model]     the TransformerConfig
+[model]     the configuration of the model that the task asks for
 [training]  steps, batches, the optimiser, how often to log, evaluate and save
 """
 
@@ -12,13 +12,16 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_type_hints
 
 from npformer.errors import ConfigError
-from npformer.models import TransformerConfig
+from npformer.models.config import ModelConfig
 from npformer.optim import Constant, Noam, Schedule, WarmupCosine
+from npformer.training.tasks import ANSWERS, TASKS, with_defaults
 
-TaskName = Literal["copy", "reverse", "sort", "pairs"]
+TaskName = Literal[
+    "copy", "reverse", "sort", "pairs", "dates", "numbers", "scan", "language", "tags", "mlm", "lm"
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -35,13 +38,15 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class DataOptions:
-    """What it is trained on: symbols and lengths for copy, reverse and sort, a file for pairs."""
+    """What it is trained on: symbols and lengths for copy, reverse and sort, a file for pairs, and so on."""
 
     file: str | None = None  # UTF-8, lines of source<TAB>target
     held_out_fraction: float = 0.1  # of the file's sources
     symbols: int = 26
     min_length: int = 1
-    max_length: int = 12
+    max_length: int = 12  # of a word; for lm and mlm, tokens of a window
+    split: Literal["simple", "length", "jump"] = "simple"  # of scan
+    count: int | None = None  # of phrases or numbers, of days for language; none: as many as the task deems enough
 
 
 @dataclass(frozen=True)
@@ -95,17 +100,19 @@ class TrainingOptions:
         return WarmupCosine(self.learning_rate, self.warmup_steps, self.steps)
 
 
+def _model_options() -> type:
+    """A dataclass with the options of every model: which of them a model has is known once the task is."""
+    kinds = [get_type_hints(answer.config) for answer in ANSWERS.values()]
+    known = {option: kind for hints in kinds for option, kind in hints.items()}
+    return dataclasses.make_dataclass("ModelOptions", [(name, kind, None) for name, kind in known.items()])
+
+
 SECTIONS: dict[str, type] = {
     "run": RunOptions,
     "data": DataOptions,
-    "model": TransformerConfig,
+    "model": _model_options(),
     "training": TrainingOptions,
 }
-
-#: A model that two CPU cores train in a minute; TransformerConfig's own defaults are the paper's.
-SMALL_MODEL = {
-    "d_model": 64, "num_heads": 4, "num_encoder_layers": 2, "num_decoder_layers": 2, "d_ff": 256, "dropout": 0.0,
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -114,7 +121,7 @@ class Options:
 
     run: RunOptions
     data: DataOptions
-    model: TransformerConfig
+    model: ModelConfig
     training: TrainingOptions
 
     def sections(self) -> dict[str, Any]:
@@ -122,18 +129,22 @@ class Options:
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
 
-def complete(given: Mapping[str, Mapping[str, Any]], vocab_size: int, max_length: int) -> Options:
+def complete(given: Mapping[str, Mapping[str, Any]], vocab_size: int, max_length: int, num_classes: int = 0) -> Options:
     """Fill in what was not given; the model's sizes follow from the data, the warm-up from the steps.
 
-    given: section -> key -> value. Raises ConfigError where given sizes contradict the data.
+    given: section -> key -> value. Raises ConfigError where given sizes contradict the data, or the model that
+    the task asks for has no such option.
     """
-    model = SMALL_MODEL | {"max_seq_len": max_length} | dict(given["model"])
-    for name in ("src_vocab_size", "tgt_vocab_size"):
-        if model.setdefault(name, vocab_size) != vocab_size:
-            raise ConfigError(
-                f"model.{name}: expected {vocab_size}, the size of the data's vocabulary, got {model[name]}; "
-                "leave it out, it follows from the data"
-            )
+    chosen, given = given, with_defaults(given)
+    run = RunOptions(**given["run"])
+    model = {"max_seq_len": max_length} | given["model"] | _follows(run.task, given["model"], vocab_size, num_classes)
+    config = ANSWERS[TASKS[run.task].kind].config
+    fields = {option.name for option in dataclasses.fields(config)}
+    if unknown := [name for name in model if name not in fields]:
+        raise ConfigError(
+            f"model.{unknown[0]}: expected an option of the model that the task {run.task} asks for, a "
+            f"{config.__name__.removesuffix('Config')}; it has {', '.join(sorted(fields))}"
+        )
     if model.get("pad_id", 0) != 0:
         raise ConfigError(f"model.pad_id: expected 0, the [PAD] of every vocabulary, got {model['pad_id']}")
     if model.get("positions") == "learned" and model["max_seq_len"] < max_length:
@@ -141,15 +152,30 @@ def complete(given: Mapping[str, Mapping[str, Any]], vocab_size: int, max_length
             f"model.max_seq_len: expected at least {max_length}, the longest sequence of the data, "
             f"got {model['max_seq_len']}; raise it, or use sinusoidal positions"
         )
-    return Options(
-        RunOptions(**given["run"]),
-        DataOptions(**given["data"]),
-        TransformerConfig(**model),
-        TrainingOptions(**(_warmup(given["training"]) | dict(given["training"]))),
-    )
+    training = given["training"] | _warmup(given["training"]) | dict(chosen["training"])
+    return Options(run, DataOptions(**given["data"]), config(**model), TrainingOptions(**training))
+
+
+def _follows(task: str, model: Mapping[str, Any], vocab_size: int, num_classes: int) -> dict[str, Any]:
+    """The options of a model that follow from its data. Raises ConfigError if others were given."""
+    answer = ANSWERS[TASKS[task].kind]
+    vocabulary = (vocab_size, "the size of the data's vocabulary")
+    translates = TASKS[task].kind == "translate"
+    sizes = ("src_vocab_size", "tgt_vocab_size") if translates else ("vocab_size",)
+    found: dict[str, tuple[Any, str]] = dict.fromkeys(sizes, vocabulary)
+    if answer.head is not None:
+        found["head"] = (answer.head, f"what the task {task} asks for")
+    if answer.head in ("sequence", "tokens"):
+        found["num_classes"] = (num_classes, "the number of the data's classes, [PAD] counted")
+    for name, (value, meaning) in found.items():
+        if model.get(name, value) != value:
+            raise ConfigError(
+                f"model.{name}: expected {value}, {meaning}, got {model[name]}; leave it out, it follows from the data"
+            )
+    return {name: value for name, (value, _) in found.items()}
 
 
 def _warmup(training: Mapping[str, Any]) -> dict[str, int]:
     """A fifth of the steps if the default is more: a short run must not need a second option to begin."""
     steps = training.get("steps", TrainingOptions.steps)
-    return {"warmup_steps": min(TrainingOptions.warmup_steps, max(1, steps // 5))}
+    return {"warmup_steps": min(training.get("warmup_steps", TrainingOptions.warmup_steps), max(1, steps // 5))}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import Any, TextIO
 
 from tqdm import tqdm
@@ -49,11 +50,17 @@ class Progress:
 def describe(record: dict[str, Any]) -> str:
     """A line of metrics in words."""
     if record["kind"] == "eval":
-        return (
-            f"held-out: loss {record['loss']:.4f}, tokens {percent(record['token_accuracy'])}, "
-            f"exact match {percent(record['exact_match'])}"
-        )
+        return ", ".join([f"held-out: loss {record['loss']:.4f}", *measures(record)])
     return f"loss {record['loss']:.4f}  rate {record['learning_rate']:.2e}  {record['tokens_per_second']:,.0f} tokens/s"
+
+
+def measures(found: Mapping[str, Any], tokens: str = "tokens") -> list[str]:
+    """What was measured beside the loss, each in words; tokens: what to call their accuracy."""
+    names = {"token_accuracy": tokens, "accuracy": "accuracy", "exact_match": "exact match"}
+    shares = [f"{words} {percent(found[name])}" for name, words in names.items() if name in found]
+    if "bits_per_character" in found:
+        shares.append(f"{found['bits_per_character']:.3f} bits per character")
+    return shares
 
 
 def percent(share: float) -> str:

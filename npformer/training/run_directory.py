@@ -2,6 +2,7 @@
 
 runs/copy-001/
     config.toml  vocabulary.txt  metrics.jsonl
+    classes.txt                   where texts or words are classified
     checkpoints/step-00000500/…
     lock                          held by the process that trains; freed by the system if it dies
 """
@@ -75,6 +76,11 @@ class RunDirectory:
     def vocabulary_path(self) -> Path:
         """One piece per line; the line number is the id."""
         return self.path / "vocabulary.txt"
+
+    @property
+    def classes_path(self) -> Path:
+        """One class per line; the line number is the id."""
+        return self.path / "classes.txt"
 
     @property
     def checkpoints(self) -> Path:

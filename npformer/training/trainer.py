@@ -1,7 +1,7 @@
 """The training loop: steps, a log line now and then, evaluations, checkpoints, and an orderly stop.
 
-Everything that a resumed run needs is in the checkpoint: parameters, moments, the step, and the
-loss summed since the last log line. Batches and dropout masks are functions of the seed and the
+Everything that a resumed run needs is in the checkpoint: parameters, buffers, moments, the step,
+and the loss summed since the last log line. Batches and dropout masks are functions of the seed and the
 step, the learning rate of the step, so nothing else has a memory, and a resumed run repeats the
 uninterrupted one bit for bit (on the same machine, with the same versions and thread count).
 """
@@ -22,7 +22,7 @@ from npformer.backend import Backend
 from npformer.data import PAD_ID, Task
 from npformer.errors import CheckpointError, DeviceMemoryError, DivergedError, Interrupted
 from npformer.training.checkpoint import Checkpoint, latest_checkpoint, prune, save_checkpoint
-from npformer.training.evaluation import Evaluation, evaluate
+from npformer.training.evaluation import Evaluation, evaluate_task
 from npformer.training.metrics import MetricsLog
 from npformer.training.model_file import copy_arrays
 from npformer.training.options import TrainingOptions
@@ -104,7 +104,7 @@ class Trainer:
 
     def evaluate(self, count: int) -> Evaluation:
         """Evaluate on the first count held-out examples."""
-        return evaluate(self.step.model, self.task.held_out(count), self.task.vocabulary, self.task.max_length)
+        return evaluate_task(self.step.model, self.task, count)
 
     def _one_step(self) -> None:
         number, options = self.step.step_number + 1, self.options
@@ -112,7 +112,7 @@ class Trainer:
         batch = self.task.batch(number, options.batch_size)
         self._loss_sum = self._loss_sum + self.step(*batch)
         self._loss_count += 1
-        self._tokens += int(np.count_nonzero(batch.tgt_out != PAD_ID))
+        self._tokens += int(np.count_nonzero(batch[-1] != PAD_ID))
         self.progress.advance()
         last = number == options.steps
         if number % options.log_every == 0 or last:
@@ -140,28 +140,22 @@ class Trainer:
         self._tokens, self._clock = 0, time.perf_counter()
 
     def _log_evaluation(self, number: int, count: int) -> float:
-        """Returns the score by which checkpoints are compared: exact match, then token accuracy."""
+        """Returns the score by which checkpoints are compared."""
         began = time.perf_counter()
         found = self.last_evaluation = self.evaluate(count)
         self._clock += time.perf_counter() - began  # tokens per second are of training alone
-        record = {
-            "step": number,
-            "kind": "eval",
-            "loss": found.loss,
-            "token_accuracy": found.token_accuracy,
-            "exact_match": found.exact_match,
-            "examples": found.count,
-        }
+        record = {"step": number, "kind": "eval", "loss": found.loss, **found.measures, "examples": found.count}
         self._metrics.append(record)
         self.progress.news(record)
-        return found.exact_match + 1e-3 * found.token_accuracy
+        return found.score
 
     def _arrays(self) -> dict[str, Any]:
         """Name -> device array, of all that is saved and restored."""
         step = self.step
         parameters = {f"parameters.{name}": p.data for name, p in step.model.named_parameters()}
         moments = {f"moments.{name}": moment for name, moment in step.optimizer.moments().items()}
-        return parameters | moments | {"loss_sum": self._loss_sum}
+        buffers = {f"buffers.{name}": buffer.data for name, buffer in step.model.named_buffers()}
+        return parameters | moments | buffers | {"loss_sum": self._loss_sum}
 
     def _save(self, score: float | None = None) -> None:
         number, backend = self.step.step_number, self.step.model.backend
@@ -223,7 +217,7 @@ def versions(backend: Backend) -> dict[str, str]:
     return here | (on_gpu if backend.name == "cupy" else {})
 
 
-def parameters_of(checkpoint: Checkpoint) -> dict[str, HostArray]:
-    """Name -> parameter, of the arrays in a checkpoint."""
-    prefix = "parameters."
-    return {name.removeprefix(prefix): a for name, a in checkpoint.arrays.items() if name.startswith(prefix)}
+def model_arrays_of(checkpoint: Checkpoint) -> dict[str, HostArray]:
+    """Name -> parameter or buffer, of the arrays in a checkpoint."""
+    parts = [(name.partition("."), array) for name, array in checkpoint.arrays.items()]
+    return {name: array for (kind, _, name), array in parts if kind in ("parameters", "buffers")}

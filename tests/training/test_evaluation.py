@@ -12,6 +12,7 @@ import pytest
 from npformer.backend import Backend
 from npformer.data import EOS_ID, PAD_ID, Example, Vocabulary
 from npformer.errors import DataError
+from npformer.models import Transformer
 from npformer.training import evaluation
 from npformer.training.evaluation import evaluate
 
@@ -33,12 +34,12 @@ class Saying:
         return Saying(self.src[rows], self.said[rows])
 
 
-class Copier:
+class Copier(Transformer):
     """Says the source again. After a 'c', if it said that itself or was told so, it goes on with 'b' for ever."""
 
     def __init__(self, backend: Backend, size: int, c: int, b: int) -> None:
-        self.backend, self.ops = backend, backend.ops
-        self.config = SimpleNamespace(pad_id=PAD_ID, positions="sinusoidal")
+        self.backend = backend
+        self.config = SimpleNamespace(pad_id=PAD_ID, positions="sinusoidal", src_vocab_size=size)  # type: ignore[assignment]
         self.size, self.c, self.b = size, c, b
 
     def start(self, src: Host, max_len: int) -> Saying:

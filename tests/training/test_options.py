@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
 from npformer.errors import ConfigError
 from npformer.optim import Constant, Noam, WarmupCosine
 from npformer.training.config_file import parse_assignment, read_toml, write_toml
-from npformer.training.options import SECTIONS, SMALL_MODEL, Options, TrainingOptions, complete
+from npformer.training.options import SECTIONS, Options, TrainingOptions, complete
+from npformer.training.tasks import ANSWERS, SMALL_MODEL, TASKS
 
 EMPTY: dict[str, dict[str, Any]] = {name: {} for name in SECTIONS}
 
@@ -19,11 +20,13 @@ EMPTY: dict[str, dict[str, Any]] = {name: {} for name in SECTIONS}
 OTHER: dict[str, dict[str, Any]] = {
     "run": {"task": "pairs", "seed": 7, "device": "numpy", "dtype": "float64", "bodies": "plain",
             "precision": "tf32"},
-    "data": {"file": "a \"b\"\\ü.tsv", "held_out_fraction": 0.25, "symbols": 5, "min_length": 2, "max_length": 9},
+    "data": {"file": "a \"b\"\\ü.tsv", "held_out_fraction": 0.25, "symbols": 5, "min_length": 2, "max_length": 9,
+             "split": "jump", "count": 30},
     "model": {
         "d_model": 12, "num_heads": 3, "num_encoder_layers": 1, "num_decoder_layers": 3, "d_ff": 7, "max_seq_len": 99,
         "dropout": 0.125, "norm_order": "pre", "final_norm": False, "activation": "gelu", "positions": "learned",
         "scale_embedding": False, "tie_embeddings": True, "recompute": True, "src_vocab_size": 20, "tgt_vocab_size": 20,
+        "attention": "local", "window": 3, "stride": 2,
     },
     "training": {
         "steps": 123, "batch_size": 5, "optimizer": "adamw", "learning_rate": 1e-5, "schedule": "noam",
@@ -41,7 +44,41 @@ def given(**sections: dict[str, Any]) -> dict[str, dict[str, Any]]:
 def test_sections_are_those_of_options() -> None:
     assert list(SECTIONS) == [field.name for field in dataclasses.fields(Options)]
     found = complete(EMPTY, 20, 9)
-    assert {name: type(value) for name, value in found.sections().items()} == SECTIONS
+    for name, value in found.sections().items():
+        assert name == "model" or type(value) is SECTIONS[name]
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_every_task_has_its_model_and_a_file_says_so(task: str, tmp_path: Path) -> None:
+    """Whatever a task's own defaults are, others can be given, and what is written gives the same again."""
+    entry = TASKS[task]
+    classes = 5 if entry.kind in ("classify", "tag") else 0
+    chosen = given(run={"task": task}, model={"d_model": 24, "d_ff": 12}, training={"steps": 3, "optimizer": "adam"})
+    options = complete(chosen, 20, 9, classes)
+    assert type(options.model) is ANSWERS[entry.kind].config
+    assert getattr(options.model, "head", None) == ANSWERS[entry.kind].head
+    assert getattr(options.model, "num_classes", None) == (classes or None)
+    assert (options.model.d_model, options.training.steps, options.training.optimizer) == (24, 3, "adam")
+    assert {option.name for option in dataclasses.fields(options.model)} <= set(get_type_hints(SECTIONS["model"]))
+    path = tmp_path / "config.toml"
+    path.write_text(write_toml(options.sections()), encoding="utf-8")
+    assert complete(read_toml(path, SECTIONS), 20, 9, classes) == options
+
+
+def test_a_model_has_its_own_options_alone() -> None:
+    text = (
+        r"model\.num_layers: expected an option of the model that the task copy asks for, a Transformer; it has .*d_ff"
+    )
+    with pytest.raises(ConfigError, match=text):
+        complete(given(run={"task": "copy"}, model={"num_layers": 3}), 20, 9)
+    with pytest.raises(ConfigError, match=r"model\.num_encoder_layers: .* the task lm asks for, a Decoder"):
+        complete(given(run={"task": "lm"}, model={"num_encoder_layers": 3}), 20, 9)
+    with pytest.raises(
+        ConfigError, match=r"model\.head: expected tokens, what the task tags asks for, got masked; leave"
+    ):
+        complete(given(run={"task": "tags"}, model={"head": "masked"}), 20, 9, 5)
+    with pytest.raises(ConfigError, match=r"model\.num_classes: expected 5, the number of the data's classes"):
+        complete(given(run={"task": "language"}, model={"num_classes": 4}), 20, 9, 5)
 
 
 def test_what_is_not_given_follows_from_the_data_and_the_preset() -> None:
@@ -67,7 +104,7 @@ def test_every_option_comes_back_from_a_file(tmp_path: Path) -> None:
         assert again == options
     defaults = {name: complete(EMPTY, 20, 9).sections()[name] for name in SECTIONS}
     for name, section in OTHER.items():
-        expected = {field.name for field in dataclasses.fields(SECTIONS[name])} - {"pad_id"}
+        expected = {field.name for field in dataclasses.fields(defaults[name])} - {"pad_id", "norm"}
         assert set(section) == expected, "an option is not tried here"
         same = {key for key, value in section.items() if getattr(defaults[name], key) == value}
         assert same <= {"src_vocab_size", "tgt_vocab_size"}

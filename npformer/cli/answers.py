@@ -1,0 +1,148 @@
+"""What a trained model makes of texts, whatever it was trained for.
+
+translate   the text that it writes
+classify    the name of a class, and its probability
+tag         a class for each token
+masked      the text with each [MASK] filled in
+causal      the text, continued
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from npformer.data import BOS_ID, EOS_ID, Example, Tokenizer, Vocabulary, collate
+from npformer.data.batches import padded
+from npformer.decoding import beam_search, greedy, sample
+from npformer.errors import ConfigError, DataError
+from npformer.models import Decoder, Encoder, Transformer
+from npformer.training.assemble import Trained
+from npformer.training.evaluation import likeliest
+from npformer.typing import HostArray
+
+MASK = "[MASK]"
+
+#: How a text is continued unless options say otherwise: the likeliest token alone soon goes round in circles.
+TEMPERATURE = 0.7
+
+
+@dataclass(frozen=True)
+class Way:
+    """How tokens are chosen. Raises ConfigError if two ways are asked for at once."""
+
+    beam: int | None = None
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.beam is not None and self.samples:
+            raise ConfigError("--beam: expected no --temperature, --top-k or --top-p beside it; choose one way")
+
+    @property
+    def samples(self) -> bool:
+        """Whether tokens are drawn."""
+        return (self.temperature, self.top_k, self.top_p) != (None, None, None)
+
+    @property
+    def is_greedy(self) -> bool:
+        """Whether nothing was asked for."""
+        return self.beam is None and not self.samples
+
+
+class Written(NamedTuple):
+    """One text, and what its search thinks of it."""
+
+    text: str
+    score: float | None
+
+
+def answer(trained: Trained, texts: list[str], max_len: int, way: Way) -> list[dict[str, Any]]:
+    """What the model makes of each text: "output", and what there is beside it.
+
+    max_len: tokens of an output, at most. Raises DataError where a text has nothing to be answered.
+    """
+    model = trained.model
+    if isinstance(model, Encoder):
+        return {"classify": _classes, "tag": _tags, "masked": _filled}[trained.kind](model, trained, texts)
+    if isinstance(model, Decoder):
+        found = _continued(model, trained.tokenizer, texts, max_len, way)
+    else:
+        src = collate([Example(text, "") for text in texts], trained.tokenizer).src
+        found = [Written(trained.tokenizer.decode(row), score) for row, score in _rows(model, src, max_len, way)]
+    return [{"output": text} | ({} if score is None else {"score": score}) for text, score in found]
+
+
+def decode_texts(model: Transformer, vocabulary: Vocabulary | Tokenizer, texts: list[str], max_len: int) -> list[str]:
+    """What an encoder-decoder makes of each text, greedily."""
+    src = collate([Example(text, "") for text in texts], vocabulary).src
+    rows = greedy(model, src, max_len, bos_id=BOS_ID, eos_id=EOS_ID)
+    return [vocabulary.decode(row) for row in rows]
+
+
+def encode(trained: Trained, text: str) -> list[int]:
+    """The ids of a text; where tokens are to be guessed, [MASK] in it stands for each."""
+    tokenizer = trained.tokenizer
+    if trained.kind != "masked":
+        return tokenizer.encode(text)
+    mask = tokenizer.vocabulary.id_of(MASK)
+    first, *others = (tokenizer.encode(part) for part in text.split(MASK))
+    return first + [token for part in others for token in (mask, *part)]
+
+
+def _rows(model: Transformer | Decoder, src: HostArray, max_len: int, way: Way) -> list[tuple[HostArray, float | None]]:
+    if way.beam is not None:
+        best = [found[0] for found in beam_search(model, src, max_len, beam=way.beam)]
+        return [(hypothesis.tokens, hypothesis.score) for hypothesis in best]
+    if not way.samples:
+        return [(row, None) for row in greedy(model, src, max_len)]
+    temperature = 1.0 if way.temperature is None else way.temperature
+    rows = sample(model, src, max_len, temperature=temperature, top_k=way.top_k, top_p=way.top_p, seed=way.seed)
+    return [(row, None) for row in rows]
+
+
+def _continued(model: Decoder, tokenizer: Tokenizer, texts: list[str], max_len: int, way: Way) -> list[Written]:
+    if way.is_greedy:
+        way = Way(temperature=TEMPERATURE, seed=way.seed)
+    prompts = [[BOS_ID, *tokenizer.encode(text)] for text in texts]
+    room = max(map(len, prompts)) + max_len
+    if model.config.positions == "learned":
+        room = min(room, model.config.max_seq_len)
+    found = _rows(model, padded(prompts), room, way)
+    rows = [(row[: len(prompt) + max_len], score) for (row, score), prompt in zip(found, prompts, strict=True)]
+    return [Written(tokenizer.decode(row), score) for row, score in rows]
+
+
+def _classes(model: Encoder, trained: Trained, texts: list[str]) -> list[dict[str, Any]]:
+    first = trained.tokenizer.vocabulary.id_of("[CLS]")
+    logits = model.backend.host(model(padded([[first, *trained.tokenizer.encode(text)] for text in texts])))
+    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    p = powers / powers.sum(axis=-1, keepdims=True)
+    return [
+        {"output": trained.classes[chosen], "probability": float(row[chosen])}
+        for chosen, row in zip(likeliest(logits).tolist(), p, strict=True)
+    ]
+
+
+def _tags(model: Encoder, trained: Trained, texts: list[str]) -> list[dict[str, Any]]:
+    rows = [trained.tokenizer.encode(text) for text in texts]
+    found = likeliest(model.backend.host(model(padded(rows))))
+    tags = [[trained.classes[i] for i in line[: len(row)]] for line, row in zip(found, rows, strict=True)]
+    return [
+        {"output": " ".join(names), "tokens": trained.tokenizer.tokenize(text)}
+        for names, text in zip(tags, texts, strict=True)
+    ]
+
+
+def _filled(model: Encoder, trained: Trained, texts: list[str]) -> list[dict[str, Any]]:
+    for text in texts:
+        if MASK not in text:
+            raise DataError(f"{text[:60]!r}: expected a {MASK} in the text, where a token is to be guessed, got none")
+    rows = padded([encode(trained, text) for text in texts])
+    hidden = rows == trained.tokenizer.vocabulary.id_of(MASK)
+    filled = np.where(hidden, likeliest(model.backend.host(model(rows))), rows)
+    return [{"output": trained.tokenizer.decode(row)} for row in filled]

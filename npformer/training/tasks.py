@@ -1,0 +1,143 @@
+"""The tasks by name: what each asks, how its text is cut, and what it is trained with unless options say otherwise.
+
+Models are small, pre-LN where they are deeper than the first three tasks need, and sized so that two CPU cores
+train each in minutes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from npformer.data import (
+    SEQUENCE,
+    Characters,
+    Kind,
+    MarkedWords,
+    PairsTask,
+    SequenceTask,
+    Task,
+    Tokenizer,
+    WordPiece,
+    Words,
+)
+from npformer.data.real import REAL_TASKS
+from npformer.errors import ConfigError
+from npformer.models import DecoderConfig, EncoderConfig, TransformerConfig
+from npformer.models.config import ModelConfig
+
+if TYPE_CHECKING:
+    from npformer.training.options import DataOptions, RunOptions
+
+Sections = Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What follows from the kind of a task."""
+
+    config: type[ModelConfig]
+    head: str | None  # of an encoder
+    special: tuple[str, ...]  # pieces that its vocabulary must have
+
+
+ANSWERS: dict[Kind, Answer] = {
+    "translate": Answer(TransformerConfig, None, SEQUENCE),
+    "classify": Answer(EncoderConfig, "sequence", ("[CLS]",)),
+    "tag": Answer(EncoderConfig, "tokens", ()),
+    "masked": Answer(EncoderConfig, "masked", ("[MASK]",)),
+    "causal": Answer(DecoderConfig, None, ("[BOS]",)),
+}
+
+#: A model that two CPU cores train in a minute; the configurations' own defaults are the paper's.
+SMALL_MODEL = {"d_model": 64, "num_heads": 4, "d_ff": 256, "dropout": 0.0}
+_LAYERS = {
+    TransformerConfig: {"num_encoder_layers": 2, "num_decoder_layers": 2},
+    EncoderConfig: {"num_layers": 2},
+    DecoderConfig: {"num_layers": 2},
+}
+
+_WIDER = {"d_model": 128, "num_heads": 4, "d_ff": 512, "dropout": 0.1, "norm_order": "pre"}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A task. defaults: section -> option -> value, none of them for an option whose own default is None."""
+
+    kind: Kind = "translate"
+    tokenizer: type[Tokenizer] = Characters
+    defaults: Sections = field(default_factory=dict)
+
+
+def _trained(steps: int, learning_rate: float, **training: Any) -> dict[str, Any]:
+    every = {"warmup_steps": 400, "log_every": 100, "eval_every": steps // 10, "save_every": steps // 10}
+    return {"steps": steps, "learning_rate": learning_rate} | every | training
+
+
+TASKS: dict[str, Entry] = {
+    "copy": Entry(),
+    "reverse": Entry(),
+    "sort": Entry(),
+    "pairs": Entry(),
+    "dates": Entry(defaults={"model": _WIDER, "training": _trained(8_000, 1e-3)}),
+    "numbers": Entry(tokenizer=MarkedWords, defaults={"model": _WIDER, "training": _trained(10_000, 1e-3)}),
+    "scan": Entry(
+        tokenizer=Words,
+        defaults={"model": _WIDER | {"positions": "rotary"}, "training": _trained(15_000, 1e-3)},
+    ),
+    "language": Entry("classify", defaults={"model": _WIDER, "training": _trained(6_000, 1e-3)}),
+    "tags": Entry("tag", MarkedWords, {"model": _WIDER, "training": _trained(3_000, 1e-3)}),
+    "mlm": Entry(
+        "masked",
+        WordPiece,
+        {
+            "data": {"max_length": 64},
+            "model": _WIDER | {"num_layers": 4, "tie_embeddings": True},
+            "training": _trained(8_000, 1e-3, batch_size=32),
+        },
+    ),
+    "lm": Entry(
+        "causal",
+        defaults={
+            "data": {"max_length": 128},
+            "model": _WIDER | {"num_layers": 4, "positions": "rotary"},
+            "training": _trained(5_000, 2e-3, batch_size=32, optimizer="adamw"),
+        },
+    ),
+}
+
+
+def with_defaults(given: Sections) -> dict[str, dict[str, Any]]:
+    """The options given, by section and key, and under them those of the task and of a small model."""
+    entry = TASKS[given["run"].get("task", "reverse")]
+    below: dict[str, dict[str, Any]] = {section: dict(entry.defaults.get(section, {})) for section in given}
+    below["model"] = SMALL_MODEL | _LAYERS[ANSWERS[entry.kind].config] | below["model"]
+    return {section: below[section] | dict(given[section]) for section in given}
+
+
+def make_task(run: RunOptions, data: DataOptions) -> Task:
+    """The task that the options name. Raises ConfigError or DataError."""
+    if run.task == "pairs":
+        if data.file is None:
+            raise ConfigError(
+                "data.file: expected a TSV file of source<TAB>target lines for the task pairs, got none; "
+                "try --data examples/data/dates.tsv"
+            )
+        return PairsTask.from_tsv(data.file, seed=run.seed, held_out_fraction=data.held_out_fraction)
+    if data.file is not None:
+        raise ConfigError(f"data.file: expected none for the task {run.task}, which is generated, got {data.file!r}")
+    if run.task in REAL_TASKS:
+        return REAL_TASKS[run.task](seed=run.seed, **_options_of(run.task, data))
+    return SequenceTask(
+        run.task, seed=run.seed, symbols=data.symbols, min_length=data.min_length, max_length=data.max_length
+    )
+
+
+def _options_of(task: str, data: DataOptions) -> dict[str, Any]:
+    """What a task on real data is asked for, beside a seed."""
+    if task == "scan":
+        return {"split": data.split}
+    if task in ("lm", "mlm"):
+        return {"max_length": data.max_length}
+    return {} if data.count is None else {"days" if task == "language" else "count": data.count}
