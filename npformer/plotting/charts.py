@@ -1,0 +1,161 @@
+"""Measurements side by side: one chart for each question, a line for each thing compared, named at its end.
+
+    Chart("time of one pass", "tokens", "ms", [Curve("full", lengths, times), …], log_x=True, log_y=True)
+
+Lines that end at one height have their names moved apart, as in the training curves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from textwrap import wrap
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
+
+from npformer.errors import DataError
+from npformer.plotting import colours
+from npformer.plotting.canvas import Style, check_place, drawing, new_figure, write_picture
+from npformer.plotting.labels import label_width
+from npformer.plotting.panels import spread
+
+_PALETTE = (colours.TRAINING, colours.HELD_OUT, colours.TOKENS, colours.SEQUENCES, colours.RATE)
+_PLOT_WIDTH, _PLOT_HEIGHT, _DPI = 3.3, 2.7, 150.0  # inches, dots per inch
+_LEFT, _TITLE, _BELOW, _EDGE = 0.8, 0.5, 0.68, 0.3  # inches around a plot
+_HEADING, _LINE, _NAME = 0.5, 0.19, 0.19  # inches: the heading, a line of notes, a curve's name
+_LETTERS = 16.0  # of a note, for each inch
+_LEAST_RANGE = 8.0  # of a logarithmic axis, top over bottom
+_NAMED_TICKS = 8  # measured places that fit under an axis
+
+
+class Curve(NamedTuple):
+    """One thing measured at several places; NaN where there is nothing to show."""
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float]
+    dashed: bool = False
+    colour: int | None = None  # which of the palette; None: the next one
+
+
+class Chart(NamedTuple):
+    """One question, with axes of its own."""
+
+    title: str
+    x_label: str
+    y_label: str
+    curves: Sequence[Curve]
+    log_x: bool = False
+    log_y: bool = False
+
+
+def draw_charts(charts: Sequence[Chart], path: Path, title: str, notes: Sequence[str] = ()) -> None:
+    """Write a PNG of the charts from left to right; notes are sentences under the title.
+
+    A picture that is at path already is replaced. Raises DataError if there is nothing to draw, OutputError
+    if path cannot be written.
+    """
+    check_place(path)
+    write_picture(charts_figure(charts, title, notes), path)
+
+
+@drawing()
+def charts_figure(charts: Sequence[Chart], title: str, notes: Sequence[str] = ()) -> Figure:
+    """The picture of draw_charts as a Figure, an Axes for each chart."""
+    if not charts or not all(chart.curves for chart in charts):
+        raise DataError("charts: expected at least one, each with a curve, got an empty one; nothing to draw")
+    margins = [_room_for_names(chart) for chart in charts]
+    width = sum(_LEFT + _PLOT_WIDTH + margin for margin in margins) + _EDGE
+    lines = [line for note in notes for line in wrap(note, int(_LETTERS * (width - 2 * _EDGE)))]
+    height = _HEADING + _LINE * len(lines) + _TITLE + _PLOT_HEIGHT + _BELOW
+    figure = new_figure(width, height, _DPI)
+    heading: Style = {"va": "top", "fontsize": 13, "weight": "bold", "color": colours.INK}
+    figure.text(_EDGE / width, 1 - 0.17 / height, title, **heading)
+    for i, line in enumerate(lines):
+        figure.text(
+            _EDGE / width, 1 - (_HEADING + _LINE * i) / height, line, va="top", fontsize=9, color=colours.FAINT_INK
+        )
+    left = 0.0
+    for chart, margin in zip(charts, margins, strict=True):
+        box = ((left + _LEFT) / width, _BELOW / height, _PLOT_WIDTH / width, _PLOT_HEIGHT / height)
+        _draw(figure.add_axes(box), chart)
+        left += _LEFT + _PLOT_WIDTH + margin
+    return figure
+
+
+def _room_for_names(chart: Chart) -> float:
+    return 0.3 + 0.85 * max(label_width(curve.name, 9) for curve in chart.curves)
+
+
+def _draw(axes: Axes, chart: Chart) -> None:
+    ends = [_draw_curve(axes, curve, _colour(curve, i)) for i, curve in enumerate(chart.curves)]
+    _set_scales(axes, chart)
+    axes.set_title(chart.title, loc="left", fontsize=10, weight="bold", color=colours.INK, pad=9)
+    axes.set_xlabel(chart.x_label, fontsize=9, color=colours.FAINT_INK)
+    axes.set_ylabel(chart.y_label, fontsize=9, color=colours.FAINT_INK)
+    axes.grid(axis="y", color=colours.RULE, linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.spines["bottom"].set_color(colours.RULE)
+    axes.tick_params(colors=colours.FAINT_INK, labelsize=8.5, length=0, which="both")
+    _name(axes, chart.curves, ends)
+
+
+def _colour(curve: Curve, place: int) -> str:
+    return _PALETTE[(place if curve.colour is None else curve.colour) % len(_PALETTE)]
+
+
+def _draw_curve(axes: Axes, curve: Curve, colour: str) -> tuple[float, str]:
+    """Draw it; returns the height of its end (NaN if it ends before the others), and its colour."""
+    y = np.array(curve.y, dtype=np.float64)
+    mark = "o" if y.size <= 20 else ""
+    style: Style = {"color": colour, "linewidth": 1.7, "linestyle": "--" if curve.dashed else "-", "clip_on": False}
+    axes.plot(curve.x, y, marker=mark, markersize=4, label=curve.name, **style)
+    seen = np.flatnonzero(np.isfinite(y))
+    if seen.size and seen[-1] < y.size - 1:  # its name stands where it ends
+        end = (curve.x[seen[-1]], y[seen[-1]])
+        place: Style = {"xytext": (-4, -7), "textcoords": "offset points", "ha": "right", "va": "top"}
+        axes.annotate(curve.name, end, color=colour, fontsize=9, **place)
+    return float(y[-1]) if y.size else float("nan"), colour
+
+
+def _set_scales(axes: Axes, chart: Chart) -> None:
+    if chart.log_y:
+        axes.set_yscale("log")
+        low, high = axes.get_ylim()
+        if high < _LEAST_RANGE * low:  # noise is not to fill the chart
+            middle = (low * high) ** 0.5
+            low, high = middle / _LEAST_RANGE**0.5, middle * _LEAST_RANGE**0.5
+            axes.set_ylim(low, high)
+        subs = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0) if high < 10 * low else (1.0, 2.0, 5.0) if high < 300 * low else (1.0,)
+        axes.yaxis.set_major_locator(LogLocator(subs=subs, numticks=9))
+        axes.yaxis.set_minor_formatter(NullFormatter())
+    else:
+        axes.yaxis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 2.5, 5, 10]))
+        lowest = [float(y) for curve in chart.curves for y in curve.y if np.isfinite(y)]
+        if min(lowest, default=0.0) >= 0:
+            axes.set_ylim(bottom=0.0)
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}".replace("e-0", "e-")))
+    places = sorted({float(x) for curve in chart.curves for x in curve.x})
+    if chart.log_x:
+        axes.set_xscale("log")
+        axes.xaxis.set_minor_locator(NullLocator())
+    if len(places) <= _NAMED_TICKS:
+        axes.xaxis.set_major_locator(FixedLocator(places))
+    elif not chart.log_x:
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+
+
+def _name(axes: Axes, curves: Sequence[Curve], ends: list[tuple[float, str]]) -> None:
+    """Each curve's name, right of its end."""
+    to_fraction = axes.transData + axes.transAxes.inverted()
+    named = [(curve, *end) for curve, end in zip(curves, ends, strict=True) if np.isfinite(end[0])]
+    wanted = [float(to_fraction.transform((axes.get_xlim()[1], end))[1]) for _, end, _ in named]
+    for (curve, _, colour), y in zip(named, spread(wanted, _NAME / _PLOT_HEIGHT), strict=True):
+        style: Style = {"color": colour, "fontsize": 9, "va": "center", "clip_on": False}
+        axes.text(1.03, y, curve.name, transform=axes.transAxes, **style)
