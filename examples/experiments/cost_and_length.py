@@ -1,0 +1,140 @@
+"""What a sequence costs, by its length: attention in three kinds, a recurrent net, a convolution.
+
+    full attention n²·d        local, linear attention n        recurrence n·d²        convolution k·n·d²
+
+Forward and backward of one layer, one sequence, the plain bodies, one thread: time, and the most memory that
+arrays took on the way. The exponent is the slope of a straight line through the logarithms.
+
+Source: Vaswani et al. 2017, arXiv:1706.03762, table 1.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+import npformer as npf
+from examples.experiments.common import command, print_table
+from npformer.layers import Conv1d, Gru, Layer
+from npformer.layers.self_attention import SelfAttention
+from npformer.plotting.charts import Chart, Curve, draw_charts
+
+
+class Setting(NamedTuple):
+    """Lengths T, and how large a layer is."""
+
+    lengths: tuple[int, ...]
+    d_model: int = 32
+    num_heads: int = 2
+    window: int = 32
+    kernel_size: int = 3
+    rounds: int = 7
+
+
+class Cost(NamedTuple):
+    """A layer's measurements, one for each length."""
+
+    seconds: list[float]
+    megabytes: list[float]
+    time_exponent: float
+    memory_exponent: float
+
+
+FULL = Setting(lengths=(128, 256, 512, 1024, 2048, 4096))
+SMALL = Setting(lengths=(128, 256, 512), rounds=2)
+
+
+def layers(setting: Setting) -> dict[str, Layer]:
+    """The five kinds, all d_model wide."""
+    backend = npf.get_backend("numpy", bodies="plain", threads=1)
+
+    def attention(*words: object) -> Layer:
+        kind = SelfAttention(*words)  # type: ignore[arg-type]
+        return kind.build(setting.d_model, setting.num_heads, dropout=0.0, backend=backend, seed=0)
+
+    return {
+        "full attention": attention("full"),
+        "local attention": attention("local", setting.window),
+        "linear attention": attention("linear"),
+        "GRU": Gru(setting.d_model, setting.d_model, backend=backend),
+        "convolution": Conv1d(setting.d_model, setting.d_model, setting.kernel_size, backend=backend),
+    }
+
+
+def measure(setting: Setting) -> dict[str, Cost]:
+    """Every kind at every length, in turns: a disturbance of the machine hits all of them."""
+    kinds, rng = layers(setting), np.random.default_rng(0)
+    inputs = [rng.normal(size=(1, length, setting.d_model)).astype("float32") for length in setting.lengths]
+    seconds: dict[str, list[list[float]]] = {name: [[] for _ in inputs] for name in kinds}
+    for _ in range(setting.rounds + 1):  # the first one warms up
+        for name, layer in kinds.items():
+            for i, x in enumerate(inputs):
+                start = time.perf_counter()
+                run(layer, x)
+                seconds[name][i].append(time.perf_counter() - start)
+    found = {}
+    for name, layer in kinds.items():
+        best = [min(times[1:]) for times in seconds[name]]
+        most = [peak(lambda layer=layer, x=x: run(layer, x)) / 1e6 for x in inputs]
+        slopes = exponent(setting.lengths, best), exponent(setting.lengths, most)
+        found[name] = Cost(best, most, *slopes)
+    return found
+
+
+def run(layer: Layer, x: np.ndarray) -> None:
+    """One forward and one backward of x (1, T, C)."""
+    y, cache = layer.forward(x)
+    layer.backward(y, cache)
+
+
+def peak(function: Callable[[], None]) -> float:
+    """The most bytes that the function's arrays took at one time."""
+    tracemalloc.start()
+    try:
+        function()
+        return float(tracemalloc.get_traced_memory()[1])
+    finally:
+        tracemalloc.stop()
+
+
+def exponent(lengths: tuple[int, ...], costs: list[float]) -> float:
+    """p of the power law cost ∝ T^p that fits best."""
+    return float(np.polyfit(np.log(lengths), np.log(costs), 1)[0])
+
+
+def experiment(setting: Setting, path: Path) -> None:
+    """Measure, print the table, draw the picture."""
+    found, last = measure(setting), setting.lengths[-1]
+    rows = [
+        (name, 1e3 * c.seconds[0], 1e3 * c.seconds[-1], c.megabytes[-1], c.time_exponent, c.memory_exponent)
+        for name, c in found.items()
+    ]
+    headings = ["", f"ms at {setting.lengths[0]}", f"ms at {last}", f"MB at {last}", "time ∝ T^", "memory ∝ T^"]
+    print_table(headings, rows)
+    milliseconds = [
+        Curve(f"{name}  T^{c.time_exponent:.2f}", setting.lengths, [1e3 * s for s in c.seconds])
+        for name, c in found.items()
+    ]
+    megabytes = [Curve(f"{name}  T^{c.memory_exponent:.2f}", setting.lengths, c.megabytes) for name, c in found.items()]
+    charts = [
+        Chart("time", "length T (tokens)", "milliseconds", milliseconds, log_x=True, log_y=True),
+        Chart("memory", "length T (tokens)", "megabytes at the peak", megabytes, log_x=True, log_y=True),
+    ]
+    what = f"d = {setting.d_model}, {setting.num_heads} heads, window {setting.window}, kernel {setting.kernel_size}"
+    notes = [f"Forward and backward of one layer, one sequence, one thread; {what}. Behind the names: fitted powers."]
+    draw_charts(charts, path, "What a layer costs, by the length of the sequence", notes)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command."""
+    return command("cost_and_length", __doc__, experiment, FULL, SMALL, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,116 @@
+"""A small encoder that gives each token a class, made of sub-layers whose norm and dropout can be exchanged.
+
+    before   x ← x + Drop(f(norm(x)))        the sub-layer's output is dropped; the stream goes on as it is
+    after    x ← Drop(x + f(norm(x)))        the sum is dropped, and with it the stream
+
+f is self-attention or feed-forward, in turns. Each backward is its forward read bottom-up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import npformer as npf
+from npformer.backend import Arena
+from npformer.layers import (
+    BatchNorm,
+    CacheStack,
+    Dropout,
+    Embedding,
+    FeedForward,
+    Layer,
+    LayerNorm,
+    Linear,
+    MultiHeadAttention,
+    SinusoidalPositions,
+)
+
+Array = Any
+Norm = LayerNorm | BatchNorm
+
+
+class SubLayer(Layer):
+    """One sub-layer f with its norm, its dropout and its residual sum."""
+
+    def __init__(self, f: MultiHeadAttention | FeedForward, norm: Norm, dropout: Dropout, *, after: bool) -> None:
+        super().__init__(f.backend)
+        self.norm, self.f, self.dropout, self.after = norm, f, dropout, after
+
+    def forward(self, x: Array, visible: Array, key: npf.RandomKey | None = None) -> tuple[Array, CacheStack]:
+        """x (B, T, C) to y (B, T, C); visible (B, T) is False at padding."""
+        cache = CacheStack(self)
+        normed = cache.run(self.norm, x, visible=visible, training=key is not None)
+        options = {"mask": npf.AttentionMask(visible)} if isinstance(self.f, MultiHeadAttention) else {}
+        f = cache.run(self.f, normed, **options)
+        if self.after:
+            return cache.run(self.dropout, x + f, key=key), cache
+        return x + cache.run(self.dropout, f, key=key), cache
+
+    def backward(self, dy: Array, cache: CacheStack) -> Array:
+        """dy (B, T, C) to dx (B, T, C)."""
+        df = self.dropout.backward(dy, cache.pop())
+        dx = df if self.after else dy
+        return dx + self.norm.backward(self.f.backward(df, cache.pop()), cache.pop())
+
+
+class Tagger(Layer):
+    """Token ids (B, T), 0 is padding, to logits (B, T, V): embedding, positions, 2·num_layers sub-layers, norm, head.
+
+    norm makes a norm; after puts dropout after the residual sum.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        d_model: int,
+        num_layers: int,
+        *,
+        num_heads: int = 4,
+        norm: Callable[[], Norm],
+        dropout: float = 0.0,
+        after: bool = False,
+        backend: npf.Backend,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(backend)
+        rng = np.random.default_rng(seed)
+        self.embedding = Embedding(vocab_size, d_model, backend=backend, seed=rng)
+        self.positions = SinusoidalPositions(backend)
+        self.layers: list[SubLayer] = []
+        for _ in range(num_layers):
+            attention = MultiHeadAttention(d_model, num_heads, backend=backend, seed=rng)
+            feed_forward = FeedForward(d_model, 2 * d_model, backend=backend, seed=rng)
+            drops = (Dropout(dropout, backend=backend) for _ in range(2))
+            self.layers += [
+                SubLayer(f, norm(), drop, after=after) for f, drop in zip((attention, feed_forward), drops, strict=True)
+            ]
+        self.norm = norm()
+        self.head = Linear(d_model, vocab_size, backend=backend, seed=rng)
+        self.arena = Arena(self.owned_parameters(), backend)
+
+    def forward(self, tokens: Array, *, key: npf.RandomKey | None = None) -> tuple[Array, CacheStack]:
+        """tokens (B, T) to logits (B, T, V); key None: inference."""
+        cache, visible = CacheStack(self), tokens != 0
+        x = cache.run(self.positions, cache.run(self.embedding, tokens))
+        for i, layer in enumerate(self.layers):
+            x = cache.run(layer, x, visible, key=key and key.child(f"layers.{i}"))
+        x = cache.run(self.norm, x, visible=visible, training=key is not None)
+        return cache.run(self.head, x), cache
+
+    def streams(self, tokens: Array, *, key: npf.RandomKey | None = None) -> list[Array]:
+        """What runs through the layers, (B, T, C): before the first, and after each."""
+        x, visible = self.positions(self.embedding(tokens)), tokens != 0
+        found = [x]
+        for i, layer in enumerate(self.layers):
+            found.append(layer(found[-1], visible, key=key and key.child(f"layers.{i}")))
+        return found
+
+    def backward(self, dlogits: Array, cache: CacheStack) -> None:
+        """Add to the gradient of every parameter, given dlogits (B, T, V)."""
+        dx = self.norm.backward(self.head.backward(dlogits, cache.pop()), cache.pop())
+        for layer in reversed(self.layers):
+            dx = layer.backward(dx, cache.pop())
+        self.embedding.backward(self.positions.backward(dx, cache.pop()), cache.pop())
