@@ -54,13 +54,16 @@ def beam_search(
     """
     expect_count("beam", beam)
     _expect_penalty(length_penalty)
-    opening = open_texts(model, src, max_len, bos_id)
-    state, beams = opening.state, Beams(opening, beam, length_penalty, model.config.pad_id)
-    while beams.rows.size:
-        state = _moved(state, beams.rows)
-        logits = newest(model.step(beams.tokens, state))
-        beams.go_on(*best_tokens(logits, beam, model.backend), eos_id, stop)
-    return [[Hypothesis(*each) for each in found] for found in beams.found()]
+    found: dict[int, list[Hypothesis]] = {}
+    for opening in open_texts(model, src, max_len, bos_id):
+        state, beams = opening.state, Beams(opening, beam, length_penalty, model.config.pad_id)
+        while beams.rows.size:
+            state = _moved(state, beams.rows)
+            logits = newest(model.step(beams.tokens, state))
+            beams.go_on(*best_tokens(logits, beam, model.backend), eos_id, stop)
+        for row, hypotheses in zip(opening.rows.tolist(), beams.found(), strict=True):
+            found[row] = [Hypothesis(*each) for each in hypotheses]
+    return [found[row] for row in sorted(found)]
 
 
 def _moved(state: DecodeState, rows: Host) -> DecodeState:

@@ -21,23 +21,29 @@ def best_tokens(logits: Array, k: int, backend: Backend) -> tuple[Host, Host]:
 
     Returns (tokens (B, k) int64, log-probabilities (B, k) float64) on the host, V in k's place if that is less.
     """
+    if logits.shape[1] <= 2 * k * PART:
+        values: Host = backend.host(logits)
+        ids, log_sum = np.broadcast_to(np.arange(values.shape[1]), values.shape), _log_sum(values)
+    else:
+        ids, values = _of_best_parts(logits, k, backend)
+        log_sum = backend.host(_log_sum(logits))
+    each = np.arange(values.shape[0])[:, None]
+    order = np.argsort(-values, axis=-1, kind="stable")[:, :k]
+    log_p = values[each, order].astype(np.float64) - log_sum.astype(np.float64)
+    return ids[each, order], np.minimum(log_p, 0.0)  # rounding makes nothing more than certain
+
+
+def _log_sum(logits: Array) -> Array:
+    """log Σ exp over the vocabulary, (B, 1)."""
     xp = namespace(logits)
     peak = xp.max(logits, axis=-1, keepdims=True)
-    log_sum = backend.host(peak + xp.log(xp.sum(xp.exp(logits - peak), axis=-1, keepdims=True)))  # (B, 1)
-    values: Host
-    ids, values = _candidates(logits, k, backend)
-    order = np.argsort(-values, axis=-1, kind="stable")[:, :k]
-    best = np.take_along_axis(values, order, axis=-1).astype(np.float64)
-    log_p = np.minimum(best - log_sum.astype(np.float64), 0.0)  # rounding makes nothing more than certain
-    return np.take_along_axis(ids, order, axis=-1), log_p
+    return peak + xp.log(xp.sum(xp.exp(logits - peak), axis=-1, keepdims=True))
 
 
-def _candidates(logits: Array, k: int, backend: Backend) -> tuple[Host, Host]:
-    """Ids (B, n), ascending, and logits (B, n) of tokens, the k likeliest among them."""
+def _of_best_parts(logits: Array, k: int, backend: Backend) -> tuple[Host, Host]:
+    """Ids (B, k·PART), ascending, and logits (B, k·PART) of tokens, the k likeliest among them."""
     xp, (batch, vocab_size) = namespace(logits), logits.shape
     count = -(-vocab_size // PART)
-    if count <= 2 * k:
-        return np.broadcast_to(np.arange(vocab_size), (batch, vocab_size)), backend.host(logits)
     if vocab_size % PART:
         filling = xp.full((batch, count * PART - vocab_size), -xp.inf, dtype=logits.dtype, device=device_of(logits))
         logits = xp.concat([logits, filling], axis=-1)

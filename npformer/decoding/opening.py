@@ -32,10 +32,11 @@ class Opening(NamedTuple):
     texts: Host  # (B, max_len) int64: the prompts, and pads to be written over
     lengths: Host  # (B,) how much of each text is there
     given: list[Host]  # B rows without the pads at their ends: what each was asked
+    rows: Host  # (B,) which of all rows they are
 
 
-def open_texts(model: Writer, src: Array, max_len: int, bos_id: int) -> Opening:
-    """Begin the texts of src (B, S): sources for a Transformer, prompts for a Decoder.
+def open_texts(model: Writer, src: Array, max_len: int, bos_id: int) -> list[Opening]:
+    """Begin the texts of src (B, S), sources for a Transformer, prompts for a Decoder; those that go on together.
 
     Raises ConfigError for another model, max_len < 1 and a prompt longer than max_len, ShapeError for a
     row of nothing but padding, and what model.start raises.
@@ -47,28 +48,38 @@ def open_texts(model: Writer, src: Array, max_len: int, bos_id: int) -> Opening:
         )
     expect_count("max_len", max_len)
     if isinstance(model, Decoder):
-        return _open_prompts(model, _rows("prompt", src, model.config.vocab_size, model), max_len)
+        prompts = _rows("prompt", src, model.config.vocab_size, model)
+        return [_open_prompts(model, prompts, rows, max_len) for rows in _together(model, prompts)]
     given = _rows("src", src, model.config.src_vocab_size, model)
-    lengths = np.zeros(len(given), dtype=np.int64)
-    texts = np.full((len(given), max_len), model.config.pad_id, dtype=np.int64)
-    tokens = np.full(len(given), bos_id, dtype=np.int64)
-    return Opening(model.start(src, room(model, max_len)), tokens, texts, lengths, given)
+    rows = np.arange(len(given))
+    texts = np.full((rows.size, max_len), model.config.pad_id, dtype=np.int64)
+    state = model.start(src, room(model, max_len))
+    return [Opening(state, np.full(rows.size, bos_id), texts, np.zeros_like(rows), given, rows)]
 
 
-def _open_prompts(model: Decoder, prompts: list[Host], max_len: int) -> Opening:
-    lengths = np.array([prompt.size for prompt in prompts])
+def _open_prompts(model: Decoder, prompts: list[Host], rows: Host, max_len: int) -> Opening:
+    lengths = np.array([prompts[row].size for row in rows])
     longest, pad_id = int(lengths.max()), model.config.pad_id
     if longest > max_len:
         raise ConfigError(
-            f"max_len: expected at least {longest}, the length of prompt {lengths.argmax()}, got {max_len}; "
+            f"max_len: expected at least {longest}, the length of prompt {rows[lengths.argmax()]}, got {max_len}; "
             "it counts a text's tokens with those of the prompt"
         )
-    texts = np.full((len(prompts), max_len), pad_id, dtype=np.int64)
-    tokens = np.full((len(prompts), longest), pad_id, dtype=np.int64)
-    for row, prompt in enumerate(prompts):
-        texts[row, : prompt.size] = tokens[row, longest - prompt.size :] = prompt
+    texts = np.full((rows.size, max_len), pad_id, dtype=np.int64)
+    tokens = np.full((rows.size, longest), pad_id, dtype=np.int64)
+    given = [prompts[row] for row in rows]
+    for i, prompt in enumerate(given):
+        texts[i, : prompt.size] = tokens[i, longest - prompt.size :] = prompt
     begins = None if lengths.min() == longest else longest - lengths
-    return Opening(model.start(len(prompts), max_len, begins), tokens, texts, lengths, prompts)
+    return Opening(model.start(rows.size, max_len, begins), tokens, texts, lengths, given, rows)
+
+
+def _together(model: Decoder, prompts: list[Host]) -> list[Host]:
+    """Which rows can be decoded together: all, or those of one length where a text cannot be moved."""
+    lengths = np.array([prompt.size for prompt in prompts])
+    if model.begins_anywhere:
+        return [np.arange(lengths.size)]
+    return [np.flatnonzero(lengths == length) for length in np.unique(lengths)]
 
 
 def _rows(name: str, ids: Array, vocab_size: int, model: Writer) -> list[Host]:

@@ -16,12 +16,13 @@ Source: top-p, Holtzman et al. 2020, arXiv:1904.09751, section 3.1.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 
-from npformer.decoding.opening import Host, Writer, expect_count, open_texts
+from npformer.decoding.opening import Host, Opening, Writer, expect_count, open_texts
 from npformer.decoding.writing import Stop, write
 from npformer.errors import ConfigError
 from npformer.typing import Array
@@ -45,14 +46,14 @@ def sample(
     Raises ConfigError unless temperature > 0, top_k ≥ 1, 0 < top_p ≤ 1 and seed ≥ 0, and what greedy raises.
     """
     _expect_options(temperature, top_k, top_p, seed)
-    opening = open_texts(model, src, max_len, bos_id)
-    sources = _generators(seed, opening.given)
+    openings = open_texts(model, src, max_len, bos_id)
+    sources = {row: source for opening in openings for row, source in _generators(seed, opening)}
 
     def draw(logits: Array, rows: Host, t: int) -> Host:
         p = probabilities(model.backend.host(logits), temperature, top_k, top_p)
         return drawn(p, np.array([sources[row].random() for row in rows]))
 
-    return write(model, opening, draw, eos_id=eos_id, stop=stop)
+    return write(model, openings, draw, eos_id=eos_id, stop=stop)
 
 
 def probabilities(logits: Host, temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None) -> Host:
@@ -84,15 +85,13 @@ def drawn(p: Host, u: Host) -> Host:
     return found
 
 
-def _generators(seed: int, given: list[Host]) -> list[np.random.Generator]:
-    """One for each row of what was given."""
+def _generators(seed: int, opening: Opening) -> Iterator[tuple[int, np.random.Generator]]:
+    """One for each row; equal rows open together."""
     seen: Counter[tuple[int, ...]] = Counter()
-    found = []
-    for row in given:
-        tokens = tuple(row.tolist())
-        found.append(np.random.default_rng([seed, seen[tokens], *tokens]))
+    for row, given in zip(opening.rows.tolist(), opening.given, strict=True):
+        tokens = tuple(given.tolist())
+        yield row, np.random.default_rng([seed, seen[tokens], *tokens])
         seen[tokens] += 1
-    return found
 
 
 def _expect_options(temperature: Any, top_k: Any, top_p: Any, seed: Any) -> None:

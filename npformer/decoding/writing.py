@@ -20,9 +20,17 @@ Choose: TypeAlias = Callable[[Array, Host, int], Host]
 Stop: TypeAlias = Callable[[Host], bool]
 
 
-def write(model: Writer, opening: Opening, choose: Choose, *, eos_id: int, stop: Stop | None) -> Host:
-    """Continue the texts of opening, token by token. Returns them (B, T), each filled up with the pad id."""
-    state, tokens, texts, lengths, _ = opening
+def write(model: Writer, openings: list[Opening], choose: Choose, *, eos_id: int, stop: Stop | None) -> Host:
+    """Continue the texts of openings, token by token. Returns them (B, T), each filled up with the pad id."""
+    found = [_continued(model, opening, choose, eos_id, stop) for opening in openings]
+    rows = np.argsort(np.concatenate([opening.rows for opening in openings]))
+    texts = np.concatenate([opening.texts for opening in openings])[rows]
+    return texts[:, : max(int(lengths.max()) for lengths in found)]
+
+
+def _continued(model: Writer, opening: Opening, choose: Choose, eos_id: int, stop: Stop | None) -> Host:
+    """Write the texts of opening; returns their lengths (B,)."""
+    state, tokens, texts, lengths = opening[:4]
     pad_id, max_len = model.config.pad_id, texts.shape[1]
     rows = np.arange(state.batch)  # which text each row of the state is
     ended = lengths >= max_len
@@ -31,7 +39,7 @@ def write(model: Writer, opening: Opening, choose: Choose, *, eos_id: int, stop:
         if 2 * np.count_nonzero(ended) >= ended.size:  # by halves, so that what is copied is no more than what is saved
             going = np.flatnonzero(~ended)
             rows, tokens, ended, state = rows[going], tokens[going], ended[going], state.select(going)
-        chosen = choose(newest(model.step(tokens, state)), rows, t)
+        chosen = choose(newest(model.step(tokens, state)), opening.rows[rows], t)
         tokens = np.where(ended, pad_id, chosen)
         now = rows[~ended]
         texts[now, lengths[now]] = tokens[~ended]
@@ -42,4 +50,4 @@ def write(model: Writer, opening: Opening, choose: Choose, *, eos_id: int, stop:
                 over or bool(stop(texts[row, : lengths[row]].copy())) for over, row in zip(ended, rows, strict=True)
             ])  # fmt: skip
         t += 1
-    return texts[:, : lengths.max()]
+    return lengths

@@ -32,8 +32,8 @@ class Past(Protocol):
     def select(self, rows: Array, length: int) -> Past:
         """A copy that holds these rows, integers (n,), of the first length positions."""
 
-    def reorder(self, rows: Array, length: int) -> None:
-        """Put rows, integers (B,), in the place of the rows there are."""
+    def reorder(self, rows: HostArray, length: int) -> None:
+        """Put rows, host integers (B,), in the place of the rows there are."""
 
 
 class KeyValues(NamedTuple):
@@ -64,7 +64,7 @@ class KeyValues(NamedTuple):
             _selected(self.values, rows, length, axis=2),
         )
 
-    def reorder(self, rows: Array, length: int) -> None:
+    def reorder(self, rows: HostArray, length: int) -> None:
         _reorder(self.keys, rows, length, axis=3)
         _reorder(self.values, rows, length, axis=2)
 
@@ -169,10 +169,9 @@ class DecodeState:
             raise ConfigError(f"rows: expected each row to stay with its source, got {chosen.tolist()}; use select")
         if np.array_equal(chosen, np.arange(self.batch)):
             return
-        on_device = self.backend.integers(chosen)
         for layer in self.layers:
-            layer.own.reorder(on_device, self.length)
-        _reorder(self.visible, on_device, self.length, axis=1)
+            layer.own.reorder(chosen, self.length)
+        _reorder(self.visible, chosen, self.length, axis=1)
         if self.begins is not None:
             self.begins = self.begins[chosen]
 
@@ -193,10 +192,14 @@ def _selected(buffer: Array, rows: Array, length: int, axis: int) -> Array:
     return new
 
 
-def _reorder(buffer: Array, rows: Array, length: int, axis: int) -> None:
-    """_selected, in place."""
-    filled = _filled(buffer, length, axis)
-    buffer[filled] = _take(buffer[filled], rows)
+def _reorder(buffer: Array, rows: HostArray, length: int, axis: int) -> None:
+    """_selected, in place, for host integers."""
+    part = buffer[_filled(buffer, length, axis)]
+    if isinstance(buffer, np.ndarray):  # the standard cannot write to some rows
+        changed = np.flatnonzero(rows != np.arange(rows.size))
+        part[changed] = part[rows[changed]]
+    else:
+        part[...] = _take(part, namespace(part).asarray(rows, device=device_of(part)))
 
 
 def _filled(buffer: Array, length: int, axis: int) -> tuple[slice, ...]:

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple, Protocol
 from npformer.backend import Backend, Ops
 from npformer.errors import ConfigError
 from npformer.functional import AttentionMask, Draw, attention_weights, biased_attention_weights
-from npformer.functional.arrays import namespace
+from npformer.functional.arrays import device_of, namespace
 from npformer.functional.linear_attention import linear_attention_step, linear_attention_weights
 from npformer.layers.decode_state import KeyValues
-from npformer.typing import Array
+from npformer.typing import Array, HostArray
 
 
 class Mechanism(Protocol):
@@ -144,8 +144,9 @@ class Sums:
         chosen = namespace(self.state).take(self.up_to(length), rows, axis=0)
         return Sums(chosen, chosen, length)
 
-    def reorder(self, rows: Array, length: int) -> None:
-        self.before = self.state = namespace(self.state).take(self.up_to(length), rows, axis=0)
+    def reorder(self, rows: HostArray, length: int) -> None:
+        xp, sums = namespace(self.state), self.up_to(length)
+        self.before = self.state = xp.take(sums, xp.asarray(rows, device=device_of(sums)), axis=0)
 
 
 class LinearAttention:

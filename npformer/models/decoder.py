@@ -72,18 +72,28 @@ class Decoder(Layer):
         self._run(NoCache(self), self._ids(tokens), None, watch)
         return watch.weights
 
+    @property
+    def begins_anywhere(self) -> bool:
+        """Whether attention sees distances alone, so that a text may stand anywhere in its row."""
+        return not (self.config.attention == "linear" and self.config.positions == "rotary")
+
     def start(self, batch: int, max_len: int, begins: HostArray | None = None) -> DecodeState:
         """Begin to decode batch rows, with room for max_len tokens of each, the prompt's among them.
 
         begins (B,), whole numbers: prompts of unequal length are fed so that they end together, row b as
         begins_b pads and then its prompt, whose first token is at position 0 all the same. Raises ConfigError
-        unless batch >= 1, 1 <= max_len, <= max_seq_len for learned positions, and begins >= 0; ShapeError
-        unless begins is (B,).
+        unless batch >= 1, 1 <= max_len, <= max_seq_len for learned positions, begins >= 0, and 0 where not
+        begins_anywhere; ShapeError unless begins is (B,).
         """
         if batch < 1:
             raise ConfigError(f"batch: expected an integer >= 1, got {batch}")
         positions = position_rows(self.positions, max_len, self.config, self.backend)
         begins = None if begins is None else _checked_begins(begins, batch)
+        if begins is not None and begins.any() and not self.begins_anywhere:
+            raise ConfigError(
+                "begins: expected 0 with linear attention and rotary positions, whose features depend on where a text "
+                f"stands, got {begins.tolist()}; decode prompts of one length together"
+            )
         room = max_len + (0 if begins is None else int(begins.max()))
         return DecodeState(
             backend=self.backend,

@@ -1,0 +1,214 @@
+"""Beam search against greedy decoding, against every text there is, and against scores of whole texts."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer.backend import Backend
+from npformer.decoding import beam_search, greedy
+from npformer.decoding.beams import seats
+from npformer.errors import ConfigError, NpformerError, ShapeError
+from npformer.models import Encoder, EncoderConfig, Transformer
+
+Build = Callable[..., Any]
+Score = Callable[..., float]
+
+SRC = np.array([[3, 5, 4, 6, 2], [8, 6, 2, 0, 0], [4, 2, 0, 0, 0], [7, 7, 7, 2, 0], [6, 3, 0, 0, 0]])
+
+
+def penalty(length: int, alpha: float = 0.6) -> float:
+    return float(((5 + length) / 6) ** alpha)
+
+
+def cut(row: Any, eos_id: int = 2) -> list[int]:
+    """A row as greedy returns it, up to its end."""
+    tokens = [int(t) for t in row]
+    return tokens[: tokens.index(eos_id) + 1] if eos_id in tokens else tokens
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_beam_of_one_is_greedy_decoding(seed: int, transformer: Build, any64: Backend) -> None:
+    model = transformer(any64, seed)
+    for one, row in zip(beam_search(model, SRC, 9, beam=1), greedy(model, SRC, 9), strict=True):
+        assert len(one) == 1
+        assert one[0].tokens.tolist() == cut(row)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
+@pytest.mark.parametrize("beam", [2, 4, 7])
+def test_scores_are_those_of_whole_texts(
+    beam: int, alpha: float, transformer: Build, log_probability: Score, any64: Backend
+) -> None:
+    model = transformer(any64, 2)
+    model.generator.bias.data[2] += 3  # texts of many lengths
+    lengths = set()
+    for src, found in zip(SRC, beam_search(model, SRC, 8, beam=beam, length_penalty=alpha), strict=True):
+        assert 1 <= len(found) <= beam
+        assert [one.score for one in found] == sorted([one.score for one in found], reverse=True)
+        assert len({tuple(one.tokens.tolist()) for one in found}) == len(found)
+        for one in found:
+            log_p = log_probability(model, src, one.tokens)
+            assert abs(one.log_probability - log_p) < 1e-10
+            assert abs(one.score - log_p / penalty(len(one.tokens), alpha)) < 1e-10
+            lengths.add(len(one.tokens))
+    assert len(lengths) > 1
+
+
+def every_text(max_len: int) -> list[list[int]]:
+    """Of nine tokens, all that end with 2 or are of max_len."""
+    inner = [t for t in range(9) if t != 2]
+    ended = [[*text, 2] for n in range(max_len) for text in itertools.product(inner, repeat=n)]
+    return ended + [list(text) for text in itertools.product(inner, repeat=max_len)]
+
+
+def test_a_beam_wide_enough_finds_the_best_text_there_is(
+    transformer: Build, log_probability: Score, numpy64: Backend
+) -> None:
+    model, texts = transformer(numpy64, 3), every_text(3)
+    found = beam_search(model, SRC[:2], 3, beam=len(texts), length_penalty=1.0)
+    for src, hypotheses in zip(SRC, found, strict=False):
+        scores = [log_probability(model, src, text) / penalty(len(text), 1.0) for text in texts]
+        assert abs(hypotheses[0].score - max(scores)) < 1e-10
+        assert hypotheses[0].tokens.tolist() == texts[int(np.argmax(scores))]
+
+
+def by_lists(model: Transformer, score: Score, src: Any, max_len: int, beam: int) -> list[list[int]]:
+    """The rule of the search in plain words, each text scored anew; texts that ended, best first."""
+    under_way: list[list[int]] = [[]]
+    ended: list[tuple[float, list[int]]] = []
+    path: list[int] | None = []  # the greedy one
+    while under_way:
+        texts = [[*text, token] for text in under_way for token in range(9)]
+        texts.sort(key=lambda text: -score(model, src, text))
+        if path is not None:
+            options = [text for text in texts if text[:-1] == path]
+            path = options[0]
+            texts = [path, *(text for text in texts if text != path)]
+        under_way = texts[: beam - len(ended)]
+        for text in list(under_way):
+            if text[-1] == 2 or len(text) == max_len:
+                under_way.remove(text)
+                ended.append((score(model, src, text) / penalty(len(text)), text))
+                path = None if text == path else path
+        best = max((s for s, _ in ended), default=-np.inf)
+        if all(score(model, src, text) / penalty(max_len) <= best for text in under_way):
+            break
+    return [text for _, text in sorted(ended, key=lambda one: -one[0])]
+
+
+@pytest.mark.parametrize(("seed", "beam"), [(0, 3), (2, 4), (3, 2), (4, 4)])
+def test_all_sources_together_are_searched_as_each_by_lists(
+    seed: int, beam: int, transformer: Build, log_probability: Score, numpy64: Backend
+) -> None:
+    model = transformer(numpy64, seed)
+    model.generator.bias.data[2] += 0.5
+    for src, found in zip(SRC, beam_search(model, SRC, 5, beam=beam), strict=True):
+        assert [one.tokens.tolist() for one in found] == by_lists(model, log_probability, src, 5, beam)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_best_score_is_never_below_that_of_greedy_decoding(
+    seed: int, transformer: Build, log_probability: Score, numpy64: Backend
+) -> None:
+    model = transformer(numpy64, seed)
+    model.generator.weight.data[...] *= 3  # sharper, so that paths are lost
+    src = np.random.default_rng(seed).integers(3, 9, (20, 5))
+    better = 0
+    for row, given, found in zip(greedy(model, src, 10), src, beam_search(model, src, 10, beam=2), strict=True):
+        text = cut(row)
+        score = log_probability(model, given, text) / penalty(len(text))
+        assert found[0].score >= score - 1e-12
+        better += found[0].score > score + 1e-9
+    assert better
+
+
+def test_each_source_is_searched_as_it_is_alone(transformer: Build, any64: Backend) -> None:
+    model = transformer(any64, 2)
+    for src, together in zip(SRC, beam_search(model, SRC, 9), strict=True):
+        (alone,) = beam_search(model, [[t for t in src if t]], 9)
+        assert [one.tokens.tolist() for one in together] == [one.tokens.tolist() for one in alone]
+        assert np.allclose([one.score for one in together], [one.score for one in alone], rtol=0, atol=1e-12)
+
+
+def test_rows_are_computed_no_longer_than_they_matter(
+    transformer: Build, numpy64: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = transformer(numpy64, 2)
+    model.generator.bias.data[2] += 3
+    sizes: list[int] = []
+    step = model.step
+    monkeypatch.setattr(model, "step", lambda tokens, state: sizes.append(len(tokens)) or step(tokens, state))
+    beam_search(model, SRC, 30, beam=4)
+    assert sizes[0] == 5
+    assert max(sizes) <= 20
+    assert len(sizes) < 30
+
+
+def test_a_stop_function_ends_texts(transformer: Build, numpy64: Backend) -> None:
+    model = transformer(numpy64, 1)
+    model.generator.bias.data[2] -= 100
+    for found in beam_search(model, SRC, 9, stop=lambda ids: len(ids) >= 3 and ids[-1] == ids[-2]):
+        for one in found:
+            tokens = one.tokens.tolist()
+            ends = [i for i in range(2, len(tokens)) if tokens[i] == tokens[i - 1]]
+            assert ends == [len(tokens) - 1] if ends else len(tokens) == 9
+
+
+@pytest.mark.parametrize("changes", [{}, {"positions": "rotary", "attention": "linear"}, {"positions": "relative"}])
+def test_prompts_of_unequal_length_are_continued(
+    changes: dict[str, Any], decoder: Build, log_probability: Score, numpy64: Backend
+) -> None:
+    model, prompts = decoder(numpy64, **changes), SRC.copy()
+    prompts[prompts == 2] = 5
+    for prompt, together in zip(prompts, beam_search(model, prompts, 9), strict=True):
+        prompt = [t for t in prompt.tolist() if t]
+        (alone,) = beam_search(model, [prompt], 9)
+        assert [one.tokens.tolist() for one in together] == [one.tokens.tolist() for one in alone]
+        for one in together:
+            assert one.tokens[: len(prompt)].tolist() == prompt
+            log_p = log_probability(model, prompt, one.tokens)
+            assert abs(one.score - log_p / penalty(len(one.tokens) - len(prompt))) < 1e-10
+
+
+def test_a_device_finds_the_same(transformer: Build, numpy64: Backend, strict64: Backend) -> None:
+    here, there = (beam_search(transformer(backend, 2), SRC[:3], 5, beam=3) for backend in (numpy64, strict64))
+    for one, other in zip(here, there, strict=True):
+        assert [each.tokens.tolist() for each in one] == [each.tokens.tolist() for each in other]
+
+
+def test_the_first_of_siblings_keeps_the_place_and_others_take_empty_ones() -> None:
+    parents = np.array([[2, 2, 0, 1], [1, 1, 1, 1], [0, 3, 3, 2]])
+    alive = np.array([[True, True, True, True], [True, True, False, False], [True, True, False, True]])
+    assert seats(parents, alive, 4).tolist() == [[2, 3, 0, 1], [1, 0, 4, 4], [0, 3, 4, 2]]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"beam": 0}, ConfigError, "beam: expected an integer >= 1, got 0"),
+        ({"beam": 1.5}, ConfigError, "beam: expected an integer >= 1, got 1.5"),
+        ({"length_penalty": -0.1}, ConfigError, "length_penalty: expected a number >= 0, got -0.1"),
+        ({"max_len": 0}, ConfigError, "max_len: expected an integer >= 1, got 0"),
+        ({"src": np.zeros((2, 0), dtype=int)}, ShapeError, "src: expected at least one sequence of at least one token"),
+        ({"src": [[3, 2], [0, 0]]}, ShapeError, "src: expected at least one token in each row, got padding alone in"),
+    ],
+)
+def test_what_cannot_be_searched_is_refused(
+    options: dict[str, Any], error: type[NpformerError], text: str, transformer: Build, numpy64: Backend
+) -> None:
+    with pytest.raises(error, match=f"^{re.escape(text)}"):
+        beam_search(transformer(numpy64), **({"src": SRC} | options))
+
+
+def test_an_encoder_has_nothing_to_decode(numpy64: Backend) -> None:
+    model = Encoder(EncoderConfig(9, d_model=8, num_heads=2, num_layers=1, d_ff=12), backend=numpy64)
+    with pytest.raises(
+        ConfigError, match=r"^model: expected a Transformer or a Decoder, got Encoder; an Encoder reads"
+    ):
+        beam_search(model, SRC)  # type: ignore[arg-type]
