@@ -1,0 +1,144 @@
+"""Encoder and Decoder do what torch.nn.TransformerEncoder does with their parameters: logits and every gradient."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import npformer as npf
+from npformer.backend import Backend
+from npformer.models import Decoder, DecoderConfig, Encoder, EncoderConfig
+from npformer.proof.catalogue import shaken
+
+SIZE: dict[str, Any] = {"d_model": 8, "num_heads": 2, "d_ff": 12, "num_layers": 2, "dropout": 0.0, "max_seq_len": 6}
+TOKENS = np.array([[3, 5, 4, 6, 2], [6, 5, 2, 0, 0], [4, 2, 0, 0, 0]])
+ORDERS = pytest.mark.parametrize(("norm_order", "activation"), [("post", "relu"), ("pre", "gelu")])
+
+
+def pairs(model: Any, stack: str, head: str) -> Iterator[tuple[str, list[str], bool]]:
+    """(PyTorch's name, ours side by side, whether transposed) of every parameter."""
+    yield "embedding.weight", ["embedding.weight"], False
+    yield "positions.weight", ["positions.weight"], False
+    for i in range(SIZE["num_layers"]):
+        here, there = f"{stack}.layers.{i}", f"stack.layers.{i}"
+        for kind in ("weight", "bias"):
+            parts = [f"{here}.self_attention.{part}.{kind}" for part in ("query", "key", "value")]
+            yield f"{there}.self_attn.in_proj_{kind}", parts, True
+            yield f"{there}.self_attn.out_proj.{kind}", [f"{here}.self_attention.output.{kind}"], True
+            yield f"{there}.linear1.{kind}", [f"{here}.feed_forward.up.{kind}"], True
+            yield f"{there}.linear2.{kind}", [f"{here}.feed_forward.down.{kind}"], True
+        for norm in ("norm1", "norm2"):
+            yield f"{there}.{norm}.weight", [f"{here}.{norm}.gamma"], False
+            yield f"{there}.{norm}.bias", [f"{here}.{norm}.beta"], False
+    if model.config.norm_order == "pre":
+        yield "stack.norm.weight", [f"{stack}.norm.gamma"], False
+        yield "stack.norm.bias", [f"{stack}.norm.beta"], False
+    for kind in ("weight", "bias"):
+        yield f"head.{kind}", [f"{head}.{kind}"], True
+
+
+def twin_of(torch: Any, model: Any, classes: int) -> Any:
+    """The same network out of PyTorch's parts, its parameters to be loaded."""
+    nn, config, dtype = torch.nn, model.config, {"dtype": torch.float64}
+    layer = nn.TransformerEncoderLayer(
+        config.d_model, config.num_heads, config.d_ff, 0.0, config.activation, batch_first=True,
+        norm_first=config.norm_order == "pre", **dtype,
+    )  # fmt: skip
+    final = nn.LayerNorm(config.d_model, **dtype) if config.norm_order == "pre" else None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that nested tensors, an optimisation of inference, are off
+        stack = nn.TransformerEncoder(layer, config.num_layers, final)
+    return nn.ModuleDict({
+        "embedding": nn.Embedding(7, config.d_model, **dtype),
+        "positions": nn.Embedding(config.max_seq_len, config.d_model, **dtype),
+        "stack": stack,
+        "head": nn.Linear(config.d_model, classes, **dtype),
+    })  # fmt: skip
+
+
+def theirs(torch: Any, net: Any, causal: bool, first: bool) -> Any:
+    tokens, hidden = torch.tensor(TOKENS), torch.tensor(TOKENS == 0)
+    length, width = TOKENS.shape[1], SIZE["d_model"]
+    x = net["embedding"](tokens) * width**0.5 + net["positions"].weight[:length]
+    future = torch.ones(length, length, dtype=torch.bool).triu(1) if causal else None
+    h = net["stack"](x, mask=future, src_key_padding_mask=hidden)
+    return net["head"](h[:, 0] if first else h)
+
+
+def expect_parity(torch: Any, model: Any, stack: str, head: str, *, causal: bool, first: bool = False) -> None:
+    named = dict(model.named_parameters())
+    logits, cache = model.forward(TOKENS)
+    net = twin_of(torch, model, logits.shape[-1])
+    table = list(pairs(model, stack, head))
+    assert {name for _, ours, _ in table for name in ours} == named.keys()
+    state = {}
+    for there, ours, turned in table:
+        value = np.concatenate([named[name].data for name in ours], axis=-1)
+        state[there] = torch.tensor(np.ascontiguousarray(value.T if turned else value))
+    net.load_state_dict(state, strict=True)
+    counts = np.ones(logits.shape) if first else np.broadcast_to((TOKENS != 0)[..., None], logits.shape)
+    upstream = np.random.default_rng(0).normal(size=logits.shape) * counts
+    expected = theirs(torch, net, causal, first)
+    (expected * torch.tensor(upstream)).sum().backward()
+    np.testing.assert_allclose(logits * counts, expected.detach().numpy() * counts, rtol=0, atol=1e-12)
+    model.backward(upstream, cache)
+    gradients = {name: p.grad.numpy() for name, p in net.named_parameters()}
+    largest = max(np.abs(gradient).max() for gradient in gradients.values())
+    for there, ours, turned in table:
+        found = np.concatenate([named[name].grad for name in ours], axis=-1)
+        np.testing.assert_allclose(
+            found.T if turned else found, gradients[there], rtol=0, atol=1e-12 * largest, err_msg=there
+        )
+
+
+def options(norm_order: str, activation: str) -> dict[str, Any]:
+    return SIZE | {"norm_order": norm_order, "activation": activation, "positions": "learned"}
+
+
+@ORDERS
+@pytest.mark.parametrize("head", ["sequence", "tokens", "masked"])
+def test_an_encoder_is_pytorchs(norm_order: str, activation: str, head: Any, comparison: Any, numpy64: Backend) -> None:
+    classes = None if head == "masked" else 4
+    config = EncoderConfig(7, head=head, num_classes=classes, **options(norm_order, activation))
+    model = shaken(Encoder(config, backend=numpy64))
+    expect_parity(comparison.torch, model, "encoder", "head", causal=False, first=head == "sequence")
+
+
+@ORDERS
+def test_a_decoder_is_pytorchs_encoder_under_a_causal_mask(
+    norm_order: str, activation: str, comparison: Any, numpy64: Backend
+) -> None:
+    model = shaken(Decoder(DecoderConfig(7, **options(norm_order, activation)), backend=numpy64))
+    expect_parity(comparison.torch, model, "decoder", "generator", causal=True)
+
+
+@pytest.mark.parametrize("visible", [None, TOKENS != 0])
+def test_a_gru_is_pytorchs(visible: Any, comparison: Any, numpy64: Backend) -> None:
+    torch, rng = comparison.torch, np.random.default_rng(1)
+    layer: Any = shaken(npf.layers.Gru(3, 4, backend=numpy64))
+    x, dy = rng.normal(size=(3, 5, 3)), rng.normal(size=(3, 5, 4))
+    dy = dy if visible is None else dy * visible[..., None]
+    theirs = torch.nn.GRU(3, 4, batch_first=True, dtype=torch.float64)
+    names = {
+        "weight_ih_l0": "weight",
+        "weight_hh_l0": "recurrent",
+        "bias_ih_l0": "bias",
+        "bias_hh_l0": "recurrent_bias",
+    }
+    state = {there: torch.tensor(np.ascontiguousarray(getattr(layer, here).data.T)) for there, here in names.items()}
+    theirs.load_state_dict(state)
+    given = torch.tensor(x, requires_grad=True)
+    expected, _ = theirs(given)
+    (expected * torch.tensor(dy)).sum().backward()
+    y, cache = layer.forward(x, visible=visible)
+    dx, _ = layer.backward(dy, cache)
+    counted = slice(None) if visible is None else visible
+    np.testing.assert_allclose(y[counted], expected.detach().numpy()[counted], rtol=0, atol=1e-13)
+    np.testing.assert_allclose(dx, given.grad.numpy(), rtol=0, atol=1e-12)
+    for there, here in names.items():
+        gradient = dict(theirs.named_parameters())[there].grad.numpy().T
+        np.testing.assert_allclose(getattr(layer, here).grad, gradient, rtol=0, atol=1e-11, err_msg=here)

@@ -1,0 +1,86 @@
+"""The table of docs/coverage.md is true: its files and tests exist, its commands are understood."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import io
+import re
+import shlex
+from dataclasses import fields
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from npformer.backend import Ops
+from npformer.cli.main import build_parser
+from npformer.proof import catalogue
+
+ROOT = Path(__file__).resolve().parent.parent
+TEXT = (ROOT / "docs" / "coverage.md").read_text(encoding="utf-8")
+
+
+class Row(NamedTuple):
+    part: str
+    file: str
+    check: str
+    command: str
+
+
+def rows() -> list[Row]:
+    """Every row of every table, marks stripped."""
+    lines = [line for line in TEXT.splitlines() if line.startswith("|") and not line.startswith(("| part", "|---"))]
+    return [Row(*(cell.strip().strip("`") for cell in line.strip("|").split("|"))) for line in lines]
+
+
+EVERY_ROW = pytest.mark.parametrize("row", rows(), ids=lambda row: f"{row.part} ({row.check.rpartition('/')[2]})")
+
+
+def test_the_table_is_read() -> None:
+    parts = [row.part for row in rows()]
+    assert len(parts) >= 65
+    assert len(re.findall(r"^\| part ", TEXT, re.M)) == 5
+
+
+@EVERY_ROW
+def test_the_file_and_the_check_exist(row: Row) -> None:
+    assert (ROOT / row.file).is_file(), row.file
+    file, _, name = row.check.partition("::")
+    assert (ROOT / file).is_file(), file
+    tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+    functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    assert (name or next(test for test in functions if test.startswith("test_"))) in functions
+
+
+@EVERY_ROW
+def test_the_command_is_understood(row: Row) -> None:
+    program, *words = shlex.split(row.command)
+    if program == "npformer":
+        with contextlib.redirect_stderr(io.StringIO()) as said:
+            try:
+                args = build_parser().parse_args(words)
+            except SystemExit:
+                pytest.fail(f"{row.command}: {said.getvalue()}")
+        if words[0] in ("gradcheck", "certify"):
+            assert catalogue(args.only), row.command
+        return
+    assert [program, words[0]] == ["python", "-m"], row.command
+    assert find_spec(words[1]) is not None, row.command
+    if words[1] == "pytest":
+        assert (ROOT / words[2]).is_file(), row.command
+
+
+def test_every_operation_is_in_it() -> None:
+    """By its own file, or by that of the composite or the layer that it is for."""
+    named = {Path(row.file).stem for row in rows()}
+    elsewhere = {
+        "relu": "feed_forward",
+        "sinusoidal_positions": "positions",
+        "learned_positions": "positions",
+        "biased_attention": "relative_bias",
+        "batch_norm_inference": "batch_norm",
+    }
+    missing = {op.name for op in fields(Ops) if elsewhere.get(op.name, op.name) not in named}
+    assert not missing
