@@ -38,6 +38,10 @@ SIGNATURES: dict[str, dict[str, Any]] = {
         "accumulate": 1,
     },
     "greedy": {"model": ..., "src": ..., "max_len": 32},
+    "sample": {
+        "model": ..., "src": ..., "max_len": 32, "temperature": 1.0, "top_k": None, "top_p": None, "seed": 0,
+    },
+    "beam_search": {"model": ..., "src": ..., "max_len": 32, "beam": 4, "length_penalty": 0.6},
     "save": {"model": ..., "path": ...},
     "load": {"path": ..., "backend": ...},
     "gradcheck": {"target": ...},

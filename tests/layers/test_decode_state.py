@@ -139,3 +139,41 @@ def test_tokens_that_do_not_fit_are_refused_and_change_nothing(
     with pytest.raises(ShapeError, match=f"^{re.escape(text)}"):
         state.admit(np.zeros(shape, dtype=bool))
     assert np.array_equal(state.visible, before)
+
+
+def test_rows_are_reordered_in_place(backend: Backend) -> None:
+    state = state_of(backend).select([0, 0, 2, 2])
+    buffers = [part for layer in state.layers for part in layer.own] + [state.visible]
+    before = [np.array(backend.host(part)) for part in buffers]
+    state.begins = np.array([5, 6, 7, 8])
+    state.reorder([1, 0, 3, 3])
+    lengths = [part.shape.index(5) for part in buffers]  # the axis of the positions
+    for part, then, axis in zip(buffers, before, lengths, strict=True):
+        now, expected = backend.host(part), then[[1, 0, 3, 3]]
+        assert np.array_equal(now.take(range(3), axis), expected.take(range(3), axis))
+    assert all(part is same for part, same in zip(buffers[:2], state.layers[0].own, strict=True))
+    assert state.begins.tolist() == [6, 5, 8, 8]
+
+
+@pytest.mark.parametrize(
+    ("rows", "error", "text"),
+    [
+        ([0, 1], ShapeError, "rows: expected one for each of the B=3 rows, got 2; use select"),
+        ([1, 0, 2], ConfigError, "rows: expected each row to stay with its source, got [1, 0, 2]; use select"),
+        ([0, 1, 3], ConfigError, "rows: expected row numbers with 0 <= row < B=3, got [0, 1, 3]"),
+    ],
+)
+def test_rows_that_cannot_be_reordered_are_refused(
+    rows: list[int], error: type[NpformerError], text: str, numpy64: Backend
+) -> None:
+    with pytest.raises(error, match=f"^{re.escape(text)}"):
+        state_of(numpy64).reorder(rows)
+
+
+def test_each_row_has_the_positions_of_its_own_text(backend: Backend) -> None:
+    state = state_of(backend)
+    table = np.arange(40.0).reshape(5, 8)
+    state.positions = backend.array(table)
+    assert np.array_equal(backend.host(state.places(2)), table[3:5])
+    state.begins = np.array([0, 3, 4])
+    assert np.array_equal(backend.host(state.places(2)), table[[[3, 4], [0, 1], [0, 0]]])

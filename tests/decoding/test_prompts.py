@@ -1,0 +1,140 @@
+"""A decoder continues prompts of unequal length, each as it would alone; and what ends a row."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer.backend import Backend
+from npformer.decoding import greedy
+from npformer.errors import ConfigError, NpformerError, ShapeError, TokenError
+from npformer.models import Decoder
+
+Build = Callable[..., Decoder]
+
+PROMPTS = np.array([[3, 5, 4, 6, 7, 1], [8, 6, 0, 0, 0, 0], [4, 0, 7, 0, 0, 0], [7, 0, 0, 0, 0, 0]])
+KINDS: list[dict[str, Any]] = [
+    {"positions": positions, "attention": attention, "window": 3 if attention == "local" else None}
+    for positions in ("sinusoidal", "learned", "rotary", "relative", "none")
+    for attention in ("full", "local", "linear")
+    if positions != "relative" or attention == "full"
+]  # fmt: skip
+MOVABLE = [kind for kind in KINDS if (kind["positions"], kind["attention"]) != ("rotary", "linear")]
+
+
+def whole(row: Any) -> list[int]:
+    return [int(t) for t in np.trim_zeros(np.asarray(row), "b")]
+
+
+def by_full_recomputation(model: Decoder, prompt: list[int], max_len: int) -> list[int]:
+    tokens = list(prompt)
+    while len(tokens) < max_len and (len(tokens) == len(prompt) or tokens[-1] != 2):
+        tokens.append(int(np.argmax(model.backend.host(model([tokens]))[0, -1])))
+    return tokens
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_each_row_goes_on_from_its_own_prompt(kind: dict[str, Any], decoder: Build, numpy64: Backend) -> None:
+    model = decoder(numpy64, **kind)
+    model.generator.bias.data[0] -= 100  # pads are cut off below
+    found = greedy(model, PROMPTS, 12)
+    assert found.dtype == np.int64
+    for row, prompt in zip(found, PROMPTS, strict=True):
+        expected = by_full_recomputation(model, whole(prompt), 12)
+        assert whole(row) == expected
+        assert whole(greedy(model, [whole(prompt)], 12)[0]) == expected
+
+
+@pytest.mark.parametrize(
+    "kind", [k for k in KINDS if (k["positions"], k["attention"]) != ("rotary", "linear")], ids=str
+)
+def test_logits_of_unequal_rows_are_those_of_each_alone(kind: dict[str, Any], decoder: Build, any64: Backend) -> None:
+    model = decoder(any64, **kind)
+    prompts = [whole(prompt) for prompt in PROMPTS]
+    begins = np.array([6 - len(prompt) for prompt in prompts])
+    state = model.start(4, 9, begins)
+    tokens = np.array([[0] * (6 - len(prompt)) + prompt for prompt in prompts])
+    rng = np.random.default_rng(0)
+    for turn in range(4):
+        logits = any64.host(model.step(tokens, state))
+        for row, prompt in enumerate(prompts):
+            alone = any64.host(model([prompt]))[0, -1]
+            assert np.max(np.abs((logits[row] if turn else logits[row, -1]) - alone)) < 1e-12
+        if turn == 1:
+            state, prompts = state.select([2, 0, 3]), [prompts[row] for row in (2, 0, 3)]
+        tokens = rng.integers(1, 9, len(prompts))
+        prompts = [[*prompt, int(token)] for prompt, token in zip(prompts, tokens, strict=True)]
+
+
+def test_a_prompt_that_fills_its_row_is_returned(decoder: Build, numpy64: Backend) -> None:
+    model = decoder(numpy64)
+    assert greedy(model, PROMPTS[:1], 6).tolist() == PROMPTS[:1].tolist()
+    found = greedy(model, PROMPTS, 6)
+    assert found[0].tolist() == PROMPTS[0].tolist()
+    assert whole(found[1])[:2] == [8, 6]
+
+
+def test_a_stop_function_ends_a_row(decoder: Build, numpy64: Backend) -> None:
+    model, seen = decoder(numpy64), []
+
+    def stop(ids: Any) -> bool:
+        seen.append(ids.tolist())
+        ids[:] = 0  # what it is given is its own
+        return len(seen[-1]) == 8
+
+    model.generator.bias.data[[0, 2]] -= 100
+    found = greedy(model, PROMPTS[:2], 12, stop=stop)
+    assert [len(whole(row)) for row in found] == [8, 8]
+    assert [text for text in seen if len(text) == 8] == found.tolist()
+    assert whole(greedy(model, PROMPTS[:2], 12)[0])[:8] == found[0].tolist()
+
+
+@pytest.mark.parametrize(
+    ("prompts", "options", "error", "text"),
+    [
+        (
+            PROMPTS,
+            {"max_len": 5},
+            ConfigError,
+            "max_len: expected at least 6, the length of prompt 0, got 5",
+        ),
+        ([[3], [0]], {}, ShapeError, "prompt: expected at least one token in each row, got padding alone in row 1"),
+        ([[9]], {}, TokenError, "prompt[0, 0]: expected a token id with 0 <= id < 9, got 9"),
+        (
+            PROMPTS,
+            {"positions": "learned", "max_len": 17},
+            ConfigError,
+            "max_len: expected at most max_seq_len=16",
+        ),
+    ],
+)
+def test_prompts_that_cannot_be_continued_are_refused(
+    prompts: Any, options: dict[str, Any], error: type[NpformerError], text: str, decoder: Build, numpy64: Backend
+) -> None:
+    max_len = options.pop("max_len", 8)
+    with pytest.raises(error, match=f"^{re.escape(text)}"):
+        greedy(decoder(numpy64, **options), prompts, max_len)
+
+
+@pytest.mark.parametrize(
+    ("begins", "kind", "error", "text"),
+    [
+        ([1], {}, ShapeError, "begins: expected (B,) with B=2, one for each row, got (1,)"),
+        ([1, -1], {}, ConfigError, "begins: expected integers >= 0, the pads before each prompt, got [1, -1]"),
+        (
+            [1, 0],
+            {"positions": "rotary", "attention": "linear"},
+            ConfigError,
+            "begins: expected 0 with linear",
+        ),
+    ],
+)
+def test_places_to_begin_at_that_cannot_be_are_refused(
+    begins: Any, kind: dict[str, Any], error: type[NpformerError], text: str, decoder: Build, numpy64: Backend
+) -> None:
+    with pytest.raises(error, match=f"^{re.escape(text)}"):
+        decoder(numpy64, **kind).start(2, 8, np.array(begins))

@@ -1,0 +1,114 @@
+"""Sampling: what is drawn from, how often, and that a row draws the same whatever stands beside it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer.backend import Backend
+from npformer.decoding import greedy, sample
+from npformer.decoding.sampling import drawn, probabilities
+from npformer.errors import ConfigError
+
+Build = Callable[..., Any]
+
+SRC = np.array([[3, 5, 4, 6, 2], [8, 6, 2, 0, 0], [4, 2, 0, 0, 0], [8, 6, 2, 0, 0]])
+P = np.array([[0.4, 0.1, 0.3, 0.2], [0.25, 0.25, 0.25, 0.25]])
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, P),
+        ({"temperature": 0.5}, P**2 / np.sum(P**2, axis=1, keepdims=True)),
+        ({"top_k": 2}, [[4 / 7, 0, 3 / 7, 0], [0.5, 0.5, 0, 0]]),
+        ({"top_k": 9}, P),
+        ({"top_p": 0.69}, [[4 / 7, 0, 3 / 7, 0], [1 / 3, 1 / 3, 1 / 3, 0]]),
+        ({"top_p": 0.71}, [[4 / 9, 0, 3 / 9, 2 / 9], [1 / 3, 1 / 3, 1 / 3, 0]]),
+        ({"top_p": 1e-9}, [[1, 0, 0, 0], [1, 0, 0, 0]]),
+        ({"top_p": 1}, P),
+        ({"top_k": 3, "top_p": 0.7}, [[4 / 7, 0, 3 / 7, 0], [1 / 3, 1 / 3, 1 / 3, 0]]),
+        ({"temperature": 1e-310}, [[1, 0, 0, 0], [0.25] * 4]),
+    ],
+)
+def test_what_is_drawn_from(options: dict[str, Any], expected: Any) -> None:
+    assert np.allclose(probabilities(np.log(P) + 700, **options), expected, rtol=0, atol=1e-12)
+
+
+def test_a_number_picks_the_token_in_whose_share_it_lies() -> None:
+    p = np.array([[0.25, 0.0, 0.5, 0.25]])
+    picked = {u: int(drawn(p, np.array([u]))[0]) for u in (0.0, 0.2499, 0.25, 0.7499, 0.75, np.nextafter(1, 0))}
+    assert list(picked.values()) == [0, 0, 2, 2, 3, 3]
+    assert drawn(np.array([[0.0, 0.0, 1.0, 0.0]]), np.array([np.nextafter(1, 0)])).tolist() == [2]
+
+
+def test_tokens_come_as_often_as_is_likely(transformer: Build, numpy64: Backend) -> None:
+    model, n = transformer(numpy64), 4000
+    src = np.repeat(SRC[:1], n, axis=0)
+    p = probabilities(model(SRC[:1], [[1]])[:, -1], 0.7, 6, 0.95)[0]
+    counts = np.bincount(sample(model, src, 1, temperature=0.7, top_k=6, top_p=0.95)[:, 0], minlength=9)
+    possible = p > 0
+    assert 1 < possible.sum() < 7
+    assert not counts[~possible].any()
+    chi_squared = np.sum((counts[possible] - n * p[possible]) ** 2 / (n * p[possible]))
+    assert chi_squared < 25  # at most 5 degrees of freedom: 1 in 7000
+
+
+def test_a_seed_draws_the_same_and_another_something_else(transformer: Build, any64: Backend) -> None:
+    model = transformer(any64)
+    one, again, other = (sample(model, SRC, 12, seed=seed) for seed in (5, 5, 6))
+    assert np.array_equal(one, again)
+    assert one.shape != other.shape or (one != other).any()
+
+
+def trimmed(row: Any) -> list[int]:
+    return np.trim_zeros(np.asarray(row), "b").tolist()
+
+
+def test_a_row_draws_as_it_does_alone(transformer: Build, decoder: Build, numpy64: Backend) -> None:
+    for model in (transformer(numpy64), decoder(numpy64), decoder(numpy64, attention="linear", positions="rotary")):
+        together = sample(model, SRC, 12, top_p=0.9)
+        for row in (0, 1, 2):
+            alone = sample(model, [[t for t in SRC[row] if t]], 12, top_p=0.9)
+            assert trimmed(together[row]) == trimmed(alone[0])
+        assert trimmed(sample(model, SRC[[2, 1]], 12, top_p=0.9)[0]) == trimmed(together[2])
+
+
+def test_copies_of_a_row_draw_differently(transformer: Build, numpy64: Backend) -> None:
+    found = sample(transformer(numpy64), np.repeat(SRC[:1], 8, axis=0), 12)
+    assert len({tuple(row) for row in found.tolist()}) == 8
+
+
+def test_the_likeliest_token_alone_is_greedy_decoding(transformer: Build, any64: Backend) -> None:
+    model = transformer(any64)
+    for options in ({"top_k": 1}, {"temperature": 1e-9}, {"top_p": 1e-9}):
+        assert np.array_equal(sample(model, SRC, 10, **options), greedy(model, SRC, 10))
+
+
+def test_a_device_draws_the_same(transformer: Build, numpy64: Backend, strict64: Backend) -> None:
+    here, there = (sample(transformer(backend), SRC, 5, top_k=5) for backend in (numpy64, strict64))
+    assert np.array_equal(here, there)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"temperature": 0}, "temperature: expected a number > 0, got 0; greedy is the limit at 0"),
+        ({"temperature": -1.0}, "temperature: expected a number > 0, got -1.0"),
+        ({"temperature": float("nan")}, "temperature: expected a number > 0, got nan"),
+        ({"top_k": 0}, "top_k: expected an integer >= 1, got 0"),
+        ({"top_p": 0.0}, "top_p: expected 0 < top_p <= 1, got 0.0"),
+        ({"top_p": 1.5}, "top_p: expected 0 < top_p <= 1, got 1.5"),
+        ({"seed": -1}, "seed: expected an integer >= 0, got -1"),
+        ({"max_len": 0}, "max_len: expected an integer >= 1, got 0"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(
+    options: dict[str, Any], text: str, transformer: Build, numpy64: Backend
+) -> None:
+    with pytest.raises(ConfigError, match=f"^{re.escape(text)}"):
+        sample(transformer(numpy64), SRC, **options)
