@@ -78,3 +78,10 @@ def test_a_known_phrase_is_tagged_as_it_should_be() -> None:
     assert locale_first
     for source, target in locale_first:
         assert target == "other other other month other day other year", source
+
+
+def test_a_word_that_begins_with_a_sign_is_tagged_by_what_follows() -> None:
+    found = {source: target for source, target in tags(count=5_000).held_out() if "曜日" in source}
+    assert found
+    for source, target in found.items():  # "ja 1987年3月5日木曜日": 日 belongs to no field
+        assert target == "other year other month other day weekday", source
