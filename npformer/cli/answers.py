@@ -17,7 +17,7 @@ import numpy as np
 from npformer.data import BOS_ID, EOS_ID, Example, Tokenizer, Vocabulary, collate
 from npformer.data.batches import padded
 from npformer.decoding import beam_search, greedy, sample
-from npformer.errors import ConfigError, DataError
+from npformer.errors import ConfigError
 from npformer.models import Decoder, Encoder, Transformer
 from npformer.training.assemble import Trained
 from npformer.training.evaluation import likeliest
@@ -64,7 +64,7 @@ class Written(NamedTuple):
 def answer(trained: Trained, texts: list[str], max_len: int, way: Way) -> list[dict[str, Any]]:
     """What the model makes of each text: "output", and what there is beside it.
 
-    max_len: tokens of an output, at most. Raises DataError where a text has nothing to be answered.
+    max_len: tokens of an output, at most.
     """
     model = trained.model
     if isinstance(model, Encoder):
@@ -139,9 +139,6 @@ def _tags(model: Encoder, trained: Trained, texts: list[str]) -> list[dict[str, 
 
 
 def _filled(model: Encoder, trained: Trained, texts: list[str]) -> list[dict[str, Any]]:
-    for text in texts:
-        if MASK not in text:
-            raise DataError(f"{text[:60]!r}: expected a {MASK} in the text, where a token is to be guessed, got none")
     rows = padded([encode(trained, text) for text in texts])
     hidden = rows == trained.tokenizer.vocabulary.id_of(MASK)
     filled = np.where(hidden, likeliest(model.backend.host(model(rows))), rows)

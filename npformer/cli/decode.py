@@ -133,6 +133,8 @@ def _lines() -> Iterator[str]:
 def _check(text: str, place: str, trained: Trained) -> None:
     if not text:
         raise DataError(f"{place}: expected at least one character, got an empty text; leave it out")
+    if trained.kind == "masked" and MASK not in text:
+        raise DataError(f"{place}: expected a {MASK} where a token is to be guessed, got none in {text[:60]!r}")
     config, tokenizer = trained.model.config, trained.tokenizer
     longest, trained_on = _longest(config), config.max_seq_len
     try:

@@ -1,0 +1,165 @@
+"""Every task on real data from the command line: trained a little, measured by what it asks, and asked."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from npformer.cli.main import main
+from npformer.data import Characters, MarkedWords, WordPiece, Words
+from npformer.models import Decoder, Encoder, Transformer
+from npformer.training import RunDirectory, metrics
+from npformer.training.assemble import assemble, read_trained
+from npformer.training.config_file import read_toml
+from npformer.training.options import SECTIONS
+from npformer.training.tasks import ANSWERS, TASKS
+
+SMALL = {"device": "numpy", "batch_size": 4, "d_model": 8, "d_ff": 8, "num_heads": 2, "steps": 4, "save_every": 4,
+         "eval_every": 2, "log_every": 2, "eval_examples": 3, "final_examples": 6}  # fmt: skip
+FEW = {"dates": 1000, "numbers": 100, "language": 20, "tags": 1000}
+MODELS: dict[str, Any] = {
+    "dates": (Transformer, Characters, {"token_accuracy", "exact_match"}),
+    "numbers": (Transformer, MarkedWords, {"token_accuracy", "exact_match"}),
+    "scan": (Transformer, Words, {"token_accuracy", "exact_match"}),
+    "language": (Encoder, Characters, {"accuracy"}),
+    "tags": (Encoder, MarkedWords, {"token_accuracy", "exact_match"}),
+    "mlm": (Encoder, WordPiece, {"token_accuracy"}),
+    "lm": (Decoder, Characters, {"token_accuracy", "bits_per_character"}),
+}
+EVERY_TASK = pytest.mark.parametrize("task", MODELS)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Path]]:
+    """The folder of a small run of a task, trained when it is first asked for; not to be changed."""
+    root = tmp_path_factory.mktemp("tasks")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NPFORMER_CACHE", str(root / "cache"))
+
+        def run_of(task: str) -> Path:
+            if not (root / task).exists():
+                options = SMALL | ({"count": FEW[task]} if task in FEW else {})
+                words = [word for key, value in options.items() for word in ("--set", f"{key}={value}")]
+                assert main(["train", task, "--out", str(root / task), *words]) == 0
+            return root / task
+
+        yield run_of
+
+
+def test_all_real_tasks_are_tried() -> None:
+    assert set(MODELS) == set(TASKS) - {"copy", "reverse", "sort", "pairs"}
+
+
+@EVERY_TASK
+def test_a_run_has_what_it_needs_to_be_asked(task: str, runs: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    kind, tokenizer, measures = MODELS[task]
+    run = RunDirectory(runs(task))
+    trained = read_trained(run, "numpy")
+    assert (type(trained.model), type(trained.tokenizer), trained.kind) == (kind, tokenizer, TASKS[task].kind)
+    parts = assemble(read_toml(run.config_path, SECTIONS))
+    assert type(parts.task.tokenizer) is tokenizer
+    assert (parts.task.kind, parts.task.classes) == (trained.kind, trained.classes)
+    assert parts.task.vocabulary == trained.tokenizer.vocabulary
+    assert type(parts.options.model) is ANSWERS[trained.kind].config
+    evaluated = [record for record in metrics.read(run.metrics_path) if record["kind"] == "eval"]
+    assert [record["step"] for record in evaluated] == [2, 4]
+    assert all(set(record) == measures | {"step", "kind", "loss", "examples"} for record in evaluated)
+    assert (run.path / "curves.png").exists()
+    assert (run.path / "attention.png").exists()
+
+
+QUESTIONS: dict[str, tuple[list[str], list[str]]] = {
+    "dates": (["1987-03-05", "1.2.1990"], ["--beam", "2"]),
+    "numbers": (["seven", "fifty-two"], ["--top-k", "3", "--seed", "5"]),
+    "scan": (["jump twice", "walk and run"], []),
+    "language": (["5 mars 1987"], []),
+    "tags": (["5 mars 1987", "1987"], []),
+    "mlm": (["the [MASK] is [MASK]", "[MASK]"], []),
+    "lm": (["The for statement", "x"], ["--temperature", "0.5", "--top-p", "0.9", "--max-len", "7"]),
+}
+
+
+@EVERY_TASK
+def test_a_run_can_be_asked(task: str, runs: Any, cli: Callable[..., Any]) -> None:
+    texts, options = QUESTIONS[task]
+    run = runs(task)
+    found = cli("decode", run, *texts, "--json", *options)
+    assert (found.code, found.err) == (0, "")
+    assert [entry["input"] for entry in found.document] == texts
+    plain = cli("decode", run, *texts, *options)
+    assert plain.out == "".join(f"{entry['output']}\n" for entry in found.document)
+    assert cli("decode", run, *texts, *options).out == plain.out, "the same again"
+    alone = "".join(cli("decode", run, text, *options).out for text in texts)
+    assert alone == plain.out, "each text gets what it gets alone"
+
+
+def test_answers_have_the_form_of_their_kind(runs: Any, cli: Callable[..., Any]) -> None:
+    (found,) = cli("decode", runs("language"), "5 mars 1987", "--json").document
+    assert found["output"] in (runs("language") / "classes.txt").read_text().split()[1:]
+    assert 0 < found["probability"] < 1
+    (found,) = cli("decode", runs("tags"), "5. mars 1987", "--json").document
+    assert found["tokens"] == ["5", ".", "mars", "1987"]
+    assert len(found["output"].split()) == 4
+    (found,) = cli("decode", runs("mlm"), "the [MASK] is", "--json").document
+    assert re.fullmatch(r"the ?.* is", found["output"])
+    assert "[MASK]" not in found["output"]
+    (found,) = cli("decode", runs("lm"), "The for", "--max-len", 5, "--json").document
+    assert found["output"].startswith("The for")
+    assert len(found["output"]) <= len("The for") + 5
+
+
+def test_what_is_unknown_is_counted_and_said(runs: Any, cli: Callable[..., Any]) -> None:
+    done = cli("decode", runs("tags"), "5 qqq 1987", "--json")
+    assert "note: text 1: 2 of 3 covered (66.7 %); missing: 'qqq'; what is missing is read as [UNK]" in done.err
+    assert done.document[0]["tokens"] == ["5", "[UNK]", "1987"]
+    cli("decode", runs("numbers"), "fifty-too").refused("text 1: 'too' in 'fifty-too' has no pieces in the vocabulary")
+
+
+@pytest.mark.parametrize(
+    ("task", "words", "message"),
+    [
+        ("mlm", ["nothing hidden"], "text 1: expected a [MASK] where a token is to be guessed, got none in 'nothing"),
+        ("language", ["a", "--beam", "2"], "expected no option of how to write, since this model writes nothing"),
+        ("scan", ["jump", "--beam", "2", "--top-k", "3"], "--beam: expected no --temperature, --top-k or --top-p"),
+        ("scan", ["jump", "--beam", "0"], "beam: expected an integer >= 1, got 0"),
+        ("scan", ["   "], "text 1: expected at least one token, got '   '; leave it out"),
+        ("lm", ["a", "--temperature", "0"], "temperature: expected a number > 0, got 0.0"),
+    ],
+)
+def test_questions_without_sense(task: str, words: list[str], message: str, runs: Any, cli: Any) -> None:
+    cli("decode", runs(task), *words).refused(message)
+
+
+def test_a_language_model_ends_with_a_sample(runs: Any, cli: Callable[..., Any], tmp_path: Path) -> None:
+    words = [word for key, value in SMALL.items() for word in ("--set", f"{key}={value}")]
+    runs("lm")  # its cache
+    done = cli("train", "lm", "--out", "a", "--json", *words)
+    assert done.code == 0, done.err
+    assert done.document["sample"].startswith("The ")
+    assert 1 < done.document["bits_per_character"] < 20
+    text = cli("train", "lm", "--out", "b", *words)
+    sample = json.loads(json.dumps(done.document["sample"])).split("\n")
+    assert text.out.startswith("\n".join(["a sample:", *(f"  {line}" for line in sample)]))
+    assert re.search(r"held-out loss .*, token accuracy .* %\nheld-out \d+\.\d+ bits per character \(6 seq", text.out)
+
+
+def test_a_classifier_goes_on_where_it_stopped(runs: Any, cli: Callable[..., Any], tmp_path: Path) -> None:
+    """With BatchNorm too: its running statistics are in the checkpoint."""
+    options = SMALL | {"count": 20, "norm": "batch", "save_every": 2, "eval_every": 100, "log_every": 1}
+    words = [word for key, value in options.items() for word in ("--set", f"{key}={value}")]
+    runs("language")
+    assert cli("train", "language", "--out", "whole", *words).code == 0
+    assert cli("train", "language", "--out", "parts", *words).code == 0
+    (tmp_path / "parts" / "checkpoints" / "step-00000004").rename(tmp_path / "away")
+    assert cli("train", "--resume", "parts").code == 0
+    one, other = (
+        (tmp_path / run / "checkpoints" / "step-00000004" / "arrays.safetensors").read_bytes()
+        for run in ("whole", "parts")
+    )
+    assert b"running_mean" in one
+    assert hash(one) == hash(other), "bits differ"
