@@ -14,7 +14,7 @@ from npformer import functional as F  # noqa: N812
 from npformer.backend import Backend, Pair, get_backend, plain_pair
 from npformer.functional import ALL_VISIBLE, AttentionMask
 from npformer.functional.attention import AttentionCache
-from npformer.layers import Layer, MultiHeadAttention
+from npformer.layers import Embedding, Layer, MultiHeadAttention
 from npformer.models import Transformer, TransformerConfig
 from npformer.proof.catalogue import shaken
 from npformer.proof.certificates import CERTIFICATES, Certificate
@@ -106,9 +106,15 @@ class ByPlaceInBatch(Layer):
 class KeepsOneOfTwo(Transformer):
     """The source embedding's gradient replaces what stood there."""
 
-    def _embed_backward(self, embedding: Any, positions: Any, dy: Any, cache: Any) -> None:
-        embedding.weight.grad[...] = 0
-        super()._embed_backward(embedding, positions, dy, cache)
+    def __init__(self, config: TransformerConfig, **options: Any) -> None:
+        super().__init__(config, **options)
+        self.src_embedding.__class__ = Replaces
+
+
+class Replaces(Embedding):
+    def backward(self, dy: Any, cache: Any) -> None:
+        self.weight.grad[...] = 0
+        super().backward(dy, cache)
 
 
 def heads(backend: Backend = BACKEND) -> Layer:

@@ -43,6 +43,11 @@ def pair(name: str, backward: Backward) -> tuple[Any, Backward]:
     return getattr(F, f"{name}_forward"), backward
 
 
+def no_mean_of_tokens(dy: Any, cache: Any) -> Any:
+    dx, *others = F.batch_norm_backward(dy, cache)
+    return dx + cache.r * cache.shares * np.sum(dy * cache.gamma, axis=tuple(range(dy.ndim - 1))), *others
+
+
 def gate_of_gradient(dy: Any, cache: Any) -> Any:
     return (np.maximum(dy, 0),)
 
@@ -231,6 +236,7 @@ BREAKERS: dict[str, Broken] = {
     "layer_norm: dx two percent off": ("layer-norm-scale", scaled("layer_norm", 1.02, 1, 1), NARROW),
     "layer_norm: dγ of y": ("layer-norm-parameters", pair("layer_norm", gain_from_y), NORM),
     "layer_norm: dβ halved": ("layer-norm-parameters", scaled("layer_norm", 1, 1, 0.5), NORM),
+    "batch_norm: no mean": ("batch-norm-shift", pair("batch_norm", no_mean_of_tokens), NORM[:3]),
     "layer_norm: unbiased": ("layer-norm-statistics", (unbiased, F.layer_norm_backward), NORM),
     "layer_norm: ε outside": ("layer-norm-statistics", (eps_outside, F.layer_norm_backward), NORM),
     "layer_norm: no ε": ("layer-norm-statistics", (no_eps, F.layer_norm_backward), NORM),
