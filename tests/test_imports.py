@@ -146,7 +146,11 @@ def test_a_file_is_short_and_opens_with_a_sentence(path: Path) -> None:
 
 
 PAIRS = sorted(name.removesuffix("_forward") for name in functional.__all__ if name.endswith("_forward"))
-HOMES = {"sinusoidal_positions": "positions", "learned_positions": "positions"}
+HOMES = {
+    "sinusoidal_positions": "positions",
+    "learned_positions": "positions",
+    "batch_norm_inference": "batch_norm",
+}
 
 
 @pytest.mark.parametrize("pair", PAIRS)

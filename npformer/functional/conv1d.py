@@ -19,13 +19,13 @@ from npformer.functional.arrays import as_rows, device_of, expect_shape, namespa
 from npformer.typing import Array
 
 
-class Conv1dCache(NamedTuple):
+class Conv1DCache(NamedTuple):
     x: Array  # (B, T, C_in)  kept for dW
     weight: Array  # (K, C_in, C_out)  kept for dx
     left: int
 
 
-def conv1d_forward(x: Array, weight: Array, bias: Array, causal: bool = False) -> tuple[Array, Conv1dCache]:
+def conv1d_forward(x: Array, weight: Array, bias: Array, causal: bool = False) -> tuple[Array, Conv1DCache]:
     """Convolve x (B, T, C_in) with weight (K, C_in, C_out) and add bias (C_out,). Returns y (B, T, C_out).
 
     causal: no output sees a later token. Raises ShapeError if the shapes do not meet.
@@ -37,10 +37,10 @@ def conv1d_forward(x: Array, weight: Array, bias: Array, causal: bool = False) -
     y = bias
     for k in range(kernel):
         y = y + xp.matmul(_shifted(x, k - left), weight[k, :, :])  # (B, T, C_out)
-    return y, Conv1dCache(x, weight, left)
+    return y, Conv1DCache(x, weight, left)
 
 
-def conv1d_backward(dy: Array, cache: Conv1dCache) -> tuple[Array, Array, Array]:
+def conv1d_backward(dy: Array, cache: Conv1DCache) -> tuple[Array, Array, Array]:
     """Gradients (dx (B, T, C_in), dweight (K, C_in, C_out), dbias (C_out,)) of conv1d_forward, dy (B, T, C_out)."""
     x, weight, left = cache
     xp = namespace(dy)
