@@ -32,7 +32,7 @@ class Setting(NamedTuple):
     depths: tuple[int, ...]
     steps: int
     warmup_steps: int
-    rate: float = 2e-3
+    rate: float = 3e-3
     d_model: int = 32
     batch_size: int = 32
 
@@ -47,7 +47,7 @@ class WarmUp(NamedTuple):
         return self.peak * min(1.0, step / self.steps)
 
 
-FULL = Setting(depths=(1, 2, 4, 8, 12, 18), steps=800, warmup_steps=200, d_model=64)
+FULL = Setting(depths=(2, 4, 8, 12, 18), steps=600, warmup_steps=150)
 SMALL = Setting(depths=(1, 3), steps=20, warmup_steps=10, d_model=16, batch_size=8)
 ORDERS = {"post-LN": "post", "pre-LN": "pre"}
 

@@ -39,7 +39,7 @@ class Setting(NamedTuple):
     held_out: int = 500
 
 
-FULL = Setting(batch_sizes=(1, 2, 4, 8, 16, 32, 64), steps=1500, d_model=64)
+FULL = Setting(batch_sizes=(1, 2, 4, 8, 16, 32, 64), steps=1000)
 SMALL = Setting(batch_sizes=(1, 8), steps=40, d_model=16, num_layers=1, held_out=50)
 SHARES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9)
 

@@ -131,14 +131,16 @@ def test_fields_of_a_date_are_found(source: str, parts: tuple[str, str, str]) ->
 def test_weights_are_counted_where_they_fall() -> None:
     example = Example("1. Mai 1950", "1950-05-01")
     cross, own = np.zeros((1, 2, 11, 12)), np.zeros((1, 2, 12, 12))
-    cross[0, 0, :4, 7:11] = 0.25  # head 1 looks at the year while it is written
+    cross[0, 0, :4, 7:11] = 1 / 4  # head 1 looks at the year while it is written,
+    cross[0, 0, 5:7, 3:6] = 1 / 3  # at the month likewise,
+    cross[0, 0, 8:10, 0] = 0.5, 1.0  # and at the day
     cross[0, 1, :, 3] = 1.0  # head 2 always at the a of Mai
     own[0, 0, 1:, :-1] = np.eye(11)  # head 1 looks at the one before, head 2 at its own field
     for field in heads.source_fields(example.source).values():
         own[0, 1, field, field] = 1 / (field.stop - field.start)
     shares = heads.shares_of([example], {"decoder.layers.0.cross_attention": cross, "encoder.layers.0": own})
     first, second = shares.values()
-    assert first == {"year": [1.0, 0.0], "month": [0.0, 1.0], "day": [0.0, 0.0]}
+    assert first == {"year": [1.0, 0.0], "month": [1.0, 1.0], "day": [0.75, 0.0]}
     assert (second["one before"][0], second["itself"][0], second["one behind"][0]) == (1, 0, 0)
     assert second[heads.OWN] == pytest.approx([(3 / 4 + 2 / 3 + 0) / 3, 1.0])
 
