@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import npformer as npf
+from npformer.layers.batch_norm import statistics_in
 from npformer.optim import Schedule, clip_by_global_norm
 
 Array = Any
@@ -68,11 +69,14 @@ def fit(
         logits, cache = model.forward(*inputs, key=npf.RandomKey(seed, step=number))
         cross_entropy = model.ops.cross_entropy
         loss, loss_cache = cross_entropy.forward(logits, targets, 0, 0.0)
+        statistics = list(statistics_in(cache))  # of a BatchNorm; backward empties the cache
         model.zero_grad()
         model.backward(cross_entropy.backward(1.0, loss_cache), cache)
         if clip_norm is not None:
             clip_by_global_norm(model.arena, clip_norm)
         optimizer.step(lr(number + 1) if callable(lr) else lr)
+        for seen in statistics:
+            seen.norm.remember(seen)
         losses.append(float(loss))
     return losses
 

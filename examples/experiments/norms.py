@@ -13,7 +13,7 @@ from __future__ import annotations
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,10 +22,9 @@ from examples.experiments.common import accuracy, command, fit, print_table
 from examples.experiments.tagger import Tagger
 from npformer.data import SequenceTask
 from npformer.data.batches import collate
-from npformer.layers import BatchNorm, CacheStack, LayerNorm
+from npformer.layers import BatchNorm, LayerNorm
 from npformer.plotting.charts import Chart, Curve, draw_charts
 
-Array = Any
 LAYER, COUNTING, MASKED = "LayerNorm", "BatchNorm, padding counted", "BatchNorm, padding left out"
 
 
@@ -42,16 +41,6 @@ class Setting(NamedTuple):
 FULL = Setting(batch_sizes=(1, 2, 4, 8, 16, 32, 64), steps=1000)
 SMALL = Setting(batch_sizes=(1, 8), steps=40, d_model=16, num_layers=1, held_out=50)
 SHARES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9)
-
-
-class RememberingBatchNorm(BatchNorm):
-    """Takes a batch's statistics into the running ones as soon as it has been learned from."""
-
-    def backward(self, dy: Array, cache: CacheStack) -> Array:
-        kept = cache.pop()
-        self.remember(kept.cache)
-        cache.keep((None, kept))
-        return super().backward(dy, cache)
 
 
 def moved_by_padding(shares: tuple[float, ...], d_model: int) -> dict[str, list[float]]:
@@ -79,7 +68,7 @@ def trained(setting: Setting) -> dict[str, list[float]]:
     task = SequenceTask("reverse", seed=0, min_length=4)
     test = collate(task.held_out(setting.held_out), task.vocabulary)
     found: dict[str, list[float]] = {}
-    for name, norm in ((LAYER, LayerNorm), ("BatchNorm", RememberingBatchNorm)):
+    for name, norm in ((LAYER, LayerNorm), ("BatchNorm", BatchNorm)):
         for size in setting.batch_sizes:
             make = partial(norm, setting.d_model, backend=backend)
             model = Tagger(len(task.vocabulary), setting.d_model, setting.num_layers, norm=make, backend=backend)
