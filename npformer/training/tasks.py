@@ -22,7 +22,6 @@ from npformer.data import (
     WordPiece,
     Words,
 )
-from npformer.data.real import REAL_TASKS
 from npformer.errors import ConfigError
 from npformer.models import DecoderConfig, EncoderConfig, TransformerConfig
 from npformer.models.config import ModelConfig
@@ -127,11 +126,12 @@ def make_task(run: RunOptions, data: DataOptions) -> Task:
         return PairsTask.from_tsv(data.file, seed=run.seed, held_out_fraction=data.held_out_fraction)
     if data.file is not None:
         raise ConfigError(f"data.file: expected none for the task {run.task}, which is generated, got {data.file!r}")
-    if run.task in REAL_TASKS:
-        return REAL_TASKS[run.task](seed=run.seed, **_options_of(run.task, data))
-    return SequenceTask(
-        run.task, seed=run.seed, symbols=data.symbols, min_length=data.min_length, max_length=data.max_length
-    )
+    if run.task in ("copy", "reverse", "sort"):
+        lengths = {"min_length": data.min_length, "max_length": data.max_length}
+        return SequenceTask(run.task, seed=run.seed, symbols=data.symbols, **lengths)
+    from npformer.data.real import REAL_TASKS  # with what it imports it takes its time, and is asked for here alone
+
+    return REAL_TASKS[run.task](seed=run.seed, **_options_of(run.task, data))
 
 
 def _options_of(task: str, data: DataOptions) -> dict[str, Any]:
