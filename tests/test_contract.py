@@ -231,7 +231,6 @@ USES = {
     "local_attention": "MultiHeadAttention: local",
     "linear_attention": "MultiHeadAttention: linear, causal",
     "batch_norm": "BatchNorm: training, padding",
-    "batch_norm_inference": "BatchNorm: inference",
     "gru": "Gru: padding",
     "conv1d": "Conv1d: causal",
     "linear": "MultiHeadAttention: cross",
