@@ -10,7 +10,7 @@ from npformer.backend import Backend, Ops, Pair, get_backend
 from npformer.decoding import beam_search, greedy, sample
 from npformer.functional import AttentionMask
 from npformer.layers import RandomKey
-from npformer.models import Transformer, TransformerConfig
+from npformer.models import Decoder, DecoderConfig, Encoder, EncoderConfig, Transformer, TransformerConfig
 from npformer.optim import Adam, AdamW, Constant, Noam, WarmupCosine
 from npformer.proof import bisect, certify, gradcheck, prove
 from npformer.training import TrainStep, load, save
@@ -21,6 +21,10 @@ __all__ = [
     "AttentionMask",
     "Backend",
     "Constant",
+    "Decoder",
+    "DecoderConfig",
+    "Encoder",
+    "EncoderConfig",
     "Noam",
     "Ops",
     "Pair",

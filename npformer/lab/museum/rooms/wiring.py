@@ -107,7 +107,7 @@ EXHIBITS = (
         "positions-before-scaling", ROOM, "positions added before the embedding is scaled",
         (
             Edit(
-                T + "_embed",
+                "npformer.models.token_input:embed",
                 "x = cache.run(positions, x)",
                 "x = cache.run(positions, x / embedding.scale) * embedding.scale",
             ),
@@ -121,9 +121,9 @@ EXHIBITS = (
         "padding-zeroed", ROOM, "padded tokens zeroed on the query side, into a LayerNorm without ε",
         (
             Edit(
-                T + "_embed",
+                "npformer.models.token_input:embed",
                 "x = cache.run(positions, x)",
-                "x = cache.run(positions, x) * (tokens != self.config.pad_id)[..., None]",
+                "x = cache.run(positions, x) * (tokens != 0)[..., None]",
             ),
             Edit("npformer.functional.layer_norm:layer_norm_forward", "keepdims=True) + eps)", "keepdims=True))"),
         ),
@@ -137,9 +137,9 @@ EXHIBITS = (
         "target-not-shifted", ROOM, "the target is not shifted",
         (
             Edit(
-                "npformer.data.batches:collate",
-                "[[BOS_ID, *ids] for ids in targets]",
-                "[[*ids, EOS_ID] for ids in targets]",
+                "npformer.data.batches:batch_of",
+                "[[first, *target] for _, target in rows]",
+                "[[*target, last] for _, target in rows]",
             ),
         ),
         "tgt_in = [BOS] a b c      tgt_out = a b c [EOS]", "tgt_in = tgt_out",
