@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 Host = np.ndarray[Any, Any]
 Product = Callable[[Host, Host, int, Host], None]
+BY_ROWS, BY_COLUMNS = 101, 102  # CBLAS's numbers for them
 EVERY_DTYPE = pytest.mark.parametrize("dtype", ["float32", "float64"])
 #: (m, k, n): one number, one row, one column, no rows, nothing to sum, odd sizes, large ones.
 SIZES = [(1, 1, 1), (1, 5, 3), (5, 1, 3), (3, 5, 1), (0, 5, 3), (3, 5, 0), (3, 0, 4), (7, 9, 5), (65, 130, 67)]
@@ -22,27 +24,17 @@ LAYOUTS: dict[str, Callable[[Host], Host]] = {
 }
 
 
-@pytest.fixture(scope="module", params=["BLAS", "own"])
-def product(request: pytest.FixtureRequest) -> Product:
-    """product(a, b, beta, c), by BLAS, or by the product that takes its place."""
-    pytest.importorskip("numba")
-    import llvmlite.binding as llvm
-    import numba
-
+@pytest.fixture(scope="module")
+def product() -> Product:
+    """product(a, b, beta, c), compiled as kernels are, for any layout."""
+    numba = pytest.importorskip("numba")
     from npformer.backend.numba import compiling, products
 
-    precisions = {"s": numba.float32, "d": numba.float64}
-    own = {letter: products.own_product(number) for letter, number in precisions.items()}
-    if request.param == "own":
-        for letter, function in own.items():
-            llvm.add_symbol(products.NAME.format(letter), function.address)
-    letters = [[compiling.LETTERS[letter](number) for letter in "mmiM"] for number in precisions.values()]
-    multiply = numba.njit([numba.void(*types) for types in letters], nogil=True)(
+    letters = [[compiling.LETTERS[letter](number) for letter in "mmiM"] for number in (numba.float32, numba.float64)]
+    made: Product = numba.njit([numba.void(*types) for types in letters], nogil=True)(
         lambda a, b, beta, c: products.product(a, b, beta, c)
     )
-    for letter in precisions:  # as it was
-        products.provide(letter, products.NAME.format(letter))
-    return multiply
+    return made
 
 
 @EVERY_DTYPE
@@ -64,6 +56,41 @@ def test_only_the_columns_that_are_meant_are_written(product: Product, dtype: st
     wide = np.full((4, 9), 7, dtype)
     product(np.ones((4, 2), dtype), np.ones((2, 3), dtype), 1, wide[:, 3:6])
     assert (wide == [7, 7, 7, 9, 9, 9, 7, 7, 7]).all()
+
+
+def buffer(rng: np.random.Generator, order: int, shape: tuple[int, int], dtype: str) -> tuple[Host, Host, int]:
+    """Random memory with gaps, the matrix of this shape in it, and how far its lines are apart."""
+    lines, length = shape if order == BY_ROWS else shape[::-1]
+    whole = np.asarray(rng.normal(size=(lines, length + 3))).astype(dtype)
+    return whole, whole[:, :length] if order == BY_ROWS else whole[:, :length].T, length + 3
+
+
+@EVERY_DTYPE
+@pytest.mark.parametrize("order", [BY_ROWS, BY_COLUMNS])
+@pytest.mark.parametrize("turned", list(np.ndindex(2, 2)), ids=str)
+@pytest.mark.parametrize("beta", [0, 1])
+def test_the_product_that_takes_the_place_of_a_missing_one(
+    order: int, turned: tuple[int, int], beta: int, dtype: str
+) -> None:
+    """Called as CBLAS is: an order, two matrices turned or not, and c."""
+    numba = pytest.importorskip("numba")
+    from npformer.backend.numba.products import own_product
+
+    gemm, rng = own_product(getattr(numba, dtype)).ctypes, np.random.default_rng(0)
+    number = gemm.argtypes[7]
+    for m, k, n in SIZES:
+        a_memory, a, lda = buffer(rng, order, (k, m) if turned[0] else (m, k), dtype)
+        b_memory, b, ldb = buffer(rng, order, (n, k) if turned[1] else (k, n), dtype)
+        c_memory, c, ldc = buffer(rng, order, (m, n), dtype)
+        true = (a.T if turned[0] else a) @ (b.T if turned[1] else b) + beta * c
+        gaps = c_memory[:, -3:].copy()
+        if not beta:
+            c[...] = np.nan  # what was there does not count
+        a_at, b_at, c_at = (ctypes.cast(x.ctypes.data, number) for x in (a_memory, b_memory, c_memory))
+        gemm(order, 111 + turned[0], 111 + turned[1], m, n, k, 1.0, a_at, lda, b_at, ldb, float(beta), c_at, ldc)
+        close = {"float32": 1e-4, "float64": 1e-12}[dtype]
+        np.testing.assert_allclose(c, true, rtol=close, atol=close)
+        assert np.array_equal(c_memory[:, -3:], gaps)
 
 
 def test_two_threads_at_once(product: Product) -> None:
