@@ -12,6 +12,8 @@ from npformer.typing import HostArray
 
 RATE = 0.1  # of dropout, wherever there is any
 EPS = 1e-5
+BUCKETS, FARTHEST = 32, 128  # of relative positions, as T5 has them
+KERNEL = 3  # tokens that a convolution looks at
 DRAW = Draw(seed=0, step=1, micro=0, site=1, rate=RATE)
 
 
@@ -22,6 +24,11 @@ class Case(NamedTuple):
     dy: Any  # what backward is given: like y, an array, a tuple of them, or 1.0 for a loss
     options: tuple[Any, ...] = ()
     parameters: int = 0  # how many of the arrays, the last ones, are parameters
+
+
+def window(size: Preset) -> int:
+    """How near keys are to their queries in local attention: an eighth of the length."""
+    return max(1, size.length // 8)
 
 
 def case(op: str, size: Preset) -> Case:
@@ -82,15 +89,49 @@ class _Cases:
     def learned_positions(self) -> Case:
         return Case((self._x(), self._array(self.size.length, self.size.d_model)), self._x(), (), 1)
 
+    def rotary(self) -> Case:
+        x = self._heads(start=0, of=self._x(3 * self.size.d_model))
+        return Case((x,), self._heads(start=0, of=self._x()))
+
+    def relative_bias(self) -> Case:
+        length, heads = self.size.length, self.size.num_heads
+        options = (length, length, 0, False, FARTHEST)
+        return Case((self._array(BUCKETS, heads),), self._array(heads, length, length), options, 1)
+
     def layer_norm(self) -> Case:
         return Case((self._x(), *self._norm()), self._x(), (EPS,), 2)
 
+    def batch_norm(self) -> Case:
+        return Case((self._x(), *self._norm()), self._x(), (None, EPS), 2)
+
+    def batch_norm_inference(self) -> Case:
+        mean, spread = self._norm()
+        return Case((self._x(), *self._norm(), mean, 1 + spread * spread), self._x(), (EPS,), 4)
+
     def attention(self) -> Case:
+        return Case(self._qkv(), self._dout(), (self._mask(causal=True), DRAW))
+
+    def biased_attention(self) -> Case:
+        bias = self._array(self.size.num_heads, self.size.length, self.size.length)
+        return Case((*self._qkv(), bias), self._dout(), (self._mask(causal=True), DRAW))
+
+    def local_attention(self) -> Case:
+        return Case(self._qkv(), self._dout(), (self._mask(causal=True, window=window(self.size)), DRAW))
+
+    def linear_attention(self) -> Case:
+        return Case(self._qkv(), self._dout(), (self._mask(),))
+
+    def _qkv(self) -> tuple[HostArray, ...]:
+        """q, k and v (B, H, T, D), as one product made them."""
         c = self.size.d_model
-        qkv, dy = self._x(3 * c), self._heads(start=0, of=self._x())
-        q, k, v = (self._heads(start=start, of=qkv) for start in (0, c, 2 * c))
-        mask = AttentionMask(key_visible=np.ones(self.tokens, dtype=bool), causal=True)
-        return Case((q, k, v), dy, (mask, DRAW))
+        qkv = self._x(3 * c)
+        return tuple(self._heads(start=start, of=qkv) for start in (0, c, 2 * c))
+
+    def _dout(self) -> HostArray:
+        return self._heads(start=0, of=self._x())
+
+    def _mask(self, **options: Any) -> AttentionMask:
+        return AttentionMask(key_visible=np.ones(self.tokens, dtype=bool), **options)
 
     def residual(self) -> Case:
         return Case((self._x(), self._x()), self._x(), (DRAW,))
@@ -109,3 +150,13 @@ class _Cases:
     def cross_entropy(self) -> Case:
         targets = self.rng.integers(1, self.size.vocab_size, self.tokens)
         return Case((self._x(self.size.vocab_size), targets), 1.0, (0, 0.0))
+
+    def gru(self) -> Case:
+        c = self.size.d_model
+        scale = np.float32(c**-0.5)
+        weights = (scale * self._array(c, 3 * c), self._array(3 * c), scale * self._array(c, 3 * c), self._array(3 * c))
+        return Case((self._x(), self._array(self.size.batch, c), *weights), self._x(), (), 4)
+
+    def conv1d(self) -> Case:
+        c = self.size.d_model
+        return Case((self._x(), self._array(KERNEL, c, c), self._array(c)), self._x(), (), 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,14 +11,15 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from benchmarks.cases import EPS, RATE, Case, case
+from benchmarks.cases import BUCKETS, EPS, FARTHEST, KERNEL, RATE, Case, case, window
 from benchmarks.peers.torch_device import about, autocast, place, waiting
 from benchmarks.peers.torch_model import sinusoids
 from benchmarks.tasks import TOGETHER, Contender, Task, repeated
 from npformer.models.presets import PRESETS, Preset
 
 Spelling = Callable[..., Any]
-TRANSPOSED = {"linear": (1,), "feed_forward": (1, 3)}  # which inputs are matrices, (out, in) in PyTorch
+#: Which inputs are matrices, (out, in) in PyTorch, or kernels, (out, in, K).
+TRANSPOSED = {"linear": (1,), "feed_forward": (1, 3), "gru": (2, 4), "conv1d": (1,)}
 
 
 def ops(size: str, device: str, threads: int, precision: str = "float32") -> Contender:
@@ -73,8 +75,6 @@ def _backward(function: Spelling, inputs: list[Tensor], dy: Sequence[Tensor]) ->
 def spellings(size: Preset, rate: float, at: torch.device) -> dict[str, Spelling]:
     """Each operation as a function of tensors; tables and masks are made beforehand."""
     table = sinusoids(size.length, size.d_model).to(at)
-    past = torch.ones(size.length, size.length, dtype=torch.bool, device=at).tril()
-    visible = torch.ones(size.batch, 1, 1, size.length, dtype=torch.bool, device=at) & past
     width = (size.d_model,)
 
     def drop(x: Tensor) -> Tensor:
@@ -83,9 +83,6 @@ def spellings(size: Preset, rate: float, at: torch.device) -> dict[str, Spelling
     def add_norm(x: Tensor, f: Tensor, gamma: Tensor, beta: Tensor) -> tuple[Tensor, Tensor]:
         total = x + drop(f)
         return total, F.layer_norm(total, width, gamma, beta, EPS)
-
-    def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=visible, dropout_p=rate)
 
     return {
         "linear": F.linear,
@@ -97,10 +94,71 @@ def spellings(size: Preset, rate: float, at: torch.device) -> dict[str, Spelling
         "sinusoidal_positions": lambda x: x + table,
         "learned_positions": lambda x, weight: x + weight[: x.shape[1]],
         "layer_norm": lambda x, gamma, beta: F.layer_norm(x, width, gamma, beta, EPS),
-        "attention": attention,
         "residual": lambda x, f: x + drop(f),
         "post_norm": lambda x, f, gamma, beta: F.layer_norm(x + drop(f), width, gamma, beta, EPS),
         "add_norm": add_norm,
         "feed_forward": lambda x, w1, b1, w2, b2: F.linear(drop(F.relu(F.linear(x, w1, b1))), w2, b2),
         "cross_entropy": lambda z, targets: F.cross_entropy(z.flatten(0, 1), targets.flatten(), ignore_index=0),
+        **_of_attention(size, rate, at),
+        **_of_other_models(),
     }
+
+
+def _of_attention(size: Preset, rate: float, at: torch.device) -> dict[str, Spelling]:
+    """Attention of all kinds, and what tells it where tokens stand. A window is a mask: it hides, and saves nothing."""
+    length, attend = size.length, F.scaled_dot_product_attention
+    past = torch.ones(length, length, dtype=torch.bool, device=at).tril()
+    some = torch.ones(size.batch, 1, 1, length, dtype=torch.bool, device=at)
+    visible, near = some & past, some & past.triu(1 - window(size))
+    nothing = torch.zeros(visible.shape, device=at).masked_fill(~visible, -math.inf)
+    entries = _buckets(length).to(at)
+    wide = size.d_model // size.num_heads
+    angle = torch.arange(length)[:, None] * 10000.0 ** (torch.arange(0, wide, 2) * (-1 / wide))
+    turn = torch.polar(torch.ones_like(angle), angle).to(at)  # (T, D/2)
+
+    def rotary(x: Tensor) -> Tensor:
+        points = torch.view_as_complex(x.unflatten(-1, (-1, 2)))
+        return torch.view_as_real(points * turn).flatten(-2)
+
+    def linear_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        fq, fk = F.elu(q) + 1, F.elu(k) + 1
+        return (fq @ (fk.mT @ v)) / (fq @ fk.sum(-2)[..., None])
+
+    return {
+        "rotary": rotary,
+        "relative_bias": lambda weight: F.embedding(entries, weight).permute(2, 0, 1),
+        "attention": lambda q, k, v: attend(q, k, v, attn_mask=visible, dropout_p=rate),
+        "biased_attention": lambda q, k, v, bias: attend(q, k, v, attn_mask=bias + nothing, dropout_p=rate),
+        "local_attention": lambda q, k, v: attend(q, k, v, attn_mask=near, dropout_p=rate),
+        "linear_attention": linear_attention,
+    }
+
+
+def _of_other_models() -> dict[str, Spelling]:
+    """What networks are made of that are not, or not only, Transformers."""
+
+    def remembered(x: Tensor, gamma: Tensor, beta: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        return (x - mean) * (variance + EPS).rsqrt() * gamma + beta  # F.batch_norm has no gradient of mean and variance
+
+    def batch_norm(x: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
+        return F.batch_norm(x.flatten(0, 1), None, None, gamma, beta, training=True, eps=EPS).view_as(x)
+
+    def gru(x: Tensor, start: Tensor, weight: Tensor, bias: Tensor, recurrent: Tensor, u_bias: Tensor) -> Tensor:
+        weights = [weight, recurrent, bias, u_bias]
+        return torch.gru(x, start[None], weights, True, 1, 0.0, True, False, True)[0]
+
+    return {
+        "batch_norm": batch_norm,
+        "batch_norm_inference": remembered,
+        "gru": gru,
+        "conv1d": lambda x, weight, bias: F.conv1d(x.mT, weight, bias, padding=(KERNEL - 1) // 2).mT,
+    }
+
+
+def _buckets(length: int) -> Tensor:
+    """Which entry of the table of relative positions each pair uses, (T, T), as T5 has it."""
+    ahead = torch.arange(length)[None, :] - torch.arange(length)[:, None]
+    share, n = BUCKETS // 2, ahead.abs()
+    near = share // 2
+    far = near + (torch.log(n.clamp(min=near) / near) / math.log(FARTHEST / near) * (share - near)).long()
+    return (ahead > 0) * share + torch.where(n < near, n, far.clamp(max=share - 1))

@@ -19,8 +19,13 @@ from npformer.backend.ops import Ops, Pair
 #: (letter of a dtype) -> whether fast bodies take it.
 Takes = Callable[[str], bool]
 
-#: Where token ids stand among an operation's inputs: whole numbers that are meant to be.
-IDS: dict[str, tuple[int, str]] = {"embedding": (0, "tokens"), "cross_entropy": (1, "targets")}
+#: Where token ids, or what is true of tokens, stand among an operation's inputs: no numbers to compute with.
+IDS: dict[str, tuple[int, str]] = {
+    "embedding": (0, "tokens"),
+    "batch_norm": (3, "counts"),
+    "cross_entropy": (1, "targets"),
+    "gru": (6, "visible"),
+}
 
 
 class _FastCache(NamedTuple):

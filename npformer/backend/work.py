@@ -4,7 +4,8 @@ Both follow from the shapes of the forward's inputs alone; no body that computes
 with less, so they bound it from below, whoever wrote it.
 
     products   (M, K)·(K, N) takes 2·M·K·N flops. Each has two operands that want a gradient, so the
-               backward's products take twice the forward's. What a causal mask hides is counted too.
+               backward's products take twice the forward's. What a causal mask hides is counted too,
+               except in local attention, whose pairs are known to be few: those that padding could leave.
     numbers    forward: every input read once, every output written once. Backward: dy and the inputs
                that the derivative needs read, gradients written; a parameter's gradient is added to
                what is there, hence read and written. What stays inside (attention's weights, the wide
@@ -19,6 +20,7 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from npformer.functional import AttentionMask
 from npformer.typing import Array
 
 
@@ -84,14 +86,54 @@ def _learned_positions(y: Array, x: Array, table: Array, offset: int = 0) -> tup
     return _both(_size(x) + rows, _size(y), 0, 0, rows)
 
 
+def _rotary(y: Array, x: Array, *options: Any) -> tuple[Work, Work]:
+    return _both(_size(x), _size(y), 0, _size(x))
+
+
+def _relative_bias(y: Array, table: Array, *options: Any) -> tuple[Work, Work]:
+    return _both(_size(table), _size(y), 0, 0, _size(table))
+
+
 def _layer_norm(y: Array, x: Array, gamma: Array, beta: Array, eps: float) -> tuple[Work, Work]:
     parameters = _size(gamma, beta)
     return _both(_size(x) + parameters, _size(y), _size(x, gamma), _size(x), parameters)
 
 
+def _batch_norm(y: Array, x: Array, gamma: Array, beta: Array, *options: Any) -> tuple[Work, Work]:
+    return _layer_norm(y, x, gamma, beta, 0.0)
+
+
+def _batch_norm_inference(
+    y: Array, x: Array, gamma: Array, beta: Array, mean: Array, variance: Array, eps: float = 1e-5
+) -> tuple[Work, Work]:
+    parameters = _size(gamma, beta, mean, variance)
+    return _both(_size(x) + parameters, _size(y), _size(x, gamma, mean, variance), _size(x), parameters)
+
+
 def _attention(y: Array, q: Array, k: Array, v: Array, *options: Any) -> tuple[Work, Work]:
     heads = _size(q, k, v)
     return _both(heads, _size(y), heads, heads, products=4 * _size(q) * k.shape[-2])
+
+
+def _biased_attention(y: Array, q: Array, k: Array, v: Array, bias: Array, *options: Any) -> tuple[Work, Work]:
+    given = _size(q, k, v, bias)
+    return _both(given, _size(y), given, given, products=4 * _size(q) * k.shape[-2])
+
+
+def _local_attention(y: Array, q: Array, k: Array, v: Array, mask: AttentionMask, *options: Any) -> tuple[Work, Work]:
+    length, heads = q.shape[2], _size(q, k, v)
+    ways = 1 if mask.causal else 2  # of looking: back alone, or ahead as well
+    pairs = length + ways * sum(length - back for back in range(1, length) if _near(back, mask))
+    return _both(heads, _size(y), heads, heads, products=4 * q.shape[0] * q.shape[1] * pairs * q.shape[3])
+
+
+def _near(back: int, mask: AttentionMask) -> bool:
+    return (mask.window is not None and back < mask.window) or (mask.stride is not None and back % mask.stride == 0)
+
+
+def _linear_attention(y: Array, q: Array, k: Array, v: Array, *options: Any) -> tuple[Work, Work]:
+    heads, width = _size(q, k, v), q.shape[-1]
+    return _both(heads, _size(y), heads, heads, products=2 * _size(q, k) * (width + 1))  # with the column of ones
 
 
 def _residual(y: Array, x: Array, f: Array, draw: Any) -> tuple[Work, Work]:
@@ -121,6 +163,18 @@ def _cross_entropy(y: Array, logits: Array, targets: Array, *options: Any) -> tu
     return _both(_size(logits, targets), _size(y), _size(logits, targets), _size(logits))
 
 
+def _gru(y: Array, x: Array, start: Array, *given: Any) -> tuple[Work, Work]:
+    weights = given[:4]  # W, b, U, c
+    inputs, parameters = _size(x, start), _size(*weights)
+    products = 2 * (_size(x) + _size(y)) * 3 * start.shape[1]
+    return _both(inputs + parameters, _size(y), inputs + parameters, inputs, parameters, products)
+
+
+def _conv1d(y: Array, x: Array, weight: Array, bias: Array, *options: Any) -> tuple[Work, Work]:
+    parameters, products = _size(weight, bias), 2 * _size(x) * weight.shape[0] * weight.shape[2]
+    return _both(_size(x) + parameters, _size(y), _size(x, weight), _size(x), parameters, products)
+
+
 _WORK: dict[str, Callable[..., tuple[Work, Work]]] = {
     "linear": _linear,
     "relu": _elementwise,
@@ -130,11 +184,20 @@ _WORK: dict[str, Callable[..., tuple[Work, Work]]] = {
     "embedding": _embedding,
     "sinusoidal_positions": _sinusoidal_positions,
     "learned_positions": _learned_positions,
+    "rotary": _rotary,
+    "relative_bias": _relative_bias,
     "layer_norm": _layer_norm,
+    "batch_norm": _batch_norm,
+    "batch_norm_inference": _batch_norm_inference,
     "attention": _attention,
+    "biased_attention": _biased_attention,
+    "local_attention": _local_attention,
+    "linear_attention": _linear_attention,
     "residual": _residual,
     "post_norm": _post_norm,
     "add_norm": _add_norm,
     "feed_forward": _feed_forward,
     "cross_entropy": _cross_entropy,
+    "gru": _gru,
+    "conv1d": _conv1d,
 }

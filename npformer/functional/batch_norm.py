@@ -53,7 +53,7 @@ def batch_norm_forward(
     _expect_norm(x, gamma, beta)
     xp = namespace(x)
     tokens = tuple(range(x.ndim - 1))
-    shares = _shares(x, counts)  # (..., 1)
+    shares = token_shares(x, counts)  # (..., 1)
     mean = xp.sum(shares * x, axis=tokens)  # 1. (C,)
     centred = x - mean
     variance = xp.sum(shares * centred * centred, axis=tokens)  # 2. (C,)
@@ -102,7 +102,7 @@ def batch_norm_inference_backward(
     return r * (dy * gamma), dgamma, dbeta, -r * gamma * dbeta, -0.5 * r * r * gamma * dgamma
 
 
-def _shares(x: Array, counts: Array | None) -> Array:
+def token_shares(x: Array, counts: Array | None) -> Array:
     """m/n (..., 1) for each token of x (..., C)."""
     xp = namespace(x)
     if counts is None:

@@ -50,11 +50,11 @@ def local_attention_forward(
     expect_local_attention(q, k, v, mask)
     xp = namespace(q)
     length, scale = q.shape[2], 1 / math.sqrt(q.shape[3])
-    patterns = _patterns(mask)
+    patterns = patterns_of(mask)
     scores = [
         p.rows(xp.matmul(p.blocks(q), xp.matrix_transpose(p.keys(k))) * scale, length) for p in patterns
     ]  # 1. each (B, H, T, M_p)
-    weights, softmax = softmax_forward(xp.concat(scores, axis=-1), _visible(mask, patterns, q))  # 2. (B, H, T, M)
+    weights, softmax = softmax_forward(xp.concat(scores, axis=-1), visible_keys(mask, q))  # 2. (B, H, T, M)
     dropped, dropout = dropout_forward(weights, draw, bits)  # 3.
     parts = zip(patterns, _split(dropped, patterns, length), strict=True)
     out = [p.rows(xp.matmul(p.blocks(part), p.keys(v)), length) for p, part in parts]  # 4. each (B, H, T, D)
@@ -82,7 +82,8 @@ def local_attention_backward(dout: Array, cache: LocalAttentionCache) -> tuple[A
     return dq, dk, dv
 
 
-def _patterns(mask: AttentionMask) -> tuple[Window | Stride, ...]:
+def patterns_of(mask: AttentionMask) -> tuple[Window | Stride, ...]:
+    """How keys are brought to queries: along mask's window, then its stride."""
     window = () if mask.window is None else (Window(mask.window, mask.causal),)
     stride = () if mask.stride is None else (Stride(mask.stride),)
     return (*window, *stride)
@@ -98,12 +99,15 @@ def _split(x: Array, patterns: tuple[Window | Stride, ...], length: int) -> list
     return parts
 
 
-def _visible(mask: AttentionMask, patterns: tuple[Window | Stride, ...], like: Array) -> Array:
-    """Which of the keys brought to each query it may look at, boolean (B or 1, 1, T, M); none of them twice."""
+def visible_keys(mask: AttentionMask, like: Array) -> Array:
+    """Which of the keys brought to each query of like (B, H, T, D) it may look at, boolean (B or 1, 1, T, M).
+
+    None of them is seen twice.
+    """
     xp, length = namespace(like), like.shape[2]
     query = xp.arange(length, dtype=xp.int64, device=device_of(like))[:, None]
     found = []
-    for p in patterns:
+    for p in patterns_of(mask):
         key = p.positions(length, like)  # (T, M_p)
         back = query - key
         near = (back < mask.window) & (back > -mask.window) if mask.window is not None else None

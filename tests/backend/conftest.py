@@ -20,8 +20,8 @@ BOUND = {"float32": 3e-5, "float64": 1e-12}
 #: What a gradient that is exactly 0 is measured against, as a share of the largest: it comes out as rounding noise.
 FLOOR = {"float32": 1e-2, "float64": 1e-3}
 
-PARAMETERS = {"linear": 2, "embedding": 1, "learned_positions": 1, "layer_norm": 2, "post_norm": 2, "add_norm": 2,
-              "feed_forward": 4}  # fmt: skip
+PARAMETERS = {"linear": 2, "embedding": 1, "learned_positions": 1, "relative_bias": 1, "layer_norm": 2,
+              "batch_norm": 2, "batch_norm_inference": 4, "post_norm": 2, "add_norm": 2, "feed_forward": 4}  # fmt: skip
 
 
 def parts(y: Any) -> tuple[Any, ...]:

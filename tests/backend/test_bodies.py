@@ -14,7 +14,7 @@ from npformer.backend import PLAIN, Ops
 from npformer.backend.fallback import with_fallback
 from npformer.backend.numpy.bodies import BODIES
 from npformer.errors import NpformerError
-from npformer.functional import Draw
+from npformer.functional import AttentionMask, Draw
 
 Host = np.ndarray[Any, Any]
 
@@ -37,7 +37,7 @@ def normal(dtype: str, layout: str, lay_out: Callable[[Host, str], Host]) -> Cal
 
 def test_these_and_no_others_stay_plain() -> None:
     plain = {f.name for f in dataclasses.fields(Ops) if getattr(BODIES, f.name) is getattr(PLAIN, f.name)}
-    assert plain == {"relu", "softmax"}
+    assert plain == {"relu", "softmax", "gru", "conv1d"}
 
 
 @EVERY_DTYPE
@@ -69,6 +69,18 @@ def test_norms(agree: Any, normal: Any, shape: tuple[int, ...], draw: Draw | Non
     agree("layer_norm", x, gamma, beta, eps)
     agree("post_norm", x, f, gamma, beta, eps, draw)
     agree("add_norm", x, f, gamma, beta, eps, draw)
+
+
+@EVERY_DTYPE
+@EVERY_SHAPE
+@EVERY_LAYOUT
+def test_batch_norm(agree: Any, normal: Any, shape: tuple[int, ...]) -> None:
+    C = shape[-1]
+    x, gamma, beta, mean = 2 + normal(*shape), normal(C), normal(C), normal(C)
+    counts = np.random.default_rng(3).random(shape[:-1]) < 0.6
+    for counted in (None, counts, np.zeros(shape[:-1], bool)):
+        agree("batch_norm", x, gamma, beta, counted, 0.1)  # two tokens may be near: errors grow by 1/√eps
+    agree("batch_norm_inference", x, gamma, beta, mean, 0.1 + mean * mean, 1e-5)
 
 
 @EVERY_DTYPE
@@ -105,6 +117,22 @@ def test_positions(agree: Any, normal: Any, shape: tuple[int, ...]) -> None:
     agree("sinusoidal_positions", normal(*shape))
     if len(shape) == 3:
         agree("learned_positions", normal(*shape), normal(shape[1] + 4, shape[2]), 2)
+
+
+@EVERY_DTYPE
+@EVERY_LAYOUT
+@pytest.mark.parametrize("shape", [(1, 2), (2, 3, 6), (0, 3, 4), (3, 2, 5, 6), (2, 2, 0, 4)], ids=str)
+def test_rotary(agree: Any, normal: Any, shape: tuple[int, ...]) -> None:
+    agree("rotary", normal(*shape))
+    agree("rotary", normal(*shape), 300, 50.0)
+
+
+@EVERY_DTYPE
+@EVERY_LAYOUT
+@pytest.mark.parametrize("shape", [(1, 1, 0), (1, 7, 6), (5, 5, 0), (6, 0, 0), (130, 150, 3)], ids=str)
+def test_relative_bias(agree: Any, normal: Any, shape: tuple[int, int, int]) -> None:
+    for K, causal, max_distance in ((8, False, 5), (5, True, 4), (32, False, 128)):
+        agree("relative_bias", normal(K, 3), *shape, causal, max_distance)
 
 
 @EVERY_DTYPE
@@ -164,6 +192,16 @@ def wrong_inputs() -> list[tuple[str, tuple[Any, ...]]]:
         ("attention", (heads, heads[..., :2], heads[..., :2])), ("attention", (heads, heads, heads[:, :, :2])),
         ("embedding", (x, m)), ("embedding", (ids, v)), ("learned_positions", (x, m, -1)),
         ("learned_positions", (x, m, 2)), ("learned_positions", (x, m[:, :2], 0)),
+        ("rotary", (v,)), ("rotary", (x[..., :3],)), ("rotary", (x, -1)), ("rotary", (x, 0, 0.0)),
+        ("relative_bias", (v, 3, 3)), ("relative_bias", (m[:3], 3, 3)), ("relative_bias", (m, 3, 3, 0, True, 2)),
+        ("batch_norm", (x, short, v)), ("batch_norm", (x, v, v, ids[:1] > 0)),
+        ("batch_norm_inference", (x, v, v, short, v)), ("batch_norm_inference", (x, v, v, v, short)),
+        ("biased_attention", (heads, heads[:1], heads, x)), ("biased_attention", (heads, heads, heads, x[:, :, :2])),
+        ("local_attention", (heads, heads[:, :, :2], heads[:, :, :2], AttentionMask(window=1))),
+        ("local_attention", (heads, heads, heads, AttentionMask())),
+        ("local_attention", (heads, heads, heads, AttentionMask(query_offset=1, window=1))),
+        ("linear_attention", (heads, heads, x)), ("linear_attention", (heads, heads, heads, AttentionMask(window=1))),
+        ("linear_attention", (heads[:, :, :2], heads, heads, AttentionMask(causal=True))),
         ("cross_entropy", (x, x[..., 0])), ("cross_entropy", (x, ids[:1])), ("cross_entropy", (x, ids, 0, 1.0)),
     ]  # fmt: skip
 

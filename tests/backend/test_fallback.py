@@ -11,7 +11,7 @@ import pytest
 
 from npformer.backend import PLAIN, Ops, Pair, get_backend
 from npformer.backend.fallback import with_fallback
-from npformer.functional import Draw
+from npformer.functional import AttentionMask, Draw
 from npformer.layers import LayerNorm
 from npformer.models import Transformer, TransformerConfig
 from npformer.optim import Adam
@@ -19,6 +19,7 @@ from npformer.training import TrainStep
 
 DRAW = Draw(1, 2, 3, 4, 0.3)
 NAMES = [field.name for field in dataclasses.fields(Ops)]
+PLAIN_EVERYWHERE = ("relu", "softmax", "gru", "conv1d")  # no table has a fast body for them
 
 
 def refuse(*given: Any, **options: Any) -> Any:
@@ -47,12 +48,18 @@ def inputs_for(dtype: Any) -> dict[str, tuple[Any, ...]]:
         return (3 * rng.random(shape)).astype(dtype)
 
     x, gain, weight, heads, ids = make(2, 3, 4), make(4), make(4, 4), make(2, 2, 3, 4), np.array([[1, 2, 3], [0, 3, 1]])
+    bias, window = make(2, 3, 3), AttentionMask(causal=True, window=2)
+    gates = (make(4, 12), make(12), make(4, 12), make(12))
     return {
         "linear": (x, weight, gain), "relu": (x,), "gelu": (x,), "softmax": (x,), "dropout": (x, DRAW),
         "embedding": (ids, weight, 1.5), "sinusoidal_positions": (x, 2), "learned_positions": (x, make(5, 4), 1),
         "layer_norm": (x, gain, gain, 1e-5), "attention": (heads, heads, heads), "residual": (x, x, DRAW),
         "post_norm": (x, x, gain, gain, 1e-5, DRAW), "add_norm": (x, x, gain, gain, 1e-5, DRAW),
         "feed_forward": (x, weight, gain, weight, gain, "relu", DRAW), "cross_entropy": (x, ids, 0, 0.1),
+        "rotary": (heads, 1), "relative_bias": (weight, 5, 6, 0, False, 4), "batch_norm": (x, gain, gain, ids > 0),
+        "batch_norm_inference": (x, gain, gain, gain, gain), "biased_attention": (heads, heads, heads, bias, window),
+        "local_attention": (heads, heads, heads, window, DRAW), "linear_attention": (heads, heads, heads),
+        "gru": (x, x[:, 0], *gates), "conv1d": (x, make(3, 4, 4), gain, True),
     }  # fmt: skip
 
 
@@ -150,7 +157,7 @@ def test_gradients_of_another_kind_come_in(any32: Any, dtype: str) -> None:
     if any32.bodies == "plain":
         pytest.skip("the plain pairs are what is compared with")
     for name, inputs in inputs_for("float32").items():
-        if name not in ("cross_entropy", "relu", "softmax"):  # a loss is one number; no layer calls the others
+        if name not in ("cross_entropy", *PLAIN_EVERYWHERE):  # a loss is one number
             true = both_ways(PLAIN, name, inputs)
             found = both_ways(any32.ops, name, inputs, lambda y: np.ones(y.shape, dtype))
             for f, t in zip(found, true, strict=True):

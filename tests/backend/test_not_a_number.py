@@ -18,12 +18,15 @@ CASES = [
     "linear", "gelu", "dropout", "embedding", "layer_norm", "residual", "post_norm", "add_norm",
     "attention", "attention causal", "attention dropout", "feed_forward relu", "feed_forward gelu",
     "feed_forward relu dropout", "feed_forward gelu dropout", "cross_entropy", "cross_entropy smoothed",
+    "rotary", "relative_bias", "batch_norm", "batch_norm_inference", "biased_attention", "biased_attention causal",
+    "local_attention", "local_attention causal dropout", "linear_attention", "linear_attention causal",
 ]  # fmt: skip
 
 
 #: Where the plain pair multiplies by 0 what is hidden, dropped, padding, or another token's row, NaN spreads to
 #: places that it need not reach; somewhere in the same array it must be seen.
-PARTLY = {case for case in CASES if "causal" in case or "dropout" in case or "cross_entropy" in case} | {"embedding"}
+PARTLY = {case for case in CASES if "causal" in case or "dropout" in case or "cross_entropy" in case}
+PARTLY |= {"embedding", "relative_bias", "local_attention"}
 
 
 def inputs_for(case: str, dtype: str) -> tuple[Any, ...]:
@@ -41,6 +44,11 @@ def inputs_for(case: str, dtype: str) -> tuple[Any, ...]:
         "post_norm": (x, make(2, 5, 4), gain, gain, 1e-5, draw), "add_norm": (x, x, gain, gain, 1e-5, draw),
         "attention": (*heads, AttentionMask(causal="causal" in kind), draw),
         "feed_forward": (x, weight, gain, weight, gain, kind[0] if kind else "", draw),
+        "rotary": (x, 1), "relative_bias": (weight, 5, 6, 0, False, 4), "batch_norm": (x, gain, gain),
+        "batch_norm_inference": (x, gain, gain, gain, gain * gain),
+        "biased_attention": (*heads, make(2, 5, 5), AttentionMask(causal="causal" in kind), draw),
+        "local_attention": (*heads, AttentionMask(causal="causal" in kind, window=2, stride=3), draw),
+        "linear_attention": (*heads, AttentionMask(causal="causal" in kind)),
         "cross_entropy": (x, IDS, 0, 0.1 if kind else 0.0),
     }[op]  # fmt: skip
 

@@ -127,7 +127,9 @@ def test_every_operation_that_draws_takes_other_bits(numpy64: Backend) -> None:
     ops.add_norm.forward(x, x, ones, ones, 1e-5, DRAW)
     ops.feed_forward.forward(x, np.ones((4, 5)), np.ones(5), np.ones((5, 4)), ones, "relu", DRAW)
     assert not ops.attention.forward(x[None], x[None], x[None], F.ALL_VISIBLE, DRAW)[0].any()
-    assert calls == [6, 24, 24, 24, 30, 18]
+    assert not ops.biased_attention.forward(x[None], x[None], x[None], np.ones((2, 3, 3)), F.ALL_VISIBLE, DRAW)[0].any()
+    assert not ops.local_attention.forward(x[None], x[None], x[None], F.AttentionMask(window=1), DRAW)[0].any()
+    assert calls == [6, 24, 24, 24, 30, 18, 18, 18]
     changed = {f.name for f in dataclasses.fields(Ops) if getattr(ops, f.name) is not getattr(PLAIN, f.name)}
     assert changed == set(DRAWING)
     layer = EncoderLayer(4, 2, 6, dropout=0.5, backend=dataclasses.replace(numpy64, ops=ops))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from npformer.backend import Backend, Pair
+from npformer.backend import Backend, Ops, Pair
 from npformer.backend.ops import DRAWING
 from npformer.functional import AttentionMask, Draw
 from npformer.functional.philox import WORD
@@ -23,19 +23,35 @@ DRAWS = {"small": Draw(5, 6, 1, 77, 0.4), "large": Draw(WORD, WORD, WORD - 1, 2*
 def inputs_for(op: str, T: int, C: int) -> tuple[Any, ...]:
     """For a whole batch, without the draw, so that what is dropped can be seen in an output or a gradient."""
     rng = np.random.default_rng(1)
-    C = min(C, 61) if op in ("attention", "feed_forward") else C
+    C = min(C, 61) if op == "feed_forward" or "attention" in op else C
     x, f = rng.normal(size=(ROWS, T, C)), rng.normal(size=(ROWS, T, C))
     eye, gain = np.eye(C), 1 + rng.random(C)
     if op == "dropout":
         return (x,)
     if op == "residual":
         return 0 * x, f
-    if op == "attention":  # with V the identity, the output is the dropped weights
+    if "attention" in op:  # with V the identity, the output is the dropped weights
         v = np.broadcast_to(eye, (ROWS, 1, C, C))
-        return x[:, None], rng.normal(size=v.shape), v, AttentionMask()
+        k = rng.normal(size=v.shape)
+        if op == "local_attention":
+            return rng.normal(size=v.shape), k, v, AttentionMask(window=2, stride=3)
+        return x[:, None], k, v, AttentionMask()
     if op == "feed_forward":
         return np.abs(x), eye, gain, eye, 0 * gain, "gelu" if T == 3 else "relu"
     return x, f, gain, gain, 1e-5
+
+
+def pair_for(ops: Ops, op: str) -> Pair:
+    """The operation; if it takes a bias, which has no rows of a batch, with one for the shapes it is given."""
+    pair: Pair = getattr(ops, op)
+    if op != "biased_attention":
+        return pair
+
+    def forward(q: Host, k: Host, *others: Any) -> Any:
+        bias = np.cos(np.arange(q[0, :, :, :1].size * k.shape[2])).reshape(*q.shape[1:3], k.shape[2])
+        return pair.forward(q, k, others[0], bias, *others[1:])
+
+    return Pair(forward, pair.backward)
 
 
 def run(pair: Pair, inputs: tuple[Any, ...], draw: Draw, dy: Any) -> tuple[Any, list[Host]]:
@@ -57,7 +73,7 @@ def has_rows(x: Any) -> bool:
 @pytest.mark.parametrize("size", SIZES, ids=str)
 @pytest.mark.parametrize("draw", DRAWS.values(), ids=list(DRAWS))
 def test_parts_of_a_batch_are_parts_of_the_whole(any64: Backend, op: str, size: tuple[int, int], draw: Draw) -> None:
-    pair, inputs = getattr(any64.ops, op), inputs_for(op, *size)
+    pair, inputs = pair_for(any64.ops, op), inputs_for(op, *size)
     dy, whole = run(pair, inputs, draw, None)
     for rows in PARTS:
         some = tuple(x[rows] if has_rows(x) else x for x in inputs)
@@ -69,7 +85,7 @@ def test_parts_of_a_batch_are_parts_of_the_whole(any64: Backend, op: str, size: 
 
 @pytest.mark.parametrize("op", DRAWING)
 def test_rows_drawn_from_the_start_would_be_seen(any64: Backend, op: str) -> None:
-    pair, inputs = getattr(any64.ops, op), inputs_for(op, 3, 5)
+    pair, inputs = pair_for(any64.ops, op), inputs_for(op, 3, 5)
     dy, whole = run(pair, inputs, DRAWS["small"], None)
     rows = slice(3, 7)
     some = tuple(x[rows] if has_rows(x) else x for x in inputs)

@@ -14,11 +14,16 @@ number where rows are short, exp itself takes 0.3). That is exact as long as the
 moderate number; where one is not (scores beyond about ±30, a query that sees nothing) its block is
 done again, with the maxima of such rows. The sums are dot products of rows, so that a row depends on
 nothing but itself, to the bit. Heads are views: every product reads and writes (B, T, H, D) in place.
+
+A bias is added to the scores, before what is hidden is hidden; its gradient is that of the scores, summed
+over the sequences of a block while they are in the cache.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,8 +57,27 @@ def attention_forward(
     q: Array, k: Array, v: Array, mask: AttentionMask = ALL_VISIBLE, draw: Draw | None = None
 ) -> tuple[Array, AttentionCache]:
     """As the plain body: q (B, H, T, D) attends to k and v (B, H, S, D). Returns out (B, H, T, D)."""
-    if q.ndim != 4 or k.shape != v.shape or k.shape != (*q.shape[:2], *k.shape[2:3], q.shape[3]):
+    if not _fit(q, k, v):
         return F.attention_forward(q, k, v, mask, draw)  # type: ignore[return-value]  # it raises
+    return _forward(q, k, v, None, mask, draw)
+
+
+def biased_attention_forward(
+    q: Array, k: Array, v: Array, bias: Array, mask: AttentionMask = ALL_VISIBLE, draw: Draw | None = None
+) -> tuple[Array, AttentionCache]:
+    """As the plain body: q (B, H, T, D) attends to k and v (B, H, S, D) with bias (H, T, S). Returns out."""
+    if not _fit(q, k, v) or bias.shape != (*q.shape[1:3], k.shape[2]):
+        return F.biased_attention_forward(q, k, v, bias, mask, draw)  # type: ignore[return-value]  # it raises
+    return _forward(q, k, v, bias, mask, draw)
+
+
+def _fit(q: Array, k: Array, v: Array) -> bool:
+    return q.ndim == 4 and bool(k.shape == v.shape) and k.shape == (*q.shape[:2], *k.shape[2:3], q.shape[3])
+
+
+def _forward(
+    q: Array, k: Array, v: Array, bias: Array | None, mask: AttentionMask, draw: Draw | None
+) -> tuple[Array, AttentionCache]:
     caps = score_caps(mask, q.shape[2], k.shape[2], q)
     powers = empty((*q.shape[:3], k.shape[2]), q.dtype)
     keep, scale = kept(draw, powers)
@@ -61,7 +85,8 @@ def attention_forward(
     with np.errstate(over="ignore", invalid="ignore"):  # of sums that are not moderate
         for rows in _blocks(powers):
             hidden = caps if caps is None or caps.ndim == 2 else caps[rows]
-            block = _powers(q[rows], k[rows], hidden, powers[rows], sums[rows])
+            block = powers[rows]
+            powers_of(partial(_scores, q[rows], k[rows], bias, hidden, block), block, sums[rows])
             if keep is not None:
                 block = np.multiply(block, keep[rows], out=empty(block.shape, block.dtype))
             np.matmul(block, v[rows], out=out[rows])
@@ -70,31 +95,46 @@ def attention_forward(
     return out, AttentionCache(q, k, v, powers, inverse, keep, scale)
 
 
-def _powers(q: Array, k: Array, caps: HostArray | None, powers: Array, sums: Array) -> Array:
-    """Write E into powers (b, H, T, S) and Σ_S E into sums (b, H, T, 1); a query that sees nothing: 0 and 1."""
-    _scores(q, k, caps, powers)
+def powers_of(write_scores: Callable[[], None], powers: Array, sums: Array) -> None:
+    """Turn scores into E (b, H, T, S), in place, and write Σ_S E into sums (b, H, T, 1); of nothing seen: 0 and 1.
+
+    write_scores writes the scores, -inf where hidden, into powers; it is called again if sums are not moderate.
+    """
+    write_scores()
     np.vecdot(np.exp(powers, out=powers), filled(powers.shape[3], 1.0, powers.dtype), out=sums[..., 0])
     is_moderate = (sums > MODERATE[0]) & (sums < MODERATE[1])
     if not is_moderate.all():  # the others come out as before, to the bit: a row depends on nothing but itself
-        _scores(q, k, caps, powers)
+        write_scores()
         top = powers.max(axis=3, keepdims=True, initial=-np.inf)
         top[~np.isfinite(top) | is_moderate] = 0  # a row of nothing: −∞ − −∞ is NaN
         powers -= top
         np.vecdot(np.exp(powers, out=powers), filled(powers.shape[3], 1.0, powers.dtype), out=sums[..., 0])
         sums[sums == 0] = 1
-    return powers
 
 
-def _scores(q: Array, k: Array, caps: HostArray | None, scores: Array) -> None:
-    """Write q kᵀ/√D into scores (b, H, T, S), -inf where hidden."""
+def _scores(q: Array, k: Array, bias: Array | None, caps: HostArray | None, scores: Array) -> None:
+    """Write q kᵀ/√D + bias into scores (b, H, T, S), -inf where hidden."""
     np.matmul(q, k.swapaxes(2, 3), out=scores)
     scores *= 1 / math.sqrt(q.shape[3])
+    if bias is not None:
+        scores += bias
     if caps is not None:
         np.fmin(scores, caps, out=scores)  # fmin: a hidden NaN is hidden too
 
 
 def attention_backward(dout: Array, cache: AttentionCache, into: Into = ()) -> Any:
     """As the plain body: gradients (dq (B, H, T, D), dk (B, H, S, D), dv (B, H, S, D))."""
+    return settle(_backward(dout, cache, None), into)
+
+
+def biased_attention_backward(dout: Array, cache: AttentionCache, into: Into = ()) -> Any:
+    """As the plain body: gradients (dq (B, H, T, D), dk (B, H, S, D), dv (B, H, S, D), dbias (H, T, S))."""
+    dbias = np.zeros(cache.powers.shape[1:], dtype=cache.powers.dtype)
+    return settle((*_backward(dout, cache, dbias), dbias), into)
+
+
+def _backward(dout: Array, cache: AttentionCache, dbias: Array | None) -> tuple[Array, Array, Array]:
+    """(dq, dk, dv); the bias' gradient is added to dbias."""
     q, k, v, powers, inverse, keep, scale = cache
     factor = inverse if keep is None else inverse * scale
     dq, dk, dv = empty_heads(q), empty_heads(k), empty_heads(v)
@@ -111,10 +151,12 @@ def attention_backward(dout: Array, cache: AttentionCache, into: Into = ()) -> A
         shared *= inverse[rows]
         dscores -= shared
         dscores *= E
+        if dbias is not None:
+            dbias += dscores.sum(axis=0)
         dscores *= 1 / math.sqrt(q.shape[3])
         np.matmul(dscores, k[rows], out=dq[rows])
         np.matmul(dscores.swapaxes(2, 3), q[rows], out=dk[rows])
-    return settle((dq, dk, dv), into)
+    return dq, dk, dv
 
 
 def empty_heads(like: Array) -> Array:

@@ -1,0 +1,144 @@
+"""Linear attention a few sequences at a time, its features made once, its chunks read one after the other.
+
+    φ(x) = max(x, 0) + exp(min(x, 0))        φ'(x) = min(φ(x), 1)        in the symbols of the plain body
+
+so what is kept is φ, and nobody asks again on which side of 0 a number was; at hidden keys φ is 0, and so
+is its slope. The plain body keeps a state for each chunk and cuts copies of everything into chunks; here
+one state is carried from chunk to chunk, and chunks are views. Going back, two tables of products serve
+three gradients: (v'_j·dn_t) is needed for φ(q_t) and, transposed, for φ(k_j).
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from npformer.backend.numpy.attention import empty_heads
+from npformer.backend.numpy.blocks import row_blocks
+from npformer.backend.numpy.gradients import Into
+from npformer.backend.ops import settle
+from npformer.backend.workspace import empty
+from npformer.functional.attention_mask import ALL_VISIBLE, AttentionMask
+from npformer.functional.linear_attention import CHUNK, expect_linear_attention
+from npformer.typing import Array, HostArray
+
+NUMBERS = 1 << 17  # of q in a block of sequences
+
+
+class LinearAttentionCache(NamedTuple):
+    fq: Array  # (B, H, T, D)  φ(q)
+    fk: Array  # (B, H, S, D)  φ(k), 0 where hidden
+    v1: Array  # (B, H, S, D+1)  v'
+    out: Array  # (B, H, T, D)
+    inverse: Array  # (B, H, T, 1)  1/n_D, 0 where nothing was seen
+    causal: bool
+
+
+def linear_attention_forward(
+    q: Array, k: Array, v: Array, mask: AttentionMask = ALL_VISIBLE
+) -> tuple[Array, LinearAttentionCache]:
+    """As the plain body: q (B, H, T, D) attends to k and v (B, H, S, D). Returns out (B, H, T, D)."""
+    expect_linear_attention(q, k, v, mask)
+    fq, fk, v1 = empty(q.shape, q.dtype), empty(k.shape, k.dtype), empty((*v.shape[:3], v.shape[3] + 1), v.dtype)
+    out, inverse = empty_heads(q), empty((*q.shape[:3], 1), q.dtype)
+    v1[..., :-1], v1[..., -1] = v, 1
+    for rows in _blocks(q):
+        _features(q[rows], fq[rows])
+        _features(k[rows], fk[rows])
+        if mask.key_visible is not None:
+            fk[rows] *= np.asarray(mask.key_visible)[rows, None, :, None]
+        n: Any = empty((*fq[rows].shape[:3], v1.shape[3]), q.dtype)
+        if mask.causal:
+            _causal(fq[rows], fk[rows], v1[rows], n)
+        else:
+            np.matmul(fq[rows], fk[rows].swapaxes(2, 3) @ v1[rows], out=n)
+        total, share = n[..., -1:], inverse[rows]
+        share[...] = 0
+        np.divide(1, total, out=share, where=total > 0)
+        np.multiply(n[..., :-1], share, out=out[rows])
+    return out, LinearAttentionCache(fq, fk, v1, out, inverse, mask.causal)
+
+
+def linear_attention_backward(dout: Array, cache: LinearAttentionCache, into: Into = ()) -> Any:
+    """As the plain body: gradients (dq (B, H, T, D), dk (B, H, S, D), dv (B, H, S, D))."""
+    fq, fk, v1, out, inverse, causal = cache
+    dq, dk, dv = empty_heads(fq), empty_heads(fk), empty_heads(fk)
+    for rows in _blocks(fq):
+        dn = empty((*fq[rows].shape[:3], v1.shape[3]), fq.dtype)
+        np.multiply(dout[rows], inverse[rows], out=dn[..., :-1])
+        np.negative(np.vecdot(dn[..., :-1], out[rows]), out=dn[..., -1])
+        given = (fq[rows], fk[rows], v1[rows], dn)
+        wanted = (dq[rows], dk[rows], dv[rows])
+        (_slopes_causal if causal else _slopes_of_all)(*given, *wanted)
+        for slope, features in ((dq[rows], fq[rows]), (dk[rows], fk[rows])):
+            slope *= np.minimum(features, 1)
+    return settle((dq, dk, dv), into)
+
+
+def _features(x: Array, y: Array) -> None:
+    """Write φ(x) into y."""
+    np.exp(np.minimum(x, 0, out=y), out=y)
+    y += np.maximum(x, 0)
+
+
+def _slopes_of_all(fq: Array, fk: Array, v1: Array, dn: Array, dfq: Array, dfk: Array, dv: Array) -> None:
+    """Write what φ(q), φ(k) and v receive where every query sees all keys."""
+    received = fq.swapaxes(2, 3) @ dn  # G (b, H, D, D+1)
+    np.matmul(dn, (fk.swapaxes(2, 3) @ v1).swapaxes(2, 3), out=dfq)
+    np.matmul(v1, received.swapaxes(2, 3), out=dfk)
+    np.matmul(fk, received[..., :-1], out=dv)
+
+
+def _causal(fq: Array, fk: Array, v1: Array, n: Array) -> None:
+    """Write n_t = Σ_{j ≤ t} (φ(q_t)·φ(k_j)) v'_j."""
+    state = np.zeros((*fq.shape[:2], fq.shape[3], v1.shape[3]), dtype=fq.dtype)  # A before the chunk
+    for part, past in _chunks(fq):
+        q, k, v = fq[:, :, part], fk[:, :, part], v1[:, :, part]
+        scores = q @ k.swapaxes(2, 3)
+        scores *= past
+        np.matmul(scores, v, out=n[:, :, part])
+        n[:, :, part] += q @ state
+        state += k.swapaxes(2, 3) @ v
+
+
+def _slopes_causal(fq: Array, fk: Array, v1: Array, dn: Array, dfq: Array, dfk: Array, dv: Array) -> None:
+    """Write what φ(q), φ(k) and v receive where no query sees a later key: the chunks upward, then downward."""
+    state = np.zeros((*fq.shape[:2], fq.shape[3], v1.shape[3]), dtype=fq.dtype)
+    kept = []
+    for part, past in _chunks(fq):
+        d, v = dn[:, :, part], v1[:, :, part]
+        kept.append((part, past, d @ v.swapaxes(2, 3)))  # dn_t·v'_j
+        kept[-1][2][...] *= past
+        np.matmul(kept[-1][2], fk[:, :, part], out=dfq[:, :, part])
+        dfq[:, :, part] += d @ state.swapaxes(2, 3)
+        state += fk[:, :, part].swapaxes(2, 3) @ v
+    received = np.zeros_like(state)  # G behind the chunk
+    for part, past, met in reversed(kept):
+        q, k, d = fq[:, :, part], fk[:, :, part], dn[:, :, part]
+        np.matmul(met.swapaxes(2, 3), q, out=dfk[:, :, part])
+        dfk[:, :, part] += v1[:, :, part] @ received.swapaxes(2, 3)
+        scores = q @ k.swapaxes(2, 3)
+        scores *= past
+        np.matmul(scores.swapaxes(2, 3), d[..., :-1], out=dv[:, :, part])
+        dv[:, :, part] += k @ received[..., :-1]
+        received += q.swapaxes(2, 3) @ d
+
+
+def _chunks(x: Array) -> list[tuple[slice, HostArray]]:
+    """For each chunk of x (b, H, T, D) its tokens, and 1 where a pair of them may meet, else 0."""
+    parts = row_blocks(x.shape[2], 1, CHUNK)
+    return [(part, _past(part.stop - part.start, x.dtype)) for part in parts]
+
+
+@lru_cache(maxsize=8)
+def _past(size: int, dtype: Any) -> HostArray:
+    past: HostArray = np.tri(size, dtype=dtype)
+    past.flags.writeable = False
+    return past
+
+
+def _blocks(q: Array) -> Any:
+    """Slices of the batch, each of about NUMBERS numbers of q."""
+    return row_blocks(q.shape[0], q[:1].size, NUMBERS)

@@ -1,0 +1,200 @@
+"""Local and strided attention on views: the keys of a block are a stretch of memory that the next block's overlaps.
+
+The plain body copies each key two or three times, once for every block that may look at it. Here keys lie
+once in memory, with zeros around them, and a block's are a view; so are every size-th position. What is
+kept, and how exp, dropout and the sums are taken, is as in ``attention.py``; scores of all patterns stand
+side by side in (B, H, T, M), as in the plain body, so that dropout draws the same bits.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from npformer.backend.numpy.attention import SCORES, empty_heads, powers_of
+from npformer.backend.numpy.blocks import row_blocks
+from npformer.backend.numpy.gradients import Into
+from npformer.backend.numpy.philox import kept
+from npformer.backend.ops import settle
+from npformer.backend.workspace import empty
+from npformer.functional.attention_mask import AttentionMask
+from npformer.functional.attention_pattern import Window
+from npformer.functional.local_attention import expect_local_attention, patterns_of, visible_keys
+from npformer.functional.philox import Draw
+from npformer.typing import Array, HostArray
+
+
+class LocalAttentionCache(NamedTuple):
+    q: Array  # (B, H, T, D)
+    k: Array  # (B, H, T, D)
+    v: Array  # (B, H, T, D)
+    parts: tuple[_Part, ...]
+    powers: Array  # (B, H, T, M)  E
+    inverse: Array  # (B, H, T, 1)  i
+    keep: HostArray | None  # (B, H, T, M)
+    scale: float  # s
+
+
+class _Part(NamedTuple):
+    """A pattern, for a sequence of T positions: its columns among M, and the blocks that it cuts."""
+
+    size: int
+    spread: int  # of a window: how many blocks of keys a block looks at; of a stride: 0
+    columns: slice
+    times: int  # how often size goes into T: a window has so many blocks, a stride's block so many rows
+
+    def blocks(self, x: Array) -> Array:
+        """x (b, H, T, D) as (b, H, G, R, D), a view if T is G·R, else of a copy with zeros behind."""
+        length = self.times * self.size
+        if x.shape[2] != length:
+            x = _between_zeros(x, 0, length - x.shape[2])
+        folded = x.reshape(*x.shape[:2], self.times, self.size, x.shape[3])
+        return folded if self.spread else folded.swapaxes(2, 3)
+
+    def keys(self, x: Array) -> Array:
+        """The keys (b, H, G, M, D) of each block of x (b, H, T, D): views that overlap."""
+        if not self.spread:
+            return self.blocks(x)
+        size, behind = self.size, self.times * self.size - x.shape[2]
+        x = _between_zeros(x, size, behind + (self.spread - 2) * size)
+        b, h, t, d = x.strides
+        shape = (*x.shape[:2], self.times, self.spread * size, x.shape[3])
+        return as_strided(x, shape, (b, h, t * size, t, d), writeable=False)
+
+    def rows(self, blocks: Array, length: int) -> Array:
+        """Blocks (b, H, G, R, D) as (b, H, T, D)."""
+        blocks = blocks if self.spread else blocks.swapaxes(2, 3)
+        b, h, *_, width = blocks.shape
+        return blocks.reshape(b, h, self.times * self.size, width)[:, :, :length]
+
+    def add_keys(self, dkeys: Array, dx: Array) -> None:
+        """Add what keys received, (b, H, G, M, D), to dx (b, H, T, D)."""
+        length, size = dx.shape[2], self.size
+        if not self.spread:
+            dx += self.rows(dkeys, length)
+            return
+        for block in range(self.spread):  # the block before, its own, the one behind
+            some = dkeys[:, :, :, block * size : (block + 1) * size]
+            some = some.reshape(*dx.shape[:2], self.times * size, dx.shape[3])
+            first = (block - 1) * size  # where the first key of the first block stands
+            start, stop = max(0, first), min(length, first + some.shape[2])
+            if stop > start:
+                dx[:, :, start:stop] += some[:, :, start - first : stop - first]
+
+
+def local_attention_forward(
+    q: Array, k: Array, v: Array, mask: AttentionMask, draw: Draw | None = None
+) -> tuple[Array, LocalAttentionCache]:
+    """As the plain body: attend from q to k and v, all (B, H, T, D), along mask's window or stride. Returns out."""
+    expect_local_attention(q, k, v, mask)
+    parts, caps = _parts(mask, q.shape[2]), _caps(mask, q)
+    powers = empty((*q.shape[:3], caps.shape[-1]), q.dtype)
+    keep, scale = kept(draw, powers)
+    out, sums = empty_heads(q), empty((*q.shape[:3], 1), q.dtype)
+    with np.errstate(over="ignore", invalid="ignore"):  # of sums that are not moderate
+        for rows in _blocks(powers):
+            block = powers[rows]
+            hidden = caps if len(caps) == 1 else caps[rows]
+            powers_of(partial(_scores, q[rows], k[rows], parts, hidden, block), block, sums[rows])
+            if keep is not None:
+                block = np.multiply(block, keep[rows], out=empty(block.shape, block.dtype))
+            out[rows] = _of_keys(block, v[rows], parts)
+    inverse = np.divide(1, sums, out=sums)
+    out *= inverse if keep is None else inverse * scale
+    return out, LocalAttentionCache(q, k, v, parts, powers, inverse, keep, scale)
+
+
+def local_attention_backward(dout: Array, cache: LocalAttentionCache, into: Into = ()) -> Any:
+    """As the plain body: gradients (dq, dk, dv), all (B, H, T, D)."""
+    q, k, v, parts, powers, inverse, keep, scale = cache
+    factor = inverse if keep is None else inverse * scale
+    dq, dk, dv = empty_heads(q), empty_heads(k), empty_heads(v)
+    dk[...], dv[...] = 0, 0
+    for rows in _blocks(powers):
+        E = powers[rows]
+        g = np.multiply(dout[rows], factor[rows])
+        dscores: Any = empty(E.shape, E.dtype)
+        _products(g, v[rows], parts, dscores)
+        if keep is not None:
+            dscores *= keep[rows]
+        dscores -= np.vecdot(dscores, E)[..., None] * inverse[rows]
+        dscores *= E
+        dscores *= 1 / math.sqrt(q.shape[3])
+        _to_keys(E if keep is None else E * keep[rows], g, parts, dv[rows])
+        _to_keys(dscores, q[rows], parts, dk[rows])
+        dq[rows] = _of_keys(dscores, k[rows], parts)
+    return settle((dq, dk, dv), into)
+
+
+def _scores(q: Array, k: Array, parts: tuple[_Part, ...], caps: HostArray, scores: Array) -> None:
+    """Write q·k/√D of each query and the keys brought to it into scores (b, H, T, M), -inf where hidden."""
+    _products(q, k, parts, scores)
+    scores *= 1 / math.sqrt(q.shape[3])
+    np.fmin(scores, caps, out=scores)  # fmin: a hidden NaN is hidden too
+
+
+def _products(rows: Array, keys: Array, parts: tuple[_Part, ...], y: Array) -> None:
+    """Write the products of rows (b, H, T, D) with the keys brought to them into y (b, H, T, M)."""
+    for part in parts:
+        met = np.matmul(part.blocks(rows), part.keys(keys).swapaxes(3, 4))
+        y[..., part.columns] = part.rows(met, rows.shape[2])
+
+
+def _of_keys(weights: Array, keys: Array, parts: tuple[_Part, ...]) -> Array:
+    """Σ_j weights_tj key_j (b, H, T, D) over the keys brought to each row; weights (b, H, T, M)."""
+    found = (part.rows(part.blocks(weights[..., part.columns]) @ part.keys(keys), keys.shape[2]) for part in parts)
+    return sum(found, start=next(found))
+
+
+def _to_keys(weights: Array, rows: Array, parts: tuple[_Part, ...], dkeys: Array) -> None:
+    """Add Σ_t weights_tj row_t, over the rows that key j was brought to, to dkeys (b, H, T, D)."""
+    for part in parts:
+        part.add_keys(part.blocks(weights[..., part.columns]).swapaxes(3, 4) @ part.blocks(rows), dkeys)
+
+
+def _parts(mask: AttentionMask, length: int) -> tuple[_Part, ...]:
+    found, start = [], 0
+    for pattern in patterns_of(mask):
+        times = -(-length // pattern.size)
+        spread = (2 if pattern.causal else 3) if isinstance(pattern, Window) else 0
+        stop = start + (spread * pattern.size or times)
+        found.append(_Part(pattern.size, spread, slice(start, stop), times))
+        start = stop
+    return tuple(found)
+
+
+def _caps(mask: AttentionMask, q: Array) -> HostArray:
+    """+inf where a key brought to a query may be looked at, else -inf, (B or 1, 1, T, M)."""
+    if mask.key_visible is None or np.all(mask.key_visible):
+        return _pattern_caps(mask.causal, mask.window, mask.stride, q.shape[2], q.dtype)
+    return _as_caps(visible_keys(mask, q), q.dtype)
+
+
+@lru_cache(maxsize=8)
+def _pattern_caps(causal: bool, window: int | None, stride: int | None, length: int, dtype: Any) -> HostArray:
+    mask = AttentionMask(None, causal, 0, window, stride)
+    caps = _as_caps(visible_keys(mask, np.empty((1, 1, length, 1))), dtype)
+    caps.flags.writeable = False
+    return caps
+
+
+def _as_caps(visible: Array, dtype: Any) -> HostArray:
+    caps: HostArray = np.where(visible, dtype.type(np.inf), dtype.type(-np.inf))
+    return caps
+
+
+def _between_zeros(x: Array, before: int, behind: int) -> Array:
+    """x (b, H, T, D) in memory of its own, with so many rows of zeros before and behind."""
+    b, h, length, width = x.shape
+    y = empty((b, h, before + length + behind, width), x.dtype)
+    y[:, :, :before], y[:, :, before : before + length], y[:, :, before + length :] = 0, x, 0
+    return y
+
+
+def _blocks(powers: Array) -> Any:
+    """Slices of the batch, each with about SCORES scores."""
+    return row_blocks(powers.shape[0], powers[:1].size, SCORES)

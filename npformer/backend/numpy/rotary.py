@@ -1,0 +1,51 @@
+"""Rotary positions as one product of complex numbers, with turns from a table that is made once.
+
+A pair of columns (a, b) is the number a + ib, and turning it by p·ω is a product with exp(i·p·ω): one pass
+over memory, where the plain body takes eight, and makes the table's sines anew in each call.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from npformer.backend.numpy.attention import empty_heads
+from npformer.backend.numpy.gradients import Into
+from npformer.backend.ops import settle
+from npformer.backend.workspace import empty
+from npformer.functional.rotary import RotaryCache, expect_rotary
+from npformer.typing import Array, HostArray
+
+
+def rotary_forward(x: Array, start: int = 0, base: float = 10000.0) -> tuple[Array, RotaryCache]:
+    """As the plain body: turn x (..., T, D), whose tokens stand at start, start + 1, … Returns y (..., T, D)."""
+    expect_rotary(x, start, base)
+    return _turned(x, start, base, 1.0), RotaryCache(start, base)
+
+
+def rotary_backward(dy: Array, cache: RotaryCache, into: Into = ()) -> Any:
+    """As the plain body: gradient (dx (..., T, D),)."""
+    return settle((_turned(dy, cache.start, cache.base, -1.0),), into)
+
+
+def _turned(x: Array, start: int, base: float, direction: float) -> Array:
+    length, width = x.shape[-2:]
+    turns = _turns(1 << (start + length).bit_length(), width, base, direction, x.dtype)[start : start + length]
+    y = empty_heads(x) if x.ndim == 4 else empty(x.shape, x.dtype)
+    if x.strides[-1] != x.itemsize:
+        x = np.ascontiguousarray(x)
+    np.multiply(x.view(turns.dtype), turns, out=y.view(turns.dtype))
+    return y
+
+
+@lru_cache(maxsize=8)
+def _turns(rows: int, width: int, base: float, direction: float, dtype: Any) -> HostArray:
+    """exp(±i·p·ω) for p = 0 … rows − 1, (rows, width/2), read-only."""
+    angle = np.arange(rows)[:, None] * np.exp(np.arange(width // 2) * (-2 * math.log(base) / width))
+    turns: HostArray = np.empty(angle.shape, dtype=np.result_type(dtype, np.complex64))
+    turns.real, turns.imag = np.cos(angle), direction * np.sin(angle)
+    turns.flags.writeable = False
+    return turns
