@@ -170,7 +170,12 @@ def test_nothing_falls_back_while_training(bodies: str, dtype: str) -> None:
     asked: list[str] = []
     backend = get_backend("numpy", dtype, bodies=bodies, threads=1)
     noticed = with_fallback(backend.ops, Ops(**{name: noting(asked, name) for name in NAMES}))
-    for changes in ({"norm_order": "post"}, {"norm_order": "pre", "activation": "gelu", "positions": "learned"}):
+    for changes in (
+        {"norm_order": "post", "positions": "rotary"},
+        {"norm_order": "pre", "activation": "gelu", "positions": "learned", "attention": "local", "window": 2},
+        {"norm": "batch", "positions": "relative"},
+        {"attention": "linear"},
+    ):
         config = TransformerConfig(9, 9, d_model=8, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, d_ff=12,
                                    **changes)  # type: ignore[arg-type]  # fmt: skip
         model = Transformer(config, backend=dataclasses.replace(backend, ops=noticed))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from npformer.backend import Backend
+from npformer.backend.timing import Clock, timed_backend
 from npformer.errors import ConfigError
 from npformer.layers import BatchNorm, Conv1d, EncoderLayer
 from npformer.layers.batch_norm import Statistics, statistics_in
@@ -23,12 +24,17 @@ def seen_by(norm: BatchNorm, x: Any, **options: Any) -> Statistics:
 
 
 @pytest.mark.parametrize("visible", [None, VISIBLE])
-def test_running_statistics_move_towards_those_of_the_batch(visible: Any, numpy64: Backend) -> None:
-    norm = BatchNorm(3, momentum=0.25, backend=numpy64)
+def test_running_statistics_move_towards_those_of_the_batch(visible: Any, any64: Backend) -> None:
+    norm = BatchNorm(3, momentum=0.25, backend=any64)
     tokens = X.reshape(-1, 3) if visible is None else X[visible]
     norm.remember(seen_by(norm, X, visible=visible))
     np.testing.assert_allclose(norm.running_mean.data, 0.25 * tokens.mean(0), rtol=1e-12)
     np.testing.assert_allclose(norm.running_variance.data, 0.75 + 0.25 * tokens.var(0, ddof=1), rtol=1e-12)
+
+
+def test_statistics_are_seen_on_the_clock_too(any64: Backend) -> None:
+    backend = timed_backend(any64, Clock(any64.device))
+    np.testing.assert_allclose(seen_by(BatchNorm(3, backend=backend), X).mean, X.mean((0, 1)), rtol=1e-12)
 
 
 def test_a_forward_alone_remembers_nothing_and_inference_uses_what_was_remembered(numpy64: Backend) -> None:
