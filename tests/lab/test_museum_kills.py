@@ -94,7 +94,7 @@ def test_an_empty_test_that_does_fail_is_no_exhibit() -> None:
 
 
 def test_a_change_that_changes_nothing_survives() -> None:
-    edit = Edit("npformer.data.batches:collate", "if not examples:", "if len(examples) == 0:")
+    edit = Edit("npformer.data.batches:batch_of", "[first, *target]", "[first, *list(target)]")
     (kills,) = kill_table([harmless(edit)], workers=1)
     assert kills.survives()
     assert kills.tried >= 1
