@@ -39,6 +39,7 @@ def cards() -> Any:
 @pytest.fixture
 def machine(cards: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The machine, which every contender of npformer finds where it looks for CuPy."""
+    cards.load("device_array")  # which the recording machine finds loaded
     recording, guarded = cards.load("recording"), cards.load("guarded").guarded
     made = recording.Machine(guarded)
 
