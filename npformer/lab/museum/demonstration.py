@@ -20,7 +20,7 @@ from npformer.lab.museum.patch import patched
 from npformer.models import Transformer, TransformerConfig
 from npformer.optim import Adam, AdamW, Constant, Noam, Schedule
 from npformer.training import TrainStep
-from npformer.training.evaluation import evaluate
+from npformer.training.evaluation import evaluate_task
 
 STEPS, BATCH, HELD_OUT = 250, 32, 60
 RATE = 3e-3
@@ -83,7 +83,7 @@ def _train(options: Mapping[str, Any], backend: Backend, steps: int) -> Course:
         for number in range(1, steps + 1):
             losses.append(float(step(*task.batch(number, BATCH))))
         doing = "decoding"
-        exact = evaluate(step.model, task.held_out(HELD_OUT), task.vocabulary, task.max_length).exact_match
+        exact = evaluate_task(step.model, task, HELD_OUT).exact_match
     except Exception as error:
         losses += [math.nan] * (steps - len(losses))
         return Course(tuple(losses), math.nan, f"{doing} stops with {type(error).__name__}: {error}")
