@@ -163,7 +163,7 @@ def test_everything_is_restored_after_an_error(model: Any) -> None:
     assert state(model) == before
 
     class Failing(LayerNorm):
-        def post_forward(self, *inputs: Any) -> Any:
+        def post_forward(self, *inputs: Any, **about_tokens: Any) -> Any:
             raise RuntimeError("no forward today")
 
     model.encoder.layers[1].norm2.__class__ = Failing
