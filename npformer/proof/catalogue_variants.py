@@ -58,7 +58,7 @@ def variant_op_cases() -> Iterator[Case]:
     yield op("local_attention", "window, padding, dropout", x7, y7, z7, AttentionMask(seen, window=2), DRAW)
     yield op("local_attention", "causal, window and stride", x7, y7, z7, AttentionMask(causal=True, window=2, stride=3))
     yield op("local_attention", "stride, padding", x7, y7, gaps(z7), AttentionMask(seen, stride=3), DRAW)
-    # dq is Σ φ(k)·(v − out) taken as a difference of two sums: in float32 what is left of it is less than the budget says
+    # dq is Σ φ(k)·(v − out), as a difference of two sums: in float32 less is left of it than the budget says
     yield replace(op("linear_attention", "", q, k, v), float64_only=True)
     yield replace(op("linear_attention", "padding, a query that sees nothing", q, k, v, nearer), float64_only=True)
     yield op("linear_attention", "causal, padding", x7, y7, z7, AttentionMask(seen, causal=True))
