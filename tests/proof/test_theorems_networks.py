@@ -23,6 +23,7 @@ from npformer.layers import (
 )
 from npformer.layers.call_tree import child
 from npformer.models import Transformer, TransformerConfig
+from npformer.models.token_input import embed
 from npformer.proof.catalogue import shaken
 from npformer.proof.theorems import THEOREMS
 from npformer.proof.theorems.theorem import parts
@@ -55,23 +56,24 @@ class Flawed(ScaledDotProduct):
         self.factors = factors
 
     def backward(self, *args: Any) -> Any:
-        return tuple(f * d for f, d in zip(self.factors, super().backward(*args), strict=True))
+        *gradients, dbias = super().backward(*args)
+        return (*(f * d for f, d in zip(self.factors, gradients, strict=True)), dbias)
 
 
 class Swapped(ScaledDotProduct):
     """dq and dk in the wrong order; in self-attention the shapes still fit."""
 
     def backward(self, *args: Any) -> Any:
-        dq, dk, dv = super().backward(*args)
-        return dk, dq, dv
+        dq, dk, dv, dbias = super().backward(*args)
+        return dk, dq, dv, dbias
 
 
 class Uniform(ScaledDotProduct):
     """A query that sees nothing attends to everything, as with −1e9."""
 
-    def forward(self, ops: Any, q: Any, k: Any, v: Any, mask: Any, draw: Any) -> Any:
+    def forward(self, ops: Any, q: Any, k: Any, v: Any, mask: Any, draw: Any, bias: Any) -> Any:
         blind = ~mask.key_visible.any(axis=1, keepdims=True)
-        return super().forward(ops, q, k, v, AttentionMask(mask.key_visible | blind), draw)
+        return super().forward(ops, q, k, v, AttentionMask(mask.key_visible | blind), draw, bias)
 
 
 class HeadsNotMovedBack(MultiHeadAttention):
@@ -81,7 +83,8 @@ class HeadsNotMovedBack(MultiHeadAttention):
         dmerged = self.output.backward(dy, cache.pop())
         batch, length, width = dmerged.shape
         wrong = dmerged.reshape(batch, self.num_heads, length, width // self.num_heads)
-        dq, dk, dv = (F.merge_heads(part) for part in self.mechanism.backward(self.ops, wrong, cache.pop()))
+        *parts, _ = self.mechanism.backward(self.ops, wrong, cache.pop())
+        dq, dk, dv = map(F.merge_heads, parts)
         return self._project_backward(dq, dk, dv, cache)
 
 
@@ -120,7 +123,7 @@ class UnmaskedMemory(Transformer):
 class FutureVisible(Transformer):
     def _decode(self, cache: Any, tgt_in: Any, memory: Any, memory_mask: Any, key: Any, watch: Any) -> Any:
         real = AttentionMask(tgt_in != self.config.pad_id)
-        x = self._embed(cache, self.tgt_embedding, self.tgt_positions, tgt_in, None)
+        x = embed(cache, self.tgt_embedding, self.tgt_positions, self.dropout, tgt_in, None)
         h = cache.run(self.decoder, x, memory, mask=real, memory_mask=memory_mask, watch=child(watch, "decoder"))
         return cache.run(self.generator, h)
 
