@@ -121,17 +121,21 @@ def test_optim_knows_no_model_and_the_functional_part_knows_nobody() -> None:
         assert all(own_parts(path).isdisjoint(lower) for path in FILES if part_of(path) == part)
 
 
+def seconds_of(code: str) -> float:
+    """The least processor time of several runs of code, which prints it: others may be using the machine."""
+    done = [subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True) for _ in range(5)]
+    return min(float(run.stdout) for run in done)
+
+
 def test_importing_npformer_is_quick_and_takes_neither_cupy_nor_matplotlib() -> None:
     code = (
-        "import time; start = time.process_time(); import npformer; seconds = time.process_time() - start\n"
-        "import sys; assert not {'cupy', 'matplotlib', 'npformer.plotting', 'npformer.cli'} & set(sys.modules)\n"
+        "import time; start = time.process_time(); import {}; seconds = time.process_time() - start\n"
+        "import sys; assert not {{'cupy', 'matplotlib', 'npformer.plotting', 'npformer.cli'}} & set(sys.modules)\n"
         "print(seconds)"
     )
-    best = min(  # of processor time: others may be using the machine
-        float(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
-        for _ in range(5)
-    )
-    assert best < 0.3
+    taken = seconds_of(code.format("npformer"))
+    # a processor whose owner lends it out by turns can be three times as slow for a while, at NumPy's import too
+    assert taken < 0.3 or taken < 4 * seconds_of(code.format("numpy")), taken
 
 
 @EVERY_FILE
