@@ -52,13 +52,13 @@ def column_views(arrays: tuple[Any, ...], rng: np.random.Generator) -> tuple[Hos
 
 
 class Agreement:
-    """Callable: the checks of one fast pair on one set of inputs."""
+    """Callable: whether one fast pair agrees with its plain one on one set of inputs; each check says what does not."""
 
     def __init__(self, table: Ops) -> None:
         self.table = table
         self.rng = np.random.default_rng(5)
 
-    def __call__(self, op: str, *inputs: Any, **options: Any) -> None:
+    def __call__(self, op: str, *inputs: Any, **options: Any) -> bool:
         fast, plain = getattr(self.table, op), getattr(PLAIN, op)
         if inputs[0].shape[:1] == (0,):  # no rows, so none is the first of them
             inputs = tuple(x._replace(first_row=0) if isinstance(x, Draw) else x for x in inputs)
@@ -77,6 +77,7 @@ class Agreement:
         assert all(np.array_equal(a, b) for a, b in zip(kept, again, strict=True)), "a second backward differs"
         for x, was in zip(inputs, before, strict=True):
             assert not isinstance(x, np.ndarray) or np.array_equal(x, was, equal_nan=x.dtype.kind == "f")
+        return True
 
     def near(self, found: Any, true: Any) -> None:
         errors = list(scaled_errors(found, true))
@@ -137,6 +138,6 @@ def table(request: pytest.FixtureRequest) -> Ops:
 
 
 @pytest.fixture
-def agree(table: Ops) -> Callable[..., None]:
-    """agree(op, *inputs): the fast pair does what the plain one does."""
+def agree(table: Ops) -> Callable[..., bool]:
+    """agree(op, *inputs): whether the fast pair does what the plain one does; if not, it says what differs."""
     return Agreement(table)

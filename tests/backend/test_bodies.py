@@ -45,8 +45,8 @@ def test_these_and_no_others_stay_plain() -> None:
 @EVERY_LAYOUT
 def test_linear(agree: Any, normal: Any, shape: tuple[int, ...]) -> None:
     for width in (1, 6):
-        agree("linear", normal(*shape), normal(shape[-1], width), normal(width))
-    agree("linear", normal(shape[-1]), normal(shape[-1], 3), normal(3))
+        assert agree("linear", normal(*shape), normal(shape[-1], width), normal(width))
+    assert agree("linear", normal(shape[-1]), normal(shape[-1], 3), normal(3))
 
 
 @EVERY_DTYPE
@@ -54,8 +54,8 @@ def test_linear(agree: Any, normal: Any, shape: tuple[int, ...]) -> None:
 @EVERY_DRAW
 @EVERY_LAYOUT
 def test_dropout_and_residual(agree: Any, normal: Any, shape: tuple[int, ...], draw: Draw | None) -> None:
-    agree("dropout", normal(*shape), draw)
-    agree("residual", normal(*shape), normal(*shape), draw)
+    assert agree("dropout", normal(*shape), draw)
+    assert agree("residual", normal(*shape), normal(*shape), draw)
 
 
 @EVERY_DTYPE
@@ -66,9 +66,9 @@ def test_norms(agree: Any, normal: Any, shape: tuple[int, ...], draw: Draw | Non
     C = shape[-1]
     x, f, gamma, beta = 2 + normal(*shape), normal(*shape), normal(C), normal(C)
     eps = 1e-5 if C > 1 else 1.0  # one number has no variance: dx is 0, and its rounding errors grow by 1/√eps
-    agree("layer_norm", x, gamma, beta, eps)
-    agree("post_norm", x, f, gamma, beta, eps, draw)
-    agree("add_norm", x, f, gamma, beta, eps, draw)
+    assert agree("layer_norm", x, gamma, beta, eps)
+    assert agree("post_norm", x, f, gamma, beta, eps, draw)
+    assert agree("add_norm", x, f, gamma, beta, eps, draw)
 
 
 @EVERY_DTYPE
@@ -79,8 +79,8 @@ def test_batch_norm(agree: Any, normal: Any, shape: tuple[int, ...]) -> None:
     x, gamma, beta, mean = 2 + normal(*shape), normal(C), normal(C), normal(C)
     counts = np.random.default_rng(3).random(shape[:-1]) < 0.6
     for counted in (None, counts, np.zeros(shape[:-1], bool)):
-        agree("batch_norm", x, gamma, beta, counted, 0.1)  # two tokens may be near: errors grow by 1/√eps
-    agree("batch_norm_inference", x, gamma, beta, mean, 0.1 + mean * mean, 1e-5)
+        assert agree("batch_norm", x, gamma, beta, counted, 0.1)  # two tokens may be near: errors grow by 1/√eps
+    assert agree("batch_norm_inference", x, gamma, beta, mean, 0.1 + mean * mean, 1e-5)
 
 
 @EVERY_DTYPE
@@ -91,40 +91,40 @@ def test_batch_norm(agree: Any, normal: Any, shape: tuple[int, ...]) -> None:
 def test_feed_forward(agree: Any, normal: Any, shape: tuple[int, ...], draw: Draw | None, activation: str) -> None:
     C = shape[-1]
     for F in (1, 7):
-        agree("feed_forward", normal(*shape), normal(C, F), normal(F), normal(F, C), normal(C), activation, draw)
+        assert agree("feed_forward", normal(*shape), normal(C, F), normal(F), normal(F, C), normal(C), activation, draw)
 
 
 @EVERY_DTYPE
 @EVERY_SHAPE
 @EVERY_LAYOUT
 def test_gelu(agree: Any, normal: Any, shape: tuple[int, ...]) -> None:
-    agree("gelu", 3 * normal(*shape))
+    assert agree("gelu", 3 * normal(*shape))
 
 
 @EVERY_DTYPE
 @pytest.mark.parametrize("largest", [1.0, 0.7, 5.0, 9.0, 40.0, 1e4, 1e15])
 def test_gelu_near_0_where_its_pieces_meet_and_far_out(agree: Any, dtype: str, largest: float) -> None:
     x = (largest * np.linspace(-1, 1, 4001)).astype(dtype)
-    agree("gelu", x)
-    agree("gelu", x[:, None])
+    assert agree("gelu", x)
+    assert agree("gelu", x[:, None])
 
 
 @EVERY_DTYPE
 @EVERY_LAYOUT
 @pytest.mark.parametrize("shape", [(1, 1, 1), (2, 3, 5), (0, 3, 4), (3, 2, 4, 6)], ids=str)
 def test_positions(agree: Any, normal: Any, shape: tuple[int, ...]) -> None:
-    agree("sinusoidal_positions", normal(*shape), 3)
-    agree("sinusoidal_positions", normal(*shape))
+    assert agree("sinusoidal_positions", normal(*shape), 3)
+    assert agree("sinusoidal_positions", normal(*shape))
     if len(shape) == 3:
-        agree("learned_positions", normal(*shape), normal(shape[1] + 4, shape[2]), 2)
+        assert agree("learned_positions", normal(*shape), normal(shape[1] + 4, shape[2]), 2)
 
 
 @EVERY_DTYPE
 @EVERY_LAYOUT
 @pytest.mark.parametrize("shape", [(1, 2), (2, 3, 6), (0, 3, 4), (3, 2, 5, 6), (2, 2, 0, 4)], ids=str)
 def test_rotary(agree: Any, normal: Any, shape: tuple[int, ...]) -> None:
-    agree("rotary", normal(*shape))
-    agree("rotary", normal(*shape), 300, 50.0)
+    assert agree("rotary", normal(*shape))
+    assert agree("rotary", normal(*shape), 300, 50.0)
 
 
 @EVERY_DTYPE
@@ -132,7 +132,7 @@ def test_rotary(agree: Any, normal: Any, shape: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("shape", [(1, 1, 0), (1, 7, 6), (5, 5, 0), (6, 0, 0), (130, 150, 3)], ids=str)
 def test_relative_bias(agree: Any, normal: Any, shape: tuple[int, int, int]) -> None:
     for K, causal, max_distance in ((8, False, 5), (5, True, 4), (32, False, 128)):
-        agree("relative_bias", normal(K, 3), *shape, causal, max_distance)
+        assert agree("relative_bias", normal(K, 3), *shape, causal, max_distance)
 
 
 @EVERY_DTYPE
@@ -142,7 +142,7 @@ def test_embedding(agree: Any, normal: Any, num_rows: int, shape: tuple[int, ...
     tokens = np.random.default_rng(1).integers(0, num_rows, size=shape)
     for ids in (tokens, tokens.astype(np.uint8), tokens - num_rows):  # NumPy counts negative ids from the end
         if ids.min(initial=0) >= 0:
-            agree("embedding", ids, normal(num_rows, 6), 1.5)
+            assert agree("embedding", ids, normal(num_rows, 6), 1.5)
 
 
 @pytest.mark.parametrize("ids", [[[1, 5]], [[-6, 0]]], ids=str)

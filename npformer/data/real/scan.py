@@ -13,11 +13,10 @@ These are 34 + 2·34 = 102 sentences S, and 102 + 2·102² = 20,910 commands. Sp
     length   the 3,920 with more than 22 actions             16,990
     jump     the 7,706 that say more of jump than "jump"     13,203 and 1,467 times "jump" alone
 
-The first asks whether a model learns the commands, the others whether it learns their grammar: published models
-answer the first almost without error (99.8 %) and fail at the others (13.8 % and 0.1 %; the best of each 20.8 %
-and 1.2 %).
+The first asks whether a model learns the commands, the others whether it learns their grammar: the recurrent
+models of the source generalise where tests resemble training, and fail where that takes the grammar.
 
-Source: Lake & Baroni 2018, arXiv:1711.00350, figures 6 and 7 (grammar) and sections 4.1 to 4.3 (splits, results).
+Source: Lake & Baroni 2018, arXiv:1711.00350.
 The simple split's choice of commands is by a hash here, and is not theirs.
 """
 

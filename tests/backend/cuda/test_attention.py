@@ -73,47 +73,47 @@ def padded(mask: AttentionMask, B: int, S: int) -> AttentionMask:
 @EVERY_DTYPE
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("name", POSITIONS)
-def test_it_equals_the_plain_pair(agree: Callable[..., None], dtype: str, shape: tuple[int, ...], name: str) -> None:
+def test_it_equals_the_plain_pair(agree: Callable[..., bool], dtype: str, shape: tuple[int, ...], name: str) -> None:
     q, k, v = case(dtype, shape)
-    agree("attention", q, k, v, POSITIONS[name], None)
-    agree("attention", q, k, v, padded(POSITIONS[name], shape[0], shape[3]), DRAW)
+    assert agree("attention", q, k, v, POSITIONS[name], None)
+    assert agree("attention", q, k, v, padded(POSITIONS[name], shape[0], shape[3]), DRAW)
 
 
 @EVERY_DTYPE
-def test_wide_heads(agree: Callable[..., None], dtype: str) -> None:
-    agree("attention", *case(dtype, WIDE), AttentionMask(causal=True), DRAW)
+def test_wide_heads(agree: Callable[..., bool], dtype: str) -> None:
+    assert agree("attention", *case(dtype, WIDE), AttentionMask(causal=True), DRAW)
 
 
 @EVERY_DTYPE
 @pytest.mark.parametrize("keys", [1030, 8200])
-def test_long_rows(agree: Callable[..., None], dtype: str, keys: int) -> None:
+def test_long_rows(agree: Callable[..., bool], dtype: str, keys: int) -> None:
     """Longer than a warp shares, and than bits are drawn at once."""
-    agree("attention", *case(dtype, (1, 1, 2, keys, 3)), AttentionMask(), DRAW)
+    assert agree("attention", *case(dtype, (1, 1, 2, keys, 3)), AttentionMask(), DRAW)
 
 
 @EVERY_DTYPE
-def test_arrays_with_gaps(agree: Callable[..., None], dtype: str) -> None:
+def test_arrays_with_gaps(agree: Callable[..., bool], dtype: str) -> None:
     """Views whose last axis has gaps, or runs backwards; one sequence for all; a mask that is a view."""
     q, k, v = (np.repeat(x, 2, axis=-1)[..., ::2] for x in case(dtype, (3, 2, 4, 5, 6)))
     visible = np.ones((3, 10), bool)[:, ::2]
-    agree("attention", q, k[:, :, ::-1], v[..., ::-1], AttentionMask(visible), DRAW)
-    agree("attention", q, np.broadcast_to(k[:1], k.shape), v, AttentionMask(causal=True), None)
+    assert agree("attention", q, k[:, :, ::-1], v[..., ::-1], AttentionMask(visible), DRAW)
+    assert agree("attention", q, np.broadcast_to(k[:1], k.shape), v, AttentionMask(causal=True), None)
 
 
 @EVERY_DTYPE
 @pytest.mark.parametrize("scale", [30.0, 1e4])
 def test_saturated_scores_neither_overflow_nor_vanish(
-    agree: Callable[..., None], way: str, dtype: str, scale: float
+    agree: Callable[..., bool], way: str, dtype: str, scale: float
 ) -> None:
     for name in ("all", "causal"):
         q, k, v = case(dtype, (2, 3, 4, 5, 6), scale)
         if way != "tiles":  # which takes δ as g·o, so that dp − δ is 0 but for rounding, and that times 1e4 is not
-            agree("attention", q, k, v, POSITIONS[name], DRAW)
-            agree("attention", q, k, v, padded(POSITIONS[name], 2, 5), None)
+            assert agree("attention", q, k, v, POSITIONS[name], DRAW)
+            assert agree("attention", q, k, v, padded(POSITIONS[name], 2, 5), None)
         y, plain = (ops.attention.forward(q, k, v, POSITIONS[name], DRAW)[0] for ops in (agree.table, PLAIN))  # type: ignore[attr-defined]
         np.testing.assert_allclose(y, plain, rtol=1e-4, atol=1e-5)
     q, k, v = case(dtype, (2, 1, 3, 4, 2))
-    agree("attention", np.abs(q), -scale * np.abs(k), v, AttentionMask(), None)  # all scores far below 0
+    assert agree("attention", np.abs(q), -scale * np.abs(k), v, AttentionMask(), None)  # all scores far below 0
 
 
 def test_hidden_keys_do_not_matter_however_large(table: Ops) -> None:

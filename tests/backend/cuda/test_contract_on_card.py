@@ -119,10 +119,12 @@ def test_every_kernel_runs_in_small_cases_or_large_ones_or_in_tests_of_its_own(c
         contract.computed(case, on_card(card, "float64"))
     rng = np.random.default_rng(0)
     agree = bodies_agree.Agreement(cuda_ops(card))
-    agree("embedding", rng.integers(0, 5, size=(3, 900)), rng.normal(size=(5, 3)))
+    assert agree("embedding", rng.integers(0, 5, size=(3, 900)), rng.normal(size=(5, 3)))
     for T, D, window in [(130, 40, None), (530, 3, 1)]:  # scores in memory; scores that a window mostly hides
         q, k, v = rng.normal(size=(3, 1, 2, T, D))
-        agree("attention", q, k, v, AttentionMask(causal=True, window=window), bodies_agree.Draw(3, 4, 1, 99, 0.3))
+        assert agree(
+            "attention", q, k, v, AttentionMask(causal=True, window=window), bodies_agree.Draw(3, 4, 1, 99, 0.3)
+        )
     silent = {f"{file}.{name}" for file in files() for name in kernels(file)} - set(card.launched)
     assert {name.partition(".")[0] for name in silent} == set(ELSEWHERE), sorted(silent)
     assert all(Path(__file__).with_name(name).exists() for name in ELSEWHERE.values())

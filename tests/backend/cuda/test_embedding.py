@@ -32,14 +32,14 @@ def tokens_of(num_rows: int, shape: tuple[int, ...]) -> Any:
 @EVERY_DTYPE
 @pytest.mark.parametrize(("num_rows", "shape"), CASES)
 def test_it_equals_the_plain_pair(
-    agree: Callable[..., None], dtype: str, num_rows: int, shape: tuple[int, ...]
+    agree: Callable[..., bool], dtype: str, num_rows: int, shape: tuple[int, ...]
 ) -> None:
     tokens, rng = tokens_of(num_rows, shape), np.random.default_rng(0)
     for width in (1, 33):
         weight = rng.normal(size=(num_rows, width)).astype(dtype)
-        agree("embedding", tokens, weight, 1.5)
-    agree("embedding", tokens.astype(np.uint8 if num_rows < 256 else np.int16), weight)
-    agree("embedding", np.repeat(tokens, 2, axis=-1)[..., ::2], np.asfortranarray(weight), -0.5)
+        assert agree("embedding", tokens, weight, 1.5)
+    assert agree("embedding", tokens.astype(np.uint8 if num_rows < 256 else np.int16), weight)
+    assert agree("embedding", np.repeat(tokens, 2, axis=-1)[..., ::2], np.asfortranarray(weight), -0.5)
 
 
 @EVERY_DTYPE

@@ -36,16 +36,16 @@ def inputs(shape: tuple[int, ...], width: int, dtype: str = "float64") -> list[A
 @pytest.mark.parametrize(("shape", "width"), SHAPES, ids=str)
 @ACTIVATION
 def test_equals_the_plain_pair(
-    agree: Callable[..., None], shape: tuple[int, ...], width: int, activation: str, rate: float, dtype: str
+    agree: Callable[..., bool], shape: tuple[int, ...], width: int, activation: str, rate: float, dtype: str
 ) -> None:
-    agree("feed_forward", *inputs(shape, width, dtype), activation, Draw(3, 7, 0, 11, rate, first_row=2))
+    assert agree("feed_forward", *inputs(shape, width, dtype), activation, Draw(3, 7, 0, 11, rate, first_row=2))
 
 
 @ACTIVATION
-def test_blocks_take_several_rows(agree: Callable[..., None], monkeypatch: pytest.MonkeyPatch, activation: str) -> None:
+def test_blocks_take_several_rows(agree: Callable[..., bool], monkeypatch: pytest.MonkeyPatch, activation: str) -> None:
     monkeypatch.setattr(linear, "PARTS", 2)
     monkeypatch.setattr(feed_forward, "parts_of", lambda rows: 3)
-    agree("feed_forward", *inputs((7, 4), 5), activation, Draw(3, 7, 0, 11, 0.3))  # three each, and one is left
+    assert agree("feed_forward", *inputs((7, 4), 5), activation, Draw(3, 7, 0, 11, 0.3))  # three each, and one is left
 
 
 @ACTIVATION
@@ -73,14 +73,14 @@ def test_a_column_of_long_rows_is_begun_by_one_thread_and_added_to_by_another(ca
 
 @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
 @ACTIVATION
-def test_the_step_may_live_on_the_card(agree: Callable[..., None], activation: str, step: Any) -> None:
-    agree("feed_forward", *inputs((4, 5), 17), activation, Draw(2**64 - 1, step, 2, 2**63 + 5, 0.5))
+def test_the_step_may_live_on_the_card(agree: Callable[..., bool], activation: str, step: Any) -> None:
+    assert agree("feed_forward", *inputs((4, 5), 17), activation, Draw(2**64 - 1, step, 2, 2**63 + 5, 0.5))
 
 
 @ACTIVATION
-def test_inference_and_layouts(agree: Callable[..., None], lay_out: Callable[..., Any], activation: str) -> None:
+def test_inference_and_layouts(agree: Callable[..., bool], lay_out: Callable[..., Any], activation: str) -> None:
     for layout in ("gaps", "columns first"):
-        agree("feed_forward", *(lay_out(x, layout) for x in inputs((2, 3, 5), 7)), activation, None)
+        assert agree("feed_forward", *(lay_out(x, layout) for x in inputs((2, 3, 5), 7)), activation, None)
 
 
 @ACTIVATION
@@ -105,8 +105,8 @@ def test_a_dropped_number_is_0_whatever_it_was(card: Any, activation: str) -> No
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("shape", [(), (1,), (3, 5), (2, 3, 65), (2, 9000), (0, 3), (3, 0)], ids=str)
 @ACTIVATION
-def test_activations_alone(agree: Callable[..., None], activation: str, shape: tuple[int, ...], dtype: str) -> None:
-    agree(activation, np.asarray(np.random.default_rng(1).normal(size=shape) * 2, dtype))
+def test_activations_alone(agree: Callable[..., bool], activation: str, shape: tuple[int, ...], dtype: str) -> None:
+    assert agree(activation, np.asarray(np.random.default_rng(1).normal(size=shape) * 2, dtype))
 
 
 @ACTIVATION

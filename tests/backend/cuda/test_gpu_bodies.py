@@ -88,9 +88,9 @@ def test_hosted_bodies_are_the_bodies(cards: Any) -> None:
     rng = np.random.default_rng(0)
     for layout in bodies.LAYOUTS:
         normal = lambda *shape: agreement.laid_out(rng.normal(size=shape), layout)  # noqa: E731, B023 - used at once
-        agree("linear", normal(2, 3, 5), normal(5, 4), normal(4))
-        agree("post_norm", normal(0, 3, 5), normal(0, 3, 5), normal(5), normal(5), 1e-5, bodies.DRAWS[2])
-        agree("add_norm", normal(4, 3, 5), normal(4, 3, 5), normal(5), normal(5), 1e-5, bodies.DRAWS[2])
-        agree("embedding", rng.integers(0, 5, size=(3, 4)), normal(5, 6), 1.5)
+        assert agree("linear", normal(2, 3, 5), normal(5, 4), normal(4))
+        assert agree("post_norm", normal(0, 3, 5), normal(0, 3, 5), normal(5), normal(5), 1e-5, bodies.DRAWS[2])
+        assert agree("add_norm", normal(4, 3, 5), normal(4, 3, 5), normal(5), normal(5), 1e-5, bodies.DRAWS[2])
+        assert agree("embedding", rng.integers(0, 5, size=(3, 4)), normal(5, 6), 1.5)
         spread = hosted.upload_to_numpy(normal(3, 4))
         assert spread.flags.c_contiguous == (layout == "read-only")

@@ -29,24 +29,24 @@ def normal(dtype: str, *shape: int, seed: int = 0) -> Any:
 
 @EVERY_DTYPE
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_layer_norm(agree: Callable[..., None], dtype: str, shape: tuple[int, ...]) -> None:
+def test_layer_norm(agree: Callable[..., bool], dtype: str, shape: tuple[int, ...]) -> None:
     C = shape[-1]
     eps = 1e-5 if C > 1 else 1.0  # one number has no variance: dx is 0, and its rounding errors grow by 1/√eps
     x = normal(dtype, *shape[:-1], 2 * C)[..., ::2]
-    agree("layer_norm", 2 + x, normal(dtype, C, seed=1), normal(dtype, C, seed=2), eps)
+    assert agree("layer_norm", 2 + x, normal(dtype, C, seed=1), normal(dtype, C, seed=2), eps)
 
 
 @EVERY_DTYPE
 @pytest.mark.parametrize("draw", DRAWS, ids=["inference", "dropout", "later rows"])
 @pytest.mark.parametrize("shape", [shape for shape in SHAPES if len(shape) > 1], ids=str)
 def test_after_a_residual_sum(
-    agree: Callable[..., None], dtype: str, shape: tuple[int, ...], draw: Draw | None
+    agree: Callable[..., bool], dtype: str, shape: tuple[int, ...], draw: Draw | None
 ) -> None:
     C = shape[-1]
     x, f = 2 + normal(dtype, *shape), normal(dtype, *shape[:-1], 2 * C, seed=3)[..., 1::2]
     rest = (normal(dtype, C, seed=1), normal(dtype, C, seed=2), 1e-5 if C > 1 else 1.0, draw)
-    agree("post_norm", x, f, *rest)
-    agree("add_norm", x, f, *rest)
+    assert agree("post_norm", x, f, *rest)
+    assert agree("add_norm", x, f, *rest)
 
 
 def test_one_kernel_each_way_and_one_for_both_parameters(card: Any, table: Ops) -> None:

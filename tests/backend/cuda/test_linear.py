@@ -28,13 +28,13 @@ def inputs(shape: tuple[int, ...], width: int, dtype: str) -> list[Any]:
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize(("shape", "width"), SHAPES, ids=str)
-def test_equals_the_plain_pair(agree: Callable[..., None], shape: tuple[int, ...], width: int, dtype: str) -> None:
-    agree("linear", *inputs(shape, width, dtype))
+def test_equals_the_plain_pair(agree: Callable[..., bool], shape: tuple[int, ...], width: int, dtype: str) -> None:
+    assert agree("linear", *inputs(shape, width, dtype))
 
 
-def test_blocks_take_several_rows(agree: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_take_several_rows(agree: Callable[..., bool], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(linear, "PARTS", 2)
-    agree("linear", *inputs((7, 4), 5, "float64"))  # three each, and one is left
+    assert agree("linear", *inputs((7, 4), 5, "float64"))  # three each, and one is left
 
 
 def test_the_last_block_stops_with_the_last_row(card: Any) -> None:
@@ -45,16 +45,16 @@ def test_the_last_block_stops_with_the_last_row(card: Any) -> None:
 
 
 @pytest.mark.parametrize("layout", ["gaps", "columns first"])
-def test_inputs_lie_as_they_like(agree: Callable[..., None], lay_out: Callable[..., Any], layout: str) -> None:
-    agree("linear", *(lay_out(x, layout) for x in inputs((2, 3, 10), 6, "float64")))
+def test_inputs_lie_as_they_like(agree: Callable[..., bool], lay_out: Callable[..., Any], layout: str) -> None:
+    assert agree("linear", *(lay_out(x, layout) for x in inputs((2, 3, 10), 6, "float64")))
 
 
-def test_columns_of_a_block(card: Any, agree: Callable[..., None]) -> None:
+def test_columns_of_a_block(card: Any, agree: Callable[..., bool]) -> None:
     x, block, bias = inputs((2, 3, 10), 18, "float64")
-    agree("linear", x, block[:, 6:12], bias[6:12])
+    assert agree("linear", x, block[:, 6:12], bias[6:12])
     wide = np.random.default_rng(2).normal(size=(2, 3, 30))
     card.launched.clear()
-    agree("linear", wide[..., 10:20], block, bias)  # x too is a view of columns
+    assert agree("linear", wide[..., 10:20], block, bias)  # x too is a view of columns
     assert set(card.launched) == {"linear.add_bias", "sums.add_rows"}
 
 

@@ -27,15 +27,15 @@ def normal(dtype: str, *shape: int) -> Any:
 
 @EVERY_DTYPE
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_positions(agree: Callable[..., None], dtype: str, shape: tuple[int, ...]) -> None:
+def test_positions(agree: Callable[..., bool], dtype: str, shape: tuple[int, ...]) -> None:
     x = normal(dtype, *shape[:-1], 2 * shape[-1])[..., ::2]
-    agree("sinusoidal_positions", x)
-    agree("sinusoidal_positions", x, 3)
+    assert agree("sinusoidal_positions", x)
+    assert agree("sinusoidal_positions", x, 3)
     if shape[-2] == 0:
         return  # the plain learned pair does not take it
     for offset in (0, 2):
-        agree("learned_positions", x, normal(dtype, shape[-2] + 4, shape[-1]), offset)
-    agree("learned_positions", x, np.asfortranarray(normal(dtype, shape[-2], shape[-1])))
+        assert agree("learned_positions", x, normal(dtype, shape[-2] + 4, shape[-1]), offset)
+    assert agree("learned_positions", x, np.asfortranarray(normal(dtype, shape[-2], shape[-1])))
 
 
 @EVERY_DTYPE

@@ -33,13 +33,14 @@ def attention() -> Any:
     return attention
 
 
-def agree(pair: Any, q: Host, k: Host, v: Host, mask: AttentionMask, draw: Draw | None) -> None:
+def agree(pair: Any, q: Host, k: Host, v: Host, mask: AttentionMask, draw: Draw | None) -> bool:
     out, cache = pair.forward(q, k, v, mask, draw)
     true, plain_cache = PLAIN.attention.forward(q, k, v, mask, draw)
     dout = np.random.default_rng(1).normal(size=out.shape)
     found = (out, *pair.backward(dout, cache))
     for one, other in zip(found, (true, *PLAIN.attention.backward(dout, plain_cache)), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+    return True
 
 
 @pytest.mark.parametrize("mask", MASKS.values(), ids=list(MASKS))
@@ -56,8 +57,8 @@ def test_blocks_of_queries(
     q, k, v = (rng.normal(size=(2, 3, length, 4)) for length in (queries, keys, keys))
     visible = rng.random((2, keys)) < 0.7
     visible[:, :1] = False
-    agree(attention.ATTENTION, q, k, v, AttentionMask(**mask), draw)
-    agree(attention.ATTENTION, q, k, v, AttentionMask(key_visible=visible, **mask), draw)
+    assert agree(attention.ATTENTION, q, k, v, AttentionMask(**mask), draw)
+    assert agree(attention.ATTENTION, q, k, v, AttentionMask(key_visible=visible, **mask), draw)
 
 
 def test_a_block_has_so_many_queries_that_its_scores_fit(attention: Any) -> None:
@@ -85,4 +86,4 @@ def test_heads_that_lie_anyhow(attention: Any, layout: str) -> None:
             return np.broadcast_to(x[:1, :1, :1, :4], (2, 3, 5, 4))
         return x[..., 4:8].transpose(0, 2, 1, 3)
 
-    agree(attention.ATTENTION, make(), make(), make(), AttentionMask(causal=True), DRAWS[1])
+    assert agree(attention.ATTENTION, make(), make(), make(), AttentionMask(causal=True), DRAWS[1])

@@ -56,29 +56,29 @@ def padded(mask: AttentionMask, B: int, S: int) -> AttentionMask:
 @pytest.mark.parametrize("name", POSITIONS)
 @pytest.mark.parametrize("draw", [None, DRAW], ids=["inference", "dropout"])
 def test_it_equals_the_plain_pair(
-    agree: Callable[..., None], dtype: str, shape: tuple[int, ...], name: str, draw: Draw | None
+    agree: Callable[..., bool], dtype: str, shape: tuple[int, ...], name: str, draw: Draw | None
 ) -> None:
     q, k, v = case(dtype, shape)
-    agree("attention", q, k, v, POSITIONS[name], draw)
-    agree("attention", q, k, v, padded(POSITIONS[name], shape[0], shape[3]), draw)
+    assert agree("attention", q, k, v, POSITIONS[name], draw)
+    assert agree("attention", q, k, v, padded(POSITIONS[name], shape[0], shape[3]), draw)
     if name == "causal window":  # of one key: dbias is 0, and B sequences' rounding noise in its place
         return
     bias = np.random.default_rng(3).normal(size=shape[1:4]).astype(dtype)
-    agree("biased_attention", q, k, v, bias, POSITIONS[name], draw)
-    agree("biased_attention", q, k, v, bias, padded(POSITIONS[name], shape[0], shape[3]), draw)
+    assert agree("biased_attention", q, k, v, bias, POSITIONS[name], draw)
+    assert agree("biased_attention", q, k, v, bias, padded(POSITIONS[name], shape[0], shape[3]), draw)
 
 
 @EVERY_DTYPE
 @pytest.mark.parametrize("scale", [30.0, 1e4])
-def test_saturated_scores_neither_overflow_nor_vanish(agree: Callable[..., None], dtype: str, scale: float) -> None:
+def test_saturated_scores_neither_overflow_nor_vanish(agree: Callable[..., bool], dtype: str, scale: float) -> None:
     for name in ("all", "causal"):
         q, k, v = case(dtype, (2, 3, 4, 5, 6), scale)
-        agree("attention", q, k, v, POSITIONS[name], DRAW)
-        agree("attention", q, k, v, padded(POSITIONS[name], 2, 5), None)
+        assert agree("attention", q, k, v, POSITIONS[name], DRAW)
+        assert agree("attention", q, k, v, padded(POSITIONS[name], 2, 5), None)
         bias = scale * np.random.default_rng(3).normal(size=(3, 4, 5)).astype(dtype)
-        agree("biased_attention", q, k, v, bias, POSITIONS[name], DRAW)
+        assert agree("biased_attention", q, k, v, bias, POSITIONS[name], DRAW)
     q, k, v = case(dtype, (2, 1, 3, 4, 2))
-    agree("attention", np.abs(q), -scale * np.abs(k), v, AttentionMask(), None)  # all scores far below 0
+    assert agree("attention", np.abs(q), -scale * np.abs(k), v, AttentionMask(), None)  # all scores far below 0
 
 
 def test_hidden_keys_do_not_matter_however_large() -> None:

@@ -36,24 +36,24 @@ def seen(B: int, S: int) -> Host:
 
 @EVERY_DTYPE
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_it_equals_the_plain_pair(agree: Callable[..., None], dtype: str, shape: tuple[int, ...]) -> None:
+def test_it_equals_the_plain_pair(agree: Callable[..., bool], dtype: str, shape: tuple[int, ...]) -> None:
     B, H, T, S, D = shape
     q, k, v = heads(0, dtype, B, H, T, D), heads(1, dtype, B, H, S, D), heads(2, dtype, B, H, S, D)
     for mask in (AttentionMask(), AttentionMask(np.ones((B, S), bool)), AttentionMask(seen(B, S))):
-        agree("linear_attention", q, k, v, mask)
+        assert agree("linear_attention", q, k, v, mask)
 
 
 @EVERY_DTYPE
 @pytest.mark.parametrize("T", LENGTHS)
-def test_chunks_make_no_difference(agree: Callable[..., None], dtype: str, T: int) -> None:
+def test_chunks_make_no_difference(agree: Callable[..., bool], dtype: str, T: int) -> None:
     q, k, v = (heads(seed, dtype, 3, 2, T, 5) for seed in range(3))
     for key_visible in (None, seen(3, T)):
-        agree("linear_attention", q, k, v, AttentionMask(key_visible, causal=True))
+        assert agree("linear_attention", q, k, v, AttentionMask(key_visible, causal=True))
 
 
 @EVERY_DTYPE
-def test_large_numbers_do_not_overflow(agree: Callable[..., None], dtype: str) -> None:
+def test_large_numbers_do_not_overflow(agree: Callable[..., bool], dtype: str) -> None:
     q, k, v = (heads(seed, dtype, 2, 2, 7, 4) for seed in range(3))
     with np.errstate(over="raise"):
         for causal in (False, True):
-            agree("linear_attention", 1e3 * q, 1e3 * k, v, AttentionMask(causal=causal))
+            assert agree("linear_attention", 1e3 * q, 1e3 * k, v, AttentionMask(causal=causal))

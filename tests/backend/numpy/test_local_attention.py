@@ -51,22 +51,22 @@ def seen(B: int, T: int) -> Host:
 @EVERY_PATTERN
 @pytest.mark.parametrize("draw", [None, DRAW], ids=["inference", "dropout"])
 def test_it_equals_the_plain_pair(
-    agree: Callable[..., None], dtype: str, shape: tuple[int, ...], pattern: dict[str, Any], draw: Draw | None
+    agree: Callable[..., bool], dtype: str, shape: tuple[int, ...], pattern: dict[str, Any], draw: Draw | None
 ) -> None:
     for key_visible in (None, np.ones((shape[0], shape[2]), bool), seen(shape[0], shape[2])):
-        agree("local_attention", *heads(dtype, *shape), AttentionMask(key_visible, **pattern), draw)
+        assert agree("local_attention", *heads(dtype, *shape), AttentionMask(key_visible, **pattern), draw)
 
 
 @EVERY_DTYPE
 @pytest.mark.parametrize("name", ["window", "window wider than all", "stride", "both"])
-def test_saturated_scores_neither_overflow_nor_vanish(agree: Callable[..., None], dtype: str, name: str) -> None:
+def test_saturated_scores_neither_overflow_nor_vanish(agree: Callable[..., bool], dtype: str, name: str) -> None:
     """Scores of some hundred: e^100 is no moderate number, but what exp makes of their rounding errors is small.
 
     Not where a query sees one key alone: its gradient is 0, and the noise in its place as large as q.
     """
     q, k, v = heads(dtype, 2, 3, 7, 4)
-    agree("local_attention", 100 * q, k, v, AttentionMask(**PATTERNS[name]), DRAW)
-    agree("local_attention", np.abs(q), -100 * np.abs(k), v, AttentionMask(**PATTERNS[name]))
+    assert agree("local_attention", 100 * q, k, v, AttentionMask(**PATTERNS[name]), DRAW)
+    assert agree("local_attention", np.abs(q), -100 * np.abs(k), v, AttentionMask(**PATTERNS[name]))
 
 
 @EVERY_PATTERN
