@@ -1,4 +1,4 @@
-"""Whole networks: ``config``, ``transformer``, ``encoder``, ``decoder``."""
+"""Whole networks: ``config``, ``transformer``, ``one_sequence`` with ``encoder`` and ``decoder``."""
 
 from npformer.models.config import DecoderConfig, EncoderConfig, TransformerConfig
 from npformer.models.decoder import Decoder

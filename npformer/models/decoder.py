@@ -13,64 +13,42 @@ from __future__ import annotations
 
 import numpy as np
 
-from npformer.backend import Arena, Backend, get_backend
+from npformer.backend import Arena, Backend
 from npformer.errors import ConfigError, ShapeError
 from npformer.functional import AttentionMask
-from npformer.layers import CacheStack, DecodeState, Dropout, EncoderStack, Layer, Linear, NoCache, RandomKey, Watch
+from npformer.layers import CacheStack, DecodeState, EncoderStack, Linear, RandomKey, Watch
 from npformer.layers.call_tree import child
 from npformer.models.config import DecoderConfig
-from npformer.models.inputs import next_tokens, token_ids
-from npformer.models.token_input import embed, embed_backward, new_embedding, new_positions, position_rows
+from npformer.models.inputs import next_tokens
+from npformer.models.one_sequence import OneSequence
+from npformer.models.token_input import embed, embed_backward, position_rows
 from npformer.typing import Array, HostArray
 
 
-class Decoder(Layer):
-    """The model that ``config`` describes, on ``backend`` (default: get_backend("auto")).
+class Decoder(OneSequence):
+    """Token ids (B, T) to logits (B, T, V) of the token behind each: the model that ``config`` describes.
 
-    Parameters depend on config and seed alone, not on the backend. ``arena`` holds them all.
+    On ``backend`` (default: get_backend("auto")). Parameters depend on config and seed alone;
+    ``arena`` holds them all.
     """
 
     causal = True
 
     def __init__(self, config: DecoderConfig, *, backend: Backend | None = None, seed: int = 0) -> None:
-        super().__init__(backend or get_backend())
-        self.config = config
         rng = np.random.default_rng(seed)
-        self.embedding = new_embedding(config.vocab_size, config, self.backend, rng)
-        self.positions = new_positions(config, self.backend, rng)
-        self.dropout = Dropout(config.dropout, backend=self.backend)
+        super().__init__(config, backend, rng)
+        self.config = config
         options = config.layer_options(causal=True)
         self.decoder = EncoderStack(config.num_layers, config.d_model, backend=self.backend, seed=rng, **options)
         tied = self.embedding.weight.transposed("weight") if config.tie_embeddings else None
         self.generator = Linear(config.d_model, config.vocab_size, backend=self.backend, seed=rng, weight=tied)
         self.arena = Arena(self.owned_parameters(), self.backend)
 
-    def forward(
-        self, tokens: Array, *, key: RandomKey | None = None, watch: Watch | None = None, checked: bool = False
-    ) -> tuple[Array, CacheStack]:
-        """tokens (B, T) to logits (B, T, V) of the token behind each; key None: no dropout.
-
-        checked: they are on the device, and nobody needs to read them back to look at them. Raises ShapeError,
-        DTypeError or TokenError for ids that are not (B, T) integers in range.
-        """
-        cache = CacheStack(self)
-        return self._run(cache, tokens if checked else self._ids(tokens), key, watch), cache
-
-    def __call__(self, tokens: Array) -> Array:
-        """The logits (B, T, V) alone, without dropout, keeping no cache."""
-        return self._run(NoCache(self), self._ids(tokens), None, None)
-
     def backward(self, dlogits: Array, cache: CacheStack) -> None:
         """Add to the gradient of every parameter, given dlogits (B, T, V)."""
         dh = self.generator.backward(dlogits, cache.pop())
         dx = self.decoder.backward(dh, cache.pop())
         embed_backward(self.embedding, self.positions, self.dropout, dx, cache)
-
-    def attention_weights(self, tokens: Array) -> dict[str, Array]:
-        """Name of each attention -> its weights (B, H, T, T), in the order in which they are computed."""
-        watch = Watch()
-        self._run(NoCache(self), self._ids(tokens), None, watch)
-        return watch.weights
 
     @property
     def begins_anywhere(self) -> bool:
@@ -117,9 +95,6 @@ class Decoder(Layer):
         logits = self.generator(self.decoder.step(x, state.layers, mask=mask))  # (B, n, V)
         state.length = stop
         return logits if several else logits[:, 0, :]
-
-    def _ids(self, tokens: Array) -> Array:
-        return token_ids("tokens", tokens, self.config.vocab_size, self.backend)
 
     def _run(self, cache: CacheStack, tokens: Array, key: RandomKey | None, watch: Watch | None) -> Array:
         mask = AttentionMask(key_visible=tokens != self.config.pad_id, causal=True)

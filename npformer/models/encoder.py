@@ -14,51 +14,34 @@ from __future__ import annotations
 
 import numpy as np
 
-from npformer.backend import Arena, Backend, get_backend
+from npformer.backend import Arena, Backend
 from npformer.functional import AttentionMask
 from npformer.functional.arrays import namespace
-from npformer.layers import CacheStack, Dropout, EncoderStack, Layer, Linear, NoCache, RandomKey, Watch
+from npformer.layers import CacheStack, EncoderStack, Linear, RandomKey, Watch
 from npformer.layers.call_tree import child
 from npformer.models.config import EncoderConfig
-from npformer.models.inputs import token_ids
-from npformer.models.token_input import embed, embed_backward, new_embedding, new_positions
+from npformer.models.one_sequence import OneSequence
+from npformer.models.token_input import embed, embed_backward
 from npformer.typing import Array
 
 
-class Encoder(Layer):
-    """The model that ``config`` describes, on ``backend`` (default: get_backend("auto")).
+class Encoder(OneSequence):
+    """Token ids (B, T) to logits, (B, K) for head "sequence", else (B, T, K): the model that ``config`` describes.
 
-    Parameters depend on config and seed alone, not on the backend. ``arena`` holds them all.
+    On ``backend`` (default: get_backend("auto")). Parameters depend on config and seed alone;
+    ``arena`` holds them all.
     """
 
     def __init__(self, config: EncoderConfig, *, backend: Backend | None = None, seed: int = 0) -> None:
-        super().__init__(backend or get_backend())
-        self.config = config
         rng = np.random.default_rng(seed)
-        self.embedding = new_embedding(config.vocab_size, config, self.backend, rng)
-        self.positions = new_positions(config, self.backend, rng)
-        self.dropout = Dropout(config.dropout, backend=self.backend)
+        super().__init__(config, backend, rng)
+        self.config = config
         options = config.layer_options(causal=False)
         self.encoder = EncoderStack(config.num_layers, config.d_model, backend=self.backend, seed=rng, **options)
         tied = self.embedding.weight.transposed("weight") if config.tie_embeddings else None
         classes = config.num_classes or config.vocab_size
         self.head = Linear(config.d_model, classes, backend=self.backend, seed=rng, weight=tied)
         self.arena = Arena(self.owned_parameters(), self.backend)
-
-    def forward(
-        self, tokens: Array, *, key: RandomKey | None = None, watch: Watch | None = None, checked: bool = False
-    ) -> tuple[Array, CacheStack]:
-        """tokens (B, T) to logits, (B, K) for head "sequence", else (B, T, K); key None: no dropout.
-
-        checked: they are on the device, and nobody needs to read them back to look at them. Raises ShapeError,
-        DTypeError or TokenError for ids that are not (B, T) integers in range.
-        """
-        cache = CacheStack(self)
-        return self._run(cache, tokens if checked else self._ids(tokens), key, watch), cache
-
-    def __call__(self, tokens: Array) -> Array:
-        """The logits alone, without dropout, keeping no cache."""
-        return self._run(NoCache(self), self._ids(tokens), None, None)
 
     def backward(self, dlogits: Array, cache: CacheStack) -> None:
         """Add to the gradient of every parameter, given dlogits like the logits."""
@@ -67,15 +50,6 @@ class Encoder(Layer):
             dh = _first_token_backward(dh, cache.pop())
         dx = self.encoder.backward(dh, cache.pop())
         embed_backward(self.embedding, self.positions, self.dropout, dx, cache)
-
-    def attention_weights(self, tokens: Array) -> dict[str, Array]:
-        """Name of each attention -> its weights (B, H, T, T), in the order in which they are computed."""
-        watch = Watch()
-        self._run(NoCache(self), self._ids(tokens), None, watch)
-        return watch.weights
-
-    def _ids(self, tokens: Array) -> Array:
-        return token_ids("tokens", tokens, self.config.vocab_size, self.backend)
 
     def _run(self, cache: CacheStack, tokens: Array, key: RandomKey | None, watch: Watch | None) -> Array:
         mask = AttentionMask(key_visible=tokens != self.config.pad_id)

@@ -1,0 +1,54 @@
+"""What a model of one sequence has, whether it reads a text whole or goes on writing it: tokens in, logits out."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from npformer.backend import Backend, get_backend
+from npformer.layers import CacheStack, Dropout, Layer, NoCache, RandomKey, Watch
+from npformer.models.config import DecoderConfig, EncoderConfig
+from npformer.models.inputs import token_ids
+from npformer.models.token_input import new_embedding, new_positions
+from npformer.typing import Array
+
+
+class OneSequence(Layer):
+    """Embedding, positions and dropout of a model whose ``_run`` makes logits of token ids (B, T) on the device.
+
+    rng draws the parameters, those of the subclass after these.
+    """
+
+    def __init__(
+        self, config: EncoderConfig | DecoderConfig, backend: Backend | None, rng: np.random.Generator
+    ) -> None:
+        super().__init__(backend or get_backend())
+        self.embedding = new_embedding(config.vocab_size, config, self.backend, rng)
+        self.positions = new_positions(config, self.backend, rng)
+        self.dropout = Dropout(config.dropout, backend=self.backend)
+
+    def forward(
+        self, tokens: Array, *, key: RandomKey | None = None, watch: Watch | None = None, checked: bool = False
+    ) -> tuple[Array, CacheStack]:
+        """tokens (B, T) to logits, as the class says; key None: no dropout.
+
+        checked: they are on the device, and nobody needs to read them back to look at them. Raises ShapeError,
+        DTypeError or TokenError for ids that are not (B, T) integers in range.
+        """
+        cache = CacheStack(self)
+        return self._run(cache, tokens if checked else self._ids(tokens), key, watch), cache
+
+    def __call__(self, tokens: Array) -> Array:
+        """The logits alone, without dropout, keeping no cache."""
+        return self._run(NoCache(self), self._ids(tokens), None, None)
+
+    def attention_weights(self, tokens: Array) -> dict[str, Array]:
+        """Name of each attention -> its weights (B, H, T, T), in the order in which they are computed."""
+        watch = Watch()
+        self._run(NoCache(self), self._ids(tokens), None, watch)
+        return watch.weights
+
+    def _ids(self, tokens: Array) -> Array:
+        return token_ids("tokens", tokens, self.embedding.weight.data.shape[0], self.backend)
+
+    def _run(self, cache: CacheStack, tokens: Array, key: RandomKey | None, watch: Watch | None) -> Array:
+        raise NotImplementedError(f"{type(self).__name__} must define _run")
