@@ -46,7 +46,8 @@ class Mutant:
 
 def mutants(function: Callable[..., Any]) -> list[Mutant]:
     """Every single-mistake version of a Python function, in the order of its lines."""
-    return [Mutant(*version.named, _built(function, version.code), version.source) for version in _versions(function)]
+    versions = _versions(function, inspect.unwrap(function).__code__)
+    return [Mutant(*version.named, _built(function, version.code), version.source) for version in versions]
 
 
 def nested_mutants(function: Callable[..., Any]) -> list[Mutant]:
@@ -54,12 +55,12 @@ def nested_mutants(function: Callable[..., Any]) -> list[Mutant]:
 
     So attention with a mistake in its softmax is among the mutants of attention.
     """
-    found = mutants(function)
-    for name in function.__code__.co_names:
+    found, code = mutants(function), function.__code__
+    for name in code.co_names:
         part = function.__globals__.get(name)
         if name.endswith("_backward") and inspect.isfunction(part):
             for mutant in nested_mutants(part):
-                found.append(replace(mutant, build=_built(function, _code(function), {name: mutant.build})))
+                found.append(replace(mutant, build=_built(function, _code(function, code), {name: mutant.build})))
     return found
 
 
@@ -72,7 +73,8 @@ class _Version(NamedTuple):
 
 
 @cache
-def _versions(function: Callable[..., Any]) -> tuple[_Version, ...]:
+def _versions(function: Callable[..., Any], code: CodeType) -> tuple[_Version, ...]:
+    """code is the function's own: where another has taken its place, as in the museum, its mutants are others."""
     lines, first = inspect.getsourcelines(function)
     tree = ast.parse(textwrap.dedent("".join(lines)))
     found: dict[str, _Version] = {}  # by source: two mistakes with the same outcome are one
@@ -191,7 +193,7 @@ class _Replace(ast.NodeTransformer):
 
 
 @cache
-def _code(function: Callable[..., Any]) -> CodeType:
+def _code(function: Callable[..., Any], code: CodeType) -> CodeType:
     return _compiled(function, ast.parse(textwrap.dedent(inspect.getsource(function))))
 
 

@@ -169,3 +169,20 @@ def test_there_are_at_least_300_over_operations_and_layers() -> None:
     }
     assert all(d.cases for d in found)
     assert len({(d.mutant.function, d.mutant.line, d.mutant.before, d.mutant.after) for d in found}) > 300
+
+
+def test_a_function_whose_code_was_exchanged_has_the_mutants_of_its_new_code() -> None:
+    """As the museum does it; what was found meanwhile is not what is found afterwards."""
+
+    def made(x: Host) -> Host:
+        return x + 1
+
+    function, as_it_was = made, made.__code__
+
+    def made(x: Host) -> Host:  # type: ignore[no-redef]
+        return x - 2
+
+    function.__code__ = made.__code__
+    assert ("x - 2", "x") in of(function, "drop a term")
+    function.__code__ = as_it_was
+    assert ("x + 1", "x") in of(function, "drop a term")

@@ -2,6 +2,7 @@
 
 A few tokens leave little to share in a matrix product: a step costs what reading the weights costs. One
 core cannot read as fast as memory can deliver, so two threads read, each its own part (see ``sharing.py``).
+Many tokens are multiplied by BLAS, on each of these threads alone.
 A sub-layer is a sum over parts of its inside, heads or columns of W₁, and a part needs nothing of the others:
 
     attention      f(x) = b_o + Σ_h head_h(x) W_o[rows of h]
@@ -24,8 +25,9 @@ import numpy as np
 
 from npformer.backend.numba.compiling import inlined, kernel
 from npformer.backend.numba.error_function import error_function
-from npformer.backend.numba.few_tokens import add_product_of_few, add_products, norm, softmax_of_visible
-from npformer.backend.numba.linear import add_product, affine
+from npformer.backend.numba.few_tokens import add_product_of_few, add_products, map_columns, norm, softmax_of_visible
+from npformer.backend.numba.linear import FEW_TOKENS, add_product
+from npformer.backend.numba.products import product
 from npformer.backend.numba.sharing import (
     DONE,
     LOST,
@@ -55,7 +57,7 @@ KEYS, VALUES, MEMORY_KEYS, MEMORY_VALUES = range(3 * SUB_LAYER, 3 * SUB_LAYER + 
 def columns(x, at, first, stride, y):
     """y (B, n): columns first … of x (B, C) times a weight, stride wide, plus its bias; at (2,) says where they are."""
     weight = matrix(at[0] + first * x.itemsize, x.shape[1], stride, x)
-    affine(x, weight, vector(at[1] + first * x.itemsize, y.shape[1], x), y)
+    map_columns(x, weight, vector(at[1] + first * x.itemsize, y.shape[1], x), y)
 
 
 @inlined
@@ -139,12 +141,15 @@ def generate(x, model, sizes, first, last, logits):
     """Columns first … last − 1 of the logits (B, V); a tied weight has a row for each."""
     c = x.shape[1]
     if not sizes[TIED]:
-        for r in range(x.shape[0]):  # a view of one row is one piece of memory
-            row = logits[r, first:last].reshape(1, last - first)
-            columns(x[r : r + 1], model[GENERATOR:], first, sizes[V], row)
+        columns(x, model[GENERATOR:], first, sizes[V], logits[:, first:last])
         return
     bias = vector(model[GENERATOR_BIAS], sizes[V], x)
     weight = matrix(model[GENERATOR], sizes[V], c, x)
+    if x.shape[0] > FEW_TOKENS:
+        for r in range(x.shape[0]):
+            logits[r, first:last] = bias[first:last]
+        product(x, weight[first:last].T, 1, logits[:, first:last])
+        return
     for v in range(first, last):
         row = weight[v]
         for r in range(x.shape[0]):

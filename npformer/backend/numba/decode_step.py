@@ -7,6 +7,7 @@ an optimiser changes in place are seen.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -17,9 +18,10 @@ from npformer.backend.numba.compiling import takes
 from npformer.backend.numba.decode_kernel import POSITION, help_with_steps, step_of_tokens
 from npformer.backend.numba.linear import FEW_TOKENS
 from npformer.backend.numba.rows import contiguous
+from npformer.backend.numpy.blas_threads import one_blas_thread
 from npformer.typing import Array
 
-WORTH_SHARING = 1 << 20  # numbers that a step reads; fewer are in one core's own cache
+WORTH_SHARING = 1 << 20  # products of two numbers in a step; of one token: what it reads is in one core's own cache
 NUMBERS_A_LOOK = 50  # of a part: its reader has four times as long as it needs
 ALONE = 32  # steps without help after a helper that fell asleep
 
@@ -40,13 +42,14 @@ class TokenSteps:
         (batch, room), c = state.visible.shape, decoder.embedding.shape[1]
         f, v = first.weights[12].shape[1], decoder.bias.shape[0]
         self._shape = batch, c, v
-        numbers = sum(x.size for row in rows for x in row) + decoder.weight.size
-        self._parts = 2 if threads > 1 and numbers >= WORTH_SHARING else 1
+        numbers = sum(weight.size for layer in decoder.layers for weight in layer.weights) + decoder.weight.size
+        self._parts = 2 if threads > 1 and batch * numbers >= WORTH_SHARING else 1
+        self._by_blas = batch > FEW_TOKENS
         self._alone = 0
         self._sizes = np.array([
             first.heads, f, v, room, self._visible[1].shape[1], first.norm_order == "pre", first.activation == "gelu",
             not decoder.weight.flags.c_contiguous, self._parts,
-            sharing.PATIENCE + max(4 * c * c, 2 * c * f, c * v) // self._parts // NUMBERS_A_LOOK, 0,
+            sharing.PATIENCE + batch * max(4 * c * c, 2 * c * f, c * v) // self._parts // NUMBERS_A_LOOK, 0,
         ])  # fmt: skip
         self._new_place()
 
@@ -71,7 +74,8 @@ class TokenSteps:
         while True:
             self._given[2][POSITION] = position
             self._invite()
-            step_of_tokens(*self._given, ids, self._scale, self._eps)
+            with one_blas_thread() if self._by_blas else nullcontext():
+                step_of_tokens(*self._given, ids, self._scale, self._eps)
             if not self._shared[sharing.LOST]:
                 return self._given[6].reshape(batch, 1, v).copy()
             self._alone = ALONE
@@ -94,8 +98,8 @@ def _help(kept: Any, given: tuple[Array, ...]) -> None:
 
 
 def decoder_steps(decoder: Any, state: Any, threads: int) -> TokenSteps | None:
-    """Steps of the decoder for this state, B few; None for what there is no kernel for."""
-    if not (state.visible.shape[0] <= FEW_TOKENS and decoder.layers and takes(decoder.embedding.dtype.char)):
+    """Steps of the decoder for this state; None for what there is no kernel for."""
+    if not (decoder.layers and takes(decoder.embedding.dtype.char)):
         return None
     return TokenSteps(decoder, state, threads) if _fits(decoder, state) else None
 

@@ -1,4 +1,4 @@
-"""What a decoding step does with a few tokens: products that read a weight once, softmax, normalisation."""
+"""What a decoding step does with one token of each row: products that read a weight once, softmax, normalisation."""
 
 from __future__ import annotations
 
@@ -8,16 +8,29 @@ import numpy as np
 
 from npformer.backend.numba.compiling import inlined
 from npformer.backend.numba.exponential import exponential
-from npformer.backend.numba.linear import AT_ONCE, add_product
+from npformer.backend.numba.linear import AT_ONCE, FEW_TOKENS, add_product, affine, fill_and_map
+from npformer.backend.numba.products import product
 from npformer.backend.numba.sharing import vector
 
 
 @inlined
 def add_products(x, w, y):
-    """y (B, n) += x (B, m) times the first n columns of w."""
+    """y (B, n) += x (B, m) times w (m, n)."""
+    if x.shape[0] > FEW_TOKENS:
+        product(x, w, 1, y)
+        return
     for i in range(0, x.shape[1], AT_ONCE):
         for r in range(x.shape[0]):
             add_product(x[r, i : i + AT_ONCE], w, i, y[r])
+
+
+@inlined
+def map_columns(x, w, bias, y):
+    """y (B, n) = x (B, m) times the first n columns of w, plus bias (n,)."""
+    if x.shape[0] > FEW_TOKENS:
+        fill_and_map(x, w[:, : y.shape[1]], bias, y)
+    else:
+        affine(x, w, bias, y)
 
 
 @inlined

@@ -23,6 +23,7 @@ from npformer.proof.catalogue import shaken
 
 Host = np.ndarray[Any, Any]
 SRC = np.array([[3, 5, 4, 6, 2], [8, 6, 2, 0, 0], [4, 2, 0, 0, 0], [7, 7, 0, 2, 2]])
+MANY = np.concatenate([SRC, SRC[:, ::-1]])[: FEW_TOKENS + 3]  # more than are multiplied without BLAS
 MAX_LEN = 6
 TOLERANCE = {"float64": 1e-13, "float32": 1e-5}
 Change = Callable[[Transformer], Any]
@@ -45,7 +46,7 @@ def tokens(batch: int) -> Host:
 
 def logits(of: Transformer, batch: int, change: Change | None = None) -> Host:
     """Of all steps (T, B, V); the model is changed in the middle."""
-    state, found = of.start(SRC[:batch], MAX_LEN), []
+    state, found = of.start(MANY[:batch], MAX_LEN), []
     for t, now in enumerate(tokens(batch).T):
         if t == MAX_LEN // 2 and change is not None:
             change(of)
@@ -71,7 +72,7 @@ def threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("norm_order", ["post", "pre"])
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
-@pytest.mark.parametrize("batch", [1, 2, FEW_TOKENS])
+@pytest.mark.parametrize("batch", [1, 2, FEW_TOKENS, len(MANY)])
 @pytest.mark.usefixtures("threads")
 def test_it_is_the_composition(dtype: str, norm_order: str, activation: str, batch: int) -> None:
     assert error(dtype, batch, norm_order=norm_order, activation=activation) < 1
@@ -82,9 +83,10 @@ def test_it_is_the_composition(dtype: str, norm_order: str, activation: str, bat
     [{"final_norm": True}, {"norm_order": "pre", "final_norm": False}, {"tie_embeddings": True},
      {"scale_embedding": False}, {"positions": "learned"}, {"num_heads": 1}, {"num_decoder_layers": 1}],
 )  # fmt: skip
+@pytest.mark.parametrize("batch", [2, len(MANY)])
 @pytest.mark.usefixtures("threads")
-def test_it_is_the_composition_in_every_form(changes: dict[str, Any]) -> None:
-    assert error(**changes) < 1
+def test_it_is_the_composition_in_every_form(changes: dict[str, Any], batch: int) -> None:
+    assert error(batch=batch, **changes) < 1
 
 
 def in_place(of: Transformer) -> None:
@@ -132,7 +134,7 @@ def test_it_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     fast = model("compiled")
     assert fast.backend.decoder_steps is decoder_steps
     monkeypatch.setattr(fast.decoder, "step", None)
-    assert logits(fast, FEW_TOKENS).shape == (MAX_LEN, FEW_TOKENS, 9)
+    assert logits(fast, len(MANY)).shape == (MAX_LEN, len(MANY), 9)
 
 
 def test_it_is_prepared_once(monkeypatch: pytest.MonkeyPatch) -> None:
