@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import array_api_strict as strict
@@ -10,6 +11,12 @@ import pytest
 
 from npformer.backend import PLAIN, Backend, cupy_problem, get_backend
 from npformer.backend.numpy import compiled_problem
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests stay in memory to the end: the garbage collector need not look at them each time."""
+    gc.collect()
+    gc.freeze()
 
 
 class StrictDevice:

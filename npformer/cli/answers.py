@@ -9,7 +9,7 @@ causal      the text, continued
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -106,15 +106,30 @@ def _rows(model: Transformer | Decoder, src: HostArray, max_len: int, way: Way) 
 
 
 def _continued(model: Decoder, tokenizer: Tokenizer, texts: list[str], max_len: int, way: Way) -> list[Written]:
+    """Texts with max_len more tokens, or up to their end; one that a search finds ends where training texts did."""
     if way.is_greedy:
         way = Way(temperature=TEMPERATURE, seed=way.seed)
-    prompts = [[BOS_ID, *tokenizer.encode(text)] for text in texts]
-    room = max(map(len, prompts)) + max_len
-    if model.config.positions == "learned":
-        room = min(room, model.config.max_seq_len)
-    found = _rows(model, padded(prompts), room, way)
-    rows = [(row[: len(prompt) + max_len], score) for (row, score), prompt in zip(found, prompts, strict=True)]
-    return [Written(tokenizer.decode(row), score) for row, score in rows]
+    window, ids = model.config.max_seq_len, [tokenizer.encode(text) for text in texts]
+    if way.beam is not None:
+        prompts = [[BOS_ID, *row] for row in ids]
+        room = max(map(len, prompts)) + max_len
+        rows = _rows(model, padded(prompts), min(room, window) if model.config.positions == "learned" else room, way)
+        return [Written(tokenizer.decode(row), score) for row, score in rows]
+    full = [len(row) + max_len for row in ids]
+    while going := [i for i, row in enumerate(ids) if len(row) < full[i] and EOS_ID not in row]:
+        prompts = [[BOS_ID, *_context(ids[i], window - 1)] for i in going]
+        longest = max(len(prompt) + full[i] - len(ids[i]) for i, prompt in zip(going, prompts, strict=True))
+        for i, prompt, (row, _) in zip(
+            going, prompts, _rows(model, padded(prompts), min(window, longest), way), strict=True
+        ):
+            ids[i] = [*ids[i], *row[len(prompt) :].tolist()][: full[i]]
+        way = replace(way, seed=way.seed + 1)
+    return [Written(tokenizer.decode(row), None) for row in ids]
+
+
+def _context(ids: list[int], room: int) -> list[int]:
+    """What a model that was trained on so many tokens reads of a text: all of it, or of a long one the end."""
+    return ids if len(ids) < room else ids[-(room // 2) :]
 
 
 def _classes(model: Encoder, trained: Trained, texts: list[str]) -> list[dict[str, Any]]:

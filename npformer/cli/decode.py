@@ -14,7 +14,7 @@ from npformer.cli.answers import MASK, TEMPERATURE, Way, answer, decode_texts, e
 from npformer.cli.common import add_device, new_parser
 from npformer.data import Characters
 from npformer.errors import ConfigError, DataError, TokenError
-from npformer.models import Encoder, Transformer
+from npformer.models import DecoderConfig, Encoder, Transformer
 from npformer.models.config import ModelConfig
 from npformer.training import RunDirectory
 from npformer.training.assemble import Trained, read_trained
@@ -107,8 +107,8 @@ def _max_len(given: int | None, config: ModelConfig) -> int:
 
 
 def _longest(config: ModelConfig) -> int | None:
-    """How long a sequence may be; None: learned positions alone ever end."""
-    return config.max_seq_len if config.positions == "learned" else None
+    """How long a sequence may be; None: learned positions alone ever end, and a text that is continued never does."""
+    return config.max_seq_len if config.positions == "learned" and not isinstance(config, DecoderConfig) else None
 
 
 def _typed() -> bool:
@@ -149,7 +149,7 @@ def _check(text: str, place: str, trained: Trained) -> None:
             f"{place}: expected at most {longest - 1} {unit}, since the model has learned {longest} positions, "
             f"got {length}; shorten it, or train with longer texts or sinusoidal positions"
         )
-    if length >= trained_on:
+    if length >= trained_on and not isinstance(config, DecoderConfig):
         print(
             f"note: {place}: {length} {unit} are more than any text in training had ({trained_on - 1}); "
             "expect little, and give --max-len for a longer output",

@@ -174,9 +174,8 @@ def _draw(trainer: Trainer, found: Evaluation) -> list[str]:
 def _sample(trainer: Trainer) -> str:
     """A text that the model makes up, the same for the same model."""
     task, model = trainer.task, trainer.step.model
-    longest = SAMPLE_LENGTH if model.config.positions != "learned" else model.config.max_seq_len
     trained = Trained(model, task.tokenizer, task.classes, task.kind)
-    text: str = answer(trained, [SAMPLE_BEGINS], longest, Way())[0]["output"]
+    text: str = answer(trained, [SAMPLE_BEGINS], SAMPLE_LENGTH, Way())[0]["output"]
     return text
 
 

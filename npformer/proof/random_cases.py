@@ -72,6 +72,7 @@ def random_model_case(seed: int, number: int) -> Case:
         lambda backend: shaken(Transformer(config, backend=backend)),
         inputs,
         {"key": key},
+        along_directions=True,
     )
 
 

@@ -103,6 +103,8 @@ class LayerSubject:
 
     def gradients(self, upstream: tuple[Host, ...]) -> dict[str, Host]:
         with self._parameters_as("float64"):
+            for owner in self._owners.values():
+                owner.grad = self._device.zeros(owner.data.shape, "float64")
             y, cache = self._layer.forward(*self._inputs.placed({}), **self._options)
             found = self._layer.backward(_like(y, [self._device.array(u, "float64") for u in upstream]), cache)
             gradients = self._inputs.named(found, self._device)
@@ -117,12 +119,11 @@ class LayerSubject:
 
     @contextmanager
     def _parameters_as(self, dtype: str) -> Iterator[None]:
-        """For a while, every parameter holds a copy in dtype and a gradient of zeros; then the old arrays again."""
+        """For a while, every parameter holds a copy in dtype; then the old arrays again, gradients too."""
         before = [(owner, owner.data, owner.grad) for owner in self._owners.values()]
         try:
             for key, owner in self._owners.items():
                 owner.data = self._device.array(self._points[key], dtype)
-                owner.grad = self._device.zeros(self._points[key].shape, dtype)
             yield
         finally:
             for owner, data, grad in before:

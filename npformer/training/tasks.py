@@ -79,21 +79,21 @@ TASKS: dict[str, Entry] = {
     "reverse": Entry(),
     "sort": Entry(),
     "pairs": Entry(),
-    "dates": Entry(defaults={"model": _WIDER, "training": _trained(15_000, 1e-3)}),
-    "numbers": Entry(tokenizer=MarkedWords, defaults={"model": _WIDER, "training": _trained(12_000, 1e-3)}),
+    "dates": Entry(defaults={"model": _WIDER, "training": _trained(6_000, 1e-3)}),
+    "numbers": Entry(tokenizer=MarkedWords, defaults={"model": _WIDER, "training": _trained(5_000, 1e-3)}),
     "scan": Entry(
         tokenizer=Words,
-        defaults={"model": _WIDER | {"positions": "rotary"}, "training": _trained(20_000, 1e-3)},
+        defaults={"model": _WIDER | {"positions": "rotary"}, "training": _trained(5_000, 1e-3)},
     ),
-    "language": Entry("classify", defaults={"model": _WIDER, "training": _trained(10_000, 1e-3)}),
-    "tags": Entry("tag", MarkedWords, {"model": _WIDER, "training": _trained(4_000, 1e-3)}),
+    "language": Entry("classify", defaults={"model": _WIDER, "training": _trained(5_000, 1e-3)}),
+    "tags": Entry("tag", MarkedWords, {"model": _WIDER, "training": _trained(2_000, 1e-3)}),
     "mlm": Entry(
         "masked",
         WordPiece,
         {
             "data": {"max_length": 64},
             "model": _WIDER | {"num_layers": 4, "tie_embeddings": True},
-            "training": _trained(10_000, 1e-3, batch_size=32),
+            "training": _trained(4_000, 1e-3, batch_size=32),
         },
     ),
     "lm": Entry(
@@ -101,7 +101,7 @@ TASKS: dict[str, Entry] = {
         defaults={
             "data": {"max_length": 128},
             "model": _WIDER | {"num_layers": 4, "positions": "rotary"},
-            "training": _trained(8_000, 2e-3, batch_size=32, optimizer="adamw"),
+            "training": _trained(3_000, 2e-3, batch_size=32, optimizer="adamw"),
         },
     ),
 }

@@ -10,11 +10,14 @@ from typing import Any
 
 import pytest
 
+from npformer.backend import get_backend
+from npformer.cli import answers
 from npformer.cli.main import main
-from npformer.data import Characters, MarkedWords, WordPiece, Words
-from npformer.models import Decoder, Encoder, Transformer
+from npformer.data import Characters, MarkedWords, Vocabulary, WordPiece, Words
+from npformer.data.vocabulary import SEQUENCE
+from npformer.models import Decoder, DecoderConfig, Encoder, Transformer
 from npformer.training import RunDirectory, metrics
-from npformer.training.assemble import assemble, read_trained
+from npformer.training.assemble import Trained, assemble, read_trained
 from npformer.training.config_file import read_toml
 from npformer.training.options import SECTIONS
 from npformer.training.tasks import ANSWERS, TASKS
@@ -111,6 +114,30 @@ def test_answers_have_the_form_of_their_kind(runs: Any, cli: Callable[..., Any])
     (found,) = cli("decode", runs("lm"), "The for", "--max-len", 5, "--json").document
     assert found["output"].startswith("The for")
     assert len(found["output"]) <= len("The for") + 5
+
+
+@pytest.mark.parametrize("positions", ["learned", "rotary"])
+def test_a_text_may_grow_beyond_what_was_seen_at_once(positions: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond it the model reads the last half anew: so learned positions do not end, and others are not new to it."""
+    config = DecoderConfig(9, d_model=8, num_heads=2, d_ff=8, num_layers=1, max_seq_len=8, positions=positions)
+    tokenizer = Characters(Vocabulary([*SEQUENCE, "a", "b", "c", "d", "e", "f"]))
+    assert len(tokenizer.vocabulary) == config.vocab_size
+    model = Decoder(config, backend=get_backend("numpy", bodies="plain"), seed=1)
+    model.generator.bias.data[: len(SEQUENCE)] = -1e4  # no end
+    read: list[list[int]] = []
+    rows = answers._rows
+    monkeypatch.setattr(
+        answers, "_rows", lambda model, src, *rest: read.extend(src.tolist()) or rows(model, src, *rest)
+    )
+    trained = Trained(model, tokenizer, (), "causal")
+    found = answers.answer(trained, ["abcabcabcabc", "a"], 10, answers.Way())
+    texts = [each["output"] for each in found]
+    assert [len(text) for text in texts] == [22, 11]
+    assert texts[0].startswith("abcabcabcabc")
+    assert texts[1].startswith("a")
+    assert max(map(len, read)) <= 8
+    assert len({tuple(row) for row in read}) == len(read) >= 4
+    assert answers.answer(trained, ["a"], 10, answers.Way())[0]["output"] == texts[1]
 
 
 def test_what_is_unknown_is_counted_and_said(runs: Any, cli: Callable[..., Any]) -> None:

@@ -1,4 +1,4 @@
-"""No false alarm: random shapes, masks and options, all of them right. A tenth of what the command runs."""
+"""No false alarm: random shapes, masks and options, all of them right. A few of those that the command draws."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ SEED = 20
 
 @pytest.mark.parametrize("op", OPS)
 def test_no_right_operation_is_called_wrong(op: str, numpy64: Backend) -> None:
-    reports = [random_op_case(op, SEED, number).check(numpy64) for number in range(20)]
+    reports = [random_op_case(op, SEED, number).check(numpy64) for number in range(3)]
     assert [str(report) for report in reports if not report.ok] == []
 
 
 def test_no_right_model_is_called_wrong(numpy64: Backend) -> None:
-    reports = [random_model_case(SEED, number).check(numpy64) for number in range(2)]
+    reports = [random_model_case(SEED, number).check(numpy64) for number in range(4)]
     assert [str(report) for report in reports if not report.ok] == []
 
 

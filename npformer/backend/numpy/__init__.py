@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import replace
 from functools import cache
@@ -45,7 +46,7 @@ class NumpyDevice:
 
     def zeros(self, shape: tuple[int, ...], dtype: str) -> Array:
         kind = np.dtype(dtype)
-        size = int(np.prod(shape)) * kind.itemsize
+        size = math.prod(shape) * kind.itemsize
         memory = np.zeros(size + workspace.ALIGNMENT, dtype=np.uint8)  # NumPy itself promises 16 bytes
         start = -memory.ctypes.data % workspace.ALIGNMENT
         return memory[start : start + size].view(kind).reshape(shape)

@@ -59,7 +59,7 @@ def examine(exhibit: Exhibit) -> Kills:
     """Run every check that the exhibit concerns while its bug is in the program."""
     if exhibit.test:
         return _examine_test(exhibit)
-    checks, reached = _prepared()
+    checks, reached = prepared()
     chosen = concerned(exhibit, checks, reached)
     with patched(exhibit.edits) as backend:
         found = {check.name: check(backend) for check in chosen}
@@ -82,7 +82,8 @@ def _examine_test(exhibit: Exhibit) -> Kills:
 
 
 @cache
-def _prepared() -> tuple[tuple[Check, ...], dict[str, frozenset[CodeType]]]:
+def prepared() -> tuple[tuple[Check, ...], dict[str, frozenset[CodeType]]]:
+    """The battery, and for the name of each check which code it runs; GradientError if one fails without a bug."""
     checks = tuple(battery())
     return checks, reach(checks)
 

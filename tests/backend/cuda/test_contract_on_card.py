@@ -80,7 +80,7 @@ TRIED = (
 )
 def test_gradients_are_right(case: Case, cards: Any, on_card: Any) -> None:
     """Operations by element, all else along random directions: a forward takes its time here."""
-    along = case if case.group == "op" else dataclasses.replace(case, group="model")
+    along = case if case.group == "op" else dataclasses.replace(case, along_directions=True)
     report = along.check(on_card(cards.HostCard(), "float64"))
     assert report.ok, f"\n{report}"
     assert {row.verdict for row in report.rows} == {RIGHT}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,15 @@ def buffer(rng: np.random.Generator, order: int, shape: tuple[int, int], dtype: 
     return whole, whole[:, :length] if order == BY_ROWS else whole[:, :length].T, length + 3
 
 
+@cache
+def own_gemm(dtype: str) -> Any:
+    """The product that npformer brings along, compiled once."""
+    numba = pytest.importorskip("numba")
+    from npformer.backend.numba.products import own_product
+
+    return own_product(getattr(numba, dtype)).ctypes
+
+
 @EVERY_DTYPE
 @pytest.mark.parametrize("order", [BY_ROWS, BY_COLUMNS])
 @pytest.mark.parametrize("turned", list(np.ndindex(2, 2)), ids=str)
@@ -73,10 +83,7 @@ def test_the_product_that_takes_the_place_of_a_missing_one(
     order: int, turned: tuple[int, int], beta: int, dtype: str
 ) -> None:
     """Called as CBLAS is: an order, two matrices turned or not, and c."""
-    numba = pytest.importorskip("numba")
-    from npformer.backend.numba.products import own_product
-
-    gemm, rng = own_product(getattr(numba, dtype)).ctypes, np.random.default_rng(0)
+    gemm, rng = own_gemm(dtype), np.random.default_rng(0)
     number = gemm.argtypes[7]
     for m, k, n in SIZES:
         a_memory, a, lda = buffer(rng, order, (k, m) if turned[0] else (m, k), dtype)

@@ -45,7 +45,9 @@ def _cases() -> tuple[Case, ...]:
     for changes in ({"norm_order": "post"}, {"norm_order": "pre", "activation": "gelu", "tie_embeddings": True}):
         config = TransformerConfig(7, 7, **(sizes | {"dropout": 0.3, "max_seq_len": 6} | changes))
         build = partial(_model, config)
-        small.append(Case("model", f"Transformer: {config.norm_order}", build, (src, tgt), {"key": KEY}))
+        small.append(
+            Case("model", f"Transformer: {config.norm_order}", build, (src, tgt), {"key": KEY}, along_directions=True)
+        )
     return tuple(small)
 
 
