@@ -121,16 +121,11 @@ def seats(parents: Host, alive: Host, width: int) -> Host:
 
     The first of siblings stays, the others take what is empty. Not alive: place width, which nobody has.
     """
-    each = np.arange(parents.shape[0])
-    taken = np.zeros((parents.shape[0], width), dtype=bool)
-    found = np.full(parents.shape, width)
-    for j, parent in enumerate(parents.T):
-        stays = np.flatnonzero(alive[:, j] & ~taken[each, parent])
-        found[stays, j] = parent[stays]
-        taken[stays, parent[stays]] = True
-    for j in range(parents.shape[1]):
-        moves = np.flatnonzero(alive[:, j] & (found[:, j] == width))
-        if moves.size:
-            found[moves, j] = place = taken[moves].argmin(axis=1)
-            taken[moves, place] = True
-    return found
+    found = []  # by lists: few numbers, for which arrays take longer
+    for row, lives in zip(parents.tolist(), alive.tolist(), strict=True):
+        going = [j for j, lives_on in enumerate(lives) if lives_on]
+        first = {row[j]: j for j in reversed(going)}  # of each parent's children the best
+        empty = iter([place for place in range(width) if place not in first])
+        places = {j: row[j] if first[row[j]] == j else next(empty) for j in going}
+        found.append([places.get(j, width) for j in range(len(row))])
+    return np.array(found, dtype=np.int64).reshape(parents.shape)

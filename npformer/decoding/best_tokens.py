@@ -27,10 +27,22 @@ def best_tokens(logits: Array, k: int, backend: Backend) -> tuple[Host, Host]:
     else:
         ids, values = _of_best_parts(logits, k, backend)
         log_sum = backend.host(_log_sum(logits))
-    each = np.arange(values.shape[0])[:, None]
-    order = np.argsort(-values, axis=-1, kind="stable")[:, :k]
+    each, order = np.arange(values.shape[0])[:, None], _order(values, k)
     log_p = values[each, order].astype(np.float64) - log_sum.astype(np.float64)
     return ids[each, order], np.minimum(log_p, 0.0)  # rounding makes nothing more than certain
+
+
+def _order(values: Host, k: int) -> Host:
+    """Where the k largest of each row are, (B, k), largest first, of equal ones the first; a NaN is the smallest."""
+    if k < values.shape[1]:  # to sort k numbers of each row is quicker than all, and mostly no others are like them
+        kth = np.partition(values, -k, axis=-1)[:, -k, None]
+        among = values >= kth  # no number is >= NaN
+        if (np.count_nonzero(among, axis=-1) == k).all():
+            places: Host = np.nonzero(among)[1].reshape(-1, k)
+            chosen = np.take_along_axis(values, places, axis=-1)
+            return np.take_along_axis(places, np.argsort(-chosen, axis=-1, kind="stable"), axis=-1)
+    order: Host = np.argsort(-values, axis=-1, kind="stable")[:, :k]
+    return order
 
 
 def _log_sum(logits: Array) -> Array:

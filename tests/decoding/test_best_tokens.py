@@ -20,3 +20,10 @@ def test_they_are_those_of_a_full_sort(levels: int, vocab_size: int, name: str, 
     assert tokens.tolist() == expected.tolist()
     p = np.exp(logits - 500) / np.exp(logits - 500).sum(axis=1, keepdims=True)
     assert np.allclose(log_p, np.log(np.take_along_axis(p, expected, axis=1)), rtol=0, atol=1e-12)
+
+
+def test_what_is_no_number_comes_last(numpy64: Backend) -> None:
+    logits = np.array([[1.0, np.nan, 3.0, 2.0, 0.0], [5.0, 4.0, 4.0, 4.0, 1.0], [np.nan] * 5])
+    with np.errstate(invalid="ignore"):
+        tokens, _ = best_tokens(logits, 3, numpy64)
+    assert tokens.tolist() == [[2, 3, 0], [0, 1, 2], [0, 1, 2]]
