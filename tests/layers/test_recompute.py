@@ -150,11 +150,11 @@ def test_inference_is_not_affected(kind: Any, norm_order: str, numpy64: Backend)
 
 
 @ORDERS
-def test_gradcheck_passes(norm_order: str, any64: Backend) -> None:
+def test_gradcheck_passes(norm_order: str, numpy64: Backend) -> None:
     for kind in (EncoderStack, DecoderStack):
-        stack = build(kind, any64, recompute=True, num_layers=2, norm_order=norm_order)
+        stack = build(kind, numpy64, recompute=True, num_layers=2, norm_order=norm_order)
         assert gradcheck(stack, *inputs_of(kind, "float64"), key=KEY, elementwise=False).ok
     config = TransformerConfig(7, 7, d_model=6, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, d_ff=9,
                                dropout=0.3, recompute=True, norm_order=norm_order)  # type: ignore[arg-type]  # fmt: skip
     src, tgt = np.array([[3, 5, 4, 6, 2], [4, 2, 0, 0, 0]]), np.array([[1, 6, 4], [1, 4, 0]])
-    assert gradcheck(shaken(Transformer(config, backend=any64)), src, tgt, key=KEY, elementwise=False).ok
+    assert gradcheck(shaken(Transformer(config, backend=numpy64)), src, tgt, key=KEY, elementwise=False).ok
