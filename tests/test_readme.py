@@ -32,7 +32,7 @@ def test_the_first_two_shell_blocks_train_and_test() -> None:
     assert fenced[0] == "sh"
     assert first.splitlines()[0] == second.splitlines()[0] == "python3 -m venv .venv"
     assert first.strip().endswith("npformer train reverse")
-    assert second.strip().endswith("-m pytest -n 2 --dist loadfile")
+    assert second.strip().endswith("-m pytest -n 2 --dist worksteal")
 
 
 def alternatives(command: str) -> list[str]:
