@@ -129,7 +129,7 @@ def _continued(model: Decoder, tokenizer: Tokenizer, texts: list[str], max_len: 
 
 def _context(ids: list[int], room: int) -> list[int]:
     """What a model that was trained on so many tokens reads of a text: all of it, or of a long one the end."""
-    return ids if len(ids) < room else ids[-(room // 2) :]
+    return ids if len(ids) < room else ids[len(ids) - room // 2 :]
 
 
 def _classes(model: Encoder, trained: Trained, texts: list[str]) -> list[dict[str, Any]]:

@@ -140,6 +140,16 @@ def test_a_text_may_grow_beyond_what_was_seen_at_once(positions: str, monkeypatc
     assert answers.answer(trained, ["a"], 10, answers.Way())[0]["output"] == texts[1]
 
 
+def test_a_window_of_two_leaves_room_for_what_is_new() -> None:
+    config = DecoderConfig(6, d_model=8, num_heads=2, d_ff=8, num_layers=1, max_seq_len=2)
+    model = Decoder(config, backend=get_backend("numpy", bodies="plain"), seed=1)
+    model.generator.bias.data[: len(SEQUENCE)] = -1e4  # no end
+    trained = Trained(model, Characters(Vocabulary([*SEQUENCE, "a", "b", "c"])), (), "causal")
+    (found,) = answers.answer(trained, ["abc"], 5, answers.Way())
+    assert len(found["output"]) == 8
+    assert found["output"].startswith("abc")
+
+
 def test_what_is_unknown_is_counted_and_said(runs: Any, cli: Callable[..., Any]) -> None:
     done = cli("decode", runs("tags"), "5 qqq 1987", "--json")
     assert "note: text 1: 2 of 3 covered (66.7 %); missing: 'qqq'; what is missing is read as [UNK]" in done.err
