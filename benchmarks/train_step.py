@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import itertools
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -81,7 +82,7 @@ def results(
 
 
 def entries(options: Options, size: str, rate: float, weights: str, precision: str) -> list[Entry]:
-    """npformer in all bodies asked for, PyTorch in its forms; on a CPU the products in both ways."""
+    """npformer in all bodies asked for, PyTorch in its forms; on a CPU the products in every way."""
     if options.device == "cupy":
         return on_gpu.entries(options, size, rate, weights, precision)
     common = {"size": size, "dropout": rate, "device": options.device}
@@ -96,7 +97,18 @@ def entries(options: Options, size: str, rate: float, weights: str, precision: s
     products, one_thread = "benchmarks.own.products:products", {"OPENBLAS_NUM_THREADS": "1"}
     found.append(Entry("products", products, {"size": size, "split": False}))
     found.append(Entry("products-split", products, {"size": size, "split": True}, environment=one_thread))
+    if kernels_multiply_by_intel():
+        found.append(Entry("products-intel", products, {"size": size, "split": True, "library": "intel"}, ("numba",)))
     return found
+
+
+def kernels_multiply_by_intel() -> bool:
+    """Whether compiled bodies use Intel's library here."""
+    if importlib.util.find_spec("numba") is None:
+        return False
+    from npformer.backend.numba.intel import intel
+
+    return intel().library is not None
 
 
 def measure(

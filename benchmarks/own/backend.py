@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import npformer as npf
 from benchmarks.machine import cores
 from npformer.backend import Backend
@@ -15,4 +17,5 @@ def backend(device: str, bodies: str, precision: str = "float32") -> Backend:
 def about(of: Backend) -> dict[str, str]:
     """What a reader wants to know of it."""
     threads = "1" if of.name == "cupy" else f"{of.threads} over a batch, up to {cores()} in a product"
-    return {"backend": str(of), "threads": threads}
+    library = import_module("npformer.backend.numba.intel").product_library() if of.bodies == "compiled" else ""
+    return {"backend": f"{of}, products by {library}" if library else str(of), "threads": threads}

@@ -15,7 +15,6 @@ import numpy as np
 
 from npformer.backend.backend import Backend
 from npformer.functional.arrays import namespace
-from npformer.typing import Array
 
 LARGE = {
     "numpy": 1024,
@@ -49,23 +48,19 @@ def measure_ceilings(backend: Backend, shapes: Sequence[Shape] = (), streamed: i
 
 
 def _product_rate(backend: Backend, shape: Shape) -> float:
+    """Of the product a b in the backend's precision, the faster of two ways.
+
+    A linear map's adds a bias, which takes some hundredths more, but its library may be another than that of the
+    arrays (see ``backend/numba/intel``); and CuPy's own knows no TF32, so on a GPU it is the only way.
+    """
     m, k, n = shape
     rng = np.random.default_rng(0)
     a, b = backend.array(rng.random((m, k), dtype=np.float32)), backend.array(rng.random((k, n), dtype=np.float32))
-    return 2.0 * m * k * n / _best(_product(backend, a, b), backend)
-
-
-def _product(backend: Backend, a: Array, b: Array) -> Callable[[], object]:
-    """The product a b, in the backend's precision.
-
-    CuPy's own knows no TF32, so on a GPU it is a linear map's, which adds a bias and in bfloat16 rounds a and b:
-    some hundredths more.
-    """
-    if backend.name == "cupy":
-        bias = backend.zeros((b.shape[1],))
-        return lambda: backend.ops.linear.forward(a, b, bias)
-    matmul = namespace(a).matmul
-    return lambda: matmul(a, b)
+    bias, matmul = backend.zeros((n,)), namespace(a).matmul
+    seconds = _best(lambda: backend.ops.linear.forward(a, b, bias), backend)
+    if backend.name != "cupy":
+        seconds = min(seconds, _best(lambda: matmul(a, b), backend))
+    return 2.0 * m * k * n / seconds
 
 
 def _memory_rate(backend: Backend, size: int) -> float:

@@ -14,6 +14,7 @@ import math
 import sys
 import threading
 from bisect import bisect_left
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -81,3 +82,29 @@ def empty(shape: tuple[int, ...], dtype: Any) -> HostArray:
 def empty_like(x: HostArray) -> HostArray:
     """An uninitialised, C-contiguous array of x's shape and dtype, as ``empty`` makes them."""
     return empty(x.shape, x.dtype)
+
+
+def side_by_side(parts: Sequence[Any]) -> HostArray | None:
+    """The array (..., Σ C_i) whose columns parts (..., C_i) are, not a copy; None if their memory lies otherwise."""
+    first = parts[0]
+    base, step = getattr(first, "base", None), 0
+    if type(first) is not np.ndarray or type(base) is not np.ndarray or not base.flags.c_contiguous or first.ndim == 0:
+        return None
+    start = _address(first)
+    for part in parts:
+        alike = type(part) is np.ndarray and part.base is base and part.dtype == first.dtype
+        if not alike or part.strides != first.strides or part.shape[:-1] != first.shape[:-1]:
+            return None
+        if _address(part) != start + step:
+            return None
+        step += part.shape[-1] * first.itemsize
+    if first.strides[-1] != first.itemsize or any(stride < step for stride in first.strides[:-1]):
+        return None
+    return np.ndarray(
+        (*first.shape[:-1], step // first.itemsize), first.dtype, base, start - _address(base), first.strides
+    )
+
+
+def _address(x: HostArray) -> int:
+    """Where x begins in memory."""
+    return int(x.__array_interface__["data"][0])

@@ -52,6 +52,7 @@ def examine() -> dict[str, str]:
         "BLAS": _blas(),
         "BLAS threads": _threads(),
         "Numba": _numba(compiled),
+        "MKL": _mkl(compiled),
         "--bodies auto": ", because ".join(auto_bodies()),
         "CuPy": problem or f"{_cupy_version()}, driver {_driver()}, {auto.device.name}",
         "--device auto": f"{auto.name}, because " + ("no GPU can be used: " + problem if problem else "a GPU answers"),
@@ -72,6 +73,18 @@ def _numba(problem: str | None) -> str:
     if version == "missing":  # not a word for something optional: it would count as a failure
         return "not installed: pip install '.[fast]' brings compiled bodies; npformer bench compares"
     return problem or version
+
+
+def _mkl(problem: str | None) -> str:
+    """Whether compiled bodies multiply with it, and if not, why."""
+    version = _version("mkl")
+    if version == "missing":
+        return "not installed: pip install '.[mkl]' makes compiled bodies faster on Intel's processors"
+    if problem:
+        return f"{version}, not used: there are no compiled bodies"
+    from npformer.backend.numba.intel import intel
+
+    return f"{version}, not used: {intel().problem}" if intel().problem else version
 
 
 def _cores() -> int:

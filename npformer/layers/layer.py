@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from npformer.backend import Backend, Ops
+from npformer.backend.workspace import side_by_side
 from npformer.functional.arrays import namespace
 from npformer.layers.parameter import Buffer, Parameter, ParameterView
 
@@ -98,5 +99,6 @@ class Layer:
 
 
 def concat_last(*parts: Any) -> Any:
-    """Arrays (..., C_i) side by side as (..., Σ C_i)."""
-    return namespace(parts[0]).concat(parts, axis=-1)
+    """Arrays (..., C_i) side by side as (..., Σ C_i); no copy if they lie so in memory."""
+    found = side_by_side(parts)
+    return namespace(parts[0]).concat(parts, axis=-1) if found is None else found

@@ -14,6 +14,7 @@ import platform
 import shlex
 import time
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -213,6 +214,8 @@ def versions(backend: Backend) -> dict[str, str]:
         "threads": threads,
         "bodies": backend.bodies,
     }
+    if backend.bodies == "compiled":
+        here["products"] = import_module("npformer.backend.numba.intel").product_library()
     on_gpu = {"device": backend.device.name, "precision": backend.precision}
     return here | (on_gpu if backend.name == "cupy" else {})
 

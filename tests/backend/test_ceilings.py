@@ -18,12 +18,14 @@ def alone() -> Backend:
     return get_backend("numpy", bodies="plain", threads=1)
 
 
+@pytest.mark.parametrize("products_of_16", [(0.25, 0.75), (0.75, 0.25)])
 @pytest.mark.parametrize("memory", [(0.125, 1.0), (1.0, 0.125)])
 def test_rates_come_from_the_best_time(
-    memory: tuple[float, float], alone: Backend, monkeypatch: pytest.MonkeyPatch
+    memory: tuple[float, float], products_of_16: tuple[float, float], alone: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(ceilings.LARGE, "numpy", 8)
-    seconds = iter([0.5, 0.5, 0.25, *memory])  # products of 8, of (3, 4, 5), of 16; a copy, a change in place
+    products = [0.5, 0.5, 0.5, 0.5, *products_of_16]  # of 8, of (3, 4, 5): a linear map's and the arrays' own
+    seconds = iter([*products, *memory])  # a copy, a change in place
 
     def known(work: Callable[[], object], backend: Backend) -> float:
         work()

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from npformer.backend import workspace
-from npformer.backend.workspace import ALIGNMENT, SMALL, empty, empty_like
+from npformer.backend.workspace import ALIGNMENT, SMALL, empty, empty_like, side_by_side
 
 Host = np.ndarray[Any, Any]
 
@@ -193,3 +193,47 @@ def test_unused_memory_is_given_up_when_sizes_change(monkeypatch: pytest.MonkeyP
         assert held < 6 << 20
 
     fresh_pool(work)
+
+
+def columns(shape: tuple[int, ...], *widths: int, dtype: str = "float32") -> tuple[Host, list[Host]]:
+    """An array (*shape, Σ widths) of different numbers, and views of so many of its columns each."""
+    whole = np.arange(np.prod(shape) * sum(widths), dtype=dtype).reshape(*shape, sum(widths))
+    whole = whole.copy()  # whose memory is its own
+    return whole, np.split(whole, np.cumsum(widths)[:-1], axis=-1)
+
+
+@pytest.mark.parametrize("widths", [(4,), (4, 4, 4), (1, 5, 2)])
+@pytest.mark.parametrize("shape", [(2, 3), (5,), (1, 1), (0, 3)])
+def test_columns_of_one_array_are_joined_without_a_copy(shape: tuple[int, ...], widths: tuple[int, ...]) -> None:
+    whole, parts = columns(shape, *widths)
+    found = side_by_side(parts)
+    if whole.size == 0 or (len(widths) == 1):
+        assert found is None or np.array_equal(found, whole)
+        return
+    assert found is not None
+    assert np.array_equal(found, whole)
+    assert address(found) == address(whole)
+    some = side_by_side(parts[1:])
+    assert some is not None
+    assert np.array_equal(some, whole[..., widths[0] :])
+
+
+def test_memory_of_the_pool_and_of_heads() -> None:
+    memory = empty((64, 8, 3, 4, 16), "float32")  # large enough to be a buffer's
+    memory[...] = np.random.default_rng(0).normal(size=memory.shape)
+    parts = [memory[:, :, i].reshape(64, 8, 64) for i in range(3)]
+    found = side_by_side(parts)
+    assert found is not None
+    assert np.array_equal(found, memory.reshape(64, 8, 192))
+    assert address(found) == address(memory)
+
+
+def test_what_does_not_lie_side_by_side_is_not_joined() -> None:
+    whole, (a, b, c) = columns((4, 2), 3, 3, 3)
+    other, (d, *_) = columns((4, 2), 3, 3, 3)
+    assert address(d) != address(a)
+    for parts in ((b, a), (a, c), (a, d), (a, b.copy()), (a, b[:2]), (a, a), (a[..., ::2], b[..., ::2]), ([1], [2])):
+        assert side_by_side(parts) is None
+    assert side_by_side((a, b.view("int32"))) is None
+    assert side_by_side((whole[0], whole[1])) is None  # whole rows, one after the other: they would overlap
+    assert side_by_side((other, other)) is None

@@ -89,6 +89,28 @@ def test_what_the_extra_would_bring(cli: Callable[..., Any], monkeypatch: pytest
     assert done.document["--bodies auto"] == "numpy, because Numba cannot be used"
 
 
+@pytest.mark.parametrize(
+    ("version", "compiled", "problem", "said"),
+    [
+        ("missing", None, "", "not installed: pip install '.[mkl]' makes compiled bodies faster on Intel's processors"),
+        ("9.9", "no Numba", "", "9.9, not used: there are no compiled bodies"),
+        ("9.9", None, "it is old", "9.9, not used: it is old"),
+        ("9.9", None, "", "9.9"),
+    ],
+)
+def test_intels_library(
+    version: str, compiled: str | None, problem: str, said: str, cli: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    if compiled is None:
+        module = pytest.importorskip("npformer.backend.numba.intel")
+        monkeypatch.setattr(module, "intel", lambda: module.Intel(None, version, problem))
+    known = doctor._version
+    monkeypatch.setattr(doctor, "_version", lambda name: version if name == "mkl" else known(name))
+    monkeypatch.setattr(doctor, "compiled_problem", lambda: compiled)
+    assert cli("doctor", "--json").document["MKL"] == said
+
+
 def test_a_numba_that_cannot_be_imported(cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """As after an update of NumPy that Numba does not know yet: training goes on with other bodies."""
 

@@ -27,6 +27,7 @@ from npformer.backend.numba.maximum import comparable, largest
 from npformer.backend.numba.philox import NOTHING_DROPPED, Numbers, draw_lanes, numbers, room_for_lanes
 from npformer.backend.numba.products import lent, lined_up, product
 from npformer.backend.numba.rows import contiguous
+from npformer.backend.numpy.heads import empty_gradients, empty_heads
 from npformer.backend.ops import Pair
 from npformer.backend.workspace import empty
 from npformer.functional.attention import expect_heads
@@ -74,7 +75,7 @@ def attention_forward(
         weights = every.reshape(every.size) if drawn.threshold > 0 else weights
     at_once = _queries_at_once(q.shape[2], k.shape[2], q.itemsize)
     cache = AttentionCache(lined_up(q), lined_up(k), lined_up(v), weights, at_once, pattern, drawn)
-    out = _heads_of_rows(q.shape, q.dtype)
+    out = empty_heads(q)
     attend(*cache[:3], out, weights, at_once, _scores(1, cache), *pattern, 1 / math.sqrt(q.shape[3]), *drawn)
     return out, cache
 
@@ -83,7 +84,7 @@ def attention_backward(
     dout: Array, cache: AttentionCache, into: Sequence[Array | None] = ()
 ) -> tuple[Array, Array, Array]:
     q, k, v, weights, at_once, pattern, drawn = cache
-    dq, dk, dv = (_heads_of_rows(x.shape, x.dtype) for x in (q, k, v))
+    dq, dk, dv = empty_gradients(q, k, v)
     attend_backward(
         lined_up(dout), q, k, v, dq, dk, dv, weights, at_once, _scores(2, cache), *pattern,
         1 / math.sqrt(q.shape[3]), *drawn,
@@ -111,12 +112,6 @@ def _pattern(mask: AttentionMask, batch: int, keys: int) -> Pattern:
     return Pattern(visible, mask.key_visible is not None, mask.causal, mask.query_offset, *limits)
 
 
-def _heads_of_rows(shape: tuple[int, ...], dtype: np.dtype) -> Array:
-    """Room for (B, H, T, D) in the order of (B, T, C), so that merging the heads is no copy."""
-    batch, heads, length, width = shape
-    return empty((batch, length, heads, width), dtype).transpose(0, 2, 1, 3)
-
-
 @inlined
 def _hide_far_keys(row, position, window, stride):
     """−∞ for the keys that neither window nor stride lets the query at position see."""
@@ -132,20 +127,19 @@ def _draw_signs(weights, dropped, words, seed, site, step, micro, start, keys, t
     """Drop some of the weights (n, seen) of n queries, whose first number of all keys is number start of the draw."""
     own = weights.dtype.type
     limit, grow, nothing = np.uint16(threshold), own(scale), own(0)
-    lanes = words.view(np.uint16)
+    lanes = lent(words.view(np.uint16))
     count, seen = weights.shape
     at_once = count if seen == keys else 1  # rows whose numbers follow upon each other
-    base = 0
-    for i in range(count):
-        place = i % at_once
-        if place == 0:
-            base = draw_lanes(words, seed, site, step, micro, start + i * keys, at_once * seen)
-        bits = lanes[base + place * seen : base + (place + 1) * seen]
-        row, kept = weights[i], dropped[i]
-        for j in range(seen):
-            keep = bits[j] >= limit
-            kept[j] = row[j] * grow if keep else nothing
-            row[j] = row[j] if keep else -row[j]
+    size = at_once * seen
+    every, every_dropped = weights.reshape(weights.size), dropped.reshape(weights.size)
+    for i in range(0, count, at_once):
+        base = draw_lanes(words, seed, site, step, micro, start + i * keys, size)
+        first = i * seen
+        bits, some, kept = lanes[base : base + size], every[first : first + size], every_dropped[first : first + size]
+        for e in range(size):
+            keep, weight = bits[e] >= limit, some[e]
+            kept[e] = weight * grow if keep else nothing
+            some[e] = weight if keep else -weight
 
 
 @inlined
@@ -159,10 +153,9 @@ def _weigh(q, k, scores, hidden, first, causal, window, stride, factor):
     for i in range(count):
         end = min(max(first + i + 1, 0), seen) if causal else seen
         row = scores[i]
-        for j in range(end):
-            row[j] = row[j] * shrink + hidden[j]
-        for j in range(end, seen):
-            row[j] = nowhere
+        for j in range(seen):
+            score = row[j] * shrink + hidden[j]
+            row[j] = score if j < end else nowhere
         if window > 0 or stride > 0:
             _hide_far_keys(row, first + i, window, stride)
         top = largest(compared[i])

@@ -14,9 +14,9 @@ from npformer.backend.numba.compiling import inlined, kernel
 from npformer.backend.numba.error_function import error_function
 from npformer.backend.numba.exponential import exponential
 from npformer.backend.numba.gradients import Into, rooms, settle_rooms
-from npformer.backend.numba.linear import add_gradients, fill_and_map
+from npformer.backend.numba.linear import ROWS_AT_ONCE, add_columns, add_gradients, add_weight_gradient, fill_and_map
 from npformer.backend.numba.philox import Numbers, draw_lanes, numbers, room_for_lanes
-from npformer.backend.numba.products import lined_up, product
+from npformer.backend.numba.products import lent, lined_up, product
 from npformer.backend.numba.rows import as_rows, contiguous, contiguous_rows
 from npformer.backend.ops import Pair
 from npformer.backend.workspace import empty, empty_like
@@ -68,36 +68,44 @@ def feed_forward_backward(dy: Array, cache: FeedForwardCache, into: Into = ()) -
 
 
 @inlined
-def relu_rows(h, seed, site, step, micro, start, threshold, scale):
-    """h = Drop(relu(h)), in place."""
+def relu_rows(h, bias, seed, site, step, micro, start, threshold, scale):
+    """h = Drop(relu(h + bias)), in place."""
     count, width = h.shape
     at_once = max(1, AT_ONCE // max(width, 1))
     words = room_for_lanes(at_once * width)
-    lanes = words.view(np.uint16)
+    lanes = lent(words.view(np.uint16))
     limit, factor, nothing = np.uint16(threshold), h.dtype.type(scale), h.dtype.type(0)
     base = 0
     for i in range(count):
-        place = i % at_once
+        place, row = i % at_once, h[i]
         if threshold > 0 and place == 0:
             base = draw_lanes(words, seed, site, step, micro, start + i * width, min(at_once, count - i) * width)
         bits = lanes[base + place * width : base + (place + 1) * width]
         if threshold == 0:
             for j in range(width):
-                value = h[i, j]
-                h[i, j] = nothing if value < nothing else value  # NaN stays NaN
+                value = row[j] + bias[j]
+                row[j] = nothing if value < nothing else value  # NaN stays NaN
         else:
             for j in range(width):
-                value = h[i, j]
-                h[i, j] = nothing if (value < nothing) | (bits[j] < limit) else value * factor  # | has no branch
+                value = row[j] + bias[j]
+                row[j] = nothing if (value < nothing) | (bits[j] < limit) else value * factor  # | has no branch
 
 
 @inlined
-def relu_rows_backward(da, a, scale):
-    """da becomes the gradient before the activation, in place."""
+def relu_rows_backward(da, a, scale, total):
+    """da becomes the gradient before the activation, in place; its rows are added to total, if that has any room."""
     factor, nothing = a.dtype.type(scale), a.dtype.type(0)
+    some = np.zeros(a.shape[1], a.dtype)
     for i in range(a.shape[0]):
+        row, kept = da[i], a[i]
         for j in range(a.shape[1]):
-            da[i, j] = da[i, j] * factor if a[i, j] > nothing else nothing
+            value = row[j] * factor if kept[j] > nothing else nothing
+            row[j] = value
+            some[j] += value
+        if i % ROWS_AT_ONCE == ROWS_AT_ONCE - 1 or i == a.shape[0] - 1:
+            if total.size > 0:
+                total += some
+            some[:] = 0
 
 
 @inlined
@@ -108,8 +116,8 @@ def _normal_below(x):
 
 
 @inlined
-def gelu_rows(h, seed, site, step, micro, start, threshold, scale, a):
-    """a = Drop(gelu(h))."""
+def gelu_rows(h, bias, seed, site, step, micro, start, threshold, scale, a):
+    """h = h + bias, in place, and a = Drop(gelu(h))."""
     count, width = h.shape
     words = room_for_lanes(width)
     lanes = words.view(np.uint16)
@@ -120,7 +128,9 @@ def gelu_rows(h, seed, site, step, micro, start, threshold, scale, a):
             base = draw_lanes(words, seed, site, step, micro, start + i * width, width)
         bits = lanes[base : base + width]
         for j in range(width):
-            a[i, j] = h[i, j] * _normal_below(h[i, j])
+            value = h[i, j] + bias[j]
+            h[i, j] = value
+            a[i, j] = value * _normal_below(value)
         if threshold > 0:
             for j in range(width):
                 a[i, j] = a[i, j] * factor if bits[j] >= limit else nothing
@@ -151,11 +161,12 @@ def gelu_rows_backward(da, h, seed, site, step, micro, start, threshold, scale):
 @kernel("mmxmx?" + "iiiiiif" + "YYY")
 def up_and_down(x, w1, b1, w2, b2, gelu, seed, site, step, micro, start, threshold, scale, h, a, y):
     """Write what is kept, h and a (the same array for ReLU), and y."""
-    fill_and_map(x, w1, b1, h)
+    h, a = lent(h), lent(a)
+    product(x, w1, 0, h)
     if gelu:
-        gelu_rows(h, seed, site, step, micro, start, threshold, scale, a)
+        gelu_rows(h, b1, seed, site, step, micro, start, threshold, scale, a)
     else:
-        relu_rows(a, seed, site, step, micro, start, threshold, scale)
+        relu_rows(a, b1, seed, site, step, micro, start, threshold, scale)
     fill_and_map(a, w2, b2, y)
 
 
@@ -164,13 +175,15 @@ def down_and_up(
     dy, x, w1, w2, gelu, seed, site, step, micro, start, threshold, scale, h, a, dh, dx, dw1, db1, dw2, db2
 ):  # fmt: skip
     """Write dx, add to the parameters' gradients; dh is room to work in."""
+    h, a, dh = lent(h), lent(a), lent(dh)
     product(dy, w2.T, 0, dh)
     if gelu:
         gelu_rows_backward(dh, h, seed, site, step, micro, start, threshold, scale)
+        add_columns(dh, db1)
     else:
-        relu_rows_backward(dh, a, scale)
+        relu_rows_backward(dh, a, scale, db1)
     add_gradients(dy, a, dw2, db2)
-    add_gradients(dh, x, dw1, db1)
+    add_weight_gradient(x, dh, dw1)
     product(dh, w1.T, 0, dx)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from npformer.backend.numba.compiling import inlined, kernel
 from npformer.backend.numba.philox import NOTHING_DROPPED, Numbers, draw_lanes, numbers, room_for_lanes
+from npformer.backend.numba.products import lent
 from npformer.backend.numba.rows import contiguous, contiguous_rows, is_direct
 from npformer.backend.ops import Pair, add_into
 from npformer.backend.workspace import empty, empty_like
@@ -101,15 +102,22 @@ def add_norm_backward(dy: tuple[Array, Array], cache: NormCache, into: Sequence[
 @inlined
 def _summed(x, f, has_f, bits, threshold, scale, out):
     """out = x + Drop(f) for one row; returns its sum."""
-    total = x.dtype.type(0)
-    for j in range(x.shape[0]):
-        value = x[j]
-        if threshold > 0:
-            value += f[j] * scale if bits[j] >= threshold else x.dtype.type(0)
-        elif has_f:
-            value += f[j]
-        out[j] = value
-        total += value
+    nothing = x.dtype.type(0)
+    total = nothing
+    if threshold > 0:
+        for j in range(x.shape[0]):
+            value = x[j] + (f[j] * scale if bits[j] >= threshold else nothing)
+            out[j] = value
+            total += value
+    elif has_f:
+        for j in range(x.shape[0]):
+            value = x[j] + f[j]
+            out[j] = value
+            total += value
+    else:
+        for j in range(x.shape[0]):
+            out[j] = x[j]
+            total += x[j]
     return total
 
 
@@ -118,32 +126,35 @@ def norm_forward(
     x, f, has_f, gamma, beta, eps, seed, site, step, micro, start, threshold, scale, total, keeps_total, x_hat, r, y
 ):
     """Write x_hat, r and y of LayerNorm(x + Drop(f)), and the sum if it is to be kept."""
+    x, f, total, x_hat, y = lent(x), lent(f), lent(total), lent(x_hat), lent(y)
     count, width = x.shape
     at_once = max(1, LANES_AT_ONCE // max(width, 1))
     words = room_for_lanes(at_once * width)
-    lanes = words.view(np.uint16)
-    limit, factor, share, small = np.uint16(threshold), gamma.dtype.type(scale), gamma.dtype.type(1 / width), eps
+    lanes = lent(words.view(np.uint16))
+    own = gamma.dtype.type
+    limit, factor, share, small, one = np.uint16(threshold), own(scale), own(1 / width), own(eps), own(1)
     base = 0
     for i in range(count):
         place = i % at_once
         if threshold > 0 and place == 0:
             base = draw_lanes(words, seed, site, step, micro, start + i * width, min(at_once, count - i) * width)
         first = base + place * width
-        mean = _summed(x[i], f[i], has_f, lanes[first : first + width], limit, factor, x_hat[i]) * share
+        row, out = x_hat[i], y[i]
+        mean = _summed(x[i], f[i], has_f, lanes[first : first + width], limit, factor, row) * share
         if keeps_total:
             for j in range(width):
-                total[i, j] = x_hat[i, j]
-        square = gamma.dtype.type(0)
+                total[i, j] = row[j]
+        square = own(0)
         for j in range(width):
-            centred = x_hat[i, j] - mean
-            x_hat[i, j] = centred
+            centred = row[j] - mean
+            row[j] = centred
             square += centred * centred
-        inverse = gamma.dtype.type(1 / np.sqrt(square * share + small))
+        inverse = one / np.sqrt(square * share + small)
         r[i] = inverse
         for j in range(width):
-            value = x_hat[i, j] * inverse
-            x_hat[i, j] = value
-            y[i, j] = gamma[j] * value + beta[j]
+            value = row[j] * inverse
+            row[j] = value
+            out[j] = gamma[j] * value + beta[j]
 
 
 @kernel("XXxx" + "X?" + "iiiiiif" + "YY?yy")
@@ -151,10 +162,11 @@ def norm_backward(
     dy, x_hat, r, gamma, dsum, has_dsum, seed, site, step, micro, start, threshold, scale, dx, df, has_df, dgamma, dbeta
 ):
     """Write dx and df, and add to dgamma and dbeta; rows are summed a few at a time, for the sake of rounding."""
+    dy, x_hat, dsum, dx, df = lent(dy), lent(x_hat), lent(dsum), lent(dx), lent(df)
     count, width = dy.shape
     at_once = max(1, LANES_AT_ONCE // max(width, 1))
     words = room_for_lanes(at_once * width)
-    lanes = words.view(np.uint16)
+    lanes = lent(words.view(np.uint16))
     limit, factor, share = np.uint16(threshold), gamma.dtype.type(scale), gamma.dtype.type(1 / width)
     nothing = gamma.dtype.type(0)
     some_dgamma, some_dbeta = np.zeros_like(dgamma), np.zeros_like(dbeta)
@@ -163,23 +175,24 @@ def norm_backward(
         place = i % at_once
         if has_df and place == 0:
             base = draw_lanes(words, seed, site, step, micro, start + i * width, min(at_once, count - i) * width)
+        given, normed, found, inverse = dy[i], x_hat[i], dx[i], r[i]
         along_one, along_x_hat = nothing, nothing
         for j in range(width):
-            g = dy[i, j] * gamma[j]
+            g = given[j] * gamma[j]
             along_one += g
-            along_x_hat += g * x_hat[i, j]
-            some_dgamma[j] += dy[i, j] * x_hat[i, j]
-            some_dbeta[j] += dy[i, j]
+            along_x_hat += g * normed[j]
+            some_dgamma[j] += given[j] * normed[j]
+            some_dbeta[j] += given[j]
         along_one *= share
         along_x_hat *= share
         for j in range(width):
-            value = r[i] * (dy[i, j] * gamma[j] - along_one - x_hat[i, j] * along_x_hat)
-            dx[i, j] = value + dsum[i, j] if has_dsum else value
+            value = inverse * (given[j] * gamma[j] - along_one - normed[j] * along_x_hat)
+            found[j] = value + dsum[i, j] if has_dsum else value
         if has_df:
             first = base + place * width
-            bits = lanes[first : first + width]
+            bits, dropped = lanes[first : first + width], df[i]
             for j in range(width):
-                df[i, j] = dx[i, j] * factor if bits[j] >= limit else nothing
+                dropped[j] = found[j] * factor if bits[j] >= limit else nothing
         if place == at_once - 1 or i == count - 1:
             dgamma += some_dgamma
             dbeta += some_dbeta

@@ -107,10 +107,16 @@ def map_rows(x, weight, bias, y):
 
 
 @inlined
-def add_gradients(dy, x, dweight, dbias):
-    """dweight += xᵀ dy and dbias += Σ_rows dy; nothing to what is empty."""
+def add_weight_gradient(x, dy, dweight):
+    """dweight += xᵀ dy; nothing if dweight is empty."""
     if dweight.size > 0:
         product(x.T, dy, 1, dweight)
+
+
+@inlined
+def add_gradients(dy, x, dweight, dbias):
+    """dweight += xᵀ dy and dbias += Σ_rows dy; nothing to what is empty."""
+    add_weight_gradient(x, dy, dweight)
     add_columns(dy, dbias)
 
 

@@ -1,10 +1,12 @@
-"""Matrix products inside kernels, by the BLAS that NumPy uses: a kernel that multiplies gives Python's lock away once.
+"""Matrix products inside kernels, by a BLAS: a kernel that multiplies gives Python's lock away once.
 
 A kernel calls BLAS's function by a name of this file, so that compiled kernels can be kept on disk; where
 in memory the function lies is said anew by each process. Sizes are handed over as 64-bit integers: a BLAS
 that takes 32-bit ones reads their lower halves, since registers and the stack hold 64 bits for each.
 
-Where NumPy's BLAS has no such function, a product of this file's own takes its place: right, and slow.
+There are two such names. A product that the threads of NumPy's BLAS may share goes to that BLAS, any other to
+the library that is fastest on one thread: ``intel`` says where that is another one. Where NumPy's BLAS has no such
+function, a product of this file's own takes its place: right, and slow.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ from numba import types
 from numba.extending import intrinsic, overload
 
 from npformer.backend.numba.compiling import FASTMATH, inlined
+from npformer.backend.numba.intel import intel_product
 from npformer.backend.numpy.blas import blas_product
+from npformer.backend.numpy.blas_threads import blas_thread_counter
 
 PRECISIONS = {"s": types.float32, "d": types.float64}
 BY_ROWS, BY_COLUMNS, AS_IT_IS, TURNED = (np.int32(code) for code in (101, 102, 111, 112))  # CBLAS's numbers for them
@@ -34,9 +38,14 @@ def _signature(number: Any) -> Any:
     )
 
 
-NAME = "npformer_{}gemm"
-GEMM = {number: types.ExternalFunction(NAME.format(letter), _signature(number))
-        for letter, number in PRECISIONS.items()}  # fmt: skip
+#: Multiplications from which on a second thread is worth waking.
+SHARED_FROM = 1 << 23
+NAME, NAME_ALONE, THREADS = "npformer_{}gemm", "npformer_{}gemm_alone", "npformer_blas_threads"
+GEMM, GEMM_ALONE = (
+    {number: types.ExternalFunction(name.format(letter), _signature(number)) for letter, number in PRECISIONS.items()}
+    for name in (NAME, NAME_ALONE)
+)
+count_threads = types.ExternalFunction(THREADS, types.int32())
 
 
 def own_product(number: Any) -> Any:
@@ -61,18 +70,29 @@ def own_product(number: Any) -> Any:
     return numba.cfunc(_signature(number), fastmath=FASTMATH)(gemm)
 
 
-def provide(letter: str, name: str) -> Any:
-    """Let kernels find the product for this precision under this name; returns it, since it has to be kept."""
-    found = blas_product(letter)
-    if found is None:
-        made = own_product(PRECISIONS[letter])
-        llvm.add_symbol(name, made.address)
-        return made
-    llvm.add_symbol(name, ctypes.cast(found, ctypes.c_void_p).value)
+def provide(letter: str) -> Any:
+    """Let kernels find the products for this precision under their names; returns what has to be kept."""
+    found = blas_product(letter) or own_product(PRECISIONS[letter])
+    alone = intel_product(letter) or found
+    for name, function in ((NAME, found), (NAME_ALONE, alone)):
+        llvm.add_symbol(name.format(letter), _address(function))
+    return found, alone
+
+
+def provide_thread_count() -> Any:
+    """Let kernels ask how many threads a product of NumPy's BLAS may use, 0 if nobody knows; returns what to keep."""
+    found = blas_thread_counter() or numba.cfunc(types.int32())(lambda: 0)
+    llvm.add_symbol(THREADS, _address(found))
     return found
 
 
-_kept = [provide(letter, NAME.format(letter)) for letter in PRECISIONS]
+def _address(function: Any) -> int:
+    """Where a function of a library or of Numba's lies in memory."""
+    address: int = getattr(function, "address", None) or ctypes.cast(function, ctypes.c_void_p).value or 0
+    return address
+
+
+_kept = [provide_thread_count(), *(provide(letter) for letter in PRECISIONS)]
 
 
 def product(a, b, beta, c):
@@ -82,7 +102,7 @@ def product(a, b, beta, c):
 
 @overload(product)
 def _choose_product(a, b, beta, c):
-    gemm = GEMM[a.dtype]
+    shared, alone = GEMM[a.dtype], GEMM_ALONE[a.dtype]
 
     def multiply(a, b, beta, c):
         size, (m, k), n = c.itemsize, a.shape, b.shape[1]
@@ -96,11 +116,13 @@ def _choose_product(a, b, beta, c):
         by_columns = c.strides[1] != size
         line = 1 if by_columns else 0  # the axis from one line to the next
         a_turned, b_turned = (a.strides[1] != size) != by_columns, (b.strides[1] != size) != by_columns
-        gemm(
-            BY_COLUMNS if by_columns else BY_ROWS, TURNED if a_turned else AS_IT_IS, TURNED if b_turned else AS_IT_IS,
-            m, n, k, 1.0, a.ctypes, _step(a, line ^ a_turned), b.ctypes, _step(b, line ^ b_turned),
-            beta, c.ctypes, _step(c, line),
-        )  # fmt: skip
+        order = BY_COLUMNS if by_columns else BY_ROWS
+        turn_a, turn_b = TURNED if a_turned else AS_IT_IS, TURNED if b_turned else AS_IT_IS
+        lda, ldb, ldc = _step(a, line ^ a_turned), _step(b, line ^ b_turned), _step(c, line)
+        if m * n * k < SHARED_FROM or count_threads() == 1:
+            alone(order, turn_a, turn_b, m, n, k, 1.0, a.ctypes, lda, b.ctypes, ldb, beta, c.ctypes, ldc)
+        else:
+            shared(order, turn_a, turn_b, m, n, k, 1.0, a.ctypes, lda, b.ctypes, ldb, beta, c.ctypes, ldc)
 
     return multiply
 

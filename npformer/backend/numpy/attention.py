@@ -32,6 +32,7 @@ from npformer import functional as F  # noqa: N812
 from npformer.backend.numpy.attention_mask import score_caps
 from npformer.backend.numpy.blocks import filled, row_blocks
 from npformer.backend.numpy.gradients import Into
+from npformer.backend.numpy.heads import empty_gradients, empty_heads
 from npformer.backend.numpy.philox import kept
 from npformer.backend.ops import settle
 from npformer.backend.workspace import empty
@@ -137,7 +138,7 @@ def _backward(dout: Array, cache: AttentionCache, dbias: Array | None) -> tuple[
     """(dq, dk, dv); the bias' gradient is added to dbias."""
     q, k, v, powers, inverse, keep, scale = cache
     factor = inverse if keep is None else inverse * scale
-    dq, dk, dv = empty_heads(q), empty_heads(k), empty_heads(v)
+    dq, dk, dv = empty_gradients(q, k, v)
     for rows in _blocks(powers):
         E = powers[rows]
         scratch = empty(E.shape, E.dtype)
@@ -157,12 +158,6 @@ def _backward(dout: Array, cache: AttentionCache, dbias: Array | None) -> tuple[
         np.matmul(dscores, k[rows], out=dq[rows])
         np.matmul(dscores.swapaxes(2, 3), q[rows], out=dk[rows])
     return dq, dk, dv
-
-
-def empty_heads(like: Array) -> Array:
-    """Room for heads of the shape of like (B, H, T, D), merged in memory: (B, T, H, D)."""
-    B, H, T, D = like.shape
-    return empty((B, T, H, D), like.dtype).transpose(0, 2, 1, 3)
 
 
 def _blocks(powers: Array) -> Any:

@@ -28,6 +28,12 @@ def _controller() -> _Controller | None:
     return None if get is None or set_ is None else _Controller(get, set_)
 
 
+def blas_thread_counter() -> Any | None:
+    """OpenBLAS's function that says how many threads a product may use, as C calls it; None for another BLAS."""
+    controller = _controller()
+    return None if controller is None else controller.get
+
+
 def can_set_blas_threads() -> bool:
     """Whether this NumPy's BLAS can be told how many threads to use."""
     return _controller() is not None

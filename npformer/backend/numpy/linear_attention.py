@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from npformer.backend.numpy.attention import empty_heads
 from npformer.backend.numpy.blocks import row_blocks
 from npformer.backend.numpy.gradients import Into
+from npformer.backend.numpy.heads import empty_heads
 from npformer.backend.ops import settle
 from npformer.backend.workspace import empty
 from npformer.functional.attention_mask import ALL_VISIBLE, AttentionMask

@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from npformer.backend.numpy.attention import SCORES, empty_heads, powers_of
+from npformer.backend.numpy.attention import SCORES, powers_of
 from npformer.backend.numpy.blocks import row_blocks
 from npformer.backend.numpy.gradients import Into
+from npformer.backend.numpy.heads import empty_gradients, empty_heads
 from npformer.backend.numpy.philox import kept
 from npformer.backend.ops import settle
 from npformer.backend.workspace import empty
@@ -112,7 +113,7 @@ def local_attention_backward(dout: Array, cache: LocalAttentionCache, into: Into
     """As the plain body: gradients (dq, dk, dv), all (B, H, T, D)."""
     q, k, v, parts, powers, inverse, keep, scale = cache
     factor = inverse if keep is None else inverse * scale
-    dq, dk, dv = empty_heads(q), empty_heads(k), empty_heads(v)
+    dq, dk, dv = empty_gradients(q, k, v)
     dk[...], dv[...] = 0, 0
     for rows in _blocks(powers):
         E = powers[rows]

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from npformer.backend.numpy.attention import empty_heads
 from npformer.backend.numpy.gradients import Into
+from npformer.backend.numpy.heads import empty_heads
 from npformer.backend.ops import settle
 from npformer.backend.workspace import empty
 from npformer.functional.rotary import RotaryCache, expect_rotary

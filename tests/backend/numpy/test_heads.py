@@ -1,0 +1,45 @@
+"""Room for heads and their gradients: merging them, or joining dq, dk and dv, costs no copy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from npformer.backend.numpy.heads import empty_gradients, empty_heads
+from npformer.functional.heads import merge_heads, split_heads
+from npformer.layers.layer import concat_last
+
+
+@pytest.mark.parametrize("length", [3, 200])  # in memory of its own, and in the pool's
+def test_gradients_of_one_product_lie_as_it_lay(length: int) -> None:
+    qkv = np.random.default_rng(0).normal(size=(2, length, 3 * 64))
+    q, k, v = (split_heads(part, 4) for part in np.split(qkv, 3, axis=-1))
+    dq, dk, dv = empty_gradients(q, k, v)
+    for room, like in ((dq, q), (dk, k), (dv, v)):
+        assert room.shape == like.shape
+        room[...] = like
+    joined = concat_last(merge_heads(dq), merge_heads(dk), merge_heads(dv))
+    assert np.array_equal(joined, qkv)
+    assert np.shares_memory(joined, dq)
+    assert joined.flags.c_contiguous
+
+
+def test_keys_and_values_of_another_sequence() -> None:
+    rng = np.random.default_rng(0)
+    kv, q = rng.normal(size=(2, 5, 2 * 8)), split_heads(rng.normal(size=(2, 5, 8)), 2)
+    k, v = (split_heads(part, 2) for part in np.split(kv, 2, axis=-1))
+    dq, dk, dv = empty_gradients(q, k, v)
+    dq[...], dk[...], dv[...] = q, k, v
+    joined = concat_last(merge_heads(dk), merge_heads(dv))
+    assert np.array_equal(joined, kv)
+    assert np.shares_memory(joined, dk)
+    assert not np.shares_memory(dq, dk)
+    assert merge_heads(dq).flags.c_contiguous
+
+
+def test_heads_of_three_arrays_have_memory_of_their_own() -> None:
+    q, k, v = np.ones((2, 3, 5, 4)), np.ones((2, 3, 6, 4)), np.ones((2, 3, 6, 4))
+    for room, like in zip(empty_gradients(q, k, v), (q, k, v), strict=True):
+        assert room.shape == like.shape
+        assert np.shares_memory(merge_heads(room), room)
+    assert empty_heads(q).dtype == q.dtype
