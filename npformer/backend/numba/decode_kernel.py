@@ -80,13 +80,14 @@ def attend(q, keys, values, visible, stop, first, heads, mixed):
 @inlined
 def remember(k, v, first, position, keys, values):
     """Put each token's k and v (B, n), of the heads from first on, where they belong."""
-    batch, n = k.shape
     width, room = values.shape[1], keys.shape[1]
-    c = keys.shape[0] // batch
-    for r in range(batch):
-        for i in range(n):
-            keys[r * c + first * width + i, position] = k[r, i]
-            values[(r * (c // width) + first + i // width) * room + position, i % width] = v[r, i]
+    heads = keys.shape[0] // k.shape[0] // width
+    for r in range(k.shape[0]):
+        for h in range(k.shape[1] // width):
+            head, start = r * heads + first + h, h * width
+            for i in range(width):
+                keys[head * width + i, position] = k[r, start + i]
+                values[head * room + position, i] = v[r, start + i]
 
 
 @inlined
@@ -123,12 +124,14 @@ def feed_forward(x, at, sizes, first, last, out):
     own, c = x.dtype.type, x.shape[1]
     h = np.empty((x.shape[0], last - first), x.dtype)
     columns(x, at[2 * SUB_LAYER :], first, sizes[F], h)
-    flat = h.reshape(h.size)
-    for j in range(h.size):
-        if sizes[GELU]:
+    flat, nothing = h.reshape(h.size), own(0)
+    if sizes[GELU]:
+        for j in range(h.size):
             flat[j] *= own(0.5) * (own(1) + error_function(flat[j] * own(math.sqrt(0.5))))
-        elif flat[j] <= 0:  # so that a NaN passes and is seen
-            flat[j] = own(0)
+    else:
+        for j in range(h.size):
+            value = flat[j]
+            flat[j] = nothing if value < nothing else value  # so that a NaN passes and is seen
     w_down = matrix(at[2 * SUB_LAYER + 2] + first * c * x.itemsize, last - first, c, x)
     if h.shape[0] == 1:
         add_product_of_few(h[0], w_down, out[0])

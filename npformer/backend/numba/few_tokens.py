@@ -9,6 +9,7 @@ import numpy as np
 from npformer.backend.numba.compiling import inlined
 from npformer.backend.numba.exponential import exponential
 from npformer.backend.numba.linear import AT_ONCE, FEW_TOKENS, add_product, affine, fill_and_map
+from npformer.backend.numba.maximum import comparable, largest
 from npformer.backend.numba.products import product
 from npformer.backend.numba.sharing import vector
 
@@ -58,20 +59,21 @@ def add_product_of_few(x, w, y):
 def softmax_of_visible(scores, visible, scale):
     """Scores (S,) become weights, in place; all of them 0 if nothing is visible."""
     own = scores.dtype.type
-    top = own(-np.inf)
+    nowhere, nothing = own(-np.inf), own(0)
     for j in range(scores.shape[0]):
-        scores[j] = scores[j] * scale if visible[j] else own(-np.inf)
-        top = max(top, scores[j])
-    if top == -np.inf:
-        scores[:] = own(0)
+        scores[j] = scores[j] * scale if visible[j] else nowhere
+    top = largest(comparable(scores))
+    if top == nowhere:
+        scores[:] = nothing
         return
-    total = own(0)
+    total = nothing
     for j in range(scores.shape[0]):
         scores[j] = exponential(scores[j] - top)
     for j in range(scores.shape[0]):
         total += scores[j]
+    inverse = own(1) / total
     for j in range(scores.shape[0]):
-        scores[j] /= total
+        scores[j] *= inverse
 
 
 @inlined
