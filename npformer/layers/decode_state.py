@@ -5,8 +5,8 @@ never lets a token see what comes after it. So they are kept, in buffers with ro
 positions, and a step computes its own tokens alone. The memory's keys and values are all known at
 the start.
 
-    own     (B, H, ·, max_len)   keys and values of the targets so far, for each layer
-    memory  (B, H, ·, S)         those of the source, for each layer; None without cross-attention
+    own     (B, H, max_len, D)   keys and values of the targets so far, for each layer
+    memory  (B, H, S, D)         those of the source, for each layer; None without cross-attention
 
 Only ``length`` says how much of a buffer is filled, and it moves last: a step that fails leaves
 nothing behind.
@@ -39,34 +39,32 @@ class Past(Protocol):
 class KeyValues(NamedTuple):
     """Room for keys and values of S positions: the past of softmax attention."""
 
-    keys: Array  # (B, H, D, S)  transposed, as the product of one query with many keys reads them
+    keys: Array  # (B, H, S, D)
     values: Array  # (B, H, S, D)
 
     @classmethod
     def empty(cls, backend: Backend, batch: int, heads: int, max_len: int, width: int) -> KeyValues:
         """For S = max_len positions, D = width."""
-        return cls(backend.zeros((batch, heads, width, max_len)), backend.zeros((batch, heads, max_len, width)))
+        shape = (batch, heads, max_len, width)
+        return cls(backend.zeros(shape), backend.zeros(shape))
 
     def write(self, start: int, keys: Array, values: Array) -> tuple[Array, Array]:
         """Put n positions (B, H, n, D) at start; returns all up to them, (B, H, start + n, D), as views."""
         stop = start + keys.shape[2]
-        self.keys[:, :, :, start:stop] = namespace(keys).matrix_transpose(keys)
+        self.keys[:, :, start:stop, :] = keys
         self.values[:, :, start:stop, :] = values
         return self.first(stop)
 
     def first(self, stop: int) -> tuple[Array, Array]:
         """Keys and values (B, H, stop, D) of the first positions, as views."""
-        return namespace(self.keys).matrix_transpose(self.keys[:, :, :, :stop]), self.values[:, :, :stop, :]
+        return self.keys[:, :, :stop, :], self.values[:, :, :stop, :]
 
     def select(self, rows: Array, length: int) -> KeyValues:
-        return KeyValues(
-            _selected(self.keys, rows, length, axis=3),
-            _selected(self.values, rows, length, axis=2),
-        )
+        return KeyValues(*(_selected(part, rows, length, axis=2) for part in self))
 
     def reorder(self, rows: HostArray, length: int) -> None:
-        _reorder(self.keys, rows, length, axis=3)
-        _reorder(self.values, rows, length, axis=2)
+        for part in self:
+            _reorder(part, rows, length, axis=2)
 
 
 class LayerState(NamedTuple):

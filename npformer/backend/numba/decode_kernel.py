@@ -62,32 +62,35 @@ def columns(x, at, first, stride, y):
 
 @inlined
 def attend(q, keys, values, visible, stop, first, heads, mixed):
-    """mixed (B, n) from q (B, n), of the heads from first on, and stop of keys (B·C, room), values (B·H·room, D)."""
-    width, room = values.shape[1], keys.shape[1]
+    """mixed (B, n) from q (B, n), of the heads from first on, and stop of keys and values (B·H·room, D)."""
+    width, room = values.shape[1], keys.shape[0] // (q.shape[0] * heads)
     own = q.dtype.type
     scale = own(1 / math.sqrt(width))
     scores = np.empty(stop, q.dtype)
     for r in range(q.shape[0]):
         mixed[r, :] = own(0)
         for i in range(0, q.shape[1], width):
-            head = r * heads + first + i // width
-            scores[:] = own(0)
-            add_product(q[r, i : i + width], keys, head * width, scores)
+            start = (r * heads + first + i // width) * room
+            query = q[r, i : i + width]
+            for j in range(stop):
+                key, total = keys[start + j], own(0)
+                for e in range(width):
+                    total += query[e] * key[e]
+                scores[j] = total
             softmax_of_visible(scores, visible[r, :stop], scale)
-            add_product(scores, values, head * room, mixed[r, i : i + width])
+            add_product(scores, values, start, mixed[r, i : i + width])
 
 
 @inlined
-def remember(k, v, first, position, keys, values):
+def remember(k, v, first, heads, position, keys, values):
     """Put each token's k and v (B, n), of the heads from first on, where they belong."""
-    width, room = values.shape[1], keys.shape[1]
-    heads = keys.shape[0] // k.shape[0] // width
+    width, room = values.shape[1], keys.shape[0] // (k.shape[0] * heads)
     for r in range(k.shape[0]):
         for h in range(k.shape[1] // width):
-            head, start = r * heads + first + h, h * width
+            place, start = (r * heads + first + h) * room + position, h * width
             for i in range(width):
-                keys[head * width + i, position] = k[r, start + i]
-                values[head * room + position, i] = v[r, start + i]
+                keys[place, i] = k[r, start + i]
+                values[place, i] = v[r, start + i]
 
 
 @inlined
@@ -99,8 +102,9 @@ def self_attention(x, at, sizes, visible, first, last, out):
     columns(x, at, start, 3 * c, q)
     columns(x, at, c + start, 3 * c, k)
     columns(x, at, 2 * c + start, 3 * c, v)
-    keys, values = matrix(at[KEYS], batch * c, room, x), matrix(at[VALUES], batch * heads * room, c // heads, x)
-    remember(k, v, first, position, keys, values)
+    size = batch * heads * room
+    keys, values = matrix(at[KEYS], size, c // heads, x), matrix(at[VALUES], size, c // heads, x)
+    remember(k, v, first, heads, position, keys, values)
     attend(q, keys, values, visible, position + 1, first, heads, k)
     add_products(k, matrix(at[2] + start * c * x.itemsize, n, c, x), out)
 
@@ -112,8 +116,8 @@ def cross_attention(x, at, sizes, visible, first, last, out):
     start, n = first * (c // heads), (last - first) * (c // heads)
     q, mixed = np.empty((batch, n), x.dtype), np.empty((batch, n), x.dtype)
     columns(x, at[SUB_LAYER:], start, 3 * c, q)
-    keys = matrix(at[MEMORY_KEYS], batch * c, room, x)
-    values = matrix(at[MEMORY_VALUES], batch * heads * room, c // heads, x)
+    size = batch * heads * room
+    keys, values = matrix(at[MEMORY_KEYS], size, c // heads, x), matrix(at[MEMORY_VALUES], size, c // heads, x)
     attend(q, keys, values, visible, room, first, heads, mixed)
     add_products(mixed, matrix(at[SUB_LAYER + 2] + start * c * x.itemsize, n, c, x), out)
 

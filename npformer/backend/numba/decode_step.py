@@ -117,7 +117,7 @@ def _fits(decoder: Any, state: Any) -> bool:
     s, norm = source.shape[1], [(c,), (c,)]
     attention = [(c, 3 * c), (3 * c,), (c, c), (c,), *norm]
     layer = [*attention, *attention, (c, f), (f,), (f, c), (c,), *norm]
-    pasts = [(batch, h, c // h, room), (batch, h, room, c // h), (batch, h, c // h, s), (batch, h, s, c // h)]
+    pasts = [(batch, h, room, c // h)] * 2 + [(batch, h, s, c // h)] * 2
     weight = decoder.weight if decoder.weight.flags.c_contiguous else decoder.weight.T
     expected = [
         (decoder.embedding, (tokens, c)), (state.positions, (room, c)), (decoder.bias, (v,)),
