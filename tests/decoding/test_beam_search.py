@@ -190,9 +190,10 @@ def test_a_device_finds_the_same(transformer: Build, numpy64: Backend, strict64:
 
 
 def test_the_first_of_siblings_keeps_the_place_and_others_take_empty_ones() -> None:
-    parents = np.array([[2, 2, 0, 1], [1, 1, 1, 1], [0, 3, 3, 2]])
-    alive = np.array([[True, True, True, True], [True, True, False, False], [True, True, False, True]])
-    assert seats(parents, alive, 4).tolist() == [[2, 3, 0, 1], [1, 0, 4, 4], [0, 3, 4, 2]]
+    assert seats([2, 2, 0, 1], 4) == [2, 3, 0, 1]
+    assert seats([1, 1], 4) == [1, 0]
+    assert seats([0, 3, 3], 4) == [0, 3, 1]
+    assert seats([], 4) == []
 
 
 @pytest.mark.parametrize(
