@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,6 @@ from npformer import functional
 
 ROOT = Path(npformer.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
-EVERY_FILE = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 
 #: The storeys of the house, the ground floor first. A part may import the parts of lower storeys and itself.
 STOREYS = [
@@ -48,22 +47,35 @@ ALONE = {
 FOREIGN = {"numpy", "array_api_compat", "tqdm", "safetensors", *ALONE}
 
 
+def place_of(path: Path) -> str:
+    """Where a file is in the package."""
+    return path.relative_to(ROOT).as_posix()
+
+
 def part_of(path: Path) -> str:
     """The top-level part that a file belongs to."""
     return path.relative_to(ROOT).parts[0].removesuffix(".py")
 
 
-def imports(path: Path) -> Iterator[tuple[str, bool]]:
+@cache
+def tree_of(path: Path) -> ast.Module:
+    """A file as Python reads it."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
+def imports(path: Path) -> list[tuple[str, bool]]:
     """(dotted module, whether at the top of the file) of every import in a file."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree, found = tree_of(path), []
     for node in ast.walk(tree):
         at_top = node in tree.body
         if isinstance(node, ast.Import):
-            yield from ((alias.name, at_top) for alias in node.names)
+            found += [(alias.name, at_top) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}:{node.lineno}: imports are absolute"
             module = node.module or ""
-            yield from ((f"{module}.{alias.name}" if module == "npformer" else module, at_top) for alias in node.names)
+            found += [(f"{module}.{alias.name}" if module == "npformer" else module, at_top) for alias in node.names]
+    return found
 
 
 def own_parts(path: Path) -> set[str]:
@@ -86,34 +98,41 @@ def test_every_part_has_its_place() -> None:
     assert parts - {"data"} <= {part for storey in STOREYS for part in storey}
 
 
-@EVERY_FILE
-def test_imports_run_downwards(path: Path) -> None:
-    part = part_of(path)
-    if part == "__init__":
-        assert own_parts(path).isdisjoint({"cli", "plotting", "data"})
-    elif part == "__main__":
-        assert own_parts(path) == {"cli"}
-    else:
-        assert own_parts(path) <= allowed(part), f"{path}: may import {sorted(allowed(part))}"
+def test_imports_run_downwards() -> None:
+    upwards = {}
+    for path in FILES:
+        part = part_of(path)
+        if part == "__init__":
+            wrong = own_parts(path) & {"cli", "plotting", "data"}
+        else:
+            wrong = own_parts(path) - ({"cli"} if part == "__main__" else allowed(part))
+        if wrong:
+            upwards[place_of(path)] = wrong
+    assert upwards == {}
 
 
-@EVERY_FILE
-def test_foreign_packages_are_imported_where_they_belong(path: Path) -> None:
-    place = path.relative_to(ROOT).as_posix()
-    foreign = {name.split(".")[0] for name, _ in imports(path)} - {"npformer"} - set(sys.stdlib_module_names)
-    if (path.parent / "__main__.py").exists() and path.parent != ROOT:  # a program of its own, run by its path
-        foreign -= {sibling.stem for sibling in path.parent.glob("*.py")}
-    assert foreign <= FOREIGN
-    for package in foreign & ALONE.keys():
-        assert place.startswith(ALONE[package]), f"{place} imports {package}"
+def test_foreign_packages_are_imported_where_they_belong() -> None:
+    elsewhere = {}
+    for path in FILES:
+        foreign = {name.split(".")[0] for name, _ in imports(path)} - {"npformer"} - set(sys.stdlib_module_names)
+        if (path.parent / "__main__.py").exists() and path.parent != ROOT:  # a program of its own, run by its path
+            foreign -= {sibling.stem for sibling in path.parent.glob("*.py")}
+        wrong = {name for name in foreign if name not in FOREIGN or not place_of(path).startswith(ALONE.get(name, ""))}
+        if wrong:
+            elsewhere[place_of(path)] = wrong
+    assert elsewhere == {}
 
 
-@EVERY_FILE
-def test_cupy_and_pictures_are_imported_when_they_are_needed(path: Path) -> None:
-    at_top = {name for name, is_at_top in imports(path) if is_at_top}
-    assert not any(name.split(".")[0] in ("babel", "cupy", "cupyx", "num2words") for name in at_top)
-    if part_of(path) != "plotting":
-        assert not any(name.startswith("npformer.plotting") for name in at_top)
+def test_cupy_and_pictures_are_imported_when_they_are_needed() -> None:
+    too_early = {}
+    for path in FILES:
+        at_top = {name for name, is_at_top in imports(path) if is_at_top}
+        wrong = {name for name in at_top if name.split(".")[0] in ("babel", "cupy", "cupyx", "num2words")}
+        if part_of(path) != "plotting":
+            wrong |= {name for name in at_top if name.startswith("npformer.plotting")}
+        if wrong:
+            too_early[place_of(path)] = wrong
+    assert too_early == {}
 
 
 def test_optim_knows_no_model_and_the_functional_part_knows_nobody() -> None:
@@ -138,15 +157,15 @@ def test_importing_npformer_is_quick_and_takes_neither_cupy_nor_matplotlib() -> 
     assert taken < 0.3 or taken < 4 * seconds_of(code.format("numpy")), taken
 
 
-@EVERY_FILE
-def test_a_file_is_short_and_opens_with_a_sentence(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
-    assert text.count("\n") <= 300
-    docstring = ast.get_docstring(ast.parse(text)) or ""
-    opening = docstring.partition("\n\n")[0]
-    assert opening, f"{path}: no docstring"
-    assert opening.endswith((".", ":", "?")), f"{path}: the docstring opens with no sentence"
-    assert opening.lstrip("`")[0].isalpha(), path
+def test_files_are_short_and_open_with_a_sentence() -> None:
+    wrong = {}
+    for path in FILES:
+        opening = (ast.get_docstring(tree_of(path)) or "").partition("\n\n")[0]
+        if path.read_text(encoding="utf-8").count("\n") > 300:
+            wrong[place_of(path)] = "more than 300 lines"
+        elif not (opening.endswith((".", ":", "?")) and opening.lstrip("`")[0].isalpha()):
+            wrong[place_of(path)] = "its docstring opens with no sentence"
+    assert wrong == {}
 
 
 PAIRS = sorted(name.removesuffix("_forward") for name in functional.__all__ if name.endswith("_forward"))
