@@ -24,7 +24,7 @@ OTHER: dict[str, dict[str, Any]] = {
              "split": "jump", "count": 30},
     "model": {
         "d_model": 12, "num_heads": 3, "num_encoder_layers": 1, "num_decoder_layers": 3, "d_ff": 7, "max_seq_len": 99,
-        "dropout": 0.125, "norm_order": "pre", "final_norm": False, "activation": "gelu", "positions": "learned",
+        "dropout": 0.125, "norm_order": "post", "final_norm": False, "activation": "gelu", "positions": "learned",
         "scale_embedding": False, "tie_embeddings": True, "recompute": True, "src_vocab_size": 20, "tgt_vocab_size": 20,
         "attention": "local", "window": 3, "stride": 2,
     },

@@ -159,7 +159,8 @@ def generate(x, model, sizes, first, last, logits):
     weight = matrix(model[GENERATOR], sizes[V], c, x)
     if x.shape[0] > FEW_TOKENS:
         for r in range(x.shape[0]):
-            logits[r, first:last] = bias[first:last]
+            for v in range(first, last):
+                logits[r, v] = bias[v]
         product(x, weight[first:last].T, 1, logits[:, first:last])
         return
     for v in range(first, last):
@@ -242,7 +243,8 @@ def step_of_tokens(layers, model, sizes, shared, sums, given, logits, visible, m
             if is_normed:
                 norm(x[r], at[1:], eps, given[r])
             else:
-                given[r, :] = x[r]
+                for j in range(c):
+                    given[r, j] = x[r, j]
         open_phase(shared, begin + phase)
         ticket = take(shared, sizes[PARTS])
         while ticket >= 0:

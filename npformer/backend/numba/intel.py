@@ -1,10 +1,10 @@
 """Intel's own library of matrix products, the extra ``mkl``: kernels multiply with it on Intel's processors.
 
-NumPy's wheels bring OpenBLAS, which packs a weight into an order of its own before each product. With
-5 to 64 rows, as in decoding and in small models, that takes longer than the product; MKL does not pack then.
-It is used without threads of its own, so there are none to fight over the cores: a large product outside a
-team still goes to NumPy's library and its threads (see ``products``). On AMD's processors OpenBLAS is the
-faster of the two, so there MKL is left alone.
+NumPy's wheels bring OpenBLAS, which packs a weight into an order of its own before each product. With 4 to
+16 rows, as in decoding, that makes a product take two to three times as long as MKL's, which does not pack then,
+and a third longer still with 64. MKL is used without threads of its own, so there are none to fight over the
+cores: a large product outside a team still goes to NumPy's library and its threads (see ``products``). On AMD's
+processors MKL is left alone: PyTorch, which multiplies with it, was half as fast as OpenBLAS on one of them.
 """
 
 from __future__ import annotations

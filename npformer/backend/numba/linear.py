@@ -62,7 +62,8 @@ def add_product(x, w, first, y):
 def affine(x, w, bias, y):
     """y (B, n) = x (B, m) times the first n columns of w, plus bias."""
     for r in range(x.shape[0]):
-        y[r, :] = bias[: y.shape[1]]
+        for j in range(y.shape[1]):
+            y[r, j] = bias[j]
     if x.shape[0] == 1:
         add_product(x[0], w, 0, y[0])
         return
