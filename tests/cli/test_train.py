@@ -159,7 +159,7 @@ def test_a_log_has_whole_lines_and_no_bar(cli: Callable[..., Any], small: Callab
     err = cli("train", "copy", *small()).err
     assert "\r" not in err
     lines = err.splitlines()
-    assert re.fullmatch(r"training copy with .*: 5,997 parameters, steps 0 to 30 of 8 sequences", lines[0])
+    assert re.fullmatch(r"training copy with .*: 5,933 parameters, steps 0 to 30 of 8 sequences", lines[0])
     assert re.fullmatch(r"step  7/30  loss \d\.\d{4}  rate \d\.\d\de-\d\d  [\d,]+ tokens/s", lines[2])
     assert re.fullmatch(r"step 15/30  held-out: loss \d\.\d{4}, tokens \d+\.\d %, exact match \d+\.\d %", lines[4])
     assert len(lines) == 2 + 5 + 2
