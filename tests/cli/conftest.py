@@ -102,10 +102,7 @@ def shell(tmp_path: Path, environment: dict[str, str]) -> Command:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a finished small run of `reverse`, with dropout; not to be changed."""
     path = tmp_path_factory.mktemp("trained") / "reverse"
-    assert (
-        main(["train", "reverse", "--out", str(path), *assignments(SMALL | {"dropout": 0.2})])
-        == 0
-    )
+    assert main(["train", "reverse", "--out", str(path), *assignments(SMALL | {"dropout": 0.2})]) == 0
     return path
 
 
