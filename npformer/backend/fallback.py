@@ -59,18 +59,11 @@ def _choosing(fast: Pair, plain: Pair, takes: Takes, arrays: Any, ids: int, ids_
 
     def one_dtype(inputs: Sequence[Any], options: dict[str, Any]) -> Any:
         """That of all numbers, if fast bodies take it; else None."""
-        found = None
-        for i, x in enumerate(inputs):
-            if isinstance(x, arrays) and i != ids:
-                if found is not None and x.dtype != found:
-                    return None
-                found = x.dtype
-        for name, x in options.items():
-            if isinstance(x, arrays) and name != ids_name:
-                if found is not None and x.dtype != found:
-                    return None
-                found = x.dtype
-        return found if found is not None and is_taken(found) else None
+        numbers = [x.dtype for i, x in enumerate(inputs) if isinstance(x, arrays) and i != ids]
+        if options:
+            numbers += [x.dtype for name, x in options.items() if isinstance(x, arrays) and name != ids_name]
+        same = numbers and all(dtype == numbers[0] for dtype in numbers)
+        return numbers[0] if same and is_taken(numbers[0]) else None
 
     @wraps(fast.forward)
     def forward(*inputs: Any, **options: Any) -> tuple[Any, Any]:

@@ -1,10 +1,11 @@
 """Intel's own library of matrix products, the extra ``mkl``: kernels multiply with it on Intel's processors.
 
 NumPy's wheels bring OpenBLAS, which packs a weight into an order of its own before each product. With 4 to
-16 rows, as in decoding, that makes a product take two to three times as long as MKL's, which does not pack then,
+16 rows, as in decoding, that makes a product take up to three times as long as MKL's, which does not pack then,
 and a third longer still with 64. MKL is used without threads of its own, so there are none to fight over the
 cores: a large product outside a team still goes to NumPy's library and its threads (see ``products``). On AMD's
-processors MKL is left alone: PyTorch, which multiplies with it, was half as fast as OpenBLAS on one of them.
+processors MKL is left alone: on one of them a training step of PyTorch, which multiplies with it, took twice as long
+as ours with OpenBLAS.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ def intel() -> Intel:
 
 
 def _set_up(path: str, version: str) -> Intel:
+    """Load mkl_rt from path, and let it be without threads before its first product."""
     try:
         library = ctypes.CDLL(path)
     except OSError as error:
