@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from npformer.backend import get_backend
 from npformer.errors import CheckpointError, DeviceMemoryError, DivergedError, Interrupted
 from npformer.training import Evaluation, RunDirectory, Trainer, metrics
 from npformer.training import trainer as module
@@ -215,6 +216,12 @@ def test_a_checkpoint_of_another_model_changes_nothing(make: Callable[..., Train
     assert (other.step.model.arena.values == before).all()
     assert other.step.step_number == 0
     assert other.run.metrics_path.read_bytes() == lines
+
+
+def test_versions_name_the_library_of_products_that_compiled_bodies_use() -> None:
+    intel = pytest.importorskip("npformer.backend.numba.intel")
+    assert module.versions(get_backend("numpy", bodies="compiled"))["products"] == intel.product_library()
+    assert "products" not in module.versions(get_backend("numpy", bodies="numpy"))
 
 
 def test_other_versions_are_noted(make: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch) -> None:
