@@ -80,7 +80,7 @@ def test_a_slow_operation_is_found(alone: Backend, direction: str) -> None:
         return getattr(pair, direction)(*inputs)
 
     slowed = replace(alone, ops=replace(alone.ops, attention=pair._replace(**{direction: slow})))
-    profile = profile_step(PRESET, slowed, 0.1, Budget(steps=1))
+    profile = profile_step(PRESET, slowed, 0.1, Budget(steps=6))  # one alone may lose its processor to others
     first = profile.rows[0]
     assert (first.op, first.direction) == ("attention", direction)
     assert first.seconds > 6 * 0.01
@@ -99,7 +99,7 @@ def test_a_slow_optimiser_and_slow_layers_are_told_apart(alone: Backend, monkeyp
 
     monkeypatch.setattr(bench.Adam, "step", slow_update)
     monkeypatch.setattr(bench.Arena, "zero_grad", slow_zero)
-    rows = profile_step(PRESET, alone, 0.1, Budget(steps=1)).rows
+    rows = profile_step(PRESET, alone, 0.1, Budget(steps=6)).rows
     assert [(row.op, row.direction) for row in rows[:2]] == [BETWEEN, ("adam", "update")]
     assert rows[1].seconds > 0.02
 
