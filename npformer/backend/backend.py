@@ -14,6 +14,7 @@ values only where it computes with them as arrays. Captured, it gets them as arr
     a tuple of numbers   (n,) of float64
 
 baked(subject) lists all else that function depends on; if that changes, what was captured is forgotten.
+``capture_part`` is the same for what one thread does with its part of a batch; each thread has one of its own.
 What a captured function returns are fresh arrays. It is run as it is when it sees shapes for the first
 time, so it must begin anew what an unfinished call may have left half done.
 """
@@ -85,6 +86,7 @@ class Backend:
     device: Device
     dtype: str = "float32"
     capture: Callable[..., Any] = run_eagerly
+    capture_part: Callable[..., Any] = run_eagerly
     bodies: str = "plain"
     threads: int = 1
     together: Callable[[Jobs], None] = one_after_the_other

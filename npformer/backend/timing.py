@@ -83,7 +83,7 @@ class _Watched(NamedTuple):
 
 def timed_backend(backend: Backend, clock: Clock) -> Backend:
     """backend with every operation on the clock; nothing is captured, since a replay knows no operations."""
-    return replace(backend, ops=timed_ops(backend.ops, clock), capture=run_eagerly)
+    return replace(backend, ops=timed_ops(backend.ops, clock), capture=run_eagerly, capture_part=run_eagerly)
 
 
 def timed_ops(ops: Ops, clock: Clock) -> Ops:

@@ -5,7 +5,8 @@ A large fresh array costs a page fault for every 4 kB, each about as dear as com
 reference count says so. An output that a caller still holds, or a view of it, is therefore never
 overwritten; nothing has to be given back.
 
-Each thread has buffers of its own, so no lock is needed.
+Each thread has buffers of its own, so no lock is needed. Whoever writes down where arrays lie, to use the
+addresses later, takes its arrays ``from_pool`` and keeps the pool.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import math
 import sys
 import threading
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -27,10 +29,11 @@ SLACK = 1.25  # a buffer may be this much larger than what it is used for
 KEEP = 1 << 28  # bytes of unused buffers that are always kept; beyond, no more than is in use
 
 
-class _Pool(threading.local):
-    """One thread's buffers, sorted by size."""
+class Pool:
+    """Buffers, sorted by size; lasting: they are never given up."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, lasting: bool = False) -> None:
+        self.lasting = lasting
         self.sizes: list[int] = []
         self.buffers: list[tuple[HostArray, int]] = []  # and where its first aligned byte is
 
@@ -43,18 +46,23 @@ class _Pool(threading.local):
                 break
             if sys.getrefcount(self.buffers[i][0]) == _UNUSED:
                 return self.buffers[i]
-        self._forget()
+        if not self.lasting:
+            self.forget(KEEP)
         memory = np.empty(size + ALIGNMENT, dtype=np.uint8)
         place = bisect_left(self.sizes, size)
         self.sizes.insert(place, size)
         self.buffers.insert(place, (memory, -memory.ctypes.data % ALIGNMENT))
         return self.buffers[place]
 
-    def _forget(self) -> None:
-        """Let unused buffers go if they are many: the sizes asked for have changed."""
+    def owns(self, memory: Any) -> bool:
+        """Whether this is one of the buffers."""
+        return any(memory is buffer for buffer, _ in self.buffers)
+
+    def forget(self, keep: int) -> None:
+        """Let unused buffers go if they are more bytes than that, and than what is in use: sizes have changed."""
         used = [i for i in range(len(self.buffers)) if sys.getrefcount(self.buffers[i][0]) != _UNUSED]
         busy = sum(self.sizes[i] for i in used)
-        if sum(self.sizes) - busy > max(KEEP, busy):
+        if sum(self.sizes) - busy > max(keep, busy):
             self.buffers = [self.buffers[i] for i in used]
             self.sizes = [self.sizes[i] for i in used]
 
@@ -66,17 +74,44 @@ def _count_of_unused() -> int:
 
 
 _UNUSED = _count_of_unused()
-_pool = _Pool()
+
+
+class _Here(threading.local):
+    """Where this thread's arrays come from, and of which class they are."""
+
+    def __init__(self) -> None:
+        self.pool = Pool()
+        self.array_class: type[HostArray] = np.ndarray
+        self.least = SMALL  # bytes; smaller arrays are NumPy's own affair
+
+
+_here = _Here()
 
 
 def empty(shape: tuple[int, ...], dtype: Any) -> HostArray:
     """An uninitialised array, 64-byte aligned; its memory is used again when no array refers to it."""
     kind = np.dtype(dtype)
     size = math.prod(shape) * kind.itemsize
-    if size < SMALL:
+    if size < _here.least:
         return np.empty(shape, dtype=kind)
-    memory, start = _pool.take(size)
-    return np.ndarray(shape, kind, memory, start)
+    memory, start = _here.pool.take(size)
+    return np.ndarray.__new__(_here.array_class, shape, kind, memory, start)
+
+
+@contextmanager
+def from_pool(pool: Pool, array_class: type[HostArray]) -> Iterator[None]:
+    """Inside, on this thread, ``empty`` makes arrays of this class, all in this pool but those without a number."""
+    before = _here.pool, _here.array_class, _here.least
+    _here.pool, _here.array_class, _here.least = pool, array_class, 1
+    try:
+        yield
+    finally:
+        _here.pool, _here.array_class, _here.least = before
+
+
+def forget_unused() -> None:
+    """Give this thread's unused buffers back."""
+    _here.pool.forget(keep=0)
 
 
 def empty_like(x: HostArray) -> HostArray:
@@ -88,11 +123,13 @@ def side_by_side(parts: Sequence[Any]) -> HostArray | None:
     """The array (..., Σ C_i) whose columns parts (..., C_i) are, not a copy; None if their memory lies otherwise."""
     first = parts[0]
     base, step = getattr(first, "base", None), 0
-    if type(first) is not np.ndarray or type(base) is not np.ndarray or not base.flags.c_contiguous or first.ndim == 0:
+    if not isinstance(first, np.ndarray) or not isinstance(base, np.ndarray) or first.ndim == 0:
+        return None
+    if not base.flags.c_contiguous:
         return None
     start = _address(first)
     for part in parts:
-        alike = type(part) is np.ndarray and part.base is base and part.dtype == first.dtype
+        alike = type(part) is type(first) and part.base is base and part.dtype == first.dtype
         if not alike or part.strides != first.strides or part.shape[:-1] != first.shape[:-1]:
             return None
         if _address(part) != start + step:
@@ -100,9 +137,8 @@ def side_by_side(parts: Sequence[Any]) -> HostArray | None:
         step += part.shape[-1] * first.itemsize
     if first.strides[-1] != first.itemsize or any(stride < step for stride in first.strides[:-1]):
         return None
-    return np.ndarray(
-        (*first.shape[:-1], step // first.itemsize), first.dtype, base, start - _address(base), first.strides
-    )
+    shape = (*first.shape[:-1], step // first.itemsize)
+    return np.ndarray.__new__(type(first), shape, first.dtype, base, start - _address(base), first.strides)
 
 
 def _address(x: HostArray) -> int:

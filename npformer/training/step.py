@@ -14,7 +14,8 @@ host and handed on beside the batch, so a backend may record the rest once, and 
 record reads them.
 
 Where the backend has several threads, each takes some rows of the micro-batch through forward and
-backward, with gradients of its own; their sum is the micro-batch's, by the same formula.
+backward, with gradients of its own; their sum is the micro-batch's, by the same formula. What a thread does
+with its rows may be recorded, too.
 
 A model with BatchNorm is another matter: its rows look at each other, so threads do not share them, and
 a micro-batch is normalised by its own statistics alone, so that accumulate changes what is computed. What
@@ -24,7 +25,6 @@ its norms saw is remembered when the update is made, one micro-batch after the o
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -46,9 +46,20 @@ class Given(NamedTuple):
 
     number: int | Array  # of the step, from 0: it decides dropout's masks
     rates: Rates | Array  # of Adam
-    shares: list[tuple[slice, float | Array]]  # rows of each micro-batch, and n_i/N
+    shares: list[list[tuple[slice, float | Array]]]  # of each micro-batch: rows of each thread's part, and n_i/N
     inputs: tuple[Array, ...]  # of the model, (B, T) each
     targets: Array  # (B, T), or (B,): one for each row
+
+
+class Part(NamedTuple):
+    """What a thread has to do, and with what numbers."""
+
+    number: int | Array  # of the step
+    micro: int | Array  # of the micro-batch
+    share: float | Array  # of the loss of these rows in the batch's
+    rows: slice  # of the micro-batch
+    inputs: tuple[Array, ...]  # these rows of them
+    targets: Array
 
 
 class TrainStep:
@@ -87,9 +98,15 @@ class TrainStep:
         self.accumulate = accumulate
         self.grad_norm: Array | None = None  # of the last step, before clipping; None without clipping
         self._twins = Twins(model)  # one for each further thread
+        self._models: list[Model] = [model]  # each thread's
         self._attributes = Attributes(model)
-        # not bound methods: that would make a cycle, and keep the twins' memory for who knows how long
+        # none of them bound methods: that would make a cycle, and keep the twins' memory for who knows how long
         self._compute = model.backend.capture(TrainStep._compute_updates, TrainStep._baked)
+        self._seen: list[Any] = []  # what baked says in this step
+        self._compute_part = [
+            model.backend.capture_part(partial(TrainStep._backpropagate, thread), TrainStep._baked_now)
+            for thread in range(model.backend.threads)
+        ]
 
     @property
     def step_number(self) -> int:
@@ -133,7 +150,7 @@ class TrainStep:
         *inputs, targets = (x.astype(np.int64, copy=False) for x in found)  # narrow integers would overflow
         number = self.step_number + ahead
         rates = self.optimizer.rates(self._rate_of(number + 1), number + 1)
-        return Given(number, rates, self._shares(targets, self.accumulate), tuple(inputs), targets)
+        return Given(number, rates, self._shares(targets), tuple(inputs), targets)
 
     def _make(self, given: list[Given]) -> tuple[Array, Array | None]:
         """Make these steps. Returns what ``_compute_updates`` returns; counts them."""
@@ -156,10 +173,10 @@ class TrainStep:
             return f"Make fewer than {len(given)} steps at once"
         _, _, shares, inputs, targets = given[0]
         size = targets.shape[0]
-        rows = max(part.stop - part.start for part, _ in shares) // 2
+        rows = max(parts[-1][0].stop - parts[0][0].start for parts in shares) // 2
         while rows >= 1:
             some = tuple(x[:rows] for x in inputs)
-            fewer = Given(0, Rates(0.0, 1.0, 1.0), [(slice(0, rows), 1.0)], some, targets[:rows])
+            fewer = Given(0, Rates(0.0, 1.0, 1.0), [[(slice(0, rows), 1.0)]], some, targets[:rows])
             try:
                 self.model.backend.capture(TrainStep._compute_gradients, TrainStep._baked)(self, fewer)
             except DeviceMemoryError:
@@ -180,14 +197,26 @@ class TrainStep:
             optimizer.weight_decay, optimizer.m, optimizer.v, self.model.arena.segments, self._attributes.now(),
         ]  # fmt: skip
 
-    def _shares(self, targets: np.ndarray[Any, Any], parts: int) -> list[tuple[slice, float]]:
-        """For each of so many parts of a batch its rows and n_i/N."""
-        rows = targets.shape[0]
-        size = -(-rows // parts)
-        slices = [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
-        counts = [int(np.count_nonzero(targets[part] != self.model.config.pad_id)) for part in slices]
-        total = max(1, sum(counts))
-        return [(part, count / total) for part, count in zip(slices, counts, strict=True)]
+    def _baked_now(self) -> list[Any]:
+        """The same for a part, which need not ask again in each thread."""
+        return self._seen
+
+    def _shares(self, targets: np.ndarray[Any, Any]) -> list[list[tuple[slice, float]]]:
+        """For each micro-batch, for each thread's part of it, its rows of the batch and n_i/N."""
+        threads = 1 if self._is_together() else self.model.backend.threads
+        total = max(1, self._count(targets))
+        return [
+            [(rows, self._count(targets[rows]) / total) for rows in _split(micro, threads)]
+            for micro in _split(slice(0, targets.shape[0]), self.accumulate)
+        ]
+
+    def _count(self, targets: np.ndarray[Any, Any]) -> int:
+        """How many of them count."""
+        return int(np.count_nonzero(targets != self.model.config.pad_id))
+
+    def _is_together(self) -> bool:
+        """Whether the rows of a micro-batch look at each other."""
+        return self.model.config.norm == "batch"
 
     def _compute_updates(self, steps: list[Given]) -> tuple[Array, Array | None]:
         """The loss (), or of several steps the losses (k,), and the norm () of the last one's gradient, if taken."""
@@ -222,49 +251,51 @@ class TrainStep:
         self.model.arena.zero_grad()
         on_device = self.model.backend.on_device
         batch = [on_device(x) for x in (*given.inputs, given.targets)]
+        self._seen = self._baked()
         losses = []
-        for micro, (rows, share) in enumerate(given.shares):
-            key = RandomKey(self.seed, given.number, micro)
-            losses.append(share * self._accumulate([x[rows, ...] for x in batch], share, key, seen))
+        for micro, shares in enumerate(given.shares):
+            first = shares[0][0].start
+            parts = []
+            for rows, share in shares:
+                *inputs, targets = (x[rows, ...] for x in batch)
+                own = slice(rows.start - first, rows.stop - first)
+                parts.append(Part(given.number, micro, share, own, tuple(inputs), targets))
+            losses += self._accumulate(parts, seen)
         return (sum(losses[1:], start=losses[0]),)
 
-    def _accumulate(self, batch: list[Array], share: float, key: RandomKey, seen: list[Statistics] | None) -> Array:
-        """Add share × the gradient of this micro-batch's mean loss; returns that loss."""
-        threads, together = self.model.backend.threads, self.model.config.norm == "batch"
-        if threads == 1 or together:
-            return _backpropagate(self.model, batch, share, key, self.label_smoothing, seen if together else None)
-        parts = self._shares(batch[-1], threads)
-        twins = self._twins.first(len(parts) - 1)
-        models = [self.model, *twins]
+    def _accumulate(self, parts: list[Part], seen: list[Statistics] | None) -> list[Array]:
+        """Add the gradients of a micro-batch's parts, each times its share; returns their shares of the loss."""
+        if self._is_together():
+            return [part.share * self._backpropagate(0, self, part, seen)[0] for part in parts]
+        self._models = [self.model, *self._twins.first(len(parts) - 1)]
         losses: list[Array] = [None] * len(parts)
 
         def work(i: int) -> None:
-            (rows, fraction), model = parts[i], models[i]
             if i > 0:
-                model.arena.zero_grad()
-            part_key, part = replace(key, first_row=rows.start), [x[rows, ...] for x in batch]
-            losses[i] = fraction * _backpropagate(model, part, share * fraction, part_key, self.label_smoothing)
+                self._models[i].arena.zero_grad()
+            (loss,) = self._compute_part[i](self, parts[i])
+            losses[i] = parts[i].share * loss
 
         self.model.backend.together([partial(work, i) for i in range(len(parts))])
-        for twin in twins:
+        for twin in self._models[1:]:
             self.model.arena.add_gradients(twin.arena)
-        return sum(losses[1:], start=losses[0])
+        return losses
+
+    @staticmethod
+    def _backpropagate(thread: int, step: TrainStep, part: Part, seen: list[Statistics] | None = None) -> tuple[Array]:
+        """Add share × the gradient of these rows' mean loss to this thread's model's; returns that loss."""
+        model = step._models[thread]
+        cross_entropy = model.ops.cross_entropy
+        key = RandomKey(step.seed, part.number, part.micro, first_row=part.rows.start)
+        logits, cache = model.forward(*part.inputs, key=key, checked=True)
+        loss, loss_cache = cross_entropy.forward(logits, part.targets, model.config.pad_id, step.label_smoothing)
+        if seen is not None:
+            seen += statistics_in(cache)
+        model.backward(cross_entropy.backward(part.share, loss_cache), cache)
+        return (loss,)
 
 
-def _backpropagate(
-    model: Model,
-    batch: list[Array],
-    share: float,
-    key: RandomKey,
-    label_smoothing: float,
-    seen: list[Statistics] | None = None,
-) -> Array:
-    """Add share × the gradient of these rows' mean loss to model's; returns that loss."""
-    cross_entropy = model.ops.cross_entropy
-    *inputs, targets = batch
-    logits, cache = model.forward(*inputs, key=key, checked=True)
-    loss, loss_cache = cross_entropy.forward(logits, targets, model.config.pad_id, label_smoothing)
-    if seen is not None:
-        seen += statistics_in(cache)
-    model.backward(cross_entropy.backward(share, loss_cache), cache)
-    return loss
+def _split(rows: slice, parts: int) -> list[slice]:
+    """rows in at most so many slices of one size, the last perhaps smaller."""
+    size = -(-(rows.stop - rows.start) // parts)
+    return [slice(start, min(start + size, rows.stop)) for start in range(rows.start, rows.stop, size)]

@@ -116,7 +116,7 @@ def test_replays(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replays, "SIZE", replace(SMALL, batch=2))
     monkeypatch.setattr(replays, "SETS", ((3, 4), (5, 6)))
     monkeypatch.setattr(replays, "TURNS", 6)
-    monkeypatch.setattr("npformer.backend.cupy.graph.MOST", 3)
+    monkeypatch.setattr("npformer.backend.capture.MOST", 3)
     task = replays.replays("cupy", "float32", "cuda", steps=36).task("replays")
     assert task is not None
     found = task()

@@ -13,6 +13,7 @@ import pytest
 
 from npformer.backend import Backend, Pair, get_backend
 from npformer.errors import ShapeError
+from npformer.layers import RandomKey
 from npformer.models import Transformer, TransformerConfig
 from npformer.optim import Adam, AdamW
 from npformer.training import TrainStep
@@ -87,10 +88,10 @@ def test_the_cases_can_tell_a_wrong_share_and_a_wrong_mask(
     alone = trained(new_step(build(numpy_on_threads(1))), BATCHES)
     with monkeypatch.context() as patch:
         shares = TrainStep._shares
-        patch.setattr(TrainStep, "_shares", lambda *given: [(rows, 1 / 3) for rows, _ in shares(*given)])
+        patch.setattr(TrainStep, "_shares", lambda *given: [[(rows, 1 / 3) for rows, _ in shares(*given)[0]]])
         with pytest.raises(AssertionError, match="loss, 0"):
             same(trained(new_step(build(numpy_on_threads(3))), BATCHES), alone)
-    monkeypatch.setattr("npformer.training.step.replace", lambda key, **_: key)
+    monkeypatch.setattr("npformer.training.step.RandomKey", lambda *words, first_row: RandomKey(*words))
     with pytest.raises(AssertionError, match="loss, 0"):
         same(trained(new_step(build(numpy_on_threads(3))), BATCHES), alone)
 

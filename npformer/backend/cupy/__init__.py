@@ -101,9 +101,9 @@ def with_kernels(plain: Backend, driver: Any) -> Backend:
 
 def assembled(plain: Backend, card: Any, driver: Any, arrays: type) -> Backend:
     """plain with bodies on a card for these arrays, and steps recorded by a driver."""
+    from npformer.backend.capture import Captured
     from npformer.backend.cuda import cuda_ops
     from npformer.backend.cuda.updates import CardUpdates
-    from npformer.backend.cupy.graph import Captured
 
     updates = CardUpdates(card, plain.device.array)
 
@@ -118,6 +118,6 @@ def assembled(plain: Backend, card: Any, driver: Any, arrays: type) -> Backend:
 
 def uncaptured(driver: Any) -> Callable[..., Any]:
     """The capture of bodies whose products CuPy makes, which it refuses to do while a stream is recorded."""
-    from npformer.backend.cupy.graph import Uncaptured
+    from npformer.backend.capture import Uncaptured
 
     return lambda function, baked=None: Uncaptured(function, driver)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from npformer.backend.numba import elementwise  # noqa: F401 - declares kernels
 from npformer.backend.numba.adam import adam_update
 from npformer.backend.numba.attention import ATTENTION
 from npformer.backend.numba.compiling import prepare, takes
@@ -17,10 +18,12 @@ from npformer.backend.numba.embedding import EMBEDDING
 from npformer.backend.numba.feed_forward import FEED_FORWARD
 from npformer.backend.numba.layer_norm import ADD_NORM, LAYER_NORM, POST_NORM
 from npformer.backend.numba.linear import LINEAR
+from npformer.backend.numba.positions import LEARNED_POSITIONS
+from npformer.backend.numba.replay import captured_part
 from npformer.backend.numpy.bodies import BODIES
 from npformer.backend.ops import Ops
 
-__all__ = ["OPS", "adam_update", "decoder_steps", "prepare", "takes"]
+__all__ = ["OPS", "adam_update", "captured_part", "decoder_steps", "prepare", "takes"]
 
 OPS: Ops = replace(
     BODIES,
@@ -28,6 +31,7 @@ OPS: Ops = replace(
     dropout=DROPOUT,
     embedding=EMBEDDING,
     layer_norm=LAYER_NORM,
+    learned_positions=LEARNED_POSITIONS,
     attention=ATTENTION,
     residual=RESIDUAL,
     post_norm=POST_NORM,

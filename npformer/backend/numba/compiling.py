@@ -21,6 +21,8 @@ from typing import Any
 import numba
 from numba import types
 
+from npformer.backend.numba.recording import here
+
 #: Sums may be reordered, so that they use whole vectors, and a·b + c may be one instruction; the rules
 #: for NaN and infinity stay as they are.
 FASTMATH = {"reassoc", "contract", "nsz"}
@@ -39,7 +41,8 @@ LETTERS: dict[str, Callable[[Any], Any]] = {
     "B": lambda T: types.Array(types.boolean, 2, "C", readonly=True),
     "k": lambda T: types.Array(types.int64, 1, "C", readonly=True),
     "K": lambda T: types.Array(types.int64, 2, "C", readonly=True),
-    "s": lambda T: types.Array(types.int64, 1, "C"),  # shared between threads
+    "s": lambda T: types.Array(types.int64, 1, "C"),  # written, whole numbers
+    "c": lambda T: types.Array(types.boolean, 1, "C"),  # written, truth values
     "Z": lambda T: types.Array(T, 3, "C"),  # written, three axes
     "i": lambda T: types.int64,
     "f": lambda T: types.float64,
@@ -50,18 +53,38 @@ LETTERS: dict[str, Callable[[Any], Any]] = {
 PARTS = ("compiling.py", "error_function.py", "exponential.py", "few_tokens.py", "linear.py", "maximum.py", "philox.py",
          "products.py", "sharing.py", "../../functional/erf.py", "../../functional/philox.py")  # fmt: skip
 
-Kernel = Any  # a Numba dispatcher; called like the function it was made of
+Part = Any  # a Numba dispatcher; compiled code calls it like the function it was made of
 
-_kernels: list[tuple[Kernel, str]] = []
+
+class Kernel:
+    """A compiled function of arrays and numbers, which Python calls; signature has one of LETTERS for each."""
+
+    def __init__(self, dispatcher: Part, signature: str) -> None:
+        self.dispatcher, self.signature = dispatcher, signature
+        self.__name__, self.__doc__ = dispatcher.__name__, dispatcher.__doc__
+
+    def __call__(self, *arguments: Any) -> None:
+        tape = here.tape
+        if tape is None:
+            self.dispatcher(*arguments)
+        else:
+            tape.call(self, arguments)
+
+    def types(self, dtype: str) -> tuple[Any, ...]:
+        """Numba's types of the arguments for this precision."""
+        return tuple(LETTERS[letter](getattr(types, dtype)) for letter in self.signature)
+
+
+_kernels: list[Kernel] = []
 _ready: set[str] = set()
 
 
-def inlined(function: Callable[..., Any]) -> Kernel:
+def inlined(function: Callable[..., Any]) -> Part:
     """A part that kernels are made of; compiled with them."""
     return numba.njit(nogil=True, fastmath=FASTMATH, error_model="numpy")(function)
 
 
-def exact(function: Callable[..., Any]) -> Kernel:
+def exact(function: Callable[..., Any]) -> Part:
     """A part whose operations stay in the order in which they are written; a·b + c may be one instruction.
 
     Left unsaid, Numba would let it inherit the freedom of whoever calls it first.
@@ -81,8 +104,8 @@ def kernel(signature: str) -> Callable[[Callable[..., Any]], Kernel]:
         else:
             stored = dispatcher._cache._cache_file
             stored._source_stamp = (stored._source_stamp, _parts())
-        _kernels.append((dispatcher, signature))
-        return dispatcher
+        _kernels.append(Kernel(dispatcher, signature))
+        return _kernels[-1]
 
     return declare
 
@@ -96,7 +119,7 @@ def _parts() -> str:
     return found.hexdigest()
 
 
-def _compile(dispatcher: Kernel, signature: Any) -> None:
+def _compile(dispatcher: Part, signature: Any) -> None:
     """Compile a kernel or load it; a full disk, or a file that a power cut left empty, costs time, no more."""
     dispatcher.disable_compile(False)
     stored = dispatcher._cache
@@ -120,11 +143,10 @@ def prepare(dtype: str) -> None:
     """Compile every kernel for dtype, or load it from disk; says so if it takes time."""
     if dtype in _ready:
         return
-    number = getattr(types, dtype)
     begin, announced = time.perf_counter(), False
-    for dispatcher, signature in _kernels:
-        _compile(dispatcher, types.void(*(LETTERS[letter](number) for letter in signature)))
-        if not announced and sum(dispatcher.stats.cache_hits.values()) == 0:
+    for each in _kernels:
+        _compile(each.dispatcher, types.void(*each.types(dtype)))
+        if not announced and sum(each.dispatcher.stats.cache_hits.values()) == 0:
             announced = True
             print(f"npformer: compiling {len(_kernels)} kernels for {dtype}, once ...", file=sys.stderr, flush=True)
     if announced:

@@ -14,6 +14,7 @@ import numpy as np
 from npformer.backend.numba.compiling import kernel
 from npformer.backend.numba.exponential import exponential
 from npformer.backend.numba.maximum import comparable, largest
+from npformer.backend.numba.recording import number
 from npformer.backend.numba.rows import contiguous, contiguous_rows
 from npformer.backend.ops import Pair
 from npformer.backend.workspace import empty
@@ -24,46 +25,44 @@ from npformer.typing import Array
 class CrossEntropyCache(NamedTuple):
     logits: Array  # (..., V)  the caller's own, not a copy
     targets: Array  # (N,)
-    counts: Array  # (N,)  which tokens count
+    ignored: tuple[bool, int]  # whether tokens of some index do not count, and which
     label_smoothing: float
     top: Array  # (N,)  the largest logit
     inverse: Array  # (N,)  1/Σ exp(z − top)
-    num_counted: int
+    num_counted: Array  # (1,)
 
 
 def cross_entropy_forward(
     logits: Array, targets: Array, ignore_index: int | None = 0, label_smoothing: float = 0.0
 ) -> tuple[Array, CrossEntropyCache]:
     expect_loss(logits, targets, label_smoothing)
-    rows = contiguous_rows(logits)
     flat = contiguous(targets).reshape(targets.size).astype(np.int64, copy=False)
-    counts = np.ones(flat.shape, dtype=bool) if ignore_index is None else flat != ignore_index
-    top, inverse, losses = (np.empty(flat.shape, dtype=logits.dtype) for _ in range(3))
-    token_losses(rows, flat, counts, label_smoothing, top, inverse, losses)
-    num_counted = max(1, int(np.count_nonzero(counts)))
-    loss = np.sum(losses, dtype=logits.dtype) / np.asarray(num_counted, dtype=logits.dtype)
-    return loss, CrossEntropyCache(logits, flat, counts, label_smoothing, top, inverse, num_counted)
+    ignored = (ignore_index is not None, ignore_index or 0)
+    top, inverse = empty(flat.shape, logits.dtype), empty(flat.shape, logits.dtype)
+    num_counted, loss = empty((1,), np.int64), empty((1,), logits.dtype)
+    token_losses(contiguous_rows(logits), flat, *ignored, label_smoothing, top, inverse, num_counted, loss)
+    return loss.reshape(()), CrossEntropyCache(logits, flat, ignored, label_smoothing, top, inverse, num_counted)
 
 
 def cross_entropy_backward(dloss: Array | float, cache: CrossEntropyCache, into: Sequence[Array | None] = ()) -> Array:
-    logits, targets, counts, label_smoothing, top, inverse, num_counted = cache
+    logits, targets, ignored, label_smoothing, top, inverse, num_counted = cache
     dlogits = empty(logits.shape, logits.dtype)
     token_losses_backward(
-        contiguous_rows(logits), targets, counts, label_smoothing, top, inverse, float(dloss) / num_counted,
+        contiguous_rows(logits), targets, *ignored, label_smoothing, top, inverse, num_counted, number(dloss, float),
         contiguous_rows(dlogits),
     )  # fmt: skip
     return dlogits
 
 
-@kernel("Xkbfyyy")
-def token_losses(logits, targets, counts, label_smoothing, top, inverse, losses):
-    """Each token's loss, 0 where it does not count, and what backward needs."""
+@kernel("Xk" + "?if" + "yysy")
+def token_losses(logits, targets, has_ignored, ignored, label_smoothing, top, inverse, num_counted, loss):
+    """The mean loss, how many tokens it is of (at least 1), and what backward needs."""
     own = logits.dtype.type
     count, classes = logits.shape
     compared = comparable(logits)
+    counted, losses = 0, 0.0
     for n in range(count):
-        losses[n] = own(0)
-        if not counts[n]:
+        if has_ignored and targets[n] == ignored:
             continue
         z = logits[n]
         highest = largest(compared[n])
@@ -76,18 +75,23 @@ def token_losses(logits, targets, counts, label_smoothing, top, inverse, losses)
         expected = own(label_smoothing / classes) * shifted_sum if label_smoothing > 0 else own(0)
         if 0 <= targets[n] < classes:
             expected += own(1 - label_smoothing) * (z[targets[n]] - highest)
-        losses[n] = np.log(total) - expected
+        losses += np.log(total) - expected
+        counted += 1
+    num_counted[0] = max(1, counted)
+    loss[0] = losses / num_counted[0]
 
 
-@kernel("XkbfxxfY")
-def token_losses_backward(logits, targets, counts, label_smoothing, top, inverse, share, dlogits):
-    """(p − q)·share, 0 where the token does not count."""
+@kernel("Xk" + "?if" + "xxkfY")
+def token_losses_backward(
+    logits, targets, has_ignored, ignored, label_smoothing, top, inverse, num_counted, dloss, dlogits
+):  # fmt: skip
+    """(p − q)·dloss/N, 0 where the token does not count."""
     own = logits.dtype.type
     count, classes = logits.shape
-    part, even = own(share), own(label_smoothing / classes)
+    part, even = own(dloss / num_counted[0]), own(label_smoothing / classes)
     for n in range(count):
         z, dz = logits[n], dlogits[n]
-        if not counts[n]:
+        if has_ignored and targets[n] == ignored:
             dz[:] = own(0)
             continue
         highest, factor = top[n], inverse[n]

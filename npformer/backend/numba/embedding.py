@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from npformer.backend.numba.compiling import kernel
+from npformer.backend.numba.recording import Traced
 from npformer.backend.numba.rows import as_rows, contiguous, contiguous_rows
 from npformer.backend.ops import Pair
 from npformer.backend.workspace import empty
@@ -19,7 +20,7 @@ def embedding_forward(tokens: Array, table: Array, scale: float = 1.0) -> tuple[
     expect_table(tokens, table)
     y = empty((*tokens.shape, table.shape[1]), table.dtype)
     ids = _ids(tokens)
-    if ids.size and not (-table.shape[0] <= ids.min() and ids.max() < table.shape[0]):
+    if type(ids) is not Traced and ids.size and not (-table.shape[0] <= ids.min() and ids.max() < table.shape[0]):
         table[ids]  # raises IndexError; a kernel would read, and later write, memory that is not the table's
     take_rows(contiguous(table), ids, scale, as_rows(y))
     return y, EmbeddingCache(tokens, table.shape[0], scale)

@@ -14,6 +14,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from npformer.backend.numba.compiling import inlined
+from npformer.backend.numba.recording import number
 from npformer.functional.dropout import dropout_threshold
 from npformer.functional.philox import MULTIPLIER_0, MULTIPLIER_1, ROUNDS, WEYL_0, WEYL_1, Draw, first_number
 from npformer.typing import Array
@@ -57,12 +58,13 @@ def numbers(draw: Draw | None, like: Array) -> Numbers:
     if draw is None:
         return NOTHING_DROPPED
     threshold, scale = dropout_threshold(draw.rate)
-    seed, site, step, micro = (_signed(int(word)) for word in (draw.seed, draw.site, draw.step, draw.micro))
+    seed, site, step, micro = (number(word, _signed) for word in (draw.seed, draw.site, draw.step, draw.micro))
     return Numbers(seed, site, step, micro, first_number(draw, like.size, like), threshold, scale)
 
 
-def _signed(word: int) -> int:
+def _signed(of: Any) -> int:
     """The signed number with the same 64 bits."""
+    word = int(of)
     return word - 2**64 if word >= 2**63 else word
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -79,6 +79,7 @@ def numpy_backend(dtype: str, bodies: str = "auto", threads: int | None = None) 
             ops=with_fallback(compiled.OPS, OPS, compiled.takes),
             adam_update=compiled.adam_update,
             decoder_steps=compiled.decoder_steps,
+            capture_part=partial(compiled.captured_part, dtype=dtype),
         )
     return shared
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from npformer.backend import Backend, get_backend
+from npformer.backend.capture import MOST
 from npformer.backend.cupy import assembled
-from npformer.backend.cupy.graph import MOST
 from npformer.errors import ConfigError, DeviceMemoryError, ShapeError, TokenError
 from npformer.models import Transformer, TransformerConfig
 from npformer.optim import AdamW, WarmupCosine

@@ -27,7 +27,7 @@ compiling.prepare("float32")
 compiling.prepare("float32")
 import numpy as np
 p, g, m, v = np.ones((4, 3), "float32")
-compiling._kernels[0][0](p, g, m, v, 1.0, 0.9, 0.1, 1e-9, 1.0, 1.0)
+compiling._kernels[0](p, g, m, v, 1.0, 0.9, 0.1, 1e-9, 1.0, 1.0)
 print(p[0])
 """
 
@@ -126,7 +126,7 @@ def test_training_and_decoding_compile_nothing_more(dtype: str, monkeypatch: pyt
         step(ids, ids, ids)
         greedy(model, ids[:1], max_len=4)
         greedy(model, ids, max_len=4)
-    assert {len(kernel.signatures) for kernel, _ in compiling._kernels} == {len(compiling._ready)}
+    assert {len(kernel.dispatcher.signatures) for kernel in compiling._kernels} == {len(compiling._ready)}
 
 
 def test_what_bodies_take() -> None:

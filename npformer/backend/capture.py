@@ -1,14 +1,15 @@
-"""A function of device arrays, recorded once as a CUDA graph and replayed: one launch for all its kernels.
+"""A function of device arrays, recorded once and replayed: one launch for all its kernels.
 
 Launching a kernel costs the processor some microseconds and CuPy's calls tens of them, more than most
-kernels of a small model take. A graph is the list of what was launched, with all addresses, and the
-device goes through it alone. So the addresses must stay good: inputs are copied to places that the
+kernels of a small model take; on the host, Python's calls cost as much. A graph (CUDA's, or the host's
+record in ``numba/replay.py``) is the list of what was launched, with all addresses, and the device goes
+through it alone. So the addresses must stay good: inputs are copied to places that the
 graph owns, and everything in between lives in a memory pool of its own, which is kept as long as the
 graph. (In one pool for all, what a later call keeps could lie where an earlier graph writes.)
 
 What happens when shapes are seen
 
-    for the first time     the function is run as it is, on the graphs' own stream: that compiles
+    for the first time     the function is run as it is, on a GPU on the graphs' own stream: that compiles
                            kernels and fills the pool with what the record will need
     for the second         it is run again while the stream records, and the record is launched
     from then on           the record is launched
@@ -28,7 +29,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Protocol
 
-from npformer.backend.cupy.staging import arrays_of, key_of, with_arrays
+from npformer.backend.staging import arrays_of, key_of, with_arrays
 from npformer.errors import DeviceMemoryError, NpformerError
 from npformer.typing import Array, HostArray
 
@@ -45,7 +46,7 @@ class Stage(Protocol):
 
 
 class Driver(Protocol):
-    """What recording asks of CUDA. ``CupyDriver`` is the real one; tests have one that needs no GPU."""
+    """What recording asks of a device: ``CupyDriver`` of a GPU, ``HostDriver`` of the host; tests have another."""
 
     name: str  # of the device
 
@@ -65,7 +66,10 @@ class Driver(Protocol):
         """Inside, work goes to the graphs' own stream, after what was asked for before, with memory from pool."""
 
     def record(self, work: Callable[[], Any]) -> tuple[Any, Any]:
-        """Do work while recording, inside ``using``. Returns what can be launched, and what work returned."""
+        """Do work while recording, inside ``using``. Returns what can be launched, and what work returned.
+
+        None to be launched: these shapes are not worth recording.
+        """
 
     def launch(self, graph: Any) -> None:
         """Run a record, in the order of everything else."""
@@ -83,7 +87,7 @@ class _Shape:
     def __init__(self, driver: Driver, numbers: Sequence[HostArray]) -> None:
         self.stage = driver.stage(numbers)
         self.pool = driver.pool()
-        self.was_run = False
+        self.was_run = self.was_recorded = False
         self.graph: Any = None
         self.outputs: tuple[Array | None, ...] = ()
 
@@ -144,9 +148,10 @@ class Captured:
             shape = self._shapes[key] = _Shape(self._driver, numbers)
         self._shapes.move_to_end(key)
         shape.stage.fill(numbers)
-        work = partial(self._function, subject, with_arrays(given, iter(shape.stage.arrays)))
-        if shape.was_run and shape.graph is None and self.refusal is None:
+        work = partial(self._compute, subject, given, shape.stage)
+        if shape.was_run and not shape.was_recorded and self.refusal is None:
             self._record(shape, work)
+            shape.was_recorded = True
         outputs = shape.outputs
         if shape.graph is not None:
             self._driver.launch(shape.graph)
@@ -155,6 +160,9 @@ class Captured:
                 outputs = tuple(work())
             shape.was_run = True
         return tuple(None if x is None else self._driver.fresh(x) for x in outputs)
+
+    def _compute(self, subject: Any, given: Any, stage: Stage) -> Sequence[Array | None]:
+        return self._function(subject, with_arrays(given, iter(stage.arrays)))
 
     def _record(self, shape: _Shape, work: Callable[[], Any]) -> None:
         began = time.perf_counter()
@@ -170,6 +178,8 @@ class Captured:
                 raise
             self.refusal = f"{type(error).__name__}: {error}"
             self._say(f"steps are not recorded as CUDA graphs, and so are slower: {self.refusal}")
+            return
+        if shape.graph is None:
             return
         self._records += 1
         if self._records <= MOST:  # later ones take the places of earlier ones, as often as shapes change

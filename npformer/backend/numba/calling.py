@@ -1,0 +1,121 @@
+"""Calls of kernels as data: a row of 64-bit words that one compiled loop goes through, without Python's lock.
+
+    a call      where its forwarder is | where the next call begins | the kernel's arguments, word by word
+    a number    one word: its bits
+    an array    how many numbers | bytes of one | address | shape … | strides …
+
+Each kernel has a forwarder, which takes its arguments from the words and calls it as compiled code does. Numba
+gives an array two more arguments, for counting references; none are counted of memory that the caller holds.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import llvmlite.binding as llvm
+import numba
+import numpy as np
+from llvmlite import ir
+from numba.core.compiler_lock import global_compiler_lock
+
+from npformer.backend.numba.compiling import Kernel
+from npformer.typing import HostArray
+
+WORD, BYTE, CODE = ir.IntType(64), ir.IntType(8), ir.IntType(32)
+ADDRESS = BYTE.as_pointer()
+NO_ERROR = (0, -2)  # what a kernel returns; -2: it returned None
+_kept: list[Any] = []  # compiled code, which stays as long as the process
+
+
+def program(calls: Sequence[tuple[Kernel, Sequence[int]]], dtype: str) -> tuple[HostArray, list[int]]:
+    """The words of calls, and where the arguments of each begin."""
+    words: list[int] = []
+    starts = []
+    for kernel, arguments in calls:
+        words += (forwarder(kernel, dtype), len(words) + 2 + len(arguments), *arguments)
+        starts.append(len(words) - len(arguments))
+    return np.array(words, dtype=np.int64), starts
+
+
+def run(words: HostArray) -> None:
+    """Make the calls, one after the other. Raises MemoryError if a kernel could not go on."""
+    if _loop()(words.ctypes.data, words.size):
+        raise MemoryError("a kernel of a recorded step could not go on, as a rule for want of memory")
+
+
+@cache
+def _loop() -> Any:
+    """(address of words, how many) -> 0, or 1 once a kernel has said that it failed; ctypes drops Python's lock."""
+    module = ir.Module()
+    function = ir.Function(module, ir.FunctionType(WORD, [WORD.as_pointer(), WORD]), "run")
+    words, size = function.args
+    begin, check, call, after, good, bad = (
+        function.append_basic_block(name) for name in ("begin", "check", "call", "after", "good", "bad")
+    )
+    builder = ir.IRBuilder(begin)
+    builder.branch(check)
+    builder.position_at_end(check)
+    place = builder.phi(WORD)
+    place.add_incoming(WORD(0), begin)
+    builder.cbranch(builder.icmp_signed("<", place, size), call, good)
+    builder.position_at_end(call)
+    forwarded = ir.FunctionType(CODE, [WORD.as_pointer()]).as_pointer()
+    target = builder.inttoptr(builder.load(builder.gep(words, [place])), forwarded)
+    following = builder.load(builder.gep(words, [builder.add(place, WORD(1))]))
+    code = builder.call(target, [builder.gep(words, [builder.add(place, WORD(2))])])
+    builder.branch(after)
+    builder.position_at_end(after)
+    place.add_incoming(following, after)
+    fine = builder.or_(*(builder.icmp_signed("==", code, CODE(each)) for each in NO_ERROR))
+    builder.cbranch(fine, check, bad)
+    for block, result in ((good, 0), (bad, 1)):
+        builder.position_at_end(block)
+        builder.ret(WORD(result))
+    return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)(_compiled(module, "run"))
+
+
+@cache
+def forwarder(kernel: Kernel, dtype: str) -> int:
+    """Where the code lies that calls a kernel with words: i32 (i64*)."""
+    kinds = kernel.types(dtype)
+    result = kernel.dispatcher.overloads[kinds]
+    target = result.library.get_pointer_to_function(result.fndesc.llvm_func_name)
+    module = ir.Module()
+    function = ir.Function(module, ir.FunctionType(CODE, [WORD.as_pointer()]), "forward")
+    builder = ir.IRBuilder(function.append_basic_block())
+    places = [builder.alloca(ADDRESS) for _ in range(2)]  # for what it returns, and for its error
+    arguments: list[Any] = list(places)
+    next_word = 0
+    for kind in kinds:
+        is_array = isinstance(kind, numba.types.Array)
+        if is_array:
+            arguments += [ADDRESS(None)] * 2
+        for part in range(3 + 2 * kind.ndim if is_array else 1):
+            word = builder.load(builder.gep(function.args[0], [WORD(next_word)]))
+            arguments.append(_argument(builder, word, kind, part))
+            next_word += 1
+    native = ir.FunctionType(CODE, [argument.type for argument in arguments]).as_pointer()
+    builder.ret(builder.call(builder.inttoptr(WORD(target), native), arguments))
+    return _compiled(module, "forward")
+
+
+def _argument(builder: Any, word: Any, kind: Any, part: int) -> Any:
+    """A word as what compiled code takes."""
+    if isinstance(kind, numba.types.Array):
+        return builder.inttoptr(word, ADDRESS) if part == 2 else word
+    if kind == numba.types.float64:
+        return builder.bitcast(word, ir.DoubleType())
+    return builder.trunc(word, BYTE) if kind == numba.types.boolean else word
+
+
+@global_compiler_lock
+def _compiled(module: Any, name: str) -> int:
+    """Where a function of a module lies, once compiled."""
+    machine = llvm.Target.from_default_triple().create_target_machine(opt=2)
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(str(module)), machine)
+    engine.finalize_object()
+    _kept.append((engine, machine))
+    return int(engine.get_function_address(name))

@@ -1,0 +1,153 @@
+"""Writing down which kernels a function calls, with what, so that they can be called again without it.
+
+While a thread records, no kernel runs: each call is put on a ``Tape`` with the addresses of its arrays. Arrays
+come from a pool that the tape keeps (``workspace.from_pool``), so an address is good for as long as the tape
+is, and memory is used again within a replay just as it was while recording.
+
+What is written down must be all that happens. So arrays are of a class of their own, ``Traced``, which sends
+NumPy's sums and comparisons, as layers spell them, to kernels, and refuses everything else that would look at
+numbers: there are none yet. Whatever else a function computes of fresh memory is found out by recording
+twice: what lasts from step to step (parameters, gradients, tables) lies in one place, what is made anew in two.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from npformer.backend.workspace import Pool
+from npformer.typing import Array, HostArray
+
+ADDRESS_OF_NOTHING = 64  # of arrays without a number, which nobody reads
+
+
+class NotRecordable(Exception):
+    """What the function does is more than calls of kernels; the message says what."""
+
+
+class _Here(threading.local):
+    """The tape that this thread records on."""
+
+    tape: Tape | None = None
+
+
+here = _Here()
+
+
+class Traced(np.ndarray[Any, Any]):
+    """Memory whose numbers come later."""
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        kernels = _ufuncs.get(ufunc.__name__) if method == "__call__" else None
+        out = options.pop("out", (None,))[0]
+        if kernels is None or options or here.tape is None:
+            raise NotRecordable(f"NumPy's {ufunc.__name__} is no kernel")
+        return kernels(*inputs, out)
+
+    def __array_function__(self, function: Any, kinds: Any, inputs: Any, options: Any) -> Any:
+        if function.__name__ not in VIEWS:
+            raise NotRecordable(f"NumPy's {function.__name__} is no kernel")
+        return super().__array_function__(function, kinds, inputs, options)
+
+    def __getitem__(self, key: Any) -> Any:
+        part = super().__getitem__(key)
+        return part if isinstance(part, Traced) else _refuse(self)
+
+    def __iter__(self) -> Any:
+        return (self[i] for i in range(len(self)))
+
+
+#: NumPy's functions that look at the same memory in another way. (One that has to copy is found out.)
+VIEWS = {"expand_dims", "matrix_transpose", "moveaxis", "permute_dims", "reshape", "squeeze", "swapaxes", "transpose"}
+#: Methods of arrays that look at numbers and ask no function of NumPy's that an array can refuse.
+LOOKS = (
+    *(f"__{name}__" for name in ("bool", "bytes", "complex", "contains", "float", "index", "int", "setitem")),
+    "argmax", "argmin", "argpartition", "argsort", "byteswap", "choose", "compress", "copy", "dot", "dump", "dumps",
+    "fill", "item", "itemset", "nonzero", "partition", "put", "repeat", "searchsorted", "sort", "take", "tobytes",
+    "tofile", "tolist",
+)  # fmt: skip
+
+
+def _refuse(self: Traced, *_: Any, **__: Any) -> Any:
+    raise NotRecordable("a number of an array is asked for, which has none yet")
+
+
+for _name in LOOKS:
+    setattr(Traced, _name, _refuse)
+
+
+class Staged(np.ndarray[Any, Any]):
+    """Memory that is filled before each replay."""
+
+
+#: NumPy's function by its name -> what writes down a kernel for it: (inputs…, out or None) -> its result.
+_ufuncs: dict[str, Callable[..., Array]] = {}
+
+
+def stands_for(ufunc: str) -> Callable[[Callable[..., Array]], Callable[..., Array]]:
+    """Declare what computes instead of one of NumPy's functions while a thread records."""
+
+    def declare(function: Callable[..., Array]) -> Callable[..., Array]:
+        _ufuncs[ufunc] = function
+        return function
+
+    return declare
+
+
+def number(x: Any, kind: Callable[[Any], Any]) -> Any:
+    """x as a kernel wants a number, an int or a float; while recording, where it will be found."""
+    return x if type(x) is Traced else kind(x)
+
+
+def root_of(x: HostArray) -> Any:
+    """What owns x's memory."""
+    while isinstance(x.base, np.ndarray):
+        x = x.base
+    return x
+
+
+class Tape:
+    """The calls of one function; ``words`` and what must be put into them before they are run."""
+
+    def __init__(self, dtype: str, pool: Pool) -> None:
+        self.dtype, self.pool = dtype, pool
+        self.calls: list[tuple[Any, list[int]]] = []  # (kernel, its arguments as 64-bit words)
+        self.live: list[tuple[int, int, HostArray]] = []  # (call, word) that holds a number of the stage
+        self.lasting: list[tuple[Any, int]] = []  # (owner, address) of what was there before
+        self._stages: list[Staged] = []
+
+    def call(self, kernel: Any, arguments: Sequence[Any]) -> None:
+        """Write down a call."""
+        words: list[int] = []
+        for letter, argument in zip(kernel.signature, arguments, strict=True):
+            if letter in "if?":
+                self._add_number(letter, argument, words)
+            else:
+                self._add_array(argument, words)
+        self.calls.append((kernel, words))
+
+    def _add_number(self, letter: str, x: Any, words: list[int]) -> None:
+        if isinstance(x, np.ndarray):
+            if x.ndim != 0 or not isinstance(root_of(x), Staged):
+                raise NotRecordable("a kernel is given a number that was computed")
+            self.live.append((len(self.calls), len(words), np.asarray(x)))
+            words.append(0)
+        elif letter == "f":
+            words.append(struct.unpack("<q", struct.pack("<d", x))[0])
+        else:
+            words.append(int(x))
+
+    def _add_array(self, x: HostArray, words: list[int]) -> None:
+        address = ADDRESS_OF_NOTHING
+        if x.size:
+            address = int(x.__array_interface__["data"][0])
+            root = root_of(x)
+            if isinstance(root, Staged):
+                self._stages.append(root)
+            elif not self.pool.owns(root):
+                self.lasting.append((root, address))
+        words += (x.size, x.itemsize, address, *x.shape, *x.strides)

@@ -1,0 +1,123 @@
+"""What each thread does with its part of a batch, recorded once for its shapes and then called as one.
+
+A step of a small model is some hundred kernels of a few µs, and Python between them, which only one thread at a
+time can be in. Recorded, they are one call, and threads do not wait for each other.
+
+It is ``Captured`` (``backend/capture.py``) with a device that is the host: shapes are seen for the first time,
+recorded when they come again, and what cannot be recorded is run as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from npformer.backend.capture import Captured
+from npformer.backend.numba.calling import program, run
+from npformer.backend.numba.recording import NotRecordable, Staged, Tape, Traced, here
+from npformer.backend.workspace import ALIGNMENT, Pool, forget_unused, from_pool
+from npformer.typing import HostArray
+
+#: Bytes that one record may keep. A step that needs more is so long that Python's share of it is nothing.
+MOST_MEMORY = 1 << 28
+
+
+def captured_part(function: Callable[..., Any], baked: Callable[[Any], Sequence[Any]], dtype: str) -> Captured:
+    """The function, replayed where it can be; one of these for each thread."""
+    return Captured(function, baked, HostDriver(dtype), dtype, say=lambda text: None)
+
+
+class Stage:
+    """One block of memory for what a record is given."""
+
+    def __init__(self, like: Sequence[HostArray]) -> None:
+        sizes = [-(-x.nbytes // ALIGNMENT) * ALIGNMENT for x in like]
+        block = np.ndarray.__new__(Staged, (sum(sizes),), np.uint8)
+        starts = np.cumsum([0, *sizes])
+        self._places = tuple(np.ndarray(x.shape, x.dtype, block, start) for x, start in zip(like, starts, strict=False))
+
+    @property
+    def arrays(self) -> tuple[HostArray, ...]:
+        """The places; while this thread records, without their numbers."""
+        return self._places if here.tape is None else tuple(x.view(Traced) for x in self._places)
+
+    def fill(self, numbers: Sequence[HostArray]) -> None:
+        for place, x in zip(self._places, numbers, strict=True):
+            place[...] = x
+
+
+class Record:
+    """A tape that can be run."""
+
+    def __init__(self, tape: Tape) -> None:
+        self._tape = tape  # its pool, and all that it has addresses of
+        self._words, starts = program(tape.calls, tape.dtype)
+        self._live: dict[int, tuple[HostArray, list[int]]] = {}
+        for call, word, x in tape.live:
+            self._live.setdefault(x.ctypes.data, (x, []))[1].append(starts[call] + word)
+
+    def run(self) -> None:
+        for x, places in self._live.values():
+            if x.dtype.kind == "f":
+                self._words.view(np.float64)[places] = x
+            else:
+                self._words[places] = x.view(np.int64)
+        run(self._words)
+
+
+class HostDriver:
+    """What ``Captured`` asks of a device."""
+
+    name = "CPU"
+
+    def __init__(self, dtype: str) -> None:
+        self._dtype = dtype
+
+    def pool(self) -> None:
+        """Each record has a pool of its own."""
+
+    def release(self, pool: None) -> None:
+        """It went with its record."""
+
+    def trim(self) -> None:
+        """No memory is full here: the system says so itself."""
+
+    def stage(self, like: Sequence[HostArray]) -> Stage:
+        return Stage(like)
+
+    @contextmanager
+    def using(self, pool: None) -> Iterator[None]:
+        yield
+
+    def record(self, work: Callable[[], Any]) -> tuple[Record | None, Any]:
+        """The record of work, or None if it would keep too much; nothing is computed. Raises NotRecordable."""
+        first, _ = self._written_down(work)
+        tape, outputs = self._written_down(work)
+        if [address for _, address in tape.lasting] != [address for _, address in first.lasting]:
+            raise NotRecordable("something is computed by other means than kernels")
+        if sum(tape.pool.sizes) > MOST_MEMORY:
+            return None, ()
+        forget_unused()
+        return Record(tape), outputs
+
+    def _written_down(self, work: Callable[[], Any]) -> tuple[Tape, Any]:
+        tape = Tape(self._dtype, Pool(lasting=True))
+        here.tape = tape
+        try:
+            with from_pool(tape.pool, Traced):
+                outputs = work()
+        finally:
+            here.tape = None
+        return tape, tuple(None if x is None else np.asarray(x) for x in outputs)
+
+    def launch(self, record: Record) -> None:
+        record.run()
+
+    def fresh(self, x: HostArray) -> HostArray:
+        return np.array(x)
+
+    def is_out_of_memory(self, error: Exception) -> bool:
+        return False

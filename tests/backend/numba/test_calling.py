@@ -1,0 +1,79 @@
+"""A program of calls does what the calls do, with every kind of argument, and stops where one fails."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+numba = pytest.importorskip("numba")
+from npformer.backend.numba import calling, compiling  # noqa: E402 - there is Numba
+from npformer.backend.numba.recording import Tape  # noqa: E402
+from npformer.backend.workspace import Pool  # noqa: E402
+
+Host = np.ndarray[Any, Any]
+
+
+def kernel_of(function: Any, signature: str, dtype: str) -> Any:
+    """A kernel that is none of npformer's, compiled."""
+    kernel = compiling.Kernel(numba.njit(nogil=True)(function), signature)
+    kernel.dispatcher.compile(numba.types.void(*kernel.types(dtype)))
+    return kernel
+
+
+def run(dtype: str, *calls: tuple[Any, tuple[Any, ...]]) -> None:
+    """Write the calls down, and make them."""
+    tape = Tape(dtype, Pool(lasting=True))
+    for kernel, arguments in calls:
+        tape.call(kernel, arguments)
+    words, _ = calling.program(tape.calls, dtype)
+    calling.run(words)
+
+
+def everything(x, big, heads, flags, mask, ids, matrix, flag, whole, fraction, rest, out):
+    """Something of every argument, and of its shape and strides."""
+    out[0] = x[1] + big[1, 2] + heads[1, 0, 1, 1] + ids[2] + matrix[2, 1]
+    out[1] = whole if flag else fraction
+    out[2] = flags[1] * 10 + mask[1, 0]
+    out[3] = big.shape[1] + heads.shape[3] * 10 + x.size * 100 + matrix.strides[0] // matrix.itemsize * 1000
+    out[4] = rest.shape[1] + rest.size
+    ids[0] = 9
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("flag", [False, True])
+def test_every_kind_of_argument_arrives(dtype: str, flag: bool) -> None:
+    kernel = kernel_of(everything, "xXhbBsm?ifmy", dtype)
+    rng = np.random.default_rng(0)
+    x, big = rng.random(3, dtype), rng.random((2, 3), dtype)
+    heads = rng.random((2, 2, 2, 5), dtype).transpose(0, 2, 1, 3)[..., 1:]
+    matrix = rng.random((3, 7), dtype)[:, 2:5]
+    given = (x, big, heads, np.array([False, True]), np.array([[False], [True]]), np.array([1, 2, 3]), matrix, flag,
+             -(2**40) if dtype == "float64" else -(2**20), 0.25, np.empty((0, 4), dtype))  # fmt: skip
+    found, true = np.zeros(5, dtype), np.zeros(5, dtype)
+    run(dtype, (kernel, (*given, found)))
+    assert given[5].tolist() == [9, 2, 3]
+    kernel(*given, true)
+    np.testing.assert_array_equal(found, true)
+    assert found[3] == 3 + 40 + 300 + 7000
+
+
+def test_calls_are_made_in_order_until_one_fails() -> None:
+    def append(log, value):
+        if value == 3:
+            raise ValueError("three")
+        log[log[0]] = value
+        log[0] += 1
+
+    kernel = kernel_of(append, "si", "float64")
+    log = np.array([1, 0, 0, 0, 0])
+    run("float64", *((kernel, (log, value)) for value in (7, 8)))
+    assert log.tolist() == [3, 7, 8, 0, 0]
+    with pytest.raises(MemoryError, match="a kernel of a recorded step could not go on"):
+        run("float64", *((kernel, (log, value)) for value in (5, 3, 6)))
+    assert log.tolist() == [4, 7, 8, 5, 0]
+
+
+def test_no_call_is_no_work() -> None:
+    run("float32")

@@ -1,0 +1,210 @@
+"""Steps that are recorded are, to the bit, those that are not, and what cannot be recorded is computed as ever."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("numba")
+from npformer.backend import Backend, Pair, get_backend
+from npformer.backend.backend import run_eagerly
+from npformer.backend.capture import MOST
+from npformer.backend.numba import replay
+from npformer.layers import Layer, Parameter
+from npformer.models import Decoder, DecoderConfig, Encoder, EncoderConfig, Transformer, TransformerConfig
+from npformer.optim import Adam
+from npformer.training import TrainStep
+
+Host = np.ndarray[Any, Any]
+SIZES: dict[str, Any] = {"d_model": 12, "num_heads": 2, "d_ff": 13, "dropout": 0.3, "max_seq_len": 8}
+#: Changes of the configuration, and options of the step.
+CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "post-LN": ({}, {"label_smoothing": 0.1}),
+    "pre-LN, GELU, learned positions": ({"norm_order": "pre", "activation": "gelu", "positions": "learned"}, {}),
+    "tied, clipped, two micro-batches": ({"tie_embeddings": True}, {"accumulate": 2, "clip_norm": 0.05}),
+    "recomputed, no dropout, no positions": ({"recompute": True, "dropout": 0.0, "positions": "none"}, {}),
+}
+#: What NumPy's bodies compute, or Python.
+NOT_RECORDED: dict[str, dict[str, Any]] = {
+    "rotary": {"positions": "rotary"},
+    "relative": {"positions": "relative"},
+    "linear": {"attention": "linear"},
+    "local": {"attention": "local", "window": 2},
+    "BatchNorm": {"norm": "batch"},
+}
+
+
+def backend(threads: int = 2, dtype: str = "float64") -> Backend:
+    return get_backend("numpy", dtype, bodies="compiled", threads=threads)
+
+
+def build(on: Backend, **changes: Any) -> Transformer:
+    options = SIZES | {"num_encoder_layers": 1, "num_decoder_layers": 2} | changes
+    return Transformer(TransformerConfig(9, 9, **options), backend=on, seed=2)
+
+
+def new_step(model: Any, **options: Any) -> TrainStep:
+    return TrainStep(model, Adam(model.arena, lr=0.01), seed=7, **options)
+
+
+def batches(number: int, *shapes: tuple[int, int, int]) -> list[tuple[Host, Host, Host]]:
+    """So many batches, of these shapes (B, S, T) in turn, pads among the ids."""
+    rng = np.random.default_rng(0)
+    turns = [shapes[i % len(shapes)] for i in range(number)]
+    return [tuple(rng.integers(0, 9, (b, n)) for n in (s, t, t)) for b, s, t in turns]  # type: ignore[misc]
+
+
+def trained(step: TrainStep, given: Any) -> list[bytes]:
+    """Loss, gradient and parameters after each batch, as bytes."""
+    arena = step.model.arena
+    return [np.asarray(step(*batch)).tobytes() + arena.grads.tobytes() + arena.values.tobytes() for batch in given]
+
+
+def records(step: TrainStep) -> list[int]:
+    """How many records each thread has made."""
+    return [part._records for part in step._compute_part]
+
+
+def unrecorded(on: Backend) -> Backend:
+    return replace(on, capture_part=run_eagerly)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("case", CASES)
+def test_recorded_steps_are_the_steps(case: str, threads: int) -> None:
+    changes, options = CASES[case]
+    given = batches(10, (7, 5, 4), (4, 6, 3))
+    step = new_step(build(backend(threads), **changes), **options)
+    found = trained(step, given)
+    assert found == trained(new_step(build(unrecorded(backend(threads)), **changes), **options), given)
+    assert all(number >= 2 for number in records(step)[:2])  # four rows leave the third of three threads idle
+
+
+def test_in_float32_a_record_does_what_its_first_run_did(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = batches(5, (7, 5, 4))
+    step = new_step(build(backend(dtype="float32")))
+    found = trained(step, given)
+    monkeypatch.setattr(replay, "MOST_MEMORY", 0)
+    other = new_step(build(backend(dtype="float32")))
+    assert found == trained(other, given)
+    assert (records(step), records(other)) == ([1, 1], [0, 0])
+
+
+@pytest.mark.parametrize("case", NOT_RECORDED)
+def test_what_no_kernel_computes_is_run_as_it_is(case: str) -> None:
+    given = batches(4, (6, 5, 4))
+    step = new_step(build(backend(), **NOT_RECORDED[case]))
+    assert trained(step, given) == trained(new_step(build(unrecorded(backend()), **NOT_RECORDED[case])), given)
+    assert records(step) == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "recorded"),
+    [
+        (lambda on: Decoder(DecoderConfig(9, num_layers=1, **SIZES), backend=on), True),
+        (lambda on: Encoder(EncoderConfig(9, head="tokens", num_layers=1, num_classes=9, **SIZES), backend=on), True),
+        (
+            lambda on: Encoder(EncoderConfig(9, head="sequence", num_layers=1, num_classes=9, **SIZES), backend=on),
+            False,
+        ),
+    ],
+)
+def test_the_other_models(kind: Callable[[Backend], Any], recorded: bool) -> None:
+    model = kind(backend())
+    whole = getattr(model.config, "head", "") == "sequence"
+    given = [(ids, other[:, 0] if whole else other) for ids, other, _ in batches(5, (6, 5, 5))]
+    step = new_step(model)
+    assert trained(step, given) == trained(new_step(kind(unrecorded(backend()))), given)
+    assert records(step) == [int(recorded)] * 2
+
+
+def test_changes_between_steps_are_seen() -> None:
+    def run(on: Backend) -> tuple[list[bytes], TrainStep]:
+        step = new_step(build(on))
+        model, given = step.model, batches(4, (6, 5, 4))
+        found = trained(step, given)
+        model.dropout.rate = 0.6
+        model.decoder.layers[1].feed_forward.dropout = 0.0
+        found += trained(step, given)
+        model.arena.configure("encoder", trainable=False)
+        found += trained(step, given)
+        model.encoder.recompute = True
+        model.config = replace(model.config, pad_id=8)
+        step.label_smoothing, step.seed = 0.2, 3
+        found += trained(step, given)
+        model.arena.values[...] *= 1.5
+        return found + trained(step, given), step
+
+    (found, step), (true, _) = run(backend()), run(unrecorded(backend()))
+    assert found == true
+    assert records(step) == [4, 4]
+
+
+def test_more_shapes_than_records() -> None:
+    shapes = [(2, 3 + i, 3) for i in range(MOST + 2)]
+    given = batches(3 * len(shapes), *shapes) + batches(4, shapes[0])
+    step = new_step(build(backend()))
+    assert trained(step, given) == trained(new_step(build(unrecorded(backend()))), given)
+    assert records(step) == [1, 1]
+
+
+class Mixed(Layer):
+    """A layer of somebody else's: between a map and its square, by what was learned."""
+
+    def __init__(self, own: Any, spelled: str) -> None:
+        super().__init__(own.backend)
+        self.own, self.spelled = own, spelled
+        self.amount = Parameter("amount", self.backend.array(np.array([0.5])))
+
+    def forward(self, x: Any) -> Any:
+        if self.spelled == "weights":  # nothing of this depends on x, so nothing of it is an array being recorded
+            weight = self.own.weight.data * self.amount.data[0]
+            return self.ops.linear.forward(x, weight, self.own.bias.data)
+        if self.spelled == "bare":
+            return np.asarray(x) * self.amount.data[0] @ self.own.weight.data, None
+        if self.spelled == "copied":
+            x = np.array(x)
+        elif self.spelled == "converted":
+            x = x.astype(np.float64)
+        elif self.spelled == "picked":
+            x = x[np.arange(len(x))]
+        return self.ops.linear.forward(x, self.own.weight.data, self.own.bias.data)
+
+    def backward(self, dy: Any, cache: Any) -> Any:
+        self.amount.grad[...] += 1
+        if cache is None:
+            return dy @ self.own.weight.data.T
+        return self.ops.linear.backward(dy, cache)[0]
+
+
+@pytest.mark.parametrize("spelled", ["weights", "bare", "copied", "converted", "picked"])
+def test_a_layer_that_computes_by_other_means_is_not_recorded(spelled: str) -> None:
+    def run(on: Backend) -> tuple[list[bytes], list[int]]:
+        model = Decoder(DecoderConfig(9, num_layers=1, **SIZES), backend=on)
+        step = new_step(model)
+        model.generator = Mixed(model.generator, spelled)
+        given = [(ids, other) for ids, other, _ in batches(4, (6, 5, 5))]
+        return trained(step, given), records(step) if on.capture_part is not run_eagerly else []
+
+    found, made = run(backend())
+    assert found == run(unrecorded(backend()))[0]
+    assert made == [0, 0]
+
+
+def test_operations_of_another_table_are_recorded_with_their_kernels() -> None:
+    """One that doubles a map's output: what it adds is a kernel, too."""
+    on = backend()
+
+    def forward(*inputs: Any) -> Any:
+        y, cache = on.ops.linear.forward(*inputs)
+        return y + y, cache
+
+    other = replace(on, ops=replace(on.ops, linear=Pair(forward, on.ops.linear.backward)))
+    given = batches(5, (6, 5, 4))
+    step = new_step(build(other))
+    assert trained(step, given) == trained(new_step(build(unrecorded(other))), given)
+    assert records(step) == [1, 1]
