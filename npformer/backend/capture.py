@@ -39,7 +39,9 @@ MOST = 8  # graphs kept for one function
 class Stage(Protocol):
     """Places in the device's memory that are filled from the host before each launch."""
 
-    arrays: tuple[Array, ...]
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        """The places."""
 
     def fill(self, numbers: Sequence[HostArray]) -> None:
         """Copy numbers to the arrays, in the order of everything else, without waiting for the device."""

@@ -12,32 +12,23 @@ token in a padded micro-batch weigh more.) N is counted on the host, where batch
 What changes from step to step (the step's number, the learning rate, the shares n_i/N) is decided on the
 host and handed on beside the batch, so a backend may record the rest once, and put the numbers where the
 record reads them.
-
-Where the backend has several threads, each takes some rows of the micro-batch through forward and
-backward, with gradients of its own; their sum is the micro-batch's, by the same formula. What a thread does
-with its rows may be recorded, too.
-
-A model with BatchNorm is another matter: its rows look at each other, so threads do not share them, and
-a micro-batch is normalised by its own statistics alone, so that accumulate changes what is computed. What
-its norms saw is remembered when the update is made, one micro-batch after the other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from npformer.errors import ConfigError, DeviceMemoryError
 from npformer.functional.arrays import namespace
-from npformer.layers import RandomKey
-from npformer.layers.batch_norm import Statistics, statistics_in
+from npformer.layers.batch_norm import Statistics
 from npformer.models import Model
 from npformer.models.inputs import checked_batch
-from npformer.models.twin import Attributes, Twins
+from npformer.models.twin import Attributes
 from npformer.optim import Adam, Rates, Schedule, clip_by_global_norm
+from npformer.training.threads import Part, Rule, Threads
 from npformer.typing import Array
 
 
@@ -49,17 +40,6 @@ class Given(NamedTuple):
     shares: list[list[tuple[slice, float | Array]]]  # of each micro-batch: rows of each thread's part, and n_i/N
     inputs: tuple[Array, ...]  # of the model, (B, T) each
     targets: Array  # (B, T), or (B,): one for each row
-
-
-class Part(NamedTuple):
-    """What a thread has to do, and with what numbers."""
-
-    number: int | Array  # of the step
-    micro: int | Array  # of the micro-batch
-    share: float | Array  # of the loss of these rows in the batch's
-    rows: slice  # of the micro-batch
-    inputs: tuple[Array, ...]  # these rows of them
-    targets: Array
 
 
 class TrainStep:
@@ -97,16 +77,10 @@ class TrainStep:
         self.schedule = schedule
         self.accumulate = accumulate
         self.grad_norm: Array | None = None  # of the last step, before clipping; None without clipping
-        self._twins = Twins(model)  # one for each further thread
-        self._models: list[Model] = [model]  # each thread's
+        self._threads = Threads(model)
         self._attributes = Attributes(model)
-        # none of them bound methods: that would make a cycle, and keep the twins' memory for who knows how long
+        # not bound methods: that would make a cycle, and keep the twins' memory for who knows how long
         self._compute = model.backend.capture(TrainStep._compute_updates, TrainStep._baked)
-        self._seen: list[Any] = []  # what baked says in this step
-        self._compute_part = [
-            model.backend.capture_part(partial(TrainStep._backpropagate, thread), TrainStep._baked_now)
-            for thread in range(model.backend.threads)
-        ]
 
     @property
     def step_number(self) -> int:
@@ -197,26 +171,16 @@ class TrainStep:
             optimizer.weight_decay, optimizer.m, optimizer.v, self.model.arena.segments, self._attributes.now(),
         ]  # fmt: skip
 
-    def _baked_now(self) -> list[Any]:
-        """The same for a part, which need not ask again in each thread."""
-        return self._seen
-
     def _shares(self, targets: np.ndarray[Any, Any]) -> list[list[tuple[slice, float]]]:
         """For each micro-batch, for each thread's part of it, its rows of the batch and n_i/N."""
-        threads = 1 if self._is_together() else self.model.backend.threads
         total = max(1, self._count(targets))
-        return [
-            [(rows, self._count(targets[rows]) / total) for rows in _split(micro, threads)]
-            for micro in _split(slice(0, targets.shape[0]), self.accumulate)
-        ]
+        micros = _split(slice(0, targets.shape[0]), self.accumulate)
+        parts = [_split(micro, self._threads.number) for micro in micros]
+        return [[(rows, self._count(targets[rows]) / total) for rows in some] for some in parts]
 
     def _count(self, targets: np.ndarray[Any, Any]) -> int:
         """How many of them count."""
         return int(np.count_nonzero(targets != self.model.config.pad_id))
-
-    def _is_together(self) -> bool:
-        """Whether the rows of a micro-batch look at each other."""
-        return self.model.config.norm == "batch"
 
     def _compute_updates(self, steps: list[Given]) -> tuple[Array, Array | None]:
         """The loss (), or of several steps the losses (k,), and the norm () of the last one's gradient, if taken."""
@@ -251,48 +215,15 @@ class TrainStep:
         self.model.arena.zero_grad()
         on_device = self.model.backend.on_device
         batch = [on_device(x) for x in (*given.inputs, given.targets)]
-        self._seen = self._baked()
+        rule = Rule(self.seed, self.label_smoothing, self._baked())
         losses = []
         for micro, shares in enumerate(given.shares):
-            first = shares[0][0].start
-            parts = []
+            first, parts = shares[0][0].start, []
             for rows, share in shares:
-                *inputs, targets = (x[rows, ...] for x in batch)
                 own = slice(rows.start - first, rows.stop - first)
-                parts.append(Part(given.number, micro, share, own, tuple(inputs), targets))
-            losses += self._accumulate(parts, seen)
+                parts.append(Part(given.number, micro, share, own, tuple(x[rows, ...] for x in batch)))
+            losses += self._threads.backpropagate(rule, parts, seen)
         return (sum(losses[1:], start=losses[0]),)
-
-    def _accumulate(self, parts: list[Part], seen: list[Statistics] | None) -> list[Array]:
-        """Add the gradients of a micro-batch's parts, each times its share; returns their shares of the loss."""
-        if self._is_together():
-            return [part.share * self._backpropagate(0, self, part, seen)[0] for part in parts]
-        self._models = [self.model, *self._twins.first(len(parts) - 1)]
-        losses: list[Array] = [None] * len(parts)
-
-        def work(i: int) -> None:
-            if i > 0:
-                self._models[i].arena.zero_grad()
-            (loss,) = self._compute_part[i](self, parts[i])
-            losses[i] = parts[i].share * loss
-
-        self.model.backend.together([partial(work, i) for i in range(len(parts))])
-        for twin in self._models[1:]:
-            self.model.arena.add_gradients(twin.arena)
-        return losses
-
-    @staticmethod
-    def _backpropagate(thread: int, step: TrainStep, part: Part, seen: list[Statistics] | None = None) -> tuple[Array]:
-        """Add share × the gradient of these rows' mean loss to this thread's model's; returns that loss."""
-        model = step._models[thread]
-        cross_entropy = model.ops.cross_entropy
-        key = RandomKey(step.seed, part.number, part.micro, first_row=part.rows.start)
-        logits, cache = model.forward(*part.inputs, key=key, checked=True)
-        loss, loss_cache = cross_entropy.forward(logits, part.targets, model.config.pad_id, step.label_smoothing)
-        if seen is not None:
-            seen += statistics_in(cache)
-        model.backward(cross_entropy.backward(part.share, loss_cache), cache)
-        return (loss,)
 
 
 def _split(rows: slice, parts: int) -> list[slice]:

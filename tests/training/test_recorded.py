@@ -66,7 +66,7 @@ def trained(step: TrainStep, given: Any) -> list[bytes]:
 
 def records(step: TrainStep) -> list[int]:
     """How many records each thread has made."""
-    return [part._records for part in step._compute_part]
+    return [part._records for part in step._threads.computes]
 
 
 def unrecorded(on: Backend) -> Backend:

@@ -91,7 +91,7 @@ def test_the_cases_can_tell_a_wrong_share_and_a_wrong_mask(
         patch.setattr(TrainStep, "_shares", lambda *given: [[(rows, 1 / 3) for rows, _ in shares(*given)[0]]])
         with pytest.raises(AssertionError, match="loss, 0"):
             same(trained(new_step(build(numpy_on_threads(3))), BATCHES), alone)
-    monkeypatch.setattr("npformer.training.step.RandomKey", lambda *words, first_row: RandomKey(*words))
+    monkeypatch.setattr("npformer.training.threads.RandomKey", lambda *words, first_row: RandomKey(*words))
     with pytest.raises(AssertionError, match="loss, 0"):
         same(trained(new_step(build(numpy_on_threads(3))), BATCHES), alone)
 
@@ -195,7 +195,7 @@ def test_no_more_twins_than_parts_and_none_for_one_thread(numpy_on_threads: Any)
     for threads, rows, twins in ((1, 7, 0), (5, 1, 0), (5, 2, 1), (3, 7, 2)):
         step = new_step(build(numpy_on_threads(threads)))
         step(*(ids[:rows] for ids in EVEN))
-        assert len(step._twins._twins) == twins
+        assert len(step._threads._twins._twins) == twins
 
 
 def test_the_twins_go_with_the_step_at_once(numpy_on_threads: Any) -> None:
@@ -205,7 +205,7 @@ def test_the_twins_go_with_the_step_at_once(numpy_on_threads: Any) -> None:
     try:
         step = TrainStep(model, Adam(model.arena))
         step(*EVEN)
-        alive = [ref(twin.arena.grads) for twin in step._twins._twins]
+        alive = [ref(twin.arena.grads) for twin in step._threads._twins._twins]
         assert len(alive) == 2
         assert all(grads() is not None for grads in alive)
         del step

@@ -99,7 +99,8 @@ def forwarder(kernel: Kernel, dtype: str) -> int:
             next_word += 1
     native = ir.FunctionType(CODE, [argument.type for argument in arguments]).as_pointer()
     builder.ret(builder.call(builder.inttoptr(WORD(target), native), arguments))
-    return _compiled(module, "forward")
+    address: int = _compiled(module, "forward")
+    return address
 
 
 def _argument(builder: Any, word: Any, kind: Any, part: int) -> Any:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from npformer.backend.numba.recording import NotRecordable, Staged, Tape, Traced
 from npformer.backend.workspace import ALIGNMENT, Pool, forget_unused, from_pool
 from npformer.typing import HostArray
 
-#: Bytes that one record may keep. A step that needs more is so long that Python's share of it is nothing.
+#: Bytes that a thread's records may keep. A step that needs more is so long that Python's share of it is nothing.
 MOST_MEMORY = 1 << 28
 
 
@@ -54,6 +55,7 @@ class Record:
 
     def __init__(self, tape: Tape) -> None:
         self._tape = tape  # its pool, and all that it has addresses of
+        self.memory = sum(tape.pool.sizes)
         self._words, starts = program(tape.calls, tape.dtype)
         self._live: dict[int, tuple[HostArray, list[int]]] = {}
         for call, word, x in tape.live:
@@ -75,6 +77,7 @@ class HostDriver:
 
     def __init__(self, dtype: str) -> None:
         self._dtype = dtype
+        self._records: WeakSet[Record] = WeakSet()
 
     def pool(self) -> None:
         """Each record has a pool of its own."""
@@ -98,10 +101,12 @@ class HostDriver:
         tape, outputs = self._written_down(work)
         if [address for _, address in tape.lasting] != [address for _, address in first.lasting]:
             raise NotRecordable("something is computed by other means than kernels")
-        if sum(tape.pool.sizes) > MOST_MEMORY:
+        if sum(tape.pool.sizes) + sum(record.memory for record in self._records) > MOST_MEMORY:
             return None, ()
         forget_unused()
-        return Record(tape), outputs
+        record = Record(tape)
+        self._records.add(record)
+        return record, outputs
 
     def _written_down(self, work: Callable[[], Any]) -> tuple[Tape, Any]:
         tape = Tape(self._dtype, Pool(lasting=True))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from npformer.lab.museum.exhibit import OURS, SEVERAL, Edit, Exhibit
 
 STEP = "npformer.training.step:TrainStep."
+THREAD = "npformer.training.threads:_backpropagate"
 TRAINER = "npformer.training.trainer:Trainer."
 ROOM = "training"
 UNBROKEN = "A run that is never interrupted is right to the last bit, so its curve shows nothing. "
@@ -21,7 +22,7 @@ EXHIBITS = (
     ),
     Exhibit(
         "accumulate-means", ROOM, "micro-batches averaged as batches, not as tokens",
-        (Edit(STEP + "_shares", "(part, count / total)", "(part, 1 / len(slices))"),),
+        (Edit(STEP + "_shares", "self._count(targets[rows]) / total", "1 / (len(parts) * len(some))"),),
         "loss = Σ_i (n_i/N)·loss_i", "loss = Σ_i loss_i/k",
         "Each micro-batch's loss is a mean over its own tokens. Averaging those means lets a token in a micro-batch "
         "full of padding weigh more than one in a full one. With equal lengths, as in most tests, both are equal: a "
@@ -30,7 +31,7 @@ EXHIBITS = (
     ),
     Exhibit(
         "accumulate-sums", ROOM, "micro-batches summed",
-        (Edit(STEP + "_shares", "(part, count / total)", "(part, 1.0)"),),
+        (Edit(STEP + "_shares", "self._count(targets[rows]) / total", "1.0"),),
         "loss = Σ_i (n_i/N)·loss_i", "loss = Σ_i loss_i",
         "k micro-batches give k times the gradient: the effective learning rate follows a setting that should only "
         "save memory. A batch in one part and in three must give the same gradient; that is one line of test.",
@@ -38,7 +39,7 @@ EXHIBITS = (
     ),
     Exhibit(
         "same-mask-every-step", ROOM, "the same dropout mask at every step",
-        (Edit(STEP + "_compute_gradients", "given.number, micro)", "0, micro)"),),
+        (Edit(THREAD, "part.number, part.micro", "0, part.micro"),),
         "mask = function of (seed, step, place)", "mask = function of (seed, place)",
         "The generator is seeded anew in each step, for the sake of reproducibility. The same units are missing for "
         "the whole of training: a smaller network is trained, and at the end, with nothing dropped, another one is "
@@ -47,7 +48,7 @@ EXHIBITS = (
     ),
     Exhibit(
         "same-mask-every-micro-batch", ROOM, "the same dropout mask in every micro-batch",
-        (Edit(STEP + "_compute_gradients", "given.number, micro)", "given.number, 0)"),),
+        (Edit(THREAD, "part.number, part.micro", "part.number, 0"),),
         "each micro-batch draws its own", "all draw the first one's",
         "Splitting a batch must not change what is computed. Here the first rows of every part share their masks, so a "
         "batch of 64 in eight parts has the masks of 8 rows: more noise in the gradient, and nothing to see.",
