@@ -92,7 +92,11 @@ class Arena:
 
     def zero_grad(self) -> None:
         """Fill the gradients with 0."""
-        self.grads[...] = 0
+
+        def fill(part: slice) -> None:
+            self.grads[part] = 0
+
+        self.backend.together([partial(fill, part) for part in self.parts(slice(0, self.size))])
 
     def twin(self, parameters: Iterable[tuple[str, Storable, tuple[str, ...]]]) -> Arena:
         """An arena of the same values with gradients of its own, for copies of parameters: the views they get.

@@ -3,9 +3,9 @@
 Their scores (n, S) stay in the cache from the first product to the last, however long the sequences
 are. With a causal mask they meet only the keys that the last of them sees.
 
-What backward needs of the mask costs no memory: weights are never negative, so the sign bit of a
-kept weight says that dropout dropped it; and where nothing is dropped, weights are not kept at all but
-computed again, which costs a product and an exponential and saves the largest of all arrays.
+What backward needs of dropout's mask costs no memory: weights are never negative, so the sign bit of a
+kept weight says that dropout dropped it. Where nothing is dropped and sequences are long, weights are not
+kept at all but computed again, which costs a product and an exponential and saves the largest of all arrays.
 
     kept weight    w ≥ 0     dropped weight    −w
 
@@ -36,6 +36,7 @@ from npformer.functional.philox import Draw
 from npformer.typing import Array
 
 BYTES_AT_ONCE = 1 << 19  # of scores
+KEPT_KEYS = 128  # weights over so many are kept though nothing is dropped
 FEWEST = 128  # queries in a block, whatever their scores' size: each block reads all keys and values anew
 EVERYTHING = np.ones((1, 1), dtype=bool)
 NO_WEIGHTS = {letter: np.empty(0, letter) for letter in "fd"}
@@ -57,7 +58,7 @@ class AttentionCache(NamedTuple):
     q: Array  # (B, H, T, D)
     k: Array  # (B, H, S, D)
     v: Array  # (B, H, S, D)
-    weights: Array  # (B·H·T·S,)  negative where dropped, block after block; (0,) if nothing was: computed again
+    weights: Array  # (B·H·T·S,)  negative where dropped, block after block; (0,): to be computed again
     at_once: int  # queries in a block
     pattern: Pattern
     drawn: Numbers
@@ -68,11 +69,11 @@ def attention_forward(
 ) -> tuple[Array, AttentionCache]:
     expect_heads(q, k, v)
     pattern = _pattern(mask, k.shape[0], k.shape[2])
-    drawn, weights = NOTHING_DROPPED, NO_WEIGHTS[q.dtype.char]
-    if draw is not None:
+    drawn, weights, few = NOTHING_DROPPED, NO_WEIGHTS[q.dtype.char], k.shape[2] <= KEPT_KEYS
+    if draw is not None or few:
         every = empty((*q.shape[:3], k.shape[2]), q.dtype)
         drawn = numbers(draw, every)
-        weights = every.reshape(every.size) if drawn.threshold > 0 else weights
+        weights = every.reshape(every.size) if few or drawn.threshold > 0 else weights
     at_once = _queries_at_once(q.shape[2], k.shape[2], q.itemsize)
     cache = AttentionCache(lined_up(q), lined_up(k), lined_up(v), weights, at_once, pattern, drawn)
     out = empty_heads(q)
@@ -194,7 +195,7 @@ def attend(
     q, k, v, out, weights, at_once, scores, visible, has_visible, causal, offset, window, stride, factor,
     seed, site, step, micro, start, threshold, scale,
 ):  # fmt: skip
-    """Write out, and signed weights if numbers are dropped."""
+    """Write out, and weights, signed if numbers are dropped, where they are kept."""
     q, k, v, out, weights, scores = lent(q), lent(k), lent(v), lent(out), lent(weights), lent(scores)
     (batch, heads, queries, _), keys = q.shape, k.shape[2]
     words = room_for_lanes(at_once * keys if threshold > 0 else 0)
@@ -208,11 +209,13 @@ def attend(
                 seen = _keys_seen(end - 1 + offset, causal, keys)
                 size, place = (end - t) * seen, ((b * heads + h) * queries + t) * keys
                 here = dropped = scores[0, :size].reshape(end - t, seen)
-                if threshold > 0:
+                if weights.size > 0:
                     here = weights[place : place + size].reshape(end - t, seen)
                 _weigh(q[b, h, t:end], k[b, h, :seen], here, hidden, t + offset, causal, window, stride, factor)
                 if threshold > 0:
                     _draw_signs(here, dropped, words, seed, site, step, micro, start + place, keys, threshold, scale)
+                elif weights.size > 0:
+                    dropped = here
                 product(dropped, v[b, h, :seen], 0, out[b, h, t:end])
 
 
@@ -262,10 +265,13 @@ def attend_backward(
                 size, place = (end - t) * seen, ((b * heads + h) * queries + t) * keys
                 some_q, some_dout, some_k = q[b, h, t:end], dout[b, h, t:end], k[b, h, :seen]
                 dropped, dscores = scores[0, :size].reshape(end - t, seen), scores[1, :size].reshape(end - t, seen)
-                if threshold > 0:
+                if weights.size > 0:
                     signed = weights[place : place + size]
-                    _keep_positive(signed, scale, scores[0])
                     here = signed.reshape(end - t, seen)
+                    if threshold > 0:
+                        _keep_positive(signed, scale, scores[0])
+                    else:
+                        dropped = here
                 else:
                     _weigh(some_q, some_k, dropped, hidden, t + offset, causal, window, stride, factor)
                     here = dropped
