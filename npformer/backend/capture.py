@@ -33,7 +33,7 @@ from npformer.backend.staging import arrays_of, key_of, with_arrays
 from npformer.errors import DeviceMemoryError, NpformerError
 from npformer.typing import Array, HostArray
 
-MOST = 8  # graphs kept for one function
+MOST = 8  # graphs kept for one function, unless told otherwise
 
 
 class Stage(Protocol):
@@ -104,10 +104,11 @@ class Captured:
         driver: Driver,
         dtype: str,
         say: Callable[[str], None] | None = None,
+        most: int | None = None,
     ) -> None:
         self.refusal: str | None = None  # why nothing is recorded
         self._function, self._baked, self._driver, self._dtype = function, baked, driver, dtype
-        self._say = say or _to_stderr
+        self._say, self._most = say or _to_stderr, most
         self._shapes: OrderedDict[Any, _Shape] = OrderedDict()  # the one used last is the last
         self._seen: Sequence[Any] = ()
         self._records = 0
@@ -145,7 +146,7 @@ class Captured:
     def _run(self, key: Any, numbers: Sequence[HostArray], subject: Any, given: Any) -> tuple[Array | None, ...]:
         shape = self._shapes.get(key)
         if shape is None:
-            if len(self._shapes) >= MOST:
+            if len(self._shapes) >= (self._most or MOST):
                 self._drop(self._shapes.popitem(last=False)[1])
             shape = self._shapes[key] = _Shape(self._driver, numbers)
         self._shapes.move_to_end(key)

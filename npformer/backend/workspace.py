@@ -29,13 +29,18 @@ SLACK = 1.25  # a buffer may be this much larger than what it is used for
 KEEP = 1 << 28  # bytes of unused buffers that are always kept; beyond, no more than is in use
 
 
-class Pool:
-    """Buffers, sorted by size; lasting: they are never given up."""
+class PoolFull(MemoryError):
+    """A pool would have more bytes than its limit."""
 
-    def __init__(self, *, lasting: bool = False) -> None:
-        self.lasting = lasting
+
+class Pool:
+    """Buffers, sorted by size. With a limit of bytes none is ever given up, and PoolFull raised beyond it."""
+
+    def __init__(self, limit: int | None = None) -> None:
+        self.limit = limit
         self.sizes: list[int] = []
         self.buffers: list[tuple[HostArray, int]] = []  # and where its first aligned byte is
+        self._owned: set[int] = set()
 
     def take(self, size: int) -> tuple[HostArray, int]:
         """An unused buffer with room for size bytes from its first aligned byte on."""
@@ -46,17 +51,20 @@ class Pool:
                 break
             if sys.getrefcount(self.buffers[i][0]) == _UNUSED:
                 return self.buffers[i]
-        if not self.lasting:
+        if self.limit is None:
             self.forget(KEEP)
+        elif sum(self.sizes) + size > self.limit:
+            raise PoolFull(f"memory: expected at most {self.limit} bytes, got {sum(self.sizes)} and {size}")
         memory = np.empty(size + ALIGNMENT, dtype=np.uint8)
         place = bisect_left(self.sizes, size)
         self.sizes.insert(place, size)
+        self._owned.add(id(memory))
         self.buffers.insert(place, (memory, -memory.ctypes.data % ALIGNMENT))
         return self.buffers[place]
 
     def owns(self, memory: Any) -> bool:
         """Whether this is one of the buffers."""
-        return any(memory is buffer for buffer, _ in self.buffers)
+        return id(memory) in self._owned
 
     def forget(self, keep: int) -> None:
         """Let unused buffers go if they are more bytes than that, and than what is in use: sizes have changed."""
@@ -65,6 +73,7 @@ class Pool:
         if sum(self.sizes) - busy > max(keep, busy):
             self.buffers = [self.buffers[i] for i in used]
             self.sizes = [self.sizes[i] for i in used]
+            self._owned = {id(memory) for memory, _ in self.buffers}
 
 
 def _count_of_unused() -> int:

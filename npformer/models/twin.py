@@ -71,7 +71,7 @@ class Attributes:
 
 
 def _parts_of(layer: Layer) -> Iterator[Iterable[Any]]:
-    """The attributes of a layer, its lists, and the same of each layer in it."""
+    """The attributes of a layer, its lists, those of its parameters, and the same of each layer in it."""
     yield vars(layer).values()
     for value in vars(layer).values():
         if isinstance(value, list):
@@ -79,3 +79,5 @@ def _parts_of(layer: Layer) -> Iterator[Iterable[Any]]:
         for part in value if isinstance(value, list) else (value,):
             if isinstance(part, Layer):
                 yield from _parts_of(part)
+            elif isinstance(part, Parameter):
+                yield vars(part).values()

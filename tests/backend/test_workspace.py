@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from npformer.backend import workspace
-from npformer.backend.workspace import ALIGNMENT, SMALL, empty, empty_like, side_by_side
+from npformer.backend.workspace import ALIGNMENT, SMALL, Pool, PoolFull, empty, empty_like, from_pool, side_by_side
 
 Host = np.ndarray[Any, Any]
 
@@ -193,6 +193,39 @@ def test_unused_memory_is_given_up_when_sizes_change(monkeypatch: pytest.MonkeyP
         assert held < 6 << 20
 
     fresh_pool(work)
+
+
+def test_a_pool_with_a_limit_gives_nothing_up_and_ends_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workspace, "KEEP", 0)
+    pool = Pool(limit=1000)
+    with from_pool(pool, Traced):
+        places = set()
+        for size in (300, 100, 500):
+            x = empty((size,), np.uint8)
+            assert type(x) is Traced
+            assert pool.owns(x.base)
+            places.add(address(x))
+            del x
+        assert places == {address(empty((size,), np.uint8)) for size in (300, 100, 500)}
+        with pytest.raises(PoolFull, match="at most 1000 bytes, got 900 and 1001"):
+            empty((1001,), np.uint8)
+    assert type(empty((300,), np.uint8)) is np.ndarray
+    assert not pool.owns(empty(SHAPE, np.uint8).base)
+
+
+def test_memory_of_another_thread_is_its_own() -> None:
+    pool = Pool(limit=1000)
+    with from_pool(pool, Traced):
+        fresh_pool(lambda: expect_plain(empty((300,), np.uint8)))
+    assert pool.sizes == []
+
+
+def expect_plain(x: Host) -> None:
+    assert type(x) is np.ndarray
+
+
+class Traced(np.ndarray[Any, Any]):
+    """A class of arrays."""
 
 
 def columns(shape: tuple[int, ...], *widths: int, dtype: str = "float32") -> tuple[Host, list[Host]]:

@@ -12,8 +12,8 @@ import pytest
 pytest.importorskip("numba")
 from npformer.backend import Backend, Pair, get_backend
 from npformer.backend.backend import run_eagerly
-from npformer.backend.capture import MOST
 from npformer.backend.numba import replay
+from npformer.errors import ShapeError
 from npformer.layers import Layer, Parameter
 from npformer.models import Decoder, DecoderConfig, Encoder, EncoderConfig, Transformer, TransformerConfig
 from npformer.optim import Adam
@@ -137,19 +137,34 @@ def test_changes_between_steps_are_seen() -> None:
         step.label_smoothing, step.seed = 0.2, 3
         found += trained(step, given)
         model.arena.values[...] *= 1.5
+        found += trained(step, given)
+        model.generator.bias.data = model.generator.bias.data + 1  # no part of the arena any more
         return found + trained(step, given), step
 
     (found, step), (true, _) = run(backend()), run(unrecorded(backend()))
     assert found == true
-    assert records(step) == [4, 4]
+    assert records(step) == [5, 5]
 
 
-def test_more_shapes_than_records() -> None:
-    shapes = [(2, 3 + i, 3) for i in range(MOST + 2)]
+def test_more_shapes_than_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay, "MOST_SHAPES", 3)
+    shapes = [(2, 3 + i, 3) for i in range(5)]
     given = batches(3 * len(shapes), *shapes) + batches(4, shapes[0])
     step = new_step(build(backend()))
     assert trained(step, given) == trained(new_step(build(unrecorded(backend()))), given)
     assert records(step) == [1, 1]
+
+
+def test_records_share_their_memory() -> None:
+    """A step of another shape takes what the first one's left, as far as it goes."""
+    step = new_step(build(backend()))
+    pools = [part._driver._pool for part in step._threads.computes]
+    trained(step, batches(3, (8, 6, 6)))
+    first = [sum(pool.sizes) for pool in pools]
+    given = batches(12, (8, 6, 6), (8, 6, 5), (8, 5, 6), (8, 5, 5))
+    trained(step, given)
+    assert records(step) == [4, 4]
+    assert all(sum(pool.sizes) < 2 * size for pool, size in zip(pools, first, strict=True))
 
 
 class Mixed(Layer):
@@ -170,6 +185,8 @@ class Mixed(Layer):
             x = np.array(x)
         elif self.spelled == "converted":
             x = x.astype(np.float64)
+        elif self.spelled == "strict" and type(x) is not np.ndarray:
+            raise ShapeError(f"x: expected an array, got {type(x)}")
         elif self.spelled == "picked":
             x = x[np.arange(len(x))]
         return self.ops.linear.forward(x, self.own.weight.data, self.own.bias.data)
@@ -181,7 +198,7 @@ class Mixed(Layer):
         return self.ops.linear.backward(dy, cache)[0]
 
 
-@pytest.mark.parametrize("spelled", ["weights", "bare", "copied", "converted", "picked"])
+@pytest.mark.parametrize("spelled", ["weights", "bare", "copied", "converted", "picked", "strict"])
 def test_a_layer_that_computes_by_other_means_is_not_recorded(spelled: str) -> None:
     def run(on: Backend) -> tuple[list[bytes], list[int]]:
         model = Decoder(DecoderConfig(9, num_layers=1, **SIZES), backend=on)

@@ -144,6 +144,17 @@ def test_parameters_loaded_between_steps_reach_every_thread(numpy_on_threads: An
     same(runs[1], runs[0])
 
 
+def test_a_parameter_of_other_memory_reaches_every_thread(numpy_on_threads: Any) -> None:
+    """Its old memory may be trained or not, nobody looks there any more."""
+    losses = []
+    for threads in (1, 3):
+        step = new_step(build(numpy_on_threads(threads)))
+        step(*EVEN)
+        step.model.generator.bias.data = step.model.generator.bias.data + np.arange(9)
+        losses.append([float(step(*EVEN)), float(step(*EVEN))])
+    np.testing.assert_allclose(losses[1], losses[0], rtol=0, atol=1e-12)
+
+
 def failing_at(backend: Backend, token: int) -> Backend:
     """The backend, but the loss of a part with this target fails."""
     loss = backend.ops.cross_entropy

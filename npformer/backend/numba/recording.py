@@ -111,7 +111,7 @@ def root_of(x: HostArray) -> Any:
 
 
 class Tape:
-    """The calls of one function; ``words`` and what must be put into them before they are run."""
+    """The calls of one function, as words (see ``calling.py``), and what must be put into them before each run."""
 
     def __init__(self, dtype: str, pool: Pool) -> None:
         self.dtype, self.pool = dtype, pool

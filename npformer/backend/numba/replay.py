@@ -12,23 +12,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
-from weakref import WeakSet
 
 import numpy as np
 
 from npformer.backend.capture import Captured
 from npformer.backend.numba.calling import program, run
 from npformer.backend.numba.recording import NotRecordable, Staged, Tape, Traced, here
-from npformer.backend.workspace import ALIGNMENT, Pool, forget_unused, from_pool
+from npformer.backend.workspace import ALIGNMENT, Pool, PoolFull, forget_unused, from_pool
 from npformer.typing import HostArray
 
 #: Bytes that a thread's records may keep. A step that needs more is so long that Python's share of it is nothing.
 MOST_MEMORY = 1 << 28
+MOST_SHAPES = 64  # records of one thread: texts come in many lengths
 
 
 def captured_part(function: Callable[..., Any], baked: Callable[[Any], Sequence[Any]], dtype: str) -> Captured:
     """The function, replayed where it can be; one of these for each thread."""
-    return Captured(function, baked, HostDriver(dtype), dtype, say=lambda text: None)
+    return Captured(function, baked, HostDriver(dtype), dtype, say=lambda text: None, most=MOST_SHAPES)
 
 
 class Stage:
@@ -55,7 +55,6 @@ class Record:
 
     def __init__(self, tape: Tape) -> None:
         self._tape = tape  # its pool, and all that it has addresses of
-        self.memory = sum(tape.pool.sizes)
         self._words, starts = program(tape.calls, tape.dtype)
         self._live: dict[int, tuple[HostArray, list[int]]] = {}
         for call, word, x in tape.live:
@@ -77,13 +76,13 @@ class HostDriver:
 
     def __init__(self, dtype: str) -> None:
         self._dtype = dtype
-        self._records: WeakSet[Record] = WeakSet()
+        self._pool = Pool(limit=MOST_MEMORY)  # of all records: one is run at a time, and keeps nothing in between
 
     def pool(self) -> None:
-        """Each record has a pool of its own."""
+        """None for each shape."""
 
     def release(self, pool: None) -> None:
-        """It went with its record."""
+        """It is used again."""
 
     def trim(self) -> None:
         """No memory is full here: the system says so itself."""
@@ -96,23 +95,23 @@ class HostDriver:
         yield
 
     def record(self, work: Callable[[], Any]) -> tuple[Record | None, Any]:
-        """The record of work, or None if it would keep too much; nothing is computed. Raises NotRecordable."""
-        first, _ = self._written_down(work)
-        tape, outputs = self._written_down(work)
+        """The record of work, or None if there is no room for it; nothing is computed. Raises NotRecordable."""
+        try:
+            first, _ = self._written_down(work)
+            tape, outputs = self._written_down(work)
+        except PoolFull:
+            return None, ()
+        except Exception as error:  # work, for which arrays without numbers are nothing that it knows
+            raise NotRecordable(f"{type(error).__name__}: {error}") from error
         if [address for _, address in tape.lasting] != [address for _, address in first.lasting]:
             raise NotRecordable("something is computed by other means than kernels")
-        if sum(tape.pool.sizes) + sum(record.memory for record in self._records) > MOST_MEMORY:
-            return None, ()
         forget_unused()
-        record = Record(tape)
-        self._records.add(record)
-        return record, outputs
+        return Record(tape), outputs
 
     def _written_down(self, work: Callable[[], Any]) -> tuple[Tape, Any]:
-        tape = Tape(self._dtype, Pool(lasting=True))
-        here.tape = tape
+        here.tape = tape = Tape(self._dtype, self._pool)
         try:
-            with from_pool(tape.pool, Traced):
+            with from_pool(self._pool, Traced), np.errstate(all="ignore"):
                 outputs = work()
         finally:
             here.tape = None

@@ -24,7 +24,7 @@ def kernel_of(function: Any, signature: str, dtype: str) -> Any:
 
 def run(dtype: str, *calls: tuple[Any, tuple[Any, ...]]) -> None:
     """Write the calls down, and make them."""
-    tape = Tape(dtype, Pool(lasting=True))
+    tape = Tape(dtype, Pool(limit=0))
     for kernel, arguments in calls:
         tape.call(kernel, arguments)
     words, _ = calling.program(tape.calls, dtype)

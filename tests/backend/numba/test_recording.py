@@ -30,7 +30,7 @@ ASK = {"all", "any", "clip", "conj", "conjugate", "cumprod", "cumsum", "max", "m
 @pytest.fixture
 def tape() -> Iterator[Any]:
     """A tape, on which this thread records."""
-    tape = recording.Tape("float64", Pool(lasting=True))
+    tape = recording.Tape("float64", Pool(limit=1 << 20))
     recording.here.tape = tape
     with from_pool(tape.pool, recording.Traced):
         yield tape
