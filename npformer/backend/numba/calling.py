@@ -28,14 +28,16 @@ WORD, BYTE, CODE = ir.IntType(64), ir.IntType(8), ir.IntType(32)
 ADDRESS = BYTE.as_pointer()
 NO_ERROR = (0, -2)  # what a kernel returns; -2: it returned None
 _kept: list[Any] = []  # compiled code, which stays as long as the process
+_forwarders: dict[tuple[Kernel, str], int] = {}  # where each lies
 
 
 def program(calls: Sequence[tuple[Kernel, Sequence[int]]], dtype: str) -> tuple[HostArray, list[int]]:
     """The words of calls, and where the arguments of each begin."""
+    _make_forwarders(sorted({kernel for kernel, _ in calls}, key=lambda kernel: str(kernel.__name__)), dtype)
     words: list[int] = []
     starts = []
     for kernel, arguments in calls:
-        words += (forwarder(kernel, dtype), len(words) + 2 + len(arguments), *arguments)
+        words += (_forwarders[kernel, dtype], len(words) + 2 + len(arguments), *arguments)
         starts.append(len(words) - len(arguments))
     return np.array(words, dtype=np.int64), starts
 
@@ -47,6 +49,7 @@ def run(words: HostArray) -> None:
 
 
 @cache
+@global_compiler_lock
 def _loop() -> Any:
     """(address of words, how many) -> 0, or 1 once a kernel has said that it failed; ctypes drops Python's lock."""
     module = ir.Module()
@@ -74,17 +77,28 @@ def _loop() -> Any:
     for block, result in ((good, 0), (bad, 1)):
         builder.position_at_end(block)
         builder.ret(WORD(result))
-    return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)(_compiled(module, "run"))
+    return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)(*_compiled(module, ["run"]))
 
 
-@cache
-def forwarder(kernel: Kernel, dtype: str) -> int:
-    """Where the code lies that calls a kernel with words: i32 (i64*)."""
-    kinds = kernel.types(dtype)
+@global_compiler_lock
+def _make_forwarders(kernels: Sequence[Kernel], dtype: str) -> None:
+    """Have a forwarder for each of them: i32 (i64*), which calls the kernel with words."""
+    kernels = [kernel for kernel in kernels if (kernel, dtype) not in _forwarders]
+    if not kernels:
+        return
+    module = ir.Module()
+    names = [f"forward_{i}" for i in range(len(kernels))]
+    for kernel, name in zip(kernels, names, strict=True):
+        _write_forwarder(module, name, kernel, kernel.types(dtype))
+    addresses = _compiled(module, names)
+    _forwarders.update({(kernel, dtype): address for kernel, address in zip(kernels, addresses, strict=True)})
+
+
+def _write_forwarder(module: Any, name: str, kernel: Kernel, kinds: Sequence[Any]) -> None:
+    """A function of this name, for arguments of these types."""
     result = kernel.dispatcher.overloads[kinds]
     target = result.library.get_pointer_to_function(result.fndesc.llvm_func_name)
-    module = ir.Module()
-    function = ir.Function(module, ir.FunctionType(CODE, [WORD.as_pointer()]), "forward")
+    function = ir.Function(module, ir.FunctionType(CODE, [WORD.as_pointer()]), name)
     builder = ir.IRBuilder(function.append_basic_block())
     places = [builder.alloca(ADDRESS) for _ in range(2)]  # for what it returns, and for its error
     arguments: list[Any] = list(places)
@@ -99,8 +113,6 @@ def forwarder(kernel: Kernel, dtype: str) -> int:
             next_word += 1
     native = ir.FunctionType(CODE, [argument.type for argument in arguments]).as_pointer()
     builder.ret(builder.call(builder.inttoptr(WORD(target), native), arguments))
-    address: int = _compiled(module, "forward")
-    return address
 
 
 def _argument(builder: Any, word: Any, kind: Any, part: int) -> Any:
@@ -112,11 +124,10 @@ def _argument(builder: Any, word: Any, kind: Any, part: int) -> Any:
     return builder.trunc(word, BYTE) if kind == numba.types.boolean else word
 
 
-@global_compiler_lock
-def _compiled(module: Any, name: str) -> int:
-    """Where a function of a module lies, once compiled."""
-    machine = llvm.Target.from_default_triple().create_target_machine(opt=2)
+def _compiled(module: Any, names: Sequence[str]) -> list[int]:
+    """Where these functions of a module lie, once compiled."""
+    machine = llvm.Target.from_default_triple().create_target_machine(opt=1)
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(str(module)), machine)
     engine.finalize_object()
     _kept.append((engine, machine))
-    return int(engine.get_function_address(name))
+    return [engine.get_function_address(name) for name in names]
