@@ -29,8 +29,9 @@ EXAMPLES = """examples:
   npformer bench --json | jq .median_ms
 
 A step is forward, loss, backward and Adam, of random tokens. --profile runs on one thread with one BLAS
-thread, so that the times of the parts add up; without it all threads are used, as in training. On a GPU the
-clock waits for the device around every operation, and nothing is captured: parts take longer than in training.
+thread, so that the times of the parts add up; without it all threads are used, as in training. With it nothing
+is recorded, so Python between the operations takes time that in training it does not; and on a GPU the clock
+waits for the device around every operation: parts take longer than in training.
 
 sizes:
 """ + "\n".join(f"  {name:<6} {preset}" for name, preset in PRESETS.items())

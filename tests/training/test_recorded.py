@@ -12,12 +12,14 @@ import pytest
 pytest.importorskip("numba")
 from npformer.backend import Backend, Pair, get_backend
 from npformer.backend.backend import run_eagerly
+from npformer.backend.ceilings import Ceilings
 from npformer.backend.numba import replay
 from npformer.errors import ShapeError
 from npformer.layers import Layer, Parameter
 from npformer.models import Decoder, DecoderConfig, Encoder, EncoderConfig, Transformer, TransformerConfig
+from npformer.models.presets import Preset
 from npformer.optim import Adam
-from npformer.training import TrainStep
+from npformer.training import TrainStep, bench
 
 Host = np.ndarray[Any, Any]
 SIZES: dict[str, Any] = {"d_model": 12, "num_heads": 2, "d_ff": 13, "dropout": 0.3, "max_seq_len": 8}
@@ -225,3 +227,12 @@ def test_operations_of_another_table_are_recorded_with_their_kernels() -> None:
     step = new_step(build(other))
     assert trained(step, given) == trained(new_step(build(unrecorded(other))), given)
     assert records(step) == [1, 1]
+
+
+def test_a_profile_sees_every_operation_of_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step that is recorded has none to be seen."""
+    monkeypatch.setattr(bench, "measure_ceilings", lambda backend, shapes: Ceilings(1e9, 1e9, (1, 1, 1)))
+    preset = Preset(vocab_size=7, d_model=16, num_heads=2, num_layers=1, d_ff=32, length=5, batch=4)
+    profile = bench.profile_step(preset, backend(1, "float32"), 0.1, bench.Budget(steps=6))
+    assert all(row.seconds > 0 for row in profile.rows)
+    assert [row.calls for row in profile.rows if row.op == "attention"] == [3, 3]
