@@ -36,7 +36,7 @@ from npformer.functional.philox import Draw
 from npformer.typing import Array
 
 BYTES_AT_ONCE = 1 << 19  # of scores
-KEPT_KEYS = 128  # weights over so many are kept though nothing is dropped
+KEPT_KEYS = 64  # weights over so many, no more than q, k and v, are kept though nothing is dropped
 FEWEST = 128  # queries in a block, whatever their scores' size: each block reads all keys and values anew
 EVERYTHING = np.ones((1, 1), dtype=bool)
 NO_WEIGHTS = {letter: np.empty(0, letter) for letter in "fd"}

@@ -57,8 +57,17 @@ def test_blocks_of_queries(
     q, k, v = (rng.normal(size=(2, 3, length, 4)) for length in (queries, keys, keys))
     visible = rng.random((2, keys)) < 0.7
     visible[:, :1] = False
-    assert agree(attention.ATTENTION, q, k, v, AttentionMask(**mask), draw)
-    assert agree(attention.ATTENTION, q, k, v, AttentionMask(key_visible=visible, **mask), draw)
+    for kept in (0, attention.KEPT_KEYS):  # 0: without dropout, weights are computed again
+        monkeypatch.setattr(attention, "KEPT_KEYS", kept)
+        assert agree(attention.ATTENTION, q, k, v, AttentionMask(**mask), draw)
+        assert agree(attention.ATTENTION, q, k, v, AttentionMask(key_visible=visible, **mask), draw)
+
+
+def test_weights_over_many_keys_are_kept_only_if_some_are_dropped(attention: Any) -> None:
+    most = attention.KEPT_KEYS
+    for keys, draw, kept in ((most, None, True), (most + 1, None, False), (most + 1, DRAWS[1], True)):
+        q, k = np.zeros((1, 2, 3, 4)), np.zeros((1, 2, keys, 4))
+        assert attention.attention_forward(q, k, k, draw=draw)[1].weights.size == kept * 2 * 3 * keys
 
 
 def test_a_block_has_so_many_queries_that_its_scores_fit(attention: Any) -> None:
