@@ -14,6 +14,8 @@ import numpy as np
 from npformer.errors import ConfigError
 from npformer.typing import Array, HostArray
 
+ALIGNMENT = 256  # bytes between places
+
 
 def arrays_of(given: Any, dtype: str) -> list[HostArray]:
     """The numbers among given's leaves, in order, as they are to lie on the device."""
@@ -62,3 +64,12 @@ def _tree(given: Any) -> Any:
 def _is_vector(given: Any) -> bool:
     """Whether this is a tuple of numbers."""
     return isinstance(given, tuple) and bool(given) and all(isinstance(x, int | float | np.number) for x in given)
+
+
+def places(like: Sequence[HostArray]) -> tuple[list[int], int]:
+    """Where each of the arrays starts in a block that holds them all, and the block's size, in bytes."""
+    starts, size = [], 0
+    for x in like:
+        starts.append(size)
+        size += -(-max(x.nbytes, 1) // ALIGNMENT) * ALIGNMENT
+    return starts, size

@@ -136,20 +136,20 @@ def side_by_side(parts: Sequence[Any]) -> HostArray | None:
         return None
     if not base.flags.c_contiguous:
         return None
-    start = _address(first)
+    start = address(first)
     for part in parts:
         alike = type(part) is type(first) and part.base is base and part.dtype == first.dtype
         if not alike or part.strides != first.strides or part.shape[:-1] != first.shape[:-1]:
             return None
-        if _address(part) != start + step:
+        if address(part) != start + step:
             return None
         step += part.shape[-1] * first.itemsize
     if first.strides[-1] != first.itemsize or any(stride < step for stride in first.strides[:-1]):
         return None
     shape = (*first.shape[:-1], step // first.itemsize)
-    return np.ndarray.__new__(type(first), shape, first.dtype, base, start - _address(base), first.strides)
+    return np.ndarray.__new__(type(first), shape, first.dtype, base, start - address(base), first.strides)
 
 
-def _address(x: HostArray) -> int:
+def address(x: HostArray) -> int:
     """Where x begins in memory."""
     return int(x.__array_interface__["data"][0])

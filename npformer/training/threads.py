@@ -84,6 +84,7 @@ class Threads:
 
 
 def _baked(threads: Threads) -> list[Any]:
+    """What a record of a part depends on: asked once for all threads, when the step begins."""
     return threads._rule.baked
 
 

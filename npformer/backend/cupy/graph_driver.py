@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from npformer.backend.staging import places
 from npformer.typing import Array, HostArray
 
 AHEAD = 4  # so many calls may be asked for before the host waits for the first one's inputs to be copied
-ALIGNMENT = 256  # bytes between places
 
 
 class CupyDriver:
@@ -107,15 +107,6 @@ class _Pinned:
         self.host = np.frombuffer(self.pointer, dtype=np.uint8, count=size)
         self.free = cupy.cuda.Event(disable_timing=True)
         self.free.record()
-
-
-def places(like: Sequence[HostArray]) -> tuple[list[int], int]:
-    """Where each of the arrays starts in a block that holds them all, and the block's size, in bytes."""
-    starts, size = [], 0
-    for x in like:
-        starts.append(size)
-        size += -(-max(x.nbytes, 1) // ALIGNMENT) * ALIGNMENT
-    return starts, size
 
 
 def write(block: HostArray, starts: Sequence[int], numbers: Sequence[HostArray]) -> None:

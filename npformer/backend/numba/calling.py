@@ -33,7 +33,7 @@ _forwarders: dict[tuple[Kernel, str], int] = {}  # where each lies
 
 def program(calls: Sequence[tuple[Kernel, Sequence[int]]], dtype: str) -> tuple[HostArray, list[int]]:
     """The words of calls, and where the arguments of each begin."""
-    _make_forwarders(sorted({kernel for kernel, _ in calls}, key=lambda kernel: str(kernel.__name__)), dtype)
+    _make_forwarders(list(dict.fromkeys(kernel for kernel, _ in calls)), dtype)
     words: list[int] = []
     starts = []
     for kernel, arguments in calls:
@@ -55,9 +55,7 @@ def _loop() -> Any:
     module = ir.Module()
     function = ir.Function(module, ir.FunctionType(WORD, [WORD.as_pointer(), WORD]), "run")
     words, size = function.args
-    begin, check, call, after, good, bad = (
-        function.append_basic_block(name) for name in ("begin", "check", "call", "after", "good", "bad")
-    )
+    begin, check, call, good, bad = map(function.append_basic_block, ("begin", "check", "call", "good", "bad"))
     builder = ir.IRBuilder(begin)
     builder.branch(check)
     builder.position_at_end(check)
@@ -69,9 +67,7 @@ def _loop() -> Any:
     target = builder.inttoptr(builder.load(builder.gep(words, [place])), forwarded)
     following = builder.load(builder.gep(words, [builder.add(place, WORD(1))]))
     code = builder.call(target, [builder.gep(words, [builder.add(place, WORD(2))])])
-    builder.branch(after)
-    builder.position_at_end(after)
-    place.add_incoming(following, after)
+    place.add_incoming(following, call)
     fine = builder.or_(*(builder.icmp_signed("==", code, CODE(each)) for each in NO_ERROR))
     builder.cbranch(fine, check, bad)
     for block, result in ((good, 0), (bad, 1)):

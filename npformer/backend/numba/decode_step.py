@@ -19,6 +19,7 @@ from npformer.backend.numba.decode_kernel import POSITION, help_with_steps, step
 from npformer.backend.numba.linear import FEW_TOKENS
 from npformer.backend.numba.rows import contiguous
 from npformer.backend.numpy.blas_threads import one_blas_thread
+from npformer.backend.workspace import address
 from npformer.typing import Array
 
 WORTH_SHARING = 1 << 20  # products of two numbers in a step; of one token: what it reads is in one core's own cache
@@ -35,8 +36,8 @@ class TokenSteps:
         rows = [(*layer.weights, *own, *memory) for layer, (own, memory) in layers]
         model = (decoder.embedding, state.positions, decoder.weight, decoder.bias, *norm)
         self._kept = rows, model
-        self._layers = np.array([[_address(x) for x in row] for row in rows])
-        self._model = np.array([_address(x) for x in model] + [0, 0][len(norm) :])
+        self._layers = np.array([[address(x) for x in row] for row in rows])
+        self._model = np.array([address(x) for x in model] + [0, 0][len(norm) :])
         self._visible = state.visible, state.memory_mask.key_visible
         self._scale, self._eps, self._dtype = decoder.scale, decoder.eps, decoder.embedding.dtype
         (batch, room), c = state.visible.shape, decoder.embedding.shape[1]
@@ -134,7 +135,3 @@ def _fits(decoder: Any, state: Any) -> bool:
 def _is(x: Array, shape: tuple[int, ...], dtype: Any) -> bool:
     flags = x.flags
     return bool(x.shape == shape and x.dtype == dtype and flags.c_contiguous and flags.aligned)
-
-
-def _address(x: Array) -> int:
-    return int(x.ctypes.data)

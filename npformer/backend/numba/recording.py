@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from npformer.backend.workspace import Pool
+from npformer.backend.workspace import Pool, address
 from npformer.typing import Array, HostArray
 
 ADDRESS_OF_NOTHING = 64  # of arrays without a number, which nobody reads
@@ -142,12 +142,11 @@ class Tape:
             words.append(int(x))
 
     def _add_array(self, x: HostArray, words: list[int]) -> None:
-        address = ADDRESS_OF_NOTHING
+        place = ADDRESS_OF_NOTHING
         if x.size:
-            address = int(x.__array_interface__["data"][0])
-            root = root_of(x)
+            place, root = address(x), root_of(x)
             if isinstance(root, Staged):
                 self._stages.append(root)
             elif not self.pool.owns(root):
-                self.lasting.append((root, address))
-        words += (x.size, x.itemsize, address, *x.shape, *x.strides)
+                self.lasting.append((root, place))
+        words += (x.size, x.itemsize, place, *x.shape, *x.strides)

@@ -18,7 +18,8 @@ import numpy as np
 from npformer.backend.capture import Captured
 from npformer.backend.numba.calling import program, run
 from npformer.backend.numba.recording import NotRecordable, Staged, Tape, Traced, here
-from npformer.backend.workspace import ALIGNMENT, Pool, PoolFull, forget_unused, from_pool
+from npformer.backend.staging import places
+from npformer.backend.workspace import Pool, PoolFull, address, forget_unused, from_pool
 from npformer.typing import HostArray
 
 #: Bytes that a thread's records may keep. A step that needs more is so long that Python's share of it is nothing.
@@ -35,10 +36,9 @@ class Stage:
     """One block of memory for what a record is given."""
 
     def __init__(self, like: Sequence[HostArray]) -> None:
-        sizes = [-(-x.nbytes // ALIGNMENT) * ALIGNMENT for x in like]
-        block = np.ndarray.__new__(Staged, (sum(sizes),), np.uint8)
-        starts = np.cumsum([0, *sizes])
-        self._places = tuple(np.ndarray(x.shape, x.dtype, block, start) for x, start in zip(like, starts, strict=False))
+        starts, size = places(like)
+        block = np.ndarray.__new__(Staged, (size,), np.uint8)
+        self._places = tuple(np.ndarray(x.shape, x.dtype, block, start) for x, start in zip(like, starts, strict=True))
 
     @property
     def arrays(self) -> tuple[HostArray, ...]:
@@ -46,6 +46,7 @@ class Stage:
         return self._places if here.tape is None else tuple(x.view(Traced) for x in self._places)
 
     def fill(self, numbers: Sequence[HostArray]) -> None:
+        """Copy numbers to the places."""
         for place, x in zip(self._places, numbers, strict=True):
             place[...] = x
 
@@ -58,14 +59,15 @@ class Record:
         self._words, starts = program(tape.calls, tape.dtype)
         self._live: dict[int, tuple[HostArray, list[int]]] = {}
         for call, word, x in tape.live:
-            self._live.setdefault(x.ctypes.data, (x, []))[1].append(starts[call] + word)
+            self._live.setdefault(address(x), (x, []))[1].append(starts[call] + word)
 
     def run(self) -> None:
-        for x, places in self._live.values():
+        """Compute, with the numbers that the stage has now. Raises MemoryError if a kernel could not go on."""
+        for x, where in self._live.values():
             if x.dtype.kind == "f":
-                self._words.view(np.float64)[places] = x
+                self._words.view(np.float64)[where] = x
             else:
-                self._words[places] = x.view(np.int64)
+                self._words[where] = x.view(np.int64)
         run(self._words)
 
 

@@ -16,7 +16,8 @@ from weakref import WeakSet
 
 import numpy as np
 
-from npformer.backend.cupy.graph_driver import places, write
+from npformer.backend.cupy.graph_driver import write
+from npformer.backend.staging import places
 
 Host = np.ndarray[Any, Any]
 _arrays = sys.modules["npformer_tests_cuda_device_array"]  # a file beside this one, loaded before it

@@ -75,5 +75,7 @@ def test_calls_are_made_in_order_until_one_fails() -> None:
     assert log.tolist() == [4, 7, 8, 5, 0]
 
 
-def test_no_call_is_no_work() -> None:
-    run("float32")
+def test_no_call_is_no_words_and_no_work() -> None:
+    words, starts = calling.program([], "float32")
+    assert (words.tolist(), words.dtype, starts) == ([], np.int64, [])
+    calling.run(words)
