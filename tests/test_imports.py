@@ -141,9 +141,9 @@ def test_optim_knows_no_model_and_the_functional_part_knows_nobody() -> None:
 
 
 def seconds_of(code: str) -> float:
-    """The least processor time of several runs of code, which prints it: others may be using the machine."""
-    done = [subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True) for _ in range(5)]
-    return min(float(run.stdout) for run in done)
+    """The processor time of a run of code, which prints it."""
+    run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    return float(run.stdout)
 
 
 def test_importing_npformer_is_quick_and_takes_neither_cupy_nor_matplotlib() -> None:
@@ -152,9 +152,14 @@ def test_importing_npformer_is_quick_and_takes_neither_cupy_nor_matplotlib() -> 
         "import sys; assert not {{'cupy', 'matplotlib', 'npformer.plotting', 'npformer.cli'}} & set(sys.modules)\n"
         "print(seconds)"
     )
-    taken = seconds_of(code.format("npformer"))
-    # a processor whose owner lends it out by turns can be three times as slow for a while, at NumPy's import too
-    assert taken < 0.3 or taken < 4 * seconds_of(code.format("numpy")), taken
+    seen = []
+    # a processor whose owner lends it out by turns is five times as slow for seconds on end: so in turns, beside NumPy
+    for _ in range(12):
+        taken, of_numpy = seconds_of(code.format("npformer")), seconds_of(code.format("numpy"))
+        if taken < max(0.3, 4 * of_numpy):
+            return
+        seen.append((taken, of_numpy))
+    raise AssertionError(f"expected less than 0.3 s, or four times NumPy's own import; seconds of both: {seen}")
 
 
 def test_files_are_short_and_open_with_a_sentence() -> None:

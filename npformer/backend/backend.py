@@ -22,6 +22,7 @@ time, so it must begin anew what an unfinished call may have left half done.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -76,7 +77,8 @@ class Backend:
 
     ``bodies`` names the table of operations. ``precision`` says what products of float32 are made of.
     ``threads`` is into how many parts a training batch is shared out, and ``together(jobs)`` does that
-    many jobs at the same time. ``adam_update`` is a faster spelling of Adam's formula, or None,
+    many jobs at the same time; within ``on_one_thread()`` products use no thread but their caller's, where others
+    would be in the way of what follows. ``adam_update`` is a faster spelling of Adam's formula, or None,
     ``updates`` what clips and updates in a captured function, and ``decoder_steps`` prepares
     a model's decoding steps.
     """
@@ -90,6 +92,7 @@ class Backend:
     bodies: str = "plain"
     threads: int = 1
     together: Callable[[Jobs], None] = one_after_the_other
+    on_one_thread: Callable[[], AbstractContextManager[None]] = nullcontext
     adam_update: AdamUpdate | None = None
     updates: ArenaUpdates | None = None
     decoder_steps: DecoderSteps | None = None

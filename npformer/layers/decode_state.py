@@ -6,7 +6,10 @@ positions, and a step computes its own tokens alone. The memory's keys and value
 the start.
 
     own     (B, H, max_len, D)   keys and values of the targets so far, for each layer
-    memory  (B, H, S, D)         those of the source, for each layer; None without cross-attention
+    memory  (B/w, H, S, D)       those of the source, for each layer; None without cross-attention
+
+Rows of the same source read the same memory: where a search has w rows of each source, one after the
+other, the memory has one for all of them.
 
 Only ``length`` says how much of a buffer is filled, and it moves last: a step that fails leaves
 nothing behind.
@@ -87,6 +90,7 @@ class DecodeState:
     positions: Array  # (max_len, C)
     visible: Array  # (B, max_len) boolean
     sources: HostArray  # (B,) which row of the start each row comes from
+    together: int = 1  # w: so many rows in turn read one row of the memory
     memory_mask: AttentionMask = ALL_VISIBLE
     length: int = 0  # tokens of each row so far
     at_once: Any = None  # a step that was prepared for this state, see models/step_at_once.py
@@ -138,19 +142,23 @@ class DecodeState:
         ShapeError, DTypeError or ConfigError for anything else.
         """
         chosen = _row_numbers(rows, self.batch)
-        on_device, sources = self.backend.integers(chosen), self.sources[chosen]
+        on_device = self.backend.integers(chosen)
         layers = [LayerState(layer.own.select(on_device, self.length), layer.memory) for layer in self.layers]
-        mask = self.memory_mask
-        if not np.array_equal(sources, self.sources):  # rows of the same source read the same memory
-            layers = [LayerState(layer.own, _memory_rows(layer.memory, on_device)) for layer in layers]
+        mask, read = self.memory_mask, chosen // self.together
+        together = _in_turn(read)
+        read = read[::together]
+        if not np.array_equal(read, np.arange(self.batch // self.together)):
+            in_memory = self.backend.integers(read)
+            layers = [LayerState(layer.own, _memory_rows(layer.memory, in_memory)) for layer in layers]
             if mask.key_visible is not None:
-                mask = replace(mask, key_visible=_take(mask.key_visible, on_device))
+                mask = replace(mask, key_visible=_take(mask.key_visible, in_memory))
         return replace(
             self,
             layers=tuple(layers),
             visible=_selected(self.visible, on_device, self.length, axis=1),
             memory_mask=mask,
-            sources=sources,
+            sources=self.sources[chosen],
+            together=together,
             at_once=None,
             begins=None if self.begins is None else self.begins[chosen],
         )
@@ -172,6 +180,12 @@ class DecodeState:
         _reorder(self.visible, chosen, self.length, axis=1)
         if self.begins is not None:
             self.begins = self.begins[chosen]
+
+
+def _in_turn(read: HostArray) -> int:
+    """The largest w for which read (n,) is made of w equal numbers, then w equal numbers, and so on."""
+    ends = np.append(np.flatnonzero(read[1:] != read[:-1]) + 1, read.size)
+    return int(np.gcd.reduce(ends))
 
 
 def _memory_rows(memory: KeyValues | None, rows: Array) -> KeyValues | None:

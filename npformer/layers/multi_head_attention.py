@@ -30,6 +30,7 @@ import numpy as np
 from npformer.backend import Backend
 from npformer.errors import ConfigError, ShapeError
 from npformer.functional import ALL_VISIBLE, AttentionMask, merge_heads, split_heads
+from npformer.functional.arrays import namespace
 from npformer.layers.cache_stack import CacheStack, NoCache
 from npformer.layers.call_tree import RandomKey, Watch, draw
 from npformer.layers.decode_state import KeyValues
@@ -131,12 +132,16 @@ class MultiHeadAttention(Layer):
         return projected
 
     def step_memory(self, x: Array, memory: KeyValues, mask: AttentionMask) -> Array:
-        """For decoding: x (B, n, C) looks at a projected memory. Returns y (B, n, C)."""
-        width = self.output.bias.data.shape[0]
-        q = split_heads(self._queries(x, width, NoCache(self)), self.num_heads)  # (B, H, n, D)
+        """For decoding: x (w·B, n, C) looks at a projected memory of B rows, w rows in turn at each. Returns y.
+
+        They are so many more queries for a row of the memory: none of them hides a key from another.
+        """
+        rows, width = memory.keys.shape[0], self.output.bias.data.shape[0]
+        queries = namespace(x).reshape(x, (rows, -1, x.shape[2]))  # (B, w·n, C)
+        q = split_heads(self._queries(queries, width, NoCache(self)), self.num_heads)  # (B, H, w·n, D)
         keys, values = memory.first(memory.values.shape[2])
         heads, _ = self.mechanism.forward(self.ops, q, keys, values, mask, None, None)
-        return self.output(merge_heads(heads))
+        return namespace(x).reshape(self.output(merge_heads(heads)), x.shape)
 
     def _place(
         self, q: Array, k: Array, offset: int, cache: CacheStack, *, crossing: bool = False

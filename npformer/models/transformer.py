@@ -12,11 +12,14 @@ Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from npformer.backend import Arena, Backend, get_backend
 from npformer.errors import ShapeError
 from npformer.functional import AttentionMask
+from npformer.functional.arrays import namespace
 from npformer.layers import (
     CacheStack,
     DecoderStack,
@@ -117,11 +120,14 @@ class Transformer(Layer):
         Raises ConfigError unless 1 <= max_len, <= max_seq_len for learned positions, and what forward raises.
         """
         positions = position_rows(self.tgt_positions, max_len, self.config, self.backend)
-        memory, memory_mask = self.encode(src)
-        batch = memory.shape[0]
+        src = token_ids("src", src, self.config.src_vocab_size, self.backend)
+        with self.backend.on_one_thread():
+            memory, memory_mask = self._encode_together(src)
+            batch = memory.shape[0]
+            layers = self.decoder.start(batch, max_len, memory)
         return DecodeState(
             backend=self.backend,
-            layers=self.decoder.start(batch, max_len, memory),
+            layers=layers,
             positions=positions,
             visible=self.backend.device.zeros((batch, max_len), "bool"),
             sources=np.arange(batch),
@@ -164,6 +170,21 @@ class Transformer(Layer):
         x = embed(cache, self.src_embedding, self.src_positions, self.dropout, src, child(key, "src_embedding"))
         memory = cache.run(self.encoder, x, mask=mask, key=child(key, "encoder"), watch=child(watch, "encoder"))
         return memory, mask
+
+    def _encode_together(self, src: Array) -> tuple[Array, AttentionMask]:
+        """encode, by the backend's threads, each some of the rows."""
+        batch = src.shape[0]
+        size = -(-batch // self.backend.threads)
+        starts = range(0, batch, size)
+        memories: list[Array] = [None] * len(starts)
+
+        def read(i: int) -> None:
+            rows = src[starts[i] : starts[i] + size, :]
+            memories[i], _ = self._encode(NoCache(self), rows, None, None)
+
+        self.backend.together([partial(read, i) for i in range(len(starts))])
+        mask = AttentionMask(key_visible=src != self.config.pad_id)
+        return namespace(src).concat(memories, axis=0), mask
 
     def _decode(
         self,

@@ -74,8 +74,12 @@ def _trained(steps: int, learning_rate: float, **training: Any) -> dict[str, Any
     return {"steps": steps, "learning_rate": learning_rate} | every | training
 
 
-#: Enough to reverse words: 99.9 % and more of held-out ones, with each of four seeds.
-_SHORT: Sections = {"model": {"norm_order": "pre"}, "training": {"steps": 500, "learning_rate": 4e-3}}
+#: Enough to reverse words: 99.6 % and more of held-out ones, with each of six seeds. No two words are the same, so
+#: there is nothing to learn by heart, and nothing for dropout to prevent.
+_SHORT: Sections = {
+    "model": {"norm_order": "pre", "dropout": 0.0},
+    "training": {"steps": 320, "batch_size": 96, "learning_rate": 6e-3, "warmup_steps": 30, "eval_every": 160},
+}
 
 TASKS: dict[str, Entry] = {
     "copy": Entry(defaults=_SHORT),

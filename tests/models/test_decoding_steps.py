@@ -111,6 +111,25 @@ def test_rows_go_on_as_if_nothing_else_were_there(small_model: Build, any64: Bac
         assert close(model.step(tokens, state), whole(model, SRC[rows], prefix)[:, -1, :])
 
 
+@pytest.mark.parametrize("n", [1, 2])
+def test_rows_of_a_source_in_turn_read_one_memory(n: int, small_model: Build, any64: Backend) -> None:
+    """As the hypotheses of a beam: n tokens of each at once against their whole prefixes, then each alone again."""
+    model, rng = small_model(any64), np.random.default_rng(4)
+    rows, prefix = np.arange(3), np.zeros((3, 0), dtype=np.int64)
+    state = start = model.start(SRC, MAX_LEN)
+    for chosen, together in (([0, 0, 1, 1, 2, 2], 2), ([1, 1, 0, 1, 4, 5, 5, 5], 4), ([4, 0], 1), ([1, 1, 1], 3)):
+        rows, prefix, state = rows[chosen], prefix[chosen], state.select(chosen)
+        tokens = rng.integers(0, 9, (len(chosen), n))
+        prefix = np.hstack([prefix, tokens])
+        assert close(model.step(tokens, state), whole(model, SRC[rows], prefix)[:, -n:, :])
+        memories = [layer.memory for layer in state.layers]
+        assert state.together == together
+        assert all(memory is not None and memory.keys.shape[0] == len(chosen) // together for memory in memories)
+    again = start.select([0, 0, 0, 1, 1, 1, 2, 2, 2])
+    for before, after in zip(start.layers, again.layers, strict=True):
+        assert before.memory is after.memory, "copied for nothing"
+
+
 def test_a_row_that_has_ended_costs_the_others_nothing(small_model: Build, any64: Backend) -> None:
     """It feeds pads: they stay invisible, and its neighbours are what they are alone."""
     model = small_model(any64)

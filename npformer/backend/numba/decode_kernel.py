@@ -46,7 +46,7 @@ from npformer.backend.numba.sharing import (
 )
 
 #: Where each number stands in sizes, and each address in model and in a row of layers (see decode_step.py).
-HEADS, F, V, ROOM, S, PRE, GELU, TIED, PARTS, LOOKS, POSITION = range(11)
+HEADS, F, V, ROOM, S, PRE, GELU, TIED, PARTS, LOOKS, POSITION, TOGETHER = range(12)
 EMBEDDING, POSITIONS, GENERATOR, GENERATOR_BIAS = range(4)
 NORM = GENERATOR_BIAS  # a bias comes before γ and β, 0 where there is no norm
 SUB_LAYER = 6  # addresses of a sub-layer: two weights with their biases, γ and β
@@ -61,23 +61,23 @@ def columns(x, at, first, stride, y):
 
 
 @inlined
-def attend(q, keys, values, visible, stop, first, heads, mixed):
-    """mixed (B, n) from q (B, n), of the heads from first on, and stop of keys and values (B·H·room, D)."""
-    width, room = values.shape[1], keys.shape[0] // (q.shape[0] * heads)
+def attend(q, keys, values, visible, stop, first, heads, together, mixed):
+    """mixed (B, n) from q (B, n), of the heads from first on, and stop of keys and values (B/together·H·room, D)."""
+    width, room = values.shape[1], keys.shape[0] // (q.shape[0] // together * heads)
     own = q.dtype.type
     scale = own(1 / math.sqrt(width))
     scores = np.empty(stop, q.dtype)
     for r in range(q.shape[0]):
         mixed[r, :] = own(0)
         for i in range(0, q.shape[1], width):
-            start = (r * heads + first + i // width) * room
+            start = (r // together * heads + first + i // width) * room
             query = q[r, i : i + width]
             for j in range(stop):
                 key, total = keys[start + j], own(0)
                 for e in range(width):
                     total += query[e] * key[e]
                 scores[j] = total
-            softmax_of_visible(scores, visible[r, :stop], scale)
+            softmax_of_visible(scores, visible[r // together, :stop], scale)
             add_product(scores, values, start, mixed[r, i : i + width])
 
 
@@ -105,7 +105,7 @@ def self_attention(x, at, sizes, visible, first, last, out):
     size = batch * heads * room
     keys, values = matrix(at[KEYS], size, c // heads, x), matrix(at[VALUES], size, c // heads, x)
     remember(k, v, first, heads, position, keys, values)
-    attend(q, keys, values, visible, position + 1, first, heads, k)
+    attend(q, keys, values, visible, position + 1, first, heads, 1, k)
     add_products(k, matrix(at[2] + start * c * x.itemsize, n, c, x), out)
 
 
@@ -116,9 +116,9 @@ def cross_attention(x, at, sizes, visible, first, last, out):
     start, n = first * (c // heads), (last - first) * (c // heads)
     q, mixed = np.empty((batch, n), x.dtype), np.empty((batch, n), x.dtype)
     columns(x, at[SUB_LAYER:], start, 3 * c, q)
-    size = batch * heads * room
+    size = batch // sizes[TOGETHER] * heads * room
     keys, values = matrix(at[MEMORY_KEYS], size, c // heads, x), matrix(at[MEMORY_VALUES], size, c // heads, x)
-    attend(q, keys, values, visible, room, first, heads, mixed)
+    attend(q, keys, values, visible, room, first, heads, sizes[TOGETHER], mixed)
     add_products(mixed, matrix(at[SUB_LAYER + 2] + start * c * x.itemsize, n, c, x), out)
 
 

@@ -51,6 +51,7 @@ class TokenSteps:
             first.heads, f, v, room, self._visible[1].shape[1], first.norm_order == "pre", first.activation == "gelu",
             not decoder.weight.flags.c_contiguous, self._parts,
             sharing.PATIENCE + batch * max(4 * c * c, 2 * c * f, c * v) // self._parts // NUMBERS_A_LOOK, 0,
+            state.together,
         ])  # fmt: skip
         self._new_place()
 
@@ -108,7 +109,7 @@ def decoder_steps(decoder: Any, state: Any, threads: int) -> TokenSteps | None:
 def _fits(decoder: Any, state: Any) -> bool:
     """Whether every array is of the shape that the kernel takes for granted."""
     first, dtype = decoder.layers[0], decoder.embedding.dtype
-    batch, room = state.visible.shape
+    (batch, room), readers = state.visible.shape, state.visible.shape[0] // state.together
     (tokens, c), h, f = decoder.embedding.shape, first.heads, first.weights[12].shape[1]
     v, source = decoder.bias.shape[0], state.memory_mask.key_visible
     if source is None or c % h or len(decoder.layers) != len(state.layers):
@@ -118,7 +119,7 @@ def _fits(decoder: Any, state: Any) -> bool:
     s, norm = source.shape[1], [(c,), (c,)]
     attention = [(c, 3 * c), (3 * c,), (c, c), (c,), *norm]
     layer = [*attention, *attention, (c, f), (f,), (f, c), (c,), *norm]
-    pasts = [(batch, h, room, c // h)] * 2 + [(batch, h, s, c // h)] * 2
+    pasts = [(batch, h, room, c // h)] * 2 + [(readers, h, s, c // h)] * 2
     weight = decoder.weight if decoder.weight.flags.c_contiguous else decoder.weight.T
     expected = [
         (decoder.embedding, (tokens, c)), (state.positions, (room, c)), (decoder.bias, (v,)),
@@ -128,7 +129,7 @@ def _fits(decoder: Any, state: Any) -> bool:
         if each[:3] != first[:3]:
             return False
         expected += zip((*each.weights, *kept.own, *kept.memory), layer + pasts, strict=True)
-    masks = [(state.visible, (batch, room)), (source, (batch, s))]
+    masks = [(state.visible, (batch, room)), (source, (readers, s))]
     return all(_is(x, shape, dtype) for x, shape in expected) and all(_is(x, shape, np.bool_) for x, shape in masks)
 
 

@@ -17,6 +17,7 @@ from npformer.backend import workspace
 from npformer.backend.backend import Backend
 from npformer.backend.fallback import with_fallback
 from npformer.backend.numpy.blas import blas_product
+from npformer.backend.numpy.blas_threads import one_blas_thread
 from npformer.backend.numpy.embedding import embedding_backward
 from npformer.backend.numpy.philox import philox_bits
 from npformer.backend.numpy.team import Team
@@ -79,6 +80,7 @@ def numpy_backend(dtype: str, bodies: str = "auto", threads: int | None = None) 
             ops=with_fallback(compiled.OPS, OPS, compiled.takes),
             adam_update=compiled.adam_update,
             decoder_steps=compiled.decoder_steps,
+            on_one_thread=one_blas_thread,
             capture_part=partial(compiled.captured_part, dtype=dtype),
         )
     return shared
