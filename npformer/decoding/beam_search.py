@@ -17,14 +17,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from npformer.decoding.beams import Beams
 from npformer.decoding.best_tokens import best_tokens
 from npformer.decoding.opening import Host, Writer, expect_count, newest, open_texts
 from npformer.decoding.writing import Stop
 from npformer.errors import ConfigError
-from npformer.layers import DecodeState
 from npformer.typing import Array
 
 
@@ -58,20 +55,15 @@ def beam_search(
     for opening in open_texts(model, src, max_len, bos_id):
         state, beams = opening.state, Beams(opening, beam, length_penalty, model.config.pad_id)
         while beams.rows.size:
-            state = _moved(state, beams.rows)
+            if beams.rows.size > state.batch:
+                state = state.select(beams.rows)
+            else:
+                state.reorder(beams.rows)
             logits = newest(model.step(beams.tokens, state))
             beams.go_on(*best_tokens(logits, beam, model.backend), eos_id, stop)
         for row, hypotheses in zip(opening.rows.tolist(), beams.found(), strict=True):
             found[row] = [Hypothesis(*each) for each in hypotheses]
     return [found[row] for row in sorted(found)]
-
-
-def _moved(state: DecodeState, rows: Host) -> DecodeState:
-    """The state with these of its rows, in place where that can be."""
-    if not np.array_equal(state.sources[rows], state.sources):
-        return state.select(rows)
-    state.reorder(rows)
-    return state
 
 
 def _expect_penalty(length_penalty: Any) -> None:

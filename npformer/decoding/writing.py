@@ -38,7 +38,8 @@ def _continued(model: Writer, opening: Opening, choose: Choose, eos_id: int, sto
     while not ended.all():
         if 2 * np.count_nonzero(ended) >= ended.size:  # by halves, so that what is copied is no more than what is saved
             going = np.flatnonzero(~ended)
-            rows, tokens, ended, state = rows[going], tokens[going], ended[going], state.select(going)
+            rows, tokens, ended = rows[going], tokens[going], ended[going]
+            state.reorder(going)
         chosen = choose(newest(model.step(tokens, state)), opening.rows[rows], t)
         tokens = np.where(ended, pad_id, chosen)
         now = rows[~ended]

@@ -35,8 +35,8 @@ class Past(Protocol):
     def select(self, rows: Array, length: int) -> Past:
         """A copy that holds these rows, integers (n,), of the first length positions."""
 
-    def reorder(self, rows: HostArray, length: int) -> None:
-        """Put rows, host integers (B,), in the place of the rows there are."""
+    def reorder(self, rows: HostArray, length: int) -> Past:
+        """Put rows, host integers (n,), n <= B, in the place of the rows there are; returns what they are now."""
 
 
 class KeyValues(NamedTuple):
@@ -65,9 +65,10 @@ class KeyValues(NamedTuple):
     def select(self, rows: Array, length: int) -> KeyValues:
         return KeyValues(*(_selected(part, rows, length, axis=2) for part in self))
 
-    def reorder(self, rows: HostArray, length: int) -> None:
+    def reorder(self, rows: HostArray, length: int) -> KeyValues:
         for part in self:
             _reorder(part, rows, length, axis=2)
+        return self if rows.size == self.keys.shape[0] else KeyValues(*(part[: rows.size, ...] for part in self))
 
 
 class LayerState(NamedTuple):
@@ -90,11 +91,11 @@ class DecodeState:
     positions: Array  # (max_len, C)
     visible: Array  # (B, max_len) boolean
     sources: HostArray  # (B,) which row of the start each row comes from
-    together: int = 1  # w: so many rows in turn read one row of the memory
     memory_mask: AttentionMask = ALL_VISIBLE
     length: int = 0  # tokens of each row so far
     at_once: Any = None  # a step that was prepared for this state, see models/step_at_once.py
     begins: np.ndarray[Any, Any] | None = None  # (B,) where each row's own text begins; None: at 0
+    together: int = 1  # w: so many rows in turn read one row of the memory
 
     @property
     def batch(self) -> int:
@@ -143,53 +144,57 @@ class DecodeState:
         """
         chosen = _row_numbers(rows, self.batch)
         on_device = self.backend.integers(chosen)
-        layers = [LayerState(layer.own.select(on_device, self.length), layer.memory) for layer in self.layers]
-        mask, read = self.memory_mask, chosen // self.together
-        together = _in_turn(read)
-        read = read[::together]
-        if not np.array_equal(read, np.arange(self.batch // self.together)):
-            in_memory = self.backend.integers(read)
-            layers = [LayerState(layer.own, _memory_rows(layer.memory, in_memory)) for layer in layers]
-            if mask.key_visible is not None:
-                mask = replace(mask, key_visible=_take(mask.key_visible, in_memory))
-        return replace(
-            self,
-            layers=tuple(layers),
-            visible=_selected(self.visible, on_device, self.length, axis=1),
-            memory_mask=mask,
-            sources=self.sources[chosen],
-            together=together,
-            at_once=None,
-            begins=None if self.begins is None else self.begins[chosen],
-        )
+        own = [layer.own.select(on_device, self.length) for layer in self.layers]
+        visible = _selected(self.visible, on_device, self.length, axis=1)
+        return replace(self, **self._of_rows(chosen, own, visible))
 
     def reorder(self, rows: Any) -> None:
-        """Let each row go on as rows, host integers (B,), says: from a row of the same source, as in a beam.
+        """Let these be the rows from now on: host integers (n,), n <= B, that say which row each goes on from.
 
-        Like select, but in place. Raises what select raises, and for another number of rows, or another source.
+        Like select, but in the memory there is. Raises what select raises, and ShapeError for more rows.
         """
         chosen = _row_numbers(rows, self.batch)
-        if chosen.size != self.batch:
-            raise ShapeError(f"rows: expected one for each of the B={self.batch} rows, got {chosen.size}; use select")
-        if not np.array_equal(self.sources[chosen], self.sources):
-            raise ConfigError(f"rows: expected each row to stay with its source, got {chosen.tolist()}; use select")
+        if chosen.size > self.batch:
+            raise ShapeError(
+                f"rows: expected no more than the B={self.batch} rows there are, got {chosen.size}; use select"
+            )
         if np.array_equal(chosen, np.arange(self.batch)):
             return
-        for layer in self.layers:
-            layer.own.reorder(chosen, self.length)
+        own = [layer.own.reorder(chosen, self.length) for layer in self.layers]
         _reorder(self.visible, chosen, self.length, axis=1)
-        if self.begins is not None:
-            self.begins = self.begins[chosen]
+        if chosen.size == self.batch and np.array_equal(self.sources[chosen], self.sources):  # as in a beam
+            self.begins = None if self.begins is None else self.begins[chosen]
+            return
+        for name, value in self._of_rows(chosen, own, self.visible[: chosen.size, :]).items():
+            setattr(self, name, value)
+
+    def _of_rows(self, chosen: HostArray, own: list[Past], visible: Array) -> dict[str, Any]:
+        """What there is to know of these rows, by name, given what the layers keep of them."""
+        mask, sources = self.memory_mask, self.sources[chosen]
+        together = _in_turn(sources)
+        memory = [layer.memory for layer in self.layers]
+        if not np.array_equal(sources[::together], self.sources[:: self.together]):
+            on_device = self.backend.integers(chosen[::together] // self.together)
+            memory = [
+                None if kept is None else KeyValues(*(_take(part, on_device) for part in kept)) for kept in memory
+            ]
+            if mask.key_visible is not None:
+                mask = replace(mask, key_visible=_take(mask.key_visible, on_device))
+        return {
+            "layers": tuple(map(LayerState, own, memory)),
+            "visible": visible,
+            "memory_mask": mask,
+            "sources": sources,
+            "together": together,
+            "at_once": None,
+            "begins": None if self.begins is None else self.begins[chosen],
+        }
 
 
-def _in_turn(read: HostArray) -> int:
-    """The largest w for which read (n,) is made of w equal numbers, then w equal numbers, and so on."""
-    ends = np.append(np.flatnonzero(read[1:] != read[:-1]) + 1, read.size)
+def _in_turn(sources: HostArray) -> int:
+    """The largest w for which sources (n,) is made of w equal numbers, then w equal numbers, and so on."""
+    ends = np.append(np.flatnonzero(sources[1:] != sources[:-1]) + 1, sources.size)
     return int(np.gcd.reduce(ends))
-
-
-def _memory_rows(memory: KeyValues | None, rows: Array) -> KeyValues | None:
-    return None if memory is None else KeyValues(*(_take(part, rows) for part in memory))
 
 
 def _take(x: Array, rows: Array) -> Array:
@@ -205,13 +210,13 @@ def _selected(buffer: Array, rows: Array, length: int, axis: int) -> Array:
 
 
 def _reorder(buffer: Array, rows: HostArray, length: int, axis: int) -> None:
-    """_selected, in place, for host integers."""
+    """_selected, in place, for host integers: they become the first rows."""
     part = buffer[_filled(buffer, length, axis)]
     if isinstance(buffer, np.ndarray):  # the standard cannot write to some rows
         changed = np.flatnonzero(rows != np.arange(rows.size))
         part[changed] = part[rows[changed]]
     else:
-        part[...] = _take(part, namespace(part).asarray(rows, device=device_of(part)))
+        part[: rows.size, ...] = _take(part, namespace(part).asarray(rows, device=device_of(part)))
 
 
 def _filled(buffer: Array, length: int, axis: int) -> tuple[slice, ...]:

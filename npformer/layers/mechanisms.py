@@ -144,9 +144,10 @@ class Sums:
         chosen = namespace(self.state).take(self.up_to(length), rows, axis=0)
         return Sums(chosen, chosen, length)
 
-    def reorder(self, rows: HostArray, length: int) -> None:
+    def reorder(self, rows: HostArray, length: int) -> Sums:
         xp, sums = namespace(self.state), self.up_to(length)
         self.before = self.state = xp.take(sums, xp.asarray(rows, device=device_of(sums)), axis=0)
+        return self
 
 
 class LinearAttention:

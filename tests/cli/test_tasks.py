@@ -46,7 +46,10 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], P
 
         def run_of(task: str) -> Path:
             if not (root / task).exists():
-                options = SMALL | ({"count": FEW[task]} if task in FEW else {})
+                depth = (
+                    ("num_encoder_layers", "num_decoder_layers") if MODELS[task][0] is Transformer else ("num_layers",)
+                )
+                options = SMALL | dict.fromkeys(depth, 1) | ({"count": FEW[task]} if task in FEW else {})
                 words = [word for key, value in options.items() for word in ("--set", f"{key}={value}")]
                 assert main(["train", task, "--out", str(root / task), *words]) == 0
             return root / task
