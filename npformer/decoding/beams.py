@@ -11,7 +11,7 @@ tokens, each of which knows the one before, so that siblings share what they hav
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -72,7 +72,8 @@ class Beams:
             for place, one in zip(places, proposals, strict=True):
                 source.places[place] = one
             source.greedy = places[0] if source.greedy is not None and places else None
-            self._end(source, eos_id, stop)
+            if source.ended or stop is not None or self._is_over(source, proposals, eos_id):
+                self._end(source, eos_id, stop)
         self._leave(width)
 
     def found(self) -> list[list[tuple[Host, float, float]]]:
@@ -96,12 +97,17 @@ class Beams:
         """Those of a source's proposals that go on."""
         if source.greedy is not None and not log_p[0] > NOBODY:
             source.greedy = None
-        some = list(zip(places, tokens, log_p, strict=True))[: self.beam - len(source.ended)]
+        room, chains = self.beam - len(source.ended), [None if one is None else one.chain for one in source.places]
         return [  # NaN is nobody's, too
-            Proposal(value, place, (_chain(source.places[place]), token))
-            for place, token, value in some
+            Proposal(value, place, (chains[place], token))
+            for place, token, value in zip(places[:room], tokens, log_p, strict=False)
             if value > NOBODY
         ]
+
+    def _is_over(self, source: Source, proposals: list[Proposal], eos_id: int) -> bool:
+        """Whether one of them ends by itself, or there is none."""
+        whole = source.prompt.size + self.chosen == self.max_len
+        return whole or not proposals or any(one.chain is not None and one.chain[1] == eos_id for one in proposals)
 
     def _end(self, source: Source, eos_id: int, stop: Stop | None) -> None:
         """Take hypotheses that end here out of their places, and all if none can pass the best that has ended."""
@@ -154,6 +160,8 @@ def seats(parents: list[int], width: int) -> list[int]:
 
     The first of siblings stays, the others take what is empty.
     """
+    if len(set(parents)) == len(parents):
+        return parents  # nobody has a sibling
     empty = [place for place in range(width) if place not in parents]
     stayed: set[int] = set()
     places = []
@@ -161,11 +169,6 @@ def seats(parents: list[int], width: int) -> list[int]:
         places.append(empty.pop(0) if parent in stayed else parent)
         stayed.add(parent)
     return places
-
-
-def _chain(one: Proposal | None) -> Any:
-    """What a hypothesis has chosen."""
-    return None if one is None else one.chain
 
 
 def _text(prompt: Host, chain: Chain) -> Host:

@@ -24,6 +24,7 @@ from npformer.typing import Array
 
 WORTH_SHARING = 1 << 20  # products of two numbers in a step; of one token: what it reads is in one core's own cache
 NUMBERS_A_LOOK = 50  # of a part: its reader has four times as long as it needs
+LONGEST_PATIENCE = 10 * sharing.PATIENCE  # of a helper between two steps, while a caller chooses many tokens
 ALONE = 32  # steps without help after a helper that fell asleep
 
 
@@ -47,11 +48,11 @@ class TokenSteps:
         self._parts = 2 if threads > 1 and batch * numbers >= WORTH_SHARING else 1
         self._by_blas = batch > FEW_TOKENS
         self._alone = 0
+        looks = sharing.PATIENCE + batch * max(4 * c * c, 2 * c * f, c * v) // self._parts // NUMBERS_A_LOOK
+        self._patience = min(looks, LONGEST_PATIENCE)
         self._sizes = np.array([
             first.heads, f, v, room, self._visible[1].shape[1], first.norm_order == "pre", first.activation == "gelu",
-            not decoder.weight.flags.c_contiguous, self._parts,
-            sharing.PATIENCE + batch * max(4 * c * c, 2 * c * f, c * v) // self._parts // NUMBERS_A_LOOK, 0,
-            state.together,
+            not decoder.weight.flags.c_contiguous, self._parts, looks, 0, state.together,
         ])  # fmt: skip
         self._new_place()
 
@@ -91,12 +92,12 @@ class TokenSteps:
             self._alone -= 1
             return
         self._shared[sharing.PRESENT] = 1
-        sharing.helper.invite(partial(_help, self._kept, self._given))
+        sharing.helper.invite(partial(_help, self._kept, self._given, self._patience))
 
 
-def _help(kept: Any, given: tuple[Array, ...]) -> None:
+def _help(kept: Any, given: tuple[Array, ...], patience: int) -> None:
     """kept is what the addresses in given belong to."""
-    help_with_steps(*given, sharing.PATIENCE)
+    help_with_steps(*given, patience)
 
 
 def decoder_steps(decoder: Any, state: Any, threads: int) -> TokenSteps | None:
