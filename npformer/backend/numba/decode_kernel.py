@@ -34,6 +34,7 @@ from npformer.backend.numba.sharing import (
     MOST_PARTS,
     PRESENT,
     TICKET,
+    WANTED,
     add,
     finish,
     load,
@@ -195,9 +196,9 @@ def do_part(layers, model, sizes, shared, given, sums, logits, visible, memory_v
 
 @kernel("KkssZYYBBi")
 def help_with_steps(layers, model, sizes, shared, sums, given, logits, visible, memory_visible, patience):
-    """Take parts of steps until none has been there for a while, or nobody wants them any more."""
+    """Take parts of steps until none has been there for a while, nobody wants them any more, or another one does."""
     looks = 0
-    while looks < patience and load(shared, LOST) == 0:
+    while looks < patience and load(shared, LOST) + load(shared, WANTED) == 0:
         ticket = take(shared, sizes[PARTS])
         if ticket >= 0:
             do_part(layers, model, sizes, shared, given, sums, logits, visible, memory_visible, ticket)

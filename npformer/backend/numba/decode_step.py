@@ -91,8 +91,7 @@ class TokenSteps:
         if self._alone:
             self._alone -= 1
             return
-        self._shared[sharing.PRESENT] = 1
-        sharing.helper.invite(partial(_help, self._kept, self._given, self._patience))
+        sharing.helper.invite(partial(_help, self._kept, self._given, self._patience), self._shared)
 
 
 def _help(kept: Any, given: tuple[Array, ...], patience: int) -> None:

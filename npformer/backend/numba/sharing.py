@@ -11,6 +11,7 @@ system is given up: the leader begins anew elsewhere, alone.
     done      parts of this phase that have been computed
     present   whether a helper has been asked to come and has not left
     lost      whether the leader has given the helper up
+    wanted    whether the helper is wanted elsewhere, and need not wait for more here
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from npformer.backend.numba.compiling import inlined
 
 MOST_PARTS = 64
 #: Places in an array of int64, each with a cache line of its own, since another thread may be writing it.
-TICKET, DONE, PRESENT, LOST, SLOTS = 0, 8, 16, 24, 32
+TICKET, DONE, PRESENT, LOST, WANTED, SLOTS = 0, 8, 16, 24, 32, 40
 PATIENCE = 10_000  # looks before a helper leaves, or is given up: some 0.4 ms
 
 _HAS_PAUSE = platform.machine().lower() in ("x86_64", "amd64")
@@ -168,10 +169,14 @@ class Helper:
         self._inbox: SimpleQueue[Callable[[], Any]] = SimpleQueue()
         self._starting = threading.Lock()
         self._started = False
+        self._where: Any = None
 
-    def invite(self, job: Callable[[], Any]) -> None:
-        """Let it do job as soon as it is free. Nobody waits for that."""
+    def invite(self, job: Callable[[], Any], shared: Any) -> None:
+        """Let it do job, which waits at shared (SLOTS,), as soon as it has left where it was invited to before."""
         with self._starting:
+            if self._where is not None:
+                self._where[WANTED] = 1
+            self._where, shared[PRESENT], shared[WANTED] = shared, 1, 0
             if not self._started:
                 threading.Thread(target=_work, args=(self._inbox,), name="npformer helper", daemon=True).start()
                 self._started = True

@@ -208,7 +208,7 @@ def take_and_sleep(shared, parts):  # type: ignore[no-untyped-def]
 
 def test_a_helper_that_falls_asleep_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decode_step, "WORTH_SHARING", 0)
-    monkeypatch.setattr(sharing.helper, "invite", lambda job: None)
+    monkeypatch.setattr(sharing.helper, "invite", lambda job, shared: None)
     fast, expected = model("compiled"), logits(model("plain"), 2)
     state, now = fast.start(SRC[:2], MAX_LEN), tokens(2)
     assert np.allclose(fast.step(now[:, 0], state), expected[0], rtol=0, atol=1e-12)
@@ -240,3 +240,21 @@ def test_a_helper_leaves_when_there_is_nothing_to_do(monkeypatch: pytest.MonkeyP
             break
         waited.wait(0.005)
     assert shared[sharing.PRESENT] == 0
+
+
+def test_a_helper_that_is_wanted_elsewhere_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when rows leave a batch, and others' steps follow."""
+    monkeypatch.setattr(decode_step, "WORTH_SHARING", 0)
+    monkeypatch.setattr(sharing, "PATIENCE", 10**9)  # looks, about a minute
+    monkeypatch.setattr(decode_step, "LONGEST_PATIENCE", 10**9)
+    fast, waited = model("compiled"), threading.Event()
+    states = [fast.start(SRC, MAX_LEN) for _ in range(2)]
+    for state in states:
+        fast.step(tokens(4)[:, 0], state)
+    one, two = (state.at_once[1]._shared for state in states)
+    for _ in range(2000):
+        if not one[sharing.PRESENT]:
+            break
+        waited.wait(0.005)
+    assert (one[sharing.PRESENT], two[sharing.PRESENT]) == (0, 1)
+    two[sharing.WANTED] = 1
