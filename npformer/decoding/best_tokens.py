@@ -39,8 +39,9 @@ def _order(values: Host, k: int) -> Host:
         among = values >= kth  # no number is >= NaN
         if (np.count_nonzero(among, axis=-1) == k).all():
             places: Host = np.nonzero(among)[1].reshape(-1, k)
-            chosen = np.take_along_axis(values, places, axis=-1)
-            return np.take_along_axis(places, np.argsort(-chosen, axis=-1, kind="stable"), axis=-1)
+            each = np.arange(values.shape[0])[:, None]
+            best_first: Host = places[each, np.argsort(-values[each, places], axis=-1, kind="stable")]
+            return best_first
     order: Host = np.argsort(-values, axis=-1, kind="stable")[:, :k]
     return order
 
