@@ -30,8 +30,8 @@ class Saying:
     def batch(self) -> int:
         return int(self.src.shape[0])
 
-    def select(self, rows: Host) -> Saying:
-        return Saying(self.src[rows], self.said[rows])
+    def reorder(self, rows: Host) -> None:
+        self.src, self.said = self.src[rows], self.said[rows]
 
 
 class Copier(Transformer):

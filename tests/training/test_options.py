@@ -91,8 +91,10 @@ def test_what_is_not_given_follows_from_the_data_and_the_preset() -> None:
 
 @pytest.mark.parametrize(("steps", "warmup"), [(1, 1), (4, 1), (30, 6), (999, 199), (1000, 200), (10**6, 200)])
 def test_a_short_run_has_a_short_warm_up(steps: int, warmup: int) -> None:
-    assert complete(given(training={"steps": steps}), 5, 5).training.warmup_steps == warmup
-    assert complete(given(training={"steps": steps, "warmup_steps": 0}), 5, 5).training.warmup_steps == 0
+    pairs = {"task": "pairs"}  # which has no warm-up of its own
+    assert complete(given(run=pairs, training={"steps": steps}), 5, 5).training.warmup_steps == warmup
+    assert complete(given(run=pairs, training={"steps": steps, "warmup_steps": 0}), 5, 5).training.warmup_steps == 0
+    assert complete(given(training={"steps": 20}), 5, 5).training.warmup_steps == 4, "of 30 that the task reverse has"
 
 
 def test_every_option_comes_back_from_a_file(tmp_path: Path) -> None:
