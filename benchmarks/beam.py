@@ -1,0 +1,108 @@
+"""Beam search beside greedy decoding: how many times as long it takes for held-out texts of a trained run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import npformer as npf
+from benchmarks import machine, report
+from benchmarks.options import UsageError, numbers
+from npformer.errors import NpformerError
+from npformer.models import Transformer
+from npformer.training import RunDirectory
+from npformer.training.assemble import assemble, read_trained
+from npformer.training.config_file import read_toml
+from npformer.training.options import SECTIONS
+
+COLUMNS = ("batch", "greedy ms", "beam ms", "times as long")
+LEGEND = """ms               of all texts, decoded batch by batch: median of rounds, in turns
+times as long    beam search's time over greedy decoding's, round by round: median, quartiles"""
+EXAMPLES = """examples:
+  python -m benchmarks.beam runs/numbers-001
+  python -m benchmarks.beam runs/dates-001 --beam 8 --batch 1,32 --json"""
+
+
+def main() -> int:
+    """The command; see --help."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.beam", description=__doc__, epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
+    )  # fmt: skip
+    parser.add_argument("run", type=Path, help="the folder of a run whose model translates")
+    parser.add_argument("--beam", type=int, default=4, help="hypotheses of each text (default: 4)")
+    parser.add_argument("--batch", default="1,4,16,64", help="how many texts at once (default: 1,4,16,64)")
+    parser.add_argument("--texts", type=int, default=64, help="held-out texts in all (default: 64)")
+    parser.add_argument("--max-len", type=int, default=60, help="tokens of an answer at most (default: 60)")
+    parser.add_argument("--rounds", type=int, default=9, help="(default: 9)")
+    parser.add_argument("--json", action="store_true", help="print one JSON document, for machines")
+    args = parser.parse_args()
+    try:
+        return _measured(args)
+    except (UsageError, NpformerError) as error:
+        print(f"benchmarks.beam: {error}", file=sys.stderr)
+        return 2
+
+
+def _measured(args: argparse.Namespace) -> int:
+    batches = [int(each) for each in numbers("--batch", args.batch, 1, 4097)]
+    for name in ("texts", "rounds"):
+        if getattr(args, name) < 1:
+            raise UsageError(f"--{name}: expected an integer >= 1, got {getattr(args, name)}")
+    run = RunDirectory.open(args.run)
+    model = read_trained(run, "numpy").model
+    if not isinstance(model, Transformer):
+        raise UsageError(
+            f"{args.run}: expected a run whose model translates, such as numbers, got {type(model).__name__}"
+        )
+    task = assemble(read_toml(run.config_path, SECTIONS)).task
+    src = task.collate(task.held_out(args.texts))[0]
+    about = machine.describe([], True, "numpy", ["float32"])
+    report.say(f"{report.head(about)}\n\n{LEGEND}\n", args.json)
+    found = [
+        compared(model, np.asarray(src), batch, args.rounds, beam=args.beam, max_len=args.max_len) for batch in batches
+    ]
+    rows = [
+        [
+            str(row["batch"]),
+            *(report.milliseconds(row[name]) for name in ("greedy", "beam")),
+            report.ratio(row["ratio"]),
+        ]
+        for row in found
+    ]
+    report.say(report.table(COLUMNS, rows), args.json)
+    if args.json:
+        print(json.dumps({"benchmark": "beam", "machine": about, "beam": args.beam, "results": found}))
+    return 0
+
+
+def compared(model: Transformer, src: Any, batch: int, rounds: int, *, beam: int, max_len: int) -> dict[str, Any]:
+    """Both ways of decoding src (B, S) in batches, in turns: seconds of each (medians), and their ratio."""
+    parts = [src[start : start + batch] for start in range(0, len(src), batch)]
+    ways: list[Callable[[Any], Any]] = [
+        lambda part: npf.greedy(model, part, max_len),
+        lambda part: npf.beam_search(model, part, max_len, beam=beam),
+    ]
+    taken = [[_seconds(way, parts) for way in ways] for _ in range(rounds + 1)][1:]  # the first one warms up
+    greedy, searched = (statistics.median(each) for each in zip(*taken, strict=True))
+    low, middle, high = np.quantile([b / g for g, b in taken], (0.25, 0.5, 0.75)).tolist()
+    return {"batch": batch, "greedy": greedy, "beam": searched, "ratio": {"median": middle, "low": low, "high": high}}
+
+
+def _seconds(way: Callable[[Any], Any], parts: list[Any]) -> float:
+    start = time.perf_counter()
+    for part in parts:
+        way(part)
+    return time.perf_counter() - start
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

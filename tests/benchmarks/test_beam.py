@@ -1,0 +1,74 @@
+"""Beam search beside greedy decoding: both decode the same, a run is asked by its folder, others are refused."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import npformer as npf
+from benchmarks import beam
+from npformer.cli.main import main as npformer
+
+SMALL = {"steps": 2, "d_model": 8, "d_ff": 8, "num_heads": 2, "eval_examples": 2, "final_examples": 2, "batch_size": 4}
+
+
+def command(monkeypatch: pytest.MonkeyPatch, *words: Any) -> int:
+    monkeypatch.setattr(sys, "argv", ["benchmarks.beam", *map(str, words)])
+    return beam.main()
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Two small runs: one whose model translates, one whose model tells languages apart."""
+    root = tmp_path_factory.mktemp("runs")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NPFORMER_CACHE", str(root / "cache"))
+        for task, more in (("copy", {"max_length": 4}), ("language", {"count": 20})):
+            words = [word for key, value in (SMALL | more).items() for word in ("--set", f"{key}={value}")]
+            assert npformer(["train", task, "--set", "device=numpy", "--out", str(root / task), *words]) == 0
+        yield root
+
+
+def test_both_ways_decode_every_text_in_each_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[str, int]] = []
+    monkeypatch.setattr(npf, "greedy", lambda model, part, max_len: seen.append(("greedy", len(part))))
+    monkeypatch.setattr(npf, "beam_search", lambda model, part, max_len, beam: seen.append((f"beam {beam}", len(part))))
+    found = beam.compared(None, np.ones((5, 3)), 2, 3, beam=4, max_len=7)  # type: ignore[arg-type]
+    once = [("greedy", 2), ("greedy", 2), ("greedy", 1), ("beam 4", 2), ("beam 4", 2), ("beam 4", 1)]
+    assert seen == once * 4, "one round to warm up, and three"
+    assert 0 < found["ratio"]["low"] <= found["ratio"]["median"] <= found["ratio"]["high"]
+
+
+def test_a_run_is_measured(runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [runs / "copy", "--texts", 6, "--batch", "2,6", "--rounds", 2, "--max-len", 5]
+    assert command(monkeypatch, *words) == 0
+    table = capsys.readouterr().out.splitlines()[-2:]
+    assert [line.split()[0] for line in table] == ["2", "6"]
+    assert command(monkeypatch, *words, "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [row["batch"] for row in document["results"]] == [2, 6]
+    assert all(row["beam"] > 0 < row["greedy"] for row in document["results"])
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["language"], "expected a run whose model translates, such as numbers, got Encoder"),
+        (["copy", "--rounds", "0"], "--rounds: expected an integer >= 1, got 0"),
+        (["copy", "--batch", "0"], "--batch: expected 1 <= number < 4097, got 0"),
+        (["nowhere"], "nowhere"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(
+    words: list[str], message: str, runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command(monkeypatch, runs / words[0], *words[1:]) == 2
+    ended = capsys.readouterr()
+    assert message in ended.err
+    assert ended.out == ""
