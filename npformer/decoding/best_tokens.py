@@ -34,15 +34,14 @@ def best_tokens(logits: Array, k: int, backend: Backend) -> tuple[Host, Host]:
 
 def _order(values: Host, k: int) -> Host:
     """Where the k largest of each row are, (B, k), largest first, of equal ones the first; a NaN is the smallest."""
-    if k < values.shape[1]:  # to sort k numbers of each row is quicker than all, and mostly no others are like them
-        kth = np.partition(values, -k, axis=-1)[:, -k, None]
-        among = values >= kth  # no number is >= NaN
-        if (np.count_nonzero(among, axis=-1) == k).all():
-            places: Host = np.nonzero(among)[1].reshape(-1, k)
-            each = np.arange(values.shape[0])[:, None]
-            best_first: Host = places[each, np.argsort(-values[each, places], axis=-1, kind="stable")]
-            return best_first
-    order: Host = np.argsort(-values, axis=-1, kind="stable")[:, :k]
+    k = min(k, values.shape[1])
+    left = np.where(np.isnan(values), -np.inf, values)
+    each, order = np.arange(values.shape[0]), np.empty((values.shape[0], k), dtype=np.int64)
+    for i in range(k):  # of the few that are asked for each in turn is found sooner than all are sorted
+        order[:, i] = np.argmax(left, axis=-1)
+        if i == k - 1 and np.isneginf(left[each, order[:, i]]).any():  # what was taken cannot be told from what is left
+            return np.argsort(-values, axis=-1, kind="stable")[:, :k]
+        left[each, order[:, i]] = -np.inf
     return order
 
 

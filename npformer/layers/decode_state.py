@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from npformer.backend import Backend
+from npformer.backend import Backend, workspace
 from npformer.errors import ConfigError, DTypeError, ShapeError
 from npformer.functional import ALL_VISIBLE, AttentionMask
 from npformer.functional.arrays import device_of, namespace
@@ -202,9 +202,13 @@ def _take(x: Array, rows: Array) -> Array:
 
 
 def _selected(buffer: Array, rows: Array, length: int, axis: int) -> Array:
-    """A new buffer with these rows; of its positions, along axis, only the first length are copied."""
+    """A new buffer with these rows; of its positions, along axis, only the first length are copied, and ever read."""
     xp, filled = namespace(buffer), _filled(buffer, length, axis)
-    new = xp.zeros((rows.shape[0], *buffer.shape[1:]), dtype=buffer.dtype, device=device_of(buffer))
+    if isinstance(buffer, np.ndarray):
+        host = workspace.empty((rows.shape[0], *buffer.shape[1:]), buffer.dtype)
+        host[filled] = buffer[filled][rows]
+        return host
+    new = xp.empty((rows.shape[0], *buffer.shape[1:]), dtype=buffer.dtype, device=device_of(buffer))
     new[filled] = xp.take(buffer[filled], rows, axis=0)
     return new
 
