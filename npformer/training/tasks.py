@@ -79,7 +79,7 @@ _SHORT: Sections = {
     "model": {"norm_order": "pre", "num_decoder_layers": 1},
     "training": {"steps": 360, "batch_size": 96, "learning_rate": 6e-3, "warmup_steps": 30, "eval_every": 180},
 }
-#: To sort takes longer: 99.5 %.
+#: To sort takes longer: 99.9 % and more, with each of three seeds.
 _LONGER: Sections = {
     "model": {"norm_order": "pre"},
     "training": {"steps": 800, "batch_size": 96, "learning_rate": 5e-3},
