@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from npformer.backend import Backend
+from npformer.backend import Backend, get_backend
+from npformer.backend.numpy.blas_threads import blas_threads, can_set_blas_threads
 from npformer.errors import ConfigError, DTypeError, NpformerError, ShapeError, TokenError
 from npformer.models import Transformer
 
@@ -128,6 +129,28 @@ def test_rows_of_a_source_in_turn_read_one_memory(n: int, small_model: Build, an
     again = start.select([0, 0, 0, 1, 1, 1, 2, 2, 2])
     for before, after in zip(start.layers, again.layers, strict=True):
         assert before.memory is after.memory, "copied for nothing"
+
+
+def test_reading_the_source_leaves_no_threads_of_products_behind(
+    small_model: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They would wait, in a loop, on the core of the thread that helps with the steps."""
+    if not can_set_blas_threads():
+        pytest.skip("this NumPy's BLAS cannot be told how many threads to use")
+    seen, encode = [], Transformer._encode
+
+    def noting(self: Transformer, *given: Any) -> Any:
+        seen.append(blas_threads())
+        return encode(self, *given)
+
+    monkeypatch.setattr(Transformer, "_encode", noting)
+    before = blas_threads()
+    model = small_model(get_backend("numpy", dtype="float64", bodies="compiled", threads=2))
+    for rows, calls in ((SRC[:1], 1), (SRC, 2)):
+        seen.clear()
+        model.start(rows, MAX_LEN)
+        assert seen == [1] * calls, "rows are shared out, and products are not"
+    assert blas_threads() == before
 
 
 def test_a_row_that_has_ended_costs_the_others_nothing(small_model: Build, any64: Backend) -> None:
