@@ -77,8 +77,10 @@ def _trained(steps: int, learning_rate: float, **training: Any) -> dict[str, Any
 #: Enough to reverse or copy words: 99.7 % and more of held-out ones, with each of six seeds.
 _SHORT: Sections = {
     "model": {"norm_order": "pre", "num_decoder_layers": 1},
-    "training": {"steps": 360, "batch_size": 96, "learning_rate": 6e-3, "warmup_steps": 30, "eval_every": 180},
-}
+    "training": {
+        "steps": 360, "batch_size": 96, "learning_rate": 6e-3, "warmup_steps": 30, "log_every": 30, "eval_every": 180,
+    },
+}  # fmt: skip
 #: To sort takes longer: 99.9 % and more, with each of three seeds.
 _LONGER: Sections = {
     "model": {"norm_order": "pre"},
