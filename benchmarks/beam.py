@@ -65,11 +65,9 @@ def _measured(args: argparse.Namespace) -> int:
         )
     task = assemble(read_toml(run.config_path, SECTIONS)).task
     src = task.collate(task.held_out(args.texts))[0]
-    about = machine.describe([], True, "numpy", ["float32"])
+    about = machine.describe([], False, "numpy", ["float32"])
     report.say(f"{report.head(about)}\n\n{LEGEND}\n", args.json)
-    found = [
-        compared(model, np.asarray(src), batch, args.rounds, beam=args.beam, max_len=args.max_len) for batch in batches
-    ]
+    found = [compared(model, src, batch, args.rounds, beam=args.beam, max_len=args.max_len) for batch in batches]
     rows = [
         [
             str(row["batch"]),

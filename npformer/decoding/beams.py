@@ -72,8 +72,7 @@ class Beams:
             for place, one in zip(places, proposals, strict=True):
                 source.places[place] = one
             source.greedy = places[0] if source.greedy is not None and places else None
-            if source.ended or stop is not None or self._is_over(source, proposals, eos_id):
-                self._end(source, eos_id, stop)
+            self._end(source, eos_id, stop)
         self._leave(width)
 
     def found(self) -> list[list[tuple[Host, float, float]]]:
@@ -104,11 +103,6 @@ class Beams:
             if value > NOBODY
         ]
 
-    def _is_over(self, source: Source, proposals: list[Proposal], eos_id: int) -> bool:
-        """Whether one of them ends by itself, or there is none."""
-        whole = source.prompt.size + self.chosen == self.max_len
-        return whole or not proposals or any(one.chain is not None and one.chain[1] == eos_id for one in proposals)
-
     def _end(self, source: Source, eos_id: int, stop: Stop | None) -> None:
         """Take hypotheses that end here out of their places, and all if none can pass the best that has ended."""
         length = source.prompt.size + self.chosen
@@ -122,8 +116,10 @@ class Beams:
                 source.places[place] = None
                 if source.greedy == place:
                     source.greedy = None
+        if not source.ended:
+            return
         reach = max((one.log_p for one in source.places if one is not None), default=NOBODY)
-        best = max((score for _, score, _ in source.ended), default=NOBODY)
+        best = max(score for _, score, _ in source.ended)
         if best >= reach / self._penalty(self.max_len - source.prompt.size):
             source.places, source.greedy = [None] * len(source.places), None
 

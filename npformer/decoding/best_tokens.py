@@ -37,11 +37,12 @@ def _order(values: Host, k: int) -> Host:
     k = min(k, values.shape[1])
     left = np.where(np.isnan(values), -np.inf, values)
     each, order = np.arange(values.shape[0]), np.empty((values.shape[0], k), dtype=np.int64)
-    for i in range(k):  # of the few that are asked for each in turn is found sooner than all are sorted
+    for i in range(k):  # each in turn is found sooner than all are sorted: few are asked for
         order[:, i] = np.argmax(left, axis=-1)
-        if i == k - 1 and np.isneginf(left[each, order[:, i]]).any():  # what was taken cannot be told from what is left
-            return np.argsort(-values, axis=-1, kind="stable")[:, :k]
+        least = left[each, order[:, i]]
         left[each, order[:, i]] = -np.inf
+    if np.isneginf(least).any():  # then what was taken could not be told from what was left
+        return np.argsort(-values, axis=-1, kind="stable")[:, :k]
     return order
 
 

@@ -105,9 +105,17 @@ class Transformer(Layer):
         return watch.weights
 
     def encode(self, src: Array) -> tuple[Array, AttentionMask]:
-        """For decoding: src (B, S) to the memory (B, S, C) and the mask of its padding."""
+        """For decoding: src (B, S) to the memory (B, S, C) and the mask of its padding. Threads share the rows."""
         src = token_ids("src", src, self.config.src_vocab_size, self.backend)
-        return self._encode(NoCache(self), src, None, None)
+        size = -(-src.shape[0] // self.backend.threads)
+        parts = [src[start : start + size, :] for start in range(0, src.shape[0], size)]
+        memories: list[Array] = [None] * len(parts)
+
+        def read(i: int) -> None:
+            memories[i], _ = self._encode(NoCache(self), parts[i], None, None)
+
+        self.backend.together([partial(read, i) for i in range(len(parts))])
+        return namespace(src).concat(memories, axis=0), AttentionMask(key_visible=src != self.config.pad_id)
 
     def decode(self, tgt_in: Array, memory: Array, memory_mask: AttentionMask) -> Array:
         """For decoding: tgt_in (B, T) and what encode returned to logits (B, T, V)."""
@@ -120,9 +128,8 @@ class Transformer(Layer):
         Raises ConfigError unless 1 <= max_len, <= max_seq_len for learned positions, and what forward raises.
         """
         positions = position_rows(self.tgt_positions, max_len, self.config, self.backend)
-        src = token_ids("src", src, self.config.src_vocab_size, self.backend)
         with self.backend.on_one_thread():
-            memory, memory_mask = self._encode_together(src)
+            memory, memory_mask = self.encode(src)
             batch = memory.shape[0]
             layers = self.decoder.start(batch, max_len, memory)
         return DecodeState(
@@ -170,21 +177,6 @@ class Transformer(Layer):
         x = embed(cache, self.src_embedding, self.src_positions, self.dropout, src, child(key, "src_embedding"))
         memory = cache.run(self.encoder, x, mask=mask, key=child(key, "encoder"), watch=child(watch, "encoder"))
         return memory, mask
-
-    def _encode_together(self, src: Array) -> tuple[Array, AttentionMask]:
-        """encode, by the backend's threads, each some of the rows."""
-        batch = src.shape[0]
-        size = -(-batch // self.backend.threads)
-        starts = range(0, batch, size)
-        memories: list[Array] = [None] * len(starts)
-
-        def read(i: int) -> None:
-            rows = src[starts[i] : starts[i] + size, :]
-            memories[i], _ = self._encode(NoCache(self), rows, None, None)
-
-        self.backend.together([partial(read, i) for i in range(len(starts))])
-        mask = AttentionMask(key_visible=src != self.config.pad_id)
-        return namespace(src).concat(memories, axis=0), mask
 
     def _decode(
         self,

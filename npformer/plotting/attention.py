@@ -140,7 +140,7 @@ def _draw_head(axes: Axes, weights: npt.NDArray[np.float64]) -> None:
 
 
 def _name_keys(axes: Axes, layout: Layout, tokens: list[str]) -> None:
-    """Under the map. These are texts, not ticks: matplotlib takes five times as long for a tick."""
+    """Under the map. These are texts, not ticks, which take matplotlib much longer."""
     place, va, ha = axes.get_xaxis_text1_transform(PAD)
     for at, token in _named(layout, tokens):
         label = token_label(token)
