@@ -17,6 +17,7 @@ import numpy as np
 from npformer.data import BOS_ID, EOS_ID, Example, Tokenizer, Vocabulary, collate
 from npformer.data.batches import padded
 from npformer.decoding import beam_search, greedy, sample
+from npformer.decoding.beams import LENGTH_PENALTY, penalty
 from npformer.errors import ConfigError
 from npformer.models import Decoder, Encoder, Transformer
 from npformer.training.assemble import Trained
@@ -106,15 +107,12 @@ def _rows(model: Transformer | Decoder, src: HostArray, max_len: int, way: Way) 
 
 
 def _continued(model: Decoder, tokenizer: Tokenizer, texts: list[str], max_len: int, way: Way) -> list[Written]:
-    """Texts with max_len more tokens, or up to their end; one that a search finds ends where training texts did."""
-    if way.is_greedy:
-        way = Way(temperature=TEMPERATURE, seed=way.seed)
+    """Texts with max_len more tokens, or up to their end."""
     window, ids = model.config.max_seq_len, [tokenizer.encode(text) for text in texts]
     if way.beam is not None:
-        prompts = [[BOS_ID, *row] for row in ids]
-        room = max(map(len, prompts)) + max_len
-        rows = _rows(model, padded(prompts), min(room, window) if model.config.positions == "learned" else room, way)
-        return [Written(tokenizer.decode(row), score) for row, score in rows]
+        return [_searched(model, tokenizer, row, max_len, way.beam) for row in ids]
+    if way.is_greedy:
+        way = Way(temperature=TEMPERATURE, seed=way.seed)
     full = [len(row) + max_len for row in ids]
     while going := [i for i, row in enumerate(ids) if len(row) < full[i] and EOS_ID not in row]:
         prompts = [[BOS_ID, *_context(ids[i], window - 1)] for i in going]
@@ -125,6 +123,17 @@ def _continued(model: Decoder, tokenizer: Tokenizer, texts: list[str], max_len: 
             ids[i] = [*ids[i], *row[len(prompt) :].tolist()][: full[i]]
         way = replace(way, seed=way.seed + 1)
     return [Written(tokenizer.decode(row), None) for row in ids]
+
+
+def _searched(model: Decoder, tokenizer: Tokenizer, text: list[int], max_len: int, beam: int) -> Written:
+    """A text with up to max_len more tokens, found by one search after another, each within the model's window."""
+    window, ids, log_p = model.config.max_seq_len, text, 0.0
+    while len(ids) < len(text) + max_len and EOS_ID not in ids:
+        prompt = [BOS_ID, *_context(ids, window - 1)]
+        room = min(window, len(prompt) + len(text) + max_len - len(ids))
+        best = beam_search(model, [prompt], room, beam=beam)[0][0]
+        ids, log_p = [*ids, *best.tokens[len(prompt) :].tolist()], log_p + best.log_probability
+    return Written(tokenizer.decode(ids), log_p / penalty(len(ids) - len(text), LENGTH_PENALTY))
 
 
 def _context(ids: list[int], room: int) -> list[int]:

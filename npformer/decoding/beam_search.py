@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from npformer.decoding.beams import Beams
+from npformer.decoding.beams import LENGTH_PENALTY, Beams
 from npformer.decoding.best_tokens import best_tokens
 from npformer.decoding.opening import Host, Writer, expect_count, newest, open_texts
 from npformer.decoding.writing import Stop
@@ -39,7 +39,7 @@ def beam_search(
     max_len: int = 32,
     *,
     beam: int = 4,
-    length_penalty: float = 0.6,
+    length_penalty: float = LENGTH_PENALTY,
     bos_id: int = 1,
     eos_id: int = 2,
     stop: Stop | None = None,

@@ -4,14 +4,13 @@ Each of n sources has w places. An empty place is fed pads; sources that are don
 leave by halves. A hypothesis stays in the place of the one that it continues, unless a better one does: so few of
 the keys and values that a model keeps have to move.
 
-There are few hypotheses, so they are kept in lists, for which arrays would take longer; and a text is a chain of
-tokens, each of which knows the one before, so that siblings share what they have in common.
+Nobody's text is written while it grows: each step notes which row every row went on from, and with which token;
+the texts are read off backwards, all at once, when the search is over.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,27 +18,17 @@ from npformer.decoding.opening import Host, Opening
 from npformer.decoding.writing import Stop
 
 NOBODY = float("-inf")  # the log P of a hypothesis that is none
-
-#: A text's last token behind those before it; None: nothing has been chosen yet.
-Chain: TypeAlias = "tuple[Chain, int] | None"
+LENGTH_PENALTY = 0.6  # α unless another is given
 
 
-class Proposal(NamedTuple):
-    """One way to go on."""
+class Ended(NamedTuple):
+    """Hypotheses (m,) that ended at the same step."""
 
-    log_p: float
-    place: int  # of the hypothesis that it continues
-    chain: Chain
-
-
-@dataclass
-class Source:
-    """One source's hypotheses."""
-
-    prompt: Host  # (P,) tokens that nobody chose
-    places: list[Proposal | None]  # (w,) those under way; each one's place is where it came from
-    greedy: int | None  # the place of the greedy one
-    ended: list[tuple[Host, float, float]] = field(default_factory=list)  # tokens, score, log P
+    sources: Host  # of all
+    rows: Host  # which rows of the step before they went on from
+    tokens: Host  # their last ones
+    scores: Host
+    log_p: Host
 
 
 class Beams:
@@ -48,129 +37,137 @@ class Beams:
     def __init__(self, opening: Opening, beam: int, length_penalty: float, pad_id: int) -> None:
         self.beam, self.length_penalty, self.pad_id = beam, length_penalty, pad_id
         self.max_len = opening.texts.shape[1]
-        prompts = [text[:length] for text, length in zip(opening.texts, opening.lengths, strict=True)]
-        self.all = [Source(prompt, [Proposal(0.0, 0, None)], 0) for prompt in prompts]
-        for source in self.all:
-            if source.prompt.size == self.max_len:
-                source.ended.append((source.prompt, 0.0, 0.0))
-        self.under_way = [source for source in self.all if not source.ended]  # n, of w places each
-        self.chosen = 0  # tokens of each of them
-        self.rows = np.flatnonzero(
-            opening.lengths < self.max_len
-        )  # (n·w,) of the state, which its next ones go on from
+        self.prompts = [text[:length] for text, length in zip(opening.texts, opening.lengths, strict=True)]
+        self.sources = np.flatnonzero(opening.lengths < self.max_len)  # (n,) which of all are under way
+        n = self.sources.size
+        self.lengths = opening.lengths[self.sources]  # (n,) tokens so far
+        self.longest = penalty(self.max_len - self.lengths, length_penalty)  # (n,)
+        self.log_p = np.zeros((n, 1))  # (n, w), NOBODY in an empty place
+        self.greedy = np.zeros(n, dtype=np.int64)  # (n,) the place of the greedy one, or −1
+        self.room = np.full(n, beam)  # (n,) how many more may end
+        self.best = np.full(n, NOBODY)  # (n,) score
+        self.ended: list[tuple[Ended, int]] = []  # and after how many steps
+        self.steps: list[tuple[Host, Host]] = []  # rows and tokens of each so far
+        self.rows = self.sources  # (n·w,) of the state, which its next ones go on from
         self.tokens = opening.tokens[self.rows]  # (n·w,) what these are fed; at first (n, prompt)
 
     def go_on(self, tokens: Host, log_p: Host, eos_id: int, stop: Stop | None) -> None:
         """Choose among proposals (n·w, k), each row's likeliest first, and let go of what has ended."""
-        width = len(self.under_way[0].places)
-        best = [self._best(*each) for each in zip(self.under_way, *self._ranked(tokens, log_p), strict=True)]
-        new_width = max(width, *map(len, best))
-        self.chosen += 1
-        for source, proposals in zip(self.under_way, best, strict=True):
-            places = seats([one.place for one in proposals], new_width)
-            source.places = [None] * new_width
-            for place, one in zip(places, proposals, strict=True):
-                source.places[place] = one
-            source.greedy = places[0] if source.greedy is not None and places else None
-            self._end(source, eos_id, stop)
-        self._leave(width)
+        parents, chosen, total = self._ranked(tokens, log_p)
+        there = (total > NOBODY) & (np.arange(total.shape[1]) < self.room[:, None])  # NaN is nobody's, too
+        n, w = self.log_p.shape
+        width = max(w, int(there.sum(axis=1).max()))
+        places = seats(parents, there, width)
+        source, one = np.nonzero(there)
+        place = places[source, one]
+        own = np.arange(n)[:, None] * w + np.arange(width) % w  # an empty place goes on from itself
+        rows, newest, self.log_p = own.copy(), np.full((n, width), self.pad_id), np.full((n, width), NOBODY)
+        rows[source, place] = source * w + parents[source, one]
+        newest[source, place] = chosen[source, one]
+        self.log_p[source, place] = total[source, one]
+        self.greedy = np.where((self.greedy >= 0) & there[:, 0], places[:, 0], -1)
+        self.lengths = self.lengths + 1
+        self._end(rows, newest, eos_id, stop)
+        alive = self.log_p > NOBODY
+        self.greedy[~alive[np.arange(n), self.greedy]] = -1
+        self._leave(alive, np.where(alive, rows, own), np.where(alive, newest, self.pad_id))
 
     def found(self) -> list[list[tuple[Host, float, float]]]:
         """(tokens, score, log P) of the hypotheses of each source, the best first."""
-        return [sorted(source.ended, key=lambda one: -one[1]) for source in self.all]
+        texts = [[] if prompt.size < self.max_len else [(prompt, 0.0, 0.0)] for prompt in self.prompts]
+        if self.ended:
+            counts = np.concatenate([np.full(ended.sources.size, steps) for ended, steps in self.ended])
+            sources, rows, tokens, scores, log_p = map(np.concatenate, zip(*(e for e, _ in self.ended), strict=True))
+            written = self._written(rows, tokens, counts)
+            for i in np.argsort(-scores, kind="stable").tolist():
+                prompt = self.prompts[sources[i]]
+                text = np.concatenate([prompt, written[i, : counts[i]]])
+                texts[sources[i]].append((text, float(scores[i]), float(log_p[i])))
+        return texts
 
-    def _ranked(self, tokens: Host, log_p: Host) -> tuple[list[list[int]], list[list[int]], list[list[float]]]:
-        """Places, tokens and log P of each source's best proposals (n, at most beam): the greedy one, then by log P."""
-        own = np.array([[one.log_p if one else NOBODY for one in source.places] for source in self.under_way])
-        (n, w), k = own.shape, tokens.shape[1]
-        total = (own[:, :, None] + log_p.reshape(n, w, k)).reshape(n, w * k)
+    def _ranked(self, tokens: Host, log_p: Host) -> tuple[Host, Host, Host]:
+        """Places, tokens and log P (n, at most beam) of each source's best proposals: the greedy one, then by log P."""
+        (n, w), k = self.log_p.shape, tokens.shape[1]
+        total = (self.log_p[:, :, None] + log_p.reshape(n, w, k)).reshape(n, w * k)
         key = -total  # of equal ones the first comes first
-        for i, source in enumerate(self.under_way):
-            if source.greedy is not None:
-                key[i, source.greedy * k] = NOBODY
+        led = np.flatnonzero(self.greedy >= 0)
+        key[led, self.greedy[led] * k] = NOBODY
         order = np.argsort(key, axis=1, kind="stable")[:, : self.beam]
         each = np.arange(n)[:, None]
-        return (order // k).tolist(), tokens.reshape(n, w * k)[each, order].tolist(), total[each, order].tolist()
+        return order // k, tokens.reshape(n, w * k)[each, order], total[each, order]
 
-    def _best(self, source: Source, places: list[int], tokens: list[int], log_p: list[float]) -> list[Proposal]:
-        """Those of a source's proposals that go on."""
-        if source.greedy is not None and not log_p[0] > NOBODY:
-            source.greedy = None
-        room, chains = self.beam - len(source.ended), [None if one is None else one.chain for one in source.places]
-        return [  # NaN is nobody's, too
-            Proposal(value, place, (chains[place], token))
-            for place, token, value in zip(places[:room], tokens, log_p, strict=False)
-            if value > NOBODY
-        ]
-
-    def _end(self, source: Source, eos_id: int, stop: Stop | None) -> None:
+    def _end(self, rows: Host, newest: Host, eos_id: int, stop: Stop | None) -> None:
         """Take hypotheses that end here out of their places, and all if none can pass the best that has ended."""
-        length = source.prompt.size + self.chosen
-        for place, one in enumerate(source.places):
-            if one is None or one.chain is None:
-                continue
-            over = one.chain[1] == eos_id or length == self.max_len
-            if over or (stop is not None and stop(_text(source.prompt, one.chain))):
-                text, score = _text(source.prompt, one.chain), one.log_p / self._penalty(self.chosen)
-                source.ended.append((text, score, one.log_p))
-                source.places[place] = None
-                if source.greedy == place:
-                    source.greedy = None
-        if not source.ended:
-            return
-        reach = max((one.log_p for one in source.places if one is not None), default=NOBODY)
-        best = max(score for _, score, _ in source.ended)
-        if best >= reach / self._penalty(self.max_len - source.prompt.size):
-            source.places, source.greedy = [None] * len(source.places), None
+        over = (newest == eos_id) | (self.lengths == self.max_len)[:, None]
+        over &= self.log_p > NOBODY
+        steps = len(self.steps) + 1
+        if stop is not None:
+            self._ask(stop, over, rows, newest, steps)
+        if over.any():
+            source, log_p = np.nonzero(over)[0], self.log_p[over]
+            scores = log_p / penalty(steps, self.length_penalty)
+            self.ended.append((Ended(self.sources[source], rows[over], newest[over], scores, log_p), steps))
+            np.maximum.at(self.best, source, scores)
+            self.room = self.room - over.sum(axis=1)
+            self.log_p[over] = NOBODY
+        self.log_p[(self.best > NOBODY) & (self.best >= self.log_p.max(axis=1) / self.longest)] = NOBODY
 
-    def _leave(self, old_width: int) -> None:
-        """Let sources go that are done, and places that are empty; their rows were old_width to a source."""
-        used = [sum(one is not None for one in source.places) for source in self.under_way]
-        going = [i for i, count in enumerate(used) if count]
-        if 2 * len(going) > len(used):
-            going = list(range(len(used)))
-        width, fewer = len(self.under_way[0].places), max(1, *used)
-        rows, tokens = [], []
-        for i in going:
-            source = self.under_way[i]
-            kept = list(range(width))
-            if 2 * fewer <= width:  # those in use, in their order, then others
-                kept.sort(key=[one is None for one in source.places].__getitem__)
-                kept = kept[:fewer]
-            for place in kept:
-                one = source.places[place]
-                rows.append(i * old_width + (place % old_width if one is None else one.place))
-                tokens.append(self.pad_id if one is None or one.chain is None else one.chain[1])
-            source.greedy = kept.index(source.greedy) if source.greedy is not None else None
-            source.places = [source.places[place] for place in kept]
-        self.under_way = [self.under_way[i] for i in going]
-        self.rows, self.tokens = np.array(rows, dtype=np.int64), np.array(tokens, dtype=np.int64)
+    def _ask(self, stop: Stop, over: Host, rows: Host, newest: Host, steps: int) -> None:
+        """Set over (n, w) where stop wants a text that goes on to end."""
+        going = (self.log_p > NOBODY) & ~over
+        texts = self._written(rows[going], newest[going], np.full(np.count_nonzero(going), steps))
+        prompts = [self.prompts[self.sources[source]] for source in np.nonzero(going)[0]]
+        over[going] = [bool(stop(np.concatenate(each))) for each in zip(prompts, texts, strict=True)]
 
-    def _penalty(self, length: int) -> float:
-        """lp of so many tokens."""
-        return float(((5 + length) / 6) ** self.length_penalty)
+    def _leave(self, alive: Host, rows: Host, tokens: Host) -> None:
+        """Go on with rows and tokens (n, w), without sources that are done and places that are empty."""
+        used = alive.sum(axis=1)
+        going = np.flatnonzero(used)
+        if 2 * going.size > used.size:
+            going = np.arange(used.size)
+        width, fewer = alive.shape[1], max(1, int(used.max()))
+        if 2 * fewer <= width:  # those in use, in their order, then others
+            kept = np.argsort(~alive, axis=1, kind="stable")[going, :fewer]
+        else:
+            kept = np.broadcast_to(np.arange(width), (going.size, width))
+        greedy = self.greedy[going]
+        self.greedy = np.where(greedy >= 0, np.argmax(kept == greedy[:, None], axis=1), -1)
+        places = going[:, None], kept
+        self.log_p, self.rows, self.tokens = self.log_p[places], rows[places].ravel(), tokens[places].ravel()
+        for name in ("sources", "lengths", "longest", "room", "best"):
+            setattr(self, name, getattr(self, name)[going])
+        self.steps.append((self.rows, self.tokens))
+
+    def _written(self, rows: Host, tokens: Host, steps: Host) -> Host:
+        """What hypotheses (m,) have chosen, (m, most steps): tokens last, after steps, having gone on from rows."""
+        each, now = np.arange(rows.size), rows.copy()
+        written = np.full((rows.size, int(steps.max(initial=0))), self.pad_id)
+        written[each, steps - 1] = tokens
+        for step in range(written.shape[1] - 2, -1, -1):
+            on = each[steps > step + 1]
+            before, chosen = self.steps[step]
+            written[on, step] = chosen[now[on]]
+            now[on] = before[now[on]]
+        return written
 
 
-def seats(parents: list[int], width: int) -> list[int]:
-    """Where, of width places, hypotheses go that continue those at parents, the best first.
+def penalty(length: Any, alpha: float) -> Any:
+    """lp(n) = ((5 + n)/6)^α for a length, or an array of them."""
+    return ((5 + length) / 6) ** alpha
 
-    The first of siblings stays, the others take what is empty.
+
+def seats(parents: Host, there: Host, width: int) -> Host:
+    """Where, of width places, hypotheses (n, m) go that continue those at parents, the best first.
+
+    The first of siblings stays, the others take what is empty. there (n, m): False for one that is nobody.
     """
-    if len(set(parents)) == len(parents):
-        return parents  # nobody has a sibling
-    empty = [place for place in range(width) if place not in parents]
-    stayed: set[int] = set()
-    places = []
-    for parent in parents:
-        places.append(empty.pop(0) if parent in stayed else parent)
-        stayed.add(parent)
-    return places
-
-
-def _text(prompt: Host, chain: Chain) -> Host:
-    """The prompt's tokens and those of the chain."""
-    tokens = []
-    while chain is not None:
-        chain, token = chain
-        tokens.append(token)
-    return np.concatenate([prompt, np.array(tokens[::-1], dtype=prompt.dtype)])
+    siblings = (parents[:, :, None] == parents[:, None, :]) & there[:, None, :]
+    stays = ~np.tril(siblings, -1).any(axis=2)
+    moves = there & ~stays
+    if not moves.any():
+        return parents
+    taken = np.zeros((len(parents), width), dtype=bool)
+    source, one = np.nonzero(there & stays)
+    taken[source, parents[source, one]] = True
+    empty = np.argsort(taken, axis=1, kind="stable")  # the empty places first, in their order
+    return np.where(moves, np.take_along_axis(empty, np.cumsum(moves, axis=1) - 1, axis=1), parents)

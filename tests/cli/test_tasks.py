@@ -15,6 +15,7 @@ from npformer.cli import answers
 from npformer.cli.main import main
 from npformer.data import Characters, MarkedWords, Vocabulary, WordPiece, Words
 from npformer.data.vocabulary import SEQUENCE
+from npformer.decoding import beam_search
 from npformer.models import Decoder, DecoderConfig, Encoder, Transformer
 from npformer.training import RunDirectory, metrics
 from npformer.training.assemble import Trained, assemble, read_trained
@@ -119,20 +120,25 @@ def test_answers_have_the_form_of_their_kind(runs: Any, cli: Callable[..., Any])
     assert len(found["output"]) <= len("The for") + 5
 
 
-@pytest.mark.parametrize("positions", ["learned", "rotary"])
-def test_a_text_may_grow_beyond_what_was_seen_at_once(positions: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond it the model reads the last half anew: so learned positions do not end, and others are not new to it."""
+def endless(positions: str) -> Trained:
+    """A model that continues texts of the letters a to f, has a window of 8 tokens, and never ends."""
     config = DecoderConfig(9, d_model=8, num_heads=2, d_ff=8, num_layers=1, max_seq_len=8, positions=positions)
     tokenizer = Characters(Vocabulary([*SEQUENCE, "a", "b", "c", "d", "e", "f"]))
     assert len(tokenizer.vocabulary) == config.vocab_size
     model = Decoder(config, backend=get_backend("numpy", bodies="plain"), seed=1)
-    model.generator.bias.data[: len(SEQUENCE)] = -1e4  # no end
+    model.generator.bias.data[: len(SEQUENCE)] = -1e4
+    return Trained(model, tokenizer, (), "causal")
+
+
+@pytest.mark.parametrize("positions", ["learned", "rotary"])
+def test_a_text_may_grow_beyond_what_was_seen_at_once(positions: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond it the model reads the last half anew: so learned positions do not end, and others are not new to it."""
+    trained = endless(positions)
     read: list[list[int]] = []
     rows = answers._rows
     monkeypatch.setattr(
         answers, "_rows", lambda model, src, *rest: read.extend(src.tolist()) or rows(model, src, *rest)
     )
-    trained = Trained(model, tokenizer, (), "causal")
     found = answers.answer(trained, ["abcabcabcabc", "a"], 10, answers.Way())
     texts = [each["output"] for each in found]
     assert [len(text) for text in texts] == [22, 11]
@@ -141,6 +147,31 @@ def test_a_text_may_grow_beyond_what_was_seen_at_once(positions: str, monkeypatc
     assert max(map(len, read)) <= 8
     assert len({tuple(row) for row in read}) == len(read) >= 4
     assert answers.answer(trained, ["a"], 10, answers.Way())[0]["output"] == texts[1]
+
+
+@pytest.mark.parametrize("positions", ["learned", "rotary"])
+def test_a_search_goes_on_beyond_what_was_seen_at_once(positions: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    trained = endless(positions)
+    made: list[tuple[int, int, float]] = []
+
+    def search(model: Decoder, prompts: Any, max_len: int, **options: Any) -> Any:
+        found = beam_search(model, prompts, max_len, **options)
+        made.append((len(prompts[0]), max_len, found[0][0].log_probability))
+        return found
+
+    monkeypatch.setattr(answers, "beam_search", search)
+    for text, searches in (("abcabcabcabc", 3), ("a", 2), ("abcdef", 4)):
+        made.clear()
+        (found,) = answers.answer(trained, [text], 10, answers.Way(beam=3))
+        assert found["output"].startswith(text)
+        assert len(found["output"]) == len(text) + 10
+        assert [each[:2] for each in made[1:-1]] == [(4, 8)] * (searches - 2)  # the last half of the window
+        assert len(made) == searches
+        assert max(room for _, room, _ in made) <= 8
+        assert found["score"] == pytest.approx(sum(each[2] for each in made) / ((5 + 10) / 6) ** 0.6, abs=1e-6)
+    both = answers.answer(trained, ["ab", "abcd"], 3, answers.Way(beam=3))
+    assert [len(each["output"]) for each in both] == [5, 7]  # each as long as alone
+    assert both[0] == answers.answer(trained, ["ab"], 3, answers.Way(beam=3))[0]
 
 
 def test_a_window_of_two_leaves_room_for_what_is_new() -> None:

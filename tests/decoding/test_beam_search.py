@@ -190,10 +190,13 @@ def test_a_device_finds_the_same(transformer: Build, numpy64: Backend, strict64:
 
 
 def test_the_first_of_siblings_keeps_the_place_and_others_take_empty_ones() -> None:
-    assert seats([2, 2, 0, 1], 4) == [2, 3, 0, 1]
-    assert seats([1, 1], 4) == [1, 0]
-    assert seats([0, 3, 3], 4) == [0, 3, 1]
-    assert seats([], 4) == []
+    parents = np.array([[2, 2, 0, 1], [1, 1, 1, 1], [0, 3, 3, 3], [3, 3, 3, 2], [0, 1, 2, 3]])
+    there = np.array([[1, 1, 1, 1], [1, 1, 0, 0], [1, 1, 1, 0], [0, 1, 1, 1], [1, 1, 1, 1]], dtype=bool)
+    places = seats(parents, there, 4)
+    assert [row[on].tolist() for row, on in zip(places, there, strict=True)] == [
+        [2, 3, 0, 1], [1, 0], [0, 3, 1], [3, 0, 2], [0, 1, 2, 3],
+    ]  # fmt: skip
+    assert seats(parents[4:], there[4:], 4).tolist() == [[0, 1, 2, 3]]  # nobody has a sibling
 
 
 @pytest.mark.parametrize(
