@@ -54,19 +54,22 @@ class Beams:
     def go_on(self, tokens: Host, log_p: Host, eos_id: int, stop: Stop | None) -> None:
         """Choose among proposals (n·w, k), each row's likeliest first, and let go of what has ended."""
         parents, chosen, total = self._ranked(tokens, log_p)
-        there = (total > NOBODY) & (np.arange(total.shape[1]) < self.room[:, None])  # NaN is nobody's, too
-        n, w = self.log_p.shape
-        width = max(w, int(there.sum(axis=1).max()))
+        there = total > NOBODY  # NaN is nobody's, too
+        (n, w), m = self.log_p.shape, total.shape[1]
+        width = w if w == self.beam else max(w, int(there.sum(axis=1).max()))
         places = seats(parents, there, width)
-        source, one = np.nonzero(there)
-        place = places[source, one]
-        own = np.arange(n)[:, None] * w + np.arange(width) % w  # an empty place goes on from itself
+        one = there.ravel().nonzero()[0]
+        source = one // m
+        to = source * width + places.ravel()[one]
+        own = np.arange(n * w).reshape(n, w)  # an empty place goes on from itself
+        if width > w:
+            own = own[:, np.arange(width) % w]
         rows, newest, self.log_p = own.copy(), np.full((n, width), self.pad_id), np.full((n, width), NOBODY)
-        rows[source, place] = source * w + parents[source, one]
-        newest[source, place] = chosen[source, one]
-        self.log_p[source, place] = total[source, one]
+        rows.ravel()[to] = source * w + parents.ravel()[one]
+        newest.ravel()[to] = chosen.ravel()[one]
+        self.log_p.ravel()[to] = total.ravel()[one]
         self.greedy = np.where((self.greedy >= 0) & there[:, 0], places[:, 0], -1)
-        self.lengths = self.lengths + 1
+        self.lengths += 1
         self._end(rows, newest, eos_id, stop)
         alive = self.log_p > NOBODY
         self.greedy[~alive[np.arange(n), self.greedy]] = -1
@@ -78,11 +81,13 @@ class Beams:
         if self.ended:
             counts = np.concatenate([np.full(ended.sources.size, steps) for ended, steps in self.ended])
             sources, rows, tokens, scores, log_p = map(np.concatenate, zip(*(e for e, _ in self.ended), strict=True))
-            written = self._written(rows, tokens, counts)
-            for i in np.argsort(-scores, kind="stable").tolist():
-                prompt = self.prompts[sources[i]]
-                text = np.concatenate([prompt, written[i, : counts[i]]])
-                texts[sources[i]].append((text, float(scores[i]), float(log_p[i])))
+            order = np.argsort(-scores, kind="stable")
+            written = self._written(rows[order], tokens[order], counts[order])
+            each = (x[order].tolist() for x in (sources, counts, scores, log_p))
+            for text, source, count, score, own in zip(written, *each, strict=True):
+                prompt = self.prompts[source]
+                found = np.concatenate([prompt, text[:count]]) if prompt.size else text[:count].copy()
+                texts[source].append((found, score, own))
         return texts
 
     def _ranked(self, tokens: Host, log_p: Host) -> tuple[Host, Host, Host]:
@@ -90,11 +95,14 @@ class Beams:
         (n, w), k = self.log_p.shape, tokens.shape[1]
         total = (self.log_p[:, :, None] + log_p.reshape(n, w, k)).reshape(n, w * k)
         key = -total  # of equal ones the first comes first
-        led = np.flatnonzero(self.greedy >= 0)
+        led = (self.greedy >= 0).nonzero()[0]
         key[led, self.greedy[led] * k] = NOBODY
         order = np.argsort(key, axis=1, kind="stable")[:, : self.beam]
-        each = np.arange(n)[:, None]
-        return order // k, tokens.reshape(n, w * k)[each, order], total[each, order]
+        at = order + np.arange(0, total.size, w * k)[:, None]
+        found = total.ravel()[at]
+        if self.ended:
+            found[np.arange(found.shape[1]) >= self.room[:, None]] = NOBODY
+        return order // k, tokens.ravel()[at], found
 
     def _end(self, rows: Host, newest: Host, eos_id: int, stop: Stop | None) -> None:
         """Take hypotheses that end here out of their places, and all if none can pass the best that has ended."""
@@ -110,7 +118,8 @@ class Beams:
             np.maximum.at(self.best, source, scores)
             self.room = self.room - over.sum(axis=1)
             self.log_p[over] = NOBODY
-        self.log_p[(self.best > NOBODY) & (self.best >= self.log_p.max(axis=1) / self.longest)] = NOBODY
+        if self.ended:
+            self.log_p[(self.best > NOBODY) & (self.best >= self.log_p.max(axis=1) / self.longest)] = NOBODY
 
     def _ask(self, stop: Stop, over: Host, rows: Host, newest: Host, steps: int) -> None:
         """Set over (n, w) where stop wants a text that goes on to end."""
@@ -122,20 +131,18 @@ class Beams:
     def _leave(self, alive: Host, rows: Host, tokens: Host) -> None:
         """Go on with rows and tokens (n, w), without sources that are done and places that are empty."""
         used = alive.sum(axis=1)
-        going = np.flatnonzero(used)
-        if 2 * going.size > used.size:
-            going = np.arange(used.size)
-        width, fewer = alive.shape[1], max(1, int(used.max()))
-        if 2 * fewer <= width:  # those in use, in their order, then others
-            kept = np.argsort(~alive, axis=1, kind="stable")[going, :fewer]
-        else:
-            kept = np.broadcast_to(np.arange(width), (going.size, width))
-        greedy = self.greedy[going]
-        self.greedy = np.where(greedy >= 0, np.argmax(kept == greedy[:, None], axis=1), -1)
-        places = going[:, None], kept
-        self.log_p, self.rows, self.tokens = self.log_p[places], rows[places].ravel(), tokens[places].ravel()
-        for name in ("sources", "lengths", "longest", "room", "best"):
-            setattr(self, name, getattr(self, name)[going])
+        (n, width), going, fewer = alive.shape, np.flatnonzero(used), max(1, int(used.max()))
+        few_sources, few_places = 2 * going.size <= n, 2 * fewer <= width
+        if few_sources or few_places:
+            going = going if few_sources else np.arange(n)
+            # the places in use, in their order, then others
+            kept = np.argsort(~alive, axis=1, kind="stable")[going, : fewer if few_places else width]
+            rows, tokens, self.log_p = (x[going[:, None], kept] for x in (rows, tokens, self.log_p))
+            greedy = self.greedy[going]
+            self.greedy = np.where(greedy >= 0, np.argmax(kept == greedy[:, None], axis=1), -1)
+            for name in ("sources", "lengths", "longest", "room", "best"):
+                setattr(self, name, getattr(self, name)[going])
+        self.rows, self.tokens = rows.ravel(), tokens.ravel()
         self.steps.append((self.rows, self.tokens))
 
     def _written(self, rows: Host, tokens: Host, steps: Host) -> Host:
@@ -161,13 +168,13 @@ def seats(parents: Host, there: Host, width: int) -> Host:
 
     The first of siblings stays, the others take what is empty. there (n, m): False for one that is nobody.
     """
+    n, m = parents.shape
     siblings = (parents[:, :, None] == parents[:, None, :]) & there[:, None, :]
-    stays = ~np.tril(siblings, -1).any(axis=2)
-    moves = there & ~stays
+    moves = (siblings & (np.arange(m)[:, None] > np.arange(m))).any(axis=2) & there  # there is one before it
     if not moves.any():
         return parents
-    taken = np.zeros((len(parents), width), dtype=bool)
-    source, one = np.nonzero(there & stays)
+    taken = np.zeros((n, width), dtype=bool)
+    source, one = (there & ~moves).nonzero()
     taken[source, parents[source, one]] = True
     empty = np.argsort(taken, axis=1, kind="stable")  # the empty places first, in their order
     return np.where(moves, np.take_along_axis(empty, np.cumsum(moves, axis=1) - 1, axis=1), parents)

@@ -38,10 +38,10 @@ def _order(values: Host, k: int) -> Host:
     left = np.where(np.isnan(values), -np.inf, values)
     each, order = np.arange(values.shape[0]), np.empty((values.shape[0], k), dtype=np.int64)
     for i in range(k):  # each in turn is found sooner than all are sorted: few are asked for
-        order[:, i] = np.argmax(left, axis=-1)
-        least = left[each, order[:, i]]
-        left[each, order[:, i]] = -np.inf
-    if np.isneginf(least).any():  # then what was taken could not be told from what was left
+        order[:, i] = at = left.argmax(axis=1)
+        least = left[each, at]
+        left[each, at] = -np.inf
+    if (least == -np.inf).any():  # then what was taken could not be told from what was left
         return np.argsort(-values, axis=-1, kind="stable")[:, :k]
     return order
 
