@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from npformer.proof.oracles import Witness
+from npformer.proof.oracles import SAME, Witness
 from npformer.proof.report import KINK, RIGHT, UNCLEAR, WRONG, Row
 from npformer.proof.subject import Subject
 from npformer.proof.sweep import sweep
@@ -26,7 +26,7 @@ from npformer.proof.sweep import sweep
 Host = np.ndarray[Any, Any]
 
 COMPLEX_TOLERANCE = 1e-10
-CENTRAL_TOLERANCE = 1e-7
+CENTRAL_TOLERANCE = 2 * SAME  # 1e-7
 #: So many doubtful places of a tensor are looked at over a sweep; if more are in doubt, the tensor is.
 MOST_SWEEPS = 20
 
