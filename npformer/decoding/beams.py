@@ -64,7 +64,8 @@ class Beams:
         own = np.arange(n * w).reshape(n, w)  # an empty place goes on from itself
         if width > w:
             own = own[:, np.arange(width) % w]
-        rows, newest, self.log_p = own.copy(), np.full((n, width), self.pad_id), np.full((n, width), NOBODY)
+        rows, newest = own.copy(), np.full((n, width), self.pad_id, dtype=np.int64)
+        self.log_p = np.full((n, width), NOBODY)
         rows.ravel()[to] = source * w + parents.ravel()[one]
         newest.ravel()[to] = chosen.ravel()[one]
         self.log_p.ravel()[to] = total.ravel()[one]
@@ -135,8 +136,9 @@ class Beams:
         few_sources, few_places = 2 * going.size <= n, 2 * fewer <= width
         if few_sources or few_places:
             going = going if few_sources else np.arange(n)
-            # the places in use, in their order, then others
-            kept = np.argsort(~alive, axis=1, kind="stable")[going, : fewer if few_places else width]
+            kept = np.broadcast_to(np.arange(width), (going.size, width))
+            if few_places:  # those in use, in their order, then others
+                kept = np.argsort(~alive[going], axis=1, kind="stable")[:, :fewer]
             rows, tokens, self.log_p = (x[going[:, None], kept] for x in (rows, tokens, self.log_p))
             greedy = self.greedy[going]
             self.greedy = np.where(greedy >= 0, np.argmax(kept == greedy[:, None], axis=1), -1)
@@ -148,7 +150,7 @@ class Beams:
     def _written(self, rows: Host, tokens: Host, steps: Host) -> Host:
         """What hypotheses (m,) have chosen, (m, most steps): tokens last, after steps, having gone on from rows."""
         each, now = np.arange(rows.size), rows.copy()
-        written = np.full((rows.size, int(steps.max(initial=0))), self.pad_id)
+        written = np.full((rows.size, int(steps.max(initial=0))), self.pad_id, dtype=np.int64)
         written[each, steps - 1] = tokens
         for step in range(written.shape[1] - 2, -1, -1):
             on = each[steps > step + 1]

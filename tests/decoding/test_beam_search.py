@@ -12,9 +12,10 @@ import pytest
 
 from npformer.backend import Backend
 from npformer.decoding import beam_search, greedy
-from npformer.decoding.beams import seats
+from npformer.decoding.beams import Beams, seats
+from npformer.decoding.opening import Opening
 from npformer.errors import ConfigError, NpformerError, ShapeError
-from npformer.models import Encoder, EncoderConfig, Transformer
+from npformer.models import Encoder, EncoderConfig, Transformer, TransformerConfig
 
 Build = Callable[..., Any]
 Score = Callable[..., float]
@@ -187,6 +188,30 @@ def test_a_device_finds_the_same(transformer: Build, numpy64: Backend, strict64:
     here, there = (beam_search(transformer(backend, 2), SRC[:3], 5, beam=3) for backend in (numpy64, strict64))
     for one, other in zip(here, there, strict=True):
         assert [each.tokens.tolist() for each in one] == [each.tokens.tolist() for each in other]
+
+
+def test_hypotheses_stay_where_they_are_when_a_source_leaves() -> None:
+    opening = Opening(None, np.ones(2), np.zeros((2, 6)), np.zeros(2, dtype=np.int64), [], np.arange(2))
+    beams = Beams(opening, 3, 0.0, 0)
+    beams.go_on(np.array([[3, 4, 5]] * 2), np.array([[-0.1, -0.2, -0.3]] * 2), 2, None)
+    assert beams.tokens.tolist() == [3, 4, 5, 3, 4, 5]
+    last, log_p = np.array([[2, 8]] + [[6, 8], [7, 8]] + [[2, 8]] * 3), [[-1.0, -50.0]] + [[-0.1, -50.0]] * 5
+    beams.go_on(last, np.array(log_p), 2, None)  # one hypothesis of the first source ends, all of the second
+    assert beams.rows.tolist() == [0, 1, 2]
+    assert beams.tokens.tolist() == [0, 6, 7]
+    assert [[each[0].tolist() for each in texts] for texts in beams.found()] == [[[3, 2]], [[3, 2], [4, 2], [5, 2]]]
+
+
+def test_a_pad_id_of_few_bits_cuts_no_token(numpy64: Backend) -> None:
+    found = []
+    for pad_id in (0, np.int8(0)):
+        config = TransformerConfig(9, 300, d_model=8, num_heads=2, d_ff=8, max_seq_len=8, pad_id=pad_id)
+        model = Transformer(config, backend=numpy64)
+        model.generator.bias.data[128:] = 9.0
+        found.append(beam_search(model, SRC[:2] % 9, 5, beam=3))
+    for one, other in zip(*found, strict=True):
+        assert [each.tokens.tolist() for each in one] == [each.tokens.tolist() for each in other]
+        assert max(max(each.tokens.tolist()) for each in one) > 127
 
 
 def test_the_first_of_siblings_keeps_the_place_and_others_take_empty_ones() -> None:

@@ -55,6 +55,19 @@ def test_of_what_is_right_too_the_largest_error_is_named(complex_step: bool, siz
     assert (row.verdict, row.worst_index) == (RIGHT, (1,))
 
 
+@pytest.mark.parametrize("tolerance", [1e-10, 6e-8, 1e-6])
+def test_beside_a_kink_what_the_complex_step_lets_pass_is_right(tolerance: float) -> None:
+    """Between h/2 and h, where a second step size would have said nothing."""
+
+    def bent(x: Any) -> Any:
+        return np.sin(97 * x) / 97 + np.where(x.real > 7e-6, 300 * (x - 7e-6) * np.array([1.0, 0.0]), 0), x
+
+    def slope(dy: Any, x: Any) -> Any:
+        return dy * np.cos(97 * x) * (1 + 0.99 * tolerance)
+
+    assert verdict((bent, slope), np.array([0.0, 0.2]), tolerance=tolerance) == RIGHT
+
+
 def test_a_kink_at_the_point() -> None:
     at_a_kink = np.array([0.5, 0.0, -0.7])
     assert verdict(relu_pair(), at_a_kink, complex_step=False) == KINK

@@ -33,7 +33,6 @@ from npformer.backend.numba.sharing import (
     LOST,
     MOST_PARTS,
     PRESENT,
-    TICKET,
     WANTED,
     add,
     finish,
@@ -41,6 +40,7 @@ from npformer.backend.numba.sharing import (
     matrix,
     open_phase,
     pause,
+    phase_of,
     store,
     take,
     vector,
@@ -199,7 +199,7 @@ def help_with_steps(layers, model, sizes, shared, sums, given, logits, visible, 
     """Take parts of steps until none has been there for a while, nobody wants them any more, or another one does."""
     looks = 0
     while looks < patience and load(shared, LOST) + load(shared, WANTED) == 0:
-        ticket = take(shared, sizes[PARTS])
+        ticket = take(shared, sizes[PARTS], True)
         if ticket >= 0:
             do_part(layers, model, sizes, shared, given, sums, logits, visible, memory_visible, ticket)
             looks = 0
@@ -236,7 +236,7 @@ def step_of_tokens(layers, model, sizes, shared, sums, given, logits, visible, m
     batch, c, end = given.shape[0], given.shape[1], 3 * layers.shape[0]
     x = np.empty_like(given)
     embed(tokens, model, sizes[POSITION], scale, x)
-    begin = (load(shared, TICKET) // MOST_PARTS // (end + 1) + 1) * (end + 1)
+    begin = (phase_of(shared) // (end + 1) + 1) * (end + 1)
     for phase in range(end + 1):
         at = model[NORM:] if phase == end else layers[phase // 3][phase % 3 * SUB_LAYER + 3 :]  # b, γ, β
         is_normed = at[1] != 0 if phase == end else sizes[PRE] != 0
@@ -247,10 +247,10 @@ def step_of_tokens(layers, model, sizes, shared, sums, given, logits, visible, m
                 for j in range(c):
                     given[r, j] = x[r, j]
         open_phase(shared, begin + phase)
-        ticket = take(shared, sizes[PARTS])
+        ticket = take(shared, sizes[PARTS], False)
         while ticket >= 0:
             do_part(layers, model, sizes, shared, given, sums, logits, visible, memory_visible, ticket)
-            ticket = take(shared, sizes[PARTS])
+            ticket = take(shared, sizes[PARTS], False)
         if not finish(shared, sizes[PARTS], sizes[LOOKS]):
             return
         if phase < end:

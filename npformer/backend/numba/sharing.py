@@ -1,13 +1,15 @@
 """Threads that share one kernel's work, and what a kernel needs for it: arrays by address, atomic numbers.
 
 A phase of work is cut into parts. The kernel that leads opens a phase and takes parts of it; a kernel on
-another thread that helps takes parts too, whoever comes first. The leader waits only for parts that
-were taken: a helper that is late, asleep, or gone costs nothing but its help. Handing over one job to a
-thread costs 10 µs and more, a part less than one: so a helper stays in its kernel from phase to phase,
-and leaves once nothing has been opened for a while. One that took a part and was then put to sleep by the
-system is given up: the leader begins anew elsewhere, alone.
+another thread that helps takes parts too, whoever comes first: one from the front, the other from the back,
+so that each core reads what it read the last time. The leader waits only for parts that were taken: a helper
+that is late, asleep, or gone costs nothing but its help. Handing over one job to a thread costs 10 µs and
+more, a part less than one: so a helper stays in its kernel from phase to phase, and leaves once nothing has
+been opened for a while. One that took a part and was then put to sleep by the system is given up: the leader
+begins anew elsewhere, alone.
 
-    ticket    phase·MOST_PARTS + parts taken so far; it only grows, so taking a part is one compare-and-swap
+    ticket    (phase·MOST_PARTS + parts taken from the back)·MOST_PARTS + parts taken from the front; it only grows,
+              so taking a part is one compare-and-swap
     done      parts of this phase that have been computed
     present   whether a helper has been asked to come and has not left
     lost      whether the leader has given the helper up
@@ -130,18 +132,25 @@ def pause(typing_context):
 def open_phase(shared, phase):
     """Let the parts of phase be taken."""
     store(shared, DONE, 0)
-    store(shared, TICKET, phase * MOST_PARTS)
+    store(shared, TICKET, phase * MOST_PARTS * MOST_PARTS)
 
 
 @inlined
-def take(shared, parts):
-    """The ticket of a part that nobody has taken, or −1."""
+def phase_of(shared):
+    """The phase that was opened last."""
+    return load(shared, TICKET) // (MOST_PARTS * MOST_PARTS)
+
+
+@inlined
+def take(shared, parts, from_back):
+    """phase·MOST_PARTS + part of a part that nobody has taken, or −1."""
     while True:
         ticket = load(shared, TICKET)
-        if ticket % MOST_PARTS >= parts:
+        front, back = ticket % MOST_PARTS, ticket // MOST_PARTS % MOST_PARTS
+        if front + back >= parts:
             return -1
-        if swap_if(shared, TICKET, ticket, ticket + 1):
-            return ticket
+        if swap_if(shared, TICKET, ticket, ticket + (MOST_PARTS if from_back else 1)):
+            return ticket // (MOST_PARTS * MOST_PARTS) * MOST_PARTS + (parts - 1 - back if from_back else front)
 
 
 @inlined

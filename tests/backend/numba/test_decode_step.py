@@ -202,7 +202,7 @@ def test_a_nan_is_seen(activation: str) -> None:
 @inlined
 def take_and_sleep(shared, parts):  # type: ignore[no-untyped-def]
     """A helper that never does what it took."""
-    while take(shared, parts) < 0:
+    while take(shared, parts, True) < 0:
         pause()
 
 
