@@ -182,10 +182,14 @@ def layer_cases() -> Iterator[Case]:
 
 
 def model_cases() -> Iterator[Case]:
-    """Small Transformers: post/pre × ReLU/GELU × tied/untied with padding and dropout, and some others."""
+    """Small Transformers: post/pre × ReLU/GELU × tied/untied with padding and dropout, and some others.
+
+    Two of them have two layers of each kind; what stacks do is checked, element by element, with the layers.
+    """
     src = np.array([[3, 5, 4, 6, 2], [6, 6, 2, 0, 0], [4, 2, 0, 0, 0]])
     tgt = np.array([[1, 6, 4, 5], [1, 6, 6, 0], [1, 4, 0, 0]])
-    base = {"d_model": 8, "num_heads": 2, "d_ff": 12, "num_encoder_layers": 2, "num_decoder_layers": 2}
+    base = {"d_model": 8, "num_heads": 2, "d_ff": 12, "num_encoder_layers": 1, "num_decoder_layers": 1}
+    two: dict[str, Any] = {"num_encoder_layers": 2, "num_decoder_layers": 2}
 
     def transformer(
         variant: str, *, inputs: tuple[Any, ...] = (src, tgt), key: RandomKey | None = KEY, **changes: Any
@@ -197,16 +201,13 @@ def model_cases() -> Iterator[Case]:
         for activation in ("relu", "gelu"):
             for tied in (False, True):
                 variant = f"{norm_order}, {activation}, {'tied' if tied else 'untied'}"
-                yield transformer(variant, norm_order=norm_order, activation=activation, tie_embeddings=tied)
+                options: dict[str, Any] = {"norm_order": norm_order, "activation": activation, "tie_embeddings": tied}
+                deep = variant in ("post, relu, untied", "pre, gelu, tied")
+                yield transformer(variant, **options, **(two if deep else {}))
     yield transformer("learned positions", positions="learned")
     yield replace(transformer("no padding, no dropout", inputs=(src[:1], tgt[:1]), key=None), length_one=True)
     yield transformer("unscaled embedding, post-LN with a final norm", scale_embedding=False, final_norm=True)
-    yield replace(
-        transformer(
-            "one layer, length 1", inputs=(src[:, :1], tgt[:, 1:2]), num_encoder_layers=1, num_decoder_layers=1
-        ),
-        length_one=True,
-    )
+    yield replace(transformer("one layer, length 1", inputs=(src[:, :1], tgt[:, 1:2])), length_one=True)
 
 
 class Twice(Layer):
