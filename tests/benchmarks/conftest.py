@@ -25,7 +25,7 @@ def busy_core() -> Iterator[None]:
     other.wait()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def run() -> Run:
     """Runs a benchmark as a reader does: run("train_step", "--size", "tiny")."""
 

@@ -35,6 +35,8 @@ CONFIGS = {
     ),
     "post gelu, learned": replace(POST, activation="gelu", positions="learned"),
 }
+#: What a step adds to gradients is the same for all: some of each kind are trained.
+TRAINED = ["post relu", "pre gelu", "post relu, final norms", "post relu, tied", "pre gelu, tied, learned, unscaled"]
 each_config = pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS.keys())
 
 
@@ -53,8 +55,9 @@ def test_logits_and_every_gradient(
         assert error < 1e-10, f"{name}: {error:.1e}"
 
 
-@each_config
-def test_a_hundred_steps_of_adam(config: npf.TransformerConfig, comparison: Any, numpy64: Backend) -> None:
+@pytest.mark.parametrize("name", TRAINED)
+def test_a_hundred_steps_of_adam(name: str, comparison: Any, numpy64: Backend) -> None:
+    config = CONFIGS[name]
     model = comparison.model(config, numpy64)
     data = comparison.batches(config, 100)
     theirs = comparison.their_training(comparison.twin(model), data)

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from npformer.backend.cuda.source import REAL, files, kernels, source
+from npformer.backend.cuda.source import files, kernels, source
 from npformer.backend.cupy.card import OPTIONS
 
-ARCHITECTURES = ("sm_80", "sm_90")  # A100; H100 and H200
+#: A100; H100 and H200. float64 is for proofs: one of them is enough.
+TARGETS = (("float32", "sm_80"), ("float32", "sm_90"), ("float64", "sm_80"))
 ADDED_BY_CUPY = ("--ftz=true",)
 EVERY_FILE = pytest.mark.parametrize("file", files())
 SHARED = 48 * 1024  # bytes that a block has without asking for more
@@ -39,13 +40,12 @@ def soon(nvrtc: Any, kept_in: Any) -> dict[tuple[str, str, str], Future[Any]]:
         (file, dtype, architecture): pool.submit(
             nvrtc.compiled, source(file, dtype), architecture, (*OPTIONS, *ADDED_BY_CUPY), kept_in
         )
-        for architecture in ARCHITECTURES
-        for dtype in REAL
+        for dtype, architecture in TARGETS
         for file in files()
     }
 
 
-@pytest.fixture(params=[(dtype, architecture) for architecture in ARCHITECTURES for dtype in REAL], ids="-".join)
+@pytest.fixture(params=TARGETS, ids="-".join)
 def built(request: pytest.FixtureRequest, nvrtc: Any, load_beside: Any) -> Any:
     """built(file): what became of it for a dtype and an architecture; fails where it does not compile."""
     everything = soon(nvrtc, load_beside("host_kernels").folder())
