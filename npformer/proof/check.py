@@ -22,7 +22,7 @@ from npformer.errors import DTypeError, ShapeError
 from npformer.proof.clues import clues_of, with_reference
 from npformer.proof.diagnosis import Clues, diagnose
 from npformer.proof.judge import COMPLEX_TOLERANCE, Judge
-from npformer.proof.oracles import Witness, along_directions, every_element
+from npformer.proof.oracles import SAME, Witness, along_directions, every_element
 from npformer.proof.report import NOTHING, WRONG, Report, Row
 from npformer.proof.subject import Host, Subject, subject
 from npformer.proof.vacuity import refuse_length_one, refuse_wide, why_blind
@@ -75,7 +75,8 @@ def gradcheck(
     directions = None if (small if elementwise is None else elementwise) else random_directions(checked, seed)
     with warnings.catch_warnings():
         warnings.simplefilter("error", np.exceptions.ComplexWarning)  # an imaginary part dropped, with notice
-        witnesses = _witnesses(checked, gradients, upstream, directions, complex_step)
+        same = SAME if tolerance <= SAME else 0.0  # else a claim that passes might be too far from central differences
+        witnesses = _witnesses(checked, gradients, upstream, directions, complex_step, same)
         largest = max(float(np.max(np.abs(w.truth), initial=0.0)) for _, w in witnesses.values())
         judge = Judge(checked, upstream, largest, tolerance, explain)
         rows = [judge.row(t, *witnesses[t], None if directions is None else directions[t]) for t in witnesses]
@@ -147,15 +148,16 @@ def _witnesses(
     upstream: tuple[Host, ...],
     directions: dict[str, list[Host]] | None,
     use_complex: bool,
+    same: float,
 ) -> dict[str, tuple[Host, Witness]]:
     """For each tensor what is claimed and what the oracles say: by element, or along directions."""
     found = {}
     for tensor, gradient in gradients.items():
         if directions is None:
-            found[tensor] = gradient, every_element(checked, tensor, upstream, use_complex)
+            found[tensor] = gradient, every_element(checked, tensor, upstream, use_complex, same)
         else:
             claimed = np.array([np.sum(gradient * direction) for direction in directions[tensor]])
-            found[tensor] = claimed, along_directions(checked, tensor, directions[tensor], upstream, use_complex)
+            found[tensor] = claimed, along_directions(checked, tensor, directions[tensor], upstream, use_complex, same)
     return found
 
 

@@ -57,7 +57,7 @@ class Judge:
         self._largest = largest
         self._complex_tolerance = tolerance
         self._explain = explain
-        self._central_tolerance = max(CENTRAL_TOLERANCE, tolerance + SAME)  # a claim that passes is so near at most
+        self._central_tolerance = max(CENTRAL_TOLERANCE, tolerance)
 
     def row(self, tensor: str, claimed: Host, witness: Witness, directions: list[Host] | None) -> Row:
         """Compare what is claimed with what the witnesses say, and name the worst place.

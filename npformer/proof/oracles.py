@@ -45,28 +45,35 @@ class Witness(NamedTuple):
         return self.by_central if self.by_complex is None else self.by_complex
 
 
-def every_element(subject: Subject, name: str, upstream: tuple[Host, ...], use_complex: bool) -> Witness:
-    """The derivative of L with respect to each element of a tensor."""
+def every_element(
+    subject: Subject, name: str, upstream: tuple[Host, ...], use_complex: bool, same: float = SAME
+) -> Witness:
+    """The derivative of L with respect to each element of a tensor; same as in SAME."""
     x = subject.tensors[name]
     results: list[Host] = [np.zeros(x.shape) for _ in range(3)]
     for index in np.ndindex(x.shape):
         direction = np.zeros(x.shape)
         direction[index] = 1.0
-        for result, value in zip(results, _along(subject, name, direction, upstream, use_complex), strict=True):
+        for result, value in zip(results, _along(subject, name, direction, upstream, use_complex, same), strict=True):
             result[index] = value
     return Witness(results[0] if use_complex else None, results[1], results[2])
 
 
 def along_directions(
-    subject: Subject, name: str, directions: list[Host], upstream: tuple[Host, ...], use_complex: bool
+    subject: Subject,
+    name: str,
+    directions: list[Host],
+    upstream: tuple[Host, ...],
+    use_complex: bool,
+    same: float = SAME,
 ) -> Witness:
     """The derivative of L along each direction in a tensor, (k,) for k directions of the tensor's shape."""
-    found = np.array([_along(subject, name, d, upstream, use_complex) for d in directions]).T
+    found = np.array([_along(subject, name, d, upstream, use_complex, same) for d in directions]).T
     return Witness(found[0] if use_complex else None, found[1], found[2])
 
 
 def _along(
-    subject: Subject, name: str, direction: Host, upstream: tuple[Host, ...], use_complex: bool
+    subject: Subject, name: str, direction: Host, upstream: tuple[Host, ...], use_complex: bool, same: float
 ) -> tuple[float, float, float]:
     """(complex step, central difference at h/2, at h) along one direction."""
     x = subject.tensors[name]
@@ -74,7 +81,7 @@ def _along(
     if use_complex:
         moved = _complex_outputs(subject, name, x + 1j * COMPLEX_H * direction)
         by_complex = sum(float(np.sum(r * y.imag)) for r, y in zip(upstream, moved, strict=True)) / COMPLEX_H
-        if abs(near - by_complex) <= SAME * abs(by_complex):
+        if abs(near - by_complex) <= same * abs(by_complex):
             return by_complex, near, near
     return by_complex, near, _central(subject, name, direction, upstream, CENTRAL_H)
 
