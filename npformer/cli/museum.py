@@ -132,6 +132,10 @@ def _trial(args: argparse.Namespace) -> int:
 
 def _show(one: Exhibit, picture: Path | None, as_json: bool) -> int:
     place = None if one.run is None else picture or Path(f"museum-{one.id}.png")
+    if place is not None:
+        from npformer.plotting.canvas import check_place  # matplotlib: only when needed
+
+        check_place(place)  # before the work, not after it
     kills = examine(one)
     comparison = None if place is None else _draw(one, place)
     if as_json:
@@ -144,10 +148,8 @@ def _show(one: Exhibit, picture: Path | None, as_json: bool) -> int:
 
 
 def _draw(one: Exhibit, place: Path) -> Comparison:
-    from npformer.plotting.canvas import check_place  # matplotlib: only when needed
     from npformer.plotting.comparison import draw_comparison
 
-    check_place(place)  # before the training, not after it
     comparison = compare(one)
     ends = f"after {len(comparison.right.losses)} steps"
     notes = [f"right: {one.right}", f"wrong: {one.wrong}"]

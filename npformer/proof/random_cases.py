@@ -1,7 +1,8 @@
 """Random draws of shapes, options and numbers: a right gradient must never be called wrong.
 
-Every draw is a Case like those of the catalogue, made from a seed, with lengths between 2 and 6, masks
-that hide some or all keys of a sequence, repeated tokens, targets that do not count, dropout or none.
+Every draw is a Case like those of the catalogue, made from a seed, with lengths between 2 and 6 (2 or 3
+heads, and as many sequences for them), masks that hide some or all keys of a sequence, repeated tokens,
+targets that do not count, dropout or none.
 """
 
 from __future__ import annotations
@@ -87,6 +88,11 @@ def _lengths(rng: Generator, count: int) -> list[int]:
     return [int(n) for n in rng.integers(2, 7, size=count)]
 
 
+def _heads(rng: Generator) -> list[int]:
+    """How many sequences and heads: each is computed for itself, so that few show what many would."""
+    return [int(n) for n in rng.integers(2, 4, size=2)]
+
+
 def _draw(rng: Generator) -> Draw | None:
     seed, step = (int(n) for n in rng.integers(0, 2**63, size=2))
     return Draw(seed, step, 0, 1, float(rng.choice([0.1, 0.5, 0.9]))) if rng.integers(3) else None
@@ -128,7 +134,7 @@ def _layer_norm(rng: Generator) -> tuple[Any, ...]:
 
 
 def _attention(rng: Generator) -> tuple[Any, ...]:
-    b, h, t, s, d = _lengths(rng, 5)
+    b, h, t, s, d = *_heads(rng), *_lengths(rng, 3)
     mask = AttentionMask(
         key_visible=rng.random((b, s)) < 0.7 if rng.integers(2) else None,
         causal=bool(rng.integers(2)),
@@ -144,7 +150,7 @@ def _biased_attention(rng: Generator) -> tuple[Any, ...]:
 
 
 def _local_attention(rng: Generator) -> tuple[Any, ...]:
-    b, h, t, d = _lengths(rng, 4)
+    b, h, t, d = *_heads(rng), *_lengths(rng, 2)
     window = int(rng.integers(1, 4)) if rng.integers(3) else None
     mask = AttentionMask(
         key_visible=rng.random((b, t)) < 0.7 if rng.integers(2) else None,
@@ -156,7 +162,7 @@ def _local_attention(rng: Generator) -> tuple[Any, ...]:
 
 
 def _linear_attention(rng: Generator) -> tuple[Any, ...]:
-    b, h, t, s, d = _lengths(rng, 5)
+    b, h, t, s, d = *_heads(rng), *_lengths(rng, 3)
     causal = bool(rng.integers(2))
     s = t if causal else s
     mask = AttentionMask(rng.random((b, s)) < 0.7 if rng.integers(2) else None, causal)

@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from types import CodeType
 from typing import Any
 
 import pytest
@@ -26,10 +25,10 @@ CHECKS = ("clipping", "a step by hand", "schedules")
 
 
 @cache
-def some_checks() -> tuple[tuple[Check, ...], dict[str, frozenset[CodeType]]]:
+def some_checks() -> tuple[tuple[Check, ...], dict[str, frozenset[str]]]:
     chosen = tuple(check for check in battery() if check.name in CHECKS)
     assert len(chosen) == len(CHECKS)
-    return chosen, reach(chosen)
+    return chosen, reach(chosen, EXHIBITS)
 
 
 @pytest.fixture(autouse=True)

@@ -19,8 +19,10 @@ import pytest
 from npformer.training.checkpoint import latest_checkpoint, list_checkpoints, load_checkpoint
 from npformer.training.progress import Progress
 
-#: Long enough to be stopped on the way, with everything on that could depend on the past.
-LONG = {"steps": 300, "save_every": 9, "log_every": 4, "eval_every": 110, "dropout": 0.1, "accumulate": 2}
+#: Long enough to be stopped on the way, with everything on that could depend on the past; bodies that load quickly.
+LONG = {
+    "steps": 180, "save_every": 9, "log_every": 3, "eval_every": 70, "dropout": 0.1, "accumulate": 2, "bodies": "numpy",
+}  # fmt: skip
 
 
 @pytest.fixture(scope="session")
@@ -63,13 +65,13 @@ def test_a_signal_saves_and_the_run_goes_on_to_the_same_end(
     run = tmp_path / "run"
     with started([*begin, run], environment) as child:
         assert child.stderr is not None
-        assert any(line.startswith("step  20/300") for line in child.stderr)
+        assert any(line.startswith("step  21/180") for line in child.stderr)
         child.send_signal(number)
         said = child.stderr.read()
         assert child.wait(timeout=30) == code
         assert child.stdout is not None
         assert child.stdout.read() == ""
-    found = re.search(r"npformer: stopped at step (\d+) of 300; saved\. Continue with: npformer (.*)\n$", said)
+    found = re.search(r"npformer: stopped at step (\d+) of 180; saved\. Continue with: npformer (.*)\n$", said)
     assert found, said
     latest = latest_checkpoint(run / "checkpoints")
     assert latest is not None
@@ -77,7 +79,7 @@ def test_a_signal_saves_and_the_run_goes_on_to_the_same_end(
     assert "Traceback" not in said
     done = shell(*found[2].split())
     assert done.code == 0
-    assert f"steps {found[1]} to 300" in done.err
+    assert f"steps {found[1]} to 180" in done.err
     same_run(run, long_run)
 
 
@@ -95,7 +97,7 @@ def test_kills_at_random_moments_change_nothing(
         with started(words, environment) as child:
             assert child.stderr is not None
             lines = (line for line in child.stderr if line.startswith("step"))
-            for _ in range(moments.randint(4, 12)):  # of four steps each: a first checkpoint is there by then
+            for _ in range(moments.randint(4, 9)):  # of three steps each: a first checkpoint is there by then
                 next(lines)
             time.sleep(moments.uniform(0.0, 0.01))
             child.kill()
@@ -104,7 +106,7 @@ def test_kills_at_random_moments_change_nothing(
         words = ["train", "--resume", run]
     assert killed == sorted(killed)
     assert len(set(killed)) == 5, f"killed at the same places: {killed}"
-    assert killed[-1] < 300, f"killed too late: {killed}"
+    assert killed[-1] < 180, f"killed too late: {killed}"
     assert shell(*words).code == 0
     same_run(run, long_run)
 
@@ -170,7 +172,7 @@ def test_a_full_disk_costs_nothing_that_was_saved(
     disk, keep = tmp_path / "disk", tmp_path / "kept"
     disk.mkdir()
     mounted = small_disk(disk)
-    words = ["train", "sort", *small(save_every=3, keep_last=20, dropout=0.1)]
+    words = ["train", "sort", *small(save_every=3, keep_last=20, dropout=0.1, bodies="numpy")]
     done = subprocess.run(
         [*mounted, sys.executable, "-c", FULL, str(disk), *words],
         capture_output=True, text=True, env=environment | {"KEEP": str(keep)}, timeout=60,

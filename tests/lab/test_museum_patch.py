@@ -17,7 +17,7 @@ from npformer.functional.dropout import dropout_forward
 from npformer.functional.feed_forward import ACTIVATIONS
 from npformer.functional.layer_norm import layer_norm_forward
 from npformer.lab.museum.exhibit import Edit
-from npformer.lab.museum.patch import PatchError, changed_functions, function_at, patched
+from npformer.lab.museum.patch import PatchError, changed_functions, function_at, noted, patched
 from npformer.lab.museum.rooms import EXHIBITS
 from npformer.optim import Adam
 from npformer.training import TrainStep
@@ -129,6 +129,20 @@ def test_an_edit_that_does_not_fit_is_an_error_and_changes_nothing(edit: Edit, m
     with pytest.raises(PatchError, match=message), patched([TWICE, edit]):
         pytest.fail("the context was entered")
     assert same(before, list(everything()))
+
+
+def test_what_runs_is_noted_and_nothing_stays_changed() -> None:
+    before, other = list(everything()), "npformer.functional.layer_norm:layer_norm_forward"
+    with noted([SOFTMAX, other]) as ran:
+        assert ran == set()
+        right = gradient(softmax_backward)
+        assert ran == {SOFTMAX}
+        ran.clear()
+        layer_norm_forward(np.ones(3), np.ones(3), np.zeros(3))
+        assert ran == {other}
+    assert same(before, list(everything()))
+    np.testing.assert_array_equal(gradient(softmax_backward), right)
+    assert ran == {other}
 
 
 def test_changed_functions_stand_alone() -> None:

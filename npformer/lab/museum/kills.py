@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cache
-from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from npformer.lab.museum.empty_tests import EMPTY_TESTS
 from npformer.lab.museum.exhibit import Exhibit
 from npformer.lab.museum.patch import patched
 from npformer.lab.museum.reach import concerned, reach
+from npformer.lab.museum.rooms import EXHIBITS
 
 
 @dataclass(frozen=True)
@@ -82,10 +82,10 @@ def _examine_test(exhibit: Exhibit) -> Kills:
 
 
 @cache
-def prepared() -> tuple[tuple[Check, ...], dict[str, frozenset[CodeType]]]:
-    """The battery, and for the name of each check which code it runs; GradientError if one fails without a bug."""
+def prepared() -> tuple[tuple[Check, ...], dict[str, frozenset[str]]]:
+    """The battery, and for the name of each check which targets it runs; GradientError if one fails without a bug."""
     checks = tuple(battery())
-    return checks, reach(checks)
+    return checks, reach(checks, EXHIBITS)
 
 
 def only_killers(table: Sequence[Kills]) -> dict[str, list[str]]:

@@ -67,8 +67,3 @@ def on_card() -> Any:
 @pytest.fixture
 def card64(card: Any) -> Backend:
     return backend_on(card, "float64")
-
-
-@pytest.fixture
-def card32(card: Any) -> Backend:
-    return backend_on(card, "float32")

@@ -45,8 +45,14 @@ def any64(card64: Backend) -> Backend:
 
 
 @pytest.fixture
-def any32(card32: Backend) -> Backend:
-    return card32
+def any32(cards: Any, on_card: Any) -> Backend:
+    return on_card(cards.HostCard(block=40, backwards=True), "float32")
+
+
+@pytest.fixture
+def whole64(cards: Any, on_card: Any) -> Backend:
+    """For layers and models: blocks of one size, since every operation is tried in both."""
+    return on_card(cards.HostCard(block=40, backwards=True), "float64")
 
 
 @pytest.fixture
@@ -56,14 +62,27 @@ def table(card: Any) -> Ops:
 
 normal, lay_out = bad_input.normal, bodies_agree.lay_out  # fixtures that these tests ask for
 test_purity = contract.test_a_pair_is_pure_and_repeatable
-test_adding = contract.test_a_layer_writes_nothing_but_gradients_and_those_by_adding
 test_promotion = contract.test_nothing_in_a_layer_is_silently_promoted
-test_equality = contract.test_every_table_of_bodies_equals_the_plain_pairs
 test_parts_of_a_batch = rows_of_a_batch.test_parts_of_a_batch_are_parts_of_the_whole
 test_no_number = not_a_number.test_no_number_where_there_is_none
 test_a_class_that_cannot_be = not_a_number.test_a_class_that_cannot_be_does_not_count
 test_bad_input = bad_input.test_bad_input_is_refused_in_the_plain_bodys_words
 test_another_precision = bad_input.test_a_gradient_in_another_precision_is_taken
+
+
+@contract.EVERY_PAIR
+def test_equality(case: Case, any64: Backend) -> None:
+    contract.expect_plain(case, any64)
+
+
+@contract.EVERY_LAYER
+def test_equality_of_layers_and_models(case: Case, whole64: Backend) -> None:
+    contract.expect_plain(case, whole64)
+
+
+@contract.EVERY_LAYER
+def test_adding(case: Case, whole64: Backend) -> None:
+    contract.test_a_layer_writes_nothing_but_gradients_and_those_by_adding(case, whole64)
 
 
 #: Of the layers and models, whose values and gradients equal the plain ones' above, some that use every operation.
