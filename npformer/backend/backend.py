@@ -41,10 +41,23 @@ BODIES = ("auto", "plain", "numpy", "compiled", "cuda")
 
 #: (p, g, m, v, lr, betas, eps, t, decay): one update of flat arrays, in place, as in ``optim/adam.py``.
 AdamUpdate = Callable[[Array, Array, Array, Array, float, tuple[float, float], float, int, float], None]
-#: (decoder, state, threads) -> the step of a whole model, from tokens (B, 1) and their position to logits (B, 1, V);
-#: None: not this case. See ``models/step_at_once.py``.
-DecoderSteps = Callable[[Any, Any, int], Callable[[Array, int], Array | None] | None]
+#: (decoder, state, threads) -> steps of a whole model; None: not this case.
+PrepareSteps = Callable[[Any, Any, int], "DecoderSteps | None"]
 Jobs = Sequence[Callable[[], Any]]
+
+
+class DecoderSteps(Protocol):
+    """Steps of a whole model in one call; None is returned where they do not fit. See ``models/step_at_once.py``."""
+
+    def __call__(self, tokens: Array, position: int) -> Array | None:
+        """From tokens (B, 1) at a position to logits (B, 1, V)."""
+
+    def write(self, tokens: Array, position: int, going: Array, ends: tuple[int, int], count: int) -> Array | None:
+        """Up to count steps from tokens (B, 1) on, each row fed its likeliest token: those chosen, (n, B) integers.
+
+        Rows that are not going (B,) are fed pads. The last step is one after which a row that is going chose to
+        end; ends are (eos_id, pad_id). What was fed and was no pad is noted as visible.
+        """
 
 
 def run_eagerly(function: Function, baked: Callable[[Any], Sequence[Any]] | None = None) -> Function:
@@ -95,7 +108,7 @@ class Backend:
     on_one_thread: Callable[[], AbstractContextManager[None]] = nullcontext
     adam_update: AdamUpdate | None = None
     updates: ArenaUpdates | None = None
-    decoder_steps: DecoderSteps | None = None
+    decoder_steps: PrepareSteps | None = None
     precision: str = "float32"
 
     def __post_init__(self) -> None:

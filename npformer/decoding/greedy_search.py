@@ -5,6 +5,9 @@ from __future__ import annotations
 from npformer.decoding.opening import Host, Writer, open_texts
 from npformer.decoding.writing import Stop, write
 from npformer.functional.arrays import namespace
+from npformer.layers import DecodeState
+from npformer.models import Transformer
+from npformer.models.step_at_once import likeliest_at_once
 from npformer.typing import Array
 
 
@@ -27,4 +30,10 @@ def greedy(
     def likeliest(logits: Array, rows: Host, t: int) -> Host:
         return model.backend.host(namespace(logits).argmax(logits, axis=-1))
 
-    return write(model, open_texts(model, src, max_len, bos_id), likeliest, eos_id=eos_id, stop=stop)
+    def several(tokens: Host, state: DecodeState, going: Host, count: int) -> Host | None:
+        if stop is not None or not isinstance(model, Transformer):
+            return None
+        return likeliest_at_once(model, tokens, state, going, eos_id, count)
+
+    openings = open_texts(model, src, max_len, bos_id)
+    return write(model, openings, likeliest, eos_id=eos_id, stop=stop, several=several)

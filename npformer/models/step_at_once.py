@@ -1,4 +1,4 @@
-"""A decoding step in one call, where the backend has a body for it: from tokens to logits.
+"""A decoding step in one call, where the backend has a body for it, from tokens to logits; or several, to tokens.
 
 The body is prepared for a decoder and a state, and used for as long as both are made of the very same
 arrays, numbers and kinds of layers: replacing one, or a layer, prepares it anew; changing numbers in
@@ -14,7 +14,8 @@ from npformer.layers import Embedding, FeedForward, LayerNorm, Linear, MultiHead
 from npformer.layers.decode_state import DecodeState
 from npformer.layers.decoder_layer import DecoderLayer
 from npformer.layers.stacks import DecoderStack
-from npformer.typing import Array
+from npformer.models.inputs import next_tokens
+from npformer.typing import Array, HostArray
 
 
 class LayerParts(NamedTuple):
@@ -69,6 +70,31 @@ _of_state = attrgetter("positions", "visible", "layers", "memory_mask")
 
 def step_at_once(model: Any, tokens: Array, state: DecodeState) -> Array | None:
     """model.step from tokens (B, 1) to logits (B, 1, V); None if there is no body for this case."""
+    steps = _prepared(model, tokens, state)
+    return None if steps is None else steps(tokens, state.length)
+
+
+def likeliest_at_once(
+    model: Any, tokens: Array, state: DecodeState, going: HostArray, eos_id: int, count: int
+) -> HostArray | None:
+    """Up to count times model.step, each row fed the likeliest token of the step before: (n, B), those chosen.
+
+    tokens (B,), boolean going (B,) and the rest as DecoderSteps.write has them, which this is: None without it.
+    """
+    tokens, _ = next_tokens(tokens, model.config.tgt_vocab_size, model.backend)
+    steps, pad_id = _prepared(model, tokens, state), model.config.pad_id
+    if steps is None:
+        return None
+    state.admit(tokens != pad_id)
+    count = min(count, state.max_len - state.length)
+    chosen: HostArray | None = steps.write(tokens, state.length, going, (eos_id, pad_id), count)
+    if chosen is not None:
+        state.length += len(chosen)
+    return chosen
+
+
+def _prepared(model: Any, tokens: Array, state: DecodeState) -> Any:
+    """The backend's steps of this model and state, from tokens (B, 1); None if there are none for them."""
     prepare = model.backend.decoder_steps
     if prepare is None or tokens.shape[1] != 1:
         return None
@@ -76,8 +102,7 @@ def step_at_once(model: Any, tokens: Array, state: DecodeState) -> Array | None:
     if state.at_once is None or not _same(made_of, state.at_once[0]):
         parts = _parts(model)
         state.at_once = (made_of, None if parts is None else prepare(parts, state, model.backend.threads))
-    steps = state.at_once[1]
-    return None if steps is None else steps(tokens, state.length)
+    return state.at_once[1]
 
 
 def _made_of(model: Any, state: DecodeState) -> list[Any]:

@@ -39,9 +39,11 @@ LETTERS: dict[str, Callable[[Any], Any]] = {
     "H": lambda T: types.Array(T, 4, "A"),  # heads for products, written
     "b": lambda T: types.Array(types.boolean, 1, "C", readonly=True),
     "B": lambda T: types.Array(types.boolean, 2, "C", readonly=True),
+    "C": lambda T: types.Array(types.boolean, 2, "C"),  # written
     "k": lambda T: types.Array(types.int64, 1, "C", readonly=True),
     "K": lambda T: types.Array(types.int64, 2, "C", readonly=True),
     "s": lambda T: types.Array(types.int64, 1, "C"),  # written, whole numbers
+    "W": lambda T: types.Array(types.int64, 2, "C"),
     "c": lambda T: types.Array(types.boolean, 1, "C"),  # written, truth values
     "Z": lambda T: types.Array(T, 3, "C"),  # written, three axes
     "i": lambda T: types.int64,
@@ -50,8 +52,9 @@ LETTERS: dict[str, Callable[[Any], Any]] = {
 }
 
 #: Files with what kernels in other files are made of. Numba asks a kernel's own file alone whether it has changed.
-PARTS = ("compiling.py", "error_function.py", "exponential.py", "few_tokens.py", "linear.py", "maximum.py", "philox.py",
-         "products.py", "sharing.py", "../../functional/erf.py", "../../functional/philox.py")  # fmt: skip
+PARTS = ("compiling.py", "decode_parts.py", "error_function.py", "exponential.py", "few_tokens.py", "linear.py",
+         "maximum.py", "philox.py", "products.py", "sharing.py", "../../functional/erf.py",
+         "../../functional/philox.py")  # fmt: skip
 
 Part = Any  # a Numba dispatcher; compiled code calls it like the function it was made of
 

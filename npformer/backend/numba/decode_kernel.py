@@ -1,4 +1,4 @@
-"""One decoding step of a whole decoder, one token for each row, in one kernel.
+"""Decoding steps of a whole decoder, one token for each row, in one kernel.
 
 A few tokens leave little to share in a matrix product: a step costs what reading the weights costs. One
 core cannot read as fast as memory can deliver, so two threads read, each its own part (see ``sharing.py``).
@@ -12,32 +12,33 @@ so a sub-layer is one phase, and the generator, whose parts are columns, one mor
 
     post-LN   x ← LN(x + f(x))      pre-LN   x ← x + f(LN(x))      f = self-, cross-attention, feed-forward
 
-What it reads comes as addresses, 64-bit integers, in the order of ``decode_step.py``: unpacking a hundred
-arrays would cost more than a step of a small model. Behind a ReLU half of h or more is 0: a token that
-is alone reads no row of W₂ that it does not need.
+What a part computes is in ``decode_parts.py``.
 """
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from npformer.backend.numba.compiling import inlined, kernel
-from npformer.backend.numba.error_function import error_function
-from npformer.backend.numba.few_tokens import add_product_of_few, add_products, map_columns, norm, softmax_of_visible
-from npformer.backend.numba.linear import FEW_TOKENS, add_product
-from npformer.backend.numba.products import product
+from npformer.backend.numba.decode_parts import (
+    DECIDED,
+    EMBEDDING,
+    LOOKS,
+    NORM,
+    PARTS,
+    POSITION,
+    POSITIONS,
+    PRE,
+    SUB_LAYER,
+    do_part,
+)
+from npformer.backend.numba.few_tokens import norm
 from npformer.backend.numba.sharing import (
-    DONE,
     LOST,
-    MOST_PARTS,
     PRESENT,
     WANTED,
-    add,
     finish,
     load,
-    matrix,
     open_phase,
     pause,
     phase_of,
@@ -45,153 +46,6 @@ from npformer.backend.numba.sharing import (
     take,
     vector,
 )
-
-#: Where each number stands in sizes, and each address in model and in a row of layers (see decode_step.py).
-HEADS, F, V, ROOM, S, PRE, GELU, TIED, PARTS, LOOKS, POSITION, TOGETHER = range(12)
-EMBEDDING, POSITIONS, GENERATOR, GENERATOR_BIAS = range(4)
-NORM = GENERATOR_BIAS  # a bias comes before γ and β, 0 where there is no norm
-SUB_LAYER = 6  # addresses of a sub-layer: two weights with their biases, γ and β
-KEYS, VALUES, MEMORY_KEYS, MEMORY_VALUES = range(3 * SUB_LAYER, 3 * SUB_LAYER + 4)
-
-
-@inlined
-def columns(x, at, first, stride, y):
-    """y (B, n): columns first … of x (B, C) times a weight, stride wide, plus its bias; at (2,) says where they are."""
-    weight = matrix(at[0] + first * x.itemsize, x.shape[1], stride, x)
-    map_columns(x, weight, vector(at[1] + first * x.itemsize, y.shape[1], x), y)
-
-
-@inlined
-def attend(q, keys, values, visible, stop, first, heads, together, mixed):
-    """mixed (B, n) from q (B, n), of the heads from first on, and stop of keys and values (B/together·H·room, D)."""
-    width, room = values.shape[1], keys.shape[0] // (q.shape[0] // together * heads)
-    own = q.dtype.type
-    scale = own(1 / math.sqrt(width))
-    scores = np.empty(stop, q.dtype)
-    for r in range(q.shape[0]):
-        mixed[r, :] = own(0)
-        for i in range(0, q.shape[1], width):
-            start = (r // together * heads + first + i // width) * room
-            query = q[r, i : i + width]
-            for j in range(stop):
-                key, total = keys[start + j], own(0)
-                for e in range(width):
-                    total += query[e] * key[e]
-                scores[j] = total
-            softmax_of_visible(scores, visible[r // together, :stop], scale)
-            add_product(scores, values, start, mixed[r, i : i + width])
-
-
-@inlined
-def remember(k, v, first, heads, position, keys, values):
-    """Put each token's k and v (B, n), of the heads from first on, where they belong."""
-    width, room = values.shape[1], keys.shape[0] // (k.shape[0] * heads)
-    for r in range(k.shape[0]):
-        for h in range(k.shape[1] // width):
-            place, start = (r * heads + first + h) * room + position, h * width
-            for i in range(width):
-                keys[place, i] = k[r, start + i]
-                values[place, i] = v[r, start + i]
-
-
-@inlined
-def self_attention(x, at, sizes, visible, first, last, out):
-    """Add to out (B, C) what heads first … last − 1 contribute."""
-    batch, c, heads, room, position = x.shape[0], x.shape[1], sizes[HEADS], sizes[ROOM], sizes[POSITION]
-    start, n = first * (c // heads), (last - first) * (c // heads)
-    q, k, v = np.empty((batch, n), x.dtype), np.empty((batch, n), x.dtype), np.empty((batch, n), x.dtype)
-    columns(x, at, start, 3 * c, q)
-    columns(x, at, c + start, 3 * c, k)
-    columns(x, at, 2 * c + start, 3 * c, v)
-    size = batch * heads * room
-    keys, values = matrix(at[KEYS], size, c // heads, x), matrix(at[VALUES], size, c // heads, x)
-    remember(k, v, first, heads, position, keys, values)
-    attend(q, keys, values, visible, position + 1, first, heads, 1, k)
-    add_products(k, matrix(at[2] + start * c * x.itemsize, n, c, x), out)
-
-
-@inlined
-def cross_attention(x, at, sizes, visible, first, last, out):
-    """Add to out (B, C) what heads first … last − 1 contribute."""
-    batch, c, heads, room = x.shape[0], x.shape[1], sizes[HEADS], sizes[S]
-    start, n = first * (c // heads), (last - first) * (c // heads)
-    q, mixed = np.empty((batch, n), x.dtype), np.empty((batch, n), x.dtype)
-    columns(x, at[SUB_LAYER:], start, 3 * c, q)
-    size = batch // sizes[TOGETHER] * heads * room
-    keys, values = matrix(at[MEMORY_KEYS], size, c // heads, x), matrix(at[MEMORY_VALUES], size, c // heads, x)
-    attend(q, keys, values, visible, room, first, heads, sizes[TOGETHER], mixed)
-    add_products(mixed, matrix(at[SUB_LAYER + 2] + start * c * x.itemsize, n, c, x), out)
-
-
-@inlined
-def feed_forward(x, at, sizes, first, last, out):
-    """Add to out (B, C) what columns first … last − 1 of W₁ contribute."""
-    own, c = x.dtype.type, x.shape[1]
-    h = np.empty((x.shape[0], last - first), x.dtype)
-    columns(x, at[2 * SUB_LAYER :], first, sizes[F], h)
-    flat, nothing = h.reshape(h.size), own(0)
-    if sizes[GELU]:
-        for j in range(h.size):
-            flat[j] *= own(0.5) * (own(1) + error_function(flat[j] * own(math.sqrt(0.5))))
-    else:
-        for j in range(h.size):
-            value = flat[j]
-            flat[j] = nothing if value < nothing else value  # so that a NaN passes and is seen
-    w_down = matrix(at[2 * SUB_LAYER + 2] + first * c * x.itemsize, last - first, c, x)
-    if h.shape[0] == 1:
-        add_product_of_few(h[0], w_down, out[0])
-    else:
-        add_products(h, w_down, out)
-
-
-@inlined
-def generate(x, model, sizes, first, last, logits):
-    """Columns first … last − 1 of the logits (B, V); a tied weight has a row for each."""
-    c = x.shape[1]
-    if not sizes[TIED] and x.shape[0] > FEW_TOKENS:
-        columns(x, model[GENERATOR:], first, sizes[V], logits[:, first:last])
-        return
-    if not sizes[TIED]:
-        for r in range(x.shape[0]):  # a view of one row is one piece of memory, whose loop becomes vectors
-            row = logits[r, first:last].reshape(1, last - first)
-            columns(x[r : r + 1], model[GENERATOR:], first, sizes[V], row)
-        return
-    bias = vector(model[GENERATOR_BIAS], sizes[V], x)
-    weight = matrix(model[GENERATOR], sizes[V], c, x)
-    if x.shape[0] > FEW_TOKENS:
-        for r in range(x.shape[0]):
-            for v in range(first, last):
-                logits[r, v] = bias[v]
-        product(x, weight[first:last].T, 1, logits[:, first:last])
-        return
-    for v in range(first, last):
-        row = weight[v]
-        for r in range(x.shape[0]):
-            total = x.dtype.type(0)
-            for j in range(c):
-                total += x[r, j] * row[j]
-            logits[r, v] = bias[v] + total
-
-
-@inlined
-def do_part(layers, model, sizes, shared, given, sums, logits, visible, memory_visible, ticket):
-    """One part of the open phase: of given (B, C), into its own of sums (parts, B, C) or of the logits (B, V)."""
-    part, parts = ticket % MOST_PARTS, sizes[PARTS]
-    phase = ticket // MOST_PARTS % (3 * layers.shape[0] + 1)
-    kind = 3 if phase == 3 * layers.shape[0] else phase % 3
-    size = sizes[V] if kind == 3 else sizes[F] if kind == 2 else sizes[HEADS]
-    first, last = part * size // parts, (part + 1) * size // parts
-    out = sums[part]
-    out[:] = given.dtype.type(0)
-    if kind == 0:
-        self_attention(given, layers[phase // 3], sizes, visible, first, last, out)
-    elif kind == 1:
-        cross_attention(given, layers[phase // 3], sizes, memory_visible, first, last, out)
-    elif kind == 2:
-        feed_forward(given, layers[phase // 3], sizes, first, last, out)
-    else:
-        generate(given, model, sizes, first, last, logits)
-    add(shared, DONE, 1)
 
 
 @kernel("KkssZYYBBi")
@@ -230,9 +84,9 @@ def add_up(x, bias, sums):
                 x[r, j] += sums[part, r, j]
 
 
-@kernel("KkssZYYBBkff")
-def step_of_tokens(layers, model, sizes, shared, sums, given, logits, visible, memory_visible, tokens, scale, eps):
-    """The logits (B, V) after tokens (B,); their keys and values go to the position that sizes names."""
+@inlined
+def take_step(layers, model, sizes, shared, sums, given, logits, visible, memory_visible, tokens, scale, eps):
+    """The logits (B, V) after tokens (B,); their keys and values go to the position that sizes names. False: lost."""
     batch, c, end = given.shape[0], given.shape[1], 3 * layers.shape[0]
     x = np.empty_like(given)
     embed(tokens, model, sizes[POSITION], scale, x)
@@ -252,9 +106,49 @@ def step_of_tokens(layers, model, sizes, shared, sums, given, logits, visible, m
             do_part(layers, model, sizes, shared, given, sums, logits, visible, memory_visible, ticket)
             ticket = take(shared, sizes[PARTS], False)
         if not finish(shared, sizes[PARTS], sizes[LOOKS]):
-            return
+            return False
         if phase < end:
             add_up(x, vector(at[0], c, x), sums)
             for r in range(batch):
                 if sizes[PRE] == 0:
                     norm(x[r], at[1:], eps, x[r])
+    return True
+
+
+@inlined
+def likeliest(row):
+    """Where the largest of row (V,) is, the first of several; where a NaN is, if there is one."""
+    best, top = 0, row[0]
+    for v in range(1, row.shape[0]):
+        if not row[v] <= top and top == top:
+            best, top = v, row[v]
+    return best
+
+
+@kernel("KkssZYYCBsffbiiW")
+def steps_of_tokens(
+    layers, model, sizes, shared, sums, given, logits, visible, memory_visible, tokens, scale, eps,
+    going, eos, pad, chosen,
+):  # fmt: skip
+    """One step without room in chosen (n, B): the logits after tokens (B,). Else up to n, each row by its likeliest.
+
+    A row that is not going is given pads. The last step is one after which a row that is going says eos; how
+    many there were is in sizes[DECIDED]. tokens are overwritten.
+    """
+    sizes[DECIDED] = 0
+    while take_step(
+        layers, model, sizes, shared, sums, given, logits, visible, memory_visible, tokens, scale, eps
+    ):  # fmt: skip
+        if chosen.shape[0] == 0:
+            return
+        is_last = sizes[DECIDED] + 1 == chosen.shape[0]
+        for r in range(tokens.shape[0]):
+            tokens[r] = likeliest(logits[r]) if going[r] else pad
+            chosen[sizes[DECIDED], r] = tokens[r]
+            is_last = is_last or (going[r] and tokens[r] == eos)
+        sizes[DECIDED] += 1
+        if is_last:
+            return
+        sizes[POSITION] += 1
+        for r in range(tokens.shape[0]):
+            visible[r, sizes[POSITION]] = tokens[r] != pad

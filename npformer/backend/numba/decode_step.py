@@ -15,9 +15,9 @@ import numpy as np
 
 from npformer.backend.numba import sharing
 from npformer.backend.numba.compiling import takes
-from npformer.backend.numba.decode_kernel import POSITION, help_with_steps, step_of_tokens
+from npformer.backend.numba.decode_kernel import help_with_steps, steps_of_tokens
+from npformer.backend.numba.decode_parts import DECIDED, POSITION
 from npformer.backend.numba.linear import FEW_TOKENS
-from npformer.backend.numba.rows import contiguous
 from npformer.backend.numpy.blas_threads import one_blas_thread
 from npformer.backend.workspace import address
 from npformer.typing import Array
@@ -29,7 +29,7 @@ ALONE = 32  # steps without help after a helper that fell asleep
 
 
 class TokenSteps:
-    """Steps of one decoding run: from tokens (B, 1) at a position to logits (B, 1, V)."""
+    """Steps of one decoding run: from tokens (B, 1) at a position to logits (B, 1, V), or to more tokens."""
 
     def __init__(self, decoder: Any, state: Any, threads: int) -> None:
         first, norm = decoder.layers[0], decoder.norm or ()
@@ -52,8 +52,9 @@ class TokenSteps:
         self._patience = min(looks, LONGEST_PATIENCE)
         self._sizes = np.array([
             first.heads, f, v, room, self._visible[1].shape[1], first.norm_order == "pre", first.activation == "gelu",
-            not decoder.weight.flags.c_contiguous, self._parts, looks, 0, state.together,
+            not decoder.weight.flags.c_contiguous, self._parts, looks, 0, state.together, 0,
         ])  # fmt: skip
+        self._everybody, self._nothing = np.ones(batch, dtype=np.bool_), np.empty((0, batch), dtype=np.int64)
         self._new_place()
 
     def _new_place(self) -> None:
@@ -71,25 +72,42 @@ class TokenSteps:
     def __call__(self, tokens: Array, position: int) -> Array | None:
         """The logits; token ids have been checked. None if there is not one for each row, or no room."""
         batch, _, v = self._shape
-        if tokens.shape != (batch, 1) or not 0 <= position < self._visible[0].shape[1]:
+        if not self._fit(tokens, position, 1):
             return None
-        ids = contiguous(tokens).reshape(batch)
+        self._take(tokens, position, self._everybody, 0, 0, self._nothing)
+        return self._given[6].reshape(batch, 1, v).copy()
+
+    def write(self, tokens: Array, position: int, going: Array, ends: tuple[int, int], count: int) -> Array | None:
+        """Up to count tokens for each row, (n, B), as DecoderSteps says; None as for one step."""
+        if not self._fit(tokens, position, count):
+            return None
+        chosen = np.empty((count, self._shape[0]), dtype=np.int64)
+        return chosen[: self._take(tokens, position, going, *ends, chosen)]
+
+    def _fit(self, tokens: Array, position: int, count: int) -> bool:
+        """Whether there is a token for each row, and room for so many steps."""
+        return bool(tokens.shape == (self._shape[0], 1) and 0 <= position <= self._visible[0].shape[1] - count)
+
+    def _take(self, tokens: Array, position: int, going: Array, eos_id: int, pad_id: int, chosen: Array) -> int:
+        """Take steps, as the kernel says; begin anew at the one at which a helper was lost."""
+        ids, done = np.array(tokens).reshape(-1), 0
         while True:
-            self._given[2][POSITION] = position
-            self._invite()
+            self._given[2][POSITION] = position + done
+            self._invite(len(chosen) - done)
             with one_blas_thread() if self._by_blas else nullcontext():
-                step_of_tokens(*self._given, ids, self._scale, self._eps)
+                steps_of_tokens(*self._given, ids, self._scale, self._eps, going, eos_id, pad_id, chosen[done:])
+            done += int(self._given[2][DECIDED])
             if not self._shared[sharing.LOST]:
-                return self._given[6].reshape(batch, 1, v).copy()
+                return done
             self._alone = ALONE
             self._new_place()
 
-    def _invite(self) -> None:
-        """Ask for help, if it pays and nobody is here."""
+    def _invite(self, steps: int) -> None:
+        """Ask for help with so many steps, if it pays and nobody is here."""
         if self._parts == 1 or self._shared[sharing.PRESENT]:
             return
         if self._alone:
-            self._alone -= 1
+            self._alone = max(0, self._alone - max(1, steps))
             return
         sharing.helper.invite(partial(_help, self._kept, self._given, self._patience), self._shared)
 

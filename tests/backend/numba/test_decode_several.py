@@ -1,0 +1,162 @@
+"""Several decoding steps in one call against as many calls, alone and with a helper."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("numba")
+
+from npformer import greedy
+from npformer.backend import get_backend
+from npformer.backend.numba import decode_step, sharing
+from npformer.backend.numba.compiling import inlined
+from npformer.backend.numba.decode_kernel import likeliest
+from npformer.backend.numba.sharing import load, pause, phase_of, take
+from npformer.decoding.writing import AT_ONCE
+from npformer.models import Transformer, TransformerConfig
+from npformer.models.step_at_once import likeliest_at_once
+from npformer.proof.catalogue import shaken
+
+Host = np.ndarray[Any, Any]
+SRC = np.array([[3, 5, 4, 6, 2], [8, 6, 2, 0, 0], [4, 2, 0, 0, 0], [7, 7, 0, 2, 2], [1, 5, 5, 8, 2], [2, 8, 1, 0, 0]])
+PADS = 1.5  # added to their logit, so that some are chosen
+MAX_LEN = 2 * AT_ONCE + 5
+
+
+def model(bodies: str, dtype: str = "float64", **changes: Any) -> Transformer:
+    """The same numbers for all bodies: positions so loud, and biases so low, that texts are not one token for ever."""
+    options = {"d_model": 15, "num_heads": 3, "d_ff": 21, "num_encoder_layers": 1, "num_decoder_layers": 2} | changes
+    options = {"positions": "learned", "max_seq_len": 64} | options
+    backend = get_backend("numpy", dtype=dtype, bodies=bodies, threads=2)
+    made = shaken(Transformer(TransformerConfig(9, 9, **options), backend=backend, seed=2))
+    assert isinstance(made, Transformer)
+    for name, parameter in made.named_parameters():
+        if name.startswith("tgt_positions"):
+            parameter.data[...] = 4 * np.random.default_rng(0).normal(size=parameter.data.shape)
+        elif name == "generator.bias" or (name.startswith("decoder") and ".norm" in name):
+            parameter.data[...] = "gamma" in name
+    made.generator.bias.data[0] = PADS
+    return made
+
+
+def one_by_one(of: Transformer, batch: int, eos_id: int) -> Host:
+    return greedy(of, SRC[:batch], MAX_LEN, eos_id=eos_id, stop=lambda text: False)
+
+
+@pytest.fixture(params=["alone", "shared"])
+def threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Models are small here; two threads would not share them."""
+    if request.param == "shared":
+        monkeypatch.setattr(decode_step, "WORTH_SHARING", 0)
+    return str(request.param)
+
+
+@pytest.mark.parametrize("eos_id", [*range(9), 99])
+@pytest.mark.parametrize("batch", [1, 3, len(SRC)])
+@pytest.mark.usefixtures("threads")
+def test_the_tokens_are_those_of_step_by_step(batch: int, eos_id: int) -> None:
+    """Rows end at different steps, or never, and pads, 0, are tokens that a model may choose."""
+    fast = model("compiled")
+    expected = one_by_one(model("plain"), batch, eos_id)
+    assert np.array_equal(one_by_one(fast, batch, eos_id), expected)
+    assert np.array_equal(greedy(fast, SRC[:batch], MAX_LEN, eos_id=eos_id), expected)
+
+
+def test_rows_end_at_different_steps_and_pads_are_chosen() -> None:
+    """Or the test above would show less than it says."""
+    texts = [row for eos_id in range(1, 9) for row in one_by_one(model("plain"), len(SRC), eos_id)]
+    written = [np.trim_zeros(row, "b") for row in texts]
+    assert len({len(row) for row in written}) >= 5
+    assert max(map(len, written)) > AT_ONCE
+    assert sum(np.count_nonzero(row == 0) for row in written) > 10
+
+
+@pytest.mark.parametrize("changes", [{"norm_order": "pre"}, {"positions": "sinusoidal"}, {"tie_embeddings": True}])
+def test_in_other_forms_and_in_float32(changes: dict[str, Any]) -> None:
+    """Of one body, since in float32 rounding may decide which token is the likeliest."""
+    fast = model("compiled", "float32", **changes)
+    assert np.array_equal(greedy(fast, SRC, MAX_LEN), one_by_one(fast, len(SRC), 2))
+
+
+def test_it_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    fast = model("compiled")
+    expected = greedy(fast, SRC, MAX_LEN, eos_id=99)
+    monkeypatch.setattr(Transformer, "step", None)
+    assert np.array_equal(greedy(fast, SRC, MAX_LEN, eos_id=99), expected)
+
+
+def test_the_state_goes_on_from_there() -> None:
+    fast, plain = model("compiled"), model("plain")
+    states, going = [of.start(SRC, MAX_LEN) for of in (fast, plain)], np.ones(len(SRC), dtype=bool)
+    first = np.ones(len(SRC), dtype=np.int64)
+    chosen = likeliest_at_once(fast, first, states[0], going, 99, 7)
+    assert chosen is not None
+    for tokens in (first, *chosen[:-1]):
+        plain.step(tokens, states[1])
+    assert states[0].length == states[1].length == len(chosen) == 7
+    assert np.array_equal(states[0].visible, states[1].visible)
+    found, expected = (of.step(chosen[-1], state) for of, state in zip((fast, plain), states, strict=True))
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+
+
+def test_not_more_than_there_is_room_for() -> None:
+    fast = model("compiled")
+    state, going = fast.start(SRC[:2], 5), np.ones(2, dtype=bool)
+    chosen = likeliest_at_once(fast, np.ones(2, dtype=np.int64), state, going, 99, 50)
+    assert chosen is not None
+    assert (chosen.shape, state.length) == ((5, 2), 5)
+    steps, token = state.at_once[1], np.ones((2, 1), dtype=np.int64)
+    assert steps.write(token, 4, going, (99, 0), 2) is None
+    assert steps.write(token[:1], 0, going, (99, 0), 1) is None
+
+
+def test_of_a_model_without_such_steps_there_are_none() -> None:
+    plain, tokens = model("plain"), np.ones(2, dtype=np.int64)
+    assert likeliest_at_once(plain, tokens, plain.start(SRC[:2], 5), np.ones(2, dtype=bool), 2, 4) is None
+
+
+def test_the_likeliest_is_numpys() -> None:
+    nan, inf = np.nan, np.inf
+    for row in ([1.0], [1, 3, 3, 2], [-inf, -inf], [-2, nan, 5, nan], [nan, 1], [inf, 1, inf], [-nan, 3], [0.0, -0.0]):
+        assert likeliest(np.array(row, dtype=np.float64)) == np.argmax(row)
+
+
+@inlined
+def take_one_and_sleep(shared, parts, phases):  # type: ignore[no-untyped-def]
+    """A helper that takes a part once so many phases have been opened, and never does it."""
+    while load(shared, sharing.WANTED) == 0:
+        if phase_of(shared) >= phases and take(shared, parts, True) >= 0:
+            return
+        pause()
+
+
+@pytest.mark.parametrize("phases", [0, 40, 100])
+def test_a_helper_that_falls_asleep_on_the_way_costs_no_step(phases: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seven phases are a step: all of the step at which it is lost is done again, and none of those before."""
+    helpers: list[tuple[Any, threading.Thread]] = []
+
+    def invite(job: Any, shared: Any) -> None:
+        shared[sharing.PRESENT] = 1
+        helpers.append((shared, threading.Thread(target=take_one_and_sleep, args=(shared, 2, phases), daemon=True)))
+        helpers[-1][1].start()
+
+    gone = np.zeros(sharing.SLOTS, dtype=np.int64)
+    gone[sharing.WANTED] = 1
+    take_one_and_sleep(gone, 2, phases)  # compiled
+    monkeypatch.setattr(decode_step, "WORTH_SHARING", 0)
+    monkeypatch.setattr(sharing.helper, "invite", invite)
+    expected, fast = one_by_one(model("plain"), 2, 99), model("compiled")
+    for _ in range(100):  # until it took a part before the leader did
+        assert np.array_equal(greedy(fast, SRC[:2], MAX_LEN, eos_id=99), expected)
+        for shared, thread in helpers:
+            shared[sharing.WANTED] = 1  # go away
+            thread.join(10)
+            assert not thread.is_alive()
+        if any(shared[sharing.LOST] for shared, _ in helpers):
+            return
+        helpers.clear()
+    pytest.fail("no helper was lost")
