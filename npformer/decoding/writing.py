@@ -15,7 +15,7 @@ from npformer.decoding.opening import Host, Opening, Writer, newest
 from npformer.layers import DecodeState
 from npformer.typing import Array
 
-AT_ONCE = 16  # steps in one call: an interrupt waits so long
+AT_ONCE, AT_LEAST = 64, 8  # tokens of all rows in one call, steps of each: an interrupt waits so long
 #: (logits (b, V), rows (b,): which of the B rows they are, t: tokens chosen so far) -> tokens (b,) on the host.
 Choose: TypeAlias = Callable[[Array, Host, int], Host]
 #: (tokens (b,) or (b, n), state, going (b,), count) -> what so many steps choose in one call, (n, b) tokens; fewer
@@ -59,7 +59,7 @@ def _continued(
             rows, tokens, ended = rows[going], tokens[going], ended[going]
             state.reorder(going)
         now = rows[~ended]
-        chosen = several(tokens, state, ~ended, AT_ONCE)
+        chosen = several(tokens, state, ~ended, max(AT_ONCE // ended.size, AT_LEAST))
         if chosen is None:
             chosen = choose(newest(model.step(tokens, state)), opening.rows[rows], t)[None]
         tokens = np.where(ended, pad_id, chosen[-1])

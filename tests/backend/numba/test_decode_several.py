@@ -16,7 +16,7 @@ from npformer.backend.numba import decode_step, sharing
 from npformer.backend.numba.compiling import inlined
 from npformer.backend.numba.decode_kernel import likeliest
 from npformer.backend.numba.sharing import load, pause, phase_of, take
-from npformer.decoding.writing import AT_ONCE
+from npformer.decoding import writing
 from npformer.models import Transformer, TransformerConfig
 from npformer.models.step_at_once import likeliest_at_once
 from npformer.proof.catalogue import shaken
@@ -24,7 +24,7 @@ from npformer.proof.catalogue import shaken
 Host = np.ndarray[Any, Any]
 SRC = np.array([[3, 5, 4, 6, 2], [8, 6, 2, 0, 0], [4, 2, 0, 0, 0], [7, 7, 0, 2, 2], [1, 5, 5, 8, 2], [2, 8, 1, 0, 0]])
 PADS = 1.5  # added to their logit, so that some are chosen
-MAX_LEN = 2 * AT_ONCE + 5
+MAX_LEN = 37
 
 
 def model(bodies: str, dtype: str = "float64", **changes: Any) -> Transformer:
@@ -45,6 +45,12 @@ def model(bodies: str, dtype: str = "float64", **changes: Any) -> Transformer:
 
 def one_by_one(of: Transformer, batch: int, eos_id: int) -> Host:
     return greedy(of, SRC[:batch], MAX_LEN, eos_id=eos_id, stop=lambda text: False)
+
+
+@pytest.fixture(autouse=True)
+def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A text takes several calls."""
+    monkeypatch.setattr(writing, "AT_ONCE", 16)
 
 
 @pytest.fixture(params=["alone", "shared"])
@@ -71,7 +77,7 @@ def test_rows_end_at_different_steps_and_pads_are_chosen() -> None:
     texts = [row for eos_id in range(1, 9) for row in one_by_one(model("plain"), len(SRC), eos_id)]
     written = [np.trim_zeros(row, "b") for row in texts]
     assert len({len(row) for row in written}) >= 5
-    assert max(map(len, written)) > AT_ONCE
+    assert max(map(len, written)) > writing.AT_ONCE
     assert sum(np.count_nonzero(row == 0) for row in written) > 10
 
 
