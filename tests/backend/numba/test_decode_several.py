@@ -95,6 +95,19 @@ def test_it_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     assert np.array_equal(greedy(fast, SRC, MAX_LEN, eos_id=99), expected)
 
 
+def test_a_step_of_ones_own_is_obeyed() -> None:
+    class Mine(Transformer):
+        def step(self, tokens: Any, state: Any) -> Any:
+            return super().step(tokens, state) + 1e6 * np.eye(9)[7]
+
+    one, other = model("compiled"), model("compiled")
+    one.__class__ = Mine
+    assert np.all(greedy(one, SRC, MAX_LEN) == 7)
+    step = other.step
+    other.step = lambda tokens, state: step(tokens, state) + 1e6 * np.eye(9)[8]  # type: ignore[method-assign]
+    assert np.all(greedy(other, SRC, MAX_LEN) == 8)
+
+
 def test_the_state_goes_on_from_there() -> None:
     fast, plain = model("compiled"), model("plain")
     states, going = [of.start(SRC, MAX_LEN) for of in (fast, plain)], np.ones(len(SRC), dtype=bool)
