@@ -43,6 +43,8 @@ BODIES = ("auto", "plain", "numpy", "compiled", "cuda")
 AdamUpdate = Callable[[Array, Array, Array, Array, float, tuple[float, float], float, int, float], None]
 #: (decoder, state, threads) -> steps of a whole model; None: not this case.
 PrepareSteps = Callable[[Any, Any, int], "DecoderSteps | None"]
+#: (logits (B, V), k) -> what ``decoding/best_tokens.py`` says, tokens and log P (B, k), k <= V; None: not this case.
+BestTokens = Callable[[Array, int], tuple[HostArray, HostArray] | None]
 Jobs = Sequence[Callable[[], Any]]
 
 
@@ -92,8 +94,8 @@ class Backend:
     ``threads`` is into how many parts a training batch is shared out, and ``together(jobs)`` does that
     many jobs at the same time; within ``on_one_thread()`` products use no thread but their caller's, where others
     would be in the way of what follows. ``adam_update`` is a faster spelling of Adam's formula, or None,
-    ``updates`` what clips and updates in a captured function, and ``decoder_steps`` prepares
-    a model's decoding steps.
+    ``updates`` what clips and updates in a captured function, ``decoder_steps`` prepares
+    a model's decoding steps, and ``best_tokens`` is a faster spelling of what beam search asks.
     """
 
     name: str
@@ -109,6 +111,7 @@ class Backend:
     adam_update: AdamUpdate | None = None
     updates: ArenaUpdates | None = None
     decoder_steps: PrepareSteps | None = None
+    best_tokens: BestTokens | None = None
     precision: str = "float32"
 
     def __post_init__(self) -> None:
