@@ -43,7 +43,7 @@ class TokenSteps:
         self._scale, self._eps, self._dtype = decoder.scale, decoder.eps, decoder.embedding.dtype
         (batch, room), c = state.visible.shape, decoder.embedding.shape[1]
         f, v = first.weights[12].shape[1], decoder.bias.shape[0]
-        self._shape = batch, c, v
+        self._shape, self._embedded = (batch, c, v), decoder.embedding.shape[0]
         numbers = sum(weight.size for layer in decoder.layers for weight in layer.weights) + decoder.weight.size
         self._parts = 2 if threads > 1 and batch * numbers >= WORTH_SHARING else 1
         self._by_blas = batch > FEW_TOKENS
@@ -79,9 +79,10 @@ class TokenSteps:
 
     def write(self, tokens: Array, position: int, going: Array, ends: tuple[int, int], count: int) -> Array | None:
         """Up to count tokens for each row, (n, B), as DecoderSteps says; None as for one step."""
-        if not self._fit(tokens, position, count):
+        batch, _, v = self._shape
+        if not self._fit(tokens, position, count) or v > self._embedded:  # a token might have no vector
             return None
-        chosen = np.empty((count, self._shape[0]), dtype=np.int64)
+        chosen = np.empty((count, batch), dtype=np.int64)
         return chosen[: self._take(tokens, position, going, *ends, chosen)]
 
     def _fit(self, tokens: Array, position: int, count: int) -> bool:

@@ -17,6 +17,7 @@ from npformer.backend.numba.compiling import inlined
 from npformer.backend.numba.decode_kernel import likeliest
 from npformer.backend.numba.sharing import load, pause, phase_of, take
 from npformer.decoding import writing
+from npformer.errors import TokenError
 from npformer.models import Transformer, TransformerConfig
 from npformer.models.step_at_once import likeliest_at_once
 from npformer.proof.catalogue import shaken
@@ -131,6 +132,15 @@ def test_not_more_than_there_is_room_for() -> None:
     steps, token = state.at_once[1], np.ones((2, 1), dtype=np.int64)
     assert steps.write(token, 4, going, (99, 0), 2) is None
     assert steps.write(token[:1], 0, going, (99, 0), 1) is None
+
+
+def test_a_token_that_has_no_vector_is_refused_as_ever() -> None:
+    for bodies in ("plain", "compiled"):
+        larger = model(bodies)
+        weight, bias = larger.generator.weight, larger.generator.bias
+        weight.data, bias.data = np.ones((15, 11)), np.where(np.arange(11) == 10, 1e6, 0.0)
+        with pytest.raises(TokenError, match="0 <= id < 9, got 10"):
+            greedy(larger, SRC, MAX_LEN)
 
 
 def test_of_a_model_without_such_steps_there_are_none() -> None:
