@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from npformer.decoding.opening import Host, Writer, open_texts
 from npformer.decoding.writing import Stop, write
 from npformer.functional.arrays import namespace
-from npformer.layers import DecodeState
 from npformer.models import Transformer
 from npformer.models.step_at_once import likeliest_at_once
 from npformer.typing import Array
@@ -30,10 +31,7 @@ def greedy(
     def likeliest(logits: Array, rows: Host, t: int) -> Host:
         return model.backend.host(namespace(logits).argmax(logits, axis=-1))
 
-    def several(tokens: Host, state: DecodeState, going: Host, count: int) -> Host | None:
-        if stop is not None or getattr(model.step, "__func__", None) is not Transformer.step:
-            return None  # somebody is to be asked after each step, or has a step of their own
-        return likeliest_at_once(model, tokens, state, going, eos_id, count)
-
-    openings = open_texts(model, src, max_len, bos_id)
+    openings, several = open_texts(model, src, max_len, bos_id), None
+    if stop is None and getattr(model.step, "__func__", None) is Transformer.step:  # not one's own, nobody to ask
+        several = partial(likeliest_at_once, model, eos_id=eos_id)
     return write(model, openings, likeliest, eos_id=eos_id, stop=stop, several=several)

@@ -15,11 +15,12 @@ from npformer.decoding.opening import Host, Opening, Writer, newest
 from npformer.layers import DecodeState
 from npformer.typing import Array
 
-AT_ONCE, AT_LEAST = 64, 8  # tokens of all rows in one call, steps of each: an interrupt waits so long
+#: An interrupt waits for the end of a call: it is of so many tokens, all rows together, but of so many steps at least.
+AT_ONCE, STEPS = 64, 8
 #: (logits (b, V), rows (b,): which of the B rows they are, t: tokens chosen so far) -> tokens (b,) on the host.
 Choose: TypeAlias = Callable[[Array, Host, int], Host]
 #: (tokens (b,) or (b, n), state, going (b,), count) -> what so many steps choose in one call, (n, b) tokens; fewer
-#: where a row that is going ends before, or the state is full. None where there is no such call.
+#: where a row that is going ends before, or the state is full. None where this model has no such call.
 Several: TypeAlias = Callable[[Host, DecodeState, Host, int], Host | None]
 #: A row's tokens so far (T,) -> whether it ends here. Tokens are those that the search returns for the row.
 Stop: TypeAlias = Callable[[Host], bool]
@@ -32,7 +33,7 @@ def write(
     *,
     eos_id: int,
     stop: Stop | None,
-    several: Several = lambda tokens, state, going, count: None,
+    several: Several | None = None,
 ) -> Host:
     """Continue the texts of openings, token by token. Returns them (B, T), each filled up with the pad id.
 
@@ -45,7 +46,7 @@ def write(
 
 
 def _continued(
-    model: Writer, opening: Opening, choose: Choose, several: Several, eos_id: int, stop: Stop | None
+    model: Writer, opening: Opening, choose: Choose, several: Several | None, eos_id: int, stop: Stop | None
 ) -> Host:
     """Write the texts of opening; returns their lengths (B,)."""
     state, tokens, texts, lengths = opening[:4]
@@ -59,8 +60,9 @@ def _continued(
             rows, tokens, ended = rows[going], tokens[going], ended[going]
             state.reorder(going)
         now = rows[~ended]
-        chosen = several(tokens, state, ~ended, max(AT_ONCE // ended.size, AT_LEAST))
+        chosen = None if several is None else several(tokens, state, ~ended, max(AT_ONCE // ended.size, STEPS))
         if chosen is None:
+            several = None  # and is not asked again
             chosen = choose(newest(model.step(tokens, state)), opening.rows[rows], t)[None]
         tokens = np.where(ended, pad_id, chosen[-1])
         count = len(chosen)

@@ -75,7 +75,7 @@ def step_at_once(model: Any, tokens: Array, state: DecodeState) -> Array | None:
 
 
 def likeliest_at_once(
-    model: Any, tokens: Array, state: DecodeState, going: HostArray, eos_id: int, count: int
+    model: Any, tokens: Array, state: DecodeState, going: HostArray, count: int, eos_id: int
 ) -> HostArray | None:
     """Up to count times model.step, each row fed the likeliest token of the step before: (n, B), those chosen.
 

@@ -169,7 +169,8 @@ def test_a_backend_is_frozen_and_captures_nothing_on_numpy() -> None:
 
 
 def test_any_device_with_the_five_methods_will_do(strict64: Backend) -> None:
-    assert strict64.ops.attention.backward is PLAIN.attention.backward
+    for field in dataclasses.fields(PLAIN):  # forwards differ in who draws their bits
+        assert getattr(strict64.ops, field.name).backward is getattr(PLAIN, field.name).backward
     assert str(strict64) == "strict (plain) on device1, float64"
     assert strict64.host(strict64.zeros((2,))).tolist() == [0, 0]
     strict64.device.synchronize()

@@ -1,4 +1,4 @@
-"""The likeliest tokens of each row and the sum of all, in one walk over the logits: see ``decoding/best_tokens.py``."""
+"""The likeliest tokens of each row and log Σ exp of all, in one kernel: see ``decoding/best_tokens.py``."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from npformer.typing import Array, HostArray
 
 
 def best_tokens(logits: Array, k: int) -> tuple[HostArray, HostArray] | None:
-    """The k likeliest tokens of logits (B, V), k <= V, (B, k), of equally likely ones the smallest id, and their log P.
+    """The k likeliest tokens of logits (B, V), k <= V, of equally likely ones the smallest id, and their log P.
 
-    None where a NaN or an infinite number is among them: which of those comes first is for NumPy to say.
+    Both (B, k), int64 and float64. None where there is a NaN, or one of the k is infinite: which of those comes first
+    is for NumPy to say; and for logits that are not in row-major order.
     """
     flags, batch = logits.flags, logits.shape[0]
     if not (takes(logits.dtype.char) and flags.c_contiguous and flags.aligned):
@@ -29,7 +30,7 @@ def best_tokens(logits: Array, k: int) -> tuple[HostArray, HostArray] | None:
 
 @kernel("XWYd")
 def best_of_rows(logits, tokens, values, log_sums):
-    """Write the largest of each row, the largest first, where they are, and log Σ exp; NaN if one is among them."""
+    """Of each row (V,) the largest, largest first, where they are, and log Σ exp: NaN if there is one in the row."""
     k = tokens.shape[1]
     for r in range(logits.shape[0]):
         row, found, nan = logits[r], 0, False

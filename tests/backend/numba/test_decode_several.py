@@ -113,7 +113,7 @@ def test_the_state_goes_on_from_there() -> None:
     fast, plain = model("compiled"), model("plain")
     states, going = [of.start(SRC, MAX_LEN) for of in (fast, plain)], np.ones(len(SRC), dtype=bool)
     first = np.ones(len(SRC), dtype=np.int64)
-    chosen = likeliest_at_once(fast, first, states[0], going, 99, 7)
+    chosen = likeliest_at_once(fast, first, states[0], going, 7, 99)
     assert chosen is not None
     for tokens in (first, *chosen[:-1]):
         plain.step(tokens, states[1])
@@ -126,7 +126,7 @@ def test_the_state_goes_on_from_there() -> None:
 def test_not_more_than_there_is_room_for() -> None:
     fast = model("compiled")
     state, going = fast.start(SRC[:2], 5), np.ones(2, dtype=bool)
-    chosen = likeliest_at_once(fast, np.ones(2, dtype=np.int64), state, going, 99, 50)
+    chosen = likeliest_at_once(fast, np.ones(2, dtype=np.int64), state, going, 50, 99)
     assert chosen is not None
     assert (chosen.shape, state.length) == ((5, 2), 5)
     steps, token = state.at_once[1], np.ones((2, 1), dtype=np.int64)
@@ -145,7 +145,7 @@ def test_a_token_that_has_no_vector_is_refused_as_ever() -> None:
 
 def test_of_a_model_without_such_steps_there_are_none() -> None:
     plain, tokens = model("plain"), np.ones(2, dtype=np.int64)
-    assert likeliest_at_once(plain, tokens, plain.start(SRC[:2], 5), np.ones(2, dtype=bool), 2, 4) is None
+    assert likeliest_at_once(plain, tokens, plain.start(SRC[:2], 5), np.ones(2, dtype=bool), 4, 2) is None
 
 
 def test_the_likeliest_is_numpys() -> None:
