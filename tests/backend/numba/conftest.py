@@ -39,3 +39,14 @@ def elementwise(compiled: Any) -> Callable[[Any], Callable[[Host], Host]]:
         return apply
 
     return make
+
+
+@pytest.fixture(params=["alone", "shared"])
+def threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Decoding steps of one thread, and of two; models are small in tests, and two threads would not share them."""
+    pytest.importorskip("numba")
+    from npformer.backend.numba import decode_step
+
+    if request.param == "shared":
+        monkeypatch.setattr(decode_step, "WORTH_SHARING", 0)
+    return str(request.param)

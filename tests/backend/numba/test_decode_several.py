@@ -54,14 +54,6 @@ def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing, "AT_ONCE", 16)
 
 
-@pytest.fixture(params=["alone", "shared"])
-def threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Models are small here; two threads would not share them."""
-    if request.param == "shared":
-        monkeypatch.setattr(decode_step, "WORTH_SHARING", 0)
-    return str(request.param)
-
-
 @pytest.mark.parametrize("eos_id", [*range(9), 99])
 @pytest.mark.parametrize("batch", [1, 3, len(SRC)])
 @pytest.mark.usefixtures("threads")

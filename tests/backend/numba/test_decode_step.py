@@ -61,14 +61,6 @@ def error(dtype: str = "float64", batch: int = 2, change: Change | None = None, 
     return float(np.max(np.abs(fast - plain)) / np.max(np.abs(plain)) / TOLERANCE[dtype])
 
 
-@pytest.fixture(params=["alone", "shared"])
-def threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Models are small here; two threads would not share them."""
-    if request.param == "shared":
-        monkeypatch.setattr(decode_step, "WORTH_SHARING", 0)
-    return str(request.param)
-
-
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("norm_order", ["post", "pre"])
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
