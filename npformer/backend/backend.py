@@ -41,10 +41,12 @@ BODIES = ("auto", "plain", "numpy", "compiled", "cuda")
 
 #: (p, g, m, v, lr, betas, eps, t, decay): one update of flat arrays, in place, as in ``optim/adam.py``.
 AdamUpdate = Callable[[Array, Array, Array, Array, float, tuple[float, float], float, int, float], None]
-#: (decoder, state, threads) -> steps of a whole model; None: not this case.
-PrepareSteps = Callable[[Any, Any, int], "DecoderSteps | None"]
-#: (logits (B, V), k) -> what ``decoding/best_tokens.py`` says, tokens and log P (B, k), k <= V; None: not this case.
-BestTokens = Callable[[Array, int], tuple[HostArray, HostArray] | None]
+#: (decoder, threads) -> what makes steps of a whole model for a state; None: not this model, or not this state.
+PrepareSteps = Callable[[Any, int], "Callable[[Any], DecoderSteps | None] | None"]
+#: (logits, log P, greedy, room, width, pad_id) -> what ``decoding/choice.py`` says; None: not this case.
+BeamChoice = Callable[
+    [Array, HostArray, HostArray, HostArray, int, int], tuple[HostArray, HostArray, HostArray, HostArray] | None
+]
 Jobs = Sequence[Callable[[], Any]]
 
 
@@ -95,7 +97,7 @@ class Backend:
     many jobs at the same time; within ``on_one_thread()`` products use no thread but their caller's, where others
     would be in the way of what follows. ``adam_update`` is a faster spelling of Adam's formula, or None,
     ``updates`` what clips and updates in a captured function, ``decoder_steps`` prepares
-    a model's decoding steps, and ``best_tokens`` is a faster spelling of what beam search asks.
+    a model's decoding steps, and ``beam_choice`` is a faster spelling of a beam search's choice.
     """
 
     name: str
@@ -111,7 +113,7 @@ class Backend:
     adam_update: AdamUpdate | None = None
     updates: ArenaUpdates | None = None
     decoder_steps: PrepareSteps | None = None
-    best_tokens: BestTokens | None = None
+    beam_choice: BeamChoice | None = None
     precision: str = "float32"
 
     def __post_init__(self) -> None:

@@ -18,7 +18,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from npformer.decoding.beams import LENGTH_PENALTY, Beams
-from npformer.decoding.best_tokens import best_tokens
 from npformer.decoding.opening import Host, Writer, expect_count, newest, open_texts
 from npformer.decoding.writing import Stop
 from npformer.errors import ConfigError
@@ -59,8 +58,7 @@ def beam_search(
                 state = state.select(beams.rows)
             else:
                 state.reorder(beams.rows)
-            logits = newest(model.step(beams.tokens, state))
-            beams.go_on(*best_tokens(logits, beam, model.backend), eos_id, stop)
+            beams.go_on(newest(model.step(beams.tokens, state)), model.backend, eos_id, stop)
         for row, hypotheses in zip(opening.rows.tolist(), beams.found(), strict=True):
             found[row] = [Hypothesis(*each) for each in hypotheses]
     return [found[row] for row in sorted(found)]

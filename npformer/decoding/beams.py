@@ -1,8 +1,7 @@
 """The beams of a search, all sources side by side: which hypotheses go on, from where, and which have ended.
 
 Each of n sources has w places. An empty place is fed pads; sources that are done, and places that nobody needs,
-leave by halves. A hypothesis stays in the place of the one that it continues, unless a better one does: so few of
-the keys and values that a model keeps have to move.
+leave by halves. Who goes on, and in which place, is chosen in ``choice.py``.
 
 Nobody's text is written while it grows: each step notes which row every row went on from, and with which token;
 the texts are read off backwards, all at once, when the search is over.
@@ -14,10 +13,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from npformer.backend import Backend
+from npformer.decoding.choice import NOBODY, choose
 from npformer.decoding.opening import Host, Opening
 from npformer.decoding.writing import Stop
+from npformer.typing import Array
 
-NOBODY = float("-inf")  # the log P of a hypothesis that is none
 LENGTH_PENALTY = 0.6  # α unless another is given
 
 
@@ -35,13 +36,13 @@ class Beams:
     """Hypotheses under way; ``rows`` and ``tokens`` say what the next step computes."""
 
     def __init__(self, opening: Opening, beam: int, length_penalty: float, pad_id: int) -> None:
-        self.beam, self.length_penalty, self.pad_id = beam, length_penalty, pad_id
+        self.length_penalty, self.pad_id = length_penalty, pad_id
         self.max_len = opening.texts.shape[1]
         self.prompts = [text[:length] for text, length in zip(opening.texts, opening.lengths, strict=True)]
         self.sources = np.flatnonzero(opening.lengths < self.max_len)  # (n,) which of all are under way
         n = self.sources.size
-        self.lengths = opening.lengths[self.sources]  # (n,) tokens so far
-        self.longest = penalty(self.max_len - self.lengths, length_penalty)  # (n,)
+        self.most = self.max_len - opening.lengths[self.sources]  # (n,) tokens to choose
+        self.longest = penalty(self.most, length_penalty)  # (n,)
         self.log_p = np.zeros((n, 1))  # (n, w), NOBODY in an empty place
         self.greedy = np.zeros(n, dtype=np.int64)  # (n,) the place of the greedy one, or −1
         self.room = np.full(n, beam)  # (n,) how many more may end
@@ -51,30 +52,19 @@ class Beams:
         self.rows = self.sources  # (n·w,) of the state, which its next ones go on from
         self.tokens = opening.tokens[self.rows]  # (n·w,) what these are fed; at first (n, prompt)
 
-    def go_on(self, tokens: Host, log_p: Host, eos_id: int, stop: Stop | None) -> None:
-        """Choose among proposals (n·w, k), each row's likeliest first, and let go of what has ended."""
-        parents, chosen, total = self._ranked(tokens, log_p)
-        there = total > NOBODY  # NaN is nobody's, too
-        (n, w), m = self.log_p.shape, total.shape[1]
-        width = w if w == self.beam else max(w, int(there.sum(axis=1).max()))
-        places = seats(parents, there, width)
-        one = there.ravel().nonzero()[0]
-        source = one // m
-        to = source * width + places.ravel()[one]
-        own = np.arange(n * w).reshape(n, w)  # an empty place goes on from itself
-        if width > w:
-            own = own[:, np.arange(width) % w]
-        rows, newest = own.copy(), np.full((n, width), self.pad_id, dtype=np.int64)
-        self.log_p = np.full((n, width), NOBODY)
-        rows.ravel()[to] = source * w + parents.ravel()[one]
-        newest.ravel()[to] = chosen.ravel()[one]
-        self.log_p.ravel()[to] = total.ravel()[one]
-        self.greedy = np.where((self.greedy >= 0) & there[:, 0], places[:, 0], -1)
-        self.lengths += 1
+    def go_on(self, logits: Array, backend: Backend, eos_id: int, stop: Stop | None) -> None:
+        """Choose who goes on, given logits (n·w, V), and let go of what has ended."""
+        rows, newest, self.log_p, self.greedy = choose(
+            logits, self.log_p, self.greedy, self.room, self.pad_id, backend
+        )  # fmt: skip
         self._end(rows, newest, eos_id, stop)
         alive = self.log_p > NOBODY
-        self.greedy[~alive[np.arange(n), self.greedy]] = -1
-        self._leave(alive, np.where(alive, rows, own), np.where(alive, newest, self.pad_id))
+        if not alive.all():
+            newest[~alive] = self.pad_id
+            self.greedy[~alive[np.arange(rows.shape[0]), self.greedy]] = -1
+            rows, newest = self._leave(alive, rows, newest)
+        self.rows, self.tokens = rows.ravel(), newest.ravel()
+        self.steps.append((self.rows, self.tokens))
 
     def found(self) -> list[list[tuple[Host, float, float]]]:
         """(tokens, score, log P) of the hypotheses of each source, the best first."""
@@ -91,36 +81,22 @@ class Beams:
                 texts[source].append((found, score, own))
         return texts
 
-    def _ranked(self, tokens: Host, log_p: Host) -> tuple[Host, Host, Host]:
-        """Places, tokens and log P (n, at most beam) of each source's best proposals: the greedy one, then by log P."""
-        (n, w), k = self.log_p.shape, tokens.shape[1]
-        total = (self.log_p[:, :, None] + log_p.reshape(n, w, k)).reshape(n, w * k)
-        key = -total  # of equal ones the first comes first
-        led = (self.greedy >= 0).nonzero()[0]
-        key[led, self.greedy[led] * k] = NOBODY
-        order = np.argsort(key, axis=1, kind="stable")[:, : self.beam]
-        at = order + np.arange(0, total.size, w * k)[:, None]
-        found = total.ravel()[at]
-        if self.ended:
-            found[np.arange(found.shape[1]) >= self.room[:, None]] = NOBODY
-        return order // k, tokens.ravel()[at], found
-
     def _end(self, rows: Host, newest: Host, eos_id: int, stop: Stop | None) -> None:
         """Take hypotheses that end here out of their places, and all if none can pass the best that has ended."""
-        over = (newest == eos_id) | (self.lengths == self.max_len)[:, None]
-        over &= self.log_p > NOBODY
         steps = len(self.steps) + 1
+        over = (newest == eos_id) | (self.most == steps)[:, None]
+        over &= self.log_p > NOBODY
         if stop is not None:
             self._ask(stop, over, rows, newest, steps)
         if over.any():
-            source, log_p = np.nonzero(over)[0], self.log_p[over]
+            source, log_p = over.nonzero()[0], self.log_p[over]
             scores = log_p / penalty(steps, self.length_penalty)
             self.ended.append((Ended(self.sources[source], rows[over], newest[over], scores, log_p), steps))
             np.maximum.at(self.best, source, scores)
             self.room = self.room - over.sum(axis=1)
             self.log_p[over] = NOBODY
         if self.ended:
-            self.log_p[(self.best > NOBODY) & (self.best >= self.log_p.max(axis=1) / self.longest)] = NOBODY
+            self.log_p[self.best >= self.log_p.max(axis=1) / self.longest] = NOBODY
 
     def _ask(self, stop: Stop, over: Host, rows: Host, newest: Host, steps: int) -> None:
         """Set over (n, w) where stop wants a text that goes on to end."""
@@ -129,23 +105,23 @@ class Beams:
         prompts = [self.prompts[self.sources[source]] for source in np.nonzero(going)[0]]
         over[going] = [bool(stop(np.concatenate(each))) for each in zip(prompts, texts, strict=True)]
 
-    def _leave(self, alive: Host, rows: Host, tokens: Host) -> None:
-        """Go on with rows and tokens (n, w), without sources that are done and places that are empty."""
+    def _leave(self, alive: Host, rows: Host, tokens: Host) -> tuple[Host, Host]:
+        """rows and tokens (n, w) without sources that are done and places that are empty."""
         used = alive.sum(axis=1)
-        (n, width), going, fewer = alive.shape, np.flatnonzero(used), max(1, int(used.max()))
+        (n, width), going, fewer = alive.shape, used.nonzero()[0], max(1, int(used.max()))
         few_sources, few_places = 2 * going.size <= n, 2 * fewer <= width
-        if few_sources or few_places:
-            going = going if few_sources else np.arange(n)
-            kept = np.broadcast_to(np.arange(width), (going.size, width))
-            if few_places:  # those in use, in their order, then others
-                kept = np.argsort(~alive[going], axis=1, kind="stable")[:, :fewer]
-            rows, tokens, self.log_p = (x[going[:, None], kept] for x in (rows, tokens, self.log_p))
-            greedy = self.greedy[going]
-            self.greedy = np.where(greedy >= 0, np.argmax(kept == greedy[:, None], axis=1), -1)
-            for name in ("sources", "lengths", "longest", "room", "best"):
-                setattr(self, name, getattr(self, name)[going])
-        self.rows, self.tokens = rows.ravel(), tokens.ravel()
-        self.steps.append((self.rows, self.tokens))
+        if not (few_sources or few_places):
+            return rows, tokens
+        going = going if few_sources else np.arange(n)
+        kept = np.arange(width)[None, :]
+        if few_places:  # those in use, in their order, then others
+            kept = np.argsort(~alive[going], axis=1, kind="stable")[:, :fewer]
+        rows, tokens, self.log_p = (x[going[:, None], kept] for x in (rows, tokens, self.log_p))
+        greedy = self.greedy[going]
+        self.greedy = np.where(greedy >= 0, np.argmax(kept == greedy[:, None], axis=1), -1)
+        for name in ("sources", "most", "longest", "room", "best"):
+            setattr(self, name, getattr(self, name)[going])
+        return rows, tokens
 
     def _written(self, rows: Host, tokens: Host, steps: Host) -> Host:
         """What hypotheses (m,) have chosen, (m, most steps): tokens last, after steps, having gone on from rows."""
@@ -163,20 +139,3 @@ class Beams:
 def penalty(length: Any, alpha: float) -> Any:
     """lp(n) = ((5 + n)/6)^α for a length, or an array of them."""
     return ((5 + length) / 6) ** alpha
-
-
-def seats(parents: Host, there: Host, width: int) -> Host:
-    """Where, of width places, hypotheses (n, m) go that continue those at parents, the best first.
-
-    The first of siblings stays, the others take what is empty. there (n, m): False for one that is nobody.
-    """
-    n, m = parents.shape
-    siblings = (parents[:, :, None] == parents[:, None, :]) & there[:, None, :]
-    moves = (siblings & (np.arange(m)[:, None] > np.arange(m))).any(axis=2) & there  # there is one before it
-    if not moves.any():
-        return parents
-    taken = np.zeros((n, width), dtype=bool)
-    source, one = (there & ~moves).nonzero()
-    taken[source, parents[source, one]] = True
-    empty = np.argsort(taken, axis=1, kind="stable")  # the empty places first, in their order
-    return np.where(moves, np.take_along_axis(empty, np.cumsum(moves, axis=1) - 1, axis=1), parents)

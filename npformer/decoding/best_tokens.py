@@ -22,9 +22,6 @@ def best_tokens(logits: Array, k: int, backend: Backend) -> tuple[Host, Host]:
     Returns (tokens (B, k) int64, log-probabilities (B, k) float64) on the host, V in k's place if that is less.
     """
     k = min(k, logits.shape[1])
-    found = None if backend.best_tokens is None else backend.best_tokens(logits, k)
-    if found is not None:
-        return found[0], np.minimum(found[1], 0.0)  # rounding makes nothing more than certain
     if logits.shape[1] <= 2 * k * PART:
         values: Host = backend.host(logits)
         ids, log_sum = np.broadcast_to(np.arange(values.shape[1]), values.shape), _log_sum(values)
@@ -33,7 +30,7 @@ def best_tokens(logits: Array, k: int, backend: Backend) -> tuple[Host, Host]:
         log_sum = backend.host(_log_sum(logits))
     each, order = np.arange(values.shape[0])[:, None], _order(values, k)
     log_p = values[each, order].astype(np.float64) - log_sum.astype(np.float64)
-    return ids[each, order], np.minimum(log_p, 0.0)
+    return ids[each, order], np.minimum(log_p, 0.0)  # rounding makes nothing more than certain
 
 
 def _order(values: Host, k: int) -> Host:

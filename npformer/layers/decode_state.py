@@ -35,8 +35,21 @@ class Past(Protocol):
     def select(self, rows: Array, length: int) -> Past:
         """A copy that holds these rows, integers (n,), of the first length positions."""
 
-    def reorder(self, rows: HostArray, length: int) -> Past:
-        """Put rows, host integers (n,), n <= B, in the place of the rows there are; returns what they are now."""
+    def reorder(self, moves: Moves, length: int) -> Past:
+        """Put n <= B rows in the place of the rows there are; returns what they are now."""
+
+
+class Moves(NamedTuple):
+    """Which rows n rows go on from, on the host."""
+
+    rows: HostArray  # (n,)
+    changed: HostArray  # (m,) those of the n that go on from another one
+    sources: HostArray  # (m,) and from which
+
+    @classmethod
+    def of(cls, rows: HostArray) -> Moves:
+        changed = (rows != np.arange(rows.size)).nonzero()[0]
+        return cls(rows, changed, rows[changed])
 
 
 class KeyValues(NamedTuple):
@@ -65,10 +78,11 @@ class KeyValues(NamedTuple):
     def select(self, rows: Array, length: int) -> KeyValues:
         return KeyValues(*(_selected(part, rows, length, axis=2) for part in self))
 
-    def reorder(self, rows: HostArray, length: int) -> KeyValues:
+    def reorder(self, moves: Moves, length: int) -> KeyValues:
         for part in self:
-            _reorder(part, rows, length, axis=2)
-        return self if rows.size == self.keys.shape[0] else KeyValues(*(part[: rows.size, ...] for part in self))
+            _reorder(part, moves, length, axis=2)
+        n = moves.rows.size
+        return self if n == self.keys.shape[0] else KeyValues(*(part[:n, ...] for part in self))
 
 
 class LayerState(NamedTuple):
@@ -158,10 +172,11 @@ class DecodeState:
             raise ShapeError(
                 f"rows: expected no more than the B={self.batch} rows there are, got {chosen.size}; use select"
             )
-        if np.array_equal(chosen, np.arange(self.batch)):
+        moves = Moves.of(chosen)
+        if chosen.size == self.batch and not moves.changed.size:
             return
-        own = [layer.own.reorder(chosen, self.length) for layer in self.layers]
-        _reorder(self.visible, chosen, self.length, axis=1)
+        own = [layer.own.reorder(moves, self.length) for layer in self.layers]
+        _reorder(self.visible, moves, self.length, axis=1)
         if chosen.size == self.batch and np.array_equal(self.sources[chosen], self.sources):  # as in a beam
             self.begins = None if self.begins is None else self.begins[chosen]
             return
@@ -213,14 +228,13 @@ def _selected(buffer: Array, rows: Array, length: int, axis: int) -> Array:
     return new
 
 
-def _reorder(buffer: Array, rows: HostArray, length: int, axis: int) -> None:
-    """_selected, in place, for host integers: they become the first rows."""
+def _reorder(buffer: Array, moves: Moves, length: int, axis: int) -> None:
+    """_selected, in place: they become the first rows."""
     part = buffer[_filled(buffer, length, axis)]
     if isinstance(buffer, np.ndarray):  # the standard cannot write to some rows
-        changed = np.flatnonzero(rows != np.arange(rows.size))
-        part[changed] = part[rows[changed]]
+        part[moves.changed] = part[moves.sources]
     else:
-        part[: rows.size, ...] = _take(part, namespace(part).asarray(rows, device=device_of(part)))
+        part[: moves.rows.size, ...] = _take(part, namespace(part).asarray(moves.rows, device=device_of(part)))
 
 
 def _filled(buffer: Array, length: int, axis: int) -> tuple[slice, ...]:

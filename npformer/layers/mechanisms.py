@@ -17,8 +17,8 @@ from npformer.errors import ConfigError
 from npformer.functional import AttentionMask, Draw, attention_weights, biased_attention_weights
 from npformer.functional.arrays import device_of, namespace
 from npformer.functional.linear_attention import linear_attention_step, linear_attention_weights
-from npformer.layers.decode_state import KeyValues
-from npformer.typing import Array, HostArray
+from npformer.layers.decode_state import KeyValues, Moves
+from npformer.typing import Array
 
 
 class Mechanism(Protocol):
@@ -144,9 +144,9 @@ class Sums:
         chosen = namespace(self.state).take(self.up_to(length), rows, axis=0)
         return Sums(chosen, chosen, length)
 
-    def reorder(self, rows: HostArray, length: int) -> Sums:
+    def reorder(self, moves: Moves, length: int) -> Sums:
         xp, sums = namespace(self.state), self.up_to(length)
-        self.before = self.state = xp.take(sums, xp.asarray(rows, device=device_of(sums)), axis=0)
+        self.before = self.state = xp.take(sums, xp.asarray(moves.rows, device=device_of(sums)), axis=0)
         return self
 
 

@@ -1,7 +1,7 @@
 """A decoding step in one call, where the backend has a body for it, from tokens to logits; or several, to tokens.
 
-The body is prepared for a decoder and a state, and used for as long as both are made of the very same
-arrays, numbers and kinds of layers: replacing one, or a layer, prepares it anew; changing numbers in
+The body is prepared for a decoder, and then for a state, and used for as long as both are made of the very
+same arrays, numbers and kinds of layers: replacing one, or a layer, prepares it anew; changing numbers in
 place, as an optimiser does, is seen without.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from operator import attrgetter, is_
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from npformer.layers import Embedding, FeedForward, LayerNorm, Linear, MultiHeadAttention, ScaledDotProduct
 from npformer.layers.decode_state import DecodeState
@@ -66,6 +67,8 @@ _of_model = attrgetter(
 )  # fmt: skip
 _of_norm = attrgetter("gamma.data", "beta.data", "eps", "__class__")
 _of_state = attrgetter("positions", "visible", "layers", "memory_mask")
+#: model -> what it was made of when it was looked at last, and what its steps are made of.
+_SEEN: WeakKeyDictionary[Any, tuple[list[Any], Any]] = WeakKeyDictionary()
 
 
 def step_at_once(model: Any, tokens: Array, state: DecodeState) -> Array | None:
@@ -95,19 +98,29 @@ def likeliest_at_once(
 
 def _prepared(model: Any, tokens: Array, state: DecodeState) -> Any:
     """The backend's steps of this model and state, from tokens (B, 1); None if there are none for them."""
-    prepare = model.backend.decoder_steps
-    if prepare is None or tokens.shape[1] != 1:
+    if model.backend.decoder_steps is None or tokens.shape[1] != 1:
         return None
-    made_of = _made_of(model, state)
+    weights = _weights(model)
+    made_of = [weights, *_of_state(state)]
     if state.at_once is None or not _same(made_of, state.at_once[0]):
-        parts = _parts(model)
-        state.at_once = (made_of, None if parts is None else prepare(parts, state, model.backend.threads))
+        state.at_once = (made_of, None if weights is None else weights(state))
     return state.at_once[1]
 
 
-def _made_of(model: Any, state: DecodeState) -> list[Any]:
-    """Everything that a prepared step depends on."""
-    found = [*_of_model(model), *_of_state(state)]
+def _weights(model: Any) -> Any:
+    """What the backend makes steps of, for any state; looked at anew when one of them was replaced."""
+    made_of = _made_of(model)
+    seen = _SEEN.get(model)
+    if seen is None or not _same(made_of, seen[0]):
+        parts = _parts(model)
+        weights = None if parts is None else model.backend.decoder_steps(parts, model.backend.threads)
+        _SEEN[model] = seen = (made_of, weights)
+    return seen[1]
+
+
+def _made_of(model: Any) -> list[Any]:
+    """Everything of a model that a prepared step depends on."""
+    found = [*_of_model(model)]
     weight, norm = model.generator.weight, model.decoder.norm
     found.append(getattr(weight, "owner", weight).data)  # a tied one is a view
     if norm is not None:

@@ -12,7 +12,7 @@ import pytest
 
 from npformer.backend import Backend
 from npformer.decoding import beam_search, greedy
-from npformer.decoding.beams import Beams, seats
+from npformer.decoding.beams import Beams
 from npformer.decoding.opening import Opening
 from npformer.errors import ConfigError, NpformerError, ShapeError
 from npformer.models import Encoder, EncoderConfig, Transformer, TransformerConfig
@@ -190,13 +190,17 @@ def test_a_device_finds_the_same(transformer: Build, numpy64: Backend, strict64:
         assert [each.tokens.tolist() for each in one] == [each.tokens.tolist() for each in other]
 
 
-def test_hypotheses_stay_where_they_are_when_a_source_leaves() -> None:
+def test_hypotheses_stay_where_they_are_when_a_source_leaves(numpy64: Backend) -> None:
     opening = Opening(None, np.ones(2), np.zeros((2, 6)), np.zeros(2, dtype=np.int64), [], np.arange(2))
     beams = Beams(opening, 3, 0.0, 0)
-    beams.go_on(np.array([[3, 4, 5]] * 2), np.array([[-0.1, -0.2, -0.3]] * 2), 2, None)
+    logits = np.full((2, 109), -50.0)
+    logits[:, [3, 4, 5]] = [-0.1, -0.2, -0.3]
+    beams.go_on(logits, numpy64, 2, None)
     assert beams.tokens.tolist() == [3, 4, 5, 3, 4, 5]
-    last, log_p = np.array([[2, 8]] + [[6, 8], [7, 8]] + [[2, 8]] * 3), [[-1.0, -50.0]] + [[-0.1, -50.0]] * 5
-    beams.go_on(last, np.array(log_p), 2, None)  # one hypothesis of the first source ends, all of the second
+    logits = np.full((6, 109), -50.0)
+    logits[np.arange(6), [2, 6, 7, 2, 2, 2]] = 0.0
+    logits[0, 9:] = -4.0  # many share what its best one would have
+    beams.go_on(logits, numpy64, 2, None)  # one hypothesis of the first source ends, all of the second
     assert beams.rows.tolist() == [0, 1, 2]
     assert beams.tokens.tolist() == [0, 6, 7]
     assert [[each[0].tolist() for each in texts] for texts in beams.found()] == [[[3, 2]], [[3, 2], [4, 2], [5, 2]]]
@@ -212,16 +216,6 @@ def test_a_pad_id_of_few_bits_cuts_no_token(numpy64: Backend) -> None:
     for one, other in zip(*found, strict=True):
         assert [each.tokens.tolist() for each in one] == [each.tokens.tolist() for each in other]
         assert max(max(each.tokens.tolist()) for each in one) > 127
-
-
-def test_the_first_of_siblings_keeps_the_place_and_others_take_empty_ones() -> None:
-    parents = np.array([[2, 2, 0, 1], [1, 1, 1, 1], [0, 3, 3, 3], [3, 3, 3, 2], [0, 1, 2, 3]])
-    there = np.array([[1, 1, 1, 1], [1, 1, 0, 0], [1, 1, 1, 0], [0, 1, 1, 1], [1, 1, 1, 1]], dtype=bool)
-    places = seats(parents, there, 4)
-    assert [row[on].tolist() for row, on in zip(places, there, strict=True)] == [
-        [2, 3, 0, 1], [1, 0], [0, 3, 1], [3, 0, 2], [0, 1, 2, 3],
-    ]  # fmt: skip
-    assert seats(parents[4:], there[4:], 4).tolist() == [[0, 1, 2, 3]]  # nobody has a sibling
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from dataclasses import replace
 from npformer.backend.numba import elementwise  # noqa: F401 - declares kernels
 from npformer.backend.numba.adam import adam_update
 from npformer.backend.numba.attention import ATTENTION
-from npformer.backend.numba.best_tokens import best_tokens
+from npformer.backend.numba.beam_choice import beam_choice
 from npformer.backend.numba.compiling import prepare, takes
 from npformer.backend.numba.cross_entropy import CROSS_ENTROPY
 from npformer.backend.numba.decode_step import decoder_steps
@@ -24,7 +24,7 @@ from npformer.backend.numba.replay import captured_part
 from npformer.backend.numpy.bodies import BODIES
 from npformer.backend.ops import Ops
 
-__all__ = ["OPS", "adam_update", "best_tokens", "captured_part", "decoder_steps", "prepare", "takes"]
+__all__ = ["OPS", "adam_update", "beam_choice", "captured_part", "decoder_steps", "prepare", "takes"]
 
 OPS: Ops = replace(
     BODIES,

@@ -47,6 +47,7 @@ LETTERS: dict[str, Callable[[Any], Any]] = {
     "c": lambda T: types.Array(types.boolean, 1, "C"),  # written, truth values
     "Z": lambda T: types.Array(T, 3, "C"),  # written, three axes
     "d": lambda T: types.Array(types.float64, 1, "C"),  # written, in double precision whatever T is
+    "D": lambda T: types.Array(types.float64, 2, "C"),
     "i": lambda T: types.int64,
     "f": lambda T: types.float64,
     "?": lambda T: types.boolean,

@@ -16,7 +16,7 @@ import numpy as np
 from npformer.backend.numba import sharing
 from npformer.backend.numba.compiling import takes
 from npformer.backend.numba.decode_kernel import help_with_steps, steps_of_tokens
-from npformer.backend.numba.decode_parts import DECIDED, POSITION
+from npformer.backend.numba.decode_parts import DECIDED, POSITION, POSITIONS
 from npformer.backend.numba.linear import FEW_TOKENS
 from npformer.backend.numpy.blas_threads import one_blas_thread
 from npformer.backend.workspace import address
@@ -28,31 +28,67 @@ LONGEST_PATIENCE = 10 * sharing.PATIENCE  # of a helper between two steps, while
 ALONE = 32  # steps without help after a helper that fell asleep
 
 
+def decoder_steps(decoder: Any, threads: int) -> DecoderWeights | None:
+    """What makes steps of the decoder for a state; None for what there is no kernel for."""
+    if not (decoder.layers and takes(decoder.bias.dtype.char)):
+        return None
+    return DecoderWeights(decoder, threads) if _fits(decoder) else None
+
+
+class DecoderWeights:
+    """A decoder's weights, for the steps of any number of runs: all addresses that no state has a part in."""
+
+    def __init__(self, decoder: Any, threads: int) -> None:
+        norm = decoder.norm or ()
+        self.decoder, self.threads = decoder, threads
+        self.layers = np.array([[address(x) for x in layer.weights] for layer in decoder.layers])
+        model = [address(x) for x in (decoder.embedding, decoder.weight, decoder.bias, *norm)] + [0, 0][len(norm) :]
+        self.model = np.array([*model[:POSITIONS], 0, *model[POSITIONS:]])
+        self.is_tied = not decoder.weight.flags.c_contiguous
+        f, v = decoder.layers[0].weights[12].shape[1], decoder.bias.shape[0]
+        self.sizes = (*decoder.embedding.shape, f, v)
+        self.numbers = sum(weight.size for layer in decoder.layers for weight in layer.weights) + decoder.weight.size
+
+    def __call__(self, state: Any) -> TokenSteps | None:
+        """Steps of a run; None if an array of state is of another shape than the kernel takes for granted."""
+        source, layers, dtype = state.memory_mask.key_visible, state.layers, self.decoder.bias.dtype
+        if source is None or len(layers) != len(self.decoder.layers) or any(kept.memory is None for kept in layers):
+            return None
+        (batch, room), s, readers = state.visible.shape, source.shape[1], state.visible.shape[0] // state.together
+        h, c = self.decoder.layers[0].heads, self.sizes[1]
+        own, memory = (batch, h, room, c // h), (readers, h, s, c // h)
+        numbers = [(state.positions, (room, c))]
+        for kept in layers:
+            numbers += zip((*kept.own, *kept.memory), (own, own, memory, memory), strict=True)
+        masks = [(state.visible, (batch, room)), (source, (readers, s))]
+        if all(_is(x, shape, dtype) for x, shape in numbers) and all(_is(x, shape, np.bool_) for x, shape in masks):
+            return TokenSteps(self, state)
+        return None
+
+
 class TokenSteps:
     """Steps of one decoding run: from tokens (B, 1) at a position to logits (B, 1, V), or to more tokens."""
 
-    def __init__(self, decoder: Any, state: Any, threads: int) -> None:
-        first, norm = decoder.layers[0], decoder.norm or ()
-        layers = zip(decoder.layers, state.layers, strict=True)
-        rows = [(*layer.weights, *own, *memory) for layer, (own, memory) in layers]
-        model = (decoder.embedding, state.positions, decoder.weight, decoder.bias, *norm)
-        self._kept = rows, model
-        self._layers = np.array([[address(x) for x in row] for row in rows])
-        self._model = np.array([address(x) for x in model] + [0, 0][len(norm) :])
+    def __init__(self, weights: DecoderWeights, state: Any) -> None:
+        first, threads = weights.decoder.layers[0], weights.threads
+        pasts = [(*own, *memory) for own, memory in state.layers]
+        self._kept = weights, pasts, state.positions
+        addresses = [[address(x) for x in past] for past in pasts]
+        self._layers = np.concatenate([weights.layers, addresses], axis=1)
+        self._model = weights.model.copy()
+        self._model[POSITIONS] = address(state.positions)
         self._visible = state.visible, state.memory_mask.key_visible
-        self._scale, self._eps, self._dtype = decoder.scale, decoder.eps, decoder.embedding.dtype
-        (batch, room), c = state.visible.shape, decoder.embedding.shape[1]
-        f, v = first.weights[12].shape[1], decoder.bias.shape[0]
-        self._shape, self._embedded = (batch, c, v), decoder.embedding.shape[0]
-        numbers = sum(weight.size for layer in decoder.layers for weight in layer.weights) + decoder.weight.size
-        self._parts = 2 if threads > 1 and batch * numbers >= WORTH_SHARING else 1
+        self._scale, self._eps, self._dtype = weights.decoder.scale, weights.decoder.eps, weights.decoder.bias.dtype
+        (batch, room), (tokens, c, f, v) = state.visible.shape, weights.sizes
+        self._shape, self._embedded = (batch, c, v), tokens
+        self._parts = 2 if threads > 1 and batch * weights.numbers >= WORTH_SHARING else 1
         self._by_blas = batch > FEW_TOKENS
         self._alone = 0
         looks = sharing.PATIENCE + batch * max(4 * c * c, 2 * c * f, c * v) // self._parts // NUMBERS_A_LOOK
         self._patience = min(looks, LONGEST_PATIENCE)
         self._sizes = np.array([
             first.heads, f, v, room, self._visible[1].shape[1], first.norm_order == "pre", first.activation == "gelu",
-            not decoder.weight.flags.c_contiguous, self._parts, looks, 0, state.together, 0,
+            weights.is_tied, self._parts, looks, 0, state.together, 0,
         ])  # fmt: skip
         self._everybody, self._nothing = np.ones(batch, dtype=np.bool_), np.empty((0, batch), dtype=np.int64)
         self._new_place()
@@ -118,38 +154,22 @@ def _help(kept: Any, given: tuple[Array, ...], patience: int) -> None:
     help_with_steps(*given, patience)
 
 
-def decoder_steps(decoder: Any, state: Any, threads: int) -> TokenSteps | None:
-    """Steps of the decoder for this state; None for what there is no kernel for."""
-    if not (decoder.layers and takes(decoder.embedding.dtype.char)):
-        return None
-    return TokenSteps(decoder, state, threads) if _fits(decoder, state) else None
-
-
-def _fits(decoder: Any, state: Any) -> bool:
-    """Whether every array is of the shape that the kernel takes for granted."""
-    first, dtype = decoder.layers[0], decoder.embedding.dtype
-    (batch, room), readers = state.visible.shape, state.visible.shape[0] // state.together
-    (tokens, c), h, f = decoder.embedding.shape, first.heads, first.weights[12].shape[1]
-    v, source = decoder.bias.shape[0], state.memory_mask.key_visible
-    if source is None or c % h or len(decoder.layers) != len(state.layers):
-        return False
-    if any(kept.memory is None for kept in state.layers):
-        return False
-    s, norm = source.shape[1], [(c,), (c,)]
+def _fits(decoder: Any) -> bool:
+    """Whether every weight is of the shape that the kernel takes for granted."""
+    first, (tokens, c), v = decoder.layers[0], decoder.embedding.shape, decoder.bias.shape[0]
+    f, norm = first.weights[12].shape[1], [(c,), (c,)]
     attention = [(c, 3 * c), (3 * c,), (c, c), (c,), *norm]
     layer = [*attention, *attention, (c, f), (f,), (f, c), (c,), *norm]
-    pasts = [(batch, h, room, c // h)] * 2 + [(readers, h, s, c // h)] * 2
     weight = decoder.weight if decoder.weight.flags.c_contiguous else decoder.weight.T
     expected = [
-        (decoder.embedding, (tokens, c)), (state.positions, (room, c)), (decoder.bias, (v,)),
+        (decoder.embedding, (tokens, c)), (decoder.bias, (v,)),
         (weight, (c, v) if weight is decoder.weight else (v, c)), *zip(decoder.norm or (), norm, strict=False),
     ]  # fmt: skip
-    for each, kept in zip(decoder.layers, state.layers, strict=True):
+    for each in decoder.layers:
         if each[:3] != first[:3]:
             return False
-        expected += zip((*each.weights, *kept.own, *kept.memory), layer + pasts, strict=True)
-    masks = [(state.visible, (batch, room)), (source, (readers, s))]
-    return all(_is(x, shape, dtype) for x, shape in expected) and all(_is(x, shape, np.bool_) for x, shape in masks)
+        expected += zip(each.weights, layer, strict=True)
+    return c % first.heads == 0 and all(_is(x, shape, decoder.bias.dtype) for x, shape in expected)
 
 
 def _is(x: Array, shape: tuple[int, ...], dtype: Any) -> bool:

@@ -1,0 +1,116 @@
+"""Which hypotheses of a beam search go on, in one kernel from the logits on: ``choose`` of ``decoding/choice.py``."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from npformer.backend.numba.compiling import inlined, kernel, takes
+from npformer.backend.numba.exponential import exponential
+from npformer.backend.workspace import empty
+from npformer.typing import Array, HostArray
+
+NOBODY = -math.inf  # the log P of a hypothesis that is none; what is no number is nobody's, too
+
+
+def beam_choice(
+    logits: Array, log_p: HostArray, greedy: HostArray, room: HostArray, width: int, pad_id: int
+) -> tuple[HostArray, HostArray, HostArray, HostArray] | None:
+    """rows, tokens, log P (n, width) and greedy (n,), as ``choose`` says; None if logits are not in row-major order."""
+    flags, (n, w), k = logits.flags, log_p.shape, min(int(room.max()), logits.shape[1])
+    if not (takes(logits.dtype.char) and flags.c_contiguous and flags.aligned):
+        return None
+    rows, tokens, total = np.empty((n, width), np.int64), np.empty((n, width), np.int64), np.empty((n, width))
+    leads, best, values = greedy.copy(), np.empty((n * w, k), np.int64), empty((n * w, k), logits.dtype)
+    choose_in_beams(logits, log_p, room, pad_id, best, values, np.empty(n * w), leads, rows, tokens, total)
+    return rows, tokens, total, leads
+
+
+@inlined
+def best_of_row(row, tokens, values):
+    """The largest k of row (V,), largest first, of equal ones the first, where they are, and log Σ exp of all.
+
+    NaN if there is one in the row.
+    """
+    k, found, nan = tokens.shape[0], 0, False
+    for v in range(row.shape[0]):
+        x = row[v]
+        nan = nan or x != x
+        if found < k or x > values[k - 1]:
+            found = min(found + 1, k)
+            place = found - 1
+            while place > 0 and x > values[place - 1]:
+                values[place], tokens[place] = values[place - 1], tokens[place - 1]
+                place -= 1
+            values[place], tokens[place] = x, v
+    top, total = values[0], row.dtype.type(0)
+    for v in range(row.shape[0]):
+        total += exponential(row[v] - top)
+    return math.nan if nan else top + math.log(total)
+
+
+@inlined
+def rank(log_p, values, log_sums, greedy, parents, proposals, totals):
+    """How many of a source's proposals (w, k) there are, at most m, and which: the greedy one, then by log P."""
+    (w, k), most, count = values.shape, totals.shape[0], 0
+    if greedy >= 0 and most > 0:
+        parents[0], proposals[0], count = greedy, 0, 1
+        totals[0] = log_p[greedy] + min(values[greedy, 0] - log_sums[greedy], 0.0)
+    first = count  # whom nobody passes
+    for p in range(w):
+        for j in range(1 if p == greedy else 0, k):
+            total = log_p[p] + min(values[p, j] - log_sums[p], 0.0)
+            if not total > NOBODY or first == most or (count == most and not total > totals[most - 1]):
+                break  # nor will those be that come after it
+            count = min(count + 1, most)
+            place = count - 1
+            while place > first and total > totals[place - 1]:
+                parents[place], proposals[place], totals[place] = (
+                    parents[place - 1], proposals[place - 1], totals[place - 1],
+                )  # fmt: skip
+                place -= 1
+            parents[place], proposals[place], totals[place] = p, j, total
+    return count
+
+
+@inlined
+def seat(parents, totals, taken, places):
+    """Where hypotheses (m,) go: the first of siblings stays, the others take what is empty; −1 for nobody."""
+    taken[:] = False
+    for q in range(parents.shape[0]):
+        stays = totals[q] > NOBODY and not taken[parents[q]]
+        places[q] = parents[q] if stays else -1
+        if stays:
+            taken[parents[q]] = True
+    empty_one = 0
+    for q in range(parents.shape[0]):
+        if totals[q] > NOBODY and places[q] < 0:
+            while taken[empty_one]:
+                empty_one += 1
+            places[q], taken[empty_one] = empty_one, True
+
+
+@kernel("XDkiWYdsWWD")
+def choose_in_beams(logits, log_p, room, pad, best, values, log_sums, greedy, rows, tokens, totals):
+    """From log_p (n, w) and greedy (n,), which changes, to rows, tokens and totals (n, width)."""
+    (n, w), width = log_p.shape, rows.shape[1]
+    for r in range(logits.shape[0]):
+        log_sums[r] = best_of_row(logits[r], best[r], values[r])
+    parents, proposals, places = np.empty(width, np.int64), np.empty(width, np.int64), np.empty(width, np.int64)
+    found, taken = np.empty(width), np.empty(width, np.bool_)
+    for i in range(n):
+        first, most = i * w, min(room[i], width)
+        count = rank(
+            log_p[i], values[first : first + w], log_sums[first : first + w], greedy[i], parents, proposals,
+            found[:most],
+        )  # fmt: skip
+        seat(parents[:count], found[:count], taken, places)
+        for place in range(width):  # an empty one goes on from itself
+            rows[i, place], tokens[i, place], totals[i, place] = first + place % w, pad, NOBODY
+        for q in range(count):
+            if places[q] >= 0:
+                row = first + parents[q]
+                rows[i, places[q]], tokens[i, places[q]] = row, best[row, proposals[q]]
+                totals[i, places[q]] = found[q]
+        greedy[i] = places[0] if greedy[i] >= 0 and count > 0 else -1

@@ -1,0 +1,71 @@
+"""Which hypotheses of a beam go on after a step: the likeliest of all that the beam's hypotheses propose.
+
+What comes first is the likeliest token of the greedy hypothesis; then log P decides, and of equal ones the place. A
+hypothesis stays in the place of the one that it continues, unless a better one does: so few of the keys
+and values that a model keeps have to move.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from npformer.backend import Backend
+from npformer.decoding.best_tokens import best_tokens
+from npformer.decoding.opening import Host
+from npformer.typing import Array
+
+NOBODY = float("-inf")  # the log P of a hypothesis that is none
+
+
+def choose(
+    logits: Array, log_p: Host, greedy: Host, room: Host, pad_id: int, backend: Backend
+) -> tuple[Host, Host, Host, Host]:
+    """Who goes on in the beams of n sources: (rows, tokens, log P (n, width), greedy (n,)).
+
+    logits (n·w, V) follow hypotheses of log_p (n, w), NOBODY in an empty place, of which those at greedy (n,) are the
+    greedy ones, −1: none; room (n,) says how many of each source may go on. rows say which of the n·w each goes on
+    from; an empty place, of pads, goes on from itself. width is w, or more if there is room for more.
+    """
+    (n, w), most, vocab_size = log_p.shape, int(room.max()), logits.shape[1]
+    width = max(w, min(w * vocab_size, most))
+    if backend.beam_choice is not None:
+        found = backend.beam_choice(logits, log_p, greedy, room, width, pad_id)
+        if found is not None:
+            return found
+    parents, chosen, total = _ranked(*best_tokens(logits, most, backend), log_p, greedy, room)
+    there = total > NOBODY  # NaN is nobody's, too
+    places = seats(parents, there, width)
+    source, one = there.nonzero()
+    to = source, places[source, one]
+    rows = np.arange(n)[:, None] * w + np.arange(width) % w
+    tokens, onward = np.full((n, width), pad_id, dtype=np.int64), np.full((n, width), NOBODY)
+    rows[to], tokens[to], onward[to] = source * w + parents[source, one], chosen[source, one], total[source, one]
+    return rows, tokens, onward, np.where((greedy >= 0) & there[:, 0], places[:, 0], -1)
+
+
+def _ranked(tokens: Host, proposed: Host, log_p: Host, greedy: Host, room: Host) -> tuple[Host, Host, Host]:
+    """Places, tokens and log P (n, m) of each source's best among proposals (n·w, k), each row's likeliest first."""
+    (n, w), k = log_p.shape, tokens.shape[1]
+    total = (log_p[:, :, None] + proposed.reshape(n, w, k)).reshape(n, w * k)
+    key = -total
+    led = (greedy >= 0).nonzero()[0]
+    key[led, greedy[led] * k] = NOBODY
+    order = np.argsort(key, axis=1, kind="stable")[:, : int(room.max())]
+    total = np.take_along_axis(total, order, axis=1)
+    total[np.arange(order.shape[1]) >= room[:, None]] = NOBODY
+    return order // k, np.take_along_axis(tokens.reshape(n, w * k), order, axis=1), total
+
+
+def seats(parents: Host, there: Host, width: int) -> Host:
+    """Where, of width places, hypotheses (n, m) go that continue those at parents, the best first.
+
+    The first of siblings stays, the others take what is empty. there (n, m): False for one that is nobody.
+    """
+    m = parents.shape[1]
+    siblings = (parents[:, :, None] == parents[:, None, :]) & there[:, None, :]
+    moves = (siblings & (np.arange(m)[:, None] > np.arange(m))).any(axis=2) & there  # there is one before it
+    taken = np.zeros((parents.shape[0], width), dtype=bool)
+    source, one = (there & ~moves).nonzero()
+    taken[source, parents[source, one]] = True
+    empty = np.argsort(taken, axis=1, kind="stable")  # the empty places first, in their order
+    return np.where(moves, np.take_along_axis(empty, np.cumsum(moves, axis=1) - 1, axis=1), parents)

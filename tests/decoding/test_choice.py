@@ -1,0 +1,110 @@
+"""Which hypotheses of a beam go on: by one source in plain words, and compiled as it is plain."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer.backend import Backend, get_backend
+from npformer.backend.numpy import compiled_problem
+from npformer.decoding.choice import NOBODY, choose, seats
+
+Host = np.ndarray[Any, Any]
+
+
+@pytest.fixture(params=["float32", "float64"])
+def compiled(request: pytest.FixtureRequest) -> Backend:
+    problem = compiled_problem()
+    if problem is not None:
+        pytest.skip(problem)
+    return get_backend("numpy", dtype=request.param, bodies="compiled")
+
+
+def beams(seed: int, n: int, w: int, beam: int, vocab_size: int) -> tuple[Host, Host, Host, Host]:
+    """logits, log P, greedy and room of n sources; rows with equal numbers, and places that are empty."""
+    rng = np.random.default_rng(seed)
+    logits = rng.integers(0, 1 + 10 ** (seed % 3), (n * w, vocab_size)) / 3
+    log_p = -rng.random((n, w))
+    log_p[rng.random((n, w)) < 0.2] = NOBODY
+    greedy = np.where(rng.random(n) < 0.3, -1, rng.integers(0, w, n))
+    greedy[log_p[np.arange(n), greedy] == NOBODY] = -1
+    alive = np.count_nonzero(log_p > NOBODY, axis=1)
+    room = np.maximum(alive if w > 1 else 1, rng.integers(0, beam + 1, n))
+    room[0] = beam
+    return logits, log_p, greedy, room
+
+
+def test_the_likeliest_go_on_the_greedy_one_first(numpy64: Backend) -> None:
+    p = np.array([[0.05, 0.5, 0.3, 0.15], [0.1, 0.1, 0.7, 0.1], [0.25, 0.25, 0.25, 0.25]])
+    log_p = np.log([[0.2, 0.8, 0.0]], where=np.array([[True, True, False]]), out=np.full((1, 3), NOBODY))
+    rows, tokens, total, greedy = choose(np.log(p), log_p, np.array([0]), np.array([3]), 9, numpy64)
+    # 0.2·0.5 is greedy, and stays; of 0.8·(0.7, 0.1, …) the first stays, and the next takes the empty place
+    assert (rows.tolist(), tokens.tolist()) == ([[0, 1, 1]], [[1, 2, 0]])
+    assert np.allclose(np.exp(total), [[0.1, 0.56, 0.08]], rtol=0, atol=1e-12)
+    assert greedy.tolist() == [0]
+
+
+def test_an_empty_place_goes_on_from_itself(numpy64: Backend) -> None:
+    log_p, room = np.array([[NOBODY, 0.0], [NOBODY, NOBODY]]), np.array([1, 2])
+    rows, tokens, total, greedy = choose(np.zeros((4, 5)), log_p, np.array([-1, -1]), room, 9, numpy64)
+    assert (rows.tolist(), tokens.tolist()) == ([[0, 1], [2, 3]], [[9, 0], [9, 9]])
+    assert (total > NOBODY).tolist() == [[False, True], [False, False]]
+    assert greedy.tolist() == [-1, -1]
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(("w", "beam"), [(1, 1), (1, 4), (2, 4), (4, 4), (3, 7), (7, 7)])
+@pytest.mark.parametrize("vocab_size", [2, 5, 300])
+@pytest.mark.parametrize("spoilt", [None, np.nan, np.inf, -np.inf])
+def test_compiled_it_is_the_plain_choice(
+    seed: int, w: int, beam: int, vocab_size: int, spoilt: float | None, compiled: Backend
+) -> None:
+    logits, *others = beams(seed, 5, w, beam, vocab_size)
+    if spoilt is not None:
+        logits[np.random.default_rng(seed).random(logits.shape) < 0.3] = spoilt
+    logits, plain = logits.astype(compiled.dtype), get_backend("numpy", dtype="float64", bodies="plain")
+    with np.errstate(invalid="ignore", divide="ignore"):
+        expected = choose(logits.astype(np.float64), *others, 9, plain)
+        assert compiled.beam_choice is not None
+        found = compiled.beam_choice(logits, *others, expected[0].shape[1], 9)
+    assert found is not None
+    for one, other in zip(found, expected, strict=True):
+        assert one.dtype == other.dtype
+        assert np.allclose(one, other, rtol=0, atol=1e-12 if compiled.dtype == "float64" else 1e-5)
+
+
+def test_of_equally_likely_ones_the_first_goes_on(compiled: Backend) -> None:
+    logits, log_p = np.zeros((8, 6), compiled.dtype), np.array([[-1.0] * 4, [-1.0, NOBODY, -1.0, -1.0]])
+    for backend in (compiled, get_backend("numpy", dtype=compiled.dtype, bodies="plain")):
+        rows, tokens, _, greedy = choose(logits, log_p, np.array([1, -1]), np.array([4, 4]), 9, backend)
+        assert rows.tolist() == [[0, 1, 0, 0], [4, 4, 4, 4]]
+        assert tokens.tolist() == [[0, 0, 1, 2], [0, 1, 2, 3]]
+        assert greedy.tolist() == [1, -1]
+
+
+def test_what_is_compiled_is_taken(compiled: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("npformer.decoding.choice.best_tokens", None)
+    logits, *others = beams(0, 3, 4, 4, 20)
+    rows, _, _, _ = choose(logits.astype(compiled.dtype), *others, 9, compiled)
+    assert rows.shape == (3, 4)
+
+
+def test_logits_in_another_order_are_left_to_numpy(compiled: Backend) -> None:
+    logits, *others = beams(0, 3, 4, 4, 20)
+    assert compiled.beam_choice is not None
+    assert compiled.beam_choice(np.asfortranarray(logits.astype(compiled.dtype)), *others, 4, 9) is None
+    found = choose(np.asfortranarray(logits.astype(compiled.dtype)), *others, 9, compiled)
+    for one, other in zip(found, choose(logits.astype(compiled.dtype), *others, 9, compiled), strict=True):
+        assert np.allclose(one, other, rtol=0, atol=1e-5)
+
+
+def test_the_first_of_siblings_keeps_the_place_and_others_take_empty_ones() -> None:
+    parents = np.array([[2, 2, 0, 1], [1, 1, 1, 1], [0, 3, 3, 3], [3, 3, 3, 2], [0, 1, 2, 3]])
+    there = np.array([[1, 1, 1, 1], [1, 1, 0, 0], [1, 1, 1, 0], [0, 1, 1, 1], [1, 1, 1, 1]], dtype=bool)
+    places = seats(parents, there, 4)
+    assert [row[on].tolist() for row, on in zip(places, there, strict=True)] == [
+        [2, 3, 0, 1], [1, 0], [0, 3, 1], [3, 0, 2], [0, 1, 2, 3],
+    ]  # fmt: skip
+    assert seats(parents[4:], there[4:], 4).tolist() == [[0, 1, 2, 3]]  # nobody has a sibling
