@@ -43,6 +43,8 @@ BODIES = ("auto", "plain", "numpy", "compiled", "cuda")
 AdamUpdate = Callable[[Array, Array, Array, Array, float, tuple[float, float], float, int, float], None]
 #: (decoder, threads) -> what makes steps of a whole model for a state; None: not this model, or not this state.
 PrepareSteps = Callable[[Any, int], "Callable[[Any], DecoderSteps | None] | None"]
+#: encoder -> what encodes whole texts: (x (B, S, C), visible (B, S)) -> memory (B, S, C); None: not this one.
+PrepareEncoder = Callable[[Any], Callable[[Array, Array], Array | None] | None]
 #: (logits, log P, greedy, room, width, pad_id) -> what ``decoding/choice.py`` says; None: not this case.
 BeamChoice = Callable[
     [Array, HostArray, HostArray, HostArray, int, int], tuple[HostArray, HostArray, HostArray, HostArray] | None
@@ -61,6 +63,17 @@ class DecoderSteps(Protocol):
 
         Rows that are not going (B,) are fed pads. The last step is one after which a row that is going chose to
         end; ends are (eos_id, pad_id). What was fed and was no pad is noted as visible.
+        """
+
+    def search(
+        self, tokens: Array, position: int, beams: tuple[Array, ...], ends: tuple[int, int], count: int
+    ) -> tuple[Array, Array] | None:
+        """Up to count steps of beams of w places, from tokens (n·w, 1) on: rows and tokens (steps, n·w) of each choice.
+
+        beams are log P (n, w) and greedy (n,), which change; room, the best score that has ended and the longest
+        penalty (n,), as ``decoding/beams.py`` has them. The last step is one after which a hypothesis chose to end,
+        or all of a source's are worse than its best; where its rows go on from is for the caller to see to. None, too,
+        where more may go on than there are places.
         """
 
 
@@ -96,8 +109,9 @@ class Backend:
     ``threads`` is into how many parts a training batch is shared out, and ``together(jobs)`` does that
     many jobs at the same time; within ``on_one_thread()`` products use no thread but their caller's, where others
     would be in the way of what follows. ``adam_update`` is a faster spelling of Adam's formula, or None,
-    ``updates`` what clips and updates in a captured function, ``decoder_steps`` prepares
-    a model's decoding steps, and ``beam_choice`` is a faster spelling of a beam search's choice.
+    ``updates`` what clips and updates in a captured function, ``decoder_steps``
+    and ``encoder_of_texts`` prepare a model for decoding, and ``beam_choice`` is a faster spelling of what a
+    beam search chooses.
     """
 
     name: str
@@ -113,6 +127,7 @@ class Backend:
     adam_update: AdamUpdate | None = None
     updates: ArenaUpdates | None = None
     decoder_steps: PrepareSteps | None = None
+    encoder_of_texts: PrepareEncoder | None = None
     beam_choice: BeamChoice | None = None
     precision: str = "float32"
 

@@ -15,12 +15,14 @@ Source: Wu et al. 2016, arXiv:1609.08144, eq. 14.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 from npformer.decoding.beams import LENGTH_PENALTY, Beams
 from npformer.decoding.opening import Host, Writer, expect_count, newest, open_texts
-from npformer.decoding.writing import Stop
+from npformer.decoding.writing import Stop, takes_several
 from npformer.errors import ConfigError
+from npformer.models.step_at_once import search_at_once
 from npformer.typing import Array
 
 
@@ -51,14 +53,17 @@ def beam_search(
     expect_count("beam", beam)
     _expect_penalty(length_penalty)
     found: dict[int, list[Hypothesis]] = {}
-    for opening in open_texts(model, src, max_len, bos_id):
+    openings = open_texts(model, src, max_len, bos_id)
+    several = partial(search_at_once, model, eos_id=eos_id) if takes_several(model, stop) else None
+    for opening in openings:
         state, beams = opening.state, Beams(opening, beam, length_penalty, model.config.pad_id)
         while beams.rows.size:
             if beams.rows.size > state.batch:
                 state = state.select(beams.rows)
             else:
                 state.reorder(beams.rows)
-            beams.go_on(newest(model.step(beams.tokens, state)), model.backend, eos_id, stop)
+            if several is None or not beams.go_on_at_once(several, state, eos_id):
+                beams.go_on(newest(model.step(beams.tokens, state)), model.backend, eos_id, stop)
         for row, hypotheses in zip(opening.rows.tolist(), beams.found(), strict=True):
             found[row] = [Hypothesis(*each) for each in hypotheses]
     return [found[row] for row in sorted(found)]

@@ -9,17 +9,22 @@ the texts are read off backwards, all at once, when the search is over.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from npformer.backend import Backend
 from npformer.decoding.choice import NOBODY, choose
 from npformer.decoding.opening import Host, Opening
-from npformer.decoding.writing import Stop
+from npformer.decoding.writing import AT_ONCE, STEPS, Stop
+from npformer.layers import DecodeState
 from npformer.typing import Array
 
 LENGTH_PENALTY = 0.6  # α unless another is given
+#: (tokens, state, (log P, greedy, room, best, longest), count) -> rows and tokens (steps, n·w) of so many steps in one
+#: call, fewer where a hypothesis ends before; log P and greedy change. None where this model has no such call for them.
+Several: TypeAlias = Callable[[Host, DecodeState, tuple[Host, ...], int], tuple[Host, Host] | None]
 
 
 class Ended(NamedTuple):
@@ -57,6 +62,21 @@ class Beams:
         rows, newest, self.log_p, self.greedy = choose(
             logits, self.log_p, self.greedy, self.room, self.pad_id, backend
         )  # fmt: skip
+        self._settle(rows, newest, eos_id, stop)
+
+    def go_on_at_once(self, several: Several, state: DecodeState, eos_id: int) -> bool:
+        """The same for as many steps as one call takes; False if it takes none."""
+        steps = min(max(AT_ONCE // self.rows.size, STEPS), int(self.most.min()) - len(self.steps))
+        found = several(self.tokens, state, (self.log_p, self.greedy, self.room, self.best, self.longest), steps)
+        if found is None:
+            return False
+        *before, (rows, newest) = zip(*found, strict=True)
+        self.steps += before
+        self._settle(rows.reshape(self.log_p.shape), newest.reshape(self.log_p.shape), eos_id, None)
+        return True
+
+    def _settle(self, rows: Host, newest: Host, eos_id: int, stop: Stop | None) -> None:
+        """Let go of what has ended after a choice (n, w); the rest is what the next step computes."""
         self._end(rows, newest, eos_id, stop)
         alive = self.log_p > NOBODY
         if not alive.all():

@@ -5,9 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 from npformer.decoding.opening import Host, Writer, open_texts
-from npformer.decoding.writing import Stop, write
+from npformer.decoding.writing import Stop, takes_several, write
 from npformer.functional.arrays import namespace
-from npformer.models import Transformer
 from npformer.models.step_at_once import likeliest_at_once
 from npformer.typing import Array
 
@@ -31,7 +30,6 @@ def greedy(
     def likeliest(logits: Array, rows: Host, t: int) -> Host:
         return model.backend.host(namespace(logits).argmax(logits, axis=-1))
 
-    openings, several = open_texts(model, src, max_len, bos_id), None
-    if stop is None and getattr(model.step, "__func__", None) is Transformer.step:  # not one's own, nobody to ask
-        several = partial(likeliest_at_once, model, eos_id=eos_id)
+    openings = open_texts(model, src, max_len, bos_id)
+    several = partial(likeliest_at_once, model, eos_id=eos_id) if takes_several(model, stop) else None
     return write(model, openings, likeliest, eos_id=eos_id, stop=stop, several=several)

@@ -13,6 +13,7 @@ import numpy as np
 
 from npformer.decoding.opening import Host, Opening, Writer, newest
 from npformer.layers import DecodeState
+from npformer.models import Transformer
 from npformer.typing import Array
 
 #: An interrupt waits for the end of a call: it is of so many tokens, all rows together, but of so many steps at least.
@@ -24,6 +25,11 @@ Choose: TypeAlias = Callable[[Array, Host, int], Host]
 Several: TypeAlias = Callable[[Host, DecodeState, Host, int], Host | None]
 #: A row's tokens so far (T,) -> whether it ends here. Tokens are those that the search returns for the row.
 Stop: TypeAlias = Callable[[Host], bool]
+
+
+def takes_several(model: Writer, stop: Stop | None) -> bool:
+    """Whether steps may be taken several at once: nobody is to be asked in between, and they are the model's own."""
+    return stop is None and getattr(model.step, "__func__", None) is Transformer.step
 
 
 def write(

@@ -34,6 +34,7 @@ from npformer.layers import (
 )
 from npformer.layers.call_tree import child
 from npformer.models.config import TransformerConfig
+from npformer.models.encode_at_once import encode_at_once
 from npformer.models.inputs import next_tokens, token_ids
 from npformer.models.step_at_once import step_at_once
 from npformer.models.token_input import embed, embed_backward, new_embedding, new_positions, position_rows
@@ -107,15 +108,18 @@ class Transformer(Layer):
     def encode(self, src: Array) -> tuple[Array, AttentionMask]:
         """For decoding: src (B, S) to the memory (B, S, C) and the mask of its padding. Threads share the rows."""
         src = token_ids("src", src, self.config.src_vocab_size, self.backend)
+        mask = AttentionMask(key_visible=src != self.config.pad_id)
         size = -(-src.shape[0] // self.backend.threads)
         parts = [src[start : start + size, :] for start in range(0, src.shape[0], size)]
         memories: list[Array] = [None] * len(parts)
 
         def read(i: int) -> None:
-            memories[i], _ = self._encode(NoCache(self), parts[i], None, None)
+            memories[i] = encode_at_once(self, parts[i])
+            if memories[i] is None:
+                memories[i], _ = self._encode(NoCache(self), parts[i], None, None)
 
         self.backend.together([partial(read, i) for i in range(len(parts))])
-        return namespace(src).concat(memories, axis=0), AttentionMask(key_visible=src != self.config.pad_id)
+        return namespace(src).concat(memories, axis=0), mask
 
     def decode(self, tgt_in: Array, memory: Array, memory_mask: AttentionMask) -> Array:
         """For decoding: tgt_in (B, T) and what encode returned to logits (B, T, V)."""

@@ -13,7 +13,7 @@ import pytest
 from npformer.backend import Backend, get_backend
 from npformer.backend.numpy.blas_threads import blas_threads, can_set_blas_threads
 from npformer.errors import ConfigError, DTypeError, NpformerError, ShapeError, TokenError
-from npformer.models import Transformer
+from npformer.models import Transformer, transformer
 
 Build = Callable[..., Transformer]
 Host = np.ndarray[Any, Any]
@@ -137,13 +137,13 @@ def test_reading_the_source_leaves_no_threads_of_products_behind(
     """They would wait, in a loop, on the core of the thread that helps with the steps."""
     if not can_set_blas_threads():
         pytest.skip("this NumPy's BLAS cannot be told how many threads to use")
-    seen, encode = [], Transformer._encode
+    seen, encode = [], transformer.encode_at_once
 
-    def noting(self: Transformer, *given: Any) -> Any:
+    def noting(model: Any, src: Any) -> Any:
         seen.append(blas_threads())
-        return encode(self, *given)
+        return encode(model, src)
 
-    monkeypatch.setattr(Transformer, "_encode", noting)
+    monkeypatch.setattr(transformer, "encode_at_once", noting)
     before = blas_threads()
     model = small_model(get_backend("numpy", dtype="float64", bodies="compiled", threads=2))
     for rows, calls in ((SRC[:1], 1), (SRC, 2)):

@@ -16,6 +16,7 @@ from npformer.backend.numba.cross_entropy import CROSS_ENTROPY
 from npformer.backend.numba.decode_step import decoder_steps
 from npformer.backend.numba.dropout import DROPOUT, RESIDUAL
 from npformer.backend.numba.embedding import EMBEDDING
+from npformer.backend.numba.encode_texts import encoder_of_texts
 from npformer.backend.numba.feed_forward import FEED_FORWARD
 from npformer.backend.numba.layer_norm import ADD_NORM, LAYER_NORM, POST_NORM
 from npformer.backend.numba.linear import LINEAR
@@ -24,7 +25,9 @@ from npformer.backend.numba.replay import captured_part
 from npformer.backend.numpy.bodies import BODIES
 from npformer.backend.ops import Ops
 
-__all__ = ["OPS", "adam_update", "beam_choice", "captured_part", "decoder_steps", "prepare", "takes"]
+__all__ = [
+    "OPS", "adam_update", "beam_choice", "captured_part", "decoder_steps", "encoder_of_texts", "prepare", "takes",
+]  # fmt: skip
 
 OPS: Ops = replace(
     BODIES,

@@ -91,8 +91,8 @@ def seat(parents, totals, taken, places):
             places[q], taken[empty_one] = empty_one, True
 
 
-@kernel("XDkiWYdsWWD")
-def choose_in_beams(logits, log_p, room, pad, best, values, log_sums, greedy, rows, tokens, totals):
+@inlined
+def choose(logits, log_p, room, pad, best, values, log_sums, greedy, rows, tokens, totals):
     """From log_p (n, w) and greedy (n,), which changes, to rows, tokens and totals (n, width)."""
     (n, w), width = log_p.shape, rows.shape[1]
     for r in range(logits.shape[0]):
@@ -114,3 +114,9 @@ def choose_in_beams(logits, log_p, room, pad, best, values, log_sums, greedy, ro
                 rows[i, places[q]], tokens[i, places[q]] = row, best[row, proposals[q]]
                 totals[i, places[q]] = found[q]
         greedy[i] = places[0] if greedy[i] >= 0 and count > 0 else -1
+
+
+@kernel("XDkiWYdsWWD")
+def choose_in_beams(logits, log_p, room, pad, best, values, log_sums, greedy, rows, tokens, totals):
+    """``choose``, for Python."""
+    choose(logits, log_p, room, pad, best, values, log_sums, greedy, rows, tokens, totals)

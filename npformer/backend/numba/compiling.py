@@ -54,9 +54,9 @@ LETTERS: dict[str, Callable[[Any], Any]] = {
 }
 
 #: Files with what kernels in other files are made of. Numba asks a kernel's own file alone whether it has changed.
-PARTS = ("compiling.py", "decode_parts.py", "error_function.py", "exponential.py", "few_tokens.py", "linear.py",
-         "maximum.py", "philox.py", "products.py", "sharing.py", "../../functional/erf.py",
-         "../../functional/philox.py")  # fmt: skip
+PARTS = ("beam_choice.py", "compiling.py", "decode_beams.py", "decode_parts.py", "error_function.py",
+         "exponential.py", "few_tokens.py", "linear.py", "maximum.py", "philox.py", "products.py", "sharing.py",
+         "../../functional/erf.py", "../../functional/philox.py")  # fmt: skip
 
 Part = Any  # a Numba dispatcher; compiled code calls it like the function it was made of
 

@@ -19,7 +19,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from npformer.backend.numba.beam_choice import choose
 from npformer.backend.numba.compiling import inlined, kernel
+from npformer.backend.numba.decode_beams import is_over, move
 from npformer.backend.numba.decode_parts import (
     DECIDED,
     EMBEDDING,
@@ -125,30 +127,50 @@ def likeliest(row):
     return best
 
 
-@kernel("KkssZYYCBsffbiiW")
+@inlined
+def say_likeliest(logits, going, eos, pad, tokens):
+    """Each row's likeliest token, pads for a row that is not going; whether one of the others ends."""
+    is_over = False
+    for r in range(tokens.shape[0]):
+        tokens[r] = likeliest(logits[r]) if going[r] else pad
+        is_over = is_over or (going[r] and tokens[r] == eos)
+    return is_over
+
+
+@kernel("KkssZYYCBsff" + "iiWb" + "kdd" + "WYd" + "DsWD")
 def steps_of_tokens(
     layers, model, sizes, shared, sums, given, logits, visible, memory_visible, tokens, scale, eps,
-    going, eos, pad, chosen,
+    eos, pad, chosen, going, room, best_score, longest, best, values, log_sums, log_p, greedy, rows, totals,
 ):  # fmt: skip
-    """One step without room in chosen (n, B): the logits after tokens (B,). Else up to n, each row by its likeliest.
+    """One step without room in chosen (n, B): the logits after tokens (B,). Else up to n, each fed what was chosen.
 
-    A row that is not going is given pads. The last step is one after which a row that is going says eos; how
-    many there were is in sizes[DECIDED]. tokens are overwritten.
+    What is chosen is each row's likeliest token, or, where log_p has beams, what ``choose`` says, rows (n, B) being
+    those that each goes on from. The last step is one after which a row that is going says eos, or a source is done;
+    how many there were is in sizes[DECIDED]. tokens are overwritten.
     """
     sizes[DECIDED] = 0
+    is_search = log_p.size > 0
     while take_step(
         layers, model, sizes, shared, sums, given, logits, visible, memory_visible, tokens, scale, eps
     ):  # fmt: skip
         if chosen.shape[0] == 0:
             return
-        is_last = sizes[DECIDED] + 1 == chosen.shape[0]
-        for r in range(tokens.shape[0]):
-            tokens[r] = likeliest(logits[r]) if going[r] else pad
-            chosen[sizes[DECIDED], r] = tokens[r]
-            is_last = is_last or (going[r] and tokens[r] == eos)
+        step = sizes[DECIDED]
+        if is_search:
+            parents, in_beams = rows[step].reshape(log_p.shape), chosen[step].reshape(log_p.shape)
+            choose(logits, log_p, room, pad, best, values, log_sums, greedy, parents, in_beams, totals)
+            for r in range(tokens.shape[0]):
+                tokens[r] = chosen[step, r]
+            over = is_over(in_beams, totals, eos, best_score, longest, log_p)
+        else:
+            over = say_likeliest(logits, going, eos, pad, tokens)
+            for r in range(tokens.shape[0]):
+                chosen[step, r] = tokens[r]
         sizes[DECIDED] += 1
-        if is_last:
+        if over or sizes[DECIDED] == chosen.shape[0]:
             return
+        if is_search:
+            move(rows[step], layers, sizes, given, visible)
         sizes[POSITION] += 1
         for r in range(tokens.shape[0]):
             visible[r, sizes[POSITION]] = tokens[r] != pad

@@ -101,7 +101,7 @@ def feed_forward(x, at, sizes, first, last, out):
     """Add to out (B, C) what columns first … last − 1 of W₁ contribute."""
     own, c = x.dtype.type, x.shape[1]
     h = np.empty((x.shape[0], last - first), x.dtype)
-    columns(x, at[2 * SUB_LAYER :], first, sizes[F], h)
+    columns(x, at, first, sizes[F], h)
     flat, nothing = h.reshape(h.size), own(0)
     if sizes[GELU]:
         for j in range(h.size):
@@ -110,7 +110,7 @@ def feed_forward(x, at, sizes, first, last, out):
         for j in range(h.size):
             value = flat[j]
             flat[j] = nothing if value < nothing else value  # so that a NaN passes and is seen
-    w_down = matrix(at[2 * SUB_LAYER + 2] + first * c * x.itemsize, last - first, c, x)
+    w_down = matrix(at[2] + first * c * x.itemsize, last - first, c, x)
     if h.shape[0] == 1:
         add_product_of_few(h[0], w_down, out[0])
     else:
@@ -161,7 +161,7 @@ def do_part(layers, model, sizes, shared, given, sums, logits, visible, memory_v
     elif kind == 1:
         cross_attention(given, layers[phase // 3], sizes, memory_visible, first, last, out)
     elif kind == 2:
-        feed_forward(given, layers[phase // 3], sizes, first, last, out)
+        feed_forward(given, layers[phase // 3][2 * SUB_LAYER :], sizes, first, last, out)
     else:
         generate(given, model, sizes, first, last, logits)
     add(shared, DONE, 1)

@@ -7,6 +7,7 @@ an optimiser changes in place are seen.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import nullcontext
 from functools import partial
 from typing import Any
@@ -61,9 +62,7 @@ class DecoderWeights:
         for kept in layers:
             numbers += zip((*kept.own, *kept.memory), (own, own, memory, memory), strict=True)
         masks = [(state.visible, (batch, room)), (source, (readers, s))]
-        if all(_is(x, shape, dtype) for x, shape in numbers) and all(_is(x, shape, np.bool_) for x, shape in masks):
-            return TokenSteps(self, state)
-        return None
+        return TokenSteps(self, state) if are(numbers, dtype) and are(masks, np.bool_) else None
 
 
 class TokenSteps:
@@ -91,6 +90,8 @@ class TokenSteps:
             weights.is_tied, self._parts, looks, 0, state.together, 0,
         ])  # fmt: skip
         self._everybody, self._nothing = np.ones(batch, dtype=np.bool_), np.empty((0, batch), dtype=np.int64)
+        none, of_none = np.empty(0, dtype=np.int64), np.empty(0)
+        self._no_beams = (none, of_none, of_none, *self._work(0, 0), np.empty((0, 0)), none)
         self._new_place()
 
     def _new_place(self) -> None:
@@ -110,7 +111,7 @@ class TokenSteps:
         batch, _, v = self._shape
         if not self._fit(tokens, position, 1):
             return None
-        self._take(tokens, position, self._everybody, 0, 0, self._nothing)
+        self._take(tokens, position, (0, 0), self._nothing, self._everybody, self._no_beams, self._nothing)
         return self._given[6].reshape(batch, 1, v).copy()
 
     def write(self, tokens: Array, position: int, going: Array, ends: tuple[int, int], count: int) -> Array | None:
@@ -119,20 +120,45 @@ class TokenSteps:
         if not self._fit(tokens, position, count) or v > self._embedded:  # a token might have no vector
             return None
         chosen = np.empty((count, batch), dtype=np.int64)
-        return chosen[: self._take(tokens, position, going, *ends, chosen)]
+        return chosen[: self._take(tokens, position, ends, chosen, going, self._no_beams, self._nothing)]
+
+    def search(
+        self, tokens: Array, position: int, beams: tuple[Array, ...], ends: tuple[int, int], count: int
+    ) -> tuple[Array, Array] | None:
+        """Up to count steps of beams, rows and tokens (n, B), as DecoderSteps says; None as for one step."""
+        log_p, greedy, room, best, longest = beams
+        (batch, _, v), most = self._shape, int(room.max())
+        if not self._fit(tokens, position, count) or v > self._embedded or most > log_p.shape[1]:
+            return None
+        rows, chosen = np.empty((2, count, batch), dtype=np.int64)
+        work = self._work(batch, min(most, v))
+        done = self._take(
+            tokens, position, ends, chosen, self._everybody, (room, best, longest, *work, log_p, greedy), rows
+        )  # fmt: skip
+        return rows[:done], chosen[:done]
 
     def _fit(self, tokens: Array, position: int, count: int) -> bool:
         """Whether there is a token for each row, and room for so many steps."""
         return bool(tokens.shape == (self._shape[0], 1) and 0 <= position <= self._visible[0].shape[1] - count)
 
-    def _take(self, tokens: Array, position: int, going: Array, eos_id: int, pad_id: int, chosen: Array) -> int:
+    def _work(self, batch: int, k: int) -> tuple[Array, ...]:
+        """Room for k proposals of each row, and the sum of all."""
+        return np.empty((batch, k), dtype=np.int64), np.empty((batch, k), self._dtype), np.empty(batch)
+
+    def _take(
+        self, tokens: Array, position: int, ends: tuple[int, int], chosen: Array, going: Array,
+        beams: tuple[Array, ...], rows: Array,
+    ) -> int:  # fmt: skip
         """Take steps, as the kernel says; begin anew at the one at which a helper was lost."""
+        totals = np.empty_like(beams[-2])
         ids, done = np.array(tokens).reshape(-1), 0
         while True:
             self._given[2][POSITION] = position + done
             self._invite(len(chosen) - done)
             with one_blas_thread() if self._by_blas else nullcontext():
-                steps_of_tokens(*self._given, ids, self._scale, self._eps, going, eos_id, pad_id, chosen[done:])
+                steps_of_tokens(
+                    *self._given, ids, self._scale, self._eps, *ends, chosen[done:], going, *beams, rows[done:], totals
+                )
             done += int(self._given[2][DECIDED])
             if not self._shared[sharing.LOST]:
                 return done
@@ -157,21 +183,32 @@ def _help(kept: Any, given: tuple[Array, ...], patience: int) -> None:
 def _fits(decoder: Any) -> bool:
     """Whether every weight is of the shape that the kernel takes for granted."""
     first, (tokens, c), v = decoder.layers[0], decoder.embedding.shape, decoder.bias.shape[0]
-    f, norm = first.weights[12].shape[1], [(c,), (c,)]
-    attention = [(c, 3 * c), (3 * c,), (c, c), (c,), *norm]
-    layer = [*attention, *attention, (c, f), (f,), (f, c), (c,), *norm]
+    layer = [*attention_shapes(c), *attention_shapes(c), *feed_forward_shapes(c, first.weights[12].shape[1])]
     weight = decoder.weight if decoder.weight.flags.c_contiguous else decoder.weight.T
     expected = [
         (decoder.embedding, (tokens, c)), (decoder.bias, (v,)),
-        (weight, (c, v) if weight is decoder.weight else (v, c)), *zip(decoder.norm or (), norm, strict=False),
+        (weight, (c, v) if weight is decoder.weight else (v, c)),
+        *zip(decoder.norm or (), [(c,), (c,)], strict=False),
     ]  # fmt: skip
     for each in decoder.layers:
         if each[:3] != first[:3]:
             return False
         expected += zip(each.weights, layer, strict=True)
-    return c % first.heads == 0 and all(_is(x, shape, decoder.bias.dtype) for x, shape in expected)
+    return c % first.heads == 0 and are(expected, decoder.bias.dtype)
 
 
-def _is(x: Array, shape: tuple[int, ...], dtype: Any) -> bool:
-    flags = x.flags
-    return bool(x.shape == shape and x.dtype == dtype and flags.c_contiguous and flags.aligned)
+def attention_shapes(c: int) -> list[tuple[int, ...]]:
+    """Of an attention's two weights with their biases, γ and β."""
+    return [(c, 3 * c), (3 * c,), (c, c), (c,), (c,), (c,)]
+
+
+def feed_forward_shapes(c: int, f: int) -> list[tuple[int, ...]]:
+    """Of a feed-forward's."""
+    return [(c, f), (f,), (f, c), (c,), (c,), (c,)]
+
+
+def are(expected: Iterable[tuple[Array, tuple[int, ...]]], dtype: Any) -> bool:
+    """Whether each array has its shape and this dtype, and lies in memory without gaps."""
+    return all(
+        x.shape == shape and x.dtype == dtype and x.flags.c_contiguous and x.flags.aligned for x, shape in expected
+    )

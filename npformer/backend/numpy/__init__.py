@@ -80,6 +80,7 @@ def numpy_backend(dtype: str, bodies: str = "auto", threads: int | None = None) 
             ops=with_fallback(compiled.OPS, OPS, compiled.takes),
             adam_update=compiled.adam_update,
             decoder_steps=compiled.decoder_steps,
+            encoder_of_texts=compiled.encoder_of_texts,
             beam_choice=compiled.beam_choice,
             on_one_thread=one_blas_thread,
             capture_part=partial(compiled.captured_part, dtype=dtype),

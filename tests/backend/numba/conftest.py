@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -50,3 +51,46 @@ def threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     if request.param == "shared":
         monkeypatch.setattr(decode_step, "WORTH_SHARING", 0)
     return str(request.param)
+
+
+@pytest.fixture
+def until_one_is_lost(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[], Any]], None]:
+    """until_one_is_lost(phases, check): check() again and again, until a helper fell asleep over what it had taken.
+
+    Such a helper takes a part once so many phases have been opened, and never does it.
+    """
+    from npformer.backend.numba import decode_step, sharing
+
+    def sleepy(shared: Any, parts: int, phases: int) -> None:
+        while sharing.load(shared, sharing.WANTED) == 0:
+            if sharing.phase_of(shared) >= phases and sharing.take(shared, parts, True) >= 0:
+                return
+            sharing.pause()
+
+    take_one_and_sleep, helpers = compiled(sleepy), []
+    gone = np.zeros(sharing.SLOTS, dtype=np.int64)
+    gone[sharing.WANTED] = 1
+
+    def run(phases: int, check: Callable[[], Any]) -> None:
+        take_one_and_sleep(gone, 2, phases)  # compiled
+
+        def invite(job: Any, shared: Any) -> None:
+            shared[sharing.PRESENT] = 1
+            thread = threading.Thread(target=take_one_and_sleep, args=(shared, 2, phases), daemon=True)
+            helpers.append((shared, thread))
+            thread.start()
+
+        monkeypatch.setattr(decode_step, "WORTH_SHARING", 0)
+        monkeypatch.setattr(sharing.helper, "invite", invite)
+        for _ in range(100):  # until it took a part before the leader did
+            check()
+            for shared, thread in helpers:
+                shared[sharing.WANTED] = 1  # go away
+                thread.join(10)
+                assert not thread.is_alive()
+            if any(shared[sharing.LOST] for shared, _ in helpers):
+                return
+            helpers.clear()
+        pytest.fail("no helper was lost")
+
+    return run

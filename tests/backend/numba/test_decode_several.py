@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import numpy as np
@@ -12,10 +11,7 @@ pytest.importorskip("numba")
 
 from npformer import greedy
 from npformer.backend import get_backend
-from npformer.backend.numba import decode_step, sharing
-from npformer.backend.numba.compiling import inlined
 from npformer.backend.numba.decode_kernel import likeliest
-from npformer.backend.numba.sharing import load, pause, phase_of, take
 from npformer.decoding import writing
 from npformer.errors import TokenError
 from npformer.models import Transformer, TransformerConfig
@@ -146,38 +142,10 @@ def test_the_likeliest_is_numpys() -> None:
         assert likeliest(np.array(row, dtype=np.float64)) == np.argmax(row)
 
 
-@inlined
-def take_one_and_sleep(shared, parts, phases):  # type: ignore[no-untyped-def]
-    """A helper that takes a part once so many phases have been opened, and never does it."""
-    while load(shared, sharing.WANTED) == 0:
-        if phase_of(shared) >= phases and take(shared, parts, True) >= 0:
-            return
-        pause()
-
-
 @pytest.mark.parametrize("phases", [0, 40, 100])
-def test_a_helper_that_falls_asleep_on_the_way_costs_no_step(phases: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_helper_that_falls_asleep_on_the_way_costs_no_step(phases: int, until_one_is_lost: Any) -> None:
     """Seven phases are a step: all of the step at which it is lost is done again, and none of those before."""
-    helpers: list[tuple[Any, threading.Thread]] = []
-
-    def invite(job: Any, shared: Any) -> None:
-        shared[sharing.PRESENT] = 1
-        helpers.append((shared, threading.Thread(target=take_one_and_sleep, args=(shared, 2, phases), daemon=True)))
-        helpers[-1][1].start()
-
-    gone = np.zeros(sharing.SLOTS, dtype=np.int64)
-    gone[sharing.WANTED] = 1
-    take_one_and_sleep(gone, 2, phases)  # compiled
-    monkeypatch.setattr(decode_step, "WORTH_SHARING", 0)
-    monkeypatch.setattr(sharing.helper, "invite", invite)
     expected, fast = one_by_one(model("plain"), 2, 99), model("compiled")
-    for _ in range(100):  # until it took a part before the leader did
-        assert np.array_equal(greedy(fast, SRC[:2], MAX_LEN, eos_id=99), expected)
-        for shared, thread in helpers:
-            shared[sharing.WANTED] = 1  # go away
-            thread.join(10)
-            assert not thread.is_alive()
-        if any(shared[sharing.LOST] for shared, _ in helpers):
-            return
-        helpers.clear()
-    pytest.fail("no helper was lost")
+    until_one_is_lost(
+        phases, lambda: np.testing.assert_array_equal(greedy(fast, SRC[:2], MAX_LEN, eos_id=99), expected)
+    )  # fmt: skip

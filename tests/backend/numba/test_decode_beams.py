@@ -1,0 +1,133 @@
+"""Several steps of a beam search in one call against as many calls, alone and with a helper."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("numba")
+
+from npformer import beam_search
+from npformer.backend import get_backend
+from npformer.decoding import beams
+from npformer.decoding.beam_search import Hypothesis
+from npformer.models import Transformer, TransformerConfig
+from npformer.models.step_at_once import search_at_once
+from npformer.proof.catalogue import shaken
+
+Host = np.ndarray[Any, Any]
+SRC = np.array([[3, 5, 4, 6, 2], [8, 6, 2, 0, 0], [4, 2, 0, 0, 0], [7, 7, 0, 2, 2], [1, 5, 5, 8, 2]])
+MAX_LEN = 30
+
+
+def model(bodies: str, dtype: str = "float64", **changes: Any) -> Transformer:
+    """The same numbers for all bodies; so loud that hypotheses differ, and end at different steps."""
+    options = {"d_model": 15, "num_heads": 3, "d_ff": 21, "num_encoder_layers": 1, "num_decoder_layers": 2} | changes
+    backend = get_backend("numpy", dtype=dtype, bodies=bodies, threads=2)
+    made = shaken(Transformer(TransformerConfig(9, 9, **options), backend=backend, seed=2))
+    assert isinstance(made, Transformer)
+    made.generator.weight.data[...] *= 2
+    made.generator.bias.data[2] -= 2
+    return made
+
+
+def one_by_one(of: Transformer, src: Host, **options: Any) -> list[list[Hypothesis]]:
+    return beam_search(of, src, MAX_LEN, stop=lambda text: False, **options)
+
+
+def same(found: list[list[Hypothesis]], expected: list[list[Hypothesis]], atol: float = 1e-11) -> None:
+    for ones, others in zip(found, expected, strict=True):
+        assert [one.tokens.tolist() for one in ones] == [other.tokens.tolist() for other in others]
+        for place in (1, 2):  # the score, and log P
+            scores, due = ([each[place] for each in each_of] for each_of in (ones, others))
+            np.testing.assert_allclose(scores, due, rtol=0, atol=atol)
+
+
+@pytest.fixture(autouse=True)
+def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search takes several calls."""
+    monkeypatch.setattr(beams, "AT_ONCE", 1)
+
+
+@pytest.mark.parametrize("beam", [1, 2, 4, 7])
+@pytest.mark.parametrize("sources", [1, 3, len(SRC)])
+@pytest.mark.parametrize("eos_id", [2, 5, 7, 99])
+@pytest.mark.usefixtures("threads")
+def test_the_hypotheses_are_those_of_step_by_step(eos_id: int, sources: int, beam: int) -> None:
+    expected = one_by_one(model("plain"), SRC[:sources], beam=beam, eos_id=eos_id)
+    same(beam_search(model("compiled"), SRC[:sources], MAX_LEN, beam=beam, eos_id=eos_id), expected)
+
+
+@pytest.mark.parametrize("length_penalty", [0.0, 2.0])
+def test_sources_are_done_at_different_steps(length_penalty: float) -> None:
+    """Where short texts are the best, hypotheses under way are given up, between ends too."""
+    src = np.random.default_rng(3).integers(3, 9, (12, 5))
+    same(
+        beam_search(model("compiled"), src, MAX_LEN, length_penalty=length_penalty),
+        one_by_one(model("plain"), src, length_penalty=length_penalty),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("changes", [{"norm_order": "pre"}, {"positions": "learned"}, {"tie_embeddings": True}])
+def test_in_other_forms_and_in_float32(changes: dict[str, Any]) -> None:
+    """Of one body, since in float32 rounding may decide who goes on."""
+    fast = model("compiled", "float32", **changes)
+    same(beam_search(fast, SRC, MAX_LEN), one_by_one(fast, SRC), 1e-4)
+
+
+def test_it_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for the first step, after which there are more rows than before."""
+    fast, steps = model("compiled"), []
+    expected, step = one_by_one(fast, SRC), Transformer.step
+    monkeypatch.setattr(Transformer, "step", lambda *given: steps.append(1) or step(*given))
+    same(beam_search(fast, SRC, MAX_LEN), expected)
+    assert len(steps) == 1
+    assert max(one.tokens.size for found in expected for one in found) > 8
+
+
+def test_rows_have_moved_when_it_is_over() -> None:
+    """What is kept is that of the rows that the last step computed, so that the state can go on from there."""
+    fast, plain = model("compiled"), model("plain")
+    fast.generator.bias.data[2] = plain.generator.bias.data[2] = -100
+    first, log_p = np.array([1, 3, 4, 5]), np.log(np.array([[0.4, 0.3, 0.2, 0.1]]))
+    states = [of.start(SRC[:1], MAX_LEN).select([0] * 4) for of in (fast, plain)]
+    given = (log_p, np.array([0]), np.array([4]), np.array([-np.inf]), np.array([1.0]))
+    found = search_at_once(fast, first, states[0], given, 7, 99)
+    assert found is not None
+    rows, tokens = found
+    assert rows.shape == tokens.shape == (7, 4)
+    assert np.any(rows != np.arange(4))
+    for fed, onward in zip((first, *tokens[:-1]), (None, *rows[:-1]), strict=True):
+        if onward is not None:
+            states[1].reorder(onward)
+        plain.step(fed, states[1])
+    assert states[0].length == states[1].length == 7
+    assert np.array_equal(states[0].visible[:, :7], states[1].visible[:, :7])
+    for state in states:
+        state.reorder(rows[-1])
+    logits, expected = (of.step(tokens[-1], state) for of, state in zip((fast, plain), states, strict=True))
+    np.testing.assert_allclose(logits, expected, rtol=0, atol=1e-12)
+
+
+def test_where_more_may_go_on_than_there_are_places_it_is_refused() -> None:
+    fast, one = model("compiled"), np.array([0.0])
+    state, given = fast.start(SRC[:1], MAX_LEN), (one[None], np.array([0]), np.array([2]), one, one)
+    assert search_at_once(fast, np.array([1]), state, given, 3, 2) is None
+    assert state.length == 0
+
+
+def test_of_a_model_without_such_steps_there_are_none() -> None:
+    plain, one = model("plain"), np.array([0.0])
+    state, given = plain.start(SRC[:1], MAX_LEN), (one[None], np.array([0]), np.array([1]), one, one)
+    assert search_at_once(plain, np.array([1]), state, given, 3, 2) is None
+
+
+@pytest.mark.parametrize("phases", [0, 40, 100])
+def test_a_helper_that_falls_asleep_on_the_way_costs_no_step(
+    phases: int, until_one_is_lost: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(beams, "AT_ONCE", 200)
+    expected, fast = one_by_one(model("plain"), SRC[:2], eos_id=99), model("compiled")
+    until_one_is_lost(phases, lambda: same(beam_search(fast, SRC[:2], MAX_LEN, eos_id=99), expected))

@@ -1,0 +1,170 @@
+"""The compiled encoder of whole texts against the composition of the layers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("numba")
+
+from npformer.backend import get_backend
+from npformer.backend.numba import encode_texts
+from npformer.layers import LayerNorm
+from npformer.models import Transformer, TransformerConfig
+from npformer.models.encode_at_once import encode_at_once
+from npformer.proof.catalogue import shaken
+
+Host = np.ndarray[Any, Any]
+SRC = np.array([[3, 5, 4, 6, 2], [8, 6, 2, 0, 0], [4, 2, 0, 0, 0], [7, 7, 0, 2, 2]])
+TOLERANCE = {"float64": 1e-13, "float32": 1e-5}
+Change = Callable[[Transformer], Any]
+
+
+def model(bodies: str, dtype: str = "float64", **changes: Any) -> Transformer:
+    """The same numbers for all bodies; sizes that four does not divide."""
+    options = {"d_model": 15, "num_heads": 3, "d_ff": 21, "num_encoder_layers": 3, "num_decoder_layers": 1} | changes
+    backend = get_backend("numpy", dtype=dtype, bodies=bodies, threads=2)
+    made = shaken(Transformer(TransformerConfig(9, 9, **options), backend=backend, seed=2))
+    assert isinstance(made, Transformer)
+    return made
+
+
+def error(src: Host, dtype: str = "float64", change: Change = lambda of: None, **changes: Any) -> float:
+    """The largest difference between the layers and the kernel, over what is computed with and the tolerance."""
+    plain, fast = (model(bodies, dtype, **changes) for bodies in ("plain", "compiled"))
+    assert encode_at_once(fast, src) is not None
+    change(plain)
+    change(fast)
+    expected, found = plain.encode(src)[0], encode_at_once(fast, src)
+    assert found is not None
+    assert found.dtype == dtype
+    return float(np.max(np.abs(found - expected)) / np.max(np.abs(expected)) / TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("norm_order", ["post", "pre"])
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+@pytest.mark.parametrize("texts", [1, 2, len(SRC)])
+def test_it_is_the_composition(dtype: str, norm_order: str, activation: str, texts: int) -> None:
+    assert error(SRC[:texts], dtype, norm_order=norm_order, activation=activation) < 1
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"final_norm": True}, {"norm_order": "pre", "final_norm": False}, {"scale_embedding": False},
+     {"positions": "learned"}, {"num_heads": 1}, {"num_encoder_layers": 1}, {"dropout": 0.3}],
+)  # fmt: skip
+def test_it_is_the_composition_in_every_form(changes: dict[str, Any]) -> None:
+    assert error(SRC, **changes) < 1
+
+
+@pytest.mark.parametrize("tokens", [1, 2, encode_texts.QUERIES - 1, encode_texts.QUERIES + 3])
+def test_texts_of_any_length(tokens: int) -> None:
+    src = np.random.default_rng(tokens).integers(0, 9, (3, tokens))
+    src[-1] = 0  # whose tokens see nothing
+    assert error(src) < 1
+
+
+def in_place(of: Transformer) -> None:
+    of.arena.values *= 0.9
+
+
+def another_array(of: Transformer) -> None:
+    weight = of.encoder.layers[1].feed_forward.up.weight
+    weight.data = weight.data * 0.9
+
+
+def another_layer(of: Transformer) -> None:
+    layers = of.encoder.layers
+    layers[0], layers[2] = layers[2], layers[0]
+
+
+def another_norm(of: Transformer) -> None:
+    of.encoder.layers[2].norm2 = LayerNorm(15, backend=of.backend)
+
+
+@pytest.mark.parametrize("change", [in_place, another_array, another_layer, another_norm])
+def test_a_model_that_changes_is_computed_with_as_it_is_now(change: Change) -> None:
+    assert error(SRC, change=change) < 1
+    changed = model("compiled")
+    before = changed.encode(SRC)[0]
+    change(changed)
+    assert np.max(np.abs(changed.encode(SRC)[0] - before)) > 1e-9
+
+
+def another_kind(of: Transformer) -> None:
+    class Silent(LayerNorm):
+        def post_forward(self, x: Any, f: Any, draw: Any, **about_tokens: Any) -> Any:
+            return super().post_forward(x, f * 0, draw)
+
+    of.encoder.layers[2].norm2 = Silent(15, backend=of.backend)
+
+
+def another_eps(of: Transformer) -> None:
+    of.encoder.layers[1].norm1.eps = 0.1
+
+
+def another_precision(of: Transformer) -> None:
+    bias = of.encoder.layers[1].feed_forward.down.bias
+    bias.data = bias.data.astype(np.float32)
+
+
+def turned(of: Transformer) -> None:
+    weight = of.encoder.layers[0].self_attention.output.weight
+    weight.data = np.asfortranarray(weight.data)
+
+
+@pytest.mark.parametrize("change", [another_kind, another_eps, another_precision, turned])
+def test_what_the_kernel_does_not_know_is_left_to_the_layers(change: Change) -> None:
+    plain, fast = model("plain"), model("compiled")
+    change(plain)
+    change(fast)
+    assert encode_at_once(fast, SRC) is None
+    np.testing.assert_allclose(fast.encode(SRC)[0], plain.encode(SRC)[0], rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"attention": "linear"},
+        {"positions": "rotary", "num_heads": 1, "d_model": 16},
+        {"positions": "relative"},
+        {"norm": "batch"},
+    ],
+)
+def test_other_mechanisms_are_left_to_the_layers(changes: dict[str, Any]) -> None:
+    fast = model("compiled", **changes)
+    assert encode_at_once(fast, SRC) is None
+    np.testing.assert_allclose(fast.encode(SRC)[0], model("plain", **changes).encode(SRC)[0], rtol=0, atol=1e-12)
+
+
+def test_arrays_of_other_shapes_are_left_to_the_layers() -> None:
+    """The kernel knows addresses alone, and would read on behind what is there."""
+    for part, name in (("feed_forward", "up"), ("feed_forward", "down"), ("self_attention", "output")):
+        fast = model("compiled")
+        parameter = getattr(getattr(fast.encoder.layers[1], part), name).bias
+        parameter.data = parameter.data[:-1].copy()
+        assert encode_at_once(fast, SRC) is None
+
+
+def test_it_is_prepared_once_and_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    fast, made = model("compiled"), []
+    prepare = fast.backend.encoder_of_texts
+    assert prepare is not None
+    monkeypatch.setattr(fast.encoder, "_run", None)
+    object.__setattr__(fast.backend, "encoder_of_texts", lambda parts: made.append(parts) or prepare(parts))
+    for texts in (1, 2, 4):
+        assert fast.encode(SRC[:texts])[0].shape == (texts, 5, 15)
+    assert len(made) == 1
+
+
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+def test_a_nan_is_seen(activation: str) -> None:
+    fast = model("compiled", activation=activation)
+    fast.encoder.layers[1].feed_forward.up.bias.data[3] = np.nan
+    memory = encode_at_once(fast, SRC)
+    assert memory is not None
+    assert np.isnan(memory).all()
