@@ -54,7 +54,7 @@ def test_an_empty_place_goes_on_from_itself(numpy64: Backend) -> None:
     assert greedy.tolist() == [-1, -1]
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(("w", "beam"), [(1, 1), (1, 4), (2, 4), (4, 4), (3, 7), (7, 7)])
 @pytest.mark.parametrize("vocab_size", [2, 5, 300])
 @pytest.mark.parametrize("spoilt", [None, np.nan, np.inf, -np.inf])

@@ -139,6 +139,21 @@ def test_it_is_prepared_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert state.select([0, 1]).at_once is None
 
 
+def test_weights_are_looked_at_once_for_all_states() -> None:
+    fast, looked_at = model("compiled"), []
+    object.__setattr__(
+        fast.backend, "decoder_steps", lambda decoder, threads: looked_at.append(1) or decoder_steps(decoder, threads)
+    )
+    for rows in ([0, 1, 2, 3], [3, 3], [0]):
+        state = fast.start(SRC, MAX_LEN).select(rows)
+        fast.step(tokens(4)[: len(rows), 0], state)
+        assert state.at_once[1] is not None
+        assert len(looked_at) == 1
+    another_array(fast)
+    fast.step(tokens(4)[:1, 1], state)
+    assert len(looked_at) == 2
+
+
 @pytest.mark.parametrize(
     "name",
     ["tgt_embedding.weight", "generator.weight", "generator.bias", "decoder.norm.beta", "decoder.layers.1.norm3.gamma",
