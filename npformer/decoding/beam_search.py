@@ -50,7 +50,7 @@ def beam_search(
     Each list is sorted, best first. length_penalty is α: 0 favours short texts, 1 takes about the mean of the
     tokens. Raises ConfigError unless beam ≥ 1 and length_penalty ≥ 0, and what greedy raises.
     """
-    expect_count("beam", beam)
+    beam = expect_count("beam", beam)
     _expect_penalty(length_penalty)
     found: dict[int, list[Hypothesis]] = {}
     openings = open_texts(model, src, max_len, bos_id)

@@ -46,7 +46,7 @@ def open_texts(model: Writer, src: Array, max_len: int, bos_id: int) -> list[Ope
             f"model: expected a Transformer or a Decoder, got {type(model).__name__}; an Encoder reads a whole text "
             "at once, looking ahead, and so has no next token to say"
         )
-    expect_count("max_len", max_len)
+    max_len = expect_count("max_len", max_len)
     if isinstance(model, Decoder):
         prompts = _rows("prompt", src, model.config.vocab_size, model)
         return [_open_prompts(model, prompts, rows, max_len) for rows in _together(model, prompts)]
@@ -103,7 +103,8 @@ def newest(logits: Array) -> Array:
     return logits if logits.ndim == 2 else logits[:, -1, :]
 
 
-def expect_count(name: str, value: Any) -> None:
-    """Raise ConfigError unless value is a whole number >= 1."""
+def expect_count(name: str, value: Any) -> int:
+    """value as an int, which never overflows. Raises ConfigError unless it is a whole number >= 1."""
     if not isinstance(value, Integral) or value < 1:
         raise ConfigError(f"{name}: expected an integer >= 1, got {value!r}")
+    return int(value)

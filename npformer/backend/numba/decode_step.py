@@ -58,7 +58,7 @@ class DecoderWeights:
         (batch, room), s, readers = state.visible.shape, source.shape[1], state.visible.shape[0] // state.together
         h, c = self.decoder.layers[0].heads, self.sizes[1]
         own, memory = (batch, h, room, c // h), (readers, h, s, c // h)
-        numbers = [(state.positions, (room, c))]
+        numbers: list[tuple[Array, tuple[int, ...]]] = [(state.positions, (room, c))]
         for kept in layers:
             numbers += zip((*kept.own, *kept.memory), (own, own, memory, memory), strict=True)
         masks = [(state.visible, (batch, room)), (source, (readers, s))]

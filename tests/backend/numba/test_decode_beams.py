@@ -137,3 +137,8 @@ def test_a_helper_that_falls_asleep_on_the_way_costs_no_step(
     monkeypatch.setattr(beams, "AT_ONCE", 200)
     expected, fast = one_by_one(model("plain"), SRC[:2], eos_id=99), model("compiled")
     until_one_is_lost(phases, lambda: same(beam_search(fast, SRC[:2], MAX_LEN, eos_id=99), expected))
+
+
+def test_numbers_of_few_bits_are_as_good() -> None:
+    found = beam_search(model("compiled"), SRC, np.int8(MAX_LEN), beam=np.int8(3), eos_id=np.int16(2))  # type: ignore[arg-type]
+    same(found, one_by_one(model("plain"), SRC, beam=3))
