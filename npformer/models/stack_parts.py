@@ -103,7 +103,8 @@ def same(now: list[Any], then: list[Any]) -> bool:
 
 
 def prepared(seen: Seen, model: Any, made_of: list[Any], prepare: Callable[[], Any]) -> Any:
-    """What prepare() returned when model was made of these things; called anew when it was not."""
+    """What prepare() returned when model was made of these things, with the same backend; called anew if it was not."""
+    made_of = [model.backend, *made_of]
     found = seen.get(model)
     if found is None or not same(made_of, found[0]):
         seen[model] = found = (made_of, prepare())

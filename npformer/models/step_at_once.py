@@ -6,6 +6,7 @@ has the very same arrays.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -50,13 +51,10 @@ def likeliest_at_once(
 
     tokens (B,), boolean going (B,) and the rest as DecoderSteps.write has them, which this is: None without it.
     """
-    tokens, _ = next_tokens(tokens, model.config.tgt_vocab_size, model.backend)
-    steps, pad_id = _steps(model, tokens, state), model.config.pad_id
-    if steps is None:
-        return None
-    state.admit(tokens != pad_id)
-    count = min(count, state.max_len - state.length)
-    chosen: HostArray | None = steps.write(tokens, state.length, going, (eos_id, pad_id), count)
+    chosen: HostArray | None = _several(
+        model, tokens, state, count, eos_id,
+        lambda steps, tokens, ends, count: steps.write(tokens, state.length, going, ends, count),
+    )  # fmt: skip
     if chosen is not None:
         state.length += len(chosen)
     return chosen
@@ -66,16 +64,23 @@ def search_at_once(
     model: Any, tokens: Array, state: DecodeState, beams: tuple[HostArray, ...], count: int, eos_id: int
 ) -> tuple[HostArray, HostArray] | None:
     """Up to count times model.step, and in between what a beam search does: as DecoderSteps.search has it."""
+    found: tuple[HostArray, HostArray] | None = _several(
+        model, tokens, state, count, eos_id,
+        lambda steps, tokens, ends, count: steps.search(tokens, state.length, beams, ends, count),
+    )  # fmt: skip
+    if found is not None:
+        state.length += len(found[0])
+    return found
+
+
+def _several(model: Any, tokens: Array, state: DecodeState, count: int, eos_id: int, take: Callable[..., Any]) -> Any:
+    """What take(steps, tokens (B, 1), (eos_id, pad_id), count) returns for tokens (B,); None without steps."""
     tokens, _ = next_tokens(tokens, model.config.tgt_vocab_size, model.backend)
     steps, pad_id = _steps(model, tokens, state), model.config.pad_id
     if steps is None:
         return None
     state.admit(tokens != pad_id)
-    count = min(count, state.max_len - state.length)
-    found: tuple[HostArray, HostArray] | None = steps.search(tokens, state.length, beams, (eos_id, pad_id), count)
-    if found is not None:
-        state.length += len(found[0])
-    return found
+    return take(steps, tokens, (eos_id, pad_id), min(count, state.max_len - state.length))
 
 
 def _steps(model: Any, tokens: Array, state: DecodeState) -> Any:

@@ -94,3 +94,25 @@ def until_one_is_lost(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> Callabl
         pytest.fail("no helper was lost")
 
     return run
+
+
+@pytest.fixture
+def change_stack() -> Callable[[str, Any], None]:
+    """change_stack(name, stack): replace an array, a layer, a norm or a norm's kind in a stack of three layers."""
+    from npformer.layers import LayerNorm
+
+    class Silent(LayerNorm):
+        def post_forward(self, x: Any, f: Any, draw: Any, **about_tokens: Any) -> Any:
+            return super().post_forward(x, f * 0, draw)
+
+    def change(name: str, stack: Any) -> None:
+        layers, weight = stack.layers, stack.layers[1].feed_forward.up.weight
+        if name == "array":
+            weight.data = weight.data * 0.9
+        elif name == "layer":
+            layers[0], layers[2] = layers[2], layers[0]
+        else:
+            kind = {"norm": LayerNorm, "kind": Silent}[name]
+            layers[2].norm2 = kind(weight.data.shape[0], backend=layers[2].norm2.backend)
+
+    return change
