@@ -54,7 +54,7 @@ def beam_search(
     _expect_penalty(length_penalty)
     found: dict[int, list[Hypothesis]] = {}
     openings = open_texts(model, src, max_len, bos_id)
-    several = partial(search_at_once, model, eos_id=eos_id) if takes_several(model, stop) else None
+    search = partial(search_at_once, model, eos_id=eos_id) if takes_several(model, stop) else None
     for opening in openings:
         state, beams = opening.state, Beams(opening, beam, length_penalty, model.config.pad_id)
         while beams.rows.size:
@@ -62,8 +62,11 @@ def beam_search(
                 state = state.select(beams.rows)
             else:
                 state.reorder(beams.rows)
-            if several is None or not beams.go_on_at_once(several, state, eos_id):
-                beams.go_on(newest(model.step(beams.tokens, state)), model.backend, eos_id, stop)
+            if search is not None and not beams.may_grow:
+                if beams.go_on_at_once(search, state, eos_id):
+                    continue
+                search = None  # and is not asked again
+            beams.go_on(newest(model.step(beams.tokens, state)), model.backend, eos_id, stop)
         for row, hypotheses in zip(opening.rows.tolist(), beams.found(), strict=True):
             found[row] = [Hypothesis(*each) for each in hypotheses]
     return [found[row] for row in sorted(found)]

@@ -24,7 +24,7 @@ from npformer.typing import Array
 LENGTH_PENALTY = 0.6  # α unless another is given
 #: (tokens, state, (log P, greedy, room, best, longest), count) -> rows and tokens (steps, n·w) of so many steps in one
 #: call, fewer where a hypothesis ends before; log P and greedy change. None where this model has no such call for them.
-Several: TypeAlias = Callable[[Host, DecodeState, tuple[Host, ...], int], tuple[Host, Host] | None]
+Search: TypeAlias = Callable[[Host, DecodeState, tuple[Host, ...], int], tuple[Host, Host] | None]
 
 
 class Ended(NamedTuple):
@@ -64,10 +64,15 @@ class Beams:
         )  # fmt: skip
         self._settle(rows, newest, eos_id, stop)
 
-    def go_on_at_once(self, several: Several, state: DecodeState, eos_id: int) -> bool:
-        """The same for as many steps as one call takes; False if it takes none."""
+    @property
+    def may_grow(self) -> bool:
+        """Whether more hypotheses may go on than there are places."""
+        return bool(self.room.max() > self.log_p.shape[1])
+
+    def go_on_at_once(self, search: Search, state: DecodeState, eos_id: int) -> bool:
+        """What go_on does, for as many steps as one call takes; False if it takes none. Not while beams may grow."""
         steps = min(max(AT_ONCE // self.rows.size, STEPS), int(self.most.min()) - len(self.steps))
-        found = several(self.tokens, state, (self.log_p, self.greedy, self.room, self.best, self.longest), steps)
+        found = search(self.tokens, state, (self.log_p, self.greedy, self.room, self.best, self.longest), steps)
         if found is None:
             return False
         *before, (rows, newest) = zip(*found, strict=True)

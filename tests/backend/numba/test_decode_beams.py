@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -128,6 +129,14 @@ def test_of_a_model_without_such_steps_there_are_none() -> None:
     plain, one = model("plain"), np.array([0.0])
     state, given = plain.start(SRC[:1], MAX_LEN), (one[None], np.array([0]), np.array([1]), one, one)
     assert search_at_once(plain, np.array([1]), state, given, 3, 2) is None
+
+
+def test_a_model_without_such_steps_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    module = import_module("npformer.decoding.beam_search")  # the package has a function of that name
+    monkeypatch.setattr(module, "search_at_once", lambda *given, **named: asked.append(given))
+    same(beam_search(model("compiled"), SRC, MAX_LEN), one_by_one(model("plain"), SRC))
+    assert len(asked) == 1
 
 
 @pytest.mark.parametrize("phases", [0, 40, 100])
