@@ -236,9 +236,9 @@ def _weigh_backward(weights, dweights, scale, factor):
         weight, d = weights[i], dweights[i]
         shared = nothing
         for j in range(weight.shape[0]):
-            value = d[j] * grow if weight[j] > nothing else nothing
-            d[j] = value
-            shared += value * abs(weight[j])
+            d[j] = d[j] * grow if weight[j] > nothing else nothing
+        for j in range(weight.shape[0]):
+            shared += d[j] * abs(weight[j])
         for j in range(weight.shape[0]):
             d[j] = abs(weight[j]) * (d[j] - shared) * shrink
 

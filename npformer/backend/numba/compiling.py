@@ -4,6 +4,11 @@ A kernel is a Python function of arrays that Numba turns into machine code. It i
 argument types, so that read-only and writable arrays, or Python and NumPy numbers, never lead to a
 second compilation in the middle of training. Kernels run without Python's lock and on one thread:
 threads are the training step's affair.
+
+A loop that sums writes to no other array than it reads. Of a loop that reads one and writes another LLVM makes two
+forms, and takes the one without vectors where the arrays lie less than a few vectors apart, as small ones may by
+chance: then a sum has another order, and a training run repeated other last bits
+(``tests/backend/numba/test_where_arrays_lie.py``).
 """
 
 from __future__ import annotations

@@ -103,21 +103,18 @@ def add_norm_backward(dy: tuple[Array, Array], cache: NormCache, into: Sequence[
 def _summed(x, f, has_f, bits, threshold, scale, out):
     """out = x + Drop(f) for one row; returns its sum."""
     nothing = x.dtype.type(0)
-    total = nothing
     if threshold > 0:
         for j in range(x.shape[0]):
-            value = x[j] + (f[j] * scale if bits[j] >= threshold else nothing)
-            out[j] = value
-            total += value
+            out[j] = x[j] + (f[j] * scale if bits[j] >= threshold else nothing)
     elif has_f:
         for j in range(x.shape[0]):
-            value = x[j] + f[j]
-            out[j] = value
-            total += value
+            out[j] = x[j] + f[j]
     else:
         for j in range(x.shape[0]):
             out[j] = x[j]
-            total += x[j]
+    total = nothing
+    for j in range(x.shape[0]):
+        total += out[j]
     return total
 
 
@@ -181,6 +178,7 @@ def norm_backward(
             g = given[j] * gamma[j]
             along_one += g
             along_x_hat += g * normed[j]
+        for j in range(width):
             some_dgamma[j] += given[j] * normed[j]
             some_dbeta[j] += given[j]
         along_one *= share

@@ -1,0 +1,131 @@
+"""What a kernel computes depends on numbers alone, not on how near to each other its arrays lie in memory."""
+
+from __future__ import annotations
+
+import ctypes
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer.backend import Backend, get_backend
+from npformer.decoding import beam_search
+from npformer.layers import RandomKey
+from npformer.models import Transformer, TransformerConfig
+from npformer.optim import Adam
+
+Host = np.ndarray[Any, Any]
+
+#: They are handed the addresses of weights, which stay where they are.
+HANDED_ADDRESSES = {"steps_of_tokens", "help_with_steps", "encode_texts"}
+LINE = 64
+
+
+class Area:
+    """Arrays that share memory: its bytes, and where each array begins in them."""
+
+    def __init__(self, low: int, high: int) -> None:
+        self.low, self.high = low, high
+
+    def read(self) -> bytes:
+        return ctypes.string_at(self.low, self.high - self.low)
+
+
+def areas(arrays: list[Host]) -> list[Area]:
+    """The memory that they lie in, in the order of addresses."""
+    found: list[Area] = []
+    for low, high in sorted(np.lib.array_utils.byte_bounds(x) for x in arrays if x.size):
+        if found and low < found[-1].high:
+            found[-1].high = max(found[-1].high, high)
+        else:
+            found.append(Area(low, high))
+    return found
+
+
+def moved(arrays: list[Host], own: list[Area], held: list[bytes], gap: int, seed: int) -> tuple[list[Host], Any]:
+    """(arrays with these numbers in memory of their own, areas in any order, gap bytes between; a reader of that)."""
+    order = [int(i) for i in np.random.default_rng(seed).permutation(len(own))]
+    starts, end = {}, 0
+    for i in order:
+        starts[i] = end
+        end += -(-len(held[i]) // 16) * 16 + gap
+    memory = np.zeros(end + LINE, np.uint8)
+    first = -memory.ctypes.data % LINE
+    for i in order:
+        memory[first + starts[i] :][: len(held[i])] = np.frombuffer(held[i], np.uint8)
+
+    def one(x: Host) -> Host:
+        low = np.lib.array_utils.byte_bounds(x)[0] if x.size else 0
+        for i, area in enumerate(own):
+            if area.low <= low < area.high:
+                offset = first + starts[i] + low - area.low
+                return np.ndarray(x.shape, x.dtype, memory.data, offset, x.strides)
+        return x
+
+    def read() -> list[bytes]:
+        return [memory[first + starts[i] :][: len(held[i])].tobytes() for i in range(len(own))]
+
+    return [one(x) for x in arrays], read
+
+
+@pytest.fixture
+def moving(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Every call of a kernel is made again with its arrays elsewhere; the names of those that were."""
+    pytest.importorskip("numba")
+    from npformer.backend.numba.compiling import Kernel
+
+    seen: set[str] = set()
+
+    def call(kernel: Kernel, *arguments: Any) -> None:
+        if kernel.__name__ in HANDED_ADDRESSES:
+            kernel.dispatcher(*arguments)
+            return
+        places = [i for i, x in enumerate(arguments) if isinstance(x, np.ndarray)]
+        arrays = [arguments[i] for i in places]
+        own = areas(arrays)
+        held = [area.read() for area in own]
+        again = [moved(arrays, own, held, gap, seed) for seed, gap in enumerate([0, 0, 16])]
+        kernel.dispatcher(*arguments)
+        expected = [area.read() for area in own]
+        for others, read in again:
+            changed = dict(zip(places, others, strict=True))
+            kernel.dispatcher(*[changed.get(i, x) for i, x in enumerate(arguments)])
+            assert read() == expected, f"{kernel.__name__}: other bits where arrays lie elsewhere"
+        seen.add(kernel.__name__)
+
+    monkeypatch.setattr(Kernel, "__call__", call)
+    return seen
+
+
+def train(backend: Backend, width: int, tokens: int, **options: Any) -> Transformer:
+    """A step of training with a few tokens: few enough that all of some arrays are less than a vector or two apart."""
+    config = TransformerConfig(
+        9, 9, d_model=width, num_heads=2, d_ff=2 * width, num_encoder_layers=1, num_decoder_layers=1, dropout=0.2,
+        positions="learned", **options,
+    )  # fmt: skip
+    model = Transformer(config, backend=backend, seed=1)
+    src, tgt = np.arange(tokens)[None] % 6 + 3, np.arange(tokens, 0, -1)[None] % 6
+    logits, cache = model.forward(src, tgt, key=RandomKey(seed=0, step=1))
+    _, losses = backend.ops.cross_entropy.forward(logits, np.roll(tgt, -1, axis=1), 0, 0.1)
+    model.backward(backend.ops.cross_entropy.backward(1.0, losses), cache)
+    Adam(model.arena).step()
+    return model
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_its_bits_are_the_same_wherever_they_lie(dtype: str, moving: set[str]) -> None:
+    from npformer.backend.numba import compiling, elementwise
+
+    backend = get_backend("numpy", dtype=dtype, bodies="compiled", threads=1)
+    rng = np.random.default_rng(0)
+    for width in (8, 24):
+        a, b = rng.normal(size=(2, 3, width)).astype(dtype)
+        backend.ops.linear.forward(a[:1], np.resize(b, (width, width)), b[0])
+        backend.ops.linear.forward(a, np.resize(b, (width, width)), b[0])
+        elementwise.add(a.ravel(), b[0], np.empty_like(a).ravel())
+        elementwise.compare(np.arange(width), 3, np.empty(width, np.bool_))
+        for options, tokens in product(({}, {"norm_order": "pre", "activation": "gelu"}), (3, 9)):
+            model = train(backend, width, tokens, **options)
+    beam_search(model, np.array([[3, 4, 5, 2]]), 4, beam=2)
+    assert moving == {kernel.__name__ for kernel in compiling._kernels} - HANDED_ADDRESSES
