@@ -20,9 +20,14 @@ from npformer.proof import Case, catalogue
 from npformer.proof.certificates import CERTIFICATES, Certificates, certify
 
 CASES = catalogue()
-BACKEND = get_backend("numpy", dtype="float64")
 X = np.random.default_rng(0).normal(size=(2, 3, 4))
 TOKENS = (np.array([[3, 1, 2], [4, 2, 0]]), np.array([[1, 4, 3], [1, 2, 0]]))
+
+
+@cache
+def backend64() -> Backend:
+    """NumPy with its fastest bodies; inside of tests, since they may have to be compiled."""
+    return get_backend("numpy", dtype="float64")
 
 
 def certified(case: Case, backend: Backend) -> Certificates:
@@ -38,7 +43,7 @@ def small_model(**changes: Any) -> Transformer:
 def certified_before(name: str) -> Certificates:
     """The same of a case of the catalogue on NumPy, once for all tests."""
     (case,) = (case for case in CASES if case.name == name)
-    return certified(case, BACKEND)
+    return certified(case, backend64())
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -73,7 +78,7 @@ def test_the_text_fits_80_columns_and_names_what_failed() -> None:
             self.weight.grad[...] = 0
             return super().backward(dy, cache)
 
-    report = certify(Wrong(4, 5, backend=BACKEND), X, name="a name that is longer than " + "any line " * 12)
+    report = certify(Wrong(4, 5, backend=backend64()), X, name="a name that is longer than " + "any line " * 12)
     assert max(map(len, str(report).splitlines())) <= 80
     assert not report.ok
     assert "accumulation" in str(report)
@@ -84,7 +89,7 @@ def test_the_text_fits_80_columns_and_names_what_failed() -> None:
 
 
 def test_results_are_data() -> None:
-    report = certify(LayerNorm(4, backend=BACKEND), X)
+    report = certify(LayerNorm(4, backend=backend64()), X)
     found = json.loads(report.to_json())
     assert found["ok"] is True
     assert found["name"] == "LayerNorm"
@@ -100,7 +105,7 @@ def test_a_report_on_nothing_is_not_ok() -> None:
 
 def test_inputs_that_do_not_fit_are_the_callers_error() -> None:
     with pytest.raises(ShapeError, match="C_in=4"):
-        certify(Linear(4, 5, backend=BACKEND), X[..., :3])
+        certify(Linear(4, 5, backend=backend64()), X[..., :3])
 
 
 class Careless:
@@ -190,7 +195,7 @@ def test_strangers_need_no_base_class() -> None:
 
 def test_masks_of_layers_are_found_whatever_they_govern() -> None:
     mask = AttentionMask(np.array([[True, True, False], [True, False, False]]), causal=True)
-    layer = EncoderLayer(4, 2, 6, dropout=0.2, backend=BACKEND)
+    layer = EncoderLayer(4, 2, 6, dropout=0.2, backend=backend64())
     report = certify(layer, X, mask=mask, key=RandomKey(1))
     assert report["causality"].holds
     assert report["padding-invariance"].holds

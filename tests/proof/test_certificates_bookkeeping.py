@@ -13,7 +13,7 @@ from npformer.functional import ALL_VISIBLE, AttentionMask
 from npformer.layers import Dropout, Layer, LayerNorm, Linear, RandomKey
 from npformer.proof.certificates import CERTIFICATES, Certificate
 
-BACKEND = get_backend("numpy", dtype="float64")
+BACKEND = get_backend("numpy", dtype="float64", bodies="plain")
 rng = np.random.default_rng(0)
 X, MEMORY = rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 5, 4))
 HIDDEN = AttentionMask(np.array([[True] * 5, [False] * 5]))

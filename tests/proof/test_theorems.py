@@ -17,8 +17,13 @@ from npformer.proof.certificates import Certificates
 from npformer.proof.theorems import THEOREMS, prove
 
 CASES = catalogue()
-BACKEND = get_backend("numpy", dtype="float64")
 X = np.random.default_rng(0).normal(size=(2, 3, 4))
+
+
+@cache
+def backend64() -> Backend:
+    """NumPy with its fastest bodies; inside of tests, since they may have to be compiled."""
+    return get_backend("numpy", dtype="float64")
 
 
 def proven(case: Case, backend: Backend) -> Certificates:
@@ -29,7 +34,7 @@ def proven(case: Case, backend: Backend) -> Certificates:
 def proven_before(name: str) -> Certificates:
     """The same of a case of the catalogue on NumPy, once for all tests."""
     (case,) = (case for case in CASES if case.name == name)
-    return proven(case, BACKEND)
+    return proven(case, backend64())
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -61,19 +66,19 @@ def test_each_has_a_meaning_and_a_derivation(name: str) -> None:
 
 
 def test_the_text_fits_80_columns() -> None:
-    lines = str(proven(CASES[-1], BACKEND)).splitlines()
+    lines = str(proven(CASES[-1], backend64())).splitlines()
     assert max(map(len, lines)) <= 80
     assert "who-sees-whom        holds" in "\n".join(lines)
 
 
 def test_a_theorem_about_something_else_does_not_apply() -> None:
-    found = THEOREMS["softmax-rows"](LayerNorm(4, backend=BACKEND), X)
+    found = THEOREMS["softmax-rows"](LayerNorm(4, backend=backend64()), X)
     assert not found.applies
     assert found.reason == "it is about softmax"
 
 
 def test_a_claim_about_zeros_proves_nothing() -> None:
-    layer = FeedForward(4, 6, backend=BACKEND)
+    layer = FeedForward(4, 6, backend=backend64())
     layer.up.bias.data[...] = -100.0  # every gate is shut
     found = THEOREMS["relu-units"](layer, X)
     assert not found.applies
@@ -100,7 +105,7 @@ def test_subclasses_are_what_their_bases_are() -> None:
     class Mine(Linear):
         pass
 
-    assert prove(Mine(4, 5, backend=BACKEND), X)["linear-exchange"].holds
+    assert prove(Mine(4, 5, backend=backend64()), X)["linear-exchange"].holds
 
 
 def test_nothing_of_the_target_changes() -> None:
@@ -116,7 +121,7 @@ def test_nothing_of_the_target_changes() -> None:
 
 def test_inputs_that_do_not_fit_are_the_callers_error() -> None:
     with pytest.raises(ShapeError, match="C_in=4"):
-        prove(Linear(4, 5, backend=BACKEND), X[..., :3])
+        prove(Linear(4, 5, backend=backend64()), X[..., :3])
 
 
 def test_a_gradient_that_raises_does_not_hold() -> None:

@@ -28,7 +28,7 @@ from npformer.proof.catalogue import shaken
 from npformer.proof.theorems import THEOREMS
 from npformer.proof.theorems.theorem import parts
 
-BACKEND = get_backend("numpy", dtype="float64")
+BACKEND = get_backend("numpy", dtype="float64", bodies="plain")
 rng = np.random.default_rng(0)
 X = rng.normal(size=(2, 3, 4))
 SRC, TGT = np.array([[3, 1, 2, 4], [4, 2, 0, 0]]), np.array([[1, 4, 3], [1, 2, 0]])
