@@ -25,6 +25,7 @@ FEWEST_LONG_ROUNDS = 3  # if a round of all takes long
 LONG_ROUND = 15.0  # seconds
 MOST_STEPS = 1000  # in one turn
 LONG_STEP = 5.0  # seconds; one such step is warming up enough
+SILENT = "it said nothing; if nobody stopped it, memory ran out: each keeps its own, so measure fewer --bodies at once"
 
 
 class ContenderError(RuntimeError):
@@ -114,7 +115,8 @@ class Child:
             code = self._process.wait()
             self._errors.seek(0)
             said = self._errors.read().strip().splitlines()[-12:]
-            raise ContenderError("\n    ".join([f"{self.name}: expected an answer, it ended with code {code}:", *said]))
+            ended = f"{self.name}: expected an answer, it ended with code {code}:"
+            raise ContenderError("\n    ".join([ended, *(said or [SILENT])]))
         answer: dict[str, Any] = json.loads(line)
         return answer
 
