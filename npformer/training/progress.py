@@ -6,8 +6,6 @@ import sys
 from collections.abc import Mapping
 from typing import Any, TextIO
 
-from tqdm import tqdm
-
 
 class Progress:
     """A bar that moves with every step if stream is a terminal; else a line whenever there is news."""
@@ -20,6 +18,8 @@ class Progress:
     def advance(self) -> None:
         """One more step is done."""
         if self._bar is None and self._stream.isatty():
+            from tqdm import tqdm  # here, since it takes a sixth of the time of importing npformer
+
             self._bar = tqdm(total=self._total, initial=self._done, file=self._stream, unit="step", dynamic_ncols=True)
         if self._bar is not None:
             self._bar.update()
