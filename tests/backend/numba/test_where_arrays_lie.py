@@ -19,11 +19,11 @@ Host = np.ndarray[Any, Any]
 
 #: They are handed the addresses of weights, which stay where they are.
 HANDED_ADDRESSES = {"steps_of_tokens", "help_with_steps", "encode_texts"}
-LINE = 64
+LINE = 64  # bytes
 
 
 class Area:
-    """Arrays that share memory: its bytes, and where each array begins in them."""
+    """A stretch of memory that arrays lie in; they may overlap."""
 
     def __init__(self, low: int, high: int) -> None:
         self.low, self.high = low, high
@@ -99,7 +99,7 @@ def moving(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 
 
 def train(backend: Backend, width: int, tokens: int, **options: Any) -> Transformer:
-    """A step of training with a few tokens: few enough that all of some arrays are less than a vector or two apart."""
+    """A step of training with so few tokens that whole arrays are no longer than a vector or two."""
     config = TransformerConfig(
         9, 9, d_model=width, num_heads=2, d_ff=2 * width, num_encoder_layers=1, num_decoder_layers=1, dropout=0.2,
         positions="learned", **options,
