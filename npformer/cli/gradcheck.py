@@ -21,7 +21,7 @@ from npformer.proof.report import HEADER, table_line
 from npformer.proof.user_file import UserCase, user_case
 
 EXAMPLES = """examples:
-  npformer gradcheck                       everything, in about two minutes
+  npformer gradcheck                       everything, in less than a minute
   npformer gradcheck --only attention      what has attention in its name
   npformer gradcheck --model mine.py       a model of your own: mine.py has a function build() that
                                            returns (model, inputs) or (model, inputs, options)
