@@ -234,9 +234,9 @@ def _weigh_backward(weights, dweights, scale, factor):
     grow, shrink, nothing = own(scale), own(factor), own(0)
     for i in range(weights.shape[0]):
         weight, d = weights[i], dweights[i]
-        shared = nothing
         for j in range(weight.shape[0]):
             d[j] = d[j] * grow if weight[j] > nothing else nothing
+        shared = nothing
         for j in range(weight.shape[0]):
             shared += d[j] * abs(weight[j])
         for j in range(weight.shape[0]):

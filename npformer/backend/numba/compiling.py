@@ -7,7 +7,7 @@ threads are the training step's affair.
 
 A loop that sums writes to no other array than it reads. Of a loop that reads one and writes another LLVM makes two
 forms, and takes the one without vectors where the arrays lie less than a few vectors apart, as small ones may by
-chance: then a sum has another order, and a training run repeated other last bits
+chance: then a sum is taken in another order, and the same training run ends with other last bits
 (``tests/backend/numba/test_where_arrays_lie.py``).
 """
 
