@@ -144,7 +144,8 @@ def test_a_helper_that_falls_asleep_on_the_way_costs_no_step(
     phases: int, until_one_is_lost: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(beams, "AT_ONCE", 200)
-    expected, fast = one_by_one(model("plain"), SRC[:2], eos_id=99), model("compiled")
+    slow = {"d_ff": 20_000}  # several steps take the time that a system gives a thread, and more
+    expected, fast = one_by_one(model("plain", **slow), SRC[:2], eos_id=99), model("compiled", **slow)
     until_one_is_lost(phases, lambda: same(beam_search(fast, SRC[:2], MAX_LEN, eos_id=99), expected))
 
 

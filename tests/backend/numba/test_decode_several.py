@@ -22,6 +22,7 @@ Host = np.ndarray[Any, Any]
 SRC = np.array([[3, 5, 4, 6, 2], [8, 6, 2, 0, 0], [4, 2, 0, 0, 0], [7, 7, 0, 2, 2], [1, 5, 5, 8, 2], [2, 8, 1, 0, 0]])
 PADS = 1.5  # added to their logit, so that some are chosen
 MAX_LEN = 37
+LONG = 20_000  # a d_ff with which several steps take the time that a system gives a thread, and more
 
 
 def model(bodies: str, dtype: str = "float64", **changes: Any) -> Transformer:
@@ -145,7 +146,7 @@ def test_the_likeliest_is_numpys() -> None:
 @pytest.mark.parametrize("phases", [0, 40, 100])
 def test_a_helper_that_falls_asleep_on_the_way_costs_no_step(phases: int, until_one_is_lost: Any) -> None:
     """Seven phases are a step: all of the step at which it is lost is done again, and none of those before."""
-    expected, fast = one_by_one(model("plain"), 2, 99), model("compiled")
+    expected, fast = one_by_one(model("plain", d_ff=LONG), 2, 99), model("compiled", d_ff=LONG)
     until_one_is_lost(
         phases, lambda: np.testing.assert_array_equal(greedy(fast, SRC[:2], MAX_LEN, eos_id=99), expected)
     )  # fmt: skip
