@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from copy import copy
+from copy import copy, deepcopy
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
@@ -73,13 +73,33 @@ class Arena:
             start = -(-stop // step) * step
         self.backend = backend
         self.segments: tuple[Segment, ...] = tuple(segments)
-        self.values: Array = backend.zeros((start,))
-        self.grads: Array = backend.zeros((start,))
-        self._views = [self.view(self.values, segment) for segment in segments]
-        for (_, parameter, _), segment, view in zip(parameters, segments, self._views, strict=True):
+        self._parameters = [parameter for _, parameter, _ in parameters]
+        self._new_arrays(start)
+        for parameter, segment, view in zip(self._parameters, segments, self._views, strict=True):
             view[...] = parameter.data
             parameter.data = view
             parameter.grad = self.view(self.grads, segment)
+
+    def _new_arrays(self, size: int) -> None:
+        """Zeros, and where each segment lies in them."""
+        self.values: Array = self.backend.zeros((size,))
+        self.grads: Array = self.backend.zeros((size,))
+        self._views = [self.view(self.values, segment) for segment in self.segments]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Arena:
+        """An arena with arrays of its own, of which the parameters' copies are views: so copy.deepcopy(model) trains.
+
+        As in ``twin`` a parameter is known by its data; one that has other data by now is only copied.
+        """
+        memo[id(self)] = other = copy(self)
+        other._parameters = [deepcopy(parameter, memo) for parameter in self._parameters]
+        other._new_arrays(self.size)
+        other.values[...], other.grads[...] = self.values, self.grads
+        for i, (parameter, mine) in enumerate(zip(self._parameters, self._views, strict=True)):
+            if parameter.data is mine:
+                other._parameters[i].data = other._views[i]
+                other._parameters[i].grad = other.view(other.grads, other.segments[i])
+        return other
 
     @property
     def size(self) -> int:

@@ -142,6 +142,16 @@ class Backend:
                 "of float32 are made of, and others have one way only; leave it out, or use dtype float32"
             )
 
+    def __deepcopy__(self, memo: Any) -> Backend:
+        """Itself: a copy of a model computes on the same backend."""
+        return self
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "a backend, and so a model, cannot be pickled: it holds functions and threads of this process; "
+            "keep models with npf.save(model, path), and read them where they are needed with npf.load(path)"
+        )
+
     def array(self, host: HostArray | Sequence[Any] | float) -> Array:
         """Host numbers as an array of this backend's dtype on its device."""
         return self.device.array(np.asarray(host), self.dtype)

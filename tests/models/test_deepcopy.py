@@ -1,0 +1,167 @@
+"""copy.deepcopy of a model: the same numbers in an arena of its own, trained and decoded with apart from the first."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer import greedy
+from npformer.backend import Arena, Backend, get_backend
+from npformer.layers import Parameter
+from npformer.models import Decoder, DecoderConfig, Encoder, EncoderConfig, Transformer
+from npformer.models.kinds import Model
+from npformer.optim import AdamW
+from npformer.training import TrainStep
+
+Host = np.ndarray[Any, Any]
+KINDS: list[dict[str, Any]] = [{}, {"tie_embeddings": True, "norm_order": "pre"}, {"positions": "learned"}]
+EVERY_KIND = pytest.mark.parametrize("changes", KINDS, ids=["post-LN", "pre-LN, tied", "learned positions"])
+
+
+@pytest.fixture(params=["plain", "compiled"])
+def backend(request: pytest.FixtureRequest) -> Backend:
+    if request.param == "compiled":
+        pytest.importorskip("numba")
+    return get_backend("numpy", dtype="float64", bodies=request.param, threads=2)
+
+
+def arrays(model: Model) -> Iterator[Host]:
+    for _, parameter, _ in model.owned_parameters():
+        yield from (parameter.data, parameter.grad)
+    yield from (buffer.data for _, buffer in model.named_buffers())
+
+
+def trained(model: Transformer, batch: Any) -> Host:
+    """Its values after three steps."""
+    optimizer = AdamW(model.arena, lr=0.01, weight_decay=0.1)
+    step = TrainStep(model, optimizer)
+    for _ in range(3):
+        step(*batch)
+    return np.array(model.arena.values)
+
+
+@EVERY_KIND
+def test_a_copy_is_equal_apart_and_packed(backend: Backend, small_model: Any, batch: Any, changes: Any) -> None:
+    model = small_model(backend, **changes)
+    model.arena.grads[...] = np.arange(model.arena.size)
+    model.arena.configure("encoder", lr_scale=0.5)
+    twin = copy.deepcopy(model)
+    assert type(twin) is type(model)
+    assert twin.backend is model.backend
+    assert twin.arena.segments == model.arena.segments
+    assert np.array_equal(twin(*batch[:2]), model(*batch[:2]))
+    for own, other in zip(arrays(twin), arrays(model), strict=True):
+        assert np.array_equal(own, other)
+        assert not np.shares_memory(own, other)
+        assert np.shares_memory(own, twin.arena.values) or np.shares_memory(own, twin.arena.grads)
+        assert own.ctypes.data % 64 == 0
+
+
+def test_what_is_tied_stays_tied(backend: Backend, small_model: Any) -> None:
+    twin = copy.deepcopy(small_model(backend, tie_embeddings=True))
+    assert twin.src_embedding is twin.tgt_embedding
+    assert twin.generator.weight.owner is twin.src_embedding.weight
+    assert np.shares_memory(twin.generator.weight.data, twin.arena.values)
+
+
+@EVERY_KIND
+def test_it_trains_as_the_first_would_which_stays_as_it_is(
+    backend: Backend, small_model: Any, batch: Any, changes: Any
+) -> None:
+    model = small_model(backend, dropout=0.1, **changes)
+    twin, before = copy.deepcopy(model), model.arena.values.copy()
+    logits = model(*batch[:2])
+    values = trained(twin, batch)
+    assert np.array_equal(model.arena.values, before)
+    assert np.array_equal(model(*batch[:2]), logits)
+    assert not np.array_equal(twin(*batch[:2]), logits)
+    assert np.array_equal(trained(model, batch), values)
+    assert np.array_equal(model(*batch[:2]), twin(*batch[:2]))
+
+
+def test_an_optimizer_copied_with_its_model_goes_on_with_the_copy(
+    backend: Backend, small_model: Any, batch: Any
+) -> None:
+    model = small_model(backend)
+    optimizer = AdamW(model.arena, lr=0.01)
+    TrainStep(model, optimizer)(*batch)
+    twin, other = copy.deepcopy((model, optimizer))
+    assert other.arena is twin.arena
+    for one, its in ((model, optimizer), (twin, other)):
+        TrainStep(one, its)(*batch)
+    assert np.array_equal(twin.arena.values, model.arena.values)
+    assert np.array_equal(other.m, optimizer.m)
+    assert not np.shares_memory(other.m, optimizer.m)
+
+
+def test_a_copy_decodes_with_its_own_numbers(backend: Backend, small_model: Any, batch: Any) -> None:
+    """Bodies that decode in one call are prepared for a model and hold addresses of its numbers."""
+    model, src = small_model(backend), batch[0]
+    expected = greedy(model, src, 6)
+    twin = copy.deepcopy(model)
+    assert np.array_equal(greedy(twin, src, 6), expected)
+    twin.generator.bias.data[...] = 100 * np.eye(9)[5]
+    assert np.all(greedy(twin, src, 6) == 5)
+    assert np.array_equal(greedy(model, src, 6), expected)
+
+
+def test_a_copied_state_goes_on_apart(backend: Backend, small_model: Any, batch: Any) -> None:
+    model, tokens = small_model(backend), np.array([1, 1, 1])
+    states = [model.start(batch[0], 6) for _ in range(2)]
+    for state in states:
+        model.step(tokens, state)
+    other = copy.deepcopy(states[0])
+    model.step(tokens + 3, other)
+    expected = model.step(tokens + 5, states[1])
+    assert np.array_equal(model.step(tokens + 5, states[0]), expected)
+    assert other.length == 2
+
+
+@pytest.mark.parametrize("kind", ["encoder", "decoder", "with running statistics"])
+def test_the_other_models(backend: Backend, kind: str) -> None:
+    options: dict[str, Any] = {"d_model": 8, "num_heads": 2, "num_layers": 2, "d_ff": 12}
+    ids = np.array([[3, 5, 4, 6, 2], [8, 6, 2, 0, 0]])
+    model: Model
+    if kind == "decoder":
+        model = Decoder(DecoderConfig(9, **options), backend=backend)
+    else:
+        norm = {"norm": "batch"} if kind != "encoder" else {}
+        model = Encoder(EncoderConfig(9, **options, **norm), backend=backend)
+    twin = copy.deepcopy(model)
+    for own, other in zip(arrays(twin), arrays(model), strict=True):
+        assert np.array_equal(own, other)
+        assert not np.shares_memory(own, other)
+    expected = model(ids)
+    twin.arena.values *= 2
+    assert np.array_equal(model(ids), expected)
+    assert not np.array_equal(twin(ids), expected)
+
+
+def test_a_parameter_with_other_data_is_only_copied(numpy64: Backend, small_model: Any) -> None:
+    """It is not of the arena any more, and nobody trains it: so in the copy."""
+    model = small_model(numpy64)
+    bias = model.generator.bias
+    bias.data = bias.data + 1
+    twin = copy.deepcopy(model)
+    assert np.array_equal(twin.generator.bias.data, bias.data)
+    assert not np.shares_memory(twin.generator.bias.data, bias.data)
+    assert not np.shares_memory(twin.generator.bias.data, twin.arena.values)
+    assert np.shares_memory(twin.generator.weight.data, twin.arena.values)
+
+
+def test_an_arena_alone(numpy64: Backend) -> None:
+    arena = Arena([("w", Parameter("w", np.ones((2, 3))), ())], numpy64)
+    other = copy.deepcopy(arena)
+    other.values *= 2
+    assert arena.values[0] == 1
+
+
+def test_a_pickle_is_refused_with_a_reason(numpy64: Backend, small_model: Any) -> None:
+    for thing in (numpy64, small_model(numpy64)):
+        with pytest.raises(TypeError, match=r"npf\.save\(model, path\)"):
+            pickle.dumps(thing)
