@@ -22,20 +22,24 @@ Job = Callable[[], Any]
 
 
 class _Task:
-    """A job on its way: whoever takes it first does it, or drops it."""
+    """A job on its way: a thread does it, or the caller drops it before."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        self._free = threading.Lock()
+        self._taken: dict[str, str] = {}
         self._ended = threading.Event()
         self.error: BaseException | None = None
 
-    def take(self) -> bool:
-        """Whether nobody has taken it before."""
-        return self._free.acquire(blocking=False)
+    def _is_for(self, who: str) -> bool:
+        """Whether who took it first, now or before; one step, which no interrupt divides."""
+        return self._taken.setdefault("by", who) == who
+
+    def drop(self) -> bool:
+        """Whether no thread does it, nor will; may be called again."""
+        return self._is_for("caller")
 
     def do(self) -> None:
-        if self.take():
+        if self._is_for("thread"):
             try:
                 self._job()
             except BaseException as error:  # handed to the caller of Team.run, whatever it is
@@ -84,16 +88,14 @@ class Team:
         while len(self._inboxes) < len(others):
             self._inboxes.append(_new_thread())
         tasks = [_Task(job) for job in others]
-        _here.busy = True
+        failed = _here.busy = True
         try:
             for inbox, task in zip(self._inboxes, tasks, strict=False):
                 inbox.put(task)
             own()
-        except BaseException:  # an interrupt, too, perhaps before all were handed over
-            tasks = [task for task in tasks if not task.take()]  # what nobody has begun is dropped
-            raise
-        finally:
-            interrupt = _wait(tasks)  # nobody writes on after run has ended
+            failed = False
+        finally:  # after an interrupt, too, perhaps before all were handed over
+            interrupt = _wait(tasks, dropping=failed)  # nobody writes on after run has ended
             _here.busy = False
             errors = [task.error for task in tasks]
             for task in tasks:
@@ -101,12 +103,13 @@ class Team:
         return next((error for error in (interrupt, *errors) if error is not None), None)
 
 
-def _wait(tasks: Sequence[_Task]) -> BaseException | None:
-    """Wait for tasks even if an interrupt arrives meanwhile; it is returned."""
+def _wait(tasks: Sequence[_Task], *, dropping: bool) -> BaseException | None:
+    """Wait for tasks, dropping: for those begun, even if an interrupt arrives meanwhile; it is returned."""
     interrupt: BaseException | None = None
     while True:
         try:
-            for task in tasks:
+            begun = [task for task in tasks if not (dropping and task.drop())]  # all at once, before it waits
+            for task in begun:
                 task.wait()
             return interrupt
         except BaseException as pressed:

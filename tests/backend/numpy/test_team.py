@@ -199,6 +199,43 @@ def test_what_nobody_has_begun_when_the_caller_fails_is_never_done(in_time: Any)
     assert sorted(done) == [0, 1, 2]
 
 
+@pytest.mark.parametrize("moment", range(6))
+def test_a_second_interrupt_at_any_moment_of_dropping_hangs_nothing(
+    moment: int, in_time: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before or after each of three tasks is dropped."""
+    drop, calls = module._Task.drop, list[int]()
+
+    def interrupted(task: Any) -> bool:
+        calls.append(1)
+        if len(calls) == moment // 2 + 1 and moment % 2 == 0:
+            raise KeyboardInterrupt
+        found = drop(task)
+        if len(calls) == moment // 2 + 1 and moment % 2 == 1:
+            raise KeyboardInterrupt
+        return found
+
+    monkeypatch.setattr(module._Task, "drop", interrupted)
+    team, done, begun = Team(4), list[int](), threading.Event()
+
+    def other() -> None:
+        begun.set()
+        time.sleep(0.05)
+        done.append(1)
+
+    def own() -> None:
+        begun.wait(PATIENCE)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        in_time(lambda: team.run([own, other, other, other]))
+    ended = len(done)
+    assert len(calls) >= 3
+    assert 1 <= ended <= 3
+    team.run([lambda: done.append(2)] * 4)
+    assert done[ended:] == [2] * 4  # nothing of the first run came later
+
+
 def test_callers_take_turns_even_with_teams_of_different_sizes() -> None:
     busy: list[int] = []
     most = [0]
