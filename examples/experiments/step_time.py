@@ -1,8 +1,8 @@
 """Recurrent against parallel: time for each training step, by length, and what equal numbers of steps teach.
 
 A GRU computes its tokens one after the other, S + T times through a small product; a Transformer, or a
-convolution, all of them at once, through as many products as it has layers, however long the text. Whether that
-pays depends on how long the products are; the chain of steps that must wait for each other is in the table.
+convolution, all of them at once, layer after layer, however long the text. Whether that pays depends on how long
+the products are; the chain of layers, or tokens, that must wait for each other is in the table.
 """
 
 from __future__ import annotations

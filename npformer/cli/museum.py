@@ -27,7 +27,7 @@ EXAMPLES = """examples:
   npformer museum show causal-off                one bug explained, with a picture of what it does
   npformer museum --only dropout                 the bugs with dropout in id, room or title
   npformer museum --without causality            who would survive without that check
-  npformer museum trial                          every single mistake that the syntax trees allow, 350 of them
+  npformer museum trial                          every single mistake that the syntax trees allow, 760 of them
   npformer museum trial --sample 60              a part of them
 
 Each bug is a small change of npformer's own code, taken out again afterwards. Exit 1 if one survives."""

@@ -29,7 +29,7 @@ SAMPLE_LENGTH = 400
 SAMPLE_BEGINS = "The "
 
 EXAMPLES = """examples:
-  npformer train reverse                                   about half a minute on two CPU cores
+  npformer train reverse                                   some twenty seconds on two CPU cores
   npformer train pairs --data examples/data/dates.tsv      dates in eight languages to ISO
   npformer train numbers                                   English number words to French ones
   npformer train scan --set split=jump                     commands to actions; splits simple, length, jump

@@ -49,6 +49,6 @@ def add_norm_backward(dy: tuple[Array, Array], cache: AddNormCache) -> tuple[Arr
     dy is the pair (dsum, dnormed), both (..., C).
     """
     dsum, dnormed = dy
-    dtotal, dgamma, dbeta = layer_norm_backward(dnormed, cache.norm)
-    dx, df = residual_backward(dsum + dtotal, cache.residual)
+    through_norm, dgamma, dbeta = layer_norm_backward(dnormed, cache.norm)
+    dx, df = residual_backward(dsum + through_norm, cache.residual)
     return dx, df, dgamma, dbeta

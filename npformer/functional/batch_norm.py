@@ -74,7 +74,7 @@ def batch_norm_backward(dy: Array, cache: BatchNormCache) -> tuple[Array, Array,
 
 
 class BatchNormInferenceCache(NamedTuple):
-    x_hat: Array  # (..., C)
+    x_hat: Array  # (..., C)  kept: used in dγ
     r: Array  # (C,)
     gamma: Array  # (C,)
 

@@ -37,7 +37,7 @@ class GruCache(NamedTuple):
     x: Array  # (B, T, C_in)
     weight: Array  # (C_in, 3C)
     recurrent: Array  # (C, 3C)
-    states: Array  # (B, T+1, C)  h_0 … h_T
+    states: Array  # (B, T+1, C)  h_0 … h_T; these and the gates kept: to find them again is the whole forward
     gates: Array  # (B, T, 4C)  r, z, n and u_n
     visible: Array | None  # (B, T, 1)  False at padding
 

@@ -10,7 +10,7 @@ Backward, from dL = Σ_nj dy_nj · d(y_nj):
 
 A sum over whatever a value was used for: that is the whole of backpropagation.
 
-Source: Rumelhart, Hinton & Williams 1986, Nature 323, eq. 4 to 6.
+Source: Rumelhart, Hinton & Williams 1986, Nature 323, eq. 6 and 7.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
     bias_hts = table_{b(s − t), h}            scores ← QKᵀ/√D + bias
 
 b(·) puts distances into K buckets: near ones get a bucket each, far ones share, the wider the
-farther, and beyond max_distance all are one. With K' buckets for a direction and n = |s − t|,
+farther, and beyond max_distance all are one. With K' buckets for a direction, E = ⌊K'/2⌋ and n = |s − t|,
 
-    b = n                                                                   n < K'/2
-    b = K'/2 + ⌊log(n/(K'/2))/log(max_distance/(K'/2))·(K' − K'/2)⌋         else, at most K' − 1
+    b = n                                                   n < E
+    b = E + ⌊log(n/E)/log(max_distance/E)·(K' − E)⌋         else, at most K' − 1
 
 Where keys may lie ahead each direction has its half, K' = K/2, and keys ahead use the second; where
 they may not (causal) K' = K, and n = max(t − s, 0).

@@ -2,7 +2,7 @@
 
     ScaledDotProduct   softmax(QKᵀ/√D + bias) V         every query looks at every key: n²
     Local              the same along a window, a stride, or both: n·w
-    LinearAttention    φ(Q) φ(K)ᵀ V, summed over keys first: n
+    LinearAttention    φ(Q) φ(K)ᵀ V / φ(Q) Σφ(k), summed over keys first: n
 
 A mechanism owns no parameter. For decoding it says what it keeps of the tokens it has seen.
 """
@@ -151,7 +151,7 @@ class Sums:
 
 
 class LinearAttention:
-    """φ(Q) (φ(K)ᵀ V) with φ = elu + 1. Nothing weighs a single pair, so no weight is dropped."""
+    """φ(Q) (φ(K)ᵀ V) / (φ(Q) Σφ(k)) with φ = elu + 1. Nothing weighs a single pair, so no weight is dropped."""
 
     takes_bias = False
 

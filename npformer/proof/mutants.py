@@ -1,8 +1,8 @@
 """Wrong versions of a function, made from its own syntax tree, one small mistake each.
 
-    drop a term       a + b → a          change a sign     a + b → a − b, return x → return −x
+    drop a term       a + b → a          change a sign     a + b → a − b, sum(a) → −sum(a), return x → return −x
     drop a factor     a·b → a, a/b → a   scale by 2        a·b → 2(a·b), return x → return 2x
-    swap operands     a − b → b − a, matmul(a, b) → matmul(b, a)
+    swap operands     a − b → b − a, a/b → b/a, matmul(a, b) → matmul(b, a)
     drop a transpose  matrix_transpose(a) → a
     shift an axis     axis=0 → axis=1    sum to mean       sum(a) → mean(a), and back
     flip a choice     where(c, a, b) → where(c, b, a), a > b → a < b

@@ -1,6 +1,6 @@
 """Random draws of shapes, options and numbers: a right gradient must never be called wrong.
 
-Every draw is a Case like those of the catalogue, made from a seed, with lengths between 2 and 6 (2 or 3
+Every draw is a Case like those of the catalogue, made from a seed, with small sizes, most between 2 and 6 (2 or 3
 heads, and as many sequences for them), masks that hide some or all keys of a sequence, repeated tokens,
 targets that do not count, dropout or none.
 """

@@ -58,7 +58,10 @@ class Evaluation:
 
     @property
     def score(self) -> float:
-        """By which checkpoints are compared, higher is better: exact match, then token accuracy."""
+        """By which checkpoints are compared, higher is better.
+
+        Exact match, and by equal ones token accuracy; that alone of hidden tokens; of a language model minus the loss.
+        """
         if self.kind == "causal":
             return -self.loss
         if self.kind == "masked":

@@ -87,7 +87,7 @@ class Trainer:
             )
 
     def train(self) -> None:
-        """Train until options.steps. Raises Interrupted after saving if SIGINT or SIGTERM came.
+        """Train until options.steps. Raises Interrupted after saving if SIGINT, SIGTERM or SIGHUP came.
 
         Raises CheckpointError or OutputError if the disk is full, DivergedError if the loss is no longer
         finite; what was saved before is intact. Raises DeviceMemoryError, after saving, if a batch is too large.

@@ -68,7 +68,7 @@ def test_a_column_of_long_rows_is_begun_by_one_thread_and_added_to_by_another(ca
     found, true = (
         pair.backward(y, kept)[2] for pair, kept in ((table.feed_forward, cache), (PLAIN.feed_forward, plain))
     )
-    np.testing.assert_allclose(found, true, rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(found, true, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)

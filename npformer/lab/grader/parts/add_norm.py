@@ -25,6 +25,6 @@ def add_norm_backward(dy: tuple[Array, Array], cache: Any) -> tuple[Array, Array
     """dy = (dtotal, dnormed), both (..., C). Returns (dx (..., C), df (..., C), dgamma (C,), dbeta (C,))."""
     dtotal, dnormed = dy
     residual_cache, norm_cache = cache
-    dsum, dgamma, dbeta = layer_norm_backward(dnormed, norm_cache)  # back through 2
-    dx, df = residual_backward(dtotal + dsum, residual_cache)  # back through 1: total was used twice
+    through_norm, dgamma, dbeta = layer_norm_backward(dnormed, norm_cache)  # back through 2
+    dx, df = residual_backward(dtotal + through_norm, residual_cache)  # back through 1: total was used twice
     return dx, df, dgamma, dbeta

@@ -57,7 +57,7 @@ EXHIBITS = (
     ),
     Exhibit(
         "pre-norm-stream-dropped", ROOM, "pre-LN's stream left out in backward",
-        (Edit(F + "add_norm:add_norm_backward", "residual_backward(dsum + dtotal, ", "residual_backward(dtotal, "),),
+        (Edit(F + "add_norm:add_norm_backward", "dsum + through_norm, ", "through_norm, "),),
         "dtotal = dsum + (LN's backward)", "dtotal = LN's backward",
         "The sum has two readers, the next sub-layer's norm and the stream that runs on. The stream's term is what "
         "lets a gradient pass a hundred layers unscaled: it is the reason for pre-LN.",

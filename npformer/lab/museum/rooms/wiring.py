@@ -1,4 +1,4 @@
-"""The fourth room: networks that are differentiated rightly and wired wrongly. No gradient check sees these."""
+"""The fourth room: networks wired wrongly. Most are differentiated rightly: no gradient check sees those."""
 
 from __future__ import annotations
 
