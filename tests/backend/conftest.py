@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from npformer.backend import PLAIN, Ops, Pair
 from npformer.backend.numpy import compiled_problem
 from npformer.backend.numpy.bodies import BODIES
+from npformer.errors import ShapeError
 from npformer.functional import Draw
 
 Host = np.ndarray[Any, Any]
@@ -141,3 +143,63 @@ def table(request: pytest.FixtureRequest) -> Ops:
 def agree(table: Ops) -> Callable[..., bool]:
     """agree(op, *inputs): whether the fast pair does what the plain one does; if not, it says what differs."""
     return Agreement(table)
+
+
+def inputs_of(op: str) -> tuple[Any, ...]:
+    """What a small call of op takes, its parameters last."""
+    rng = np.random.default_rng(7)
+    x, heads = rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 2, 3, 4))
+    w1, b1, w2, gamma = (rng.normal(size=shape) for shape in ((4, 6), (6,), (6, 4), (4,)))
+    return {
+        "linear": (x, w1, b1), "embedding": (np.array([[1, 0, 4], [2, 2, 3]]), rng.normal(size=(5, 4))),
+        "learned_positions": (x, rng.normal(size=(7, 4))), "attention": (heads, heads, heads),
+        "layer_norm": (x, gamma, gamma), "post_norm": (x, x, gamma, gamma, 1e-5, None),
+        "add_norm": (x, x, gamma, gamma, 1e-5, None), "feed_forward": (x, w1, b1, w2, gamma, "relu", None),
+    }[op]  # fmt: skip
+
+
+@pytest.fixture(params=["linear", "embedding", "learned_positions", "attention", "layer_norm", "post_norm", "add_norm",
+                        "feed_forward"])  # fmt: skip
+def refuses_wrong_shapes(request: pytest.FixtureRequest) -> Callable[[Ops], None]:
+    """A check of a table's pair: dy of another shape than y's, or a parameter's place of another, is not computed with.
+
+    A kernel would read, or write, memory that is not the array's.
+    """
+    op = request.param
+    inputs = inputs_of(op)
+
+    def changed(shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+        for axis in range(len(shape)):
+            for size in (1, shape[axis] + 1):
+                yield (*shape[:axis], size, *shape[axis + 1 :])
+
+    def check(table: Ops) -> None:
+        pair = getattr(table, op)
+        y, cache = pair.forward(*inputs)
+        dy = np.ones(parts(y)[0].shape)
+        true = [part.shape for part in parts(getattr(PLAIN, op).backward(*_upstream(op, inputs)))]
+        places = [np.zeros(shape) for shape in true[len(true) - PARAMETERS.get(op, 0) :]]
+        whole = (lambda part: (dy, part)) if op == "add_norm" else (lambda part: part)
+        pair.backward(whole(dy), cache, tuple(places))  # as it should be
+        skipped = 4 if op == "learned_positions" else 0  # its sequences may be of any number and length
+        for shape in list(changed(dy.shape))[skipped:]:
+            with pytest.raises(ShapeError, match="expected the shape of (y|the parameter)"):
+                pair.backward(whole(np.ones(shape)), cache, tuple(places))
+        if op == "add_norm":
+            with pytest.raises(ShapeError, match="dy: expected"):
+                pair.backward((dy[:1], dy), cache, tuple(places))
+        for i, place in enumerate(places):
+            for shape in changed(place.shape):
+                room = np.zeros(1000)
+                wrong = room[: math.prod(shape)].reshape(shape)
+                with pytest.raises(ShapeError, match="into: expected the shape of the parameter"):
+                    pair.backward(whole(dy), cache, (*places[:i], wrong, *places[i + 1 :]))
+                assert not room[wrong.size :].any(), "it wrote behind the array"
+
+    return check
+
+
+def _upstream(op: str, inputs: tuple[Any, ...]) -> tuple[Any, Any]:
+    """A gradient of the plain pair's output, and its cache."""
+    y, cache = getattr(PLAIN, op).forward(*inputs)
+    return upstream_for(y, np.random.default_rng(8)), cache

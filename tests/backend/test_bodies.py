@@ -214,3 +214,7 @@ def test_bad_input_is_refused_in_the_plain_bodys_words(table: Ops, op: str, inpu
         getattr(table, op).forward(*inputs)
     assert str(fast.value) == str(plain.value)
     assert len(str(plain.value)) > math.log(2)
+
+
+def test_gradients_of_another_shape_are_refused(table: Ops, refuses_wrong_shapes: Callable[[Ops], None]) -> None:
+    refuses_wrong_shapes(table)

@@ -23,6 +23,7 @@ from npformer.backend.cuda.attention_tiles import (
     tiles_forward,
 )
 from npformer.backend.cuda.card import Card, pair_on
+from npformer.backend.numpy.gradients import expect_gradients
 from npformer.backend.ops import Pair
 from npformer.functional.attention import expect_heads
 from npformer.functional.attention_mask import ALL_VISIBLE, AttentionMask
@@ -65,6 +66,7 @@ def attention_forward(
 def attention_backward(
     card: Card, dout: Array, cache: ProductsCache | TilesCache, into: Sequence[Array | None] = ()
 ) -> tuple[Array, Array, Array]:
+    expect_gradients(dout, cache.question.q.shape)
     dout = with_neighbours(card, dout)
     if isinstance(cache, ProductsCache):
         return products_backward(card, dout, cache)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from npformer.backend.cuda.card import Card, pair_on, warps, whole_blocks
+from npformer.backend.numpy.gradients import expect_gradients
 from npformer.backend.ops import Pair
 from npformer.functional.arrays import as_rows
 from npformer.functional.embedding import expect_table
@@ -19,6 +20,7 @@ class EmbeddingCache(NamedTuple):
     tokens: Array  # (N,)  which rows were used
     num_rows: int  # V: the height of the table
     scale: float
+    shape: tuple[int, ...]  # of y
 
 
 def embedding_forward(card: Card, tokens: Array, table: Array, scale: float = 1.0) -> tuple[Array, EmbeddingCache]:
@@ -32,10 +34,11 @@ def embedding_forward(card: Card, tokens: Array, table: Array, scale: float = 1.
             "embedding.take_rows", table.dtype, ids.size, warps(width, 256),
             ids, card.contiguous(table), y, height, width, float(scale),
         )  # fmt: skip
-    return y, EmbeddingCache(ids, height, float(scale))
+    return y, EmbeddingCache(ids, height, float(scale), y.shape)
 
 
 def embedding_backward(card: Card, dy: Array, cache: EmbeddingCache, into: Sequence[Array | None] = ()) -> Array | None:
+    expect_gradients(dy, cache.shape, into, (cache.num_rows, cache.shape[-1]))
     place = into[0] if into else None
     if into and place is None:  # frozen
         return None
@@ -53,7 +56,7 @@ def embedding_backward(card: Card, dy: Array, cache: EmbeddingCache, into: Seque
 
 def _add_rows(card: Card, dy: Array, cache: EmbeddingCache, dtable: Array) -> None:
     """dtable (V, C) += scale · the gradients of each row's tokens."""
-    tokens, height, scale = cache
+    tokens, height, scale, _ = cache
     count, width = tokens.size, dy.shape[-1]
     if count == 0:
         return

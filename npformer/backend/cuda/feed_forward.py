@@ -19,7 +19,7 @@ from npformer.backend.cuda.linear import (
     rows_at_once,
 )
 from npformer.backend.cuda.sums import parts_of
-from npformer.backend.numpy.gradients import Into
+from npformer.backend.numpy.gradients import Into, expect_gradients
 from npformer.backend.ops import Pair
 from npformer.functional.arrays import as_rows
 from npformer.functional.feed_forward import expect_activation
@@ -59,6 +59,8 @@ def feed_forward_forward(
 def feed_forward_backward(card: Card, dy: Array, cache: FeedForwardCache, into: Into = ()) -> Any:
     """As the plain body: gradients (dx (..., C), dw1 (C, F), db1 (F,), dw2 (F, C), db2 (C,))."""
     x, w1, w2, h, a, which, shape = cache
+    parameters = w1.shape, w1.shape[1:], w2.shape, w2.shape[1:]
+    expect_gradients(dy, (*shape[:-1], w2.shape[1]), into, *parameters)
     dy_rows = as_rows(card.contiguous(dy))
     db2 = add_bias_gradient(card, dy_rows, place(into, 1))
     taken, w2 = rounded_together(card, dy_rows, w2)

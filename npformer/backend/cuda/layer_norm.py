@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from npformer.backend.cuda.card import NOTHING_DROPPED, Card, Drawn, drawn, pair_on, warps
 from npformer.backend.cuda.sums import PARTS, add_both, parts_of
+from npformer.backend.numpy.gradients import expect_gradients
 from npformer.backend.ops import Pair
 from npformer.functional.arrays import as_rows, expect_shape
 from npformer.functional.philox import Draw
@@ -44,6 +45,9 @@ def _backward(
 ) -> tuple[Any, ...]:
     x_hat, r, gamma, dropped = cache
     rows, width = x_hat.shape
+    expect_gradients(as_rows(dy), x_hat.shape, into, gamma.shape, gamma.shape)
+    if dsum is not None:
+        expect_gradients(dsum, dy.shape)
     dx = card.empty(dy.shape, dy.dtype)
     df = card.empty(dy.shape, dy.dtype) if with_f and dropped.threshold > 0 else None
     partials = card.empty((parts_of(rows, 2 * PARTS), 2, width), dy.dtype)  # small blocks: more of them at a time

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 from npformer.backend.cuda.bfloat16 import rounded_together
 from npformer.backend.cuda.card import Card, pair_on, warps
 from npformer.backend.cuda.sums import PARTS, column_sums
-from npformer.backend.numpy.gradients import Into
+from npformer.backend.numpy.gradients import Into, expect_gradients
 from npformer.backend.ops import Pair
 from npformer.functional.arrays import as_rows
 from npformer.functional.linear import expect_linear
@@ -35,6 +35,7 @@ def linear_forward(card: Card, x: Array, weight: Array, bias: Array) -> tuple[Ar
 def linear_backward(card: Card, dy: Array, cache: LinearCache, into: Into = ()) -> Any:
     """As the plain body: gradients (dx (..., C_in), dweight (C_in, C_out), dbias (C_out,))."""
     x, weight, shape = cache
+    expect_gradients(dy, (*shape[:-1], weight.shape[1]), into, weight.shape, weight.shape[1:])
     dy_rows = as_rows(card.contiguous(dy))
     bias_gradient = add_bias_gradient(card, dy_rows, place(into, 1))
     taken, weight = rounded_together(card, dy_rows, weight)

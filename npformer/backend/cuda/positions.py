@@ -8,6 +8,7 @@ from typing import Any
 
 from npformer.backend.cuda.card import Card, pair_on, whole_blocks
 from npformer.backend.cuda.sums import column_sums
+from npformer.backend.numpy.gradients import expect_gradients
 from npformer.backend.ops import Pair
 from npformer.functional.positions import LearnedPositionsCache, SinusoidalPositionsCache, expect_positions
 from npformer.typing import Array
@@ -53,6 +54,7 @@ def learned_positions_backward(
 ) -> Any:
     offset, num_rows = cache
     length, width = dy.shape[-2:]
+    expect_gradients(dy, dy.shape, into, (num_rows, width))
     place = into[0] if into else None
     if into and place is None:  # frozen
         return dy

@@ -27,6 +27,7 @@ from npformer.backend.numba.maximum import comparable, largest
 from npformer.backend.numba.philox import NOTHING_DROPPED, Numbers, draw_lanes, numbers, room_for_lanes
 from npformer.backend.numba.products import lent, lined_up, product
 from npformer.backend.numba.rows import contiguous
+from npformer.backend.numpy.gradients import expect_gradients
 from npformer.backend.numpy.heads import empty_gradients, empty_heads
 from npformer.backend.ops import Pair
 from npformer.backend.workspace import empty
@@ -85,6 +86,7 @@ def attention_backward(
     dout: Array, cache: AttentionCache, into: Sequence[Array | None] = ()
 ) -> tuple[Array, Array, Array]:
     q, k, v, weights, at_once, pattern, drawn = cache
+    expect_gradients(dout, q.shape)
     dq, dk, dv = empty_gradients(q, k, v)
     attend_backward(
         lined_up(dout), q, k, v, dq, dk, dv, weights, at_once, _scores(2, cache), *pattern,

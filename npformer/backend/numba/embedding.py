@@ -10,6 +10,7 @@ import numpy as np
 from npformer.backend.numba.compiling import kernel
 from npformer.backend.numba.recording import Traced
 from npformer.backend.numba.rows import as_rows, contiguous, contiguous_rows
+from npformer.backend.numpy.gradients import expect_gradients
 from npformer.backend.ops import Pair
 from npformer.backend.workspace import empty
 from npformer.functional.embedding import EmbeddingCache, expect_table
@@ -28,11 +29,13 @@ def embedding_forward(tokens: Array, table: Array, scale: float = 1.0) -> tuple[
 
 def embedding_backward(dy: Array, cache: EmbeddingCache, into: Sequence[Array | None] = ()) -> Any:
     tokens, num_rows, scale = cache
+    shape = num_rows, dy.shape[-1]
+    expect_gradients(dy, (*tokens.shape, shape[1]), into, shape)
     total = into[0] if into else None
     if into and total is None:  # frozen
         return None
     direct = total is not None and total.flags.c_contiguous
-    dtable = total if direct else np.zeros((num_rows, dy.shape[-1]), dtype=dy.dtype)
+    dtable = total if direct else np.zeros(shape, dtype=dy.dtype)
     add_rows(contiguous_rows(dy), _ids(tokens), scale, dtable)
     if total is None:
         return dtable

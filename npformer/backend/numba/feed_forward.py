@@ -18,6 +18,7 @@ from npformer.backend.numba.linear import ROWS_AT_ONCE, add_columns, add_gradien
 from npformer.backend.numba.philox import Numbers, draw_lanes, numbers, room_for_lanes
 from npformer.backend.numba.products import lent, lined_up, product
 from npformer.backend.numba.rows import as_rows, contiguous, contiguous_rows
+from npformer.backend.numpy.gradients import expect_gradients
 from npformer.backend.ops import Pair
 from npformer.backend.workspace import empty, empty_like
 from npformer.functional.feed_forward import expect_activation
@@ -57,8 +58,10 @@ def feed_forward_forward(
 
 def feed_forward_backward(dy: Array, cache: FeedForwardCache, into: Into = ()) -> Any:
     x, w1, w2, h, a, drawn = cache
+    shapes = w1.shape, w1.shape[1:], w2.shape, w2.shape[1:]
+    expect_gradients(dy, (*x.shape[:-1], w2.shape[1]), into, *shapes)
     dx = empty(x.shape, x.dtype)
-    found = rooms(into, x.dtype, w1.shape, w1.shape[1:], w2.shape, w2.shape[1:])
+    found = rooms(into, x.dtype, *shapes)
     down_and_up(
         contiguous_rows(dy), lined_up(as_rows(x)), lined_up(w1), lined_up(w2), h is not None, *drawn,
         a if h is None else h, a, empty_like(a), as_rows(dx), *found,

@@ -15,6 +15,7 @@ from npformer.backend.numba.compiling import inlined, kernel
 from npformer.backend.numba.philox import NOTHING_DROPPED, Numbers, draw_lanes, numbers, room_for_lanes
 from npformer.backend.numba.products import lent
 from npformer.backend.numba.rows import contiguous, contiguous_rows, is_direct
+from npformer.backend.numpy.gradients import expect_gradients
 from npformer.backend.ops import Pair, add_into
 from npformer.backend.workspace import empty, empty_like
 from npformer.functional.arrays import expect_shape
@@ -52,6 +53,9 @@ def _backward(
 ) -> tuple[Any, ...]:
     x_hat, r, gamma, dropped = cache
     dy_rows = contiguous_rows(dy)
+    expect_gradients(dy_rows, x_hat.shape, into, gamma.shape, gamma.shape)
+    if dsum is not None:
+        expect_gradients(dsum, dy.shape)
     dx = empty(dy.shape, dy.dtype)
     has_df = with_f and dropped.threshold > 0
     df = empty(dy.shape, dy.dtype) if has_df else dx  # nothing dropped: both terms have the same gradient

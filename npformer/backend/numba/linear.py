@@ -10,6 +10,7 @@ from npformer.backend.numba.compiling import inlined, kernel
 from npformer.backend.numba.gradients import Into, rooms, settle_rooms
 from npformer.backend.numba.products import lined_up, product
 from npformer.backend.numba.rows import as_rows, contiguous, contiguous_rows
+from npformer.backend.numpy.gradients import expect_gradients
 from npformer.backend.ops import Pair
 from npformer.backend.workspace import empty
 from npformer.functional.linear import LinearCache, expect_linear
@@ -34,8 +35,10 @@ def linear_forward(x: Array, weight: Array, bias: Array) -> tuple[Array, LinearC
 
 def linear_backward(dy: Array, cache: LinearCache, into: Into = ()) -> Any:
     x, weight = cache
+    shapes = weight.shape, weight.shape[1:]
+    expect_gradients(dy, (*x.shape[:-1], weight.shape[1]), into, *shapes)
     dx = empty(x.shape, x.dtype)
-    dweight, dbias = found = rooms(into, x.dtype, weight.shape, weight.shape[1:])
+    dweight, dbias = found = rooms(into, x.dtype, *shapes)
     map_rows_backward(
         contiguous_rows(dy), lined_up(as_rows(x)), lined_up(weight), as_rows(dx), dweight, dbias
     )  # fmt: skip

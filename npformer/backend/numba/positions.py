@@ -8,6 +8,7 @@ from npformer import functional as F  # noqa: N812
 from npformer.backend.numba.compiling import kernel
 from npformer.backend.numba.rows import contiguous_rows
 from npformer.backend.numpy import positions
+from npformer.backend.numpy.gradients import expect_gradients
 from npformer.backend.ops import Pair
 from npformer.functional.positions import LearnedPositionsCache
 from npformer.typing import Array
@@ -16,6 +17,7 @@ from npformer.typing import Array
 def learned_positions_backward(dy: Array, cache: LearnedPositionsCache, into: Any = ()) -> Any:
     if len(into) != 1 or into[0] is None or not into[0].flags.c_contiguous:
         return positions.learned_positions_backward(dy, cache, into)
+    expect_gradients(dy, dy.shape, into, (cache.num_rows, dy.shape[-1]))
     add_sequences(contiguous_rows(dy), into[0][cache.offset : cache.offset + dy.shape[-2]])
     return dy
 

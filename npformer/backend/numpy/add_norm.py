@@ -10,7 +10,7 @@ from typing import Any
 
 from npformer.backend.numpy.blocks import as_matrix, row_blocks
 from npformer.backend.numpy.dropout import DropoutRows
-from npformer.backend.numpy.gradients import Into
+from npformer.backend.numpy.gradients import Into, expect_gradients
 from npformer.backend.numpy.layer_norm import NormRows, NormSlopes, expect_gain
 from npformer.backend.numpy.philox import kept
 from npformer.backend.numpy.residual import ResidualRows
@@ -40,6 +40,8 @@ def add_norm_forward(
 
 def add_norm_backward(dy: tuple[Array, Array], cache: AddNormCache, into: Into = ()) -> Any:
     """As the plain body: gradients (dx (..., C), df (..., C), dgamma (C,), dbeta (C,)) for dy = (dsum, dnormed)."""
+    for each in dy:
+        expect_gradients(each, cache.norm.x_hat.shape, into, cache.norm.gamma.shape, cache.norm.gamma.shape)
     slopes, dropped = NormSlopes(cache.norm), DropoutRows(cache.norm.x_hat, cache.residual.dropout)
     dx = empty(cache.norm.x_hat.shape, cache.norm.x_hat.dtype)
     dsum_rows, dnormed_rows, dx_rows = as_matrix(dy[0]), as_matrix(dy[1]), as_matrix(dx)

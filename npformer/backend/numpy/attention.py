@@ -31,7 +31,7 @@ import numpy as np
 from npformer import functional as F  # noqa: N812
 from npformer.backend.numpy.attention_mask import score_caps
 from npformer.backend.numpy.blocks import filled, row_blocks
-from npformer.backend.numpy.gradients import Into
+from npformer.backend.numpy.gradients import Into, expect_gradients
 from npformer.backend.numpy.heads import empty_gradients, empty_heads
 from npformer.backend.numpy.philox import kept
 from npformer.backend.ops import settle
@@ -137,6 +137,7 @@ def biased_attention_backward(dout: Array, cache: AttentionCache, into: Into = (
 def _backward(dout: Array, cache: AttentionCache, dbias: Array | None) -> tuple[Array, Array, Array]:
     """(dq, dk, dv); the bias' gradient is added to dbias."""
     q, k, v, powers, inverse, keep, scale = cache
+    expect_gradients(dout, q.shape)
     factor = inverse if keep is None else inverse * scale
     dq, dk, dv = empty_gradients(q, k, v)
     for rows in _blocks(powers):

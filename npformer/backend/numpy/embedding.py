@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from npformer import functional as F  # noqa: N812
-from npformer.backend.numpy.gradients import Into
+from npformer.backend.numpy.gradients import Into, expect_gradients
 from npformer.backend.ops import settle
 from npformer.functional.arrays import as_rows
 from npformer.functional.embedding import EmbeddingCache
@@ -38,6 +38,8 @@ def embedding_backward(dy: Array, cache: EmbeddingCache) -> tuple[Array]:
 
 def embedding_backward_into(dy: Array, cache: EmbeddingCache, into: Into = ()) -> Any:
     """As ``embedding_backward``, straight into the rows of the table's gradient."""
+    width = dy.shape[-1]
+    expect_gradients(dy, (*cache.tokens.shape, width), into, (cache.num_rows, width))
     if len(into) != 1:
         return settle(embedding_backward(dy, cache), into)
     if into[0] is not None:

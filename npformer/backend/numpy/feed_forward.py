@@ -17,7 +17,7 @@ import numpy as np
 from npformer import functional as F  # noqa: N812
 from npformer.backend.numpy.blocks import as_matrix, column_sums, row_blocks
 from npformer.backend.numpy.gelu import gelu_and_slope
-from npformer.backend.numpy.gradients import Into, is_frozen
+from npformer.backend.numpy.gradients import Into, expect_gradients, is_frozen
 from npformer.backend.numpy.linear import transposed_product
 from npformer.backend.numpy.philox import kept
 from npformer.backend.ops import settle
@@ -58,6 +58,8 @@ def feed_forward_forward(
 def feed_forward_backward(dy: Array, cache: FeedForwardCache, into: Into = ()) -> Any:
     """As the plain body: gradients (dx (..., C), dw1 (C, F), db1 (F,), dw2 (F, C), db2 (C,))."""
     x, hidden, slope, scale, w1, w2 = cache
+    parameters = w1.shape, w1.shape[1:], w2.shape, w2.shape[1:]
+    expect_gradients(dy, (*x.shape[:-1], w2.shape[1]), into, *parameters)
     x_rows, hidden_rows, dy_rows = as_matrix(x), as_matrix(hidden), as_matrix(dy)
     db2 = None if is_frozen(into, 1) else column_sums(dy_rows)
     scaled = dy_rows if scale == 1 else np.multiply(dy_rows, scale, out=empty(dy_rows.shape, x.dtype))

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.backend.numpy.blocks import as_matrix, column_sums, filled, row_blocks
-from npformer.backend.numpy.gradients import Into
+from npformer.backend.numpy.gradients import Into, expect_gradients
 from npformer.backend.ops import settle
 from npformer.backend.workspace import empty
 from npformer.functional.arrays import expect_shape
@@ -35,6 +35,7 @@ def layer_norm_forward(x: Array, gamma: Array, beta: Array, eps: float = 1e-5) -
 
 def layer_norm_backward(dy: Array, cache: LayerNormCache, into: Into = ()) -> Any:
     """As the plain body: gradients (dx (..., C), dgamma (C,), dbeta (C,))."""
+    expect_gradients(dy, cache.x_hat.shape, into, cache.gamma.shape, cache.gamma.shape)
     dx = empty(cache.x_hat.shape, cache.x_hat.dtype)
     slopes, dy_rows, dx_rows = NormSlopes(cache), as_matrix(dy), as_matrix(dx)
     for rows in row_blocks(*dx_rows.shape):

@@ -12,7 +12,7 @@ import numpy as np
 
 from npformer import functional as F  # noqa: N812
 from npformer.backend.numpy.blocks import as_matrix, column_sums
-from npformer.backend.numpy.gradients import Into, is_frozen
+from npformer.backend.numpy.gradients import Into, expect_gradients, is_frozen
 from npformer.backend.ops import settle
 from npformer.backend.workspace import empty
 from npformer.functional.linear import LinearCache
@@ -32,6 +32,7 @@ def linear_forward(x: Array, weight: Array, bias: Array) -> tuple[Array, LinearC
 def linear_backward(dy: Array, cache: LinearCache, into: Into = ()) -> Any:
     """As the plain body: gradients (dx (..., C_in), dweight (C_in, C_out), dbias (C_out,))."""
     x, weight = cache
+    expect_gradients(dy, (*x.shape[:-1], weight.shape[1]), into, weight.shape, weight.shape[1:])
     dx = empty(x.shape, x.dtype)
     dy_rows = as_matrix(dy)
     np.matmul(dy_rows, weight.T, out=as_matrix(dx))

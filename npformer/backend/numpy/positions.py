@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from npformer import functional as F  # noqa: N812
-from npformer.backend.numpy.gradients import Into
+from npformer.backend.numpy.gradients import Into, expect_gradients
 from npformer.backend.ops import settle
 from npformer.backend.workspace import empty
 from npformer.functional.positions import LearnedPositionsCache, SinusoidalPositionsCache, sinusoidal_table
@@ -36,6 +36,7 @@ def _table(rows: int, width: int, dtype: Any) -> HostArray:
 
 def learned_positions_backward(dy: Array, cache: LearnedPositionsCache, into: Into = ()) -> Any:
     """As the plain body: gradients (dx (..., T, C), dtable (P, C))."""
+    expect_gradients(dy, dy.shape, into, (cache.num_rows, dy.shape[-1]))
     if len(into) != 1:
         return settle(F.learned_positions_backward(dy, cache), into)
     if into[0] is not None:

@@ -61,11 +61,13 @@ def table(card: Any) -> Ops:
 
 
 normal, lay_out = bad_input.normal, bodies_agree.lay_out  # fixtures that these tests ask for
+refuses_wrong_shapes = bodies_agree.refuses_wrong_shapes
 test_purity = contract.test_a_pair_is_pure_and_repeatable
 test_promotion = contract.test_nothing_in_a_layer_is_silently_promoted
 test_parts_of_a_batch = rows_of_a_batch.test_parts_of_a_batch_are_parts_of_the_whole
 test_no_number = not_a_number.test_no_number_where_there_is_none
 test_a_class_that_cannot_be = not_a_number.test_a_class_that_cannot_be_does_not_count
+test_wrong_gradients = bad_input.test_gradients_of_another_shape_are_refused
 test_bad_input = bad_input.test_bad_input_is_refused_in_the_plain_bodys_words
 test_another_precision = bad_input.test_a_gradient_in_another_precision_is_taken
 
