@@ -8,6 +8,7 @@ segments. Each segment starts on a 64-byte boundary; the gaps between them are z
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from copy import copy, deepcopy
 from dataclasses import dataclass, replace
@@ -47,6 +48,13 @@ class Segment:
     trainable: bool = True  # False: neither updated nor part of the gradient's norm
 
 
+def expect_unlike(names: Iterable[str]) -> None:
+    """Raise ConfigError if one stands there twice: of what is saved under one name, one is lost."""
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise ConfigError(f"{', '.join(twice)}: expected a name for each parameter, got one for several; rename them")
+
+
 class Run(NamedTuple):
     """Neighbouring trainable segments with equal settings: one slice, one update."""
 
@@ -64,6 +72,7 @@ class Arena:
 
     def __init__(self, parameters: Iterable[tuple[str, Storable, tuple[str, ...]]], backend: Backend) -> None:
         parameters = list(parameters)
+        expect_unlike([name for name, _, _ in parameters])
         step = ALIGNMENT // np.dtype(backend.dtype).itemsize
         segments, start = [], 0
         for name, parameter, aliases in parameters:
@@ -75,16 +84,31 @@ class Arena:
         self.segments: tuple[Segment, ...] = tuple(segments)
         self._parameters = [parameter for _, parameter, _ in parameters]
         self._new_arrays(start)
-        for parameter, segment, view in zip(self._parameters, segments, self._views, strict=True):
+        for parameter, view, grad in zip(self._parameters, self._views, self._grad_views, strict=True):
             view[...] = parameter.data
-            parameter.data = view
-            parameter.grad = self.view(self.grads, segment)
+            parameter.data, parameter.grad = view, grad
 
     def _new_arrays(self, size: int) -> None:
         """Zeros, and where each segment lies in them."""
         self.values: Array = self.backend.zeros((size,))
         self.grads: Array = self.backend.zeros((size,))
         self._views = [self.view(self.values, segment) for segment in self.segments]
+        self._grad_views = [self.view(self.grads, segment) for segment in self.segments]
+
+    def expect_all(self, parameters: Iterable[tuple[str, Storable, tuple[str, ...]]]) -> None:
+        """Raise ConfigError unless data and grad of each are its views, or it is frozen: others are never trained."""
+        own = {(id(view), id(grad)) for view, grad in zip(self._views, self._grad_views, strict=True)}
+        frozen = {segment.name for segment in self.segments if not segment.trainable}
+        strangers = [
+            name for name, one, _ in parameters if (id(one.data), id(one.grad)) not in own and name not in frozen
+        ]
+        if strangers:
+            raise ConfigError(
+                f"{', '.join(strangers[:5])}{', ...' * (len(strangers) > 5)}: expected data and grad in model.arena, "
+                "got arrays of their own, which no optimiser would train; write into them (weight.data[...] = array), "
+                "or pack the model anew: model.arena = Arena(model.owned_parameters(), model.backend), and then make "
+                "the optimiser and the training step; or freeze it: model.arena.configure(name, trainable=False)"
+            )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Arena:
         """An arena with arrays of its own, of which the parameters' copies are views: so copy.deepcopy(model) trains.
@@ -97,8 +121,7 @@ class Arena:
         other.values[...], other.grads[...] = self.values, self.grads
         for i, (parameter, mine) in enumerate(zip(self._parameters, self._views, strict=True)):
             if parameter.data is mine:
-                other._parameters[i].data = other._views[i]
-                other._parameters[i].grad = other.view(other.grads, other.segments[i])
+                other._parameters[i].data, other._parameters[i].grad = other._views[i], other._grad_views[i]
         return other
 
     @property
@@ -154,10 +177,13 @@ class Arena:
     ) -> None:  # fmt: skip
         """Change the settings of every segment whose name (or alias) is prefix or starts with it and a dot.
 
-        Raises ConfigError if there is none.
+        Raises ConfigError if there is none, and for numbers below 0.
         """
         given = {"lr_scale": lr_scale, "weight_decay": weight_decay, "trainable": trainable}
         changes: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+        for key, value in changes.items():
+            if not 0 <= value < math.inf:
+                raise ConfigError(f"{key}: expected a finite number >= 0, got {value}")
 
         def is_meant(segment: Segment) -> bool:
             names = (segment.name, *segment.aliases)

@@ -109,9 +109,9 @@ class Backend:
     ``threads`` is into how many parts a training batch is shared out, and ``together(jobs)`` does that
     many jobs at the same time; within ``on_one_thread()`` products use no thread but their caller's, where others
     would be in the way of what follows. ``adam_update`` is a faster spelling of Adam's formula, or None,
-    ``updates`` what clips and updates in a captured function, ``decoder_steps``
-    and ``encoder_of_texts`` prepare a model for decoding, and ``beam_choice`` is a faster spelling of what a
-    beam search chooses.
+    ``updates`` what clips and updates in a captured function, ``decoder_steps`` and ``encoder_of_texts`` prepare a
+    model for decoding, in another spelling of the operations ``ops_at_once``, and ``beam_choice`` is a faster spelling
+    of what a beam search chooses.
     """
 
     name: str
@@ -130,6 +130,7 @@ class Backend:
     encoder_of_texts: PrepareEncoder | None = None
     beam_choice: BeamChoice | None = None
     precision: str = "float32"
+    ops_at_once: Ops | None = None
 
     def __post_init__(self) -> None:
         if self.dtype not in DTYPES:
@@ -141,6 +142,11 @@ class Backend:
                 f"precision: expected float32 for arrays of {self.dtype}, got {self.precision}: it says what products "
                 "of float32 are made of, and others have one way only; leave it out, or use dtype float32"
             )
+
+    @property
+    def computes_at_once(self) -> bool:
+        """Whether whole models may be prepared: not if somebody has put an operation of his own into the table."""
+        return self.ops is self.ops_at_once
 
     def __deepcopy__(self, memo: Any) -> Backend:
         """Itself: a copy of a model computes on the same backend."""

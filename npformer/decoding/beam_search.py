@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from npformer.decoding.beams import LENGTH_PENALTY, Beams
-from npformer.decoding.opening import Host, Writer, expect_count, newest, open_texts
+from npformer.decoding.opening import Host, Writer, end_token, expect_count, newest, open_texts
 from npformer.decoding.writing import Stop, takes_several
 from npformer.errors import ConfigError
 from npformer.models.step_at_once import search_at_once
@@ -42,7 +42,7 @@ def beam_search(
     beam: int = 4,
     length_penalty: float = LENGTH_PENALTY,
     bos_id: int = 1,
-    eos_id: int = 2,
+    eos_id: int | None = 2,
     stop: Stop | None = None,
 ) -> list[list[Hypothesis]]:
     """Decode as ``greedy`` does, but look for the text (B lists of at most beam hypotheses) of the best score.
@@ -53,8 +53,8 @@ def beam_search(
     beam = expect_count("beam", beam)
     _expect_penalty(length_penalty)
     found: dict[int, list[Hypothesis]] = {}
-    openings = open_texts(model, src, max_len, bos_id)
-    search = partial(search_at_once, model, eos_id=eos_id) if takes_several(model, stop) else None
+    openings, end = open_texts(model, src, max_len, bos_id), end_token(eos_id)
+    search = partial(search_at_once, model, eos_id=end) if takes_several(model, stop) else None
     for opening in openings:
         state, beams = opening.state, Beams(opening, beam, length_penalty, model.config.pad_id)
         while beams.rows.size:
@@ -63,10 +63,10 @@ def beam_search(
             else:
                 state.reorder(beams.rows)
             if search is not None and not beams.may_grow:
-                if beams.go_on_at_once(search, state, eos_id):
+                if beams.go_on_at_once(search, state, end):
                     continue
                 search = None  # and is not asked again
-            beams.go_on(newest(model.step(beams.tokens, state)), model.backend, eos_id, stop)
+            beams.go_on(newest(model.step(beams.tokens, state)), model.backend, end, stop)
         for row, hypotheses in zip(opening.rows.tolist(), beams.found(), strict=True):
             found[row] = [Hypothesis(*each) for each in hypotheses]
     return [found[row] for row in sorted(found)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from npformer.decoding.opening import Host, Writer, open_texts
+from npformer.decoding.opening import Host, Writer, end_token, open_texts
 from npformer.decoding.writing import Stop, takes_several, write
 from npformer.functional.arrays import namespace
 from npformer.models.step_at_once import likeliest_at_once
@@ -12,13 +12,19 @@ from npformer.typing import Array
 
 
 def greedy(
-    model: Writer, src: Array, max_len: int = 32, *, bos_id: int = 1, eos_id: int = 2, stop: Stop | None = None
+    model: Writer,
+    src: Array,
+    max_len: int = 32,
+    *,
+    bos_id: int = 1,
+    eos_id: int | None = 2,
+    stop: Stop | None = None,
 ) -> Host:
     """Decode src (B, S), token ids, into at most max_len tokens each.
 
     Returns (B, T) int64 on the host, T ≤ max_len, without the begin token: each row ends with
     eos_id, if it got that far, or where stop, given the row's tokens so far (T,), says True; it is filled
-    up with the pad id. Stops when all rows have ended.
+    up with the pad id. Stops when all rows have ended. eos_id None: no token ends a row.
 
     For a Decoder, src are prompts, and each row returned begins with its own; they need not be of one
     length, bos_id is not used, and max_len counts the prompt too.
@@ -30,6 +36,6 @@ def greedy(
     def likeliest(logits: Array, rows: Host, t: int) -> Host:
         return model.backend.host(namespace(logits).argmax(logits, axis=-1))
 
-    openings = open_texts(model, src, max_len, bos_id)
-    several = partial(likeliest_at_once, model, eos_id=eos_id) if takes_several(model, stop) else None
-    return write(model, openings, likeliest, eos_id=eos_id, stop=stop, several=several)
+    openings, end = open_texts(model, src, max_len, bos_id), end_token(eos_id)
+    several = partial(likeliest_at_once, model, eos_id=end) if takes_several(model, stop) else None
+    return write(model, openings, likeliest, eos_id=end, stop=stop, several=several)

@@ -103,6 +103,16 @@ def newest(logits: Array) -> Array:
     return logits if logits.ndim == 2 else logits[:, -1, :]
 
 
+def end_token(eos_id: Any) -> int:
+    """eos_id as an int; −1, which no token is, for None: no token ends a text. Raises ConfigError for anything else."""
+    if eos_id is None:
+        return -1
+    if not isinstance(eos_id, Integral):
+        raise ConfigError(f"eos_id: expected a token id, or None for texts that no token ends, got {eos_id!r}")
+    number = int(eos_id)
+    return number if 0 <= number < 1 << 62 else -1
+
+
 def expect_count(name: str, value: Any) -> int:
     """value as an int, which never overflows. Raises ConfigError unless it is a whole number >= 1."""
     if not isinstance(value, Integral) or value < 1:

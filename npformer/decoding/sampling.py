@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from npformer.decoding.opening import Host, Opening, Writer, expect_count, open_texts
+from npformer.decoding.opening import Host, Opening, Writer, end_token, expect_count, open_texts
 from npformer.decoding.writing import Stop, write
 from npformer.errors import ConfigError
 from npformer.typing import Array
@@ -38,7 +38,7 @@ def sample(
     top_p: float | None = None,
     seed: int = 0,
     bos_id: int = 1,
-    eos_id: int = 2,
+    eos_id: int | None = 2,
     stop: Stop | None = None,
 ) -> Host:
     """Decode as ``greedy`` does, but draw each token; the same seed draws the same ones.
@@ -53,7 +53,7 @@ def sample(
         p = probabilities(model.backend.host(logits), temperature, top_k, top_p)
         return drawn(p, np.array([sources[row].random() for row in rows]))
 
-    return write(model, openings, draw, eos_id=eos_id, stop=stop)
+    return write(model, openings, draw, eos_id=end_token(eos_id), stop=stop)
 
 
 def probabilities(logits: Host, temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None) -> Host:

@@ -49,6 +49,7 @@ def cross_entropy_forward(
     powers = xp.exp(shifted)
     power_sum = xp.sum(powers, axis=-1, keepdims=True)  # (..., 1)
     q = _target_distribution(logits, targets, label_smoothing)
+    shifted = xp.where(real_part(q) > 0, shifted, xp.zeros_like(shifted))  # 0·(−∞), of a class ruled out, is no number
     token_loss = xp.log(power_sum) - xp.sum(q * shifted, axis=-1, keepdims=True)  # 2. the shift cancels
     counted, num_counted = _counted(targets, ignore_index, logits)
     loss = xp.sum(counted * token_loss) / num_counted  # 3. ()

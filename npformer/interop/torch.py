@@ -12,6 +12,7 @@ beside ``src_embed``, ``tgt_embed`` (``torch.nn.Embedding``) and ``generator`` (
     encoder.layers.0.linear1.weight     (F, C)         encoder.layers.0.feed_forward.up.weight  ᵀ
     encoder.layers.0.linear2.weight     (C, F)         encoder.layers.0.feed_forward.down.weight  ᵀ
     encoder.layers.0.norm1.weight, bias (C,)           encoder.layers.0.norm1.gamma, beta
+    … and of a BatchNorm: running_mean, running_var    running_mean, running_variance
     encoder.norm.weight, bias           (C,)           encoder.norm.gamma, beta, if there is a final norm
     generator.weight                    (V, C)         generator.weight  ᵀ
 
@@ -34,7 +35,7 @@ import numpy as np
 from safetensors.numpy import save as to_bytes
 
 from npformer.errors import CheckpointError
-from npformer.layers.parameter import Parameter
+from npformer.layers.parameter import Buffer, Parameter
 from npformer.models import Transformer
 from npformer.training.atomic import describe, write_atomically
 from npformer.training.model_file import read_arrays
@@ -45,17 +46,17 @@ _WORDS = (
     (".self_attention.", ".self_attn."), (".cross_attention.", ".multihead_attn."),
     (".qkv.", ".in_proj_"), (".output.", ".out_proj."),
     (".feed_forward.up.", ".linear1."), (".feed_forward.down.", ".linear2."),
-    (".gamma", ".weight"), (".beta", ".bias"),
+    (".gamma", ".weight"), (".beta", ".bias"), (".running_variance", ".running_var"),
 )  # fmt: skip
 _LINEAR = (".qkv.weight", ".output.weight", ".up.weight", ".down.weight", "generator.weight")
 _FINAL_NORMS = {"encoder.norm.weight", "decoder.norm.weight"}
 
 
 class _Entry(NamedTuple):
-    """One array of the state dict and the parameter that it stands for."""
+    """One array of the state dict and the parameter, or buffer, that it stands for."""
 
     name: str  # PyTorch's
-    parameter: Parameter
+    parameter: Parameter | Buffer
     transposed: bool
     same_as: str  # the first of PyTorch's names for this parameter: another one if it is tied
 
@@ -73,7 +74,10 @@ def to_state_dict(model: Transformer, grads: bool = False) -> dict[str, HostArra
     """
     state: dict[str, HostArray] = {}
     for entry in _entries(model):
-        host = model.backend.host(entry.parameter.grad if grads else entry.parameter.data)
+        array = getattr(entry.parameter, "grad", None) if grads else entry.parameter.data
+        if array is None:  # of a buffer
+            continue
+        host = model.backend.host(array)
         state[entry.name] = np.array(host.T if entry.transposed else host, order="C")
     return state
 
@@ -118,6 +122,8 @@ def _entries(model: Transformer) -> Iterator[_Entry]:
     for name, parameter, aliases in model.owned_parameters():
         for each in (name, *aliases):
             yield _Entry(_torch_name(each), parameter, name.endswith(_LINEAR), _torch_name(name))
+    for name, buffer in model.named_buffers():
+        yield _Entry(_torch_name(name), buffer, False, _torch_name(name))
 
 
 def _torch_name(name: str) -> str:

@@ -10,14 +10,16 @@ from npformer.backend.workspace import side_by_side
 from npformer.functional.arrays import namespace
 from npformer.layers.parameter import Buffer, Parameter, ParameterView
 
+_METHODS = ("forward", "backward", "post_forward", "post_backward", "pre_forward", "pre_backward", "step")
+
 
 class Layer:
     """Base of every layer and model. A layer writes nothing to itself but gradients, by adding.
 
     Subclasses define ``forward(...) -> (y, cache)`` and ``backward(dy, cache)``, which returns the
     gradients of forward's array inputs and adds those of the parameters to ``Parameter.grad``.
-    Parameters and sub-layers are found among the attributes, in the order in which ``__init__``
-    set them; that order and the attribute names make the dotted names.
+    Parameters and sub-layers are found among the attributes, and in lists, tuples and dicts there, in the order
+    in which ``__init__`` set them; that order and the attribute names make the dotted names.
     """
 
     backend: Backend
@@ -43,12 +45,24 @@ class Layer:
         return self.forward(*inputs, **options)[0]
 
     def _members(self) -> Iterator[tuple[str, Any]]:
-        """Sub-layers and parameters by attribute name; lists of layers as name.0, name.1, …"""
+        """Sub-layers and parameters by attribute name; those of lists as name.0, name.1, …, of dicts as name.key."""
         for name, value in vars(self).items():
-            if isinstance(value, list):
-                yield from ((f"{name}.{i}", item) for i, item in enumerate(value))
-            else:
-                yield name, value
+            yield from _parts(name, value)
+
+    def all_layers(self) -> Iterator[Layer]:
+        """This layer and all those in it."""
+        yield self
+        for _, value in self._members():
+            if isinstance(value, Layer):
+                yield from value.all_layers()
+
+    def repeats_itself(self) -> bool:
+        """Whether this layer and all those in it do the same at every step, but for shapes and their attributes.
+
+        A backend may write a training step down and repeat it, with other numbers, without Python. What Python decides
+        would then be decided once, so layers from elsewhere are taken to decide anew.
+        """
+        return all(type(each).__module__.startswith("npformer.") and not is_hooked(each) for each in self.all_layers())
 
     def _all_views(self, prefix: str) -> Iterator[tuple[str, ParameterView]]:
         """Every dotted name with its parameter, tied ones under each of their names."""
@@ -96,6 +110,23 @@ class Layer:
     def num_parameters(self) -> int:
         """How many numbers are learned, tied ones counted once."""
         return sum(int(view.data.size) for _, view in self.named_parameters())
+
+
+def is_hooked(layer: Layer) -> bool:
+    """Whether somebody has put a method of his own, a forward or another, on this one layer."""
+    return not vars(layer).keys().isdisjoint(_METHODS)
+
+
+def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """(dotted name, thing) of all that is in value, however nested."""
+    if isinstance(value, list | tuple):
+        for i, item in enumerate(value):
+            yield from _parts(f"{name}.{i}", item)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _parts(f"{name}.{key}", item)
+    else:
+        yield name, value
 
 
 def concat_last(*parts: Any) -> Any:

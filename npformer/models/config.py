@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from numbers import Integral
 from typing import Any, Literal, NamedTuple
+
+import numpy as np
 
 from npformer.errors import ConfigError
 from npformer.functional.dropout import dropout_threshold
@@ -23,6 +25,10 @@ class Ids(NamedTuple):
     name: str
     shape: str
     below: int
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, Integral)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +59,13 @@ class ModelConfig:
     pad_id: int = 0
 
     def __post_init__(self) -> None:
+        for each in fields(self):  # a number of NumPy's would compute, and not be saved
+            value = getattr(self, each.name)
+            if isinstance(value, np.generic):
+                object.__setattr__(self, each.name, value.item())
         self._expect_at_least_one("d_model", "d_ff", "max_seq_len")
+        if not _is_whole(self.num_heads):
+            raise ConfigError(f"num_heads: expected an integer >= 1, got {self.num_heads!r}")
         expect_divisible(self.d_model, self.num_heads)
         dropout_threshold(self.dropout)
         expect_norm_order(self.norm_order)
@@ -91,11 +103,11 @@ class ModelConfig:
     def _expect_at_least_one(self, *names: str) -> None:
         for name in names:
             value = getattr(self, name)
-            if not isinstance(value, Integral) or value < 1:
+            if not _is_whole(value) or value < 1:
                 raise ConfigError(f"{name}: expected an integer >= 1, got {value!r}")
 
     def _expect_pad_in(self, *vocab_sizes: int) -> None:
-        if not 0 <= self.pad_id < min(vocab_sizes):
+        if not _is_whole(self.pad_id) or not 0 <= self.pad_id < min(vocab_sizes):
             raise ConfigError(f"pad_id: expected an id in every vocabulary, got {self.pad_id}")
 
 

@@ -45,12 +45,25 @@ def _twin_of(thing: Any, made: dict[int, Any]) -> Any:
     """Copies of layers and parameters, however nested, each once; everything else is shared."""
     if isinstance(thing, list):
         return [_twin_of(item, made) for item in thing]
+    if isinstance(thing, tuple | dict):
+        return _twin_of_items(thing, made)
     if not isinstance(thing, Layer | Parameter | ParameterView):
         return thing
     if id(thing) not in made:
         made[id(thing)] = twin = copy(thing)
         vars(twin).update({name: _twin_of(value, made) for name, value in vars(thing).items()})
     return made[id(thing)]
+
+
+def _twin_of_items(things: Any, made: dict[int, Any]) -> Any:
+    """Of a tuple or dict; the very same one if it holds nothing to copy."""
+    items = things.values() if isinstance(things, dict) else things
+    twins = [_twin_of(item, made) for item in items]
+    if all(map(is_, twins, items)):
+        return things
+    if isinstance(things, dict):
+        return dict(zip(things, twins, strict=True))
+    return type(things)(*twins) if hasattr(things, "_fields") else tuple(twins)
 
 
 class Attributes:
@@ -74,10 +87,17 @@ def _parts_of(layer: Layer) -> Iterator[Iterable[Any]]:
     """The attributes of a layer, its lists, those of its parameters, and the same of each layer in it."""
     yield vars(layer).values()
     for value in vars(layer).values():
-        if isinstance(value, list):
-            yield value
-        for part in value if isinstance(value, list) else (value,):
-            if isinstance(part, Layer):
-                yield from _parts_of(part)
-            elif isinstance(part, Parameter):
-                yield vars(part).values()
+        yield from _parts_in(value)
+
+
+def _parts_in(value: Any) -> Iterator[Iterable[Any]]:
+    if isinstance(value, Layer):
+        yield from _parts_of(value)
+    elif isinstance(value, Parameter):
+        yield vars(value).values()
+    elif isinstance(value, list | tuple | dict):
+        items = value.values() if isinstance(value, dict) else value
+        found = [part for item in items for part in _parts_in(item)]
+        if found or isinstance(value, list):
+            yield items
+        yield from found

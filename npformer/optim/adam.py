@@ -13,6 +13,7 @@ Source: Kingma & Ba 2015, arXiv:1412.6980, algorithm 1; Loshchilov & Hutter 2019
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import NamedTuple
 
@@ -39,8 +40,10 @@ class Adam:
     def __init__(
         self, arena: Arena, lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.98), eps: float = 1e-9
     ) -> None:
-        if not lr >= 0:
-            raise ConfigError(f"lr: expected a number >= 0, got {lr}")
+        if not isinstance(arena, Arena):
+            raise ConfigError(f"arena: expected a model's arena, as in Adam(model.arena), got {type(arena).__name__}")
+        if not 0 <= lr < math.inf:
+            raise ConfigError(f"lr: expected a finite number >= 0, got {lr}")
         if not (0 <= betas[0] < 1 and 0 <= betas[1] < 1):
             raise ConfigError(f"betas: expected two numbers with 0 <= beta < 1, got {betas}")
         if not eps > 0:
@@ -78,7 +81,7 @@ class Adam:
         if updates is None:
             raise DeviceError(f"adam: expected a backend that reads rates from its memory, got {self.arena.backend}")
         if clip_norm is not None:
-            norm, shrink = updates.gradient_norm(self.arena, clip_norm)
+            norm, shrink = updates.gradient_norm(self.arena, None if math.isinf(clip_norm) else clip_norm)
         updates.adam(self.arena, self.m, self.v, rates, self.betas, self.eps, self.weight_decay, shrink)
         return norm
 

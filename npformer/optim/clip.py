@@ -9,6 +9,8 @@ Source: Pascanu, Mikolov & Bengio 2013, arXiv:1211.5063, algorithm 1.
 
 from __future__ import annotations
 
+import math
+
 from npformer.backend import Arena
 from npformer.errors import ConfigError
 from npformer.functional.arrays import namespace
@@ -25,11 +27,13 @@ def global_norm(arena: Arena) -> Array:
 def clip_by_global_norm(arena: Arena, clip_norm: float) -> Array:
     """Shorten the trainable gradients to clip_norm if they are longer. Returns n () as it was before.
 
-    Raises ConfigError unless clip_norm > 0.
+    Infinity shortens nothing. Raises ConfigError unless clip_norm > 0.
     """
     if not clip_norm > 0:
         raise ConfigError(f"clip_norm: expected a number > 0 or None, got {clip_norm}")
     norm = global_norm(arena)
+    if math.isinf(clip_norm):  # and inf/inf is no number
+        return norm
     xp = namespace(norm)
     longest = xp.where(norm > clip_norm, norm, xp.full_like(norm, clip_norm))
     for run in arena.runs(decaying=False):

@@ -14,6 +14,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_bytes
 
 from npformer.backend import Backend
+from npformer.backend.arena import expect_unlike
 from npformer.errors import CheckpointError, NpformerError
 from npformer.layers import Layer
 from npformer.models import Model, build_model
@@ -27,10 +28,14 @@ FORMAT = "npformer-model-1"
 def save(model: Model, path: str | os.PathLike[str]) -> None:
     """Write model's arrays and configuration to path (a .safetensors file), replacing it atomically.
 
-    Raises CheckpointError if it cannot be written; an existing file is then as it was.
+    A subclass of one of npformer's models is saved as that, and loaded as that. Raises CheckpointError if it is none
+    of them, or cannot be written; an existing file is then as it was.
     """
+    kind = next((each.__name__ for each in type(model).__mro__ if each.__name__ in MODELS), None)
+    if kind is None:
+        raise CheckpointError(f"model: expected one of {', '.join(MODELS)}, got {type(model).__name__}")
     config = json.dumps(dataclasses.asdict(model.config))
-    metadata = {"format": FORMAT, "model": type(model).__name__, "config": config}
+    metadata = {"format": FORMAT, "model": kind, "config": config}
     data = to_bytes({k: np.ascontiguousarray(v) for k, v in model_arrays(model).items()}, metadata)
     try:
         write_atomically(Path(path), data)
@@ -70,7 +75,9 @@ def model_arrays(model: Layer) -> dict[str, HostArray]:
 
 def arrays_in(model: Layer) -> dict[str, Any]:
     """Name -> device array, of every parameter and buffer: what a model is, beside its configuration."""
-    parameters = {name: parameter.data for name, parameter in model.named_parameters()}
+    named = list(model.named_parameters())
+    expect_unlike(name for name, _ in named)
+    parameters = {name: parameter.data for name, parameter in named}
     return parameters | {name: buffer.data for name, buffer in model.named_buffers()}
 
 

@@ -16,7 +16,10 @@ record reads them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
+from copy import deepcopy
+from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,8 +49,9 @@ class TrainStep:
     """Trains model by optimizer; call it with a batch. See the module's docstring.
 
     A target of pad_id does not count, whatever the model, so classes are numbered from 1 where it is 0.
-    schedule (step -> rate) overrides optimizer.lr; clip_norm None means no clipping. seed, with the
-    step, decides all dropout masks. Raises ConfigError for options that make no sense.
+    schedule (step -> rate) overrides optimizer.lr; clip_norm None means no clipping, infinity that the norm is taken
+    and nothing clipped. seed, with the step, decides all dropout masks. Raises ConfigError for options that make no
+    sense, and for a parameter that is not in model.arena, then or later.
     """
 
     def __init__(
@@ -61,16 +65,15 @@ class TrainStep:
         schedule: Schedule | None = None,
         accumulate: int = 1,
     ) -> None:
-        if optimizer.arena is not model.arena:
-            raise ConfigError("optimizer: expected one over model.arena, got one of another model; it would train that")
-        if accumulate < 1:
-            raise ConfigError(f"accumulate: expected an integer >= 1, got {accumulate}")
+        self._expect_own_arena(optimizer, model)
+        for name, value, least in (("accumulate", accumulate, 1), ("seed", seed, 0)):
+            _expect_whole(name, value, least)
         if clip_norm is not None and not clip_norm > 0:
             raise ConfigError(f"clip_norm: expected a number > 0 or None, got {clip_norm}")
         if not 0 <= label_smoothing < 1:
             raise ConfigError(f"label_smoothing: expected 0 <= label_smoothing < 1, got {label_smoothing}")
-        self.model = model
-        self.optimizer = optimizer
+        self.model: Model = model
+        self.optimizer: Adam = optimizer
         self.seed = seed
         self.label_smoothing = label_smoothing
         self.clip_norm = clip_norm
@@ -79,6 +82,9 @@ class TrainStep:
         self.grad_norm: Array | None = None  # of the last step, before clipping; None without clipping
         self._threads = Threads(model)
         self._attributes = Attributes(model)
+        self._made_of: list[Any] = []
+        self._segments: tuple[Any, ...] = ()
+        self._look()
         # not bound methods: that would make a cycle, and keep the twins' memory for who knows how long
         self._compute = model.backend.capture(TrainStep._compute_updates, TrainStep._baked)
 
@@ -93,8 +99,23 @@ class TrainStep:
         return self._rate_of(self.optimizer.t + 1)
 
     def _rate_of(self, step: int) -> float:
-        """The rate of a step, counted from 1."""
-        return self.optimizer.lr if self.schedule is None else self.schedule(step)
+        """The rate of a step, counted from 1. Raises ConfigError if the schedule's is none."""
+        if self.schedule is None:
+            return self.optimizer.lr
+        rate: Any = self.schedule(step)
+        if not isinstance(rate, Real) or not 0 <= float(rate) < math.inf:
+            raise ConfigError(f"schedule: expected a finite rate >= 0 for step {step}, got {rate!r}")
+        return float(rate)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> TrainStep:
+        """One that trains the model's copy by the optimiser's, from here on."""
+        model, optimizer = deepcopy((self.model, self.optimizer), memo)
+        memo[id(self)] = other = type(self)(
+            model, optimizer, seed=self.seed, label_smoothing=self.label_smoothing, clip_norm=self.clip_norm,
+            schedule=self.schedule, accumulate=self.accumulate,
+        )  # fmt: skip
+        other.grad_norm = deepcopy(self.grad_norm)
+        return other
 
     def __call__(self, *batch: Array) -> Array:
         """Train on a batch of ids, the model's inputs and then its targets, as model.config.batch lists them.
@@ -129,8 +150,10 @@ class TrainStep:
     def _make(self, given: list[Given]) -> tuple[Array, Array | None]:
         """Make these steps. Returns what ``_compute_updates`` returns; counts them."""
         before = self.step_number
+        self._look()
+        compute = self._compute if self._threads.may_record else TrainStep._compute_updates
         try:
-            found: tuple[Array, Array | None] = self._compute(self, given)
+            found: tuple[Array, Array | None] = compute(self, given)
         except DeviceMemoryError as error:
             if self.step_number != before:
                 raise MemoryError(
@@ -168,8 +191,22 @@ class TrainStep:
         optimizer = self.optimizer
         return [
             self.seed, self.label_smoothing, self.clip_norm, optimizer, optimizer.betas, optimizer.eps,
-            optimizer.weight_decay, optimizer.m, optimizer.v, self.model.arena.segments, self._attributes.now(),
+            optimizer.weight_decay, optimizer.m, optimizer.v, self.model.arena.segments, self._made_of,
         ]  # fmt: skip
+
+    def _look(self) -> None:
+        """See whether a layer or parameter has been replaced; raises ConfigError if one would not be trained."""
+        now, segments = self._attributes.now(), self.model.arena.segments
+        if now is not self._made_of or segments is not self._segments:
+            self._expect_own_arena(self.optimizer, self.model)
+            self.model.arena.expect_all(self.model.owned_parameters())
+            self._threads.look()
+            self._made_of, self._segments = now, segments
+
+    @staticmethod
+    def _expect_own_arena(optimizer: Adam, model: Model) -> None:
+        if optimizer.arena is not model.arena:
+            raise ConfigError("optimizer: expected one over model.arena, got one of another model; it would train that")
 
     def _shares(self, targets: np.ndarray[Any, Any]) -> list[list[tuple[slice, float]]]:
         """For each micro-batch, for each thread's part of it, its rows of the batch and n_i/N."""
@@ -224,6 +261,11 @@ class TrainStep:
                 parts.append(Part(given.number, micro, share, own, tuple(x[rows, ...] for x in batch)))
             losses += self._threads.backpropagate(rule, parts, seen)
         return (sum(losses[1:], start=losses[0]),)
+
+
+def _expect_whole(name: str, value: Any, least: int) -> None:
+    if not isinstance(value, Integral) or int(value) < least:
+        raise ConfigError(f"{name}: expected an integer >= {least}, got {value!r}")
 
 
 def _split(rows: slice, parts: int) -> list[slice]:

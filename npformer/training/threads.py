@@ -45,20 +45,23 @@ class Threads:
         self._models = [model]
         self._twins = Twins(model)
         self._rule = Rule(0, 0.0, [])
+        self.look()
         # not bound methods: that would make a cycle, and keep the twins' memory for who knows how long
         self.computes = [
             model.backend.capture_part(partial(_backpropagate, thread), _baked)
             for thread in range(model.backend.threads)
         ]
 
+    def look(self) -> None:
+        """See what the model is made of."""
+        model = self._models[0]
+        self._is_together = any(True for _ in model.named_buffers())  # rows look at each other: a BatchNorm is in it
+        self.may_record = model.repeats_itself()
+
     @property
     def number(self) -> int:
         """Into how many parts a micro-batch is to be cut."""
-        return 1 if self._is_together() else len(self.computes)
-
-    def _is_together(self) -> bool:
-        """Whether the rows of a micro-batch look at each other."""
-        return self._models[0].config.norm == "batch"
+        return 1 if self._is_together else len(self.computes)
 
     def backpropagate(self, rule: Rule, parts: list[Part], seen: list[Statistics] | None) -> list[Array]:
         """Add the gradients of a micro-batch's parts, each times its share; returns their shares of the loss.
@@ -66,7 +69,7 @@ class Threads:
         seen, if given, gets what every BatchNorm saw.
         """
         self._rule, model = rule, self._models[0]
-        if self._is_together():
+        if self._is_together:
             return [part.share * _backpropagate(0, self, part, seen)[0] for part in parts]
         self._models = [model, *self._twins.first(len(parts) - 1)]
         losses: list[Array] = [None] * len(parts)
@@ -74,7 +77,8 @@ class Threads:
         def work(i: int) -> None:
             if i > 0:
                 self._models[i].arena.zero_grad()
-            (loss,) = self.computes[i](self, parts[i])
+            compute = self.computes[i] if self.may_record else partial(_backpropagate, i)
+            (loss,) = compute(self, parts[i])
             losses[i] = parts[i].share * loss
 
         model.backend.together([partial(work, i) for i in range(len(parts))])

@@ -183,7 +183,7 @@ def refuses_wrong_shapes(request: pytest.FixtureRequest) -> Callable[[Ops], None
         pair.backward(whole(dy), cache, tuple(places))  # as it should be
         skipped = 4 if op == "learned_positions" else 0  # its sequences may be of any number and length
         for shape in list(changed(dy.shape))[skipped:]:
-            with pytest.raises(ShapeError, match="expected the shape of (y|the parameter)"):
+            with pytest.raises(ShapeError, match=r"expected the shape of (y|the parameter)"):
                 pair.backward(whole(np.ones(shape)), cache, tuple(places))
         if op == "add_norm":
             with pytest.raises(ShapeError, match="dy: expected"):

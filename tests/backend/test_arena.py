@@ -211,3 +211,18 @@ def test_an_arena_of_nothing() -> None:
     arena = Arena([], get_backend("numpy", bodies="plain", threads=2))
     arena.add_gradients(arena.twin([]))
     assert arena.parts(slice(0, 0)) == []
+
+
+@pytest.mark.parametrize("change", [{"lr_scale": float("nan")}, {"lr_scale": -1.0}, {"weight_decay": float("inf")}])
+def test_settings_that_make_no_sense_are_refused(packed: Packed, change: dict[str, float]) -> None:
+    arena, _ = packed
+    before = arena.segments
+    with pytest.raises(ConfigError, match=f"{next(iter(change))}: expected a finite number >= 0"):
+        arena.configure("a", **change)  # type: ignore[arg-type]
+    assert arena.segments is before
+
+
+def test_two_parameters_of_one_name_are_refused(numpy64: Backend) -> None:
+    parameters = [("w", Parameter("w", np.ones(3)), ()) for _ in range(2)]
+    with pytest.raises(ConfigError, match="w: expected a name for each parameter, got one for several"):
+        Arena(parameters, numpy64)

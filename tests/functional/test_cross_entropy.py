@@ -101,3 +101,18 @@ def test_errors_name_what_is_wrong() -> None:
         cross_entropy_forward(logits, TARGETS * 1.0)
     with pytest.raises(ShapeError, match=r"targets: expected the shape of logits without V = \(2, 3\), got \(3, 2\)"):
         cross_entropy_forward(logits, TARGETS.T)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_a_class_that_is_ruled_out(smoothing: float) -> None:
+    """Its logit is −∞: as if it were not there, unless it is the target or smoothing expects a share of it."""
+    logits, targets = np.array([[-np.inf, 1.0, 2.0]]), np.array([1])
+    loss, cache = cross_entropy_forward(logits, targets, None, smoothing)
+    if smoothing:
+        assert loss == np.inf
+        return
+    true, few = cross_entropy_forward(logits[:, 1:], targets - 1, None)
+    assert loss == true
+    (found,), (expected,) = cross_entropy_backward(1.0, cache), cross_entropy_backward(1.0, few)
+    assert np.array_equal(found, np.concatenate([[[0.0]], expected], axis=1))
+    assert cross_entropy_forward(logits, targets - 1, None)[0] == np.inf

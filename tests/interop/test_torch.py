@@ -240,3 +240,20 @@ def test_pytorch_is_neither_needed_nor_imported() -> None:
 def test_public_names() -> None:
     assert interop.__all__ == ["torch"]
     assert interop.torch.__name__ == "npformer.interop.torch"
+
+
+def test_what_a_batch_norm_remembers_travels(numpy64: Backend) -> None:
+    config = npf.TransformerConfig(5, 5, d_model=4, num_heads=1, num_encoder_layers=1, num_decoder_layers=1, d_ff=4,
+                                   norm="batch")  # fmt: skip
+    model, other = (a_model(numpy64, config, seed) for seed in (1, 2))
+    for i, (_, buffer) in enumerate(model.named_buffers()):
+        buffer.data[...] = i + 1
+    state = interop.torch.to_state_dict(model)
+    assert np.array_equal(state["encoder.layers.0.norm2.running_var"], np.full(4, 4.0))
+    interop.torch.load_state_dict(other, state)
+    ids = np.array([[1, 2, 3]])
+    assert np.array_equal(other(ids, ids), model(ids, ids))
+    assert not any("running" in name for name in interop.torch.to_state_dict(model, grads=True))
+    del state["encoder.layers.0.norm1.running_mean"]
+    with pytest.raises(CheckpointError, match=r"missing \(1\): encoder.layers.0.norm1.running_mean"):
+        interop.torch.load_state_dict(other, state)

@@ -141,3 +141,12 @@ def test_the_defaults_are_those_of_the_paper() -> None:
     assert (default.norm_order, default.activation, default.scale_embedding, default.tie_embeddings) == (
         "post", "relu", True, False)  # fmt: skip
     assert (default.final_norm, default.pad_id, default.positions) == (None, 0, "sinusoidal")
+
+
+@pytest.mark.parametrize(("change", "text"), [
+    ({"num_heads": 2.0}, "num_heads: expected an integer >= 1, got 2.0"),
+    ({"pad_id": 0.5}, "pad_id: expected an id in every vocabulary, got 0.5"),
+])  # fmt: skip
+def test_a_fraction_is_no_whole_number(change: dict[str, Any], text: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{re.escape(text)}$"):
+        config(**change)

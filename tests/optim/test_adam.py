@@ -137,8 +137,9 @@ def test_gaps_between_parameters_stay_zero(arena: Arena, tensors: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"lr": -1e-3}, "lr: expected a number >= 0, got -0.001"),
-        ({"lr": float("nan")}, "lr: expected a number >= 0, got nan"),
+        ({"lr": -1e-3}, "lr: expected a finite number >= 0, got -0.001"),
+        ({"lr": float("nan")}, "lr: expected a finite number >= 0, got nan"),
+        ({"lr": float("inf")}, "lr: expected a finite number >= 0, got inf"),
         ({"betas": (1.0, 0.9)}, "betas: expected two numbers with 0 <= beta < 1, got (1.0, 0.9)"),
         ({"betas": (0.9, -0.1)}, "betas: expected two numbers with 0 <= beta < 1, got (0.9, -0.1)"),
         ({"eps": 0.0}, "eps: expected a number > 0, got 0.0"),

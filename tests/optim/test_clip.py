@@ -75,3 +75,9 @@ def test_a_norm_that_makes_no_sense_is_refused(arena: Arena, clip_norm: float) -
     text = f"clip_norm: expected a number > 0 or None, got {clip_norm}"
     with pytest.raises(ConfigError, match=f"^{re.escape(text)}$"):
         clip_by_global_norm(arena, clip_norm)
+
+
+def test_infinity_measures_and_shortens_nothing(long_arena: Arena) -> None:
+    before = long_arena.grads.copy()
+    assert float(clip_by_global_norm(long_arena, float("inf"))) == pytest.approx(np.linalg.norm(before), rel=1e-14)
+    assert np.array_equal(long_arena.grads, before)

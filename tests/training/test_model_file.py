@@ -15,7 +15,8 @@ import pytest
 from safetensors.numpy import save_file
 
 from npformer.backend import Backend
-from npformer.errors import CheckpointError
+from npformer.errors import CheckpointError, ConfigError
+from npformer.layers import Layer, Parameter
 from npformer.models import Decoder, DecoderConfig, Encoder, EncoderConfig, Transformer, TransformerConfig
 from npformer.proof.catalogue import shaken
 from npformer.training import load, save
@@ -212,3 +213,34 @@ def test_a_model_without_its_running_statistics_is_refused(numpy64: Backend) -> 
     del arrays["encoder.layers.0.norm1.running_mean"]
     with pytest.raises(CheckpointError, match=r"encoder.layers.0.norm1.running_mean is missing; is it of another"):
         set_arrays(model, arrays, "FILE")
+
+
+def test_a_configuration_of_numpys_numbers_is_saved(tmp_path: Path, numpy64: Backend) -> None:
+    """As of a vocabulary's size that was counted: data.max() + 1."""
+    config = DecoderConfig(np.int64(5), dropout=np.float32(0.5), tie_embeddings=np.bool_(True), **SIZES)  # type: ignore[arg-type]
+    save(Decoder(config, backend=numpy64), tmp_path / "model")
+    assert load(tmp_path / "model", backend=numpy64).config == config
+    assert [type(each) for each in (config.vocab_size, config.dropout, config.tie_embeddings)] == [int, float, bool]
+
+
+def test_a_subclass_is_saved_as_the_model_it_is_made_of(tmp_path: Path, numpy64: Backend) -> None:
+    class Mine(Decoder):
+        pass
+
+    model = Mine(DecoderConfig(5, **SIZES), backend=numpy64)
+    save(model, tmp_path / "model")
+    found = load(tmp_path / "model", backend=numpy64)
+    assert type(found) is Decoder
+    assert np.array_equal(found.arena.values, model.arena.values)
+    with pytest.raises(CheckpointError, match="model: expected one of Transformer, Encoder, Decoder, got LayerNorm"):
+        save(model.decoder.layers[0].norm1, tmp_path / "model")  # type: ignore[arg-type]
+
+
+def test_of_two_arrays_of_one_name_none_is_lost(numpy64: Backend) -> None:
+    class Twice(Layer):
+        def __init__(self) -> None:
+            super().__init__(numpy64)
+            self.weights = [Parameter("w", np.ones(2)) for _ in range(2)]
+
+    with pytest.raises(ConfigError, match="w: expected a name for each parameter"):
+        model_arrays(Twice())

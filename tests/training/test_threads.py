@@ -150,6 +150,7 @@ def test_a_parameter_of_other_memory_reaches_every_thread(numpy_on_threads: Any)
     for threads in (1, 3):
         step = new_step(build(numpy_on_threads(threads)))
         step(*EVEN)
+        step.model.arena.configure("generator.bias", trainable=False)
         step.model.generator.bias.data = step.model.generator.bias.data + np.arange(9)
         losses.append([float(step(*EVEN)), float(step(*EVEN))])
     np.testing.assert_allclose(losses[1], losses[0], rtol=0, atol=1e-12)

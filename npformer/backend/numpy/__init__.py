@@ -75,9 +75,11 @@ def numpy_backend(dtype: str, bodies: str = "auto", threads: int | None = None) 
         from npformer.backend import numba as compiled
 
         compiled.prepare(dtype)
+        ops = with_fallback(compiled.OPS, OPS, compiled.takes)
         return replace(
             shared,
-            ops=with_fallback(compiled.OPS, OPS, compiled.takes),
+            ops=ops,
+            ops_at_once=ops,
             adam_update=compiled.adam_update,
             decoder_steps=compiled.decoder_steps,
             encoder_of_texts=compiled.encoder_of_texts,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,10 @@ import pytest
 pytest.importorskip("numba")
 
 from npformer import greedy
-from npformer.backend import get_backend
+from npformer.backend import Pair, get_backend
 from npformer.backend.numba.decode_kernel import likeliest
 from npformer.decoding import writing
-from npformer.errors import TokenError
+from npformer.errors import ConfigError, TokenError
 from npformer.models import Transformer, TransformerConfig
 from npformer.models.step_at_once import likeliest_at_once
 from npformer.proof.catalogue import shaken
@@ -150,3 +151,61 @@ def test_a_helper_that_falls_asleep_on_the_way_costs_no_step(phases: int, until_
     until_one_is_lost(
         phases, lambda: np.testing.assert_array_equal(greedy(fast, SRC[:2], MAX_LEN, eos_id=99), expected)
     )  # fmt: skip
+
+
+def test_an_operation_of_ones_own_is_obeyed() -> None:
+    """Kernels of whole models spell the backend's own operations, and no others."""
+    made = model("compiled")
+    linear = made.backend.ops.linear
+
+    def forward(*inputs: Any) -> Any:
+        y, cache = linear.forward(*inputs)
+        return -3 * y, cache
+
+    other = replace(made.backend, ops=replace(made.backend.ops, linear=Pair(forward, linear.backward)))
+    plain = get_backend("numpy", dtype="float64", bodies="plain")
+    slow = plain.ops.linear
+
+    def slow_forward(*inputs: Any) -> Any:
+        y, cache = slow.forward(*inputs)
+        return -3 * y, cache
+
+    plain = replace(plain, ops=replace(plain.ops, linear=Pair(slow_forward, slow.backward)))
+    models = [Transformer(made.config, backend=on, seed=2) for on in (made.backend, other, plain)]
+    for each in models[1:]:
+        each.arena.values[...] = models[0].arena.values
+    found = [greedy(each, SRC, MAX_LEN, eos_id=99) for each in models]
+    assert np.array_equal(found[1], found[2])
+    assert not np.array_equal(found[1], found[0])
+
+
+@pytest.mark.parametrize("where", ["encoder.layers.0.feed_forward", "decoder.layers.1.norm2"])
+def test_a_forward_of_ones_own_is_called(where: str) -> None:
+    made, calls = model("compiled"), list[int]()
+    expected = greedy(made, SRC, MAX_LEN, eos_id=99)
+    layer: Any = made
+    for part in where.split("."):
+        layer = layer[int(part)] if part.isdigit() else getattr(layer, part)
+    name = "post_forward" if "norm" in where else "forward"
+    before = getattr(layer, name)
+
+    def hooked(*inputs: Any, **options: Any) -> Any:
+        calls.append(1)
+        return before(*inputs, **options)
+
+    setattr(layer, name, hooked)
+    assert np.array_equal(greedy(made, SRC, MAX_LEN, eos_id=99), expected)
+    assert len(calls) >= 1
+    calls.clear()
+    delattr(layer, name)
+    assert np.array_equal(greedy(made, SRC, MAX_LEN, eos_id=99), expected)
+    assert not calls
+
+
+def test_without_an_end_token_texts_go_on_to_the_end() -> None:
+    for bodies in ("plain", "compiled"):
+        found = greedy(model(bodies), SRC, MAX_LEN, eos_id=None)
+        assert np.array_equal(found, one_by_one(model("plain"), len(SRC), 99))
+        assert np.array_equal(found, greedy(model(bodies), SRC, MAX_LEN, eos_id=2**70))
+        with pytest.raises(ConfigError, match="eos_id: expected a token id, or None"):
+            greedy(model(bodies), SRC, MAX_LEN, eos_id=2.0)  # type: ignore[arg-type]

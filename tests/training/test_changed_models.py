@@ -1,0 +1,234 @@
+"""Models that somebody has changed by hand train as they are, or are refused: nothing is left out silently."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer.backend import Arena, Backend, get_backend
+from npformer.errors import ConfigError
+from npformer.layers import BatchNorm, Layer, Linear
+from npformer.models import Decoder, DecoderConfig, Transformer, TransformerConfig
+from npformer.optim import Adam
+from npformer.proof import gradcheck
+from npformer.training import TrainStep
+
+Host = np.ndarray[Any, Any]
+IDS = np.random.default_rng(0).integers(1, 9, (6, 5))
+SIZES: dict[str, Any] = {"d_model": 8, "num_heads": 2, "d_ff": 12, "dropout": 0.1}
+
+
+@pytest.fixture(params=["plain", "numpy", "compiled"])
+def backend(request: pytest.FixtureRequest) -> Backend:
+    if request.param == "compiled":
+        pytest.importorskip("numba")
+    return get_backend("numpy", dtype="float64", bodies=request.param, threads=2)
+
+
+def decoder(on: Backend) -> Decoder:
+    return Decoder(DecoderConfig(9, num_layers=2, **SIZES), backend=on)
+
+
+def packed(model: Any) -> Any:
+    model.arena = Arena(model.owned_parameters(), model.backend)
+    return model
+
+
+def new_step(model: Any, **options: Any) -> TrainStep:
+    return TrainStep(model, Adam(model.arena, lr=0.01), **options)
+
+
+def test_a_replaced_parameter_is_refused_and_nothing_changes(numpy64: Backend) -> None:
+    for name in ("data", "grad"):
+        model = decoder(numpy64)
+        step = new_step(model)
+        step(IDS, IDS)
+        setattr(model.generator.weight, name, np.zeros((8, 9)))
+        before = model.arena.values.copy()
+        with pytest.raises(ConfigError, match=r"^generator\.weight: expected data and grad in model\.arena"):
+            step(IDS, IDS)
+        with pytest.raises(ConfigError, match=r"^generator\.weight: expected"):
+            new_step(model)
+        assert step.step_number == 1
+        assert np.array_equal(model.arena.values, before)
+
+
+def test_a_replaced_layer_is_refused_until_it_is_packed(numpy64: Backend) -> None:
+    model = decoder(numpy64)
+    step = new_step(model)
+    model.generator = Linear(8, 9, backend=numpy64, seed=5)
+    with pytest.raises(ConfigError, match=r"^generator\.weight, generator\.bias: expected"):
+        step(IDS, IDS)
+    packed(model)
+    with pytest.raises(ConfigError, match=r"optimizer: expected one over model\.arena"):
+        step(IDS, IDS)
+    before = model.generator.weight.data.copy()
+    new_step(model)(IDS, IDS)
+    assert np.all(model.generator.weight.data != before)
+
+
+def test_one_that_is_frozen_may_be_anything(numpy64: Backend) -> None:
+    model = decoder(numpy64)
+    step = new_step(model)
+    model.arena.configure("embedding", trainable=False)
+    model.embedding.weight.data = model.embedding.weight.data * 2
+    step(IDS, IDS)
+    model.arena.configure("embedding", trainable=True)
+    with pytest.raises(ConfigError, match=r"^embedding\.weight: expected"):
+        step(IDS, IDS)
+
+
+class Switch(Layer):
+    """A layer that Python can leave out; how is nobody's business but its own."""
+
+    def __init__(self, inner: Any) -> None:
+        super().__init__(inner.backend)
+        self.inner = inner
+        self.options = {"on": False}
+
+    def forward(self, x: Host, key: Any = None) -> Any:
+        return self.inner.forward(x, key=key) if self.options["on"] else (x, None)
+
+    def backward(self, dy: Host, cache: Any) -> Host:
+        return dy if cache is None else self.inner.backward(dy, cache)
+
+
+def test_a_layer_that_decides_anew_is_asked_anew(backend: Backend) -> None:
+    model = decoder(backend)
+    layer: Any = model.decoder.layers[0]
+    layer.feed_forward = Switch(layer.feed_forward)
+    step, weight = new_step(packed(model)), layer.feed_forward.inner.up.weight
+    start = weight.data.copy()
+    for _ in range(4):
+        step(IDS, IDS)
+    assert np.array_equal(weight.data, start)
+    layer.feed_forward.options["on"] = True
+    step(IDS, IDS)
+    assert np.any(weight.data != start)
+
+
+def test_a_pass_of_ones_own_is_called(backend: Backend) -> None:
+    model, calls = decoder(backend), list[int]()
+    layer: Any = model.decoder.layers[0].feed_forward
+    forward = layer.forward
+
+    def hooked(*inputs: Any, **options: Any) -> Any:
+        calls.append(1)
+        return forward(*inputs, **options)
+
+    step = new_step(model)
+    step(IDS, IDS)
+    layer.forward = hooked
+    for count in range(1, 5):
+        step(IDS, IDS)
+        assert len(calls) == 2 * count  # two threads
+
+
+def test_a_batch_norm_put_in_by_hand_learns_what_it_sees(backend: Backend) -> None:
+    config = TransformerConfig(9, 9, num_encoder_layers=1, num_decoder_layers=1, **SIZES)
+    model = Transformer(config, backend=backend)
+    norm = BatchNorm(8, backend=backend)
+    model.encoder.layers[0].norm1 = norm  # type: ignore[assignment]
+    step = new_step(packed(model))
+    for _ in range(3):
+        step(IDS, IDS, IDS)
+    assert np.all(norm.running_mean.data != 0)
+    assert np.all(norm.running_variance.data != 1)
+
+
+class Nested(Layer):
+    """Two maps, one after the other, kept where a reader of attributes might not look."""
+
+    def __init__(self, on: Backend, kind: str) -> None:
+        super().__init__(on)
+        first, second = (Linear(8, 8, backend=on, seed=seed) for seed in (1, 2))
+        self.parts: Any = {
+            "tuple": (first, second), "dict": {"first": first, "second": second}, "lists": [[first], [second]],
+        }[kind]  # fmt: skip
+
+    def both(self) -> tuple[Any, Any]:
+        if isinstance(self.parts, dict):
+            return self.parts["first"], self.parts["second"]
+        return (self.parts[0][0], self.parts[1][0]) if isinstance(self.parts, list) else self.parts
+
+    def forward(self, x: Host, key: Any = None) -> Any:
+        first, second = self.both()
+        h, kept = first.forward(x)
+        y, cache = second.forward(h)
+        return y, (kept, cache)
+
+    def backward(self, dy: Host, cache: Any) -> Host:
+        first, second = self.both()
+        found: Host = first.backward(second.backward(dy, cache[1]), cache[0])
+        return found
+
+
+NAMES = {"tuple": ("0", "1"), "dict": ("first", "second"), "lists": ("0.0", "1.0")}
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_layers_in_containers_are_found_checked_and_trained(kind: str, backend: Backend) -> None:
+    nested = Nested(backend, kind)
+    expected = [f"parts.{name}.{part}" for name in NAMES[kind] for part in ("weight", "bias")]
+    assert [name for name, _ in nested.named_parameters()] == expected
+    report = gradcheck(nested, np.random.default_rng(1).normal(size=(2, 8)))
+    assert report.ok
+    assert all(name in str(report) for name in expected)
+    values = []
+    for threads in (1, 2):
+        on = get_backend("numpy", dtype="float64", bodies=backend.bodies, threads=threads)
+        model = decoder(on)
+        model.decoder.layers[0].feed_forward = Nested(on, kind)  # type: ignore[assignment]
+        step = new_step(packed(model))
+        start = model.arena.values.copy()
+        for _ in range(3):
+            step(IDS, IDS)
+        assert np.any(dict(model.named_parameters())[f"decoder.layers.0.feed_forward.{expected[0]}"].grad)
+        values.append(model.arena.values - start)
+    np.testing.assert_allclose(*values, rtol=0, atol=1e-9)
+
+
+def test_a_copied_step_goes_on_apart(backend: Backend) -> None:
+    step = new_step(decoder(backend), seed=3, label_smoothing=0.1, clip_norm=0.5)
+    for _ in range(3):
+        step(IDS, IDS)
+    other = deepcopy(step)
+    assert (other.seed, other.label_smoothing, other.clip_norm, other.step_number) == (3, 0.1, 0.5, 3)
+    before = step.model.arena.values.copy()
+    losses = [float(other(IDS, IDS)) for _ in range(3)]
+    assert np.array_equal(step.model.arena.values, before)
+    assert [float(step(IDS, IDS)) for _ in range(3)] == losses
+    assert np.array_equal(step.model.arena.values, other.model.arena.values)
+
+
+def test_without_a_bound_the_norm_is_measured_all_the_same(backend: Backend) -> None:
+    runs = [new_step(decoder(backend), clip_norm=bound) for bound in (None, float("inf"))]
+    for step in runs:
+        for _ in range(2):
+            step(IDS, IDS)
+    assert np.array_equal(runs[0].model.arena.values, runs[1].model.arena.values)
+    assert runs[1].grad_norm is not None
+    assert np.isfinite(runs[1].grad_norm)
+
+
+@pytest.mark.parametrize("rate", [float("nan"), -1.0, float("inf"), None, "0.1"])
+def test_a_schedule_that_says_no_rate_is_refused(rate: Any, numpy64: Backend) -> None:
+    model = decoder(numpy64)
+    step, before = new_step(model, schedule=lambda number: rate), model.arena.values.copy()
+    with pytest.raises(ConfigError, match="schedule: expected a finite rate >= 0 for step 1"):
+        step(IDS, IDS)
+    assert np.array_equal(model.arena.values, before)
+
+
+@pytest.mark.parametrize(("option", "value"), [("accumulate", 2.0), ("accumulate", 0), ("seed", 1.5), ("seed", None)])
+def test_options_that_are_no_whole_numbers_are_refused(option: str, value: Any, numpy64: Backend) -> None:
+    with pytest.raises(ConfigError, match=f"{option}: expected an integer >= "):
+        new_step(decoder(numpy64), **{option: value})
+
+
+def test_an_optimiser_of_a_model_is_one_of_its_arena(numpy64: Backend) -> None:
+    with pytest.raises(ConfigError, match=r"arena: expected a model's arena, as in Adam\(model\.arena\), got Decoder"):
+        Adam(decoder(numpy64))  # type: ignore[arg-type]
