@@ -47,7 +47,7 @@ class Layer:
     def _members(self) -> Iterator[tuple[str, Any]]:
         """Sub-layers and parameters by attribute name; those of lists as name.0, name.1, …, of dicts as name.key."""
         for name, value in vars(self).items():
-            yield from _parts(name, value)
+            yield from things_in(name, value)
 
     def all_layers(self) -> Iterator[Layer]:
         """This layer and all those in it."""
@@ -117,14 +117,14 @@ def is_hooked(layer: Layer) -> bool:
     return not vars(layer).keys().isdisjoint(_METHODS)
 
 
-def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+def things_in(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     """(dotted name, thing) of all that is in value, however nested."""
     if isinstance(value, list | tuple):
         for i, item in enumerate(value):
-            yield from _parts(f"{name}.{i}", item)
+            yield from things_in(f"{name}.{i}", item)
     elif isinstance(value, dict):
         for key, item in value.items():
-            yield from _parts(f"{name}.{key}", item)
+            yield from things_in(f"{name}.{key}", item)
     else:
         yield name, value
 

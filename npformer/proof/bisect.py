@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any
 
 from npformer.backend import Ops, Pair
+from npformer.errors import ConfigError
 from npformer.layers import Layer
 from npformer.proof.check import gradcheck
 from npformer.proof.report import WRONG, Report
@@ -74,8 +75,12 @@ class Bisection:
 def bisect(target: Layer, *inputs: Any, complex_step: bool = True, **options: Any) -> Bisection:
     """Find the first wrong part of a layer or model, its forward called with these inputs and options.
 
-    complex_step as for gradcheck. Nothing of target is changed.
+    complex_step as for gradcheck. Nothing of target is changed. Raises ConfigError for anything but a layer.
     """
+    if not isinstance(target, Layer):
+        raise ConfigError(
+            f"target: expected a layer or model, which has parts, got {type(target).__name__}; use npf.gradcheck"
+        )
     checked = LayerSubject(target, inputs, options, target.backend.device)
     with checked.at_its_point() as placed, listening(target) as root:
         target.forward(*placed, **options)

@@ -50,6 +50,8 @@ def write_atomically(path: Path, data: bytes) -> None:
     Raises OSError if the folder is missing or not writable or the disk is full; no temporary
     file is left then, and path is the old file (or, if only the last fsync failed, the new one).
     """
+    if not path.name:
+        raise IsADirectoryError(errno.EISDIR, "a file needs a name", str(path))
     temporary = _temporary(path)
     try:
         write_synced(temporary, data)

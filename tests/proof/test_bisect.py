@@ -11,6 +11,7 @@ import pytest
 
 import npformer as npf
 from npformer.backend import Pair
+from npformer.errors import ConfigError
 from npformer.layers import CacheStack, EncoderLayer, FeedForward, Layer, LayerNorm
 from npformer.layers.linear import Linear
 from npformer.proof.bisect import Bisection, bisect, listening
@@ -203,3 +204,8 @@ def test_without_the_complex_step(numpy64: Any) -> None:
     found = bisect(Absolute(numpy64, times=2), X, complex_step=False)
     assert names(found) == ["Absolute"]
     assert {row.verdict for row in found.path[0][1].rows} == {"WRONG"}
+
+
+def test_what_has_no_parts_is_refused() -> None:
+    with pytest.raises(ConfigError, match="target: expected a layer or model, which has parts, got tuple"):
+        bisect((np.sin, np.cos), np.ones(3))  # type: ignore[arg-type]

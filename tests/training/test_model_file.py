@@ -244,3 +244,8 @@ def test_of_two_arrays_of_one_name_none_is_lost(numpy64: Backend) -> None:
 
     with pytest.raises(ConfigError, match="w: expected a name for each parameter"):
         model_arrays(Twice())
+
+
+def test_a_file_needs_a_name(numpy64: Backend) -> None:
+    with pytest.raises(CheckpointError, match=r"expected a place to write .* bytes, got: a file needs a name"):
+        save(build(numpy64), "")

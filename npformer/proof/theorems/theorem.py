@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.backend import Device
+from npformer.layers.layer import things_in
 from npformer.proof.certificates.check import name_of, opened, parameters_of
 from npformer.proof.certificates.compare import close, same_bits
 from npformer.proof.certificates.result import FAILS, HOLDS, NOT_APPLICABLE, Certificate, DoesNotApply, Violation
@@ -126,8 +127,7 @@ def parts(target: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
         seen.add(id(layer))
         yield start, layer
         for name, value in vars(layer).items():
-            items = [(f"{name}.{i}", item) for i, item in enumerate(value)] if isinstance(value, list) else []
-            waiting.extend((f"{start}{dotted}.", item) for dotted, item in items or [(name, value)])
+            waiting.extend((f"{start}{dotted}.", item) for dotted, item in things_in(name, value))
 
 
 def size(*arrays: Host) -> float:
