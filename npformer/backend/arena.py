@@ -107,7 +107,8 @@ class Arena:
                 f"{', '.join(strangers[:5])}{', ...' * (len(strangers) > 5)}: expected data and grad in model.arena, "
                 "got arrays of their own, which no optimiser would train; write into them (weight.data[...] = array), "
                 "or pack the model anew: model.arena = Arena(model.owned_parameters(), model.backend), and then make "
-                "the optimiser and the training step; or freeze it: model.arena.configure(name, trainable=False)"
+                "the optimiser and the training step; or, if it was there before, freeze it: "
+                "model.arena.configure(name, trainable=False)"
             )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Arena:
@@ -120,7 +121,7 @@ class Arena:
         other._new_arrays(self.size)
         other.values[...], other.grads[...] = self.values, self.grads
         for i, (parameter, mine) in enumerate(zip(self._parameters, self._views, strict=True)):
-            if parameter.data is mine:
+            if parameter.data is mine and parameter.grad is self._grad_views[i]:
                 other._parameters[i].data, other._parameters[i].grad = other._views[i], other._grad_views[i]
         return other
 
@@ -177,7 +178,7 @@ class Arena:
     ) -> None:  # fmt: skip
         """Change the settings of every segment whose name (or alias) is prefix or starts with it and a dot.
 
-        Raises ConfigError if there is none, and for numbers below 0.
+        Raises ConfigError if there is none, and for numbers below 0 or not finite.
         """
         given = {"lr_scale": lr_scale, "weight_decay": weight_decay, "trainable": trainable}
         changes: dict[str, Any] = {key: value for key, value in given.items() if value is not None}

@@ -110,8 +110,8 @@ class Backend:
     many jobs at the same time; within ``on_one_thread()`` products use no thread but their caller's, where others
     would be in the way of what follows. ``adam_update`` is a faster spelling of Adam's formula, or None,
     ``updates`` what clips and updates in a captured function, ``decoder_steps`` and ``encoder_of_texts`` prepare a
-    model for decoding, in another spelling of the operations ``ops_at_once``, and ``beam_choice`` is a faster spelling
-    of what a beam search chooses.
+    model for decoding, and ``beam_choice`` is a faster spelling of what a beam search chooses. ``own_ops`` are the
+    operations it came with: what computes several in one, or records them, is not asked where others stand.
     """
 
     name: str
@@ -130,7 +130,7 @@ class Backend:
     encoder_of_texts: PrepareEncoder | None = None
     beam_choice: BeamChoice | None = None
     precision: str = "float32"
-    ops_at_once: Ops | None = None
+    own_ops: Ops | None = None
 
     def __post_init__(self) -> None:
         if self.dtype not in DTYPES:
@@ -144,9 +144,12 @@ class Backend:
             )
 
     @property
-    def computes_at_once(self) -> bool:
-        """Whether whole models may be prepared: not if somebody has put an operation of his own into the table."""
-        return self.ops is self.ops_at_once
+    def has_own_ops(self) -> bool:
+        """Whether it computes with the operations that it came with: nobody has put one of his own into the table."""
+        return self.own_ops is None or self.ops is self.own_ops
+
+    def __copy__(self) -> Backend:
+        return self
 
     def __deepcopy__(self, memo: Any) -> Backend:
         """Itself: a copy of a model computes on the same backend."""

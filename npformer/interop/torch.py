@@ -49,6 +49,7 @@ _WORDS = (
     (".gamma", ".weight"), (".beta", ".bias"), (".running_variance", ".running_var"),
 )  # fmt: skip
 _LINEAR = (".qkv.weight", ".output.weight", ".up.weight", ".down.weight", "generator.weight")
+_COUNT = ".num_batches_tracked"  # PyTorch's BatchNorm has it, and needs it for what is none of this one's
 _FINAL_NORMS = {"encoder.norm.weight", "decoder.norm.weight"}
 
 
@@ -68,7 +69,7 @@ class _Entry(NamedTuple):
 
 
 def to_state_dict(model: Transformer, grads: bool = False) -> dict[str, HostArray]:
-    """PyTorch's name -> a contiguous copy, in PyTorch's layout, of the parameter; grads: of its gradient.
+    """PyTorch's name -> a contiguous copy, in PyTorch's layout, of the parameter or buffer; grads: of its gradient.
 
     In PyTorch: ``module.load_state_dict({name: torch.from_numpy(x) for name, x in state.items()})``.
     """
@@ -83,7 +84,7 @@ def to_state_dict(model: Transformer, grads: bool = False) -> dict[str, HostArra
 
 
 def load_state_dict(model: Transformer, mapping: Mapping[str, Any]) -> None:
-    """Copy arrays under PyTorch's names (``module.state_dict()``, or NumPy arrays) into model's parameters.
+    """Copy arrays under PyTorch's names (``module.state_dict()``, or NumPy arrays) into parameters and buffers.
 
     Values: anything of floating-point numbers that ``np.asarray`` takes, converted to the model's dtype.
     An optimiser's moments stay as they are: make a new one. Raises CheckpointError, which lists every
@@ -145,7 +146,7 @@ def _load(model: Transformer, mapping: Mapping[str, Any], source: str) -> None:
         except (ValueError, FloatingPointError) as error:
             unfit.append(f"{name}: {error}")
     missing = [name for name in entries if name not in mapping]
-    foreign = [str(name) for name in mapping if name not in entries]
+    foreign = [str(name) for name in mapping if name not in entries and not str(name).endswith(_COUNT)]
     if missing or foreign or unfit:
         raise CheckpointError(_complaint(source, missing, foreign, unfit))
     for name, entry in entries.items():

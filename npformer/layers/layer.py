@@ -10,8 +10,6 @@ from npformer.backend.workspace import side_by_side
 from npformer.functional.arrays import namespace
 from npformer.layers.parameter import Buffer, Parameter, ParameterView
 
-_METHODS = ("forward", "backward", "post_forward", "post_backward", "pre_forward", "pre_backward", "step")
-
 
 class Layer:
     """Base of every layer and model. A layer writes nothing to itself but gradients, by adding.
@@ -44,6 +42,14 @@ class Layer:
         """The output alone, keeping no cache: the spelling for inference."""
         return self.forward(*inputs, **options)[0]
 
+    def _inside(self, prefix: str = "", around: tuple[Layer, ...] = ()) -> Iterator[tuple[str, str, Any]]:
+        """(prefix, name, thing) for all that is in this layer, however deep, but not what it is itself in."""
+        for attribute, value in vars(self).items():
+            for name, thing in things_in(attribute, value):
+                yield prefix, name, thing
+                if isinstance(thing, Layer) and not any(thing is each for each in (*around, self)):
+                    yield from thing._inside(f"{prefix}{name}.", (*around, self))
+
     def _members(self) -> Iterator[tuple[str, Any]]:
         """Sub-layers and parameters by attribute name; those of lists as name.0, name.1, …, of dicts as name.key."""
         for name, value in vars(self).items():
@@ -52,27 +58,38 @@ class Layer:
     def all_layers(self) -> Iterator[Layer]:
         """This layer and all those in it."""
         yield self
-        for _, value in self._members():
-            if isinstance(value, Layer):
-                yield from value.all_layers()
+        yield from (thing for _, _, thing in self._inside() if isinstance(thing, Layer) and thing is not self)
 
     def repeats_itself(self) -> bool:
         """Whether this layer and all those in it do the same at every step, but for shapes and their attributes.
 
         A backend may write a training step down and repeat it, with other numbers, without Python. What Python decides
-        would then be decided once, so layers from elsewhere are taken to decide anew.
+        would then be decided once; so layers, mechanisms, methods and operations from elsewhere are taken to decide
+        anew.
         """
-        return all(type(each).__module__.startswith("npformer.") and not is_hooked(each) for each in self.all_layers())
+        passes = (thing for _, _, thing in self._inside() if hasattr(type(thing), "forward"))
+        return all(_is_ours(each) and not is_hooked(each) for each in (self, *passes)) and self.has_own_ops()
+
+    def has_own_ops(self) -> bool:
+        """Whether this layer and all those in it compute with the operations that its backend came with."""
+        return self.backend.has_own_ops and all(each.backend is self.backend for each in self.all_layers())
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if (name == "backend" and name in vars(self)) or callable(getattr(type(self), name, None)):
+            changed_by_hand[0] = object()
+        super().__setattr__(name, value)
+
+    def __delattr__(self, name: str) -> None:
+        changed_by_hand[0] = object()
+        super().__delattr__(name)
 
     def _all_views(self, prefix: str) -> Iterator[tuple[str, ParameterView]]:
         """Every dotted name with its parameter, tied ones under each of their names."""
-        for name, value in self._members():
-            if isinstance(value, Parameter):
-                yield from ((prefix + view.name, view) for view in value.views())
-            elif isinstance(value, ParameterView):
-                yield prefix + value.name, value
-            elif isinstance(value, Layer):
-                yield from value._all_views(f"{prefix}{name}.")
+        for before, _, thing in self._inside(prefix):
+            if isinstance(thing, Parameter):
+                yield from ((before + view.name, view) for view in thing.views())
+            elif isinstance(thing, ParameterView):
+                yield before + thing.name, thing
 
     def named_parameters(self, prefix: str = "") -> Iterator[tuple[str, ParameterView]]:
         """(dotted name, parameter with data and grad), a tied parameter once, under its first name."""
@@ -96,11 +113,9 @@ class Layer:
 
     def named_buffers(self, prefix: str = "") -> Iterator[tuple[str, Buffer]]:
         """(dotted name, buffer): what is saved with the parameters and not trained."""
-        for name, value in self._members():
-            if isinstance(value, Buffer):
-                yield f"{prefix}{value.name}", value
-            elif isinstance(value, Layer):
-                yield from value.named_buffers(f"{prefix}{name}.")
+        for before, _, thing in self._inside(prefix):
+            if isinstance(thing, Buffer):
+                yield before + thing.name, thing
 
     def zero_grad(self) -> None:
         """Set every gradient to 0."""
@@ -112,24 +127,42 @@ class Layer:
         return sum(int(view.data.size) for _, view in self.named_parameters())
 
 
-def is_hooked(layer: Layer) -> bool:
-    """Whether somebody has put a method of his own, a forward or another, on this one layer."""
-    return not vars(layer).keys().isdisjoint(_METHODS)
+#: An object, and another one once a method or the backend of any layer was replaced: who looked before looks again.
+changed_by_hand: list[object] = [object()]
+
+#: What the body of a class may name and still do as the class above it does.
+_NO_METHODS = {"__init__", "__module__", "__doc__", "__qualname__", "__annotations__", "__annotate__",
+               "__annotations_cache__", "__annotate_func__", "__firstlineno__", "__static_attributes__", "__dict__",
+               "__weakref__", "__orig_bases__", "__parameters__", "__classdictcell__"}  # fmt: skip
 
 
-def things_in(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+def is_hooked(thing: Any) -> bool:
+    """Whether somebody has put a method of his own, a forward or another, on this one layer, or mechanism."""
+    return any(callable(getattr(type(thing), name, None)) for name in getattr(thing, "__dict__", ()))
+
+
+def _is_ours(thing: Any) -> bool:
+    """Whether all that it does is npformer's: a class from elsewhere may add nothing but how it is made."""
+    known = ("npformer.", "builtins", "typing")
+    return all(each.__module__.startswith(known) or vars(each).keys() <= _NO_METHODS for each in type(thing).__mro__)
+
+
+def things_in(name: str, value: Any, around: tuple[Any, ...] = ()) -> Iterator[tuple[str, Any]]:
     """(dotted name, thing) of all that is in value, however nested."""
-    if isinstance(value, list | tuple):
-        for i, item in enumerate(value):
-            yield from things_in(f"{name}.{i}", item)
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield from things_in(f"{name}.{key}", item)
-    else:
+    if not isinstance(value, list | tuple | dict):
         yield name, value
+    elif not any(value is each for each in around):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, item in items:
+            if isinstance(item, _MAY_HOLD):
+                yield from things_in(f"{name}.{key}", item, (*around, value))
 
 
 def concat_last(*parts: Any) -> Any:
     """Arrays (..., C_i) side by side as (..., Σ C_i); no copy if they lie so in memory."""
     found = side_by_side(parts)
     return namespace(parts[0]).concat(parts, axis=-1) if found is None else found
+
+
+#: What a container is looked through for; all else in it, a vocabulary's words, is no part of a layer.
+_MAY_HOLD = (Layer, Parameter, ParameterView, Buffer, list, tuple, dict)

@@ -61,8 +61,9 @@ class ModelConfig:
     def __post_init__(self) -> None:
         for each in fields(self):  # a number of NumPy's would compute, and not be saved
             value = getattr(self, each.name)
-            if isinstance(value, np.generic):
-                object.__setattr__(self, each.name, value.item())
+            for theirs, ours in ((np.integer, int), (np.floating, float), (np.bool_, bool)):
+                if isinstance(value, theirs):
+                    object.__setattr__(self, each.name, ours(value))
         self._expect_at_least_one("d_model", "d_ff", "max_seq_len")
         if not _is_whole(self.num_heads):
             raise ConfigError(f"num_heads: expected an integer >= 1, got {self.num_heads!r}")

@@ -24,7 +24,8 @@ def token_ids(name: str, ids: Any, vocab_size: int, backend: Backend) -> Array:
     """
     host = checked_ids(name, ids, vocab_size, backend)
     if backend.device.owns(ids) and host.dtype == np.int64:
-        return ids.copy() if ids is host else ids  # a cache keeps them, and the caller may write the next batch there
+        # a cache keeps them, and the caller may write the next batch into the same array
+        return np.array(ids) if isinstance(ids, np.ndarray) else ids
     return backend.integers(host)  # narrow integers would overflow where ids meet the vocabulary's size
 
 

@@ -15,12 +15,12 @@ from weakref import WeakKeyDictionary
 from npformer.layers import FeedForward, LayerNorm, Linear, MultiHeadAttention, ScaledDotProduct
 from npformer.layers.decoder_layer import DecoderLayer
 from npformer.layers.encoder_layer import EncoderLayer
-from npformer.layers.layer import Layer, is_hooked
+from npformer.layers.layer import changed_by_hand, is_hooked
 from npformer.layers.stacks import DecoderStack, EncoderStack
 from npformer.typing import Array
 
-#: model -> what it was made of when it was looked at last, what was prepared of that, and the layers in it then.
-Seen: TypeAlias = "WeakKeyDictionary[Any, tuple[list[Any], Any, list[Layer]]]"
+#: model -> what it was made of when it was looked at last, and what was prepared of that.
+Seen: TypeAlias = "WeakKeyDictionary[Any, tuple[list[Any], Any]]"
 
 
 class LayerParts(NamedTuple):
@@ -106,11 +106,11 @@ def same(now: list[Any], then: list[Any]) -> bool:
 def prepared(seen: Seen, model: Any, made_of: list[Any], prepare: Callable[[], Any]) -> Any:
     """What prepare() returned when model was made of these things, with the same backend; called anew if it was not.
 
-    None if an operation, or a layer's forward, is somebody's own.
+    None if an operation, or a layer's method, is somebody's own.
     """
-    made_of = [model.backend, *made_of]
+    made_of = [model.backend, changed_by_hand[0], *made_of]
     found = seen.get(model)
     if found is None or not same(made_of, found[0]):
-        inside = [each for each in model.all_layers() if each is not model]  # or the model would be kept alive
-        seen[model] = found = (made_of, prepare() if model.backend.computes_at_once else None, inside)
-    return None if any(map(is_hooked, found[2])) else found[1]
+        is_own = model.has_own_ops() and not any(is_hooked(each) for each in model.all_layers() if each is not model)
+        seen[model] = found = (made_of, prepare() if is_own else None)
+    return found[1]

@@ -62,7 +62,9 @@ def _twin_of_items(things: Any, made: dict[int, Any]) -> Any:
     if all(map(is_, twins, items)):
         return things
     if isinstance(things, dict):
-        return dict(zip(things, twins, strict=True))
+        twin = copy(things)
+        twin.update(zip(things, twins, strict=True))
+        return twin
     return type(things)(*twins) if hasattr(things, "_fields") else tuple(twins)
 
 
@@ -97,7 +99,22 @@ def _parts_in(value: Any) -> Iterator[Iterable[Any]]:
         yield vars(value).values()
     elif isinstance(value, list | tuple | dict):
         items = value.values() if isinstance(value, dict) else value
-        found = [part for item in items for part in _parts_in(item)]
-        if found or isinstance(value, list):
-            yield items
+        found = [part for item in items if isinstance(item, _MAY_HOLD) for part in _parts_in(item)]
+        yield items if found or isinstance(value, list) else _Length(value)
         yield from found
+
+
+class _Length:
+    """How long a container is, which holds nothing of interest yet: the same number again while it is as long."""
+
+    def __init__(self, container: Any) -> None:
+        self._container, self._length = container, -1
+
+    def __iter__(self) -> Iterator[int]:
+        length = len(self._container)
+        if length != self._length:
+            self._length = length
+        yield self._length
+
+
+_MAY_HOLD = (Layer, Parameter, list, tuple, dict)

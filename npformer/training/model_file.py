@@ -28,10 +28,10 @@ FORMAT = "npformer-model-1"
 def save(model: Model, path: str | os.PathLike[str]) -> None:
     """Write model's arrays and configuration to path (a .safetensors file), replacing it atomically.
 
-    A subclass of one of npformer's models is saved as that, and loaded as that. Raises CheckpointError if it is none
-    of them, or cannot be written; an existing file is then as it was.
+    A subclass of one of npformer's models is saved as that, and loaded as that, if it has no arrays but that model's.
+    Raises CheckpointError if it is none of them, or cannot be written; an existing file is then as it was.
     """
-    kind = next((each.__name__ for each in type(model).__mro__ if each.__name__ in MODELS), None)
+    kind = next((name for name, (described, _) in MODELS.items() if isinstance(model, described)), None)
     if kind is None:
         raise CheckpointError(f"model: expected one of {', '.join(MODELS)}, got {type(model).__name__}")
     config = json.dumps(dataclasses.asdict(model.config))
@@ -75,10 +75,9 @@ def model_arrays(model: Layer) -> dict[str, HostArray]:
 
 def arrays_in(model: Layer) -> dict[str, Any]:
     """Name -> device array, of every parameter and buffer: what a model is, beside its configuration."""
-    named = list(model.named_parameters())
+    named: list[tuple[str, Any]] = [*model.named_parameters(), *model.named_buffers()]
     expect_unlike(name for name, _ in named)
-    parameters = {name: parameter.data for name, parameter in named}
-    return parameters | {name: buffer.data for name, buffer in model.named_buffers()}
+    return {name: each.data for name, each in named}
 
 
 def set_arrays(model: Layer, arrays: Mapping[str, HostArray], source: str) -> None:

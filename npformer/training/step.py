@@ -19,7 +19,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
-from numbers import Integral, Real
+from numbers import Integral
+from operator import is_
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -83,7 +84,7 @@ class TrainStep:
         self._threads = Threads(model)
         self._attributes = Attributes(model)
         self._made_of: list[Any] = []
-        self._segments: tuple[Any, ...] = ()
+        self._settings: tuple[Any, ...] = (None, None)
         self._look()
         # not bound methods: that would make a cycle, and keep the twins' memory for who knows how long
         self._compute = model.backend.capture(TrainStep._compute_updates, TrainStep._baked)
@@ -99,13 +100,16 @@ class TrainStep:
         return self._rate_of(self.optimizer.t + 1)
 
     def _rate_of(self, step: int) -> float:
-        """The rate of a step, counted from 1. Raises ConfigError if the schedule's is none."""
-        if self.schedule is None:
-            return self.optimizer.lr
-        rate: Any = self.schedule(step)
-        if not isinstance(rate, Real) or not 0 <= float(rate) < math.inf:
-            raise ConfigError(f"schedule: expected a finite rate >= 0 for step {step}, got {rate!r}")
-        return float(rate)
+        """The rate of a step, counted from 1. Raises ConfigError if it is none."""
+        given: Any = self.optimizer.lr if self.schedule is None else self.schedule(step)
+        try:
+            rate = math.nan if isinstance(given, str) else float(given)
+        except (TypeError, ValueError):
+            rate = math.nan
+        if not 0 <= rate < math.inf:
+            name = "optimizer.lr" if self.schedule is None else "schedule"
+            raise ConfigError(f"{name}: expected a finite rate >= 0 for step {step}, got {given!r}")
+        return rate
 
     def __deepcopy__(self, memo: dict[int, Any]) -> TrainStep:
         """One that trains the model's copy by the optimiser's, from here on."""
@@ -125,6 +129,7 @@ class TrainStep:
         update, a fresh scalar on the device: float(loss) waits for it. Raises ShapeError, DTypeError or
         TokenError for bad ids, and then nothing has changed.
         """
+        self._look()
         loss, self.grad_norm = self._make([self._given(batch, 0)])
         return loss
 
@@ -133,16 +138,20 @@ class TrainStep:
 
         Returns their losses, one after the other (k,). Raises what a call raises; for bad ids, before any step.
         """
-        given = [self._given(batch, ahead) for ahead, batch in enumerate(batches)]
+        self._look()
+        given = [self._given(batch, ahead, copy=True) for ahead, batch in enumerate(batches)]
         if not given:
             raise ConfigError("batches: expected at least one, got none")
         losses, self.grad_norm = self._make(given)
         return losses if len(given) > 1 else namespace(losses).reshape(losses, (1,))
 
-    def _given(self, batch: Sequence[Array], ahead: int) -> Given:
-        """The batch, checked, and the numbers of the step that comes after so many others."""
+    def _given(self, batch: Sequence[Array], ahead: int, *, copy: bool = False) -> Given:
+        """The batch, checked, and the numbers of the step that comes after so many others.
+
+        copy: the step comes later, and the caller may have written another batch to the same arrays by then.
+        """
         found = checked_batch(self.model.config.batch, batch, self.model.backend)
-        *inputs, targets = (x.astype(np.int64, copy=False) for x in found)  # narrow integers would overflow
+        *inputs, targets = (x.astype(np.int64, copy=copy) for x in found)  # narrow integers would overflow
         number = self.step_number + ahead
         rates = self.optimizer.rates(self._rate_of(number + 1), number + 1)
         return Given(number, rates, self._shares(targets), tuple(inputs), targets)
@@ -150,7 +159,6 @@ class TrainStep:
     def _make(self, given: list[Given]) -> tuple[Array, Array | None]:
         """Make these steps. Returns what ``_compute_updates`` returns; counts them."""
         before = self.step_number
-        self._look()
         compute = self._compute if self._threads.may_record else TrainStep._compute_updates
         try:
             found: tuple[Array, Array | None] = compute(self, given)
@@ -196,12 +204,12 @@ class TrainStep:
 
     def _look(self) -> None:
         """See whether a layer or parameter has been replaced; raises ConfigError if one would not be trained."""
-        now, segments = self._attributes.now(), self.model.arena.segments
-        if now is not self._made_of or segments is not self._segments:
+        now, settings = self._attributes.now(), (self.optimizer, self.model.arena.segments)
+        if now is not self._made_of or not all(map(is_, settings, self._settings)):
             self._expect_own_arena(self.optimizer, self.model)
             self.model.arena.expect_all(self.model.owned_parameters())
             self._threads.look()
-            self._made_of, self._segments = now, segments
+            self._made_of, self._settings = now, settings
 
     @staticmethod
     def _expect_own_arena(optimizer: Adam, model: Model) -> None:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from npformer.layers import RandomKey
-from npformer.layers.batch_norm import Statistics, statistics_in
+from npformer.layers.batch_norm import BatchNorm, Statistics, statistics_in
 from npformer.models import Model
 from npformer.models.twin import Twins
 from npformer.typing import Array
@@ -55,7 +55,7 @@ class Threads:
     def look(self) -> None:
         """See what the model is made of."""
         model = self._models[0]
-        self._is_together = any(True for _ in model.named_buffers())  # rows look at each other: a BatchNorm is in it
+        self._is_together = any(isinstance(each, BatchNorm) for each in model.all_layers())  # rows look at each other
         self.may_record = model.repeats_itself()
 
     @property

@@ -165,3 +165,4 @@ def test_a_pickle_is_refused_with_a_reason(numpy64: Backend, small_model: Any) -
     for thing in (numpy64, small_model(numpy64)):
         with pytest.raises(TypeError, match=r"npf\.save\(model, path\)"):
             pickle.dumps(thing)
+    assert copy.copy(numpy64) is numpy64

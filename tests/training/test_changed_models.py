@@ -11,6 +11,7 @@ import pytest
 from npformer.backend import Arena, Backend, get_backend
 from npformer.errors import ConfigError
 from npformer.layers import BatchNorm, Layer, Linear
+from npformer.layers.parameter import Buffer
 from npformer.models import Decoder, DecoderConfig, Transformer, TransformerConfig
 from npformer.optim import Adam
 from npformer.proof import gradcheck
@@ -232,3 +233,62 @@ def test_options_that_are_no_whole_numbers_are_refused(option: str, value: Any, 
 def test_an_optimiser_of_a_model_is_one_of_its_arena(numpy64: Backend) -> None:
     with pytest.raises(ConfigError, match=r"arena: expected a model's arena, as in Adam\(model\.arena\), got Decoder"):
         Adam(decoder(numpy64))  # type: ignore[arg-type]
+
+
+def test_a_layer_added_to_an_empty_dict_is_seen(numpy64: Backend) -> None:
+    model = decoder(numpy64)
+    layer: Any = model.decoder.layers[0].feed_forward
+    layer.extra, layer.words = {}, dict.fromkeys(map(str, range(1000)))
+    step = new_step(model)
+    step(IDS, IDS)
+    layer.extra["new"] = Linear(8, 8, backend=numpy64)
+    with pytest.raises(ConfigError, match=r"feed_forward\.extra\.new\.weight.*: expected data and grad"):
+        step(IDS, IDS)
+
+
+def test_a_layer_that_knows_what_it_is_in_is_no_endless_tree(numpy64: Backend) -> None:
+    model = decoder(numpy64)
+    names = [name for name, _ in model.named_parameters()]
+    layer: Any = model.decoder.layers[0].feed_forward
+    layer.around, layer.notes = (model,), {}
+    layer.notes["me"] = layer.notes
+    assert [name for name, _ in model.named_parameters()] == names
+    assert len(list(model.all_layers())) == len(list(decoder(numpy64).all_layers()))
+
+
+def test_a_buffer_alone_lets_threads_share_a_batch() -> None:
+    model = decoder(get_backend("numpy", dtype="float64", bodies="plain", threads=2))
+    step = new_step(model)
+    assert step._threads.number == 2
+    model.generator.constant = Buffer("constant", np.ones(3))  # type: ignore[attr-defined]
+    step(IDS, IDS)
+    assert step._threads.number == 2
+
+
+def test_another_optimiser_and_its_rate_are_looked_at(numpy64: Backend) -> None:
+    step = new_step(decoder(numpy64))
+    step(IDS, IDS)
+    step.optimizer.lr = float("nan")
+    with pytest.raises(ConfigError, match=r"optimizer\.lr: expected a finite rate >= 0 for step 2, got nan"):
+        step(IDS, IDS)
+    step.optimizer = Adam(decoder(numpy64).arena)
+    with pytest.raises(ConfigError, match=r"optimizer: expected one over model\.arena"):
+        step(IDS, IDS)
+
+
+def test_a_schedule_may_be_a_formula_of_arrays(numpy64: Backend) -> None:
+    step = new_step(decoder(numpy64), schedule=lambda number: np.where(number < 10, 1e-3, 1e-4))
+    step(IDS, IDS)
+    assert step.learning_rate == 1e-3
+
+
+def test_batches_in_one_array_are_the_batches_they_were(numpy64: Backend) -> None:
+    def one_array() -> Any:
+        ids = np.empty_like(IDS)
+        for turn in range(3):
+            ids[...] = np.roll(IDS, turn, axis=1)
+            yield ids, ids
+
+    once, singly = (new_step(decoder(numpy64)) for _ in range(2))
+    losses = once.many(one_array())
+    assert [float(singly(*batch)) for batch in one_array()] == losses.tolist()

@@ -15,7 +15,7 @@ from npformer.backend.backend import run_eagerly
 from npformer.backend.ceilings import Ceilings
 from npformer.backend.numba import replay
 from npformer.errors import ShapeError
-from npformer.layers import Layer
+from npformer.layers import Layer, ScaledDotProduct
 from npformer.models import Decoder, DecoderConfig, Encoder, EncoderConfig, Transformer, TransformerConfig
 from npformer.models.presets import Preset
 from npformer.optim import Adam
@@ -217,19 +217,53 @@ def test_a_layer_that_computes_by_other_means_is_not_recorded(spelled: str) -> N
     assert made == [0, 0]
 
 
-def test_operations_of_another_table_are_recorded_with_their_kernels() -> None:
-    """One that doubles a map's output: what it adds is a kernel, too."""
-    on = backend()
+def test_operations_of_another_table_are_asked_at_every_step() -> None:
+    """They may decide anew, as this one does: it doubles a map's output from the sixtieth time on."""
 
-    def forward(*inputs: Any) -> Any:
-        y, cache = on.ops.linear.forward(*inputs)
-        return y + y, cache
+    def run(on: Backend) -> tuple[list[bytes], TrainStep]:
+        count = 0
 
-    other = replace(on, ops=replace(on.ops, linear=Pair(forward, on.ops.linear.backward)))
-    given = batches(5, (6, 5, 4))
-    step = new_step(build(other))
-    assert trained(step, given) == trained(new_step(build(unrecorded(other))), given)
-    assert records(step) == [1, 1]
+        def forward(*inputs: Any) -> Any:
+            nonlocal count
+            count += 1
+            y, cache = on.ops.linear.forward(*inputs)
+            return (y + y if count > 60 else y), cache
+
+        other = replace(on, ops=replace(on.ops, linear=Pair(forward, on.ops.linear.backward)))
+        step = new_step(build(other))
+        return trained(step, batches(8, (6, 5, 4))), step
+
+    (found, step), (true, _) = run(backend(1)), run(unrecorded(backend(1)))
+    assert found == true
+    assert records(step) == [0]
+
+
+def test_a_mechanism_of_ones_own_is_asked_at_every_step() -> None:
+    class Mine(ScaledDotProduct):
+        calls = 0
+
+        def forward(self, *inputs: Any, **options: Any) -> Any:
+            Mine.calls += 1
+            return super().forward(*inputs, **options)
+
+    model = build(backend())
+    model.encoder.layers[0].self_attention.mechanism = Mine()
+    trained(new_step(model), batches(5, (6, 5, 4)))
+    assert Mine.calls == 2 * 5  # two threads
+
+
+def test_a_subclass_that_changes_nothing_is_recorded() -> None:
+    class Mine(Transformer):
+        """Somebody's own name for it."""
+
+        def __init__(self, *given: Any, **named: Any) -> None:
+            super().__init__(*given, **named)
+
+    mine, other = (kind(build(backend()).config, backend=backend(), seed=2) for kind in (Mine, Transformer))
+    steps = [new_step(each) for each in (mine, other)]
+    given = batches(4, (6, 5, 4))
+    assert trained(steps[0], given) == trained(steps[1], given)
+    assert records(steps[0]) == [1, 1]
 
 
 def test_a_profile_sees_every_operation_of_every_step(monkeypatch: pytest.MonkeyPatch) -> None:

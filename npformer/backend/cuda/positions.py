@@ -54,7 +54,7 @@ def learned_positions_backward(
 ) -> Any:
     offset, num_rows = cache
     length, width = dy.shape[-2:]
-    expect_gradients(dy, dy.shape, into, (num_rows, width))
+    expect_gradients(dy, (*dy.shape[:-2], min(length, num_rows - offset), width), into, (num_rows, width))
     place = into[0] if into else None
     if into and place is None:  # frozen
         return dy

@@ -110,8 +110,9 @@ def assembled(plain: Backend, card: Any, driver: Any, arrays: type) -> Backend:
     def capture(function: Callable[..., Any], baked: Callable[[Any], Any]) -> Captured:
         return Captured(function, baked, driver, plain.dtype)
 
+    ops = with_fallback(cuda_ops(card), PLAIN, arrays=arrays)
     return replace(
-        plain, ops=with_fallback(cuda_ops(card), PLAIN, arrays=arrays), capture=capture, bodies="cuda",
+        plain, ops=ops, own_ops=ops, capture=capture, bodies="cuda",
         adam_update=updates.by_host_numbers, updates=updates,
     )  # fmt: skip
 

@@ -17,7 +17,8 @@ from npformer.typing import Array
 def learned_positions_backward(dy: Array, cache: LearnedPositionsCache, into: Any = ()) -> Any:
     if len(into) != 1 or into[0] is None or not into[0].flags.c_contiguous:
         return positions.learned_positions_backward(dy, cache, into)
-    expect_gradients(dy, dy.shape, into, (cache.num_rows, dy.shape[-1]))
+    length = min(dy.shape[-2], cache.num_rows - cache.offset)
+    expect_gradients(dy, (*dy.shape[:-2], length, dy.shape[-1]), into, (cache.num_rows, dy.shape[-1]))
     add_sequences(contiguous_rows(dy), into[0][cache.offset : cache.offset + dy.shape[-2]])
     return dy
 

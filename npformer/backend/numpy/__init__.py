@@ -79,7 +79,7 @@ def numpy_backend(dtype: str, bodies: str = "auto", threads: int | None = None) 
         return replace(
             shared,
             ops=ops,
-            ops_at_once=ops,
+            own_ops=ops,
             adam_update=compiled.adam_update,
             decoder_steps=compiled.decoder_steps,
             encoder_of_texts=compiled.encoder_of_texts,

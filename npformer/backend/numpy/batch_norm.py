@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from npformer.backend.numpy.blocks import as_matrix, column_sums, row_blocks
-from npformer.backend.numpy.gradients import Into
+from npformer.backend.numpy.gradients import Into, expect_gradients
 from npformer.backend.numpy.layer_norm import expect_gain
 from npformer.backend.ops import settle
 from npformer.backend.workspace import empty
@@ -40,6 +40,7 @@ def batch_norm_forward(
 def batch_norm_backward(dy: Array, cache: BatchNormCache, into: Into = ()) -> Any:
     """As the plain body: gradients (dx (..., C), dgamma (C,), dbeta (C,))."""
     x_hat, r, gamma, shares, _, _ = cache
+    expect_gradients(dy, x_hat.shape, into, gamma.shape, gamma.shape)
     dgamma, dbeta = _sums(dy, x_hat)
     dx, slope = empty(x_hat.shape, x_hat.dtype), r * gamma
     along_one, along_x_hat = slope * dbeta, slope * dgamma
@@ -67,6 +68,7 @@ def batch_norm_inference_forward(
 def batch_norm_inference_backward(dy: Array, cache: BatchNormInferenceCache, into: Into = ()) -> Any:
     """As the plain body: gradients (dx (..., C), dgamma, dbeta, dmean, dvariance (C,))."""
     x_hat, r, gamma = cache
+    expect_gradients(dy, x_hat.shape, into, *[gamma.shape] * 4)
     dgamma, dbeta = _sums(dy, x_hat)
     slope = r * gamma
     dx = np.multiply(dy, slope, out=empty(x_hat.shape, x_hat.dtype))

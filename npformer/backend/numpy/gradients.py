@@ -21,6 +21,6 @@ def expect_gradients(dy: Array, shape: tuple[int, ...], into: Into = (), *parame
     NumPy would stretch an array of one row; a kernel would read, or write, what lies behind one that is too small.
     """
     expect_shape("dy", dy, "the shape of y", *shape)
-    for place, expected in zip(into, parameters[len(parameters) - len(into) :], strict=True):
+    for place, expected in zip(reversed(into), reversed(parameters), strict=False):
         if place is not None:
             expect_shape("into", place, "the shape of the parameter", *expected)

@@ -36,7 +36,8 @@ def _table(rows: int, width: int, dtype: Any) -> HostArray:
 
 def learned_positions_backward(dy: Array, cache: LearnedPositionsCache, into: Into = ()) -> Any:
     """As the plain body: gradients (dx (..., T, C), dtable (P, C))."""
-    expect_gradients(dy, dy.shape, into, (cache.num_rows, dy.shape[-1]))
+    length = min(dy.shape[-2], cache.num_rows - cache.offset)
+    expect_gradients(dy, (*dy.shape[:-2], length, dy.shape[-1]), into, (cache.num_rows, dy.shape[-1]))
     if len(into) != 1:
         return settle(F.learned_positions_backward(dy, cache), into)
     if into[0] is not None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 from typing import Any
+from weakref import ref
 
 import numpy as np
 import pytest
@@ -209,3 +211,41 @@ def test_without_an_end_token_texts_go_on_to_the_end() -> None:
         assert np.array_equal(found, greedy(model(bodies), SRC, MAX_LEN, eos_id=2**70))
         with pytest.raises(ConfigError, match="eos_id: expected a token id, or None"):
             greedy(model(bodies), SRC, MAX_LEN, eos_id=2.0)  # type: ignore[arg-type]
+
+
+def test_a_hook_that_knows_its_model_does_not_keep_it() -> None:
+    def hooked_and_gone() -> Any:
+        made = model("compiled")
+        layer: Any = made.decoder.layers[0].feed_forward
+        forward = layer.forward
+
+        def hooked(*inputs: Any, **options: Any) -> Any:
+            assert made is not None
+            return forward(*inputs, **options)
+
+        layer.forward = hooked
+        greedy(made, SRC, MAX_LEN)
+        return ref(made)
+
+    gone = hooked_and_gone()
+    gc.collect()
+    assert gone() is None
+
+
+@pytest.mark.parametrize("where", ["encoder.layers.0.norm1", "decoder.layers.1.cross_attention"])
+def test_a_layer_on_a_backend_of_its_own_computes_there(where: str) -> None:
+    made, calls = model("compiled"), list[int]()
+    greedy(made, SRC, MAX_LEN)
+    layer: Any = made
+    for part in where.split("."):
+        layer = layer[int(part)] if part.isdigit() else getattr(layer, part)
+    name = "post_norm" if "norm" in where else "linear"
+    pair = getattr(made.backend.ops, name)
+
+    def forward(*inputs: Any) -> Any:
+        calls.append(1)
+        return pair.forward(*inputs)
+
+    layer.backend = replace(made.backend, ops=replace(made.backend.ops, **{name: Pair(forward, pair.backward)}))
+    greedy(made, SRC, MAX_LEN)
+    assert calls
