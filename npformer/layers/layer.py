@@ -46,8 +46,10 @@ class Layer:
         """(prefix, name, thing) for all that is in this layer, however deep, but not what it is itself in."""
         for attribute, value in vars(self).items():
             for name, thing in things_in(attribute, value):
+                if any(thing is each for each in (*around, self)):
+                    continue
                 yield prefix, name, thing
-                if isinstance(thing, Layer) and not any(thing is each for each in (*around, self)):
+                if isinstance(thing, Layer):
                     yield from thing._inside(f"{prefix}{name}.", (*around, self))
 
     def _members(self) -> Iterator[tuple[str, Any]]:
@@ -58,7 +60,7 @@ class Layer:
     def all_layers(self) -> Iterator[Layer]:
         """This layer and all those in it."""
         yield self
-        yield from (thing for _, _, thing in self._inside() if isinstance(thing, Layer) and thing is not self)
+        yield from (thing for _, _, thing in self._inside() if isinstance(thing, Layer))
 
     def repeats_itself(self) -> bool:
         """Whether this layer and all those in it do the same at every step, but for shapes and their attributes.

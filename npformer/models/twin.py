@@ -57,6 +57,9 @@ def _twin_of(thing: Any, made: dict[int, Any]) -> Any:
 
 def _twin_of_items(things: Any, made: dict[int, Any]) -> Any:
     """Of a tuple or dict; the very same one if it holds nothing to copy."""
+    if id(things) in made:
+        return made[id(things)]
+    made[id(things)] = things  # for what is in it and refers to it
     items = things.values() if isinstance(things, dict) else things
     twins = [_twin_of(item, made) for item in items]
     if all(map(is_, twins, items)):
@@ -64,8 +67,10 @@ def _twin_of_items(things: Any, made: dict[int, Any]) -> Any:
     if isinstance(things, dict):
         twin = copy(things)
         twin.update(zip(things, twins, strict=True))
-        return twin
-    return type(things)(*twins) if hasattr(things, "_fields") else tuple(twins)
+    else:
+        twin = type(things)(*twins) if hasattr(things, "_fields") else tuple(twins)
+    made[id(things)] = twin
+    return twin
 
 
 class Attributes:
@@ -80,26 +85,25 @@ class Attributes:
         """All attributes in a fixed order: the same list as before if they are the same ones."""
         now = list(chain.from_iterable(self._parts))
         if not now or len(now) != len(self._seen) or not all(map(is_, now, self._seen)):
-            self._parts = list(_parts_of(self._model))
+            self._parts = list(_parts_in(self._model, set()))
             self._seen = list(chain.from_iterable(self._parts))
         return self._seen
 
 
-def _parts_of(layer: Layer) -> Iterator[Iterable[Any]]:
-    """The attributes of a layer, its lists, those of its parameters, and the same of each layer in it."""
-    yield vars(layer).values()
-    for value in vars(layer).values():
-        yield from _parts_in(value)
-
-
-def _parts_in(value: Any) -> Iterator[Iterable[Any]]:
+def _parts_in(value: Any, seen: set[int]) -> Iterator[Iterable[Any]]:
+    """The attributes of a layer, its containers, those of its parameters, and the same of each layer in it."""
+    if id(value) in seen:
+        return
+    seen.add(id(value))
     if isinstance(value, Layer):
-        yield from _parts_of(value)
+        yield vars(value).values()
+        for part in vars(value).values():
+            yield from _parts_in(part, seen)
     elif isinstance(value, Parameter):
         yield vars(value).values()
     elif isinstance(value, list | tuple | dict):
         items = value.values() if isinstance(value, dict) else value
-        found = [part for item in items if isinstance(item, _MAY_HOLD) for part in _parts_in(item)]
+        found = [part for item in items if isinstance(item, _MAY_HOLD) for part in _parts_in(item, seen)]
         yield items if found or isinstance(value, list) else _Length(value)
         yield from found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from npformer.backend import Backend
-from npformer.layers import Layer, RandomKey
+from npformer.layers import Layer, Linear, RandomKey
 from npformer.layers.parameter import Parameter, ParameterView
 from npformer.models import Transformer, gradient_twin
 from npformer.models.twin import Twins
@@ -85,6 +86,22 @@ def test_a_model_with_things_that_cannot_be_copied_has_a_twin(numpy64: Backend, 
         twin = gradient_twin(model)
     assert twin.notes is model.notes
     assert np.array_equal(twin(*batch[:2]), model(*batch[:2]))
+
+
+def test_layers_in_containers_have_twins_too(numpy64: Backend, small_model: Any) -> None:
+    """Each once: what two layers share, their twins share."""
+    model = small_model(numpy64)
+    first, second = model.encoder.layers
+    first.pair = second.pair = pair = (Linear(2, 2, backend=numpy64), "a word")
+    first.by_name = defaultdict(list, {"one": pair[0]})
+    first.words = ("a", "b")
+    twins = gradient_twin(model).encoder.layers
+    assert twins[0].pair is twins[1].pair
+    assert twins[0].pair[0] is twins[0].by_name["one"] is not pair[0]
+    assert twins[0].pair[0].weight.data is pair[0].weight.data
+    assert twins[0].pair[0].weight.grad is not pair[0].weight.grad
+    assert twins[0].by_name["other"] == []
+    assert twins[0].words is first.words
 
 
 def test_new_values_are_seen_by_both(numpy64: Backend, small_model: Any, batch: Any) -> None:

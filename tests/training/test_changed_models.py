@@ -246,14 +246,20 @@ def test_a_layer_added_to_an_empty_dict_is_seen(numpy64: Backend) -> None:
         step(IDS, IDS)
 
 
-def test_a_layer_that_knows_what_it_is_in_is_no_endless_tree(numpy64: Backend) -> None:
-    model = decoder(numpy64)
+def test_a_layer_that_knows_what_it_is_in_is_no_endless_tree() -> None:
+    on = get_backend("numpy", dtype="float64", bodies="plain", threads=2)
+    model = decoder(on)
     names = [name for name, _ in model.named_parameters()]
     layer: Any = model.decoder.layers[0].feed_forward
     layer.around, layer.notes = (model,), {}
     layer.notes["me"] = layer.notes
     assert [name for name, _ in model.named_parameters()] == names
-    assert len(list(model.all_layers())) == len(list(decoder(numpy64).all_layers()))
+    assert len(list(model.all_layers())) == len(list(decoder(on).all_layers()))
+    values = []
+    for each in (model, decoder(on)):
+        new_step(each)(IDS, IDS)
+        values.append(each.arena.values)
+    assert np.array_equal(*values)
 
 
 def test_a_buffer_alone_lets_threads_share_a_batch() -> None:
