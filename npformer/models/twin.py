@@ -64,6 +64,7 @@ def _twin_of_items(things: Any, made: dict[int, Any]) -> Any:
     twins = [_twin_of(item, made) for item in items]
     if all(map(is_, twins, items)):
         return things
+    twin: Any = None
     if isinstance(things, dict):
         twin = copy(things)
         twin.update(zip(things, twins, strict=True))
