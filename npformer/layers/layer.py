@@ -44,18 +44,21 @@ class Layer:
 
     def _inside(self, prefix: str = "", around: tuple[Layer, ...] = ()) -> Iterator[tuple[str, str, Any]]:
         """(prefix, name, thing) for all that is in this layer, however deep, but not what it is itself in."""
-        for attribute, value in vars(self).items():
-            for name, thing in things_in(attribute, value):
-                if any(thing is each for each in (*around, self)):
-                    continue
+        around = (*around, self)
+        for name, thing in self._members():
+            if not isinstance(thing, Layer):
                 yield prefix, name, thing
-                if isinstance(thing, Layer):
-                    yield from thing._inside(f"{prefix}{name}.", (*around, self))
+            elif not any(thing is each for each in around):
+                yield prefix, name, thing
+                yield from thing._inside(f"{prefix}{name}.", around)
 
     def _members(self) -> Iterator[tuple[str, Any]]:
         """Sub-layers and parameters by attribute name; those of lists as name.0, name.1, …, of dicts as name.key."""
         for name, value in vars(self).items():
-            yield from things_in(name, value)
+            if isinstance(value, list | tuple | dict):
+                yield from things_in(name, value)
+            else:
+                yield name, value
 
     def all_layers(self) -> Iterator[Layer]:
         """This layer and all those in it."""
