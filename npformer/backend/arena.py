@@ -48,7 +48,7 @@ class Segment:
     trainable: bool = True  # False: neither updated nor part of the gradient's norm
 
 
-def expect_unlike(names: Iterable[str]) -> None:
+def expect_unique(names: Iterable[str]) -> None:
     """Raise ConfigError if one stands there twice: of what is saved under one name, one is lost."""
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
@@ -72,7 +72,7 @@ class Arena:
 
     def __init__(self, parameters: Iterable[tuple[str, Storable, tuple[str, ...]]], backend: Backend) -> None:
         parameters = list(parameters)
-        expect_unlike([name for name, _, _ in parameters])
+        expect_unique([name for name, _, _ in parameters])
         step = ALIGNMENT // np.dtype(backend.dtype).itemsize
         segments, start = [], 0
         for name, parameter, aliases in parameters:
@@ -114,7 +114,7 @@ class Arena:
     def __deepcopy__(self, memo: dict[int, Any]) -> Arena:
         """An arena with arrays of its own, of which the parameters' copies are views: so copy.deepcopy(model) trains.
 
-        As in ``twin`` a parameter is known by its data; one that has other data by now is only copied.
+        A parameter is known by its data and grad; one that has others by now is only copied.
         """
         memo[id(self)] = other = copy(self)
         other._parameters = [deepcopy(parameter, memo) for parameter in self._parameters]

@@ -14,7 +14,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_bytes
 
 from npformer.backend import Backend
-from npformer.backend.arena import expect_unlike
+from npformer.backend.arena import expect_unique
 from npformer.errors import CheckpointError, NpformerError
 from npformer.layers import Layer
 from npformer.models import Model, build_model
@@ -76,7 +76,7 @@ def model_arrays(model: Layer) -> dict[str, HostArray]:
 def arrays_in(model: Layer) -> dict[str, Any]:
     """Name -> device array, of every parameter and buffer: what a model is, beside its configuration."""
     named: list[tuple[str, Any]] = [*model.named_parameters(), *model.named_buffers()]
-    expect_unlike(name for name, _ in named)
+    expect_unique(name for name, _ in named)
     return {name: each.data for name, each in named}
 
 

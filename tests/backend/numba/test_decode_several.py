@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("numba")
 
 from npformer import greedy
-from npformer.backend import Pair, get_backend
+from npformer.backend import Backend, Pair, get_backend
 from npformer.backend.numba.decode_kernel import likeliest
 from npformer.decoding import writing
 from npformer.errors import ConfigError, TokenError
@@ -157,23 +157,19 @@ def test_a_helper_that_falls_asleep_on_the_way_costs_no_step(phases: int, until_
 
 def test_an_operation_of_ones_own_is_obeyed() -> None:
     """Kernels of whole models spell the backend's own operations, and no others."""
-    made = model("compiled")
-    linear = made.backend.ops.linear
 
-    def forward(*inputs: Any) -> Any:
-        y, cache = linear.forward(*inputs)
-        return -3 * y, cache
+    def with_another_map(on: Backend) -> Backend:
+        linear = on.ops.linear
 
-    other = replace(made.backend, ops=replace(made.backend.ops, linear=Pair(forward, linear.backward)))
-    plain = get_backend("numpy", dtype="float64", bodies="plain")
-    slow = plain.ops.linear
+        def forward(*inputs: Any) -> Any:
+            y, cache = linear.forward(*inputs)
+            return -3 * y, cache
 
-    def slow_forward(*inputs: Any) -> Any:
-        y, cache = slow.forward(*inputs)
-        return -3 * y, cache
+        return replace(on, ops=replace(on.ops, linear=Pair(forward, linear.backward)))
 
-    plain = replace(plain, ops=replace(plain.ops, linear=Pair(slow_forward, slow.backward)))
-    models = [Transformer(made.config, backend=on, seed=2) for on in (made.backend, other, plain)]
+    made, plain = model("compiled"), get_backend("numpy", dtype="float64", bodies="plain")
+    backends = (made.backend, with_another_map(made.backend), with_another_map(plain))
+    models = [Transformer(made.config, backend=on, seed=2) for on in backends]
     for each in models[1:]:
         each.arena.values[...] = models[0].arena.values
     found = [greedy(each, SRC, MAX_LEN, eos_id=99) for each in models]
