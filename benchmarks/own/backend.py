@@ -16,6 +16,6 @@ def backend(device: str, bodies: str, precision: str = "float32") -> Backend:
 
 def about(of: Backend) -> dict[str, str]:
     """What a reader wants to know of it."""
-    threads = "1" if of.name == "cupy" else f"{of.threads} over a batch, up to {cores()} in a product"
+    threads = "1" if of.name == "cupy" else f"up to {of.threads} over a batch or {cores()} in a product"
     library = import_module("npformer.backend.numba.intel").product_library() if of.bodies == "compiled" else ""
     return {"backend": f"{of}, products by {library}" if library else str(of), "threads": threads}

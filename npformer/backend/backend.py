@@ -106,12 +106,13 @@ class Backend:
     """See the module's docstring. Build one with ``get_backend``.
 
     ``bodies`` names the table of operations. ``precision`` says what products of float32 are made of.
-    ``threads`` is into how many parts a training batch is shared out, and ``together(jobs)`` does that
-    many jobs at the same time; within ``on_one_thread()`` products use no thread but their caller's, where others
-    would be in the way of what follows. ``adam_update`` is a faster spelling of Adam's formula, or None,
-    ``updates`` what clips and updates in a captured function, ``decoder_steps`` and ``encoder_of_texts`` prepare a
-    model for decoding, and ``beam_choice`` is a faster spelling of what a beam search chooses. ``own_ops`` are the
-    operations it came with: what computes several in one, or records them, is not asked where others stand.
+    ``threads`` is into how many parts a training batch is shared out at most, each of ``least_part`` numbers at least
+    (see ``parts_of``), and ``together(jobs)`` does that many jobs at the same time; within ``on_one_thread()`` products
+    use no thread but their caller's, where others would be in the way of what follows. ``adam_update`` is a faster
+    spelling of Adam's formula, or None, ``updates`` what clips and updates in a captured function, ``decoder_steps``
+    and ``encoder_of_texts`` prepare a model for decoding, and ``beam_choice`` is a faster spelling of what a beam
+    search chooses. ``own_ops`` are the operations it came with: what computes several in one, or records them, is not
+    asked where others stand.
     """
 
     name: str
@@ -122,6 +123,7 @@ class Backend:
     capture_part: Callable[..., Any] = run_eagerly
     bodies: str = "plain"
     threads: int = 1
+    least_part: int = 1
     together: Callable[[Jobs], None] = one_after_the_other
     on_one_thread: Callable[[], AbstractContextManager[None]] = nullcontext
     adam_update: AdamUpdate | None = None
@@ -177,6 +179,10 @@ class Backend:
         """Zeros of this backend's dtype on its device."""
         return self.device.zeros(shape, self.dtype)
 
+    def parts_of(self, numbers: int) -> int:
+        """Into how many parts to cut a training batch whose layers take so many numbers, B·T·C."""
+        return max(1, min(self.threads, numbers // self.least_part))
+
     def host(self, x: Array) -> HostArray:
         """x as a NumPy array."""
         return self.device.host(x)
@@ -203,8 +209,9 @@ def get_backend(
     dtype is "float32", "float64", or "complex128" (for checks). bodies says what computes: on both,
     "plain" (the text of ``functional``); on NumPy, "numpy" (faster, NumPy alone), "compiled" (faster
     still, the extra ``fast``); on CuPy, "cuda" (kernels of our own); "auto" is the fastest that is
-    installed; complex numbers are always plain. threads share a training batch on NumPy: None is one for
-    each core. precision says what CuPy's products of float32 are made of: "float32", "tf32" (rounded to 10
+    installed; complex numbers are always plain. So many threads share a training batch on NumPy: None is
+    one for each core, with bodies "numpy" fewer where a batch is so small that they would wait for each
+    other. precision says what CuPy's products of float32 are made of: "float32", "tf32" (rounded to 10
     bits) or "bfloat16" (to 7); sums are always float32. Raises DeviceError if what is asked for cannot
     run, saying what is missing; ConfigError for another name, dtype, or number.
     """

@@ -109,7 +109,7 @@ class Transformer(Layer):
         """For decoding: src (B, S) to the memory (B, S, C) and the mask of its padding. Threads share the rows."""
         src = token_ids("src", src, self.config.src_vocab_size, self.backend)
         mask = AttentionMask(key_visible=src != self.config.pad_id)
-        size = -(-src.shape[0] // self.backend.threads)
+        size = -(-src.shape[0] // self.backend.parts_of(src.shape[0] * src.shape[1] * self.config.d_model))
         parts = [src[start : start + size, :] for start in range(0, src.shape[0], size)]
         memories: list[Array] = [None] * len(parts)
 

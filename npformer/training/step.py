@@ -154,7 +154,7 @@ class TrainStep:
         *inputs, targets = (x.astype(np.int64, copy=copy) for x in found)  # narrow integers would overflow
         number = self.step_number + ahead
         rates = self.optimizer.rates(self._rate_of(number + 1), number + 1)
-        return Given(number, rates, self._shares(targets), tuple(inputs), targets)
+        return Given(number, rates, self._shares(inputs, targets), tuple(inputs), targets)
 
     def _make(self, given: list[Given]) -> tuple[Array, Array | None]:
         """Make these steps. Returns what ``_compute_updates`` returns; counts them."""
@@ -216,11 +216,14 @@ class TrainStep:
         if optimizer.arena is not model.arena:
             raise ConfigError("optimizer: expected one over model.arena, got one of another model; it would train that")
 
-    def _shares(self, targets: np.ndarray[Any, Any]) -> list[list[tuple[slice, float]]]:
+    def _shares(
+        self, inputs: Sequence[np.ndarray[Any, Any]], targets: np.ndarray[Any, Any]
+    ) -> list[list[tuple[slice, float]]]:
         """For each micro-batch, for each thread's part of it, its rows of the batch and n_i/N."""
         total = max(1, self._count(targets))
         micros = _split(slice(0, targets.shape[0]), self.accumulate)
-        parts = [_split(micro, self._threads.number) for micro in micros]
+        longest = max(x.shape[1] for x in inputs)
+        parts = [_split(micro, self._threads.number((micro.stop - micro.start) * longest)) for micro in micros]
         return [[(rows, self._count(targets[rows]) / total) for rows in some] for some in parts]
 
     def _count(self, targets: np.ndarray[Any, Any]) -> int:

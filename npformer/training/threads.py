@@ -58,10 +58,10 @@ class Threads:
         self._is_together = any(isinstance(each, BatchNorm) for each in model.all_layers())  # rows look at each other
         self.may_record = model.repeats_itself()
 
-    @property
-    def number(self) -> int:
-        """Into how many parts a micro-batch is to be cut."""
-        return 1 if self._is_together else len(self.computes)
+    def number(self, tokens: int) -> int:
+        """Into how many parts to cut a micro-batch with so many tokens in the longest of its inputs."""
+        model = self._models[0]
+        return 1 if self._is_together else model.backend.parts_of(tokens * model.config.d_model)
 
     def backpropagate(self, rule: Rule, parts: list[Part], seen: list[Statistics] | None) -> list[Array]:
         """Add the gradients of a micro-batch's parts, each times its share; returns their shares of the loss.

@@ -103,6 +103,14 @@ def test_numpy_is_chosen_without_asking_for_a_gpu(monkeypatch: pytest.MonkeyPatc
     assert str(get_backend("numpy", bodies="numpy", threads=3)) == "numpy (numpy) on CPU, float32, 3 threads"
 
 
+def test_so_many_threads_as_asked_for_or_as_pay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("npformer.backend.numpy.default_threads", lambda: 4)
+    asked = (0, 1 << 15, (1 << 16) - 1, 1 << 16, 1 << 30)
+    chosen = {bodies: [get_backend("numpy", bodies=bodies).parts_of(n) for n in asked] for bodies in ("numpy", "plain")}
+    assert chosen == {"numpy": [1, 1, 1, 2, 4], "plain": [1, 4, 4, 4, 4]}
+    assert [get_backend("numpy", bodies="numpy", threads=3).parts_of(n) for n in (1, 2, 9)] == [1, 2, 3]
+
+
 def test_auto_takes_the_gpu_where_one_answers() -> None:
     assert get_backend("auto").name == ("numpy" if cupy_problem() else "cupy")
 

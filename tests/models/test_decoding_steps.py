@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -151,6 +152,18 @@ def test_reading_the_source_leaves_no_threads_of_products_behind(
         model.start(rows, MAX_LEN)
         assert seen == [1] * calls, "rows are shared out, and products are not"
     assert blas_threads() == before
+
+
+@pytest.mark.parametrize(("least", "parts"), [(1, 2), (10**6, 1)])
+def test_sources_are_shared_out_where_that_pays(
+    least: int, parts: int, small_model: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, encode = [], transformer.encode_at_once
+    monkeypatch.setattr(transformer, "encode_at_once", lambda model, src: read.append(src) or encode(model, src))
+    on = get_backend("numpy", dtype="float64", bodies="numpy", threads=2)
+    memory, _ = small_model(replace(on, least_part=least)).encode(SRC)
+    assert len(read) == parts
+    assert close(memory, small_model(replace(on, threads=1)).encode(SRC)[0])
 
 
 def test_a_row_that_has_ended_costs_the_others_nothing(small_model: Build, any64: Backend) -> None:

@@ -210,6 +210,19 @@ def test_no_more_twins_than_parts_and_none_for_one_thread(numpy_on_threads: Any)
         assert len(step._threads._twins._twins) == twins
 
 
+@pytest.mark.parametrize(
+    ("least", "accumulate", "parts"),
+    [(1, 1, [3]), (117, 1, [2]), (176, 1, [1]), (100, 2, [2, 1])],  # of 7·5·10 numbers; of 4·5·10 and 3·5·10
+)
+def test_a_part_has_enough_numbers_to_pay(least: int, accumulate: int, parts: list[int]) -> None:
+    on = replace(get_backend("numpy", "float64", bodies="numpy", threads=3), least_part=least)
+    step = new_step(build(on), accumulate=accumulate)
+    given = step._given(EVEN, 0)
+    assert [len(some) for some in given.shares] == parts
+    alone = new_step(build(replace(on, threads=1)), accumulate=accumulate)
+    same(trained(step, [EVEN]), trained(alone, [EVEN]))
+
+
 def test_the_twins_go_with_the_step_at_once(numpy_on_threads: Any) -> None:
     """Their gradients are as large as the model; waiting for the garbage collector would keep them for long."""
     model = build(numpy_on_threads(3))

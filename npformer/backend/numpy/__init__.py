@@ -27,6 +27,10 @@ from npformer.typing import Array, HostArray
 
 MOST_THREADS = 8  # beyond, Python's lock is what threads wait for
 
+#: Numbers (B·T·C) that a thread's part of a batch has at least, with NumPy's own bodies: of fewer, most of the time is
+#: Python's, which one thread at a time can have. Then a single thread, both cores in its products, is faster.
+LEAST_PART = 1 << 15
+
 #: The text of ``functional``, with NumPy's own random bits and an embedding gradient without a V·N product.
 OPS: Ops = replace(with_bits(PLAIN, philox_bits), embedding=plain_pair(F.embedding_forward, embedding_backward))
 
@@ -62,8 +66,12 @@ def numpy_backend(dtype: str, bodies: str = "auto", threads: int | None = None) 
         bodies = "plain"
     elif bodies == "auto":
         bodies = auto_bodies()[0]
+    least_part = LEAST_PART if threads is None and bodies == "numpy" else 1
     threads = threads or default_threads()
-    shared = Backend("numpy", OPS, NumpyDevice(), dtype, bodies=bodies, threads=threads, together=_team(threads).run)
+    shared = Backend(
+        "numpy", OPS, NumpyDevice(), dtype, bodies=bodies, threads=threads, least_part=least_part,
+        together=_team(threads).run,
+    )  # fmt: skip
     if bodies == "numpy":
         from npformer.backend.numpy.bodies import BODIES, adam_update
 

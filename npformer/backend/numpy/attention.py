@@ -32,7 +32,7 @@ from npformer import functional as F  # noqa: N812
 from npformer.backend.numpy.attention_mask import score_caps
 from npformer.backend.numpy.blocks import filled, row_blocks
 from npformer.backend.numpy.gradients import Into, expect_gradients
-from npformer.backend.numpy.heads import empty_gradients, empty_heads
+from npformer.backend.numpy.heads import empty_gradients, empty_heads, row_factors
 from npformer.backend.numpy.philox import kept
 from npformer.backend.ops import settle
 from npformer.backend.workspace import empty
@@ -92,7 +92,7 @@ def _forward(
                 block = np.multiply(block, keep[rows], out=empty(block.shape, block.dtype))
             np.matmul(block, v[rows], out=out[rows])
     inverse = np.divide(1, sums, out=sums)
-    out *= inverse if keep is None else inverse * scale
+    out *= row_factors(inverse, scale)
     return out, AttentionCache(q, k, v, powers, inverse, keep, scale)
 
 
@@ -138,12 +138,12 @@ def _backward(dout: Array, cache: AttentionCache, dbias: Array | None) -> tuple[
     """(dq, dk, dv); the bias' gradient is added to dbias."""
     q, k, v, powers, inverse, keep, scale = cache
     expect_gradients(dout, q.shape)
-    factor = inverse if keep is None else inverse * scale
+    factor = row_factors(inverse, scale)
     dq, dk, dv = empty_gradients(q, k, v)
     for rows in _blocks(powers):
         E = powers[rows]
         scratch = empty(E.shape, E.dtype)
-        g = np.multiply(dout[rows], factor[rows], out=empty(q[rows].shape, q.dtype))
+        g = np.multiply(dout[rows], factor[rows], out=empty_heads(q[rows]))
         dropped = E if keep is None else np.multiply(E, keep[rows], out=scratch)
         np.matmul(dropped.swapaxes(2, 3), g, out=dv[rows])
         dscores = np.matmul(g, v[rows].swapaxes(2, 3), out=scratch)

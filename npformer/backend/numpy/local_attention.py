@@ -18,7 +18,7 @@ from numpy.lib.stride_tricks import as_strided
 from npformer.backend.numpy.attention import SCORES, powers_of
 from npformer.backend.numpy.blocks import row_blocks
 from npformer.backend.numpy.gradients import Into
-from npformer.backend.numpy.heads import empty_gradients, empty_heads
+from npformer.backend.numpy.heads import empty_gradients, empty_heads, row_factors
 from npformer.backend.numpy.philox import kept
 from npformer.backend.ops import settle
 from npformer.backend.workspace import empty
@@ -105,14 +105,14 @@ def local_attention_forward(
                 block = np.multiply(block, keep[rows], out=empty(block.shape, block.dtype))
             out[rows] = _of_keys(block, v[rows], parts)
     inverse = np.divide(1, sums, out=sums)
-    out *= inverse if keep is None else inverse * scale
+    out *= row_factors(inverse, scale)
     return out, LocalAttentionCache(q, k, v, parts, powers, inverse, keep, scale)
 
 
 def local_attention_backward(dout: Array, cache: LocalAttentionCache, into: Into = ()) -> Any:
     """As the plain body: gradients (dq, dk, dv), all (B, H, T, D)."""
     q, k, v, parts, powers, inverse, keep, scale = cache
-    factor = inverse if keep is None else inverse * scale
+    factor = row_factors(inverse, scale)
     dq, dk, dv = empty_gradients(q, k, v)
     dk[...], dv[...] = 0, 0
     for rows in _blocks(powers):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from npformer.backend.numpy.heads import empty_gradients, empty_heads
+from npformer.backend.numpy.heads import empty_gradients, empty_heads, row_factors
 from npformer.functional.heads import merge_heads, split_heads
 from npformer.layers.layer import concat_last
 
@@ -43,3 +43,11 @@ def test_heads_of_three_arrays_have_memory_of_their_own() -> None:
         assert room.shape == like.shape
         assert np.shares_memory(merge_heads(room), room)
     assert empty_heads(q).dtype == q.dtype
+
+
+def test_factors_of_rows_lie_as_heads_do() -> None:
+    inverse = np.random.default_rng(0).normal(size=(2, 3, 5, 1))
+    factors = row_factors(inverse, 1.25)
+    assert np.array_equal(factors, inverse * 1.25)
+    assert merge_heads(factors).flags.c_contiguous
+    assert np.shares_memory(merge_heads(factors), factors)
