@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     if args.profile:
         return _profile(args, preset, backend, budget)
     if not args.json:
-        print(f"{_title(args, preset)}\n{backend}; {_blas(backend)}", flush=True)
+        print(f"{_title(args, preset)}\n{backend}; {_blas(backend, preset)}", flush=True)
     found = time_steps(preset, backend, args.dropout, budget)
     print(json.dumps(_about(args, backend) | _times(found, preset)) if args.json else _below(found, preset))
     return 0
@@ -105,13 +105,21 @@ def _title(args: argparse.Namespace, preset: Preset) -> str:
     return f"size {args.size}: {preset}, dropout {args.dropout:g}"
 
 
-def _blas(backend: Backend) -> str:
+def _parts(backend: Backend, preset: Preset) -> int:
+    """How many threads share a batch of this size."""
+    return backend.parts_of(preset.batch * preset.length * preset.d_model)
+
+
+def _blas(backend: Backend, preset: Preset) -> str:
     """How many threads a matrix product uses, in words."""
     if backend.name == "cupy":
         return "products by cuBLAS"
     if not can_set_blas_threads():
         return "BLAS threads unknown"
-    return "one BLAS thread each" if backend.threads > 1 else f"BLAS threads: {blas_threads()}"
+    if _parts(backend, preset) > 1:
+        return "one BLAS thread each"
+    few = "" if backend.threads == 1 else "of which a batch this small uses one, "
+    return f"{few}BLAS threads: {blas_threads()}"
 
 
 def _one_thread(backend: Backend) -> str:
@@ -127,7 +135,8 @@ def _below(found: StepTimes, preset: Preset) -> str:
 
 
 def _about(args: argparse.Namespace, backend: Backend) -> dict[str, Any]:
-    alone = args.profile or backend.threads > 1  # each thread then has its products to itself
+    parts = _parts(backend, PRESETS[args.size])
+    alone = args.profile or parts > 1  # each thread then has its products to itself
     return {
         "size": args.size,
         "preset": asdict(PRESETS[args.size]),
@@ -137,7 +146,7 @@ def _about(args: argparse.Namespace, backend: Backend) -> dict[str, Any]:
         "dtype": backend.dtype,
         "precision": backend.precision,
         "bodies": backend.bodies,
-        "threads": backend.threads,
+        "threads": parts,
         "blas_threads": 1 if alone and can_set_blas_threads() else blas_threads(),
     }
 

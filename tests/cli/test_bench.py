@@ -49,6 +49,20 @@ def test_a_step_in_numbers(cli: Callable[..., Any]) -> None:
     assert found["threads"] >= 1
 
 
+@pytest.mark.parametrize(
+    ("bodies", "threads", "said"),
+    [("plain", 2, "2 threads; one BLAS thread each"), ("numpy", 1, "2 threads; of which a batch this small uses one, ")],
+)
+def test_it_says_how_many_threads_share_the_batch(
+    cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, bodies: str, threads: int, said: str
+) -> None:
+    monkeypatch.setattr(numpy_bodies, "default_threads", lambda: 2)
+    monkeypatch.setattr(command, "can_set_blas_threads", lambda: True)
+    options = ("bench", "--device", "numpy", "--bodies", bodies, "--steps", 1)
+    assert said in cli(*options).out.splitlines()[1]
+    assert cli(*options, "--json").document["threads"] == threads
+
+
 def test_the_table_of_a_profile(cli: Callable[..., Any], tmp_path: Path) -> None:
     done = cli("bench", "--profile", *FAST)
     assert (done.code, done.err) == (0, "")
