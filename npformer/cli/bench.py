@@ -118,7 +118,7 @@ def _blas(backend: Backend, preset: Preset) -> str:
         return "BLAS threads unknown"
     if _parts(backend, preset) > 1:
         return "one BLAS thread each"
-    few = "" if backend.threads == 1 else "of which a batch this small uses one, "
+    few = "" if backend.threads == 1 else "a batch this small is for one alone, "
     return f"{few}BLAS threads: {blas_threads()}"
 
 

@@ -51,7 +51,7 @@ def test_a_step_in_numbers(cli: Callable[..., Any]) -> None:
 
 @pytest.mark.parametrize(
     ("bodies", "threads", "said"),
-    [("plain", 2, "2 threads; one BLAS thread each"), ("numpy", 1, "2 threads; of which a batch this small uses one, ")],
+    [("plain", 2, "2 threads; one BLAS thread each"), ("numpy", 1, "2 threads; a batch this small is for one alone, ")],
 )
 def test_it_says_how_many_threads_share_the_batch(
     cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, bodies: str, threads: int, said: str
