@@ -223,7 +223,7 @@ class TrainStep:
         total = max(1, self._count(targets))
         micros = _split(slice(0, targets.shape[0]), self.accumulate)
         longest = max(x.shape[1] for x in inputs)
-        parts = [_split(micro, self._threads.number((micro.stop - micro.start) * longest)) for micro in micros]
+        parts = [_split(micro, self._threads.parts_of((micro.stop - micro.start) * longest)) for micro in micros]
         return [[(rows, self._count(targets[rows]) / total) for rows in some] for some in parts]
 
     def _count(self, targets: np.ndarray[Any, Any]) -> int:

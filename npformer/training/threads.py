@@ -58,7 +58,7 @@ class Threads:
         self._is_together = any(isinstance(each, BatchNorm) for each in model.all_layers())  # rows look at each other
         self.may_record = model.repeats_itself()
 
-    def number(self, tokens: int) -> int:
+    def parts_of(self, tokens: int) -> int:
         """Into how many parts to cut a micro-batch with so many tokens in the longest of its inputs."""
         model = self._models[0]
         return 1 if self._is_together else model.backend.parts_of(tokens * model.config.d_model)

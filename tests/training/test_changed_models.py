@@ -265,10 +265,10 @@ def test_a_layer_that_knows_what_it_is_in_is_no_endless_tree() -> None:
 def test_a_buffer_alone_lets_threads_share_a_batch() -> None:
     model = decoder(get_backend("numpy", dtype="float64", bodies="plain", threads=2))
     step = new_step(model)
-    assert step._threads.number(1) == 2
+    assert step._threads.parts_of(1) == 2
     model.generator.constant = Buffer("constant", np.ones(3))  # type: ignore[attr-defined]
     step(IDS, IDS)
-    assert step._threads.number(1) == 2
+    assert step._threads.parts_of(1) == 2
 
 
 def test_another_optimiser_and_its_rate_are_looked_at(numpy64: Backend) -> None:
