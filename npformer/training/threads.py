@@ -61,7 +61,8 @@ class Threads:
     def parts_of(self, tokens: int) -> int:
         """Into how many parts to cut a micro-batch with so many tokens in the longest of its inputs."""
         model = self._models[0]
-        return 1 if self._is_together else model.backend.parts_of(tokens * model.config.d_model)
+        parts = 1 if self._is_together else model.backend.parts_of(tokens * model.config.d_model)
+        return min(parts, len(self.computes))  # the model may have another backend by now
 
     def backpropagate(self, rule: Rule, parts: list[Part], seen: list[Statistics] | None) -> list[Array]:
         """Add the gradients of a micro-batch's parts, each times its share; returns their shares of the loss.

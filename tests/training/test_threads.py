@@ -223,6 +223,14 @@ def test_a_part_has_enough_numbers_to_pay(least: int, accumulate: int, parts: li
     same(trained(step, [EVEN]), trained(alone, [EVEN]))
 
 
+def test_a_backend_of_more_threads_than_the_step_was_made_for(numpy_on_threads: Any) -> None:
+    step, true = (new_step(build(numpy_on_threads(2))) for _ in range(2))
+    other = numpy_on_threads(5)
+    for layer in step.model.all_layers():
+        layer.backend = other
+    same(trained(step, BATCHES), trained(true, BATCHES))
+
+
 def test_the_twins_go_with_the_step_at_once(numpy_on_threads: Any) -> None:
     """Their gradients are as large as the model; waiting for the garbage collector would keep them for long."""
     model = build(numpy_on_threads(3))
