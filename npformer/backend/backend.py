@@ -180,7 +180,7 @@ class Backend:
         return self.device.zeros(shape, self.dtype)
 
     def parts_of(self, numbers: int) -> int:
-        """Into how many parts to cut a training batch whose layers take so many numbers, B·T·C."""
+        """Into how many parts to cut a batch whose layers take so many numbers, B·T·C, for threads to share."""
         return max(1, min(self.threads, numbers // self.least_part))
 
     def host(self, x: Array) -> HostArray:

@@ -28,7 +28,7 @@ from npformer.typing import Array, HostArray
 MOST_THREADS = 8  # beyond, Python's lock is what threads wait for
 
 #: Numbers (B·T·C) that a thread's part of a batch has at least, with NumPy's own bodies: of fewer, most of the time is
-#: Python's, which one thread at a time can have. Then a single thread, both cores in its products, is faster.
+#: Python's, which one thread at a time can have. Then a single thread, with all cores in its products, is faster.
 LEAST_PART = 1 << 15
 
 #: The text of ``functional``, with NumPy's own random bits and an embedding gradient without a V·N product.
