@@ -27,7 +27,7 @@ LEGEND = (
 EXAMPLES = """examples:
   python -m benchmarks.decode
   python -m benchmarks.decode --size base --batch 1 --tokens 100
-  python -m benchmarks.decode --against none --bodies numpy,plain --json"""
+  python -m benchmarks.decode --against none --kernels numpy,plain --json"""
 
 
 def main() -> int:
@@ -73,12 +73,12 @@ def results(
 
 
 def entries(options: Options, what: dict[str, Any], weights: str) -> list[Entry]:
-    """npformer in all bodies asked for, and PyTorch."""
+    """npformer in all kernels asked for, and PyTorch."""
     common = {**what, "device": options.device}
     found = [
-        Entry(f"npformer-{bodies}", "benchmarks.own.decode:decode", {**common, "bodies": bodies},
-              ("numba",) if bodies == "compiled" else ())
-        for bodies in options.bodies
+        Entry(f"npformer-{kernels}", "benchmarks.own.decode:decode", {**common, "kernels": kernels},
+              ("numba",) if kernels == "numba" else ())
+        for kernels in options.kernels
     ]  # fmt: skip
     if options.torch:
         found.append(Entry("torch", "benchmarks.peers.torch_decode:decode", {**common, "weights": weights}))

@@ -36,11 +36,12 @@ Ceilings = Mapping[str, Any]
 
 
 def entries(options: Options, size: str, rate: float, weights: str, precision: str) -> list[Entry]:
-    """npformer in all bodies and ways to launch, PyTorch in all forms."""
+    """npformer in all kernels and ways to launch, PyTorch in all forms."""
     common = {"size": size, "dropout": rate, "device": options.device, "precision": precision}
     found = [
-        Entry(f"npformer-{bodies}{name}", "benchmarks.own.train:train", {**common, "bodies": bodies, "launch": launch})
-        for bodies in options.bodies for name, launch in LAUNCHES.items()
+        Entry(f"npformer-{kernels}{name}", "benchmarks.own.train:train",
+              {**common, "kernels": kernels, "launch": launch})
+        for kernels in options.kernels for name, launch in LAUNCHES.items()
     ]  # fmt: skip
     for name, factory in FORMS.items() if options.torch else ():
         where = f"benchmarks.peers.torch_train:{factory}"
@@ -51,9 +52,9 @@ def entries(options: Options, size: str, rate: float, weights: str, precision: s
 def measure_ceilings(options: Options, environment: Mapping[str, str], seconds: float | None = None) -> dict[str, Any]:
     """The best rates that either side sees, and the bytes of a step of each size, in so many seconds at most."""
     given = {"device": options.device, "precisions": options.precisions}
-    started = [Entry("npformer-ceilings", "benchmarks.own.ceilings:ceilings", {**given, "bodies": options.bodies[0]})]
+    started = [Entry("npformer-ceilings", "benchmarks.own.roofline:ceilings", {**given, "kernels": options.kernels[0]})]
     if options.torch:
-        started.append(Entry("torch-ceilings", "benchmarks.peers.torch_ceilings:ceilings", given))
+        started.append(Entry("torch-ceilings", "benchmarks.peers.torch_roofline:ceilings", given))
     with contenders(started, environment, seconds) as children:
         seen = [child.run("ceilings", 1)["values"][0] for child in children]  # one after the other
         moved = {size: children[0].run(f"bytes {size}", 1)["values"][0] for size in options.sizes}

@@ -1,4 +1,4 @@
-"""Every operation, forward and backward: npformer's bodies and PyTorch in turns, and the bytes that must move."""
+"""Every operation, forward and backward: npformer's kernels and PyTorch in turns, and the bytes that must move."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from benchmarks.cases import case
 from benchmarks.options import Options, UsageError, listed, new_parser, run
 from benchmarks.own.ops import NAMES
 from benchmarks.turns import Budget, Child, Entry, contenders, take_turns
-from npformer.backend.work import Work, work_of
+from npformer.backend.flops import Work, work_of
 from npformer.models.presets import PRESETS
 
 TURN = 0.05  # seconds
 BYTES = np.dtype("float32").itemsize
 LEGEND = (
-    "columns            median ms of npformer's bodies, and of PyTorch (backward: autograd's)",
+    "columns            median ms of npformer's kernels, and of PyTorch (backward: autograd's)",
     "times as fast      PyTorch's time over that of the first column, round by round: the median",
     "MB                 must move: inputs read once, outputs written once, added gradients both;",
     "                   backward also reads the inputs that its derivative needs; masks are not counted",
@@ -32,7 +32,7 @@ LEGEND = (
 EXAMPLES = """examples:
   python -m benchmarks.ops
   python -m benchmarks.ops --op attention,cross_entropy --size small --threads 2
-  python -m benchmarks.ops --against none --bodies numpy,plain --json"""
+  python -m benchmarks.ops --against none --kernels numpy,plain --json"""
 
 
 def main() -> int:
@@ -80,12 +80,12 @@ def results(
 
 
 def entries(options: Options, size: str, threads: int, precision: str = "float32") -> list[Entry]:
-    """npformer in all bodies asked for, and PyTorch."""
+    """npformer in all kernels asked for, and PyTorch."""
     common = {"size": size, "device": options.device, "threads": threads, "precision": precision}
     found = [
-        Entry(f"npformer-{bodies}", "benchmarks.own.ops:ops", {**common, "bodies": bodies},
-              ("numba",) if bodies == "compiled" else ())
-        for bodies in options.bodies
+        Entry(f"npformer-{kernels}", "benchmarks.own.ops:ops", {**common, "kernels": kernels},
+              ("numba",) if kernels == "numba" else ())
+        for kernels in options.kernels
     ]  # fmt: skip
     if options.torch:
         found.append(Entry("torch", "benchmarks.peers.torch_ops:ops", common))
@@ -123,12 +123,12 @@ def _each_contender(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _titles(options: Options) -> list[str]:
-    return ["", *options.bodies, *(["torch", "times as fast"] if options.torch else []), "MB", "GB/s"]
+    return ["", *options.kernels, *(["torch", "times as fast"] if options.torch else []), "MB", "GB/s"]
 
 
 def _cells(result: dict[str, Any], options: Options) -> list[str]:
     rows = {row["name"]: row for row in result["contenders"]}
-    names = [*(f"npformer-{bodies}" for bodies in options.bodies), *([compare.PEER] if options.torch else [])]
+    names = [*(f"npformer-{kernels}" for kernels in options.kernels), *([compare.PEER] if options.torch else [])]
     first = rows[names[0]]
     medians = [report.milliseconds(rows[name]["median"]) if name in rows else "–" for name in names]
     ratio = (

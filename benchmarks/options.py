@@ -16,7 +16,7 @@ from npformer.backend.cuda import PRECISIONS
 from npformer.errors import NpformerError
 from npformer.models.presets import PRESETS
 
-BODIES = {"numpy": ("compiled", "numpy", "plain"), "cupy": ("cuda", "plain")}
+KERNELS = {"numpy": ("numba", "numpy", "plain"), "cupy": ("cuda", "plain")}
 NO_TORCH = (
     "--against torch: expected PyTorch, it is not installed; in npformer's folder: pip install '.[bench]' "
     "(a CPU build will do), or use --against none"
@@ -37,7 +37,7 @@ class Options:
 
     device: str
     sizes: list[str]
-    bodies: list[str]
+    kernels: list[str]
     precisions: list[str]
     torch: bool
     budget: Budget
@@ -47,10 +47,10 @@ class Options:
 
 
 def new_parser(
-    name: str, summary: str, examples: str, sizes: str, bodies: str, seconds: float
+    name: str, summary: str, examples: str, sizes: str, kernels: str, seconds: float
 ) -> argparse.ArgumentParser:
-    """A parser with the options that all benchmarks have; sizes, bodies and seconds are defaults."""
-    parser = new_parser_without_peer(name, summary, examples, bodies)
+    """A parser with the options that all benchmarks have; sizes, kernels and seconds are defaults."""
+    parser = new_parser_without_peer(name, summary, examples, kernels)
     add = parser.add_argument
     add("--size", default=sizes, help=f"sizes of model, of {', '.join(PRESETS)} (default: {sizes})")
     add("--against", choices=("torch", "none"), default="torch", help="the peer (default: torch)")
@@ -65,17 +65,17 @@ def new_parser(
     return parser
 
 
-def new_parser_without_peer(name: str, summary: str, examples: str, bodies: str) -> argparse.ArgumentParser:
-    """A parser for a benchmark of npformer alone, at sizes of its own; bodies is a default."""
+def new_parser_without_peer(name: str, summary: str, examples: str, kernels: str) -> argparse.ArgumentParser:
+    """A parser for a benchmark of npformer alone, at sizes of its own; kernels is a default."""
     parser = argparse.ArgumentParser(
         prog=f"python -m benchmarks.{name}", description=summary, epilog=examples,
         formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
     )  # fmt: skip
-    parser.set_defaults(size="tiny", against="none", seconds=1.0, rounds=None, precision="float32", on_cpu=bodies)
+    parser.set_defaults(size="tiny", against="none", seconds=1.0, rounds=None, precision="float32", on_cpu=kernels)
     add = parser.add_argument
     add("--device", choices=("numpy", "cupy"), default="numpy", help="where npformer computes (default: numpy)")
-    known = "; ".join(f"on {device} of {', '.join(names)}, auto" for device, names in BODIES.items())
-    add("--bodies", help=f"npformer's bodies, {known} (default: {bodies} on numpy, cuda on cupy)")
+    known = "; ".join(f"on {device} of {', '.join(names)}, auto" for device, names in KERNELS.items())
+    add("--kernels", help=f"npformer's kernels, {known} (default: {kernels} on numpy, cuda on cupy)")
     add("--keep-env", action="store_true", help="leave OPENBLAS_CORETYPE, *_NUM_THREADS and the like as they are")
     add("--json", action="store_true", help="print one JSON document, for machines")
     return parser
@@ -88,16 +88,16 @@ def checked(args: argparse.Namespace) -> Options:
     if args.rounds is not None and args.rounds < 1:
         raise UsageError(f"--rounds: expected an integer >= 1, got {args.rounds}")
     sizes = listed("--size", args.size, PRESETS)
-    given = args.bodies or (args.on_cpu if args.device == "numpy" else "auto")
-    bodies = [_resolved(name, args.device) for name in listed("--bodies", given, (*BODIES[args.device], "auto"))]
+    given = args.kernels or (args.on_cpu if args.device == "numpy" else "auto")
+    kernels = [_resolved(name, args.device) for name in listed("--kernels", given, (*KERNELS[args.device], "auto"))]
     precisions = _precisions(args)
     if args.against == "torch" and not installed("torch"):
         raise UsageError(NO_TORCH)
     if args.device == "cupy":
         check_gpu(args.against == "torch")
-    common = {"device", "size", "bodies", "on_cpu", "precision", "against", "seconds", "rounds", "keep_env", "json"}
+    common = {"device", "size", "kernels", "on_cpu", "precision", "against", "seconds", "rounds", "keep_env", "json"}
     return Options(
-        args.device, sizes, list(dict.fromkeys(bodies)), precisions, args.against == "torch",
+        args.device, sizes, list(dict.fromkeys(kernels)), precisions, args.against == "torch",
         Budget(args.seconds, args.rounds), args.keep_env, args.json,
         {name: value for name, value in vars(args).items() if name not in common},
     )  # fmt: skip
@@ -163,17 +163,17 @@ def run(parser: argparse.ArgumentParser, benchmark: Callable[[Options], int]) ->
         return 1
 
 
-def _resolved(bodies: str, device: str) -> str:
+def _resolved(kernels: str, device: str) -> str:
     if device == "cupy":
-        return "cuda" if bodies == "auto" else bodies
-    if bodies == "auto":
-        return "compiled" if installed("numba") else "numpy"
-    if bodies == "compiled" and not installed("numba"):
+        return "cuda" if kernels == "auto" else kernels
+    if kernels == "auto":
+        return "numba" if installed("numba") else "numpy"
+    if kernels == "numba" and not installed("numba"):
         raise UsageError(
-            "--bodies compiled: expected Numba, it is not installed; in npformer's folder: pip install '.[fast]', "
-            "or use --bodies numpy"
+            "--kernels numba: expected Numba, it is not installed; in npformer's folder: pip install '.[fast]', "
+            "or use --kernels numpy"
         )
-    return bodies
+    return kernels
 
 
 def _say(what: object, code: int) -> int:

@@ -41,7 +41,7 @@ LEGEND = (
 EXAMPLES = """examples:
   python -m benchmarks.scaling
   python -m benchmarks.scaling --sweep T,depth --recompute
-  python -m benchmarks.scaling --bodies compiled,plain --json > scaling.json"""
+  python -m benchmarks.scaling --kernels numba,plain --json > scaling.json"""
 
 Point = dict[str, Any]
 
@@ -58,23 +58,23 @@ def main() -> int:
 
 
 def benchmark(options: Options) -> int:
-    """Measure all sweeps in all bodies, say what came of it. Returns the exit code."""
+    """Measure all sweeps in all kernels, say what came of it. Returns the exit code."""
     sweeps = listed("--sweep", str(options.own["sweep"]), SWEEPS)
     base, values = (QUICK_BASE, QUICK_SWEEPS) if options.own["quick"] else (BASE, SWEEPS)
     again = "; layers compute their forward again in backward" if options.own["recompute"] else ""
     what = report.wrapped(f"base: {base}, dropout {DROPOUT:g}{again}; width: d_ff is 4·d_model", " " * 6)
     environment, about = report.opening(options, (*LEGEND, "", what))
     results = []
-    for bodies in options.bodies:
+    for kernels in options.kernels:
         found: dict[Preset, Point] = {}
         for sweep in sweeps:
             for value in values[sweep]:
-                report.progress(f"{bodies}, {QUANTITIES[sweep]} {value} …")
+                report.progress(f"{kernels}, {QUANTITIES[sweep]} {value} …")
                 size = varied(base, sweep, value)
-                found[size] = found.get(size) or measure(options, bodies, size, environment)
+                found[size] = found.get(size) or measure(options, kernels, size, environment)
             report.progress("")
             points = [{"value": value, **found[varied(base, sweep, value)]} for value in values[sweep]]
-            results.append(summed_up(sweep, bodies, points))
+            results.append(summed_up(sweep, kernels, points))
             report.say("\n" + describe(results[-1]), options.json)
     if options.json:
         print(report.document("scaling", about, options, results))
@@ -88,12 +88,12 @@ def varied(base: Preset, sweep: str, value: int) -> Preset:
     return dataclasses.replace(base, **{{"T": "length", "batch": "batch", "depth": "num_layers"}[sweep]: value})
 
 
-def measure(options: Options, bodies: str, size: Preset, environment: Mapping[str, str]) -> Point:
+def measure(options: Options, kernels: str, size: Preset, environment: Mapping[str, str]) -> Point:
     """All numbers of one size, from a process of its own; times in seconds."""
     shape, recompute = dataclasses.asdict(size), bool(options.own["recompute"])
-    given = {"size": shape, "dropout": DROPOUT, "device": options.device, "bodies": bodies, "recompute": recompute}
-    imports = ("numba",) if bodies == "compiled" else ()
-    entry = Entry(f"npformer-{bodies}", "benchmarks.own.train:train", given, imports)
+    given = {"size": shape, "dropout": DROPOUT, "device": options.device, "kernels": kernels, "recompute": recompute}
+    imports = ("numba",) if kernels == "numba" else ()
+    entry = Entry(f"npformer-{kernels}", "benchmarks.own.train:train", given, imports)
     with contenders([entry], environment) as children:
         (row,) = compare.rows(children, take_turns(children, "step", QUICK_BUDGET if options.own["quick"] else BUDGET))
         facts = children[0].facts
@@ -102,7 +102,7 @@ def measure(options: Options, bodies: str, size: Preset, environment: Mapping[st
     return {**row, "shape": shape, "flop": step_flop(size, recompute), "kept_bytes": kept, "model_bytes": model_bytes}
 
 
-def summed_up(sweep: str, bodies: str, points: list[Point]) -> dict[str, Any]:
+def summed_up(sweep: str, kernels: str, points: list[Point]) -> dict[str, Any]:
     """One sweep: its points, and how time and memory grow over them."""
 
     def grows(measured: str, counted: str) -> dict[str, Any]:
@@ -111,7 +111,7 @@ def summed_up(sweep: str, bodies: str, points: list[Point]) -> dict[str, Any]:
         return {**found._asdict(), "verdict": found.verdict}
 
     time, memory = grows("median", "flop"), grows("model_bytes", "kept_bytes")
-    return {"sweep": sweep, "bodies": bodies, "points": points, "time": time, "memory": memory}
+    return {"sweep": sweep, "kernels": kernels, "points": points, "time": time, "memory": memory}
 
 
 def describe(result: dict[str, Any]) -> str:
@@ -124,7 +124,7 @@ def describe(result: dict[str, Any]) -> str:
          f"{point['steps']} in {point['rounds']}"]
         for point in result["points"]
     ]  # fmt: skip
-    lines = [f"{result['sweep']}, {result['bodies']} bodies", report.table((quantity, *COLUMNS), rows)]
+    lines = [f"{result['sweep']}, {result['kernels']} kernels", report.table((quantity, *COLUMNS), rows)]
     for cost, count in (("time", "GFLOP"), ("memory", "kept MB")):
         found = result[cost]
         lines.append(

@@ -29,7 +29,7 @@ LEGEND = (
 )
 EXAMPLES = """examples:
   python -m benchmarks.train_step
-  python -m benchmarks.train_step --size tiny,small --dropout 0.1 --bodies compiled,numpy,plain
+  python -m benchmarks.train_step --size tiny,small --dropout 0.1 --kernels numba,numpy,plain
   python -m benchmarks.train_step --size base --dropout 0.1,0 --json > base.json
   python -m benchmarks.train_step --against none --size tiny --seconds 5
   python -m benchmarks.train_step --against none --size mid --dropout 0.1 --recompute"""
@@ -82,15 +82,15 @@ def results(
 
 
 def entries(options: Options, size: str, rate: float, weights: str, precision: str) -> list[Entry]:
-    """npformer in all bodies asked for, PyTorch in its forms; on a CPU the products in every way."""
+    """npformer in all kernels asked for, PyTorch in its forms; on a CPU the products in every way."""
     if options.device == "cupy":
         return on_gpu.entries(options, size, rate, weights, precision)
     common = {"size": size, "dropout": rate, "device": options.device}
     ways = (False, True) if options.own["recompute"] else (False,)
     found = [
-        Entry(f"npformer-{bodies}{'-recompute' * again}", "benchmarks.own.train:train",
-              {**common, "bodies": bodies, "recompute": again}, ("numba",) if bodies == "compiled" else ())
-        for bodies in options.bodies for again in ways
+        Entry(f"npformer-{kernels}{'-recompute' * again}", "benchmarks.own.train:train",
+              {**common, "kernels": kernels, "recompute": again}, ("numba",) if kernels == "numba" else ())
+        for kernels in options.kernels for again in ways
     ]  # fmt: skip
     for form in FORMS if options.torch else ():
         found.append(Entry(f"torch-{form}", f"benchmarks.peers.torch_train:{form}", {**common, "weights": weights}))
@@ -103,7 +103,7 @@ def entries(options: Options, size: str, rate: float, weights: str, precision: s
 
 
 def kernels_multiply_by_intel() -> bool:
-    """Whether compiled bodies use Intel's library here."""
+    """Whether compiled kernels use Intel's library here."""
     if importlib.util.find_spec("numba") is None:
         return False
     from npformer.backend.numba.intel import intel

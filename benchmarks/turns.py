@@ -25,7 +25,7 @@ FEWEST_LONG_ROUNDS = 3  # if a round of all takes long
 LONG_ROUND = 15.0  # seconds
 MOST_STEPS = 1000  # in one turn
 LONG_STEP = 5.0  # seconds; one such step is warming up enough
-SILENT = "it said nothing; if nobody stopped it, memory ran out: each keeps its own, so measure fewer --bodies at once"
+SILENT = "it said nothing; if nobody stopped it, memory ran out: each keeps its own, so measure fewer --kernels at once"
 
 
 class ContenderError(RuntimeError):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from npformer.backend import PLAIN, Backend, Ops, cupy_problem, get_backend, with_bits
-from npformer.backend.numpy import compiled_problem
+from npformer.backend.numpy import numba_problem
 from npformer.functional import Draw, philox_bits
 
 
@@ -52,43 +52,43 @@ def compiled_once() -> None:
 
     Of two processes each begins with a precision of its own, and then finds the other's on disk.
     """
-    if compiled_problem() is None:
+    if numba_problem() is None:
         order = -1 if os.environ.get("PYTEST_XDIST_WORKER", "gw0")[-1] in "13579" else 1
         for dtype in ("float32", "float64")[::order]:
-            get_backend("numpy", dtype=dtype, bodies="compiled")
+            get_backend("numpy", dtype=dtype, kernels="numba")
 
 
 @pytest.fixture
 def numpy64() -> Backend:
     """NumPy in float64, the plain pairs."""
-    return get_backend("numpy", dtype="float64", bodies="plain")
+    return get_backend("numpy", dtype="float64", kernels="plain")
 
 
 @pytest.fixture
 def numpy32() -> Backend:
     """NumPy in float32, the plain pairs."""
-    return get_backend("numpy", dtype="float32", bodies="plain")
+    return get_backend("numpy", dtype="float32", kernels="plain")
 
 
-@pytest.fixture(params=["plain", "numpy", "compiled"])
-def bodies(request: pytest.FixtureRequest) -> str:
-    """Each table of bodies in turn."""
-    problem = compiled_problem() if request.param == "compiled" else None
+@pytest.fixture(params=["plain", "numpy", "numba"])
+def kernels(request: pytest.FixtureRequest) -> str:
+    """Each table of kernels in turn."""
+    problem = numba_problem() if request.param == "numba" else None
     if problem is not None:
         pytest.skip(problem)
     return str(request.param)
 
 
 @pytest.fixture
-def any64(bodies: str) -> Backend:
-    """NumPy in float64, with each table of bodies in turn."""
-    return get_backend("numpy", dtype="float64", bodies=bodies)
+def any64(kernels: str) -> Backend:
+    """NumPy in float64, with each table of kernels in turn."""
+    return get_backend("numpy", dtype="float64", kernels=kernels)
 
 
 @pytest.fixture
-def any32(bodies: str) -> Backend:
-    """NumPy in float32, with each table of bodies in turn."""
-    return get_backend("numpy", dtype="float32", bodies=bodies)
+def any32(kernels: str) -> Backend:
+    """NumPy in float32, with each table of kernels in turn."""
+    return get_backend("numpy", dtype="float32", kernels=kernels)
 
 
 @functools.cache

@@ -74,16 +74,16 @@ def same_bits(one: Any, other: Any) -> bool:
     return all(np.array_equal(a, b) for a, b in zip(parts(one), parts(other), strict=True))
 
 
-def in_fast_bodies(case: Case) -> bool:
+def in_fast_kernels(case: Case) -> bool:
     """Whether its gradients are checked there: of layers and models they equal the plain ones', see below."""
     return case.group == "op"
 
 
 @pytest.mark.parametrize(
-    ("bodies", "case"),
-    [(b, c) for c in CASES for b in ("plain", "numpy", "compiled") if b == "plain" or in_fast_bodies(c)],
+    ("kernels", "case"),
+    [(b, c) for c in CASES for b in ("plain", "numpy", "numba") if b == "plain" or in_fast_kernels(c)],
     ids=lambda x: getattr(x, "name", x),
-    indirect=["bodies"],
+    indirect=["kernels"],
 )
 def test_gradients_are_right(case: Case, any64: Backend) -> None:
     report = case.check(any64)
@@ -148,8 +148,8 @@ def test_a_layer_writes_nothing_but_gradients_and_those_by_adding(case: Case, an
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @EVERY_PAIR
-def test_gradients_have_the_shape_and_dtype_of_the_inputs(case: Case, dtype: str, bodies: str) -> None:
-    pair = case.build(get_backend("numpy", dtype=dtype, bodies=bodies))
+def test_gradients_have_the_shape_and_dtype_of_the_inputs(case: Case, dtype: str, kernels: str) -> None:
+    pair = case.build(get_backend("numpy", dtype=dtype, kernels=kernels))
     inputs = [frozen(x, dtype) for x in case.inputs]
     y, cache = pair.forward(*inputs, **case.options)
     gradients = parts(pair.backward(upstream_for(y), cache))
@@ -201,7 +201,7 @@ def expect_plain(case: Case, backend: Backend) -> None:
 
 
 @EVERY_CASE
-def test_every_table_of_bodies_equals_the_plain_pairs(case: Case, any64: Backend) -> None:
+def test_every_table_of_kernels_equals_the_plain_pairs(case: Case, any64: Backend) -> None:
     expect_plain(case, any64)
 
 
@@ -268,7 +268,7 @@ USES = {
 
 
 @pytest.mark.parametrize("op", USES)
-def test_a_body_that_is_one_in_a_thousand_off_is_seen_in_a_layer(op: str, numpy64: Backend) -> None:
+def test_a_kernel_that_is_one_in_a_thousand_off_is_seen_in_a_layer(op: str, numpy64: Backend) -> None:
     (case,) = (case for case in CASES if case.name == USES[op])
     pair = getattr(numpy64.ops, op)
 

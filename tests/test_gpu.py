@@ -1,4 +1,4 @@
-"""What only a GPU can show; skipped, with the reason, where none answers. See also test_gpu_bodies.py."""
+"""What only a GPU can show; skipped, with the reason, where none answers. See also test_gpu_kernels.py."""
 
 from __future__ import annotations
 

@@ -9,13 +9,13 @@ from benchmarks.machine import cores
 from npformer.backend import Backend
 
 
-def backend(device: str, bodies: str, precision: str = "float32") -> Backend:
-    """npformer's backend on device in float32, with these bodies, whose products have that precision."""
-    return npf.get_backend(device, dtype="float32", bodies=bodies, precision=precision)
+def backend(device: str, kernels: str, precision: str = "float32") -> Backend:
+    """npformer's backend on device in float32, with these kernels, whose products have that precision."""
+    return npf.get_backend(device, dtype="float32", kernels=kernels, precision=precision)
 
 
 def about(of: Backend) -> dict[str, str]:
     """What a reader wants to know of it."""
     threads = "1" if of.name == "cupy" else f"up to {of.threads} over a batch or {cores()} in a product"
-    library = import_module("npformer.backend.numba.intel").product_library() if of.bodies == "compiled" else ""
+    library = import_module("npformer.backend.numba.intel").product_library() if of.kernels == "numba" else ""
     return {"backend": f"{of}, products by {library}" if library else str(of), "threads": threads}

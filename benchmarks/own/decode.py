@@ -12,10 +12,10 @@ from npformer.models.presets import PRESETS
 
 
 def decode(
-    size: str, tokens: int, batches: list[int], device: str, bodies: str, precision: str = "float32"
+    size: str, tokens: int, batches: list[int], device: str, kernels: str, precision: str = "float32"
 ) -> Contender:
     """Tasks "batch 1" and so on; each returns what was said, (B, T) as lists."""
-    chosen = backend(device, bodies, precision)
+    chosen = backend(device, kernels, precision)
     model = decoding_model(PRESETS[size], chosen)
 
     def make(batch: int) -> Task:

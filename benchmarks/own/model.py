@@ -36,6 +36,6 @@ def sources(preset: Preset, batch: int) -> npt.NDArray[np.int64]:
 
 def save_weights(preset: Preset, folder: Path, decoding: bool = False) -> str:
     """Write the weights of that model, under PyTorch's names, into folder. Returns the path."""
-    path, backend = folder / "weights.safetensors", npf.get_backend("numpy", bodies="plain")
+    path, backend = folder / "weights.safetensors", npf.get_backend("numpy", kernels="plain")
     save_state_dict(decoding_model(preset, backend) if decoding else training_model(preset, 0.0, backend), path)
     return str(path)

@@ -38,7 +38,7 @@ def used_memory() -> int:
     return int(total - free)
 
 
-def kernels(update: npf.TrainStep, steps: int) -> dict[str, Any]:
+def launched(update: npf.TrainStep, steps: int) -> dict[str, Any]:
     """How many kernels are in the graph of so many training steps, for each of them; {} if there is no graph."""
     graphs = [shape.graph for shape in getattr(update._compute, "_shapes", {}).values() if shape.graph is not None]
     if not graphs:

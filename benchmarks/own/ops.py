@@ -1,4 +1,4 @@
-"""npformer's operations one by one, forward and backward, in bodies of one's choice."""
+"""npformer's operations one by one, forward and backward, in kernels of one's choice."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from npformer.models.presets import PRESETS
 NAMES = tuple(field.name for field in fields(Ops))
 
 
-def ops(size: str, device: str, bodies: str, threads: int, precision: str = "float32") -> Contender:
+def ops(size: str, device: str, kernels: str, threads: int, precision: str = "float32") -> Contender:
     """Tasks "linear forward", "linear backward" and so on."""
-    chosen, together = backend(device, bodies, precision), TOGETHER[device]
+    chosen, together = backend(device, kernels, precision), TOGETHER[device]
 
     def make(name: str, way: Callable[[Pair, Case, Backend], Task]) -> Task:
         return repeated(way(getattr(chosen.ops, name), case(name, PRESETS[size]), chosen), together)

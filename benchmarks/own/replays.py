@@ -22,9 +22,9 @@ SETS = ((5, 6, 7, 9, 11, 13), (8, 10, 12, 16, 20, 24))  # lengths T
 TURNS = 10
 
 
-def replays(device: str, precision: str, bodies: str, steps: int = 10_000) -> Contender:
+def replays(device: str, precision: str, kernels: str, steps: int = 10_000) -> Contender:
     """Task "replays": what ``watch`` finds."""
-    chosen = backend(device, bodies, precision)
+    chosen = backend(device, kernels, precision)
     model = npf.Transformer(SIZE.config(0.1), backend=chosen, seed=0)
     update = npf.TrainStep(model, npf.Adam(model.arena, lr=1e-4), seed=0, clip_norm=1.0)
 

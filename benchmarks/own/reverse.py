@@ -13,13 +13,13 @@ from npformer.training import RunDirectory, Trainer
 from npformer.training.assemble import assemble, write_run
 
 
-def reverse(device: str, precision: str, bodies: str = "auto", steps: int | None = None) -> Contender:
+def reverse(device: str, precision: str, kernels: str = "auto", steps: int | None = None) -> Contender:
     """Task "train": {"seconds", "exact_match", "sequences"}.
 
     seconds are those of the whole training: the steps, its evaluations, its checkpoints; warming up and capturing
     are in it, importing and what is written before the first step are not. steps: fewer, for a quick look.
     """
-    run = {"task": "reverse", "device": device, "bodies": bodies, "precision": precision}
+    run = {"task": "reverse", "device": device, "kernels": kernels, "precision": precision}
     training = {} if steps is None else {"steps": steps, "warmup_steps": 1}
     assembled = assemble({"run": run, "data": {}, "model": {}, "training": training})
 

@@ -15,7 +15,7 @@ import npformer as npf
 from benchmarks.contender import peak_memory
 from benchmarks.own.backend import about, backend
 from benchmarks.own.model import training_model
-from benchmarks.own.on_gpu import kernels, memory_watched
+from benchmarks.own.on_gpu import launched, memory_watched
 from benchmarks.tasks import PREPARED, TOGETHER, Contender, Task
 from npformer.backend import Backend
 from npformer.backend.backend import run_eagerly
@@ -26,20 +26,20 @@ MINUTE = Preset(vocab_size=16, d_model=16, num_heads=2, num_layers=1, d_ff=16, l
 
 
 def train(
-    size: str | Mapping[str, int], dropout: float, device: str, bodies: str, recompute: bool = False,
+    size: str | Mapping[str, int], dropout: float, device: str, kernels: str, recompute: bool = False,
     precision: str = "float32", launch: str = "one",
 ) -> Contender:  # fmt: skip
-    """The contender with npformer's bodies of that name ("compiled", "numpy", "plain"; "cuda" on a GPU).
+    """The contender with npformer's kernels of that name ("numba", "numpy", "plain"; "cuda" on a GPU).
 
     size is a preset's name, or the fields of a Preset; recompute: layers compute their forward again in backward.
     launch is for a GPU: "one" step at a time as a graph, "many" of them at once, or each operation by itself ("none").
     """
-    chosen = backend(device, bodies, precision)
+    chosen = backend(device, kernels, precision)
     if launch == "none":
         chosen = replace(chosen, capture=run_eagerly)
     preset = PRESETS[size] if isinstance(size, str) else Preset(**size)
     start = time.perf_counter()
-    _prepare(MINUTE, dropout, chosen, False, launch)[0]()  # compiles, where bodies are compiled, before the clock runs
+    _prepare(MINUTE, dropout, chosen, False, launch)[0]()  # compiles, where kernels are compiled, before the clock runs
     facts: dict[str, Any] = {"threads": chosen.threads, "compile_seconds": time.perf_counter() - start}
     facts["prepared_bytes"] = peak_memory()
     held = memory_watched(chosen)
@@ -51,7 +51,7 @@ def train(
         facts["ready_seconds"] = time.perf_counter() - start
 
     def on_device() -> dict[str, Any]:
-        return held() | kernels(update, TOGETHER[device] if launch == "many" else 1)
+        return held() | launched(update, TOGETHER[device] if launch == "many" else 1)
 
     return Contender(
         about(chosen), {"step": lambda: task}, facts, chosen.device.synchronize, TOGETHER[device], on_device

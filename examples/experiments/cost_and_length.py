@@ -2,7 +2,7 @@
 
     full attention n²·d        local, linear attention n        recurrence n·d²        convolution k·n·d²
 
-Forward and backward of one layer, one sequence, the plain bodies, one thread: time, and the most memory that
+Forward and backward of one layer, one sequence, the plain kernels, one thread: time, and the most memory that
 arrays took on the way. The exponent is the slope of a straight line through the logarithms.
 
 Source: Vaswani et al. 2017, arXiv:1706.03762, table 1.
@@ -52,7 +52,7 @@ SMALL = Setting(lengths=(128, 256, 512), rounds=2)
 
 def layers(setting: Setting) -> dict[str, Layer]:
     """The five kinds, all d_model wide."""
-    backend = npf.get_backend("numpy", bodies="plain", threads=1)
+    backend = npf.get_backend("numpy", kernels="plain", threads=1)
 
     def attention(*words: object) -> Layer:
         kind = SelfAttention(*words)  # type: ignore[arg-type]

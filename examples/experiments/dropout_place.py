@@ -44,7 +44,7 @@ PLACES = {"before the sum": False, "after the sum": True}
 
 def tagger(setting: Setting, vocab_size: int, depth: int, after: bool) -> Tagger:
     """A model of this depth."""
-    backend = npf.get_backend("numpy", bodies="numpy", threads=1)
+    backend = npf.get_backend("numpy", kernels="numpy", threads=1)
     norm = partial(LayerNorm, setting.d_model, backend=backend)
     return Tagger(vocab_size, setting.d_model, depth, norm=norm, dropout=setting.rate, after=after, backend=backend)
 

@@ -98,7 +98,7 @@ def measure(setting: Setting) -> Found:
         src_vocab_size=len(dates.words), tgt_vocab_size=len(dates.characters), d_model=setting.d_model, num_heads=4,
         d_ff=2 * setting.d_model, num_encoder_layers=1, num_decoder_layers=1, dropout=0.1,
     )  # fmt: skip
-    backend = npf.get_backend("numpy", bodies="numpy", threads=1)
+    backend = npf.get_backend("numpy", kernels="numpy", threads=1)
     model, fresh = (npf.Transformer(config, backend=backend, seed=0) for _ in range(2))
     kept = len(dates.src) // 10
     schedule = npf.WarmupCosine(3e-3, setting.steps // 10, setting.steps)

@@ -49,7 +49,7 @@ def measure(setting: Setting) -> dict[str, list[float]]:
 def nets(setting: Setting, seed: int) -> dict[str, list[Layer]]:
     """Layers on each other: a Transformer, as many GRUs, and causal convolutions."""
     backend, rng, width = (
-        npf.get_backend("numpy", "float64", bodies="plain"),
+        npf.get_backend("numpy", "float64", kernels="plain"),
         np.random.default_rng(seed),
         setting.d_model,
     )

@@ -72,7 +72,7 @@ def measure(setting: Setting) -> Found:
         d_ff=4 * setting.d_model, num_encoder_layers=setting.num_layers, num_decoder_layers=setting.num_layers,
         dropout=0.1,
     )  # fmt: skip
-    model = npf.Transformer(config, backend=npf.get_backend("numpy", bodies="numpy", threads=1))
+    model = npf.Transformer(config, backend=npf.get_backend("numpy", kernels="numpy", threads=1))
     schedule = npf.WarmupCosine(2e-3, setting.steps // 10, setting.steps)
     fit(model, (task.batch(step + 1, setting.batch_size) for step in range(setting.steps)), lr=schedule)
     held_out = task.held_out(setting.examples)

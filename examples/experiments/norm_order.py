@@ -58,7 +58,7 @@ def encoder(setting: Setting, vocab_size: int, depth: int, order: str) -> Encode
         vocab_size=vocab_size, head="tokens", num_classes=vocab_size, num_layers=depth, norm_order=order,
         d_model=setting.d_model, num_heads=4, d_ff=2 * setting.d_model, dropout=0.0,
     )  # type: ignore[arg-type]  # fmt: skip
-    return Encoder(config, backend=npf.get_backend("numpy", bodies="numpy", threads=1))
+    return Encoder(config, backend=npf.get_backend("numpy", kernels="numpy", threads=1))
 
 
 def trained(setting: Setting) -> dict[str, list[float]]:

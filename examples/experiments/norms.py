@@ -45,7 +45,7 @@ SHARES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9)
 
 def moved_by_padding(shares: tuple[float, ...], d_model: int) -> dict[str, list[float]]:
     """How far, relatively, the outputs of the same tokens move when this share of the batch is padding."""
-    backend, rng = npf.get_backend("numpy", "float64", bodies="plain"), np.random.default_rng(0)
+    backend, rng = npf.get_backend("numpy", "float64", kernels="plain"), np.random.default_rng(0)
     tokens, pad = rng.normal(size=(1, 900, d_model)), rng.normal(size=d_model)  # [PAD] has a vector, too
     found: dict[str, list[float]] = {LAYER: [], COUNTING: [], MASKED: []}
     for share in shares:
@@ -64,7 +64,7 @@ def moved_by_padding(shares: tuple[float, ...], d_model: int) -> dict[str, list[
 
 def trained(setting: Setting) -> dict[str, list[float]]:
     """The share of held-out letters that are right, in inference, for each batch size."""
-    backend = npf.get_backend("numpy", bodies="numpy", threads=1)
+    backend = npf.get_backend("numpy", kernels="numpy", threads=1)
     task = SequenceTask("reverse", seed=0, min_length=4)
     test = collate(task.held_out(setting.held_out), task.vocabulary)
     found: dict[str, list[float]] = {}

@@ -45,7 +45,7 @@ SMALL = Setting(lengths=(16, 64), steps=30, d_model=32, batch_size=8, rounds=2)
 
 def models(setting: Setting, vocab_size: int) -> dict[str, Any]:
     """The three translators, equally wide."""
-    backend = npf.get_backend("numpy", bodies="numpy", threads=1)
+    backend = npf.get_backend("numpy", kernels="numpy", threads=1)
     config = npf.TransformerConfig(
         src_vocab_size=vocab_size, tgt_vocab_size=vocab_size, d_model=setting.d_model, num_heads=4,
         d_ff=4 * setting.d_model, num_encoder_layers=setting.layers, num_decoder_layers=setting.layers, dropout=0.0,

@@ -1,4 +1,4 @@
-"""Where arrays live and which bodies compute: the table of operations, devices, and the arena."""
+"""Where arrays live and which kernels compute: the table of operations, devices, and the arena."""
 
 from npformer.backend.arena import Arena, Run, Segment
 from npformer.backend.backend import Backend, get_backend

@@ -1,4 +1,4 @@
-"""A backend: where arrays live, in which precision, and which bodies compute.
+"""A backend: where arrays live, in which precision, and which kernels compute.
 
 It is composed of parts, not inherited from: a table of operations, a device, a dtype, and
 ``capture``, which may turn a function of device arrays into something cheaper to call again (a
@@ -37,7 +37,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 PRECISIONS = ("float32", "tf32", "bfloat16")  # of products; see get_backend
 DTYPES = ("float32", "float64", "complex128")
-BODIES = ("auto", "plain", "numpy", "compiled", "cuda")
+KERNELS = ("auto", "plain", "numpy", "numba", "cuda")
 
 #: (p, g, m, v, lr, betas, eps, t, decay): one update of flat arrays, in place, as in ``optim/adam.py``.
 AdamUpdate = Callable[[Array, Array, Array, Array, float, tuple[float, float], float, int, float], None]
@@ -105,7 +105,7 @@ class ArenaUpdates(Protocol):
 class Backend:
     """See the module's docstring. Build one with ``get_backend``.
 
-    ``bodies`` names the table of operations. ``precision`` says what products of float32 are made of.
+    ``kernels`` names the table of operations. ``precision`` says what products of float32 are made of.
     ``threads`` is into how many parts a training batch is shared out at most, each of ``least_part`` numbers at least
     (see ``parts_of``), and ``together(jobs)`` does that many jobs at the same time; within ``on_one_thread()`` products
     use no thread but their caller's, where others would be in the way of what follows. ``adam_update`` is a faster
@@ -121,7 +121,7 @@ class Backend:
     dtype: str = "float32"
     capture: Callable[..., Any] = run_eagerly
     capture_part: Callable[..., Any] = run_eagerly
-    bodies: str = "plain"
+    kernels: str = "plain"
     threads: int = 1
     least_part: int = 1
     together: Callable[[Jobs], None] = one_after_the_other
@@ -189,7 +189,7 @@ class Backend:
 
     def __str__(self) -> str:
         threads = f", {self.threads} threads" if self.threads > 1 else ""
-        return f"{self.name} ({self.bodies}) on {self.device.name}, {self.dtype}{self._products()}{threads}"
+        return f"{self.name} ({self.kernels}) on {self.device.name}, {self.dtype}{self._products()}{threads}"
 
     def _products(self) -> str:
         """What products are made of, where there was a choice."""
@@ -200,23 +200,23 @@ def get_backend(
     name: str = "auto",
     dtype: str = "float32",
     *,
-    bodies: str = "auto",
+    kernels: str = "auto",
     threads: int | None = None,
     precision: str = "float32",
 ) -> Backend:
     """The backend called name: "numpy", "cupy", or "auto", which is cupy if a GPU answers, else numpy.
 
-    dtype is "float32", "float64", or "complex128" (for checks). bodies says what computes: on both,
-    "plain" (the text of ``functional``); on NumPy, "numpy" (faster, NumPy alone), "compiled" (faster
+    dtype is "float32", "float64", or "complex128" (for checks). kernels says what computes: on both,
+    "plain" (the text of ``functional``); on NumPy, "numpy" (faster, NumPy alone), "numba" (faster
     still, the extra ``fast``); on CuPy, "cuda" (kernels of our own); "auto" is the fastest that is
     installed; complex numbers are always plain. So many threads share a training batch on NumPy: None is
-    one for each core, with bodies "numpy" fewer where a batch is so small that they would wait for each
+    one for each core, with kernels "numpy" fewer where a batch is so small that they would wait for each
     other. precision says what CuPy's products of float32 are made of: "float32", "tf32" (rounded to 10
     bits) or "bfloat16" (to 7); sums are always float32. Raises DeviceError if what is asked for cannot
     run, saying what is missing; ConfigError for another name, dtype, or number.
     """
-    if bodies not in BODIES:
-        raise ConfigError(f"bodies: expected one of {', '.join(BODIES)}, got {bodies!r}")
+    if kernels not in KERNELS:
+        raise ConfigError(f"kernels: expected one of {', '.join(KERNELS)}, got {kernels!r}")
     if threads is not None and threads < 1:
         raise ConfigError(f"threads: expected an integer >= 1, or None for one for each core, got {threads}")
     if precision not in PRECISIONS:
@@ -229,20 +229,20 @@ def get_backend(
     if name == "cupy" and problem is not None:
         raise DeviceError(f"cupy: {problem}; or use --device numpy (in Python: get_backend('numpy'))")
     if name == "numpy" or problem is not None:
-        return _numpy_backend(dtype, bodies, threads, precision, problem)
-    return cupy_backend(dtype, bodies, precision)
+        return _numpy_backend(dtype, kernels, threads, precision, problem)
+    return cupy_backend(dtype, kernels, precision)
 
 
-def _numpy_backend(dtype: str, bodies: str, threads: int | None, precision: str, problem: str | None) -> Backend:
+def _numpy_backend(dtype: str, kernels: str, threads: int | None, precision: str, problem: str | None) -> Backend:
     """NumPy's backend; problem is why it is not CuPy's, if somebody would have taken that."""
     from npformer.backend.numpy import numpy_backend
 
     why = "" if problem is None else f" ({problem})"
-    if bodies == "cuda":
-        raise ConfigError(f"bodies: expected others than cuda on NumPy, which are kernels for a GPU{why}; try auto")
+    if kernels == "cuda":
+        raise ConfigError(f"kernels: expected others than cuda on NumPy, since those run on a GPU{why}; try auto")
     if precision != "float32":
         raise ConfigError(
             f"precision: expected float32 on NumPy, got {precision}: a CPU multiplies what it is given, and nothing "
             f"would be gained{why}; leave it out, or use a GPU (device cupy)"
         )
-    return numpy_backend(dtype, bodies, threads)
+    return numpy_backend(dtype, kernels, threads)

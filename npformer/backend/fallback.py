@@ -1,7 +1,7 @@
-"""Fast bodies take the real numbers they were made for; for all others the plain pair computes.
+"""Fast kernels take the real numbers they were made for; for all others the plain pair computes.
 
 A gradient check asks every forward for its value at complex numbers (the complex step), which no
-fast body has a use for; whole numbers would be cut off where they meet fractions, and two precisions
+fast kernel has a use for; whole numbers would be cut off where they meet fractions, and two precisions
 at once have no kernel. So a pair looks at what it is given, which costs a microsecond.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from npformer.backend.ops import Ops, Pair
 
-#: (letter of a dtype) -> whether fast bodies take it.
+#: (letter of a dtype) -> whether fast kernels take it.
 Takes = Callable[[str], bool]
 
 #: Where token ids, or what is true of tokens, stand among an operation's inputs: no numbers to compute with.
@@ -58,7 +58,7 @@ def _choosing(fast: Pair, plain: Pair, takes: Takes, arrays: Any, ids: int, ids_
         return known[dtype]
 
     def one_dtype(inputs: Sequence[Any], options: dict[str, Any]) -> Any:
-        """That of all numbers, if fast bodies take it; else None."""
+        """That of all numbers, if fast kernels take it; else None."""
         numbers = [x.dtype for i, x in enumerate(inputs) if isinstance(x, arrays) and i != ids]
         if options:
             numbers += [x.dtype for name, x in options.items() if isinstance(x, arrays) and name != ids_name]

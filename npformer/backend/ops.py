@@ -1,8 +1,8 @@
-"""The table of operations: which body runs for each pair.
+"""The table of operations: which kernel runs for each pair.
 
-``PLAIN`` holds the pairs of ``functional``. A backend swaps bodies with ``dataclasses.replace``,
+``PLAIN`` holds the pairs of ``functional``. A backend swaps kernels with ``dataclasses.replace``,
 a forward together with its backward, so a cache is never read by anyone but the pair that made it.
-Nothing above the backend changes when a body does.
+Nothing above the backend changes when a kernel does.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 from npformer.backend.backend import Backend, run_eagerly
 from npformer.backend.device import Device
+from npformer.backend.flops import NOTHING, Work, work_of
 from npformer.backend.ops import Ops, Pair
-from npformer.backend.work import NOTHING, Work, work_of
 
 
 class Part(NamedTuple):

@@ -13,7 +13,7 @@ import numpy as np
 from npformer.backend import Backend, get_backend
 from npformer.backend.numpy.blas_threads import blas_threads, can_set_blas_threads
 from npformer.cli import bench_text as text
-from npformer.cli.common import add_bodies, add_device, add_precision, new_parser
+from npformer.cli.common import add_device, add_kernels, add_precision, new_parser
 from npformer.errors import ConfigError
 from npformer.models.presets import PRESETS, Preset
 from npformer.training.bench import Budget, Profile, StepTimes, profile_step, time_steps
@@ -23,7 +23,7 @@ SECONDS = 5.0
 EXAMPLES = """examples:
   npformer bench                           a small model, about 5 seconds
   npformer bench --size base --steps 3     the base model of the paper: minutes on a CPU
-  npformer bench --bodies plain            with the text of npformer.functional, to compare
+  npformer bench --kernels plain            with the text of npformer.functional, to compare
   npformer bench --profile                 time by operation, and what this machine could do; draws it too
   npformer bench --device cupy --size base --precision tf32
   npformer bench --json | jq .median_ms
@@ -45,7 +45,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     add_device(parser)
     parser.add_argument("--dtype", choices=("float32", "float64"), default="float32", help="of all numbers")
     add_precision(parser)
-    add_bodies(parser)
+    add_kernels(parser)
     length = parser.add_mutually_exclusive_group()
     length.add_argument("--steps", metavar="N", type=int, help="how many steps to time")
     length.add_argument("--seconds", metavar="S", type=float, help="how long to go on (default: 5, at least 3 steps)")
@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     preset = PRESETS[args.size]
     preset.config(args.dropout)  # refused before anything is said
     threads = 1 if args.profile else None
-    backend = get_backend(args.device, args.dtype, bodies=args.bodies, threads=threads, precision=args.precision)
+    backend = get_backend(args.device, args.dtype, kernels=args.kernels, threads=threads, precision=args.precision)
     if args.profile:
         return _profile(args, preset, backend, budget)
     if not args.json:
@@ -145,7 +145,7 @@ def _about(args: argparse.Namespace, backend: Backend) -> dict[str, Any]:
         "device": backend.device.name,
         "dtype": backend.dtype,
         "precision": backend.precision,
-        "bodies": backend.bodies,
+        "kernels": backend.kernels,
         "threads": parts,
         "blas_threads": 1 if alone and can_set_blas_threads() else blas_threads(),
     }

@@ -10,17 +10,17 @@ from typing import Any
 from npformer.backend import get_backend
 from npformer.cli.common import add_device, new_parser
 from npformer.errors import ConfigError
-from npformer.proof import CERTIFICATES, THEOREMS, Certificates, catalogue, certify, prove
+from npformer.proof import IDENTITIES, INVARIANTS, ClaimResults, catalogue, certify, prove
 from npformer.proof.user_file import user_case
 
 EXAMPLES = """examples:
   npformer certify                       every operation, layer and small model
   npformer certify --only Transformer    the models alone
   npformer certify --model mine.py       a model of your own (see npformer gradcheck --help)
-  npformer certify --list                what the certificates and theorems say
+  npformer certify --list                what the invariants and identities say
 
-A certificate is a property that a gradient check cannot see: causality, padding, order, accumulation. A
-theorem is an exact identity of the gradients, derived in npformer/proof/theorems."""
+An invariant is a property that a gradient check cannot see: causality, padding, order, accumulation. A
+identity is an exact equation between gradients, derived in npformer/proof/identities."""
 
 
 def add_parser(commands: Any) -> argparse.ArgumentParser:
@@ -28,7 +28,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     parser = new_parser(commands, "certify", "Check wiring and exact identities of gradients.", EXAMPLES)
     parser.add_argument("--only", metavar="TEXT", default="", help="the targets whose name contains TEXT")
     parser.add_argument("--model", metavar="FILE.py[:NAME]", help="certify what NAME() (default build) in FILE returns")
-    parser.add_argument("--list", action="store_true", help="list the certificates and theorems, and stop")
+    parser.add_argument("--list", action="store_true", help="list the invariants and identities, and stop")
     parser.add_argument("--full", action="store_true", help="also list what holds, and what does not apply")
     add_device(parser, default="numpy")
     return parser
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     return 0 if ok else 1
 
 
-def _summary(found: list[Certificates], seconds: float) -> str:
+def _summary(found: list[ClaimResults], seconds: float) -> str:
     rows = [row for report in found for row in report.rows]
     holding = sum(row.holds for row in rows)
     failing = [f"{report.name}: {row.name}" for report in found for row in report.rows if row.fails]
@@ -70,8 +70,8 @@ def _summary(found: list[Certificates], seconds: float) -> str:
 
 
 def _list(as_json: bool) -> int:
-    meanings = {name: check.meaning for name, check in CERTIFICATES.items()}
-    meanings |= {name: theorem.meaning for name, theorem in THEOREMS.items()}
+    meanings = {name: check.meaning for name, check in INVARIANTS.items()}
+    meanings |= {name: identity.meaning for name, identity in IDENTITIES.items()}
     if as_json:
         print(json.dumps(meanings, ensure_ascii=False))
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from npformer.backend.backend import BODIES, PRECISIONS
+from npformer.backend.backend import KERNELS, PRECISIONS
 
 DEVICES = ("auto", "numpy", "cupy")
 
@@ -31,11 +31,11 @@ def add_device(parser: argparse.ArgumentParser, default: str | None = "auto") ->
     )
 
 
-def add_bodies(parser: argparse.ArgumentParser, default: str = "auto") -> None:
-    """--bodies auto|plain|numpy|compiled."""
+def add_kernels(parser: argparse.ArgumentParser, default: str = "auto") -> None:
+    """--kernels auto|plain|numpy|numba."""
     parser.add_argument(
-        "--bodies",
-        choices=BODIES,
+        "--kernels",
+        choices=KERNELS,
         default=default,
         help=f"what computes, on the CPU; auto: the fastest that is installed (default: {default})",
     )

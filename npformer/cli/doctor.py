@@ -14,7 +14,7 @@ import numpy as np
 
 from npformer._version import __version__
 from npformer.backend import cupy_problem, get_backend
-from npformer.backend.numpy import auto_bodies, compiled_problem
+from npformer.backend.numpy import auto_kernels, numba_problem
 from npformer.backend.numpy.blas_threads import blas_threads
 from npformer.cli.common import new_parser
 from npformer.training.trainer import THREAD_VARIABLES
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
 def examine() -> dict[str, str]:
     """What there is, by name, in words."""
     problem = cupy_problem()
-    auto, compiled = get_backend("auto", bodies="plain"), compiled_problem()  # others may have to be compiled first
+    auto, compiled = get_backend("auto", kernels="plain"), numba_problem()  # others may have to be compiled first
     return {
         "npformer": __version__,
         "python": f"{platform.python_version()} ({sys.executable})",
@@ -53,7 +53,7 @@ def examine() -> dict[str, str]:
         "BLAS threads": _threads(),
         "Numba": _numba(compiled),
         "MKL": _mkl(compiled),
-        "--bodies auto": ", because ".join(auto_bodies()),
+        "--kernels auto": ", because ".join(auto_kernels()),
         "CuPy": problem or f"{_cupy_version()}, driver {_driver()}, {auto.device.name}",
         "--device auto": f"{auto.name}, because " + ("no GPU can be used: " + problem if problem else "a GPU answers"),
         "arithmetic": _arithmetic(),
@@ -71,17 +71,17 @@ def _numba(problem: str | None) -> str:
     """The version; if there is none, how to get it and what for."""
     version = _version("numba")
     if version == "missing":  # not a word for something optional: it would count as a failure
-        return "not installed: pip install '.[fast]' brings compiled bodies; npformer bench compares"
+        return "not installed: pip install '.[fast]' brings compiled kernels; npformer bench compares"
     return problem or version
 
 
 def _mkl(problem: str | None) -> str:
-    """Whether compiled bodies multiply with it, and if not, why."""
+    """Whether compiled kernels multiply with it, and if not, why."""
     version = _version("mkl")
     if version == "missing":
-        return "not installed: pip install '.[mkl]' makes compiled bodies faster on Intel's processors"
+        return "not installed: pip install '.[mkl]' makes Numba kernels faster on Intel's processors"
     if problem:
-        return f"{version}, not used: there are no compiled bodies"
+        return f"{version}, not used: there are no compiled kernels"
     from npformer.backend.numba.intel import intel
 
     return f"{version}, not used: {intel().problem}" if intel().problem else version

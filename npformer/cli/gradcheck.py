@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from npformer.backend import Backend, get_backend
-from npformer.cli.common import add_bodies, add_device, new_parser
+from npformer.cli.common import add_device, add_kernels, new_parser
 from npformer.errors import ConfigError
 from npformer.layers import Layer
 from npformer.proof import Case, Report, catalogue
@@ -59,7 +59,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=0, help="of the random draws")
     parser.add_argument("--full", action="store_true", help="list every tensor of the models, not the worst alone")
     add_device(parser, default="numpy")
-    add_bodies(parser, default="plain")
+    add_kernels(parser, default="plain")
     return parser
 
 
@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     if args.sweep is not None:
         _expect_place(args.sweep)
     cases = _cases(args)
-    backend = get_backend(args.device, dtype=args.dtype, bodies=args.bodies)
+    backend = get_backend(args.device, dtype=args.dtype, kernels=args.kernels)
     start = time.perf_counter()
     found = []
     if not args.json:

@@ -14,25 +14,25 @@ from typing import Any
 from npformer.cli.common import new_parser
 from npformer.errors import ConfigError
 from npformer.lab.museum import text
-from npformer.lab.museum.battery import battery
+from npformer.lab.museum.bug import Bug
+from npformer.lab.museum.bugs import BUGS, bug
+from npformer.lab.museum.checks import all_checks
 from npformer.lab.museum.demonstration import Comparison, compare
-from npformer.lab.museum.exhibit import Exhibit
-from npformer.lab.museum.kills import TEST_GUARD, Kills, examine, kill_table
-from npformer.lab.museum.rooms import EXHIBITS, exhibit
-from npformer.lab.trial import SURVIVED, summary, trial
+from npformer.lab.museum.detections import TEST_GUARD, Detections, detection_table, examine
+from npformer.lab.mutation_testing import SURVIVED, mutation_test, summary
 
 EXAMPLES = """examples:
   npformer museum                                every bug against every check, in minutes
   npformer museum list                           what there is to see
   npformer museum show causal-off                one bug explained, with a picture of what it does
-  npformer museum --only dropout                 the bugs with dropout in id, room or title
+  npformer museum --only dropout                 the bugs with dropout in id, category or title
   npformer museum --without causality            who would survive without that check
-  npformer museum trial                          every single mistake that the syntax trees allow, 760 of them
-  npformer museum trial --sample 60              a part of them
+  npformer museum mutants                        every single mistake that the syntax trees allow, 760 of them
+  npformer museum mutants --sample 60            a part of them
 
 Each bug is a small change of npformer's own code, taken out again afterwards. Exit 1 if one survives."""
 
-ACTIONS = ("list", "show", "trial")
+ACTIONS = ("list", "show", "mutants")
 
 
 def add_parser(commands: Any) -> argparse.ArgumentParser:
@@ -42,12 +42,12 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
         "action",
         nargs="?",
         choices=ACTIONS,
-        help="list the exhibits, show one, try generic mistakes; else try them all",
+        help="list the bugs, show one, try generic mistakes; else try them all",
     )
-    parser.add_argument("id", nargs="?", help="the exhibit to show")
-    parser.add_argument("--only", metavar="TEXT", default="", help="the exhibits with TEXT in id, room or title")
+    parser.add_argument("id", nargs="?", help="the bug to show")
+    parser.add_argument("--only", metavar="TEXT", default="", help="the bugs with TEXT in id, category or title")
     parser.add_argument("--without", metavar="CHECK", action="append", default=[], help="leave a check out")
-    parser.add_argument("--sample", metavar="N", type=int, help="of the trial: so many mutants, drawn at random")
+    parser.add_argument("--sample", metavar="N", type=int, help="of `mutants`: so many, drawn at random")
     parser.add_argument("--seed", type=int, default=0, help="of that draw")
     parser.add_argument("--picture", metavar="FILE.png", type=Path, help="where show draws (default: museum-ID.png)")
     return parser
@@ -57,12 +57,12 @@ def run(args: argparse.Namespace) -> int:
     """Exit 1 if a bug survives."""
     _expect_sense(args)
     if args.action == "show":
-        return _show(exhibit(args.id), args.picture, args.json)
-    if args.action == "trial":
-        return _trial(args)
-    chosen = [one for one in EXHIBITS if one.matches(args.only)]
+        return _show(bug(args.id), args.picture, args.json)
+    if args.action == "mutants":
+        return _mutants(args)
+    chosen = [one for one in BUGS if one.matches(args.only)]
     if not chosen:
-        raise ConfigError(f"--only: expected a part of an id, room or title, such as softmax, got {args.only!r}")
+        raise ConfigError(f"--only: expected a part of an id, category or title, such as softmax, got {args.only!r}")
     if args.action == "list":
         return _list(chosen, args.json)
     return _try_all(chosen, args.without, args.json)
@@ -71,83 +71,85 @@ def run(args: argparse.Namespace) -> int:
 def _expect_sense(args: argparse.Namespace) -> None:
     """Raise ConfigError for arguments that do not go together."""
     if args.action == "show" and args.id is None:
-        raise ConfigError("show: expected the id of an exhibit, got none; npformer museum list shows them")
+        raise ConfigError("show: expected the id of a bug, got none; npformer museum list shows them")
     if args.action != "show" and (args.id is not None or args.picture is not None):
         raise ConfigError("an id and --picture: expected with `show` alone; npformer museum show ID")
-    if args.action != "trial" and args.sample is not None:
-        raise ConfigError("--sample: expected with `trial` alone; npformer museum trial --sample 60")
-    if args.action == "trial" and (args.only or args.without):
-        raise ConfigError("trial: expected neither --only nor --without, which choose among the exhibits")
+    if args.action != "mutants" and args.sample is not None:
+        raise ConfigError("--sample: expected with `mutants` alone; npformer museum mutants --sample 60")
+    if args.action == "mutants" and (args.only or args.without):
+        raise ConfigError("mutants: expected neither --only nor --without, which choose among the bugs")
     if args.sample is not None and args.sample < 1:
         raise ConfigError(f"--sample: expected an integer >= 1, got {args.sample}")
-    known = [check.name for check in battery()] + [TEST_GUARD]
+    known = [check.name for check in all_checks()] + [TEST_GUARD]
     for name in args.without:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=3, cutoff=0.3)
             raise ConfigError(f"--without: expected the name of a check, got {name!r}; the nearest: {', '.join(near)}")
 
 
-def _list(chosen: Sequence[Exhibit], as_json: bool) -> int:
-    rows = [{"id": one.id, "room": one.room, "title": one.title, "sources": list(one.sources)} for one in chosen]
-    print(json.dumps({"exhibits": rows}) if as_json else text.listing(chosen))
+def _list(chosen: Sequence[Bug], as_json: bool) -> int:
+    rows = [
+        {"id": one.id, "category": one.category, "title": one.title, "sources": list(one.sources)} for one in chosen
+    ]
+    print(json.dumps({"bugs": rows}) if as_json else text.listing(chosen))
     return 0
 
 
-def _try_all(chosen: Sequence[Exhibit], without: Sequence[str], as_json: bool) -> int:
+def _try_all(chosen: Sequence[Bug], without: Sequence[str], as_json: bool) -> int:
     start = time.perf_counter()
     if not as_json:
         print(
             f"bugs to try: {len(chosen)}, each with all checks that run the changed code",
             flush=True,
         )
-    table: list[Kills] = []
-    for kills in kill_table(chosen):
+    table: list[Detections] = []
+    for detections in detection_table(chosen):
         if not as_json:
-            if not table or table[-1].exhibit.room != kills.exhibit.room:
-                print(text.heading(kills.exhibit.room))
-            print(text.row(kills), flush=True)
-        table.append(kills)
-    survivors = [kills.exhibit.id for kills in table if kills.survives(without)]
+            if not table or table[-1].bug.category != detections.bug.category:
+                print(text.heading(detections.bug.category))
+            print(text.row(detections), flush=True)
+        table.append(detections)
+    survivors = [detections.bug.id for detections in table if detections.survives(without)]
     if as_json:
-        rows = [kills.to_dict() for kills in table]
-        print(json.dumps({"ok": not survivors, "without": list(without), "survivors": survivors, "exhibits": rows}))
+        rows = [detections.to_dict() for detections in table]
+        print(json.dumps({"ok": not survivors, "without": list(without), "survivors": survivors, "bugs": rows}))
     else:
         print(text.verdict(table, without, time.perf_counter() - start))
     return 1 if survivors else 0
 
 
-def _trial(args: argparse.Namespace) -> int:
+def _mutants(args: argparse.Namespace) -> int:
     """Every single-mistake version of every backward, and what became of it."""
     start = time.perf_counter()
-    outcomes = trial(args.sample, args.seed)
+    outcomes = mutation_test(args.sample, args.seed)
     counts, seconds = summary(outcomes), time.perf_counter() - start
     survivors = [outcome for outcome in outcomes if outcome.fate == SURVIVED]
     if args.json:
         rows = [asdict(outcome) | {"judgement": outcome.judgement} for outcome in outcomes]
         print(json.dumps({"ok": not survivors, "summary": counts, "mutants": rows}, ensure_ascii=False))
     else:
-        print(text.trial_table(outcomes, counts, seconds))
+        print(text.mutation_table(outcomes, counts, seconds))
     return 1 if survivors else 0
 
 
-def _show(one: Exhibit, picture: Path | None, as_json: bool) -> int:
+def _show(one: Bug, picture: Path | None, as_json: bool) -> int:
     place = None if one.run is None else picture or Path(f"museum-{one.id}.png")
     if place is not None:
         from npformer.plotting.canvas import check_place  # matplotlib: only when needed
 
         check_place(place)  # before the work, not after it
-    kills = examine(one)
+    detections = examine(one)
     comparison = None if place is None else _draw(one, place)
     if as_json:
         shown = {"training": comparison and comparison.to_dict(), "picture": place and str(place), "story": one.story}
         formulas = {"right": one.right, "wrong": one.wrong, "seen": one.seen, "instead": one.instead}
-        print(json.dumps(kills.to_dict() | formulas | shown))
+        print(json.dumps(detections.to_dict() | formulas | shown))
     else:
-        print(text.label(one, kills, comparison, None if place is None else str(place)))
-    return 1 if kills.survives() else 0
+        print(text.label(one, detections, comparison, None if place is None else str(place)))
+    return 1 if detections.survives() else 0
 
 
-def _draw(one: Exhibit, place: Path) -> Comparison:
+def _draw(one: Bug, place: Path) -> Comparison:
     from npformer.plotting.comparison import draw_comparison
 
     comparison = compare(one)

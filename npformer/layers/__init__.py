@@ -1,7 +1,7 @@
 """Layers: who owns parameters, and how the operations are put together.
 
 In the order in which a Transformer is explained: ``parameter``, ``cache_stack``, ``call_tree``,
-``layer``, ``initial``, ``linear``, ``embedding``, ``positions``, ``rotary``, ``relative_bias``, ``dropout``,
+``layer``, ``initializers``, ``linear``, ``embedding``, ``positions``, ``rotary``, ``relative_bias``, ``dropout``,
 ``layer_norm``, ``batch_norm``, ``norms``, ``decode_state``, ``mechanisms``, ``multi_head_attention``,
 ``self_attention``, ``feed_forward``, ``encoder_layer``, ``decoder_layer``, ``stacks``; and what came before:
 ``gru``, ``conv1d``.
@@ -9,7 +9,7 @@ In the order in which a Transformer is explained: ``parameter``, ``cache_stack``
 
 from npformer.layers.batch_norm import BatchNorm
 from npformer.layers.cache_stack import CacheStack, NoCache
-from npformer.layers.call_tree import RandomKey, Watch
+from npformer.layers.call_tree import AttentionRecorder, RandomKey
 from npformer.layers.conv1d import Conv1d
 from npformer.layers.decode_state import DecodeState, KeyValues, LayerState, Past
 from npformer.layers.decoder_layer import DecoderLayer
@@ -31,6 +31,7 @@ from npformer.layers.self_attention import SelfAttention
 from npformer.layers.stacks import DecoderStack, EncoderStack
 
 __all__ = [
+    "AttentionRecorder",
     "BatchNorm",
     "Buffer",
     "CacheStack",
@@ -64,5 +65,4 @@ __all__ = [
     "ScaledDotProduct",
     "SelfAttention",
     "SinusoidalPositions",
-    "Watch",
 ]

@@ -120,7 +120,7 @@ def statistics_in(cache: Any) -> Iterator[Statistics]:
     if isinstance(cache, Kept):
         if cache.training:
             seen = cache.cache
-            while not hasattr(seen, "shares"):  # inside what tells whose body made it, or how long it took
+            while not hasattr(seen, "shares"):  # inside what tells whose kernel made it, or how long it took
                 seen = seen.cache
             yield Statistics(cache.norm, seen.mean, seen.variance, seen.shares)
     elif isinstance(cache, CacheStack):

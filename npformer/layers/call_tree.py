@@ -53,14 +53,14 @@ class RandomKey:
 
 
 @dataclass(frozen=True)
-class Watch:
+class AttentionRecorder:
     """Collects attention weights by the dotted name of the attention that computed them."""
 
     weights: dict[str, Array] = field(default_factory=dict)
     path: str = ""
 
-    def child(self, name: str) -> Watch:
-        """The watch of the part called name."""
+    def child(self, name: str) -> AttentionRecorder:
+        """The recorder of the part called name."""
         return replace(self, path=f"{self.path}.{name}" if self.path else name)
 
     def record(self, weights: Array) -> None:
@@ -68,11 +68,11 @@ class Watch:
         self.weights[self.path] = weights
 
 
-Node = TypeVar("Node", RandomKey, Watch)
+Node = TypeVar("Node", RandomKey, AttentionRecorder)
 
 
 def child(node: Node | None, name: str) -> Node | None:
-    """node.child(name), or None if there is no node: no key means inference, no watch nobody looks."""
+    """node.child(name), or None if there is no node: no key means inference, no recorder means that nobody looks."""
     return None if node is None else node.child(name)
 
 

@@ -22,11 +22,11 @@ import numpy as np
 from npformer.backend import Backend
 from npformer.functional import ALL_VISIBLE, AttentionMask
 from npformer.layers.cache_stack import CacheStack, NoCache
-from npformer.layers.call_tree import RandomKey, Watch, child, draw
+from npformer.layers.call_tree import AttentionRecorder, RandomKey, child, draw
 from npformer.layers.decode_state import LayerState
 from npformer.layers.encoder_layer import FULL, expect_norm_order
 from npformer.layers.feed_forward import FeedForward
-from npformer.layers.initial import Seed
+from npformer.layers.initializers import Seed
 from npformer.layers.layer import Layer
 from npformer.layers.multi_head_attention import MultiHeadAttention
 from npformer.layers.norms import about_tokens, make_norm
@@ -41,7 +41,7 @@ class _Context(NamedTuple):
     mask: AttentionMask
     memory_mask: AttentionMask
     key: RandomKey | None = None
-    watch: Watch | None = None
+    recorder: AttentionRecorder | None = None
     state: LayerState | None = None  # given in a step of decoding
 
 
@@ -88,7 +88,7 @@ class DecoderLayer(Layer):
         mask: AttentionMask = ALL_VISIBLE,
         memory_mask: AttentionMask = ALL_VISIBLE,
         key: RandomKey | None = None,
-        watch: Watch | None = None,
+        recorder: AttentionRecorder | None = None,
     ) -> tuple[Array, CacheStack]:
         """x (B, T, C) and memory (B, S, C) to y (B, T, C).
 
@@ -97,7 +97,7 @@ class DecoderLayer(Layer):
         """
         cache = CacheStack(self)
         run = self._post if self.norm_order == "post" else self._pre
-        return run(cache, x, _Context(memory, mask, memory_mask, key, watch)), cache
+        return run(cache, x, _Context(memory, mask, memory_mask, key, recorder)), cache
 
     def backward(self, dy: Array, cache: CacheStack) -> tuple[Array, Array]:
         """dy (B, T, C) to (dx (B, T, C), dmemory (B, S, C))."""
@@ -156,12 +156,12 @@ class DecoderLayer(Layer):
         if to.state is not None:
             return self.self_attention.step(x, to.state.own, to.mask), None
         name = "self_attention"
-        return self.self_attention.forward(x, mask=to.mask, key=child(to.key, name), watch=child(to.watch, name))
+        return self.self_attention.forward(x, mask=to.mask, key=child(to.key, name), recorder=child(to.recorder, name))
 
     def _attend_memory(self, x: Array, to: _Context) -> tuple[Array, CacheStack | None]:
         if to.state is not None and to.state.memory is not None:
             return self.cross_attention.step_memory(x, to.state.memory, to.memory_mask), None
         name = "cross_attention"
         return self.cross_attention.forward(
-            x, to.memory, mask=to.memory_mask, key=child(to.key, name), watch=child(to.watch, name)
+            x, to.memory, mask=to.memory_mask, key=child(to.key, name), recorder=child(to.recorder, name)
         )

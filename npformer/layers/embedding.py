@@ -16,30 +16,30 @@ from npformer.data.pretrained import pretrained_width, read_pretrained
 from npformer.data.vocabulary import Vocabulary
 from npformer.errors import ConfigError, ShapeError, TokenError
 from npformer.layers.cache_stack import CacheStack
-from npformer.layers.initial import Seed, scaled_normal, scaled_uniform
+from npformer.layers.initializers import Seed, scaled_normal, scaled_uniform
 from npformer.layers.layer import Layer
 from npformer.layers.parameter import Parameter
 from npformer.typing import Array, HostArray
 
-_STARTS = {"normal": scaled_normal, "uniform": scaled_uniform}
+_INITIALIZERS = {"normal": scaled_normal, "uniform": scaled_uniform}
 
 
 class Embedding(Layer):
     """Token ids (...) to vectors (..., C), scaled by √C unless scale is False. Starts with deviation 1/√C.
 
-    start is the distribution that the table is drawn from. Vectors that others trained come with
+    init is the distribution that the table is drawn from. Vectors that others trained come with
     ``from_pretrained``, or with ``load_pretrained`` into the table of a model. Training goes on with them, unless
     the arena is told not to: model.arena.configure("embedding", trainable=False).
     """
 
     def __init__(
-        self, vocab_size: int, d_model: int, *, scale: bool = True, start: Literal["normal", "uniform"] = "normal",
+        self, vocab_size: int, d_model: int, *, scale: bool = True, init: Literal["normal", "uniform"] = "normal",
         backend: Backend, seed: Seed = 0,
     ) -> None:  # fmt: skip
         super().__init__(backend)
-        if start not in _STARTS:
-            raise ConfigError(f"start: expected one of {', '.join(_STARTS)}, got {start!r}")
-        self.weight = Parameter("weight", backend.array(_STARTS[start](seed, vocab_size, d_model)))
+        if init not in _INITIALIZERS:
+            raise ConfigError(f"init: expected one of {', '.join(_INITIALIZERS)}, got {init!r}")
+        self.weight = Parameter("weight", backend.array(_INITIALIZERS[init](seed, vocab_size, d_model)))
         self.scale = math.sqrt(d_model) if scale else 1.0
 
     @classmethod

@@ -17,10 +17,10 @@ from npformer.backend import Backend
 from npformer.errors import ConfigError
 from npformer.functional import ALL_VISIBLE, AttentionMask
 from npformer.layers.cache_stack import CacheStack, NoCache
-from npformer.layers.call_tree import RandomKey, Watch, child, draw
+from npformer.layers.call_tree import AttentionRecorder, RandomKey, child, draw
 from npformer.layers.decode_state import LayerState
 from npformer.layers.feed_forward import FeedForward
-from npformer.layers.initial import Seed
+from npformer.layers.initializers import Seed
 from npformer.layers.layer import Layer
 from npformer.layers.norms import about_tokens, make_norm
 from npformer.layers.self_attention import SelfAttention
@@ -74,12 +74,12 @@ class EncoderLayer(Layer):
         *,
         mask: AttentionMask = ALL_VISIBLE,
         key: RandomKey | None = None,
-        watch: Watch | None = None,
+        recorder: AttentionRecorder | None = None,
     ) -> tuple[Array, CacheStack]:
         """x (B, S, C) to y (B, S, C); mask says which keys are visible."""
         cache = CacheStack(self)
         run = self._post if self.norm_order == "post" else self._pre
-        return run(cache, x, mask, key, watch), cache
+        return run(cache, x, mask, key, recorder), cache
 
     def start(self, batch: int, max_len: int) -> LayerState:
         """For decoding with causal masks: room for max_len tokens of each row."""
@@ -100,11 +100,11 @@ class EncoderLayer(Layer):
         x: Array,
         mask: AttentionMask,
         key: RandomKey | None,
-        watch: Watch | None,
+        recorder: AttentionRecorder | None,
         state: LayerState | None = None,
     ) -> Array:
         tokens = about_tokens(mask, key)
-        f = cache.keep(self._attend(x, mask, key, watch, state))
+        f = cache.keep(self._attend(x, mask, key, recorder, state))
         x = cache.keep(self.norm1.post_forward(x, f, draw(key, "self_attention_dropout", self.dropout), **tokens))
         f = cache.keep(self.feed_forward.forward(x, key=child(key, "feed_forward")))
         return cache.keep(self.norm2.post_forward(x, f, draw(key, "feed_forward_dropout", self.dropout), **tokens))
@@ -121,12 +121,12 @@ class EncoderLayer(Layer):
         x: Array,
         mask: AttentionMask,
         key: RandomKey | None,
-        watch: Watch | None,
+        recorder: AttentionRecorder | None,
         state: LayerState | None = None,
     ) -> Array:
         tokens = about_tokens(mask, key)
         normed = cache.keep(self.norm1.forward(x, **tokens))
-        f = cache.keep(self._attend(normed, mask, key, watch, state))
+        f = cache.keep(self._attend(normed, mask, key, recorder, state))
         x, normed = cache.keep(
             self.norm2.pre_forward(x, f, draw(key, "self_attention_dropout", self.dropout), **tokens)
         )
@@ -141,9 +141,14 @@ class EncoderLayer(Layer):
         return dx + self.norm1.backward(dnormed, cache.pop())
 
     def _attend(
-        self, x: Array, mask: AttentionMask, key: RandomKey | None, watch: Watch | None, state: LayerState | None
+        self,
+        x: Array,
+        mask: AttentionMask,
+        key: RandomKey | None,
+        recorder: AttentionRecorder | None,
+        state: LayerState | None,
     ) -> tuple[Array, CacheStack | None]:
         if state is not None:
             return self.self_attention.step(x, state.own, mask), None
         name = "self_attention"
-        return self.self_attention.forward(x, mask=mask, key=child(key, name), watch=child(watch, name))
+        return self.self_attention.forward(x, mask=mask, key=child(key, name), recorder=child(recorder, name))

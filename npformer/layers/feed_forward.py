@@ -7,7 +7,7 @@ from npformer.errors import ConfigError
 from npformer.functional.feed_forward import ACTIVATIONS
 from npformer.layers.cache_stack import CacheStack
 from npformer.layers.call_tree import RandomKey, draw
-from npformer.layers.initial import Seed
+from npformer.layers.initializers import Seed
 from npformer.layers.layer import Layer
 from npformer.layers.linear import Linear
 from npformer.typing import Array

@@ -6,7 +6,7 @@ import numpy as np
 
 from npformer.backend import Backend
 from npformer.layers.cache_stack import CacheStack
-from npformer.layers.initial import Seed, xavier_uniform
+from npformer.layers.initializers import Seed, xavier_uniform
 from npformer.layers.layer import Layer
 from npformer.layers.parameter import Parameter, ParameterView
 from npformer.typing import Array

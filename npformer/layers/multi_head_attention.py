@@ -32,9 +32,9 @@ from npformer.errors import ConfigError, ShapeError
 from npformer.functional import ALL_VISIBLE, AttentionMask, merge_heads, split_heads
 from npformer.functional.arrays import namespace
 from npformer.layers.cache_stack import CacheStack, NoCache
-from npformer.layers.call_tree import RandomKey, Watch, draw
+from npformer.layers.call_tree import AttentionRecorder, RandomKey, draw
 from npformer.layers.decode_state import KeyValues
-from npformer.layers.initial import Seed, xavier_uniform
+from npformer.layers.initializers import Seed, xavier_uniform
 from npformer.layers.layer import Layer, concat_last
 from npformer.layers.linear import Linear
 from npformer.layers.mechanisms import Mechanism, ScaledDotProduct
@@ -93,14 +93,14 @@ class MultiHeadAttention(Layer):
         *,
         mask: AttentionMask = ALL_VISIBLE,
         key: RandomKey | None = None,
-        watch: Watch | None = None,
+        recorder: AttentionRecorder | None = None,
     ) -> tuple[Array, CacheStack]:
         """x (B, T, C), attending to itself or to memory (B, S, C), to y (B, T, C)."""
         cache = CacheStack(self)
         q, k, v = (split_heads(part, self.num_heads) for part in self._project(x, memory, cache))  # (B, H, ·, D)
         q, k, bias = self._place(q, k, mask.query_offset, cache, crossing=memory is not None)
-        if watch is not None:
-            watch.record(self.mechanism.weights(q, k, mask, bias))
+        if recorder is not None:
+            recorder.record(self.mechanism.weights(q, k, mask, bias))
         weights_draw = draw(key, "dropout", self.dropout)
         heads = cache.keep(self.mechanism.forward(self.ops, q, k, v, mask, weights_draw, bias))  # (B, H, T, D)
         return cache.keep(self.output.forward(merge_heads(heads))), cache

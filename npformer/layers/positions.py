@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from npformer.backend import Backend
 from npformer.layers.cache_stack import CacheStack
-from npformer.layers.initial import Seed, scaled_normal
+from npformer.layers.initializers import Seed, scaled_normal
 from npformer.layers.layer import Layer
 from npformer.layers.parameter import Parameter
 from npformer.typing import Array

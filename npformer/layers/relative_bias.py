@@ -7,7 +7,7 @@ import numpy as np
 from npformer.backend import Backend
 from npformer.functional.relative_bias import expect_buckets
 from npformer.layers.cache_stack import CacheStack
-from npformer.layers.initial import Seed
+from npformer.layers.initializers import Seed
 from npformer.layers.layer import Layer
 from npformer.layers.parameter import Parameter
 from npformer.typing import Array

@@ -8,7 +8,7 @@ from npformer.backend import Backend
 from npformer.errors import ConfigError
 from npformer.functional.attention_mask import AttentionMask
 from npformer.functional.relative_bias import expect_buckets
-from npformer.layers.initial import Seed
+from npformer.layers.initializers import Seed
 from npformer.layers.mechanisms import LinearAttention, Local, Mechanism, ScaledDotProduct
 from npformer.layers.multi_head_attention import MultiHeadAttention
 from npformer.layers.relative_bias import RelativeBias

@@ -16,11 +16,11 @@ import numpy as np
 from npformer.backend import Backend
 from npformer.functional import ALL_VISIBLE, AttentionMask
 from npformer.layers.cache_stack import CacheStack, NoCache
-from npformer.layers.call_tree import RandomKey, Watch, child
+from npformer.layers.call_tree import AttentionRecorder, RandomKey, child
 from npformer.layers.decode_state import LayerState
 from npformer.layers.decoder_layer import DecoderLayer
 from npformer.layers.encoder_layer import EncoderLayer
-from npformer.layers.initial import Seed
+from npformer.layers.initializers import Seed
 from npformer.layers.layer import Layer
 from npformer.layers.norms import Norm, about_tokens, make_norm
 from npformer.typing import Array
@@ -50,7 +50,7 @@ class EncoderStack(Layer):
         self.norm = _final_norm(final_norm, d_model, backend, layer_options)
 
     def forward(self, x: Array, **options: Any) -> tuple[Array, CacheStack]:
-        """x (B, S, C) to y (B, S, C). Options: mask, key, watch, as in EncoderLayer."""
+        """x (B, S, C) to y (B, S, C). Options: mask, key, recorder, as in EncoderLayer."""
         cache = CacheStack(self, recompute=self.recompute)
         return self._run(cache, x, **options), cache
 
@@ -64,11 +64,11 @@ class EncoderStack(Layer):
         *,
         mask: AttentionMask = ALL_VISIBLE,
         key: RandomKey | None = None,
-        watch: Watch | None = None,
+        recorder: AttentionRecorder | None = None,
     ) -> Array:
         for i, layer in enumerate(self.layers):
             name = f"layers.{i}"
-            x = cache.run(layer, x, mask=mask, key=child(key, name), watch=child(watch, name))
+            x = cache.run(layer, x, mask=mask, key=child(key, name), recorder=child(recorder, name))
         return x if self.norm is None else cache.run(self.norm, x, **about_tokens(mask, key))
 
     def start(self, batch: int, max_len: int) -> tuple[LayerState, ...]:
@@ -113,7 +113,7 @@ class DecoderStack(Layer):
         self.norm = _final_norm(final_norm, d_model, backend, layer_options)
 
     def forward(self, x: Array, memory: Array, **options: Any) -> tuple[Array, CacheStack]:
-        """x (B, T, C) and memory (B, S, C) to y (B, T, C). Options: mask, memory_mask, key, watch."""
+        """x (B, T, C) and memory (B, S, C) to y (B, T, C). Options: mask, memory_mask, key, recorder."""
         cache = CacheStack(self, recompute=self.recompute)
         return self._run(cache, x, memory, **options), cache
 
@@ -129,12 +129,12 @@ class DecoderStack(Layer):
         mask: AttentionMask = ALL_VISIBLE,
         memory_mask: AttentionMask = ALL_VISIBLE,
         key: RandomKey | None = None,
-        watch: Watch | None = None,
+        recorder: AttentionRecorder | None = None,
     ) -> Array:
         masks = {"mask": mask, "memory_mask": memory_mask}
         for i, layer in enumerate(self.layers):
             name = f"layers.{i}"
-            x = cache.run(layer, x, memory, **masks, key=child(key, name), watch=child(watch, name))
+            x = cache.run(layer, x, memory, **masks, key=child(key, name), recorder=child(recorder, name))
         return x if self.norm is None else cache.run(self.norm, x, **about_tokens(mask, key))
 
     def start(self, batch: int, max_len: int, memory: Array) -> tuple[LayerState, ...]:

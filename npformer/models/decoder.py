@@ -16,7 +16,7 @@ import numpy as np
 from npformer.backend import Arena, Backend
 from npformer.errors import ConfigError, ShapeError
 from npformer.functional import AttentionMask
-from npformer.layers import CacheStack, DecodeState, EncoderStack, Linear, RandomKey, Watch
+from npformer.layers import AttentionRecorder, CacheStack, DecodeState, EncoderStack, Linear, RandomKey
 from npformer.layers.call_tree import child
 from npformer.models.config import DecoderConfig
 from npformer.models.inputs import next_tokens
@@ -96,10 +96,12 @@ class Decoder(OneSequence):
         state.length = stop
         return logits if several else logits[:, 0, :]
 
-    def _run(self, cache: CacheStack, tokens: Array, key: RandomKey | None, watch: Watch | None) -> Array:
+    def _run(
+        self, cache: CacheStack, tokens: Array, key: RandomKey | None, recorder: AttentionRecorder | None
+    ) -> Array:
         mask = AttentionMask(key_visible=tokens != self.config.pad_id, causal=True)
         x = embed(cache, self.embedding, self.positions, self.dropout, tokens, child(key, "embedding"))
-        h = cache.run(self.decoder, x, mask=mask, key=child(key, "decoder"), watch=child(watch, "decoder"))
+        h = cache.run(self.decoder, x, mask=mask, key=child(key, "decoder"), recorder=child(recorder, "decoder"))
         return cache.run(self.generator, h)
 
 

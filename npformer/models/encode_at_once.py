@@ -1,4 +1,4 @@
-"""The encoder in one call, where the backend has a body for it (see ``stack_parts.py``)."""
+"""The encoder in one call, where the backend has a kernel for it (see ``stack_parts.py``)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _seen: Seen = WeakKeyDictionary()
 
 
 def encode_at_once(model: Any, src: Array) -> Array | None:
-    """The memory (B, S, C) of src (B, S), token ids that have been checked; None if there is no body for this case."""
+    """The memory (B, S, C) of src (B, S), checked token ids; None if there is no kernel for this case."""
     prepare = model.backend.encoder_of_texts
     if prepare is None:
         return None

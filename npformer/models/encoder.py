@@ -17,7 +17,7 @@ import numpy as np
 from npformer.backend import Arena, Backend
 from npformer.functional import AttentionMask
 from npformer.functional.arrays import namespace
-from npformer.layers import CacheStack, EncoderStack, Linear, RandomKey, Watch
+from npformer.layers import AttentionRecorder, CacheStack, EncoderStack, Linear, RandomKey
 from npformer.layers.call_tree import child
 from npformer.models.config import EncoderConfig
 from npformer.models.one_sequence import OneSequence
@@ -51,10 +51,12 @@ class Encoder(OneSequence):
         dx = self.encoder.backward(dh, cache.pop())
         embed_backward(self.embedding, self.positions, self.dropout, dx, cache)
 
-    def _run(self, cache: CacheStack, tokens: Array, key: RandomKey | None, watch: Watch | None) -> Array:
+    def _run(
+        self, cache: CacheStack, tokens: Array, key: RandomKey | None, recorder: AttentionRecorder | None
+    ) -> Array:
         mask = AttentionMask(key_visible=tokens != self.config.pad_id)
         x = embed(cache, self.embedding, self.positions, self.dropout, tokens, child(key, "embedding"))
-        h = cache.run(self.encoder, x, mask=mask, key=child(key, "encoder"), watch=child(watch, "encoder"))
+        h = cache.run(self.encoder, x, mask=mask, key=child(key, "encoder"), recorder=child(recorder, "encoder"))
         if self.config.head == "sequence":
             h = cache.keep((h[:, 0, :], h.shape[1]))
         return cache.run(self.head, h)

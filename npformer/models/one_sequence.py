@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from npformer.backend import Backend, get_backend
-from npformer.layers import CacheStack, Dropout, Layer, NoCache, RandomKey, Watch
+from npformer.layers import AttentionRecorder, CacheStack, Dropout, Layer, NoCache, RandomKey
 from npformer.models.config import DecoderConfig, EncoderConfig
 from npformer.models.inputs import token_ids
 from npformer.models.token_input import new_embedding, new_positions
@@ -27,7 +27,12 @@ class OneSequence(Layer):
         self.dropout = Dropout(config.dropout, backend=self.backend)
 
     def forward(
-        self, tokens: Array, *, key: RandomKey | None = None, watch: Watch | None = None, checked: bool = False
+        self,
+        tokens: Array,
+        *,
+        key: RandomKey | None = None,
+        recorder: AttentionRecorder | None = None,
+        checked: bool = False,
     ) -> tuple[Array, CacheStack]:
         """tokens (B, T) to logits, as the class says; key None: no dropout.
 
@@ -35,7 +40,7 @@ class OneSequence(Layer):
         DTypeError or TokenError for ids that are not (B, T) integers in range.
         """
         cache = CacheStack(self)
-        return self._run(cache, tokens if checked else self._ids(tokens), key, watch), cache
+        return self._run(cache, tokens if checked else self._ids(tokens), key, recorder), cache
 
     def __call__(self, tokens: Array) -> Array:
         """The logits alone, without dropout, keeping no cache."""
@@ -43,12 +48,14 @@ class OneSequence(Layer):
 
     def attention_weights(self, tokens: Array) -> dict[str, Array]:
         """Name of each attention -> its weights (B, H, T, T), in the order in which they are computed."""
-        watch = Watch()
-        self._run(NoCache(self), self._ids(tokens), None, watch)
-        return watch.weights
+        recorder = AttentionRecorder()
+        self._run(NoCache(self), self._ids(tokens), None, recorder)
+        return recorder.weights
 
     def _ids(self, tokens: Array) -> Array:
         return token_ids("tokens", tokens, self.embedding.weight.data.shape[0], self.backend)
 
-    def _run(self, cache: CacheStack, tokens: Array, key: RandomKey | None, watch: Watch | None) -> Array:
+    def _run(
+        self, cache: CacheStack, tokens: Array, key: RandomKey | None, recorder: AttentionRecorder | None
+    ) -> Array:
         raise NotImplementedError(f"{type(self).__name__} must define _run")

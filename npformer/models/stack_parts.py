@@ -1,6 +1,6 @@
 """A stack's weights and options, read off as it is, for a backend that computes all its layers in one call.
 
-Such a body is prepared for a model, and used for as long as the model is made of the very same arrays, numbers and
+Such a kernel is prepared for a model, and used for as long as the model is made of the very same arrays, numbers and
 kinds of layers: replacing one, or a layer, prepares it anew; changing numbers in place, as an optimiser
 does, is seen without.
 """

@@ -1,6 +1,6 @@
-"""A decoding step in one call, where the backend has a body for it, from tokens to logits; or several, to tokens.
+"""A decoding step in one call, where the backend has a kernel for it, from tokens to logits; or several, to tokens.
 
-The body is prepared for a decoder (see ``stack_parts.py``), and then for a state, and used for as long as that, too,
+The kernel is prepared for a decoder (see ``stack_parts.py``), and then for a state, and used for as long as that, too,
 has the very same arrays.
 """
 
@@ -39,7 +39,7 @@ _seen: Seen = WeakKeyDictionary()
 
 
 def step_at_once(model: Any, tokens: Array, state: DecodeState) -> Array | None:
-    """model.step from tokens (B, 1) to logits (B, 1, V); None if there is no body for this case."""
+    """model.step from tokens (B, 1) to logits (B, 1, V); None if there is no kernel for this case."""
     steps = _steps(model, tokens, state)
     return None if steps is None else steps(tokens, state.length)
 

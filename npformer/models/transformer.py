@@ -21,6 +21,7 @@ from npformer.errors import ShapeError
 from npformer.functional import AttentionMask
 from npformer.functional.arrays import namespace
 from npformer.layers import (
+    AttentionRecorder,
     CacheStack,
     DecoderStack,
     DecodeState,
@@ -30,7 +31,6 @@ from npformer.layers import (
     Linear,
     NoCache,
     RandomKey,
-    Watch,
 )
 from npformer.layers.call_tree import child
 from npformer.models.config import TransformerConfig
@@ -74,7 +74,7 @@ class Transformer(Layer):
         tgt_in: Array,
         *,
         key: RandomKey | None = None,
-        watch: Watch | None = None,
+        recorder: AttentionRecorder | None = None,
         checked: bool = False,
     ) -> tuple[Array, CacheStack]:
         """src (B, S) and tgt_in (B, T), token ids, to logits (B, T, V); key None: no dropout.
@@ -85,7 +85,7 @@ class Transformer(Layer):
         cache = CacheStack(self)
         if not checked:
             src, tgt_in = self._ids(src, tgt_in)
-        return self._run(cache, src, tgt_in, key, watch), cache
+        return self._run(cache, src, tgt_in, key, recorder), cache
 
     def __call__(self, src: Array, tgt_in: Array) -> Array:
         """The logits (B, T, V) alone, without dropout, keeping no cache."""
@@ -101,9 +101,9 @@ class Transformer(Layer):
 
     def attention_weights(self, src: Array, tgt_in: Array) -> dict[str, Array]:
         """Name of each attention -> its weights (B, H, T, S), in the order in which they are computed."""
-        watch = Watch()
-        self._run(NoCache(self), *self._ids(src, tgt_in), None, watch)
-        return watch.weights
+        recorder = AttentionRecorder()
+        self._run(NoCache(self), *self._ids(src, tgt_in), None, recorder)
+        return recorder.weights
 
     def encode(self, src: Array) -> tuple[Array, AttentionMask]:
         """For decoding: src (B, S) to the memory (B, S, C) and the mask of its padding. Threads share the rows."""
@@ -170,16 +170,18 @@ class Transformer(Layer):
             raise ShapeError(f"tgt_in: expected (B={src.shape[0]}, T) like src, got {tuple(tgt_in.shape)}")
         return src, tgt_in
 
-    def _run(self, cache: CacheStack, src: Array, tgt_in: Array, key: RandomKey | None, watch: Watch | None) -> Array:
-        memory, memory_mask = self._encode(cache, src, key, watch)
-        return self._decode(cache, tgt_in, memory, memory_mask, key, watch)
+    def _run(
+        self, cache: CacheStack, src: Array, tgt_in: Array, key: RandomKey | None, recorder: AttentionRecorder | None
+    ) -> Array:
+        memory, memory_mask = self._encode(cache, src, key, recorder)
+        return self._decode(cache, tgt_in, memory, memory_mask, key, recorder)
 
     def _encode(
-        self, cache: CacheStack, src: Array, key: RandomKey | None, watch: Watch | None
+        self, cache: CacheStack, src: Array, key: RandomKey | None, recorder: AttentionRecorder | None
     ) -> tuple[Array, AttentionMask]:
         mask = AttentionMask(key_visible=src != self.config.pad_id)
         x = embed(cache, self.src_embedding, self.src_positions, self.dropout, src, child(key, "src_embedding"))
-        memory = cache.run(self.encoder, x, mask=mask, key=child(key, "encoder"), watch=child(watch, "encoder"))
+        memory = cache.run(self.encoder, x, mask=mask, key=child(key, "encoder"), recorder=child(recorder, "encoder"))
         return memory, mask
 
     def _decode(
@@ -189,10 +191,10 @@ class Transformer(Layer):
         memory: Array,
         memory_mask: AttentionMask,
         key: RandomKey | None,
-        watch: Watch | None,
+        recorder: AttentionRecorder | None,
     ) -> Array:
         mask = AttentionMask(key_visible=tgt_in != self.config.pad_id, causal=True)
         x = embed(cache, self.tgt_embedding, self.tgt_positions, self.dropout, tgt_in, child(key, "tgt_embedding"))
         masks = {"mask": mask, "memory_mask": memory_mask}
-        h = cache.run(self.decoder, x, memory, **masks, key=child(key, "decoder"), watch=child(watch, "decoder"))
+        h = cache.run(self.decoder, x, memory, **masks, key=child(key, "decoder"), recorder=child(recorder, "decoder"))
         return cache.run(self.generator, h)

@@ -4,18 +4,18 @@ from npformer.errors import GradientError
 from npformer.proof.bisect import Bisection, bisect
 from npformer.proof.budget import against_float64
 from npformer.proof.catalogue import Case, catalogue
-from npformer.proof.certificates import CERTIFICATES, Certificate, Certificates, certify
 from npformer.proof.check import gradcheck
+from npformer.proof.identities import IDENTITIES, prove
+from npformer.proof.invariants import INVARIANTS, ClaimResult, ClaimResults, certify
 from npformer.proof.report import Report, Row
-from npformer.proof.theorems import THEOREMS, prove
 
 __all__ = [
-    "CERTIFICATES",
-    "THEOREMS",
+    "IDENTITIES",
+    "INVARIANTS",
     "Bisection",
     "Case",
-    "Certificate",
-    "Certificates",
+    "ClaimResult",
+    "ClaimResults",
     "GradientError",
     "Report",
     "Row",

@@ -19,7 +19,7 @@ is the largest difference over the largest entry of the tensor; of a tensor that
 What the budget does not hold for: a gradient that is a difference of nearly equal numbers inside one
 operation, as that of a softmax so saturated that its weights are 0 and 1 to seven digits.
 
-Source: Higham & Mary 2019, SIAM J. Sci. Comput. 41, theorem 2.4 (the probabilistic bound); Higham 2002,
+Source: Higham & Mary 2019, SIAM J. Sci. Comput. 41, identity 2.4 (the probabilistic bound); Higham 2002,
 "Accuracy and Stability of Numerical Algorithms", section 1.6 (error ≲ condition × backward error).
 """
 
@@ -55,7 +55,7 @@ def against_float64(
             "backend: expected another precision or device than numpy in float64, which is the reference; "
             "comparing a function with itself proves nothing"
         )
-    reference = get_backend("numpy", dtype="float64", bodies="plain")
+    reference = get_backend("numpy", dtype="float64", kernels="plain")
     truth, sums = _gradients(build(reference), inputs, options, reference)
     found, _ = _gradients(build(backend), inputs, options, backend)
     moved = [_gradients(build(reference), inputs, options, reference, jitter=seed)[0] for seed in range(1, JITTERS + 1)]

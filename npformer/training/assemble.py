@@ -62,14 +62,14 @@ def assemble(given: Mapping[str, Mapping[str, Any]], identity: Mapping[str, Any]
 
 
 def _backend(run: RunOptions, device: str) -> Backend:
-    return get_backend(device, dtype=run.dtype, bodies=run.bodies, precision=run.precision)
+    return get_backend(device, dtype=run.dtype, kernels=run.kernels, precision=run.precision)
 
 
 def _backend_to_read(run: RunOptions, device: str) -> Backend:
     """As the run was trained, if this device can; else by what it has: a model is its numbers."""
     try:
         return _backend(run, device)
-    except ConfigError:  # bodies or a precision that this device does not have
+    except ConfigError:  # kernels or a precision that this device does not have
         return get_backend(device, dtype=run.dtype)
 
 

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.backend import Arena, Backend
-from npformer.backend.ceilings import Ceilings, Shape, measure_ceilings
+from npformer.backend.flops import NOTHING, Work, adam_work
 from npformer.backend.numpy.blas_threads import one_blas_thread
+from npformer.backend.roofline import Ceilings, Shape, measure_ceilings
 from npformer.backend.timing import Clock, Part, Tally, timed_backend
-from npformer.backend.work import NOTHING, Work, adam_work
 from npformer.errors import ConfigError
 from npformer.models import Transformer
 from npformer.models.presets import Preset

@@ -1,6 +1,6 @@
 """The options of a training run, in four sections, as they stand in config.toml.
 
-[run]       task, seed, device, dtype, bodies, precision
+[run]       task, seed, device, dtype, kernels, precision
 [data]      the file, or what is generated
 [model]     the configuration of the model that the task asks for
 [training]  steps, batches, the optimiser, how often to log, evaluate and save
@@ -32,7 +32,7 @@ class RunOptions:
     seed: int = 0
     device: Literal["auto", "numpy", "cupy"] = "auto"
     dtype: Literal["float32", "float64"] = "float32"
-    bodies: Literal["auto", "plain", "numpy", "compiled", "cuda"] = "auto"  # what computes
+    kernels: Literal["auto", "plain", "numpy", "numba", "cuda"] = "auto"  # what computes
     precision: Literal["float32", "tf32", "bfloat16"] = "float32"  # of products of float32, on a GPU
 
 

@@ -212,9 +212,9 @@ def versions(backend: Backend) -> dict[str, str]:
         "numpy": np.__version__,
         "machine": platform.machine(),
         "threads": threads,
-        "bodies": backend.bodies,
+        "kernels": backend.kernels,
     }
-    if backend.bodies == "compiled":
+    if backend.kernels == "numba":
         here["products"] = import_module("npformer.backend.numba.intel").product_library()
     on_gpu = {"device": backend.device.name, "precision": backend.precision}
     return here | (on_gpu if backend.name == "cupy" else {})

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from npformer.backend import PLAIN, Ops, Pair
-from npformer.backend.numpy import compiled_problem
-from npformer.backend.numpy.bodies import BODIES
+from npformer.backend.numpy import numba_problem
+from npformer.backend.numpy.kernels import KERNELS
 from npformer.errors import ShapeError
 from npformer.functional import Draw
 
 Host = np.ndarray[Any, Any]
 
-#: Largest scaled error of a fast body, by dtype: sums of some hundred terms in another order.
+#: Largest scaled error of a fast kernel, by dtype: sums of some hundred terms in another order.
 BOUND = {"float32": 3e-5, "float64": 1e-12}
 #: What a gradient that is exactly 0 is measured against, as a share of the largest: it comes out as rounding noise.
 FLOOR = {"float32": 1e-2, "float64": 1e-3}
@@ -124,12 +124,12 @@ def lay_out() -> Callable[[Host, str], Host]:
     return laid_out
 
 
-@pytest.fixture(params=["numpy", "compiled"])
+@pytest.fixture(params=["numpy", "numba"])
 def table(request: pytest.FixtureRequest) -> Ops:
-    """Each table of fast bodies in turn, bare: what is left to the plain pairs is not theirs."""
+    """Each table of fast kernels in turn, bare: what is left to the plain pairs is not theirs."""
     if request.param == "numpy":
-        return BODIES
-    problem = compiled_problem()
+        return KERNELS
+    problem = numba_problem()
     if problem is not None:
         pytest.skip(problem)
     from npformer.backend import numba as compiled

@@ -169,7 +169,7 @@ def test_a_twin_has_the_same_values_and_gradients_of_its_own(packed: Packed) -> 
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_gradients_of_twins_are_added(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("npformer.backend.arena.WORTH_SHARING", 1)
-    arena, parameters = new_arena(get_backend("numpy", "float64", bodies="plain", threads=threads))
+    arena, parameters = new_arena(get_backend("numpy", "float64", kernels="plain", threads=threads))
     twin = arena.twin((name, Parameter(name, p.data), ()) for name, p in parameters.items())
     arena.grads[...], twin.grads[...] = 3, np.arange(arena.size)
     arena.add_gradients(twin)
@@ -180,7 +180,7 @@ def test_gradients_of_twins_are_added(threads: int, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("threads", [1, 2, 3, 8])
 @pytest.mark.parametrize("where", [slice(0, 0), slice(0, 1), slice(64, 128), slice(7, 1000), slice(128, 64 * 24 + 128)])
 def test_parts_are_all_of_it_once_on_cache_lines(threads: int, where: slice, monkeypatch: pytest.MonkeyPatch) -> None:
-    backend = get_backend("numpy", "float32", bodies="plain", threads=threads)
+    backend = get_backend("numpy", "float32", kernels="plain", threads=threads)
     arena = Arena([], backend)
     assert arena.parts(where) == ([where] if where.stop > where.start else [])  # too short to be worth sharing
     monkeypatch.setattr("npformer.backend.arena.WORTH_SHARING", 1)
@@ -197,7 +197,7 @@ def test_an_update_in_parts_is_the_update(any64: Backend, monkeypatch: pytest.Mo
     values = []
     for threads, worth in ((1, 1), (3, 1), (3, 1 << 18)):
         monkeypatch.setattr("npformer.backend.arena.WORTH_SHARING", worth)
-        arena, _ = new_arena(get_backend("numpy", "float64", bodies=any64.bodies, threads=threads))
+        arena, _ = new_arena(get_backend("numpy", "float64", kernels=any64.kernels, threads=threads))
         optimizer = AdamW(arena, lr=0.1, weight_decay=0.3)
         for _ in range(3):
             arena.grads[...] = np.random.default_rng(0).normal(size=arena.size)
@@ -208,7 +208,7 @@ def test_an_update_in_parts_is_the_update(any64: Backend, monkeypatch: pytest.Mo
 
 
 def test_an_arena_of_nothing() -> None:
-    arena = Arena([], get_backend("numpy", bodies="plain", threads=2))
+    arena = Arena([], get_backend("numpy", kernels="plain", threads=2))
     arena.add_gradients(arena.twin([]))
     assert arena.parts(slice(0, 0)) == []
 

@@ -99,16 +99,18 @@ def test_an_import_that_breaks_is_told_from_one_that_is_missing(
 
 def test_numpy_is_chosen_without_asking_for_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("npformer.backend.cupy.cupy_problem", refuse)
-    assert str(get_backend("numpy", bodies="plain", threads=1)) == "numpy (plain) on CPU, float32"
-    assert str(get_backend("numpy", bodies="numpy", threads=3)) == "numpy (numpy) on CPU, float32, 3 threads"
+    assert str(get_backend("numpy", kernels="plain", threads=1)) == "numpy (plain) on CPU, float32"
+    assert str(get_backend("numpy", kernels="numpy", threads=3)) == "numpy (numpy) on CPU, float32, 3 threads"
 
 
 def test_so_many_threads_as_asked_for_or_as_pay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("npformer.backend.numpy.default_threads", lambda: 4)
     asked = (0, 1 << 15, (1 << 16) - 1, 1 << 16, 1 << 30)
-    chosen = {bodies: [get_backend("numpy", bodies=bodies).parts_of(n) for n in asked] for bodies in ("numpy", "plain")}
+    chosen = {
+        kernels: [get_backend("numpy", kernels=kernels).parts_of(n) for n in asked] for kernels in ("numpy", "plain")
+    }
     assert chosen == {"numpy": [1, 1, 1, 2, 4], "plain": [1, 4, 4, 4, 4]}
-    assert [get_backend("numpy", bodies="numpy", threads=3).parts_of(n) for n in (1, 2, 9)] == [1, 2, 3]
+    assert [get_backend("numpy", kernels="numpy", threads=3).parts_of(n) for n in (1, 2, 9)] == [1, 2, 3]
 
 
 def test_auto_takes_the_gpu_where_one_answers() -> None:
@@ -128,8 +130,8 @@ def test_unknown_names_and_dtypes_are_listed() -> None:
     [
         ({"precision": "fp16"}, "precision: expected one of float32, tf32, bfloat16, got 'fp16'"),
         ({"precision": "tf32"}, "precision: expected float32 on NumPy, got tf32: a CPU multiplies what it is given"),
-        ({"bodies": "cuda"}, "bodies: expected others than cuda on NumPy, which are kernels for a GPU; try auto"),
-        ({"bodies": "fast"}, "bodies: expected one of auto, plain, numpy, compiled, cuda, got 'fast'"),
+        ({"kernels": "cuda"}, "kernels: expected others than cuda on NumPy, since those run on a GPU; try auto"),
+        ({"kernels": "fast"}, "kernels: expected one of auto, plain, numpy, numba, cuda, got 'fast'"),
     ],
 )
 def test_what_a_cpu_has_no_use_for_is_refused(options: Any, text: str) -> None:
@@ -139,18 +141,18 @@ def test_what_a_cpu_has_no_use_for_is_refused(options: Any, text: str) -> None:
 
 def test_a_precision_is_one_of_products_of_float32(numpy32: Backend) -> None:
     assert get_backend("numpy").precision == "float32"
-    gpu = dataclasses.replace(numpy32, name="cupy", precision="tf32", bodies="cuda", threads=1)
+    gpu = dataclasses.replace(numpy32, name="cupy", precision="tf32", kernels="cuda", threads=1)
     assert str(gpu) == "cupy (cuda) on CPU, float32, products in tf32"
     with pytest.raises(ConfigError, match="precision: expected float32 for arrays of float64, got tf32"):
         dataclasses.replace(gpu, dtype="float64")
 
 
-def test_bodies_of_the_other_device_are_refused() -> None:
+def test_kernels_of_the_other_device_are_refused() -> None:
     from npformer.backend.cupy import cupy_backend
 
-    with pytest.raises(ConfigError, match="bodies: expected auto, plain or cuda on a GPU, got compiled"):
-        cupy_backend("float32", "compiled")
-    with pytest.raises(ConfigError, match="precision: expected float32 for plain bodies, whose products are CuPy's"):
+    with pytest.raises(ConfigError, match="kernels: expected auto, plain or cuda on a GPU, got compiled"):
+        cupy_backend("float32", "numba")
+    with pytest.raises(ConfigError, match="precision: expected float32 for plain kernels, whose products are CuPy's"):
         cupy_backend("float32", "plain", "tf32")
 
 

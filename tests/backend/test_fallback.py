@@ -1,4 +1,4 @@
-"""Who computes: fast bodies for float32 or float64 throughout, the plain pair for everything else."""
+"""Who computes: fast kernels for float32 or float64 throughout, the plain pair for everything else."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from npformer.training import TrainStep
 
 DRAW = Draw(1, 2, 3, 4, 0.3)
 NAMES = [field.name for field in dataclasses.fields(Ops)]
-PLAIN_EVERYWHERE = ("relu", "softmax", "gru", "conv1d")  # no table has a fast body for them
+PLAIN_EVERYWHERE = ("relu", "softmax", "gru", "conv1d")  # no table has a fast kernel for them
 
 
 def refuse(*given: Any, **options: Any) -> Any:
-    raise AssertionError("the other body was asked")
+    raise AssertionError("the other kernel was asked")
 
 
 REFUSING = Ops(**dict.fromkeys(NAMES, Pair(refuse, refuse)))
@@ -75,7 +75,7 @@ def both_ways(ops: Ops, name: str, inputs: tuple[Any, ...], upstream: Callable[[
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_fast_bodies_take_their_own(name: str, dtype: str) -> None:
+def test_fast_kernels_take_their_own(name: str, dtype: str) -> None:
     ops = with_fallback(PLAIN, REFUSING)
     assert len(both_ways(ops, name, inputs_for(dtype)[name])) >= 1
 
@@ -144,7 +144,7 @@ def test_who_takes_what_is_asked_once() -> None:
 
 
 def test_whole_numbers_are_not_cut_off(any32: Any) -> None:
-    """A body that wrote into memory like x's would round the result down to a whole number, or refuse."""
+    """A kernel that wrote into memory like x's would round the result down to a whole number, or refuse."""
     x = np.arange(12).reshape(3, 4) ** 2
     y, cache = LayerNorm(4, backend=any32).forward(x)
     np.testing.assert_allclose(y, (x - x.mean(-1, keepdims=True)) / x.std(-1, keepdims=True), rtol=1e-4)
@@ -154,7 +154,7 @@ def test_whole_numbers_are_not_cut_off(any32: Any) -> None:
 @pytest.mark.parametrize("dtype", ["float64", "float16", "int64", "bool"])
 def test_gradients_of_another_kind_come_in(any32: Any, dtype: str) -> None:
     """A user's loss may be computed in any precision; a gradient of ones is easily written in integers."""
-    if any32.bodies == "plain":
+    if any32.kernels == "plain":
         pytest.skip("the plain pairs are what is compared with")
     for name, inputs in inputs_for("float32").items():
         if name not in ("cross_entropy", *PLAIN_EVERYWHERE):  # a loss is one number
@@ -166,9 +166,9 @@ def test_gradients_of_another_kind_come_in(any32: Any, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_nothing_falls_back_while_training(bodies: str, dtype: str) -> None:
+def test_nothing_falls_back_while_training(kernels: str, dtype: str) -> None:
     asked: list[str] = []
-    backend = get_backend("numpy", dtype, bodies=bodies, threads=1)
+    backend = get_backend("numpy", dtype, kernels=kernels, threads=1)
     noticed = with_fallback(backend.ops, Ops(**{name: noting(asked, name) for name in NAMES}))
     for changes in (
         {"norm_order": "post", "positions": "rotary"},

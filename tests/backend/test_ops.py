@@ -1,4 +1,4 @@
-"""Pairs: gradients added where they live, and bodies that can be exchanged without anyone noticing."""
+"""Pairs: gradients added where they live, and kernels that can be exchanged without anyone noticing."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_every_operation_of_functional_is_in_the_table_in_teaching_order() -> No
     assert listed == [name for name in fields if name in listed]
 
 
-def test_a_body_replaced_is_seen_by_every_layer_and_touches_nothing_else(numpy64: Backend) -> None:
+def test_a_kernel_replaced_is_seen_by_every_layer_and_touches_nothing_else(numpy64: Backend) -> None:
     seen: list[tuple[int, ...]] = []
 
     def forward(x: Any, gamma: Any, beta: Any, eps: float) -> tuple[Any, Any]:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from npformer.backend import PLAIN, Backend, Ops, Pair, get_backend, timing
+from npformer.backend.flops import NOTHING, work_of
 from npformer.backend.timing import Clock, Part, timed_backend, timed_ops, timed_pair
-from npformer.backend.work import NOTHING, work_of
 from npformer.models import Transformer
 from npformer.models.presets import PRESETS
 from npformer.optim import Adam
@@ -48,8 +48,8 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
 
 @pytest.fixture
 def alone() -> Backend:
-    """The plain bodies in float32 on one thread."""
-    return get_backend("numpy", bodies="plain", threads=1)
+    """The plain kernels in float32 on one thread."""
+    return get_backend("numpy", kernels="plain", threads=1)
 
 
 def test_a_call_is_timed_until_the_device_is_done(fake: FakeTime) -> None:
@@ -62,7 +62,7 @@ def test_a_call_is_timed_until_the_device_is_done(fake: FakeTime) -> None:
     found = clock.stop()
     assert fake.events == ["wait", "body", "wait"] * 3
     assert {part: (tally.calls, tally.seconds) for part, tally in found.items()} == {
-        Part("relu", "forward"): (2, 22.0),  # ten for the body, one for the wait after it, twice
+        Part("relu", "forward"): (2, 22.0),  # ten for the kernel, one for the wait after it, twice
         Part("relu", "backward"): (1, 11.0),
     }
 

@@ -55,7 +55,7 @@ def test_the_verdict(measured: float, counted: float, limit: float, verdict: str
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_all_parameters_are_counted(size: Preset) -> None:
-    model = npf.Transformer(size.config(), backend=npf.get_backend("numpy", bodies="plain"))
+    model = npf.Transformer(size.config(), backend=npf.get_backend("numpy", kernels="plain"))
     assert parameters(size) == sum(segment.stop - segment.start for segment in model.arena.segments)
 
 
@@ -67,8 +67,8 @@ def test_all_parameters_are_counted(size: Preset) -> None:
 )
 def test_a_step_keeps_what_is_counted(size: Preset, recompute: bool) -> None:
     """Forward with dropout and backward, on a thread of its own, whose reused memory is its own too."""
-    pytest.importorskip("numba", reason="the count is that of compiled bodies")
-    backend = npf.get_backend("numpy", bodies="compiled", threads=1)
+    pytest.importorskip("numba", reason="the count is that of compiled kernels")
+    backend = npf.get_backend("numpy", kernels="numba", threads=1)
     model = npf.Transformer(replace(size.config(0.1), recompute=recompute), backend=backend)
     src, tgt_in, tgt_out = size.example_batch()
 

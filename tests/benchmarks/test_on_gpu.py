@@ -14,11 +14,11 @@ import npformer as npf
 from benchmarks import on_gpu, options, report, tasks, train_step
 from benchmarks.contender import Server
 from benchmarks.options import Options
-from benchmarks.own.ceilings import step_bytes
 from benchmarks.own.gradients import gradients
-from benchmarks.own.on_gpu import count_kernels, kernels, memory_watched
+from benchmarks.own.on_gpu import count_kernels, launched, memory_watched
 from benchmarks.own.replays import SETS, TURNS, watch
 from benchmarks.own.reverse import reverse
+from benchmarks.own.roofline import step_bytes
 from benchmarks.products import step_flop
 from benchmarks.tasks import Contender, repeated
 from benchmarks.turns import Budget, Child, Entry, contenders
@@ -62,11 +62,11 @@ def parameters_of(module: str, name: str) -> set[str]:
 @pytest.mark.parametrize("name", [*on_gpu.FORMS.values(), "decode", "ops", "ceilings"])
 def test_pytorchs_factories_take_what_they_are_given(name: str) -> None:
     pytest.importorskip("torch", reason="PyTorch is not installed")
-    module = {"decode": "torch_decode", "ops": "torch_ops", "ceilings": "torch_ceilings"}.get(name, "torch_train")
+    module = {"decode": "torch_decode", "ops": "torch_ops", "ceilings": "torch_roofline"}.get(name, "torch_train")
     wanted = {"torch_train": {"size", "dropout", "device", "weights", "precision"},
               "torch_decode": {"size", "tokens", "batches", "device", "weights", "precision"},
               "torch_ops": {"size", "device", "threads", "precision"},
-              "torch_ceilings": {"device", "precisions"}}[module]  # fmt: skip
+              "torch_roofline": {"device", "precisions"}}[module]  # fmt: skip
     assert wanted <= parameters_of(f"benchmarks.peers.{module}", name)
 
 
@@ -161,7 +161,7 @@ def test_an_optional_contender_that_cannot_start_is_left_out(capsys: pytest.Capt
 
 
 def test_the_bytes_of_a_step_are_those_of_the_profile(numpy32: Backend) -> None:
-    alone = npf.get_backend("numpy", bodies="numpy", threads=1)
+    alone = npf.get_backend("numpy", kernels="numpy", threads=1)
     rows = profile_step(PRESETS["tiny"], alone, 0.1, StepBudget(steps=1)).rows
     assert step_bytes(PRESETS["tiny"], alone) == sum(each.bytes for each in rows)
 
@@ -199,7 +199,7 @@ def test_kernels_of_a_graph_are_counted() -> None:
 
 def test_without_a_graph_nothing_is_said_of_kernels(numpy32: Backend) -> None:
     model = npf.Transformer(PRESETS["tiny"].config(), backend=numpy32)
-    assert kernels(npf.TrainStep(model, npf.Adam(model.arena)), 1) == {}
+    assert launched(npf.TrainStep(model, npf.Adam(model.arena)), 1) == {}
     assert memory_watched(numpy32)() == {}
 
 
@@ -249,7 +249,7 @@ def test_reverse_is_trained_as_the_command_does_it() -> None:
 def test_precisions_are_of_a_gpu() -> None:
     parser = options.new_parser("x", "", "", "tiny", "plain", 1)
     given = options.checked(parser.parse_args(["--against", "none"]))
-    assert (given.precisions, given.bodies) == (["float32"], ["plain"])
+    assert (given.precisions, given.kernels) == (["float32"], ["plain"])
     with pytest.raises(options.UsageError, match=r"--precision: expected float32 on a CPU, got 'tf32'; .* cupy"):
         options.checked(parser.parse_args(["--against", "none", "--precision", "tf32"]))
     with pytest.raises(options.UsageError, match="--precision: expected of float32, tf32, bfloat16"):
@@ -260,11 +260,11 @@ def test_with_a_gpu_all_precisions_and_kernels_are_the_default(monkeypatch: pyte
     monkeypatch.setattr(options, "cupy_problem", lambda: None)
     parser = options.new_parser("x", "", "", "tiny", "auto,numpy,plain", 1)
     given = options.checked(parser.parse_args(["--against", "none", "--device", "cupy"]))
-    assert (given.precisions, given.bodies) == (["float32", "tf32", "bfloat16"], ["cuda"])
-    given = options.checked(parser.parse_args(["--against", "none", "--device", "cupy", "--bodies", "plain,auto"]))
-    assert given.bodies == ["plain", "cuda"]
-    with pytest.raises(options.UsageError, match=r"--bodies: expected of cuda, plain, auto, .* got 'numpy'"):
-        options.checked(parser.parse_args(["--against", "none", "--device", "cupy", "--bodies", "numpy"]))
+    assert (given.precisions, given.kernels) == (["float32", "tf32", "bfloat16"], ["cuda"])
+    given = options.checked(parser.parse_args(["--against", "none", "--device", "cupy", "--kernels", "plain,auto"]))
+    assert given.kernels == ["plain", "cuda"]
+    with pytest.raises(options.UsageError, match=r"--kernels: expected of cuda, plain, auto, .* got 'numpy'"):
+        options.checked(parser.parse_args(["--against", "none", "--device", "cupy", "--kernels", "numpy"]))
     monkeypatch.setattr(options, "installed", lambda name: True)
     monkeypatch.setattr(options.importlib.metadata, "version", lambda name: "2.13.0+cpu")
     with pytest.raises(options.UsageError, match=r"expected a build of PyTorch for CUDA .*, got 2\.13\.0\+cpu"):

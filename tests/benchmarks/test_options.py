@@ -40,7 +40,7 @@ def test_without_torch_one_error_says_what_to_install(
     main: Main, without: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     without("torch")
-    error = refusal(main, ["--bodies", "plain"], monkeypatch, capsys)
+    error = refusal(main, ["--kernels", "plain"], monkeypatch, capsys)
     assert error == (
         "benchmarks: --against torch: expected PyTorch, it is not installed; in npformer's folder: "
         "pip install '.[bench]' (a CPU build will do), or use --against none\n"
@@ -48,15 +48,15 @@ def test_without_torch_one_error_says_what_to_install(
 
 
 @MAINS
-def test_compiled_bodies_need_numba_and_auto_does_without(
+def test_compiled_kernels_need_numba_and_auto_does_without(
     main: Main, without: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     without("numba")
-    error = refusal(main, ["--bodies", "compiled"], monkeypatch, capsys)
+    error = refusal(main, ["--kernels", "numba"], monkeypatch, capsys)
     assert "expected Numba, it is not installed" in error
     assert "pip install '.[fast]'" in error
     parser = options.new_parser("x", "", "", "tiny", "auto,numpy,plain", 1)
-    assert options.checked(parser.parse_args(["--against", "none"])).bodies == ["numpy", "plain"]
+    assert options.checked(parser.parse_args(["--against", "none"])).kernels == ["numpy", "plain"]
 
 
 @MAINS
@@ -75,7 +75,7 @@ def test_cupy_without_a_gpu(main: Main, monkeypatch: pytest.MonkeyPatch, capsys:
         (train_step.main, ["--dropout", "much"], "--dropout: expected numbers separated by commas, got 'much'"),
         (train_step.main, ["--seconds", "0"], "--seconds: expected a number > 0, got 0"),
         (train_step.main, ["--rounds", "0"], "--rounds: expected an integer >= 1, got 0"),
-        (train_step.main, ["--bodies", "fast"], "--bodies: expected of compiled, numpy, plain, auto"),
+        (train_step.main, ["--kernels", "fast"], "--kernels: expected of numba, numpy, plain, auto"),
         (decode.main, ["--tokens", "0"], "--tokens: expected an integer >= 1, got 0"),
         (decode.main, ["--batch", "0"], "--batch: expected 1 <= number < 4097, got 0"),
         (ops.main, ["--op", "convolution"], "--op: expected of linear, relu"),

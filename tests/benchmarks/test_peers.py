@@ -167,7 +167,7 @@ def test_pytorch_without_a_gpu_says_so(torch: Any) -> None:
 
 
 def test_ceilings_are_rates(torch: Any) -> None:
-    from benchmarks.peers.torch_ceilings import ceilings
+    from benchmarks.peers.torch_roofline import ceilings
 
     task = ceilings("numpy", ["float32", "bfloat16"], large=32, copied=1 << 16).task("ceilings")
     assert task is not None

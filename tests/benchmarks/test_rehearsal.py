@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 import npformer as npf
-from benchmarks.own import ceilings, decode, gradients, ops, replays, train
+from benchmarks.own import decode, gradients, ops, replays, roofline, train
 from benchmarks.own import on_gpu as own_on_gpu
 from benchmarks.tasks import PREPARED, TOGETHER
 from npformer.backend import Backend, get_backend
-from npformer.backend.ceilings import LARGE, STREAMED
 from npformer.backend.cupy import assembled
+from npformer.backend.roofline import LARGE, STREAMED
 from npformer.models.presets import PRESETS, Preset
 
 BESIDE = Path(__file__).resolve().parents[1] / "backend" / "cuda" / "host_card.py"
@@ -43,12 +43,12 @@ def machine(cards: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     recording, guarded = cards.load("recording"), cards.load("guarded").guarded
     made = recording.Machine(guarded)
 
-    def backend(device: str, bodies: str, precision: str = "float32") -> Backend:
-        assert (device, bodies) == ("cupy", "cuda")
+    def backend(device: str, kernels: str, precision: str = "float32") -> Backend:
+        assert (device, kernels) == ("cupy", "cuda")
         plain = Backend("cupy", get_backend("numpy").ops, made, "float32", precision=precision)
         return assembled(plain, recording.Card(made, cards.HostCard()), made, recording.DeviceArray)
 
-    for module in (ceilings, decode, gradients, ops, replays, train):
+    for module in (decode, gradients, ops, replays, roofline, train):
         monkeypatch.setattr(module, "backend", backend)
     monkeypatch.setitem(PRESETS, "tiny", SMALL)
     monkeypatch.setattr(train, "memory_watched", lambda chosen: lambda: {"device_bytes": 5})
@@ -81,16 +81,16 @@ def test_steps_alone_together_and_unrecorded_are_the_same(machine: Any, monkeypa
 def test_ceilings_and_bytes(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(LARGE, "cupy", 8)
     monkeypatch.setitem(STREAMED, "cupy", 1 << 12)
-    monkeypatch.setattr("npformer.backend.ceilings.ENOUGH", 0.0)
-    made = ceilings.ceilings("cupy", "cuda", ["float32", "tf32"])
+    monkeypatch.setattr("npformer.backend.roofline.ENOUGH", 0.0)
+    made = roofline.ceilings("cupy", "cuda", ["float32", "tf32"])
     measure, moved = made.task("ceilings"), made.task("bytes tiny")
     assert measure is not None
     assert moved is not None
     found = measure()
     assert set(found["products"]) == {"float32", "tf32"}
     assert min(*found["products"].values(), found["memory"]) > 0
-    on_host = npf.get_backend("numpy", bodies="plain", threads=1)
-    assert moved() == ceilings.step_bytes(SMALL, on_host)
+    on_host = npf.get_backend("numpy", kernels="plain", threads=1)
+    assert moved() == roofline.step_bytes(SMALL, on_host)
 
 
 def test_decoding(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:

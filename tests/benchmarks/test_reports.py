@@ -15,8 +15,8 @@ from benchmarks.turns import Child, Measured
 
 @pytest.fixture(scope="module")
 def alone(run: Any) -> Any:
-    """One round of training steps of plain bodies, no peer; also with layers that recompute."""
-    options = ("--size", "tiny", "--dropout", "0", "--bodies", "plain", "--against", "none", "--rounds", "1")
+    """One round of training steps of plain kernels, no peer; also with layers that recompute."""
+    options = ("--size", "tiny", "--dropout", "0", "--kernels", "plain", "--against", "none", "--rounds", "1")
     ended = run("train_step", *options, "--recompute", "--json")
     assert ended.returncode == 0, ended.stderr
     return json.loads(ended.stdout)
@@ -52,8 +52,8 @@ def test_train_step_with_layers_that_recompute(alone: Any) -> None:
 
 
 def test_ops_alone(run: Any) -> None:
-    """Two operations, two bodies."""
-    options = ("--size", "tiny", "--op", "relu,layer_norm", "--bodies", "numpy,plain", "--against", "none")
+    """Two operations, two kernels."""
+    options = ("--size", "tiny", "--op", "relu,layer_norm", "--kernels", "numpy,plain", "--against", "none")
     ended = run("ops", *options, "--rounds", "1")
     assert ended.returncode == 0, ended.stderr
     lines = ended.stdout.splitlines()
@@ -66,8 +66,8 @@ def test_ops_alone(run: Any) -> None:
 
 
 def test_decode_alone(run: Any) -> None:
-    """Two bodies say the same."""
-    options = ("--size", "tiny", "--tokens", "5", "--batch", "2", "--bodies", "numpy,plain", "--against", "none")
+    """Two kernels say the same."""
+    options = ("--size", "tiny", "--tokens", "5", "--batch", "2", "--kernels", "numpy,plain", "--against", "none")
     ended = run("decode", *options, "--rounds", "1", "--json")
     assert ended.returncode == 0, ended.stderr
     (result,) = json.loads(ended.stdout)["results"]
@@ -107,7 +107,7 @@ def test_agreement_counts_tokens_that_all_chose() -> None:
 
 
 def test_other_processes_are_noticed(busy_core: None, run: Any) -> None:
-    options = ("--size", "tiny", "--op", "linear", "--bodies", "plain", "--against", "none")
+    options = ("--size", "tiny", "--op", "linear", "--kernels", "plain", "--against", "none")
     ended = run("ops", *options)
     if not Path("/proc/stat").exists():
         pytest.skip("this system does not tell how busy it is")

@@ -21,7 +21,7 @@ def document() -> Any:
 
     command = [sys.executable, "-m", "benchmarks.scaling", "--quick", "--json", "--sweep", "T,depth"]
     ended = subprocess.run(
-        [*command, "--bodies", "plain"], cwd=turns.ROOT, capture_output=True, text=True, encoding="utf-8", timeout=120
+        [*command, "--kernels", "plain"], cwd=turns.ROOT, capture_output=True, text=True, encoding="utf-8", timeout=120
     )
     assert ended.returncode == 0, ended.stderr
     return json.loads(ended.stdout)
@@ -30,7 +30,7 @@ def document() -> Any:
 def test_every_point_has_its_time_its_memory_and_their_counts(document: Any) -> None:
     assert (document["benchmark"], document["settings"]["quick"]) == ("scaling", True)
     for result, (sweep, field) in zip(document["results"], [("T", "length"), ("depth", "num_layers")], strict=True):
-        assert (result["sweep"], result["bodies"]) == (sweep, "plain")
+        assert (result["sweep"], result["kernels"]) == (sweep, "plain")
         assert [point["value"] for point in result["points"]] == list(scaling.QUICK_SWEEPS[sweep])
         for point in result["points"]:
             assert point["shape"][field] == point["value"]
@@ -56,7 +56,7 @@ def test_a_size_is_measured_once(document: Any) -> None:
 def test_the_report_is_a_table_and_a_line_for_each_cost(document: Any) -> None:
     lines = scaling.describe(document["results"][0]).splitlines()
     assert max(map(len, lines)) <= 100
-    assert lines[0] == "T, plain bodies"
+    assert lines[0] == "T, plain kernels"
     assert [line.split()[0] for line in lines[1:4]] == ["T", "32", "128"]
     assert lines[4].startswith("time grows as T^")
     assert lines[5].startswith("memory grows as T^")
@@ -93,7 +93,7 @@ def test_width_takes_the_feed_forward_along() -> None:
     ("arguments", "words"),
     [
         (["--sweep", "T,colour"], "--sweep: expected of T, batch, width, depth, separated by commas, got 'colour'"),
-        (["--bodies", "fast"], "--bodies: expected of compiled, numpy, plain, auto"),
+        (["--kernels", "fast"], "--kernels: expected of numba, numpy, plain, auto"),
     ],
 )
 def test_bad_options_are_refused(

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from npformer.backend import numpy as numpy_bodies
-from npformer.backend.ceilings import Ceilings
+from npformer.backend import numpy as numpy_kernels
+from npformer.backend.roofline import Ceilings
 from npformer.cli import bench as command
 from npformer.training import bench
 
-FAST = ("--device", "numpy", "--bodies", "plain", "--steps", 3)
+FAST = ("--device", "numpy", "--kernels", "plain", "--steps", 3)
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +40,7 @@ def test_a_step_in_words(cli: Callable[..., Any]) -> None:
 
 def test_a_step_in_numbers(cli: Callable[..., Any]) -> None:
     found = cli("bench", *FAST, "--dropout", 0, "--dtype", "float64", "--json").document
-    assert (found["size"], found["dropout"], found["dtype"], found["bodies"]) == ("tiny", 0, "float64", "plain")
+    assert (found["size"], found["dropout"], found["dtype"], found["kernels"]) == ("tiny", 0, "float64", "plain")
     assert found["preset"]["d_model"] == 64
     assert len(found["all_ms"]) == found["steps"] == 3
     assert min(found["all_ms"]) == found["best_ms"] <= found["median_ms"] == sorted(found["all_ms"])[1]
@@ -50,15 +50,15 @@ def test_a_step_in_numbers(cli: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("bodies", "threads", "said"),
+    ("kernels", "threads", "said"),
     [("plain", 2, "2 threads; one BLAS thread each"), ("numpy", 1, "2 threads; a batch this small is for one alone, ")],
 )
 def test_it_says_how_many_threads_share_the_batch(
-    cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, bodies: str, threads: int, said: str
+    cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, kernels: str, threads: int, said: str
 ) -> None:
-    monkeypatch.setattr(numpy_bodies, "default_threads", lambda: 2)
+    monkeypatch.setattr(numpy_kernels, "default_threads", lambda: 2)
     monkeypatch.setattr(command, "can_set_blas_threads", lambda: True)
-    options = ("bench", "--device", "numpy", "--bodies", bodies, "--steps", 1)
+    options = ("bench", "--device", "numpy", "--kernels", kernels, "--steps", 1)
     assert said in cli(*options).out.splitlines()[1]
     assert cli(*options, "--json").document["threads"] == threads
 
@@ -102,22 +102,22 @@ def test_the_numbers_of_a_profile(cli: Callable[..., Any], tmp_path: Path) -> No
     ("words", "message"),
     [
         (("--size", "huge"), "invalid choice: 'huge' (choose from"),
-        (("--bodies", "fast"), "invalid choice: 'fast' (choose from"),
+        (("--kernels", "fast"), "invalid choice: 'fast' (choose from"),
         (("--dropout", 1), "dropout: expected a rate with 0 <= rate < 1"),
         (("--steps", 0), "--steps: expected an integer >= 1, got 0"),
         (("--seconds", "nan"), "--seconds: expected a number > 0, got nan"),
         (("--steps", 1, "--seconds", 1), "not allowed with argument"),
         (("--picture", "a.png"), "--picture: expected with --profile alone"),
-        (("--profile", "--bodies", "plain", "--picture", "a.pdf"), "expected a file name ending in .png"),
+        (("--profile", "--kernels", "plain", "--picture", "a.pdf"), "expected a file name ending in .png"),
     ],
 )
 def test_what_is_refused(words: tuple[Any, ...], message: str, cli: Callable[..., Any]) -> None:
     cli("bench", *words).refused(message)
 
 
-def test_compiled_bodies_without_numba(cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(numpy_bodies, "find_spec", lambda name: None)
-    cli("bench", "--device", "numpy", "--bodies", "compiled").refused("Numba is not installed", "pip install '.[fast]'")
+def test_compiled_kernels_without_numba(cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numpy_kernels, "find_spec", lambda name: None)
+    cli("bench", "--device", "numpy", "--kernels", "numba").refused("Numba is not installed", "pip install '.[fast]'")
 
 
 def test_a_file_in_the_way_is_kept(cli: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

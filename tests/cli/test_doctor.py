@@ -12,7 +12,7 @@ import pytest
 from npformer import __version__
 from npformer.backend import cupy_problem, get_backend
 from npformer.backend import numpy as numpy_backends
-from npformer.backend.numpy import compiled_problem
+from npformer.backend.numpy import numba_problem
 from npformer.cli import doctor
 from npformer.errors import DeviceError
 
@@ -53,21 +53,21 @@ def test_how_many_threads_a_product_has(
     assert cli("doctor", "--json").document["BLAS threads"].startswith(said)
 
 
-def test_compiled_bodies_where_they_are_there(cli: Callable[..., Any]) -> None:
-    if compiled_problem() is not None:
-        pytest.skip(str(compiled_problem()))
+def test_compiled_kernels_where_they_are_there(cli: Callable[..., Any]) -> None:
+    if numba_problem() is not None:
+        pytest.skip(str(numba_problem()))
     found = cli("doctor", "--json").document
     assert found["Numba"] == importlib.metadata.version("numba")
-    assert found["--bodies auto"] == "compiled, because Numba is installed, and NumPy's BLAS has a product to call"
+    assert found["--kernels auto"] == "numba, because Numba is installed, and NumPy's BLAS has a product to call"
 
 
 def test_a_blas_whose_product_is_not_known(cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(numpy_backends, "compiled_problem", lambda: None)
+    monkeypatch.setattr(numpy_backends, "numba_problem", lambda: None)
     monkeypatch.setattr(numpy_backends, "blas_product", lambda letter: None)
-    assert cli("doctor", "--json").document["--bodies auto"] == (
-        "numpy, because NumPy's BLAS has no product that compiled bodies know, and their own is slow"
+    assert cli("doctor", "--json").document["--kernels auto"] == (
+        "numpy, because NumPy's BLAS has no product that compiled kernels know, and their own is slow"
     )
-    assert numpy_backends.numpy_backend("float32").bodies == "numpy"
+    assert numpy_backends.numpy_backend("float32").kernels == "numpy"
 
 
 def test_what_the_extra_would_bring(cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,16 +84,16 @@ def test_what_the_extra_would_bring(cli: Callable[..., Any], monkeypatch: pytest
     done = cli("doctor", "--json")
     assert done.code == 0
     assert done.document["Numba"] == (
-        "not installed: pip install '.[fast]' brings compiled bodies; npformer bench compares"
+        "not installed: pip install '.[fast]' brings compiled kernels; npformer bench compares"
     )
-    assert done.document["--bodies auto"] == "numpy, because Numba cannot be used"
+    assert done.document["--kernels auto"] == "numpy, because Numba cannot be used"
 
 
 @pytest.mark.parametrize(
     ("version", "compiled", "problem", "said"),
     [
-        ("missing", None, "", "not installed: pip install '.[mkl]' makes compiled bodies faster on Intel's processors"),
-        ("9.9", "no Numba", "", "9.9, not used: there are no compiled bodies"),
+        ("missing", None, "", "not installed: pip install '.[mkl]' makes Numba kernels faster on Intel's processors"),
+        ("9.9", "no Numba", "", "9.9, not used: there are no compiled kernels"),
         ("9.9", None, "it is old", "9.9, not used: it is old"),
         ("9.9", None, "", "9.9"),
     ],
@@ -107,12 +107,12 @@ def test_intels_library(
         monkeypatch.setattr(module, "intel", lambda: module.Intel(None, version, problem))
     known = doctor._version
     monkeypatch.setattr(doctor, "_version", lambda name: version if name == "mkl" else known(name))
-    monkeypatch.setattr(doctor, "compiled_problem", lambda: compiled)
+    monkeypatch.setattr(doctor, "numba_problem", lambda: compiled)
     assert cli("doctor", "--json").document["MKL"] == said
 
 
 def test_a_numba_that_cannot_be_imported(cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """As after an update of NumPy that Numba does not know yet: training goes on with other bodies."""
+    """As after an update of NumPy that Numba does not know yet: training goes on with other kernels."""
 
     def fails(name: str) -> None:
         raise ImportError("Numba needs NumPy 2.3 or less. Got NumPy 2.5.")
@@ -123,18 +123,18 @@ def test_a_numba_that_cannot_be_imported(cli: Callable[..., Any], monkeypatch: p
     done = cli("doctor", "--json")
     assert done.code == 0
     assert "cannot be used (ImportError: Numba needs NumPy 2.3 or less. Got NumPy 2.5.)" in done.document["Numba"]
-    assert done.document["--bodies auto"].startswith("numpy")
-    assert numpy_backends.numpy_backend("float32").bodies == "numpy"
+    assert done.document["--kernels auto"].startswith("numpy")
+    assert numpy_backends.numpy_backend("float32").kernels == "numpy"
     with pytest.raises(DeviceError, match="Numba needs NumPy"):
-        numpy_backends.numpy_backend("float32", "compiled")
+        numpy_backends.numpy_backend("float32", "numba")
 
 
 def test_nothing_is_compiled_to_say_so(cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
-    def noting(name: str, *, bodies: str = "auto") -> Any:
-        asked.append(bodies)
-        return get_backend(name, bodies=bodies)
+    def noting(name: str, *, kernels: str = "auto") -> Any:
+        asked.append(kernels)
+        return get_backend(name, kernels=kernels)
 
     monkeypatch.setattr(doctor, "get_backend", noting)
     assert cli("doctor").err == ""

@@ -20,8 +20,8 @@ COLUMNS = ["tensor", "shape", "elem", "error", "worst", "analytic", "numeric", "
 def wrong_table(monkeypatch: pytest.MonkeyPatch) -> None:
     """A backend whose learned positions have a table gradient that is half as large again."""
 
-    def backend(name: str, dtype: str, bodies: str) -> Any:
-        right = get_backend("numpy", dtype=dtype, bodies=bodies)
+    def backend(name: str, dtype: str, kernels: str) -> Any:
+        right = get_backend("numpy", dtype=dtype, kernels=kernels)
         forward, backward = right.ops.learned_positions
 
         def wrong(dy: Any, cache: Any) -> tuple[Any, Any]:

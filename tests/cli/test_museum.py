@@ -1,4 +1,4 @@
-"""npformer museum: the list, the kill table, one exhibit with its picture, and exit 1 for a survivor."""
+"""npformer museum: the list, the kill table, one bug with its picture, and exit 1 for a survivor."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ from typing import Any
 import pytest
 
 from npformer.cli import museum
-from npformer.lab.museum import demonstration, kills
-from npformer.lab.museum.battery import Check, battery
+from npformer.lab.museum import demonstration, detections
+from npformer.lab.museum.bugs import BUGS
+from npformer.lab.museum.checks import Check, all_checks
 from npformer.lab.museum.reach import reach
-from npformer.lab.museum.rooms import EXHIBITS
 
 RESUME = ["resume-replays-data", "resume-loses-moments", "resume-restarts-schedule", "resume-redraws-dropout"]
 
 
-#: Enough of the battery for the exhibits shown here; all of it meets all of them in tests/lab/test_museum_kills.py.
+#: Enough of all checks for the bugs shown here; all of it meets all of them in tests/lab/test_museum_detections.py.
 CHECKS = ("clipping", "a step by hand", "schedules")
 
 
 @cache
 def some_checks() -> tuple[tuple[Check, ...], dict[str, frozenset[str]]]:
-    chosen = tuple(check for check in battery() if check.name in CHECKS)
+    chosen = tuple(check for check in all_checks() if check.name in CHECKS)
     assert len(chosen) == len(CHECKS)
-    return chosen, reach(chosen, EXHIBITS)
+    return chosen, reach(chosen, BUGS)
 
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(museum, "compare", lambda one: demonstration.compare(one, steps=3))
-    monkeypatch.setattr(kills, "prepared", some_checks)
+    monkeypatch.setattr(detections, "prepared", some_checks)
 
 
 def test_list(cli: Callable[..., Any]) -> None:
     done = cli("museum", "list")
     assert (done.code, done.err) == (0, "")
-    assert all(f"  {one.id} " in done.out for one in EXHIBITS)
-    assert f"{len(EXHIBITS)} exhibits" in done.out
-    rows = json.loads(cli("museum", "list", "--json", "--only", "NOAM").out)["exhibits"]
+    assert all(f"  {one.id} " in done.out for one in BUGS)
+    assert f"{len(BUGS)} bugs" in done.out
+    rows = json.loads(cli("museum", "list", "--json", "--only", "NOAM").out)["bugs"]
     assert [row["id"] for row in rows] == ["noam-max", "noam-per-tensor"]
 
 
@@ -50,7 +50,7 @@ def test_the_table(cli: Callable[..., Any]) -> None:
     done = cli("museum", "--only", "noam")
     assert (done.code, done.err) == (0, "")
     assert "OPTIMISER" in done.out
-    assert "2 of 2 bugs killed" in done.out
+    assert "2 of 2 bugs detected" in done.out
     lines = done.out.splitlines()
     assert max(map(len, lines)) <= 80
     assert next(line for line in lines if line.split()[:1] == ["noam-max"]).split()[1:] == ["schedules"]
@@ -61,11 +61,11 @@ def test_the_table(cli: Callable[..., Any]) -> None:
 def test_a_survivor_is_exit_1(cli: Callable[..., Any]) -> None:
     done = cli("museum", "--only", "noam", "--without", "schedules")
     assert done.code == 1
-    assert "1 of 2 bugs killed without schedules" in done.out
+    assert "1 of 2 bugs detected without schedules" in done.out
     assert "SURVIVES: noam-max" in done.out
     found = json.loads(cli("museum", "--only", "noam", "--without", "schedules", "--json").out)
     assert (found["ok"], found["survivors"]) == (False, ["noam-max"])
-    assert found["exhibits"][0]["killed_by"].keys() == {"schedules"}
+    assert found["bugs"][0]["killed_by"].keys() == {"schedules"}
 
 
 def test_show_draws_and_tells(cli: Callable[..., Any], tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_show_draws_and_tells(cli: Callable[..., Any], tmp_path: Path) -> None:
     assert (done.code, done.err) == (0, "")
     assert picture.read_bytes().startswith(b"\x89PNG")
     for part in ("right   n = √Σ g²", "wrong   n = Σ g²", "- return xp.sqrt(", "+ return xp.asarray(",
-                 "Killed by 2 checks", "clipping: the norm is", "after 3 steps", str(picture)):  # fmt: skip
+                 "Detected by 2 checks", "clipping: the norm is", "after 3 steps", str(picture)):  # fmt: skip
         assert part in done.out
 
 
@@ -90,11 +90,11 @@ def test_show_without_a_picture_says_what_one_would_see(cli: Callable[..., Any],
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("show",), "expected the id of an exhibit, got none"),
+        (("show",), "expected the id of a bug, got none"),
         (("show", "softmax-over-bach"), "did you mean softmax-over-batch"),
         (("list", "softmax-over-batch"), "expected with `show` alone"),
         (("--picture", "x.png"), "expected with `show` alone"),
-        (("--only", "nonsense"), "--only: expected a part of an id, room or title"),
+        (("--only", "nonsense"), "--only: expected a part of an id, category or title"),
         (("--without", "schedule"), "expected the name of a check, got 'schedule'; the nearest: schedules"),
         (("show", "noam-max", "--picture", "x.txt"), "expected a file name ending in .png"),
     ],
@@ -105,12 +105,12 @@ def test_bad_input_is_exit_2(cli: Callable[..., Any], arguments: tuple[str, ...]
     assert message in done.err
 
 
-def test_the_trial_of_generic_mistakes(cli: Callable[..., Any]) -> None:
-    done = cli("museum", "trial", "--sample", "12", "--seed", "3")
+def test_generic_mistakes(cli: Callable[..., Any]) -> None:
+    done = cli("museum", "mutants", "--sample", "12", "--seed", "3")
     assert done.code == 0
     assert re.search(r"^all +\d+ +\d+ +0 +0$", done.out, re.M)
     assert "12 mutants in" in done.out
     assert max(map(len, done.out.splitlines())) <= 80
-    cli("museum", "--sample", "3").refused("--sample: expected with `trial` alone")
-    cli("museum", "trial", "--only", "softmax").refused("trial: expected neither --only nor --without")
-    cli("museum", "trial", "--sample", "0").refused("--sample: expected an integer >= 1, got 0")
+    cli("museum", "--sample", "3").refused("--sample: expected with `mutants` alone")
+    cli("museum", "mutants", "--only", "softmax").refused("mutants: expected neither --only nor --without")
+    cli("museum", "mutants", "--sample", "0").refused("--sample: expected an integer >= 1, got 0")

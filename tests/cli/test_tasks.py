@@ -125,7 +125,7 @@ def endless(positions: str) -> Trained:
     config = DecoderConfig(9, d_model=8, num_heads=2, d_ff=8, num_layers=1, max_seq_len=8, positions=positions)
     tokenizer = Characters(Vocabulary([*SEQUENCE, "a", "b", "c", "d", "e", "f"]))
     assert len(tokenizer.vocabulary) == config.vocab_size
-    model = Decoder(config, backend=get_backend("numpy", bodies="plain"), seed=1)
+    model = Decoder(config, backend=get_backend("numpy", kernels="plain"), seed=1)
     model.generator.bias.data[: len(SEQUENCE)] = -1e4
     return Trained(model, tokenizer, (), "causal")
 
@@ -176,7 +176,7 @@ def test_a_search_goes_on_beyond_what_was_seen_at_once(positions: str, monkeypat
 
 def test_a_window_of_two_leaves_room_for_what_is_new() -> None:
     config = DecoderConfig(6, d_model=8, num_heads=2, d_ff=8, num_layers=1, max_seq_len=2)
-    model = Decoder(config, backend=get_backend("numpy", bodies="plain"), seed=1)
+    model = Decoder(config, backend=get_backend("numpy", kernels="plain"), seed=1)
     model.generator.bias.data[: len(SEQUENCE)] = -1e4  # no end
     trained = Trained(model, Characters(Vocabulary([*SEQUENCE, "a", "b", "c"])), (), "causal")
     (found,) = answers.answer(trained, ["abc"], 5, answers.Way())

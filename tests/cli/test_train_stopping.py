@@ -19,9 +19,10 @@ import pytest
 from npformer.training.checkpoint import latest_checkpoint, list_checkpoints, load_checkpoint
 from npformer.training.progress import Progress
 
-#: Long enough to be stopped on the way, with everything on that could depend on the past; bodies that load quickly.
+#: Long enough to be stopped on the way, with everything on that could depend on the past; kernels that load quickly.
 LONG = {
-    "steps": 180, "save_every": 9, "log_every": 3, "eval_every": 70, "dropout": 0.1, "accumulate": 2, "bodies": "numpy",
+    "steps": 180, "save_every": 9, "log_every": 3, "eval_every": 70, "dropout": 0.1, "accumulate": 2,
+    "kernels": "numpy",
 }  # fmt: skip
 
 
@@ -172,7 +173,7 @@ def test_a_full_disk_costs_nothing_that_was_saved(
     disk, keep = tmp_path / "disk", tmp_path / "kept"
     disk.mkdir()
     mounted = small_disk(disk)
-    words = ["train", "sort", *small(save_every=3, keep_last=20, dropout=0.1, bodies="numpy")]
+    words = ["train", "sort", *small(save_every=3, keep_last=20, dropout=0.1, kernels="numpy")]
     done = subprocess.run(
         [*mounted, sys.executable, "-c", FULL, str(disk), *words],
         capture_output=True, text=True, env=environment | {"KEEP": str(keep)}, timeout=60,

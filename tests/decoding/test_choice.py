@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from npformer.backend import Backend, get_backend
-from npformer.backend.numpy import compiled_problem
+from npformer.backend.numpy import numba_problem
 from npformer.decoding.choice import NOBODY, choose, seats
 
 Host = np.ndarray[Any, Any]
@@ -16,10 +16,10 @@ Host = np.ndarray[Any, Any]
 
 @pytest.fixture(params=["float32", "float64"])
 def compiled(request: pytest.FixtureRequest) -> Backend:
-    problem = compiled_problem()
+    problem = numba_problem()
     if problem is not None:
         pytest.skip(problem)
-    return get_backend("numpy", dtype=request.param, bodies="compiled")
+    return get_backend("numpy", dtype=request.param, kernels="numba")
 
 
 def beams(seed: int, n: int, w: int, beam: int, vocab_size: int) -> tuple[Host, Host, Host, Host]:
@@ -64,7 +64,7 @@ def test_compiled_it_is_the_plain_choice(
     logits, *others = beams(seed, 5, w, beam, vocab_size)
     if spoilt is not None:
         logits[np.random.default_rng(seed).random(logits.shape) < 0.3] = spoilt
-    logits, plain = logits.astype(compiled.dtype), get_backend("numpy", dtype="float64", bodies="plain")
+    logits, plain = logits.astype(compiled.dtype), get_backend("numpy", dtype="float64", kernels="plain")
     with np.errstate(invalid="ignore", divide="ignore"):
         expected = choose(logits.astype(np.float64), *others, 9, plain)
         assert compiled.beam_choice is not None
@@ -77,7 +77,7 @@ def test_compiled_it_is_the_plain_choice(
 
 def test_of_equally_likely_ones_the_first_goes_on(compiled: Backend) -> None:
     logits, log_p = np.zeros((8, 6), compiled.dtype), np.array([[-1.0] * 4, [-1.0, NOBODY, -1.0, -1.0]])
-    for backend in (compiled, get_backend("numpy", dtype=compiled.dtype, bodies="plain")):
+    for backend in (compiled, get_backend("numpy", dtype=compiled.dtype, kernels="plain")):
         rows, tokens, _, greedy = choose(logits, log_p, np.array([1, -1]), np.array([4, 4]), 9, backend)
         assert rows.tolist() == [[0, 1, 0, 0], [4, 4, 4, 4]]
         assert tokens.tolist() == [[0, 0, 1, 2], [0, 1, 2, 3]]

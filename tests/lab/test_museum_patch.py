@@ -16,9 +16,9 @@ from npformer.functional import softmax_backward, softmax_forward
 from npformer.functional.dropout import dropout_forward
 from npformer.functional.feed_forward import ACTIVATIONS
 from npformer.functional.layer_norm import layer_norm_forward
-from npformer.lab.museum.exhibit import Edit
+from npformer.lab.museum.bug import Edit
+from npformer.lab.museum.bugs import BUGS
 from npformer.lab.museum.patch import PatchError, changed_functions, function_at, noted, patched
-from npformer.lab.museum.rooms import EXHIBITS
 from npformer.optim import Adam
 from npformer.training import TrainStep
 
@@ -27,8 +27,8 @@ TWICE = Edit(SOFTMAX, "return (y * (dy - shared),)", "return (2 * y * (dy - shar
 
 
 def everything() -> Iterator[object]:
-    """Every function that some exhibit changes, with all that a change could leave behind."""
-    for target in sorted({edit.target for one in EXHIBITS for edit in one.edits}):
+    """Every function that some bug changes, with all that a change could leave behind."""
+    for target in sorted({edit.target for one in BUGS for edit in one.edits}):
         function = function_at(target)
         yield from (function, function.__code__, function.__defaults__, function.__kwdefaults__)
         yield tuple(vars(function).items())
@@ -76,7 +76,7 @@ def test_it_reaches_partials_tables_methods_and_properties() -> None:
 @pytest.mark.parametrize("fails", [False, True])
 def test_afterwards_everything_is_the_same_object_again(fails: bool) -> None:
     before = list(everything())
-    for one in EXHIBITS:
+    for one in BUGS:
         try:
             with patched(one.edits):
                 assert not same(before, list(everything())), one.id

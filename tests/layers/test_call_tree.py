@@ -11,7 +11,7 @@ import pytest
 
 from npformer.backend import Backend
 from npformer.errors import ConfigError
-from npformer.layers import Dropout, FeedForward, RandomKey, Watch
+from npformer.layers import AttentionRecorder, Dropout, FeedForward, RandomKey
 from npformer.layers.call_tree import child, draw
 from npformer.models import Transformer, TransformerConfig
 from npformer.proof.catalogue import Twice
@@ -73,9 +73,9 @@ def test_no_key_and_no_rate_draw_nothing() -> None:
 
 
 def test_watched_names_are_dotted_paths() -> None:
-    watch = Watch()
-    watch.child("encoder").child("layers.0").record("weights")
-    assert watch.weights == {"encoder.layers.0": "weights"}
+    recorder = AttentionRecorder()
+    recorder.child("encoder").child("layers.0").record("weights")
+    assert recorder.weights == {"encoder.layers.0": "weights"}
 
 
 @pytest.mark.parametrize("norm_order", ["post", "pre"])

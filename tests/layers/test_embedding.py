@@ -32,19 +32,19 @@ def rows(backend: Backend, embedding: Embedding, *words: str) -> np.ndarray:
     return np.asarray(backend.host(embedding.weight.data))[[VOCABULARY.id_of(word) for word in words]]
 
 
-@pytest.mark.parametrize("start", ["normal", "uniform"])
-def test_both_starts_have_the_same_deviation_and_a_seed(numpy64: Backend, start: str) -> None:
-    table = Embedding(2000, 16, start=start, backend=numpy64, seed=3).weight.data  # type: ignore[arg-type]
+@pytest.mark.parametrize("init", ["normal", "uniform"])
+def test_both_starts_have_the_same_deviation_and_a_seed(numpy64: Backend, init: str) -> None:
+    table = Embedding(2000, 16, init=init, backend=numpy64, seed=3).weight.data  # type: ignore[arg-type]
     assert table.std() == pytest.approx(1 / 4, rel=0.02)
     assert abs(table.mean()) < 0.01
-    assert (np.abs(table).max() <= np.sqrt(3 / 16)) == (start == "uniform")
-    again = Embedding(2000, 16, start=start, backend=numpy64, seed=3).weight.data  # type: ignore[arg-type]
+    assert (np.abs(table).max() <= np.sqrt(3 / 16)) == (init == "uniform")
+    again = Embedding(2000, 16, init=init, backend=numpy64, seed=3).weight.data  # type: ignore[arg-type]
     assert np.array_equal(table, again)
 
 
 def test_an_unknown_start_is_refused(numpy64: Backend) -> None:
-    with pytest.raises(ConfigError, match="start: expected one of normal, uniform, got 'xavier'"):
-        Embedding(3, 2, start="xavier", backend=numpy64)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="init: expected one of normal, uniform, got 'xavier'"):
+        Embedding(3, 2, init="xavier", backend=numpy64)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["numpy32", "numpy64", "strict64", "cupy64"])

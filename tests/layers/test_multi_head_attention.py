@@ -11,7 +11,7 @@ import pytest
 from npformer.backend import Backend
 from npformer.errors import ConfigError, ShapeError
 from npformer.functional import AttentionMask
-from npformer.layers import MultiHeadAttention, Watch
+from npformer.layers import AttentionRecorder, MultiHeadAttention
 from npformer.proof.catalogue import shaken
 
 Host = np.ndarray[Any, Any]
@@ -49,12 +49,12 @@ def by_loops(layer: MultiHeadAttention, x: Host, memory: Host, visible: Host) ->
 
 
 def test_self_attention_equals_loops(layer: MultiHeadAttention) -> None:
-    x, watch = tokens(0, 2, 5), Watch()
+    x, recorder = tokens(0, 2, 5), AttentionRecorder()
     causal = np.tril(np.ones((5, 5), dtype=bool)) & VISIBLE[:, None, :]
     expected, weights = by_loops(layer, x, x, causal)  # (2, 0) sees nothing: weights and heads are 0
-    y = layer(x, mask=AttentionMask(VISIBLE, causal=True), watch=watch.child("here"))
+    y = layer(x, mask=AttentionMask(VISIBLE, causal=True), recorder=recorder.child("here"))
     np.testing.assert_allclose(y, expected, rtol=1e-12, atol=1e-13)
-    np.testing.assert_allclose(watch.weights["here"], weights, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(recorder.weights["here"], weights, rtol=1e-12, atol=1e-14)
     assert not weights[1, :, 0].any()
 
 

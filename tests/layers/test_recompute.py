@@ -13,7 +13,7 @@ from npformer import gradcheck
 from npformer.backend import Backend, get_backend
 from npformer.errors import CacheUsedError
 from npformer.functional import AttentionMask
-from npformer.layers import DecoderStack, EncoderStack, RandomKey, Watch
+from npformer.layers import AttentionRecorder, DecoderStack, EncoderStack, RandomKey
 from npformer.models import Transformer, TransformerConfig
 from npformer.proof.catalogue import shaken
 
@@ -51,9 +51,9 @@ def backpropagated(stack: Any, inputs: tuple[Host, ...], key: RandomKey | None) 
 @pytest.mark.parametrize("key", [KEY, None], ids=["dropout", "inference"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_gradients_are_those_of_a_stack_that_remembers(
-    kind: Any, norm_order: str, key: RandomKey | None, dtype: str, bodies: str
+    kind: Any, norm_order: str, key: RandomKey | None, dtype: str, kernels: str
 ) -> None:
-    backend = get_backend("numpy", dtype, bodies=bodies)
+    backend = get_backend("numpy", dtype, kernels=kernels)
     stacks = [build(kind, backend, recompute, norm_order=norm_order) for recompute in (False, True)]
     remembered, recomputed = (backpropagated(stack, inputs_of(kind, dtype), key) for stack in stacks)
     assert recomputed == remembered
@@ -141,8 +141,8 @@ def test_forward_leaves_only_each_layers_input_behind(kind: Any, norm_order: str
 def test_inference_is_not_affected(kind: Any, norm_order: str, numpy64: Backend) -> None:
     remembering, recomputing = (build(kind, numpy64, recompute, norm_order=norm_order) for recompute in (False, True))
     inputs = inputs_of(kind, "float64")
-    watches = Watch(), Watch()
-    assert np.array_equal(remembering(*inputs, watch=watches[0]), recomputing(*inputs, watch=watches[1]))
+    watches = AttentionRecorder(), AttentionRecorder()
+    assert np.array_equal(remembering(*inputs, recorder=watches[0]), recomputing(*inputs, recorder=watches[1]))
     assert list(watches[0].weights) == list(watches[1].weights)
     y, cache = recomputing.forward(*inputs)
     assert np.array_equal(y, recomputing(*inputs))

@@ -13,13 +13,13 @@ from npformer.errors import ConfigError
 from npformer.functional import AttentionMask, linear_attention_forward, rotary_forward
 from npformer.functional.relative_bias import relative_bias_forward
 from npformer.layers import (
+    AttentionRecorder,
     LinearAttention,
     Local,
     MultiHeadAttention,
     RelativeBias,
     Rotary,
     SelfAttention,
-    Watch,
 )
 from npformer.proof.catalogue import shaken
 
@@ -41,9 +41,9 @@ def heads(layer: MultiHeadAttention, name: str) -> Any:
 
 
 def weights_of(layer: MultiHeadAttention, mask: AttentionMask) -> Any:
-    watch = Watch()
-    layer(X, mask=mask, watch=watch.child("here"))
-    return watch.weights["here"]
+    recorder = AttentionRecorder()
+    layer(X, mask=mask, recorder=recorder.child("here"))
+    return recorder.weights["here"]
 
 
 def softmax(scores: Any, visible: Any) -> Any:

@@ -146,7 +146,7 @@ def test_reading_the_source_leaves_no_threads_of_products_behind(
 
     monkeypatch.setattr(transformer, "encode_at_once", noting)
     before = blas_threads()
-    model = small_model(get_backend("numpy", dtype="float64", bodies="compiled", threads=2))
+    model = small_model(get_backend("numpy", dtype="float64", kernels="numba", threads=2))
     for rows, calls in ((SRC[:1], 1), (SRC, 2)):
         seen.clear()
         model.start(rows, MAX_LEN)
@@ -160,7 +160,7 @@ def test_sources_are_shared_out_where_that_pays(
 ) -> None:
     read, encode = [], transformer.encode_at_once
     monkeypatch.setattr(transformer, "encode_at_once", lambda model, src: read.append(src) or encode(model, src))
-    on = get_backend("numpy", dtype="float64", bodies="numpy", threads=2)
+    on = get_backend("numpy", dtype="float64", kernels="numpy", threads=2)
     memory, _ = small_model(replace(on, least_part=least)).encode(SRC)
     assert len(read) == parts
     assert close(memory, small_model(replace(on, threads=1)).encode(SRC)[0])

@@ -23,11 +23,11 @@ KINDS: list[dict[str, Any]] = [{}, {"tie_embeddings": True, "norm_order": "pre"}
 EVERY_KIND = pytest.mark.parametrize("changes", KINDS, ids=["post-LN", "pre-LN, tied", "learned positions"])
 
 
-@pytest.fixture(params=["plain", "compiled"])
+@pytest.fixture(params=["plain", "numba"])
 def backend(request: pytest.FixtureRequest) -> Backend:
-    if request.param == "compiled":
+    if request.param == "numba":
         pytest.importorskip("numba")
-    return get_backend("numpy", dtype="float64", bodies=request.param, threads=2)
+    return get_backend("numpy", dtype="float64", kernels=request.param, threads=2)
 
 
 def arrays(model: Model) -> Iterator[Host]:
@@ -100,7 +100,7 @@ def test_an_optimizer_copied_with_its_model_goes_on_with_the_copy(
 
 
 def test_a_copy_decodes_with_its_own_numbers(backend: Backend, small_model: Any, batch: Any) -> None:
-    """Bodies that decode in one call are prepared for a model and hold addresses of its numbers."""
+    """Kernels that decode in one call are prepared for a model and hold addresses of its numbers."""
     model, src = small_model(backend), batch[0]
     expected = greedy(model, src, 6)
     twin = copy.deepcopy(model)

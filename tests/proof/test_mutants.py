@@ -12,7 +12,7 @@ import pytest
 
 from npformer import functional
 from npformer.functional import attention_backward, layer_norm_backward, linear_backward, softmax_backward
-from npformer.lab.trial import defendants
+from npformer.lab.mutation_testing import defendants
 from npformer.proof import mutants as module
 from npformer.proof.mutants import Mutant, mutants, nested_mutants
 

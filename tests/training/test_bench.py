@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from npformer.backend import Backend, Pair, get_backend
-from npformer.backend.ceilings import Ceilings
 from npformer.backend.numpy.blas_threads import blas_threads
+from npformer.backend.roofline import Ceilings
 from npformer.errors import ConfigError
 from npformer.models.presets import PRESETS, Preset
 from npformer.training import bench
@@ -27,8 +27,8 @@ def known_ceilings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def alone() -> Backend:
-    """The plain bodies in float32 on one thread."""
-    return get_backend("numpy", bodies="plain", threads=1)
+    """The plain kernels in float32 on one thread."""
+    return get_backend("numpy", kernels="plain", threads=1)
 
 
 def by_part(profile: Profile) -> dict[tuple[str, str], Row]:
@@ -120,7 +120,7 @@ def test_a_profile_has_one_blas_thread_and_gives_the_others_back(alone: Backend)
 
 def test_threads_whose_times_overlap_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"^backend: expected one of a single thread, .* got 2; get_backend\("):
-        profile_step(PRESET, get_backend("numpy", bodies="plain", threads=2), 0.1, Budget(steps=1))
+        profile_step(PRESET, get_backend("numpy", kernels="plain", threads=2), 0.1, Budget(steps=1))
 
 
 def test_timing_steps(alone: Backend) -> None:

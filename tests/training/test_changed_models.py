@@ -22,11 +22,11 @@ IDS = np.random.default_rng(0).integers(1, 9, (6, 5))
 SIZES: dict[str, Any] = {"d_model": 8, "num_heads": 2, "d_ff": 12, "dropout": 0.1}
 
 
-@pytest.fixture(params=["plain", "numpy", "compiled"])
+@pytest.fixture(params=["plain", "numpy", "numba"])
 def backend(request: pytest.FixtureRequest) -> Backend:
-    if request.param == "compiled":
+    if request.param == "numba":
         pytest.importorskip("numba")
-    return get_backend("numpy", dtype="float64", bodies=request.param, threads=2)
+    return get_backend("numpy", dtype="float64", kernels=request.param, threads=2)
 
 
 def decoder(on: Backend) -> Decoder:
@@ -180,7 +180,7 @@ def test_layers_in_containers_are_found_checked_and_trained(kind: str, backend: 
     assert all(name in str(report) for name in expected)
     values = []
     for threads in (1, 2):
-        on = get_backend("numpy", dtype="float64", bodies=backend.bodies, threads=threads)
+        on = get_backend("numpy", dtype="float64", kernels=backend.kernels, threads=threads)
         model = decoder(on)
         model.decoder.layers[0].feed_forward = Nested(on, kind)  # type: ignore[assignment]
         step = new_step(packed(model))
@@ -247,7 +247,7 @@ def test_a_layer_added_to_an_empty_dict_is_seen(numpy64: Backend) -> None:
 
 
 def test_a_layer_that_knows_what_it_is_in_is_no_endless_tree() -> None:
-    on = get_backend("numpy", dtype="float64", bodies="plain", threads=2)
+    on = get_backend("numpy", dtype="float64", kernels="plain", threads=2)
     model = decoder(on)
     names = [name for name, _ in model.named_parameters()]
     layer: Any = model.decoder.layers[0].feed_forward
@@ -263,7 +263,7 @@ def test_a_layer_that_knows_what_it_is_in_is_no_endless_tree() -> None:
 
 
 def test_a_buffer_alone_lets_threads_share_a_batch() -> None:
-    model = decoder(get_backend("numpy", dtype="float64", bodies="plain", threads=2))
+    model = decoder(get_backend("numpy", dtype="float64", kernels="plain", threads=2))
     step = new_step(model)
     assert step._threads.parts_of(1) == 2
     model.generator.constant = Buffer("constant", np.ones(3))  # type: ignore[attr-defined]

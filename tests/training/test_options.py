@@ -18,7 +18,7 @@ EMPTY: dict[str, dict[str, Any]] = {name: {} for name in SECTIONS}
 
 #: Every option, each with a value that is not its default.
 OTHER: dict[str, dict[str, Any]] = {
-    "run": {"task": "pairs", "seed": 7, "device": "numpy", "dtype": "float64", "bodies": "plain",
+    "run": {"task": "pairs", "seed": 7, "device": "numpy", "dtype": "float64", "kernels": "plain",
             "precision": "tf32"},
     "data": {"file": "a \"b\"\\ü.tsv", "held_out_fraction": 0.25, "symbols": 5, "min_length": 2, "max_length": 9,
              "split": "jump", "count": 30},

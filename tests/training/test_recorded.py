@@ -12,8 +12,8 @@ import pytest
 pytest.importorskip("numba")
 from npformer.backend import Arena, Backend, Pair, get_backend
 from npformer.backend.backend import run_eagerly
-from npformer.backend.ceilings import Ceilings
 from npformer.backend.numba import replay
+from npformer.backend.roofline import Ceilings
 from npformer.errors import ShapeError
 from npformer.layers import Layer, ScaledDotProduct
 from npformer.models import Decoder, DecoderConfig, Encoder, EncoderConfig, Transformer, TransformerConfig
@@ -30,7 +30,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "tied, clipped, two micro-batches": ({"tie_embeddings": True}, {"accumulate": 2, "clip_norm": 0.05}),
     "recomputed, no dropout, no positions": ({"recompute": True, "dropout": 0.0, "positions": "none"}, {}),
 }
-#: What NumPy's bodies compute, or Python.
+#: What NumPy's kernels compute, or Python.
 NOT_RECORDED: dict[str, dict[str, Any]] = {
     "rotary": {"positions": "rotary"},
     "relative": {"positions": "relative"},
@@ -41,7 +41,7 @@ NOT_RECORDED: dict[str, dict[str, Any]] = {
 
 
 def backend(threads: int = 2, dtype: str = "float64") -> Backend:
-    return get_backend("numpy", dtype, bodies="compiled", threads=threads)
+    return get_backend("numpy", dtype, kernels="numba", threads=threads)
 
 
 def build(on: Backend, **changes: Any) -> Transformer:

@@ -66,12 +66,12 @@ def test_a_step_is_forward_loss_and_backward(case: str, numpy64: Backend) -> Non
 
 @EVERY_CASE
 @pytest.mark.parametrize("options", [{"threads": 2}, {"threads": 3}, {"accumulate": 2}, {"accumulate": 5}])
-def test_parts_of_a_batch_add_up(case: str, options: dict[str, int], bodies: str) -> None:
+def test_parts_of_a_batch_add_up(case: str, options: dict[str, int], kernels: str) -> None:
     config, targets = CASES[case]
     config = type(config)(**(vars(config) | {"dropout": 0.0}))
-    alone = build_model(config, backend=get_backend("numpy", "float64", bodies=bodies, threads=1), seed=2)
+    alone = build_model(config, backend=get_backend("numpy", "float64", kernels=kernels, threads=1), seed=2)
     threads = options.get("threads", 1)
-    shared = build_model(config, backend=get_backend("numpy", "float64", bodies=bodies, threads=threads), seed=2)
+    shared = build_model(config, backend=get_backend("numpy", "float64", kernels=kernels, threads=threads), seed=2)
     expected = step_for(alone)(TOKENS, targets)
     found = step_for(shared, accumulate=options.get("accumulate", 1))(TOKENS, targets)
     assert float(found) == pytest.approx(float(expected), rel=1e-12)
@@ -165,7 +165,7 @@ def test_every_norm_remembers_what_it_saw_once(
 def test_rows_are_not_shared_out(kind: str, with_batch_norm: Any) -> None:
     """They look at each other: halves of a batch would have statistics of their own."""
     models = [
-        with_batch_norm(kind, get_backend("numpy", "float64", bodies="numpy", threads=threads)) for threads in (1, 3)
+        with_batch_norm(kind, get_backend("numpy", "float64", kernels="numpy", threads=threads)) for threads in (1, 3)
     ]
     losses = [np.asarray(step_for(model, lr=0.01)(*batch_of(kind))) for model in models]
     np.testing.assert_allclose(losses[1], losses[0], rtol=1e-13)

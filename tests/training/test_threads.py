@@ -62,15 +62,15 @@ def same(found: list[tuple[Host, Host, Host]], true: list[tuple[Host, Host, Host
 
 
 @pytest.fixture
-def on_threads(bodies: str) -> Callable[..., Backend]:
-    """on_threads(n, dtype): NumPy with each table of bodies in turn, on so many threads."""
-    return lambda threads, dtype="float64": get_backend("numpy", dtype, bodies=bodies, threads=threads)
+def on_threads(kernels: str) -> Callable[..., Backend]:
+    """on_threads(n, dtype): NumPy with each table of kernels in turn, on so many threads."""
+    return lambda threads, dtype="float64": get_backend("numpy", dtype, kernels=kernels, threads=threads)
 
 
 @pytest.fixture
 def numpy_on_threads() -> Callable[..., Backend]:
     """numpy_on_threads(n): the plain pairs in float64 on so many threads."""
-    return lambda threads: get_backend("numpy", "float64", bodies="plain", threads=threads)
+    return lambda threads: get_backend("numpy", "float64", kernels="plain", threads=threads)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -215,7 +215,7 @@ def test_no_more_twins_than_parts_and_none_for_one_thread(numpy_on_threads: Any)
     [(1, 1, [3]), (117, 1, [2]), (176, 1, [1]), (100, 2, [2, 1])],  # of 7·5·10 numbers; of 4·5·10 and 3·5·10
 )
 def test_a_part_has_enough_numbers_to_pay(least: int, accumulate: int, parts: list[int]) -> None:
-    on = replace(get_backend("numpy", "float64", bodies="numpy", threads=3), least_part=least)
+    on = replace(get_backend("numpy", "float64", kernels="numpy", threads=3), least_part=least)
     step = new_step(build(on), accumulate=accumulate)
     given = step._given(EVEN, 0)
     assert [len(some) for some in given.shares] == parts

@@ -218,10 +218,10 @@ def test_a_checkpoint_of_another_model_changes_nothing(make: Callable[..., Train
     assert other.run.metrics_path.read_bytes() == lines
 
 
-def test_versions_name_the_library_of_products_that_compiled_bodies_use() -> None:
+def test_versions_name_the_library_of_products_that_compiled_kernels_use() -> None:
     intel = pytest.importorskip("npformer.backend.numba.intel")
-    assert module.versions(get_backend("numpy", bodies="compiled"))["products"] == intel.product_library()
-    assert "products" not in module.versions(get_backend("numpy", bodies="numpy"))
+    assert module.versions(get_backend("numpy", kernels="numba"))["products"] == intel.product_library()
+    assert "products" not in module.versions(get_backend("numpy", kernels="numpy"))
 
 
 def test_other_versions_are_noted(make: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Bodies for NVIDIA GPUs: kernels of our own (.cu) and what calls them, for any card that offers ``Card``."""
+"""Kernels for NVIDIA GPUs (.cu) and what calls them, for any card that offers ``Card``."""
 
 from __future__ import annotations
 

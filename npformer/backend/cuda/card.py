@@ -1,7 +1,7 @@
-"""What the bodies for GPUs need of a card: memory, kernels, matrix products. Nothing else is asked of it.
+"""What the kernels for GPUs need of a card: memory, kernels, matrix products. Nothing else is asked of it.
 
 ``backend/cupy`` has the real one. The tests have another, whose memory is the host's and whose kernels
-are the same sources, compiled as C++: so all that stands here and in the bodies runs without a GPU.
+are the same sources, compiled as C++: so all that stands here and in the kernels runs without a GPU.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def signed(word: Any) -> int:
 
 
 def pair_on(card: Card, forward: Callable[..., Any], backward: Callable[..., Any]) -> Pair:
-    """The Pair of two bodies whose first argument is the card."""
+    """The Pair of two kernels whose first argument is the card."""
     return Pair(partial(forward, card), partial(backward, card))
 
 

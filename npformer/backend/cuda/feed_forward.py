@@ -41,7 +41,7 @@ class FeedForwardCache(NamedTuple):
 def feed_forward_forward(
     card: Card, x: Array, w1: Array, b1: Array, w2: Array, b2: Array, activation: str, draw: Draw | None
 ) -> tuple[Array, FeedForwardCache]:
-    """As the plain body: x (..., C) by w1 (C, F), b1 (F,), the activation, w2 (F, C), b2 (C,). Returns y (..., C)."""
+    """As the plain kernel: x (..., C) by w1 (C, F), b1 (F,), the activation, w2 (F, C), b2 (C,). Returns y (..., C)."""
     expect_activation(activation)
     expect_linear(x, w1, b1)
     hidden = card.empty((*x.shape[:-1], w1.shape[1]), x.dtype)
@@ -57,7 +57,7 @@ def feed_forward_forward(
 
 
 def feed_forward_backward(card: Card, dy: Array, cache: FeedForwardCache, into: Into = ()) -> Any:
-    """As the plain body: gradients (dx (..., C), dw1 (C, F), db1 (F,), dw2 (F, C), db2 (C,))."""
+    """As the plain kernel: gradients (dx (..., C), dw1 (C, F), db1 (F,), dw2 (F, C), db2 (C,))."""
     x, w1, w2, h, a, which, shape = cache
     parameters = w1.shape, w1.shape[1:], w2.shape, w2.shape[1:]
     expect_gradients(dy, (*shape[:-1], w2.shape[1]), into, *parameters)

@@ -24,7 +24,7 @@ class LinearCache(NamedTuple):
 
 
 def linear_forward(card: Card, x: Array, weight: Array, bias: Array) -> tuple[Array, LinearCache]:
-    """As the plain body: x (..., C_in) by weight (C_in, C_out) and bias (C_out,) to y (..., C_out)."""
+    """As the plain kernel: x (..., C_in) by weight (C_in, C_out) and bias (C_out,) to y (..., C_out)."""
     expect_linear(x, weight, bias)
     rows, taken = rounded_together(card, as_rows(x), weight)
     y = card.empty((*x.shape[:-1], weight.shape[1]), x.dtype)
@@ -33,7 +33,7 @@ def linear_forward(card: Card, x: Array, weight: Array, bias: Array) -> tuple[Ar
 
 
 def linear_backward(card: Card, dy: Array, cache: LinearCache, into: Into = ()) -> Any:
-    """As the plain body: gradients (dx (..., C_in), dweight (C_in, C_out), dbias (C_out,))."""
+    """As the plain kernel: gradients (dx (..., C_in), dweight (C_in, C_out), dbias (C_out,))."""
     x, weight, shape = cache
     expect_gradients(dy, (*shape[:-1], weight.shape[1]), into, weight.shape, weight.shape[1:])
     dy_rows = as_rows(card.contiguous(dy))

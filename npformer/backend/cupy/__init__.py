@@ -1,4 +1,4 @@
-"""CuPy: arrays on an NVIDIA GPU, and two tables of bodies: plain, and kernels of our own (``backend/cuda``).
+"""CuPy: arrays on an NVIDIA GPU, and two tables of kernels: plain and CUDA (``backend/cuda``).
 
 CuPy is imported when a backend is built, never before: importing npformer does not need it.
 """
@@ -73,22 +73,22 @@ class CupyDevice:
         self.cupy.cuda.Device(self.number).synchronize()
 
 
-def cupy_backend(dtype: str, bodies: str = "auto", precision: str = "float32") -> Backend:
+def cupy_backend(dtype: str, kernels: str = "auto", precision: str = "float32") -> Backend:
     """The CuPy backend, as ``get_backend`` says; ask ``cupy_problem`` first."""
-    if bodies not in ("auto", "plain", "cuda"):
+    if kernels not in ("auto", "plain", "cuda"):
         raise ConfigError(
-            f"bodies: expected auto, plain or cuda on a GPU, got {bodies}, which compute on the CPU; "
+            f"kernels: expected auto, plain or cuda on a GPU, got {kernels}, which compute on the CPU; "
             "leave it out, or use device numpy"
         )
-    bodies = "plain" if dtype == "complex128" or bodies == "plain" else "cuda"
-    if bodies == "plain" and precision != "float32":
-        raise ConfigError(f"precision: expected float32 for plain bodies, whose products are CuPy's, got {precision}")
+    kernels = "plain" if dtype == "complex128" or kernels == "plain" else "cuda"
+    if kernels == "plain" and precision != "float32":
+        raise ConfigError(f"precision: expected float32 for plain kernels, whose products are CuPy's, got {precision}")
     from npformer.backend.cupy.graph_driver import CupyDriver
 
     device = CupyDevice()
-    plain = Backend("cupy", PLAIN, device, dtype, bodies=bodies, precision=precision)
+    plain = Backend("cupy", PLAIN, device, dtype, kernels=kernels, precision=precision)
     driver = CupyDriver(device.name)
-    return with_kernels(plain, driver) if bodies == "cuda" else replace(plain, capture=uncaptured(driver))
+    return with_kernels(plain, driver) if kernels == "cuda" else replace(plain, capture=uncaptured(driver))
 
 
 def with_kernels(plain: Backend, driver: Any) -> Backend:
@@ -100,7 +100,7 @@ def with_kernels(plain: Backend, driver: Any) -> Backend:
 
 
 def assembled(plain: Backend, card: Any, driver: Any, arrays: type) -> Backend:
-    """plain with bodies on a card for these arrays, and steps recorded by a driver."""
+    """plain with kernels on a card for these arrays, and steps recorded by a driver."""
     from npformer.backend.capture import Captured
     from npformer.backend.cuda import cuda_ops
     from npformer.backend.cuda.updates import CardUpdates
@@ -112,13 +112,13 @@ def assembled(plain: Backend, card: Any, driver: Any, arrays: type) -> Backend:
 
     ops = with_fallback(cuda_ops(card), PLAIN, arrays=arrays)
     return replace(
-        plain, ops=ops, own_ops=ops, capture=capture, bodies="cuda",
+        plain, ops=ops, own_ops=ops, capture=capture, kernels="cuda",
         adam_update=updates.by_host_numbers, updates=updates,
     )  # fmt: skip
 
 
 def uncaptured(driver: Any) -> Callable[..., Any]:
-    """The capture of bodies whose products CuPy makes, which it refuses to do while a stream is recorded."""
+    """The capture of kernels whose products CuPy makes, which it refuses to do while a stream is recorded."""
     from npformer.backend.capture import Uncaptured
 
     return lambda function, baked=None: Uncaptured(function, driver)

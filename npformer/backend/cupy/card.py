@@ -1,4 +1,4 @@
-"""The card that is one: CuPy's memory and streams, kernels compiled by NVRTC, products by cuBLAS."""
+"""The card that is one: CuPy's memory and streams, kernels numba by NVRTC, products by cuBLAS."""
 
 from __future__ import annotations
 

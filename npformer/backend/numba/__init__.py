@@ -1,4 +1,4 @@
-"""Compiled bodies: what NumPy cannot say in one pass over memory, turned into machine code by Numba.
+"""Compiled kernels: what NumPy cannot say in one pass over memory, turned into machine code by Numba.
 
 ``functional`` stays the truth; each pair here is held against its plain one by the tests.
 """
@@ -22,7 +22,7 @@ from npformer.backend.numba.layer_norm import ADD_NORM, LAYER_NORM, POST_NORM
 from npformer.backend.numba.linear import LINEAR
 from npformer.backend.numba.positions import LEARNED_POSITIONS
 from npformer.backend.numba.replay import captured_part
-from npformer.backend.numpy.bodies import BODIES
+from npformer.backend.numpy.kernels import KERNELS
 from npformer.backend.ops import Ops
 
 __all__ = [
@@ -30,7 +30,7 @@ __all__ = [
 ]  # fmt: skip
 
 OPS: Ops = replace(
-    BODIES,
+    KERNELS,
     linear=LINEAR,
     dropout=DROPOUT,
     embedding=EMBEDDING,

@@ -1,4 +1,4 @@
-"""What the compiled bodies share around their kernels: contiguous rows, and whether gradients may be added in place."""
+"""What the Numba kernels share: contiguous rows, and whether gradients may be added in place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NumPy: arrays on the host, and three tables of bodies: plain, NumPy's own, compiled."""
+"""NumPy: arrays on the host, and three tables of kernels: plain, numpy, numba."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from npformer.typing import Array, HostArray
 
 MOST_THREADS = 8  # beyond, Python's lock is what threads wait for
 
-#: Numbers (B·T·C) that a thread's part of a batch has at least, with NumPy's own bodies: of fewer, most of the time is
+#: Numbers (B·T·C) that a thread's part of a batch has at least, with NumPy's own kernels: of fewer, most of the time is
 #: Python's, which one thread at a time can have. Then a single thread, with all cores in its products, is faster.
 LEAST_PART = 1 << 15
 
@@ -60,26 +60,26 @@ class NumpyDevice:
         """Nothing to wait for: NumPy returns when it is done."""
 
 
-def numpy_backend(dtype: str, bodies: str = "auto", threads: int | None = None) -> Backend:
-    """The NumPy backend in dtype; bodies and threads as in ``get_backend``."""
+def numpy_backend(dtype: str, kernels: str = "auto", threads: int | None = None) -> Backend:
+    """The NumPy backend in dtype; kernels and threads as in ``get_backend``."""
     if dtype == "complex128":
-        bodies = "plain"
-    elif bodies == "auto":
-        bodies = auto_bodies()[0]
-    least_part = LEAST_PART if threads is None and bodies == "numpy" else 1
+        kernels = "plain"
+    elif kernels == "auto":
+        kernels = auto_kernels()[0]
+    least_part = LEAST_PART if threads is None and kernels == "numpy" else 1
     threads = threads or default_threads()
     shared = Backend(
-        "numpy", OPS, NumpyDevice(), dtype, bodies=bodies, threads=threads, least_part=least_part,
+        "numpy", OPS, NumpyDevice(), dtype, kernels=kernels, threads=threads, least_part=least_part,
         together=_team(threads).run,
     )  # fmt: skip
-    if bodies == "numpy":
-        from npformer.backend.numpy.bodies import BODIES, adam_update
+    if kernels == "numpy":
+        from npformer.backend.numpy.kernels import KERNELS, adam_update
 
-        return replace(shared, ops=with_fallback(BODIES, OPS), adam_update=adam_update)
-    if bodies == "compiled":
-        problem = compiled_problem()
+        return replace(shared, ops=with_fallback(KERNELS, OPS), adam_update=adam_update)
+    if kernels == "numba":
+        problem = numba_problem()
         if problem is not None:
-            raise DeviceError(f"bodies: expected compiled ones to be possible, but {problem}")
+            raise DeviceError(f"kernels: expected Numba's to be possible, but {problem}")
         from npformer.backend import numba as compiled
 
         compiled.prepare(dtype)
@@ -98,24 +98,24 @@ def numpy_backend(dtype: str, bodies: str = "auto", threads: int | None = None) 
     return shared
 
 
-def compiled_problem() -> str | None:
-    """Why compiled bodies cannot be used here, in words, or None if they can; then Numba has been imported."""
+def numba_problem() -> str | None:
+    """Why compiled kernels cannot be used here, in words, or None if they can; then Numba has been imported."""
     if find_spec("numba") is None:
         return "Numba is not installed; in npformer's folder: pip install '.[fast]'"
     try:
         import_module("npformer.backend.numba")
-    except Exception as error:  # as a rule a NumPy too new for it; other bodies need no Numba
+    except Exception as error:  # as a rule a NumPy too new for it; other kernels need no Numba
         return f"Numba is installed but cannot be used ({type(error).__name__}: {error}); update it, or remove it"
     return None
 
 
-def auto_bodies() -> tuple[str, str]:
+def auto_kernels() -> tuple[str, str]:
     """What computes unless told otherwise, and why."""
-    if compiled_problem():
+    if numba_problem():
         return "numpy", "Numba cannot be used"
     if blas_product("s") is None:
-        return "numpy", "NumPy's BLAS has no product that compiled bodies know, and their own is slow"
-    return "compiled", "Numba is installed, and NumPy's BLAS has a product to call"
+        return "numpy", "NumPy's BLAS has no product that compiled kernels know, and their own is slow"
+    return "numba", "Numba is installed, and NumPy's BLAS has a product to call"
 
 
 def default_threads() -> int:

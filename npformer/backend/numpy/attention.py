@@ -57,7 +57,7 @@ class AttentionCache(NamedTuple):
 def attention_forward(
     q: Array, k: Array, v: Array, mask: AttentionMask = ALL_VISIBLE, draw: Draw | None = None
 ) -> tuple[Array, AttentionCache]:
-    """As the plain body: q (B, H, T, D) attends to k and v (B, H, S, D). Returns out (B, H, T, D)."""
+    """As the plain kernel: q (B, H, T, D) attends to k and v (B, H, S, D). Returns out (B, H, T, D)."""
     if not _fit(q, k, v):
         return F.attention_forward(q, k, v, mask, draw)  # type: ignore[return-value]  # it raises
     return _forward(q, k, v, None, mask, draw)
@@ -66,7 +66,7 @@ def attention_forward(
 def biased_attention_forward(
     q: Array, k: Array, v: Array, bias: Array, mask: AttentionMask = ALL_VISIBLE, draw: Draw | None = None
 ) -> tuple[Array, AttentionCache]:
-    """As the plain body: q (B, H, T, D) attends to k and v (B, H, S, D) with bias (H, T, S). Returns out."""
+    """As the plain kernel: q (B, H, T, D) attends to k and v (B, H, S, D) with bias (H, T, S). Returns out."""
     if not _fit(q, k, v) or bias.shape != (*q.shape[1:3], k.shape[2]):
         return F.biased_attention_forward(q, k, v, bias, mask, draw)  # type: ignore[return-value]  # it raises
     return _forward(q, k, v, bias, mask, draw)
@@ -124,12 +124,12 @@ def _scores(q: Array, k: Array, bias: Array | None, caps: HostArray | None, scor
 
 
 def attention_backward(dout: Array, cache: AttentionCache, into: Into = ()) -> Any:
-    """As the plain body: gradients (dq (B, H, T, D), dk (B, H, S, D), dv (B, H, S, D))."""
+    """As the plain kernel: gradients (dq (B, H, T, D), dk (B, H, S, D), dv (B, H, S, D))."""
     return settle(_backward(dout, cache, None), into)
 
 
 def biased_attention_backward(dout: Array, cache: AttentionCache, into: Into = ()) -> Any:
-    """As the plain body: gradients (dq (B, H, T, D), dk (B, H, S, D), dv (B, H, S, D), dbias (H, T, S))."""
+    """As the plain kernel: gradients (dq (B, H, T, D), dk (B, H, S, D), dv (B, H, S, D), dbias (H, T, S))."""
     dbias = np.zeros(cache.powers.shape[1:], dtype=cache.powers.dtype)
     return settle((*_backward(dout, cache, dbias), dbias), into)
 

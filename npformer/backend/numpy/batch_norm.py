@@ -1,6 +1,6 @@
 """Batch normalisation over blocks of rows that stay in the cache, its sums over tokens as products of BLAS.
 
-Going back, two sums serve four purposes: with dβ = Σ dy and dγ = Σ dy·x̂ the plain body's other two are
+Going back, two sums serve four purposes: with dβ = Σ dy and dγ = Σ dy·x̂ the plain kernel's other two are
 Σ g = γ·dβ and Σ g·x̂ = γ·dγ, since γ is alike for all tokens.
 """
 
@@ -23,7 +23,7 @@ from npformer.typing import Array
 def batch_norm_forward(
     x: Array, gamma: Array, beta: Array, counts: Array | None = None, eps: float = 1e-5
 ) -> tuple[Array, BatchNormCache]:
-    """As the plain body: normalise x (..., C) over all tokens. Returns y (..., C)."""
+    """As the plain kernel: normalise x (..., C) over all tokens. Returns y (..., C)."""
     expect_gain(x, gamma, beta)
     shares = token_shares(x, counts)
     x_rows, by_token = as_matrix(x), shares.reshape(-1)
@@ -38,7 +38,7 @@ def batch_norm_forward(
 
 
 def batch_norm_backward(dy: Array, cache: BatchNormCache, into: Into = ()) -> Any:
-    """As the plain body: gradients (dx (..., C), dgamma (C,), dbeta (C,))."""
+    """As the plain kernel: gradients (dx (..., C), dgamma (C,), dbeta (C,))."""
     x_hat, r, gamma, shares, _, _ = cache
     expect_gradients(dy, x_hat.shape, into, gamma.shape, gamma.shape)
     dgamma, dbeta = _sums(dy, x_hat)
@@ -57,7 +57,7 @@ def batch_norm_backward(dy: Array, cache: BatchNormCache, into: Into = ()) -> An
 def batch_norm_inference_forward(
     x: Array, gamma: Array, beta: Array, mean: Array, variance: Array, eps: float = 1e-5
 ) -> tuple[Array, BatchNormInferenceCache]:
-    """As the plain body: normalise x (..., C) by a remembered mean and variance (C,). Returns y (..., C)."""
+    """As the plain kernel: normalise x (..., C) by a remembered mean and variance (C,). Returns y (..., C)."""
     expect_gain(x, gamma, beta)
     expect_shape("mean", mean, "(C,)", x.shape[-1])
     expect_shape("variance", variance, "(C,)", x.shape[-1])
@@ -66,7 +66,7 @@ def batch_norm_inference_forward(
 
 
 def batch_norm_inference_backward(dy: Array, cache: BatchNormInferenceCache, into: Into = ()) -> Any:
-    """As the plain body: gradients (dx (..., C), dgamma, dbeta, dmean, dvariance (C,))."""
+    """As the plain kernel: gradients (dx (..., C), dgamma, dbeta, dmean, dvariance (C,))."""
     x_hat, r, gamma = cache
     expect_gradients(dy, x_hat.shape, into, *[gamma.shape] * 4)
     dgamma, dbeta = _sums(dy, x_hat)

@@ -1,4 +1,4 @@
-"""Rows in blocks that stay in the cache: what all bodies of this folder share.
+"""Rows in blocks that stay in the cache: what all kernels of this folder share.
 
 A chain of ufuncs over an array that is larger than the cache fetches it from memory once for each
 link; over blocks of rows it is fetched once. Sums over tokens are products with a vector of ones,

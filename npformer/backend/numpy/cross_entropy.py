@@ -2,7 +2,7 @@
 
 Of the forward only exp(z − max z) is kept, and a row's sum of it. The target distribution is never
 an array: what it contributes is picked from z where the targets are, and going back is subtracted
-there. The plain body keeps p, q and a one-hot matrix, each as large as the logits.
+there. The plain kernel keeps p, q and a one-hot matrix, each as large as the logits.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class CrossEntropyCache(NamedTuple):
 def cross_entropy_forward(
     logits: Array, targets: Array, ignore_index: int | None = 0, label_smoothing: float = 0.0
 ) -> tuple[Array, CrossEntropyCache]:
-    """As the plain body: mean loss, in nats per counted token, of logits (..., V) at targets (...), a scalar ()."""
+    """As the plain kernel: mean loss, in nats per counted token, of logits (..., V) at targets (...), a scalar ()."""
     if not 0 <= label_smoothing < 1 or targets.dtype.kind not in "iu" or targets.shape != logits.shape[:-1]:
         return F.cross_entropy_forward(logits, targets, ignore_index, label_smoothing)  # type: ignore[return-value]
     z, V = as_matrix(logits), logits.shape[-1]
@@ -68,7 +68,7 @@ def _losses(z: Array, rows: slice, cache: CrossEntropyCache) -> Array:
 
 
 def cross_entropy_backward(dloss: Array | float, cache: CrossEntropyCache, into: Into = ()) -> Any:
-    """As the plain body: gradient (dlogits (..., V),); dloss is a scalar, 1.0 for the loss itself."""
+    """As the plain kernel: gradient (dlogits (..., V),); dloss is a scalar, 1.0 for the loss itself."""
     powers, sums, counted, targets, at_target, elsewhere, num_counted = cache
     dlogits = empty(powers.shape, powers.dtype)
     each = counted * (dloss / num_counted)  # (N,)

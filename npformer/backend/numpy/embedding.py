@@ -1,6 +1,6 @@
 """The embedding's gradient by sorting: equal tokens become neighbours, and neighbours are summed.
 
-The plain body multiplies by a one-hot matrix, N·V·C operations. Here the N rows of dy are put in
+The plain kernel multiplies by a one-hot matrix, N·V·C operations. Here the N rows of dy are put in
 the order of their tokens and each run of equal tokens is added up once: N·C operations, and the
 same order of summation whatever the vocabulary, so two runs are bit-equal. Only the rows of tokens
 that occurred are touched.
@@ -21,7 +21,7 @@ from npformer.typing import Array
 
 
 def embedding_forward(tokens: Array, table: Array, scale: float = 1.0) -> tuple[Array, EmbeddingCache]:
-    """As the plain body: look up tokens (...), integers in [0, V), in table (V, C). Returns y (..., C)."""
+    """As the plain kernel: look up tokens (...), integers in [0, V), in table (V, C). Returns y (..., C)."""
     if tokens.dtype.kind not in "iu" or table.ndim != 2:
         return F.embedding_forward(tokens, table, scale)  # which says what is wrong
     y = table[tokens]

@@ -39,7 +39,7 @@ class FeedForwardCache(NamedTuple):
 def feed_forward_forward(
     x: Array, w1: Array, b1: Array, w2: Array, b2: Array, activation: str, draw: Draw | None
 ) -> tuple[Array, FeedForwardCache]:
-    """As the plain body: x (..., C) by w1 (C, F), b1 (F,), the activation, w2 (F, C), b2 (C,). Returns y (..., C)."""
+    """As the plain kernel: x (..., C) by w1 (C, F), b1 (F,), the activation, w2 (F, C), b2 (C,). Returns y (..., C)."""
     if activation not in ACTIVATIONS or not _fit(x, w1, b1, w2, b2):
         return F.feed_forward_forward(x, w1, b1, w2, b2, activation, draw)  # type: ignore[return-value]  # it raises
     hidden = empty((*x.shape[:-1], w1.shape[1]), x.dtype)
@@ -56,7 +56,7 @@ def feed_forward_forward(
 
 
 def feed_forward_backward(dy: Array, cache: FeedForwardCache, into: Into = ()) -> Any:
-    """As the plain body: gradients (dx (..., C), dw1 (C, F), db1 (F,), dw2 (F, C), db2 (C,))."""
+    """As the plain kernel: gradients (dx (..., C), dw1 (C, F), db1 (F,), dw2 (F, C), db2 (C,))."""
     x, hidden, slope, scale, w1, w2 = cache
     parameters = w1.shape, w1.shape[1:], w2.shape, w2.shape[1:]
     expect_gradients(dy, (*x.shape[:-1], w2.shape[1]), into, *parameters)

@@ -33,14 +33,14 @@ class GeluCache(NamedTuple):
 
 
 def gelu_forward(x: Array) -> tuple[Array, GeluCache]:
-    """As the plain body: weight each number of x (...) by Φ(x). Returns y (...)."""
+    """As the plain kernel: weight each number of x (...) by Φ(x). Returns y (...)."""
     y, slope = empty(x.shape, x.dtype), empty(x.shape, x.dtype)
     gelu_and_slope(as_matrix(x), as_matrix(y), as_matrix(slope))
     return y, GeluCache(slope)
 
 
 def gelu_backward(dy: Array, cache: GeluCache, into: Into = ()) -> Any:
-    """As the plain body: gradient (dx (...),)."""
+    """As the plain kernel: gradient (dx (...),)."""
     return settle((np.multiply(dy, cache.slope, out=empty(dy.shape, cache.slope.dtype)),), into)
 
 

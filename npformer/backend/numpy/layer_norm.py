@@ -24,7 +24,7 @@ from npformer.typing import Array
 
 
 def layer_norm_forward(x: Array, gamma: Array, beta: Array, eps: float = 1e-5) -> tuple[Array, LayerNormCache]:
-    """As the plain body: normalise x (..., C) over C. Returns y (..., C)."""
+    """As the plain kernel: normalise x (..., C) over C. Returns y (..., C)."""
     expect_gain(x, gamma, beta)
     y, norm = empty(x.shape, x.dtype), NormRows.for_shape(x, gamma, beta, eps)
     x_rows, y_rows = as_matrix(x), as_matrix(y)
@@ -34,7 +34,7 @@ def layer_norm_forward(x: Array, gamma: Array, beta: Array, eps: float = 1e-5) -
 
 
 def layer_norm_backward(dy: Array, cache: LayerNormCache, into: Into = ()) -> Any:
-    """As the plain body: gradients (dx (..., C), dgamma (C,), dbeta (C,))."""
+    """As the plain kernel: gradients (dx (..., C), dgamma (C,), dbeta (C,))."""
     expect_gradients(dy, cache.x_hat.shape, into, cache.gamma.shape, cache.gamma.shape)
     dx = empty(cache.x_hat.shape, cache.x_hat.dtype)
     slopes, dy_rows, dx_rows = NormSlopes(cache), as_matrix(dy), as_matrix(dx)

@@ -1,6 +1,6 @@
 """The linear map, written into memory that is used again, its bias gradient by a product with ones.
 
-The products are those of the plain body. What is saved are fresh arrays (page faults), the
+The products are those of the plain kernel. What is saved are fresh arrays (page faults), the
 temporary of ``x W + b``, and the sum over rows. A frozen matrix costs no product.
 """
 
@@ -20,7 +20,7 @@ from npformer.typing import Array
 
 
 def linear_forward(x: Array, weight: Array, bias: Array) -> tuple[Array, LinearCache]:
-    """As the plain body: x (..., C_in) by weight (C_in, C_out) and bias (C_out,) to y (..., C_out)."""
+    """As the plain kernel: x (..., C_in) by weight (C_in, C_out) and bias (C_out,) to y (..., C_out)."""
     if weight.ndim != 2 or x.shape[-1:] != weight.shape[:1] or bias.shape != weight.shape[1:]:
         return F.linear_forward(x, weight, bias)  # which says what is wrong
     y: Array = empty((*x.shape[:-1], weight.shape[1]), x.dtype)
@@ -30,7 +30,7 @@ def linear_forward(x: Array, weight: Array, bias: Array) -> tuple[Array, LinearC
 
 
 def linear_backward(dy: Array, cache: LinearCache, into: Into = ()) -> Any:
-    """As the plain body: gradients (dx (..., C_in), dweight (C_in, C_out), dbias (C_out,))."""
+    """As the plain kernel: gradients (dx (..., C_in), dweight (C_in, C_out), dbias (C_out,))."""
     x, weight = cache
     expect_gradients(dy, (*x.shape[:-1], weight.shape[1]), into, weight.shape, weight.shape[1:])
     dx = empty(x.shape, x.dtype)

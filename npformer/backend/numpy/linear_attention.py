@@ -1,9 +1,9 @@
 """Linear attention a few sequences at a time, its features made once, its chunks read one after the other.
 
-    φ(x) = max(x, 0) + exp(min(x, 0))        φ'(x) = min(φ(x), 1)        in the symbols of the plain body
+    φ(x) = max(x, 0) + exp(min(x, 0))        φ'(x) = min(φ(x), 1)        in the symbols of the plain kernel
 
 so what is kept is φ, and nobody asks again on which side of 0 a number was; at hidden keys φ is 0, and so
-is its slope. The plain body keeps a state for each chunk and cuts copies of everything into chunks; here
+is its slope. The plain kernel keeps a state for each chunk and cuts copies of everything into chunks; here
 one state is carried from chunk to chunk, and chunks are views. Going back, two tables of products serve
 three gradients: (v'_j·dn_t) is needed for φ(q_t) and, transposed, for φ(k_j).
 """
@@ -39,7 +39,7 @@ class LinearAttentionCache(NamedTuple):
 def linear_attention_forward(
     q: Array, k: Array, v: Array, mask: AttentionMask = ALL_VISIBLE
 ) -> tuple[Array, LinearAttentionCache]:
-    """As the plain body: q (B, H, T, D) attends to k and v (B, H, S, D). Returns out (B, H, T, D)."""
+    """As the plain kernel: q (B, H, T, D) attends to k and v (B, H, S, D). Returns out (B, H, T, D)."""
     expect_linear_attention(q, k, v, mask)
     fq, fk, v1 = empty(q.shape, q.dtype), empty(k.shape, k.dtype), empty((*v.shape[:3], v.shape[3] + 1), v.dtype)
     out, inverse = empty_heads(q), empty((*q.shape[:3], 1), q.dtype)
@@ -62,7 +62,7 @@ def linear_attention_forward(
 
 
 def linear_attention_backward(dout: Array, cache: LinearAttentionCache, into: Into = ()) -> Any:
-    """As the plain body: gradients (dq (B, H, T, D), dk (B, H, S, D), dv (B, H, S, D))."""
+    """As the plain kernel: gradients (dq (B, H, T, D), dk (B, H, S, D), dv (B, H, S, D))."""
     fq, fk, v1, out, inverse, causal = cache
     dq, dk, dv = empty_heads(fq), empty_heads(fk), empty_heads(fk)
     for rows in _blocks(fq):

@@ -1,9 +1,9 @@
 """Local and strided attention on views: the keys of a block are a stretch of memory that the next block's overlaps.
 
-The plain body copies each key two or three times, once for every block that may look at it. Here keys lie
+The plain kernel copies each key two or three times, once for every block that may look at it. Here keys lie
 once in memory, with zeros around them, and a block's are a view; so are every size-th position. What is
 kept, and how exp, dropout and the sums are taken, is as in ``attention.py``; scores of all patterns stand
-side by side in (B, H, T, M), as in the plain body, so that dropout draws the same bits.
+side by side in (B, H, T, M), as in the plain kernel, so that dropout draws the same bits.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class _Part(NamedTuple):
 def local_attention_forward(
     q: Array, k: Array, v: Array, mask: AttentionMask, draw: Draw | None = None
 ) -> tuple[Array, LocalAttentionCache]:
-    """As the plain body: attend from q to k and v, all (B, H, T, D), along mask's window or stride. Returns out."""
+    """As the plain kernel: attend from q to k and v, all (B, H, T, D), along mask's window or stride. Returns out."""
     expect_local_attention(q, k, v, mask)
     parts, caps = _parts(mask, q.shape[2]), _caps(mask, q)
     powers = empty((*q.shape[:3], caps.shape[-1]), q.dtype)
@@ -110,7 +110,7 @@ def local_attention_forward(
 
 
 def local_attention_backward(dout: Array, cache: LocalAttentionCache, into: Into = ()) -> Any:
-    """As the plain body: gradients (dq, dk, dv), all (B, H, T, D)."""
+    """As the plain kernel: gradients (dq, dk, dv), all (B, H, T, D)."""
     q, k, v, parts, powers, inverse, keep, scale = cache
     factor = row_factors(inverse, scale)
     dq, dk, dv = empty_gradients(q, k, v)

@@ -1,6 +1,6 @@
 """Dropout bits by NumPy's own Philox: the numbers of ``functional/philox.py``, about 40 times as fast.
 
-A body that draws bits (0.7 ns each, the dearest thing in dropout) keeps which numbers were kept, a
+A kernel that draws bits (0.7 ns each, the dearest thing in dropout) keeps which numbers were kept, a
 byte each, and does not draw them again in backward: reading that byte costs 0.05 ns.
 """
 

@@ -1,6 +1,6 @@
 """Positions from a table that is made once: sines and cosines depend on nothing but the place.
 
-The plain body makes the table anew in each call, in float64: 20 ns for each of its numbers. The
+The plain kernel makes the table anew in each call, in float64: 20 ns for each of its numbers. The
 learned table's gradient is added to the rows that were used, without a table of zeros around them.
 """
 
@@ -20,7 +20,7 @@ from npformer.typing import Array, HostArray
 
 
 def sinusoidal_positions_forward(x: Array, offset: int = 0) -> tuple[Array, SinusoidalPositionsCache]:
-    """As the plain body: add PE(offset), PE(offset + 1), … to x (..., T, C). Returns y (..., T, C)."""
+    """As the plain kernel: add PE(offset), PE(offset + 1), … to x (..., T, C). Returns y (..., T, C)."""
     length, width = x.shape[-2:]
     table = _table(1 << (offset + length - 1).bit_length(), width, x.dtype)
     return np.add(x, table[offset : offset + length], out=empty(x.shape, x.dtype)), SinusoidalPositionsCache()
@@ -35,7 +35,7 @@ def _table(rows: int, width: int, dtype: Any) -> HostArray:
 
 
 def learned_positions_backward(dy: Array, cache: LearnedPositionsCache, into: Into = ()) -> Any:
-    """As the plain body: gradients (dx (..., T, C), dtable (P, C))."""
+    """As the plain kernel: gradients (dx (..., T, C), dtable (P, C))."""
     length = min(dy.shape[-2], cache.num_rows - cache.offset)
     expect_gradients(dy, (*dy.shape[:-2], length, dy.shape[-1]), into, (cache.num_rows, dy.shape[-1]))
     if len(into) != 1:

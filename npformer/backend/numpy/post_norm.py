@@ -27,7 +27,7 @@ from npformer.typing import Array
 def post_norm_forward(
     x: Array, f: Array, gamma: Array, beta: Array, eps: float, draw: Draw | None
 ) -> tuple[Array, PostNormCache]:
-    """As the plain body: normalise x + Drop(f), both (..., C), by gamma, beta (C,). Returns y (..., C)."""
+    """As the plain kernel: normalise x + Drop(f), both (..., C), by gamma, beta (C,). Returns y (..., C)."""
     expect_shape("f", f, "the shape of x", *x.shape)
     expect_gain(x, gamma, beta)
     dropout, y, norm = DropoutCache(*kept(draw, f)), empty(x.shape, x.dtype), NormRows.for_shape(x, gamma, beta, eps)
@@ -38,7 +38,7 @@ def post_norm_forward(
 
 
 def post_norm_backward(dy: Array, cache: PostNormCache, into: Into = ()) -> Any:
-    """As the plain body: gradients (dx (..., C), df (..., C), dgamma (C,), dbeta (C,))."""
+    """As the plain kernel: gradients (dx (..., C), df (..., C), dgamma (C,), dbeta (C,))."""
     expect_gradients(dy, cache.norm.x_hat.shape, into, cache.norm.gamma.shape, cache.norm.gamma.shape)
     slopes, dropped = NormSlopes(cache.norm), DropoutRows(cache.norm.x_hat, cache.residual.dropout)
     dx = empty(cache.norm.x_hat.shape, cache.norm.x_hat.dtype)

@@ -1,7 +1,7 @@
 """Relative positions: buckets that are found once, and gradients counted into them.
 
 Which bucket a pair of positions falls into depends on nothing but the shape, so it is kept for the next
-call. The plain body's gradient multiplies by a one-hot matrix, T·S·K operations for each head; counting
+call. The plain kernel's gradient multiplies by a one-hot matrix, T·S·K operations for each head; counting
 each number into its bucket takes T·S, and adds in float64.
 """
 
@@ -29,14 +29,14 @@ class RelativeBiasCache(NamedTuple):
 def relative_bias_forward(
     table: Array, queries: int, keys: int, query_offset: int = 0, causal: bool = False, max_distance: int = 128
 ) -> tuple[Array, RelativeBiasCache]:
-    """As the plain body: the bias (H, T, S) of T queries, at positions query_offset on, and S keys."""
+    """As the plain kernel: the bias (H, T, S) of T queries, at positions query_offset on, and S keys."""
     bucket = _bucket(table.shape, queries, keys, query_offset, causal, max_distance)
     bias = np.ascontiguousarray(table.T).take(bucket, axis=1)  # (H, T·S)
     return bias.reshape(table.shape[1], queries, keys), RelativeBiasCache(bucket, table.shape[0])
 
 
 def relative_bias_backward(dbias: Array, cache: RelativeBiasCache, into: Into = ()) -> Any:
-    """As the plain body: gradient (dtable (K, H),), given dbias (H, T, S)."""
+    """As the plain kernel: gradient (dtable (K, H),), given dbias (H, T, S)."""
     dtable = np.empty((cache.num_buckets, dbias.shape[0]), dtype=dbias.dtype)
     for head, given in enumerate(dbias):
         dtable[:, head] = np.bincount(cache.bucket, given.reshape(-1), cache.num_buckets)
@@ -47,7 +47,7 @@ def relative_bias_backward(dbias: Array, cache: RelativeBiasCache, into: Into = 
 def _bucket(
     shape: tuple[int, ...], queries: int, keys: int, query_offset: int, causal: bool, max_distance: int
 ) -> Buckets:
-    """Which entry of a table of that shape each pair uses, (T·S,), read-only; raises as the plain body does."""
+    """Which entry of a table of that shape each pair uses, (T·S,), read-only; raises as the plain kernel does."""
     _, cache = F.relative_bias_forward(np.zeros(shape), queries, keys, query_offset, causal, max_distance)
     bucket = np.asarray(cache.bucket, dtype=np.intp)
     bucket.flags.writeable = False

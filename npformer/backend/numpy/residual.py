@@ -20,7 +20,7 @@ from npformer.typing import Array
 
 
 def residual_forward(x: Array, f: Array, draw: Draw | None) -> tuple[Array, ResidualCache]:
-    """As the plain body: x + Drop(f), both (..., C). Returns y (..., C)."""
+    """As the plain kernel: x + Drop(f), both (..., C). Returns y (..., C)."""
     expect_shape("f", f, "the shape of x", *x.shape)
     y, dropout = empty(x.shape, x.dtype), DropoutCache(*kept(draw, f))
     sums = ResidualRows(x, f, dropout, y)
@@ -30,7 +30,7 @@ def residual_forward(x: Array, f: Array, draw: Draw | None) -> tuple[Array, Resi
 
 
 def residual_backward(dy: Array, cache: ResidualCache, into: Into = ()) -> Any:
-    """As the plain body: gradients (dx (..., C), df (..., C))."""
+    """As the plain kernel: gradients (dx (..., C), df (..., C))."""
     return settle((dy, drop(dy, cache.dropout)), into)
 
 

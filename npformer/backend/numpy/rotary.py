@@ -1,7 +1,7 @@
 """Rotary positions as one product of complex numbers, with turns from a table that is made once.
 
 A pair of columns (a, b) is the number a + ib, and turning it by p·ω is a product with exp(i·p·ω): one pass
-over memory, where the plain body takes eight, and makes the table's sines anew in each call.
+over memory, where the plain kernel takes eight, and makes the table's sines anew in each call.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from npformer.typing import Array, HostArray
 
 
 def rotary_forward(x: Array, start: int = 0, base: float = 10000.0) -> tuple[Array, RotaryCache]:
-    """As the plain body: turn x (..., T, D), whose tokens stand at start, start + 1, … Returns y (..., T, D)."""
+    """As the plain kernel: turn x (..., T, D), whose tokens stand at start, start + 1, … Returns y (..., T, D)."""
     expect_rotary(x, start, base)
     return _turned(x, start, base, 1.0), RotaryCache(start, base)
 
 
 def rotary_backward(dy: Array, cache: RotaryCache, into: Into = ()) -> Any:
-    """As the plain body: gradient (dx (..., T, D),)."""
+    """As the plain kernel: gradient (dx (..., T, D),)."""
     return settle((_turned(dy, cache.start, cache.base, -1.0),), into)
 
 

@@ -1,6 +1,6 @@
 """A team of threads that share one job and wait for each other.
 
-NumPy and compiled bodies release Python's lock while they compute, so threads do run at the same
+NumPy and compiled kernels release Python's lock while they compute, so threads do run at the same
 time. What a team is given are large parts (a whole forward and backward of some rows of a batch):
 handing over costs 10 to 20 µs, once for each job and not for each operation. Each thread's matrix
 products stay on that thread, since two pools of threads fight over the same cores. So do two teams:

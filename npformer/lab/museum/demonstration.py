@@ -15,7 +15,7 @@ import numpy as np
 
 from npformer.backend import Backend, get_backend
 from npformer.data import SequenceTask
-from npformer.lab.museum.exhibit import Exhibit
+from npformer.lab.museum.bug import Bug
 from npformer.lab.museum.patch import patched
 from npformer.models import Transformer, TransformerConfig
 from npformer.optim import Adam, AdamW, Constant, Noam, Schedule
@@ -50,7 +50,7 @@ class Course:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Both runs of an exhibit."""
+    """Both runs of a bug."""
 
     right: Course
     wrong: Course
@@ -64,11 +64,11 @@ class Comparison:
         }
 
 
-def compare(exhibit: Exhibit, steps: int = STEPS) -> Comparison:
+def compare(bug: Bug, steps: int = STEPS) -> Comparison:
     """Train twice. Raises nothing that a bug raises: it is told in the course."""
-    options = dict(exhibit.run or {})
-    right = _train(options, get_backend("numpy", dtype="float32", bodies="plain", threads=1), steps)
-    with patched(exhibit.edits, dtype="float32") as backend, np.errstate(all="ignore"):
+    options = dict(bug.run or {})
+    right = _train(options, get_backend("numpy", dtype="float32", kernels="plain", threads=1), steps)
+    with patched(bug.edits, dtype="float32") as backend, np.errstate(all="ignore"):
         wrong = _train(options, backend, steps)
     return Comparison(right, wrong)
 

@@ -11,7 +11,7 @@ import warnings
 import numpy as np
 
 from npformer import functional
-from npformer.lab.museum.exhibit import Exhibit
+from npformer.lab.museum.bug import Bug
 from npformer.lab.museum.patch import changed_functions, patched
 from npformer.proof import Case, Report, catalogue, gradcheck
 from npformer.proof.diagnosis import UNKNOWN
@@ -20,7 +20,7 @@ from npformer.proof.diagnosis import UNKNOWN
 _LARGE = ("EncoderStack", "Decoder", "Transformer")
 
 
-def diagnosis_of(exhibit: Exhibit, problems: dict[str, str]) -> str:
+def diagnosis_of(bug: Bug, problems: dict[str, str]) -> str:
     """A sentence: the gradient check's diagnosis if it has one, else what the first failing check found."""
     if not problems:
         return ""
@@ -30,25 +30,25 @@ def diagnosis_of(exhibit: Exhibit, problems: dict[str, str]) -> str:
     if kinds and right_forward and not kinds[0].startswith(_LARGE):
         for case in catalogue():
             if case.group != "model" and case.name.partition(":")[0] == kinds[0]:
-                found = _diagnosis(exhibit, case)
+                found = _diagnosis(bug, case)
                 if found:
                     return found
     return problems[first]
 
 
-def _diagnosis(exhibit: Exhibit, case: Case) -> str:
+def _diagnosis(bug: Bug, case: Case) -> str:
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            return _by_stranger(exhibit, case) if case.group == "op" else _in_place(exhibit, case)
+            return _by_stranger(bug, case) if case.group == "op" else _in_place(bug, case)
         except Exception:
             return ""  # it crashes: what the check found says more
 
 
-def _by_stranger(exhibit: Exhibit, case: Case) -> str:
-    """The diagnosis of the changed pair beside the correct one; "" if the exhibit changes something inside it."""
+def _by_stranger(bug: Bug, case: Case) -> str:
+    """The diagnosis of the changed pair beside the correct one; "" if the bug changes something inside it."""
     op = case.name.partition(":")[0]
-    changed = {function.__name__: function for function in changed_functions(exhibit.edits)}
+    changed = {function.__name__: function for function in changed_functions(bug.edits)}
     names = f"{op}_forward", f"{op}_backward"
     if not changed.keys() & set(names):
         return ""
@@ -56,8 +56,8 @@ def _by_stranger(exhibit: Exhibit, case: Case) -> str:
     return _first(gradcheck((forward, backward), *case.inputs, allow_length_one=True, **case.options))
 
 
-def _in_place(exhibit: Exhibit, case: Case) -> str:
-    with patched(exhibit.edits) as backend:
+def _in_place(bug: Bug, case: Case) -> str:
+    with patched(bug.edits) as backend:
         options = dict(case.options) | {"allow_length_one": True}
         return _first(gradcheck(case.build(backend), *case.inputs, device=backend.device, **options))
 

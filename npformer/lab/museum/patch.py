@@ -23,13 +23,13 @@ from typing import Any
 
 from npformer.backend import Backend, get_backend
 from npformer.errors import ConfigError
-from npformer.lab.museum.exhibit import Edit
+from npformer.lab.museum.bug import Edit
 
 _numbers = itertools.count()
 
 
 class PatchError(ConfigError):
-    """An edit does not fit the code any more: the code was changed, so the exhibit must be too."""
+    """An edit does not fit the code any more: the code was changed, so the bug must be too."""
 
 
 @contextmanager
@@ -40,7 +40,7 @@ def patched(edits: Iterable[Edit], dtype: str = "float64") -> Iterator[Backend]:
     """
     changed = [(function_at(target), _compiled(target, group)) for target, group in _by_target(edits).items()]
     with _exchanged(changed):
-        yield get_backend("numpy", dtype=dtype, bodies="plain", threads=1)
+        yield get_backend("numpy", dtype=dtype, kernels="plain", threads=1)
 
 
 @contextmanager
@@ -115,7 +115,7 @@ def _edited(target: str, edits: list[Edit]) -> tuple[str, str]:
         if source.count(edit.old) != 1:
             raise PatchError(
                 f"{target}: expected this text exactly once, found it {source.count(edit.old)} times:\n"
-                f"{edit.old}\nthe function was changed: bring the exhibit up to date"
+                f"{edit.old}\nthe function was changed: bring the bug up to date"
             )
         source = source.replace(edit.old, edit.new)
     return before, source

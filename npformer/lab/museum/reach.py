@@ -6,20 +6,20 @@ from collections.abc import Iterable
 
 from npformer.backend import get_backend
 from npformer.errors import GradientError
-from npformer.lab.museum.battery import Check
-from npformer.lab.museum.exhibit import Exhibit
+from npformer.lab.museum.bug import Bug
+from npformer.lab.museum.checks import Check
 from npformer.lab.museum.patch import noted
 
 
-def reach(checks: Iterable[Check], exhibits: Iterable[Exhibit]) -> dict[str, frozenset[str]]:
-    """Name of each check -> which targets of the exhibits' edits it runs.
+def reach(checks: Iterable[Check], bugs: Iterable[Bug]) -> dict[str, frozenset[str]]:
+    """Name of each check -> which targets of the bugs' edits it runs.
 
-    Raises GradientError if a check fails on the correct program: a battery that fails without a bug would
+    Raises GradientError if a check fails on the correct program: checks that fail without a bug would
     kill every mutant, and prove nothing.
     """
-    backend = get_backend("numpy", dtype="float64", bodies="plain", threads=1)
+    backend = get_backend("numpy", dtype="float64", kernels="plain", threads=1)
     found = {}
-    with noted({edit.target for exhibit in exhibits for edit in exhibit.edits}) as ran:
+    with noted({edit.target for bug in bugs for edit in bug.edits}) as ran:
         for check in checks:
             ran.clear()
             problems = check(backend)
@@ -29,7 +29,7 @@ def reach(checks: Iterable[Check], exhibits: Iterable[Exhibit]) -> dict[str, fro
     return found
 
 
-def concerned(exhibit: Exhibit, checks: Iterable[Check], reached: dict[str, frozenset[str]]) -> list[Check]:
-    """The checks that run something that the exhibit changes."""
-    changed = {edit.target for edit in exhibit.edits}
+def concerned(bug: Bug, checks: Iterable[Check], reached: dict[str, frozenset[str]]) -> list[Check]:
+    """The checks that run something that the bug changes."""
+    changed = {edit.target for edit in bug.edits}
     return [check for check in checks if changed & reached[check.name]]

@@ -1,4 +1,4 @@
-"""What the museum shows, at 80 columns: the list, the kill table, the label of one exhibit."""
+"""What the museum shows, at 80 columns: the list, the table of detections, the label of one bug."""
 
 from __future__ import annotations
 
@@ -9,79 +9,79 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from npformer.lab.museum.bug import Bug
 from npformer.lab.museum.demonstration import STEPS, Comparison
-from npformer.lab.museum.exhibit import Exhibit
-from npformer.lab.museum.kills import Kills, only_killers
+from npformer.lab.museum.detections import Detections, only_detectors
 from npformer.lab.museum.patch import edited_sources
-from npformer.lab.trial import CRASHED, EQUIVALENT, KILLED, SURVIVED, Outcome
+from npformer.lab.mutation_testing import CRASHED, EQUIVALENT, KILLED, SURVIVED, Outcome
 
 WIDTH = 80
 _ID = 33  # of the longest id and two spaces
 
 
-def listing(exhibits: Sequence[Exhibit]) -> str:
-    """Ids and titles, room by room."""
+def listing(bugs: Sequence[Bug]) -> str:
+    """Ids and titles, category by category."""
     lines = []
-    for room, group in groupby(exhibits, key=lambda e: e.room):
-        lines.append(room.upper())
+    for category, group in groupby(bugs, key=lambda e: e.category):
+        lines.append(category.upper())
         lines += [_entry(e.id, e.title) for e in group]
-    return "\n".join([*lines, f"{_count(len(exhibits), 'exhibit')}. Look at one: npformer museum show ID"])
+    return "\n".join([*lines, f"{_count(len(bugs), 'bug')}. Look at one: npformer museum show ID"])
 
 
-def row(kills: Kills) -> str:
-    """An exhibit's lines of the kill table: how many checks kill it, the first of them, and the diagnosis."""
-    e = kills.exhibit
-    if kills.survives():
-        return _entry(e.id, f"SURVIVES all {kills.tried} checks that run it")
-    names = list(kills.problems)
+def row(detections: Detections) -> str:
+    """A bug's lines of the table of detections: how many checks detect it, the first of them, and the diagnosis."""
+    e = detections.bug
+    if detections.survives():
+        return _entry(e.id, f"SURVIVES all {detections.tried} checks that run it")
+    names = list(detections.problems)
     first = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
-    return _entry(e.id, first) + "\n" + textwrap.indent(_filled(kills.diagnosis, WIDTH - 6, 2), " " * 6)
+    return _entry(e.id, first) + "\n" + textwrap.indent(_filled(detections.diagnosis, WIDTH - 6, 2), " " * 6)
 
 
-def heading(room: str) -> str:
-    """The line above a room's rows."""
-    return f"\n{room.upper()}".ljust(_ID + 1) + "killed by"
+def heading(category: str) -> str:
+    """The line above a category's rows."""
+    return f"\n{category.upper()}".ljust(_ID + 1) + "detected by"
 
 
-def verdict(table: Sequence[Kills], without: Sequence[str], seconds: float) -> str:
-    """The last lines: how many were killed, who survives, and which check nothing can replace."""
-    survivors = [kills.exhibit.id for kills in table if kills.survives(without)]
+def verdict(table: Sequence[Detections], without: Sequence[str], seconds: float) -> str:
+    """The last lines: how many were detected, who survives, and which check nothing can replace."""
+    survivors = [detections.bug.id for detections in table if detections.survives(without)]
     left_out = f" without {', '.join(without)}" if without else ""
-    lines = [f"\n{len(table) - len(survivors)} of {len(table)} bugs killed{left_out} ({seconds:.0f} s)"]
+    lines = [f"\n{len(table) - len(survivors)} of {len(table)} bugs detected{left_out} ({seconds:.0f} s)"]
     lines += [f"SURVIVES: {name}" for name in survivors]
     return "\n".join([*lines, *_single(table)])
 
 
-def _single(table: Sequence[Kills]) -> Iterator[str]:
+def _single(table: Sequence[Detections]) -> Iterator[str]:
     """For each check what would survive without it."""
-    alone = only_killers(table)
-    used = {name for kills in table for name in kills.problems}
+    alone = only_detectors(table)
+    used = {name for detections in table for name in detections.problems}
     if alone:
         yield "\nWITHOUT THIS CHECK ALONE".ljust(_ID + 1) + "these would survive"
         yield from (_entry(name, ", ".join(ids)) for name, ids in alone.items())
     if len(used) > len(alone):
         yield _filled(
-            f"Each of the other {len(used) - len(alone)} checks that killed something can be missed: "
-            "another one kills the same.", WIDTH,
+            f"Each of the other {len(used) - len(alone)} checks that detected something can be missed: "
+            "another one detects the same.", WIDTH,
         )  # fmt: skip
 
 
-def label(e: Exhibit, kills: Kills, comparison: Comparison | None, picture: str | None) -> str:
-    """Everything about one exhibit."""
+def label(e: Bug, detections: Detections, comparison: Comparison | None, picture: str | None) -> str:
+    """Everything about one bug."""
     numbers = f" · number{'s' if len(e.sources) > 1 else ''} {', '.join(map(str, e.sources))}" if e.sources else ""
     parts = [
-        f"{_filled(e.title[0].upper() + e.title[1:], WIDTH)}\n{_filled(f'{e.id} · {e.room}{numbers}', WIDTH)}",
+        f"{_filled(e.title[0].upper() + e.title[1:], WIDTH)}\n{_filled(f'{e.id} · {e.category}{numbers}', WIDTH)}",
         f"  right   {_hung(e.right)}\n  wrong   {_hung(e.wrong)}",
         _filled(e.story, WIDTH),
         _filled(f"Seen: {e.seen}.", WIDTH),
         "\n".join(_change(e)),
-        "\n".join(_found(kills)),
+        "\n".join(_found(detections)),
         "\n".join(_shown(e, comparison, picture)),
     ]
     return "\n\n".join(parts)
 
 
-def _change(e: Exhibit) -> Iterator[str]:
+def _change(e: Bug) -> Iterator[str]:
     """The lines that change, as they are and as they become."""
     yield "The change:"
     for target, (before, after) in edited_sources(e.edits).items():
@@ -99,20 +99,20 @@ def _folded(mark: str, code: str) -> list[str]:
     return [f"    {mark} {margin}{parts[0]}", *(f"    {mark} {margin}    {part}" for part in parts[1:])]
 
 
-def _found(kills: Kills) -> Iterator[str]:
-    if kills.survives():
-        yield f"SURVIVES all {kills.tried} checks that run the changed code."
+def _found(detections: Detections) -> Iterator[str]:
+    if detections.survives():
+        yield f"SURVIVES all {detections.tried} checks that run the changed code."
         return
-    yield f"Killed by {_count(len(kills.problems), 'check')} of {kills.tried} that run the changed code:"
-    for name, problem in list(kills.problems.items())[:4]:
+    yield f"Detected by {_count(len(detections.problems), 'check')} of {detections.tried} that run the changed code:"
+    for name, problem in list(detections.problems.items())[:4]:
         yield _filled(f"  {name}: {problem}", WIDTH, 4)
-    if len(kills.problems) > 4:
-        yield f"  and {len(kills.problems) - 4} more"
-    if kills.diagnosis not in kills.problems.values():
-        yield _filled(f"Diagnosis: {kills.diagnosis}", WIDTH, 4)
+    if len(detections.problems) > 4:
+        yield f"  and {len(detections.problems) - 4} more"
+    if detections.diagnosis not in detections.problems.values():
+        yield _filled(f"Diagnosis: {detections.diagnosis}", WIDTH, 4)
 
 
-def _shown(e: Exhibit, comparison: Comparison | None, picture: str | None) -> Iterator[str]:
+def _shown(e: Bug, comparison: Comparison | None, picture: str | None) -> Iterator[str]:
     if comparison is None:
         yield _filled(f"In training: {e.instead}", WIDTH)
         return
@@ -146,8 +146,8 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
-def trial_table(outcomes: Sequence[Outcome], counts: Mapping[str, Any], seconds: float) -> str:
-    """The trial's counts by kind of mistake, the survivors with their reason, the diagnosis judged."""
+def mutation_table(outcomes: Sequence[Outcome], counts: Mapping[str, Any], seconds: float) -> str:
+    """The counts of mutation testing by kind of mistake, the survivors with their reason, the diagnosis judged."""
     fates = (KILLED, CRASHED, EQUIVALENT, SURVIVED)
     lines = ["mistake".ljust(18) + "".join(fate.rjust(12) for fate in fates)]
     for operator in sorted({outcome.operator for outcome in outcomes}):

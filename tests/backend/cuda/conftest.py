@@ -1,4 +1,4 @@
-"""The bodies for GPUs, on a card that is none."""
+"""The kernels for GPUs, on a card that is none."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def card(request: pytest.FixtureRequest, cards: Any) -> Any:
 
 def backend_on(card: Any, dtype: str) -> Backend:
     """A backend whose operations are those for GPUs, on a card, with fall-back to plain ones."""
-    plain = get_backend("numpy", dtype=dtype, bodies="plain")
-    return dataclasses.replace(plain, ops=with_fallback(cuda_ops(card), plain.ops), bodies="cuda")
+    plain = get_backend("numpy", dtype=dtype, kernels="plain")
+    return dataclasses.replace(plain, ops=with_fallback(cuda_ops(card), plain.ops), kernels="cuda")
 
 
 @pytest.fixture

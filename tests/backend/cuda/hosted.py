@@ -1,4 +1,4 @@
-"""Bodies on a card as if they took and gave arrays of the host, so that the tests of host tables run on a GPU."""
+"""Kernels on a card as if they took and gave arrays of the host, so that the tests of host tables run on a GPU."""
 
 from __future__ import annotations
 

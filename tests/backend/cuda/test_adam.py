@@ -23,7 +23,7 @@ def rates_of(lr: float, t: int) -> Any:
 
 def an_arena(dtype: str) -> tuple[Arena, list[Any]]:
     """Matrices and vectors with gaps between them, one frozen, one slower, one longer than a block's stretch."""
-    backend, rng = get_backend("numpy", dtype, bodies="plain"), np.random.default_rng(0)
+    backend, rng = get_backend("numpy", dtype, kernels="plain"), np.random.default_rng(0)
     shapes = [(3, 5), (7,), (50, 101), (3,), (2, 2), (9,)]
     parameters: list[Any] = [Parameter(f"p{i}", backend.array(rng.normal(size=s))) for i, s in enumerate(shapes)]
     arena = Arena([(p.name, p, ()) for p in parameters], backend)

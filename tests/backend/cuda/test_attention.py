@@ -195,7 +195,7 @@ def test_gradients_lie_side_by_side_as_their_inputs_do(table: Ops, count: int) -
 
 
 @pytest.mark.parametrize("key_visible", [np.ones((1, 5), bool), np.ones((2, 4), bool), np.ones((2, 5))], ids=str)
-def test_a_bad_mask_is_refused_in_the_plain_bodys_words(table: Ops, key_visible: Host) -> None:
+def test_a_bad_mask_is_refused_in_the_plain_kernels_words(table: Ops, key_visible: Host) -> None:
     q, k, v = case("float32", (2, 3, 4, 5, 6))
     messages = []
     for ops in (PLAIN, table):

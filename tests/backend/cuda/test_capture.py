@@ -29,7 +29,7 @@ def machine(cards: Any, load_beside: Any) -> Any:
 
 @pytest.fixture
 def backend(machine: Any, cards: Any, load_beside: Any) -> Callable[..., Backend]:
-    """backend(dtype): the bodies for GPUs on the machine that records."""
+    """backend(dtype): the kernels for GPUs on the machine that records."""
     recording = load_beside("recording")
 
     def build(dtype: str = "float32", on: Any = machine) -> Backend:
@@ -101,7 +101,7 @@ def test_twenty_replays_are_twenty_steps_to_the_bit(case: str, dtype: str, backe
 def test_a_recorded_step_is_that_of_the_host(backend: Any) -> None:
     given = batches(8)
     found = run(new_step(backend("float64")), given)
-    expected = run(new_step(get_backend("numpy", "float64", bodies="plain", threads=1)), given)
+    expected = run(new_step(get_backend("numpy", "float64", kernels="plain", threads=1)), given)
     for x, y in zip(found, expected, strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-11)
 
@@ -122,7 +122,7 @@ def test_many_steps_in_one_launch_are_as_many_calls(backend: Any, machine: Any) 
 
 @pytest.mark.parametrize("backend_name", ["host", "machine"])
 def test_one_batch_or_none_for_many(backend_name: str, backend: Any) -> None:
-    step = new_step(backend() if backend_name == "machine" else get_backend("numpy", bodies="plain"))
+    step = new_step(backend() if backend_name == "machine" else get_backend("numpy", kernels="plain"))
     assert step.many(batches(1)).shape == (1,)
     with pytest.raises(ConfigError, match="batches: expected at least one, got none"):
         step.many([])

@@ -1,4 +1,4 @@
-"""The contract of every pair, layer and model, and that of every table of bodies, on a card that is none."""
+"""The contract of every pair, layer and model, and that of every table of kernels, on a card that is none."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def load(path: str) -> Any:
 
 
 contract = load("test_contract.py")
-bodies_agree = load("backend/conftest.py")
+kernels_agree = load("backend/conftest.py")
 rows_of_a_batch, not_a_number = load("backend/test_rows_of_a_batch.py"), load("backend/test_not_a_number.py")
-bad_input = load("backend/test_bodies.py")
+bad_input = load("backend/test_kernels.py")
 
 
 @pytest.fixture
@@ -60,15 +60,15 @@ def table(card: Any) -> Ops:
     return cuda_ops(card)
 
 
-normal, lay_out = bad_input.normal, bodies_agree.lay_out  # fixtures that these tests ask for
-refuses_wrong_shapes = bodies_agree.refuses_wrong_shapes
+normal, lay_out = bad_input.normal, kernels_agree.lay_out  # fixtures that these tests ask for
+refuses_wrong_shapes = kernels_agree.refuses_wrong_shapes
 test_purity = contract.test_a_pair_is_pure_and_repeatable
 test_promotion = contract.test_nothing_in_a_layer_is_silently_promoted
 test_parts_of_a_batch = rows_of_a_batch.test_parts_of_a_batch_are_parts_of_the_whole
 test_no_number = not_a_number.test_no_number_where_there_is_none
 test_a_class_that_cannot_be = not_a_number.test_a_class_that_cannot_be_does_not_count
 test_wrong_gradients = bad_input.test_gradients_of_another_shape_are_refused
-test_bad_input = bad_input.test_bad_input_is_refused_in_the_plain_bodys_words
+test_bad_input = bad_input.test_bad_input_is_refused_in_the_plain_kernels_words
 test_another_precision = bad_input.test_a_gradient_in_another_precision_is_taken
 
 
@@ -138,12 +138,12 @@ def test_every_kernel_runs_in_small_cases_or_large_ones_or_in_tests_of_its_own(c
     for case in contract.CASES:
         contract.computed(case, on_card(card, "float64"))
     rng = np.random.default_rng(0)
-    agree = bodies_agree.Agreement(cuda_ops(card))
+    agree = kernels_agree.Agreement(cuda_ops(card))
     assert agree("embedding", rng.integers(0, 5, size=(3, 900)), rng.normal(size=(5, 3)))
     for T, D, window in [(130, 40, None), (530, 3, 1)]:  # scores in memory; scores that a window mostly hides
         q, k, v = rng.normal(size=(3, 1, 2, T, D))
         assert agree(
-            "attention", q, k, v, AttentionMask(causal=True, window=window), bodies_agree.Draw(3, 4, 1, 99, 0.3)
+            "attention", q, k, v, AttentionMask(causal=True, window=window), kernels_agree.Draw(3, 4, 1, 99, 0.3)
         )
     silent = {f"{file}.{name}" for file in files() for name in kernels(file)} - set(card.launched)
     assert {name.partition(".")[0] for name in silent} == set(ELSEWHERE), sorted(silent)

@@ -32,8 +32,8 @@ def adam_update() -> Callable[..., None]:
 def test_fifty_steps_are_those_of_the_plain_formula(adam_update: Any, dtype: str, decay: float, size: int) -> None:
     rng = np.random.default_rng(0)
     start, runs = rng.normal(size=size), []
-    for bodies in ("plain", "compiled"):
-        backend = get_backend("numpy", dtype, bodies=bodies, threads=1)
+    for kernels in ("plain", "numba"):
+        backend = get_backend("numpy", dtype, kernels=kernels, threads=1)
         parameter: Any = Parameter("p", backend.array(start.reshape(1, size)))
         optimizer = AdamW(Arena([("p", parameter, ())], backend), lr=0.01, betas=BETAS, eps=EPS, weight_decay=decay)
         gradients = np.random.default_rng(1)
@@ -44,7 +44,7 @@ def test_fifty_steps_are_those_of_the_plain_formula(adam_update: Any, dtype: str
     bound = {"float32": 2e-5, "float64": 1e-13}[dtype]
     for plain, compiled in zip(*runs, strict=True):
         np.testing.assert_allclose(compiled, plain, rtol=bound, atol=bound * np.max(np.abs(plain)))
-    assert adam_update is get_backend("numpy", dtype, bodies="compiled").adam_update
+    assert adam_update is get_backend("numpy", dtype, kernels="numba").adam_update
 
 
 @EVERY_DTYPE

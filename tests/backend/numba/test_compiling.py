@@ -96,12 +96,12 @@ caching.IndexDataCacheFile.flush = no_space
     assert is_announced(run(full + PREPARE, NUMBA_CACHE_DIR=str(tmp_path)))
 
 
-def test_neither_npformer_nor_bodies_without_numba_import_it() -> None:
+def test_neither_npformer_nor_kernels_without_numba_import_it() -> None:
     program = """
 import sys
 import npformer
-for bodies in ("numpy", "plain"):
-    npformer.get_backend("numpy", bodies=bodies)
+for kernels in ("numpy", "plain"):
+    npformer.get_backend("numpy", kernels=kernels)
 assert "numba" not in sys.modules and "llvmlite" not in sys.modules
 """
     assert run(program) == []
@@ -112,7 +112,7 @@ def test_training_and_decoding_compile_nothing_more(dtype: str, monkeypatch: pyt
     """A writable array where one is only read, a NumPy number: Numba would have a kernel of its own for each."""
     from npformer.backend.numba import compiling
 
-    backend = get_backend("numpy", dtype, bodies="compiled", threads=2)
+    backend = get_backend("numpy", dtype, kernels="numba", threads=2)
     ids = np.random.default_rng(0).integers(1, 9, size=(6, 5))
     variants: list[dict[str, Any]] = [
         {},
@@ -130,7 +130,7 @@ def test_training_and_decoding_compile_nothing_more(dtype: str, monkeypatch: pyt
         assert len(kernel.dispatcher.signatures) == len({kernel.types(ready) for ready in compiling._ready})
 
 
-def test_what_bodies_take() -> None:
+def test_what_kernels_take() -> None:
     from npformer.backend.numba import takes
 
     assert [letter for letter in "fdgeFDG?bBhHiIlLqQ" if takes(letter)] == ["f", "d"]

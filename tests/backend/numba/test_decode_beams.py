@@ -24,10 +24,10 @@ SRC = np.array([[3, 5, 4, 6, 2], [8, 6, 2, 0, 0], [4, 2, 0, 0, 0], [7, 7, 0, 2, 
 MAX_LEN = 30
 
 
-def model(bodies: str, dtype: str = "float64", **changes: Any) -> Transformer:
-    """The same numbers for all bodies; so loud that hypotheses differ, and end at different steps."""
+def model(kernels: str, dtype: str = "float64", **changes: Any) -> Transformer:
+    """The same numbers for all kernels; so loud that hypotheses differ, and end at different steps."""
     options = {"d_model": 15, "num_heads": 3, "d_ff": 21, "num_encoder_layers": 1, "num_decoder_layers": 2} | changes
-    backend = get_backend("numpy", dtype=dtype, bodies=bodies, threads=2)
+    backend = get_backend("numpy", dtype=dtype, kernels=kernels, threads=2)
     made = shaken(Transformer(TransformerConfig(9, 9, **options), backend=backend, seed=2))
     assert isinstance(made, Transformer)
     made.generator.weight.data[...] *= 2
@@ -64,7 +64,7 @@ def expected_of(eos_id: int, sources: int, beam: int) -> list[list[Hypothesis]]:
 @pytest.mark.usefixtures("threads")
 def test_the_hypotheses_are_those_of_step_by_step(eos_id: int, sources: int, beam: int) -> None:
     expected = expected_of(eos_id, sources, beam)
-    same(beam_search(model("compiled"), SRC[:sources], MAX_LEN, beam=beam, eos_id=eos_id), expected)
+    same(beam_search(model("numba"), SRC[:sources], MAX_LEN, beam=beam, eos_id=eos_id), expected)
 
 
 @pytest.mark.parametrize("length_penalty", [0.0, 2.0])
@@ -72,21 +72,21 @@ def test_sources_are_done_at_different_steps(length_penalty: float) -> None:
     """Where short texts are the best, hypotheses under way are given up, between ends too."""
     src = np.random.default_rng(3).integers(3, 9, (12, 5))
     same(
-        beam_search(model("compiled"), src, MAX_LEN, length_penalty=length_penalty),
+        beam_search(model("numba"), src, MAX_LEN, length_penalty=length_penalty),
         one_by_one(model("plain"), src, length_penalty=length_penalty),
     )  # fmt: skip
 
 
 @pytest.mark.parametrize("changes", [{"norm_order": "pre"}, {"positions": "learned"}, {"tie_embeddings": True}])
 def test_in_other_forms_and_in_float32(changes: dict[str, Any]) -> None:
-    """Of one body, since in float32 rounding may decide who goes on."""
-    fast = model("compiled", "float32", **changes)
+    """Of one kernel, since in float32 rounding may decide who goes on."""
+    fast = model("numba", "float32", **changes)
     same(beam_search(fast, SRC, MAX_LEN), one_by_one(fast, SRC), 1e-4)
 
 
 def test_it_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     """But for the first step, after which there are more rows than before."""
-    fast, steps = model("compiled"), []
+    fast, steps = model("numba"), []
     expected, step = one_by_one(fast, SRC), Transformer.step
     monkeypatch.setattr(Transformer, "step", lambda *given: steps.append(1) or step(*given))
     same(beam_search(fast, SRC, MAX_LEN), expected)
@@ -96,7 +96,7 @@ def test_it_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_rows_have_moved_when_it_is_over() -> None:
     """What is kept is that of the rows that the last step computed, so that the state can go on from there."""
-    fast, plain = model("compiled"), model("plain")
+    fast, plain = model("numba"), model("plain")
     fast.generator.bias.data[2] = plain.generator.bias.data[2] = -100
     first, log_p = np.array([1, 3, 4, 5]), np.log(np.array([[0.4, 0.3, 0.2, 0.1]]))
     states = [of.start(SRC[:1], MAX_LEN).select([0] * 4) for of in (fast, plain)]
@@ -119,7 +119,7 @@ def test_rows_have_moved_when_it_is_over() -> None:
 
 
 def test_where_more_may_go_on_than_there_are_places_it_is_refused() -> None:
-    fast, one = model("compiled"), np.array([0.0])
+    fast, one = model("numba"), np.array([0.0])
     state, given = fast.start(SRC[:1], MAX_LEN), (one[None], np.array([0]), np.array([2]), one, one)
     assert search_at_once(fast, np.array([1]), state, given, 3, 2) is None
     assert state.length == 0
@@ -135,7 +135,7 @@ def test_a_model_without_such_steps_is_asked_once(monkeypatch: pytest.MonkeyPatc
     asked: list[Any] = []
     module = import_module("npformer.decoding.beam_search")  # the package has a function of that name
     monkeypatch.setattr(module, "search_at_once", lambda *given, **named: asked.append(given))
-    same(beam_search(model("compiled"), SRC, MAX_LEN), one_by_one(model("plain"), SRC))
+    same(beam_search(model("numba"), SRC, MAX_LEN), one_by_one(model("plain"), SRC))
     assert len(asked) == 1
 
 
@@ -145,10 +145,10 @@ def test_a_helper_that_falls_asleep_on_the_way_costs_no_step(
 ) -> None:
     monkeypatch.setattr(beams, "AT_ONCE", 200)
     slow = {"d_ff": 20_000}  # several steps take the time that a system gives a thread, and more
-    expected, fast = one_by_one(model("plain", **slow), SRC[:2], eos_id=99), model("compiled", **slow)
+    expected, fast = one_by_one(model("plain", **slow), SRC[:2], eos_id=99), model("numba", **slow)
     until_one_is_lost(phases, lambda: same(beam_search(fast, SRC[:2], MAX_LEN, eos_id=99), expected))
 
 
 def test_numbers_of_few_bits_are_as_good() -> None:
-    found = beam_search(model("compiled"), SRC, np.int8(MAX_LEN), beam=np.int8(3), eos_id=np.int16(2))  # type: ignore[arg-type]
+    found = beam_search(model("numba"), SRC, np.int8(MAX_LEN), beam=np.int8(3), eos_id=np.int16(2))  # type: ignore[arg-type]
     same(found, one_by_one(model("plain"), SRC, beam=3))

@@ -28,11 +28,11 @@ MAX_LEN = 37
 LONG = 20_000  # a d_ff with which several steps take the time that a system gives a thread, and more
 
 
-def model(bodies: str, dtype: str = "float64", **changes: Any) -> Transformer:
-    """The same numbers for all bodies: positions so loud, and biases so low, that texts are not one token for ever."""
+def model(kernels: str, dtype: str = "float64", **changes: Any) -> Transformer:
+    """The same numbers for all kernels: positions so loud, and biases so low, that texts are not one token for ever."""
     options = {"d_model": 15, "num_heads": 3, "d_ff": 21, "num_encoder_layers": 1, "num_decoder_layers": 2} | changes
     options = {"positions": "learned", "max_seq_len": 64} | options
-    backend = get_backend("numpy", dtype=dtype, bodies=bodies, threads=2)
+    backend = get_backend("numpy", dtype=dtype, kernels=kernels, threads=2)
     made = shaken(Transformer(TransformerConfig(9, 9, **options), backend=backend, seed=2))
     assert isinstance(made, Transformer)
     for name, parameter in made.named_parameters():
@@ -59,7 +59,7 @@ def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("threads")
 def test_the_tokens_are_those_of_step_by_step(batch: int, eos_id: int) -> None:
     """Rows end at different steps, or never, and pads, 0, are tokens that a model may choose."""
-    fast = model("compiled")
+    fast = model("numba")
     expected = one_by_one(model("plain"), batch, eos_id)
     assert np.array_equal(one_by_one(fast, batch, eos_id), expected)
     assert np.array_equal(greedy(fast, SRC[:batch], MAX_LEN, eos_id=eos_id), expected)
@@ -76,13 +76,13 @@ def test_rows_end_at_different_steps_and_pads_are_chosen() -> None:
 
 @pytest.mark.parametrize("changes", [{"norm_order": "pre"}, {"positions": "sinusoidal"}, {"tie_embeddings": True}])
 def test_in_other_forms_and_in_float32(changes: dict[str, Any]) -> None:
-    """Of one body, since in float32 rounding may decide which token is the likeliest."""
-    fast = model("compiled", "float32", **changes)
+    """Of one kernel, since in float32 rounding may decide which token is the likeliest."""
+    fast = model("numba", "float32", **changes)
     assert np.array_equal(greedy(fast, SRC, MAX_LEN), one_by_one(fast, len(SRC), 2))
 
 
 def test_it_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    fast = model("compiled")
+    fast = model("numba")
     expected = greedy(fast, SRC, MAX_LEN, eos_id=99)
     monkeypatch.setattr(Transformer, "step", None)
     assert np.array_equal(greedy(fast, SRC, MAX_LEN, eos_id=99), expected)
@@ -93,7 +93,7 @@ def test_a_step_of_ones_own_is_obeyed() -> None:
         def step(self, tokens: Any, state: Any) -> Any:
             return super().step(tokens, state) + 1e6 * np.eye(9)[7]
 
-    one, other = model("compiled"), model("compiled")
+    one, other = model("numba"), model("numba")
     one.__class__ = Mine
     assert np.all(greedy(one, SRC, MAX_LEN) == 7)
     step = other.step
@@ -102,7 +102,7 @@ def test_a_step_of_ones_own_is_obeyed() -> None:
 
 
 def test_the_state_goes_on_from_there() -> None:
-    fast, plain = model("compiled"), model("plain")
+    fast, plain = model("numba"), model("plain")
     states, going = [of.start(SRC, MAX_LEN) for of in (fast, plain)], np.ones(len(SRC), dtype=bool)
     first = np.ones(len(SRC), dtype=np.int64)
     chosen = likeliest_at_once(fast, first, states[0], going, 7, 99)
@@ -116,7 +116,7 @@ def test_the_state_goes_on_from_there() -> None:
 
 
 def test_not_more_than_there_is_room_for() -> None:
-    fast = model("compiled")
+    fast = model("numba")
     state, going = fast.start(SRC[:2], 5), np.ones(2, dtype=bool)
     chosen = likeliest_at_once(fast, np.ones(2, dtype=np.int64), state, going, 50, 99)
     assert chosen is not None
@@ -127,8 +127,8 @@ def test_not_more_than_there_is_room_for() -> None:
 
 
 def test_a_token_that_has_no_vector_is_refused_as_ever() -> None:
-    for bodies in ("plain", "compiled"):
-        larger = model(bodies)
+    for kernels in ("plain", "numba"):
+        larger = model(kernels)
         weight, bias = larger.generator.weight, larger.generator.bias
         weight.data, bias.data = np.ones((15, 11)), np.where(np.arange(11) == 10, 1e6, 0.0)
         with pytest.raises(TokenError, match="0 <= id < 9, got 10"):
@@ -149,7 +149,7 @@ def test_the_likeliest_is_numpys() -> None:
 @pytest.mark.parametrize("phases", [0, 40, 100])
 def test_a_helper_that_falls_asleep_on_the_way_costs_no_step(phases: int, until_one_is_lost: Any) -> None:
     """Seven phases are a step: all of the step at which it is lost is done again, and none of those before."""
-    expected, fast = one_by_one(model("plain", d_ff=LONG), 2, 99), model("compiled", d_ff=LONG)
+    expected, fast = one_by_one(model("plain", d_ff=LONG), 2, 99), model("numba", d_ff=LONG)
     until_one_is_lost(
         phases, lambda: np.testing.assert_array_equal(greedy(fast, SRC[:2], MAX_LEN, eos_id=99), expected)
     )  # fmt: skip
@@ -167,7 +167,7 @@ def test_an_operation_of_ones_own_is_obeyed() -> None:
 
         return replace(on, ops=replace(on.ops, linear=Pair(forward, linear.backward)))
 
-    made, plain = model("compiled"), get_backend("numpy", dtype="float64", bodies="plain")
+    made, plain = model("numba"), get_backend("numpy", dtype="float64", kernels="plain")
     backends = (made.backend, with_another_map(made.backend), with_another_map(plain))
     models = [Transformer(made.config, backend=on, seed=2) for on in backends]
     for each in models[1:]:
@@ -179,7 +179,7 @@ def test_an_operation_of_ones_own_is_obeyed() -> None:
 
 @pytest.mark.parametrize("where", ["encoder.layers.0.feed_forward", "decoder.layers.1.norm2"])
 def test_a_forward_of_ones_own_is_called(where: str) -> None:
-    made, calls = model("compiled"), list[int]()
+    made, calls = model("numba"), list[int]()
     expected = greedy(made, SRC, MAX_LEN, eos_id=99)
     layer: Any = made
     for part in where.split("."):
@@ -201,17 +201,17 @@ def test_a_forward_of_ones_own_is_called(where: str) -> None:
 
 
 def test_without_an_end_token_texts_go_on_to_the_end() -> None:
-    for bodies in ("plain", "compiled"):
-        found = greedy(model(bodies), SRC, MAX_LEN, eos_id=None)
+    for kernels in ("plain", "numba"):
+        found = greedy(model(kernels), SRC, MAX_LEN, eos_id=None)
         assert np.array_equal(found, one_by_one(model("plain"), len(SRC), 99))
-        assert np.array_equal(found, greedy(model(bodies), SRC, MAX_LEN, eos_id=2**70))
+        assert np.array_equal(found, greedy(model(kernels), SRC, MAX_LEN, eos_id=2**70))
         with pytest.raises(ConfigError, match="eos_id: expected a token id, or None"):
-            greedy(model(bodies), SRC, MAX_LEN, eos_id=2.0)  # type: ignore[arg-type]
+            greedy(model(kernels), SRC, MAX_LEN, eos_id=2.0)  # type: ignore[arg-type]
 
 
 def test_a_hook_that_knows_its_model_does_not_keep_it() -> None:
     def hooked_and_gone() -> Any:
-        made = model("compiled")
+        made = model("numba")
         layer: Any = made.decoder.layers[0].feed_forward
         forward = layer.forward
 
@@ -230,7 +230,7 @@ def test_a_hook_that_knows_its_model_does_not_keep_it() -> None:
 
 @pytest.mark.parametrize("where", ["encoder.layers.0.norm1", "decoder.layers.1.cross_attention"])
 def test_a_layer_on_a_backend_of_its_own_computes_there(where: str) -> None:
-    made, calls = model("compiled"), list[int]()
+    made, calls = model("numba"), list[int]()
     greedy(made, SRC, MAX_LEN)
     layer: Any = made
     for part in where.split("."):

@@ -28,10 +28,10 @@ TOLERANCE = {"float64": 1e-13, "float32": 1e-5}
 Change = Callable[[Transformer], Any]
 
 
-def model(bodies: str, dtype: str = "float64", **changes: Any) -> Transformer:
-    """The same numbers for all bodies; sizes that four does not divide, and more layers than one."""
+def model(kernels: str, dtype: str = "float64", **changes: Any) -> Transformer:
+    """The same numbers for all kernels; sizes that four does not divide, and more layers than one."""
     options = {"d_model": 15, "num_heads": 3, "d_ff": 21, "num_encoder_layers": 1, "num_decoder_layers": 3} | changes
-    backend = get_backend("numpy", dtype=dtype, bodies=bodies, threads=2)
+    backend = get_backend("numpy", dtype=dtype, kernels=kernels, threads=2)
     made = shaken(Transformer(TransformerConfig(9, 9, **options), backend=backend, seed=2))
     assert isinstance(made, Transformer)
     return made
@@ -55,7 +55,7 @@ def logits(of: Transformer, batch: int, change: Change | None = None) -> Host:
 
 def error(dtype: str = "float64", batch: int = 2, change: Change | None = None, **changes: Any) -> float:
     """The largest difference between the two, over what is computed with and the tolerance."""
-    plain, fast = (logits(model(bodies, dtype, **changes), batch, change) for bodies in ("plain", "compiled"))
+    plain, fast = (logits(model(kernels, dtype, **changes), batch, change) for kernels in ("plain", "numba"))
     assert fast.dtype == dtype
     return float(np.max(np.abs(fast - plain)) / np.max(np.abs(plain)) / TOLERANCE[dtype])
 
@@ -98,19 +98,19 @@ def test_a_model_that_changes_between_steps_is_computed_with_as_it_is_now(
         change_stack(change, of.decoder) if isinstance(change, str) else change(of)
 
     assert error(change=apply) < 1
-    before, after = logits(model("compiled"), 2), logits(model("compiled"), 2, apply)
+    before, after = logits(model("numba"), 2), logits(model("numba"), 2, apply)
     assert np.max(np.abs(after - before)) > 1e-9
 
 
 def test_it_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    fast = model("compiled")
+    fast = model("numba")
     assert fast.backend.decoder_steps is decoder_steps
     monkeypatch.setattr(type(fast.decoder), "step", None)
     assert logits(fast, len(MANY)).shape == (MAX_LEN, len(MANY), 9)
 
 
 def test_it_is_prepared_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    fast = model("compiled")
+    fast = model("numba")
     state = fast.start(SRC, MAX_LEN)
     fast.step(tokens(4)[:, 0], state)
     prepared = state.at_once
@@ -120,7 +120,7 @@ def test_it_is_prepared_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_weights_are_looked_at_once_for_all_states(change_stack: Any) -> None:
-    fast, looked_at = model("compiled"), []
+    fast, looked_at = model("numba"), []
     object.__setattr__(
         fast.backend, "decoder_steps", lambda decoder, threads: looked_at.append(1) or decoder_steps(decoder, threads)
     )
@@ -132,7 +132,7 @@ def test_weights_are_looked_at_once_for_all_states(change_stack: Any) -> None:
     change_stack("array", fast.decoder)
     fast.step(tokens(4)[:1, 1], state)
     assert len(looked_at) == 2
-    fast.backend = model("compiled").backend  # which may have another number of threads
+    fast.backend = model("numba").backend  # which may have another number of threads
     prepared = state.at_once
     fast.step(tokens(4)[:1, 2], state)
     assert state.at_once is not prepared
@@ -145,7 +145,7 @@ def test_weights_are_looked_at_once_for_all_states(change_stack: Any) -> None:
 )  # fmt: skip
 def test_arrays_of_other_shapes_are_left_to_the_layers(name: str) -> None:
     """The kernel knows addresses alone, and would read on behind what is there."""
-    fast = model("compiled", final_norm=True)
+    fast = model("numba", final_norm=True)
     state = fast.start(SRC, MAX_LEN)
     fast.step(tokens(4)[:, 0], state)
     assert state.at_once[1] is not None
@@ -163,7 +163,7 @@ def _parameter(of: Any, name: str) -> Any:
 
 
 def test_a_layer_without_a_state_is_refused() -> None:
-    fast = model("compiled")
+    fast = model("numba")
     state = fast.start(SRC, MAX_LEN)
     fast.step(tokens(4)[:, 0], state)
     del fast.decoder.layers[-1]
@@ -172,7 +172,7 @@ def test_a_layer_without_a_state_is_refused() -> None:
 
 
 def test_nothing_is_written_where_there_is_no_room() -> None:
-    fast = model("compiled")
+    fast = model("numba")
     state = fast.start(SRC, MAX_LEN)
     fast.step(tokens(4)[:, 0], state)
     steps = state.at_once[1]
@@ -185,7 +185,7 @@ def test_nothing_is_written_where_there_is_no_room() -> None:
 
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 def test_a_nan_is_seen(activation: str) -> None:
-    fast = model("compiled", activation=activation)
+    fast = model("numba", activation=activation)
     fast.decoder.layers[1].feed_forward.up.bias.data[3] = np.nan
     assert np.isnan(logits(fast, 1)).all()
 
@@ -200,7 +200,7 @@ def take_and_sleep(shared, parts):  # type: ignore[no-untyped-def]
 def test_a_helper_that_falls_asleep_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decode_step, "WORTH_SHARING", 0)
     monkeypatch.setattr(sharing.helper, "invite", lambda job, shared: None)
-    fast, expected = model("compiled"), logits(model("plain"), 2)
+    fast, expected = model("numba"), logits(model("plain"), 2)
     state, now = fast.start(SRC[:2], MAX_LEN), tokens(2)
     assert np.allclose(fast.step(now[:, 0], state), expected[0], rtol=0, atol=1e-12)
     steps = state.at_once[1]
@@ -222,7 +222,7 @@ def test_a_helper_that_falls_asleep_is_given_up(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_helper_leaves_when_there_is_nothing_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decode_step, "WORTH_SHARING", 0)
-    fast = model("compiled")
+    fast = model("numba")
     state = fast.start(SRC, MAX_LEN)
     fast.step(tokens(4)[:, 0], state)
     shared, waited = state.at_once[1]._shared, threading.Event()
@@ -238,7 +238,7 @@ def test_a_helper_that_is_wanted_elsewhere_does_not_wait(monkeypatch: pytest.Mon
     monkeypatch.setattr(decode_step, "WORTH_SHARING", 0)
     monkeypatch.setattr(sharing, "PATIENCE", 10**9)  # looks, about a minute
     monkeypatch.setattr(decode_step, "LONGEST_PATIENCE", 10**9)
-    fast, waited = model("compiled"), threading.Event()
+    fast, waited = model("numba"), threading.Event()
     states = [fast.start(SRC, MAX_LEN) for _ in range(2)]
     for state in states:
         fast.step(tokens(4)[:, 0], state)

@@ -22,10 +22,10 @@ TOLERANCE = {"float64": 1e-13, "float32": 1e-5}
 Change = Callable[[Transformer], Any]
 
 
-def model(bodies: str, dtype: str = "float64", **changes: Any) -> Transformer:
-    """The same numbers for all bodies; sizes that four does not divide."""
+def model(kernels: str, dtype: str = "float64", **changes: Any) -> Transformer:
+    """The same numbers for all kernels; sizes that four does not divide."""
     options = {"d_model": 15, "num_heads": 3, "d_ff": 21, "num_encoder_layers": 3, "num_decoder_layers": 1} | changes
-    backend = get_backend("numpy", dtype=dtype, bodies=bodies, threads=2)
+    backend = get_backend("numpy", dtype=dtype, kernels=kernels, threads=2)
     made = shaken(Transformer(TransformerConfig(9, 9, **options), backend=backend, seed=2))
     assert isinstance(made, Transformer)
     return made
@@ -33,7 +33,7 @@ def model(bodies: str, dtype: str = "float64", **changes: Any) -> Transformer:
 
 def error(src: Host, dtype: str = "float64", change: Change = lambda of: None, **changes: Any) -> float:
     """The largest difference between the layers and the kernel, over what is computed with and the tolerance."""
-    plain, fast = (model(bodies, dtype, **changes) for bodies in ("plain", "compiled"))
+    plain, fast = (model(kernels, dtype, **changes) for kernels in ("plain", "numba"))
     assert encode_at_once(fast, src) is not None
     change(plain)
     change(fast)
@@ -76,7 +76,7 @@ def test_a_model_that_changes_is_computed_with_as_it_is_now(change: str, change_
             change_stack(change, of.encoder)
 
     assert error(SRC, change=apply) < 1
-    changed = model("compiled")
+    changed = model("numba")
     before = changed.encode(SRC)[0]
     apply(changed)
     assert np.max(np.abs(changed.encode(SRC)[0] - before)) > 1e-9
@@ -98,7 +98,7 @@ def turned(of: Transformer) -> None:
 
 @pytest.mark.parametrize("change", [another_eps, another_precision, turned, "kind"])
 def test_what_the_kernel_does_not_know_is_left_to_the_layers(change: Change | str, change_stack: Any) -> None:
-    plain, fast = model("plain"), model("compiled")
+    plain, fast = model("plain"), model("numba")
     for of in (plain, fast):
         change_stack(change, of.encoder) if isinstance(change, str) else change(of)
     assert encode_at_once(fast, SRC) is None
@@ -115,7 +115,7 @@ def test_what_the_kernel_does_not_know_is_left_to_the_layers(change: Change | st
     ],
 )
 def test_other_mechanisms_are_left_to_the_layers(changes: dict[str, Any]) -> None:
-    fast = model("compiled", **changes)
+    fast = model("numba", **changes)
     assert encode_at_once(fast, SRC) is None
     np.testing.assert_allclose(fast.encode(SRC)[0], model("plain", **changes).encode(SRC)[0], rtol=0, atol=1e-12)
 
@@ -123,14 +123,14 @@ def test_other_mechanisms_are_left_to_the_layers(changes: dict[str, Any]) -> Non
 def test_arrays_of_other_shapes_are_left_to_the_layers() -> None:
     """The kernel knows addresses alone, and would read on behind what is there."""
     for part, name in (("feed_forward", "up"), ("feed_forward", "down"), ("self_attention", "output")):
-        fast = model("compiled")
+        fast = model("numba")
         parameter = getattr(getattr(fast.encoder.layers[1], part), name).bias
         parameter.data = parameter.data[:-1].copy()
         assert encode_at_once(fast, SRC) is None
 
 
 def test_it_is_prepared_once_and_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    fast, made = model("compiled"), []
+    fast, made = model("numba"), []
     prepare = fast.backend.encoder_of_texts
     assert prepare is not None
     monkeypatch.setattr(type(fast.encoder), "_run", None)
@@ -142,7 +142,7 @@ def test_it_is_prepared_once_and_taken(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 def test_a_nan_is_seen(activation: str) -> None:
-    fast = model("compiled", activation=activation)
+    fast = model("numba", activation=activation)
     fast.encoder.layers[1].feed_forward.up.bias.data[3] = np.nan
     memory = encode_at_once(fast, SRC)
     assert memory is not None

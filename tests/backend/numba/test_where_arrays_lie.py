@@ -117,7 +117,7 @@ def train(backend: Backend, width: int, tokens: int, **options: Any) -> Transfor
 def test_its_bits_are_the_same_wherever_they_lie(dtype: str, moving: set[str]) -> None:
     from npformer.backend.numba import compiling, elementwise
 
-    backend = get_backend("numpy", dtype=dtype, bodies="compiled", threads=1)
+    backend = get_backend("numpy", dtype=dtype, kernels="numba", threads=1)
     rng = np.random.default_rng(0)
     for width in (8, 24):
         a, b = rng.normal(size=(2, 3, width)).astype(dtype)

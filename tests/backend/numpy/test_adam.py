@@ -19,7 +19,7 @@ def plain_update(
     flats: tuple[Host, ...], lr: float, betas: tuple[float, float], eps: float, t: int, decay: float
 ) -> None:
     """The formula of ``optim/adam.py``, by that file."""
-    backend = get_backend("numpy", dtype=str(flats[0].dtype), bodies="plain", threads=1)
+    backend = get_backend("numpy", dtype=str(flats[0].dtype), kernels="plain", threads=1)
     parameter: Any = Parameter("p", flats[0].copy())
     optimizer = Adam(Arena([("p", parameter, ())], backend), lr=lr, betas=betas, eps=eps)
     size = slice(0, flats[0].size)

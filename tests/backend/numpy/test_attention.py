@@ -10,7 +10,7 @@ import pytest
 
 from npformer.backend import PLAIN
 from npformer.backend.numpy.attention_mask import score_caps
-from npformer.backend.numpy.bodies import BODIES
+from npformer.backend.numpy.kernels import KERNELS
 from npformer.errors import NpformerError
 from npformer.functional import AttentionMask, Draw, merge_heads, split_heads
 
@@ -86,18 +86,18 @@ def test_hidden_keys_do_not_matter_however_large() -> None:
     mask = AttentionMask(np.arange(5)[None, :] < np.array([[3], [4]]))
     poisoned_k, poisoned_v = k.copy(), v.copy()
     poisoned_k[0, :, 3:], poisoned_v[0, :, 3:] = 1e30, -1e30
-    y, cache = BODIES.attention.forward(q, k, v, mask)
-    other, other_cache = BODIES.attention.forward(q, poisoned_k, poisoned_v, mask)
+    y, cache = KERNELS.attention.forward(q, k, v, mask)
+    other, other_cache = KERNELS.attention.forward(q, poisoned_k, poisoned_v, mask)
     np.testing.assert_allclose(other, y, rtol=1e-5)
-    for g, h in zip(BODIES.attention.backward(y, cache), BODIES.attention.backward(y, other_cache), strict=True):
+    for g, h in zip(KERNELS.attention.backward(y, cache), KERNELS.attention.backward(y, other_cache), strict=True):
         assert np.isfinite(h).all()
         np.testing.assert_allclose(h, g, rtol=1e-4, atol=1e-6)
 
 
 def test_a_query_that_sees_nothing_gets_nothing() -> None:
     q, k, v = case("float32", (2, 2, 3, 5, 4))
-    y, cache = BODIES.attention.forward(q, k, v, AttentionMask(np.array([[True] * 5, [False] * 5])), DRAW)
-    gradients = BODIES.attention.backward(np.ones_like(y), cache)
+    y, cache = KERNELS.attention.forward(q, k, v, AttentionMask(np.array([[True] * 5, [False] * 5])), DRAW)
+    gradients = KERNELS.attention.backward(np.ones_like(y), cache)
     assert y[0].all()
     assert not y[1].any()
     assert not any(g[1].any() for g in gradients)
@@ -107,23 +107,23 @@ def test_the_same_weights_are_dropped_as_by_the_plain_pair() -> None:
     """With V the identity the output is the dropped weights themselves."""
     q, k, _ = case("float64", (3, 2, 4, 6, 6))
     v = np.broadcast_to(np.eye(6), (3, 2, 6, 6))
-    y, plain = (ops.attention.forward(q, k, v, AttentionMask(), DRAW)[0] for ops in (BODIES, PLAIN))
+    y, plain = (ops.attention.forward(q, k, v, AttentionMask(), DRAW)[0] for ops in (KERNELS, PLAIN))
     assert np.array_equal(y == 0, plain == 0)
     assert 0 < np.count_nonzero(y == 0) < y.size
 
 
 def test_merging_what_comes_out_copies_nothing() -> None:
     q, k, v = case("float32", (2, 3, 4, 5, 6))
-    y, cache = BODIES.attention.forward(q, k, v)
-    for each in (y, *BODIES.attention.backward(y, cache)):
+    y, cache = KERNELS.attention.forward(q, k, v)
+    for each in (y, *KERNELS.attention.backward(y, cache)):
         assert np.shares_memory(merge_heads(each), each)
 
 
 @pytest.mark.parametrize("key_visible", [np.ones((1, 5), bool), np.ones((2, 4), bool), np.ones((2, 5))], ids=str)
-def test_a_bad_mask_is_refused_in_the_plain_bodys_words(key_visible: Host) -> None:
+def test_a_bad_mask_is_refused_in_the_plain_kernels_words(key_visible: Host) -> None:
     q, k, v = case("float32", (2, 3, 4, 5, 6))
     messages = []
-    for ops in (PLAIN, BODIES):
+    for ops in (PLAIN, KERNELS):
         with pytest.raises(NpformerError) as caught:
             ops.attention.forward(q, k, v, AttentionMask(key_visible, causal=True))
         messages.append(str(caught.value))

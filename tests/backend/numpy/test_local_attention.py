@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from npformer.backend import PLAIN
-from npformer.backend.numpy.bodies import BODIES
+from npformer.backend.numpy.kernels import KERNELS
 from npformer.functional import AttentionMask, Draw, merge_heads, split_heads
 
 Host = np.ndarray[Any, Any]
@@ -72,10 +72,10 @@ def test_saturated_scores_neither_overflow_nor_vanish(agree: Callable[..., bool]
 @EVERY_PATTERN
 def test_it_equals_attention_with_the_same_mask(pattern: dict[str, Any]) -> None:
     given, mask = heads("float64", 2, 3, 7, 4), AttentionMask(seen(2, 7), **pattern)
-    y, cache = BODIES.local_attention.forward(*given, mask)
+    y, cache = KERNELS.local_attention.forward(*given, mask)
     true, plain = PLAIN.attention.forward(*given, mask)
     np.testing.assert_allclose(y, true, rtol=1e-12, atol=1e-14)
-    found, gradients = BODIES.local_attention.backward(y, cache), PLAIN.attention.backward(y, plain)
+    found, gradients = KERNELS.local_attention.backward(y, cache), PLAIN.attention.backward(y, plain)
     for f, t in zip(found, gradients, strict=True):
         np.testing.assert_allclose(f, t, rtol=1e-11, atol=1e-13)
 
@@ -84,13 +84,13 @@ def test_the_same_weights_are_dropped_as_by_the_plain_pair() -> None:
     """With V the identity the output is the dropped weights themselves."""
     q, k, _ = heads("float64", 3, 2, 8, 8)
     v, mask = np.broadcast_to(np.eye(8), (3, 2, 8, 8)), AttentionMask(window=3, stride=4)
-    y, plain = (ops.local_attention.forward(q, k, v, mask, DRAW)[0] for ops in (BODIES, PLAIN))
+    y, plain = (ops.local_attention.forward(q, k, v, mask, DRAW)[0] for ops in (KERNELS, PLAIN))
     assert np.array_equal(y == 0, plain == 0)
     near = np.count_nonzero(mask.visible(8, 8, q)) * 6
     assert 0 < np.count_nonzero(y) < near
 
 
 def test_merging_what_comes_out_copies_nothing() -> None:
-    y, cache = BODIES.local_attention.forward(*heads("float32", 2, 3, 7, 4), AttentionMask(window=2))
-    for each in (y, *BODIES.local_attention.backward(y, cache)):
+    y, cache = KERNELS.local_attention.forward(*heads("float32", 2, 3, 7, 4), AttentionMask(window=2))
+    for each in (y, *KERNELS.local_attention.backward(y, cache)):
         assert np.shares_memory(merge_heads(each), each)

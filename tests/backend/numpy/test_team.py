@@ -312,7 +312,7 @@ def test_a_child_of_a_fork_has_threads_of_its_own(in_a_job: bool) -> None:
 
 def test_one_team_of_each_size_for_the_whole_process() -> None:
     runs = [
-        get_backend("numpy", dtype, bodies="plain", threads=n).together
+        get_backend("numpy", dtype, kernels="plain", threads=n).together
         for dtype in ("float32", "float64")
         for n in (2, 3)
     ]

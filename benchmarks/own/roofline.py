@@ -1,0 +1,47 @@
+"""What a GPU can do at best, by npformer's own means, and what a training step has to move."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import npformer as npf
+from benchmarks.own.backend import about, backend
+from benchmarks.tasks import Contender, Task
+from npformer.backend import Backend
+from npformer.backend.flops import adam_work
+from npformer.backend.roofline import measure_ceilings
+from npformer.backend.timing import Clock, timed_backend
+from npformer.models.presets import PRESETS, Preset
+
+BYTES = 4  # of a float32
+
+
+def ceilings(device: str, kernels: str, precisions: list[str]) -> Contender:
+    """Tasks: "ceilings" returns the rates that are seen now, "bytes SIZE" what a step of that size has to move."""
+    chosen = {name: backend(device, kernels, name) for name in precisions}
+    first = chosen[precisions[0]]
+
+    def measure() -> dict[str, Any]:
+        found = {name: measure_ceilings(each) for name, each in chosen.items()}
+        products = {name: each.flops for name, each in found.items()}
+        return {"products": products, "memory": max(each.bytes for each in found.values())}
+
+    tasks: dict[str, Any] = {"ceilings": lambda: measure}
+    for size in PRESETS:
+        tasks[f"bytes {size}"] = lambda size=size: _bytes(size, first)
+    return Contender(about(first), tasks, synchronize=first.device.synchronize)
+
+
+def _bytes(size: str, chosen: Backend) -> Task:
+    return lambda: step_bytes(PRESETS[size], chosen)
+
+
+def step_bytes(preset: Preset, chosen: Backend) -> float:
+    """Bytes that the operations of one training step and Adam move at the least: see npformer.backend.flops."""
+    clock = Clock(chosen.device)
+    model = npf.Transformer(preset.config(0.1), backend=timed_backend(chosen, clock), seed=0)
+    step, batch = npf.TrainStep(model, npf.Adam(model.arena)), preset.example_batch()
+    clock.start(counting=True)
+    step(*batch)
+    numbers = sum(tally.work.numbers for tally in clock.stop().values())
+    return BYTES * (numbers + adam_work(model.arena.size).numbers)

@@ -1,0 +1,48 @@
+"""What a GPU can do at best by PyTorch's means: one large product in each precision, one large copy."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from benchmarks.peers.torch_device import about, place, waiting
+from benchmarks.tasks import Contender
+
+LARGE = 8192  # a square product of that size is as fast as they get
+COPIED = 1 << 30  # bytes, many times what a cache holds
+ROUNDS = 20
+
+
+def ceilings(device: str, precisions: list[str], large: int = LARGE, copied: int = COPIED) -> Contender:
+    """Task "ceilings": as in ``own.roofline``."""
+    at = place(device, "float32")
+
+    def measure() -> dict[str, Any]:
+        products = {name: 2.0 * large**3 / _best(_product(device, name, large), waiting(at)) for name in precisions}
+        source = torch.ones(copied // 4, device=at)
+        target = torch.empty_like(source)
+        return {"products": products, "memory": 2.0 * copied / _best(lambda: target.copy_(source), waiting(at))}
+
+    return Contender(about(), {"ceilings": lambda: measure}, synchronize=waiting(at))
+
+
+def _product(device: str, precision: str, large: int) -> Callable[[], object]:
+    at = place(device, precision)
+    dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
+    a, b = (torch.randn(large, large, device=at).to(dtype) for _ in range(2))
+    return lambda: a @ b
+
+
+def _best(work: Callable[[], object], wait: Callable[[], None]) -> float:
+    """Seconds of the fastest of several rounds; the first, which may set things up, does not count."""
+    seconds = []
+    for _ in range(1 + ROUNDS):
+        wait()
+        start = time.perf_counter()
+        work()
+        wait()
+        seconds.append(time.perf_counter() - start)
+    return min(seconds[1:])

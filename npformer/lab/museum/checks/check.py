@@ -1,0 +1,56 @@
+"""What a check is: a name, a sentence on what it holds the program to, and a function that finds problems."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from npformer.backend import Backend
+
+#: Numbers on the host.
+Host: TypeAlias = np.ndarray[Any, Any]
+#: backend -> problems, one sentence each; none: it holds.
+Find = Callable[[Backend], list[str]]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check. Checks come in the order in which they are told: specific and cheap first."""
+
+    name: str
+    meaning: str
+    find: Find
+
+    def __call__(self, backend: Backend) -> list[str]:
+        """The problems found. A crash is one: a test that raises has failed."""
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                return self.find(backend)
+            except Exception as error:
+                first = str(error).strip().split("\n")[0]
+                return [f"it crashes with {type(error).__name__}: {first}"]
+
+
+def differ(what: str, found: object, expected: object, tolerance: float = 1e-12) -> list[str]:
+    """A sentence if found is not expected within tolerance·(1 + |expected|); NaN is never right."""
+    a, b = np.asarray(found), np.asarray(expected)
+    if a.shape != b.shape:
+        return [f"{what} has shape {a.shape}, expected {b.shape}"]
+    wrong = ~(np.abs(a - b) <= tolerance * (1 + np.abs(b)))
+    if not wrong.any():
+        return []
+    place = tuple(int(i) for i in np.argwhere(wrong)[0])
+    at = f" at [{', '.join(map(str, place))}]" if place else ""
+    digits = next((n for n in (6, 9) if f"{a[place]:.{n}g}" != f"{b[place]:.{n}g}"), 15)
+    share = f"{int(wrong.sum())} of {a.size} differ"
+    return [f"{what}{at} is {a[place]:.{digits}g}, expected {b[place]:.{digits}g} ({share})"]
+
+
+def normal(seed: int, *shape: int) -> Host:
+    """Random numbers, (shape), the same for the same seed."""
+    return np.random.default_rng(seed).normal(size=shape)

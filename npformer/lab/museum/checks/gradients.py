@@ -1,0 +1,69 @@
+"""Gradient checks over the catalogue: the complex step, along one random direction in each tensor.
+
+A case is given up at its first wrong tensor: whether a bug is caught is the question here, a hundred times
+over; element by element, with a second witness, `npformer gradcheck` does it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import groupby
+
+import numpy as np
+
+from npformer.backend import Backend
+from npformer.lab.museum.checks.check import Check
+from npformer.proof import Case, catalogue
+from npformer.proof.oracles import COMPLEX_H
+from npformer.proof.subject import subject
+
+TOLERANCE = 1e-9
+#: Of the models, those that together pass through everything a model has.
+MODELS = ("post, relu, untied", "pre, gelu, tied", "learned positions", "one layer, length 1")
+
+
+def gradient_checks() -> Iterator[Check]:
+    """One check for each operation, each kind of layer, and the whole model."""
+    for kind, group in groupby(_cases(), key=_kind):
+        cases = tuple(group)
+        noun = {"op": "the operation", "layer": "the layer", "model": "the whole model"}[cases[0].group]
+        meaning = f"backward of {noun} {kind} is the derivative of its forward"
+        yield Check(f"gradient of {kind}", meaning, partial(_problems, cases))
+
+
+def _cases() -> list[Case]:
+    """All cases but most of the models, those of one kind next to each other."""
+    cases = [case for case in catalogue() if case.group != "model" or case.name.endswith(MODELS)]
+    first = {kind: i for i, kind in reversed(list(enumerate(map(_kind, cases))))}
+    return sorted(cases, key=lambda case: first[_kind(case)])
+
+
+def _kind(case: Case) -> str:
+    return case.name.partition(":")[0]
+
+
+def _problems(cases: Sequence[Case], backend: Backend) -> list[str]:
+    for case in cases:
+        found = _wrong_tensor(case, backend)
+        if found:
+            return found
+    return []
+
+
+def _wrong_tensor(case: Case, backend: Backend) -> list[str]:
+    """The first tensor whose slope along a random direction is not what backward says."""
+    checked = subject(case.build(backend), case.inputs, dict(case.options), backend.device)
+    rng = np.random.default_rng(5)
+    upstream = tuple(np.asarray(rng.normal(size=y.shape)) for y in checked.outputs({}))
+    gradients = checked.gradients(upstream)
+    slopes: list[float] = []
+    for tensor, x in checked.tensors.items():
+        direction = rng.normal(size=x.shape)
+        moved = checked.outputs({tensor: x + 1j * COMPLEX_H * direction})
+        slope = sum(float(np.sum(r * y.imag)) for r, y in zip(upstream, moved, strict=True)) / COMPLEX_H
+        slopes.append(abs(slope))
+        claimed = float(np.sum(gradients[tensor] * direction))
+        if not abs(claimed - slope) <= TOLERANCE * max(abs(slope), 1e-3 * max(slopes)):  # a key's bias has slope 0
+            return [f"{case.name}: along a direction in {tensor} the slope is {slope:.4g}, backward says {claimed:.4g}"]
+    return []

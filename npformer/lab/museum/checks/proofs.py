@@ -1,0 +1,66 @@
+"""Invariants and identities of the proof package, each a check of its own over the catalogue.
+
+Invariants ask what must be true beside the gradient (nobody sees the future, padding changes nothing);
+identities hold between the numbers of a right forward and backward, without a difference quotient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache, partial
+from typing import Any, Protocol
+
+import numpy as np
+
+from npformer.backend import Backend
+from npformer.lab.museum.checks.check import Check
+from npformer.models import Transformer, TransformerConfig
+from npformer.proof.catalogue import KEY, Case, catalogue, shaken
+from npformer.proof.identities import IDENTITIES, Identity
+from npformer.proof.invariants import INVARIANTS, ClaimResult
+
+
+class _Proof(Protocol):
+    def __call__(self, target: Any, *inputs: Any, **options: Any) -> ClaimResult: ...
+
+
+def invariant_checks() -> Iterator[Check]:
+    """A check for each invariant."""
+    for name, one in INVARIANTS.items():
+        yield Check(f"invariant: {name}", one.meaning, partial(_problems, one))
+
+
+def identity_checks() -> Iterator[Check]:
+    """A check for each identity."""
+    for name, one in IDENTITIES.items():
+        yield Check(f"identity: {name}", one.meaning, partial(_problems, one))
+
+
+@cache
+def _cases() -> tuple[Case, ...]:
+    """Operations, layers but for the stacks, and two models of one layer each: small, since all are run on all."""
+    small = [case for case in catalogue() if case.group != "model" and "Stack" not in case.name]
+    src, tgt = np.array([[3, 5, 4, 6], [6, 2, 0, 0]]), np.array([[1, 6, 4], [1, 5, 0]])
+    sizes = {"d_model": 4, "num_heads": 2, "d_ff": 6, "num_encoder_layers": 1, "num_decoder_layers": 1}
+    for changes in ({"norm_order": "post"}, {"norm_order": "pre", "activation": "gelu", "tie_embeddings": True}):
+        config = TransformerConfig(7, 7, **(sizes | {"dropout": 0.3, "max_seq_len": 6} | changes))
+        build = partial(_model, config)
+        small.append(
+            Case("model", f"Transformer: {config.norm_order}", build, (src, tgt), {"key": KEY}, along_directions=True)
+        )
+    return tuple(small)
+
+
+def _model(config: TransformerConfig, backend: Backend) -> Any:
+    return shaken(Transformer(config, backend=backend))
+
+
+def _problems(one: _Proof, backend: Backend) -> list[str]:
+    for case in _cases():
+        target = case.build(backend)
+        if isinstance(one, Identity) and not one.is_about(target):
+            continue
+        found = one(target, *case.inputs, device=backend.device, **case.options)
+        if found.fails:
+            return [f"{case.name}: {found.violation or found.reason}"]
+    return []

@@ -1,0 +1,98 @@
+"""The table of detections: which check notices which bug, what it says of it, and which check is the only one."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from npformer.errors import GradientError
+from npformer.lab.museum.bug import Bug
+from npformer.lab.museum.bugs import BUGS
+from npformer.lab.museum.checks import Check, all_checks
+from npformer.lab.museum.diagnose import diagnosis_of
+from npformer.lab.museum.empty_tests import EMPTY_TESTS
+from npformer.lab.museum.patch import patched
+from npformer.lab.museum.reach import concerned, reach
+
+
+@dataclass(frozen=True)
+class Detections:
+    """What all checks say of one bug."""
+
+    bug: Bug
+    tried: int  # checks that run the changed code
+    problems: dict[str, str]  # name of each check that fails -> the first thing that it found
+    diagnosis: str  # in a sentence
+
+    def survives(self, without: Sequence[str] = ()) -> bool:
+        """Whether no check fails, those in ``without`` left out."""
+        return not (self.problems.keys() - set(without))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, for machines."""
+        e = self.bug
+        return {
+            "id": e.id, "category": e.category, "title": e.title, "sources": list(e.sources),
+            "checks_tried": self.tried,
+            "detected_by": self.problems, "diagnosis": self.diagnosis, "survives": self.survives(),
+        }  # fmt: skip
+
+
+def detection_table(bugs: Sequence[Bug], workers: int | None = None) -> Iterator[Detections]:
+    """Run all checks against each bug, in order. workers: processes (default: the cores, at most 4)."""
+    workers = min(4, len(os.sched_getaffinity(0))) if workers is None else workers
+    if workers <= 1 or len(bugs) < 4:
+        yield from map(examine, bugs)
+        return
+    context = multiprocessing.get_context("spawn")  # no lock of this process is copied half-held
+    with ProcessPoolExecutor(workers, mp_context=context) as pool:
+        yield from pool.map(examine, bugs)
+
+
+def examine(bug: Bug) -> Detections:
+    """Run every check that the bug concerns while its bug is in the program."""
+    if bug.test:
+        return _examine_test(bug)
+    checks, reached = prepared()
+    chosen = concerned(bug, checks, reached)
+    with patched(bug.edits) as backend:
+        found = {check.name: check(backend) for check in chosen}
+    problems = {name: lines[0] for name, lines in found.items() if lines}
+    return Detections(bug, len(chosen), problems, diagnosis_of(bug, problems))
+
+
+#: The check that answers to tests: gradcheck's refusal of what proves nothing, or its verdict.
+TEST_GUARD = "the checker's answer"
+
+
+def _examine_test(bug: Bug) -> Detections:
+    """Run a test that cannot fail on the wrong kernel, and ask npformer's checker the same question."""
+    test = EMPTY_TESTS[bug.test]
+    with patched(bug.edits), np.errstate(all="ignore"):
+        if not test.passes():
+            raise GradientError(f"{bug.id}: expected the test to pass on the wrong kernel, but it fails")
+        answer = test.answer()
+    return Detections(bug, 1, {TEST_GUARD: answer} if answer else {}, answer)
+
+
+@cache
+def prepared() -> tuple[tuple[Check, ...], dict[str, frozenset[str]]]:
+    """All checks, and for the name of each check which targets it runs; GradientError if one fails without a bug."""
+    checks = tuple(all_checks())
+    return checks, reach(checks, BUGS)
+
+
+def only_detectors(table: Sequence[Detections]) -> dict[str, list[str]]:
+    """Name of each check -> ids of the bugs that nothing else detects: what would survive without it."""
+    found: dict[str, list[str]] = {}
+    for detections in table:
+        if len(detections.problems) == 1:
+            found.setdefault(next(iter(detections.problems)), []).append(detections.bug.id)
+    return found

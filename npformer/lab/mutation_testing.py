@@ -1,0 +1,176 @@
+"""The gradient check under mutation testing: every single-mistake version of every backward, and what becomes of it.
+
+The mutants are nobody's choice: ``proof/mutants.py`` makes them from the syntax trees of the operations'
+backwards and of the layers'. Each is put in the place of the right one and checked on the catalogue's
+cases. *Killed* is a mutant that some check calls wrong, or that crashes; one that survives although it
+changes a gradient would be a hole in the check, and its outcome says which gradient of which case it
+changes by how much; one that changes none is *equivalent*, no mistake at all.
+
+For each killed mutant the diagnosis is judged: the same mistake named, another mistake named that gives
+the very same numbers, a pattern, unknown.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from npformer import functional, layers
+from npformer.backend import Backend, get_backend, plain_pair
+from npformer.proof.catalogue import Case, catalogue
+from npformer.proof.clues import all_layers
+from npformer.proof.mutants import Mutant, mutants
+from npformer.proof.report import WRONG
+from npformer.proof.subject import Host, subject
+
+KILLED, CRASHED, EQUIVALENT, SURVIVED = "killed", "crashed", "equivalent", "SURVIVED"
+#: A mutant that changes no gradient by more than this (scaled by the largest entry) is equivalent.
+CHANGES = 1e-8
+
+
+@dataclass(frozen=True)
+class Defendant:
+    """A mutant with the place it goes to and the cases that could see it."""
+
+    mutant: Mutant
+    op: str | None  # name of the operation whose backward it replaces, or
+    owner: type | None  # the layer class whose method it replaces
+    cases: tuple[Case, ...]
+
+    def put_into(self, case: Case) -> Case:
+        """The case, with the mutant in the place of the right code: in the table of operations, or in a subclass."""
+        if self.op is not None:
+            pair = plain_pair(getattr(functional, f"{self.op}_forward"), self.mutant.build)
+            changes = {self.op: pair}
+            return replace(case, build=lambda b: case.build(replace(b, ops=replace(b.ops, **changes))))
+        wrong = type(
+            "Wrong", (self.owner or object,), {self.mutant.function: self.mutant.build, "__module__": "mutant"}
+        )
+
+        def build(backend: Backend) -> Any:
+            layer = case.build(backend)
+            for part in all_layers(layer):
+                if type(part) is self.owner:
+                    part.__class__ = wrong
+            return layer
+
+        return replace(case, build=build)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one mutant."""
+
+    description: str
+    operator: str
+    fate: str
+    case: str  # that killed it, or that it survived although it changes a gradient there
+    cause: str = ""  # the diagnosis' label
+    diagnosis: str = ""
+
+    @property
+    def judgement(self) -> str:
+        """Of the diagnosis: right, same effect (another mistake with the very same numbers), unknown or wrong."""
+        if self.cause in ("", "unknown"):
+            return "unknown"
+        if self.cause == self.operator or self.cause.startswith(PATTERNS.get(self.operator, "no pattern")):
+            return "right"
+        return "same effect" if "became" in self.diagnosis else "wrong"
+
+
+#: What a mistake looks like from outside, where there is no reference to compare with.
+PATTERNS = {
+    "change a sign": "sign",
+    "scale by 2": "scaled by 2",
+    "return zero": "zero",
+    "drop a transpose": "transposed",
+    "drop a factor": "scaled by",
+    "sum to mean": "scaled by",
+    "drop a term": "term missing",
+}
+
+
+def defendants() -> list[Defendant]:
+    """All mutants, of the operations' backwards and of the layers' methods called …backward."""
+    found = []
+    cases = catalogue()
+    backend = get_backend("numpy", kernels="plain", threads=1)
+    for op in vars(backend.ops):
+        own = tuple(case for case in cases if case.group == "op" and case.name.partition(":")[0] == op)
+        found += [Defendant(m, op, None, own) for m in mutants(getattr(functional, f"{op}_backward"))]
+    layer_cases = [case for case in cases if case.group == "layer"]
+    parts = {case.name: set(map(type, all_layers(case.build(backend)))) for case in layer_cases}
+    for layer in (getattr(layers, name) for name in layers.__all__):
+        own = tuple(case for case in layer_cases if layer in parts[case.name])
+        for name, method in vars(layer).items():
+            if own and name.endswith("backward") and callable(method):
+                found += [Defendant(m, None, layer, own) for m in mutants(method)]
+    return found
+
+
+def mutation_test(sample: int | None = None, seed: int = 0) -> list[Outcome]:
+    """Judge all mutants, or a seeded sample of them, with NumPy in float64."""
+    backend = get_backend("numpy", dtype="float64", kernels="plain", threads=1)
+    chosen = defendants()
+    if sample is not None:
+        chosen = random.Random(seed).sample(chosen, min(sample, len(chosen)))
+    with np.errstate(all="ignore"):  # mutants divide by zero and overflow
+        return [judge(defendant, backend) for defendant in chosen]
+
+
+def judge(defendant: Defendant, backend: Backend) -> Outcome:
+    """Run the cases in which a mutant changes a gradient on it, until one of them kills it."""
+    mutant = defendant.mutant
+    named = mutant.describe(), mutant.operator
+    survived = None
+    for case in defendant.cases:
+        wrong = defendant.put_into(case)
+        try:
+            change = _change(case, wrong, backend)
+            report = wrong.check(backend) if change else None
+        except Exception as error:
+            return Outcome(*named, CRASHED, case.name, "crash", type(error).__name__)
+        if report is not None and not report.ok:
+            row = next((row for row in report.rows if row.verdict == WRONG), report.worst)
+            return Outcome(*named, KILLED, case.name, row.cause, row.diagnosis)
+        survived = survived or (report and Outcome(*named, SURVIVED, case.name, "", f"{change}, and passed as right"))
+    return survived or Outcome(*named, EQUIVALENT, "")
+
+
+def _change(case: Case, wrong: Case, backend: Backend) -> str:
+    """Which gradient differs most from the right one, and by how much; "" if none does."""
+    right, found = _gradients(case, backend), _gradients(wrong, backend)
+    largest = max(_size(n) for n in right.values())
+    moved = {}
+    for name, n in right.items():
+        if found[name].shape != n.shape:
+            return f"the gradient of {name} changes its shape"
+        moved[name] = _size(found[name] - n) / (max(_size(n), 1e-3 * largest) or 1.0)
+    worst = max(moved, key=lambda name: np.nan_to_num(moved[name], nan=np.inf))
+    return "" if moved[worst] <= CHANGES else f"the gradient of {worst} changes by {moved[worst]:.1e} of its size"
+
+
+def _gradients(case: Case, backend: Backend) -> dict[str, Host]:
+    checked = subject(case.build(backend), case.inputs, case.options, backend.device)
+    rng = np.random.default_rng(5)
+    return checked.gradients(tuple(np.asarray(rng.normal(size=y.shape)) for y in checked.outputs({})))
+
+
+def _size(x: Host) -> float:
+    return float(np.max(np.abs(x), initial=0.0))
+
+
+def summary(outcomes: list[Outcome]) -> dict[str, Any]:
+    """Counts: fates, and of the killed ones' diagnoses."""
+    fates = Counter(outcome.fate for outcome in outcomes)
+    killed = [outcome for outcome in outcomes if outcome.fate == KILLED]
+    judged = Counter(outcome.judgement for outcome in killed)
+    return {
+        "mutants": len(outcomes),
+        **{fate: fates[fate] for fate in (KILLED, CRASHED, EQUIVALENT, SURVIVED)},
+        "diagnosis": {label: judged[label] for label in ("right", "same effect", "unknown", "wrong")},
+    }

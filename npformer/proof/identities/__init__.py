@@ -1,0 +1,47 @@
+"""Identities: equations that a right gradient keeps, checked without a finite difference.
+
+``prove(target, *inputs, **options)`` runs all that speak of target: a pair, a layer or a model.
+``IDENTITIES`` holds each by its name; ``IDENTITIES[name].derivation`` says why it is true.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from npformer.backend import Device
+from npformer.proof.identities import attention, heads, maps, network, norms, universal, weights
+from npformer.proof.identities.identity import Claim, Identity, identity
+from npformer.proof.invariants.invariant import name_of, opened, parameters_of
+from npformer.proof.invariants.result import ClaimResults
+from npformer.proof.invariants.snapshot import restored
+
+__all__ = ["IDENTITIES", "Claim", "Identity", "identity", "prove"]
+
+#: Every identity by its name, from single operations to whole networks.
+IDENTITIES: dict[str, Identity] = {
+    found.name: found
+    for module in (maps, norms, weights, attention, heads, network, universal)
+    for found in vars(module).values()
+    if isinstance(found, Identity)
+}
+
+
+def prove(
+    target: Any,
+    *inputs: Any,
+    name: str | None = None,
+    kind: str | None = None,
+    device: Device | None = None,
+    seed: int = 0,
+    **options: Any,
+) -> ClaimResults:
+    """Run every identity that speaks of target, at these inputs. Returns ClaimResults; nothing of target is changed.
+
+    target, inputs and options are those of ``gradcheck``. What target is, is read off its class and the
+    classes of its parts, for a pair off the name of its forward (``softmax_forward``) or given by kind. The
+    path integral speaks of anything. Everything is computed in float64.
+    """
+    with restored(target, *parameters_of(target)):
+        probe = opened(target, inputs, options, device, seed)
+        rows = tuple(one.judged(probe, kind) for one in IDENTITIES.values() if one.is_about(target, kind))
+    return ClaimResults(name or kind or name_of(target), rows)

@@ -1,0 +1,166 @@
+"""Identities on the attention operation. All hold with masks, with dropout, and for queries that see nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from npformer.functional import ALL_VISIBLE, AttentionMask
+from npformer.proof.identities.identity import Claim, identity, size
+from npformer.proof.invariants.probe import Probe
+from npformer.proof.invariants.result import DoesNotApply
+from npformer.proof.subject import Host
+
+Flags = np.ndarray[Any, Any]
+BY_SOFTMAX = ("attention", "biased_attention", "local_attention")
+
+
+class Heads(NamedTuple):
+    """One run of the operation."""
+
+    q: Host  # (B, H, T, D)
+    k: Host  # (B, H, S, D)
+    v: Host
+    out: Host
+    dout: Host
+    dq: Host
+    dk: Host
+    dv: Host
+
+    @property
+    def scale(self) -> float:
+        """The size of what is added up: saturated weights hide terms that are far larger than their sums."""
+        terms = self.q.shape[-1] * (self.k.shape[-2] + self.q.shape[-2])
+        return float(terms) * size(self.q, self.k, self.v, self.dout)
+
+
+def _heads(probe: Probe) -> Heads:
+    run, at = probe.run(), probe.tensors
+    d = run.gradients
+    return Heads(at["q"], at["k"], at["v"], run.outputs["output"], run.upstream["output"], d["q"], d["k"], d["v"])
+
+
+def _product(x: Host, dx: Host) -> Host:
+    """xᵀ dx for each head, (B, H, D, D)."""
+    return np.asarray(np.swapaxes(x, -1, -2) @ dx)
+
+
+@identity("attention-key-shift", "Σ_S dK = 0 for each head", *BY_SOFTMAX)
+def attention_key_shift(probe: Probe) -> Iterator[Claim]:
+    """Moving all keys by one vector c adds q·c/√D to every score of a query's row, and softmax does not see
+    a shift of its row. So L is constant along it: <Σ_S dK, c> = 0 for every c. The mask hides pairs
+    before and after alike, and dropout acts on weights that do not change.
+    """
+    h = _heads(probe)
+    yield Claim("Σ_S dK", np.zeros((*h.k.shape[:2], h.k.shape[-1])), np.sum(h.dk, axis=-2), h.scale)
+
+
+@identity("attention-query-key", "Qᵀ dQ = (Kᵀ dK)ᵀ for each head", *BY_SOFTMAX)
+def attention_query_key(probe: Probe) -> Iterator[Claim]:
+    """Q Kᵀ is unchanged by Q → Q M, K → K M⁻ᵀ. With M = 1 + εA: <dQ, Q A> = <dK, K Aᵀ> for every A, hence
+
+    Σ_t Q_tj dQ_ti = Σ_s K_si dK_sj
+
+    The trace is the symmetry of scale, <Q, dQ> = <K, dK>; the antisymmetric part that of rotation.
+    """
+    h = _heads(probe)
+    yield Claim("Qᵀ dQ", np.swapaxes(_product(h.k, h.dk), -1, -2), _product(h.q, h.dq), h.scale)
+
+
+@identity("attention-values", "Vᵀ dV = outᵀ dout for each head", *BY_SOFTMAX, "linear_attention")
+def attention_values(probe: Probe) -> Iterator[Claim]:
+    """out = P V with P free of V, so V → V M gives out → out M: <dV, V A> = <dout, out A> for every A."""
+    h = _heads(probe)
+    scale = size(_product(np.abs(h.out), np.abs(h.dout)))
+    yield Claim("Vᵀ dV", _product(h.out, h.dout), _product(h.v, h.dv), scale)
+
+
+@identity("attention-value-shift", "Σ_S dV = Σ_T r dout, r the sum of a query's weights after dropout", "attention")
+def attention_value_shift(probe: Probe) -> Iterator[Claim]:
+    """Moving all values by c moves out_t by r_t·c. Values of ones read r off the forward; r is 1 without
+    dropout, 0 where a query sees nothing.
+    """
+    h = _heads(probe)
+    r = probe.outputs({"v": np.ones_like(h.v)})["output"]
+    yield Claim("Σ_S dV", np.sum(r * h.dout, axis=-2), np.sum(h.dv, axis=-2), size(r, h.dout) * h.q.shape[-2])
+
+
+@identity("attention-symmetry", "keys moved by one vector, queries and keys rotated: gradients follow", "attention")
+def attention_symmetry(probe: Probe) -> Iterator[Claim]:
+    """out is unchanged by K → K + c and by Q → Q R, K → K R with R orthogonal. Differentiating both sides:
+
+    dQ, dK, dV are the same at K + c;  at (Q R, K R) they are dQ R, dK R, dV.
+    """
+    h, rng = _heads(probe), probe.rng(8)
+    rotation = np.linalg.qr(rng.normal(size=(h.q.shape[-1],) * 2))[0]
+    same = np.eye(h.q.shape[-1])
+    shifted = h.k + rng.normal(size=h.k.shape[-1])
+    cases = (("at K + c", {"k": shifted}, same), ("rotated", {"q": h.q @ rotation, "k": h.k @ rotation}, rotation))
+    dout = {"output": h.dout}
+    for where, changed, turned in cases:
+        run = probe.run(changed, upstream=dout)
+        yield Claim(f"out {where}", h.out, run.outputs["output"], size(h.v) * h.k.shape[-2] * max(1, size(h.q, h.k)))
+        for name, expected in (("q", h.dq @ turned), ("k", h.dk @ turned), ("v", h.dv)):
+            yield Claim(f"gradient of {name} {where}", expected, run.gradients[name], h.scale * max(1, size(shifted)))
+
+
+@identity(
+    "attention-visible", "weights are positive on exactly the visible keys, and sum to 1, or to 0 of none", "attention"
+)
+def attention_visible(probe: Probe) -> Iterator[Claim]:
+    """Values that are 1 at key s and 0 elsewhere read the weights off the forward, key by key.
+
+    Which pairs are visible is decided here by the mask's definition, pair by pair.
+    """
+    h = _heads(probe)
+    no_dropout = {"draw": None} if "draw" in probe.inputs else {}
+    columns = []
+    for s in range(h.k.shape[-2]):
+        one = np.zeros_like(h.v)
+        one[..., s, :] = 1.0
+        columns.append(probe.outputs(no_dropout | {"v": one})["output"][..., 0])
+    weights = np.stack(columns, axis=-1)  # (B, H, T, S)
+    visible = np.broadcast_to(
+        visible_pairs(mask_of(probe), len(h.q), h.q.shape[2], h.k.shape[2])[:, None], weights.shape
+    )
+    yield Claim("weights > 0", visible.astype(float), (weights > 0).astype(float), exact=True)
+    yield Claim("Σ_S weights", visible.any(axis=-1).astype(float), np.sum(weights, axis=-1), 1.0)
+
+
+@identity(
+    "attention-nothing", "a query that sees nothing: output, dQ exactly 0; a key that nobody sees: dK, dV", "attention"
+)
+def attention_nothing(probe: Probe) -> Iterator[Claim]:
+    """Such a query's output is 0 by definition, whatever q, k, v are; a key of weight 0 everywhere moves nothing."""
+    h = _heads(probe)
+    visible = visible_pairs(mask_of(probe), len(h.q), h.q.shape[2], h.k.shape[2])[:, None]  # (B, 1, T, S)
+    blind = np.broadcast_to(np.logical_not(np.any(visible, axis=3)), h.q.shape[:3])
+    unseen = np.broadcast_to(np.logical_not(np.any(visible, axis=2)), h.k.shape[:3])
+    if not (blind.any() or unseen.any()):
+        raise DoesNotApply("every query sees a key, and every key is seen")
+    for name, x, where in (("out", h.out, blind), ("dQ", h.dq, blind), ("dK", h.dk, unseen), ("dV", h.dv, unseen)):
+        if where.any():
+            yield Claim(name, np.zeros_like(x[where]), x[where], exact=True)
+
+
+def mask_of(probe: Probe) -> AttentionMask:
+    """The mask that an attention is given."""
+    given: Any = probe.inputs.get("mask", probe.options.get("mask", ALL_VISIBLE))
+    return given if isinstance(given, AttentionMask) else ALL_VISIBLE
+
+
+def visible_pairs(mask: AttentionMask, batch: int, queries: int, keys: int) -> Flags:
+    """(B, T, S): whether query i may look at key j, asked for every pair by itself."""
+
+    def may_meet(i: int, j: int) -> bool:
+        back = i + mask.query_offset - j
+        near = mask.window is not None and abs(back) < mask.window
+        on_stride = mask.stride is not None and back % mask.stride == 0
+        unbounded = mask.window is None and mask.stride is None
+        return (near or on_stride or unbounded) and (back >= 0 or not mask.causal)
+
+    pairs = np.array([[may_meet(i, j) for j in range(keys)] for i in range(queries)])
+    by_key = np.ones((batch, keys), dtype=bool) if mask.key_visible is None else np.asarray(mask.key_visible)
+    return np.asarray(pairs[None] & by_key[:, None, :])

@@ -1,0 +1,140 @@
+"""An identity: an equation between numbers of one forward and backward, which a right gradient keeps.
+
+Nothing is differenced: both sides are computed from what forward and backward return, so the two
+agree to rounding, and where a claim is exact, to the bit.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from npformer.backend import Device
+from npformer.layers.layer import things_in
+from npformer.proof.invariants.compare import close, same_bits
+from npformer.proof.invariants.invariant import name_of, opened, parameters_of
+from npformer.proof.invariants.probe import Probe
+from npformer.proof.invariants.result import FAILS, HOLDS, NOT_APPLICABLE, ClaimResult, DoesNotApply, Violation
+from npformer.proof.invariants.snapshot import restored
+from npformer.proof.subject import Host
+
+TOLERANCE = 1e-10  # of the terms' size: sums of some thousand float64 terms stay far below
+
+
+class Claim(NamedTuple):
+    """Two arrays that are equal; scale is the size of the terms that were added up to get them."""
+
+    where: str
+    expected: Any
+    got: Any
+    scale: float = 0.0
+    exact: bool = False  # to the bit, whatever the scale
+
+    def violation(self) -> Violation | None:
+        """The worst element, if the two sides differ."""
+        expected, got = (np.asarray(side) for side in (self.expected, self.got))
+        if expected.shape != got.shape:
+            return Violation(self.where, note=f"expected shape {expected.shape}, got {got.shape}")
+        if self.exact:
+            return same_bits({self.where: expected}, {self.where: got})
+        return close(self.where, expected, got, self.scale, TOLERANCE)
+
+
+Judge = Callable[[Probe], Iterator[Claim]]
+
+
+@dataclass(frozen=True)
+class Identity:
+    """One identity. Call it as ``gradcheck`` is called; its judge's docstring is the derivation."""
+
+    name: str
+    meaning: str  # in one line
+    applies_to: frozenset[str]  # names of operations, and of classes of layers and models; empty: all
+    inside: bool  # whether a layer or model that contains such a part will do
+    judge: Judge
+
+    @property
+    def derivation(self) -> str:
+        """Why it is true."""
+        return inspect.cleandoc(self.judge.__doc__ or "")
+
+    def is_about(self, target: Any, kind: str | None = None) -> bool:
+        """Whether target (called kind, if given) is something that this identity speaks of."""
+        kinds = {kind} if kind else kinds_of(target)
+        if self.inside and not isinstance(target, tuple):
+            kinds = kinds.union(*(kinds_of(part) for _, part in parts(target)))
+        return not self.applies_to or bool(self.applies_to & kinds)
+
+    def __call__(
+        self,
+        target: Any,
+        *inputs: Any,
+        kind: str | None = None,
+        device: Device | None = None,
+        seed: int = 0,
+        **options: Any,
+    ) -> ClaimResult:
+        """The identity on a target at these inputs. kind names a pair's operation, if its forward does not."""
+        with restored(target, *parameters_of(target)):
+            return self.judged(opened(target, inputs, options, device, seed), kind)
+
+    def judged(self, probe: Probe, kind: str | None = None) -> ClaimResult:
+        """The result on a probe; an identity during which the target raises does not hold."""
+        try:
+            violation = self._violation(probe, kind)
+        except DoesNotApply as reason:
+            return ClaimResult(self.name, self.meaning, NOT_APPLICABLE, str(reason))
+        except Exception as error:
+            return ClaimResult(self.name, self.meaning, FAILS, f"raised {type(error).__name__}: {error}")
+        return ClaimResult(self.name, self.meaning, HOLDS if violation is None else FAILS, violation=violation)
+
+    def _violation(self, probe: Probe, kind: str | None) -> Violation | None:
+        if not self.is_about(probe.target, kind):
+            raise DoesNotApply(f"it is about {', '.join(sorted(self.applies_to))}")
+        says_something = False
+        for claim in self.judge(probe):
+            violation = claim.violation()
+            if violation is not None:
+                return violation
+            says_something = says_something or claim.scale > 0 or claim.exact
+        if not says_something:
+            raise DoesNotApply("every term is 0 here: it would prove nothing")
+        return None
+
+
+def identity(name: str, meaning: str, *applies_to: str, inside: bool = False) -> Callable[[Judge], Identity]:
+    """Make a Identity of a judge: a function of a Probe that yields Claims or raises DoesNotApply."""
+    return lambda judge: Identity(name, meaning, frozenset(applies_to), inside, judge)
+
+
+def kinds_of(target: Any) -> set[str]:
+    """What a target is: the operation's name for a pair, the class and its bases for a layer."""
+    return {name_of(target)} if isinstance(target, tuple) else {kind.__name__ for kind in type(target).__mro__}
+
+
+def parts(target: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """(the prefix of its parameters' names, layer) for a layer and every layer inside it, each object once."""
+    seen: set[int] = set()
+    waiting = [(prefix, target)]
+    while waiting:
+        start, layer = waiting.pop(0)
+        if id(layer) in seen or not (hasattr(layer, "forward") and hasattr(layer, "backward")):
+            continue
+        seen.add(id(layer))
+        yield start, layer
+        for name, value in vars(layer).items():
+            waiting.extend((f"{start}{dotted}.", item) for dotted, item in things_in(name, value))
+
+
+def size(*arrays: Host) -> float:
+    """The product of the largest entries."""
+    return float(np.prod([np.max(np.abs(x), initial=0.0) for x in arrays]))
+
+
+def over_tokens(x: Host) -> Host:
+    """Σ over all axes but the last."""
+    return np.asarray(np.sum(x, axis=tuple(range(x.ndim - 1))))

@@ -1,0 +1,185 @@
+"""Identities on maps of single tokens and numbers: linear, ReLU, GELU, dropout, residual, embedding, positions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from npformer.functional import dropout_forward
+from npformer.proof.identities.identity import Claim, identity, over_tokens, size
+from npformer.proof.invariants.probe import Probe, Run
+from npformer.proof.invariants.result import DoesNotApply
+from npformer.proof.subject import Host
+
+
+def _output(run: Run) -> tuple[Host, Host]:
+    """(y, dy) of something with one output."""
+    return run.outputs["output"], run.upstream["output"]
+
+
+def _rows(x: Host) -> Host:
+    return x.reshape(-1, x.shape[-1])
+
+
+@identity("linear-weights", "Σ_i W_ij dW_ij + b_j db_j = Σ_n y_nj dy_nj for each column j", "linear", "Linear")
+def linear_weights(probe: Probe) -> Iterator[Claim]:
+    """Euler: scaling column j of W and b_j by α scales y_j by α. d/dα of L at α = 1, written in both ways:
+
+    Σ_i W_ij dW_ij + b_j db_j = Σ_n y_nj dy_nj
+    """
+    run, at = probe.run(), probe.tensors
+    y, dy = _output(run)
+    got = np.sum(at["weight"] * run.gradients["weight"], axis=0) + at["bias"] * run.gradients["bias"]
+    yield Claim("columns of W", over_tokens(y * dy), got, size(over_tokens(np.abs(y * dy))))
+
+
+@identity("linear-inputs", "Σ_i x_ni dx_ni = Σ_j (y_nj − b_j) dy_nj for each token n", "linear", "Linear")
+def linear_inputs(probe: Probe) -> Iterator[Claim]:
+    """Euler again, for token n: scaling x_n by α scales y_n − b by α, so both derivatives at α = 1 are equal."""
+    run, at = probe.run(), probe.tensors
+    y, dy = _output(run)
+    terms = (y - at["bias"]) * dy
+    got = np.sum(at["x"] * run.gradients["x"], axis=-1)
+    yield Claim("tokens of x", np.sum(terms, axis=-1), got, size(np.sum(np.abs(terms), axis=-1)))
+
+
+@identity("linear-exchange", "xᵀ dx = dW Wᵀ", "linear", "Linear")
+def linear_exchange(probe: Probe) -> Iterator[Claim]:
+    """x W does not change if x → x M and W → M⁻¹ W. With M = 1 + εA: <dx, x A> = <dW, A W> for every A, hence
+
+    Σ_n x_nj dx_ni = Σ_k dW_jk W_ik
+    """
+    run, at = probe.run(), probe.tensors
+    x, dx = _rows(at["x"]), _rows(run.gradients["x"])
+    terms = np.abs(x).T @ np.abs(dx)
+    yield Claim("xᵀ dx", run.gradients["weight"] @ at["weight"].T, x.T @ dx, size(terms))
+
+
+LAST_BIAS = {
+    "linear": "bias", "Linear": "bias", "feed_forward": "b2", "FeedForward": "down.bias",
+    "MultiHeadAttention": "output.bias", "Transformer": "generator.bias",
+}  # fmt: skip
+
+
+@identity("last-bias", "the bias that is added last has the gradient Σ_tokens dy", *LAST_BIAS)
+def last_bias(probe: Probe) -> Iterator[Claim]:
+    """y = (what does not depend on b) + b for every token, so db = Σ_tokens dy."""
+    run = probe.run()
+    name = next(name for name in LAST_BIAS.values() if name in run.gradients)
+    (dy,) = run.upstream.values()
+    yield Claim(f"gradient of {name}", over_tokens(dy), run.gradients[name], size(over_tokens(np.abs(dy))))
+
+
+@identity("gate", "x·dx = y·dy, element by element", "relu", "dropout", "Dropout")
+def gate(probe: Probe) -> Iterator[Claim]:
+    """y = m·x with a factor m that is locally constant (ReLU's gate, dropout's keep·s), so dx = m·dy,
+    and x·dx = x·m·dy = y·dy for each element alone.
+    """
+    run = probe.run()
+    y, dy = _output(run)
+    yield Claim("x·dx", y * dy, probe.tensors["x"] * run.gradients["x"], size(y, dy))
+
+
+@identity("gelu-odd", "y(x) − y(−x) = x and dx(x) + dx(−x) = dy", "gelu")
+def gelu_odd(probe: Probe) -> Iterator[Claim]:
+    """Φ(x) + Φ(−x) = 1, so x·Φ(x) − (−x)·Φ(−x) = x; the derivative of that, dx(x) + dx(−x) = dy."""
+    x, run = probe.tensors["x"], probe.run()
+    mirrored = probe.run({"x": -x}, upstream=run.upstream)
+    (y, dy), (y_mirrored, _) = _output(run), _output(mirrored)
+    yield Claim("y(x) − y(−x)", x, y - y_mirrored, size(x))
+    yield Claim("dx(x) + dx(−x)", dy, run.gradients["x"] + mirrored.gradients["x"], size(dy))
+
+
+@identity(
+    "residual", "dx is dy (or the norm's), and df is dx kept·scaled where f was", "residual", "post_norm", "add_norm"
+)
+def residual(probe: Probe) -> Iterator[Claim]:
+    """All that follows sees x + m·f, m the dropout factor of this draw: dx = dL/d(sum), df = m·dx.
+
+    For the bare sum dL/d(sum) is dy itself.
+    """
+    run = probe.run()
+    dx, df = run.gradients["x"], run.gradients["f"]
+    m = dropout_factor(probe, dx.shape)
+    if probe.inputs.keys() <= {"x", "f", "draw"}:
+        yield Claim("gradient of x", run.upstream["output"], dx, exact=True)
+    yield Claim("gradient of f", m * dx, df, size(m, dx))
+
+
+def dropout_factor(probe: Probe, shape: tuple[int, ...]) -> Host:
+    """keep·s of a pair's draw: what ones become; 1 without a draw."""
+    draw: Any = probe.inputs.get("draw")
+    return np.asarray(dropout_forward(np.ones(shape), draw)[0])
+
+
+def _table(probe: Probe) -> str:
+    return "table" if "table" in probe.inputs else "weight"
+
+
+@identity("embedding-rows", "each row's gradient is the sum over the tokens that used it", "embedding", "Embedding")
+def embedding_rows(probe: Probe) -> Iterator[Claim]:
+    """y_n = s·table_v for every n with token_n = v. Scaling one entry table_vc by α scales these y_nc by α:
+
+    table_vc dtable_vc = Σ_{n: token_n = v} y_nc dy_nc
+    and a shift of all rows by one vector shifts every y_n by s times it: Σ_v dtable_v = s Σ_n dy_n
+    """
+    run, table = probe.run(), probe.tensors[_table(probe)]
+    y, dy = (_rows(x) for x in _output(run))
+    tokens, dtable = np.asarray(probe.inputs["tokens"]).reshape(-1), run.gradients[_table(probe)]
+    by_row = np.stack([np.sum((y * dy)[tokens == v], axis=0) for v in range(len(table))])
+    yield Claim("table·dtable", by_row, table * dtable, size(y, dy) * len(tokens))
+    used = table[tokens]
+    scale = np.sum(y * used) / np.sum(used * used)
+    yield Claim("Σ_v dtable_v", scale * np.sum(dy, axis=0), np.sum(dtable, axis=0), abs(scale) * size(dy) * len(tokens))
+
+
+@identity(
+    "absent-tokens", "rows of tokens that do not occur have gradient exactly 0", "embedding", "Embedding", "Transformer"
+)
+def absent_tokens(probe: Probe) -> Iterator[Claim]:
+    """No output depends on a row that nobody looked up. (A tied table is used by the output as well.)"""
+    run = probe.run()
+    tables = {_table(probe): "tokens"}
+    if "src_embedding.weight" in probe.parameters:
+        tables = {"src_embedding.weight": "src", "tgt_embedding.weight": "tgt_in"}
+    if not tables.keys() <= run.gradients.keys():
+        raise DoesNotApply("the embeddings are tied, so the output projection uses every row")
+    for name, tokens in tables.items():
+        dtable = run.gradients[name]
+        absent = np.setdiff1d(np.arange(len(dtable)), np.asarray(probe.inputs[tokens]))
+        if len(absent):
+            yield Claim(f"gradient of {name}, absent rows", np.zeros_like(dtable[absent]), dtable[absent], exact=True)
+
+
+@identity("positions", "dx = dy, and a learned row's gradient is the sum over the batch",
+         "sinusoidal_positions", "learned_positions", "SinusoidalPositions", "LearnedPositions")  # fmt: skip
+def positions(probe: Probe) -> Iterator[Claim]:
+    """y = x + (what depends on the position alone): dx = dy; row p of a table was added to token p of every
+    sequence, dtable_p = Σ_b dy_bp, and the other rows to none.
+    """
+    run = probe.run()
+    _, dy = _output(run)
+    yield Claim("gradient of x", dy, run.gradients["x"], exact=True)
+    for name in {"table", "weight"} & run.gradients.keys():
+        dtable, offset = run.gradients[name], _offset(probe)
+        expected = np.zeros_like(dtable)
+        expected[offset : offset + dy.shape[-2]] = np.sum(dy.reshape(-1, *dy.shape[-2:]), axis=0)
+        yield Claim(f"gradient of {name}", expected, dtable, size(dy) * dy.shape[0])
+
+
+@identity("sinusoid", "y − x is sin(p/10000^(2i/C)) in column 2i and the cosine in column 2i+1",
+         "sinusoidal_positions", "SinusoidalPositions")  # fmt: skip
+def sinusoid(probe: Probe) -> Iterator[Claim]:
+    """The definition (Vaswani et al. 2017, section 3.5), entry by entry, with a power instead of an exp."""
+    x, y = probe.tensors["x"], probe.outputs()["output"]
+    column = np.arange(x.shape[-1])
+    angle = (_offset(probe) + np.arange(x.shape[-2]))[:, None] / 10000.0 ** (2 * (column // 2) / x.shape[-1])
+    wave = np.where(column % 2 == 0, np.sin(angle), np.cos(angle))
+    yield Claim("y − x", np.broadcast_to(wave, x.shape), y - x, max(1.0, size(x)))
+
+
+def _offset(probe: Probe) -> int:
+    given: Any = probe.inputs.get("offset", probe.options.get("offset", 0))
+    return int(given)

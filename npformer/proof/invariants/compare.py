@@ -1,0 +1,67 @@
+"""Two sets of named arrays that should be equal: to the bit, or to rounding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from npformer.proof.invariants.result import Violation
+from npformer.proof.subject import Host
+
+#: Scaled error (the one of ``report.Row``) above which two float64 results are not equal to rounding.
+ROUNDING = 1e-11
+
+Tensors = Mapping[str, Host]
+NO_TENSORS: Tensors = {}
+
+
+def same_bits(expected: Tensors, got: Tensors) -> Violation | None:
+    """The first element that differs, if any; NaN differs from everything, and 0 is −0."""
+    return _first(expected, got, _bits)
+
+
+def same_to_rounding(expected: Tensors, got: Tensors, upstream: Tensors = NO_TENSORS) -> Violation | None:
+    """The worst element of the first tensor that differs by more than rounding, if any.
+
+    max|got − expected| is divided by max(max|expected|, 1e-3 · the largest entry of all tensors). Given the
+    upstream gradient, by at least 1e-4 of it: where saturated weights let next to nothing through, what is
+    left of terms of its size is their rounding.
+    """
+    largest = max((_size(x) for x in expected.values()), default=0.0)
+    floor = max(1e-3 * largest, 1e-4 * max((_size(x) for x in upstream.values()), default=0.0))
+    return _first(expected, got, lambda where, e, g: close(where, e, g, max(_size(e), floor)))
+
+
+def close(where: str, expected: Host, got: Host, scale: float, tolerance: float = ROUNDING) -> Violation | None:
+    """The worst element if it is off by more than tolerance·scale; NaN is."""
+    error = np.abs(got - expected)
+    if np.all(error <= tolerance * scale):  # False for NaN
+        return None
+    return _at(where, expected, got, np.nan_to_num(error, nan=np.inf))
+
+
+def _bits(where: str, expected: Host, got: Host) -> Violation | None:
+    different = ~(expected == got)
+    return _at(where, expected, got, different) if different.any() else None
+
+
+def _first(expected: Tensors, got: Tensors, judge: Callable[[str, Host, Host], Violation | None]) -> Violation | None:
+    if expected.keys() != got.keys():
+        return Violation("results", note=f"expected {', '.join(expected)}, got {', '.join(got)}")
+    for name, value in expected.items():
+        if value.shape != got[name].shape:
+            return Violation(name, note=f"expected shape {value.shape}, got {got[name].shape}")
+        found = judge(name, value, got[name])
+        if found is not None:
+            return found
+    return None
+
+
+def _at(where: str, expected: Host, got: Host, badness: Host) -> Violation:
+    index = np.unravel_index(int(np.argmax(badness)), badness.shape)
+    return Violation(where, tuple(int(i) for i in index), float(expected[index]), float(got[index]))
+
+
+def _size(x: Host) -> float:
+    return float(np.max(np.abs(x), initial=0.0))

@@ -1,0 +1,65 @@
+"""A check: a name, what it claims in one line, and a function that looks for a violation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from npformer.backend import Device
+from npformer.proof.invariants.probe import Probe
+from npformer.proof.invariants.result import FAILS, HOLDS, NOT_APPLICABLE, ClaimResult, DoesNotApply, Violation
+from npformer.proof.invariants.snapshot import restored
+
+Judge = Callable[[Probe], Violation | None]
+
+
+@dataclass(frozen=True)
+class Invariant:
+    """One invariant's check. Call it as ``gradcheck`` is called; ``judged`` runs it on a Probe."""
+
+    name: str
+    meaning: str
+    judge: Judge
+
+    def __call__(
+        self, target: Any, *inputs: Any, device: Device | None = None, seed: int = 0, **options: Any
+    ) -> ClaimResult:
+        """The check on a target at these inputs. What forward raises on them is raised."""
+        with restored(target, *parameters_of(target)):
+            return self.judged(opened(target, inputs, options, device, seed))
+
+    def judged(self, probe: Probe) -> ClaimResult:
+        """The result on a probe; a check during which the target raises does not hold."""
+        try:
+            violation = self.judge(probe)
+        except DoesNotApply as reason:
+            return ClaimResult(self.name, self.meaning, NOT_APPLICABLE, str(reason))
+        except Exception as error:
+            return ClaimResult(self.name, self.meaning, FAILS, f"raised {type(error).__name__}: {error}")
+        return ClaimResult(self.name, self.meaning, HOLDS if violation is None else FAILS, violation=violation)
+
+
+def invariant(name: str, meaning: str) -> Callable[[Judge], Invariant]:
+    """Make a Invariant of a judge: a function of a Probe that returns a Violation or None, or raises DoesNotApply."""
+    return lambda judge: Invariant(name, meaning, judge)
+
+
+def parameters_of(target: Any) -> list[Any]:
+    """The parameters of a target, none for a pair."""
+    return [parameter for _, parameter in getattr(target, "named_parameters", list)()]
+
+
+def opened(target: Any, inputs: tuple[Any, ...], options: dict[str, Any], device: Device | None, seed: int) -> Probe:
+    """A Probe on which forward has run once: inputs that do not fit are the caller's error, not a finding."""
+    probe = Probe(target, inputs, options, device, seed)
+    probe.outputs()
+    return probe
+
+
+def name_of(target: Any) -> str:
+    """What to call a target: its own name, its class, or for a pair its forward."""
+    if isinstance(target, tuple):
+        forward = getattr(target[0], "func", target[0])  # the function inside a partial
+        return str(getattr(forward, "__name__", "pair")).removesuffix("_forward")
+    return str(getattr(target, "name", None) or type(target).__name__)

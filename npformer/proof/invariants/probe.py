@@ -1,0 +1,179 @@
+"""A target that can be run again and again in float64, with any of its inputs, options or parameters changed.
+
+Each run starts from fresh copies: of the inputs, of the parameters, of gradients equal to 0. So a
+target that spoils its inputs fails the check that looks for it, and no other.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from npformer.backend import Device, get_backend
+from npformer.errors import ShapeError
+from npformer.functional import AttentionMask, Draw
+from npformer.layers import RandomKey
+from npformer.proof.invariants.result import DoesNotApply
+from npformer.proof.subject import Host, _as_tuple, _copies, _host64, _is_float, _like, _parameter_names, _place
+
+NOTHING: Mapping[str, Any] = {}
+
+
+class Run(NamedTuple):
+    """One forward and one backward. Everything is a copy on the host."""
+
+    outputs: dict[str, Host]  # "output", or "output 0", "output 1", …
+    upstream: dict[str, Host]  # the gradient of each output
+    gradients: dict[str, Host]  # of the float inputs, in order, then of the parameters
+
+
+class Probe:
+    """A pair (forward, backward), or anything with forward, backward and perhaps named_parameters()."""
+
+    def __init__(
+        self,
+        target: Any,
+        inputs: Sequence[Any],
+        options: Mapping[str, Any],
+        device: Device | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.target, self.seed = target, seed
+        self.is_pair = isinstance(target, tuple)
+        own = getattr(getattr(target, "backend", None), "device", None)
+        self.device: Device = device or own or get_backend("numpy").device
+        self.parameters = {} if self.is_pair else dict(getattr(target, "named_parameters", dict)())
+        self.owners = {id(owner): owner for owner in map(owner_of, self.parameters.values())}
+        self.options = {name: self._fetched(value) for name, value in options.items()}
+        self._values = {key: _host64(owner.data, self.device) for key, owner in self.owners.items()}
+        names = _parameter_names(self.function("forward"), len(inputs))
+        names = [f"input {name}" if name in self.parameters else name for name in names]
+        self.inputs = {
+            name: _host64(x, self.device) if _is_float(x) else self._fetched(x)
+            for name, x in zip(names, inputs, strict=True)
+        }
+        self.float_inputs = [name for name, x in zip(names, inputs, strict=True) if _is_float(x)]
+
+    def _fetched(self, value: Any) -> Any:
+        """Token ids and masks on the host, where checks change them."""
+        if isinstance(value, AttentionMask):
+            return replace(value, key_visible=self._fetched(value.key_visible))
+        return np.array(self.device.host(value)) if self.device.owns(value) else value
+
+    @property
+    def tensors(self) -> dict[str, Host]:
+        """float64 copies of the float inputs and the parameters, as they were given."""
+        self.reset()
+        parameters = {name: np.array(self.device.host(p.data)) for name, p in self.parameters.items()}
+        return {name: self.inputs[name].copy() for name in self.float_inputs} | parameters
+
+    def rng(self, use: int) -> np.random.Generator:
+        """Random numbers for one use, equal in every run."""
+        return np.random.default_rng([self.seed, use])
+
+    def reset(self, changed: Mapping[str, Any] = NOTHING) -> None:
+        """Every parameter gets a fresh float64 copy of its value, those in changed another; gradients are 0."""
+        for key, owner in self.owners.items():
+            owner.data = self.device.array(self._values[key], "float64")
+            owner.grad = self.device.zeros(owner.data.shape, "float64")
+        for name in changed.keys() & self.parameters.keys():
+            self.parameters[name].data[...] = self.device.array(changed[name], "float64")
+
+    def placed(self, changed: Mapping[str, Any] = NOTHING) -> list[Any]:
+        """The inputs, as fresh copies on the device."""
+        values = [changed.get(name, value) for name, value in self.inputs.items()]
+        return [self.device.array(x, "float64") if _is_float(x) else _place(x, self.device) for x in values]
+
+    def forward(self, changed: Mapping[str, Any] = NOTHING, options: Mapping[str, Any] | None = None) -> Any:
+        """(y, cache), as the target returns them; parameters are used as they stand."""
+        return self.call(self.placed(changed), self.placed_options(options))
+
+    def placed_options(self, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """The options, or others, on the device."""
+        chosen = self.options if options is None else options
+        return {name: _place(value, self.device) for name, value in chosen.items()}
+
+    def call(self, placed: Sequence[Any], options: Mapping[str, Any]) -> Any:
+        """(y, cache) for inputs and options that are on the device already."""
+        return self.function("forward")(*placed, **options)
+
+    def backward(self, y: Any, cache: Any, upstream: Mapping[str, Host]) -> dict[str, Host]:
+        """The gradients of the float inputs. Raises ShapeError if their number does not fit."""
+        parts = [self.device.array(part, "float64") for part in upstream.values()]
+        return self.named(self.function("backward")(_like(y, parts), cache))
+
+    def named(self, found: Any) -> dict[str, Host]:
+        """What a backward returned, by input. Raises ShapeError if the number of gradients does not fit."""
+        gradients = () if found is None else _as_tuple(found)
+        if len(gradients) != len(self.float_inputs) or any(gradient is None for gradient in gradients):
+            raise ShapeError(
+                f"backward: expected {len(self.float_inputs)} gradients, of "
+                f"{', '.join(self.float_inputs) or 'no input'}, in this order, got {len(gradients)}, "
+                f"{sum(gradient is None for gradient in gradients)} of them None"
+            )
+        return {name: np.array(self.device.host(g)) for name, g in zip(self.float_inputs, gradients, strict=True)}
+
+    def parameter_gradients(self) -> dict[str, Host]:
+        """Copies of the gradients that have been added up since the last reset."""
+        return {name: np.array(self.device.host(p.grad)) for name, p in self.parameters.items()}
+
+    def outputs_of(self, y: Any) -> dict[str, Host]:
+        """Copies of the outputs, by name."""
+        copies = _copies(y, self.device)
+        return {"output": copies[0]} if len(copies) == 1 else {f"output {i}": part for i, part in enumerate(copies)}
+
+    def outputs(
+        self, changed: Mapping[str, Any] = NOTHING, options: Mapping[str, Any] | None = None
+    ) -> dict[str, Host]:
+        """A forward alone."""
+        self.reset(changed)
+        return self.outputs_of(self.forward(changed, options)[0])
+
+    def random_upstream(self, outputs: Mapping[str, Host], use: int = 1) -> dict[str, Host]:
+        """A random gradient for each output, equal in every run of one use."""
+        rng = self.rng(use)
+        return {name: np.asarray(rng.normal(size=y.shape)) for name, y in outputs.items()}
+
+    def run(
+        self,
+        changed: Mapping[str, Any] = NOTHING,
+        *,
+        options: Mapping[str, Any] | None = None,
+        upstream: Mapping[str, Host] | None = None,
+    ) -> Run:
+        """A forward and a backward. changed replaces inputs and parameters by name; upstream is random by default."""
+        self.reset(changed)
+        y, cache = self.forward(changed, options)
+        outputs = self.outputs_of(y)
+        given = dict(upstream) if upstream is not None else self.random_upstream(outputs)
+        gradients = self.backward(y, cache, given)
+        return Run(outputs, given, gradients | self.parameter_gradients())
+
+    def without_dropout(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """(inputs to change, options) so that nothing is dropped. Raises DoesNotApply if key cannot be left out."""
+        needed = inspect.signature(self.function("forward")).parameters
+        for name, value in self.options.items():
+            if isinstance(value, RandomKey) and name in needed and needed[name].default is inspect.Parameter.empty:
+                raise DoesNotApply(f"forward cannot be run without {name}, so dropout cannot be switched off")
+        options = {name: None if isinstance(value, RandomKey) else value for name, value in self.options.items()}
+        return {name: None for name, value in self.inputs.items() if isinstance(value, (Draw, RandomKey))}, options
+
+    def function(self, which: str) -> Any:
+        """forward or backward, as the target has it now."""
+        return self.target[which == "backward"] if self.is_pair else getattr(self.target, which)
+
+
+def owner_of(parameter: Any) -> Any:
+    """The object that holds a parameter's arrays: the block that a view is a part of, or itself."""
+    return getattr(parameter, "owner", parameter)
+
+
+def taken(value: Any, rows: Any) -> Any:
+    """Some rows of a batch: of an array, or of what a mask says of each sequence."""
+    if isinstance(value, AttentionMask):
+        return value if value.key_visible is None else replace(value, key_visible=value.key_visible[rows])
+    return value[rows]

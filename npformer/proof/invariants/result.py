@@ -1,0 +1,131 @@
+"""What an invariant says: it holds, it does not hold and here is where, or it does not apply and here is why."""
+
+from __future__ import annotations
+
+import json
+import math
+import textwrap
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+from npformer.errors import GradientError
+
+HOLDS, FAILS, NOT_APPLICABLE = "holds", "DOES NOT HOLD", "does not apply"
+COLUMNS = 80
+
+
+class DoesNotApply(Exception):
+    """Raised inside a check that has nothing to say of its target; the message is the reason."""
+
+
+class Violation(NamedTuple):
+    """Where a check failed: a tensor, the place of its worst element, and the two numbers that should agree."""
+
+    where: str
+    place: tuple[int, ...] = ()
+    expected: float = math.nan
+    got: float = math.nan
+    note: str = ""  # instead of the numbers, where numbers do not say it
+
+    def __str__(self) -> str:
+        if self.note:
+            return f"{self.where}: {self.note}"
+        element = f"{self.where}[{', '.join(map(str, self.place))}]" if self.place else self.where
+        return f"{element}: expected {self.expected:.10g}, got {self.got:.10g}"
+
+
+@dataclass(frozen=True)
+class ClaimResult:
+    """The result of one check on one target."""
+
+    name: str
+    meaning: str  # in one line
+    verdict: str  # HOLDS, FAILS or NOT_APPLICABLE
+    reason: str = ""  # why it does not apply, or what the target raised
+    violation: Violation | None = None
+
+    @property
+    def holds(self) -> bool:
+        return self.verdict == HOLDS
+
+    @property
+    def fails(self) -> bool:
+        return self.verdict == FAILS
+
+    @property
+    def applies(self) -> bool:
+        return self.verdict != NOT_APPLICABLE
+
+    def __str__(self) -> str:
+        detail = str(self.violation) if self.violation is not None else self.reason
+        return f"{self.verdict}: {detail}" if detail else self.verdict
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, for machines; numbers that JSON cannot hold become None."""
+        found = asdict(self)
+        if self.violation is not None:
+            found["violation"] = {name: _finite(value) for name, value in self.violation._asdict().items()}
+        return found
+
+
+@dataclass(frozen=True)
+class ClaimResults:
+    """What ``certify`` and ``prove`` return. ``ok``, ``str()`` at 80 columns, ``to_dict()``, ``raise_if_failed()``."""
+
+    name: str
+    rows: tuple[ClaimResult, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether something holds and nothing fails; checks that do not apply decide nothing."""
+        return any(row.holds for row in self.rows) and not self.failed
+
+    @property
+    def failed(self) -> tuple[ClaimResult, ...]:
+        """The rows that do not hold."""
+        return tuple(row for row in self.rows if row.fails)
+
+    def __getitem__(self, name: str) -> ClaimResult:
+        """The row of the check called name. Raises KeyError."""
+        return {row.name: row for row in self.rows}[name]
+
+    def raise_if_failed(self) -> None:
+        """Raise GradientError, with the list, unless ok."""
+        if not self.ok:
+            raise GradientError(str(self))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, for machines."""
+        return {"name": self.name, "ok": self.ok, "claims": [row.to_dict() for row in self.rows]}
+
+    def to_json(self) -> str:
+        """``to_dict`` as JSON."""
+        return json.dumps(self.to_dict())
+
+    def summary(self) -> str:
+        """How many hold, fail and do not apply, in one line."""
+        count = {verdict: sum(row.verdict == verdict for row in self.rows) for verdict in (HOLDS, FAILS)}
+        rest = len(self.rows) - sum(count.values())
+        return f"{count[HOLDS]} hold, {count[FAILS]} do not hold, {rest} do not apply"
+
+    def __str__(self) -> str:
+        width = max((len(row.name) for row in self.rows), default=0)
+        lines = [line for row in self.rows for line in _entry(row, width)]
+        return "\n".join([*_wrapped(self.name, ""), *lines, f"  {self.summary()}"])
+
+
+def _entry(row: ClaimResult, width: int) -> list[str]:
+    """A row; one that fails says what was claimed, too."""
+    margin = " " * (width + 4)
+    text = f"{row} (claimed: {row.meaning})" if row.fails else str(row)
+    return _wrapped(f"  {row.name.ljust(width)}  {text}", margin)
+
+
+def _wrapped(text: str, margin: str) -> list[str]:
+    return textwrap.wrap(text, COLUMNS, subsequent_indent=margin, drop_whitespace=True, replace_whitespace=False) or [
+        ""
+    ]
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value

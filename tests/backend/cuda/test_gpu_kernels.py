@@ -1,0 +1,97 @@
+"""The tests of every table of kernels, on a real GPU: blocks as large as asked for, and of odd sizes."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer.backend import Backend, Ops, cupy_problem, get_backend
+from npformer.backend.cuda import cuda_ops
+
+TESTS = Path(__file__).resolve().parents[2]
+#: Threads in every block, whatever was asked for: a warp and one more; an odd number of warps, the last one not full.
+BLOCKS = {"as asked": None, "33 threads": 33, "331 threads": 331}
+
+
+def load(path: str) -> Any:
+    """The module of a file of tests, whose fixtures this one has in its own way."""
+    name = "npformer_tests_" + path.replace("/", "_").removesuffix(".py")
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, TESTS / path)
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+    return sys.modules[name]
+
+
+kernels, agreement = load("backend/test_kernels.py"), load("backend/conftest.py")
+rows_of_a_batch, not_a_number = load("backend/test_rows_of_a_batch.py"), load("backend/test_not_a_number.py")
+hosted = load("backend/cuda/hosted.py")
+
+
+def on_gpu(threads: int | None) -> Ops:
+    """The kernels on CuPy's current device, in blocks of so many threads (None: as asked)."""
+    from npformer.backend.cupy.card import CupyCard
+
+    class Card(CupyCard):
+        def launch(self, kernel: str, dtype: Any, blocks: int, asked: int, *arguments: Any) -> None:
+            super().launch(kernel, dtype, blocks, threads or asked, *arguments)
+
+    ops: Ops = hosted.hosted(cuda_ops(Card()), hosted.upload_to_cupy, get_backend("cupy").device.host)
+    return ops
+
+
+@pytest.fixture(params=BLOCKS)
+def table(request: pytest.FixtureRequest) -> Ops:
+    return on_gpu(BLOCKS[request.param])
+
+
+@pytest.fixture
+def any64(table: Ops, numpy64: Backend) -> Backend:
+    return dataclasses.replace(numpy64, ops=table)
+
+
+# fixtures that these tests ask for
+agree, normal, lay_out = agreement.agree, kernels.normal, agreement.lay_out
+
+HELD = [
+    kernels.test_linear, kernels.test_dropout_and_residual, kernels.test_norms, kernels.test_feed_forward,
+    kernels.test_gelu, kernels.test_gelu_near_0_where_its_pieces_meet_and_far_out, kernels.test_positions,
+    kernels.test_embedding,
+    kernels.test_a_gradient_in_another_precision_is_taken,
+    kernels.test_bad_input_is_refused_in_the_plain_kernels_words,
+    rows_of_a_batch.test_parts_of_a_batch_are_parts_of_the_whole, not_a_number.test_no_number_where_there_is_none,
+    not_a_number.test_a_class_that_cannot_be_does_not_count,
+]  # fmt: skip
+PROBLEM = cupy_problem()
+if PROBLEM is None:  # else one line of skips stands for all of them
+    globals().update({test.__name__: pytest.mark.gpu(test) for test in HELD})
+
+
+@pytest.mark.gpu
+def test_a_gpu_is_there_for_the_tests_of_kernels() -> None:
+    if PROBLEM is not None:
+        pytest.skip(f"no GPU, so none of {len(HELD)} tests of kernels in blocks of {len(BLOCKS)} sizes: {PROBLEM}")
+    assert {test.__name__ for test in HELD} <= globals().keys()
+
+
+def test_hosted_kernels_are_the_kernels(cards: Any) -> None:
+    """What stands between these tests and a GPU changes nothing: here, on a card that is none."""
+    ops = hosted.hosted(cuda_ops(cards.HostCard()), hosted.upload_to_numpy, np.array)
+    agree = agreement.Agreement(ops)
+    rng = np.random.default_rng(0)
+    for layout in kernels.LAYOUTS:
+        normal = lambda *shape: agreement.laid_out(rng.normal(size=shape), layout)  # noqa: E731, B023 - used at once
+        assert agree("linear", normal(2, 3, 5), normal(5, 4), normal(4))
+        assert agree("post_norm", normal(0, 3, 5), normal(0, 3, 5), normal(5), normal(5), 1e-5, kernels.DRAWS[2])
+        assert agree("add_norm", normal(4, 3, 5), normal(4, 3, 5), normal(5), normal(5), 1e-5, kernels.DRAWS[2])
+        assert agree("embedding", rng.integers(0, 5, size=(3, 4)), normal(5, 6), 1.5)
+        spread = hosted.upload_to_numpy(normal(3, 4))
+        assert spread.flags.c_contiguous == (layout == "read-only")

@@ -1,0 +1,220 @@
+"""Every fast pair against its plain one, over shapes, memory layouts, dropout, and bad input."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer.backend import PLAIN, Ops
+from npformer.backend.fallback import with_fallback
+from npformer.backend.numpy.kernels import KERNELS
+from npformer.errors import NpformerError
+from npformer.functional import AttentionMask, Draw
+
+Host = np.ndarray[Any, Any]
+
+DRAWS = [None, Draw(3, 4, 1, 99, 0.3), Draw(3, 4, 0, 98, 0.1, first_row=5)]
+#: One number, one row, no tokens, odd sizes, more than a block (of 2¹⁶ numbers).
+SHAPES = [(1, 1), (1, 1, 1), (1, 9), (2, 3, 5), (7, 4, 12), (0, 3, 4), (2, 0, 4), (610, 3, 61)]
+LAYOUTS = ["read-only", "gaps", "columns first"]
+EVERY_DTYPE = pytest.mark.parametrize("dtype", ["float32", "float64"])
+EVERY_SHAPE = pytest.mark.parametrize("shape", SHAPES, ids=str)
+EVERY_DRAW = pytest.mark.parametrize("draw", DRAWS, ids=["inference", "dropout", "later rows"])
+EVERY_LAYOUT = pytest.mark.parametrize("layout", LAYOUTS)
+
+
+@pytest.fixture
+def normal(dtype: str, layout: str, lay_out: Callable[[Host, str], Host]) -> Callable[..., Host]:
+    """normal(*shape): random numbers, no zeros and no ones, in the test's dtype and layout."""
+    rng = np.random.default_rng(0)
+    return lambda *shape: lay_out(rng.normal(size=shape).astype(dtype), layout)
+
+
+def test_these_and_no_others_stay_plain() -> None:
+    plain = {f.name for f in dataclasses.fields(Ops) if getattr(KERNELS, f.name) is getattr(PLAIN, f.name)}
+    assert plain == {"relu", "softmax", "gru", "conv1d"}
+
+
+@EVERY_DTYPE
+@EVERY_SHAPE
+@EVERY_LAYOUT
+def test_linear(agree: Any, normal: Any, shape: tuple[int, ...]) -> None:
+    for width in (1, 6):
+        assert agree("linear", normal(*shape), normal(shape[-1], width), normal(width))
+    assert agree("linear", normal(shape[-1]), normal(shape[-1], 3), normal(3))
+
+
+@EVERY_DTYPE
+@EVERY_SHAPE
+@EVERY_DRAW
+@EVERY_LAYOUT
+def test_dropout_and_residual(agree: Any, normal: Any, shape: tuple[int, ...], draw: Draw | None) -> None:
+    assert agree("dropout", normal(*shape), draw)
+    assert agree("residual", normal(*shape), normal(*shape), draw)
+
+
+@EVERY_DTYPE
+@EVERY_SHAPE
+@EVERY_DRAW
+@EVERY_LAYOUT
+def test_norms(agree: Any, normal: Any, shape: tuple[int, ...], draw: Draw | None) -> None:
+    C = shape[-1]
+    x, f, gamma, beta = 2 + normal(*shape), normal(*shape), normal(C), normal(C)
+    eps = 1e-5 if C > 1 else 1.0  # one number has no variance: dx is 0, and its rounding errors grow by 1/√eps
+    assert agree("layer_norm", x, gamma, beta, eps)
+    assert agree("post_norm", x, f, gamma, beta, eps, draw)
+    assert agree("add_norm", x, f, gamma, beta, eps, draw)
+
+
+@EVERY_DTYPE
+@EVERY_SHAPE
+@EVERY_LAYOUT
+def test_batch_norm(agree: Any, normal: Any, shape: tuple[int, ...]) -> None:
+    C = shape[-1]
+    x, gamma, beta, mean = 2 + normal(*shape), normal(C), normal(C), normal(C)
+    counts = np.random.default_rng(3).random(shape[:-1]) < 0.6
+    for counted in (None, counts, np.zeros(shape[:-1], bool)):
+        assert agree("batch_norm", x, gamma, beta, counted, 0.1)  # two tokens may be near: errors grow by 1/√eps
+    assert agree("batch_norm_inference", x, gamma, beta, mean, 0.1 + mean * mean, 1e-5)
+
+
+@EVERY_DTYPE
+@EVERY_SHAPE
+@EVERY_DRAW
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+@pytest.mark.parametrize("layout", ["gaps"])
+def test_feed_forward(agree: Any, normal: Any, shape: tuple[int, ...], draw: Draw | None, activation: str) -> None:
+    C = shape[-1]
+    for F in (1, 7):
+        assert agree("feed_forward", normal(*shape), normal(C, F), normal(F), normal(F, C), normal(C), activation, draw)
+
+
+@EVERY_DTYPE
+@EVERY_SHAPE
+@EVERY_LAYOUT
+def test_gelu(agree: Any, normal: Any, shape: tuple[int, ...]) -> None:
+    assert agree("gelu", 3 * normal(*shape))
+
+
+@EVERY_DTYPE
+@pytest.mark.parametrize("largest", [1.0, 0.7, 5.0, 9.0, 40.0, 1e4, 1e15])
+def test_gelu_near_0_where_its_pieces_meet_and_far_out(agree: Any, dtype: str, largest: float) -> None:
+    x = (largest * np.linspace(-1, 1, 4001)).astype(dtype)
+    assert agree("gelu", x)
+    assert agree("gelu", x[:, None])
+
+
+@EVERY_DTYPE
+@EVERY_LAYOUT
+@pytest.mark.parametrize("shape", [(1, 1, 1), (2, 3, 5), (0, 3, 4), (3, 2, 4, 6)], ids=str)
+def test_positions(agree: Any, normal: Any, shape: tuple[int, ...]) -> None:
+    assert agree("sinusoidal_positions", normal(*shape), 3)
+    assert agree("sinusoidal_positions", normal(*shape))
+    if len(shape) == 3:
+        assert agree("learned_positions", normal(*shape), normal(shape[1] + 4, shape[2]), 2)
+
+
+@EVERY_DTYPE
+@EVERY_LAYOUT
+@pytest.mark.parametrize("shape", [(1, 2), (2, 3, 6), (0, 3, 4), (3, 2, 5, 6), (2, 2, 0, 4)], ids=str)
+def test_rotary(agree: Any, normal: Any, shape: tuple[int, ...]) -> None:
+    assert agree("rotary", normal(*shape))
+    assert agree("rotary", normal(*shape), 300, 50.0)
+
+
+@EVERY_DTYPE
+@EVERY_LAYOUT
+@pytest.mark.parametrize("shape", [(1, 1, 0), (1, 7, 6), (5, 5, 0), (6, 0, 0), (130, 150, 3)], ids=str)
+def test_relative_bias(agree: Any, normal: Any, shape: tuple[int, int, int]) -> None:
+    for K, causal, max_distance in ((8, False, 5), (5, True, 4), (32, False, 128)):
+        assert agree("relative_bias", normal(K, 3), *shape, causal, max_distance)
+
+
+@EVERY_DTYPE
+@EVERY_LAYOUT
+@pytest.mark.parametrize(("num_rows", "shape"), [(1, (4,)), (5, (2, 7)), (50, (3, 40)), (7, (1, 1)), (9, (0, 3))])
+def test_embedding(agree: Any, normal: Any, num_rows: int, shape: tuple[int, ...]) -> None:
+    tokens = np.random.default_rng(1).integers(0, num_rows, size=shape)
+    for ids in (tokens, tokens.astype(np.uint8), tokens - num_rows):  # NumPy counts negative ids from the end
+        if ids.min(initial=0) >= 0:
+            assert agree("embedding", ids, normal(num_rows, 6), 1.5)
+
+
+@pytest.mark.parametrize("ids", [[[1, 5]], [[-6, 0]]], ids=str)
+def test_a_token_outside_the_table_is_refused(table: Ops, ids: list[list[int]]) -> None:
+    """A kernel that trusted them would read, and in backward write, memory of somebody else."""
+    rows = np.ones((5, 3), np.float32)
+    with pytest.raises(IndexError, match="out of bounds for axis 0 with size 5"):
+        table.embedding.forward(np.array(ids), rows)
+
+
+@EVERY_DTYPE
+@pytest.mark.parametrize("layout", ["read-only"])
+def test_a_gradient_in_another_precision_is_taken(table: Ops, normal: Any, dtype: str) -> None:
+    """As by the plain pairs: a user's float64 array goes into a float32 model's backward."""
+    other = {"float32": "float64", "float64": "float32"}[dtype]
+    x, gain, weight = normal(2, 3, 4), normal(4), normal(4, 4)
+    inputs = {"linear": (x, weight, gain), "layer_norm": (x, gain, gain, 1e-5), "residual": (x, x, DRAWS[1]),
+              "post_norm": (x, x, gain, gain, 1e-5, DRAWS[1]), "gelu": (x,),
+              "feed_forward": (x, weight, gain, weight, gain, "relu", DRAWS[1])}  # fmt: skip
+    ops = with_fallback(table, PLAIN)  # which is what users have
+    for op, given in inputs.items():
+        y, cache = getattr(ops, op).forward(*given)
+        _, plain_cache = getattr(PLAIN, op).forward(*given)
+        dy = (y * 3).astype(other)
+        found, true = getattr(ops, op).backward(dy, cache), getattr(PLAIN, op).backward(dy, plain_cache)
+        pairs = zip(found, true, strict=True) if isinstance(true, tuple) else [(found, true)]
+        for f, t in pairs:
+            np.testing.assert_allclose(f, t, rtol=1e-3, atol=1e-5, err_msg=op)
+
+
+def wrong_inputs() -> list[tuple[str, tuple[Any, ...]]]:
+    x, v, m, ids = np.ones((2, 3, 4)), np.ones(4), np.ones((4, 4)), np.ones((2, 3), dtype=int)
+    short, bad = np.ones(3), Draw(1, 2, 3, 4, 1.0)
+    heads = np.ones((2, 2, 3, 4))
+    return [
+        ("linear", (x, v, v)), ("linear", (x, m[:3], v)), ("linear", (x, m, short)), ("linear", (np.ones(()), m, v)),
+        ("dropout", (x, bad)), ("dropout", (x, bad._replace(rate=-0.1))),
+        ("residual", (x, x[:1], None)), ("residual", (x, x, bad)),
+        ("layer_norm", (x, short, v)), ("layer_norm", (x, v, short)),
+        ("post_norm", (x, x[:1], v, v, 1e-5, None)), ("post_norm", (x, x, short, v, 1e-5, None)),
+        ("post_norm", (x, x, v, v, 1e-5, bad)),
+        ("add_norm", (x, x[:1], v, v, 1e-5, None)), ("add_norm", (x, x, v, short, 1e-5, None)),
+        ("feed_forward", (x, m, v, m, v, "tanh", None)), ("feed_forward", (x, m, short, m, v, "relu", None)),
+        ("feed_forward", (x, m[:3], v, m, v, "relu", None)), ("feed_forward", (x, m, v, m[:3], v, "gelu", None)),
+        ("feed_forward", (x, m, v, m, short, "gelu", None)), ("feed_forward", (x, m, v, m, v, "relu", bad)),
+        ("attention", (x, x, x)), ("attention", (heads, heads[:1], heads)), ("attention", (heads, heads, x)),
+        ("attention", (heads, heads[..., :2], heads[..., :2])), ("attention", (heads, heads, heads[:, :, :2])),
+        ("embedding", (x, m)), ("embedding", (ids, v)), ("learned_positions", (x, m, -1)),
+        ("learned_positions", (x, m, 2)), ("learned_positions", (x, m[:, :2], 0)),
+        ("rotary", (v,)), ("rotary", (x[..., :3],)), ("rotary", (x, -1)), ("rotary", (x, 0, 0.0)),
+        ("relative_bias", (v, 3, 3)), ("relative_bias", (m[:3], 3, 3)), ("relative_bias", (m, 3, 3, 0, True, 2)),
+        ("batch_norm", (x, short, v)), ("batch_norm", (x, v, v, ids[:1] > 0)),
+        ("batch_norm_inference", (x, v, v, short, v)), ("batch_norm_inference", (x, v, v, v, short)),
+        ("biased_attention", (heads, heads[:1], heads, x)), ("biased_attention", (heads, heads, heads, x[:, :, :2])),
+        ("local_attention", (heads, heads[:, :, :2], heads[:, :, :2], AttentionMask(window=1))),
+        ("local_attention", (heads, heads, heads, AttentionMask())),
+        ("local_attention", (heads, heads, heads, AttentionMask(query_offset=1, window=1))),
+        ("linear_attention", (heads, heads, x)), ("linear_attention", (heads, heads, heads, AttentionMask(window=1))),
+        ("linear_attention", (heads[:, :, :2], heads, heads, AttentionMask(causal=True))),
+        ("cross_entropy", (x, x[..., 0])), ("cross_entropy", (x, ids[:1])), ("cross_entropy", (x, ids, 0, 1.0)),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("op", "inputs"), wrong_inputs(), ids=lambda value: value if isinstance(value, str) else "")
+def test_bad_input_is_refused_in_the_plain_kernels_words(table: Ops, op: str, inputs: tuple[Any, ...]) -> None:
+    with pytest.raises(NpformerError) as plain:
+        getattr(PLAIN, op).forward(*inputs)
+    with pytest.raises(type(plain.value)) as fast:
+        getattr(table, op).forward(*inputs)
+    assert str(fast.value) == str(plain.value)
+    assert len(str(plain.value)) > math.log(2)
+
+
+def test_gradients_of_another_shape_are_refused(table: Ops, refuses_wrong_shapes: Callable[[Ops], None]) -> None:
+    refuses_wrong_shapes(table)

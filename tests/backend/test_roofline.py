@@ -1,0 +1,87 @@
+"""The ceilings: rates from times, and which of the two is nearer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from npformer.backend import Backend, Pair, get_backend, roofline
+from npformer.backend.roofline import LARGE, Ceilings, measure_ceilings
+
+
+@pytest.fixture
+def alone() -> Backend:
+    """The plain kernels in float32 on one thread."""
+    return get_backend("numpy", kernels="plain", threads=1)
+
+
+@pytest.mark.parametrize("products_of_16", [(0.25, 0.75), (0.75, 0.25)])
+@pytest.mark.parametrize("memory", [(0.125, 1.0), (1.0, 0.125)])
+def test_rates_come_from_the_best_time(
+    memory: tuple[float, float], products_of_16: tuple[float, float], alone: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(roofline.LARGE, "numpy", 8)
+    products = [0.5, 0.5, 0.5, 0.5, *products_of_16]  # of 8, of (3, 4, 5): a linear map's and the arrays' own
+    seconds = iter([*products, *memory])  # a copy, a change in place
+
+    def known(work: Callable[[], object], backend: Backend) -> float:
+        work()
+        return next(seconds)
+
+    monkeypatch.setattr(roofline, "_best", known)
+    found = measure_ceilings(alone, [(3, 4, 5), (16, 16, 16)], streamed=800)
+    assert found == Ceilings(flops=4 * 2 * 16**3, bytes=8 * 2 * 800, shape=(16, 16, 16))
+    assert next(seconds, None) is None
+
+
+def test_the_best_of_several_rounds_without_the_first(alone: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    lengths = iter([0.1, 5.0, 3.0, 4.0])
+
+    class FakeTime:
+        now = 0.0
+
+        def perf_counter(self) -> float:
+            return self.now
+
+    clock = FakeTime()
+    monkeypatch.setattr(roofline, "time", clock)
+
+    def work() -> None:
+        clock.now += next(lengths)
+
+    assert roofline._best(work, alone) == 3.0
+    assert next(lengths, None) is None
+
+
+def test_this_machine(alone: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(roofline, "ENOUGH", 0.0)
+    found = measure_ceilings(alone, [(2, 2, 2)], streamed=1 << 20)
+    assert found.shape == (LARGE["numpy"],) * 3
+    assert 1e8 < found.flops < 1e16
+    assert 1e7 < found.bytes < 1e14
+
+
+def test_on_a_gpu_the_product_is_that_of_a_linear_map(alone: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In its precision, and large: here a backend that says it is CuPy's."""
+    seen: list[tuple[int, ...]] = []
+
+    def forward(x: Any, weight: Any, bias: Any) -> Any:
+        seen.append((*x.shape, *weight.shape, *bias.shape))
+        return alone.ops.linear.forward(x, weight, bias)
+
+    pretender = replace(alone, name="cupy", ops=replace(alone.ops, linear=Pair(forward, alone.ops.linear.backward)))
+    monkeypatch.setattr(roofline, "ENOUGH", 0.0)
+    monkeypatch.setitem(roofline.LARGE, "cupy", 16)
+    monkeypatch.setitem(roofline.STREAMED, "cupy", 1 << 20)
+    assert measure_ceilings(pretender, [(2, 3, 4)]).shape in ((16, 16, 16), (2, 3, 4))
+    assert set(seen) == {(16, 16, 16, 16, 16), (2, 3, 3, 4, 4)}
+
+
+def test_the_nearer_ceiling() -> None:
+    at = Ceilings(flops=100.0, bytes=10.0, shape=(1, 1, 1))
+    assert at.bound(200.0, 10.0) == (2.0, "products")
+    assert at.bound(100.0, 30.0) == (3.0, "memory")
+    assert at.bound(0.0, 0.0) == (0.0, "memory")

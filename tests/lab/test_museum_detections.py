@@ -1,0 +1,142 @@
+"""All checks holds without a bug, notices each bug, and a survivor is called one."""
+
+from __future__ import annotations
+
+import pytest
+
+from npformer.backend import Backend
+from npformer.errors import GradientError
+from npformer.lab.museum.bug import Bug, Edit
+from npformer.lab.museum.bugs import BUGS, bug
+from npformer.lab.museum.checks import Check, all_checks
+from npformer.lab.museum.detections import TEST_GUARD, Detections, detection_table, examine, only_detectors, prepared
+from npformer.lab.museum.diagnose import diagnosis_of
+from npformer.lab.museum.empty_tests import EMPTY_TESTS
+from npformer.lab.museum.patch import patched
+from npformer.lab.museum.reach import concerned, reach
+
+#: One bug for each group of checks, and the check that must name it.
+SAMPLE = (
+    ("softmax-no-shared", "gradient of softmax", "drop a term: `dy - shared` became `dy`"),
+    ("layer-norm-no-eps", "constant tokens", "y of a constant row"),
+    ("attention-scale-d", "values of attention", "out at"),
+    ("attention-dv-before-dropout", "gradient of attention", "v"),
+    ("dropout-shared-object", "dropout's mask", "gradient"),
+    ("cache-on-self", "invariant: reuse", "use A[0, 0, 0]: expected"),
+    ("tied-one-gradient", "invariant: tying", "src_embedding.weight"),
+    ("causal-diagonal-hidden", "every past token", "a target token does not see itself"),
+    ("cross-padding-visible", "padding", "after more padding"),
+    ("loss-by-batch", "micro-batches", "a gradient at [16] is"),
+    ("adamw-into-gradient", "AdamW by the textbook", "a.weight after step 1"),
+    ("clip-per-tensor", "clipping", "the clipped gradient"),
+    ("accumulate-means", "micro-batches", "the loss in three parts"),
+    ("resume-loses-moments", "resume", "stopping at step 2"),
+)
+
+
+def harmless(edit: Edit) -> Bug:
+    return Bug("harmless", "operation", "changes nothing", (edit,), "a", "b", "A. B.")
+
+
+def test_names_are_distinct_and_every_check_says_what_it_means() -> None:
+    checks = all_checks()
+    assert len({check.name for check in checks}) == len(checks)
+    assert all(check.meaning for check in checks)
+
+
+def test_all_checks_hold_on_the_correct_program() -> None:
+    """To find which functions each check runs it is run, and refused if it fails: see below."""
+    checks, reached = prepared()
+    assert len(reached) == len(checks) == len(all_checks())
+
+
+@pytest.mark.parametrize(("name", "check", "diagnosis"), SAMPLE)
+def test_a_bug_is_noticed_by_the_check_that_should(name: str, check: str, diagnosis: str) -> None:
+    """That check alone; the command asks every check that the bug concerns."""
+    one = bug(name)
+    (asked,) = (each for each in all_checks() if each.name == check)
+    with patched(one.edits) as backend:
+        problems = asked(backend)
+    assert problems
+    assert diagnosis in diagnosis_of(one, {check: problems[0]})
+
+
+def test_a_bug_is_detected_by_every_check_that_notices_it() -> None:
+    detections = examine(bug("clip-squared"))
+    assert {"clipping"} < detections.problems.keys()
+    assert detections.diagnosis == detections.problems["clipping"]
+    assert detections.tried >= len(detections.problems)
+    assert not detections.survives()
+
+
+def test_each_bug_is_detected_by_one_check_at_least() -> None:
+    """Not the whole table: each bug against the checks that run it, until one fails."""
+    checks, reached = prepared()
+    survivors = []
+    for one in (one for one in BUGS if not one.test):
+        chosen = concerned(one, checks, reached)
+        with patched(one.edits) as backend:
+            if not any(check(backend) for check in chosen):
+                survivors.append(one.id)
+    assert survivors == []
+
+
+@pytest.mark.parametrize("one", [one for one in BUGS if one.test], ids=lambda one: one.id)
+def test_an_empty_test_passes_on_a_wrong_kernel_and_is_answered(one: Bug) -> None:
+    assert EMPTY_TESTS[one.test].passes(), "the test fails on the right kernel too: it shows nothing"
+    detections = examine(one)
+    assert list(detections.problems) == [TEST_GUARD]
+
+
+@pytest.mark.parametrize("name", ["no assertion", "with itself", "shapes only", "no dropout", "one head"])
+def test_the_answer_is_about_the_kernel(name: str) -> None:
+    assert EMPTY_TESTS[name].answer() == ""
+
+
+@pytest.mark.parametrize("name", ["length one", "gamma one", "zero inputs", "wide tolerance"])
+def test_what_proves_nothing_is_refused_on_a_right_kernel_too(name: str) -> None:
+    assert "PROVES NOTHING" in EMPTY_TESTS[name].answer() or "refused" in EMPTY_TESTS[name].answer()
+
+
+def test_an_empty_test_that_does_fail_is_no_bug() -> None:
+    edit = Edit("npformer.functional.softmax:softmax_backward", "(y * (dy - shared),)", "(y * dy,)")
+    wrong = Bug("x", "tests that cannot fail", "t", (edit,), "a", "b", "A. B.", test="ones upstream")
+    with pytest.raises(GradientError, match="expected the test to pass on the wrong kernel"):
+        examine(wrong)
+
+
+def test_a_change_that_changes_nothing_survives() -> None:
+    edit = Edit("npformer.data.batches:batch_of", "[first, *target]", "[first, *list(target)]")
+    (detections,) = detection_table([harmless(edit)], workers=1)
+    assert detections.survives()
+    assert detections.tried >= 1
+    assert detections.to_dict()["survives"]
+
+
+def test_only_killers_and_without() -> None:
+    one, two = bug("causal-off"), bug("noam-max")
+    table = [Detections(one, 9, {"causality": "a", "parity": "b"}, ""), Detections(two, 9, {"schedules": "c"}, "")]
+    assert only_detectors(table) == {"schedules": ["noam-max"]}
+    assert [detections.survives(["schedules"]) for detections in table] == [False, True]
+    assert [detections.survives(["causality", "parity"]) for detections in table] == [True, False]
+
+
+def test_reach_finds_the_checks_that_run_the_code() -> None:
+    checks = [check for check in all_checks() if check.name in ("clipping", "schedules", "values of softmax")]
+    chosen = [bug(name) for name in ("clip-squared", "noam-max", "softmax-overflow", "layer-norm-no-eps")]
+    reached = reach(checks, chosen)
+    assert [[check.name for check in concerned(one, checks, reached)] for one in chosen] == [
+        ["clipping"], ["schedules"], ["values of softmax"], [],
+    ]  # fmt: skip
+
+
+def test_checks_that_fail_without_a_bug_is_refused() -> None:
+    with pytest.raises(GradientError, match="always: expected it to hold on npformer itself, but no"):
+        reach([Check("always", "fails", lambda backend: ["no"])], [])
+
+
+def test_a_crash_is_a_problem() -> None:
+    def crash(backend: Backend) -> list[str]:
+        raise ZeroDivisionError("by zero\nmore")
+
+    assert Check("c", "m", crash)(None) == ["it crashes with ZeroDivisionError: by zero"]  # type: ignore[arg-type]

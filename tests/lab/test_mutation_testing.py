@@ -1,0 +1,155 @@
+"""The gradient check under mutation testing: no mutant that changes a gradient survives, and most are named."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer import functional
+from npformer.lab import mutation_testing as module
+from npformer.lab.mutation_testing import (
+    CRASHED,
+    EQUIVALENT,
+    KILLED,
+    SURVIVED,
+    Defendant,
+    Outcome,
+    defendants,
+    judge,
+    mutation_test,
+    summary,
+)
+from npformer.layers import EncoderLayer
+from npformer.proof import check
+from npformer.proof.mutants import mutants
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> list[Outcome]:
+    return mutation_test(sample=30, seed=0)
+
+
+def test_no_mutant_of_a_sample_survives(outcomes: list[Outcome]) -> None:
+    assert len(outcomes) == 30
+    assert [outcome for outcome in outcomes if outcome.fate == SURVIVED] == []
+    assert {outcome.fate for outcome in outcomes} <= {KILLED, CRASHED, EQUIVALENT}
+    assert all(outcome.case for outcome in outcomes if outcome.fate in (KILLED, CRASHED))
+
+
+def test_most_of_the_killed_are_named(outcomes: list[Outcome]) -> None:
+    found = summary(outcomes)
+    judged, killed = found["diagnosis"], found[KILLED]
+    assert sum(judged.values()) == killed > 20
+    assert judged["right"] + judged["same effect"] >= 0.8 * killed
+    assert judged["wrong"] <= 0.05 * killed
+
+
+def test_a_sample_is_drawn_by_its_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "judge", lambda defendant, backend: defendant.mutant.describe())
+    first, again, other = mutation_test(5, seed=3), mutation_test(5, seed=3), mutation_test(5, seed=4)
+    assert first == again != other
+    assert len(set(map(str, mutation_test()))) > 300
+    assert len(mutation_test(10**6)) == len(mutation_test())
+
+
+def of(op: str, operator: str, word: str = "") -> Defendant:
+    return next(d for d in defendants() if d.op == op and d.mutant.operator == operator and word in d.mutant.describe())
+
+
+def test_one_mutant(numpy64: Any) -> None:
+    found = judge(of("layer_norm", "drop a term", "`g - along_one` became `g`"), numpy64)
+    assert (found.fate, found.case, found.operator, found.cause) == (
+        KILLED, "layer_norm", "drop a term", "drop a term",
+    )  # fmt: skip
+    assert found.diagnosis == found.description
+    assert found.judgement == "right"
+    found = judge(of("linear", "swap outputs"), numpy64)
+    assert (found.fate, found.diagnosis) == (CRASHED, "ShapeError")
+
+
+def test_a_mutant_of_a_layer_leaves_the_class_alone(numpy64: Any) -> None:
+    before = dict(vars(EncoderLayer))
+    defendant = next(d for d in defendants() if d.owner is EncoderLayer and d.mutant.operator == "change a sign")
+    assert judge(defendant, numpy64).judgement in ("right", "same effect")
+    assert dict(vars(EncoderLayer)) == before
+    case = defendant.cases[0]
+    assert type(case.build(numpy64)) is EncoderLayer
+    assert isinstance(defendant.put_into(case).build(numpy64), EncoderLayer)
+
+
+def test_what_changes_no_gradient_is_equivalent(numpy64: Any) -> None:
+    right = next(iter(mutants(functional.softmax_backward)))
+    same = replace(right, build=functional.softmax_backward)
+    cases = of("softmax", "scale by 2").cases
+    assert judge(Defendant(same, "softmax", None, cases), numpy64).fate == EQUIVALENT
+    noisy = replace(right, build=lambda dy, cache: (functional.softmax_backward(dy, cache)[0] * (1 + 1e-13),))
+    assert judge(Defendant(noisy, "softmax", None, cases), numpy64).fate == EQUIVALENT
+
+
+def test_a_mutant_that_gives_nan_is_not_equivalent(numpy64: Any) -> None:
+    right = next(iter(mutants(functional.softmax_backward)))
+    nan = replace(right, build=lambda dy, cache: (dy * np.nan,))
+    assert judge(Defendant(nan, "softmax", None, of("softmax", "scale by 2").cases), numpy64).fate == KILLED
+
+
+def test_a_blind_check_lets_mutants_survive_and_it_is_said_what_they_change(
+    monkeypatch: pytest.MonkeyPatch, numpy64: Any
+) -> None:
+    monkeypatch.setattr(
+        check.Judge, "_with_complex", lambda judge, errors, swept: ((0,) * errors.error.ndim, "right", "")
+    )
+    found = judge(of("layer_norm", "scale by 2", "(layer_norm_backward"), numpy64)
+    assert (found.fate, found.case) == (SURVIVED, "layer_norm")
+    assert found.diagnosis.startswith("the gradient of ")
+    assert "changes by" in found.diagnosis
+    assert found.diagnosis.endswith("of its size, and passed as right")
+    assert summary([found])[SURVIVED] == 1
+
+
+def test_a_check_that_is_blind_to_one_per_cent_of_an_error(monkeypatch: pytest.MonkeyPatch, numpy64: Any) -> None:
+    right = next(iter(mutants(functional.softmax_backward)))
+    slight = replace(right, build=lambda dy, cache: (functional.softmax_backward(dy, cache)[0] * 1.01,))
+    defendant = Defendant(slight, "softmax", None, of("softmax", "scale by 2").cases)
+    assert judge(defendant, numpy64).fate == KILLED
+    own_gradcheck = check.gradcheck
+    monkeypatch.setattr(
+        import_module("npformer.proof.catalogue"),
+        "gradcheck",
+        lambda *args, **options: own_gradcheck(*args, tolerance=0.1, **options),
+    )
+    found = judge(defendant, numpy64)
+    assert (found.fate, found.diagnosis) == (
+        SURVIVED, "the gradient of x changes by 1.0e-02 of its size, and passed as right",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("operator", "cause", "diagnosis", "judgement"),
+    [
+        ("drop a term", "drop a term", "drop a term: `a` became `b` (f, line 1)", "right"),
+        ("drop a factor", "scale by 2", "scale by 2: `a` became `b` (f, line 1)", "same effect"),
+        ("change a sign", "sign", "it has the opposite sign everywhere", "right"),
+        ("scale by 2", "scaled by 2", "it is 2 times too large everywhere", "right"),
+        ("drop a transpose", "transposed", "axes 0 and 1 are exchanged", "right"),
+        ("drop a term", "sign", "it has the opposite sign everywhere", "wrong"),
+        ("drop a term", "unknown", "no known pattern fits", "unknown"),
+        ("drop a term", "", "", "unknown"),
+    ],
+)
+def test_judgement_of_a_diagnosis(operator: str, cause: str, diagnosis: str, judgement: str) -> None:
+    assert Outcome("…", operator, KILLED, "softmax", cause, diagnosis).judgement == judgement
+
+
+def test_the_summary() -> None:
+    def outcome(fate: str, cause: str = "") -> Outcome:
+        return Outcome("…", "drop a term", fate, "", cause)
+
+    found = summary([outcome(KILLED, "drop a term"), outcome(KILLED, "unknown"), outcome(CRASHED), outcome(EQUIVALENT)])
+    assert found == {
+        "mutants": 4, KILLED: 2, CRASHED: 1, EQUIVALENT: 1, SURVIVED: 0,
+        "diagnosis": {"right": 1, "same effect": 0, "unknown": 1, "wrong": 0},
+    }  # fmt: skip

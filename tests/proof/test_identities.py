@@ -1,0 +1,133 @@
+"""Identities hold over the whole catalogue, and each says what it claims, of what, and why."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer import functional as F  # noqa: N812
+from npformer.backend import Backend, get_backend
+from npformer.errors import ShapeError
+from npformer.layers import FeedForward, LayerNorm, Linear
+from npformer.proof import Case, catalogue
+from npformer.proof.identities import IDENTITIES, prove
+from npformer.proof.invariants import ClaimResults
+
+CASES = catalogue()
+X = np.random.default_rng(0).normal(size=(2, 3, 4))
+
+
+@cache
+def backend64() -> Backend:
+    """NumPy with its fastest kernels; inside of tests, since they may have to be compiled."""
+    return get_backend("numpy", dtype="float64")
+
+
+def proven(case: Case, backend: Backend) -> ClaimResults:
+    return prove(case.build(backend), *case.inputs, name=case.name, device=backend.device, **case.options)
+
+
+@cache
+def proven_before(name: str) -> ClaimResults:
+    """The same of a case of the catalogue on NumPy, once for all tests."""
+    (case,) = (case for case in CASES if case.name == name)
+    return proven(case, backend64())
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_every_identity_holds_on_the_catalogue(case: Case) -> None:
+    report = proven_before(case.name)
+    assert report.ok, str(report)
+    assert report["path-integral"].holds
+
+
+def test_every_identity_holds_somewhere() -> None:
+    chosen = [case for case in CASES if case.group != "model" or "learned" in case.name]
+    held = {row.name for case in chosen for row in proven_before(case.name).rows if row.holds}
+    assert held == set(IDENTITIES)
+
+
+@pytest.mark.parametrize("name", ["attention: causal and padding", "add_norm: dropout", "DecoderLayer: pre, gelu"])
+def test_they_run_on_a_device_that_is_not_the_host(name: str, strict64: Backend) -> None:
+    (case,) = (case for case in CASES if case.name == name)
+    report = proven(case, strict64)
+    assert report.ok, str(report)
+
+
+@pytest.mark.parametrize("name", IDENTITIES)
+def test_each_has_a_meaning_and_a_derivation(name: str) -> None:
+    one = IDENTITIES[name]
+    assert one.name == name
+    assert 10 < len(one.meaning) <= 100
+    assert len(one.derivation.split()) > 10
+
+
+def test_the_text_fits_80_columns() -> None:
+    lines = str(proven(CASES[-1], backend64())).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "who-sees-whom        holds" in "\n".join(lines)
+
+
+def test_a_identity_about_something_else_does_not_apply() -> None:
+    found = IDENTITIES["softmax-rows"](LayerNorm(4, backend=backend64()), X)
+    assert not found.applies
+    assert found.reason == "it is about softmax"
+
+
+def test_a_claim_about_zeros_proves_nothing() -> None:
+    layer = FeedForward(4, 6, backend=backend64())
+    layer.up.bias.data[...] = -100.0  # every gate is shut
+    found = IDENTITIES["relu-units"](layer, X)
+    assert not found.applies
+    assert "prove nothing" in found.reason
+
+
+def test_kind_names_a_pair_whose_forward_does_not() -> None:
+    def mine(x: Any) -> Any:
+        y = np.exp(x - x.max(axis=-1, keepdims=True))
+        y /= y.sum(axis=-1, keepdims=True)
+        return y, y
+
+    def mine_backward(dy: Any, y: Any) -> Any:
+        return y * (dy - np.sum(dy * y, axis=-1, keepdims=True))
+
+    report = prove((mine, mine_backward), X, kind="softmax")
+    assert report.name == "softmax"
+    assert [row.name for row in report.rows] == ["softmax-rows", "softmax-sum", "softmax-logarithm", "path-integral"]
+    assert report.ok, str(report)
+    assert [row.name for row in prove((mine, mine_backward), X).rows] == ["path-integral"]
+
+
+def test_subclasses_are_what_their_bases_are() -> None:
+    class Mine(Linear):
+        pass
+
+    assert prove(Mine(4, 5, backend=backend64()), X)["linear-exchange"].holds
+
+
+def test_nothing_of_the_target_changes() -> None:
+    layer = Linear(4, 5, backend=get_backend("numpy", dtype="float32"))
+    layer.weight.grad[...] = 3.0
+    data, grad, before = layer.weight.data, layer.weight.grad, layer.weight.data.copy()
+    assert prove(layer, X).ok
+    assert layer.weight.data is data
+    assert layer.weight.grad is grad
+    assert np.array_equal(data, before)
+    assert np.all(grad == 3.0)
+
+
+def test_inputs_that_do_not_fit_are_the_callers_error() -> None:
+    with pytest.raises(ShapeError, match="C_in=4"):
+        prove(Linear(4, 5, backend=backend64()), X[..., :3])
+
+
+def test_a_gradient_that_raises_does_not_hold() -> None:
+    def broken(dy: Any, cache: Any) -> Any:
+        raise RuntimeError("no derivative today")
+
+    found = IDENTITIES["gate"]((F.relu_forward, broken), X)
+    assert found.fails
+    assert "no derivative today" in found.reason

@@ -1,0 +1,230 @@
+"""For each identity on parameters and wiring a wrong layer or network that it catches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer import functional as F  # noqa: N812
+from npformer.backend import Backend, get_backend, plain_pair
+from npformer.functional import ALL_VISIBLE, AttentionMask
+from npformer.layers import (
+    DecoderStack,
+    EncoderLayer,
+    FeedForward,
+    Layer,
+    MultiHeadAttention,
+    RandomKey,
+    ScaledDotProduct,
+)
+from npformer.layers.call_tree import child
+from npformer.models import Transformer, TransformerConfig
+from npformer.models.token_input import embed
+from npformer.proof.catalogue import shaken
+from npformer.proof.identities import IDENTITIES
+from npformer.proof.identities.identity import parts
+
+BACKEND = get_backend("numpy", dtype="float64", kernels="plain")
+rng = np.random.default_rng(0)
+X = rng.normal(size=(2, 3, 4))
+SRC, TGT = np.array([[3, 1, 2, 4], [4, 2, 0, 0]]), np.array([[1, 4, 3], [1, 2, 0]])
+KEY = RandomKey(1)
+BLIND = AttentionMask(np.array([[True] * 3, [False] * 3]))
+
+
+def with_ops(**pairs: Any) -> Backend:
+    return replace(BACKEND, ops=replace(BACKEND.ops, **pairs))
+
+
+def model(kind: type[Transformer] = Transformer, backend: Backend = BACKEND, **changes: Any) -> Layer:
+    size = {"d_model": 4, "num_heads": 2, "d_ff": 6, "num_encoder_layers": 1, "num_decoder_layers": 2, "dropout": 0.2}
+    return shaken(kind(TransformerConfig(5, 5, **size | changes), backend=backend))  # type: ignore[arg-type]
+
+
+def heads(mechanism: Any = None, backend: Backend = BACKEND) -> Layer:
+    return shaken(MultiHeadAttention(4, 2, dropout=0.3, mechanism=mechanism, backend=backend))
+
+
+class Flawed(ScaledDotProduct):
+    """Attention whose backward multiplies dq, dk and dv by factors."""
+
+    def __init__(self, *factors: float) -> None:
+        self.factors = factors
+
+    def backward(self, *args: Any) -> Any:
+        *gradients, dbias = super().backward(*args)
+        return (*(f * d for f, d in zip(self.factors, gradients, strict=True)), dbias)
+
+
+class Swapped(ScaledDotProduct):
+    """dq and dk in the wrong order; in self-attention the shapes still fit."""
+
+    def backward(self, *args: Any) -> Any:
+        dq, dk, dv, dbias = super().backward(*args)
+        return dk, dq, dv, dbias
+
+
+class Uniform(ScaledDotProduct):
+    """A query that sees nothing attends to everything, as with −1e9."""
+
+    def forward(self, ops: Any, q: Any, k: Any, v: Any, mask: Any, draw: Any, bias: Any) -> Any:
+        blind = ~mask.key_visible.any(axis=1, keepdims=True)
+        return super().forward(ops, q, k, v, AttentionMask(mask.key_visible | blind), draw, bias)
+
+
+class HeadsNotMovedBack(MultiHeadAttention):
+    """The heads' gradient is reshaped without moving the head axis: right shape, wrong place."""
+
+    def backward(self, dy: Any, cache: Any) -> Any:
+        dmerged = self.output.backward(dy, cache.pop())
+        batch, length, width = dmerged.shape
+        wrong = dmerged.reshape(batch, self.num_heads, length, width // self.num_heads)
+        *parts, _ = self.mechanism.backward(self.ops, wrong, cache.pop())
+        dq, dk, dv = map(F.merge_heads, parts)
+        return self._project_backward(dq, dk, dv, cache)
+
+
+class OnlyTheTopLayer(DecoderStack):
+    """The memory's gradient of the last layer alone, not the sum over layers."""
+
+    def backward(self, dy: Any, cache: Any) -> Any:
+        dmemory = None
+        dx = dy if self.norm is None else self.norm.backward(dy, cache.pop())
+        for layer in reversed(self.layers):
+            dx, from_layer = layer.backward(dx, cache.pop())
+            dmemory = from_layer if dmemory is None else dmemory
+        return dx, dmemory
+
+
+class BetaTwice(EncoderLayer):
+    """The first norm's β gets its gradient twice."""
+
+    def backward(self, dy: Any, cache: Any) -> Any:
+        dx = super().backward(dy, cache)
+        self.norm1.beta.grad *= 2
+        return dx
+
+
+def wrong_stack(**changes: Any) -> Layer:
+    made = model(**changes)
+    made.decoder.__class__ = OnlyTheTopLayer  # type: ignore[attr-defined]
+    return made
+
+
+class UnmaskedMemory(Transformer):
+    def _encode(self, *args: Any) -> Any:
+        return super()._encode(*args)[0], ALL_VISIBLE
+
+
+class FutureVisible(Transformer):
+    def _decode(self, cache: Any, tgt_in: Any, memory: Any, memory_mask: Any, key: Any, recorder: Any) -> Any:
+        real = AttentionMask(tgt_in != self.config.pad_id)
+        x = embed(cache, self.tgt_embedding, self.tgt_positions, self.dropout, tgt_in, None)
+        h = cache.run(self.decoder, x, memory, mask=real, memory_mask=memory_mask, recorder=child(recorder, "decoder"))
+        return cache.run(self.generator, h)
+
+
+def no_mean(dy: Any, cache: Any) -> Any:
+    """Post-LN whose norm forgets the mean term."""
+    x_hat, r, gamma = cache.norm
+    g = dy * gamma
+    dtotal = r * (g - x_hat * (g * x_hat).mean(axis=-1, keepdims=True))
+    dx, df = F.residual_backward(dtotal, cache.residual)
+    return dx, df, (dy * x_hat).sum(axis=(0, 1)), dy.sum(axis=(0, 1))
+
+
+def root_forgotten(dy: Any, cache: Any) -> Any:
+    return (F.embedding_backward(dy, cache)[0] / cache.scale,)
+
+
+def into_every_row(dy: Any, cache: Any) -> Any:
+    return (F.embedding_backward(dy, cache)[0] + 1e-9,)
+
+
+def mask_forgotten(dy: Any, cache: Any) -> Any:
+    return F.feed_forward_backward(dy, cache._replace(dropout=cache.dropout._replace(keep=None)))
+
+
+def bias_over_batch(dy: Any, cache: Any) -> Any:
+    dx, dweight, dbias = F.linear_backward(dy, cache)
+    return dx, dweight, dbias / len(dy)
+
+
+def keys_moved(dout: Any, cache: Any) -> Any:
+    """A little is added to every dK, so it no longer sums to 0."""
+    dq, dk, dv = F.attention_backward(dout, cache)
+    return dq, dk + 1e-3 * cache.q.mean(), dv
+
+
+ATTENTION = with_ops(attention=plain_pair(F.attention_forward, keys_moved))
+POST_NORM = with_ops(post_norm=plain_pair(F.post_norm_forward, no_mean))
+ROOT = with_ops(embedding=plain_pair(F.embedding_forward, root_forgotten))
+EVERY_ROW = with_ops(embedding=plain_pair(F.embedding_forward, into_every_row))
+FORGOTTEN = with_ops(feed_forward=plain_pair(F.feed_forward_forward, mask_forgotten))
+BIAS = with_ops(linear=plain_pair(F.linear_forward, bias_over_batch))
+PRE = {"norm_order": "pre", "activation": "gelu"}
+
+Broken = tuple[str, Callable[[], Any], tuple[Any, ...], dict[str, Any]]
+BREAKERS: dict[str, Broken] = {
+    "dk doubled": ("heads-query-key", lambda: heads(Flawed(1, 2, 1)), (X,), {"key": KEY}),
+    "dq and dk swapped": ("heads-query-key", lambda: heads(Swapped()), (X,), {"key": KEY}),
+    "dv doubled": ("heads-value-output", lambda: heads(Flawed(1, 1, 2)), (X,), {"key": KEY}),
+    "heads not moved back": (
+        "heads-value-output", lambda: shaken(HeadsNotMovedBack(4, 2, backend=BACKEND)), (X,), {}
+    ),
+    "a thousandth in dK": ("key-bias", lambda: heads(backend=ATTENTION), (X,), {}),
+    "the same, deep in a model": ("key-bias", lambda: model(backend=ATTENTION), (SRC, TGT), {"key": KEY}),
+    "dv halved": ("value-bias", lambda: heads(Flawed(1, 1, 0.5)), (X,), {}),
+    "attends to padding": ("nothing-visible", lambda: heads(Uniform()), (X,), {"mask": BLIND}),
+    "dropout forgotten": (
+        "relu-units", lambda: shaken(FeedForward(4, 6, dropout=0.3, backend=FORGOTTEN)), (X,), {"key": KEY}
+    ),
+    "the same, in a model": ("relu-units", lambda: model(backend=FORGOTTEN), (SRC, TGT), {"key": KEY}),
+    "biases over the batch": ("last-bias", lambda: model(backend=BIAS), (SRC, TGT), {}),
+    "memory of the top layer, post": ("norm-readers", wrong_stack, (SRC, TGT), {"key": KEY}),
+    "memory of the top layer, pre": ("norm-readers", lambda: wrong_stack(**PRE), (SRC, TGT), {"key": KEY}),
+    "β of a norm counted twice": (
+        "norm-readers", lambda: shaken(BetaTwice(4, 2, 6, norm_order="pre", backend=BACKEND)), (X,), {}
+    ),
+    "norm without its mean": ("stream-shift", lambda: model(backend=POST_NORM), (SRC, TGT), {}),
+    "√C forgotten": ("embedding-positions", lambda: model(backend=ROOT, positions="learned"), (SRC, TGT), {"key": KEY}),
+    "into every row": ("absent-tokens", lambda: model(backend=EVERY_ROW), (SRC, TGT % 4), {}),
+    "source padding seen": ("who-sees-whom", lambda: model(UnmaskedMemory), (SRC, TGT), {}),
+    "future seen": ("who-sees-whom", lambda: model(FutureVisible), (SRC, TGT), {}),
+    "memory of the top layer": ("path-integral", wrong_stack, (SRC, TGT), {"key": KEY}),
+    "generator's bias over the batch": ("adjoint", lambda: model(backend=BIAS), (SRC, TGT), {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("broken", BREAKERS)
+def test_what_is_broken_is_caught(broken: str) -> None:
+    name, make, inputs, options = BREAKERS[broken]
+    found = IDENTITIES[name](make(), *inputs, **options)
+    assert found.fails, str(found)
+    assert found.violation is not None, found.reason
+
+
+def test_every_identity_inside_a_network_has_a_breaker() -> None:
+    about_networks = {
+        name
+        for name, one in IDENTITIES.items()
+        if {"MultiHeadAttention", "Transformer", "EncoderLayer"} & one.applies_to
+    }
+    assert about_networks <= {name for name, *_ in BREAKERS.values()}
+
+
+def test_a_network_wired_wrongly_has_right_gradients() -> None:
+    """So the path integral holds where who-sees-whom does not: neither replaces the other."""
+    assert IDENTITIES["path-integral"](model(UnmaskedMemory), SRC, TGT, key=KEY).holds
+
+
+def test_parts_are_named_as_parameters_are() -> None:
+    made = model()
+    names = {name for name, _ in made.named_parameters()}
+    prefixes = dict(parts(made))
+    assert "decoder.layers.1.cross_attention." in prefixes
+    assert all(any(name.startswith(prefix) for prefix in prefixes if prefix) for name in names)
