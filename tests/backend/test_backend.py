@@ -150,7 +150,7 @@ def test_a_precision_is_one_of_products_of_float32(numpy32: Backend) -> None:
 def test_kernels_of_the_other_device_are_refused() -> None:
     from npformer.backend.cupy import cupy_backend
 
-    with pytest.raises(ConfigError, match="kernels: expected auto, plain or cuda on a GPU, got compiled"):
+    with pytest.raises(ConfigError, match="kernels: expected auto, plain or cuda on a GPU, got numba"):
         cupy_backend("float32", "numba")
     with pytest.raises(ConfigError, match="precision: expected float32 for plain kernels, whose products are CuPy's"):
         cupy_backend("float32", "plain", "tf32")

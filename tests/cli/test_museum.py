@@ -65,7 +65,7 @@ def test_a_survivor_is_exit_1(cli: Callable[..., Any]) -> None:
     assert "SURVIVES: noam-max" in done.out
     found = json.loads(cli("museum", "--only", "noam", "--without", "schedules", "--json").out)
     assert (found["ok"], found["survivors"]) == (False, ["noam-max"])
-    assert found["bugs"][0]["killed_by"].keys() == {"schedules"}
+    assert found["bugs"][0]["detected_by"].keys() == {"schedules"}
 
 
 def test_show_draws_and_tells(cli: Callable[..., Any], tmp_path: Path) -> None:
