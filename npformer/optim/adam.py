@@ -27,8 +27,8 @@ class Rates(NamedTuple):
     """All that changes from one update to the next; in a device's memory, three numbers (3,)."""
 
     lr: float
-    first: float  # 1/(1 − β₁ᵗ)
-    second: float  # 1/(1 − β₂ᵗ)
+    bias_correction1: float  # 1/(1 − β₁ᵗ)
+    bias_correction2: float  # 1/(1 − β₂ᵗ)
 
 
 class Adam:
