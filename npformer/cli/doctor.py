@@ -15,6 +15,7 @@ import numpy as np
 from npformer._version import __version__
 from npformer.backend import cupy_problem, get_backend
 from npformer.backend.numpy import auto_kernels, numba_problem
+from npformer.backend.numpy.blas import blas_core
 from npformer.backend.numpy.blas_threads import blas_threads
 from npformer.cli.common import new_parser
 from npformer.training.trainer import THREAD_VARIABLES
@@ -50,6 +51,7 @@ def examine() -> dict[str, str]:
         "system": f"{platform.system()} {platform.machine()}, {_cores()} cores",
         **{name: _version(name) for name in PACKAGES},
         "BLAS": _blas(),
+        "BLAS core": _core(),
         "BLAS threads": _threads(),
         "Numba": _numba(compiled),
         "MKL": _mkl(compiled),
@@ -94,6 +96,14 @@ def _cores() -> int:
 def _blas() -> str:
     blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
     return f"{blas.get('name', 'unknown')} {blas.get('version', '')}".strip()
+
+
+def _core() -> str:
+    """Whose kernels multiply, and who asked for others than the processor's own."""
+    core, asked = blas_core(), os.environ.get("OPENBLAS_CORETYPE")
+    if core is None:
+        return "unknown: NumPy's BLAS is not OpenBLAS"
+    return f"{core} (OPENBLAS_CORETYPE={asked})" if asked else core
 
 
 def _threads() -> str:

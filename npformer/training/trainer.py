@@ -3,7 +3,7 @@
 Everything that a resumed run needs is in the checkpoint: parameters, buffers, moments, the step,
 and the loss summed since the last log line. Batches and dropout masks are functions of the seed and the
 step, the learning rate of the step, so nothing else has a memory, and a resumed run repeats the
-uninterrupted one bit for bit (on the same machine, with the same versions and thread count).
+uninterrupted one bit for bit (on the same machine, with the same versions, BLAS core and thread count).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from npformer.backend import Backend
+from npformer.backend.numpy.blas import blas_core
 from npformer.data import PAD_ID, Task
 from npformer.errors import CheckpointError, DeviceMemoryError, DivergedError, Interrupted
 from npformer.training.checkpoint import Checkpoint, latest_checkpoint, prune, save_checkpoint
@@ -205,7 +206,7 @@ class Trainer:
 
 
 def versions(backend: Backend) -> dict[str, str]:
-    """What bit-exact resuming depends on: versions, machine, what computes, and on how many threads."""
+    """What bit-exact resuming depends on: versions, machine, what computes, for which core, and on how many threads."""
     threads = next((os.environ[name] for name in THREAD_VARIABLES if name in os.environ), str(os.cpu_count()))
     here = {
         "python": platform.python_version(),
@@ -216,6 +217,9 @@ def versions(backend: Backend) -> dict[str, str]:
     }
     if backend.kernels == "numba":
         here["products"] = import_module("npformer.backend.numba.intel").product_library()
+    core = blas_core() if backend.name == "numpy" else None
+    if core is not None:
+        here["BLAS core"] = core
     on_gpu = {"device": backend.device.name, "precision": backend.precision}
     return here | (on_gpu if backend.name == "cupy" else {})
 

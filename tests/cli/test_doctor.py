@@ -53,6 +53,24 @@ def test_how_many_threads_a_product_has(
     assert cli("doctor", "--json").document["BLAS threads"].startswith(said)
 
 
+@pytest.mark.parametrize(
+    ("core", "asked", "said"),
+    [
+        ("SkylakeX", None, "SkylakeX"),
+        ("Haswell", "Zen", "Haswell (OPENBLAS_CORETYPE=Zen)"),
+        (None, "Zen", "unknown: NumPy's BLAS is not OpenBLAS"),
+    ],
+)
+def test_whose_kernels_multiply(
+    cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, core: str | None, asked: str | None, said: str
+) -> None:
+    monkeypatch.delenv("OPENBLAS_CORETYPE", raising=False)
+    if asked is not None:
+        monkeypatch.setenv("OPENBLAS_CORETYPE", asked)
+    monkeypatch.setattr(doctor, "blas_core", lambda: core)
+    assert cli("doctor", "--json").document["BLAS core"] == said
+
+
 def test_compiled_kernels_where_they_are_there(cli: Callable[..., Any]) -> None:
     if numba_problem() is not None:
         pytest.skip(str(numba_problem()))

@@ -224,6 +224,14 @@ def test_versions_name_the_library_of_products_that_compiled_kernels_use() -> No
     assert "products" not in module.versions(get_backend("numpy", kernels="numpy"))
 
 
+def test_versions_name_the_core_whose_kernels_multiply(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two machines of one architecture may have different ones, and then other last bits."""
+    backend = get_backend("numpy", kernels="numpy")
+    for core, found in (("Haswell", "Haswell"), (None, None)):
+        monkeypatch.setattr(module, "blas_core", lambda core=core: core)
+        assert module.versions(backend).get("BLAS core") == found
+
+
 def test_other_versions_are_noted(make: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch) -> None:
     make().train()
     same, told = make(), Told()

@@ -18,10 +18,27 @@ import numpy as np
 PRODUCTS = ("scipy_cblas_{}gemm64_", "cblas_{}gemm64_", "cblas_{}gemm$NEWLAPACK$ILP64", "cblas_{}gemm_64",
             "cblas_{}gemm")  # fmt: skip
 
+#: OpenBLAS's function that names the processor core whose kernels it took, in wheels and in distributions.
+CORES = ("scipy_openblas_get_corename64_", "scipy_openblas_get_corename", "openblas_get_corename64_",
+         "openblas_get_corename")  # fmt: skip
+
 
 def blas_product(letter: str) -> Any | None:
     """The matrix product for precision "s" or "d", as CBLAS declares it; None if it has no known name."""
     return blas_function(*(spelling.format(letter) for spelling in PRODUCTS))
+
+
+def blas_core() -> str | None:
+    """The processor core whose kernels OpenBLAS multiplies with, such as "Haswell"; None if NumPy has another BLAS.
+
+    OpenBLAS chooses it when it is loaded. The environment variable OPENBLAS_CORETYPE asks for another one; for a core
+    that this build lacks, OpenBLAS takes a near one. One product has other last bits under another core.
+    """
+    function = blas_function(*CORES)
+    if function is None:
+        return None
+    function.restype = ctypes.c_char_p
+    return str(function().decode())
 
 
 @cache

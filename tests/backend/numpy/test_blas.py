@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import platform
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +15,7 @@ import numpy as np
 import pytest
 
 from npformer.backend.numpy import blas as module
-from npformer.backend.numpy.blas import PRODUCTS, blas_function, blas_product
+from npformer.backend.numpy.blas import CORES, PRODUCTS, blas_core, blas_function, blas_product
 
 EXTENSION = Path(np._core._multiarray_umath.__file__)  # type: ignore[attr-defined]
 
@@ -76,3 +80,33 @@ def test_numpys_openblas_multiplies() -> None:
     function(101, 111, 111, size(2), size(4), size(3), number(1), data(a.ctypes.data), size(3), data(b.ctypes.data),
              size(4), number(1), data(c.ctypes.data), size(4))  # fmt: skip
     assert np.array_equal(c, a @ b + 1)
+
+
+@pytest.mark.parametrize("spelling", CORES)
+def test_every_spelling_of_the_core_is_found(spelling: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Name:
+        """A function of C's, which has a type to return."""
+
+        restype: Any = ctypes.c_int
+
+        def __call__(self) -> Any:
+            return b"Haswell" if self.restype is ctypes.c_char_p else 0
+
+    monkeypatch.setattr(module, "_libraries", lambda: [exports(), exports(**{spelling: Name()})])
+    assert blas_core() == "Haswell"
+
+
+def test_another_blas_has_no_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_libraries", lambda: [exports()])
+    assert blas_core() is None
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="other processors have other cores")
+def test_numpys_openblas_says_which_core_it_took() -> None:
+    """Every x86-64 processor has what Nehalem has; a name that this OpenBLAS was built without gets another core."""
+    if blas_core() is None:
+        pytest.skip("NumPy has another BLAS")
+    program = "from npformer.backend.numpy.blas import blas_core; print(blas_core())"
+    environment = os.environ | {"OPENBLAS_CORETYPE": "Nehalem"}
+    asked = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert asked.stdout == "Nehalem\n"
