@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import gc
 import os
+import signal
+from collections.abc import Iterator
 from typing import Any
 
 import array_api_strict as strict
@@ -56,6 +58,19 @@ def compiled_once() -> None:
         order = -1 if os.environ.get("PYTEST_XDIST_WORKER", "gw0")[-1] in "13579" else 1
         for dtype in ("float32", "float64")[::order]:
             get_backend("numpy", dtype=dtype, kernels="numba")
+
+
+@pytest.fixture
+def usual_signals() -> Iterator[None]:
+    """SIGINT, SIGTERM and SIGHUP do what they do at a terminal, however these tests were started.
+
+    A shell that starts them in its background lets them ignore SIGINT, and nohup SIGHUP.
+    """
+    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL, signal.SIGHUP: signal.SIG_DFL}
+    before = {number: signal.signal(number, handler) for number, handler in usual.items()}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture

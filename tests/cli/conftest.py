@@ -91,7 +91,7 @@ def shell(tmp_path: Path, environment: dict[str, str]) -> Command:
 
     def call(*words: object, **options: Any) -> Outcome:
         argv = [sys.executable, "-m", "npformer", *map(str, words)]
-        options = {"capture_output": True, "cwd": tmp_path, "env": environment, "timeout": 60} | options
+        options = {"capture_output": True, "cwd": tmp_path, "env": environment, "timeout": 600} | options
         done = subprocess.run(argv, text=True, encoding="utf-8", **options)
         return Outcome(done.returncode, done.stdout or "", done.stderr or "")
 

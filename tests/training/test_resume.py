@@ -16,6 +16,8 @@ from npformer.training.assemble import assemble, load_latest
 from npformer.training.checkpoint import list_checkpoints, load_checkpoint
 from npformer.training.progress import Progress
 
+pytestmark = pytest.mark.usefixtures("usual_signals")
+
 STEPS = 13
 BASE: dict[str, dict[str, Any]] = {
     "run": {"device": "numpy", "seed": 3},

@@ -126,6 +126,7 @@ def test_old_checkpoints_go_and_the_best_stays(make: Callable[..., Trainer], mon
     assert load_checkpoint(list_checkpoints(trainer.run.checkpoints)[0]).score == pytest.approx(0.8005)
 
 
+@pytest.mark.usefixtures("usual_signals")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("at", [1, 2, 3])
 def test_a_signal_ends_the_step_and_saves(make: Callable[..., Trainer], number: int, at: int) -> None:
@@ -141,12 +142,14 @@ def test_a_signal_ends_the_step_and_saves(make: Callable[..., Trainer], number: 
     assert load_latest(trainer.run).arrays["parameters.generator.weight"].shape == (8, 29)
 
 
+@pytest.mark.usefixtures("usual_signals")
 def test_a_signal_in_the_last_step_changes_nothing(make: Callable[..., Trainer]) -> None:
     trainer = make(Told(lambda step: signal.raise_signal(signal.SIGTERM) if step == 6 else None))
     trainer.train()
     assert saved(trainer) == [6]
 
 
+@pytest.mark.usefixtures("usual_signals")
 def test_what_to_type_next_is_quoted(tmp_path: Path, make: Callable[..., Trainer]) -> None:
     trainer = make(Told(lambda step: signal.raise_signal(signal.SIGINT)))
     trainer.run = RunDirectory(tmp_path / "two words")

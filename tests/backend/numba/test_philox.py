@@ -79,7 +79,7 @@ def test_far_along_a_batch(draw_lanes: Any) -> None:
     assert np.array_equal(take(draw_lanes, draw, (1, 19)), philox_bits(draw, 19, np.empty((1, 19))))
 
 
-@pytest.mark.usefixtures("numba")
+@pytest.mark.usefixtures("compiled")
 def test_what_a_kernel_is_told() -> None:
     from npformer.backend.numba.philox import NOTHING_DROPPED, numbers
 

@@ -1,0 +1,30 @@
+"""Kills of one's own at a moment that is counted and not timed: for processes of tests."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any
+
+#: What changes a disk, or ends such a change. A kill between two of these calls is a kill before the second.
+CHANGES = ("open", "write", "fsync", "close", "mkdir", "rename", "replace", "truncate", "unlink", "rmdir")
+
+
+def kill_at(moment: int) -> None:
+    """From now on count this process's calls of CHANGES, and kill it at that one: before it, of a write halfway."""
+    calls = 0
+
+    def counted(name: str, real: Any) -> Any:
+        def call(*given: Any, **named: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls == moment:
+                if name == "write":
+                    real(given[0], given[1][: len(given[1]) // 2])
+                os.kill(os.getpid(), signal.SIGKILL)
+            return real(*given, **named)
+
+        return call
+
+    for name in CHANGES:
+        setattr(os, name, counted(name, getattr(os, name)))
