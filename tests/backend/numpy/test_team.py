@@ -22,7 +22,7 @@ from npformer.backend.numpy import team as module
 from npformer.backend.numpy.blas_threads import blas_threads
 from npformer.backend.numpy.team import Team
 
-PATIENCE = 20  # seconds until a test gives up on what would never happen
+PATIENCE = 600  # seconds until a test gives up on what would never happen
 
 
 @pytest.fixture
@@ -50,9 +50,21 @@ def in_time(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return run
 
 
-def failing(error: BaseException, after: float = 0.0) -> Callable[[], None]:
+@pytest.fixture
+def waited_for(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set once a caller begins to wait for a job: one that ends afterwards shows whether the caller stays."""
+    begun, wait = threading.Event(), module._Task.wait
+
+    def noted(task: Any) -> None:
+        begun.set()
+        wait(task)
+
+    monkeypatch.setattr(module._Task, "wait", noted)
+    return begun
+
+
+def failing(error: BaseException) -> Callable[[], None]:
     def job() -> None:
-        time.sleep(after)
         raise error
 
     return job
@@ -97,7 +109,7 @@ def test_fewer_jobs_than_threads_and_none() -> None:
 
 
 @pytest.mark.parametrize("bad", [0, 1, 2])
-def test_an_error_of_any_job_reaches_the_caller_after_all_have_ended(bad: int) -> None:
+def test_an_error_of_any_job_reaches_the_caller_after_all_have_ended(bad: int, waited_for: threading.Event) -> None:
     team, ended = Team(3), []
     meeting = threading.Barrier(3)
 
@@ -105,7 +117,8 @@ def test_an_error_of_any_job_reaches_the_caller_after_all_have_ended(bad: int) -
         meeting.wait(PATIENCE)
         if i == bad:
             raise ValueError(f"job {i}")
-        time.sleep(0.05)
+        if i > 0:  # the first is the caller's own
+            assert waited_for.wait(PATIENCE)
         ended.append(i)
 
     with pytest.raises(ValueError, match=f"job {bad}"):
@@ -115,9 +128,18 @@ def test_an_error_of_any_job_reaches_the_caller_after_all_have_ended(bad: int) -
 
 
 def test_the_first_of_several_errors_is_raised() -> None:
-    jobs = [time.time, failing(ValueError("second"), after=0.05), failing(KeyError("third"))]
+    third_has_begun = threading.Event()
+
+    def second() -> None:
+        third_has_begun.wait(PATIENCE)
+        raise ValueError("second")
+
+    def third() -> None:
+        third_has_begun.set()
+        raise KeyError("third")
+
     with pytest.raises(ValueError, match="second"):
-        Team(3).run(jobs)
+        Team(3).run([time.time, second, third])
     with pytest.raises(SystemExit):  # not an Exception, and not lost on a thread
         Team(2).run([time.time, failing(SystemExit(3))])
 
@@ -141,7 +163,7 @@ def test_an_error_keeps_nothing_of_the_batch_alive() -> None:
         gc.enable()
 
 
-def test_an_interrupted_caller_waits_for_the_others() -> None:
+def test_an_interrupted_caller_waits_for_the_others(waited_for: threading.Event) -> None:
     begun, ended = threading.Event(), []
 
     def own() -> None:
@@ -150,7 +172,7 @@ def test_an_interrupted_caller_waits_for_the_others() -> None:
 
     def other() -> None:
         begun.set()
-        time.sleep(0.1)
+        assert waited_for.wait(PATIENCE)
         ended.append(True)
 
     with pytest.raises(KeyboardInterrupt):
@@ -158,25 +180,26 @@ def test_an_interrupted_caller_waits_for_the_others() -> None:
     assert ended == [True]
 
 
-@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer's signal")
-def test_an_interrupt_while_waiting_for_the_others_arrives_when_they_have_ended() -> None:
-    ended: list[bool] = []
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs a signal to one thread")
+def test_an_interrupt_while_waiting_for_the_others_arrives_when_they_have_ended(waited_for: threading.Event) -> None:
+    ended, pressed, caller = list[bool](), threading.Event(), threading.get_ident()
 
     def press(*_: Any) -> None:
+        pressed.set()
         raise KeyboardInterrupt
 
     def other() -> None:
-        signal.setitimer(signal.ITIMER_REAL, 0.05)  # now that it has begun: before, it would be dropped
-        time.sleep(0.2)
+        assert waited_for.wait(PATIENCE)
+        signal.pthread_kill(caller, signal.SIGUSR1)
+        assert pressed.wait(PATIENCE)
         ended.append(True)
 
-    previous = signal.signal(signal.SIGALRM, press)
+    previous = signal.signal(signal.SIGUSR1, press)
     try:
         with pytest.raises(KeyboardInterrupt):
             Team(2).run([time.time, other])
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, previous)
+        signal.signal(signal.SIGUSR1, previous)
     assert ended == [True]
 
 
@@ -192,7 +215,7 @@ def test_what_nobody_has_begun_when_the_caller_fails_is_never_done(in_time: Any)
 
     team._inboxes[1] = Interrupted()  # type: ignore[call-overload]
     with pytest.raises(KeyboardInterrupt):
-        in_time(lambda: team.run([lambda: done.append(0), lambda: time.sleep(0.05), lambda: done.append(2)]))
+        in_time(lambda: team.run([lambda: done.append(0), time.time, lambda: done.append(2)]))
     assert done == []
     team._inboxes[1] = put
     team.run([lambda: done.append(0), lambda: done.append(1), lambda: done.append(2)])
@@ -201,7 +224,7 @@ def test_what_nobody_has_begun_when_the_caller_fails_is_never_done(in_time: Any)
 
 @pytest.mark.parametrize("moment", range(6))
 def test_a_second_interrupt_at_any_moment_of_dropping_hangs_nothing(
-    moment: int, in_time: Any, monkeypatch: pytest.MonkeyPatch
+    moment: int, in_time: Any, waited_for: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before or after each of three tasks is dropped."""
     drop, calls = module._Task.drop, list[int]()
@@ -220,7 +243,7 @@ def test_a_second_interrupt_at_any_moment_of_dropping_hangs_nothing(
 
     def other() -> None:
         begun.set()
-        time.sleep(0.05)
+        assert waited_for.wait(PATIENCE)
         done.append(1)
 
     def own() -> None:
@@ -236,16 +259,31 @@ def test_a_second_interrupt_at_any_moment_of_dropping_hangs_nothing(
     assert done[ended:] == [2] * 4  # nothing of the first run came later
 
 
-def test_callers_take_turns_even_with_teams_of_different_sizes() -> None:
-    busy: list[int] = []
-    most = [0]
+def test_callers_take_turns_even_with_teams_of_different_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    busy, most, asked, callers_are_here = list[int](), [0], list[int](), threading.Event()
+    turn, meeting = module._turn, threading.Barrier(2)
+
+    class Turn:
+        """The lock, which notes who asks for it."""
+
+        def __enter__(self) -> None:
+            asked.append(1)
+            if len(asked) == 6:
+                callers_are_here.set()
+            turn.acquire()
+
+        def __exit__(self, *_: object) -> None:
+            turn.release()
 
     def job() -> None:
+        assert callers_are_here.wait(PATIENCE)
         busy.append(1)
         most[0] = max(most[0], len(busy))
-        time.sleep(0.01)
+        meeting.wait(PATIENCE)
         busy.pop()
+        meeting.wait(PATIENCE)
 
+    monkeypatch.setattr(module, "_turn", Turn())
     before, teams = blas_threads(), [Team(2), Team(3)]
     callers = [threading.Thread(target=teams[i % 2].run, args=([job, job],)) for i in range(6)]
     for caller in callers:
