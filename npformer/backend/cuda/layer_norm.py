@@ -13,6 +13,9 @@ from npformer.functional.arrays import as_rows, expect_shape
 from npformer.functional.philox import Draw
 from npformer.typing import Array
 
+#: Threads of a block in backward, at most: of 1024, none may have more than 64 registers, and in float64 each has 70.
+MOST = 512
+
 
 class NormCache(NamedTuple):
     x_hat: Array  # (N, C)  kept: used twice in backward
@@ -52,8 +55,9 @@ def _backward(
     df = card.empty(dy.shape, dy.dtype) if with_f and dropped.threshold > 0 else None
     partials = card.empty((parts_of(rows, 2 * PARTS), 2, width), dy.dtype)  # small blocks: more of them at a time
     card.launch(
-        "layer_norm.norm_rows_backward", dy.dtype, partials.shape[0], warps(-(-width // 2)), card.contiguous(dy), x_hat,
-        r, gamma, None if dsum is None else card.contiguous(dsum), dx, df, partials, rows, width, *dropped,
+        "layer_norm.norm_rows_backward", dy.dtype, partials.shape[0], warps(-(-width // 2), MOST),
+        card.contiguous(dy), x_hat, r, gamma, None if dsum is None else card.contiguous(dsum), dx, df, partials,
+        rows, width, *dropped,
     )  # fmt: skip
     inputs = (dx, dx if df is None else df) if with_f else (dx,)  # nothing dropped: both terms have the same gradient
     return (*inputs, *add_both(card, partials, into))

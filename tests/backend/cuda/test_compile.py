@@ -10,14 +10,15 @@ from typing import Any
 
 import pytest
 
-from npformer.backend.cuda.source import files, kernels, source
+from npformer.backend.cuda.source import REAL, files, kernels, source
 from npformer.backend.cupy.card import OPTIONS
 
-#: A100; H100 and H200. float64 is for proofs: one of them is enough.
-TARGETS = (("float32", "sm_80"), ("float32", "sm_90"), ("float64", "sm_80"))
+#: A100; H100 and H200.
+TARGETS = tuple((dtype, architecture) for dtype in REAL for architecture in ("sm_80", "sm_90"))
 ADDED_BY_CUPY = ("--ftz=true",)
 EVERY_FILE = pytest.mark.parametrize("file", files())
 SHARED = 48 * 1024  # bytes that a block has without asking for more
+REGISTERS = 64 * 1024  # that the threads of a block have together; a warp takes them in pieces of 256
 STACK = 64  # bytes of slow local memory that a thread may have: sin and cos of large numbers take 40
 FLOAT_ATOMIC = re.compile(r"\b(?:atom|red)\.[\w.]*\b(?:f16|bf16|f32|f64)\w*")
 
@@ -55,6 +56,7 @@ def built(request: pytest.FixtureRequest, nvrtc: Any, load_beside: Any) -> Any:
         assert found.status == 0, found.log
         return found
 
+    result.dtype = request.param[0]  # type: ignore[attr-defined]
     return result
 
 
@@ -75,6 +77,31 @@ def test_every_kernel_is_there_and_fits(built: Any, file: str) -> None:
         assert takes.registers <= 255, f"{file}.{name}: {takes}"
         assert takes.stack <= STACK, f"{file}.{name}: {takes}"
         assert takes.spilled == 0, f"{file}.{name}: {takes}"
+
+
+def registers_of_a_block(registers: int, threads: int) -> int:
+    """What a block takes whose threads have so many registers each."""
+    return -(-threads // 32) * -(-32 * registers // 256) * 256
+
+
+@EVERY_FILE
+def test_a_block_as_large_as_asked_for_has_its_registers(built: Any, file: str, load_beside: Any) -> None:
+    """Else the driver refuses to launch it. Blocks grow with the rows, up to a limit that wide rows show."""
+    asking = load_beside("asking")
+    asked = asking.most_threads(built.dtype, 8192)
+    assert asked == asking.most_threads(built.dtype, 16384), "wider rows ask for more threads"
+    for name, takes in built(file).resources().items():
+        if (built.dtype, file) == ("float64", "bfloat16"):  # float64 numbers are never rounded
+            assert f"{file}.{name}" not in asked
+            continue
+        threads = asked[f"{file}.{name}"]
+        assert registers_of_a_block(takes.registers, threads) <= REGISTERS, f"{file}.{name}: {takes}, {threads} threads"
+
+
+def test_registers_are_taken_in_pieces() -> None:
+    assert registers_of_a_block(64, 1024) == REGISTERS
+    assert registers_of_a_block(65, 1024) == 1024 * 72
+    assert registers_of_a_block(70, 33) == 2 * 32 * 72
 
 
 @EVERY_FILE

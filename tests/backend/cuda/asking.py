@@ -1,0 +1,83 @@
+"""A card that computes nothing: it notes how many threads a block of each kernel is asked to have, at most."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from npformer.backend.cuda import PRECISIONS, adam, cuda_ops
+from npformer.backend.cupy.products import product
+from npformer.functional import AttentionMask, Draw
+
+Host = np.ndarray[Any, Any]
+DRAW = Draw(1, 2, 0, 3, 0.5)
+
+
+class AskingCard:
+    """See the module's docstring. ``most`` is the number of threads, by kernel."""
+
+    blas = SimpleNamespace(gemm=lambda *inputs, **options: None)
+
+    precision = "float32"
+
+    def __init__(self) -> None:
+        self.most: dict[str, int] = {}
+
+    def empty(self, shape: tuple[int, ...], dtype: Any) -> Host:
+        return np.zeros(shape, dtype)
+
+    def contiguous(self, x: Host) -> Host:
+        return np.ascontiguousarray(x)
+
+    def address(self, x: Host) -> int:
+        return int(x.ctypes.data)
+
+    def launch(self, kernel: str, dtype: Any, blocks: int, threads: int, *arguments: Any) -> None:
+        self.most[kernel] = max(threads, self.most.get(kernel, 0))
+
+    def product(self, a: Host, b: Host, out: Host, *, add: bool = False, scale: float = 1.0) -> Host:
+        return product(self, a, b, out, add, scale)
+
+
+@cache
+def most_threads(dtype: str, width: int) -> dict[str, int]:
+    """The most threads that a block of each kernel is asked to have, in every precision, for rows of such a width."""
+    card = AskingCard()
+    for card.precision in PRECISIONS:
+        _call_everything(card, dtype, width)
+    return card.most
+
+
+def _call_everything(card: AskingCard, dtype: str, width: int) -> None:
+    """Every operation, forward and backward, on rows of so many numbers, few and many; and what is no operation."""
+    ops, zeros = cuda_ops(card), lambda *shape: np.zeros(shape, dtype)
+    vector, square = zeros(width), zeros(width, 64)
+    for rows in (1, 1100):
+        x, ids = zeros(1, rows, width), np.zeros((1, rows), np.int64)
+        calls: list[tuple[Any, Sequence[Any]]] = [
+            (ops.linear, (x, square, zeros(64))), (ops.relu, (x,)), (ops.gelu, (x,)),
+            (ops.softmax, (x,)), (ops.dropout, (x, DRAW)), (ops.residual, (x, x, DRAW)),
+            (ops.embedding, (ids, zeros(5, width))), (ops.sinusoidal_positions, (x,)),
+            (ops.learned_positions, (x, zeros(rows, width))), (ops.layer_norm, (x, vector, vector)),
+            (ops.post_norm, (x, x, vector, vector, 1e-5, DRAW)), (ops.cross_entropy, (x, ids)),
+            (ops.linear, (zeros(1, rows, 64), zeros(64, width), vector)),
+            *((ops.feed_forward, (zeros(1, rows, 64), zeros(64, width), vector, square, zeros(64), name, DRAW))
+              for name in ("relu", "gelu")),
+        ]  # fmt: skip
+        for pair, inputs in calls:
+            y, cache = pair.forward(*inputs)
+            pair.backward(y, cache)
+        (total, normed), cache = ops.add_norm.forward(x, x, vector, vector, 1e-5, DRAW)
+        ops.add_norm.backward((total, normed), cache)
+    for length, window in ((8, None), (200, None), (600, 1)):  # in one block, by products, in tiles
+        heads = np.swapaxes(zeros(2, length, 2, 64), 1, 2)
+        out, cache = ops.attention.forward(heads, heads, heads, AttentionMask(causal=True, window=window), DRAW)
+        ops.attention.backward(out, cache)
+    table = adam.Runs(*adam.runs_table([]))
+    adam.adam_over_runs(card, *[zeros(width)] * 4, table, zeros(3), (0.9, 0.99), 1e-8)
+    adam.gradient_norm(card, zeros(width), table, 1.0)
+    card.product(zeros(2048, 1024), square[:1024], zeros(2048, 64))
