@@ -11,6 +11,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
+
 from npformer.backend.ops import Pair
 from npformer.functional.dropout import dropout_threshold
 from npformer.functional.philox import Draw, first_number
@@ -69,7 +71,7 @@ def drawn(draw: Draw | None, like: Array) -> Drawn:
     if draw is None:
         return NOTHING_DROPPED
     threshold, scale = dropout_threshold(draw.rate)
-    on_card = hasattr(draw.step, "dtype")
+    on_card = not isinstance(draw.step, (int, np.integer))
     start = first_number(draw, math.prod(like.shape), like)
     return Drawn(
         signed(draw.seed), signed(draw.site), draw.step if on_card else None, 0 if on_card else signed(draw.step),

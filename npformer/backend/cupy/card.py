@@ -12,7 +12,7 @@ from npformer.backend.cuda.card import PRECISIONS
 from npformer.backend.cuda.source import source
 from npformer.backend.cupy.blas import WORKSPACE, Blas, loaded_library
 from npformer.backend.cupy.products import product
-from npformer.errors import ConfigError
+from npformer.errors import ConfigError, DeviceError
 from npformer.typing import Array
 
 #: How NVRTC compiles the kernels. Division and square roots are rounded as IEEE asks, and there is no --use_fast_math.
@@ -85,12 +85,20 @@ class CupyCard:
 
 
 def as_argument(x: Any) -> Any:
-    """What CuPy gives a kernel for x: 64-bit numbers as they are. None would be no argument at all."""
+    """What CuPy gives a kernel for x: all numbers 64 bits wide. None would be no argument at all.
+
+    Raises DeviceError for an array of the host, since CuPy gives a kernel its number, to be taken for an address.
+    """
     if x is None:
         return np.int64(0)
-    if isinstance(x, (bool, int, np.integer)):
+    if isinstance(x, (bool, int, np.integer, np.bool_)):
         return np.int64(x)
-    return np.float64(x) if isinstance(x, float) else x
+    if isinstance(x, np.ndarray):
+        raise DeviceError(
+            f"kernel: expected an array in the GPU's memory, got NumPy's of shape {x.shape}; "
+            "put it there with backend.array(x)"
+        )
+    return np.float64(x) if isinstance(x, (float, np.floating)) else x
 
 
 def announce() -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from npformer.backend.cupy.blas import Blas
+from npformer.backend.cupy.card import as_argument
 from npformer.backend.cupy.products import product
 
 Host = np.ndarray[Any, Any]
@@ -36,14 +37,12 @@ host_kernels, guarded, fake_cublas = load("host_kernels"), load("guarded"), load
 compiler_problem = host_kernels.compiler_problem
 
 
-def as_argument(x: Any) -> Any:
+def in_c(x: Any) -> Any:
     """What a kernel is given for a number, as the real card gives it; None is a null pointer."""
-    if x is None:
-        return ctypes.c_void_p()
-    if isinstance(x, (bool, int, np.integer)):
-        return ctypes.c_longlong(int(x))
-    assert isinstance(x, float), f"an argument that no kernel takes: {type(x)}"
-    return ctypes.c_double(x)
+    number = as_argument(x)
+    kind = {np.int64: ctypes.c_longlong, np.float64: ctypes.c_double}.get(type(number))
+    assert kind is not None, f"an argument that no kernel takes: {type(x)}"
+    return kind(number)
 
 
 class HostCard:
@@ -80,7 +79,7 @@ class HostCard:
         arrays = [x for x in arguments if isinstance(x, np.ndarray)]
         with guarded.in_guarded_memory(arrays, kernel) as addresses:
             places = iter(addresses)
-            made = [ctypes.c_void_p(next(places)) if isinstance(x, np.ndarray) else as_argument(x) for x in arguments]
+            made = [ctypes.c_void_p(next(places)) if isinstance(x, np.ndarray) else in_c(x) for x in arguments]
             pointers = (ctypes.c_void_p * len(made))(*(ctypes.addressof(x) for x in made))
             problem = getattr(built, f"launch_{name}")(blocks, self.block or threads, int(self.backwards), pointers)
             assert problem is None, f"{kernel}: {problem.decode()}"

@@ -10,6 +10,7 @@ import pytest
 
 from npformer.backend import PLAIN, Ops
 from npformer.backend.cuda import cuda_ops
+from npformer.backend.cuda.card import drawn
 from npformer.functional import Draw
 
 DRAW = Draw(3, 4, 1, 99, 0.3)
@@ -54,6 +55,12 @@ def test_the_step_may_live_on_the_card(table: Ops) -> None:
         true, _ = PLAIN.dropout.forward(x, DRAW._replace(step=number))
         np.testing.assert_array_equal(y, true)
         np.testing.assert_array_equal(table.dropout.backward(x, cache), true)
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.uint64, np.int32])
+def test_a_step_of_numpys_whole_numbers_is_a_number_and_no_address(kind: Any) -> None:
+    x = np.ones((5, 70))
+    assert drawn(DRAW._replace(step=kind(5)), x) == drawn(DRAW._replace(step=5), x)
 
 
 def test_one_kernel_each_way_and_none_where_nothing_drops(card: Any, table: Ops) -> None:

@@ -13,7 +13,7 @@ from npformer.backend.cuda.source import source
 from npformer.backend.cupy import card as module
 from npformer.backend.cupy.blas import WORKSPACE
 from npformer.backend.cupy.card import OPTIONS, CupyCard, as_argument
-from npformer.errors import ConfigError
+from npformer.errors import ConfigError, DeviceError
 
 
 class FakeArray:
@@ -77,12 +77,20 @@ def test_kernels_are_compiled_once_and_announced_once(cupy: FakeCupy, capsys: py
 def test_arguments_are_64_bits_wide_and_none_is_a_null_pointer() -> None:
     """CuPy makes None no argument at all, and the driver would read the address of one."""
     for given, kind, value in ((None, np.int64, 0), (True, np.int64, 1), (-5, np.int64, -5), (np.uint8(3), np.int64, 3),
-                               (0.5, np.float64, 0.5)):  # fmt: skip
+                               (np.True_, np.int64, 1), (0.5, np.float64, 0.5), (np.float32(0.5), np.float64, 0.5),
+                               (np.float64(0.5), np.float64, 0.5)):  # fmt: skip
         made = as_argument(given)
         assert type(made) is kind
         assert made == value
     array = FakeArray()
     assert as_argument(array) is array
+
+
+@pytest.mark.parametrize("array", [np.array(5), np.ones(3)], ids=["a number", "numbers"])
+def test_an_array_of_the_host_is_no_argument(array: Any) -> None:
+    """CuPy passes an array of one number by value, which a kernel takes for an address."""
+    with pytest.raises(DeviceError, match=r"kernel: expected an array in the GPU's memory, got NumPy's of shape"):
+        as_argument(array)
 
 
 def test_the_workspace_follows_the_stream(cupy: FakeCupy) -> None:
