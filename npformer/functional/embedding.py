@@ -36,7 +36,8 @@ def embedding_forward(tokens: Array, table: Array, scale: float = 1.0) -> tuple[
     """
     expect_table(tokens, table)
     xp = namespace(table)
-    rows = xp.take(table, xp.reshape(tokens, (-1,)), axis=0)  # (N, C)
+    indices = xp.astype(xp.reshape(tokens, (-1,)), xp.int64, copy=False)  # NumPy 2.0 takes no uint64
+    rows = xp.take(table, indices, axis=0)  # (N, C)
     y = xp.reshape(rows, (*tokens.shape, table.shape[1])) * scale
     return y, EmbeddingCache(tokens, table.shape[0], scale)
 

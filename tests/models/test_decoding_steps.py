@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from npformer.backend import Backend, get_backend
+from npformer.backend.numpy import numba_problem
 from npformer.backend.numpy.blas_threads import blas_threads, can_set_blas_threads
 from npformer.errors import ConfigError, DTypeError, NpformerError, ShapeError, TokenError
 from npformer.models import Transformer, transformer
@@ -136,6 +137,9 @@ def test_reading_the_source_leaves_no_threads_of_products_behind(
     small_model: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They would wait, in a loop, on the core of the thread that helps with the steps."""
+    problem = numba_problem()
+    if problem is not None:
+        pytest.skip(problem)
     if not can_set_blas_threads():
         pytest.skip("this NumPy's BLAS cannot be told how many threads to use")
     seen, encode = [], transformer.encode_at_once
