@@ -12,6 +12,9 @@ token in a padded micro-batch weigh more.) N is counted on the host, where batch
 What changes from step to step (the step's number, the learning rate, the shares n_i/N) is decided on the
 host and handed on beside the batch, so a backend may record the rest once, and put the numbers where the
 record reads them.
+
+Ctrl-C never tears a step: it is obeyed before an update or after it (``signals.HeldInterrupt``), a second one at
+once, unless an update is being made. Parameters, moments and running statistics are those that ``step_number`` says.
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ from npformer.models import Model
 from npformer.models.inputs import checked_batch
 from npformer.models.twin import Attributes
 from npformer.optim import Adam, Rates, Schedule, clip_by_global_norm
+from npformer.training.signals import HeldInterrupt
 from npformer.training.threads import Part, Rule, Threads
 from npformer.typing import Array
 
@@ -85,6 +89,7 @@ class TrainStep:
         self._attributes = Attributes(model)
         self._made_of: list[Any] = []
         self._settings: tuple[Any, ...] = (None, None)
+        self._interrupt = HeldInterrupt()
         self._look()
         # not bound methods: that would make a cycle, and keep the twins' memory for who knows how long
         self._compute = model.backend.capture(TrainStep._compute_updates, TrainStep._baked)
@@ -157,19 +162,28 @@ class TrainStep:
         return Given(number, rates, self._shares(inputs, targets), tuple(inputs), targets)
 
     def _make(self, given: list[Given]) -> tuple[Array, Array | None]:
-        """Make these steps. Returns what ``_compute_updates`` returns; counts them."""
+        """Make these steps, all of them or the first ones. Returns what ``_compute_updates`` returns; counts them."""
         before = self.step_number
-        compute = self._compute if self._threads.may_record else TrainStep._compute_updates
         try:
-            found: tuple[Array, Array | None] = compute(self, given)
+            with self._interrupt:
+                if self.model.backend.updates is None:
+                    return self._compute_as_recorded(given)
+                with self._interrupt.firmly():  # one launch updates, too, and its Adam does not count
+                    found = self._compute_as_recorded(given)
+                    if self.step_number == before:
+                        self.optimizer.t += len(given)
+                return found
         except DeviceMemoryError as error:
             if self.step_number != before:
                 raise MemoryError(
                     f"{error}; an update was begun and not finished, so this model is of no use"
                 ) from None
             raise DeviceMemoryError(f"{error}. {self._what_fits(given)}") from None
-        if self.step_number == before:  # the device's Adam does not count; the host's does, in its step
-            self.optimizer.t += len(given)
+
+    def _compute_as_recorded(self, given: list[Given]) -> tuple[Array, Array | None]:
+        """``_compute_updates``, captured where that may be."""
+        compute = self._compute if self._threads.may_record else TrainStep._compute_updates
+        found: tuple[Array, Array | None] = compute(self, given)
         return found
 
     def _what_fits(self, given: list[Given]) -> str:
@@ -242,12 +256,13 @@ class TrainStep:
     def _compute_update(self, given: Given) -> tuple[Array, Array | None]:
         seen: list[Statistics] = []
         (loss,) = self._compute_gradients(given, seen)
-        if isinstance(given.rates, Rates):
-            norm = self._update(given.rates.lr)
-        else:
-            norm = self.optimizer.step_on_device(given.rates, self.clip_norm)
-        for statistics in seen:
-            statistics.norm.remember(statistics)
+        with self._interrupt.firmly():
+            if isinstance(given.rates, Rates):
+                norm = self._update(given.rates.lr)
+            else:
+                norm = self.optimizer.step_on_device(given.rates, self.clip_norm)
+            for statistics in seen:
+                statistics.norm.remember(statistics)
         return loss, norm
 
     def _update(self, lr: float) -> Array | None:
