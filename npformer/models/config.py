@@ -18,6 +18,10 @@ from npformer.layers.self_attention import SelfAttention
 
 POSITIONS = ("sinusoidal", "learned", "rotary", "relative", "none")
 
+#: The largest widths (d_model, d_ff), numbers of layers, and other sizes: far more than there is memory for, and few
+#: enough that no product of two of them leaves 64 bits.
+MOST_WIDTH, MOST_LAYERS, MOST = 2**20, 10_000, 2**31 - 1
+
 
 class Ids(NamedTuple):
     """One array of a batch: its name, its shape in letters, and below what its whole numbers are."""
@@ -35,6 +39,7 @@ def _is_whole(value: Any) -> bool:
 class ModelConfig:
     """What every model is made of. Raises ConfigError for values, or combinations, that make no sense.
 
+    Widths are at most 2²⁰, layers 10,000, and other sizes 2³¹ − 1.
     max_seq_len bounds learned positions; others have no last position. final_norm None means: only for
     pre-LN. attention is that of a sequence to itself; window and stride are local attention's. recompute
     lets backward compute each layer's forward again instead of remembering it: less memory, more time.
@@ -64,7 +69,8 @@ class ModelConfig:
             for theirs, ours in ((np.integer, int), (np.floating, float), (np.bool_, bool)):
                 if isinstance(value, theirs):
                     object.__setattr__(self, each.name, ours(value))
-        self._expect_at_least_one("d_model", "d_ff", "max_seq_len")
+        self._expect_at_least_one("d_model", "d_ff", at_most=MOST_WIDTH)
+        self._expect_at_least_one("max_seq_len")
         if not _is_whole(self.num_heads):
             raise ConfigError(f"num_heads: expected an integer >= 1, got {self.num_heads!r}")
         expect_divisible(self.d_model, self.num_heads)
@@ -74,6 +80,7 @@ class ModelConfig:
             if getattr(self, name) not in words:
                 raise ConfigError(f"{name}: expected one of {', '.join(words)}, got {getattr(self, name)!r}")
         self.self_attention(causal=False)
+        self._expect_at_most(MOST, "window", "stride")
         if self.positions == "rotary" and (self.d_model // self.num_heads) % 2:
             raise ConfigError(
                 f"positions: expected heads of even width for rotary ones, got {self.d_model // self.num_heads}"
@@ -101,11 +108,19 @@ class ModelConfig:
             "activation": self.activation, "attention": self.self_attention(causal=causal),
         }  # fmt: skip
 
-    def _expect_at_least_one(self, *names: str) -> None:
+    def _expect_at_least_one(self, *names: str, at_most: int = MOST) -> None:
         for name in names:
             value = getattr(self, name)
             if not _is_whole(value) or value < 1:
                 raise ConfigError(f"{name}: expected an integer >= 1, got {value!r}")
+        self._expect_at_most(at_most, *names)
+
+    def _expect_at_most(self, most: int, *names: str) -> None:
+        for name in names:
+            value = getattr(self, name)
+            if value is not None and value > most:
+                given = f"{value:,}" if value < 2**64 else f"a number of {value.bit_length()} bits"
+                raise ConfigError(f"{name}: expected at most {most:,}, got {given}")
 
     def _expect_pad_in(self, *vocab_sizes: int) -> None:
         if not _is_whole(self.pad_id) or not 0 <= self.pad_id < min(vocab_sizes):
@@ -123,7 +138,8 @@ class TransformerConfig(ModelConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._expect_at_least_one("src_vocab_size", "tgt_vocab_size", "num_encoder_layers", "num_decoder_layers")
+        self._expect_at_least_one("src_vocab_size", "tgt_vocab_size")
+        self._expect_at_least_one("num_encoder_layers", "num_decoder_layers", at_most=MOST_LAYERS)
         if self.tie_embeddings and self.src_vocab_size != self.tgt_vocab_size:
             raise ConfigError(
                 f"tie_embeddings: expected equal vocabularies, got src_vocab_size={self.src_vocab_size} "
@@ -153,7 +169,8 @@ class EncoderConfig(ModelConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._expect_at_least_one("vocab_size", "num_layers")
+        self._expect_at_least_one("vocab_size")
+        self._expect_at_least_one("num_layers", at_most=MOST_LAYERS)
         if self.head not in ("sequence", "tokens", "masked"):
             raise ConfigError(f"head: expected sequence, tokens or masked, got {self.head!r}")
         if self.head == "masked" and self.num_classes is not None:
@@ -182,7 +199,8 @@ class DecoderConfig(ModelConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._expect_at_least_one("vocab_size", "num_layers")
+        self._expect_at_least_one("vocab_size")
+        self._expect_at_least_one("num_layers", at_most=MOST_LAYERS)
         self._expect_pad_in(self.vocab_size)
 
     @property

@@ -12,7 +12,8 @@ import difflib
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -22,6 +23,10 @@ from npformer.training.atomic import describe
 
 #: How a missing value is spelled, in a file and in a shell.
 NONE = "none"
+
+#: A larger file is none of ours: npformer writes 2 kB.
+MOST_BYTES = 1 << 18
+_MOST_BITS = 128  # of a whole number: more fit nowhere, and Python would not print the longest
 
 
 def read_toml(path: Path, sections: Mapping[str, type]) -> dict[str, dict[str, Any]]:
@@ -33,20 +38,34 @@ def read_toml(path: Path, sections: Mapping[str, type]) -> dict[str, dict[str, A
     text = _read_text(path)
     try:
         given = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # beside its own: a number of too many digits, too many brackets
         at = re.search(r"at line (\d+)", str(error))
         line = at[1] if at else text.rstrip().count("\n") + 1
         raise ConfigError(f"{path}, line {line}: expected TOML, found something else: {error}") from None
+    place = partial(_place, path, text)
     values: dict[str, dict[str, Any]] = {section: {} for section in sections}
     for section, entries in given.items():
-        _check_section(section, entries, sections, _place(path, text, section))
+        _check_section(section, entries, sections, place)
         kinds = _kinds(sections[section])
         for key, value in entries.items():
-            place = _place(path, text, section, key)
             if key not in kinds:
-                raise ConfigError(_unknown(f"{place}: option", key, kinds, sections))
-            values[section][key] = _fit(value, kinds[key], f"{place}: {section}.{key}")
+                raise ConfigError(_unknown(f"{place(section, key)}: option", key, kinds, sections))
+            try:
+                values[section][key] = _fit(value, kinds[key], f"{section}.{key}")
+            except ConfigError as error:
+                raise ConfigError(f"{place(section, key)}: {error}") from None
     return values
+
+
+def fitted(given: Mapping[str, Any], options: type) -> dict[str, Any]:
+    """Values as the annotations of a dataclass want them, by option.
+
+    Raises ConfigError for an unknown option (naming the nearest) or a value of the wrong type.
+    """
+    kinds = _kinds(options)
+    if unknown := [key for key in given if key not in kinds]:
+        raise ConfigError(_unknown("option", unknown[0], kinds, {}))
+    return {key: _fit(value, kinds[key], key) for key, value in given.items()}
 
 
 def parse_assignment(text: str, sections: Mapping[str, type]) -> tuple[str, str, Any]:
@@ -92,11 +111,14 @@ def write_toml(sections: Mapping[str, Any]) -> str:
 
 def _read_text(path: Path) -> str:
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
     except FileNotFoundError:
         raise ConfigError(f"{path}: expected an options file, found nothing: check the name") from None
     except OSError as error:
         raise ConfigError(f"{path}: expected an options file to read, got: {describe(error)}") from error
+    if len(data) > MOST_BYTES:
+        raise ConfigError(f"{path}: expected an options file of at most {MOST_BYTES:,} bytes, found more: is it one?")
     try:
         return data.decode("utf-8-sig")  # some editors begin a file with a mark
     except UnicodeDecodeError as error:
@@ -106,27 +128,28 @@ def _read_text(path: Path) -> str:
         ) from None
 
 
-def _check_section(section: str, entries: Any, sections: Mapping[str, type], place: str) -> None:
+def _check_section(section: str, entries: Any, sections: Mapping[str, type], place: Callable[..., str]) -> None:
     if section in sections and isinstance(entries, dict):
         return
     if section in sections:
-        raise ConfigError(f"{place}: expected a section [{section}], got {entries!r}")
+        raise ConfigError(f"{place(section)}: expected a section [{section}], got {shown(entries)}")
     if isinstance(entries, dict):
-        raise ConfigError(_unknown(f"{place}: section", section, sections, {}))
+        raise ConfigError(_unknown(f"{place(section)}: section", section, sections, {}))
     owners = [name for name in sections if section in _kinds(sections[name])]
     below = f"[{owners[0]}]" if owners else " or ".join(f"[{name}]" for name in sections)
-    raise ConfigError(f"{place}: {section!r} stands outside any section: expected it below {below}")
+    raise ConfigError(f"{place(section)}: {shown(section)} stands outside any section: expected it below {below}")
 
 
 def _place(path: Path, text: str, section: str, key: str | None = None) -> str:
     """The file and, if it is written in the usual way, the line where a section or a key of it stands."""
     current = None
     for number, line in enumerate(text.splitlines(), start=1):
-        header = re.match(r"\s*\[\s*[\"']?([^\]\"']*?)[\"']?\s*\]", line)
-        name = re.match(r"\s*[\"']?([\w-]+)[\"']?\s*[.=]", line)
-        current = header[1] if header else current
+        line = line.strip()
+        is_header = line.startswith("[") and "]" in line
+        name = re.match(r"[\"']?([\w-]+)[\"']?\s*[.=]", line)
+        current = line[1:].partition("]")[0].strip(" \t\"'") if is_header else current
         wanted = key if current == section else section if current is None else None
-        if (header and key is None and current == section) or (name and name[1] == wanted):
+        if (is_header and key is None and current == section) or (name and name[1] == wanted):
             return f"{path}, line {number}"
     return str(path)
 
@@ -140,7 +163,7 @@ def _unknown(what: str, name: str, valid: Iterable[str], sections: Mapping[str, 
     near = near or difflib.get_close_matches(name, names, n=1) or difflib.get_close_matches(name, full, n=1)
     near = near or [keys[key] for key in difflib.get_close_matches(name, keys, n=1)]
     guess = f"; did you mean {near[0]!r}?" if near else "."
-    return f"{what} {name!r} is unknown{guess} Expected one of: {', '.join(names)}"
+    return f"{what} {shown(name)} is unknown{guess} Expected one of: {', '.join(names)}"
 
 
 def _example(sections: Mapping[str, type]) -> str:
@@ -165,14 +188,23 @@ def _fit(value: Any, kind: Any, name: str) -> Any:
     try:
         return _convert(value, kind)
     except (ValueError, OverflowError):
-        raise ConfigError(f"{name}: expected {_describe(kind)}, got {value!r}") from None
+        raise ConfigError(f"{name}: expected {_describe(kind)}, got {shown(value)}") from None
+
+
+def shown(value: Any) -> str:
+    """What a file holds, for a message: the beginning of it if it is long."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python does not print whole numbers of more than 4,300 digits
+        return "a whole number of too many digits"
+    return text if len(text) <= 100 else f"{text[:80]}… ({len(text):,} characters)"
 
 
 def _convert(value: Any, kind: Any) -> Any:
     """The value if it is of that kind (an int is good for a float, a bool is no int). Raises ValueError."""
     origin, args = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
-        if NoneType in args and isinstance(value, str) and value == NONE:
+        if NoneType in args and (value is None or value == NONE):
             return None
         return _first_that_fits(value, [arg for arg in args if arg is not NoneType])
     if origin is Literal:
@@ -184,6 +216,7 @@ def _convert(value: Any, kind: Any) -> Any:
         return float(value) if fits else _refuse()
     elif kind in (bool, int, str):
         fits = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+        fits = fits and (kind is not int or value.bit_length() <= _MOST_BITS)
     else:
         raise TypeError(f"options of type {kind} are not supported: use bool, int, float, str, Literal or a tuple")
     return value if fits else _refuse()

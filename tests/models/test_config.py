@@ -82,6 +82,12 @@ def test_a_count_must_be_a_positive_integer(name: str, value: Any) -> None:
         ),
         ({"pad_id": -1}, "pad_id: expected an id in every vocabulary, got -1"),
         ({"pad_id": 7}, "pad_id: expected an id in every vocabulary, got 7"),
+        ({"d_model": 2**20 + 2}, "d_model: expected at most 1,048,576, got 1,048,578"),
+        ({"d_ff": 10**9}, "d_ff: expected at most 1,048,576, got 1,000,000,000"),
+        ({"num_decoder_layers": 10_001}, "num_decoder_layers: expected at most 10,000, got 10,001"),
+        ({"max_seq_len": 2**31}, "max_seq_len: expected at most 2,147,483,647, got 2,147,483,648"),
+        ({"src_vocab_size": 10**5000}, "src_vocab_size: expected at most 2,147,483,647, got a number of 16610 bits"),
+        ({"attention": "local", "window": 2**31}, "window: expected at most 2,147,483,647, got 2,147,483,648"),
     ],
 )
 def test_a_value_that_makes_no_sense_is_refused(changes: dict[str, Any], text: str) -> None:

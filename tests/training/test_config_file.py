@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from npformer.errors import ConfigError
+from npformer.training import config_file
 from npformer.training.config_file import parse_assignment, read_toml, write_toml
 
 
@@ -194,12 +195,29 @@ def test_what_would_not_come_back_is_not_written(training: Training, message: st
         ("[model]\nseed = 1\nseed = 2", "line 3: expected TOML, found something else"),
         ("[model]\nd_model = [1,", "line 2: expected TOML, found something else"),
         (b"[model]\n# \xff\n", "line 2: expected UTF-8, found byte 0xff"),
+        (f"[model]\nseed = {'[' * 5000}", "line 2: expected TOML, found something else"),
+        (f"[model]\nseed = {'9' * 5000}", "line 2: expected TOML, found something else"),
+        (f"[model]\nseed = 0x{'f' * 5000}", "line 2: model.seed: expected a whole number, got a whole number of too"),
+        (f"[model]\nseed = {2**128}", "line 2: model.seed: expected a whole number, got 34028236"),
+        (f"[model]\n{'x' * 5000} = 1", f"line 2: option '{'x' * 79}… (5,002 characters) is unknown"),
+        ("#" * (1 << 18) + "\n", "expected an options file of at most 262,144 bytes, found more"),
     ],
 )
 def test_wrong_files_are_explained(tmp_path: Path, text: str | bytes, message: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(message)) as caught:
         read(tmp_path, text)
     assert str(caught.value).startswith(str(tmp_path / "config.toml"))
+
+
+def test_a_place_is_looked_for_once_there_is_something_to_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise each of a long file's lines would be read for each of its options."""
+    looked: list[Any] = []
+    monkeypatch.setattr(config_file, "_place", lambda *given: looked.append(given) or "here")
+    read(tmp_path, "[model]\nseed = 1\nd_model = 2\n[training]\nsteps = 1")
+    assert looked == []
+    with pytest.raises(ConfigError, match=r"^here: training.steps: expected a whole number, got 'x'$"):
+        read(tmp_path, "[model]\nseed = 1\n[training]\nsteps = 'x'")
+    assert len(looked) == 1
 
 
 def test_missing_and_unreadable_files(tmp_path: Path) -> None:

@@ -1,0 +1,72 @@
+"""A model made of shapes has the arrays of the real one, and stops at the first that there is no room for."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from npformer.backend import Backend
+from npformer.errors import ConfigError
+from npformer.models import DecoderConfig, EncoderConfig, TransformerConfig, build_model
+from npformer.models.shapes import Limit, model_of_shapes
+
+SIZES: dict[str, Any] = {"d_model": 8, "num_heads": 2, "d_ff": 12, "max_seq_len": 6}
+KINDS: list[tuple[Any, dict[str, Any]]] = [
+    (TransformerConfig, {"src_vocab_size": 7, "tgt_vocab_size": 7, "num_encoder_layers": 1, "num_decoder_layers": 2}),
+    (EncoderConfig, {"vocab_size": 7, "num_layers": 2}),
+    (DecoderConfig, {"vocab_size": 7, "num_layers": 2}),
+]
+
+
+def shapes(model: Any) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(each.data.shape) for name, each in (*model.named_parameters(), *model.named_buffers())}
+
+
+def segments(model: Any) -> list[Any]:
+    return [(each.name, tuple(each.shape), each.aliases) for each in model.arena.segments]
+
+
+@pytest.mark.parametrize("kind", range(3))
+@pytest.mark.parametrize("norm", ["layer", "batch"])
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary", "relative", "none"])
+def test_the_arrays_are_those_of_the_model(kind: int, norm: str, positions: str, numpy64: Backend) -> None:
+    config, sizes = KINDS[kind]
+    for norm_order, tied in itertools.product(("pre", "post"), (False, True)):
+        options = {"norm": norm, "positions": positions, "norm_order": norm_order, "tie_embeddings": tied}
+        described = config(**sizes, **SIZES, **options)
+        real, made = build_model(described, backend=numpy64), model_of_shapes(described)
+        assert shapes(made) == shapes(real)
+        assert segments(made) == segments(real)
+
+
+def test_it_stops_at_the_first_array_too_much() -> None:
+    config = DecoderConfig(7, num_layers=10_000, **SIZES)
+    limit = Limit(arrays=20)
+    with pytest.raises(ConfigError, match="expected no more arrays and numbers than there are"):
+        model_of_shapes(config, limit)
+    assert limit.arrays == -1
+    limit = Limit(numbers=100)
+    with pytest.raises(ConfigError, match="expected no more arrays and numbers than there are"):
+        model_of_shapes(config, limit)
+    assert limit.numbers == 100 - 7 * 8 - 8 * 24, "the table, and the first block"
+
+
+def test_exactly_as_much_as_it_needs_is_enough(numpy64: Backend) -> None:
+    config = DecoderConfig(7, num_layers=2, **SIZES)
+    model = build_model(config, backend=numpy64)
+    arrays, numbers = len(segments(model)), model.num_parameters()
+    limit = Limit(arrays, numbers)
+    model_of_shapes(config, limit)
+    assert (limit.arrays, limit.numbers) == (0, 0)
+    for less in (Limit(arrays - 1, numbers), Limit(arrays, numbers - 1)):
+        with pytest.raises(ConfigError):
+            model_of_shapes(config, less)
+
+
+def test_no_number_is_made() -> None:
+    """The largest of all would take 2⁵¹ numbers."""
+    sizes = {"d_model": 2**20, "d_ff": 2**20, "num_heads": 1, "num_layers": 1, "positions": "learned"}
+    model = model_of_shapes(DecoderConfig(2**31 - 1, **sizes, max_seq_len=2**31 - 1))  # type: ignore[arg-type]
+    assert dict(model.named_parameters())["embedding.weight"].data.shape == (2**31 - 1, 2**20)
