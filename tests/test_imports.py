@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import math
 import subprocess
 import sys
 from functools import cache
@@ -141,26 +140,16 @@ def test_optim_knows_no_model_and_the_functional_part_knows_nobody() -> None:
         assert all(own_parts(path).isdisjoint(lower) for path in FILES if part_of(path) == part)
 
 
-def seconds_of(code: str) -> float:
-    """The processor time of a run of code, which prints it."""
+def test_importing_npformer_is_quick() -> None:
+    """Counted in modules: 222 were added to NumPy's when this was written, 165 of them npformer's own."""
+    code = "import sys, numpy; before = set(sys.modules); import npformer; print(*set(sys.modules) - before)"
     run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    return float(run.stdout)
-
-
-def test_importing_npformer_is_quick_and_takes_neither_cupy_nor_matplotlib() -> None:
-    code = (
-        "import time; start = time.process_time(); import {}; seconds = time.process_time() - start\n"
-        "import sys; assert not {{'cupy', 'matplotlib', 'npformer.plotting', 'npformer.cli'}} & set(sys.modules)\n"
-        "print(seconds)"
-    )
-    taken = of_numpy = math.inf
-    # a processor whose owner lends it out by turns is five times as slow for seconds on end: so in turns, beside NumPy
-    for _ in range(12):
-        taken = min(taken, seconds_of(code.format("npformer")))
-        of_numpy = min(of_numpy, seconds_of(code.format("numpy")))
-        if taken < max(0.3, 4 * of_numpy):
-            break
-    assert taken < max(0.3, 4 * of_numpy), (taken, of_numpy)
+    added = run.stdout.split()
+    packages = {name.partition(".")[0] for name in added} - sys.stdlib_module_names
+    packages = {name for name in packages if "cython" not in name}  # a mark of compiled modules
+    assert packages == {"array_api_compat", "npformer", "numpy", "safetensors"}
+    assert not [name for name in added if name.startswith(("npformer.cli", "npformer.lab", "npformer.plotting"))]
+    assert len(added) < 250
 
 
 def test_files_are_short_and_open_with_a_sentence() -> None:

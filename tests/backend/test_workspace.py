@@ -18,6 +18,7 @@ from npformer.backend.workspace import ALIGNMENT, SMALL, Pool, PoolFull, empty, 
 Host = np.ndarray[Any, Any]
 
 SHAPE = (64, 2 + SMALL // 64)  # bytes of uint8: just large enough to be kept
+PATIENCE = 600  # seconds until a test gives up on what would never happen
 
 
 def fresh_pool(work: Callable[[], None]) -> None:
@@ -148,7 +149,7 @@ def test_threads_at_work_at_the_same_time_do_not_overwrite_each_other() -> None:
             mine = [empty(SHAPE, np.uint8) for _ in range(3)]
             for x in mine:
                 x[...] = number
-            barrier.wait(10)
+            barrier.wait(PATIENCE)
             assert all((x == number).all() for x in mine)
 
     with ThreadPoolExecutor(4) as pool:
@@ -165,11 +166,11 @@ def test_an_array_handed_to_another_thread_is_kept_there() -> None:
         made.set()
         for _ in range(50):
             empty(SHAPE, np.uint8)[...] = 0
-        assert checked.wait(10)
+        assert checked.wait(PATIENCE)
 
     with ThreadPoolExecutor(1) as pool:
         done = pool.submit(make)
-        assert made.wait(10)
+        assert made.wait(PATIENCE)
         assert (box[0] == 7).all()
         checked.set()
         done.result()

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import os
-import time
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import npformer as npf
-from benchmarks import on_gpu, options, report, tasks, train_step
+from benchmarks import contender, on_gpu, options, report, tasks, train_step
 from benchmarks.contender import Server
 from benchmarks.options import Options
 from benchmarks.own.gradients import gradients
@@ -27,6 +26,7 @@ from npformer.models.presets import PRESETS
 from npformer.training.bench import Budget as StepBudget
 from npformer.training.bench import profile_step
 from tests.benchmarks.rows import row, training
+from tests.benchmarks.sleepers import FakeTime
 
 CEILINGS = {"products": {"tf32": 4e14, "float32": 5e13}, "memory": 4e12, "bytes": {"tiny": 8e9, "base": 1e9}}
 
@@ -114,25 +114,24 @@ def test_how_far_losses_may_lie_apart(precision: str, apart: float, holds: bool)
     assert train_step.same(children, measured, 0.1, on_gpu.SAME[precision])["holds"] is holds
 
 
-def test_steps_made_together_share_their_time() -> None:
+def test_steps_made_together_share_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten steps are asked for before anyone waits; the answer has a time and a value for each."""
     waits: list[int] = []
     calls: list[int] = []
+    clock = FakeTime()
+    monkeypatch.setattr(contender, "time", clock)
 
     def burst() -> list[int]:
         calls.append(1)
-        time.sleep(0.05)
+        clock.now += 0.05
         return list(range(10))
 
     made = Contender({}, {"step": lambda: burst}, synchronize=lambda: waits.append(1), together=10)
-    start = time.perf_counter()
     answer = Server(made, 0).answer({"do": "run", "task": "step", "steps": 11})
-    passed = time.perf_counter() - start
     assert (len(calls), len(waits)) == (2, 2)
     assert answer["values"] == [*range(10), *range(10)]
     assert len(answer["seconds"]) == 20
-    assert answer["seconds"][0] == answer["seconds"][9]
-    assert 0.1 <= sum(answer["seconds"]) <= passed
+    assert answer["seconds"] == pytest.approx([0.005] * 20)
 
 
 def test_a_task_is_repeated_before_anyone_waits() -> None:

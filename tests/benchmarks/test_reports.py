@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks import compare, decode, machine, train_step
+from benchmarks import compare, contender, decode, ops, train_step
 from benchmarks.turns import Child, Measured
 
 
@@ -106,13 +107,30 @@ def test_agreement_counts_tokens_that_all_chose() -> None:
     assert decode.agreement(said) == 0.75
 
 
-def test_other_processes_are_noticed(busy_core: None, run: Any) -> None:
-    options = ("--size", "tiny", "--op", "linear", "--kernels", "plain", "--against", "none")
-    ended = run("ops", *options)
-    if not Path("/proc/stat").exists():
-        pytest.skip("this system does not tell how busy it is")
-    found = re.search(r"DISTURBED: other processes used (\d+)% of the cores", ended.stdout)
-    assert (found and int(found[1]) / 100 > 0.5 / machine.cores()) or machine.cores() > 9, "one core is busy"
+def test_what_other_processes_use_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a system's ticks: user, nice, system, idle, waiting for a disk, interrupts, soft ones, stolen."""
+    stat, tick = tmp_path / "stat", os.sysconf("SC_CLK_TCK")
+    monkeypatch.setattr(contender, "open", lambda path, **how: stat.open(**how), raising=False)
+    own = iter([10.0, 11.0])
+    monkeypatch.setattr(contender.time, "process_time", lambda: next(own))
+    usage = []
+    for seconds in ((1, 1, 1, 1, 1, 1, 1, 1), (3, 2, 1, 5, 2, 1, 1, 2)):
+        stat.write_text(" ".join(["cpu", *(str(each * tick) for each in seconds), "0", "0"]) + "\n")
+        usage.append(contender.Usage() if not usage else usage[0].of_others())
+    assert usage[1] == (3.0, 9.0), "busy for four seconds of nine, and one of them is its own"
+    stat.unlink()
+    assert contender.Usage().of_others() == (0.0, 0.0), "this system does not tell"
+
+
+def test_a_benchmark_says_that_others_are_at_work(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--size", "tiny", "--op", "linear", "--kernels", "plain", "--against", "none", "--rounds", "1"]
+    monkeypatch.setattr(sys, "argv", ["ops", *words])
+    for share, said in ((0.6, True), (0.0, False)):
+        monkeypatch.setattr(compare, "others_share", lambda measured, share=share: share)
+        assert ops.main() == 0
+        assert ("DISTURBED: other processes used 60% of the cores" in capsys.readouterr().out) == said
 
 
 def test_the_share_of_others_is_that_of_all_rounds() -> None:

@@ -21,7 +21,7 @@ def document() -> Any:
 
     command = [sys.executable, "-m", "benchmarks.scaling", "--quick", "--json", "--sweep", "T,depth"]
     ended = subprocess.run(
-        [*command, "--kernels", "plain"], cwd=turns.ROOT, capture_output=True, text=True, encoding="utf-8", timeout=120
+        [*command, "--kernels", "plain"], cwd=turns.ROOT, capture_output=True, text=True, encoding="utf-8", timeout=1800
     )
     assert ended.returncode == 0, ended.stderr
     return json.loads(ended.stdout)

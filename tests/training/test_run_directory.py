@@ -135,17 +135,18 @@ def test_the_lock_lets_one_in(tmp_path: Path) -> None:
 
 
 HOLD = """
-import sys, time
+import sys
 from pathlib import Path
 from npformer.training.run_directory import RunDirectory
 with RunDirectory(Path(sys.argv[1])).lock():
     print("held", flush=True)
-    time.sleep(60)
+    sys.stdin.read()
 """
 
 
 def test_the_lock_goes_with_a_killed_process(tmp_path: Path) -> None:
-    with subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE) as child:
+    pipe, command = subprocess.PIPE, [sys.executable, "-c", HOLD, str(tmp_path)]
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == b"held\n"
         with (

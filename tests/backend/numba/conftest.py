@@ -11,6 +11,19 @@ import numpy as np
 import pytest
 
 Host = np.ndarray[Any, Any]
+PATIENCE = 600  # seconds until a test gives up on what would never happen
+
+
+@pytest.fixture
+def until() -> Callable[[Callable[[], bool]], None]:
+    """until(true): wait until true() says so."""
+
+    def wait(true: Callable[[], bool]) -> None:
+        pause, end = threading.Event(), time.monotonic() + PATIENCE
+        while not true() and time.monotonic() < end:
+            pause.wait(0.005)
+
+    return wait
 
 
 @pytest.fixture(scope="session")
@@ -84,12 +97,12 @@ def until_one_is_lost(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> Callabl
 
         monkeypatch.setattr(decode_step, "WORTH_SHARING", 0)
         monkeypatch.setattr(sharing.helper, "invite", invite)
-        end = time.monotonic() + 60
+        end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
             check()
             for shared, thread in helpers:
                 shared[sharing.WANTED] = 1  # go away
-                thread.join(10)
+                thread.join(PATIENCE)
                 assert not thread.is_alive()
             if any(shared[sharing.LOST] for shared, _ in helpers):
                 return

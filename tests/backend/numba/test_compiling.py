@@ -43,7 +43,7 @@ def run(program: str, package: Path | None = None, **environment: str) -> list[s
     variables = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
     variables |= {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"} | environment
     done = subprocess.run([sys.executable, "-c", program], env=variables, cwd=folder, capture_output=True, text=True,
-                          timeout=100, check=False)  # fmt: skip
+                          timeout=600, check=False)  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout == ("" if PREPARE not in program else "0.0\n")
     return done.stderr.splitlines()

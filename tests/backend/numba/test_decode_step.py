@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -197,7 +196,7 @@ def take_and_sleep(shared, parts):  # type: ignore[no-untyped-def]
         pause()
 
 
-def test_a_helper_that_falls_asleep_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_helper_that_falls_asleep_is_given_up(until: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decode_step, "WORTH_SHARING", 0)
     monkeypatch.setattr(sharing.helper, "invite", lambda job, shared: None)
     fast, expected = model("numba"), logits(model("plain"), 2)
@@ -208,11 +207,14 @@ def test_a_helper_that_falls_asleep_is_given_up(monkeypatch: pytest.MonkeyPatch)
     take_and_sleep(np.zeros(sharing.SLOTS, dtype=np.int64), 1)  # compiled
     sleeper = threading.Thread(target=take_and_sleep, args=(shared, 2), daemon=True)
     sleeper.start()
-    end = time.monotonic() + 60
-    while steps._shared is shared and time.monotonic() < end:  # again and again, until a part of it was taken
+
+    def taken() -> bool:
         state.length = 1
         assert np.allclose(fast.step(now[:, 1], state), expected[1], rtol=0, atol=1e-12)
-    sleeper.join(10)
+        return steps._shared is not shared
+
+    until(taken)  # which thread runs is the system's choice
+    until(lambda: not sleeper.is_alive())
     assert shared[sharing.LOST] == 1
     assert steps._shared is not shared
     assert 0 < steps._alone <= decode_step.ALONE
@@ -220,32 +222,27 @@ def test_a_helper_that_falls_asleep_is_given_up(monkeypatch: pytest.MonkeyPatch)
         assert np.allclose(fast.step(now[:, t], state), expected[t], rtol=0, atol=1e-12)
 
 
-def test_a_helper_leaves_when_there_is_nothing_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_helper_leaves_when_there_is_nothing_to_do(until: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decode_step, "WORTH_SHARING", 0)
     fast = model("numba")
     state = fast.start(SRC, MAX_LEN)
     fast.step(tokens(4)[:, 0], state)
-    shared, waited = state.at_once[1]._shared, threading.Event()
-    for _ in range(2000):
-        if not shared[sharing.PRESENT]:
-            break
-        waited.wait(0.005)
+    shared = state.at_once[1]._shared
+    until(lambda: shared[sharing.PRESENT] == 0)
     assert shared[sharing.PRESENT] == 0
 
 
-def test_a_helper_that_is_wanted_elsewhere_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_helper_that_is_wanted_elsewhere_does_not_wait(until: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """As when rows leave a batch, and others' steps follow."""
     monkeypatch.setattr(decode_step, "WORTH_SHARING", 0)
-    monkeypatch.setattr(sharing, "PATIENCE", 10**9)  # looks, about a minute
-    monkeypatch.setattr(decode_step, "LONGEST_PATIENCE", 10**9)
-    fast, waited = model("numba"), threading.Event()
+    monkeypatch.setattr(sharing, "PATIENCE", 10**15)  # looks: for ever
+    monkeypatch.setattr(decode_step, "LONGEST_PATIENCE", 10**15)
+    fast = model("numba")
     states = [fast.start(SRC, MAX_LEN) for _ in range(2)]
     for state in states:
         fast.step(tokens(4)[:, 0], state)
     one, two = (state.at_once[1]._shared for state in states)
-    for _ in range(2000):
-        if not one[sharing.PRESENT]:
-            break
-        waited.wait(0.005)
-    assert (one[sharing.PRESENT], two[sharing.PRESENT]) == (0, 1)
+    until(lambda: one[sharing.PRESENT] == 0)
+    helped = one[sharing.PRESENT], two[sharing.PRESENT]
     two[sharing.WANTED] = 1
+    assert helped == (0, 1)
