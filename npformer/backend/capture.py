@@ -28,6 +28,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Protocol
+from weakref import finalize
 
 from npformer.backend.staging import arrays_of, key_of, with_arrays
 from npformer.errors import DeviceMemoryError, NpformerError
@@ -112,6 +113,8 @@ class Captured:
         self._shapes: OrderedDict[Any, _Shape] = OrderedDict()  # the one used last is the last
         self._seen: Sequence[Any] = ()
         self._records = 0
+        # a pool that nobody holds keeps its memory; at the end of the process all goes anyway
+        finalize(self, _drop_all, self._shapes, driver).atexit = False
 
     def __call__(self, subject: Any, given: Any) -> tuple[Array | None, ...]:
         """The function's outputs, fresh arrays. Raises DeviceMemoryError if the device's memory is too small."""
@@ -130,12 +133,7 @@ class Captured:
 
     def clear(self) -> None:
         """Forget all records and give their memory back."""
-        while self._shapes:
-            self._drop(self._shapes.popitem()[1])
-
-    def _drop(self, shape: _Shape) -> None:
-        shape.graph, shape.outputs = None, ()
-        self._driver.release(shape.pool)
+        _drop_all(self._shapes, self._driver)
 
     def _forget_if_changed(self, now: Sequence[Any]) -> None:
         """A record does what the function did when it was made."""
@@ -147,7 +145,7 @@ class Captured:
         shape = self._shapes.get(key)
         if shape is None:
             if len(self._shapes) >= (self._most or MOST):
-                self._drop(self._shapes.popitem(last=False)[1])
+                _drop(self._shapes.popitem(last=False)[1], self._driver)
             shape = self._shapes[key] = _Shape(self._driver, numbers)
         self._shapes.move_to_end(key)
         shape.stage.fill(numbers)
@@ -187,6 +185,17 @@ class Captured:
         self._records += 1
         if self._records <= MOST:  # later ones take the places of earlier ones, as often as shapes change
             self._say(f"recorded a step as one CUDA graph in {time.perf_counter() - began:.2f} s")
+
+
+def _drop_all(shapes: OrderedDict[Any, _Shape], driver: Driver) -> None:
+    while shapes:
+        _drop(shapes.popitem()[1], driver)
+
+
+def _drop(shape: _Shape, driver: Driver) -> None:
+    """Forget the record first, which is about the pool's memory, then give that back."""
+    shape.graph, shape.outputs = None, ()
+    driver.release(shape.pool)
 
 
 class Uncaptured:

@@ -24,6 +24,7 @@ import ctypes
 from collections.abc import Callable
 from ctypes import byref, c_double, c_float, c_int, c_longlong, c_size_t, c_void_p
 from typing import Any, NamedTuple
+from weakref import finalize
 
 from npformer.errors import DeviceError
 
@@ -109,16 +110,18 @@ def loaded_library() -> Any:
 
 
 class Blas:
-    """A handle. Make one outside of any capture; ``use`` says where its products run."""
+    """A handle, destroyed with its owner. Make one outside of any capture; ``use`` says where its products run."""
 
     def __init__(self, library: Any) -> None:
         self._library = declared(library)
         self._handle = c_void_p()
         self._call("cublasCreate_v2", byref(self._handle))
+        self._end = finalize(self, library.cublasDestroy_v2, self._handle)
+        self._end.atexit = False  # the end of the process destroys it, maybe before Python gets here
 
     def close(self) -> None:
-        """Give the handle back."""
-        self._call("cublasDestroy_v2", self._handle)
+        """Give the handle back now."""
+        self._end()
 
     def use(self, stream: int, workspace: int, size: int) -> None:
         """Run on a stream, with size bytes of workspace: in this order, since a new stream forgets the workspace."""

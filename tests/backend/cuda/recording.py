@@ -12,7 +12,6 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
-from weakref import WeakSet
 
 import numpy as np
 
@@ -56,6 +55,10 @@ class Pool:
         self.free = {}
 
 
+class Record(list[Callable[[], None]]):
+    """What was written down."""
+
+
 class Memory:
     """A piece of a pool, given back when nobody holds it any more."""
 
@@ -90,10 +93,10 @@ class Machine:
 
     def __init__(self, guarded: Callable[..., Host], room: int = 1 << 40) -> None:
         self.guarded, self.room = guarded, room
-        self.recorded: list[Callable[[], None]] | None = None
+        self.recorded: Record | None = None
         self.records = self.launches = 0
         self.common = Pool(self)
-        self.pools = WeakSet([self.common])  # a pool that nobody holds has given everything back
+        self.pools = [self.common]  # to the end: as with CuPy's, what is not given back is nobody's, and still taken
         self._in_use = self.common
 
     @property
@@ -156,7 +159,7 @@ class Machine:
 
     def pool(self) -> Pool:
         made = Pool(self)
-        self.pools.add(made)
+        self.pools.append(made)
         return made
 
     def release(self, pool: Pool) -> None:
@@ -179,7 +182,7 @@ class Machine:
             self._in_use = before
 
     def record(self, work: Callable[[], Any]) -> tuple[Any, Any]:
-        self.recorded = []
+        self.recorded = Record()
         try:
             outputs = work()
             self.records += 1
@@ -187,7 +190,7 @@ class Machine:
         finally:
             self.recorded = None
 
-    def launch(self, graph: list[Callable[[], None]]) -> None:
+    def launch(self, graph: Record) -> None:
         self.expect_not_recording("a launch")
         self.launches += 1
         for work in graph:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,17 @@ def test_the_workspace_is_set_after_the_stream_which_forgets_it(fake: Any) -> No
     assert all(given["handle"] == fake.HANDLE for _, given in library.calls[1:])
     assert library.calls[1][1]["streamId"] == 0x1234
     assert library.calls[2][1] == {"handle": fake.HANDLE, "workspace": 0x5600, "workspaceSizeInBytes": 32}
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_handle_goes_with_its_owner_once(fake: Any, closed: bool) -> None:
+    library = fake.FakeCublas()
+    blas = Blas(library)
+    if closed:
+        blas.close()
+    del blas
+    gc.collect()
+    assert library.calls[1:] == [("cublasDestroy_v2", {"handle": fake.HANDLE})]
 
 
 def gemm(blas: Blas, kind: str = "d", lead: int = 4, sizes: Sizes = Sizes(4, 4, 4)) -> None:  # noqa: B008

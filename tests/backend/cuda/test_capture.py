@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import re
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -179,6 +181,21 @@ def test_shapes_come_and_go_and_memory_does_not_grow(backend: Any, machine: Any)
     before = machine.used
     step._compute.clear()
     assert machine.used < before
+
+
+def test_what_a_forgotten_step_had_for_itself_is_given_back(backend: Any, machine: Any) -> None:
+    step, released = new_step(backend()), []
+    run(step, batches(3))
+    (shape,) = step._compute._shapes.values()
+    graph = weakref.ref(shape.graph)
+    real = machine.release
+    machine.release = lambda pool: (released.append((pool, graph())), real(pool))
+    pool = shape.pool
+    assert pool.total > 0
+    del step, shape
+    gc.collect()
+    assert pool.total == 0
+    assert released == [(pool, None)], "the record has to go first: it is about this memory"
 
 
 def test_a_step_that_reads_the_device_is_run_as_it_is_and_says_why_once(
