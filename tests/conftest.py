@@ -6,7 +6,7 @@ import functools
 import gc
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import array_api_strict as strict
@@ -48,13 +48,18 @@ class StrictDevice:
         pass
 
 
+def needs_numba(items: Sequence[Any]) -> bool:
+    """Whether some of these tests are for the CPU, or nobody knows which there are."""
+    return not items or any(item.get_closest_marker("gpu") is None for item in items)
+
+
 @pytest.fixture(scope="session", autouse=True)
-def compiled_once() -> None:
+def compiled_once(request: pytest.FixtureRequest) -> None:
     """Compile before the first test, so that none of them sees the announcement among its own output.
 
     Of two processes each begins with a precision of its own, and then finds the other's on disk.
     """
-    if numba_problem() is None:
+    if needs_numba(request.session.items) and numba_problem() is None:
         order = -1 if os.environ.get("PYTEST_XDIST_WORKER", "gw0")[-1] in "13579" else 1
         for dtype in ("float32", "float64")[::order]:
             get_backend("numpy", dtype=dtype, kernels="numba")

@@ -63,7 +63,7 @@ def checked(args: argparse.Namespace) -> list[Part]:
     if not 0 < args.minutes < float("inf"):
         raise UsageError(f"--minutes: expected a number > 0, got {args.minutes}")
     wanted = tuple(name.strip() for name in args.only.split(","))
-    known = parts()
+    known = [part for part in parts() if args.against == "torch" or not part.name.startswith("against ")]
     for name in wanted:
         if not any(part.name.startswith(name) for part in known):
             names = ", ".join(part.name for part in known)

@@ -11,15 +11,15 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks import decode as decoding
 from benchmarks import on_gpu, ops, train_step
-from benchmarks.gpu.targets import SIZES, train_part
-from benchmarks.options import Options
+from benchmarks.gpu.targets import SIZES, against_part, train_part
+from benchmarks.options import Options, installed
 from benchmarks.own.model import save_weights
 from benchmarks.turns import ROOT, Budget, Entry, contenders
 from npformer.models.presets import PRESETS
@@ -28,6 +28,15 @@ DROPOUT = 0.1
 TRAINING = Budget(seconds=6.0, turn=0.15)
 SHORT = Budget(seconds=0.4, turn=0.05)
 FIRST, LAST = ("tf32", "bfloat16"), ("float32",)  # precisions, by what the targets ask for
+#: Where the tests marked gpu are: to collect all the others takes longer than to run these.
+TESTS = (
+    "tests/test_gpu.py", "tests/test_contract.py", "tests/backend/cuda/test_gpu_kernels.py",
+    "tests/interop/test_torch.py", "tests/layers/test_embedding.py", "tests/models/test_decoding_steps.py",
+)  # fmt: skip
+#: Processes that share them.
+AT_ONCE = 8
+#: CuPy would compile each of its reductions with CUB, for 3 to 4 seconds; without, they take as long as other kernels.
+FOR_TESTS = {"CUPY_ACCELERATORS": ""}
 
 
 @dataclass(frozen=True)
@@ -56,25 +65,41 @@ class Part(NamedTuple):
 
 
 def parts() -> list[Part]:
-    """All of them, in the order in which they are done."""
+    """All of them, in the order in which they are done: npformer alone first, since a peer may take all the time."""
     return [
-        Part("tests", 170, tests),
+        Part("tests", 160, tests),
         Part("ceilings", 40, ceilings),
         *_training(FIRST),
         Part("reverse", 40, partial(single, "reverse", "train", {"precision": "tf32"})),
         Part("replays", 60, partial(single, "replays", "replays", {"precision": "tf32", "kernels": "cuda"})),
         Part("gradients", 40, partial(single, "gradients", "gradients", {"kernels": "cuda"})),
+        *_against(FIRST),
         *_training(LAST),
+        *_against(LAST),
         Part("decode", 50, decode),
         Part("ops", 60, operations),
     ]
 
 
 def _training(precisions: Sequence[str]) -> list[Part]:
+    """npformer's steps alone."""
     return [
-        Part(train_part(size, precision), 80 if size == "base" else 50, partial(train, size, precision))
+        Part(train_part(size, precision), 30 if size == "base" else 22, partial(alone, size, precision))
         for precision in precisions for size in SIZES
     ]  # fmt: skip
+
+
+def _against(precisions: Sequence[str]) -> list[Part]:
+    """The same in turns with the peers'."""
+    return [
+        Part(against_part(size, precision), 80 if size == "base" else 50, partial(train, size, precision))
+        for precision in precisions for size in SIZES
+    ]  # fmt: skip
+
+
+def alone(size: str, precision: str, setting: Setting) -> Any:
+    """``train`` without peers."""
+    return train(size, precision, replace(setting, torch=False))
 
 
 def train(size: str, precision: str, setting: Setting) -> Any:
@@ -114,8 +139,14 @@ def tests(setting: Setting) -> Any:
     """The tests marked gpu; meanwhile torch.compile fills its cache with what will be measured later."""
     log, start = setting.folder / "tests.txt", time.monotonic()
     with log.open("w", encoding="utf-8") as said:
-        command = [sys.executable, "-m", "pytest", "-m", "gpu", "-q"]
-        running = subprocess.Popen(command, cwd=ROOT, stdout=said, stderr=said, start_new_session=True)
+        running = subprocess.Popen(
+            pytest_command(),
+            cwd=ROOT,
+            stdout=said,
+            stderr=said,
+            start_new_session=True,
+            env={**os.environ, **FOR_TESTS},
+        )
         try:
             compiled = compile_ahead(setting) if setting.torch else {}
             code = running.wait(max(0.0, setting.seconds - (time.monotonic() - start)))
@@ -126,6 +157,12 @@ def tests(setting: Setting) -> Any:
                 os.killpg(running.pid, signal.SIGKILL)
             running.wait()
     return summary(log.read_text(encoding="utf-8"), code) | {"compile_seconds": compiled}
+
+
+def pytest_command() -> list[str]:
+    """pytest for the tests marked gpu, in several processes where pytest-xdist is installed."""
+    shared = ["-n", str(AT_ONCE), "--dist", "worksteal"] if installed("xdist") else []
+    return [sys.executable, "-m", "pytest", "-m", "gpu", "-q", *shared, *TESTS]
 
 
 def summary(said: str, code: int | None) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from benchmarks import report
-from benchmarks.gpu.targets import SIZES, train_part
+from benchmarks.gpu.targets import SIZES, against_part, train_part
 
 VERDICTS = {True: "holds", False: "DOES NOT HOLD", None: "not measured"}
 
@@ -51,10 +51,10 @@ def _training(results: Mapping[str, Any]) -> Iterator[str]:
         yield f"## Training steps, dropout 0.1\n\nCeilings, measured in the same run: {rates}."
     for precision in ("tf32", "bfloat16", "float32"):
         for size in SIZES:
-            if train_part(size, precision) in results:
-                found = results[train_part(size, precision)]
-                rows = [_training_row(row) for row in found["contenders"]]
-                yield f"### {size}, {precision}\n\n{table(columns, rows)}"
+            for part, how in ((train_part, "alone"), (against_part, "in turns with its peers")):
+                if (found := results.get(part(size, precision))) is not None:
+                    rows = [_training_row(row) for row in found["contenders"]]
+                    yield f"### {size}, {precision}: npformer {how}\n\n{table(columns, rows)}"
 
 
 def _training_row(row: Mapping[str, Any]) -> list[str]:

@@ -4,24 +4,32 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from benchmarks import turns
+from benchmarks import train_step, turns
 from benchmarks.gpu import __main__ as command
 from benchmarks.gpu import parts as gpu_parts
-from benchmarks.gpu.parts import Part, Setting, parts, summary
+from benchmarks.gpu.parts import Part, Setting, parts, pytest_command, summary
 from benchmarks.gpu.run import LEAST, run
 from benchmarks.gpu.targets import targets
 from benchmarks.gpu.text import markdown, targets_table
-from benchmarks.turns import ContenderError, Entry
-from npformer.backend import cupy_problem
-from tests.benchmarks.rows import results
+from benchmarks.turns import ROOT, ContenderError, Entry
+from npformer.backend import Backend, cupy_problem
+from npformer.proof import catalogue
+from tests import test_gpu as on_gpu
+from tests.benchmarks.rows import results, training
+from tests.conftest import needs_numba
 
 ABOUT = {"GPU": "NVIDIA H200", "precision": "float32, tf32, bfloat16"}
 
@@ -94,9 +102,91 @@ def test_the_most_important_comes_first_and_all_fits() -> None:
     sizes = ("tiny", "small", "mid", "base")
     assert names == [
         "tests", "ceilings", *(f"train tf32 {size}" for size in sizes), *(f"train bfloat16 {size}" for size in sizes),
-        "reverse", "replays", "gradients", *(f"train float32 {size}" for size in sizes), "decode", "ops",
+        "reverse", "replays", "gradients",
+        *(f"against tf32 {size}" for size in sizes), *(f"against bfloat16 {size}" for size in sizes),
+        *(f"train float32 {size}" for size in sizes), *(f"against float32 {size}" for size in sizes), "decode", "ops",
     ]  # fmt: skip
-    assert sum(part.seconds for part in parts() if part.name.startswith(("tests", "ceilings", "train tf32"))) < 540
+    before_peers = parts()[: names.index("against tf32 tiny")]
+    assert sum(part.seconds for part in before_peers) < 540
+
+
+def test_npformers_own_rows_wait_for_no_peer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A peer that never gets ready ends the part in which it runs, and the row is there already."""
+    started: list[list[str]] = []
+
+    @contextmanager
+    def contenders(entries: Any, environment: Any, seconds: float | None = None) -> Any:
+        started.append([entry.name for entry in entries])
+        if any(entry.name.startswith("torch") for entry in entries):
+            raise ContenderError("torch-compile: it ended with code -9")
+        yield []
+
+    monkeypatch.setattr(train_step, "contenders", contenders)
+    monkeypatch.setattr(train_step, "measure", lambda *given: training("tiny", "tf32"))
+    monkeypatch.setattr(train_step, "save_weights", lambda preset, folder: "")
+    chosen = [part for part in parts() if part.name in ("train tf32 tiny", "against tf32 tiny")]
+    document, states = done(Clock(), tmp_path, 300, *chosen)
+    assert states == {"train tf32 tiny": "done", "against tf32 tiny": "FAILED"}
+    assert not any(name.startswith("torch") for name in started[0])
+    (own,) = (each for each in document["targets"] if each["what"] == "tiny, tf32")
+    assert own["holds"] is not None
+
+
+def test_the_tests_of_a_gpu_are_found_without_collecting_all() -> None:
+    """Their files are named, and no other file asks for a GPU."""
+    asking = re.compile(r"mark\.gpu|\bcupy64\b|\bcupy32\b|gpu: None")
+    found = {
+        path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("test_*.py")
+        if path != Path(__file__) and asking.search(path.read_text(encoding="utf-8"))
+    }  # fmt: skip
+    assert found == set(gpu_parts.TESTS)
+    assert pytest_command()[-len(found) :] == list(gpu_parts.TESTS)
+
+
+def test_what_asks_for_a_gpu_is_marked() -> None:
+    """Else -m gpu leaves it out."""
+    command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:xdist", *gpu_parts.TESTS, "-m"]
+    marked, all_others = (
+        subprocess.run([*command, which], cwd=ROOT, capture_output=True, text=True, check=False).stdout
+        for which in ("gpu", "not gpu")
+    )
+    for name in ("test_a_round_trip_on_a_gpu", "test_cupy_decodes_the_same", "[cupy64", "test_cupy_equals_the_plain"):
+        assert name in marked
+        assert name not in all_others
+
+
+def test_gradients_are_sampled_on_a_gpu(numpy64: Backend) -> None:
+    """Element by element a forward is asked for hundreds of times, of hundreds of kernels each."""
+    (case,) = (case for case in catalogue() if case.name == "DecoderLayer: post, relu")
+    asked = 0
+
+    def build(backend: Backend) -> Any:
+        layer = case.build(backend)
+        forward = layer.forward
+
+        def counted(*inputs: Any, **options: Any) -> Any:
+            nonlocal asked
+            asked += 1
+            return forward(*inputs, **options)
+
+        layer.__dict__["forward"] = counted
+        return layer
+
+    on_gpu.test_every_gradient_is_right_on_the_gpu(replace(case, build=build), numpy64)
+    assert 0 < asked < 200
+
+
+def test_several_processes_share_the_tests_where_they_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_parts, "installed", lambda package: True)
+    assert pytest_command()[6:8] == ["-n", "8"]
+    monkeypatch.setattr(gpu_parts, "installed", lambda package: False)
+    assert "-n" not in pytest_command()
+
+
+@pytest.mark.parametrize(("marked", "expected"), [([True, True], False), ([True, False], True), ([], True)])
+def test_numba_is_not_compiled_for_tests_of_a_gpu(marked: list[bool], expected: bool) -> None:
+    items = [SimpleNamespace(get_closest_marker=lambda name, mark=mark: mark or None) for mark in marked]
+    assert needs_numba(items) is expected
 
 
 def test_the_markdown_tells_everything(tmp_path: Path) -> None:
@@ -107,7 +197,8 @@ def test_the_markdown_tells_everything(tmp_path: Path) -> None:
     assert "- GPU: NVIDIA H200" in text
     assert "| tiny, tf32 | ≤ 0.45 ms a step | 0.3 ms (npformer-cuda-many) | holds |" in text
     assert "products tf32 400, bfloat16 800, float32 50 TFLOP/s; memory 4,000 GB/s" in text
-    assert "### base, float32" in text
+    assert "### base, float32: npformer alone" in text
+    assert "### base, float32: npformer in turns with its peers" in text
     assert "| npformer-cuda-many | 0.300 | 0.300 | 5.00 (4.00 … 6.00) | 1.00 | 2,000 | 50% | 170 | 300 | 1.50 |" in text
     assert "| small, batch 1 | npformer-cuda | 640 | 5.00 (4.00 … 6.00) | 90% |" in text
     assert "| linear forward | 0.0100 | 0.0200 | 5.00 (4.00 … 6.00) | 2,000 |" in text

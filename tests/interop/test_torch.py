@@ -70,6 +70,7 @@ def test_a_round_trip_on_a_device_that_is_not_the_cpu(strict64: Backend, numpy64
             assert type(device[name]) is type(array) is np.ndarray
 
 
+@pytest.mark.gpu
 def test_a_round_trip_on_a_gpu(cupy64: Backend, numpy64: Backend) -> None:
     model, other = a_model(numpy64), a_model(cupy64, seed=5)
     interop.torch.load_state_dict(other, interop.torch.to_state_dict(model))

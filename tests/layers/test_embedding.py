@@ -47,7 +47,7 @@ def test_an_unknown_start_is_refused(numpy64: Backend) -> None:
         Embedding(3, 2, init="xavier", backend=numpy64)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", ["numpy32", "numpy64", "strict64", "cupy64"])
+@pytest.mark.parametrize("name", ["numpy32", "numpy64", "strict64", pytest.param("cupy64", marks=pytest.mark.gpu)])
 def test_vectors_from_a_file_and_the_usual_start_for_others(
     name: str, path: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -113,7 +113,7 @@ def test_an_embedding_alone_is_frozen_by_its_own_arena(path: Path, numpy64: Back
     assert np.array_equal(embedding.weight.data, before)
 
 
-@pytest.mark.parametrize("name", ["numpy32", "numpy64", "strict64", "cupy64"])
+@pytest.mark.parametrize("name", ["numpy32", "numpy64", "strict64", pytest.param("cupy64", marks=pytest.mark.gpu)])
 def test_neighbours_are_those_of_the_definition(name: str, request: pytest.FixtureRequest) -> None:
     backend: Backend = request.getfixturevalue(name)
     embedding = Embedding(40, 5, backend=backend, seed=1)

@@ -91,6 +91,7 @@ def test_a_device_decodes_the_same(small_model: Build, numpy64: Backend, strict6
         assert np.allclose(here, there, rtol=0, atol=TOLERANCE)
 
 
+@pytest.mark.gpu
 def test_cupy_decodes_the_same(small_model: Build, numpy64: Backend, cupy64: Backend) -> None:
     tokens = targets()
     found = []
