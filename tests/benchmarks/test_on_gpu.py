@@ -16,13 +16,14 @@ from benchmarks.options import Options
 from benchmarks.own.gradients import gradients
 from benchmarks.own.on_gpu import count_kernels, launched, memory_watched
 from benchmarks.own.replays import SETS, TURNS, watch
-from benchmarks.own.reverse import reverse
+from benchmarks.own.reverse import COMPILING, reverse
 from benchmarks.own.roofline import step_bytes
 from benchmarks.products import step_flop
 from benchmarks.tasks import Contender, repeated
 from benchmarks.turns import Budget, Child, Entry, contenders
 from npformer.backend import Backend
 from npformer.models.presets import PRESETS
+from npformer.training import Trainer
 from npformer.training.bench import Budget as StepBudget
 from npformer.training.bench import profile_step
 from tests.benchmarks.rows import row, training
@@ -284,3 +285,21 @@ def test_several_steps_are_asked_of_a_gpu() -> None:
     assert tasks.TOGETHER["numpy"] == 1
     assert tasks.TOGETHER["cupy"] > 1
     assert row("a", 1.0)["steps"]
+
+
+def test_what_is_compiled_at_its_first_call_is_compiled_before_the_clock_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An evaluation, with its argmax, comes before the training that is timed."""
+    evaluated: list[int] = []
+    real = Trainer.train
+
+    def train(self: Trainer) -> None:
+        real(self)
+        assert self.last_evaluation is not None
+        evaluated.append(self.step.step_number)
+
+    monkeypatch.setattr(Trainer, "train", train)
+    task = reverse("numpy", "float32", "numpy", steps=2).task("train")
+    assert evaluated == [COMPILING]
+    assert task is not None
+    task()
+    assert evaluated == [COMPILING, 2]
