@@ -21,7 +21,7 @@ time, so it must begin anew what an unfinished call may have left half done.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -49,6 +49,8 @@ PrepareEncoder = Callable[[Any], Callable[[Array, Array], Array | None] | None]
 BeamChoice = Callable[
     [Array, HostArray, HostArray, HostArray, int, int], tuple[HostArray, HostArray, HostArray, HostArray] | None
 ]
+#: (what calls kernels: "linear.forward", "linear.backward", "adam", …) -> nothing; compiles those that are not yet.
+CompileAhead = Callable[[Iterable[str]], Any]
 Jobs = Sequence[Callable[[], Any]]
 
 
@@ -111,7 +113,8 @@ class Backend:
     use no thread but their caller's, where others would be in the way of what follows. ``adam_update`` is a faster
     spelling of Adam's formula, or None, ``updates`` what clips and updates in a captured function, ``decoder_steps``
     and ``encoder_of_texts`` prepare a model for decoding, and ``beam_choice`` is a faster spelling of what a beam
-    search chooses. ``own_ops`` are the operations it came with: what computes several in one, or records them, is not
+    search chooses. ``compile_ahead`` compiles what would else be compiled by its first call, or is None where nothing
+    has to be. ``own_ops`` are the operations it came with: what computes several in one, or records them, is not
     asked where others stand.
     """
 
@@ -131,6 +134,7 @@ class Backend:
     decoder_steps: PrepareSteps | None = None
     encoder_of_texts: PrepareEncoder | None = None
     beam_choice: BeamChoice | None = None
+    compile_ahead: CompileAhead | None = None
     precision: str = "float32"
     own_ops: Ops | None = None
 

@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from npformer.backend import get_backend
-from npformer.cli.common import add_device, new_parser
+from npformer.cli.common import add_device, add_kernels, new_parser
 from npformer.errors import ConfigError
 from npformer.proof import IDENTITIES, INVARIANTS, ClaimResults, catalogue, certify, prove
 from npformer.proof.user_file import user_case
@@ -31,6 +31,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument("--list", action="store_true", help="list the invariants and identities, and stop")
     parser.add_argument("--full", action="store_true", help="also list what holds, and what does not apply")
     add_device(parser, default="numpy")
+    add_kernels(parser, default="plain")
     return parser
 
 
@@ -41,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     cases = [user_case(args.model)] if args.model else catalogue(args.only)
     if not cases:
         raise ConfigError(f"--only: expected a part of a target's name, such as attention, got {args.only!r}")
-    backend = get_backend(args.device, dtype="float64")
+    backend = get_backend(args.device, dtype="float64", kernels=args.kernels)
     start, found = time.perf_counter(), []
     for case in cases:
         for examine in (certify, prove):

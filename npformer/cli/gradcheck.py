@@ -41,8 +41,9 @@ mine.py may look like this:
   import npformer as npf
 
   def build():
-      layer = npf.layers.EncoderLayer(4, 2, 6, backend=npf.get_backend("numpy"))   # or a class of yours
-      return layer, (np.random.default_rng(0).normal(size=(2, 3, 4)),)             # and its inputs"""
+      backend = npf.get_backend("numpy", kernels="plain")
+      layer = npf.layers.EncoderLayer(4, 2, 6, backend=backend)               # or a class of yours
+      return layer, (np.random.default_rng(0).normal(size=(2, 3, 4)),)        # and its inputs"""
 
 
 def add_parser(commands: Any) -> argparse.ArgumentParser:

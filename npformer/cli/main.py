@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from npformer._version import __version__
-from npformer.cli import bench, certify, decode, doctor, gradcheck, grade, museum, train
+from npformer.cli import bench, certify, compile, decode, doctor, gradcheck, grade, museum, train
 from npformer.errors import DeviceMemoryError, Interrupted, NpformerError
 
-COMMANDS = (train, decode, gradcheck, certify, grade, museum, bench, doctor)
+COMMANDS = (train, decode, gradcheck, certify, grade, museum, bench, compile, doctor)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

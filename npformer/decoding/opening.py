@@ -15,6 +15,7 @@ import numpy as np
 from npformer.errors import ConfigError, ShapeError
 from npformer.layers import DecodeState
 from npformer.models import Decoder, Transformer
+from npformer.models.ahead import compile_ahead
 from npformer.models.inputs import checked_ids
 from npformer.typing import Array
 
@@ -47,6 +48,7 @@ def open_texts(model: Writer, src: Array, max_len: int, bos_id: int) -> list[Ope
             "at once, looking ahead, and so has no next token to say"
         )
     max_len = expect_count("max_len", max_len)
+    compile_ahead(model, "decoding")
     if isinstance(model, Decoder):
         prompts = _rows("prompt", src, model.config.vocab_size, model)
         return [_open_prompts(model, prompts, rows, max_len) for rows in _together(model, prompts)]

@@ -72,8 +72,12 @@ class Layer:
         would then be decided once; so layers, mechanisms, methods and operations from elsewhere are taken to decide
         anew.
         """
+        return self.is_ours() and self.has_own_ops()
+
+    def is_ours(self) -> bool:
+        """Whether this layer and all those in it, mechanisms too, are npformer's, with npformer's methods."""
         passes = (thing for _, _, thing in self._inside() if hasattr(type(thing), "forward"))
-        return all(_is_ours(each) and not is_hooked(each) for each in (self, *passes)) and self.has_own_ops()
+        return all(_is_ours(each) and not is_hooked(each) for each in (self, *passes))
 
     def has_own_ops(self) -> bool:
         """Whether this layer and all those in it compute with the operations that its backend came with."""

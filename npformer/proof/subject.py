@@ -40,7 +40,7 @@ def subject(target: Any, inputs: Sequence[Any], options: dict[str, Any], device:
     """Wrap a pair (a Pair or (forward, backward)) or anything with forward and backward methods."""
     if device is None:
         own = getattr(getattr(target, "backend", None), "device", None)  # a stranger's backend may be anything
-        device = own or get_backend("numpy").device
+        device = own or get_backend("numpy", kernels="plain").device
     options = {name: _place(value, device) for name, value in options.items()}
     if not isinstance(target, tuple) and not (hasattr(target, "forward") and hasattr(target, "backward")):
         raise ConfigError(

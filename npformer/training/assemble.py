@@ -12,7 +12,8 @@ from npformer.backend import Backend, get_backend
 from npformer.data import Kind, Task, Tokenizer, Vocabulary
 from npformer.data.textfile import read_lines
 from npformer.errors import CheckpointError, ConfigError, OutputError
-from npformer.models import Model, build_model
+from npformer.models import Model, Transformer, build_model
+from npformer.models.ahead import compile_ahead
 from npformer.optim import Adam, AdamW
 from npformer.training.atomic import describe, write_atomically
 from npformer.training.checkpoint import (
@@ -75,6 +76,8 @@ def _backend_to_read(run: RunOptions, device: str) -> Backend:
 
 def make_step(model: Model, options: Options) -> TrainStep:
     """The training step that the options describe."""
+    decoding = ["decoding"] if isinstance(model, Transformer) else []  # of held-out examples, amid training
+    compile_ahead(model, "training", *decoding)
     training: TrainingOptions = options.training
     betas = (training.beta1, training.beta2)
     optimizer = (

@@ -32,6 +32,7 @@ from npformer.errors import ConfigError, DeviceMemoryError
 from npformer.functional.arrays import namespace
 from npformer.layers.batch_norm import Statistics
 from npformer.models import Model
+from npformer.models.ahead import compile_ahead
 from npformer.models.inputs import checked_batch
 from npformer.models.twin import Attributes
 from npformer.optim import Adam, Rates, Schedule, clip_by_global_norm
@@ -93,6 +94,7 @@ class TrainStep:
         self._look()
         # not bound methods: that would make a cycle, and keep the twins' memory for who knows how long
         self._compute = model.backend.capture(TrainStep._compute_updates, TrainStep._baked)
+        compile_ahead(model, "training")
 
     @property
     def step_number(self) -> int:

@@ -1,5 +1,6 @@
 """Compiled kernels: what NumPy cannot say in one pass over memory, turned into machine code by Numba.
 
+To import this compiles nothing; ``compiling`` says when kernels are compiled, and ``keeping`` where they are kept.
 ``functional`` stays the truth; each pair here is held against its plain one by the tests.
 """
 
@@ -11,7 +12,7 @@ from npformer.backend.numba import elementwise  # noqa: F401 - declares kernels
 from npformer.backend.numba.adam import adam_update
 from npformer.backend.numba.attention import ATTENTION
 from npformer.backend.numba.beam_choice import beam_choice
-from npformer.backend.numba.compiling import prepare, takes
+from npformer.backend.numba.compiling import compile_ahead, compile_all
 from npformer.backend.numba.cross_entropy import CROSS_ENTROPY
 from npformer.backend.numba.decode_step import decoder_steps
 from npformer.backend.numba.dropout import DROPOUT, RESIDUAL
@@ -26,7 +27,8 @@ from npformer.backend.numpy.kernels import KERNELS
 from npformer.backend.ops import Ops
 
 __all__ = [
-    "OPS", "adam_update", "beam_choice", "captured_part", "decoder_steps", "encoder_of_texts", "prepare", "takes",
+    "OPS", "adam_update", "beam_choice", "captured_part", "compile_ahead", "compile_all", "decoder_steps",
+    "encoder_of_texts",
 ]  # fmt: skip
 
 OPS: Ops = replace(

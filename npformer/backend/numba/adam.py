@@ -24,7 +24,7 @@ def adam_update(
     update(p, g, m, v, rate, beta1, beta2, eps, root, 1 - decay)
 
 
-@kernel("yxyyffffff")
+@kernel("yxyyffffff", calls="adam")
 def update(p, g, m, v, rate, beta1, beta2, eps, root, shrink):
     """m, v and p after one step; root is √(1/(1 − β₂ᵗ)), rate holds m's correction."""
     own = p.dtype.type

@@ -192,7 +192,7 @@ def _keys_seen(last, causal, keys):
     return min(max(last + 1, 0), keys) if causal else keys
 
 
-@kernel("hhhHyiY" + "B??iiif" + "iiiiiif")
+@kernel("hhhHyiY" + "B??iiif" + "iiiiiif", calls="attention.forward")
 def attend(
     q, k, v, out, weights, at_once, scores, visible, has_visible, causal, offset, window, stride, factor,
     seed, site, step, micro, start, threshold, scale,
@@ -245,7 +245,7 @@ def _weigh_backward(weights, dweights, scale, factor):
             d[j] = abs(weight[j]) * (d[j] - shared) * shrink
 
 
-@kernel("hhhhHHHxiY" + "B??iiif" + "iiiiiif")
+@kernel("hhhhHHHxiY" + "B??iiif" + "iiiiiif", calls="attention.backward")
 def attend_backward(
     dout, q, k, v, dq, dk, dv, weights, at_once, scores, visible, has_visible, causal, offset, window, stride, factor,
     seed, site, step, micro, start, threshold, scale,

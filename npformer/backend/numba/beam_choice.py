@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 
-from npformer.backend.numba.compiling import inlined, kernel, takes
+from npformer.backend.fallback import takes_real
+from npformer.backend.numba.compiling import inlined, kernel
 from npformer.backend.numba.exponential import exponential
 from npformer.backend.workspace import empty
 from npformer.typing import Array, HostArray
@@ -19,7 +20,7 @@ def beam_choice(
 ) -> tuple[HostArray, HostArray, HostArray, HostArray] | None:
     """rows, tokens, log P (n, width) and greedy (n,), as ``choose`` says; None if logits are not in row-major order."""
     flags, (n, w), k = logits.flags, log_p.shape, min(int(room.max()), logits.shape[1])
-    if not (takes(logits.dtype.char) and flags.c_contiguous and flags.aligned):
+    if not (takes_real(logits.dtype.char) and flags.c_contiguous and flags.aligned):
         return None
     rows, tokens, total = np.empty((n, width), np.int64), np.empty((n, width), np.int64), np.empty((n, width))
     leads, best, values = greedy.copy(), np.empty((n * w, k), np.int64), empty((n * w, k), logits.dtype)
@@ -116,7 +117,7 @@ def choose(logits, log_p, room, pad, best, values, log_sums, greedy, rows, token
         greedy[i] = places[0] if greedy[i] >= 0 and count > 0 else -1
 
 
-@kernel("XDkiWYdsWWD")
+@kernel("XDkiWYdsWWD", calls="beam_choice")
 def choose_in_beams(logits, log_p, room, pad, best, values, log_sums, greedy, rows, tokens, totals):
     """``choose``, for Python."""
     choose(logits, log_p, room, pad, best, values, log_sums, greedy, rows, tokens, totals)

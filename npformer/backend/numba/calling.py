@@ -21,7 +21,7 @@ import numpy as np
 from llvmlite import ir
 from numba.core.compiler_lock import global_compiler_lock
 
-from npformer.backend.numba.compiling import Kernel
+from npformer.backend.numba.compiling import Kernel, prepare
 from npformer.typing import HostArray
 
 WORD, BYTE, CODE = ir.IntType(64), ir.IntType(8), ir.IntType(32)
@@ -33,7 +33,9 @@ _forwarders: dict[tuple[Kernel, str], int] = {}  # where each lies
 
 def program(calls: Sequence[tuple[Kernel, Sequence[int]]], dtype: str) -> tuple[HostArray, list[int]]:
     """The words of calls, and where the arguments of each begin."""
-    _make_forwarders(list(dict.fromkeys(kernel for kernel, _ in calls)), dtype)
+    called = list(dict.fromkeys(kernel for kernel, _ in calls))
+    prepare([kernel for kernel in called if not kernel.is_ready(dtype)], dtype)
+    _make_forwarders(called, dtype)
     words: list[int] = []
     starts = []
     for kernel, arguments in calls:

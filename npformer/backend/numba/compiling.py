@@ -1,9 +1,12 @@
-"""How kernels are compiled: once per precision, kept on disk, and never in silence.
+"""How kernels are declared and compiled: once per precision, kept on disk, and never in silence.
 
 A kernel is a Python function of arrays that Numba turns into machine code. It is declared with its
 argument types, so that read-only and writable arrays, or Python and NumPy numbers, never lead to a
 second compilation in the middle of training. Kernels run without Python's lock and on one thread:
 threads are the training step's affair.
+
+Nothing is compiled where a kernel is declared. A training step asks for all that its model calls before the
+first batch (``compile_ahead``), and so does a decoder; whatever else is called is compiled by its first call.
 
 A loop that sums writes to no other array than it reads. Of a loop that reads one and writes another LLVM makes two
 forms, and takes the one without vectors where the arrays lie less than a few vectors apart, as small ones may by
@@ -13,20 +16,18 @@ chance: then a sum is taken in another order, and the same training run ends wit
 
 from __future__ import annotations
 
-import hashlib
-import sys
-import time
-from collections.abc import Callable
-from contextlib import suppress
-from functools import cache
+import threading
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
 import numba
 from numba import types
+from numba.core.compiler_lock import global_compiler_lock
 
+from npformer.backend.numba.keeping import Kept
 from npformer.backend.numba.recording import here
+from npformer.backend.numba.several import compile_several
 
 #: Sums may be reordered, so that they use whole vectors, and a·b + c may be one instruction; the rules
 #: for NaN and infinity stay as they are.
@@ -58,35 +59,86 @@ LETTERS: dict[str, Callable[[Any], Any]] = {
     "?": lambda T: types.boolean,
 }
 
+OF_PRECISION = "xXyYmMhHZ"  # letters of arrays whose numbers are of precision T
+
 #: Files with what kernels in other files are made of. Numba asks a kernel's own file alone whether it has changed.
 PARTS = ("beam_choice.py", "compiling.py", "decode_beams.py", "decode_parts.py", "error_function.py",
          "exponential.py", "few_tokens.py", "linear.py", "maximum.py", "philox.py", "products.py", "sharing.py",
          "../../functional/erf.py", "../../functional/philox.py")  # fmt: skip
 
+_parts = tuple(Path(__file__).parent / name for name in PARTS)
 Part = Any  # a Numba dispatcher; compiled code calls it like the function it was made of
+DTYPES = ("float32", "float64")
 
 
 class Kernel:
-    """A compiled function of arrays and numbers, which Python calls; signature has one of LETTERS for each."""
+    """A compiled function of arrays and numbers, which Python calls; signature has one of LETTERS for each.
 
-    def __init__(self, dispatcher: Part, signature: str) -> None:
-        self.dispatcher, self.signature = dispatcher, signature
+    calls says what calls it: a direction of an operation, "linear.forward", or what stands beside the table, "adam".
+    """
+
+    def __init__(self, dispatcher: Part, signature: str, calls: str = "") -> None:
+        self.dispatcher, self.signature, self.calls = dispatcher, signature, frozenset(calls.split())
         self.__name__, self.__doc__ = dispatcher.__name__, dispatcher.__doc__
+        function = dispatcher.py_func
+        self.name = f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}"
+        self.kept = Kept(self.name, (Path(function.__code__.co_filename), *_parts))
+        dispatcher._can_compile = False  # or a writable array where one is only read would have a kernel of its own
 
     def __call__(self, *arguments: Any) -> None:
         tape = here.tape
-        if tape is None:
-            self.dispatcher(*arguments)
-        else:
+        if tape is not None:
             tape.call(self, arguments)
+            return
+        try:
+            self.dispatcher(*arguments)
+            return
+        except TypeError:  # Numba has nothing for these types
+            if not self._compile_for(arguments):
+                raise
+        self.dispatcher(*arguments)
 
     def types(self, dtype: str) -> tuple[Any, ...]:
         """Numba's types of the arguments for this precision."""
         return tuple(LETTERS[letter](getattr(types, dtype)) for letter in self.signature)
 
+    def is_ready(self, dtype: str) -> bool:
+        """Whether it can be called in this precision."""
+        return self.types(dtype) in self.dispatcher.overloads
+
+    def load(self, dtype: str) -> bool:
+        """Take it from disk for this precision, if it is not there yet. Returns whether it can be called now."""
+        if not self.is_ready(dtype):
+            code = self.kept.load(types.void(*self.types(dtype)), self.dispatcher.targetctx)
+            if code is not None:
+                self.dispatcher.targetctx.insert_user_function(code.entry_point, code.fndesc, [code.library])
+                self.dispatcher.add_overload(code)
+        return self.is_ready(dtype)
+
+    def compile(self, dtype: str) -> None:
+        """Compile it for this precision, and keep it on disk."""
+        signature = types.void(*self.types(dtype))
+        with global_compiler_lock:
+            code = self.dispatcher._compiler.compile(signature.args, signature.return_type)
+            self.dispatcher.add_overload(code)
+        self.kept.save(signature, code)
+
+    def is_kept(self, dtype: str) -> bool:
+        """Whether other processes will find it on disk."""
+        return self.kept.is_kept(types.void(*self.types(dtype)), self.dispatcher.targetctx)
+
+    def _compile_for(self, arguments: Sequence[Any]) -> bool:
+        """Compile it for the precision of these; False if it has been, or they are of none."""
+        given = zip(self.signature, arguments, strict=True)
+        own = [x.dtype.name for letter, x in given if letter in OF_PRECISION] or [DTYPES[0]]
+        if own[0] not in DTYPES or self.is_ready(own[0]):
+            return False
+        prepare([self], own[0])
+        return True
+
 
 _kernels: list[Kernel] = []
-_ready: set[str] = set()
+_one_at_a_time = threading.RLock()
 
 
 def inlined(function: Callable[..., Any]) -> Part:
@@ -102,63 +154,36 @@ def exact(function: Callable[..., Any]) -> Part:
     return numba.njit(nogil=True, fastmath={"contract"}, error_model="numpy")(function)
 
 
-def kernel(signature: str) -> Callable[[Callable[..., Any]], Kernel]:
-    """Declare a kernel that returns nothing; signature has one of LETTERS for each argument."""
+def kernel(signature: str, calls: str) -> Callable[[Callable[..., Any]], Kernel]:
+    """Declare a kernel that returns nothing; signature has one of LETTERS for each argument, calls is as in Kernel."""
 
     def declare(function: Callable[..., Any]) -> Kernel:
-        options: dict[str, Any] = {"nogil": True, "fastmath": FASTMATH, "error_model": "numpy"}
-        try:
-            dispatcher = numba.njit(cache=True, **options)(function)
-        except RuntimeError:  # nowhere to keep it: neither this folder nor the user's cache can be written
-            dispatcher = numba.njit(**options)(function)
-        else:
-            stored = dispatcher._cache._cache_file
-            stored._source_stamp = (stored._source_stamp, _parts())
-        _kernels.append(Kernel(dispatcher, signature))
+        _kernels.append(Kernel(inlined(function), signature, calls))
         return _kernels[-1]
 
     return declare
 
 
-@cache
-def _parts() -> str:
-    """A number that is another one if PARTS are."""
-    found = hashlib.sha256()
-    for name in PARTS:
-        found.update(Path(__file__).parent.joinpath(name).read_bytes())
-    return found.hexdigest()
+def compile_ahead(calls: Iterable[str], dtype: str) -> list[Kernel]:
+    """Have ready whatever one of these calls. Returns what had to be compiled."""
+    wanted = frozenset(calls)
+    return prepare([each for each in _kernels if each.calls & wanted], dtype)
 
 
-def _compile(dispatcher: Part, signature: Any) -> None:
-    """Compile a kernel or load it; a full disk, or a file that a power cut left empty, costs time, no more."""
-    dispatcher.disable_compile(False)
-    stored = dispatcher._cache
-    for first in (stored.enable, stored.flush, stored.disable):
-        with suppress(OSError, EOFError, UnpicklingError):
-            first()
-            dispatcher.compile(signature)
-            break
-    dispatcher.disable_compile()  # or a writable array where one is only read would have a kernel of its own
+def compile_all(dtype: str) -> tuple[list[Kernel], list[Kernel]]:
+    """Have every kernel ready. Returns all, and those that had to be compiled."""
+    return _kernels, prepare(_kernels, dtype)
 
 
-def takes(letter: str) -> bool:
-    """Whether kernels are there for arrays of this dtype; compiles them, if they can be."""
-    dtype = {"f": "float32", "d": "float64"}.get(letter)
-    if dtype is not None:
-        prepare(dtype)
-    return dtype is not None
+def prepare(kernels: Sequence[Kernel], dtype: str) -> list[Kernel]:
+    """Take these from disk, and compile those that are not there; returns the latter. Says so if it takes time."""
+    with _one_at_a_time:
+        missing = [each for each in kernels if not each.load(dtype)]
+        if missing:
+            compile_several(missing, dtype)
+        return missing
 
 
-def prepare(dtype: str) -> None:
-    """Compile every kernel for dtype, or load it from disk; says so if it takes time."""
-    if dtype in _ready:
-        return
-    begin, announced = time.perf_counter(), False
-    for each in _kernels:
-        _compile(each.dispatcher, types.void(*each.types(dtype)))
-        if not announced and sum(each.dispatcher.stats.cache_hits.values()) == 0:
-            announced = True
-            print(f"npformer: compiling {len(_kernels)} kernels for {dtype}, once ...", file=sys.stderr, flush=True)
-    if announced:
-        print(f"npformer: compiled in {time.perf_counter() - begin:.0f} s", file=sys.stderr, flush=True)
-    _ready.add(dtype)
+def named(name: str) -> Kernel:
+    """The kernel of this name. Raises KeyError."""
+    return {each.name: each for each in _kernels}[name]

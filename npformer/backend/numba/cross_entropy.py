@@ -54,7 +54,7 @@ def cross_entropy_backward(dloss: Array | float, cache: CrossEntropyCache, into:
     return dlogits
 
 
-@kernel("Xk" + "?if" + "yysy")
+@kernel("Xk" + "?if" + "yysy", calls="cross_entropy.forward")
 def token_losses(logits, targets, has_ignored, ignored, label_smoothing, top, inverse, num_counted, loss):
     """The mean loss, how many tokens it is of (at least 1), and what backward needs."""
     own = logits.dtype.type
@@ -81,7 +81,7 @@ def token_losses(logits, targets, has_ignored, ignored, label_smoothing, top, in
     loss[0] = losses / num_counted[0]
 
 
-@kernel("Xk" + "?if" + "xxkfY")
+@kernel("Xk" + "?if" + "xxkfY", calls="cross_entropy.backward")
 def token_losses_backward(
     logits, targets, has_ignored, ignored, label_smoothing, top, inverse, num_counted, dloss, dlogits
 ):  # fmt: skip

@@ -50,7 +50,7 @@ from npformer.backend.numba.sharing import (
 )
 
 
-@kernel("KkssZYYBBi")
+@kernel("KkssZYYBBi", calls="shared_decoder_steps")
 def help_with_steps(layers, model, sizes, shared, sums, given, logits, visible, memory_visible, patience):
     """Take parts of steps until none has been there for a while, nobody wants them any more, or another one does."""
     looks = 0
@@ -137,7 +137,7 @@ def say_likeliest(logits, going, eos, pad, tokens):
     return is_over
 
 
-@kernel("KkssZYYCBsff" + "iiWb" + "kdd" + "WYd" + "DsWD")
+@kernel("KkssZYYCBsff" + "iiWb" + "kdd" + "WYd" + "DsWD", calls="decoder_steps")
 def steps_of_tokens(
     layers, model, sizes, shared, sums, given, logits, visible, memory_visible, tokens, scale, eps,
     eos, pad, chosen, going, room, best_score, longest, best, values, log_sums, log_p, greedy, rows, totals,

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from npformer.backend.fallback import takes_real
 from npformer.backend.numba import sharing
-from npformer.backend.numba.compiling import takes
 from npformer.backend.numba.decode_kernel import help_with_steps, steps_of_tokens
 from npformer.backend.numba.decode_parts import DECIDED, POSITION, POSITIONS
 from npformer.backend.numba.linear import FEW_TOKENS
@@ -31,7 +31,7 @@ ALONE = 32  # steps without help after a helper that fell asleep
 
 def decoder_steps(decoder: Any, threads: int) -> DecoderWeights | None:
     """What makes steps of the decoder for a state; None for what there is no kernel for."""
-    if not (decoder.layers and takes(decoder.bias.dtype.char)):
+    if not (decoder.layers and takes_real(decoder.bias.dtype.char)):
         return None
     return DecoderWeights(decoder, threads) if _fits(decoder) else None
 

@@ -47,7 +47,7 @@ def residual_backward(dy: Array, cache: Numbers, into: Sequence[Array | None] = 
     return dy, dropout_backward(dy, cache)
 
 
-@kernel("x?x" + "iiiiiif" + "y")
+@kernel("x?x" + "iiiiiif" + "y", calls="dropout.forward dropout.backward residual.forward residual.backward")
 def add_dropped(x, has_x, f, seed, site, step, micro, start, threshold, scale, y):
     """y = x + Drop(f), or Drop(f) if has_x is false (then something is dropped)."""
     words = room_for_lanes(AT_ONCE)

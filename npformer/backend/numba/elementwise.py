@@ -39,7 +39,7 @@ def _flat(x: Array) -> Array:
     return x.reshape(x.size)
 
 
-@kernel("xxy")
+@kernel("xxy", calls="recording")
 def add(a, b, y):
     """y (k·n,) = a (k·n,) + b (n,), again and again."""
     for first in range(0, a.size, b.size):
@@ -48,7 +48,7 @@ def add(a, b, y):
             some_y[i] = some_a[i] + b[i]
 
 
-@kernel("kic")
+@kernel("kic", calls="recording")
 def compare(a, b, y):
     """y = a ≠ b."""
     for i in range(a.size):

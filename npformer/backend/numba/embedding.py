@@ -49,7 +49,7 @@ def _ids(tokens: Array) -> Array:
     return contiguous(tokens).reshape(tokens.size).astype(np.int64, copy=False)
 
 
-@kernel("XkfY")
+@kernel("XkfY", calls="embedding.forward")
 def take_rows(table, tokens, scale, y):
     """y = scale·table[token]."""
     factor = table.dtype.type(scale)
@@ -59,7 +59,7 @@ def take_rows(table, tokens, scale, y):
             y[n, j] = factor * row[j]
 
 
-@kernel("XkfY")
+@kernel("XkfY", calls="embedding.backward")
 def add_rows(dy, tokens, scale, dtable):
     """dtable[token] += scale·dy, one token after the other: always in the same order."""
     factor = dy.dtype.type(scale)

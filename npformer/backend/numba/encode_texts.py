@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from npformer.backend.numba.compiling import inlined, kernel, takes
+from npformer.backend.fallback import takes_real
+from npformer.backend.numba.compiling import inlined, kernel
 from npformer.backend.numba.decode_parts import GELU, HEADS, PRE, SUB_LAYER, F, columns, feed_forward
 from npformer.backend.numba.decode_step import are, attention_shapes, feed_forward_shapes
 from npformer.backend.numba.few_tokens import add_products, norm, softmax_of_visible
@@ -52,7 +53,7 @@ class TextEncoder:
 
 def encoder_of_texts(encoder: Any) -> TextEncoder | None:
     """What encodes texts; None for an encoder that there is no kernel for."""
-    if not (encoder.layers and takes(encoder.layers[0].weights[0].dtype.char)):
+    if not (encoder.layers and takes_real(encoder.layers[0].weights[0].dtype.char)):
         return None
     first = encoder.layers[0]
     c, f = first.weights[6].shape
@@ -105,7 +106,7 @@ def norms(x, at, eps, y):
                 y[r, j] = x[r, j]
 
 
-@kernel("KkkYYBf")
+@kernel("KkkYYBf", calls="encoder_of_texts")
 def encode_texts(layers, final, sizes, x, memory, visible, eps):
     """memory (B·S, C) from x (B·S, C), which changes."""
     rows, c = x.shape

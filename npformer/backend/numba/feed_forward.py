@@ -161,7 +161,7 @@ def gelu_rows_backward(da, h, seed, site, step, micro, start, threshold, scale):
             da[i, j] *= slope
 
 
-@kernel("mmxmx?" + "iiiiiif" + "YYY")
+@kernel("mmxmx?" + "iiiiiif" + "YYY", calls="feed_forward.forward")
 def up_and_down(x, w1, b1, w2, b2, gelu, seed, site, step, micro, start, threshold, scale, h, a, y):
     """Write what is kept, h and a (the same array for ReLU), and y."""
     h, a = lent(h), lent(a)
@@ -173,7 +173,7 @@ def up_and_down(x, w1, b1, w2, b2, gelu, seed, site, step, micro, start, thresho
     fill_and_map(a, w2, b2, y)
 
 
-@kernel("Xmmm?" + "iiiiiif" + "XXYYMyMy")
+@kernel("Xmmm?" + "iiiiiif" + "XXYYMyMy", calls="feed_forward.backward")
 def down_and_up(
     dy, x, w1, w2, gelu, seed, site, step, micro, start, threshold, scale, h, a, dh, dx, dw1, db1, dw2, db2
 ):  # fmt: skip

@@ -122,7 +122,7 @@ def _summed(x, f, has_f, bits, threshold, scale, out):
     return total
 
 
-@kernel("XX?xxf" + "iiiiiif" + "Y?YyY")
+@kernel("XX?xxf" + "iiiiiif" + "Y?YyY", calls="layer_norm.forward post_norm.forward add_norm.forward")
 def norm_forward(
     x, f, has_f, gamma, beta, eps, seed, site, step, micro, start, threshold, scale, total, keeps_total, x_hat, r, y
 ):
@@ -158,7 +158,7 @@ def norm_forward(
             out[j] = gamma[j] * value + beta[j]
 
 
-@kernel("XXxx" + "X?" + "iiiiiif" + "YY?yy")
+@kernel("XXxx" + "X?" + "iiiiiif" + "YY?yy", calls="layer_norm.backward post_norm.backward add_norm.backward")
 def norm_backward(
     dy, x_hat, r, gamma, dsum, has_dsum, seed, site, step, micro, start, threshold, scale, dx, df, has_df, dgamma, dbeta
 ):

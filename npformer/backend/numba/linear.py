@@ -75,7 +75,7 @@ def affine(x, w, bias, y):
             add_product(x[r, i : i + AT_ONCE], w, i, y[r])
 
 
-@kernel("XXxY")
+@kernel("XXxY", calls="linear.forward")
 def few_rows(x, weight, bias, y):
     """y = x weight + bias for a few tokens: what counts is reading weight once, and waking no other thread."""
     affine(x, weight, bias, y)
@@ -104,7 +104,7 @@ def fill_and_map(x, weight, bias, y):
     product(x, weight, 1, y)
 
 
-@kernel("mmxY")
+@kernel("mmxY", calls="linear.forward")
 def map_rows(x, weight, bias, y):
     """y = x weight + bias."""
     fill_and_map(x, weight, bias, y)
@@ -124,7 +124,7 @@ def add_gradients(dy, x, dweight, dbias):
     add_columns(dy, dbias)
 
 
-@kernel("XmmYMy")
+@kernel("XmmYMy", calls="linear.backward")
 def map_rows_backward(dy, x, weight, dx, dweight, dbias):
     """Write dx, add to dweight and dbias."""
     product(dy, weight.T, 0, dx)

@@ -23,7 +23,7 @@ def learned_positions_backward(dy: Array, cache: LearnedPositionsCache, into: An
     return dy
 
 
-@kernel("XY")
+@kernel("XY", calls="learned_positions.backward")
 def add_sequences(dy, table):
     """table (T, C) += Σ_b dy, the rows (B·T, C) of B sequences."""
     length, width = table.shape

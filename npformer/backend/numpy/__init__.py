@@ -82,8 +82,7 @@ def numpy_backend(dtype: str, kernels: str = "auto", threads: int | None = None)
             raise DeviceError(f"kernels: expected Numba's to be possible, but {problem}")
         from npformer.backend import numba as compiled
 
-        compiled.prepare(dtype)
-        ops = with_fallback(compiled.OPS, OPS, compiled.takes)
+        ops = with_fallback(compiled.OPS, OPS)
         return replace(
             shared,
             ops=ops,
@@ -94,6 +93,7 @@ def numpy_backend(dtype: str, kernels: str = "auto", threads: int | None = None)
             beam_choice=compiled.beam_choice,
             on_one_thread=one_blas_thread,
             capture_part=partial(compiled.captured_part, dtype=dtype),
+            compile_ahead=partial(compiled.compile_ahead, dtype=dtype),
         )
     return shared
 

@@ -45,7 +45,7 @@ class Probe:
         self.target, self.seed = target, seed
         self.is_pair = isinstance(target, tuple)
         own = getattr(getattr(target, "backend", None), "device", None)
-        self.device: Device = device or own or get_backend("numpy").device
+        self.device: Device = device or own or get_backend("numpy", kernels="plain").device
         self.parameters = {} if self.is_pair else dict(getattr(target, "named_parameters", dict)())
         self.owners = {id(owner): owner for owner in map(owner_of, self.parameters.values())}
         self.options = {name: self._fetched(value) for name, value in options.items()}

@@ -1,0 +1,141 @@
+"""Compiling several kernels, as many at a time as there are cores, while a person is told how far it is.
+
+Numba compiles one kernel at a time in a process. So each core gets a process of its own, which compiles what it is
+told to and keeps it on disk, and from there this one takes it. Whatever a process does not bring about, because it
+was killed, or could not be started, or the disk is full, this one compiles itself.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Protocol
+
+from npformer.backend.numba.kernel_folder import VARIABLE, place
+
+PACKAGE = Path(__file__).resolve().parents[3]  # the folder that npformer is in
+
+
+class Compilable(Protocol):
+    """What is asked of a kernel: see ``Kernel``."""
+
+    name: str
+
+    def load(self, dtype: str) -> bool: ...
+
+    def compile(self, dtype: str) -> None: ...
+
+
+def compile_several(kernels: Sequence[Compilable], dtype: str) -> None:
+    """Compile these for dtype, and say so."""
+    with Told(len(kernels), dtype) as told:
+        if len(kernels) > 1:
+            _compile_in_processes([kernel.name for kernel in kernels], dtype, told)
+        for kernel in kernels:
+            if not kernel.load(dtype):
+                kernel.compile(dtype)
+                told.done(kernel.name)
+
+
+def cores() -> int:
+    """How many this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _compile_in_processes(names: Sequence[str], dtype: str, told: Told) -> None:
+    """Have them compiled and kept on disk, as far as that can be done."""
+    count, folder, queue = min(cores(), len(names)), place().to_write, deque(names)
+    if count < 2 or folder is None or not sys.executable:
+        return
+    children: list[subprocess.Popen[str]] = []
+    try:
+        with suppress(OSError):
+            children += (_child(dtype, folder) for _ in range(count))
+        threads = [threading.Thread(target=_feed, args=(child, queue, told), daemon=True) for child in children]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        for child in children:
+            child.kill()
+            child.communicate()
+
+
+def _child(dtype: str, folder: Path) -> subprocess.Popen[str]:
+    """A process that compiles what is written to it, kernel by kernel, into this folder."""
+    paths = [str(PACKAGE), os.environ.get("PYTHONPATH", "")]
+    environment = os.environ | {VARIABLE: str(folder.parent), "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    program = f"from npformer.backend.numba.several import serve; serve({dtype!r})"
+    return subprocess.Popen(
+        [sys.executable, "-P", "-c", program], env=environment, text=True, stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+
+
+def _feed(child: subprocess.Popen[str], queue: deque[str], told: Told) -> None:
+    """Give a process one name after the other, until there is none left or it fails."""
+    assert child.stdin is not None
+    assert child.stdout is not None
+    with suppress(OSError, IndexError):
+        while True:
+            name = queue.popleft()
+            print(name, file=child.stdin, flush=True)
+            if child.stdout.readline() != f"{name}\n":
+                return
+            told.done(name)
+
+
+def serve(dtype: str) -> None:
+    """What such a process does: compile what it reads the name of, keep it on disk, and say the name."""
+    from npformer.backend import numba as _  # noqa: F401 - declares all kernels
+    from npformer.backend.numba.compiling import named
+
+    for line in sys.stdin:
+        kernel = named(line.strip())
+        if not kernel.load(dtype):
+            kernel.compile(dtype)
+        print(kernel.name, flush=True)
+
+
+class Told:
+    """What a person is told meanwhile: a bar on a terminal, lines in a log."""
+
+    def __init__(self, total: int, dtype: str) -> None:
+        self._total, self._done, self._began = total, set[str](), time.perf_counter()
+        self._bar: Any = None
+        self._alone = threading.Lock()
+        kernels = "1 kernel" if total == 1 else f"{total} kernels"
+        print(f"npformer: compiling {kernels} for {dtype}, once ...", file=sys.stderr, flush=True)
+
+    def __enter__(self) -> Told:
+        if self._total > 1 and sys.stderr.isatty():
+            from tqdm import tqdm  # here, since it takes a sixth of the time of importing npformer
+
+            form = "{n_fmt} of {total_fmt} |{bar}| {elapsed}"
+            self._bar = tqdm(total=self._total, file=sys.stderr, bar_format=form, leave=False, dynamic_ncols=True)
+        return self
+
+    def done(self, name: str) -> None:
+        """One more is compiled; a process may have compiled it before, and not have been able to keep it."""
+        with self._alone:
+            if name in self._done:
+                return
+            self._done.add(name)
+            if self._bar is not None:
+                self._bar.update()
+            elif self._total > 1:
+                print(f"npformer: {len(self._done)} of {self._total}, {name}", file=sys.stderr, flush=True)
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.close()
+        if kind is None:
+            print(f"npformer: compiled in {time.perf_counter() - self._began:.0f} s", file=sys.stderr, flush=True)

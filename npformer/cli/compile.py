@@ -1,0 +1,61 @@
+"""npformer compile: every Numba kernel, compiled ahead of whoever will call it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from typing import Any
+
+from npformer.backend.numpy import numba_problem
+from npformer.cli.common import new_parser
+from npformer.errors import DeviceError
+
+DTYPES = ("float32", "float64")
+
+EXAMPLES = """examples:
+  npformer compile                     every kernel, in both precisions
+  npformer compile --dtype float32     what training and decoding call unless told otherwise
+  npformer compile --json | jq .folder
+
+Without it a training step compiles what its model calls when it is made, and so does a decoder. Kernels are
+compiled once, as many at a time as there are cores, and kept in the user's cache, or in $NUMBA_CACHE_DIR.
+
+exit code: 0 all kernels are compiled and kept, 1 they cannot be kept, 2 Numba cannot be used"""
+
+
+def add_parser(commands: Any) -> argparse.ArgumentParser:
+    """Add this command's parser."""
+    parser = new_parser(
+        commands, "compile", "Compile every Numba kernel now, rather than where it is called.", EXAMPLES
+    )
+    parser.add_argument("--dtype", choices=(*DTYPES, "both"), default="both", help="of what precision (default: both)")
+    return parser
+
+
+def run(args: argparse.Namespace) -> int:
+    """Exit 1 unless the next process will find every kernel on disk."""
+    problem = numba_problem()
+    if problem is not None:
+        raise DeviceError(f"compile: expected Numba's kernels to be possible, but {problem}")
+    from npformer.backend.numba import compile_all
+    from npformer.backend.numba.kernel_folder import usual_folder
+
+    found: dict[str, dict[str, Any]] = {}
+    began, lost = time.perf_counter(), 0
+    for dtype in DTYPES if args.dtype == "both" else (args.dtype,):
+        kernels, compiled = compile_all(dtype)
+        found[dtype] = {"kernels": len(kernels), "compiled": [each.name for each in compiled]}
+        lost += sum(not each.is_kept(dtype) for each in kernels)
+    folder, seconds = str(usual_folder()), time.perf_counter() - began
+    if args.json:
+        print(json.dumps({"ok": not lost, "folder": folder, "not_kept": lost, "seconds": seconds, "dtypes": found}))
+    else:
+        for dtype, each in found.items():
+            print(f"{dtype}: {each['kernels']} kernels, {len(each['compiled'])} of them compiled now")
+        if not lost:
+            print(f"kept in {folder} ({seconds:.0f} s)")
+    if lost:
+        print(f"npformer: {folder}: expected to keep every kernel there, but {lost} are not kept", file=sys.stderr)
+    return 1 if lost else 0

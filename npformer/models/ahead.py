@@ -1,0 +1,82 @@
+"""Kernels of a model, compiled before it calls them, where kernels have to be compiled: that takes a while.
+
+Which operations a model calls, its layers alone can say. So one token is sent through it, with plain kernels that note
+their names. A model with layers from elsewhere is not run unasked; each of its kernels is compiled by its first call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import fields, replace
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from npformer.backend import PLAIN, Ops, Pair
+from npformer.layers import RandomKey
+from npformer.models.kinds import Model
+from npformer.models.stack_parts import DECODER, ENCODER
+from npformer.models.twin import gradient_twin
+
+#: What a training step calls beside the operations of its model; "recording" only if steps are recorded.
+OF_A_STEP = ("cross_entropy.forward", "cross_entropy.backward", "adam", "recording")
+#: What decodes where encoder and decoder are one call each (``encode_at_once.py``, ``step_at_once.py``).
+AT_ONCE = ("embedding.forward", "linear.forward", "encoder_of_texts", "decoder_steps")
+_ready: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()
+
+
+def compile_ahead(model: Model, *purposes: str) -> None:
+    """Compile what the model will call: purposes are "training", "decoding" or both. Once for a model."""
+    backend, done = model.backend, _ready.setdefault(model, set())
+    if backend.compile_ahead is None or done.issuperset(purposes) or not model.is_ours():
+        return
+    done.update(purposes)
+    calls: list[str] = []
+    if "training" in purposes:
+        calls += _both_ways(operations_of(model))
+        calls += OF_A_STEP if model.repeats_itself() else OF_A_STEP[:-1]
+    if "decoding" in purposes:
+        calls += _of_decoding(model)
+    backend.compile_ahead(calls)
+
+
+def _both_ways(names: Iterable[str]) -> list[str]:
+    return [f"{name}.{way}" for name in names for way in ("forward", "backward")]
+
+
+def _of_decoding(model: Any) -> list[str]:
+    at_once = hasattr(model, "encoder") and hasattr(model, "decoder") and model.has_own_ops()
+    if at_once and ENCODER.read(model.encoder) is not None and DECODER.read(model.decoder) is not None:
+        return [*AT_ONCE, *(["shared_decoder_steps"] if model.backend.threads > 1 else [])]
+    return [f"{name}.forward" for name in operations_of(model)]
+
+
+def operations_of(model: Model) -> set[str]:
+    """The names of the operations that a forward of the model calls; backward calls the same."""
+    seen: set[str] = set()
+    twin, noting = gradient_twin(model), replace(model.backend, ops=_noting(seen))
+    for layer in twin.all_layers():
+        vars(layer)["backend"] = noting  # not by setattr, which would say that the model has been changed
+    inputs = [np.full((1, 1), _token(model, ids.below)) for ids in model.config.batch[:-1]]
+    with np.errstate(all="ignore"):
+        twin.forward(*inputs, key=RandomKey(seed=0, step=0), checked=True)
+    return seen
+
+
+def _token(model: Model, below: int) -> int:
+    """A token that is no pad, if there is another."""
+    return min(int(model.config.pad_id == 0), below - 1)
+
+
+def _noting(seen: set[str]) -> Ops:
+    """The plain operations, which add their names to seen."""
+
+    def noted(name: str, pair: Pair) -> Pair:
+        def forward(*inputs: Any, **options: Any) -> tuple[Any, Any]:
+            seen.add(name)
+            return pair.forward(*inputs, **options)
+
+        return Pair(forward, pair.backward)
+
+    return Ops(**{field.name: noted(field.name, getattr(PLAIN, field.name)) for field in fields(Ops)})
