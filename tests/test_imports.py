@@ -18,7 +18,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 #: The storeys of the house, the ground floor first. A part may import the parts of lower storeys and itself.
 STOREYS = [
-    {"errors", "typing", "_version"},
+    {"errors", "seconds", "typing", "_version"},
     {"functional"},
     {"backend"},
     {"layers", "optim"},

@@ -22,7 +22,6 @@ first. Where recording fails, the function is run as it is from then on, and the
 from __future__ import annotations
 
 import sys
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -32,6 +31,7 @@ from weakref import finalize
 
 from npformer.backend.staging import arrays_of, key_of, with_arrays
 from npformer.errors import DeviceMemoryError, NpformerError
+from npformer.seconds import now, since
 from npformer.typing import Array, HostArray
 
 MOST = 8  # graphs kept for one function, unless told otherwise
@@ -166,7 +166,7 @@ class Captured:
         return self._function(subject, with_arrays(given, iter(stage.arrays)))
 
     def _record(self, shape: _Shape, work: Callable[[], Any]) -> None:
-        began = time.perf_counter()
+        began = now()
         try:
             with self._driver.using(shape.pool):
                 shape.graph, outputs = self._driver.record(work)
@@ -184,7 +184,7 @@ class Captured:
             return
         self._records += 1
         if self._records <= MOST:  # later ones take the places of earlier ones, as often as shapes change
-            self._say(f"recorded a step as one CUDA graph in {time.perf_counter() - began:.2f} s")
+            self._say(f"recorded a step as one CUDA graph in {since(began):.2f} s")
 
 
 def _drop_all(shapes: OrderedDict[Any, _Shape], driver: Driver) -> None:

@@ -7,7 +7,6 @@ much there is to gain (Williams, Waterman & Patterson 2009, "Roofline").
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -15,6 +14,7 @@ import numpy as np
 
 from npformer.backend.backend import Backend
 from npformer.functional.arrays import namespace
+from npformer.seconds import now, since
 
 LARGE = {
     "numpy": 1024,
@@ -22,6 +22,7 @@ LARGE = {
 }  # a product of square matrices of this size is as fast as they get on most machines
 STREAMED = {"numpy": 1 << 27, "cupy": 1 << 30}  # bytes: well above what caches hold
 ENOUGH = 0.2  # seconds that each measurement may take, unless three rounds take longer
+MOST_ROUNDS = 10_000  # a clock that stands still would never say that it is enough
 
 Shape = tuple[int, int, int]  # (M, K, N) of a product (M, K)·(K, N)
 
@@ -83,10 +84,10 @@ def _best(work: Callable[[], object], backend: Backend) -> float:
     """Seconds of the fastest of several rounds; the first, which may set things up, does not count."""
     work()
     backend.device.synchronize()
-    best, rounds, began = float("inf"), 0, time.perf_counter()
-    while rounds < 3 or time.perf_counter() - began < ENOUGH:
-        start = time.perf_counter()
+    best, rounds, began = float("inf"), 0, now()
+    while rounds < 3 or (rounds < MOST_ROUNDS and since(began) < ENOUGH):
+        start = now()
         work()
         backend.device.synchronize()
-        best, rounds = min(best, time.perf_counter() - start), rounds + 1
+        best, rounds = min(best, since(start)), rounds + 1
     return best

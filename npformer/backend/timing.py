@@ -8,7 +8,6 @@ as slow as it is alone.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
@@ -17,6 +16,7 @@ from npformer.backend.backend import Backend, run_eagerly
 from npformer.backend.device import Device
 from npformer.backend.flops import NOTHING, Work, work_of
 from npformer.backend.ops import Ops, Pair
+from npformer.seconds import now, since
 
 
 class Part(NamedTuple):
@@ -59,11 +59,11 @@ class Clock:
         if not self.running:
             return function(*inputs, **options)
         self.device.synchronize()
-        start = time.perf_counter()
+        start = now()
         result = function(*inputs, **options)
         self.device.synchronize()
         tally = self.parts.setdefault(part, Tally())
-        tally.seconds += time.perf_counter() - start
+        tally.seconds += since(start)
         tally.calls += 1
         return result
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
 from typing import Any
 
 from npformer.backend import get_backend
@@ -12,6 +11,7 @@ from npformer.cli.common import add_device, add_kernels, new_parser
 from npformer.errors import ConfigError
 from npformer.proof import IDENTITIES, INVARIANTS, ClaimResults, catalogue, certify, prove
 from npformer.proof.user_file import user_case
+from npformer.seconds import now, since
 
 EXAMPLES = """examples:
   npformer certify                       every operation, layer and small model
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     if not cases:
         raise ConfigError(f"--only: expected a part of a target's name, such as attention, got {args.only!r}")
     backend = get_backend(args.device, dtype="float64", kernels=args.kernels)
-    start, found = time.perf_counter(), []
+    start, found = now(), []
     for case in cases:
         for examine in (certify, prove):
             report = examine(case.build(backend), *case.inputs, name=case.name, device=backend.device, **case.options)
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps({"ok": ok, "backend": str(backend), "reports": [report.to_dict() for report in found]}))
     else:
-        print(_summary(found, time.perf_counter() - start))
+        print(_summary(found, since(start)))
     return 0 if ok else 1
 
 

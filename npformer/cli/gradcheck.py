@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from npformer.proof.curves import v_curves
 from npformer.proof.random_cases import random_cases
 from npformer.proof.report import HEADER, table_line
 from npformer.proof.user_file import UserCase, user_case
+from npformer.seconds import now, since
 
 EXAMPLES = """examples:
   npformer gradcheck                       everything, in less than a minute
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
         _expect_place(args.sweep)
     cases = _cases(args)
     backend = get_backend(args.device, dtype=args.dtype, kernels=args.kernels)
-    start = time.perf_counter()
+    start = now()
     found = []
     if not args.json:
         print(f"gradients with {backend}, against {_witness(backend)}")
@@ -97,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
         checks = [report.to_dict() | _path(bisection) for _, report, bisection in found]
         print(json.dumps({"ok": ok, "backend": str(backend), "checks": checks}))
     else:
-        print(_summary(reports, time.perf_counter() - start))
+        print(_summary(reports, since(start)))
     return 0 if ok else 1
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import difflib
 import json
-import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -20,6 +19,7 @@ from npformer.lab.museum.checks import all_checks
 from npformer.lab.museum.demonstration import Comparison, compare
 from npformer.lab.museum.detections import TEST_GUARD, Detections, detection_table, examine
 from npformer.lab.mutation_testing import SURVIVED, mutation_test, summary
+from npformer.seconds import now, since
 
 EXAMPLES = """examples:
   npformer museum                                every bug against every check, in minutes
@@ -96,7 +96,7 @@ def _list(chosen: Sequence[Bug], as_json: bool) -> int:
 
 
 def _try_all(chosen: Sequence[Bug], without: Sequence[str], as_json: bool) -> int:
-    start = time.perf_counter()
+    start = now()
     if not as_json:
         print(
             f"bugs to try: {len(chosen)}, each with all checks that run the changed code",
@@ -114,15 +114,15 @@ def _try_all(chosen: Sequence[Bug], without: Sequence[str], as_json: bool) -> in
         rows = [detections.to_dict() for detections in table]
         print(json.dumps({"ok": not survivors, "without": list(without), "survivors": survivors, "bugs": rows}))
     else:
-        print(text.verdict(table, without, time.perf_counter() - start))
+        print(text.verdict(table, without, since(start)))
     return 1 if survivors else 0
 
 
 def _mutants(args: argparse.Namespace) -> int:
     """Every single-mistake version of every backward, and what became of it."""
-    start = time.perf_counter()
+    start = now()
     outcomes = mutation_test(args.sample, args.seed)
-    counts, seconds = summary(outcomes), time.perf_counter() - start
+    counts, seconds = summary(outcomes), since(start)
     survivors = [outcome for outcome in outcomes if outcome.fate == SURVIVED]
     if args.json:
         rows = [asdict(outcome) | {"judgement": outcome.judgement} for outcome in outcomes]

@@ -7,7 +7,6 @@ turns with steps with the clock on, so that what the clock itself costs is seen.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -23,10 +22,14 @@ from npformer.errors import ConfigError
 from npformer.models import Transformer
 from npformer.models.presets import Preset
 from npformer.optim import Adam
+from npformer.seconds import now, since
 from npformer.training.step import TrainStep
 
 #: What is left of a step without operations and optimiser: Python, views and copies of them, zeroing gradients.
 BETWEEN = Part("layers, in Python", "between")
+
+#: More steps than these, and than one for each SHORTEST_STEP by the clock, are made by none that goes on.
+PATIENCE, SHORTEST_STEP = 100, 1e-5  # seconds
 
 
 class Budget(NamedTuple):
@@ -39,7 +42,8 @@ class Budget(NamedTuple):
         """Whether to measure once more, after ``done`` times since the moment ``began``."""
         if self.steps is not None:
             return done < self.steps
-        return done < 3 or time.perf_counter() - began < self.seconds
+        elapsed = since(began)
+        return done < 3 or (elapsed < self.seconds and done < PATIENCE + elapsed / SHORTEST_STEP)
 
 
 @dataclass(frozen=True)
@@ -90,7 +94,7 @@ def time_steps(preset: Preset, backend: Backend, dropout: float, budget: Budget)
     seconds: list[float] = []
     first, first_loss = _timed(step, batch, backend)
     _timed(step, batch, backend)  # a backend may capture the second step, which then is not like the others either
-    loss, began = first_loss, time.perf_counter()
+    loss, began = first_loss, now()
     while budget.left(len(seconds), began):
         taken, loss = _timed(step, batch, backend)
         seconds.append(taken)
@@ -125,7 +129,7 @@ def _profile(preset: Preset, backend: Backend, dropout: float, budget: Budget, c
     work = {part: tally.work for part, tally in clock.stop().items()}
     on: list[tuple[float, Mapping[Part, Tally]]] = []
     off: list[float] = []
-    began = time.perf_counter()
+    began = now()
     while budget.left(len(on), began):
         off.append(_timed(step, batch, backend)[0])
         clock.start()
@@ -146,7 +150,7 @@ def _rows(
     known = {part: sum(tallies[part].seconds for _, tallies in steps) for part in steps[0][1]}
     calls = {part: tally.calls for part, tally in steps[0][1].items()} | {BETWEEN: 1}
     rows = []
-    for part, seconds in (known | {BETWEEN: total - sum(known.values())}).items():
+    for part, seconds in (known | {BETWEEN: max(0.0, total - sum(known.values()))}).items():
         flops, numbers = work.get(part, NOTHING)
         bound, by = ceilings.bound(flops, numbers * itemsize)
         rows.append(
@@ -159,10 +163,10 @@ def _rows(
 def _timed(step: TrainStep, batch: Sequence[Any], backend: Backend) -> tuple[float, float]:
     """(seconds, loss) of one step; reading the loss waits for the device."""
     backend.device.synchronize()
-    start = time.perf_counter()
+    start = now()
     loss = float(step(*batch))
     backend.device.synchronize()
-    return time.perf_counter() - start, loss
+    return since(start), loss
 
 
 class _TimedAdam(Adam):

@@ -12,7 +12,6 @@ import math
 import os
 import platform
 import shlex
-import time
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
@@ -23,6 +22,7 @@ from npformer.backend import Backend
 from npformer.backend.numpy.blas import blas_core
 from npformer.data import PAD_ID, Task
 from npformer.errors import CheckpointError, DeviceMemoryError, DivergedError, Interrupted
+from npformer.seconds import now, rate, since
 from npformer.training.checkpoint import Checkpoint, latest_checkpoint, prune, save_checkpoint
 from npformer.training.evaluation import Evaluation, evaluate_task
 from npformer.training.metrics import MetricsLog
@@ -65,7 +65,7 @@ class Trainer:
         self._loss_sum = step.model.backend.zeros(())  # since the last log line, on the device
         self._loss_count = 0
         self._tokens = 0
-        self._clock = time.perf_counter()
+        self._clock = now()
         self._saved_at = step.step_number
 
     def restore(self, checkpoint: Checkpoint) -> None:
@@ -93,7 +93,7 @@ class Trainer:
         Raises CheckpointError or OutputError if the disk is full, DivergedError if the loss is no longer
         finite; what was saved before is intact. Raises DeviceMemoryError, after saving, if a batch is too large.
         """
-        self._clock = time.perf_counter()
+        self._clock = now()
         try:
             with stop_on_signals() as stop:
                 while self.step.step_number < self.options.steps:
@@ -134,18 +134,18 @@ class Trainer:
         }
         if self.step.grad_norm is not None:
             record["grad_norm"] = float(self.step.grad_norm)
-        record["tokens_per_second"] = self._tokens / (time.perf_counter() - self._clock)
+        record["tokens_per_second"] = rate(self._tokens, self._clock)
         self._metrics.append(record)
         self.progress.news(record)
         self._refuse_nonsense()
         self._loss_sum, self._loss_count = self.step.model.backend.zeros(()), 0
-        self._tokens, self._clock = 0, time.perf_counter()
+        self._tokens, self._clock = 0, now()
 
     def _log_evaluation(self, number: int, count: int) -> float:
         """Returns the score by which checkpoints are compared."""
-        began = time.perf_counter()
+        began = now()
         found = self.last_evaluation = self.evaluate(count)
-        self._clock += time.perf_counter() - began  # tokens per second are of training alone
+        self._clock += since(began)  # tokens per second are of training alone
         record = {"step": number, "kind": "eval", "loss": found.loss, **found.measures, "examples": found.count}
         self._metrics.append(record)
         self.progress.news(record)

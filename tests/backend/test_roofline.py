@@ -48,7 +48,7 @@ def test_the_best_of_several_rounds_without_the_first(alone: Backend, monkeypatc
             return self.now
 
     clock = FakeTime()
-    monkeypatch.setattr(roofline, "time", clock)
+    monkeypatch.setattr("npformer.seconds.time", clock)
 
     def work() -> None:
         clock.now += next(lengths)

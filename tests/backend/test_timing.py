@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from npformer.backend import PLAIN, Backend, Ops, Pair, get_backend, timing
+from npformer.backend import PLAIN, Backend, Ops, Pair, get_backend
 from npformer.backend.flops import NOTHING, work_of
 from npformer.backend.timing import Clock, Part, timed_backend, timed_ops, timed_pair
 from npformer.models import Transformer
@@ -42,7 +42,7 @@ class FakeTime:
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
     found = FakeTime()
-    monkeypatch.setattr(timing, "time", found)
+    monkeypatch.setattr("npformer.seconds.time", found)
     return found
 
 

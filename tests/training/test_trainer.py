@@ -101,7 +101,7 @@ def test_a_logged_loss_is_the_mean_since_the_last_line(make: Callable[..., Train
 
 def test_the_speed_is_that_of_training_alone(make: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr(module.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr("time.perf_counter", lambda: now[0])
 
     def evaluation(self: Trainer, count: int) -> Evaluation:
         now[0] += 1000
