@@ -78,63 +78,55 @@ def test_in_another_thread_nothing_is_noted_and_nothing_breaks() -> None:
     assert [signal.getsignal(number) for number in BOTH] == before
 
 
-def press() -> None:
-    signal.raise_signal(signal.SIGINT)
+def press(count: int = 1) -> None:
+    for _ in range(count):
+        signal.raise_signal(signal.SIGINT)
 
 
-def test_an_interrupt_is_held_to_the_end_of_what_it_would_tear() -> None:
-    handler, done = signal.getsignal(signal.SIGINT), []
-    with pytest.raises(Obeyed), HeldInterrupt():
-        press()
-        done.append("all")
-    assert done == ["all"]
+def update(held: HeldInterrupt, done: list[str], before: int = 0, within: int = 0, after: int = 0) -> None:
+    """A step of three lines, with so many presses in each."""
+    with held:
+        press(before)
+        done.append("gradients")
+        with held.firmly():
+            with held.firmly():
+                press(within)
+            done.append("update")
+        press(after)
+        done.append("end")
+
+
+@pytest.mark.parametrize(
+    ("presses", "reached"),
+    [
+        ({"before": 1}, ["gradients"]),
+        ({"before": 2}, []),
+        ({"within": 1}, ["gradients", "update", "end"]),
+        ({"within": 3}, ["gradients", "update", "end"]),
+        ({"after": 1}, ["gradients", "update", "end"]),
+        ({"after": 2}, ["gradients", "update"]),
+        ({"within": 1, "after": 1}, ["gradients", "update"]),
+    ],
+)
+def test_a_first_one_is_held_until_nothing_is_half_done_and_a_second_outside_of_updates_is_not(
+    presses: dict[str, int], reached: list[str]
+) -> None:
+    handler, done = signal.getsignal(signal.SIGINT), list[str]()
+    with pytest.raises(Obeyed):
+        update(HeldInterrupt(), done, **presses)
+    assert done == reached
     assert signal.getsignal(signal.SIGINT) is handler
 
 
-def test_one_that_was_noted_is_obeyed_before_anything_lasting_is_begun() -> None:
-    held, done = HeldInterrupt(), []
-    with pytest.raises(Obeyed), held:
-        press()
-        with held.firmly():
-            done.append("update")
-    assert done == []
-
-
-def test_firmly_holds_a_second_one_and_is_obeyed_after() -> None:
-    held, done = HeldInterrupt(), []
-    with pytest.raises(Obeyed), held, held.firmly():
-        with held.firmly():
-            press()
-        press()
-        done.append("update")
-    assert done == ["update"]
-
-
-def test_a_second_one_is_obeyed_at_once_elsewhere() -> None:
-    done = []
-    with pytest.raises(Obeyed), HeldInterrupt():
-        press()
-        done.append("first")
-        press()
-        done.append("second")
-    assert done == ["first"]
-
-
-def test_a_handler_that_only_notes_is_told_and_nothing_is_left() -> None:
+def test_a_handler_that_only_notes_is_told_each_time_and_nothing_is_left_out() -> None:
     told: list[int] = []
     signal.signal(signal.SIGINT, lambda number, frame: told.append(number))
-    held, done = HeldInterrupt(), []
-    with held:
-        press()
-        with held.firmly():
-            done.append(len(told))
-            press()
-        done.append(len(told))
-    assert (done, len(told)) == ([1, 1], 2)
+    held, done = HeldInterrupt(), list[str]()
+    update(held, done, before=1, within=1)
+    assert (done, len(told)) == (["gradients", "update", "end"], 2)
 
 
 def test_an_ignored_interrupt_is_not_held() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with HeldInterrupt():
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-        press()
