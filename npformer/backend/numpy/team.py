@@ -27,7 +27,8 @@ class _Task:
     def __init__(self, job: Job) -> None:
         self._job = job
         self._taken: dict[str, str] = {}
-        self._ended = threading.Event()
+        self._running = threading.Lock()  # no Event: an interrupt within Python's own would leave its lock torn
+        self._running.acquire()
         self.error: BaseException | None = None
 
     def _is_for(self, who: str) -> bool:
@@ -44,11 +45,12 @@ class _Task:
                 self._job()
             except BaseException as error:  # handed to the caller of Team.run, whatever it is
                 self.error = error
-            self._ended.set()
+            self._running.release()
 
     def wait(self) -> None:
         """Until it has ended; may be called again."""
-        self._ended.wait()
+        with self._running:  # taken and given back in one step each, which no interrupt divides
+            pass
 
 
 class _Here(threading.local):

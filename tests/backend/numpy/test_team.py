@@ -203,6 +203,26 @@ def test_an_interrupt_while_waiting_for_the_others_arrives_when_they_have_ended(
     assert ended == [True]
 
 
+def test_waiting_has_no_lines_of_python_between_which_an_interrupt_tears_a_lock() -> None:
+    """Within threading.Event.wait one does: the other thread then dies of releasing a lock twice, and nobody ends."""
+    task, files = module._Task(lambda: None), set[str]()
+
+    def trace(frame: Any, event: str, _: Any) -> Any:
+        files.add(frame.f_code.co_filename)
+        return trace
+
+    other = threading.Thread(target=task.do)
+    other.start()
+    sys.settrace(trace)
+    try:
+        task.wait()
+        task.wait()
+    finally:
+        sys.settrace(None)
+    other.join()
+    assert files == {module.__file__}
+
+
 def test_what_nobody_has_begun_when_the_caller_fails_is_never_done(in_time: Any) -> None:
     """An interrupt between two hand-overs: what was not handed over will not be waited for."""
     team, done = Team(3), []
