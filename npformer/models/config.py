@@ -32,7 +32,7 @@ class Ids(NamedTuple):
 
 
 def _is_whole(value: Any) -> bool:
-    return isinstance(value, Integral)
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +74,12 @@ class ModelConfig:
         if not _is_whole(self.num_heads):
             raise ConfigError(f"num_heads: expected an integer >= 1, got {self.num_heads!r}")
         expect_divisible(self.d_model, self.num_heads)
+        for name in ("scale_embedding", "tie_embeddings", "recompute", "final_norm"):
+            value = getattr(self, name)
+            if not isinstance(value, bool) and (name, value) != ("final_norm", None):
+                raise ConfigError(f"{name}: expected True or False, got {value!r}")
+        if not isinstance(self.dropout, int | float):
+            raise ConfigError(f"dropout: expected a number, got {self.dropout!r}")
         dropout_threshold(self.dropout)
         expect_norm_order(self.norm_order)
         for name, words in (("activation", ACTIVATIONS), ("positions", POSITIONS), ("norm", tuple(NORMS))):
@@ -118,6 +124,8 @@ class ModelConfig:
     def _expect_at_most(self, most: int, *names: str) -> None:
         for name in names:
             value = getattr(self, name)
+            if value is not None and not _is_whole(value):
+                raise ConfigError(f"{name}: expected an integer, got {value!r}")
             if value is not None and value > most:
                 given = f"{value:,}" if value < 2**64 else f"a number of {value.bit_length()} bits"
                 raise ConfigError(f"{name}: expected at most {most:,}, got {given}")

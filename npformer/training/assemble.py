@@ -24,7 +24,7 @@ from npformer.training.checkpoint import (
     load_checkpoint,
 )
 from npformer.training.config_file import read_toml, write_toml
-from npformer.training.model_file import set_arrays
+from npformer.training.model_arrays import set_arrays
 from npformer.training.options import SECTIONS, DataOptions, Options, RunOptions, TrainingOptions, complete
 from npformer.training.run_directory import RunDirectory
 from npformer.training.step import TrainStep

@@ -1,11 +1,19 @@
-"""A model in one file: safetensors, its arrays by name, and in the metadata which model it is and its configuration."""
+"""A model in one file: safetensors, its arrays by name, and in the metadata which model it is and its configuration.
+
+A file may come from anywhere. What its configuration asks for is compared with the arrays that are there before one
+number is read or a model built, and a SHA-256 in the metadata is over all the rest of the file's content. What could
+not be loaded again is not saved.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
+import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,30 +21,50 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_bytes
 
-from npformer.backend import Backend
-from npformer.backend.arena import expect_unique
-from npformer.errors import CheckpointError, NpformerError
-from npformer.layers import Layer
+from npformer.backend import Backend, get_backend
+from npformer.errors import CheckpointError, ConfigError, DeviceMemoryError
 from npformer.models import Model, build_model
+from npformer.models.config import ModelConfig
 from npformer.models.kinds import MODELS
 from npformer.training.atomic import describe, write_atomically
+from npformer.training.config_file import fitted, shown
+from npformer.training.model_arrays import (
+    Table,
+    expect_arrays,
+    expect_finite_weights,
+    misfits,
+    model_arrays,
+    set_arrays,
+    table_of,
+)
 from npformer.typing import HostArray
 
-FORMAT = "npformer-model-1"
+FORMAT = "npformer-model-2"
+AS_IT_IS = "go back to an earlier one, or take it as it is with expect_finite=False"
+
+_DTYPES = {"F16": "float16", "F32": "float32", "F64": "float64"}  # safetensors' names for NumPy's
 
 
-def save(model: Model, path: str | os.PathLike[str]) -> None:
+def save(model: Model, path: str | os.PathLike[str], *, expect_finite: bool = True) -> None:
     """Write model's arrays and configuration to path (a .safetensors file), replacing it atomically.
 
     A subclass of one of npformer's models is saved as that, and loaded as that, if it has no arrays but that model's.
-    Raises CheckpointError if it is none of them, or cannot be written; an existing file is then as it was.
+    Raises CheckpointError if it is none of them, is not what its configuration describes (so that ``load`` would
+    refuse it), has weights that are not finite (unless expect_finite is False), or cannot be written; an existing file
+    is then as it was.
     """
     kind = next((name for name, (described, _) in MODELS.items() if isinstance(model, described)), None)
     if kind is None:
         raise CheckpointError(f"model: expected one of {', '.join(MODELS)}, got {type(model).__name__}")
-    config = json.dumps(dataclasses.asdict(model.config))
-    metadata = {"format": FORMAT, "model": kind, "config": config}
-    data = to_bytes({k: np.ascontiguousarray(v) for k, v in model_arrays(model).items()}, metadata)
+    metadata = {"format": FORMAT, "model": kind, "config": json.dumps(dataclasses.asdict(model.config))}
+    arrays = {name: np.ascontiguousarray(array) for name, array in model_arrays(model).items()}
+    try:
+        _expect_readable(metadata, model.backend.dtype, arrays)
+        if expect_finite:
+            expect_finite_weights(arrays, "model", AS_IT_IS)
+    except CheckpointError as error:
+        raise CheckpointError(f"{error}; nothing was written") from None
+    data = to_bytes(arrays, metadata | {"sha256": _digest(metadata, arrays)})
     try:
         write_atomically(Path(path), data)
     except OSError as error:
@@ -45,77 +73,119 @@ def save(model: Model, path: str | os.PathLike[str]) -> None:
         ) from error
 
 
-def load(path: str | os.PathLike[str], *, backend: Backend | None = None) -> Model:
+def load(path: str | os.PathLike[str], *, backend: Backend | None = None, expect_finite: bool = True) -> Model:
     """The model saved at path, a Transformer, Encoder or Decoder, on backend (default: get_backend("auto")).
 
-    Raises CheckpointError if the file is missing, truncated, corrupt, or not a model of npformer.
+    Raises CheckpointError if the file is missing, truncated, corrupt or not a model of npformer, if its arrays are not
+    those of its configuration in the backend's dtype, or if weights are not finite: the model had diverged
+    (expect_finite=False loads it all the same). Raises DeviceMemoryError for a model that the memory is too small for.
+    No other error comes of what is in the file, and no memory is taken for what it only claims.
     """
-    metadata, arrays = read_arrays(Path(path))
-    if metadata.get("format") != FORMAT:
-        raise CheckpointError(f"{path}: expected a model saved by npf.save, got a file without its mark")
-    kind = metadata.get("model", "Transformer")  # the one that there was before files said so
-    if kind not in MODELS:
-        raise CheckpointError(
-            f"{path}: expected a model of {', '.join(MODELS)}, got {kind!r}; use the version of npformer that wrote it"
-        )
+    backend = backend or get_backend()
+    metadata, table = _read_header(Path(path))
+    config = _config_in(metadata, str(path))
+    expect_arrays(config, backend.dtype, table, str(path))
     try:
-        config = MODELS[kind][1](**json.loads(metadata["config"]))
-    except (KeyError, TypeError, ValueError) as error:
-        article = "an" if kind == "Encoder" else "a"
-        raise CheckpointError(f"{path}: expected a configuration of {article} {kind}, got: {error}") from error
-    model = build_model(config, backend=backend)
-    set_arrays(model, arrays, str(path))
+        _, arrays = read_arrays(Path(path))
+        _expect_digest(metadata, arrays, str(path))
+        if expect_finite:
+            expect_finite_weights(arrays, str(path), AS_IT_IS)
+        model = build_model(config, backend=backend)
+        set_arrays(model, arrays, str(path))
+    except MemoryError as error:
+        numbers = sum(math.prod(shape) for shape, _ in table.values())
+        raise DeviceMemoryError(
+            f"{path}: expected memory for a model of {numbers:,} numbers, got: {error}; load it where there is more"
+        ) from error
     return model
 
 
-def model_arrays(model: Layer) -> dict[str, HostArray]:
-    """Name -> host array, of every parameter and buffer (views where the model lives on the host)."""
-    return {name: model.backend.host(array) for name, array in arrays_in(model).items()}
+def _expect_readable(metadata: Mapping[str, str], dtype: str, arrays: Mapping[str, HostArray]) -> None:
+    """Raise CheckpointError unless ``load`` would take a file of these."""
+    if dtype not in _DTYPES.values():
+        raise CheckpointError(
+            f"model: expected numbers of float32 or float64 to save, got {dtype}, which is for checks"
+        )
+    if problems := misfits(_config_in(metadata, "model"), dtype, table_of(arrays)):
+        raise CheckpointError(
+            f"model: expected the arrays that its configuration describes, as npf.load builds them, got others: "
+            f"{problems}; keep them with safetensors.numpy.save_file, or put layers of npformer in their place"
+        )
 
 
-def arrays_in(model: Layer) -> dict[str, Any]:
-    """Name -> device array, of every parameter and buffer: what a model is, beside its configuration."""
-    named: list[tuple[str, Any]] = [*model.named_parameters(), *model.named_buffers()]
-    expect_unique(name for name, _ in named)
-    return {name: each.data for name, each in named}
+def _config_in(metadata: Mapping[str, str], source: str) -> ModelConfig:
+    """The configuration that the metadata describes. Raises CheckpointError if they describe none."""
+    mark = metadata.get("format")
+    if mark != FORMAT:
+        found = f"one marked {shown(mark)}; use the version that wrote it" if mark else "a file without its mark"
+        raise CheckpointError(f"{source}: expected a model saved by npf.save, marked {FORMAT}, got {found}")
+    kind = metadata.get("model")
+    if kind not in MODELS:
+        raise CheckpointError(
+            f"{source}: expected a model of {', '.join(MODELS)}, got {shown(kind)}; use the version of npformer that "
+            "wrote it"
+        )
+    try:
+        given = json.loads(metadata["config"], object_pairs_hook=_each_once)
+        if not isinstance(given, dict):
+            raise ConfigError(f"expected options by name, got {shown(given)}")
+        return MODELS[kind][1](**fitted(given, MODELS[kind][1]))
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        article = "an" if kind == "Encoder" else "a"
+        raise CheckpointError(f"{source}: expected a configuration of {article} {kind}, got: {error}") from error
 
 
-def set_arrays(model: Layer, arrays: Mapping[str, HostArray], source: str) -> None:
-    """Copy arrays into the parameters and buffers of the same names.
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object; of two values of one name, it is not for us to choose."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ConfigError(f"expected each option once, got {', '.join(shown(name) for name, _ in pairs[:20])}")
+    return found
 
-    Raises CheckpointError, and changes nothing, unless names and shapes are exactly the model's.
-    """
-    copy_arrays(arrays_in(model), arrays, model.backend, source)
+
+def _digest(metadata: Mapping[str, str], arrays: Mapping[str, HostArray]) -> str:
+    """The SHA-256 of metadata, but for itself, and of the arrays' names, dtypes, shapes and bytes."""
+    told = sorted((name, text) for name, text in metadata.items() if name != "sha256")
+    digest = hashlib.sha256(json.dumps([told, sorted(table_of(arrays).items())]).encode())
+    for name in sorted(arrays):
+        digest.update(np.ascontiguousarray(arrays[name]).reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()
 
 
-def copy_arrays(targets: Mapping[str, Any], arrays: Mapping[str, HostArray], backend: Backend, source: str) -> None:
-    """Copy arrays into targets by name; all or nothing, as in ``set_arrays``."""
-    problems = [f"{name} is missing" for name in targets if name not in arrays]
-    problems += [f"{name} is not part of the model" for name in arrays if name not in targets]
-    problems += [
-        f"{name}: expected {tuple(target.shape)} {target.dtype}, got {arrays[name].shape} {arrays[name].dtype}"
-        for name, target in targets.items()
-        if name in arrays and (arrays[name].shape != target.shape or str(arrays[name].dtype) != str(target.dtype))
-    ]
-    if problems:
-        shown = "; ".join(problems[:5]) + (f"; and {len(problems) - 5} more" if len(problems) > 5 else "")
-        raise CheckpointError(f"{source}: does not fit the model: {shown}; is it of another configuration or dtype?")
-    for name, target in targets.items():
-        target[...] = backend.array(arrays[name])
+def _expect_digest(metadata: Mapping[str, str], arrays: Mapping[str, HostArray], source: str) -> None:
+    expected, found = metadata.get("sha256"), _digest(metadata, arrays)
+    if found != expected:
+        raise CheckpointError(
+            f"{source}: corrupt: expected content of SHA-256 {shown(expected)}, found {found}; restore it from a copy"
+        )
+
+
+def _read_header(path: Path) -> tuple[dict[str, str], Table]:
+    """What a safetensors file says of itself: metadata, and the table of its arrays. Raises as ``read_arrays``."""
+    with _opened(path) as file:
+        slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+        table = {name: (tuple(each.get_shape()), each.get_dtype()) for name, each in slices.items()}
+        metadata: dict[str, str] = file.metadata() or {}
+    return metadata, {name: (shape, _DTYPES.get(dtype, dtype)) for name, (shape, dtype) in table.items()}
 
 
 def read_arrays(path: Path) -> tuple[dict[str, str], dict[str, HostArray]]:
     """Metadata and arrays of a safetensors file. Raises CheckpointError if it is missing, truncated or corrupt."""
+    with _opened(path) as file:
+        return file.metadata() or {}, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """A safetensors file to read from; what goes wrong is a CheckpointError."""
     try:
         with safe_open(str(path), framework="numpy") as file:
-            return file.metadata() or {}, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            yield file
     except FileNotFoundError as error:
         raise CheckpointError(f"{path}: expected a model file, found nothing; check the name") from error
     except OSError as error:
         raise CheckpointError(f"{path}: expected a model file to read, got: {describe(error)}") from error
-    except NpformerError:
-        raise
-    except TypeError as error:  # NumPy has no bfloat16
+    except (AttributeError, TypeError) as error:  # NumPy has no bfloat16, and no float8
         raise CheckpointError(f"{path}: expected arrays that NumPy has a dtype for, got: {error}") from error
     except (SafetensorError, ValueError, KeyError) as error:
         raise CheckpointError(

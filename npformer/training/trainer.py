@@ -26,7 +26,7 @@ from npformer.seconds import now, rate, since
 from npformer.training.checkpoint import Checkpoint, latest_checkpoint, prune, save_checkpoint
 from npformer.training.evaluation import Evaluation, evaluate_task
 from npformer.training.metrics import MetricsLog
-from npformer.training.model_file import copy_arrays
+from npformer.training.model_arrays import copy_arrays
 from npformer.training.options import TrainingOptions
 from npformer.training.progress import Progress
 from npformer.training.run_directory import RunDirectory

@@ -20,7 +20,8 @@ from npformer.layers import Layer, Parameter
 from npformer.models import Decoder, DecoderConfig, Encoder, EncoderConfig, Transformer, TransformerConfig
 from npformer.proof.catalogue import shaken
 from npformer.training import load, save
-from npformer.training.model_file import model_arrays, set_arrays
+from npformer.training.model_arrays import model_arrays, set_arrays
+from npformer.training.model_file import FORMAT
 
 SIZES: dict[str, Any] = {"d_model": 4, "num_heads": 2, "num_layers": 2, "d_ff": 4}
 
@@ -86,7 +87,8 @@ def test_what_is_no_file_of_a_model_is_refused(tmp_path: Path, numpy64: Backend)
         load(tmp_path / "text", backend=numpy64)
     save_file({"x": np.ones(3)}, tmp_path / "other")
     with pytest.raises(
-        CheckpointError, match=r"other: expected a model saved by npf.save, got a file without its mark$"
+        CheckpointError,
+        match=r"other: expected a model saved by npf.save, marked npformer-model-2, got a file without its mark$",
     ):
         load(tmp_path / "other", backend=numpy64)
 
@@ -96,7 +98,7 @@ def test_what_is_no_file_of_a_model_is_refused(tmp_path: Path, numpy64: Backend)
                '{"src_vocab_size": 5, "tgt_vocab_size": 5, "num_heads": 7}', None]
 )  # fmt: skip
 def test_a_configuration_that_is_none_is_refused(config: str | None, tmp_path: Path, numpy64: Backend) -> None:
-    metadata = {"format": "npformer-model-1"} | ({} if config is None else {"config": config})
+    metadata = {"format": FORMAT, "model": "Transformer"} | ({} if config is None else {"config": config})
     save_file({"x": np.ones(3)}, tmp_path / "model", metadata)
     with pytest.raises(CheckpointError, match=r"model: expected a configuration of a Transformer, got: "):
         load(tmp_path / "model", backend=numpy64)
@@ -156,7 +158,7 @@ def test_a_failed_write_leaves_the_old_file(saved: Path, numpy64: Backend, monke
 def test_the_file_says_what_it_is(saved: Path) -> None:
     data = saved.read_bytes()
     header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-    assert header["__metadata__"]["format"] == "npformer-model-1"
+    assert header["__metadata__"]["format"] == FORMAT
     assert json.loads(header["__metadata__"]["config"])["d_model"] == 4
     assert header["generator.bias"] == {"dtype": "F64", "shape": [5]} | {
         "data_offsets": header["generator.bias"]["data_offsets"]
@@ -187,13 +189,15 @@ def test_every_model_comes_back_as_what_it_was(kind: Any, config: Any, tmp_path:
     assert np.array_equal(model([[3, 4, 2]]), again([[3, 4, 2]]))
 
 
-def test_a_file_from_before_models_had_names_is_a_transformer(tmp_path: Path, numpy64: Backend) -> None:
+def test_a_file_without_a_check_sum_is_of_an_earlier_version(tmp_path: Path, numpy64: Backend) -> None:
     model = build(numpy64)
     metadata = {"format": "npformer-model-1", "config": json.dumps(dataclasses.asdict(model.config))}
-    save_file(
-        {name: np.ascontiguousarray(array) for name, array in model_arrays(model).items()}, tmp_path / "m", metadata
-    )
-    assert isinstance(load(tmp_path / "m", backend=numpy64), Transformer)
+    arrays = {name: np.ascontiguousarray(array) for name, array in model_arrays(model).items()}
+    save_file(arrays, tmp_path / "m", metadata)
+    with pytest.raises(
+        CheckpointError, match=r"marked npformer-model-2, got one marked 'npformer-model-1'; use the version that"
+    ):
+        load(tmp_path / "m", backend=numpy64)
 
 
 def test_a_model_of_the_future_and_a_configuration_of_another_are_refused(tmp_path: Path, numpy64: Backend) -> None:
@@ -202,7 +206,7 @@ def test_a_model_of_the_future_and_a_configuration_of_another_are_refused(tmp_pa
         ("Mamba", r"expected a model of Transformer, Encoder, Decoder, got 'Mamba'; use the version of npformer that"),
         ("Decoder", r"expected a configuration of a Decoder, got: "),
     ):
-        save_file({"x": np.ones(3)}, tmp_path / "m", {"format": "npformer-model-1", "model": kind, "config": config})
+        save_file({"x": np.ones(3)}, tmp_path / "m", {"format": FORMAT, "model": kind, "config": config})
         with pytest.raises(CheckpointError, match=message):
             load(tmp_path / "m", backend=numpy64)
 

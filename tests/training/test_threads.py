@@ -17,7 +17,7 @@ from npformer.layers import RandomKey
 from npformer.models import Transformer, TransformerConfig
 from npformer.optim import Adam, AdamW
 from npformer.training import TrainStep
-from npformer.training.model_file import model_arrays, set_arrays
+from npformer.training.model_arrays import model_arrays, set_arrays
 
 Host = np.ndarray[Any, Any]
 Batch = tuple[Host, Host, Host]

@@ -1,0 +1,197 @@
+"""What a model file claims is compared with what it holds before anything is made of it; what could not come back is
+not written."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from npformer.backend import Arena, Backend, get_backend
+from npformer.errors import CheckpointError, DeviceMemoryError
+from npformer.layers import Layer, LayerNorm, Parameter
+from npformer.models import Decoder, DecoderConfig
+from npformer.training import load, model_file, save
+
+SIZES: dict[str, Any] = {"d_model": 4, "num_heads": 2, "num_layers": 1, "d_ff": 4}
+
+
+def build(backend: Backend, **changes: Any) -> Decoder:
+    return Decoder(DecoderConfig(5, **(SIZES | changes)), backend=backend, seed=1)
+
+
+class GainAlone(LayerNorm):
+    """A norm without β."""
+
+    def __init__(self, d_model: int, backend: Backend) -> None:
+        Layer.__init__(self, backend)
+        self.gamma = Parameter("gamma", backend.array(np.ones(d_model)))
+
+
+def test_what_load_would_refuse_is_not_written(tmp_path: Path, numpy64: Backend) -> None:
+    model = build(numpy64)
+    save(model, tmp_path / "model")
+    before = (tmp_path / "model").read_bytes()
+    for layer in model.decoder.layers:
+        layer.norm1 = GainAlone(4, numpy64)
+    model.arena = Arena(model.owned_parameters(), numpy64)
+    with pytest.raises(CheckpointError, match=r"decoder\.layers\.0\.norm1\.beta is missing; .*nothing was written"):
+        save(model, tmp_path / "model")
+    assert (tmp_path / "model").read_bytes() == before
+
+
+def test_a_configuration_that_load_would_refuse_is_not_written(tmp_path: Path, numpy64: Backend) -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Mine(DecoderConfig):
+        depth: int = 3
+
+    with pytest.raises(CheckpointError, match=r"depth.*nothing was written"):
+        save(Decoder(Mine(5, **SIZES), backend=numpy64), tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []
+
+
+def claiming(path: Path, **changes: Any) -> Path:
+    """A file of one number that says it is a model."""
+    options: dict[str, Any] = {"src_vocab_size": 5, "tgt_vocab_size": 5}
+    metadata = {"format": model_file.FORMAT, "model": "Transformer", "config": json.dumps(options | changes)}
+    header = {"__metadata__": metadata, "x": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + bytes(4))
+    return path
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"d_model": 8192}, {"num_encoder_layers": 10_000}, {"d_ff": 2**20}, {"src_vocab_size": 2**31 - 1},
+     {"positions": "learned", "max_seq_len": 2**31 - 1}, {"num_encoder_layers": 10**9}, {"d_model": 10**30},
+     {"num_heads": -1}],
+)  # fmt: skip
+def test_a_large_claim_costs_nothing(
+    changes: Any, tmp_path: Path, numpy32: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No model is built, and no array of more numbers than the file's is made on the way."""
+    monkeypatch.setattr(model_file, "build_model", lambda *_, **__: pytest.fail("a model was built"))
+    with pytest.raises(CheckpointError, match="model: expected"):
+        load(claiming(tmp_path / "model", **changes), backend=numpy32)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ('{"vocab_size": 5, "d_model": 4, "d_model": 8}', "expected each option once, got 'vocab_size', "),
+        ('{"vocab_size": ' + "[" * 100_000, "got: maximum recursion depth exceeded"),
+        ('{"vocab_size": ' + "9" * 5000 + "}", "got: Exceeds the limit"),
+        ('{"vocab_size": NaN}', "got: vocab_size: expected a whole number, got nan"),
+        ('{"vocab_size": true}', "got: vocab_size: expected a whole number, got True"),
+        ('{"vocab_size": 5, "tie_embeddings": 1}', "got: tie_embeddings: expected true or false, got 1"),
+        ('{"vocab_size": 5, "dropout": NaN}', "got: dropout: expected a rate with 0 <= rate < 1"),
+        ('{"vocab_size": 5, "window": "3"}', "got: window: expected a whole number or \"none\", got '3'"),
+        ('{"vocab_size": 5, "positions": ["learned"]}', "got: positions: expected one of 'sinusoidal', "),
+        ('{"vocab_size": 5, "heads": 2}', "got: option 'heads' is unknown; did you mean"),
+        ("[1]", "got: expected options by name, got [1]"),
+    ],
+)  # fmt: skip
+def test_a_configuration_of_other_things_is_refused(
+    config: str, message: str, tmp_path: Path, numpy32: Backend
+) -> None:
+    metadata = {"format": model_file.FORMAT, "model": "Decoder", "config": config}
+    save_file({"x": np.ones(3)}, tmp_path / "model", metadata)
+    with pytest.raises(CheckpointError, match=r"model: expected a configuration of a Decoder, ") as caught:
+        load(tmp_path / "model", backend=numpy32)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        ({"x": ("BF16", [8], [0, 16])}, "does not fit the model"),
+        ({"x": ("F8_E5M2", [16], [0, 16])}, "does not fit the model"),
+        ({"x": ("F32", [0, 2**40, 2**40], [0, 0])}, "truncated or corrupt"),
+        ({"x": ("F32", [4], [0, 16]), "y": ("F32", [4], [0, 16])}, "truncated or corrupt"),
+        ({"x": ("F32", [-4], [0, 16])}, "truncated or corrupt"),
+        ({"x": ("F32", [1] * 80 + [4], [0, 16])}, "does not fit the model"),
+    ],
+)
+def test_a_header_that_lies_is_refused(header: Any, message: str, tmp_path: Path, numpy32: Backend) -> None:
+    config = json.dumps({"vocab_size": 5})
+    entries = {
+        name: dict(zip(("dtype", "shape", "data_offsets"), entry, strict=True)) for name, entry in header.items()
+    }
+    told = {"__metadata__": {"format": model_file.FORMAT, "model": "Decoder", "config": config}} | entries
+    text = json.dumps(told).encode()
+    (tmp_path / "model").write_bytes(struct.pack("<Q", len(text)) + text + bytes(16))
+    with pytest.raises(CheckpointError, match=message):
+        load(tmp_path / "model", backend=numpy32)
+
+
+def test_every_change_of_content_is_told(tmp_path: Path, numpy64: Backend) -> None:
+    """A flipped bit of a number, another option, a name more in the metadata: the SHA-256 is over all of them."""
+    save(build(numpy64), tmp_path / "model")
+    data = (tmp_path / "model").read_bytes()
+    stop = 8 + int.from_bytes(data[:8], "little")
+    for place in range(stop, len(data), 37):
+        (tmp_path / "other").write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+        with pytest.raises(
+            CheckpointError, match=r"other: corrupt: expected content of SHA-256 '[0-9a-f]{64}', found "
+        ):
+            load(tmp_path / "other", backend=numpy64)
+    for old, new in (
+        (b'dropout\\": 0.1', b'dropout\\": 0.2'),
+        (b'"format"', b'"a":"b","format"'),
+        (b'"sha256"', b'"sha255"'),
+    ):
+        header = data[8:stop].replace(old, new)
+        assert header != data[8:stop]
+        (tmp_path / "other").write_bytes(struct.pack("<Q", len(header)) + header + data[stop:])
+        with pytest.raises(CheckpointError, match=r"other: corrupt: expected content of SHA-256"):
+            load(tmp_path / "other", backend=numpy64)
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+def test_a_diverged_model_is_told_and_taken_only_on_demand(number: float, tmp_path: Path, numpy64: Backend) -> None:
+    model = build(numpy64)
+    save(model, tmp_path / "model")
+    before = (tmp_path / "model").read_bytes()
+    model.decoder.layers[0].norm2.gamma.data[1] = number
+    text = rf"expected finite weights, got {number} in decoder\.layers\.0\.norm2\.gamma: the model has diverged; go"
+    with pytest.raises(CheckpointError, match=rf"^model: {text}.*expect_finite=False; nothing was written$"):
+        save(model, tmp_path / "model")
+    assert (tmp_path / "model").read_bytes() == before
+    save(model, tmp_path / "model", expect_finite=False)
+    with pytest.raises(CheckpointError, match=rf"model: {text}"):
+        load(tmp_path / "model", backend=numpy64)
+    found = load(tmp_path / "model", backend=numpy64, expect_finite=False)
+    assert np.array_equal(found.arena.values, model.arena.values, equal_nan=True)
+
+
+def test_running_statistics_are_weights_too(tmp_path: Path, numpy64: Backend) -> None:
+    model = build(numpy64, norm="batch")
+    model.decoder.layers[0].norm1.running_variance.data[0] = np.inf
+    with pytest.raises(CheckpointError, match=r"got inf in decoder\.layers\.0\.norm1\.running_variance"):
+        save(model, tmp_path / "model")
+
+
+def test_complex_numbers_are_for_checks(tmp_path: Path) -> None:
+    model = build(get_backend("numpy", "complex128"))
+    with pytest.raises(CheckpointError, match=r"expected numbers of float32 or float64 to save, got complex128, which"):
+        save(model, tmp_path / "model")
+
+
+def test_a_model_too_large_for_the_memory_is_told(
+    tmp_path: Path, numpy64: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise MemoryError("no room for 8 EiB")
+
+    save(build(numpy64), tmp_path / "model")
+    monkeypatch.setattr(model_file, "build_model", full)
+    with pytest.raises(
+        DeviceMemoryError, match=r"model: expected memory for a model of 181 numbers, got: no room for 8"
+    ):
+        load(tmp_path / "model", backend=numpy64)
