@@ -14,7 +14,7 @@ from npformer.errors import CheckpointError, ConfigError
 from npformer.layers import Layer
 from npformer.models.config import ModelConfig
 from npformer.models.shapes import Limit, model_of_shapes
-from npformer.training.config_file import shown
+from npformer.training.option_types import shown
 from npformer.typing import HostArray
 
 #: Name -> shape and dtype of each array.

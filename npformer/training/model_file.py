@@ -27,7 +27,6 @@ from npformer.models import Model, build_model
 from npformer.models.config import ModelConfig
 from npformer.models.kinds import MODELS
 from npformer.training.atomic import describe, write_atomically
-from npformer.training.config_file import fitted, shown
 from npformer.training.model_arrays import (
     Table,
     expect_arrays,
@@ -37,6 +36,7 @@ from npformer.training.model_arrays import (
     set_arrays,
     table_of,
 )
+from npformer.training.option_types import fitted, shown
 from npformer.typing import HostArray
 
 FORMAT = "npformer-model-2"
