@@ -25,6 +25,12 @@ A file may hold several exercises; they are found by the names of its functions.
 its own, limited in time and memory, and may use NumPy alone. What is solved is noted in
 {progress.NAME} in the current folder.
 
+That process has a fence and no sandbox. Stopped: other programs, signals, the network, writing or changing
+files, reading npformer's own, libraries that hold or compute the answer. A gradient that is measured
+(forward called anew with a number moved, complex steps, the precision of differences) is told from a derived
+one. Not stopped: C code of other packages, and who sets out to fool the grader. Run a stranger's file in a
+container.
+
 exit code: 0 all right, 1 something is not, 2 the file cannot be graded"""
 
 

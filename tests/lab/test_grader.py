@@ -59,10 +59,19 @@ def test_cases_are_awkward_enough() -> None:
         labels = [case.label for case in cases_of(exercise)]
         assert len(set(labels)) == len(labels) >= 3, exercise.name
         assert any("gaps" in label for label in labels), exercise.name
+        assert any(_shortest_row(case) > 9 for case in cases_of(exercise)), exercise.name
         for case in cases_of(exercise):
             assert np.all(np.isfinite(np.concatenate([np.ravel(g) for g in named(("d",), case.outputs).values()]))
                           ) if not isinstance(case.outputs, tuple) else True  # fmt: skip
         assert any(np.any(g) for case in cases_of(exercise) for g in named(exercise.gradients, case.gradients).values())
+
+
+def _shortest_row(case: Case) -> int:
+    """The length of the shortest row of numbers among the arguments and gradients of a case."""
+    values = [*named(("a",), (case.arguments,)).values(), *named(("g",), (case.gradients,)).values()]
+    flat = [part for value in values for part in (value if isinstance(value, tuple) else (value,))]
+    arrays = [x for part in flat for x in named(("x",), (part,)).values() if isinstance(x, np.ndarray)]
+    return min(x.shape[-1] for x in arrays if x.ndim)
 
 
 def test_the_order_leads_from_parts_to_wholes() -> None:

@@ -71,7 +71,22 @@ FAULTS = {
     "no return": (backward("dx = dy * cache"), ["got None (is a `return` missing?)"]),
     "a wrong shape": (backward("return dy.sum(0)"), ["has the shape (3, 5), expected (2, 3, 5)"]),
     "NaN": (backward("return dy * np.nan"), ["NaN or infinite"]),
-    "float32": (backward("return (dy * cache).astype(np.float32)"), ["is computed in float32"]),
+    "float32": (
+        backward("return (dy * cache).astype(np.float32)"),
+        ["dx is not precise", "is right, but computed in float32; expected float64 precision"]),
+    "float32 on the way": (
+        backward("return (dy * cache).astype(np.float32).astype(float)"),
+        ["dx is not precise", "is right, but computed in float32; expected float64 precision"]),
+    "float32 in between": (
+        backward("return dy * cache * (np.float32(3) * np.float32(1 / 3) - np.float32(1e-7))"),
+        ["dx is not precise", "is right, but not to float64 precision", "computed in float32, or measured"]),
+    "a forward in float32": (
+        RIGHT.replace("x, 0.0), x > 0", "x, 0.0).astype(np.float32), x > 0"),
+        ["the forward is not precise", "y is right, but computed in float32; expected float64 precision",
+         "dx is right"]),
+    "rows of nine alone": (
+        backward("d = np.zeros_like(dy); d[..., :9] = np.where(cache, dy, 0)[..., :9]; return d"),
+        ["dx is not right", "only on “long rows”"]),
     "complex": (backward("return dy * 1j"), ["expected an array (2, 3, 5)", "complex128"]),
     "an input changed": (
         "def relu_forward(x):\n    is_open = x > 0; x[~is_open] = 0\n    return x, is_open\n"
@@ -139,7 +154,7 @@ def test_prints_disturb_nothing_and_are_shown_shortened(tmp_path: Path) -> None:
 
 
 def test_a_print_in_backward_is_shown_once_per_input(tmp_path: Path) -> None:
-    assert graded(tmp_path, backward("print('here'); return np.where(cache, dy, 0)")).printed == "here\n" * 3
+    assert graded(tmp_path, backward("print('here'); return np.where(cache, dy, 0)")).printed == "here\n" * 4
 
 
 def test_a_warning_is_shown_with_its_line(tmp_path: Path) -> None:

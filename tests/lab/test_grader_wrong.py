@@ -185,7 +185,7 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             try:
                 found = names[f"{exercise.name}_backward"](decode(encode(case.upstream)), cache)
                 event: dict[str, Any] = {"event": "backward", "result": encode(found), "changed": [], "stable": True}
-                run.events.append(event | {"case": i, "calls": 0})
+                run.events.append(event | {"case": i, "measuring": []})
             except Exception as error:
                 told = {"event": "failed", "step": "backward", "case": i, "line": 1, "message": str(error)}
                 run.events.append(told | {"type": type(error).__name__})
@@ -225,7 +225,7 @@ def test_a_typical_mistake_is_seen_and_named(
 def test_an_input_on_which_alone_it_fails_is_named(in_process: None, tmp_path: Path) -> None:
     body = WRONG[[w[3] for w in WRONG].index("assigned instead of added")][1]
     text = " ".join(report.report(answer(tmp_path, "embedding", body), 1, "").split())
-    assert "wrong on “repeated tokens”, “one sequence with gaps”, right on “no token twice”" in text
+    assert "wrong on “repeated tokens”, “one sequence with gaps”, “long rows”, right on “no token twice”" in text
 
 
 def test_the_report_shows_expected_and_given_numbers(in_process: None, tmp_path: Path) -> None:

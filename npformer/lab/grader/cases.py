@@ -1,8 +1,8 @@
 """The inputs on which a learner's pair is tried: random, of several shapes, the awkward ones among them.
 
 All sizes of a case differ where they can, so that an axis mistaken for another does not pass unnoticed;
-length 1, batches of 1, gaps in memory, padding, a row that sees nothing and repeated tokens have cases of
-their own, each with a name that the report can use.
+length 1, batches of 1, gaps in memory, padding, a row that sees nothing, repeated tokens and rows longer
+than nine have cases of their own, each with a name that the report can use.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from npformer.lab.grader.exercises import Exercise
 from npformer.lab.grader.tree import Host
 
 Rng = np.random.Generator
+LONG = "long rows"  # the label of the case in which batches, rows and sequences are longer than nine where they can
 
 
 @dataclass(frozen=True)
@@ -64,10 +65,13 @@ def _linear(rng: Rng) -> Iterator[Given]:
     for label, tokens in (("a batch of sequences", (2, 3)), ("one token", (1, 1)), ("a matrix with gaps", (7,))):
         yield label, (rng.normal(size=(*tokens, 4)), rng.normal(size=(4, 5)), rng.normal(size=5)), _tokens(*tokens, 4)
     yield "a square weight", (rng.normal(size=(3, 2, 4)), rng.normal(size=(4, 4)), rng.normal(size=4)), _tokens(3, 2, 4)
+    yield LONG, (rng.normal(size=(10, 11, 12)), rng.normal(size=(12, 13)), rng.normal(size=13)), _tokens(10, 11, 12)
 
 
 def _elementwise(rng: Rng) -> Iterator[Given]:
-    for label, shape in (("a batch of sequences", (2, 3, 5)), ("a vector", (6,)), ("a matrix with gaps", (3, 4))):
+    for label, shape in (
+        ("a batch of sequences", (2, 3, 5)), ("a vector", (6,)), ("a matrix with gaps", (3, 4)), (LONG, (10, 11, 12)),
+    ):  # fmt: skip
         yield label, (1.5 * rng.normal(size=shape),), _tokens(*shape)
 
 
@@ -78,12 +82,16 @@ def _softmax(rng: Rng) -> Iterator[Given]:
     yield "saturated scores", (20 * rng.normal(size=(3, 5)),), {"B": 3, "S": 5}
     yield "hidden entries", (rng.normal(size=(2, 3, 4)), lengths(4, 2, 3)[:, None, :]), _tokens(2, 3, 4)
     yield "a row of nothing", (rng.normal(size=(3, 4)), lengths(4, 2, 0, 4)), {"B": 3, "S": 4}
+    yield LONG, (rng.normal(size=(10, 11, 13)), lengths(13, *range(4, 14))[:, None, :]), _tokens(10, 11, 13)
 
 
 def _dropout(rng: Rng) -> Iterator[Given]:
-    for label, shape in (("a batch of sequences", (2, 3, 5)), ("a matrix with gaps", (4, 3))):
-        yield label, (rng.normal(size=shape), keep(rng, *shape), 1.6), _tokens(*shape) | {"s": 1.6}
-    yield "nothing dropped (keep is None)", (rng.normal(size=(2, 3)), None, 1.6), {"s": 1.6}
+    for label, shape, drops in (
+        ("a batch of sequences", (2, 3, 5), True), ("a matrix with gaps", (4, 3), True),
+        ("nothing dropped (keep is None)", (2, 3), False), (LONG, (10, 11, 12), True),
+    ):  # fmt: skip
+        sizes = (_tokens(*shape) if drops else {}) | {"s": 1.6}
+        yield label, (rng.normal(size=shape), keep(rng, *shape) if drops else None, 1.6), sizes
 
 
 def _embedding(rng: Rng) -> Iterator[Given]:
@@ -91,32 +99,35 @@ def _embedding(rng: Rng) -> Iterator[Given]:
     yield "no token twice", (np.array([[3, 1, 5], [0, 2, 4]]), table, 2.0), {"s": 2.0, "B": 2}
     yield "repeated tokens", (np.array([[3, 1, 3], [0, 3, 1]]), table, 2.5), {"s": 2.5, "B": 2}
     yield "one sequence with gaps", (np.array([2, 2, 5]), table, 1.7), {"s": 1.7}
+    yield LONG, (rng.integers(0, 12, size=(10, 11)), rng.normal(size=(12, 13)), 1.3), {"s": 1.3, "B": 10}
 
 
 def _learned_positions(rng: Rng) -> Iterator[Given]:
-    for label, batch, length, offset in (
-        ("from position 0", 2, 3, 0), ("from a later position", 3, 2, 4), ("one token with gaps", 1, 1, 2),
+    for label, (batch, length, width), rows, offset in (
+        ("from position 0", (2, 3, 4), 7, 0), ("from a later position", (3, 2, 4), 7, 4),
+        ("one token with gaps", (1, 1, 4), 7, 2), (LONG, (10, 11, 12), 15, 3),
     ):  # fmt: skip
-        yield label, (rng.normal(size=(batch, length, 4)), rng.normal(size=(7, 4)), offset), _tokens(batch, length, 4)
+        x, table = rng.normal(size=(batch, length, width)), rng.normal(size=(rows, width))
+        yield label, (x, table, offset), _tokens(batch, length, width)
 
 
 def _layer_norm(rng: Rng) -> Iterator[Given]:
     for label, shape, spread in (
         ("a batch of sequences", (2, 3, 5), 1.0), ("a matrix with gaps", (4, 6), 1.0), ("one token", (1, 1, 4), 1.0),
-        ("nearly constant tokens", (3, 2, 4), 0.01),
+        ("nearly constant tokens", (3, 2, 4), 0.01), (LONG, (10, 11, 12), 1.0),
     ):  # fmt: skip
         x = 2.0 + spread * rng.normal(size=shape)
         yield label, (x, rng.normal(size=shape[-1]), rng.normal(size=shape[-1]), 1e-5), _tokens(*shape)
 
 
 def _residual(rng: Rng) -> Iterator[Given]:
-    for label, shape in (("with dropout", (2, 3, 4)), ("a matrix with gaps", (3, 5))):
-        yield (
-            label,
-            (rng.normal(size=shape), rng.normal(size=shape), keep(rng, *shape), 1.6),
-            {"s": 1.6, **_tokens(*shape)},
-        )
-    yield "without dropout (keep is None)", (rng.normal(size=(2, 3)), rng.normal(size=(2, 3)), None, 1.0), {}
+    for label, shape, drops in (
+        ("with dropout", (2, 3, 4), True), ("a matrix with gaps", (3, 5), True),
+        ("without dropout (keep is None)", (2, 3), False), (LONG, (10, 11, 12), True),
+    ):  # fmt: skip
+        x, f = rng.normal(size=shape), rng.normal(size=shape)
+        sizes = {"s": 1.6, **_tokens(*shape)} if drops else {}
+        yield label, (x, f, keep(rng, *shape) if drops else None, 1.6 if drops else 1.0), sizes
 
 
 def _norm_and_sum(rng: Rng) -> Iterator[Given]:
@@ -126,8 +137,8 @@ def _norm_and_sum(rng: Rng) -> Iterator[Given]:
 
 
 def _feed_forward(rng: Rng) -> Iterator[Given]:
-    def weights() -> tuple[Host, ...]:
-        return tuple(rng.normal(size=size) for size in ((4, 6), (6,), (6, 4), (4,)))
+    def weights(width: int = 4, hidden: int = 6) -> tuple[Host, ...]:
+        return tuple(rng.normal(size=size) for size in ((width, hidden), (hidden,), (hidden, width), (width,)))
 
     yield (
         "with dropout",
@@ -136,6 +147,8 @@ def _feed_forward(rng: Rng) -> Iterator[Given]:
     )
     yield "without dropout (keep is None)", (rng.normal(size=(3, 5, 4)), *weights()), _tokens(3, 5, 4)
     yield "one token with gaps", (rng.normal(size=(1, 1, 4)), *weights()), {}
+    x, kept = rng.normal(size=(10, 11, 12)), keep(rng, 10, 11, 13)
+    yield LONG, (x, *weights(12, 13), kept, 1.6), {"s": 1.6, **_tokens(10, 11, 12)}
 
 
 def _cross_entropy(rng: Rng) -> Iterator[Given]:
@@ -152,6 +165,9 @@ def _cross_entropy(rng: Rng) -> Iterator[Given]:
         (20 * rng.normal(size=(3, 2, 4)), np.array([[1, 3], [0, 3], [2, 2]]), 3, 0.2),
         _tokens(3, 2, 4) | {"V": 4.0, "the number of counted tokens": 5.0},
     )
+    targets = np.where(lengths(11, *range(2, 12)), rng.integers(1, 12, size=(10, 11)), 0)
+    sizes = _tokens(10, 11, 12) | {"V": 12.0, "the number of counted tokens": float(np.sum(targets != 0))}
+    yield LONG, (rng.normal(size=(10, 11, 12)), targets, 0, 0.1), sizes
 
 
 def _attention(rng: Rng) -> Iterator[Given]:
@@ -162,6 +178,7 @@ def _attention(rng: Rng) -> Iterator[Given]:
         ("a query that sees nothing", (2, 1, 3, 4, 2), lengths(4, 3, 0)[:, None, None, :]),
         ("one query, one key", (2, 2, 1, 1, 3), None),
         ("one head with gaps", (1, 1, 2, 3, 5), None),
+        (LONG, (2, 3, 11, 12, 13), lengths(12, 12, 10)[:, None, None, :]),
     ):
         q, k, v = (rng.normal(size=(batch, heads, length, width)) for length in (queries, keys, keys))
         sizes = {"B": batch, "H": heads, "T": queries, "S": keys, "D": width, "√D": math.sqrt(width)}
@@ -174,6 +191,7 @@ def _multi_head_attention(rng: Rng) -> Iterator[Given]:
         ("three heads, padding", (3, 4, 5, 6, 3), lengths(5, 5, 2, 4)[:, None, None, :]),
         ("a sequence of padding alone", (2, 2, 3, 4, 2), lengths(3, 3, 0)[:, None, None, :]),
         ("one head with gaps", (1, 2, 3, 3, 1), None),
+        (LONG, (2, 11, 13, 20, 2), lengths(13, 13, 11)[:, None, None, :]),
     ):
         x, memory = rng.normal(size=(batch, queries, width)), rng.normal(size=(batch, keys, width))
         sizes = {"B": batch, "T": queries, "S": keys, "C": width, "H": heads}
@@ -185,6 +203,7 @@ def _encoder_layer(rng: Rng) -> Iterator[Given]:
         ("everything visible", (2, 3, 4, 2), None),
         ("padding", (3, 4, 6, 3), lengths(4, 4, 2, 3)[:, None, None, :]),
         ("one token with gaps", (2, 1, 4, 1), None),
+        (LONG, (3, 11, 20, 2), lengths(11, 11, 10, 8)[:, None, None, :]),
     ):
         x = rng.normal(size=(batch, length, width))
         yield label, (x, layer_params(rng, width, ("attention",)), heads, visible), _tokens(batch, length, width)
@@ -195,6 +214,7 @@ def _decoder_layer(rng: Rng) -> Iterator[Given]:
         ("everything in the source visible", (2, 3, 5, 4, 2), None),
         ("padding in the source", (3, 4, 3, 6, 3), lengths(3, 3, 1, 2)[:, None, None, :]),
         ("one token, a source of padding alone, with gaps", (2, 1, 2, 4, 1), lengths(2, 2, 0)[:, None, None, :]),
+        (LONG, (2, 11, 13, 20, 2), lengths(13, 13, 11)[:, None, None, :]),
     ):
         x, memory = rng.normal(size=(batch, queries, width)), rng.normal(size=(batch, keys, width))
         causal = np.tril(np.ones((queries, queries), dtype=bool))

@@ -15,11 +15,13 @@ import numpy as np
 
 from npformer.lab.grader.exercises import Exercise
 from npformer.lab.grader.hints import Hints, for_gradient, for_kind, for_mutant
-from npformer.lab.grader.judge import TOLERANCE, Compared, Tried, shape
+from npformer.lab.grader.judge import Compared, Tried, shape
 from npformer.lab.grader.mistakes import mistakes_of, problem
 from npformer.lab.grader.tree import Host, named
 from npformer.proof.diagnosis import Clues, by_pattern
 from npformer.proof.mutants import mutants
+
+ALIKE = 1e-7  # of the largest number: as near as a mistake's numbers come to those of its formula
 
 
 class Explanation(NamedTuple):
@@ -81,7 +83,7 @@ def _factor(
     letters = {letter for trial in trials for letter in trial.case.sizes}
     names: set[str] | None = None
     for trial, c in zip(trials, found, strict=True):
-        if c.problem not in ("", "numbers"):
+        if c.problem not in ("", "precision", "numbers"):
             return None
         square = float(np.sum(c.truth * c.truth))
         if square < 1e-20:
@@ -206,4 +208,4 @@ def _agree(x: Any, y: Any) -> bool:
     if not np.all(np.isfinite(x)):
         return False
     size = max(float(np.max(np.abs(x), initial=0.0)), float(np.max(np.abs(y), initial=0.0)), 1e-6)
-    return bool(np.all(np.abs(x - y) <= 10 * TOLERANCE * size))
+    return bool(np.all(np.abs(x - y) <= ALIKE * size))

@@ -14,6 +14,15 @@ from npformer.lab.grader.source import Source
 from npformer.lab.grader.tree import Host, named
 
 FEW = 5  # numbers of an excerpt
+#: What may be wrong with a tensor, the least first.
+SEVERITY = ("", "precision", "numbers", "not finite", "kind", "shape")
+#: What a sign of measuring is in words; see child/measuring.py.
+SIGNS = {
+    "complex": "computes with complex numbers, as a complex step does",
+    "forward": "calls {}_forward, or a copy of it, again and again",
+    "moved": "evaluates a function again and again with one number moved",
+    "unwatched": "takes away the grader's sys.setprofile",
+}
 
 
 @dataclass(frozen=True)
@@ -24,6 +33,7 @@ class Finding:
     ok: bool
     text: str
     details: tuple[str, ...] = ()
+    lacks: str = "is not right"  # what the verdict says, if it does not hold
 
 
 def forward_findings(exercise: Exercise, source: Source, trials: Sequence[Tried]) -> list[Finding]:
@@ -37,9 +47,11 @@ def forward_findings(exercise: Exercise, source: Source, trials: Sequence[Tried]
         return [_failure(exercise, source, failed, "forward")]
     bad = [t for t in trials if t.outputs and not t.forward_ok]
     if bad:
-        output, compared = next((n, c) for n, c in bad[0].outputs.items() if c.problem)
-        text = f"does not compute the exercise's {output}{_where(bad, trials)}"
-        return [Finding(name, False, text, tuple(_numbers(output, bad[0], compared)))]
+        worst = next((t for t in bad if t.other_forward), bad[0])
+        output, compared = max(worst.outputs.items(), key=lambda item: SEVERITY.index(item[1].problem))
+        imprecise = compared.problem == "precision"
+        said = f"{output} {_imprecise(compared)}" if imprecise else f"does not compute the exercise's {output}"
+        return [Finding(name, False, said + _where(bad, trials), _numbers(output, worst, compared), _lacks(compared))]
     done = [t for t in trials if t.outputs]
     return [Finding(name, True, f"computes what it should, on {_count(len(done), 'input')}")] if done else []
 
@@ -73,7 +85,7 @@ def _gradient(name: str, trials: Sequence[Tried]) -> list[Finding]:
     if not bad:
         of = "is the derivative of your own forward" if own else "is right"
         return [Finding(name, True, of)]
-    worst = max(bad, key=lambda t: t.gradients[name].problem in ("shape", "kind"))  # else the first
+    worst = max(bad, key=lambda t: SEVERITY.index(t.gradients[name].problem))  # the first of the worst
     compared = worst.gradients[name]
     measured = " of your own forward (measured)" if worst.own_forward else ""
     words = {
@@ -81,11 +93,24 @@ def _gradient(name: str, trials: Sequence[Tried]) -> list[Finding]:
         if compared.problem == "shape" else "",
         "kind": f"expected an array {shape(compared.truth)}, got {kind(compared.claimed)}",
         "not finite": "has entries that are NaN or infinite",
-        "precision": f"is computed in {getattr(compared.claimed, 'dtype', '')}; expected float64, as the inputs are",
+        "precision": _imprecise(compared) if compared.problem == "precision" else "",
         "numbers": f"is not the derivative{measured}; off by {_percent(compared.error)}",
     }  # fmt: skip
     text = words[compared.problem] + _where(bad, trials)
-    return [Finding(name, False, text, tuple(_numbers(name, worst, compared)))]
+    return [Finding(name, False, text, _numbers(name, worst, compared), _lacks(compared))]
+
+
+def _lacks(compared: Compared) -> str:
+    return "is not precise" if compared.problem == "precision" else "is not right"
+
+
+def _imprecise(compared: Compared) -> str:
+    """The words for numbers that are right, but not to float64's rounding."""
+    if compared.single:
+        return "is right, but computed in float32; expected float64 precision"
+    why = "computed in float32, or measured by differences" if compared.error > 1e-9 else "measured by differences"
+    off = f"off by {compared.error:.1e} of its largest entry"
+    return f"is right, but not to float64 precision ({off}): is it {why}?"
 
 
 def conduct_findings(exercise: Exercise, trials: Sequence[Tried]) -> list[Finding]:
@@ -101,8 +126,9 @@ def conduct_findings(exercise: Exercise, trials: Sequence[Tried]) -> list[Findin
     if any(not t.stable for t in ran):
         text = "a second backward with the same cache gives other numbers: the first one writes into the cache"
         found.append(Finding("cache", False, text))
-    if any(t.calls > 1 for t in ran):
-        text = f"calls {exercise.name}_forward again and again: a gradient is to be derived here, not measured"
+    signs = [sign for sign in SIGNS if any(sign in t.measuring for t in ran)]
+    if signs:
+        text = f"{SIGNS[signs[0]].format(exercise.name)}: a gradient is to be derived here, not measured"
         found.append(Finding("backward", False, text))
     return found
 
@@ -138,19 +164,19 @@ def _where(bad: Sequence[Tried], trials: Sequence[Tried] | None) -> str:
     return f"; wrong on {wrong}, right on {right}"
 
 
-def _numbers(name: str, trial: Tried, compared: Compared) -> list[str]:
+def _numbers(name: str, trial: Tried, compared: Compared) -> tuple[str, ...]:
     """The row of the worst place, expected and given."""
     if compared.problem not in ("numbers", "not finite"):
-        return [f"on “{trial.case.label}”"]
+        return (f"on “{trial.case.label}”",)
     claimed, truth, index = np.asarray(compared.claimed), compared.truth, compared.worst
     if truth.ndim == 0:
-        return [f"expected {truth:.6g}, got {claimed:.6g}, on “{trial.case.label}”"]
+        return (f"expected {truth:.6g}, got {claimed:.6g}, on “{trial.case.label}”",)
     start = max(0, min(index[-1] - FEW // 2, truth.shape[-1] - FEW))
     rows: Any = (*index[:-1], slice(start, start + FEW))
     place = ", ".join([*map(str, index[:-1]), f"{start}:{min(start + FEW, truth.shape[-1])}"])
     short = name.rsplit(".", 1)[-1]
     head = f"{short}[{place}] on “{trial.case.label}”, worst at [{', '.join(map(str, index))}]"
-    return [head, f"  expected {_row(truth[rows])}", f"  yours    {_row(claimed[rows])}"]
+    return head, f"  expected {_row(truth[rows])}", f"  yours    {_row(claimed[rows])}"
 
 
 def _row(x: Host) -> str:

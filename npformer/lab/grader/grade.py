@@ -120,7 +120,7 @@ def _measure_own_forward(
     exercise: Exercise, source: Source, beside: Sequence[Exercise], trials: Sequence[Tried], limits: Limits
 ) -> None:
     """Where the forward is not the exercise's, hold the backward against the derivative of what it is."""
-    other = [t for t in trials if t.outputs and not t.forward_ok]
+    other = [t for t in trials if t.other_forward]
     chosen = [t for t in other if t.gradients and _other_numbers(t)][:ORACLE_CASES]
     slopes: dict[int, Any] = {}
     if chosen:
@@ -136,7 +136,7 @@ def _measure_own_forward(
 def _other_numbers(trial: Tried) -> bool:
     """Outputs of the right shapes with other numbers, finite ones."""
     return any(c.problem == "numbers" for c in trial.outputs.values()) and all(
-        c.problem in ("", "numbers") for c in trial.outputs.values()
+        c.problem in ("", "precision", "numbers") for c in trial.outputs.values()
     )
 
 
@@ -151,7 +151,7 @@ def _explained(
             return "", Explanation(failure["type"], "", hints)
     wrong = [f.name for f in findings if not f.ok]
     gradients = [name for trial in trials[:1] for name in trial.gradients if name in wrong]
-    if "forward" in wrong:
+    if "forward" in wrong and any(trial.other_forward for trial in trials):
         return "", Explanation("forward", "", for_forward(exercise))
     if not gradients:
         return "", None

@@ -140,12 +140,13 @@ def for_mutant(mutant: Mutant, gradient: str) -> Hints:
 
 
 def for_kind(problem: str, gradient: str) -> Hints:
-    """The hints for numbers of the wrong kind: "precision" (float32) or "not finite" (NaN)."""
+    """The hints for numbers of the wrong kind: "precision" (float32's) or "not finite" (NaN)."""
     if problem == "precision":
         return (
-            "The inputs are float64. Where does a smaller kind of number come in?",
-            f"Somewhere on the way to {gradient} an array is made in float32: a gradient check wants every digit.",
-            "Look for astype, dtype= and np.float32, and leave them out.",
+            "The inputs are float64. Where does a smaller kind of number come in, or a difference of near numbers?",
+            f"Somewhere on the way to {gradient} an array is made in float32, or a slope is measured: a gradient "
+            "check wants every digit.",
+            "Look for astype, dtype= and np.float32, and leave them out; derive what is measured.",
         )
     return (
         "Which operation makes a NaN: 0/0, inf − inf, log of 0, 0·inf? On which of the inputs can it happen?",

@@ -43,10 +43,13 @@ def verdict(grade: Grade) -> str:
         return f"{name}: right."
     if grade.status == NOT_BEGUN:
         return f"{name}: not begun; the backward is still empty."
-    wrong = list(dict.fromkeys(finding.name for finding in grade.findings if not finding.ok))
-    said = [PHRASES[found] for found in wrong if found in PHRASES]
-    gradients = [found for found in wrong if found not in PHRASES]
-    line = f"{name}: not yet; {', '.join([*said, *([_list(gradients)] if gradients else [])])}."
+    wrong = {finding.name: finding.lacks for finding in grade.findings if not finding.ok}
+    said = [PHRASES[found].replace("is not right", lacks) for found, lacks in wrong.items() if found in PHRASES]
+    gradients = {found: lacks for found, lacks in wrong.items() if found not in PHRASES}
+    listed = [
+        _list([n for n in gradients if gradients[n] == lacks], lacks) for lacks in dict.fromkeys(gradients.values())
+    ]
+    line = f"{name}: not yet; {', '.join([*said, *listed])}."
     if len(line) <= WIDTH:
         return line
     return f"{name}: not yet; {', '.join([*said, f'{len(gradients)} gradients are not right'])}."
@@ -126,7 +129,7 @@ def _printed(grade: Grade) -> str:
     return "\n".join(texts)
 
 
-def _list(names: list[str]) -> str:
+def _list(names: list[str], lacks: str) -> str:
     """dx is not right; dx and dbias are not right."""
     listed = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
-    return f"{listed} {'are' if len(names) > 1 else 'is'} not right"
+    return f"{listed} {lacks.replace('is', 'are', 1) if len(names) > 1 else lacks}"

@@ -6,6 +6,6 @@ standard output. What the learner prints goes to standard error instead, so that
 for a result. It judges nothing and holds no answers; it imports NumPy and the standard library alone, so
 its files import each other by their bare names.
 
-The guards stop honest accidents (an endless loop, a file overwritten) and the easy ways round the exercise
-(importing an answer). They are no prison: the file is the learner's, and so is the machine.
+``fence`` says what the learner's code may not do, and what is not stopped; ``measuring`` tells a gradient
+that is measured from one that is derived.
 """

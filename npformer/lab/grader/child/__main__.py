@@ -9,16 +9,18 @@ import json
 import os
 import sys
 import types
-import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from fence import NoAnswers, Reporter, TimeLimit, limit, watch  # type: ignore[import-not-found]
+from fence import HERE, REFUSE, TimeLimit, fence, library, limit  # type: ignore[import-not-found]
+from measuring import Measuring  # type: ignore[import-not-found]
+from reporter import Reporter, collect_warnings  # type: ignore[import-not-found]
 from slopes import slopes  # type: ignore[import-not-found]
 from values import decode, encode, same  # type: ignore[import-not-found]
 
 Job = dict[str, Any]
+LIBRARY = library()
 
 
 def main() -> None:
@@ -31,17 +33,16 @@ def main() -> None:
     sys.stdin = open(os.devnull)  # noqa: SIM115 - for the life of the process: input() finds nothing
     sys.path.pop(0)  # this folder
     reporter = Reporter(stream, job["path"])
-    warnings.simplefilter("always")
-    warnings.showwarning = reporter.warn
+    warned = collect_warnings(job["path"])
     limit(job["seconds"], job["memory"])
-    _make_parts(job["parts"], job["allowed"], reporter)
-    sys.meta_path.insert(0, NoAnswers(reporter, job["banned"]))
-    watch(reporter, job["secret"])
+    _make_parts(job.pop("parts"), job["allowed"])
+    _hide()
+    fence(job["path"], job["secret"], frozenset(job["banned"]), stream.fileno())
     try:
         _run(job, reporter)
     except TimeLimit as error:
         reporter.failed(error)
-    reporter.say("end", warnings=reporter.warned)
+    reporter.say("end", warnings=warned)
 
 
 def _run(job: Job, reporter: Reporter) -> None:
@@ -68,13 +69,24 @@ def _attempt(reporter: Reporter, action: Callable[[], None]) -> bool:
         return False
 
 
-def _make_parts(source: str, allowed: list[str], reporter: Reporter) -> None:
+def _hide() -> None:
+    """From here on an import finds none of the modules of this folder, but a helper of the learner's of that name."""
+    for name in [name for name, module in sys.modules.items() if _is_here(module)]:
+        del sys.modules[name]
+    sys.modules["__main__"] = types.ModuleType("__main__")
+
+
+def _is_here(module: types.ModuleType) -> bool:
+    return (getattr(module, "__file__", None) or "").startswith(HERE + os.sep)
+
+
+def _make_parts(source: str, allowed: list[str]) -> None:
     """The module ``parts``: what is solved already. A backward that this exercise may not use refuses."""
     module = types.ModuleType("parts")
     exec(compile(source, "<parts>", "exec"), module.__dict__)
     for name in [n for n in vars(module) if n.endswith("_backward") and n not in allowed]:
         why = f"calls {name} of parts, which this exercise does not offer"
-        setattr(module, name, lambda *args, why=why: reporter.refuse(why))
+        setattr(module, name, lambda *args, why=why: sys.audit(REFUSE, why))
     sys.modules["parts"] = module
 
 
@@ -100,23 +112,16 @@ def _refusal(function: Any, count: int) -> str | None:
 
 
 class _Pair:
-    """The learner's two functions, and how often backward calls forward."""
+    """The learner's two functions; what runs in backward is watched."""
 
     def __init__(self, module: types.ModuleType, job: Job) -> None:
         self.forward, self.own_backward = getattr(module, job["forward"]), getattr(module, job["backward"])
-        self.calls, self._in_backward = 0, False
-        setattr(module, job["forward"], self._counted)
 
-    def _counted(self, *args: Any, **kwargs: Any) -> Any:
-        self.calls += self._in_backward
-        return self.forward(*args, **kwargs)
-
-    def backward(self, upstream: Any, cache: Any) -> Any:
-        self._in_backward = True
-        try:
-            return self.own_backward(upstream, cache)
-        finally:
-            self._in_backward = False
+    def backward(self, upstream: Any, cache: Any, arguments: list[Any]) -> tuple[Any, Measuring]:
+        """What backward returns, and what it called; arguments are those of forward."""
+        with Measuring(self.forward, arguments, LIBRARY) as seen:
+            found = self.own_backward(upstream, cache)
+        return found, seen
 
 
 def _run_case(job: Job, index: int, pair: _Pair, reporter: Reporter) -> None:
@@ -136,13 +141,12 @@ def _run_case(job: Job, index: int, pair: _Pair, reporter: Reporter) -> None:
     if not isinstance(result, tuple) or len(result) != 2:
         return
     reporter.enter("backward", index)
-    pair.calls = 0
-    found = encode(pair.backward(upstream, result[1]), top=True)
-    touched, calls = changed(), pair.calls
+    gradients, seen = pair.backward(upstream, result[1], arguments)
+    found, touched = encode(gradients, top=True), changed()
     with contextlib.redirect_stdout(io.StringIO()):  # a print is to be read once
-        again = encode(pair.backward(decode(case["upstream"], gaps), result[1]), top=True)
-    stable = json.dumps(found) == json.dumps(again)
-    reporter.say("backward", result=found, changed=touched, stable=stable, calls=calls)
+        gradients, _ = pair.backward(decode(case["upstream"], gaps), result[1], arguments)
+    stable = json.dumps(found) == json.dumps(encode(gradients, top=True))
+    reporter.say("backward", result=found, changed=touched, stable=stable, measuring=seen.signs())
 
 
 def _slopes(job: Job, index: int, pair: _Pair, reporter: Reporter) -> None:

@@ -1,4 +1,21 @@
-"""What a learner's code may not do, where it stops, and how that is told."""
+"""What a learner's code may not do. It is a fence and no sandbox: it stops accidents and the easy ways round.
+
+Stopped, by an audit hook of Python's that ends the process on the spot:
+
+- other programs, signals to other processes, the network, ``ctypes``;
+- files opened for writing, made, removed, renamed, or changed in mode, time or owner; folders opened by
+  descriptor, since a name below a descriptor (``dir_fd=``) says nothing of where it is;
+- npformer's own files, by whatever link or name, and libraries that hold or compute the answer;
+- the grader's own objects, by ``gc``, by the frames of a call or of an error, by a trace.
+
+The hook cannot be taken out again, and what it does is a closure that nothing else refers to: there is no
+object to change and no exception to catch. ``limit`` bounds time, memory and the size of files.
+
+Not stopped: an extension module in C that does any of this itself; system calls that Python does not audit
+(``os.mkfifo``, ``os.write`` to a descriptor that is open already); code compiled under the name of a
+library's file; results written by hand to the grader's own stream, which must still be the right gradient.
+Run a file from a stranger in a container or a virtual machine.
+"""
 
 from __future__ import annotations
 
@@ -7,98 +24,147 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterable
-from types import TracebackType
-from typing import Any
+from collections.abc import Callable, Mapping
+from types import FrameType
+from typing import Any, NoReturn
 
-STARTS = ("subprocess.Popen", "os.system", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn")
-CHANGES = ("os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.truncate", "os.link", "os.symlink", "shutil.rmtree")
-NETWORK = ("socket.connect", "socket.bind", "socket.getaddrinfo")
-WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+#: An event of our own: what holds no reference to the fence can still ask it to refuse.
+REFUSE = "npformer.refuse"
 HERE = os.path.dirname(os.path.abspath(__file__))
+EXIT = 3  # the exit code after a refusal
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
-
-class Refused(PermissionError):
-    """Something that the grader does not let a solution do."""
+#: Events of sys.audit by what they do; an entry that ends in a dot stands for all that begin with it.
+REFUSED = {
+    "starts another program": (
+        "subprocess.Popen", "os.system", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn",
+        "os.startfile", "pty.spawn",
+    ),
+    "sends a signal": ("os.kill", "os.killpg", "signal.pthread_kill"),
+    "changes files": (
+        "os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.truncate", "os.link", "os.symlink", "os.chmod",
+        "os.chown", "os.chflags", "os.lockf", "os.utime", "os.setxattr", "os.removexattr", "shutil.rmtree",
+        "sqlite3.connect",
+    ),
+    "opens a network connection": ("socket.",),
+    "looks into the grader": ("gc.get_objects", "gc.get_referrers", "gc.get_referents", "sys._current_frames",
+                              "sys._current_exceptions", "sys.addaudithook", "sys.monitoring."),
+}  # fmt: skip
+#: The same, refused where the learner's own code asks: libraries need them.
+REFUSED_TO_OWN = {
+    "calls C by ctypes": ("ctypes.",),
+    "looks into the grader": ("sys._getframe", "sys.settrace"),
+}
+NAMED = ("changes files", "looks into the grader")  # reasons to which the event is added
+FRAMES = ("tb_frame", "gi_frame", "cr_frame", "ag_frame")
+#: Library modules that hand on to their caller what they are asked for.
+HANDING_ON = tuple(os.path.join(os.path.dirname(os.__file__), name) for name in ("inspect.py", "ctypes" + os.sep))
 
 
 class TimeLimit(BaseException):
     """The time is up; not an Exception, so that a solution's ``except Exception`` does not swallow it."""
 
 
-class Reporter:
-    """Writes events, one line of JSON each, with the stage at which they happened."""
-
-    def __init__(self, stream: Any, path: str) -> None:
-        self.stream, self.path = stream, path
-        self.stage: dict[str, Any] = {"step": "load", "case": None}
-        self.warned: list[dict[str, Any]] = []
-
-    def say(self, event: str, **values: Any) -> None:
-        self.stream.write(json.dumps({"event": event, **self.stage, **values}) + "\n")
-        self.stream.flush()
-
-    def enter(self, step: str, case: int | None) -> None:
-        self.stage = {"step": step, "case": case}
-        self.say("stage")
-
-    def failed(self, error: BaseException) -> None:
-        line = self._line_of(error.__traceback__)
-        self.say("failed", type=type(error).__name__, message=str(error)[:2000], line=line)
-
-    def refuse(self, why: str) -> None:
-        """Tell, and raise Refused; told even if the learner's code catches what is raised."""
-        frame = sys._getframe(1)
-        while frame.f_code.co_filename != self.path and frame.f_back is not None:
-            frame = frame.f_back
-        self.say("refused", message=why, line=frame.f_lineno if frame.f_code.co_filename == self.path else None)
-        raise Refused(why)
-
-    def warn(self, message: Any, category: Any, filename: str, lineno: int, *rest: Any) -> None:
-        """In the place of warnings.showwarning: collect the first few."""
-        note = {"message": str(message)[:200], "line": lineno if filename == self.path else None}
-        if note not in self.warned and len(self.warned) < 5:
-            self.warned.append(note)
-
-    def _line_of(self, traceback: TracebackType | None) -> int | None:
-        """The last line of the learner's file that an error passed through."""
-        line = None
-        while traceback is not None:
-            if traceback.tb_frame.f_code.co_filename == self.path:
-                line = traceback.tb_lineno
-            traceback = traceback.tb_next
-        return line
+def library() -> tuple[str, ...]:
+    """Where code lives that is not the learner's: call it before their folder is on sys.path."""
+    return (*(os.path.join(path, "") for path in sys.path if path), HERE + os.sep, "<frozen ")
 
 
-class NoAnswers:
-    """An import hook: libraries that hold or compute the answer are not there."""
+def fence(path: str, secret: str, banned: frozenset[str], stream: int) -> None:
+    """Put up the fence, for the life of the process.
 
-    def __init__(self, reporter: Reporter, banned: Iterable[str]) -> None:
-        self._reporter, self._banned = reporter, frozenset(banned)
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
-        if name.partition(".")[0] in self._banned:
-            self._reporter.refuse(f"imports {name}")
-
-
-def watch(reporter: Reporter, secret: str) -> None:
-    """Refuse other processes, the network, changing files, and reading below the folder ``secret``."""
+    path: the learner's file. secret: a folder whose files are not to be read. banned: top-level packages not
+    to be imported. stream: the descriptor to which a refusal is told, as one line of JSON.
+    """
+    refuse, getframe = _refusal(path, stream), sys._getframe
+    reasons, reasons_to_own, theirs = _reasons(REFUSED), _reasons(REFUSED_TO_OWN), library()
+    opening = _opening(secret, banned)
 
     def hook(event: str, args: tuple[Any, ...]) -> None:
-        if event in STARTS:
-            reporter.refuse("starts another program")
-        elif event in CHANGES:
-            reporter.refuse(f"changes files ({event})")
-        elif event in NETWORK:
-            reporter.refuse("opens a network connection")
-        elif event == "open" and isinstance(args[0], str | bytes):
-            name = os.path.abspath(os.fsdecode(args[0]))
-            if (args[2] or 0) & WRITING and name != os.devnull:
-                reporter.refuse(f"opens {os.path.basename(name)} for writing")
-            if name.startswith(secret) and not name.startswith(HERE):
-                reporter.refuse("reads npformer's own code")
+        why = None
+        if event == "open":
+            why = opening(args[0], args[2] or 0)
+        elif event == "import":
+            why = f"imports {args[0]}" if args[0].partition(".")[0] in banned else None
+        elif event == "object.__getattr__":
+            why = "looks into the grader" if args[1] in FRAMES and _is_own(getframe(), theirs) else None
+        elif event == REFUSE:
+            why = str(args[0])
+        elif event != "sys._getframe" or args[0].f_code is not code:  # else this hook is looking who asks
+            why = _found(event, reasons)
+            if why is None and (asked := _found(event, reasons_to_own)) and _is_own(getframe(), theirs):
+                why = asked
+        if why is not None:
+            refuse(why)
 
+    code = hook.__code__
     sys.addaudithook(hook)
+
+
+def _refusal(path: str, stream: int) -> Callable[[str], NoReturn]:
+    """A function that tells why, with the line of the learner's file, and ends the process.
+
+    It holds all that it needs, so that nothing that the learner's code puts in the place of another counts.
+    """
+    write, leave, as_json, getframe = os.write, os._exit, json.dumps, sys._getframe
+    ended = False
+
+    def refuse(why: str) -> NoReturn:
+        nonlocal ended
+        try:
+            if not ended:  # what follows raises events of its own
+                ended = True
+                frame: FrameType | None = getframe()
+                while frame is not None and frame.f_code.co_filename != path:
+                    frame = frame.f_back
+                line = frame.f_lineno if frame is not None else None
+                told = {"event": "refused", "case": None, "message": why, "line": line}
+                write(stream, (as_json(told) + "\n").encode())
+        finally:
+            leave(EXIT)
+
+    return refuse
+
+
+def _reasons(table: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+    """Why an event is refused, by its name, or by its beginning if that ends in a dot."""
+    return {event: f"{why} ({event})" if why in NAMED else why for why, events in table.items() for event in events}
+
+
+def _found(event: str, reasons: Mapping[str, str]) -> str | None:
+    return reasons.get(event) or reasons.get(event.partition(".")[0] + ".")
+
+
+def _opening(secret: str, banned: frozenset[str]) -> Callable[[Any, int], str | None]:
+    """A function that says why a file (its name, the flags of open) may not be opened, or None."""
+    secret, roots, real = os.path.join(os.path.realpath(secret), ""), library(), os.path.realpath
+
+    def why_not(given: Any, flags: int) -> str | None:
+        if not isinstance(given, str | bytes):  # a descriptor: opened before
+            return None
+        name = real(os.fsdecode(given))
+        if flags & WRITING and name != os.devnull:
+            return f"opens {os.path.basename(name)} for writing"
+        if name.startswith(secret) and not name.startswith(real(HERE) + os.sep):
+            return "reads npformer's own code"
+        if os.path.isdir(name):
+            return "opens a folder by its descriptor"
+        for package in (
+            name[len(root) :].split(os.sep)[0].partition(".")[0] for root in roots if name.startswith(root)
+        ):
+            if package in banned:
+                return f"imports {package}"
+        return None
+
+    return why_not
+
+
+def _is_own(frame: FrameType | None, theirs: tuple[str, ...]) -> bool:
+    """Whether the learner's code asked for what frame, a hook of ours, was called for."""
+    frame = frame.f_back if frame is not None else None
+    while frame is not None and frame.f_code.co_filename.startswith(HANDING_ON):
+        frame = frame.f_back
+    return frame is not None and not frame.f_code.co_filename.startswith(theirs)
 
 
 def limit(seconds: float, memory: int) -> None:

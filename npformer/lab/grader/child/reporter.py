@@ -1,0 +1,51 @@
+"""Tells the grader what happens in the learner's process: one line of JSON for each event."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from types import TracebackType
+from typing import Any
+
+
+class Reporter:
+    """Writes events, one line of JSON each, with the stage at which they happened."""
+
+    def __init__(self, stream: Any, path: str) -> None:
+        self.stream, self.path = stream, path
+        self.stage: dict[str, Any] = {"step": "load", "case": None}
+
+    def say(self, event: str, **values: Any) -> None:
+        self.stream.write(json.dumps({"event": event, **self.stage, **values}) + "\n")
+        self.stream.flush()
+
+    def enter(self, step: str, case: int | None) -> None:
+        self.stage = {"step": step, "case": case}
+        self.say("stage")
+
+    def failed(self, error: BaseException) -> None:
+        line = self._line_of(error.__traceback__)
+        self.say("failed", type=type(error).__name__, message=str(error)[:2000], line=line)
+
+    def _line_of(self, traceback: TracebackType | None) -> int | None:
+        """The last line of the learner's file that an error passed through."""
+        line = None
+        while traceback is not None:
+            if traceback.tb_frame.f_code.co_filename == self.path:
+                line = traceback.tb_lineno
+            traceback = traceback.tb_next
+        return line
+
+
+def collect_warnings(path: str) -> list[dict[str, Any]]:
+    """The first few warnings from here on, with their lines in the file path; the list fills by itself."""
+    noted: list[dict[str, Any]] = []
+
+    def note(message: Any, category: Any, filename: str, lineno: int, file: Any = None, line: Any = None) -> None:
+        told = {"message": str(message)[:200], "line": lineno if filename == path else None}
+        if told not in noted and len(noted) < 5:
+            noted.append(told)
+
+    warnings.simplefilter("always")
+    warnings.showwarning = note
+    return noted

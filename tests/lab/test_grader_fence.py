@@ -1,0 +1,131 @@
+"""What a solution may not do ends its process at once, whatever it has changed or catches."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import npformer
+from npformer.errors import DataError
+from npformer.lab.grader import Grade, Limits, grade, grade_file, runner
+
+PACKAGE = Path(npformer.__file__).resolve().parent
+ANSWER = "lab/grader/parts/relu.py"
+RELU = """import numpy as np
+def relu_forward(x): return np.where(x > 0, x, 0.0), x > 0
+def relu_backward(dy, cache):
+    act()
+    return np.where(cache, dy, 0.0)
+"""
+
+
+def graded(folder: Path, act: str) -> Grade:
+    """The grade of a right solution whose backward begins with these statements."""
+    path = folder / "mine.py"
+    body = "".join(f"    {line}\n" for line in act.splitlines())
+    path.write_text(f"{RELU}def act():\n{body}")
+    (found,) = grade_file(path, limits=Limits())
+    return found
+
+
+#: Ways to the object that refuses, or round it; each is to end before the file is gone.
+WAYS_ROUND = {
+    "an object that gc finds": (
+        "import gc\nfor x in gc.get_objects():\n"
+        "    if type(x).__name__ == 'Reporter': x.refuse = x.say = lambda *a, **k: None"
+    ),
+    "the fence's own module": "import fence, sys\nfor n in ('Reporter',): getattr(fence, n).refuse = lambda *a: None",
+    "the module that runs it": "import __main__\n__main__.Reporter.refuse = lambda *a: None",
+    "the frame that called": (
+        "import sys\nf = sys._getframe()\nwhile f:\n    r = f.f_locals.get('reporter')\n"
+        "    if r is not None: r.refuse = lambda *a: None\n    f = f.f_back"
+    ),
+    "the frame of an error": (
+        "try: 1 / 0\nexcept ArithmeticError as e:\n    f = e.__traceback__.tb_frame\n    while f:\n"
+        "        r = f.f_locals.get('reporter')\n        if r is not None: r.refuse = lambda *a: None\n"
+        "        f = f.f_back"
+    ),
+    "where warnings go": "import warnings\nwarnings.showwarning.__self__.refuse = lambda *a: None",
+    "what finds modules": "import sys\nsys.meta_path[0]._reporter.refuse = lambda *a: None",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", WAYS_ROUND.values(), ids=WAYS_ROUND.keys())
+def test_there_is_no_object_to_change_and_so_be_let_through(tmp_path: Path, way: str) -> None:
+    precious = tmp_path / "precious.txt"
+    precious.write_text("data")
+    hushed = "".join(f"    {line}\n" for line in way.splitlines())
+    with pytest.raises(DataError, match=r"mine\.py: it "):
+        graded(tmp_path, f"try:\n{hushed}except Exception: pass\nimport os\nos.remove({str(precious)!r})")
+    assert precious.read_text() == "data"
+
+
+def test_nothing_runs_after_a_refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs: list[runner.Run] = []
+    monkeypatch.setattr(grade, "run", lambda *given, **named: runs.append(runner.run(*given, **named)) or runs[-1])
+    with pytest.raises(DataError, match=r"changes files \(os.mkdir\)"):
+        graded(tmp_path, "import os\ntry: os.mkdir('new')\nexcept BaseException: pass\nprint('here')")
+    assert [run.ended for run in runs] == [False]
+    assert runs[0].printed == ""
+
+
+#: (statements, words of the refusal)
+REFUSED = {
+    "a folder's descriptor": (f"import os\nos.open({str(PACKAGE.parent)!r}, os.O_RDONLY)", "folder"),
+    "the answer below a folder's descriptor": (
+        f"import os\nf = os.open({str(PACKAGE.parent)!r}, os.O_RDONLY)\n"
+        f"os.read(os.open('npformer/{ANSWER}', os.O_RDONLY, dir_fd=f), 9)", "folder"),
+    "a file removed below a descriptor": (
+        "import os\nf = os.open('.', os.O_RDONLY)\nos.unlink('mine.py', dir_fd=f)", "folder"),
+    "the answer by another name of its folder": (f"open('link/{ANSWER}').read()", "reads npformer's own code"),
+    "sendto": (
+        "import socket\nsocket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('127.0.0.1', 9))", "network"),
+    "chmod": ("import os\nos.chmod('mine.py', 0o777)", "changes files (os.chmod)"),
+    "chmod of an open file": ("import os\nos.fchmod(os.open('mine.py', os.O_RDONLY), 0o777)", "(os.chmod)"),
+    "a file's times": ("import os\nos.utime('mine.py')", "changes files (os.utime)"),
+    "a database": ("import sqlite3\nsqlite3.connect('new.db')", "changes files (sqlite3.connect)"),
+    "a signal": ("import os\nos.kill(os.getppid(), 0)", "signal"),
+    "C": ("import ctypes\nctypes.CDLL(None)", "ctypes"),
+    "a library of answers, found without the finder": (
+        "import importlib, sys\nsys.meta_path[:] = sys.meta_path[-3:]\nimportlib.import_module('npformer')",
+        "npformer"),
+    "a trace of its own": ("import sys\nsys.settrace(lambda *a: None)", "sys.settrace"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("act", "words"), REFUSED.values(), ids=REFUSED.keys())
+def test_what_is_closed_is_refused(tmp_path: Path, act: str, words: str) -> None:
+    (tmp_path / "link").symlink_to(PACKAGE)
+    with pytest.raises(DataError) as refused:
+        graded(tmp_path, act)
+    assert words in str(refused.value)
+    assert (tmp_path / "mine.py").exists()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["link", "mine.py"]
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        "import collections, dataclasses, enum\ncollections.namedtuple('A', 'x')\n"
+        "dataclasses.make_dataclass('B', ['x'])\nenum.Enum('C', 'x')",
+        "import traceback\ntry: 1 / 0\nexcept ArithmeticError: traceback.print_exc()",
+        "import logging, gc\nlogging.getLogger('mine').warning('here')\ngc.collect()",
+        "import os\nos.listdir('.')\nopen('mine.py').read()",
+        "import numpy.testing\nnumpy.testing.assert_allclose(1.0, 1.0)\nnumpy.ones(2).ctypes.data",
+    ],
+    ids=["named tuples", "tracebacks", "logging", "own files", "numpy.testing"],
+)
+def test_what_does_no_harm_is_let_through(tmp_path: Path, act: str) -> None:
+    assert graded(tmp_path, act).ok
+
+
+def test_the_help_and_the_fence_say_what_is_not_stopped(capsys: pytest.CaptureFixture[str]) -> None:
+    from npformer.cli.main import main
+
+    with pytest.raises(SystemExit):
+        main(["grade", "--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "a fence and no sandbox" in said
+    fence = (PACKAGE / "lab/grader/child/fence.py").read_text(encoding="utf-8")
+    assert "a fence and no sandbox" in " ".join(fence.split())
