@@ -11,7 +11,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from npformer.backend.numba.kernel_folder import VARIABLE, place
+from npformer.seconds import now, since
 
 PACKAGE = Path(__file__).resolve().parents[3]  # the folder that npformer is in
 
@@ -109,7 +109,7 @@ class Told:
     """What a person is told meanwhile: a bar on a terminal, lines in a log."""
 
     def __init__(self, total: int, dtype: str) -> None:
-        self._total, self._done, self._began = total, set[str](), time.perf_counter()
+        self._total, self._done, self._began = total, set[str](), now()
         self._bar: Any = None
         self._alone = threading.Lock()
         kernels = "1 kernel" if total == 1 else f"{total} kernels"
@@ -138,4 +138,4 @@ class Told:
         if self._bar is not None:
             self._bar.close()
         if kind is None:
-            print(f"npformer: compiled in {time.perf_counter() - self._began:.0f} s", file=sys.stderr, flush=True)
+            print(f"npformer: compiled in {since(self._began):.0f} s", file=sys.stderr, flush=True)
