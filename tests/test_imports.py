@@ -18,7 +18,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 #: The storeys of the house, the ground floor first. A part may import the parts of lower storeys and itself.
 STOREYS = [
-    {"errors", "seconds", "typing", "_version"},
+    {"errors", "seconds", "typing", "visible", "_version"},
     {"functional"},
     {"backend"},
     {"layers", "optim"},
@@ -30,7 +30,7 @@ STOREYS = [
 #: Neighbours on one storey, of which the first may use the second.
 SIDEWAYS = {("training", "decoding"), ("lab", "proof"), ("lab", "training"), ("lab", "decoding")}
 #: Parts that live beside the house: all that they may import.
-ASIDE = {"data": {"errors", "typing"}, "plotting": {"errors", "typing"}}
+ASIDE = {"data": {"errors", "typing"}, "plotting": {"errors", "typing", "visible"}}
 #: Parts that use what lives beside the house.
 USERS_OF = {"data": {"layers", "training", "cli", "lab"}, "plotting": {"cli"}}
 #: Foreign packages that one place alone imports.

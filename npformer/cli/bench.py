@@ -17,6 +17,7 @@ from npformer.cli.common import add_device, add_kernels, add_precision, new_pars
 from npformer.errors import ConfigError
 from npformer.models.presets import PRESETS, Preset
 from npformer.training.bench import Budget, Profile, StepTimes, profile_step, time_steps
+from npformer.visible import visible
 
 SECONDS = 5.0
 
@@ -97,7 +98,7 @@ def _profile(args: argparse.Namespace, preset: Preset, backend: Backend, budget:
         print(json.dumps(_about(args, backend) | _numbers(profile) | {"picture": str(place)}))
     else:
         parts = [text.ceilings(profile), "", text.table(profile), "", text.wrapped(text.COLUMNS), ""]
-        print("\n".join([*parts, text.wrapped(text.reading(profile)), f"drawn in {place}"]))
+        print("\n".join([*parts, text.wrapped(text.reading(profile)), f"drawn in {visible(place)}"]))
     return 0
 
 

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import Any
 
 from npformer.backend.backend import KERNELS, PRECISIONS
+from npformer.visible import visible
 
 DEVICES = ("auto", "numpy", "cupy")
+
+
+def say(what: object) -> None:
+    """A message on standard error: an error, or what is left undone.
+
+    Our messages break a line before two spaces. Any other line break came in with a name, and is shown as \\n.
+    """
+    lines = str(what).split("\n  ")
+    print("npformer: " + "\n  ".join(map(visible, lines)), file=sys.stderr)
 
 
 def new_parser(commands: Any, name: str, summary: str, examples: str) -> argparse.ArgumentParser:

@@ -14,10 +14,11 @@ from npformer.cli.answers import MASK, TEMPERATURE, Way, answer, decode_texts, e
 from npformer.cli.common import add_device, new_parser
 from npformer.data import Characters
 from npformer.errors import ConfigError, DataError, TokenError
-from npformer.models import DecoderConfig, Encoder, Transformer
+from npformer.models import Decoder, DecoderConfig, Encoder, Transformer
 from npformer.models.config import ModelConfig
 from npformer.training import RunDirectory
 from npformer.training.assemble import Trained, read_trained
+from npformer.visible import visible
 
 EXAMPLES = f"""examples:
   npformer decode runs/reverse-001 hello world       one output per line, in the order given
@@ -79,6 +80,7 @@ def run(args: argparse.Namespace) -> int:
     texts = iter(enumerate(args.texts, 1)) if args.texts else enumerate(_lines(), 1)
     place = "text" if args.texts else "standard input, line"
     size = 1 if not args.texts and _typed() else BATCH_SIZE
+    keep = "\n\t" if isinstance(trained.model, Decoder) else ""  # a text that is continued has lines
     results = []
     while chunk := list(islice(texts, size)):
         for number, text in chunk:
@@ -87,9 +89,9 @@ def run(args: argparse.Namespace) -> int:
         if args.json:
             results += [{"input": text, **found} for (_, text), found in zip(chunk, answers, strict=True)]
         else:
-            print("\n".join(found["output"] for found in answers), flush=True)
+            print("\n".join(visible(found["output"], keep) for found in answers), flush=True)
     if args.json:
-        print(json.dumps(results, ensure_ascii=False))
+        print(json.dumps(results))
     return 0
 
 

@@ -19,6 +19,7 @@ from npformer.proof.random_cases import random_cases
 from npformer.proof.report import HEADER, table_line
 from npformer.proof.user_file import UserCase, user_case
 from npformer.seconds import now, since
+from npformer.visible import visible
 
 EXAMPLES = """examples:
   npformer gradcheck                       everything, in less than a minute
@@ -92,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
     if args.sweep is not None:
         _draw(found, backend, args.sweep)
         if not args.json:
-            print(f"the error against the step size is drawn in {args.sweep}")
+            print(f"the error against the step size is drawn in {visible(args.sweep)}")
     if args.json:
         checks = [report.to_dict() | _path(bisection) for _, report, bisection in found]
         print(json.dumps({"ok": ok, "backend": str(backend), "checks": checks}))

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
-from npformer.cli.common import new_parser
+from npformer.cli.common import new_parser, say
 from npformer.errors import ConfigError
 from npformer.lab.grader import EXERCISES, Grade, Limits, find, grade_file, progress, report, templates
 from npformer.lab.grader.grade import NOT_BEGUN
 from npformer.lab.grader.source import exercises_in, read_source
+from npformer.visible import visible
 
 EXAMPLES = f"""examples:
   npformer grade --list                    the exercises, from linear to decoder_layer
@@ -89,9 +89,9 @@ def _template(args: argparse.Namespace) -> int:
     text = templates.all_parts() if args.template == "parts" else templates.template(find(args.template))
     path = Path(args.file or f"{args.template}.py")
     templates.write_new(path, text)
-    print(
-        json.dumps({"file": str(path)}) if args.json else f"{path} is written; fill it in, then: npformer grade {path}"
-    )
+    shown = visible(path)
+    written = f"{shown} is written; fill it in, then: npformer grade {shown}"
+    print(json.dumps({"file": str(path)}) if args.json else written)
     return 0
 
 
@@ -133,4 +133,4 @@ def _record(grades: list[Grade], hint: int) -> None:
 
 def _note(problem: str) -> None:
     if problem:
-        print(f"npformer: {problem}", file=sys.stderr)
+        say(problem)

@@ -15,6 +15,7 @@ from contextlib import suppress
 
 from npformer._version import __version__
 from npformer.cli import bench, certify, compile, decode, doctor, gradcheck, grade, museum, train
+from npformer.cli.common import say
 from npformer.errors import DeviceMemoryError, Interrupted, NpformerError
 
 COMMANDS = (train, decode, gradcheck, certify, grade, museum, bench, compile, doctor)
@@ -62,7 +63,7 @@ def _show_every_letter() -> None:
 
 
 def _say(what: object, code: int) -> int:
-    print(f"npformer: {what}", file=sys.stderr)
+    say(what)
     return code
 
 

@@ -20,6 +20,7 @@ from npformer.lab.museum.demonstration import Comparison, compare
 from npformer.lab.museum.detections import TEST_GUARD, Detections, detection_table, examine
 from npformer.lab.mutation_testing import SURVIVED, mutation_test, summary
 from npformer.seconds import now, since
+from npformer.visible import visible
 
 EXAMPLES = """examples:
   npformer museum                                every bug against every check, in minutes
@@ -145,7 +146,7 @@ def _show(one: Bug, picture: Path | None, as_json: bool) -> int:
         formulas = {"right": one.right, "wrong": one.wrong, "seen": one.seen, "instead": one.instead}
         print(json.dumps(detections.to_dict() | formulas | shown))
     else:
-        print(text.label(one, detections, comparison, None if place is None else str(place)))
+        print(text.label(one, detections, comparison, None if place is None else visible(place)))
     return 1 if detections.survives() else 0
 
 

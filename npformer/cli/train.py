@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from npformer.cli.answers import MASK, Way, answer
-from npformer.cli.common import add_device, add_precision, new_parser
+from npformer.cli.common import add_device, add_precision, new_parser, say
 from npformer.data import Example
 from npformer.errors import CheckpointError, ConfigError, DataError, DeviceMemoryError, DivergedError, OutputError
 from npformer.training import Checkpoint, Evaluation, RunDirectory, Trainer
@@ -23,6 +23,7 @@ from npformer.training.config_file import parse_assignment, read_toml
 from npformer.training.options import SECTIONS
 from npformer.training.progress import Progress, measures
 from npformer.training.tasks import TASKS
+from npformer.visible import visible
 
 EXAMPLES_SHOWN = 5
 SAMPLE_LENGTH = 400
@@ -74,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
             pictures = _draw(trainer, found)
             sample = _sample(trainer) if found.kind == "causal" else None
         except (CheckpointError, DeviceMemoryError, DivergedError, OutputError) as error:
-            print(f"npformer: {error}", file=sys.stderr)
+            say(error)
             return 1
     print((_as_json if args.json else _as_text)(trainer, found, pictures, sample))
     return 0
@@ -150,9 +151,9 @@ def _trainer(folder: RunDirectory, assembled: Assembled, done: int = 0) -> Train
 def _introduction(trainer: Trainer, assembled: Assembled) -> str:
     model, options = trainer.step.model, assembled.options
     return (
-        f"training {trainer.task.name} with {model.backend}: {model.num_parameters():,} parameters, "
+        f"training {visible(trainer.task.name)} with {model.backend}: {model.num_parameters():,} parameters, "
         f"steps {trainer.step.step_number} to {options.training.steps} of {options.training.batch_size} sequences\n"
-        f"the run's folder is {trainer.run.path}"
+        f"the run's folder is {visible(trainer.run.path)}"
     )
 
 
@@ -186,16 +187,14 @@ def _as_text(trainer: Trainer, found: Evaluation, pictures: list[str], sample: s
         lines = ["a sample:", *(f"  {line}" for line in sample.split("\n"))]
     *others, last = measures(found.measures, tokens="token accuracy")
     tried = {"masked": shlex.quote(f"the {MASK} is returned"), "causal": shlex.quote(SAMPLE_BEGINS.strip())}
-    return "\n".join(
-        [
-            *lines,
-            ", ".join([f"held-out loss {found.loss:.4f}", *others]),
-            f"held-out {last} ({found.count} sequences)",
-            f"pictures: {' '.join(pictures)}",
-            f"try: npformer decode {shlex.quote(str(trainer.run.path))} "
-            + tried.get(found.kind, shlex.quote(examples[0].source)),
-        ]
-    )
+    lines += [
+        ", ".join([f"held-out loss {found.loss:.4f}", *others]),
+        f"held-out {last} ({found.count} sequences)",
+        f"pictures: {' '.join(pictures)}",
+        f"try: npformer decode {shlex.quote(str(trainer.run.path))} "
+        + tried.get(found.kind, shlex.quote(examples[0].source)),
+    ]
+    return "\n".join(map(visible, lines))
 
 
 def _shown(examples: Sequence[Example], found: Evaluation) -> list[str]:

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Mapping
+
+from npformer.visible import visible
 
 _SPECIAL_NAME = re.compile(r"\[([A-Z]+)\]")
 _SHORT_NAMES = {"BOS": "⟨s⟩", "EOS": "⟨/s⟩", "UNK": "⟨?⟩"}
@@ -31,7 +34,7 @@ def token_label(token: str) -> str:
         return _SHORT_NAMES.get(name, f"⟨{name.lower()[:_LONGEST]}⟩")
     if token == "":
         return "∅"
-    shown = "".join(_visible(character) for character in token)
+    shown = _drawn(token)
     if unicodedata.category(shown[0]).startswith("M"):
         shown = "◌" + shown
     return shown if len(shown) <= _LONGEST else shown[: _LONGEST - 1] + "…"
@@ -39,7 +42,7 @@ def token_label(token: str) -> str:
 
 def one_line(text: str, longest: int) -> str:
     """The text as a heading of at most this many characters, on one line."""
-    shown = "".join(character if character == " " else _visible(character) for character in text)
+    shown = _drawn(text, signs={name: sign for name, sign in _SIGNS.items() if name != " "})
     return shown if len(shown) <= longest else shown[: longest - 1] + "…"
 
 
@@ -49,7 +52,9 @@ def label_width(label: str, font_size: float) -> float:
     return letters * font_size / 72
 
 
-def _visible(character: str) -> str:
-    if character in _SIGNS:
-        return _SIGNS[character]
-    return character if character.isprintable() else "\N{REPLACEMENT CHARACTER}"
+def _drawn(text: str, signs: Mapping[str, str] = _SIGNS) -> str:
+    """The text with signs for spaces and line breaks, and what else leaves no ink by its number or as �."""
+    return "".join(
+        signs.get(c) or (c if c.isprintable() or unicodedata.category(c) == "Cf" else "\N{REPLACEMENT CHARACTER}")
+        for c in visible(text, keep="".join(signs))
+    )

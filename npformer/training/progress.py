@@ -6,6 +6,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any, TextIO
 
+from npformer.visible import visible
+
 
 class Progress:
     """A bar that moves with every step if stream is a terminal; else a line whenever there is news."""
@@ -37,9 +39,9 @@ class Progress:
     def say(self, line: str) -> None:
         """A line that stays."""
         if self._bar is None:
-            print(line, file=self._stream, flush=True)
+            print(visible(line), file=self._stream, flush=True)
         else:
-            self._bar.write(line, file=self._stream)
+            self._bar.write(visible(line), file=self._stream)
 
     def close(self) -> None:
         """Leave the last state of the bar on the terminal."""

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from npformer.errors import OutputError
 from npformer.training.atomic import TEMPORARY, describe
+from npformer.visible import visible
 
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP}
 
@@ -121,7 +122,7 @@ def _take(descriptor: int, path: Path) -> None:
         if error.errno not in _NO_LOCKS:
             raise _not_writable(path, error) from error
         warnings.warn(
-            f"{path}: this file system has no locks: see to it that one process alone trains here",
+            f"{visible(path)}: this file system has no locks: see to it that one process alone trains here",
             RuntimeWarning,
             stacklevel=4,
         )

@@ -19,7 +19,11 @@ from npformer.plotting.labels import is_special, label_width, one_line, token_la
         ("[bos]", "[bos]"),  # text that happens to stand in brackets
         ("\n", "↵"),
         ("two words", "two␣words"),
-        ("\x00", "\N{REPLACEMENT CHARACTER}"),
+        ("\x00", "\\x00"),
+        ("\u202e", "\\u202e"),
+        ("\u2003", "\N{REPLACEMENT CHARACTER}"),  # a wide space
+        ("\ue000", "\N{REPLACEMENT CHARACTER}"),  # nobody's letter
+        ("می\u200cخواهم", "می\u200cخواهم"),
         ("\u0301", "◌\u0301"),  # a lone accent would float over nothing
         ("", "∅"),
         ("$x$", "$x$"),
@@ -43,5 +47,6 @@ def test_wide_characters_take_more_room() -> None:
 
 def test_a_heading_is_one_line_of_bounded_length() -> None:
     assert one_line("reverse: a b\nc", 40) == "reverse: a b↵c"
+    assert one_line("run\u202e \x1b", 40) == "run\\u202e \\x1b"
     assert one_line("abcdef", 6) == "abcdef"
     assert one_line("abcdefg", 6) == "abcde…"

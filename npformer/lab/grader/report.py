@@ -8,6 +8,7 @@ from typing import Any
 from npformer.lab.grader.exercises import EXERCISES
 from npformer.lab.grader.findings import Finding
 from npformer.lab.grader.grade import NOT_BEGUN, Grade
+from npformer.visible import visible
 
 WIDTH = 80
 #: What the verdict says of findings that are no gradients.
@@ -80,17 +81,18 @@ def _finding(finding: Finding) -> str:
     mark = "✓" if finding.ok else "✗"
     name = finding.name if len(finding.name) <= 14 else finding.name + ":"
     head = f"  {mark} {name:<14} "
-    lines = textwrap.wrap(finding.text, WIDTH, initial_indent=head, subsequent_indent=" " * 19) or [head]
+    lines = textwrap.wrap(visible(finding.text), WIDTH, initial_indent=head, subsequent_indent=" " * 19) or [head]
     for detail in finding.details:
         lines += [_clipped(f"      {detail}")] if detail.startswith("  ") else _wrapped(detail, "      ")
     return "\n".join(lines)
 
 
 def _wrapped(text: str, margin: str) -> list[str]:
-    return textwrap.wrap(text, WIDTH, initial_indent=margin, subsequent_indent=margin + "  ")
+    return textwrap.wrap(visible(text), WIDTH, initial_indent=margin, subsequent_indent=margin + "  ")
 
 
 def _clipped(line: str) -> str:
+    line = visible(line)
     return line if len(line) <= WIDTH else line[: WIDTH - 1] + "…"
 
 
@@ -107,17 +109,19 @@ def _folded(grade: Grade, ok: bool) -> list[Finding]:
 
 
 def _paragraph(title: str, text: str) -> str:
-    return "\n".join([f"  {title}", *textwrap.wrap(text, WIDTH, initial_indent="    ", subsequent_indent="    ")])
+    return "\n".join(
+        [f"  {title}", *textwrap.wrap(visible(text), WIDTH, initial_indent="    ", subsequent_indent="    ")]
+    )
 
 
 def _more(level: int, command: str) -> str:
     more = f"More: {command} --hint {level + 1}" if level < 3 else f"The derivation: {command} --answer"
-    return f"  {more}"
+    return f"  {visible(more)}"
 
 
 def _printed(grade: Grade) -> str:
     """What the learner's code printed and what NumPy warned of, shortened."""
-    lines = [line for line in grade.printed.rstrip().splitlines() if line.strip()]
+    lines = [line for line in grade.printed.rstrip().split("\n") if line.strip()]
     shown = [_clipped(f"    {line}") for line in lines[:LINES]]
     if lines[LINES:] or grade.printed_more:
         shown.append("    … and more")

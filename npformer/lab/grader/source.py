@@ -11,6 +11,7 @@ from pathlib import Path
 
 from npformer.errors import DataError
 from npformer.lab.grader.exercises import BY_NAME, EXERCISES, Exercise, find
+from npformer.visible import visible
 
 LARGEST = 1_000_000  # bytes of source
 
@@ -71,11 +72,11 @@ def _parsed(path: Path, text: str) -> ast.Module:
 def _marked(error: SyntaxError) -> str:
     """Line, caret and reason of a syntax error."""
     line = (error.text or "").rstrip("\n").replace("\t", " ")
+    before = visible(line[: max(error.offset or 1, 1) - 1])
     place = f"  line {error.lineno}: {error.msg}"
     if not line.strip():
         return place
-    caret = " " * (max(error.offset or 1, 1) - 1) + "^"
-    return f"{place}\n    {line}\n    {caret}"
+    return f"{place}\n    {visible(line)}\n    {' ' * len(before)}^"
 
 
 def _names(tree: ast.Module) -> Iterator[str]:

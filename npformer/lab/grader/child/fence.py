@@ -48,7 +48,7 @@ REFUSED = {
     ),
     "opens a network connection": ("socket.",),
     "looks into the grader": ("gc.get_objects", "gc.get_referrers", "gc.get_referents", "sys._current_frames",
-                              "sys._current_exceptions", "sys.addaudithook", "sys.monitoring."),
+                              "sys._current_exceptions", "sys.addaudithook", "sys.monitoring.register_callback"),
 }  # fmt: skip
 #: The same, refused where the learner's own code asks: libraries need them.
 REFUSED_TO_OWN = {

@@ -1,0 +1,52 @@
+"""Text from files and users, as it may be printed: what is no letter and no space is shown by its number.
+
+A control character moves the cursor, clears the screen or ends a line; a mark of direction turns round what
+stands beside it; what has no width hides. So a path, an error or a decoded text could look like another one,
+or like a message of npformer's. Letters, marks and signs of every script stay as they are.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+
+#: Zero-width joiner and non-joiner. Persian, the scripts of India and emoji need them between two letters or signs.
+_JOINERS = "\u200c\u200d"
+#: Format characters that leave ink: the signs of numbers, verses and abbreviations in Arabic, Syriac and Kaithi.
+_DRAWN = frozenset("\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd")
+_NAMES = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
+
+
+def visible(text: object, keep: str = "") -> str:
+    r"""The text with each of these as Python spells it, \x1b or \u202e: C0 and C1 controls, DEL, line and paragraph
+    separators, format characters (directions, zero width), lone surrogates; but for the characters in keep.
+
+    Joiners stay between two letters, marks or signs that are not ASCII's, and are shown anywhere else: there
+    they join nothing. A backslash stays one, so the text cannot be read back; what is shown once is shown alike
+    again.
+    """
+    shown = str(text)
+    if shown.isprintable():
+        return shown
+    return "".join(
+        character if character in keep or _is_seen(character) or _joins(shown, i) else _spelled(character)
+        for i, character in enumerate(shown)
+    )
+
+
+def _is_seen(character: str) -> bool:
+    return unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Zl", "Zp") or character in _DRAWN
+
+
+def _joins(text: str, i: int) -> bool:
+    around = text[max(i - 1, 0) : i] + text[i + 1 : i + 2]
+    return text[i] in _JOINERS and len(around) == 2 and all(not c.isascii() and _is_letter(c) for c in around)
+
+
+def _is_letter(character: str) -> bool:
+    return unicodedata.category(character)[0] in "LMS"
+
+
+def _spelled(character: str) -> str:
+    code = ord(character)
+    short = f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    return _NAMES.get(character, short)

@@ -1,0 +1,86 @@
+"""What commands print of files and users holds no control characters, whatever these hold."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from npformer.cli import decode
+
+ESCAPE, TURNED, BAD = "\x1b[2J", "\u202e", "\x1b[2Jgone\u202e\x9b\x7f"
+
+
+def is_calm(text: str) -> bool:
+    """Whether a text moves no cursor and turns nothing round: printable characters and line feeds."""
+    return text.replace("\n", "").isprintable()
+
+
+def test_a_path_in_an_error(cli: Callable[..., Any]) -> None:
+    for command in (("grade",), ("decode",), ("train", "--resume"), ("train", "pairs", "--data")):
+        done = cli(*command, f"no{TURNED}\nnpformer: all is well{ESCAPE}.py")
+        assert done.code == 2
+        assert "no\\u202e\\nnpformer: all is well\\x1b[2J.py" in done.err
+        assert is_calm(done.err)
+        assert "\nnpformer:" not in done.err, "one message"
+
+
+def test_a_syntax_error_keeps_its_lines_and_its_caret(cli: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(f"x = '{ESCAPE}' +* 1\n")
+    done = cli("grade", "mine.py")
+    assert is_calm(done.err)
+    _, _, line, caret = done.err.rstrip("\n").split("\n")
+    assert line == "    x = '\\x1b[2J' +* 1"
+    assert line[caret.index("^")] == "*"
+
+
+@pytest.mark.parametrize("where", ["backward", "top"])
+def test_what_a_graded_file_raises_prints_and_warns(cli: Callable[..., Any], tmp_path: Path, where: str) -> None:
+    act = f"print({BAD!r}); import warnings; warnings.warn({BAD!r}); raise ValueError({BAD!r})"
+    text = "import numpy as np\ndef relu_forward(x): return np.where(x > 0, x, 0.0), x > 0\ndef relu_backward(dy, c):\n"
+    (tmp_path / "mine.py").write_text(f"{text}    {act}\n" if where == "backward" else f"{act}\n{text}    pass\n")
+    done = cli("grade", "mine.py")
+    shown = done.out + done.err
+    assert "\\x1b[2Jgone\\u202e\\x9b\\x7f" in shown
+    assert is_calm(shown)
+    if where == "backward":
+        assert max(map(len, done.out.splitlines())) <= 80
+        (exercise,) = cli("grade", "mine.py", "--json").document["exercises"]
+        assert exercise["printed"].startswith(BAD), "for machines as it is"
+
+
+def test_what_is_decoded(cli: Callable[..., Any], trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pieces = [f"a{BAD}b", "two\nlines", "früh 語"]
+    monkeypatch.setattr(decode, "decode_texts", lambda *given: pieces)
+    monkeypatch.setattr(decode, "_check", lambda *anything: None)
+    done = cli("decode", trained, "x", "y", "z")
+    assert done.out.splitlines() == ["a\\x1b[2Jgone\\u202e\\x9b\\x7fb", "two\\nlines", "früh 語"]
+    document = cli("decode", trained, "--json", "x", "y", "z")
+    assert is_calm(document.out)
+    assert [entry["output"] for entry in json.loads(document.out)] == pieces
+
+
+def test_examples_and_names_of_a_run(cli: Callable[..., Any], small: Callable[..., list[str]], tmp_path: Path) -> None:
+    odd = "é\u202e"  # these two and the escape are pieces of the vocabulary
+    lines = [f"\x1b{odd[i % 2]}{i}\t{i}\x1b" for i in range(60)]
+    (tmp_path / f"da{ESCAPE}ta.tsv").write_text("\n".join(lines), encoding="utf-8")
+    run = f"run{TURNED}\nit"
+    options = small(steps=2, save_every=2, eval_every=2, log_every=2, final_examples=5)
+    done = cli("train", "pairs", "--data", f"da{ESCAPE}ta.tsv", "--out", run, *options)
+    assert done.code == 0, done.err
+    assert "run\\u202e\\nit" in done.err
+    assert "run\\u202e\\nit" in done.out
+    assert is_calm(done.out + done.err)
+    assert done.out.count("(expected ") == 5
+    assert done.out.count("\\x1b)") == 5
+    again = cli("decode", run, "0\x1b", "1\u202e")
+    assert is_calm(again.out + again.err)
+    shutil.rmtree(tmp_path / run / "checkpoints")
+    refused = cli("train", "--resume", run)
+    assert refused.code == 2
+    assert "run\\u202e\\nit" in refused.err
+    assert is_calm(refused.err)
