@@ -134,7 +134,7 @@ def _refuse_other_options(args: argparse.Namespace) -> None:
 
 def _reassembled(folder: RunDirectory, checkpoint: Checkpoint) -> Assembled:
     try:
-        return assemble(read_toml(folder.config_path, SECTIONS), checkpoint.state["identity"])
+        return assemble(read_toml(folder.config_path, SECTIONS), checkpoint)
     except DataError as error:
         raise DataError(
             f"{error}. The run's data file is named in {folder.config_path}, [data] file: "

@@ -36,6 +36,7 @@ _TARGETS: dict[str, Callable[[str], str]] = {
 }
 _FIRST_LETTER = ord("a")
 _CHUNK = 4096
+MOST_LETTERS = 2048  # of a word: so many words of a chunk take 64 MiB to hash
 _TRAINING, _HELD_OUT = 0, 1  # two streams of random numbers that never meet
 _GOLDEN = 0x9E3779B97F4A7C15
 
@@ -43,7 +44,7 @@ _GOLDEN = 0x9E3779B97F4A7C15
 class SequenceTask:
     """Copy, reverse or sort (`name`) words of `min_length` to `max_length` of the first `symbols` letters.
 
-    The constructor's lengths count letters; the attribute `max_length` counts tokens, as in
+    The constructor's lengths count letters, 2,048 at most; the attribute `max_length` counts tokens, as in
     every Task, and is one more. Training words have lengths drawn uniformly. Raises ConfigError
     if an option makes no sense, or if all words that there are fall on one side.
     """
@@ -57,8 +58,8 @@ class SequenceTask:
         self.name = name
         self._seed = whole_number("seed", seed, at_least=0)
         self._symbols = whole_number("symbols", symbols, at_least=2, at_most=26)
-        self._shortest = whole_number("min_length", min_length, at_least=1)
-        self._longest = whole_number("max_length", max_length, at_least=self._shortest)
+        self._shortest = whole_number("min_length", min_length, at_least=1, at_most=MOST_LETTERS)
+        self._longest = whole_number("max_length", max_length, at_least=self._shortest, at_most=MOST_LETTERS)
         self.max_length = self._longest + 1
         self.tokenizer = Characters.learn(map(chr, self._letters), special=SEQUENCE)
         self._check_both_sides()

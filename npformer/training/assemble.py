@@ -24,12 +24,15 @@ from npformer.training.checkpoint import (
     load_checkpoint,
 )
 from npformer.training.config_file import read_toml, write_toml
-from npformer.training.model_arrays import set_arrays
+from npformer.training.model_arrays import expect_arrays, expect_finite_weights, set_arrays, table_of
+from npformer.training.option_types import shown
 from npformer.training.options import SECTIONS, DataOptions, Options, RunOptions, TrainingOptions, complete
 from npformer.training.run_directory import RunDirectory
 from npformer.training.step import TrainStep
 from npformer.training.tasks import ANSWERS, TASKS, make_task, with_defaults
 from npformer.training.trainer import model_arrays_of
+
+DIVERGED = "move this checkpoint away, to go on from the one before it"
 
 
 @dataclass(frozen=True)
@@ -42,24 +45,34 @@ class Assembled:
     identity: dict[str, Any]  # what the data was, to be equal when the run is resumed
 
 
-def assemble(given: Mapping[str, Mapping[str, Any]], identity: Mapping[str, Any] | None = None) -> Assembled:
+def assemble(given: Mapping[str, Mapping[str, Any]], resumed: Checkpoint | None = None) -> Assembled:
     """Build task, model, optimiser and step from the options given, by section and key.
 
-    identity, if given, is what the data has to be: that of the run to resume. Raises ConfigError,
-    DataError or DeviceError, CheckpointError if the data is other; nothing is written.
+    resumed, if given, is the checkpoint to go on from: data and model have to be its own, and are compared with it
+    before the model is built. Raises ConfigError, DataError or DeviceError, CheckpointError if data or model are other;
+    nothing is written.
     """
     full = with_defaults(given)
     run, data = RunOptions(**full["run"]), DataOptions(**full["data"])
+    identity: Any = resumed.state.get("identity") if resumed else None
+    if resumed and (not isinstance(identity, dict) or identity.get("task") != run.task):
+        raise _other_data(data, run, identity, {"task": run.task})
     task = make_task(run, data)
     found = {"task": run.task, "digest": getattr(task, "digest", None)}
-    if identity is not None and identity != found:  # before sizes that follow from the data are compared
-        raise CheckpointError(
-            f"{data.file or run.task}: expected the data that the run was trained on, {dict(identity)}, got {found}; "
-            "restore the data file, or start a new run"
-        )
+    if resumed and identity != found:  # before sizes that follow from the data are compared
+        raise _other_data(data, run, identity, found)
     options = complete(given, len(task.vocabulary), task.max_length, len(task.classes))
+    if resumed:
+        expect_arrays(options.model, run.dtype, table_of(model_arrays_of(resumed)), str(resumed.path))
     model = build_model(options.model, backend=_backend(run, run.device), seed=run.seed)
     return Assembled(options, task, make_step(model, options), found)
+
+
+def _other_data(data: DataOptions, run: RunOptions, expected: Any, found: dict[str, Any]) -> CheckpointError:
+    return CheckpointError(
+        f"{data.file or run.task}: expected the data that the run was trained on, {shown(expected)}, got {found}; "
+        "restore the data file, or start a new run"
+    )
 
 
 def _backend(run: RunOptions, device: str) -> Backend:
@@ -147,9 +160,10 @@ def read_trained(run: RunDirectory, device: str = "auto", best: bool = False) ->
     if path is None:
         raise CheckpointError(f"{run.path}: expected at least one checkpoint, found none; train it first")
     options = complete(given, len(vocabulary), 1, len(classes))
-    backend = _backend_to_read(options.run, device)
-    model = build_model(options.model, backend=backend, seed=options.run.seed)
-    set_arrays(model, model_arrays_of(_load(run, path)), str(path))
+    arrays = model_arrays_of(_load(run, path))
+    expect_arrays(options.model, options.run.dtype, table_of(arrays), str(path))
+    model = build_model(options.model, backend=_backend_to_read(options.run, device), seed=options.run.seed)
+    set_arrays(model, arrays, str(path))
     return Trained(model, entry.tokenizer(vocabulary), classes, entry.kind)
 
 
@@ -165,9 +179,9 @@ def load_latest(run: RunDirectory) -> Checkpoint:
 
 
 def _load(run: RunDirectory, path: Path) -> Checkpoint:
-    """The checkpoint at path. If it is damaged, the error says which command leads on from the one before."""
+    """The checkpoint at path. If it is damaged, or its weights are not finite, the error says how to go on."""
     try:
-        return load_checkpoint(path)
+        checkpoint = load_checkpoint(path)
     except CheckpointError as error:
         if not any(map(_is_sound, list_checkpoints(run.checkpoints))):
             raise
@@ -175,6 +189,8 @@ def _load(run: RunDirectory, path: Path) -> Checkpoint:
         raise CheckpointError(
             f"{error}. To go on from there, move the damaged one away and try again: {away}"
         ) from error
+    expect_finite_weights(model_arrays_of(checkpoint), str(path), DIVERGED)
+    return checkpoint
 
 
 def _is_sound(path: Path) -> bool:

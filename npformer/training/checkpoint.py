@@ -49,6 +49,9 @@ ARRAYS, STATE = "arrays.safetensors", "state.json"
 
 _NAME = re.compile(r"step-(\d{8,})(\.new)?", re.ASCII)
 _STORABLE = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128"
+#: What stands in state.json, and in its entry "arrays": the types of what `_encode` writes.
+_STATE_KINDS = {"step": (int,), "score": (int, float, type(None)), "state": (dict,), "arrays": (dict,)}
+_ARRAYS_KINDS = {"bytes": (int,), "sha256": (str,), "complex": (list,)}
 
 
 @dataclass(frozen=True)
@@ -197,7 +200,7 @@ def _read(path: Path) -> Checkpoint:
         # a copy, since what safetensors hands out may be read-only
         arrays = {name: array.copy() for name, array in safetensors.numpy.load(data).items()}
         arrays.update({name: _from_pairs(arrays[name]) for name in check["complex"]})
-    except (SafetensorError, ValueError, KeyError) as error:
+    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         raise CheckpointError(f"{file}: expected safetensors, found something else ({error})") from error
     return Checkpoint(document["step"], arrays, document["state"], document["score"], path)
 
@@ -212,14 +215,20 @@ def _read_state(path: Path) -> dict[str, Any]:
         raise CheckpointError(
             f"{file}: truncated or corrupt: expected its check sum to hold, and it does not"
         ) from None
-    if document["format"] != FORMAT:
+    if document.get("format") != FORMAT:
         raise CheckpointError(
-            f"{file}: expected checkpoint format {FORMAT}, found {document['format']!r}: "
+            f"{file}: expected checkpoint format {FORMAT}, found {document.get('format')!r:.80}: "
             "use the version of npformer that wrote it"
         )
+    if not (_has(document, _STATE_KINDS) and _has(document["arrays"], _ARRAYS_KINDS)):  # sealed by somebody else
+        raise CheckpointError(f"{file}: expected step, score, state and arrays of a checkpoint, found others")
     if _NAME.fullmatch(path.name) and _step(path) != document["step"]:
         raise CheckpointError(f"{path}: expected step {_step(path)} by its name, found {document['step']}")
     return document
+
+
+def _has(entries: Mapping[str, Any], kinds: Mapping[str, tuple[type, ...]]) -> bool:
+    return all(type(entries.get(name, ...)) in kind for name, kind in kinds.items())
 
 
 def _readable_state(path: Path) -> dict[str, Any] | None:

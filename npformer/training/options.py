@@ -24,9 +24,12 @@ TaskName = Literal[
 ]  # fmt: skip
 
 
+MOST = 2**31 - 1  # of what is counted
+
+
 @dataclass(frozen=True)
 class RunOptions:
-    """What is trained, and where."""
+    """What is trained, and where. Raises ConfigError for a seed that is none."""
 
     task: TaskName = "reverse"
     seed: int = 0
@@ -34,6 +37,10 @@ class RunOptions:
     dtype: Literal["float32", "float64"] = "float32"
     kernels: Literal["auto", "plain", "numpy", "numba", "cuda"] = "auto"  # what computes
     precision: Literal["float32", "tf32", "bfloat16"] = "float32"  # of products of float32, on a GPU
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.seed < 2**64:
+            raise ConfigError(f"run.seed: expected an integer with 0 <= seed < 2**64, got {self.seed}")
 
 
 @dataclass(frozen=True)
@@ -76,8 +83,10 @@ class TrainingOptions:
     def __post_init__(self) -> None:
         for name in ("steps", "batch_size", "accumulate", "log_every", "eval_every", "eval_examples",
                      "final_examples", "save_every", "keep_last"):  # fmt: skip
-            if getattr(self, name) < 1:
-                raise ConfigError(f"training.{name}: expected an integer >= 1, got {getattr(self, name)}")
+            value = getattr(self, name)
+            if not 1 <= value <= MOST:
+                bound = ">= 1" if value < 1 else f"<= {MOST}"
+                raise ConfigError(f"training.{name}: expected an integer {bound}, got {value}")
         for name in ("learning_rate", "eps", "clip_norm"):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:  # nan is neither

@@ -76,15 +76,20 @@ class Trainer:
                 f"{checkpoint.path}: expected the data it was trained on, {self._identity}, "
                 f"got {state.get('identity')}; restore the data file, or start a new run"
             )
+        count, trained_with = state.get("loss_count"), state.get("versions")
+        if type(count) is not int or not isinstance(trained_with, dict):
+            raise CheckpointError(
+                f"{checkpoint.path}: expected loss_count and versions, as a run saves them, got {', '.join(state)}; "
+                "resume from a checkpoint of npformer train"
+            )
         copy_arrays(self._arrays(), checkpoint.arrays, self.step.model.backend, str(checkpoint.path))
         self.step.optimizer.t = self._saved_at = checkpoint.step
-        self._loss_count = int(state["loss_count"])
+        self._loss_count = count
         self._metrics.truncate_after(checkpoint.step)
         now = versions(self.step.model.backend)
-        if state["versions"] != now:
+        if trained_with != now:
             self.progress.say(
-                f"note: this run was trained with {state['versions']}, now it is {now}; "
-                "results may differ in the last bits"
+                f"note: this run was trained with {trained_with}, now it is {now}; results may differ in the last bits"
             )
 
     def train(self) -> None:

@@ -166,9 +166,10 @@ def test_a_space_without_training_words_is_refused(monkeypatch: pytest.MonkeyPat
     [
         ({"symbols": 1}, "symbols: expected a whole number from 2 to 26, got 1"),
         ({"symbols": 27}, "symbols: expected a whole number from 2 to 26, got 27"),
-        ({"min_length": 0}, "min_length: expected a whole number >= 1, got 0"),
-        ({"min_length": 5, "max_length": 4}, "max_length: expected a whole number >= 5, got 4"),
-        ({"max_length": 4.0}, "max_length: expected a whole number >= 1, got 4.0"),
+        ({"min_length": 0}, "min_length: expected a whole number from 1 to 2048, got 0"),
+        ({"min_length": 5, "max_length": 4}, "max_length: expected a whole number from 5 to 2048, got 4"),
+        ({"max_length": 10**9}, "max_length: expected a whole number from 1 to 2048, got 1000000000"),
+        ({"max_length": 4.0}, "max_length: expected a whole number from 1 to 2048, got 4.0"),
         ({"seed": -1}, "seed: expected a whole number >= 0, got -1"),
         ({"seed": True}, "seed: expected a whole number >= 0, got True"),
         ({"name": "shuffle"}, "task: expected one of copy, reverse, sort, got 'shuffle'"),

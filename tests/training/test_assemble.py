@@ -16,7 +16,8 @@ from npformer.optim import Adam, AdamW, Noam
 from npformer.training import RunDirectory, Trainer
 from npformer.training import assemble as module
 from npformer.training.assemble import assemble, load_latest, read_model, write_run
-from npformer.training.checkpoint import save_checkpoint
+from npformer.training.checkpoint import Checkpoint, save_checkpoint
+from npformer.training.model_arrays import model_arrays
 
 SMALL = {"d_model": 8, "d_ff": 8, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1}
 
@@ -87,13 +88,16 @@ def test_pairs_come_from_their_file(pairs: Path) -> None:
 
 def test_the_data_of_a_resumed_run_has_to_be_the_same(pairs: Path, tmp_path: Path) -> None:
     options = given(run={"task": "pairs"}, data={"file": str(pairs)}, model=SMALL | {"src_vocab_size": 13})
-    identity = assemble(options).identity
+    parts = assemble(options)
+    identity = parts.identity
+    arrays = {f"parameters.{name}": array for name, array in model_arrays(parts.step.model).items()}
+    checkpoint = Checkpoint(0, arrays, {"identity": identity}, None, tmp_path / "step")
     moved = pairs.rename(tmp_path / "other name.tsv")
     options["data"]["file"] = str(moved)
-    assert assemble(options, identity).identity == identity, "its name is no part of what the data was"
+    assert assemble(options, checkpoint).identity == identity, "its name is no part of what the data was"
     moved.write_text(moved.read_text() + "x\ty\n")  # two more characters: sizes do not fit any more either
     with pytest.raises(CheckpointError, match=r"other name.tsv: expected the data that the run was trained on, .*got"):
-        assemble(options, identity)
+        assemble(options, checkpoint)
 
 
 def test_a_run_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,7 +57,7 @@ def tags(*, seed: int = 0, count: int = 40_000) -> ExampleTask:
 
 def _phrases(task: str, count: int) -> tuple[list[_Line], str]:
     """The phrases and their digest."""
-    count = whole_number("count", count, at_least=1_000)
+    count = whole_number("count", count, at_least=1_000, at_most=1_000_000)
     version = babel_version(task)
     lines = cached_lines(f"date-phrases-{_VERSION}-{version}-{count}.tsv", lambda: _make(count))
     return [_Line(*line.split("\t")) for line in lines], digest(lines)

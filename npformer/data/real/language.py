@@ -37,7 +37,7 @@ def language(*, seed: int = 0, days: int = 1_000) -> ExampleTask:
 
     Raises ConfigError for fewer than 20 days, or if Babel is missing.
     """
-    days = whole_number("days", days, at_least=20)
+    days = whole_number("days", days, at_least=20, at_most=1_000_000)
     version = babel_version("language")
     lines = cached_lines(f"language-{_VERSION}-{version}-{days}.tsv", lambda: _make(days))
     train: list[Example] = []

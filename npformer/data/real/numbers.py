@@ -33,7 +33,7 @@ def numbers(*, seed: int = 0, below: int = 100_000, count: int = 20_000) -> Exam
     Raises ConfigError for bounds without sense, or if num2words is missing.
     """
     below = whole_number("below", below, at_least=100, at_most=1_000_000_000)
-    count = whole_number("count", count, at_least=100)
+    count = whole_number("count", count, at_least=100, at_most=1_000_000)
     version = expect_extra("num2words", "numbers")
     lines = cached_lines(f"numbers-{_VERSION}-{version}-{below}-{count}.tsv", lambda: _lines(below, count))
     sides: tuple[list[Example], list[tuple[float, Example]]] = ([], [])

@@ -1,0 +1,168 @@
+"""What the folder of a run claims is compared with its checkpoint before a model is built, or data are made."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer.errors import CheckpointError, ConfigError
+from npformer.training import RunDirectory, Trainer
+from npformer.training import assemble as module
+from npformer.training.assemble import Assembled, assemble, load_latest, read_trained, write_run
+from npformer.training.atomic import seal, unseal
+from npformer.training.checkpoint import (
+    STATE,
+    best_checkpoint,
+    latest_checkpoint,
+    load_checkpoint,
+    save_checkpoint,
+)
+from npformer.training.config_file import read_toml
+from npformer.training.options import SECTIONS
+
+SMALL = {"d_model": 8, "d_ff": 8, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1}
+TRAINED = {"steps": 2, "eval_every": 2, "save_every": 1, "eval_examples": 2, "final_examples": 2, "batch_size": 4}
+
+
+def trainer_in(run: RunDirectory, parts: Assembled) -> Trainer:
+    return Trainer(run, parts.task, parts.step, parts.options.training, parts.identity)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    """A run of two steps."""
+    options = {"device": "numpy", "kernels": "plain", "task": "copy"}
+    parts = assemble({"run": options, "data": {"max_length": 4}, "model": SMALL, "training": TRAINED})
+    made = RunDirectory.create(tmp_path / "run", tmp_path, "copy")
+    write_run(made, parts)
+    trainer_in(made, parts).train()
+    return made
+
+
+def change(run: RunDirectory, old: str, new: str) -> None:
+    text = run.config_path.read_text()
+    assert old in text
+    run.config_path.write_text(text.replace(old, new))
+
+
+def resumed(run: RunDirectory) -> Assembled:
+    checkpoint = load_latest(run)
+    parts = assemble(read_toml(run.config_path, SECTIONS), checkpoint)
+    trainer_in(run, parts).restore(checkpoint)
+    return parts
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("d_model = 8", "d_model = 8192"), ("num_encoder_layers = 1", "num_encoder_layers = 10000"),
+        ("d_ff = 8", "d_ff = 1000000"), ('positions = "sinusoidal"\n', 'positions = "learned"\n'),
+        ('dtype = "float32"', 'dtype = "float64"'),
+    ],
+)  # fmt: skip
+def test_a_model_that_the_checkpoint_does_not_hold_is_not_built(
+    old: str, new: str, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change(run, old, new)
+    monkeypatch.setattr(module, "build_model", lambda *_, **__: pytest.fail("a model was built"))
+    for read in (read_trained, resumed):
+        with pytest.raises(CheckpointError, match="step-00000002: does not fit the model: "):
+            read(run)
+
+
+def test_data_of_another_task_are_not_made(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    change(run, 'task = "copy"', 'task = "dates"')
+    monkeypatch.setattr(module, "make_task", lambda *_: pytest.fail("data were made"))
+    with pytest.raises(CheckpointError, match=r"^dates: expected the data that the run was trained on, .*'copy'"):
+        resumed(run)
+
+
+@pytest.mark.parametrize("read", [read_trained, resumed])
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("seed = 0", "seed = -1", "run.seed: expected an integer with 0 <= seed"),
+        ("num_decoder_layers = 1", "num_decoder_layers = 1000000000", "num_decoder_layers: expected at most 10,000"),
+        (
+            "d_model = 8",
+            "d_model = 0x" + "f" * 5000,
+            "d_model: expected a whole number, got a whole number of too",
+        ),
+        ("seed = 0", "seed = " + "[" * 5000, "expected TOML"),
+    ],
+)
+def test_options_out_of_bounds_are_refused(read: Any, old: str, new: str, message: str, run: RunDirectory) -> None:
+    change(run, old, new)
+    with pytest.raises(ConfigError, match=message):
+        read(run)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"step": "2"}, {"step": None}, {"step": 2.0}, {"score": "1"}, {"score": [1]}, {"score": True}, {"state": []},
+        {"arrays": None}, {"arrays": {"bytes": 1}}, {"arrays": {"bytes": "1", "sha256": "", "complex": []}},
+    ],
+)  # fmt: skip
+def test_a_sealed_state_of_other_things_is_refused(changes: dict[str, Any], run: RunDirectory) -> None:
+    """Anybody can make the check sum of what he wrote."""
+    path = latest_checkpoint(run.checkpoints)
+    assert path is not None
+    document = unseal((path / STATE).read_bytes())
+    for changed in (document | changes, {name: value for name, value in document.items() if name not in changes}):
+        (path / STATE).write_bytes(seal(changed))
+        with pytest.raises(
+            CheckpointError, match=r"state.json: expected step, score, state and arrays"
+        ):
+            load_checkpoint(path)
+        assert best_checkpoint(run.checkpoints) != path
+    (path / STATE).write_bytes(seal({}))
+    with pytest.raises(CheckpointError, match="expected checkpoint format 1, found None"):
+        load_checkpoint(path)
+
+
+@pytest.mark.parametrize("names", [["parameters.generator.bias"], ["nothing"], [[]], [3]])
+def test_complex_numbers_that_are_none_are_refused(names: list[Any], run: RunDirectory) -> None:
+    path = latest_checkpoint(run.checkpoints)
+    assert path is not None
+    document = unseal((path / STATE).read_bytes())
+    document["arrays"]["complex"] = names
+    (path / STATE).write_bytes(seal(document))
+    with pytest.raises(CheckpointError, match=r"arrays.safetensors: expected safetensors, found something else"):
+        load_checkpoint(path)
+
+
+@pytest.mark.parametrize(
+    "state", [{}, {"loss_count": 1}, {"loss_count": "1", "versions": {}}, {"loss_count": 1, "versions": None}]
+)
+def test_a_checkpoint_of_another_program_is_not_resumed(state: dict[str, Any], run: RunDirectory) -> None:
+    found = load_latest(run)
+    parts = assemble(read_toml(run.config_path, SECTIONS), found)
+    before = parts.step.model.arena.values.copy()
+    save_checkpoint(run.checkpoints, 3, found.arrays, state | {"identity": parts.identity}, None)
+    with pytest.raises(CheckpointError, match=r"step-00000003: expected loss_count and versions, as a run saves them"):
+        trainer_in(run, parts).restore(load_latest(run))
+    assert np.array_equal(parts.step.model.arena.values, before)
+
+
+def test_diverged_weights_are_told(run: RunDirectory) -> None:
+    found = load_latest(run)
+    found.arrays["parameters.generator.bias"][1] = np.nan
+    save_checkpoint(run.checkpoints, 3, found.arrays, found.state, None)
+    for read in (read_trained, resumed):
+        with pytest.raises(
+            CheckpointError, match=r"003: expected finite weights, got nan in generator.bias: .* away"
+        ):
+            read(run)
+
+
+def test_an_absurdly_nested_state_is_refused(run: RunDirectory) -> None:
+    path = latest_checkpoint(run.checkpoints)
+    assert path is not None
+    (path / STATE).write_text(json.dumps({"format": 1})[:-1] + ', "state": ' + "[" * 100_000)
+    with pytest.raises(CheckpointError, match="truncated or corrupt"):
+        load_checkpoint(path)
