@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +24,8 @@ from npformer.data.coverage import Coverage
 from npformer.data.vocabulary import Vocabulary
 from npformer.errors import DataError
 
+MOST_WIDTH = 1 << 16  # of a vector: none is near
+LONGEST = 1 << 24  # bytes of a line: no word and so many numbers take more
 _MARK = b"\xef\xbb\xbf"  # UTF-8's byte order mark
 _NUMERIC = b"0123456789+-.eE "
 
@@ -33,12 +36,19 @@ class _Header(NamedTuple):
 
 
 def pretrained_width(path: str | os.PathLike[str]) -> int:
-    """The width C of the vectors in a file, as its first line has it."""
-    first = next(_lines(path))
+    """The width C of the vectors in a file: that of the first, and what a line before it says.
+
+    Raises DataError if the two differ, or C is above 65,536.
+    """
+    lines = _lines(path)
+    first = next(lines)
     header = _header(first)
     width = header.width if header else first.count(b" ")
-    if width < 1:
-        raise _broken(path, 1, "a word and its numbers, or the number of words and the width", first)
+    if not 1 <= width <= MOST_WIDTH or (not header and _is_broken(first, width)):
+        expected = f"a word and its numbers, or the number of words and the width, at most {MOST_WIDTH:,}"
+        raise _broken(path, 1, expected, first)
+    if header and _is_broken(second := next(lines, b""), width):
+        raise _broken(path, 2, f"a word and {width} numbers, one space apart, as line 1 says", second)
     return width
 
 
@@ -60,9 +70,9 @@ def read_pretrained(
             _expect_width(path, width)
             if expected:
                 continue
-        word, *numbers = line.rsplit(b" ", width)
-        if len(numbers) != width or not word or line[len(word) :].translate(None, _NUMERIC):
+        if _is_broken(line, width):
             raise _broken(path, number, f"a word and {width} numbers, one space apart", line)
+        word, *numbers = line.rsplit(b" ", width)
         row = wanted.pop(word, None)
         if row is not None:
             table[row] = _vector(path, number, line, numbers, table.dtype)
@@ -78,11 +88,14 @@ def _lines(path: str | os.PathLike[str]) -> Iterator[bytes]:
     """The lines without their ends, and without the space that some programs write there."""
     try:
         with Path(path).open("rb") as file:
-            first = file.readline().removeprefix(_MARK)
-            if not first:
-                raise DataError(f"{path}: expected word vectors as text, got an empty file")
-            yield first.rstrip(b" \r\n")
-            for line in file:
+            for number in count(1):
+                line = file.readline(LONGEST + 1)
+                if number == 1 and not (line := line.removeprefix(_MARK)):
+                    raise DataError(f"{path}: expected word vectors as text, got an empty file")
+                if not line:
+                    return
+                if len(line) > LONGEST:
+                    raise _broken(path, number, f"a line of at most {LONGEST:,} bytes", line)
                 yield line.rstrip(b" \r\n")
     except OSError as error:
         raise DataError(f"{path}: expected a readable file of word vectors, got: {error.strerror or error}") from error
@@ -90,8 +103,15 @@ def _lines(path: str | os.PathLike[str]) -> Iterator[bytes]:
 
 def _header(line: bytes) -> _Header | None:
     """The number of words and the width, if that is what the line holds: two whole numbers."""
-    fields = line.split(b" ")
-    return _Header(*map(int, fields)) if len(fields) == 2 and all(map(bytes.isdigit, fields)) else None
+    fields = line.split(b" ", 2)
+    is_header = len(fields) == 2 and all(field.isdigit() and len(field) < 19 for field in fields)
+    return _Header(*map(int, fields)) if is_header else None
+
+
+def _is_broken(line: bytes, width: int) -> bool:
+    """Whether it is no word and so many numbers."""
+    word, *numbers = line.rsplit(b" ", width)
+    return len(numbers) != width or not word or bool(line[len(word) :].translate(None, _NUMERIC))
 
 
 def _expect_width(path: str | os.PathLike[str], width: int) -> None:

@@ -165,11 +165,11 @@ def _first_flaw(pieces: tuple[str, ...], required: Iterable[str] = ()) -> tuple[
         needed = special == "[PAD]" or special in required or special in pieces
         if needed and found != special:
             hint = "; end lines with \\n alone, not \\r\\n" if found == f"{special}\r" else ""
-            return number, f"expected the special piece {special!r}, got {found!r}{hint}"
+            return number, f"expected the special piece {special!r}, got {found[:60]!r}{hint}"
     first: dict[str, int] = {}
     for number, piece in enumerate(pieces):
         if piece in first:
-            return number, f"{piece!r} already has id {first[piece]}; each piece may appear once"
+            return number, f"{piece[:60]!r} already has id {first[piece]}; each piece may appear once"
         if flaw := _piece_flaw(piece):
             return number, flaw
         first[piece] = number
@@ -185,6 +185,14 @@ def _piece_flaw(piece: str) -> str | None:
         return "expected a piece, got an empty line; delete it"
     if piece == LINE_FEED:
         return f"{LINE_FEED!r} is how a file writes the line feed; a piece of that name could not be told from it"
-    if ("\n" in piece and piece != "\n") or any("\ud800" <= character <= "\udfff" for character in piece):
-        return f"{piece!r} cannot be one line of UTF-8 text (a line feed among others, or a lone surrogate)"
+    if ("\n" in piece and piece != "\n") or not _is_utf8(piece):
+        return f"{piece[:60]!r} cannot be one line of UTF-8 text (a line feed among others, or a lone surrogate)"
     return None
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -71,7 +71,10 @@ def test_numbers_take_the_tables_dtype(tmp_path: Path) -> None:
     ("text", "message"),
     [
         (b"", "expected word vectors as text, got an empty file"),
-        (b"king\n", "v.txt, line 1: expected a word and its numbers, or the number of words and the width, got 1 f"),
+        (
+            b"king\n",
+            "v.txt, line 1: expected a word and its numbers, or the number of words and the width, at most 65,536",
+        ),
         (b"\nking 1 2 3\n", "v.txt, line 1: expected a word and its numbers"),
         (b"king 1 2\n", r"v.txt, line 1: expected vectors of width C=3, got 2; choose d_model=2, or a file"),
         (b"2 4\nking 1 2 3 4\n", r"v.txt, line 1: expected vectors of width C=3, got 4; choose d_model=4"),
@@ -87,6 +90,15 @@ def test_numbers_take_the_tables_dtype(tmp_path: Path) -> None:
         (b"a 1 2 3\nking\t1\t2\t3\n", "v.txt, line 2: .*one space apart, got 1 fields"),
         (b"3 3\na 1 2 3\nb 1 2 3\n", "v.txt: expected 3 words, as line 1 says, got 2; the file may be cut short"),
         (b"1 3\na 1 2 3\nb 1 2 3\n", "v.txt: expected 1 words, as line 1 says, got 2"),
+        (
+            b"1000000000 300\na 1 2 3\n",
+            "v.txt, line 2: expected a word and 300 numbers, one space apart, as line 1 says",
+        ),
+        (b"2 3\n", "v.txt, line 2: expected a word and 3 numbers, one space apart, as line 1 says, got 0 fields"),
+        (b"5 100000\na 1 2 3\n", "v.txt, line 1: expected a word and its numbers, or .* at most 65,536, got 2 fields"),
+        (b"9" * 5000 + b" 3\na 1 2 3\n", "v.txt, line 1: expected vectors of width C=3, got 1"),
+        (b"a b c 1 2 3\n", "v.txt, line 1: expected a word and its numbers, or the number of words"),
+        (b"a 1 2 3\n" + b"1 " * (1 << 23) + b"1", "v.txt, line 2: expected a line of at most 16,777,216 bytes"),
         (b"3 3\na \x01\x02\xff\n\x00\x80", "v.txt, line 2: .*is it a text file of word2vec, GloVe or fastText"),
     ],
 )
