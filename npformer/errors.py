@@ -11,7 +11,7 @@ NpformerError
 ├── DeviceMemoryError   (MemoryError)   the device's memory is too small for what was asked
 ├── CheckpointError     (RuntimeError)  a checkpoint cannot be read, or not be written
 ├── OutputError         (RuntimeError)  a place to write to is taken or not writable
-├── DivergedError       (RuntimeError)  the training loss is no longer finite
+├── DivergedError       (RuntimeError)  the training loss, a parameter or a moment is no longer finite
 ├── GradientError       (AssertionError) a gradient check failed
 └── Interrupted                         training stopped at a signal, after saving
 """
@@ -64,7 +64,7 @@ class OutputError(NpformerError, RuntimeError):
 
 
 class DivergedError(NpformerError, RuntimeError):
-    """The training loss is no longer finite; the checkpoints from before are kept."""
+    """The training loss, a parameter or a moment is no longer finite; the checkpoints from before are kept."""
 
 
 class GradientError(NpformerError, AssertionError):

@@ -66,7 +66,7 @@ class Trainer:
         self._loss_count = 0
         self._tokens = 0
         self._clock = now()
-        self._saved_at = step.step_number
+        self._saved_at = self._finite_at = step.step_number  # the last of which all, or the loss, is known to be finite
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Continue from a checkpoint; metrics after it are dropped. Raises CheckpointError if it does not fit."""
@@ -83,7 +83,7 @@ class Trainer:
                 "resume from a checkpoint of npformer train"
             )
         copy_arrays(self._arrays(), checkpoint.arrays, self.step.model.backend, str(checkpoint.path))
-        self.step.optimizer.t = self._saved_at = checkpoint.step
+        self.step.optimizer.t = self._saved_at = self._finite_at = checkpoint.step
         self._loss_count = count
         self._metrics.truncate_after(checkpoint.step)
         now = versions(self.step.model.backend)
@@ -95,8 +95,9 @@ class Trainer:
     def train(self) -> None:
         """Train until options.steps. Raises Interrupted after saving if SIGINT, SIGTERM or SIGHUP came.
 
-        Raises CheckpointError or OutputError if the disk is full, DivergedError if the loss is no longer
-        finite; what was saved before is intact. Raises DeviceMemoryError, after saving, if a batch is too large.
+        Raises CheckpointError or OutputError if the disk is full, DivergedError if the loss, a parameter or a
+        moment is no longer finite; what was saved before is intact. Raises DeviceMemoryError, after saving, if a
+        batch is too large.
         """
         self._clock = now()
         try:
@@ -131,18 +132,15 @@ class Trainer:
             self._save(score)
 
     def _log(self, number: int, learning_rate: float) -> None:
-        record = {
-            "step": number,
-            "kind": "train",
-            "loss": float(self._loss_sum) / self._loss_count,
-            "learning_rate": learning_rate,
-        }
+        loss = float(self._loss_sum) / self._loss_count
+        record = {"step": number, "kind": "train", "loss": loss, "learning_rate": learning_rate}
         if self.step.grad_norm is not None:
             record["grad_norm"] = float(self.step.grad_norm)
         record["tokens_per_second"] = rate(self._tokens, self._clock)
         self._metrics.append(record)
         self.progress.news(record)
-        self._refuse_nonsense()
+        self._expect_finite_loss(loss)
+        self._finite_at = number
         self._loss_sum, self._loss_count = self.step.model.backend.zeros(()), 0
         self._tokens, self._clock = 0, now()
 
@@ -166,24 +164,38 @@ class Trainer:
 
     def _save(self, score: float | None = None) -> None:
         number, backend = self.step.step_number, self.step.model.backend
-        self._refuse_nonsense()
+        self._expect_finite_loss(float(self._loss_sum))
         arrays: dict[str, HostArray] = {name: backend.host(array) for name, array in self._arrays().items()}
+        self._expect_finite(arrays)
         state = {"identity": self._identity, "loss_count": self._loss_count, "versions": versions(backend)}
         save_checkpoint(self.run.checkpoints, number, arrays, state, score)
         prune(self.run.checkpoints, self.options.keep_last)
-        self._saved_at = number
+        self._saved_at = self._finite_at = number
 
-    def _refuse_nonsense(self) -> None:
-        """A diverged model is past saving, and saving it would push out the last checkpoints that are of use."""
-        loss = float(self._loss_sum)
+    def _expect_finite_loss(self, loss: float) -> None:
         if not math.isfinite(loss):
-            last = latest_checkpoint(self.run.checkpoints)
-            kept = f"the last checkpoint is {last.name}" if last else "there is no checkpoint"
-            raise DivergedError(
-                f"step {self.step.step_number}: expected a finite loss, got {loss}: training has diverged, so nothing "
-                f"of it was saved; {kept}. Start a new run with a learning_rate below {self.options.learning_rate}, "
-                "or with clip_norm"
+            raise self._diverged(f"a finite loss, got {loss}", self._finite_at)
+
+    def _expect_finite(self, arrays: Mapping[str, HostArray]) -> None:
+        """The loss of a step is that before its update, and does not show every number."""
+        odd = [name for name, array in arrays.items() if not np.isfinite(array).all()]
+        if odd:
+            found = f"{len(odd)} of {len(arrays)} arrays that are not, the first {odd[0]}"
+            raise self._diverged(f"finite parameters and moments, got {found}", self._saved_at)
+
+    def _diverged(self, expected: str, sound: int) -> DivergedError:
+        """A diverged model is past saving, and saving it would push out the last checkpoints that are of use."""
+        number, last, rate = self.step.step_number, latest_checkpoint(self.run.checkpoints), self.options.learning_rate
+        when = f"at step {number}" if sound == number - 1 else f"after step {sound} and at step {number} at the latest"
+        kept = f"there is no checkpoint. Start a new run with a learning_rate below {rate:g}, or with clip_norm"
+        if last is not None:
+            kept = (
+                f"the last checkpoint, {last.name}, is sound: go on from it with a smaller rate: "
+                f"npformer train --resume {shlex.quote(str(self.run.path))} --set learning_rate={rate / 10:g}"
             )
+        return DivergedError(
+            f"step {number}: expected {expected}: training has diverged {when}, so nothing of it was saved; {kept}"
+        )
 
     def _kept(self) -> str:
         """Save, and say how to go on with other options."""

@@ -175,3 +175,16 @@ def test_a_run_that_diverges_fails_and_says_what_to_try(
     assert "npformer: step 7: expected a finite loss, got nan: training has diverged" in done.err
     assert "there is no checkpoint. Start a new run with a learning_rate below 1e+30" in done.err
     assert metrics.read(tmp_path / "run" / "metrics.jsonl")[-1]["step"] == 7
+
+
+@pytest.mark.filterwarnings("ignore:.*(overflow|invalid value):RuntimeWarning")
+def test_a_rate_that_breaks_the_parameters_in_the_last_step_is_no_success(
+    cli: Callable[..., Any], small: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    """The loss of a step is that before its update."""
+    options = small(learning_rate=1e38, schedule="constant", steps=1, kernels="numpy")
+    done = cli("train", "copy", "--out", "run", *options)
+    assert (done.code, done.out) == (1, "")
+    assert "npformer: step 1: expected finite parameters and moments, got " in done.err
+    assert "training has diverged at step 1, so nothing of it was saved; there is no checkpoint" in done.err
+    assert not (tmp_path / "run" / "checkpoints").exists()

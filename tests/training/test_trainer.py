@@ -196,6 +196,42 @@ def test_a_diverged_model_does_not_push_out_a_sound_checkpoint(
     assert (records(trainer, "train") or [{"step": None}])[-1]["step"] == last_line
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("array", ["parameters.src_embedding.weight", "moments.first.generator.bias",
+                                   "moments.second.generator.weight"])  # fmt: skip
+def test_numbers_that_no_loss_shows_are_looked_at_before_they_are_saved(
+    make: Callable[..., Trainer], array: str, value: float
+) -> None:
+    """No source has a [BOS], so its embedding is never looked up; an infinite moment makes updates of 0 evermore."""
+    told = Told()
+    trainer = make(told, save_every=2, log_every=1, keep_last=1)
+
+    def break_it(step: int) -> None:
+        if step == 4:
+            trainer._arrays()[array].flat[MODEL["d_model"]] = value
+
+    told._at = break_it
+    with pytest.raises(DivergedError) as found:
+        trainer.train()
+    message = str(found.value)
+    assert message.startswith("step 4: expected finite parameters and moments, got 1 of ")
+    assert f"arrays that are not, the first {array}" in message
+    assert "training has diverged after step 2 and at step 4 at the latest, so nothing of it was saved" in message
+    assert "step-00000002, is sound: go on from it with a smaller rate: npformer train --resume" in message
+    assert saved(trainer) == [2]
+    other = make()
+    other.restore(load_latest(other.run))
+    assert other.step.step_number == 2
+
+
+def test_the_step_is_named_where_it_is_known(make: Callable[..., Trainer]) -> None:
+    told = Told()
+    trainer = make(told, save_every=6, log_every=1)
+    told._at = lambda step: trainer.step.model.arena.values.fill(np.nan) if step == 3 else None
+    with pytest.raises(DivergedError, match=r"training has diverged at step 4, so .* there is no checkpoint\. Start a"):
+        trainer.train()
+
+
 def test_another_identity_is_refused_and_nothing_changed(make: Callable[..., Trainer]) -> None:
     make().train()
     other = make()
