@@ -1,6 +1,6 @@
 """The command line: one file per command, one place for errors and exit codes.
 
-0 done and holds · 1 ran and something failed · 2 bad input · 130/143 SIGINT/SIGTERM, after saving
+0 done and holds · 1 ran and something failed · 2 bad input · 130/143/141 SIGINT/SIGTERM/a closed output, after saving
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ import argparse
 import difflib
 import io
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import TextIO
 
 from npformer._version import __version__
 from npformer.cli import bench, certify, compile, decode, doctor, gradcheck, grade, museum, train
@@ -48,10 +50,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except MemoryError as error:
         return _say(f"not enough memory: {error}; make the model, the batch or the sequences smaller", 1)
     except BrokenPipeError:  # whoever read our output has left: nothing to say, and no one to say it to
-        _discard_output()
-        return 1
+        _discard_unread()
+        return 128 + signal.SIGPIPE
     except OSError as error:  # a full disk below the standard output, say
-        _discard_output()
+        _discard(sys.stdout)
         return _say(f"the system refused: {error}; see to that, then try again", 1)
 
 
@@ -63,14 +65,26 @@ def _show_every_letter() -> None:
 
 
 def _say(what: object, code: int) -> int:
-    say(what)
+    try:
+        say(what)
+    except OSError:  # nobody reads it
+        _discard(sys.stderr)
     return code
 
 
-def _discard_output() -> None:
+def _discard(stream: TextIO) -> None:
     """What is still buffered would fail once more when Python ends."""
-    with suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    with suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _discard_unread() -> None:
+    """Of the two outputs, that which nobody reads any more, or both."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            _discard(stream)
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -2,29 +2,42 @@
 
 from __future__ import annotations
 
+import errno
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, TextIO
 
 from npformer.visible import visible
 
+#: What a pipe and a terminal answer when their other side is closed.
+_NO_READER = (errno.EPIPE, errno.EIO)
+
 
 class Progress:
-    """A bar that moves with every step if stream is a terminal; else a line whenever there is news."""
+    """A bar that moves with every step if stream is a terminal; else a line whenever there is news.
+
+    Once the reader has gone (``npformer train … 2>&1 | head``), nothing more is said, and nothing raised: whoever
+    trains looks at ``reader_has_gone`` between two steps.
+    """
 
     def __init__(self, total: int, done: int = 0, stream: TextIO | None = None) -> None:
+        self.reader_has_gone = False
         self._stream = stream or sys.stderr
         self._total, self._done = total, done
         self._bar: Any = None  # drawn from the first step on: until then, others may write on the terminal
 
     def advance(self) -> None:
         """One more step is done."""
-        if self._bar is None and self._stream.isatty():
-            from tqdm import tqdm  # here, since it takes a sixth of the time of importing npformer
+        with self._noting():
+            if self._bar is None and self._stream.isatty() and not self.reader_has_gone:
+                from tqdm import tqdm  # here, since it takes a sixth of the time of importing npformer
 
-            self._bar = tqdm(total=self._total, initial=self._done, file=self._stream, unit="step", dynamic_ncols=True)
-        if self._bar is not None:
-            self._bar.update()
+                self._bar = tqdm(
+                    total=self._total, initial=self._done, file=self._stream, unit="step", dynamic_ncols=True
+                )
+            if self._bar is not None:
+                self._bar.update()
 
     def news(self, record: dict[str, Any]) -> None:
         """A line of metrics: in the bar's tail, or as a line."""
@@ -32,21 +45,38 @@ class Progress:
         if self._bar is None:
             self.say(f"step {record['step']:>{len(str(self._total))}}/{self._total}  {text}")
         elif record["kind"] == "train":
-            self._bar.set_postfix_str(text)
+            with self._noting():
+                self._bar.set_postfix_str(text)
         else:
             self.say(f"step {record['step']}/{self._total}  {text}")
 
     def say(self, line: str) -> None:
         """A line that stays."""
-        if self._bar is None:
-            print(visible(line), file=self._stream, flush=True)
-        else:
-            self._bar.write(visible(line), file=self._stream)
+        if self.reader_has_gone:
+            return
+        with self._noting():
+            if self._bar is None:
+                print(visible(line), file=self._stream, flush=True)
+            else:
+                self._bar.write(visible(line), file=self._stream)
 
     def close(self) -> None:
         """Leave the last state of the bar on the terminal."""
-        if self._bar is not None:
-            self._bar.close()
+        with self._noting():
+            if self._bar is not None:
+                self._bar.close()
+
+    @contextmanager
+    def _noting(self) -> Iterator[None]:
+        """Note that the reader has gone, and draw no more. Raises OSError for what else the stream refuses."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno not in _NO_READER:
+                raise
+            self.reader_has_gone = True
+            if self._bar is not None:
+                self._bar.disable = True
 
 
 def describe(record: dict[str, Any]) -> str:

@@ -12,6 +12,7 @@ import math
 import os
 import platform
 import shlex
+import signal
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
@@ -94,6 +95,8 @@ class Trainer:
 
     def train(self) -> None:
         """Train until options.steps. Raises Interrupted after saving if SIGINT, SIGTERM or SIGHUP came.
+
+        So it does once nobody reads the progress any more, as if SIGPIPE had come.
 
         Raises CheckpointError or OutputError if the disk is full, DivergedError if the loss, a parameter or a
         moment is no longer finite; what was saved before is intact. Raises DeviceMemoryError, after saving, if a
@@ -211,14 +214,15 @@ class Trainer:
 
     def _stop_if_asked(self, stop: StopRequest) -> None:
         number = self.step.step_number
-        if stop.number is None or number == self.options.steps:
+        came = signal.SIGPIPE if stop.number is None and self.progress.reader_has_gone else stop.number
+        if came is None or number == self.options.steps:
             return
         if self._saved_at != number:
             self._save()
         raise Interrupted(
             f"stopped at step {number} of {self.options.steps}; saved. "
             f"Continue with: npformer train --resume {shlex.quote(str(self.run.path))}",
-            stop.number,
+            came,
         )
 
 

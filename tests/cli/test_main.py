@@ -65,7 +65,7 @@ def test_unknown_flags_name_the_nearest(name: str, cli: Callable[..., Any]) -> N
         (Interrupted("stopped; saved", 15), 143, "npformer: stopped; saved\n"),
         (KeyboardInterrupt(), 130, "npformer: interrupted\n"),
         (MemoryError("Unable to allocate 43 GiB"), 1, "npformer: not enough memory: Unable to allocate 43 GiB; make"),
-        (BrokenPipeError(), 1, ""),
+        (BrokenPipeError(), 141, ""),
         (OSError(28, "No space left on device"), 1, "npformer: the system refused: [Errno 28] No space left on device"),
     ],
 )
@@ -101,7 +101,7 @@ def test_a_reader_who_left_before_hears_nothing(environment: dict[str, str]) -> 
     command = [sys.executable, "-m", "npformer", "doctor"]
     done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, env=environment)
     os.close(writing)
-    assert (done.returncode, done.stderr) == (1, "")
+    assert (done.returncode, done.stderr) == (141, "")
 
 
 def test_a_reader_who_leaves_hears_nothing_more(trained: Path, environment: dict[str, str]) -> None:
@@ -118,7 +118,7 @@ def test_a_reader_who_leaves_hears_nothing_more(trained: Path, environment: dict
         child.stdin.write(b"abc\n")
         child.stdin.close()
         said = child.stderr.read()
-    assert (child.returncode, said) == (1, b"")
+    assert (child.returncode, said) == (141, b"")
 
 
 def test_a_full_disk_below_the_output(shell: Callable[..., Any]) -> None:

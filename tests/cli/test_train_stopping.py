@@ -90,6 +90,45 @@ def test_a_signal_saves_and_the_run_goes_on_to_the_same_end(
     same_run(run, long_run)
 
 
+def test_a_reader_of_the_progress_who_leaves_gets_a_run_that_goes_on_to_the_same_end(
+    begin: list[str],
+    long_run: Path,
+    environment: dict[str, str],
+    shell: Callable[..., Any],
+    same_run: Callable[[Path, Path], None],
+    tmp_path: Path,
+) -> None:
+    run = tmp_path / "run"
+    with started([*begin, run], environment) as child:
+        assert child.stderr is not None
+        assert any(line.startswith("step   3/180") for line in child.stderr)
+        child.stderr.close()
+        assert child.wait() == 141
+    latest = latest_checkpoint(run / "checkpoints")
+    assert latest is not None
+    assert 3 < load_checkpoint(latest).step < 180
+    assert shell("train", "--resume", run).code == 0
+    same_run(run, long_run)
+
+
+@pytest.mark.parametrize("closed", ["stdout", "stderr", "both"])
+def test_an_output_that_was_closed_before_is_no_traceback(
+    closed: str, small: Callable[..., list[str]], environment: dict[str, str], tmp_path: Path
+) -> None:
+    """What was trained is saved: all of it, unless nobody hears how it goes."""
+    ours, theirs = os.pipe()
+    os.close(ours)
+    outputs = {name: theirs if closed in (name, "both") else subprocess.PIPE for name in ("stdout", "stderr")}
+    argv = [sys.executable, "-m", "npformer", "train", "copy", "--out", "run", *small(kernels="numpy")]
+    with subprocess.Popen(argv, cwd=tmp_path, env=environment, **outputs) as child:  # type: ignore[call-overload]
+        os.close(theirs)
+        out, err = child.communicate()
+    assert child.returncode == 141
+    assert b"Traceback" not in (out or b"") + (err or b"")
+    saved = [path.name for path in list_checkpoints(tmp_path / "run" / "checkpoints")]
+    assert saved[-1:] == (["step-00000030"] if closed == "stdout" else [])
+
+
 KILLED = """
 import sys
 from npformer.cli.main import main

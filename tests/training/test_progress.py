@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import re
 
@@ -58,6 +59,50 @@ def test_no_bar_without_a_step() -> None:
 def test_the_stream_is_stderr_as_it_is_at_the_time(capsys: pytest.CaptureFixture[str]) -> None:
     Progress(5).say("hello")
     assert capsys.readouterr() == ("", "hello\n")
+
+
+class Closed(io.StringIO):
+    """Takes so many lines; then its reader has gone."""
+
+    def __init__(self, lines: int = 0, code: int = errno.EPIPE) -> None:
+        super().__init__()
+        self._left, self._code, self.tried = lines, code, 0
+
+    def write(self, text: str) -> int:
+        if self._left <= 0:
+            self.tried += 1
+            raise OSError(self._code, "no reader")
+        self._left -= text.endswith("\n")
+        return super().write(text)
+
+
+@pytest.mark.parametrize("code", [errno.EPIPE, errno.EIO])  # EIO: of a terminal that is no more
+def test_a_reader_who_has_gone_is_noted_and_told_no_more(code: int) -> None:
+    stream = Closed(lines=1, code=code)
+    progress = Progress(5, stream=stream)
+    progress.say("heard")
+    assert not progress.reader_has_gone
+    for _ in range(3):
+        progress.news(TRAIN)
+    assert progress.reader_has_gone
+    assert stream.tried == 1
+    assert stream.getvalue() == "heard\n"
+
+
+def test_a_bar_whose_terminal_has_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Closed(code=errno.EIO)
+    monkeypatch.setattr(stream, "isatty", lambda: True)
+    progress = Progress(5, stream=stream)
+    progress.advance()
+    progress.news(TRAIN)  # tqdm itself falls silent
+    progress.news(EVAL)
+    assert progress.reader_has_gone
+    progress.close()
+
+
+def test_other_errors_of_the_output_are_told() -> None:
+    with pytest.raises(OSError, match="no reader"):
+        Progress(5, stream=Closed(code=errno.ENOSPC)).say("x")
 
 
 def test_percent_never_flatters() -> None:

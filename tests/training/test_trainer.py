@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
+import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -140,6 +142,30 @@ def test_a_signal_ends_the_step_and_saves(make: Callable[..., Trainer], number: 
     assert saved(trainer)[-1] == at
     assert told.closed
     assert load_latest(trainer.run).arrays["parameters.generator.weight"].shape == (8, 29)
+
+
+def test_a_reader_who_leaves_ends_the_step_and_saves(make: Callable[..., Trainer], tmp_path: Path) -> None:
+    straight = make(log_every=2, save_every=4)
+    straight.train()
+    expected, lines = load_latest(straight.run), records(straight, "train")
+    shutil.rmtree(tmp_path / "checkpoints")
+    straight.run.metrics_path.unlink()
+
+    class Closed(io.StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError(errno.EPIPE, "nobody reads on")
+
+    trainer = make(Progress(6, stream=Closed()), log_every=2, save_every=4)
+    with pytest.raises(Interrupted, match=r"^stopped at step 2 of 6; saved\. Continue with") as found:
+        trainer.train()
+    assert found.value.exit_code == 141
+    assert saved(trainer) == [2]
+    trainer = make(log_every=2, save_every=4)
+    trainer.restore(load_latest(trainer.run))
+    trainer.train()
+    found_at_end = load_latest(trainer.run)
+    assert all((found_at_end.arrays[name] == array).all() for name, array in expected.arrays.items())
+    assert [record["loss"] for record in records(trainer, "train")] == [record["loss"] for record in lines]
 
 
 @pytest.mark.usefixtures("usual_signals")
