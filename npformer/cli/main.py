@@ -25,7 +25,7 @@ COMMANDS = (train, decode, gradcheck, certify, grade, museum, bench, compile, do
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code. Raises SystemExit(2) for arguments that the parser refuses."""
-    _show_every_letter()
+    _prepare_outputs()
     parser = build_parser()
     args, unknown = parser.parse_known_args(argv)
     if args.command is None:
@@ -57,8 +57,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _say(f"the system refused: {error}; see to that, then try again", 1)
 
 
-def _show_every_letter() -> None:
-    """A terminal whose encoding lacks a letter shows its number instead of ending in a traceback."""
+def _prepare_outputs() -> None:
+    """A terminal whose encoding lacks a letter shows its number instead of ending in a traceback.
+
+    An error output that was closed before we began hears nothing, and its number goes to no file of ours.
+    """
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - as long as the program
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

@@ -121,6 +121,13 @@ def test_a_reader_who_leaves_hears_nothing_more(trained: Path, environment: dict
     assert (child.returncode, said) == (141, b"")
 
 
+def test_an_error_output_that_was_closed_before_we_began(environment: dict[str, str], tmp_path: Path) -> None:
+    """What would be said there is not said on the standard output instead."""
+    argv = ["bash", "-c", '"$0" -m npformer decode nowhere x 2>&-', sys.executable]
+    done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, cwd=tmp_path, env=environment, timeout=60)
+    assert (done.returncode, done.stdout) == (2, "")
+
+
 def test_a_full_disk_below_the_output(shell: Callable[..., Any]) -> None:
     with open("/dev/full", "w") as full:
         done = shell("doctor", capture_output=False, stdout=full, stderr=subprocess.PIPE)
