@@ -60,9 +60,11 @@ def compiled_once(request: pytest.FixtureRequest) -> None:
     Of two processes each begins with a precision of its own, and then finds the other's on disk.
     """
     if needs_numba(request.session.items) and numba_problem() is None:
+        from npformer.backend.numba import compile_all
+
         order = -1 if os.environ.get("PYTEST_XDIST_WORKER", "gw0")[-1] in "13579" else 1
         for dtype in ("float32", "float64")[::order]:
-            get_backend("numpy", dtype=dtype, kernels="numba")
+            compile_all(dtype)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ at once have no kernel. So a pair looks at what it is given, which costs a micro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from functools import wraps
 from typing import Any, NamedTuple
@@ -15,9 +15,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.backend.ops import Ops, Pair
-
-#: (letter of a dtype) -> whether fast kernels take it.
-Takes = Callable[[str], bool]
 
 #: Where token ids, or what is true of tokens, stand among an operation's inputs: no numbers to compute with.
 IDS: dict[str, tuple[int, str]] = {
@@ -36,25 +33,25 @@ class _FastCache(NamedTuple):
 
 
 def takes_real(letter: str) -> bool:
-    """float32 and float64."""
+    """Whether fast kernels take numbers of this dtype, given by its letter: float32 and float64."""
     return letter in "fd"
 
 
-def with_fallback(fast: Ops, plain: Ops, takes: Takes = takes_real, arrays: Any = np.ndarray) -> Ops:
-    """fast, with plain's pairs for ``arrays`` that are not all of one dtype which ``takes`` accepts."""
+def with_fallback(fast: Ops, plain: Ops, arrays: Any = np.ndarray) -> Ops:
+    """fast, with plain's pairs for ``arrays`` that are not all of one dtype which fast kernels take."""
     pairs = {}
     for name in (field.name for field in fields(Ops)):
         own, other = getattr(fast, name), getattr(plain, name)
-        pairs[name] = own if own is other else _choosing(own, other, takes, arrays, *IDS.get(name, (-1, "")))
+        pairs[name] = own if own is other else _choosing(own, other, arrays, *IDS.get(name, (-1, "")))
     return Ops(**pairs)
 
 
-def _choosing(fast: Pair, plain: Pair, takes: Takes, arrays: Any, ids: int, ids_name: str) -> Pair:
+def _choosing(fast: Pair, plain: Pair, arrays: Any, ids: int, ids_name: str) -> Pair:
     known: dict[Any, bool] = {}
 
     def is_taken(dtype: Any) -> bool:
         if dtype not in known:
-            known[dtype] = bool(dtype.isnative) and takes(dtype.char)
+            known[dtype] = bool(dtype.isnative) and takes_real(dtype.char)
         return known[dtype]
 
     def one_dtype(inputs: Sequence[Any], options: dict[str, Any]) -> Any:

@@ -74,8 +74,10 @@ def _noting(seen: set[str]) -> Ops:
 
     def noted(name: str, pair: Pair) -> Pair:
         def forward(*inputs: Any, **options: Any) -> tuple[Any, Any]:
-            seen.add(name)
-            return pair.forward(*inputs, **options)
+            y, cache = pair.forward(*inputs, **options)
+            if y is not inputs[0]:  # dropout of nothing calls no kernel
+                seen.add(name)
+            return y, cache
 
         return Pair(forward, pair.backward)
 

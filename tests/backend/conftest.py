@@ -134,8 +134,6 @@ def table(request: pytest.FixtureRequest) -> Ops:
         pytest.skip(problem)
     from npformer.backend import numba as compiled
 
-    for dtype in ("float32", "float64"):
-        compiled.prepare(dtype)
     return compiled.OPS
 
 

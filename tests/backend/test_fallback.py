@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from npformer.backend import PLAIN, Ops, Pair, get_backend
-from npformer.backend.fallback import with_fallback
+from npformer.backend.fallback import takes_real, with_fallback
 from npformer.functional import AttentionMask, Draw
 from npformer.layers import LayerNorm
 from npformer.models import Transformer, TransformerConfig
@@ -134,13 +134,8 @@ def test_what_both_share_is_left_as_it_is_and_names_stay() -> None:
     assert with_fallback(PLAIN, REFUSING).linear.forward.__name__ == "linear_forward"
 
 
-def test_who_takes_what_is_asked_once() -> None:
-    asked: list[str] = []
-    ops = with_fallback(PLAIN, REFUSING, takes=lambda letter: not asked.append(letter))  # type: ignore[func-returns-value]
-    for _ in range(3):
-        ops.relu.forward(np.ones(3))
-        ops.relu.forward(np.ones(3, dtype="float32"))
-    assert asked == ["d", "f"]
+def test_which_numbers_fast_kernels_take() -> None:
+    assert [letter for letter in "fdgeFDG?bBhHiIlLqQ" if takes_real(letter)] == ["f", "d"]
 
 
 def test_whole_numbers_are_not_cut_off(any32: Any) -> None:

@@ -98,15 +98,19 @@ def test_a_reader_of_the_progress_who_leaves_gets_a_run_that_goes_on_to_the_same
     same_run: Callable[[Path, Path], None],
     tmp_path: Path,
 ) -> None:
-    run = tmp_path / "run"
-    with started([*begin, run], environment) as child:
+    run, pipe = tmp_path / "run", subprocess.PIPE
+    argv = [sys.executable, "-c", PAUSED, *begin, str(run)]
+    with subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=environment) as child:
+        assert child.stdin is not None
         assert child.stderr is not None
-        assert any(line.startswith("step   3/180") for line in child.stderr)
+        assert any(line.startswith("step  21/180") for line in child.stderr)
         child.stderr.close()
+        child.stdin.write("go on\n")
+        child.stdin.close()
         assert child.wait() == 141
     latest = latest_checkpoint(run / "checkpoints")
     assert latest is not None
-    assert 3 < load_checkpoint(latest).step < 180
+    assert 21 <= load_checkpoint(latest).step < 180
     assert shell("train", "--resume", run).code == 0
     same_run(run, long_run)
 

@@ -119,8 +119,8 @@ class Told:
         if self._total > 1 and sys.stderr.isatty():
             from tqdm import tqdm  # here, since it takes a sixth of the time of importing npformer
 
-            form = "{n_fmt} of {total_fmt} |{bar}| {elapsed}"
-            self._bar = tqdm(total=self._total, file=sys.stderr, bar_format=form, leave=False, dynamic_ncols=True)
+            form = "npformer: {n_fmt} of {total_fmt} |{bar}| {elapsed}"
+            self._bar = tqdm(total=self._total, file=sys.stderr, bar_format=form, mininterval=0, leave=False)
         return self
 
     def done(self, name: str) -> None:

@@ -16,9 +16,11 @@ Host = np.ndarray[Any, Any]
 
 
 def kernel_of(function: Any, signature: str, dtype: str) -> Any:
-    """A kernel that is none of npformer's, compiled."""
+    """A kernel that is none of npformer's, compiled, and not kept on disk."""
     kernel = compiling.Kernel(numba.njit(nogil=True)(function), signature)
+    kernel.dispatcher.disable_compile(False)
     kernel.dispatcher.compile(numba.types.void(*kernel.types(dtype)))
+    kernel.dispatcher.disable_compile()
     return kernel
 
 

@@ -1,0 +1,112 @@
+"""Several kernels are compiled at a time, in processes of their own, and a person sees how far it is."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("numba")
+import npformer
+from npformer.backend.numba import several
+
+NAMES = ["elementwise.add", "elementwise.compare"]
+#: Two small kernels; says which of them this process compiled itself.
+PROGRAM = """
+from npformer.backend.numba import compiling, elementwise, several
+own, before = [], compiling.Kernel.compile
+compiling.Kernel.compile = lambda kernel, dtype: own.append(kernel.name) or before(kernel, dtype)
+several.cores = lambda: CORES
+BEFORE
+missing = compiling.prepare([elementwise.add, elementwise.compare], "float32")
+assert [kernel.name for kernel in missing] == ["elementwise.add", "elementwise.compare"]
+assert all(kernel.is_ready("float32") for kernel in missing)
+print(*own)
+"""
+DYING = (
+    "several.serve = None; several._child = lambda *_: several.subprocess.Popen([several.sys.executable, '-c', ''], \
+stdin=-1, stdout=-1, text=True)"
+)
+
+
+def compiled(folder: Path, cores: int, before: str = "") -> tuple[list[str], list[str]]:
+    """What the process compiled itself, and what it said, of PROGRAM with an empty folder."""
+    package = str(Path(npformer.__file__).parent.parent)
+    program = PROGRAM.replace("CORES", str(cores)).replace("BEFORE", before)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100, check=False,
+                          env=os.environ | {"PYTHONPATH": package, "NUMBA_CACHE_DIR": str(folder)})  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split(), done.stderr.splitlines()
+
+
+def test_processes_compile_and_this_one_takes_what_they_kept(tmp_path: Path) -> None:
+    own, said = compiled(tmp_path, 2)
+    assert own == []
+    assert said[0] == "npformer: compiling 2 kernels for float32, once ..."
+    assert [line.partition(",")[0] for line in said[1:3]] == ["npformer: 1 of 2", "npformer: 2 of 2"]
+    assert sorted(line.partition(", ")[2] for line in said[1:3]) == NAMES
+    assert said[3].startswith("npformer: compiled in ")
+    assert len(said) == 4
+
+
+@pytest.mark.parametrize(("cores", "before"), [(1, ""), (2, DYING), (2, "several.sys.executable = None")],
+                         ids=["one core", "processes that die", "no program to start"])  # fmt: skip
+def test_what_processes_do_not_bring_about_this_one_does(cores: int, before: str, tmp_path: Path) -> None:
+    own, said = compiled(tmp_path, cores, before)
+    assert own == NAMES
+    assert [line.partition(", ")[2] for line in said[1:3]] == NAMES
+    assert len(said) == 4
+
+
+class Compilable:
+    """A kernel that is there once it has been compiled."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.ready = name, False
+
+    def load(self, dtype: str) -> bool:
+        return self.ready
+
+    def compile(self, dtype: str) -> None:
+        self.ready = True
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_on_a_terminal_it_is_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr(several, "cores", lambda: 1)
+    several.compile_several([Compilable(name) for name in "abc"], "float32")
+    said = terminal.getvalue()
+    assert "3 of 3 |" in said
+    assert ", b" not in said
+    assert said.splitlines()[-1].strip().startswith("npformer: compiled in ")
+
+
+def test_an_interrupt_ends_the_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    children: list[Any] = []
+
+    def child(*_: Any) -> Any:
+        program = "import time; time.sleep(600)"
+        children.append(subprocess.Popen([sys.executable, "-c", program], text=True, stdin=-1, stdout=-1))
+        return children[-1]
+
+    class Thread(several.threading.Thread):
+        def join(self, timeout: float | None = None) -> None:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(several, "cores", lambda: 2)
+    monkeypatch.setattr(several, "_child", child)
+    monkeypatch.setattr(several.threading, "Thread", Thread)
+    with pytest.raises(KeyboardInterrupt):
+        several.compile_several([Compilable(name) for name in "abc"], "float32")
+    assert [each.poll() is not None for each in children] == [True, True]
