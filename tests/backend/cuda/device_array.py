@@ -10,6 +10,8 @@ import numpy as np
 
 Host = np.ndarray[Any, Any]
 PRODUCTS = ("matmul", "tensordot", "vecdot")  # CuPy's, which it refuses to record
+#: What CuPy does for more than MOST_LISTED arrays by a list of their addresses, which it copies from the host.
+LISTED, MOST_LISTED = ("concat", "stack"), 8
 
 
 class Namespace:
@@ -34,13 +36,16 @@ def call(name: str, function: Callable[..., Any], inputs: Sequence[Any], options
     assert not any(isinstance(x, np.ndarray) for x in flat(inputs)), f"{name}: an array of the host among the device's"
     if machine.recorded is not None and name in PRODUCTS:
         raise NotImplementedError("calling cuBLAS API during stream capture is currently unsupported")
+    if machine.recorded is not None and name in LISTED and len(inputs[0]) > MOST_LISTED:
+        raise RuntimeError("the current stream is capturing, so synchronous API calls are disallowed")
 
-    def compute() -> Any:
+    def compute(given: Any = given) -> Any:
         with np.errstate(all="ignore"):
             found = function(*given, **options)
         return np.asarray(found) if isinstance(found, np.generic) else found
 
-    found = compute()
+    pending = machine.recorded is not None and name == "take"  # its indices are garbage until the record is launched
+    found = compute((given[0], np.zeros_like(given[1]), *given[2:]) if pending else given)
     if not isinstance(found, np.ndarray):
         return found
     for x in arrays:

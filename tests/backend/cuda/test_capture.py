@@ -6,6 +6,7 @@ import gc
 import re
 import weakref
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -216,6 +217,48 @@ def test_a_step_that_reads_the_device_is_run_as_it_is_and_says_why_once(
     assert said.count("npformer: steps are not recorded as CUDA graphs, and so are slower: RecordingError: reading an")
     assert len(said.splitlines()) == 1
     assert machine.launches == 0
+
+
+#: What is not recorded on a GPU, and the words of CuPy that say why.
+UNRECORDED = {
+    "relative positions": ({"positions": "relative"}, "cuBLAS API during stream capture"),
+    "local attention": ({"attention": "local", "window": 2}, "cuBLAS API during stream capture"),
+    "linear attention": ({"attention": "linear"}, "cuBLAS API during stream capture"),
+}
+
+
+@pytest.mark.parametrize("part", UNRECORDED)
+def test_what_cupy_does_not_record_is_right_all_the_same_and_said_once(
+    part: str, backend: Any, machine: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changes, why = UNRECORDED[part]
+    given = batches(4)
+    alone = run(unrecorded(new_step(backend(), changes)), given)
+    capsys.readouterr()
+    step = new_step(backend(), changes)
+    same(run(step, given), alone)
+    said = capsys.readouterr().err
+    assert said.count("npformer: steps are not recorded as CUDA graphs, and so are slower: ") == 1
+    assert why in said
+    assert step._compute.refusal is not None
+    assert (machine.records, machine.launches) == (0, 0)
+
+
+def test_rotary_positions_are_recorded(backend: Any, machine: Any) -> None:
+    changes, given = {"positions": "rotary"}, batches(4)
+    alone = run(unrecorded(new_step(backend(), changes)), given)
+    same(run(new_step(backend(), changes), given), alone)
+    assert (machine.records, machine.launches) == (1, 3)
+
+
+@pytest.mark.parametrize(("name", "count", "refused"), [("concat", 8, False), ("concat", 9, True), ("stack", 9, True)])
+def test_the_machine_refuses_to_record_what_cupy_does(name: str, count: int, refused: bool, machine: Any) -> None:
+    """More than eight arrays are put side by side by a list of their addresses, which comes from the host."""
+    parts = [machine.zeros((2, 3), "float32") for _ in range(count)]
+    function = getattr(parts[0].__array_namespace__(), name)
+    assert function(parts, axis=0).size == 6 * count
+    with pytest.raises(RuntimeError, match="capturing") if refused else nullcontext():
+        machine.record(lambda: function(parts, axis=0))
 
 
 def test_recording_is_announced(backend: Any, capsys: pytest.CaptureFixture[str]) -> None:
