@@ -8,6 +8,7 @@ done, so there are several places for it, each with an event that says when it i
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import cycle
@@ -56,14 +57,15 @@ class CupyDriver:
             caller.wait_event(self.stream.record(self._event()))
 
     def record(self, work: Callable[[], Any]) -> tuple[Any, Any]:
-        self.stream.begin_capture()  # relaxed: should the pool have to grow, it may
-        try:
-            outputs = work()
-        except BaseException:
-            with suppress(Exception):  # the record is of no use, and says so
-                self.stream.end_capture()
-            raise
-        return self.stream.end_capture(), outputs
+        with uncollected():
+            self.stream.begin_capture()  # relaxed: should the pool have to grow, it may
+            try:
+                outputs = work()
+            except BaseException:
+                with suppress(Exception):  # the record is of no use, and says so
+                    self.stream.end_capture()
+                raise
+            return self.stream.end_capture(), outputs
 
     def launch(self, graph: Any) -> None:
         graph.launch()
@@ -107,6 +109,18 @@ class _Pinned:
         self.host = np.frombuffer(self.pointer, dtype=np.uint8, count=size)
         self.free = cupy.cuda.Event(disable_timing=True)
         self.free.record()
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Inside, no garbage is collected: what waits for the device when it goes must not do so while a stream records."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def write(block: HostArray, starts: Sequence[int], numbers: Sequence[HostArray]) -> None:

@@ -44,8 +44,8 @@ def call(name: str, function: Callable[..., Any], inputs: Sequence[Any], options
             found = function(*given, **options)
         return np.asarray(found) if isinstance(found, np.generic) else found
 
-    pending = machine.recorded is not None and name == "take"  # its indices are garbage until the record is launched
-    found = compute((given[0], np.zeros_like(given[1]), *given[2:]) if pending else given)
+    # indices may be garbage as yet: the result's shape is that of any
+    found = compute((given[0], np.zeros_like(given[1]), *given[2:]) if name == "take" else given)
     if not isinstance(found, np.ndarray):
         return found
     for x in arrays:
