@@ -14,8 +14,8 @@ import pytest
 from npformer.cli import museum
 from npformer.lab.museum import demonstration, detections
 from npformer.lab.museum.bugs import BUGS
-from npformer.lab.museum.checks import Check, all_checks
-from npformer.lab.museum.reach import reach
+from npformer.lab.museum.checks import all_checks
+from npformer.lab.museum.reach import Prepared, prepare
 
 RESUME = ["resume-replays-data", "resume-loses-moments", "resume-restarts-schedule", "resume-redraws-dropout"]
 
@@ -25,10 +25,10 @@ CHECKS = ("clipping", "a step by hand", "schedules")
 
 
 @cache
-def some_checks() -> tuple[tuple[Check, ...], dict[str, frozenset[str]]]:
+def some_checks() -> Prepared:
     chosen = tuple(check for check in all_checks() if check.name in CHECKS)
     assert len(chosen) == len(CHECKS)
-    return chosen, reach(chosen, BUGS)
+    return prepare(chosen, BUGS)
 
 
 @pytest.fixture(autouse=True)

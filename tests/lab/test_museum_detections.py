@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from npformer.backend import Backend
 from npformer.errors import GradientError
 from npformer.lab.museum.bug import Bug, Edit
 from npformer.lab.museum.bugs import BUGS, bug
-from npformer.lab.museum.checks import Check, all_checks
+from npformer.lab.museum.checks import Check, Program, all_checks
 from npformer.lab.museum.detections import TEST_GUARD, Detections, detection_table, examine, only_detectors, prepared
 from npformer.lab.museum.diagnose import diagnosis_of
 from npformer.lab.museum.empty_tests import EMPTY_TESTS
 from npformer.lab.museum.patch import patched
-from npformer.lab.museum.reach import concerned, reach
+from npformer.lab.museum.reach import prepare
 
 #: One bug for each group of checks, and the check that must name it.
 SAMPLE = (
@@ -46,8 +45,8 @@ def test_names_are_distinct_and_every_check_says_what_it_means() -> None:
 
 def test_all_checks_hold_on_the_correct_program() -> None:
     """To find which functions each check runs it is run, and refused if it fails: see below."""
-    checks, reached = prepared()
-    assert len(reached) == len(checks) == len(all_checks())
+    found = prepared()
+    assert [len(check.parts) for check in all_checks()] == [len(found.reached[check.name]) for check in found.checks]
 
 
 @pytest.mark.parametrize(("name", "check", "diagnosis"), SAMPLE)
@@ -56,7 +55,7 @@ def test_a_bug_is_noticed_by_the_check_that_should(name: str, check: str, diagno
     one = bug(name)
     (asked,) = (each for each in all_checks() if each.name == check)
     with patched(one.edits) as backend:
-        problems = asked(backend)
+        problems = asked(Program(backend))
     assert problems
     assert diagnosis in diagnosis_of(one, {check: problems[0]})
 
@@ -71,12 +70,12 @@ def test_a_bug_is_detected_by_every_check_that_notices_it() -> None:
 
 def test_each_bug_is_detected_by_one_check_at_least() -> None:
     """Not the whole table: each bug against the checks that run it, until one fails."""
-    checks, reached = prepared()
     survivors = []
     for one in (one for one in BUGS if not one.test):
-        chosen = concerned(one, checks, reached)
+        chosen = prepared().concerned(one)
         with patched(one.edits) as backend:
-            if not any(check(backend) for check in chosen):
+            program = prepared().program(one, backend)
+            if not any(check(program, parts) for check, parts in chosen):
                 survivors.append(one.id)
     assert survivors == []
 
@@ -124,19 +123,19 @@ def test_only_killers_and_without() -> None:
 def test_reach_finds_the_checks_that_run_the_code() -> None:
     checks = [check for check in all_checks() if check.name in ("clipping", "schedules", "values of softmax")]
     chosen = [bug(name) for name in ("clip-squared", "noam-max", "softmax-overflow", "layer-norm-no-eps")]
-    reached = reach(checks, chosen)
-    assert [[check.name for check in concerned(one, checks, reached)] for one in chosen] == [
+    found = prepare(checks, chosen)
+    assert [[check.name for check, _ in found.concerned(one)] for one in chosen] == [
         ["clipping"], ["schedules"], ["values of softmax"], [],
     ]  # fmt: skip
 
 
 def test_checks_that_fail_without_a_bug_is_refused() -> None:
     with pytest.raises(GradientError, match="always: expected it to hold on npformer itself, but no"):
-        reach([Check("always", "fails", lambda backend: ["no"])], [])
+        prepare([Check("always", "fails", (lambda program: ["no"],))], [])
 
 
 def test_a_crash_is_a_problem() -> None:
-    def crash(backend: Backend) -> list[str]:
+    def crash(program: Program) -> list[str]:
         raise ZeroDivisionError("by zero\nmore")
 
-    assert Check("c", "m", crash)(None) == ["it crashes with ZeroDivisionError: by zero"]  # type: ignore[arg-type]
+    assert Check("c", "m", (crash,))(None) == ["it crashes with ZeroDivisionError: by zero"]  # type: ignore[arg-type]

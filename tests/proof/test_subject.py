@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -208,3 +210,14 @@ def test_a_layer_on_another_device_is_checked_there(strict64: Backend) -> None:
     before = layer.weight.data
     assert gradcheck(layer, X, complex_step=False).ok
     assert layer.weight.data is before
+
+
+def test_a_pair_is_checked_without_compiling_kernels_that_it_does_not_run() -> None:
+    code = (
+        "import sys, numpy as np, npformer as npf\n"
+        "pair = npf.functional.relu_forward, npf.functional.relu_backward\n"
+        "x = np.random.default_rng(0).normal(size=9)\n"
+        "assert npf.gradcheck(pair, x).ok and npf.certify(pair, x).ok and npf.prove(pair, x).ok\n"
+        "assert 'numba' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

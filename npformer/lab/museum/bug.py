@@ -47,6 +47,11 @@ class Bug:
     instead: str = ""  # what one would see instead, if training cannot show it
     test: str = ""
 
+    @property
+    def targets(self) -> frozenset[str]:
+        """The functions that it changes."""
+        return frozenset(edit.target for edit in self.edits)
+
     def matches(self, text: str) -> bool:
         """Whether text stands in the id, the category or the title, in any case."""
         return any(text.lower() in part.lower() for part in (self.id, self.category, self.title))

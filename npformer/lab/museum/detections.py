@@ -15,11 +15,11 @@ import numpy as np
 from npformer.errors import GradientError
 from npformer.lab.museum.bug import Bug
 from npformer.lab.museum.bugs import BUGS
-from npformer.lab.museum.checks import Check, all_checks
+from npformer.lab.museum.checks import all_checks
 from npformer.lab.museum.diagnose import diagnosis_of
 from npformer.lab.museum.empty_tests import EMPTY_TESTS
 from npformer.lab.museum.patch import patched
-from npformer.lab.museum.reach import concerned, reach
+from npformer.lab.museum.reach import Prepared, prepare
 
 
 @dataclass(frozen=True)
@@ -60,10 +60,10 @@ def examine(bug: Bug) -> Detections:
     """Run every check that the bug concerns while its bug is in the program."""
     if bug.test:
         return _examine_test(bug)
-    checks, reached = prepared()
-    chosen = concerned(bug, checks, reached)
+    chosen = prepared().concerned(bug)
     with patched(bug.edits) as backend:
-        found = {check.name: check(backend) for check in chosen}
+        program = prepared().program(bug, backend)
+        found = {check.name: check(program, parts) for check, parts in chosen}
     problems = {name: lines[0] for name, lines in found.items() if lines}
     return Detections(bug, len(chosen), problems, diagnosis_of(bug, problems))
 
@@ -83,10 +83,9 @@ def _examine_test(bug: Bug) -> Detections:
 
 
 @cache
-def prepared() -> tuple[tuple[Check, ...], dict[str, frozenset[str]]]:
-    """All checks, and for the name of each check which targets it runs; GradientError if one fails without a bug."""
-    checks = tuple(all_checks())
-    return checks, reach(checks, BUGS)
+def prepared() -> Prepared:
+    """All checks, tried on the program without a bug; GradientError if one fails there."""
+    return prepare(all_checks(), BUGS)
 
 
 def only_detectors(table: Sequence[Detections]) -> dict[str, list[str]]:

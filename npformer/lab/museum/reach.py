@@ -3,33 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
-from npformer.backend import get_backend
+from npformer.backend import Backend, get_backend
 from npformer.errors import GradientError
 from npformer.lab.museum.bug import Bug
-from npformer.lab.museum.checks import Check
+from npformer.lab.museum.checks import Check, Program
 from npformer.lab.museum.patch import noted
 
 
-def reach(checks: Iterable[Check], bugs: Iterable[Bug]) -> dict[str, frozenset[str]]:
-    """Name of each check -> which targets of the bugs' edits it runs.
+class Prepared(NamedTuple):
+    """The checks, tried on the right program."""
+
+    checks: tuple[Check, ...]
+    right: Program  # what it knows holds for a wrong one, too, as far as nothing that is changed ran
+    reached: dict[str, tuple[frozenset[str], ...]]  # name of each check -> the targets that each of its parts runs
+
+    def concerned(self, bug: Bug) -> list[tuple[Check, list[int]]]:
+        """The checks that run something that the bug changes, each with the parts of it that do."""
+        changed = bug.targets
+        found = [
+            (check, [i for i, ran in enumerate(self.reached[check.name]) if ran & changed]) for check in self.checks
+        ]
+        return [(check, parts) for check, parts in found if parts]
+
+    def program(self, bug: Bug, backend: Backend) -> Program:
+        """The program while the bug is in it."""
+        return Program(backend, bug.targets, self.right)
+
+
+def prepare(checks: Iterable[Check], bugs: Iterable[Bug]) -> Prepared:
+    """Run all checks on the right program, noting which targets of the bugs' edits run.
 
     Raises GradientError if a check fails on the correct program: checks that fail without a bug would
     kill every mutant, and prove nothing.
     """
     backend = get_backend("numpy", dtype="float64", kernels="plain", threads=1)
-    found = {}
-    with noted({edit.target for bug in bugs for edit in bug.edits}) as ran:
+    checks, reached = tuple(checks), {}
+    with noted({target for bug in bugs for target in bug.targets}) as ran:
+        right = Program(backend, ran=ran)
         for check in checks:
-            ran.clear()
-            problems = check(backend)
-            if problems:
-                raise GradientError(f"{check.name}: expected it to hold on npformer itself, but {problems[0]}")
-            found[check.name] = frozenset(ran)
-    return found
+            reached[check.name] = tuple(_reached(check, i, right, ran) for i in range(len(check.parts)))
+    return Prepared(checks, right, reached)
 
 
-def concerned(bug: Bug, checks: Iterable[Check], reached: dict[str, frozenset[str]]) -> list[Check]:
-    """The checks that run something that the bug changes."""
-    changed = {edit.target for edit in bug.edits}
-    return [check for check in checks if changed & reached[check.name]]
+def _reached(check: Check, part: int, right: Program, ran: set[str]) -> frozenset[str]:
+    ran.clear()
+    problems = check(right, [part])
+    if problems:
+        raise GradientError(f"{check.name}: expected it to hold on npformer itself, but {problems[0]}")
+    return frozenset(ran)

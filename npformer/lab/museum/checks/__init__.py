@@ -9,11 +9,12 @@ from npformer.lab.museum.checks.edges import edge_checks
 from npformer.lab.museum.checks.forward import forward_checks
 from npformer.lab.museum.checks.gradients import gradient_checks
 from npformer.lab.museum.checks.optimiser import optimiser_checks
+from npformer.lab.museum.checks.program import Program
 from npformer.lab.museum.checks.proofs import identity_checks, invariant_checks
 from npformer.lab.museum.checks.training import training_checks
 from npformer.lab.museum.checks.wiring import wiring_checks
 
-__all__ = ["Check", "all_checks"]
+__all__ = ["Check", "Program", "all_checks"]
 
 
 def all_checks() -> Sequence[Check]:

@@ -1,39 +1,56 @@
-"""What a check is: a name, a sentence on what it holds the program to, and a function that finds problems."""
+"""What a check is: a name, a sentence on what it holds the program to, and functions that find problems."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from npformer.backend import Backend
+from npformer.lab.museum.checks.program import Program
 
 #: Numbers on the host.
 Host: TypeAlias = np.ndarray[Any, Any]
-#: backend -> problems, one sentence each; none: it holds.
-Find = Callable[[Backend], list[str]]
+#: program -> problems, one sentence each; none: it holds.
+Find = Callable[[Program], list[str]]
 
 
 @dataclass(frozen=True)
 class Check:
-    """One check. Checks come in the order in which they are told: specific and cheap first."""
+    """One check. Checks come in the order in which they are told: specific and cheap first.
+
+    Its parts look at one case each, and it ends with the first that finds a problem.
+    """
 
     name: str
     meaning: str
-    find: Find
+    parts: tuple[Find, ...]
 
-    def __call__(self, backend: Backend) -> list[str]:
-        """The problems found. A crash is one: a test that raises has failed."""
+    def __call__(self, program: Program, parts: Iterable[int] | None = None) -> list[str]:
+        """The problems found, by some of the parts (default: all). A crash is one: a test that raises has failed."""
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            try:
-                return self.find(backend)
-            except Exception as error:
-                first = str(error).strip().split("\n")[0]
-                return [f"it crashes with {type(error).__name__}: {first}"]
+            for i in range(len(self.parts)) if parts is None else parts:
+                problems = _problems(self.parts[i], program)
+                if problems:
+                    return problems
+        return []
+
+
+def _problems(find: Find, program: Program) -> list[str]:
+    try:
+        return find(program)
+    except Exception as error:
+        first = str(error).strip().split("\n")[0]
+        return [f"it crashes with {type(error).__name__}: {first}"]
+
+
+def of_backend(find: Callable[[Backend], list[str]]) -> tuple[Find]:
+    """The only part of a check that asks the program's backend."""
+    return (lambda program: find(program.backend),)
 
 
 def differ(what: str, found: object, expected: object, tolerance: float = 1e-12) -> list[str]:

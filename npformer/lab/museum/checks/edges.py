@@ -12,7 +12,7 @@ import numpy as np
 from npformer.backend import Backend
 from npformer.functional import AttentionMask, Draw
 from npformer.functional.dropout import DropoutCache
-from npformer.lab.museum.checks.check import Check, Host, differ, normal
+from npformer.lab.museum.checks.check import Check, Host, differ, normal, of_backend
 from npformer.layers import EncoderLayer, RandomKey, SinusoidalPositions
 from npformer.models import Transformer, TransformerConfig
 from npformer.proof.catalogue import shaken
@@ -31,7 +31,7 @@ def edge_checks() -> Iterator[Check]:
         ("inference", "without a key nothing is dropped", _inference),
         ("rotation", "PE(p + δ) is PE(p) rotated, by an angle that does not depend on p", _rotation),
     ):  # fmt: skip
-        yield Check(name, meaning, find)
+        yield Check(name, meaning, of_backend(find))
 
 
 def _huge(backend: Backend) -> list[str]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from npformer.backend import Backend
 from npformer.functional import AttentionMask, Draw, merge_heads, split_heads
-from npformer.lab.museum.checks.check import Check, Host, differ, normal
+from npformer.lab.museum.checks.check import Check, Host, differ, normal, of_backend
 
 DRAW = Draw(seed=3, step=1, micro=0, site=5, rate=0.25)
 
@@ -35,7 +35,7 @@ def forward_checks() -> Iterator[Check]:
         ("feed_forward", "act(x W₁ + b₁) W₂ + b₂", _feed_forward),
         ("cross_entropy", "−Σ q log p per counted token, smoothing and padding included", _cross_entropy),
     ):
-        yield Check(f"values of {name}", meaning, find)
+        yield Check(f"values of {name}", meaning, of_backend(find))
 
 
 def _linear(backend: Backend) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from npformer.backend import Arena, Backend
-from npformer.lab.museum.checks.check import Check, differ, normal
+from npformer.lab.museum.checks.check import Check, differ, normal, of_backend
 from npformer.layers import Parameter
 from npformer.optim import Adam, AdamW, Noam, WarmupCosine, clip_by_global_norm
 
@@ -25,7 +25,7 @@ def optimiser_checks() -> Iterator[Check]:
         ("schedules", "Noam and warm-up with cosine are their formulas", _schedules),
         ("clipping", "one factor for all gradients, from their common length, and none if they are short", _clipping),
     ):
-        yield Check(name, meaning, find)
+        yield Check(name, meaning, of_backend(find))
 
 
 def _arena(backend: Backend) -> tuple[Arena, dict[str, Any]]:

@@ -8,32 +8,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache, partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from npformer.backend import Backend
 from npformer.lab.museum.checks.check import Check
+from npformer.lab.museum.checks.program import Program
 from npformer.models import Transformer, TransformerConfig
 from npformer.proof.catalogue import KEY, Case, catalogue, shaken
 from npformer.proof.identities import IDENTITIES, Identity
-from npformer.proof.invariants import INVARIANTS, ClaimResult
-
-
-class _Proof(Protocol):
-    def __call__(self, target: Any, *inputs: Any, **options: Any) -> ClaimResult: ...
+from npformer.proof.invariants import INVARIANTS, Invariant
+from npformer.proof.invariants.invariant import opened
 
 
 def invariant_checks() -> Iterator[Check]:
     """A check for each invariant."""
     for name, one in INVARIANTS.items():
-        yield Check(f"invariant: {name}", one.meaning, partial(_problems, one))
+        yield Check(f"invariant: {name}", one.meaning, tuple(partial(_problems, one, case) for case in _cases()))
 
 
 def identity_checks() -> Iterator[Check]:
     """A check for each identity."""
     for name, one in IDENTITIES.items():
-        yield Check(f"identity: {name}", one.meaning, partial(_problems, one))
+        yield Check(f"identity: {name}", one.meaning, tuple(partial(_problems, one, case) for case in _cases()))
 
 
 @cache
@@ -55,12 +53,11 @@ def _model(config: TransformerConfig, backend: Backend) -> Any:
     return shaken(Transformer(config, backend=backend))
 
 
-def _problems(one: _Proof, backend: Backend) -> list[str]:
-    for case in _cases():
-        target = case.build(backend)
-        if isinstance(one, Identity) and not one.is_about(target):
-            continue
-        found = one(target, *case.inputs, device=backend.device, **case.options)
-        if found.fails:
-            return [f"{case.name}: {found.violation or found.reason}"]
-    return []
+def _problems(one: Invariant | Identity, case: Case, program: Program) -> list[str]:
+    key, device = (__name__, case.name), program.backend.device
+    target = program.shared(("target", key), lambda: case.build(program.backend))
+    if isinstance(one, Identity) and not one.is_about(target):
+        return []
+    probe = program.shared(("probe", key), lambda: opened(target, case.inputs, case.options, device, seed=0))
+    found = one.judged(probe)
+    return [f"{case.name}: {found.violation or found.reason}"] if found.fails else []

@@ -12,7 +12,7 @@ import numpy as np
 
 from npformer.backend import Backend
 from npformer.data import SequenceTask
-from npformer.lab.museum.checks.check import Check, differ
+from npformer.lab.museum.checks.check import Check, differ, of_backend
 from npformer.layers import RandomKey
 from npformer.models import Transformer, TransformerConfig
 from npformer.optim import Adam, WarmupCosine
@@ -33,7 +33,7 @@ def training_checks() -> Iterator[Check]:
         ("fresh masks", "every step and every micro-batch draws its own dropout", _fresh),
         ("resume", "a run that stops and goes on ends bit for bit like one that did not stop", _resume),
     ):  # fmt: skip
-        yield Check(name, meaning, find)
+        yield Check(name, meaning, of_backend(find))
 
 
 def _model(backend: Backend, dropout: float = 0.0) -> Transformer:

@@ -11,7 +11,7 @@ from npformer.backend import Backend
 from npformer.data import Example, Vocabulary, collate
 from npformer.decoding import greedy
 from npformer.functional import AttentionMask
-from npformer.lab.museum.checks.check import Check, differ
+from npformer.lab.museum.checks.check import Check, differ, of_backend
 from npformer.lab.museum.checks.plain_transformer import Plain
 from npformer.layers import EncoderLayer
 from npformer.models import Transformer, TransformerConfig
@@ -34,7 +34,7 @@ def wiring_checks() -> Iterator[Check]:
         ("parity, post-LN", "logits are those of a Transformer written in loops, from the paper", _parity_post),
         ("parity, pre-LN", "the same, pre-LN with final norms, GELU, and one tied table", _parity_pre),
     ):
-        yield Check(name, meaning, find)
+        yield Check(name, meaning, of_backend(find))
 
 
 def model(backend: Backend, **changes: Any) -> Transformer:

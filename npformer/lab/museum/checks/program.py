@@ -1,0 +1,61 @@
+"""npformer as it stands, perhaps with a bug in it, and what its checks have found out about it so far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, NamedTuple, TypeVar
+
+from npformer.backend import Backend
+
+Value = TypeVar("Value")
+
+
+class _Held(NamedTuple):
+    value: Any
+    ran: frozenset[str]  # the targets that ran to make it
+
+
+class Program:
+    """What a check is run on: a backend, and a memory for what does not have to be computed again.
+
+    changed: the targets that a bug changes. right: the program without the bug; what it knows holds here too,
+    if nothing that is changed ran to find it. ran: the set into which targets that run are put, if they are noted.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        changed: frozenset[str] = frozenset(),
+        right: Program | None = None,
+        ran: set[str] | None = None,
+    ) -> None:
+        self.backend, self._changed, self._right, self._ran = backend, changed, right, ran
+        self._held: dict[Hashable, _Held] = {}
+
+    def shared(self, key: Hashable, make: Callable[[], Value]) -> Value:
+        """make(), one object for all checks of this program; whoever asks for it counts as having run what made it."""
+        held = self._held.get(key)
+        if held is None:
+            held = self._held[key] = self._noted(make)
+        if self._ran is not None:
+            self._ran |= held.ran
+        value: Value = held.value
+        return value
+
+    def known(self, key: Hashable, find: Callable[[], Iterable[Value]]) -> Iterable[Value]:
+        """What find() yields, numbers that nobody changes; or what the right program knows, if it holds here."""
+        held = None if self._right is None else self._right._held.get(key)
+        if held is not None and not held.ran & self._changed:
+            known: tuple[Value, ...] = held.value
+            return known
+        return find() if self._ran is None else self.shared(key, lambda: tuple(find()))
+
+    def _noted(self, make: Callable[[], Any]) -> _Held:
+        if self._ran is None:
+            return _Held(make(), frozenset())
+        before = frozenset(self._ran)
+        self._ran.clear()
+        value = make()
+        held = _Held(value, frozenset(self._ran))
+        self._ran |= before
+        return held
