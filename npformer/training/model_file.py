@@ -64,7 +64,7 @@ def save(model: Model, path: str | os.PathLike[str], *, expect_finite: bool = Tr
             expect_finite_weights(arrays, "model", AS_IT_IS)
     except CheckpointError as error:
         raise CheckpointError(f"{error}; nothing was written") from None
-    data = to_bytes(arrays, metadata | {"sha256": _digest(metadata, arrays)})
+    data = to_bytes(arrays, metadata | {"sha256": digest(metadata, arrays)})
     try:
         write_atomically(Path(path), data)
     except OSError as error:
@@ -143,17 +143,17 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _digest(metadata: Mapping[str, str], arrays: Mapping[str, HostArray]) -> str:
+def digest(metadata: Mapping[str, str], arrays: Mapping[str, HostArray]) -> str:
     """The SHA-256 of metadata, but for itself, and of the arrays' names, dtypes, shapes and bytes."""
     told = sorted((name, text) for name, text in metadata.items() if name != "sha256")
-    digest = hashlib.sha256(json.dumps([told, sorted(table_of(arrays).items())]).encode())
+    found = hashlib.sha256(json.dumps([told, sorted(table_of(arrays).items())]).encode())
     for name in sorted(arrays):
-        digest.update(np.ascontiguousarray(arrays[name]).reshape(-1).view(np.uint8).data)
-    return digest.hexdigest()
+        found.update(np.ascontiguousarray(arrays[name]).reshape(-1).view(np.uint8).data)
+    return found.hexdigest()
 
 
 def _expect_digest(metadata: Mapping[str, str], arrays: Mapping[str, HostArray], source: str) -> None:
-    expected, found = metadata.get("sha256"), _digest(metadata, arrays)
+    expected, found = metadata.get("sha256"), digest(metadata, arrays)
     if found != expected:
         raise CheckpointError(
             f"{source}: corrupt: expected content of SHA-256 {shown(expected)}, found {found}; restore it from a copy"

@@ -1,0 +1,237 @@
+"""The files that npformer reads, each with what it is read by, and with the errors that its readers document."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import struct
+from collections.abc import Callable, Mapping
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from safetensors.numpy import load as load_arrays
+from safetensors.numpy import save as to_bytes
+
+import npformer as npf
+from benchmarks.faults.file_mutations import mutated, mutated_tree
+from npformer.backend import Backend, get_backend
+from npformer.data import PairsTask, Vocabulary
+from npformer.errors import CheckpointError, ConfigError, DataError, NpformerError, OutputError, TokenError
+from npformer.layers import Embedding
+from npformer.models import Decoder, DecoderConfig, build_model
+from npformer.plotting.series import series
+from npformer.training import RunDirectory, Trainer, metrics, model_file
+from npformer.training.assemble import Assembled, assemble, load_latest, read_trained, write_run
+from npformer.training.atomic import seal, unseal
+from npformer.training.checkpoint import best_checkpoint, load_checkpoint, save_checkpoint
+from npformer.training.config_file import read_toml, write_toml
+from npformer.training.model_arrays import model_arrays
+from npformer.training.options import SECTIONS, complete
+from npformer.training.progress import Progress
+
+Files = Mapping[str, bytes]  # by their paths below the folder
+
+_SMALL = {"d_model": 8, "d_ff": 8, "num_heads": 2}
+_ENDS = {"steps": 2, "batch_size": 4, "eval_examples": 2, "final_examples": 2, "save_every": 1}
+_STEP = "run/checkpoints/step-00000002"
+
+
+class Subject(NamedTuple):
+    """A kind of file: what becomes of it, who reads it (the folder is given), and what may come of that."""
+
+    name: str
+    change: Callable[[Files, random.Random], Files]
+    read: Callable[[Path], Any]
+    documented: tuple[type[NpformerError], ...]
+    exact: bool = False  # if it is read, it must be what it was
+
+
+def make(root: Path) -> Files:
+    """Write a model, two runs, pairs and vectors into the folder root; their bytes, by their paths below it."""
+    config = DecoderConfig(7, **_SMALL, num_layers=1, positions="learned", max_seq_len=6)  # type: ignore[arg-type]
+    npf.save(Decoder(config, backend=_backend(), seed=1), root / "model")
+    _make_trained(root / "run")
+    _make_tagger(root / "tags")
+    (root / "options.toml").write_bytes((root / "run" / "config.toml").read_bytes())
+    (root / "pairs.tsv").write_text("".join(f"{n}\t{n + 1}\n" for n in range(60)))
+    lines = [f"{letter} 0.5 -1.25 3e-2 7" for letter in "abcdefg"]
+    (root / "word2vec").write_text("\n".join(["7 4", *lines]) + "\n")
+    (root / "glove").write_text("\n".join(lines) + "\n")
+    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def _backend() -> Backend:
+    return get_backend("numpy", kernels="plain", threads=1)
+
+
+def _make_trained(path: Path) -> None:
+    """A run of two steps that copies words."""
+    options = {"device": "numpy", "kernels": "plain", "task": "copy"}
+    layers = {"num_encoder_layers": 1, "num_decoder_layers": 1}
+    parts = assemble({"run": options, "data": {"max_length": 4}, "model": _SMALL | layers, "training": _ENDS})
+    run = RunDirectory.create(path, path, "copy")
+    write_run(run, parts)
+    _trainer(run, parts).train()
+
+
+def _make_tagger(path: Path) -> None:
+    """A run whose model tells tags, as it would be if it had been trained."""
+    vocabulary, classes = Vocabulary(("[PAD]", "[UNK]", *"abcdef")), ("[PAD]", "day", "month")
+    options = {"device": "numpy", "kernels": "plain", "task": "tags"}
+    given = {"run": options, "data": {}, "model": _SMALL | {"num_layers": 1}, "training": _ENDS}
+    found = complete(given, len(vocabulary), 5, len(classes))
+    run = RunDirectory.create(path, path, "tags")
+    run.config_path.write_text(write_toml(found.sections()))
+    vocabulary.save(run.vocabulary_path)
+    run.classes_path.write_text("".join(f"{name}\n" for name in classes))
+    arrays = model_arrays(build_model(found.model, backend=_backend()))
+    save_checkpoint(run.checkpoints, 1, {f"parameters.{name}": each for name, each in arrays.items()}, {}, None)
+
+
+def _trainer(run: RunDirectory, parts: Assembled) -> Trainer:
+    training = parts.options.training
+    return Trainer(run, parts.task, parts.step, training, parts.identity, Progress(2, stream=io.StringIO()))
+
+
+# What becomes of them: the bytes, or what is in them, sealed again as anybody can.
+
+
+def _bytes_of(path: str, files: Files, draw: random.Random) -> Files:
+    return {path: mutated(files[path], draw)}
+
+
+def _header_of(path: str, files: Files, draw: random.Random) -> Files:
+    """The header of safetensors, with the length that it then has; or that length itself."""
+    data = files[path]
+    stop = 8 + int.from_bytes(data[:8], "little")
+    header = data[8:stop]
+    if draw.random() < 0.1:
+        return {path: struct.pack("<Q", draw.choice((0, 1, 10**8, 2**40, 2**63, 2**64 - 1))) + data[8:]}
+    if draw.random() < 0.5:
+        header = json.dumps(mutated_tree(json.loads(header), draw)).encode()
+    else:
+        header = mutated(header, draw)
+    return {path: struct.pack("<Q", len(header)) + header + data[stop:]}
+
+
+def _sealed_model(files: Files, draw: random.Random) -> Files:
+    """Another configuration, other arrays, and the SHA-256 that goes with them."""
+    stop = 8 + int.from_bytes(files["model"][:8], "little")
+    metadata = dict(json.loads(files["model"][8:stop])["__metadata__"], sha256="")
+    arrays = {name: array.copy() for name, array in load_arrays(files["model"]).items()}
+    if draw.random() < 0.7:
+        config = metadata["config"].encode()
+        tree = json.dumps(mutated_tree(json.loads(config), draw)).encode()
+        metadata["config"] = draw.choice((tree, mutated(config, draw))).decode(errors="replace")
+    else:
+        name = draw.choice(list(arrays))
+        array = arrays.pop(name)
+        arrays |= draw.choice(({}, {name + "x": array}, {name: array.astype(np.float64)}, {name: array[None]},
+                               {name: array * np.nan}, {name: array[:0]}, {name: array.astype(np.int8)}))  # fmt: skip
+    metadata["sha256"] = model_file.digest(metadata, arrays)
+    return {"model": to_bytes(arrays, metadata)}
+
+
+def _sealed_state(files: Files, draw: random.Random) -> Files:
+    document = mutated_tree(unseal(files[f"{_STEP}/state.json"]), draw)
+    try:
+        return {f"{_STEP}/state.json": seal(document)}
+    except (ValueError, TypeError):  # not a document that could be sealed
+        return {f"{_STEP}/state.json": json.dumps(document).encode()}
+
+
+def _sealed_arrays(files: Files, draw: random.Random) -> Files:
+    path, state = f"{_STEP}/arrays.safetensors", f"{_STEP}/state.json"
+    data = draw.choice((_header_of, _bytes_of))(path, files, draw)[path]
+    document = unseal(files[state])
+    document["arrays"] |= {"bytes": len(data), "sha256": sha256(data).hexdigest()}
+    return {path: data, state: seal(document)}
+
+
+# Who reads them.
+
+
+def _model(root: Path) -> Any:
+    model = npf.load(root / "model", backend=_backend())
+    return str(model.config), model.arena.values.tobytes()
+
+
+def _checkpoint(root: Path) -> Any:
+    found = load_checkpoint(root / _STEP)
+    return found.step, found.score, str(found.state), {name: each.tobytes() for name, each in found.arrays.items()}
+
+
+def _decode(folder: str, root: Path) -> None:
+    run = RunDirectory.open(root / folder)
+    trained = read_trained(run, "numpy")
+    trained.tokenizer.encode("abc")
+    best_checkpoint(run.checkpoints)
+
+
+def _resume(root: Path) -> None:
+    run = RunDirectory.open(root / "run")
+    checkpoint = load_latest(run)
+    parts = assemble(read_toml(run.config_path, SECTIONS), checkpoint)
+    _trainer(run, parts).restore(checkpoint)
+
+
+def _decode_and_resume(root: Path) -> None:
+    """Both, whatever the first one says."""
+    try:
+        _decode("run", root)
+    except NpformerError:
+        _resume(root)
+        raise
+    _resume(root)
+
+
+def _options(root: Path) -> None:
+    complete(read_toml(root / "options.toml", SECTIONS), 7, 5)
+
+
+def _metrics(root: Path) -> None:
+    path = root / "run" / "metrics.jsonl"
+    records = metrics.read(path)
+    log = metrics.MetricsLog(path)
+    log.truncate_after(1)
+    log.append({"kind": "train", "step": 2, "loss": 0.5})
+    for kind, field in (("train", "loss"), ("eval", "loss"), ("eval", "token_accuracy"), ("train", "learning_rate")):
+        series(records, kind, field)
+
+
+def _pairs(root: Path) -> None:
+    PairsTask.from_tsv(root / "pairs.tsv", seed=0).batch(1, 4)
+
+
+def _vectors(name: str, root: Path) -> None:
+    vocabulary = Vocabulary(("[PAD]", "[UNK]", *"abcdefgh"))
+    Embedding.from_pretrained(root / name, vocabulary, backend=_backend())
+
+
+_OF_RUNS = (CheckpointError, ConfigError, DataError, OutputError, TokenError)
+
+SUBJECTS: tuple[Subject, ...] = (
+    Subject("model", partial(_bytes_of, "model"), _model, (CheckpointError,), exact=True),
+    Subject("model: its header", partial(_header_of, "model"), _model, (CheckpointError,)),
+    Subject("model: sealed again", _sealed_model, _model, (CheckpointError,)),
+    Subject(
+        "arrays.safetensors", partial(_bytes_of, f"{_STEP}/arrays.safetensors"), _checkpoint, (CheckpointError,), True
+    ),
+    Subject("state.json", partial(_bytes_of, f"{_STEP}/state.json"), _checkpoint, (CheckpointError,), True),
+    Subject("arrays: sealed again", _sealed_arrays, _decode_and_resume, _OF_RUNS),
+    Subject("state: sealed again", _sealed_state, _decode_and_resume, _OF_RUNS),
+    Subject("config.toml", partial(_bytes_of, "run/config.toml"), _decode_and_resume, _OF_RUNS),
+    Subject("config.toml: tags", partial(_bytes_of, "tags/config.toml"), partial(_decode, "tags"), _OF_RUNS),
+    Subject("--config FILE", partial(_bytes_of, "options.toml"), _options, (ConfigError,)),
+    Subject("vocabulary.txt", partial(_bytes_of, "run/vocabulary.txt"), _decode_and_resume, _OF_RUNS),
+    Subject("vocabulary.txt: tags", partial(_bytes_of, "tags/vocabulary.txt"), partial(_decode, "tags"), _OF_RUNS),
+    Subject("classes.txt", partial(_bytes_of, "tags/classes.txt"), partial(_decode, "tags"), _OF_RUNS),
+    Subject("metrics.jsonl", partial(_bytes_of, "run/metrics.jsonl"), _metrics, (DataError,)),
+    Subject("pairs.tsv", partial(_bytes_of, "pairs.tsv"), _pairs, (DataError,)),
+    Subject("word2vec", partial(_bytes_of, "word2vec"), partial(_vectors, "word2vec"), (DataError,)),
+    Subject("GloVe", partial(_bytes_of, "glove"), partial(_vectors, "glove"), (DataError,)),
+)

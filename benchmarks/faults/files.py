@@ -1,0 +1,209 @@
+"""Files that somebody damaged, or wrote to do damage: each is read, or refused with an error that is documented.
+
+    python -m benchmarks.faults.files                   10,000 mutated files of every kind that npformer reads
+    python -m benchmarks.faults.files --count 500 --seed 7 --json
+    python -m benchmarks.faults.files --only 1234       one of them, with its traceback
+
+A file follows from the seed and its number alone. Bits flip, bytes get lost, lines of 1 MB appear, numbers become
+huge, brackets nest, types change; where a check sum would tell, it is often made anew, as anybody can. Files are read
+by processes of their own, many by each, and a file counts as
+
+    undocumented    if an error came of it that its reader does not document
+    silent          if it was read, and was not what it had been, where a check sum should tell
+    too large       if more than 200 MB of memory were taken beside what the process had
+    too long        if more than 2 s of a core were
+
+Ends with 1 if any is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from benchmarks import report
+
+MEGABYTE = 1_000_000
+MEMORY, SECONDS = 200 * MEGABYTE, 2.0
+GUARD = 60.0  # seconds by the clock without an answer: the process hangs
+COLUMNS = ("file", "files", "read", "refused", "undocumented", "silent", "too large", "too long", "worst MB", "worst s")
+FAULTS = ("undocumented", "silent", "too large", "too long")
+WORKER = ["-m", "benchmarks.faults.files"]
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class TooLongError(BaseException):
+    """The alarm of a file; no reader catches it."""
+
+
+def outcomes(numbers: Any, seed: int, root: Path, limited: bool = True) -> Iterator[dict[str, Any]]:
+    """Read the files with these numbers in the folder root: what came of each. limited: as in a process of its own."""
+    from benchmarks.faults.file_subjects import SUBJECTS, make
+
+    files = make(root)
+    known = {subject.name: subject.read(root) if subject.exact else None for subject in SUBJECTS}
+    for number in numbers:
+        draw, subject = random.Random(f"{seed}:{number}"), SUBJECTS[number % len(SUBJECTS)]
+        changed = subject.change(files, draw)
+        for path, data in changed.items():
+            (root / path).write_bytes(data)
+        found = _outcome(subject, root, known[subject.name], limited)
+        for path in {*changed, "run/metrics.jsonl"}:
+            (root / path).write_bytes(files[path])
+        yield {"number": number, "kind": subject.name} | found
+
+
+def _outcome(subject: Any, root: Path, known: Any, limited: bool) -> dict[str, Any]:
+    outcome, text, before, start = "read", "", _memory("VmRSS"), time.process_time()
+    try:
+        with _limits() if limited else contextlib.nullcontext():
+            if subject.read(root) != known and subject.exact:
+                outcome = "silent"
+    except subject.documented:
+        outcome = "refused"
+    except MemoryError as error:
+        outcome, text = "too large", repr(error)
+    except TooLongError:
+        outcome, text = "too long", traceback.format_exc()
+    except Exception:
+        outcome, text = "undocumented", traceback.format_exc()
+    seconds, memory = time.process_time() - start, max(0, _memory("VmHWM") - before)
+    if limited and memory > MEMORY:
+        outcome = "too large"
+    return {"outcome": outcome, "seconds": seconds, "memory": memory, "text": text[-4000:]}
+
+
+@contextlib.contextmanager
+def _limits() -> Iterator[None]:
+    """So much address space more, and so many seconds of a core; the peak of memory is counted from here."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    if now := _memory("VmSize"):
+        resource.setrlimit(resource.RLIMIT_AS, (now + MEMORY, hard))
+    old = signal.signal(signal.SIGPROF, _ring)
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, old)
+        resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
+
+
+def _ring(number: int, frame: FrameType | None) -> None:
+    raise TooLongError
+
+
+def _memory(name: str) -> int:
+    """Bytes, as Linux counts them for this process; 0 elsewhere."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith(f"{name}:"):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
+def in_processes(count: int, seed: int, each: int = 1000) -> Iterator[dict[str, Any]]:
+    """What came of each file, read by processes of ``each`` files; one that dies or hangs is a fault of its file."""
+    number = 0
+    while number < count:
+        stop = min(count, number + each)
+        command = [sys.executable, *WORKER, "--seed", str(seed), "--range", f"{number}:{stop}"]
+        environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+        with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as child:
+            assert child.stdout is not None
+            for line in child.stdout:
+                found = json.loads(line)
+                number = found["number"] + 1
+                yield found
+        if number < stop:
+            from benchmarks.faults.file_subjects import SUBJECTS
+
+            text = f"file {number}: the process that read it ended with {child.returncode}"
+            kind = SUBJECTS[number % len(SUBJECTS)].name
+            yield {"number": number, "kind": kind, "outcome": "undocumented", "seconds": 0, "memory": 0, "text": text}
+            number += 1
+
+
+def _work(numbers: range, seed: int) -> None:
+    """What a process does: one line of JSON for each file."""
+    sys.modules["numba"] = None  # type: ignore[assignment]  # a damaged config.toml must not begin to compile
+    warnings.simplefilter("error")
+    signal.alarm(int(GUARD))
+    with tempfile.TemporaryDirectory() as folder:
+        for found in outcomes(numbers, seed, Path(folder)):
+            print(json.dumps(found), flush=True)
+            signal.alarm(int(GUARD))
+
+
+def summary(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """By kind of file, and of all together: how many came to what, and the worst of memory and time."""
+    rows = []
+    for kind in [*dict.fromkeys(each["kind"] for each in found), "all"]:
+        those = [each for each in found if kind in (each["kind"], "all")]
+        counts = {name: sum(each["outcome"] == name for each in those) for name in ("read", "refused", *FAULTS)}
+        worst = {name: max(each[name] for each in those) for name in ("memory", "seconds")}
+        rows.append({"kind": kind, "files": len(those)} | counts | worst)
+    return rows
+
+
+def main() -> int:
+    """The command; see --help."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.faults.files", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
+    )  # fmt: skip
+    parser.add_argument("--count", type=int, default=10_000, help="how many files (default: 10000)")
+    parser.add_argument("--seed", type=int, default=0, help="of what happens to them (default: 0)")
+    parser.add_argument("--only", type=int, metavar="N", help="read file N alone, and show what came of it")
+    parser.add_argument("--range", help=argparse.SUPPRESS)  # what a process of ours is asked for
+    parser.add_argument("--json", action="store_true", help="print one JSON document, for machines")
+    args = parser.parse_args()
+    if args.count < 1:
+        parser.error(f"--count: expected an integer >= 1, got {args.count}")
+    if args.range:
+        _work(range(*map(int, args.range.split(":"))), args.seed)
+        return 0
+    if args.only is not None:
+        with tempfile.TemporaryDirectory() as folder:
+            [one] = outcomes([args.only], args.seed, Path(folder))
+        print(json.dumps(one | {"text": ""}), one["text"], sep="\n")
+        return int(one["outcome"] in FAULTS)
+    return _reported(args)
+
+
+def _reported(args: argparse.Namespace) -> int:
+    found = list(in_processes(args.count, args.seed))
+    rows, faults = summary(found), [each for each in found if each["outcome"] in FAULTS]
+    cells = [
+        [row["kind"], *(f"{row[name]:,}" for name in ("files", "read", "refused", *FAULTS)),
+         f"{row['memory'] / MEGABYTE:.1f}", f"{row['seconds']:.2f}"]
+        for row in rows
+    ]  # fmt: skip
+    report.say(report.table(COLUMNS, cells), args.json)
+    for each in faults[:10]:
+        last = each["text"].strip().splitlines()[-1:] or [""]
+        print(f"file {each['number']}, {each['kind']}: {each['outcome']}: {last[0][:200]}", file=sys.stderr)
+    if args.json:
+        print(json.dumps({"benchmark": "files", "seed": args.seed, "results": rows, "faults": faults}))
+    return int(bool(faults))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

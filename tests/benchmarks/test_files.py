@@ -1,0 +1,89 @@
+"""Damaged files of every kind are read, or refused as documented; who counts them sees a fault when there is one."""
+
+from __future__ import annotations
+
+import collections
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from benchmarks.faults import files
+from benchmarks.faults.file_subjects import SUBJECTS
+
+ROOT = Path(files.__file__).resolve().parents[2]
+
+FAULTY = """if True:
+    import sys, time
+    from pathlib import Path
+    from benchmarks.faults import file_subjects, files
+    from npformer.errors import DataError
+
+    def loop(root):
+        while True:
+            pass
+
+    def reader(error):
+        def read(root):
+            raise error
+        return read
+
+    readers = {
+        "refused": reader(DataError("no")), "undocumented": reader(ValueError("no")), "read": lambda root: None,
+        "too large": lambda root: bytearray(300_000_000), "too long": loop, "silent": lambda root: object(),
+    }
+    file_subjects.SUBJECTS = tuple(
+        file_subjects.Subject(name, lambda kept, draw: {}, read, (DataError,), exact=name == "silent")
+        for name, read in readers.items()
+    )
+    files.SECONDS = 0.2
+    for found in files.outcomes(range(len(readers)), 0, Path(sys.argv[1])):
+        print(found["kind"], "|", found["outcome"])
+"""
+
+
+def test_two_hundred_files_are_read_or_refused(tmp_path: Path) -> None:
+    found = list(files.outcomes(range(204), 0, tmp_path, limited=False))
+    assert [f"{each['number']}: {each['text']}" for each in found if each["outcome"] in files.FAULTS] == []
+    counts = collections.Counter((each["kind"], each["outcome"]) for each in found)
+    assert {kind for kind, _ in counts} == {subject.name for subject in SUBJECTS}
+    assert sum(counts[subject.name, "refused"] for subject in SUBJECTS) > 100
+    assert sum(counts[subject.name, "read"] for subject in SUBJECTS) > 10
+
+
+def test_a_file_follows_from_the_seed_and_its_number(tmp_path: Path) -> None:
+    for folder in ("a", "b", "c"):
+        (tmp_path / folder).mkdir()
+    one = [each["outcome"] for each in files.outcomes(range(34), 3, tmp_path / "a", limited=False)]
+    same = [each["outcome"] for each in files.outcomes(range(34), 3, tmp_path / "b", limited=False)]
+    other = [each["outcome"] for each in files.outcomes(range(17, 34), 3, tmp_path / "c", limited=False)]
+    assert one == same
+    assert one[17:] == other
+
+
+def test_every_fault_is_seen(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", FAULTY, str(tmp_path)]  # alone: its memory is limited
+    said = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    assert all(len(set(line.split(" | "))) == 1 for line in said.splitlines()), said
+    assert len(said.splitlines()) == 6
+
+
+def test_a_process_that_dies_is_a_fault_of_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = json.dumps({"number": 0, "kind": "model", "outcome": "read", "seconds": 0, "memory": 0, "text": ""})
+    worker = f"import sys; print({first!r} * (sys.argv[-1] == '0:2')); sys.exit(7)"
+    monkeypatch.setattr(files, "WORKER", ["-c", worker])
+    found = list(files.in_processes(2, 0))
+    assert [(each["number"], each["outcome"]) for each in found] == [(0, "read"), (1, "undocumented")]
+    assert "file 1: the process that read it ended with 7" in found[1]["text"]
+
+
+def test_the_command(run: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    done = run("faults.files", "--count", "34", "--json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["faults"] == []
+    assert document["results"][-1]["files"] == 34
+    assert run("faults.files", "--count", "0").returncode == 2
