@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import stat
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -73,18 +74,19 @@ def check_place(path: Path) -> None:
             raise OutputError(f"picture: expected a file name ending in .png, got '{path}'; rename it")
         if not path.parent.is_dir():
             raise OutputError(f"picture: expected an existing folder, got '{path.parent}'; create it first")
-        if path.exists() and not _is_picture(path):
-            raise OutputError(f"picture: expected a free name, but '{path}' is there; choose another")
+        if os.path.lexists(path) and not _is_picture(path):
+            raise OutputError(f"picture: expected a free name, but '{path}' is there; choose another, or move it away")
 
 
 def write_picture(figure: Figure, path: Path) -> None:
     """Write the figure to path as PNG: all of it or nothing. Raises OutputError if that cannot be done."""
     check_place(path)
     data = png_bytes(figure)
-    half_written = path.with_name(f".{secrets.token_hex(6)}.png.tmp")
+    half_written = path.with_name(f".tmp-{path.name[:40]}-{secrets.token_hex(6)}")  # a run's next resume removes it
     with _told_as_output_error(path):
         try:
-            half_written.write_bytes(data)
+            with half_written.open("xb") as file:
+                file.write(data)
             os.replace(half_written, path)
         except BaseException:
             with suppress(OSError):  # the first error is the one to tell
@@ -93,7 +95,8 @@ def write_picture(figure: Figure, path: Path) -> None:
 
 
 def _is_picture(path: Path) -> bool:
-    if not path.is_file():
+    """Whether a picture is there itself: what a link leads to is not asked, and a pipe not waited for."""
+    if not stat.S_ISREG(path.lstat().st_mode):
         return False
     with path.open("rb") as file:
         return file.read(len(_PNG_SIGNATURE)) == _PNG_SIGNATURE

@@ -16,6 +16,7 @@ import math
 import os
 import secrets
 import shutil
+import stat
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -31,6 +32,7 @@ _FULL = {
 }
 #: What file systems answer that cannot fsync a folder; they offer nothing better.
 _NO_FOLDER_SYNC = {errno.EINVAL, errno.ENOTSUP}
+_NOT_REGULAR = "what is there is no regular file, but a link, a pipe or a device; move it away"
 _FLOAT = "$float"
 
 
@@ -99,6 +101,45 @@ def remove_leftovers(folder: Path) -> None:
         else:
             with suppress(OSError):
                 leftover.unlink()
+
+
+def make_folder(path: Path) -> None:
+    """Make the folder path and its parents, where they are missing, so that none is lost again. Raises OSError."""
+    if path.is_dir():
+        return
+    make_folder(path.parent)
+    try:
+        os.mkdir(path)
+    except FileExistsError:
+        if not path.is_dir():  # another process may have made it since
+            raise
+    sync_folder(path.parent)
+
+
+def open_regular(path: Path, flags: int) -> int:
+    """A descriptor of the file path, made if flags say so.
+
+    A link is not followed, and nothing waited for: raises OSError, in words for a message, for what is no regular file.
+    """
+    try:
+        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENXIO):  # a link; a pipe that nobody reads, or a device
+            raise
+        raise OSError(error.errno, _NOT_REGULAR, str(path)) from None
+    kind = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(kind):
+        return descriptor
+    os.close(descriptor)
+    if stat.S_ISDIR(kind):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    raise OSError(errno.EINVAL, _NOT_REGULAR, str(path))
+
+
+def read_regular(path: Path) -> bytes:
+    """The bytes of a file that ``open_regular`` opens. Raises OSError."""
+    with open(open_regular(path, os.O_RDONLY), "rb") as file:
+        return file.read()
 
 
 def write_synced(path: Path, data: bytes) -> None:

@@ -36,6 +36,7 @@ from npformer.training.atomic import (
     commit_folder,
     describe,
     disk_is_full,
+    make_folder,
     remove_folder,
     remove_leftovers,
     seal,
@@ -82,7 +83,7 @@ def save_checkpoint(
     files = _encode(step, stored, state, None if score is None else float(score))
     previous = latest_checkpoint(folder)
     try:
-        os.makedirs(folder, exist_ok=True)
+        make_folder(folder)
         remove_leftovers(folder)
         _finish_replacing(folder)
         taken = os.path.lexists(path)

@@ -18,7 +18,14 @@ from typing import Any
 import numpy as np
 
 from npformer.errors import DataError, OutputError
-from npformer.training.atomic import describe, disk_is_full, write_all, write_atomically
+from npformer.training.atomic import (
+    describe,
+    disk_is_full,
+    open_regular,
+    read_regular,
+    write_all,
+    write_atomically,
+)
 
 _WORDS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
@@ -40,7 +47,7 @@ class MetricsLog:
         try:
             if not self._mended:
                 self._mend()
-            descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+            descriptor = open_regular(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             try:
                 _append_whole(descriptor, line)
             finally:
@@ -57,15 +64,16 @@ class MetricsLog:
         """
         kept = b"".join(line for line, record in _lines(self.path) if not _is_after(record, step))
         try:
-            if self.path.exists() and kept != self.path.read_bytes():
-                write_atomically(self.path, kept)
+            with suppress(FileNotFoundError):
+                if kept != read_regular(self.path):
+                    write_atomically(self.path, kept)
         except OSError as error:
             raise _not_written(self.path, error) from error
 
     def _mend(self) -> None:
         """Give a last line without its end the end, or remove it if it is torn. Raises OSError."""
         with suppress(FileNotFoundError):
-            data = self.path.read_bytes()
+            data = read_regular(self.path)
             tail = data.rpartition(b"\n")[2]
             if tail and _decode(tail) is None:
                 os.truncate(self.path, len(data) - len(tail))
@@ -109,7 +117,7 @@ def _decode(line: bytes) -> dict[str, Any] | None:
 def _lines(path: Path) -> list[tuple[bytes, dict[str, Any]]]:
     """Each whole line with its line end, and its record."""
     try:
-        data = path.read_bytes()
+        data = read_regular(path)
     except FileNotFoundError:
         return []
     except OSError as error:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from npformer.errors import OutputError
-from npformer.training.atomic import TEMPORARY, describe
+from npformer.training.atomic import TEMPORARY, describe, make_folder, open_regular, sync_folder
 from npformer.visible import visible
 
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP}
@@ -50,9 +50,14 @@ class RunDirectory:
 
     @classmethod
     def open(cls, path: Path) -> RunDirectory:
-        """An existing run, to resume or to decode with. Raises OutputError if path is not one."""
+        """An existing run, to resume or to decode with. Raises OutputError if path is not one.
+
+        Nor if a pipe, say, is in a file's place, which whoever reads it would wait for. With checkpoints it is a
+        run without its options, too: they are in each of them.
+        """
         run = cls(path)
-        if run.config_path.is_file():
+        run._refuse_what_is_no_file()
+        if run.config_path.is_file() or run.checkpoints.is_dir():
             return run
         if path.is_dir():
             found = f"a folder without {run.config_path.name}"
@@ -88,6 +93,14 @@ class RunDirectory:
         """The folder of checkpoints, made by the first save."""
         return self.path / "checkpoints"
 
+    def _refuse_what_is_no_file(self) -> None:
+        for path in (self.config_path, self.vocabulary_path, self.classes_path, self.metrics_path):
+            if os.path.lexists(path) and not path.is_file():
+                raise OutputError(
+                    f"{path}: expected a file of the run, found a pipe, a device, a folder or a link that leads "
+                    "nowhere: move it away, and put the file back"
+                )
+
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Hold the run while training into it. Raises OutputError if another process holds it.
@@ -96,9 +109,9 @@ class RunDirectory:
         remove it would let two processes lock two files of one name.
         """
         try:
-            descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o666)
+            descriptor = open_regular(self.path / "lock", os.O_RDWR | os.O_CREAT)
         except OSError as error:
-            raise _not_writable(self.path, error) from error
+            raise _not_writable(self.path / "lock", error) from error
         try:
             _take(descriptor, self.path)
             yield
@@ -137,6 +150,7 @@ def _numbered(root: Path, task: str) -> Path:
         path = root / f"{stem}-{max(numbers, default=0) + 1:03d}"
         try:
             path.mkdir()
+            sync_folder(root)
         except FileExistsError:
             continue  # another run took this number since we looked
         except OSError as error:
@@ -157,7 +171,7 @@ def _names(folder: Path) -> list[str]:
 
 def _make(path: Path) -> None:
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        make_folder(path)
     except (FileExistsError, NotADirectoryError):
         raise OutputError(
             f"{path}: expected a folder or a free name, but a file is in the way: choose another --out"

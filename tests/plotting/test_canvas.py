@@ -77,6 +77,24 @@ def test_a_file_that_is_no_picture_is_left_alone(tmp_path: Path) -> None:
     assert path.read_text() == "my notes"
 
 
+@pytest.mark.parametrize("target", ["picture", "nothing"])
+def test_a_link_is_not_followed_and_not_replaced(tmp_path: Path, target: str) -> None:
+    write_picture(small_figure("mine"), tmp_path / "picture.png")
+    mine, link = (tmp_path / "picture.png").read_bytes(), tmp_path / "a.png"
+    link.symlink_to(tmp_path / f"{target}.png")
+    with pytest.raises(OutputError, match=r"expected a free name, but '.*a\.png' is there; .*move it away"):
+        write_picture(small_figure(), link)
+    assert link.is_symlink()
+    assert (tmp_path / "picture.png").read_bytes() == mine
+    assert not (tmp_path / "nothing.png").exists()
+
+
+def test_a_pipe_in_the_way_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.png")
+    with pytest.raises(OutputError, match="expected a free name"):
+        write_picture(small_figure(), tmp_path / "a.png")
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [

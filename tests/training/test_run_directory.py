@@ -178,3 +178,57 @@ def test_a_lock_that_cannot_be_made(tmp_path: Path) -> None:
         RunDirectory(tmp_path / "absent").lock(),
     ):
         pytest.fail("nothing to lock")
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Path:
+    """A file of somebody else."""
+    path = tmp_path / "elsewhere"
+    path.write_text("mine\n")
+    return path
+
+
+def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path, elsewhere: Path) -> None:
+    run = RunDirectory.create(tmp_path / "run", tmp_path, "copy")
+    (run.path / "lock").symlink_to(elsewhere)
+    with pytest.raises(OutputError, match=r"lock: expected to write there, .* no regular file, but a link"), run.lock():
+        pytest.fail("held")
+    assert elsewhere.read_text() == "mine\n"
+
+
+def test_a_lock_that_is_a_pipe_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "lock")
+    with pytest.raises(OutputError, match=r"lock: expected to write there, .* a pipe"), RunDirectory(tmp_path).lock():
+        pytest.fail("held")
+
+
+@pytest.mark.parametrize("name", ["config.toml", "vocabulary.txt", "classes.txt", "metrics.jsonl"])
+def test_a_pipe_in_a_file_s_place_is_not_waited_for(tmp_path: Path, name: str) -> None:
+    for each in {"config.toml", "vocabulary.txt"} - {name}:
+        (tmp_path / each).write_text("x")
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(OutputError, match=rf"{name}: expected a file of the run, found a pipe.*move it away"):
+        RunDirectory.open(tmp_path)
+
+
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> set[tuple[int, int]]:
+    """Which files and folders were made durable, by device and inode."""
+    found, real = set[tuple[int, int]](), os.fsync
+
+    def fsync(descriptor: int) -> None:
+        status = os.fstat(descriptor)
+        found.add((status.st_dev, status.st_ino))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    return found
+
+
+@pytest.mark.parametrize("path", [None, "a/b"])
+def test_the_folder_is_durable_in_its_parents(tmp_path: Path, synced: set[tuple[int, int]], path: str | None) -> None:
+    run = RunDirectory.create(tmp_path / path if path else None, tmp_path / "runs" / "deep", "copy")
+    while run.path != tmp_path:
+        run = RunDirectory(run.path.parent)
+        status = run.path.stat()
+        assert (status.st_dev, status.st_ino) in synced, f"{run.path} may lose what was made in it"
