@@ -274,6 +274,24 @@ def test_without_a_gpu_one_error_says_what_is_missing(tmp_path: Path, capsys: py
     assert not (tmp_path / "out").exists()
 
 
+def test_the_pages_commands_are_understood_and_do_everything_once() -> None:
+    page = (ROOT / "docs" / "gpu.md").read_text(encoding="utf-8")
+    lines = re.findall(r"^python -m benchmarks\.gpu (.*?)(?: *#.*)?$", page, re.MULTILINE)
+    found = [[part.name for part in command.checked(command._parser().parse_args(line.split()))] for line in lines]
+    assert sorted(set().union(*found)) == sorted(part.name for part in parts())
+    assert not any(name.startswith("against") for name in found[0] + found[1])
+
+
+def test_the_pages_extras_exist() -> None:
+    page, settings = ((ROOT / name).read_text(encoding="utf-8") for name in ("docs/gpu.md", "setup.cfg"))
+    extras = {name for part in re.findall(r"\[([a-z0-9,]+)\]", page) for name in part.split(",")}
+    assert extras == {"test", "cuda12", "cuda13"}
+    assert all(f"\n{name} =" in settings for name in extras)
+    for wheel in ("array-api-compat", "array-api-strict"):
+        assert f"`{wheel}`" in page
+        assert wheel in settings
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
