@@ -274,7 +274,7 @@ def test_without_a_gpu_one_error_says_what_is_missing(tmp_path: Path, capsys: py
     assert not (tmp_path / "out").exists()
 
 
-def test_the_pages_commands_are_understood_and_do_everything_once() -> None:
+def test_the_pages_commands_are_understood_and_leave_nothing_out() -> None:
     page = (ROOT / "docs" / "gpu.md").read_text(encoding="utf-8")
     lines = re.findall(r"^python -m benchmarks\.gpu (.*?)(?: *#.*)?$", page, re.MULTILINE)
     found = [[part.name for part in command.checked(command._parser().parse_args(line.split()))] for line in lines]
