@@ -25,61 +25,98 @@ from npformer.typing import HostArray
 
 ALIGNMENT = 64  # bytes: a cache line, and an AVX-512 register
 SMALL = 1 << 17  # bytes below which malloc itself keeps memory for the next array (glibc), at a fifth of the cost
-SLACK = 1.25  # a buffer may be this much larger than what it is used for
-KEEP = 1 << 28  # bytes of unused buffers that are always kept; beyond, no more than is in use
+SLACK = 2  # a buffer may be this much larger than what it is used for
+KEEP = 1 << 24  # bytes that a pool may always have
+ROOM = 1.25  # a larger pool has at most so many times the bytes of its peak, the most that were in use at once
+FORGETTING = 0.98  # of the peak remains with each new buffer: what was needed once is not kept for ever
 
 
 class PoolFull(MemoryError):
     """A pool would have more bytes than its limit."""
 
 
+class Buffer:
+    """Memory of a pool."""
+
+    __slots__ = ("memory", "size", "start", "used")
+
+    def __init__(self, size: int) -> None:
+        self.memory: HostArray = np.empty(size + ALIGNMENT, dtype=np.uint8)
+        self.start: int = -self.memory.ctypes.data % ALIGNMENT  # its first aligned byte
+        self.size = size  # from there on
+        self.used = 0  # when it was taken last, counted in takes
+
+
 class Pool:
-    """Buffers, sorted by size. With a limit of bytes none is ever given up, and PoolFull raised beyond it."""
+    """Buffers, sorted by size.
+
+    Without a limit a pool has at most max(KEEP, ROOM·peak) bytes, or what is in use if that is more: before a buffer
+    is made, the unused ones that were taken the longest time ago go. With a limit of bytes none is ever given up, and
+    PoolFull raised beyond it.
+    """
 
     def __init__(self, limit: int | None = None) -> None:
         self.limit = limit
         self.sizes: list[int] = []
-        self.buffers: list[tuple[HostArray, int]] = []  # and where its first aligned byte is
+        self.buffers: list[Buffer] = []
         self._owned: set[int] = set()
+        self._takes = 0
+        self._peak = 0.0
 
     def take(self, size: int) -> tuple[HostArray, int]:
-        """An unused buffer with room for size bytes from its first aligned byte on."""
-        start = bisect_left(self.sizes, size)
-        most = int(size * SLACK)
-        for i in range(start, len(self.sizes)):
+        """An unused buffer with room for size bytes, and its first aligned byte."""
+        self._takes += 1
+        most = size * SLACK
+        for i in range(bisect_left(self.sizes, size), len(self.sizes)):
             if self.sizes[i] > most:
                 break
-            if sys.getrefcount(self.buffers[i][0]) == _UNUSED:
-                return self.buffers[i]
-        if self.limit is None:
-            self.forget(KEEP)
-        elif sum(self.sizes) + size > self.limit:
-            raise PoolFull(f"memory: expected at most {self.limit} bytes, got {sum(self.sizes)} and {size}")
-        memory = np.empty(size + ALIGNMENT, dtype=np.uint8)
+            if sys.getrefcount(self.buffers[i].memory) == _UNUSED:
+                self.buffers[i].used = self._takes
+                return self.buffers[i].memory, self.buffers[i].start
+        self._make_room(size)
+        buffer = Buffer(size)
+        buffer.used = self._takes
         place = bisect_left(self.sizes, size)
         self.sizes.insert(place, size)
-        self._owned.add(id(memory))
-        self.buffers.insert(place, (memory, -memory.ctypes.data % ALIGNMENT))
-        return self.buffers[place]
+        self.buffers.insert(place, buffer)
+        self._owned.add(id(buffer.memory))
+        return buffer.memory, buffer.start
 
     def owns(self, memory: Any) -> bool:
         """Whether this is one of the buffers."""
         return id(memory) in self._owned
 
-    def forget(self, keep: int) -> None:
-        """Let unused buffers go if they are more bytes than that, and than what is in use: sizes have changed."""
-        used = [i for i in range(len(self.buffers)) if sys.getrefcount(self.buffers[i][0]) != _UNUSED]
-        busy = sum(self.sizes[i] for i in used)
-        if sum(self.sizes) - busy > max(keep, busy):
-            self.buffers = [self.buffers[i] for i in used]
-            self.sizes = [self.sizes[i] for i in used]
-            self._owned = {id(memory) for memory, _ in self.buffers}
+    def _make_room(self, size: int) -> None:
+        """See to it that a new buffer of this size is within the bounds."""
+        if self.limit is not None:
+            if sum(self.sizes) + size > self.limit:
+                raise PoolFull(f"memory: expected at most {self.limit} bytes, got {sum(self.sizes)} and {size}")
+            return
+        in_use = sum(self.sizes) - sum(buffer.size for buffer in self._unused())
+        self._peak = max(self._peak * FORGETTING, in_use + size)
+        self.shrink(max(KEEP, int(ROOM * self._peak)) - size)
+
+    def shrink(self, most: int) -> None:
+        """Give back unused buffers, those taken the longest time ago first, until no more bytes than most are left."""
+        excess, going = sum(self.sizes) - most, set()
+        for buffer in sorted(self._unused(), key=lambda buffer: buffer.used) if excess > 0 else ():
+            if excess <= 0:
+                break
+            going.add(id(buffer))
+            excess -= buffer.size
+        if going:
+            self.buffers = [buffer for buffer in self.buffers if id(buffer) not in going]
+            self.sizes = [buffer.size for buffer in self.buffers]
+            self._owned = {id(buffer.memory) for buffer in self.buffers}
+
+    def _unused(self) -> list[Buffer]:
+        return [self.buffers[i] for i in range(len(self.buffers)) if sys.getrefcount(self.buffers[i].memory) == _UNUSED]
 
 
 def _count_of_unused() -> int:
     """What getrefcount says, in this interpreter, of a buffer that nothing but the pool refers to."""
-    buffers = [(np.empty(1, dtype=np.uint8), 0)]
-    return [sys.getrefcount(buffers[i][0]) for i in range(len(buffers))][0]  # noqa: RUF015 - as ``take`` asks
+    buffers = [Buffer(1)]
+    return [sys.getrefcount(buffers[i].memory) for i in range(len(buffers))][0]  # noqa: RUF015 - as ``take`` asks
 
 
 _UNUSED = _count_of_unused()
@@ -120,7 +157,7 @@ def from_pool(pool: Pool, array_class: type[HostArray]) -> Iterator[None]:
 
 def forget_unused() -> None:
     """Give this thread's unused buffers back."""
-    _here.pool.forget(keep=0)
+    _here.pool.shrink(0)
 
 
 def empty_like(x: HostArray) -> HostArray:

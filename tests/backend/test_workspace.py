@@ -196,8 +196,61 @@ def test_unused_memory_is_given_up_when_sizes_change(monkeypatch: pytest.MonkeyP
     fresh_pool(work)
 
 
+def test_two_thousand_random_shapes_leave_what_the_first_hundred_did() -> None:
+    """Steps of thirty arrays, kept and then dropped, those of the first step the largest of all."""
+
+    def work() -> None:
+        rng = np.random.default_rng(0)
+        pool, kept, peak = workspace._here.pool, [], 0
+        for step in range(2000):
+            sizes = (10 * SMALL * (rng.random() * rng.random(30) if step else np.ones(30))).astype(int)
+            held = [empty((size,), np.uint8) for size in sizes.tolist()]
+            peak = max(peak, int(sizes.sum()))
+            del held
+            kept.append(sum(pool.sizes))
+        assert max(kept[100:]) <= max(kept[:100])
+        assert max(kept) <= max(workspace.KEEP, workspace.ROOM * peak)
+
+    fresh_pool(work)
+
+
+def test_what_is_needed_in_each_step_is_kept() -> None:
+    """Steps of one shape, far beyond KEEP: no buffer is made after the first, none is given up."""
+
+    def work() -> None:
+        sizes = [*range(SMALL, 40 * SMALL, SMALL // 2), *range(80 * SMALL, SMALL, -SMALL)]
+
+        def step() -> list[int]:
+            held: list[Host] = []
+            for i, size in enumerate(sizes):
+                held.append(empty((size,), np.uint8))
+                if i >= len(sizes) // 2:
+                    held.pop(0)
+            return [id(buffer) for buffer in workspace._here.pool.buffers]
+
+        step()
+        assert sum(workspace._here.pool.sizes) > 2 * workspace.KEEP
+        assert step() == step() == step()
+
+    fresh_pool(work)
+
+
+def test_what_was_needed_once_is_not_kept_for_ever() -> None:
+    def work() -> None:
+        held = [empty((1 << 24,), np.uint8) for _ in range(8)]
+        del held
+        for i in range(400):
+            empty((SMALL + 64 * i,), np.uint8)
+            empty((3 * SMALL + 64 * i,), np.uint8)
+            workspace._here.pool.shrink(sum(workspace._here.pool.sizes) - SMALL)  # so that some are always made anew
+        assert sum(workspace._here.pool.sizes) <= workspace.KEEP
+
+    fresh_pool(work)
+
+
 def test_a_pool_with_a_limit_gives_nothing_up_and_ends_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workspace, "KEEP", 0)
+    monkeypatch.setattr(workspace, "ROOM", 0.0)
     pool = Pool(limit=1000)
     with from_pool(pool, Traced):
         places = set()
