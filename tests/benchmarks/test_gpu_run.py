@@ -253,6 +253,15 @@ def test_tests_that_take_too_long_are_stopped(tmp_path: Path, monkeypatch: pytes
     assert (found["code"], found["summary"]) == (None, "stopped in the middle of: begun")
 
 
+def test_cupys_reductions_are_not_compiled_with_cub_for_tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    says = tmp_path / "says"
+    says.write_text('#!/bin/sh\necho "accelerators: <${CUPY_ACCELERATORS-cub}>"\n', encoding="utf-8")
+    says.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(says))
+    found = gpu_parts.tests(Setting(20.0, tmp_path, dict(os.environ), torch=False))
+    assert found["summary"] == "accelerators: <>"
+
+
 def test_a_contender_that_takes_too_long_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     entry = Entry("slow", "tests.benchmarks.sleepers:sleeper", {"seconds": 3600.0})
     with (
