@@ -115,9 +115,7 @@ def test_a_sealed_state_of_other_things_is_refused(changes: dict[str, Any], run:
     document = unseal((path / STATE).read_bytes())
     for changed in (document | changes, {name: value for name, value in document.items() if name not in changes}):
         (path / STATE).write_bytes(seal(changed))
-        with pytest.raises(
-            CheckpointError, match=r"state.json: expected step, score, state and arrays"
-        ):
+        with pytest.raises(CheckpointError, match=r"state.json: expected step, score, state and arrays"):
             load_checkpoint(path)
         assert best_checkpoint(run.checkpoints) != path
     (path / STATE).write_bytes(seal({}))
@@ -154,9 +152,7 @@ def test_diverged_weights_are_told(run: RunDirectory) -> None:
     found.arrays["parameters.generator.bias"][1] = np.nan
     save_checkpoint(run.checkpoints, 3, found.arrays, found.state, None)
     for read in (read_trained, resumed):
-        with pytest.raises(
-            CheckpointError, match=r"003: expected finite weights, got nan in generator.bias: .* away"
-        ):
+        with pytest.raises(CheckpointError, match=r"003: expected finite weights, got nan in generator.bias: .* away"):
             read(run)
 
 
