@@ -11,9 +11,12 @@ LONG = 1 << 20  # bytes of a long line
 
 _NUMBER = re.compile(rb"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _VALUE = re.compile(rb"-?\d+(?:\.\d+)?|true|false|null|\"[^\"\n]{0,40}\"")
+#: Not too large to be meant: what is made of them shows whether somebody asked first.
+_LARGE = [4096, 8192, 10_000, 1_000_000, 2**31 - 1]
 _NUMBERS = [b"0", b"-1", b"1000000000", b"2147483648", b"9223372036854775808", b"1" + b"0" * 30, b"9" * 5000, b"1e999",
             b"-1e308", b"1e-320", b"NaN", b"Infinity", b"-Infinity", b"nan", b"inf", b"0x" + b"f" * 40, b"0.5", b"8192",
             b"1_000", b"1.", b"+7", "٣".encode()]  # fmt: skip
+_NUMBERS += 3 * [str(number).encode() for number in _LARGE]
 _VALUES = [b'"text"', b"null", b"true", b"false", b"[]", b"{}", b"[1]", b'{"a": 1}', b"1.5", b"-3", b'"none"', b'""']
 _VALUES += [b"[" * 60 + b"]" * 60, b"2020-01-01", b"'", b'"""']
 
@@ -45,7 +48,7 @@ def mutated_tree(tree: Any, draw: random.Random) -> Any:
         for _ in range(draw.choice((1, 50, 300))):
             tree = [tree]
         return tree
-    return draw.choice(_NODES)
+    return draw.choice(_LARGE if isinstance(tree, int) and draw.random() < 0.5 else _NODES)
 
 
 def _place(data: bytes, draw: random.Random) -> int:
