@@ -34,7 +34,7 @@ def compile_ahead(model: Model, *purposes: str) -> None:
     done.update(purposes)
     calls: list[str] = []
     if "training" in purposes:
-        calls += _both_ways(operations_of(model))
+        calls += _both_ways(operations_of(model, RandomKey(seed=0, step=0)))
         calls += OF_A_STEP if model.repeats_itself() else OF_A_STEP[:-1]
     if "decoding" in purposes:
         calls += _of_decoding(model)
@@ -49,18 +49,18 @@ def _of_decoding(model: Any) -> list[str]:
     at_once = hasattr(model, "encoder") and hasattr(model, "decoder") and model.has_own_ops()
     if at_once and ENCODER.read(model.encoder) is not None and DECODER.read(model.decoder) is not None:
         return [*AT_ONCE, *(["shared_decoder_steps"] if model.backend.threads > 1 else [])]
-    return [f"{name}.forward" for name in operations_of(model)]
+    return [f"{name}.forward" for name in operations_of(model, key=None)]
 
 
-def operations_of(model: Model) -> set[str]:
-    """The names of the operations that a forward of the model calls; backward calls the same."""
+def operations_of(model: Model, key: RandomKey | None) -> set[str]:
+    """The names of the operations that a forward of the model calls with this key; its backward calls the same."""
     seen: set[str] = set()
     twin, noting = gradient_twin(model), replace(model.backend, ops=_noting(seen))
     for layer in twin.all_layers():
         vars(layer)["backend"] = noting  # not by setattr, which would say that the model has been changed
     inputs = [np.full((1, 1), _token(model, ids.below)) for ids in model.config.batch[:-1]]
     with np.errstate(all="ignore"):
-        twin.forward(*inputs, key=RandomKey(seed=0, step=0), checked=True)
+        twin.forward(*inputs, key=key, checked=True)
     return seen
 
 

@@ -13,7 +13,7 @@ pytest.importorskip("numba")
 from npformer.backend import get_backend
 from npformer.backend.numba import compiling, decode_step
 from npformer.decoding import beam_search, greedy
-from npformer.layers import FeedForward
+from npformer.layers import FeedForward, RandomKey
 from npformer.models import Decoder, DecoderConfig, Encoder, EncoderConfig, Transformer, TransformerConfig
 from npformer.models.ahead import operations_of
 from npformer.optim import Adam
@@ -87,7 +87,7 @@ def test_a_training_step_asks_for_what_it_calls(variant: str, asked: set[str], c
 
 
 @pytest.mark.parametrize("model", [
-    Encoder(EncoderConfig(9, num_layers=1, num_outputs=9, **SIZES),
+    Encoder(EncoderConfig(9, num_layers=1, **SIZES),
             backend=get_backend("numpy", kernels="numba", threads=1)),
     Decoder(DecoderConfig(9, num_layers=1, **SIZES), backend=get_backend("numpy", kernels="numba", threads=1)),
 ], ids=["Encoder", "Decoder"])  # fmt: skip
@@ -109,7 +109,9 @@ def test_a_decoder_asks_for_what_it_calls(
     greedy(model, batch(1, 2), max_len=4)
     before = set(asked)
     greedy(model, batch(6, 5), max_len=4)
-    assert asked == before == called
+    assert asked == before
+    assert called <= before
+    assert before - called <= {"linear.few_rows"}  # which a decoder in one call leaves to its own steps
 
 
 def test_a_decoder_alone_too(asked: set[str], called: set[str]) -> None:
@@ -164,7 +166,13 @@ def test_a_model_is_as_it_was(small_model: Callable[..., Transformer]) -> None:
     model = small_model(get_backend("numpy", "float64", kernels="numba"), norm="batch", dropout=0.5)
     model.arena.grads[...] = 7.0
     before = [np.array(x) for x in (model.arena.values, model.arena.grads, *(b.data for _, b in model.named_buffers()))]
-    assert operations_of(model) >= {"embedding", "attention", "batch_norm", "dropout", "residual"}
+    assert operations_of(model, RandomKey(seed=0, step=0)) >= {
+        "embedding",
+        "attention",
+        "batch_norm",
+        "dropout",
+        "residual",
+    }
     after = [model.arena.values, model.arena.grads, *(b.data for _, b in model.named_buffers())]
     assert all(np.array_equal(x, y) for x, y in zip(before, after, strict=True))
     assert all(layer.backend is model.backend for layer in model.all_layers())
@@ -173,4 +181,4 @@ def test_a_model_is_as_it_was(small_model: Callable[..., Transformer]) -> None:
 def test_a_vocabulary_of_pads_alone_has_operations_too() -> None:
     backend = get_backend("numpy", kernels="numba")
     model = Transformer(TransformerConfig(1, 1, **SIZES | STACKS), backend=backend)
-    assert "embedding" in operations_of(model)
+    assert "embedding" in operations_of(model, None)

@@ -130,7 +130,7 @@ class Kernel:
     def _compile_for(self, arguments: Sequence[Any]) -> bool:
         """Compile it for the precision of these; False if it has been, or they are of none."""
         given = zip(self.signature, arguments, strict=True)
-        own = [x.dtype.name for letter, x in given if letter in OF_PRECISION] or [DTYPES[0]]
+        own = [str(getattr(x, "dtype", "")) for letter, x in given if letter in OF_PRECISION] or [DTYPES[0]]
         if own[0] not in DTYPES or self.is_ready(own[0]):
             return False
         prepare([self], own[0])

@@ -1,0 +1,183 @@
+"""Damaged files of compiled kernels: whether one of them ends the process, or gives a wrong result.
+
+Two small kernels are compiled and kept. Then one of their files is damaged, in a folder of its own, and a process
+loads the kernel from there, or compiles it anew, and runs it; so again and again, in every way that a disk, a full
+disk, a power cut or a copying person may damage a file. A process that ends before it has said what came out, or
+says nothing for a minute, counts as a crash.
+
+--unchecked reads files as if they bore no digest, to see that this program notices what goes wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks import report
+from npformer.backend.numpy import numba_problem
+
+EXAMPLES = """examples:
+  python -m benchmarks.faults.kernel_cache                      500 damaged files, some minutes
+  python -m benchmarks.faults.kernel_cache --count 60 --json
+  python -m benchmarks.faults.kernel_cache --count 60 --unchecked      what happens without the digest
+
+exit code: 0 no wrong result, no crash and no damage unnoticed, 1 some, 2 it cannot be run"""
+
+KERNELS = ("elementwise.compare", "elementwise.add")
+BATCH = 25  # damaged files that one process tries
+PATIENCE = 120.0  # seconds of silence; compiling one of the kernels takes one or two
+
+
+class Case(NamedTuple):
+    """One damaged file."""
+
+    kind: str
+    kernel: str
+    folder: Path
+
+
+class Outcome(NamedTuple):
+    """What came of it."""
+
+    noticed: bool  # the file was not used
+    result: str  # "right", "wrong", "error" or "crash"
+
+
+def flip(data: bytearray, other: bytes, rng: random.Random) -> None:
+    """One bit is another."""
+    data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+
+
+def cut(data: bytearray, other: bytes, rng: random.Random) -> None:
+    """The end is missing."""
+    del data[rng.randrange(1, len(data)) :]
+
+
+def zero(data: bytearray, other: bytes, rng: random.Random) -> None:
+    """A block of up to 4096 bytes was never written."""
+    start, size = rng.randrange(len(data)), rng.randrange(1, 4097)
+    data[start : start + size] = bytes(len(data[start : start + size]))
+
+
+def swap(data: bytearray, other: bytes, rng: random.Random) -> None:
+    """It is the other kernel's file."""
+    data[:] = other
+
+
+def append(data: bytearray, other: bytes, rng: random.Random) -> None:
+    """Something follows that does not belong to it."""
+    data += rng.randbytes(rng.randrange(1, 4097))
+
+
+def empty(data: bytearray, other: bytes, rng: random.Random) -> None:
+    """Nothing is in it."""
+    del data[:]
+
+
+Damage = Callable[[bytearray, bytes, random.Random], None]
+DAMAGES: dict[str, Damage] = {
+    "a bit flipped": flip,
+    "cut short": cut,
+    "a block of zeros": zero,
+    "another kernel's": swap,
+    "something appended": append,
+    "emptied": empty,
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; returns its exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.faults.kernel_cache", description="Damage files of compiled kernels.",
+        epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
+    )  # fmt: skip
+    parser.add_argument("--count", type=int, default=500, help="damaged files (default: 500)")
+    parser.add_argument("--seed", type=int, default=0, help="of the damages (default: 0)")
+    parser.add_argument("--unchecked", action="store_true", help="read files as if they bore no digest")
+    parser.add_argument("--json", action="store_true", help="print one JSON document, for machines")
+    args = parser.parse_args(argv)
+    problem = numba_problem() or (f"--count: expected an integer >= 1, got {args.count}" if args.count < 1 else None)
+    if problem is not None:
+        print(f"kernel_cache: {problem}", file=sys.stderr)
+        return 2
+    with tempfile.TemporaryDirectory(prefix="kernel-cache-") as folder:
+        found = measure(Path(folder), args.count, args.seed, args.unchecked)
+    rows = summary(found)
+    bad = sum(not (outcome.noticed and outcome.result == "right") for _, outcome in found)
+    if args.json:
+        print(json.dumps({"benchmark": "kernel_cache", "count": args.count, "seed": args.seed,
+                          "checked": not args.unchecked, "results": rows}))  # fmt: skip
+    else:
+        print(report.table(list(rows[0]), [[str(value) for value in row.values()] for row in rows]))
+    return 1 if bad else 0
+
+
+def summary(found: Sequence[tuple[Case, Outcome]]) -> list[dict[str, Any]]:
+    """A row for each kind of damage, and one for all."""
+    rows = []
+    for kind in (*DAMAGES, "all"):
+        outcomes = [outcome for case, outcome in found if kind in (case.kind, "all")]
+        results = Counter(outcome.result for outcome in outcomes)
+        rows.append({"damage": kind, "files": len(outcomes), "noticed": sum(each.noticed for each in outcomes)}
+                    | {result: results[result] for result in ("right", "wrong", "error", "crash")})  # fmt: skip
+    return rows
+
+
+def measure(folder: Path, count: int, seed: int, unchecked: bool = False) -> list[tuple[Case, Outcome]]:
+    """So many damaged files, and what came of each."""
+    whole = folder / "whole"
+    for noticed in (True, False):  # compiled, then loaded
+        outcomes = list(tried([Case("whole", kernel, whole) for kernel in KERNELS], unchecked))
+        if outcomes != [Outcome(noticed, "right")] * len(KERNELS):
+            raise RuntimeError(f"expected kernels to be compiled, kept and found again, got {outcomes}")
+    cases = list(damaged(folder, whole / "npformer", count, random.Random(seed)))
+    batches = [cases[start : start + BATCH] for start in range(0, count, BATCH)]
+    return [pair for batch in batches for pair in zip(batch, tried(batch, unchecked), strict=True)]
+
+
+def damaged(folder: Path, whole: Path, count: int, rng: random.Random) -> Iterator[Case]:
+    """Folders with one damaged file each, every kind of damage in turn."""
+    files = {kernel: next(whole.glob(f"{kernel}-*")) for kernel in KERNELS}
+    for i in range(count):
+        kind, kernel = list(DAMAGES)[i % len(DAMAGES)], KERNELS[i // len(DAMAGES) % 2]
+        data = original = files[kernel].read_bytes()
+        other = files[KERNELS[1 - KERNELS.index(kernel)]].read_bytes()
+        while data == original:  # zeros may have been zeros before
+            changed = bytearray(original)
+            DAMAGES[kind](changed, other, rng)
+            data = bytes(changed)
+        place = folder / str(i) / "npformer"
+        place.mkdir(parents=True, mode=0o700)
+        (place / files[kernel].name).write_bytes(data)
+        yield Case(kind, kernel, place.parent)
+
+
+def tried(cases: Sequence[Case], unchecked: bool) -> Iterator[Outcome]:
+    """What came of each; a process that ends is followed by another one, for those after the one it ended at."""
+    rest = list(cases)
+    while rest:
+        given = [[case.kernel, str(case.folder)] for case in rest]
+        command = [sys.executable, "-m", "benchmarks.faults.kernel_cache_child", json.dumps([given, unchecked])]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE * len(rest))
+            lines = done.stdout.splitlines()
+        except subprocess.TimeoutExpired as late:
+            lines = (late.stdout or b"").decode().splitlines()
+        for line in lines[: len(rest)]:
+            yield Outcome(*json.loads(line))
+        rest = rest[len(lines) :]
+        if rest:
+            yield Outcome(False, "crash")
+            rest = rest[1:]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,56 @@
+"""A process of ``kernel_cache``: loads one damaged kernel after the other, and says of each what came of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from npformer.backend.numba import elementwise, keeping, kernel_folder
+from npformer.backend.numba.compiling import Kernel, inlined, named
+
+
+def main() -> None:
+    """Arguments: JSON of the cases, (kernel, folder) each, and whether files are read as if they bore no digest."""
+    cases, unchecked = json.loads(sys.argv[1])
+    if unchecked:
+        keeping.read = lambda path, key: path.read_bytes()[keeping.HEAD :] if path.exists() else None
+    for name, folder in cases:
+        os.environ[kernel_folder.VARIABLE] = folder
+        kernel_folder.place.cache_clear()
+        print(json.dumps(outcome(named(name))), flush=True)
+
+
+def outcome(known: Kernel) -> tuple[bool, str]:
+    """Whether a kernel like this, in this folder, was refused, and what came of running it."""
+    kernel, noticed = Kernel(inlined(known.dispatcher.py_func), known.signature), False
+    try:
+        noticed = not kernel.load("float32")
+        if noticed:
+            kernel.compile("float32")
+        return noticed, "right" if RUNS[known.name](kernel) else "wrong"
+    except Exception:
+        return noticed, "error"
+
+
+def _compares(kernel: Any) -> bool:
+    x, y = np.arange(1000), np.ones(1000, np.bool_)
+    kernel(x, 7, y)
+    return bool(np.array_equal(y, x != 7))
+
+
+def _adds(kernel: Any) -> bool:
+    rng = np.random.default_rng(0)
+    a, b, y = rng.random(1000, "float32"), rng.random(100, "float32"), np.zeros(1000, "float32")
+    kernel(a, b, y)
+    return bool(np.array_equal(y, a + np.tile(b, 10)))
+
+
+RUNS: dict[str, Callable[[Any], bool]] = {elementwise.compare.name: _compares, elementwise.add.name: _adds}
+
+if __name__ == "__main__":
+    main()

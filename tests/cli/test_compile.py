@@ -1,0 +1,66 @@
+"""npformer compile: all kernels, ahead of whoever calls them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("numba")
+from npformer.backend.numba import compiling, kernel_folder
+from npformer.backend.numba.kernel_folder import Place
+from npformer.cli import compile as command
+
+
+@pytest.fixture(autouse=True)
+def two_kernels(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """Two small kernels of their own, as if none had been compiled; the folder in which they are to be kept."""
+    kept = [compiling.named(name) for name in ("elementwise.add", "adam.update")]
+    new = [compiling.Kernel(compiling.inlined(each.dispatcher.py_func), each.signature, "") for each in kept]
+    monkeypatch.setattr(compiling, "_kernels", new)
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    kernel_folder.place.cache_clear()
+    kernel_folder.say_once.cache_clear()
+    monkeypatch.setattr(compiling, "compile_several", lambda kernels, dtype: [each.compile(dtype) for each in kernels])
+    yield tmp_path / "npformer"
+    kernel_folder.place.cache_clear()
+
+
+def test_it_compiles_what_is_missing(cli: Callable[..., Any], two_kernels: Path) -> None:
+    done = cli("compile", "--dtype", "float32")
+    assert (done.code, done.err) == (0, "")
+    first, last = done.out.splitlines()
+    assert first == "float32: 2 kernels, 2 of them compiled now"
+    assert last.startswith(f"kept in {two_kernels} (")
+    assert len(list(two_kernels.iterdir())) == 2
+    found = cli("compile", "--json")
+    assert found.code == 0
+    assert found.document | {"seconds": 0} == {
+        "ok": True, "folder": str(two_kernels), "not_kept": 0, "seconds": 0, "dtypes": {
+            "float32": {"kernels": 2, "compiled": []},
+            "float64": {"kernels": 2, "compiled": ["elementwise.add", "adam.update"]},
+        },
+    }  # fmt: skip
+    assert len(list(two_kernels.iterdir())) == 4
+
+
+def test_what_cannot_be_kept_is_told(
+    cli: Callable[..., Any], two_kernels: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two_kernels.touch()  # a file where the folder would be
+    monkeypatch.setattr(kernel_folder, "_passing_folder", lambda: None)
+    done = cli("compile", "--dtype", "float32")
+    assert done.code == 1
+    assert f"npformer: {two_kernels}: expected to keep every kernel there, but 2 are not kept" in done.err
+    assert kernel_folder.place() == Place((), None)
+
+
+def test_without_numba_it_is_refused(cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "numba_problem", lambda: "Numba is not installed")
+    cli("compile").refused("compile: expected Numba's kernels to be possible, but Numba is not installed")
+
+
+def test_other_words_are_refused(cli: Callable[..., Any]) -> None:
+    cli("compile", "--dtype", "complex128").refused("invalid choice: 'complex128'")
