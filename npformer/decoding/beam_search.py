@@ -53,7 +53,7 @@ def beam_search(
     beam = expect_count("beam", beam)
     _expect_penalty(length_penalty)
     found: dict[int, list[Hypothesis]] = {}
-    openings, end = open_texts(model, src, max_len, bos_id), end_token(eos_id)
+    openings, end = open_texts(model, src, max_len, bos_id, "beams"), end_token(eos_id)
     search = partial(search_at_once, model, eos_id=end) if takes_several(model, stop) else None
     for opening in openings:
         state, beams = opening.state, Beams(opening, beam, length_penalty, model.config.pad_id)

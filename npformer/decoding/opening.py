@@ -36,9 +36,10 @@ class Opening(NamedTuple):
     rows: Host  # (B,) which of all rows they are
 
 
-def open_texts(model: Writer, src: Array, max_len: int, bos_id: int) -> list[Opening]:
+def open_texts(model: Writer, src: Array, max_len: int, bos_id: int, purpose: str = "decoding") -> list[Opening]:
     """Begin the texts of src (B, S), sources for a Transformer, prompts for a Decoder; those that go on together.
 
+    purpose is what has to be compiled for, as ``compile_ahead`` says.
     Raises ConfigError for another model, max_len < 1 and a prompt longer than max_len, ShapeError for a
     row of nothing but padding, and what model.start raises.
     """
@@ -48,7 +49,7 @@ def open_texts(model: Writer, src: Array, max_len: int, bos_id: int) -> list[Ope
             "at once, looking ahead, and so has no next token to say"
         )
     max_len = expect_count("max_len", max_len)
-    compile_ahead(model, "decoding")
+    compile_ahead(model, purpose)
     if isinstance(model, Decoder):
         prompts = _rows("prompt", src, model.config.vocab_size, model)
         return [_open_prompts(model, prompts, rows, max_len) for rows in _together(model, prompts)]

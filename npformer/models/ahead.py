@@ -27,7 +27,7 @@ _ready: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()
 
 
 def compile_ahead(model: Model, *purposes: str) -> None:
-    """Compile what the model will call: purposes are "training", "decoding" or both. Once for a model."""
+    """Compile what the model will call for "training", "decoding" or "beams", decoding with beams; once for a model."""
     backend, done = model.backend, _ready.setdefault(model, set())
     if backend.compile_ahead is None or done.issuperset(purposes) or not model.is_ours():
         return
@@ -38,6 +38,8 @@ def compile_ahead(model: Model, *purposes: str) -> None:
         calls += OF_A_STEP if model.repeats_itself() else OF_A_STEP[:-1]
     if "decoding" in purposes:
         calls += _of_decoding(model)
+    if "beams" in purposes:
+        calls += [*_of_decoding(model), "beam_choice"]
     backend.compile_ahead(calls)
 
 

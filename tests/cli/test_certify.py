@@ -34,6 +34,12 @@ def test_every_claim_holds_for_what_is_selected(capsys: pytest.CaptureFixture[st
     assert f"claims that apply to {len(catalogue('MultiHeadAttention'))} targets hold" in out
 
 
+def test_it_computes_with_plain_kernels_unless_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    for options, kernels in (([], "plain"), (["--kernels", "numpy"], "numpy")):
+        assert main(["certify", "--only", "softmax", "--json", *options]) == 0
+        assert json.loads(capsys.readouterr().out)["backend"].startswith(f"numpy ({kernels}) on CPU, float64")
+
+
 def test_what_does_not_hold_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "leaky.py").write_text(LEAKY)
     assert main(["certify", "--model", str(tmp_path / "leaky.py")]) == 1

@@ -123,6 +123,17 @@ def test_a_decoder_alone_too(asked: set[str], called: set[str]) -> None:
     assert not any("backward" in name for name in called)
 
 
+@pytest.mark.parametrize("variant", ["post-LN", "rotary"])
+def test_so_does_a_beam_search(variant: str, asked: set[str], called: set[str]) -> None:
+    model = build(**VARIANTS[variant])
+    beam_search(model, batch(1, 2), max_len=4, beam=2)
+    before = set(asked)
+    beam_search(model, batch(6, 5), max_len=4, beam=2)
+    assert asked == before
+    assert "beam_choice.choose_in_beams" in called
+    assert called <= before
+
+
 def test_one_thread_needs_no_help(asked: set[str]) -> None:
     model = build()
     one = replace(model.backend, threads=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,19 @@ def test_every_option_reaches_its_part() -> None:
     assert (step.seed, step.label_smoothing, step.clip_norm, step.accumulate) == (5, 0.1, 3.0, 2)
     assert (step.model.backend.dtype, step.model.config.src_vocab_size) == ("float64", 6)
     assert parts.identity == {"task": "sort", "digest": None}
+
+
+def test_what_decodes_amid_training_is_compiled_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[set[str]] = []
+    before = module.get_backend
+
+    def get_backend(*given: Any, **options: Any) -> Any:
+        return replace(before(*given, **options), compile_ahead=lambda calls: asked.append(set(calls)))
+
+    monkeypatch.setattr(module, "get_backend", get_backend)
+    assemble(given(run={"device": "numpy", "kernels": "numpy"}))
+    (once,) = asked
+    assert once > {"attention.backward", "cross_entropy.forward", "adam", "encoder_of_texts", "decoder_steps"}
 
 
 def test_the_seed_decides_parameters_and_batches() -> None:

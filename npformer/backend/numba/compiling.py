@@ -61,7 +61,7 @@ LETTERS: dict[str, Callable[[Any], Any]] = {
 
 OF_PRECISION = "xXyYmMhHZ"  # letters of arrays whose numbers are of precision T
 
-#: Files with what kernels in other files are made of. Numba asks a kernel's own file alone whether it has changed.
+#: Files with what kernels in other files are made of: where one has changed, all kernels are compiled anew.
 PARTS = ("beam_choice.py", "compiling.py", "decode_beams.py", "decode_parts.py", "error_function.py",
          "exponential.py", "few_tokens.py", "linear.py", "maximum.py", "philox.py", "products.py", "sharing.py",
          "../../functional/erf.py", "../../functional/philox.py")  # fmt: skip
