@@ -24,12 +24,10 @@ DRAWS = [None, Draw(3, 4, 1, 99, 0.4), Draw(3, 4, 0, 98, 0.1, first_row=5)]
 
 @pytest.fixture
 def attention() -> Any:
-    """The module of the compiled pair, ready for float64."""
+    """The module of the compiled pair."""
     pytest.importorskip("numba")
-    from npformer.backend import numba as compiled
     from npformer.backend.numba import attention
 
-    compiled.prepare("float64")
     return attention
 
 

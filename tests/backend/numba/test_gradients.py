@@ -17,7 +17,6 @@ def pairs() -> dict[str, Pair]:
     pytest.importorskip("numba")
     from npformer.backend import numba as compiled
 
-    compiled.prepare("float64")
     return {"linear": compiled.OPS.linear, "feed_forward": compiled.OPS.feed_forward}
 
 
