@@ -16,12 +16,13 @@ from typing import Any
 from npformer.cli.answers import MASK, Way, answer
 from npformer.cli.common import add_device, add_precision, new_parser, say
 from npformer.data import Example
-from npformer.errors import CheckpointError, ConfigError, DataError, DeviceMemoryError, DivergedError, OutputError
-from npformer.training import Checkpoint, Evaluation, RunDirectory, Trainer
+from npformer.errors import CheckpointError, ConfigError, DeviceMemoryError, DivergedError, OutputError
+from npformer.training import Evaluation, RunDirectory, Trainer
 from npformer.training.assemble import Assembled, Trained, assemble, load_latest, write_run
 from npformer.training.config_file import parse_assignment, read_toml
 from npformer.training.options import SECTIONS
 from npformer.training.progress import Progress, measures
+from npformer.training.resume import assemble_again, tidy
 from npformer.training.tasks import TASKS
 from npformer.visible import visible
 
@@ -37,6 +38,7 @@ EXAMPLES = """examples:
   npformer train lm                                        a language model of Python's manual, by characters
   npformer train sort --set steps=3000 --set d_model=128 --set num_heads=8
   npformer train --resume runs/reverse-001                 continue, bit for bit
+  npformer train --resume runs/reverse-001 --set steps=800 continue, with another option from here on
 
 Options live in config.toml of the run's folder, in sections [run], [data], [model], [training]; a file
 of the same form is given by --config, single ones by --set section.key=value (or key=value)."""
@@ -95,9 +97,12 @@ def _opened(args: argparse.Namespace) -> Iterator[tuple[Trainer, Assembled]]:
         folder = RunDirectory.open(args.resume)
         with folder.lock():
             checkpoint = load_latest(folder)
-            assembled = _reassembled(folder, checkpoint)
+            assembled = assemble_again(folder, checkpoint, _changes(args.set))
             trainer = _trainer(folder, assembled, done=checkpoint.step)
             trainer.restore(checkpoint)
+            tidy(folder, assembled)
+            if checkpoint.state.get("config") not in (None, assembled.config()):
+                trainer.save(checkpoint.score)
             yield trainer, assembled
 
 
@@ -106,46 +111,49 @@ def _given(args: argparse.Namespace) -> dict[str, dict[str, Any]]:
     given: dict[str, dict[str, Any]] = (
         read_toml(args.config, SECTIONS) if args.config else {section: {} for section in SECTIONS}
     )
-    for assignment in args.set:
-        section, key, value = parse_assignment(assignment, SECTIONS)
-        given[section][key] = value
+    for section, options in _changes(args.set).items():
+        given[section] |= options
     short = {"task": args.task, "seed": args.seed, "device": args.device, "precision": args.precision}
     given["run"] |= {key: value for key, value in short.items() if value is not None}
     if args.data is not None:
         given["data"]["file"] = args.data
-    if given["data"].get("file") is not None:  # absolute, so that the run can be resumed from any folder
-        given["data"]["file"] = os.path.abspath(given["data"]["file"])
+    _make_absolute(given["data"])
     if "task" not in given["run"]:
         raise ConfigError(f"task: expected one of {', '.join(TASKS)} (or --resume RUN), got none")
     return given
 
 
+def _changes(assignments: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """What --set gives, by section."""
+    given: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
+    for assignment in assignments:
+        section, key, value = parse_assignment(assignment, SECTIONS)
+        given[section][key] = value
+    _make_absolute(given["data"])
+    return given
+
+
+def _make_absolute(data: dict[str, Any]) -> None:
+    """So that the run can be resumed from any folder."""
+    if data.get("file") is not None:
+        data["file"] = os.path.abspath(data["file"])
+
+
 def _refuse_other_options(args: argparse.Namespace) -> None:
     fixed = {"TASK": args.task, "--data": args.data, "--config": args.config, "--seed": args.seed,
-             "--out": args.out, "--device": args.device, "--precision": args.precision,
-             "--set": args.set or None}  # fmt: skip
+             "--out": args.out, "--device": args.device, "--precision": args.precision}  # fmt: skip
     clash = [name for name, value in fixed.items() if value is not None]
     if clash:
         raise ConfigError(
             f"--resume: expected no other options, since a run continues as it was begun, got {', '.join(clash)}; "
-            "leave them out, or start a new run"
+            "leave them out, change single ones by --set section.key=value, or start a new run"
         )
-
-
-def _reassembled(folder: RunDirectory, checkpoint: Checkpoint) -> Assembled:
-    try:
-        return assemble(read_toml(folder.config_path, SECTIONS), checkpoint)
-    except DataError as error:
-        raise DataError(
-            f"{error}. The run's data file is named in {folder.config_path}, [data] file: "
-            "put it back, or write its new place there"
-        ) from error
 
 
 def _trainer(folder: RunDirectory, assembled: Assembled, done: int = 0) -> Trainer:
     training = assembled.options.training
     progress = Progress(training.steps, done)
-    return Trainer(folder, assembled.task, assembled.step, training, assembled.identity, progress)
+    return Trainer(folder, assembled.task, assembled.step, training, assembled.identity, progress, assembled.config())
 
 
 def _introduction(trainer: Trainer, assembled: Assembled) -> str:

@@ -64,15 +64,18 @@ class Vocabulary:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one piece per line, in UTF-8. Raises OutputError if the file exists: none is overwritten."""
-        lines = (LINE_FEED if piece == "\n" else piece for piece in self.pieces)
-        content = "".join(f"{line}\n" for line in lines).encode()
         try:
             with Path(path).open("xb") as file:
-                _write_all_or_remove(file, content)
+                _write_all_or_remove(file, self.content())
         except FileExistsError as error:
             raise OutputError(f"{path}: expected a new file, but it exists; choose another path") from error
         except OSError as error:
             raise OutputError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+    def content(self) -> bytes:
+        """The file's: what ``save`` writes and ``load`` reads."""
+        lines = (LINE_FEED if piece == "\n" else piece for piece in self.pieces)
+        return "".join(f"{line}\n" for line in lines).encode()
 
     def id_of(self, piece: str) -> int:
         """The id of a piece, special or not. Raises TokenError if there is none."""

@@ -44,6 +44,17 @@ class Assembled:
     step: TrainStep
     identity: dict[str, Any]  # what the data was, to be equal when the run is resumed
 
+    def config(self) -> str:
+        """The text of config.toml."""
+        return write_toml(self.options.sections())
+
+    def word_lists(self, run: RunDirectory) -> dict[Path, bytes]:
+        """What follows from the data, by the file of the run that it is written to."""
+        files = {run.vocabulary_path: self.task.vocabulary.content()}
+        if self.task.classes:
+            files[run.classes_path] = "".join(f"{name}\n" for name in self.task.classes).encode()
+        return files
+
 
 def assemble(given: Mapping[str, Mapping[str, Any]], resumed: Checkpoint | None = None) -> Assembled:
     """Build task, model, optimiser and step from the options given, by section and key.
@@ -112,19 +123,20 @@ def make_step(model: Model, options: Options) -> TrainStep:
 def write_run(run: RunDirectory, assembled: Assembled) -> None:
     """Write a new run's config.toml, vocabulary.txt and, if it has classes, classes.txt.
 
-    Raises OutputError if they cannot be written.
+    Each is there as a whole, and durably, or not at all. Raises OutputError if they cannot be written.
     """
-    files = {run.config_path: write_toml(assembled.options.sections())}
-    if assembled.task.classes:
-        files[run.classes_path] = "".join(f"{name}\n" for name in assembled.task.classes)
-    for path, text in files.items():
-        try:
-            write_atomically(path, text.encode())
-        except OSError as error:
-            raise OutputError(
-                f"{path}: expected to write it, got: {describe(error)}; make room, or choose another --out"
-            ) from error
-    assembled.task.vocabulary.save(run.vocabulary_path)
+    for path, content in {**assembled.word_lists(run), run.config_path: assembled.config().encode()}.items():
+        write_file(path, content)
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Write a file of a run, in the place of an older one. Raises OutputError."""
+    try:
+        write_atomically(path, content)
+    except OSError as error:
+        raise OutputError(
+            f"{path}: expected to write it, got: {describe(error)}; make room, or choose another --out"
+        ) from error
 
 
 class Trained(NamedTuple):

@@ -31,7 +31,11 @@ def read_toml(path: Path, sections: Mapping[str, type]) -> dict[str, dict[str, A
     `sections` maps a section's name to the dataclass of its options. Raises ConfigError for a missing or
     malformed file, an unknown name or a value of the wrong type; the message names file, line and remedy.
     """
-    text = _read_text(path)
+    return parse_toml(_read_text(path), path, sections)
+
+
+def parse_toml(text: str, path: Path, sections: Mapping[str, type]) -> dict[str, dict[str, Any]]:
+    """The same of a text; path is where messages say that it is from."""
     try:
         given = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # beside its own: a number of too many digits, too many brackets

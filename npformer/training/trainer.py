@@ -43,7 +43,8 @@ class Trainer:
     """Trains step.model on task and writes metrics and checkpoints to run.
 
     identity (any JSON values) is stored with each checkpoint and must be equal when one is restored:
-    what the data was, say. Call ``restore`` before ``train`` to continue.
+    what the data was, say. config, the text of config.toml, is stored too, for ``resume``. Call ``restore`` before
+    ``train`` to continue.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class Trainer:
         options: TrainingOptions,
         identity: Mapping[str, Any] | None = None,
         progress: Progress | None = None,
+        config: str | None = None,
     ) -> None:
         self.run = run
         self.task = task
@@ -61,7 +63,7 @@ class Trainer:
         self.options = options
         self.progress = progress or Progress(options.steps)
         self.last_evaluation: Evaluation | None = None
-        self._identity = dict(identity or {})
+        self._identity, self._config = dict(identity or {}), config
         self._metrics = MetricsLog(run.metrics_path)
         self._loss_sum = step.model.backend.zeros(())  # since the last log line, on the device
         self._loss_count = 0
@@ -132,7 +134,7 @@ class Trainer:
         if number % options.eval_every == 0 or last:
             score = self._log_evaluation(number, options.final_examples if last else options.eval_examples)
         if number % options.save_every == 0 or last:
-            self._save(score)
+            self.save(score)
 
     def _log(self, number: int, learning_rate: float) -> None:
         loss = float(self._loss_sum) / self._loss_count
@@ -165,12 +167,16 @@ class Trainer:
         buffers = {f"buffers.{name}": buffer.data for name, buffer in step.model.named_buffers()}
         return parameters | moments | buffers | {"loss_sum": self._loss_sum}
 
-    def _save(self, score: float | None = None) -> None:
+    def save(self, score: float | None = None) -> None:
+        """Save a checkpoint of this step. Raises DivergedError or CheckpointError; the earlier ones are intact then."""
         number, backend = self.step.step_number, self.step.model.backend
         self._expect_finite_loss(float(self._loss_sum))
         arrays: dict[str, HostArray] = {name: backend.host(array) for name, array in self._arrays().items()}
         self._expect_finite(arrays)
-        state = {"identity": self._identity, "loss_count": self._loss_count, "versions": versions(backend)}
+        state = {
+            "identity": self._identity, "loss_count": self._loss_count, "versions": versions(backend),
+            "config": self._config,
+        }  # fmt: skip
         save_checkpoint(self.run.checkpoints, number, arrays, state, score)
         prune(self.run.checkpoints, self.options.keep_last)
         self._saved_at = self._finite_at = number
@@ -206,10 +212,10 @@ class Trainer:
         if number == 0:
             return "No step was made"
         if self._saved_at != number:
-            self._save()
+            self.save()
         return (
-            f"Step {number} is saved; to go on, change {self.run.config_path}, "
-            f"then: npformer train --resume {shlex.quote(str(self.run.path))}"
+            f"Step {number} is saved; to go on with that: "
+            f"npformer train --resume {shlex.quote(str(self.run.path))} --set KEY=VALUE"
         )
 
     def _stop_if_asked(self, stop: StopRequest) -> None:
@@ -218,7 +224,7 @@ class Trainer:
         if came is None or number == self.options.steps:
             return
         if self._saved_at != number:
-            self._save()
+            self.save()
         raise Interrupted(
             f"stopped at step {number} of {self.options.steps}; saved. "
             f"Continue with: npformer train --resume {shlex.quote(str(self.run.path))}",

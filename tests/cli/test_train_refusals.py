@@ -42,7 +42,7 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
     "vocabulary": (["copy", "--set", "src_vocab_size=5"], ["model.src_vocab_size: expected 29", "leave it out"]),
     "padding": (["copy", "--set", "pad_id=1"], ["model.pad_id: expected 0"]),
     "one letter": (["copy", "--set", "symbols=1"], ["symbols", "from 2 to 26", "got 1"]),
-    "negative seed": (["copy", "--seed", "-1"], ["seed: expected a whole number >= 0, got -1"]),
+    "negative seed": (["copy", "--seed", "-1"], ["run.seed: expected an integer with 0 <= seed < 2**64, got -1"]),
     "seed of letters": (["copy", "--seed", "x"], ["--seed", "'x'"]),
     "unknown device": (["copy", "--device", "gpu"], ["'gpu'", "auto", "numpy", "cupy"]),
     "missing config": (["copy", "--config", "no.toml"], ["no.toml: expected an options file, found nothing"]),

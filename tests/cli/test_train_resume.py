@@ -56,8 +56,8 @@ def test_continues_to_the_same_end_from_any_folder(
 
 def test_no_other_option_is_taken(cli: Callable[..., Any], run: Path, contents: Callable[[Path], Any]) -> None:
     before = contents(run)
-    for words, named in [(["copy"], "TASK"), (["--seed", "0"], "--seed"), (["--set", "steps=60"], "--set"),
-                         (["--out", "x"], "--out"), (["--device", "numpy"], "--device"), (["--data", "x"], "--data"),
+    for words, named in [(["copy"], "TASK"), (["--seed", "0"], "--seed"), (["--out", "x"], "--out"),
+                         (["--device", "numpy"], "--device"), (["--data", "x"], "--data"),
                          (["--config", "x"], "--config")]:  # fmt: skip
         cli("train", *words, "--resume", run).refused("--resume: expected no other options", f"got {named};")
     assert contents(run) == before
@@ -131,9 +131,9 @@ def test_when_no_checkpoint_is_sound_there_is_nothing_to_move(cli: Callable[...,
 
 
 def test_a_checkpoint_of_another_model(cli: Callable[..., Any], run: Path) -> None:
-    text = (run / "config.toml").read_text()
-    (run / "config.toml").write_text(text.replace("d_ff = 16", "d_ff = 20"))
-    cli("train", "--resume", run).refused("step-00000030: does not fit the model", "expected", "another configuration")
+    cli("train", "--resume", run, "--set", "d_ff=20").refused(
+        "step-00000030: does not fit the model", "expected", "another configuration"
+    )
 
 
 def test_a_checkpoint_of_the_future_is_left_alone(cli: Callable[..., Any], run: Path) -> None:
@@ -171,6 +171,7 @@ def test_data_that_has_moved(
     assert cli("train", "--resume", pairs_run).code == 0, "the folder one stands in must not matter"
     (tmp_path / "own.tsv").rename(tmp_path / "mine.tsv")
     config = pairs_run / "config.toml"
-    cli("train", "--resume", pairs_run).refused(str(tmp_path / "own.tsv"), f"named in {config}", "write its new place")
-    config.write_text(config.read_text().replace("own.tsv", "mine.tsv"))
-    assert cli("train", "--resume", pairs_run).code == 0
+    refused = cli("train", "--resume", pairs_run)
+    refused.refused(str(tmp_path / "own.tsv"), f"named in {config}", f"{pairs_run} --set data.file=PLACE")
+    assert cli("train", "--resume", pairs_run, "--set", "data.file=../mine.tsv").code == 0
+    assert f'file = "{tmp_path / "mine.tsv"}"' in config.read_text()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -119,7 +120,7 @@ def test_a_run_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Monkey
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(module, "write_atomically", full)
-    with pytest.raises(OutputError, match=r"config.toml: expected to write it, got: the disk is full; make room"):
+    with pytest.raises(OutputError, match=r"vocabulary.txt: expected to write it, got: the disk is full; make room"):
         write_run(RunDirectory(tmp_path), assemble(given()))
 
 
@@ -168,3 +169,18 @@ def test_parts_fit_a_trainer(tmp_path: Path) -> None:
     run = RunDirectory.create(tmp_path / "run", tmp_path, "reverse")
     Trainer(run, parts.task, parts.step, parts.options.training, parts.identity).train()
     assert load_latest(run).state["identity"] == parts.identity
+
+
+def test_a_new_run_s_files_and_their_names_are_durable(tmp_path: Path, is_durable: Callable[[Path], bool]) -> None:
+    run = RunDirectory(tmp_path)
+    write_run(run, assemble(given(run={"device": "numpy", "task": "copy"})))
+    save_checkpoint(run.checkpoints, 1, {}, {}, None)
+    for path in (run.config_path, run.vocabulary_path, run.path, run.checkpoints):
+        assert is_durable(path), path
+
+
+def test_the_run_s_folder_is_durable_with_its_first_checkpoint(
+    tmp_path: Path, is_durable: Callable[[Path], bool]
+) -> None:
+    save_checkpoint(tmp_path / "checkpoints", 1, {}, {}, None)
+    assert is_durable(tmp_path)

@@ -327,7 +327,9 @@ def test_a_full_device_ends_the_run_with_what_was_done_saved(make: Callable[...,
 
     trainer = make()
     trainer.step = Full(trainer.step)  # type: ignore[assignment]
-    with pytest.raises(DeviceMemoryError, match=r"^batch_size: too large\. Step 2 is saved; to go on, change .*config"):
+    with pytest.raises(
+        DeviceMemoryError, match=r"^batch_size: too large\. Step 2 is saved; to go on with that: npformer"
+    ):
         trainer.train()
     assert saved(trainer) == [2]
     assert trainer.progress.closed

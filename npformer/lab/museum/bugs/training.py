@@ -86,8 +86,8 @@ BUGS = (
         (
             Edit(
                 TRAINER + "restore",
-                "self.step.optimizer.t = self._saved_at = checkpoint.step",
-                "self._saved_at = checkpoint.step",
+                "self.step.optimizer.t = self._saved_at = self._finite_at = checkpoint.step",
+                "self._saved_at = self._finite_at = checkpoint.step",
             ),
         ),
         "t continues", "t starts from 0",

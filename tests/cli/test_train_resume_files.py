@@ -1,0 +1,169 @@
+"""npformer train --resume: files of a run that were cut, edited, lost, or left behind by a kill."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from npformer.errors import DivergedError
+from npformer.training import Trainer
+from npformer.training.checkpoint import list_checkpoints, load_checkpoint, save_checkpoint
+
+
+@pytest.fixture
+def run(trained: Path, tmp_path: Path) -> Path:
+    """A run of our own, which stopped at step 20 of 30."""
+    run = Path(shutil.copytree(trained, tmp_path / "My run"))
+    shutil.rmtree(run / "checkpoints" / "step-00000030")
+    return run
+
+
+def edit(run: Path, old: str, new: str) -> None:
+    text = (run / "config.toml").read_text()
+    assert old in text
+    (run / "config.toml").write_text(text.replace(old, new))
+
+
+def advised(err: str, start: str, end: str = ";") -> list[str]:
+    """The command of an error message that begins so."""
+    return shlex.split(start + err.partition(start)[2].partition(end)[0])
+
+
+def test_edited_options_are_told_and_both_ways_out_work(
+    cli: Callable[..., Any],
+    run: Path,
+    trained: Path,
+    contents: Callable[[Path], Any],
+    same_run: Callable[[Path, Path], None],
+    tmp_path: Path,
+) -> None:
+    edit(run, "learning_rate = 0.002", "learning_rate = 0.001")
+    edit(run, "eval_examples = 10", "eval_examples = 11")
+    before = contents(run)
+    refused = cli("train", "--resume", run)
+    refused.refused(
+        "config.toml: expected the options that step-00000020 was saved with, got others: ",
+        "training.learning_rate was 0.002 and is 0.001; training.eval_examples was 10 and is 11. To go on with these",
+    )
+    assert contents(run) == before
+    other = Path(shutil.copytree(run, tmp_path / "other"))
+
+    subprocess.run(advised(refused.err, "mv "), check=True)
+    assert cli("train", "--resume", run).code == 0
+    same_run(run, trained)
+    assert (run / "config.toml").read_bytes() == (trained / "config.toml").read_bytes()
+
+    meant = advised(refused.err, "npformer train", ". Else")
+    assert meant[3] == str(run)
+    assert cli("train", "--resume", other, *meant[4:]).code == 0
+    states = [load_checkpoint(path).state["config"] for path in list_checkpoints(other / "checkpoints")]
+    assert states[-1] == (other / "config.toml").read_text()
+    assert "learning_rate = 0.001" in states[-1]
+    assert cli("train", "--resume", other).code == 0, "from now on these are the run's options"
+
+
+def test_options_are_changed_by_naming_them(cli: Callable[..., Any], run: Path, trained: Path) -> None:
+    assert "steps 20 to 40" in cli("train", "--resume", run, "--set", "steps=40", "--set", "keep_last=3").err
+    assert "steps = 40" in (run / "config.toml").read_text()
+    assert [path.name[-2:] for path in list_checkpoints(run / "checkpoints")][-1] == "40"
+    cli("train", "--resume", run, "--set", "d_ff=20").refused("does not fit the model")
+    cli("train", "--resume", run, "--set", "stepz=20").refused("stepz", "did you mean")
+    assert "d_ff = 16" in (run / "config.toml").read_text(), "what was refused is not written"
+
+
+def test_a_change_that_was_killed_half_way_is_made_by_the_same_command(cli: Callable[..., Any], run: Path) -> None:
+    """config.toml is written first, the checkpoint then."""
+    edit(run, "steps = 30", "steps = 40")
+    assert "steps 20 to 40" in cli("train", "--resume", run, "--set", "steps=40").err
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.6, 0.95])
+@pytest.mark.parametrize("at", ["line", "middle of a line"])
+def test_a_cut_config_is_told_and_can_be_had_back(
+    cli: Callable[..., Any],
+    run: Path,
+    trained: Path,
+    contents: Callable[[Path], Any],
+    same_run: Callable[[Path, Path], None],
+    share: float,
+    at: str,
+) -> None:
+    text = (run / "config.toml").read_bytes()
+    end = text.index(b"\n", int(share * len(text))) + 1 if share else 0
+    (run / "config.toml").write_bytes(text[: end if at == "line" else end + 4])
+    before = contents(run)
+    refused = cli("train", "--resume", run)
+    refused.refused("config.toml", "it is written anew from step-00000020")
+    assert at != "line" or "got a file that was cut, or lines of it deleted: " in refused.err
+    assert contents(run) == before
+    subprocess.run(advised(refused.err, "mv "), check=True)
+    assert cli("train", "--resume", run).code == 0
+    same_run(run, trained)
+    assert (run / "config.toml").read_bytes() == text
+
+
+def test_what_a_reader_adds_to_config_is_no_edit(cli: Callable[..., Any], run: Path) -> None:
+    edit(run, "[model]", "# my notes\n[model]")
+    before = (run / "config.toml").read_bytes()
+    assert cli("train", "--resume", run).code == 0
+    assert (run / "config.toml").read_bytes() == before
+
+
+def test_a_cut_vocabulary_is_told_and_can_be_had_back(
+    cli: Callable[..., Any],
+    run: Path,
+    trained: Path,
+    contents: Callable[[Path], Any],
+    same_run: Callable[[Path, Path], None],
+) -> None:
+    text = (run / "vocabulary.txt").read_bytes()
+    (run / "vocabulary.txt").write_bytes(text[:20])
+    before = contents(run)
+    refused = cli("train", "--resume", run)
+    refused.refused("vocabulary.txt, line 5: expected what the run's data gives", "found another text of 20 bytes")
+    assert contents(run) == before
+    subprocess.run(advised(refused.err, "mv ", "\n"), check=True)
+    assert cli("train", "--resume", run).code == 0
+    same_run(run, trained)
+    assert (run / "vocabulary.txt").read_bytes() == text
+
+
+@pytest.fixture
+def littered(run: Path) -> Path:
+    """The run after kills between a write and its rename, and between a save and what it makes superfluous."""
+    saved = run / "checkpoints"
+    last = load_checkpoint(saved / "step-00000020")
+    for step in (2, 4, 6):
+        save_checkpoint(saved, step, last.arrays, last.state, None)
+    for folder in (run, saved):
+        (folder / ".tmp-metrics.jsonl-0123").write_bytes(b"half")
+        (folder / ".tmp-step-00000003-0123").mkdir()
+        (folder / ".tmp-step-00000003-0123" / "arrays.safetensors").write_bytes(b"half")
+    return run
+
+
+def test_what_kills_left_behind_goes_once_the_run_is_resumed(
+    cli: Callable[..., Any], littered: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the first new save, which may be hours away."""
+    found = list[str]()
+
+    def look(self: Trainer) -> None:
+        found.extend(sorted(path.name for folder in (littered, littered / "checkpoints") for path in folder.iterdir()))
+        raise DivergedError("enough")
+
+    monkeypatch.setattr(Trainer, "train", look)
+    assert cli("train", "--resume", littered).code == 1
+    assert [name for name in found if name.startswith((".tmp-", "step-"))] == ["step-00000006", "step-00000020"]
+
+
+def test_a_refusal_removes_nothing(cli: Callable[..., Any], littered: Path, contents: Callable[[Path], Any]) -> None:
+    before = contents(littered)
+    cli("train", "--resume", littered, "--set", "d_ff=20").refused("does not fit the model")
+    assert contents(littered) == before
