@@ -12,6 +12,7 @@ import pytest
 
 from npformer import layers
 from npformer.backend import PLAIN, Backend, Ops, Pair, get_backend, plain_pair
+from npformer.errors import DTypeError
 from npformer.functional import AttentionMask
 from npformer.layers import CacheStack, Layer
 from npformer.proof import Case, Report, catalogue
@@ -173,6 +174,59 @@ def test_nothing_in_a_layer_is_silently_promoted(case: Case, any32: Backend) -> 
     assert y.dtype == np.float32
     for name, p in layer.named_parameters():
         assert (p.grad.shape, p.grad.dtype) == (p.data.shape, np.float32), name
+
+
+@EVERY_LAYER
+@pytest.mark.parametrize("dtype", ["float16", "float64"])
+def test_numbers_of_another_precision_are_refused_with_the_reason(case: Case, dtype: str, any32: Backend) -> None:
+    """A layer with parameters; one without computes in the precision of what it is given. Models are given ids."""
+    layer = case.build(any32)
+    inputs = [frozen(x, dtype) for x in case.inputs]
+    if not any(is_float(x) for x in inputs):
+        assert layer.forward(*inputs, **case.options)[0].dtype == np.float32
+    elif dtype == "float64" and not dict(layer.named_parameters()):
+        assert layer(*inputs, **case.options).dtype == layer.forward(*inputs, **case.options)[0].dtype == dtype
+    else:
+        got, advice = (
+            rf"^\w+: expected numbers of one precision, .* got .*{dtype}",
+            r"convert \w+.* with astype\(.float32.\)",
+        )
+        for call in (layer, layer.forward):
+            with pytest.raises(DTypeError, match=f"{got}.*; {advice}"):
+                call(*inputs, **case.options)
+
+
+@EVERY_LAYER
+@pytest.mark.parametrize("dtype", ["float16", "float64"])
+def test_gradients_of_another_precision_are_converted(case: Case, dtype: str, any32: Backend) -> None:
+    """To the bit as if they had come in float32: dx, and what parameters receive."""
+    found = []
+    for converted in (False, True):
+        layer = case.build(any32)
+        y, cache = layer.forward(*[frozen(x, "float32") for x in case.inputs], **case.options)
+        dy = [np.round(part, 1).astype(dtype) for part in parts(upstream_for(y))]
+        given = [part.astype(np.float32) for part in dy] if converted else dy
+        returned = parts(layer.backward(tuple(given) if isinstance(y, tuple) else given[0], cache))
+        assert {part.dtype for part in returned} <= {np.dtype("float32")}
+        found.append((*returned, *(p.grad.copy() for _, p in layer.named_parameters())))
+    assert same_bits(*found)
+
+
+@EVERY_PAIR
+@pytest.mark.parametrize("dtype", ["float16", "float64"])
+def test_an_operation_refuses_two_precisions_and_computes_in_one(case: Case, dtype: str, any32: Backend) -> None:
+    pair = case.build(any32)
+    narrow, other = ([frozen(x, each) for x in case.inputs] for each in ("float32", dtype))
+    floats = [i for i, x in enumerate(narrow) if is_float(x)]
+    for i in floats:
+        if len(floats) > 1:
+            with pytest.raises(DTypeError, match=rf"^{case.name.partition(':')[0]}: expected numbers of one precision"):
+                pair.forward(*narrow[:i], other[i], *narrow[i + 1 :], **case.options)
+    if floats and dtype == "float16":
+        with pytest.raises(DTypeError, match=r"one precision, float32 or float64, got .*float16"):
+            pair.forward(*other, **case.options)
+    elif floats:
+        assert {part.dtype for part in parts(pair.forward(*other, **case.options)[0])} == {np.dtype(dtype)}
 
 
 def computed(case: Case, backend: Backend) -> dict[str, Host]:

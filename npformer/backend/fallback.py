@@ -1,20 +1,29 @@
-"""Fast kernels take the real numbers they were made for; for all others the plain pair computes.
+"""What computes which numbers, and that those of one call are of one precision.
 
-A gradient check asks every forward for its value at complex numbers (the complex step), which no
-fast kernel has a use for; whole numbers would be cut off where they meet fractions, and two precisions
-at once have no kernel. So a pair looks at what it is given, which costs a microsecond.
+Fast kernels take the real numbers they were made for; for all others the plain pair computes. A gradient
+check asks every forward for its value at complex numbers (the complex step), which no fast kernel has a use
+for, and whole numbers would be cut off where they meet fractions. So a pair looks at what it is given, which
+costs a microsecond.
+
+A forward refuses two precisions in one call with DTypeError, as PyTorch does: float64 inputs of a layer whose
+parameters are float32 would be computed in float64, silently and slowly. float16 it refuses always. An operation
+without parameters computes in the precision of its input. A backward converts dy to the dtype of y, as PyTorch's
+does, since a loss may have been computed in another. A check may replace all parameters of a layer by float64
+ones: what counts is that they and the inputs agree, and not for which dtype the backend was made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from functools import wraps
+from inspect import signature
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from npformer.backend.ops import Ops, Pair
+from npformer.errors import DTypeError
 
 #: Where token ids, or what is true of tokens, stand among an operation's inputs: no numbers to compute with.
 IDS: dict[str, tuple[int, str]] = {
@@ -25,11 +34,22 @@ IDS: dict[str, tuple[int, str]] = {
 }
 
 
+#: A floating dtype's letter -> its precision, of complex numbers that of their parts; None: npformer has none such.
+PRECISION = {"f": "float32", "F": "float32", "d": "float64", "D": "float64", "e": None, "g": None, "G": None}
+
+
 class _FastCache(NamedTuple):
     """Marks a cache that a fast forward made."""
 
     cache: Any
     dtype: Any  # of everything it was given
+
+
+class _PlainCache(NamedTuple):
+    """A plain forward's cache."""
+
+    cache: Any
+    dtype: Any  # of what it returned
 
 
 def takes_real(letter: str) -> bool:
@@ -44,6 +64,42 @@ def with_fallback(fast: Ops, plain: Ops, arrays: Any = np.ndarray) -> Ops:
         own, other = getattr(fast, name), getattr(plain, name)
         pairs[name] = own if own is other else _choosing(own, other, arrays, *IDS.get(name, (-1, "")))
     return Ops(**pairs)
+
+
+def with_one_precision(plain: Ops, arrays: Any = np.ndarray) -> Ops:
+    """plain, refusing two precisions in one forward, and float16, and with each dy in its y's dtype."""
+    return Ops(**{field.name: _refusing(field.name, getattr(plain, field.name), arrays) for field in fields(Ops)})
+
+
+def _refusing(op: str, plain: Pair, arrays: Any) -> Pair:
+    @wraps(plain.forward)
+    def forward(*inputs: Any, **options: Any) -> tuple[Any, Any]:
+        numbers = [x.dtype.char for x in (*inputs, *options.values()) if isinstance(x, arrays)]
+        found = {PRECISION[letter] for letter in numbers if letter in PRECISION}
+        if len(found) > 1 or None in found:
+            raise _no_precision(op, signature(plain.forward).bind(*inputs, **options).arguments, arrays)
+        y, cache = plain.forward(*inputs, **options)
+        return y, _PlainCache(cache, (y[0] if isinstance(y, tuple) else y).dtype)
+
+    @wraps(plain.backward)
+    def backward(dy: Any, cache: Any, into: Sequence[Any] = ()) -> Any:
+        if type(cache) is not _PlainCache:
+            return plain.backward(dy, cache, into)
+        return plain.backward(_as(dy, cache.dtype, arrays) if cache.dtype.kind == "f" else dy, cache.cache, into)
+
+    return Pair(forward, backward)
+
+
+def _no_precision(op: str, given: Mapping[str, Any], arrays: Any) -> DTypeError:
+    """The error; it asks for the precision of the last array, which is a parameter if there is one."""
+    found = {name: x.dtype for name, x in given.items() if isinstance(x, arrays) and x.dtype.char in PRECISION}
+    wanted = PRECISION[list(found.values())[-1].char] or "float32"
+    others = " and ".join(name for name, dtype in found.items() if PRECISION[dtype.char] != wanted)
+    got = ", ".join(f"{name} {dtype}" for name, dtype in found.items())
+    return DTypeError(
+        f"{op}: expected numbers of one precision, float32 or float64, got {got}; "
+        f'convert {others} with astype("{wanted}"), or make the model on a backend of the other dtype'
+    )
 
 
 def _choosing(fast: Pair, plain: Pair, arrays: Any, ids: int, ids_name: str) -> Pair:
@@ -83,4 +139,4 @@ def _as(dy: Any, dtype: Any, arrays: Any) -> Any:
     """dy, or each of several, in this dtype: a loss may have been computed in another."""
     if isinstance(dy, tuple):
         return tuple(_as(part, dtype, arrays) for part in dy)
-    return dy.astype(dtype) if isinstance(dy, arrays) and dy.dtype != dtype else dy
+    return dy.astype(dtype) if isinstance(dy, arrays | np.number) and dy.dtype != dtype else dy

@@ -26,7 +26,7 @@ from npformer.typing import HostArray
 ALIGNMENT = 64  # bytes: a cache line, and an AVX-512 register
 SMALL = 1 << 17  # bytes below which malloc itself keeps memory for the next array (glibc), at a fifth of the cost
 SLACK = 2  # a buffer may be this much larger than what it is used for
-KEEP = 1 << 24  # bytes that a pool may always have
+KEEP = 1 << 22  # bytes that a pool may always have
 ROOM = 1.25  # a larger pool has at most so many times the bytes of its peak, the most that were in use at once
 FORGETTING = 0.98  # of the peak remains with each new buffer: what was needed once is not kept for ever
 
@@ -158,6 +158,11 @@ def from_pool(pool: Pool, array_class: type[HostArray]) -> Iterator[None]:
 def forget_unused() -> None:
     """Give this thread's unused buffers back."""
     _here.pool.shrink(0)
+
+
+def kept_bytes() -> int:
+    """How many bytes this thread's buffers have, used and unused."""
+    return sum(_here.pool.sizes)
 
 
 def empty_like(x: HostArray) -> HostArray:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import time
 from typing import Any
 
 from npformer.backend.numpy import numba_problem
 from npformer.cli.common import new_parser
 from npformer.errors import DeviceError
+from npformer.seconds import now, since
 
 DTYPES = ("float32", "float64")
 
@@ -43,12 +43,12 @@ def run(args: argparse.Namespace) -> int:
     from npformer.backend.numba.kernel_folder import usual_folder
 
     found: dict[str, dict[str, Any]] = {}
-    began, lost = time.perf_counter(), 0
+    began, lost = now(), 0
     for dtype in DTYPES if args.dtype == "both" else (args.dtype,):
         kernels, compiled = compile_all(dtype)
         found[dtype] = {"kernels": len(kernels), "compiled": [each.name for each in compiled]}
         lost += sum(not each.is_kept(dtype) for each in kernels)
-    folder, seconds = str(usual_folder()), time.perf_counter() - began
+    folder, seconds = str(usual_folder()), since(began)
     if args.json:
         print(json.dumps({"ok": not lost, "folder": folder, "not_kept": lost, "seconds": seconds, "dtypes": found}))
     else:

@@ -53,8 +53,7 @@ class FakeTime:
 def clock(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
     """What a profile looks at."""
     found = FakeTime()
-    for module in (bench, timing):
-        monkeypatch.setattr(module, "time", found)
+    monkeypatch.setattr(seconds, "time", found)
     return found
 
 

@@ -273,3 +273,18 @@ def test_a_profile_sees_every_operation_of_every_step(monkeypatch: pytest.Monkey
     profile = bench.profile_step(preset, backend(1, "float32"), 0.1, bench.Budget(steps=6))
     assert all(row.seconds > 0 for row in profile.rows)
     assert [row.calls for row in profile.rows if row.op == "attention"] == [3, 3]
+
+
+def test_a_hundred_shapes_leave_no_more_records_than_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those used last, each seen twice; and the memory that they share has what the largest of them needs."""
+    monkeypatch.setattr(replay, "MOST_SHAPES", 5)
+    step = new_step(build(backend(threads=1)))
+    shapes = [(b, s, t) for b in (1, 2, 3, 4) for s in (1, 3, 5, 7, 8) for t in (2, 3, 5, 6, 8)]
+    kept = []
+    for shape in shapes[::-1]:
+        for batch in batches(2, shape):
+            step(*batch)
+        (compute,) = step._threads.computes
+        kept.append((len(compute._shapes), sum(compute._driver._pool.sizes)))
+    assert max(count for count, _ in kept) == 5
+    assert kept[-1][1] <= 2 * kept[0][1]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from npformer.backend.backend import Backend
-from npformer.backend.fallback import with_fallback
+from npformer.backend.fallback import with_fallback, with_one_precision
 from npformer.backend.ops import PLAIN
 from npformer.errors import ConfigError
 from npformer.typing import Array, HostArray
@@ -86,8 +86,9 @@ def cupy_backend(dtype: str, kernels: str = "auto", precision: str = "float32") 
     from npformer.backend.cupy.graph_driver import CupyDriver
 
     device = CupyDevice()
-    plain = Backend("cupy", PLAIN, device, dtype, kernels=kernels, precision=precision)
     driver = CupyDriver(device.name)
+    ops = with_one_precision(PLAIN, arrays=driver.cupy.ndarray)
+    plain = Backend("cupy", ops, device, dtype, kernels=kernels, precision=precision)
     return with_kernels(plain, driver) if kernels == "cuda" else replace(plain, capture=uncaptured(driver))
 
 
@@ -110,7 +111,7 @@ def assembled(plain: Backend, card: Any, driver: Any, arrays: type) -> Backend:
     def capture(function: Callable[..., Any], baked: Callable[[Any], Any]) -> Captured:
         return Captured(function, baked, driver, plain.dtype)
 
-    ops = with_fallback(cuda_ops(card), PLAIN, arrays=arrays)
+    ops = with_fallback(cuda_ops(card), with_one_precision(PLAIN, arrays), arrays=arrays)
     return replace(
         plain, ops=ops, own_ops=ops, capture=capture, kernels="cuda",
         adam_update=updates.by_host_numbers, updates=updates,

@@ -15,7 +15,7 @@ import numpy as np
 from npformer import functional as F  # noqa: N812
 from npformer.backend import workspace
 from npformer.backend.backend import Backend
-from npformer.backend.fallback import with_fallback
+from npformer.backend.fallback import with_fallback, with_one_precision
 from npformer.backend.numpy.blas import blas_product
 from npformer.backend.numpy.blas_threads import one_blas_thread
 from npformer.backend.numpy.embedding import embedding_backward
@@ -33,6 +33,8 @@ LEAST_PART = 1 << 15
 
 #: The text of ``functional``, with NumPy's own random bits and an embedding gradient without a V·N product.
 OPS: Ops = replace(with_bits(PLAIN, philox_bits), embedding=plain_pair(F.embedding_forward, embedding_backward))
+
+CAREFUL = with_one_precision(OPS)
 
 
 class NumpyDevice:
@@ -69,20 +71,20 @@ def numpy_backend(dtype: str, kernels: str = "auto", threads: int | None = None)
     least_part = LEAST_PART if threads is None and kernels == "numpy" else 1
     threads = threads or default_threads()
     shared = Backend(
-        "numpy", OPS, NumpyDevice(), dtype, kernels=kernels, threads=threads, least_part=least_part,
+        "numpy", CAREFUL, NumpyDevice(), dtype, kernels=kernels, threads=threads, least_part=least_part,
         together=_team(threads).run,
     )  # fmt: skip
     if kernels == "numpy":
         from npformer.backend.numpy.kernels import KERNELS, adam_update
 
-        return replace(shared, ops=with_fallback(KERNELS, OPS), adam_update=adam_update)
+        return replace(shared, ops=with_fallback(KERNELS, CAREFUL), adam_update=adam_update)
     if kernels == "numba":
         problem = numba_problem()
         if problem is not None:
             raise DeviceError(f"kernels: expected Numba's to be possible, but {problem}")
         from npformer.backend import numba as compiled
 
-        ops = with_fallback(compiled.OPS, OPS)
+        ops = with_fallback(compiled.OPS, CAREFUL)
         return replace(
             shared,
             ops=ops,

@@ -34,9 +34,14 @@ def as_matrix(x: Array) -> Array:
     return x.reshape(x.size // width if width else int(np.prod(x.shape[:-1])), width)
 
 
-@lru_cache(maxsize=64)
 def filled(size: int, value: float, dtype: Any) -> HostArray:
-    """A read-only vector (size,) of one number, kept for the next call."""
+    """A read-only vector (size,) of one number: the beginning of one that is kept for the next call."""
+    return _filled(1 << max(0, size - 1).bit_length(), value, dtype)[:size]
+
+
+@lru_cache(maxsize=64)
+def _filled(size: int, value: float, dtype: Any) -> HostArray:
+    """A vector of a power of two numbers: few of them serve all batches, which come in any number of rows."""
     vector: HostArray = np.full(size, value, dtype=dtype)
     vector.flags.writeable = False
     return vector

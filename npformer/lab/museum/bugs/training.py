@@ -114,7 +114,7 @@ BUGS = (
         "resume-repeats-a-step", ROOM, "a checkpoint that does not know when it was made",
         (
             Edit(
-                TRAINER + "_save",
+                TRAINER + "save",
                 "number, backend = self.step.step_number, ",
                 "number, backend = self.step.step_number - 1, ",
             ),

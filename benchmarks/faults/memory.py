@@ -1,0 +1,105 @@
+"""Memory after batches of many random shapes: what the first hundred left, and what two thousand leave.
+
+    python -m benchmarks.faults.memory                         each table of kernels, training and decoding
+    python -m benchmarks.faults.memory --kernels numpy --shapes 500 --json
+
+Each row is a process of its own. Resident memory is what the system counts, so it holds, beside what npformer
+keeps, whatever the C library has not given back: ``kept`` are the bytes of the workspace of the thread that asks,
+which ``backend/workspace.py`` bounds. Texts are up to 64 tokens long, batches up to 32 of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import npformer as npf
+from npformer.backend import workspace
+
+KERNELS = ("plain", "numpy", "numba")
+WORK = ("train", "decode")
+FIRST = 100  # shapes: what they leave is what there is to keep
+MOST_TEXTS, MOST_TOKENS, VOCABULARY = 32, 64, 16
+
+
+def resident_bytes() -> int:
+    """What the system has given this process, on Linux."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * 4096
+
+
+def measure(kernels: str, work: str, shapes: int) -> dict[str, Any]:
+    """Do the work for so many random shapes in this process. Returns a row."""
+    config = npf.TransformerConfig(
+        src_vocab_size=VOCABULARY, tgt_vocab_size=VOCABULARY, d_model=32, num_heads=4, num_encoder_layers=1,
+        num_decoder_layers=1, d_ff=64, max_seq_len=MOST_TOKENS, dropout=0.1,
+    )  # fmt: skip
+    model = npf.Transformer(config, backend=npf.get_backend("numpy", kernels=kernels), seed=0)
+    step = npf.TrainStep(model, npf.Adam(model.arena, lr=1e-4), seed=0)
+    rng, after = np.random.default_rng(0), {}
+    for number in range(1, shapes + 1):
+        texts, source, target = (int(rng.integers(1, most + 1)) for most in (MOST_TEXTS, MOST_TOKENS, MOST_TOKENS))
+        src = rng.integers(1, VOCABULARY, (texts, source))
+        if work == "train":
+            ids = rng.integers(1, VOCABULARY, (texts, target))
+            step(src, ids, ids)
+        else:
+            npf.greedy(model, src, max_len=min(target, 16))
+        if number in (min(FIRST, shapes), shapes):
+            gc.collect()
+            after[number] = resident_bytes()
+    first, last = after[min(FIRST, shapes)], after[shapes]
+    kept = workspace.kept_bytes()
+    return {"kernels": kernels, "work": work, "shapes": shapes, "first_bytes": first, "last_bytes": last, "kept": kept}
+
+
+def in_a_process_of_its_own(kernels: str, work: str, shapes: int) -> dict[str, Any]:
+    """The same, in a new process."""
+    command = [sys.executable, "-m", "benchmarks.faults.memory", "--one", kernels, work, "--shapes", str(shapes)]
+    found: dict[str, Any] = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+    return found
+
+
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    """Rows in words, in MB of 10⁶ bytes."""
+    lines = [
+        f"{'kernels':<8} {'work':<7} {'shapes':>6} {f'after {FIRST}':>10} {'at last':>10} {'growth':>9} {'kept':>9}"
+    ]
+    for row in rows:
+        sizes = (row["first_bytes"], row["last_bytes"], row["last_bytes"] - row["first_bytes"], row["kept"])
+        first, last, growth, kept = (f"{size / 1e6:.1f} MB" for size in sizes)
+        lines.append(
+            f"{row['kernels']:<8} {row['work']:<7} {row['shapes']:>6} {first:>10} {last:>10} {growth:>9} {kept:>9}"
+        )
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit 0 once it is measured."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.faults.memory", description=__doc__.splitlines()[0])
+    parser.add_argument("--kernels", choices=KERNELS, action="append", help="one table alone; may be repeated")
+    parser.add_argument("--shapes", type=int, default=2000, help="how many random shapes (default: 2000)")
+    parser.add_argument("--json", action="store_true", help="print the rows as JSON")
+    parser.add_argument("--one", nargs=2, metavar=("KERNELS", "WORK"), help=argparse.SUPPRESS)
+    args = parser.parse_args(arguments)
+    if args.shapes < 1:
+        parser.error(f"--shapes: expected an integer >= 1, got {args.shapes}")
+    if args.one:
+        print(json.dumps(measure(*args.one, args.shapes)))
+        return 0
+    pairs = [(kernels, work) for kernels in args.kernels or KERNELS for work in WORK]
+    rows = [in_a_process_of_its_own(kernels, work, args.shapes) for kernels, work in pairs]
+    print(json.dumps(rows) if args.json else table(rows))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,32 @@
+"""The benchmark of memory after many shapes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from benchmarks.faults import memory
+
+
+def test_a_row_for_each_kind_of_work(capsys: pytest.CaptureFixture[str]) -> None:
+    assert memory.main(["--kernels", "numpy", "--shapes", "3", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [(row["kernels"], row["work"], row["shapes"]) for row in rows] == [
+        ("numpy", "train", 3),
+        ("numpy", "decode", 3),
+    ]
+    assert all(row["first_bytes"] > 1e7 and row["last_bytes"] > 1e7 for row in rows)
+
+
+def test_the_table_says_how_much_it_grew() -> None:
+    row = {"kernels": "numpy", "work": "train", "shapes": 2000, "first_bytes": 5e7, "last_bytes": 6.5e7, "kept": 4e6}
+    heading, line = memory.table([row]).splitlines()
+    assert heading.split() == ["kernels", "work", "shapes", "after", "100", "at", "last", "growth", "kept"]
+    assert line.split() == ["numpy", "train", "2000", "50.0", "MB", "65.0", "MB", "15.0", "MB", "4.0", "MB"]
+
+
+def test_no_shapes_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        memory.main(["--shapes", "0"])
+    assert "--shapes: expected an integer >= 1, got 0" in capsys.readouterr().err
