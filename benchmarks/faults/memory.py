@@ -3,14 +3,16 @@
     python -m benchmarks.faults.memory                         each table of kernels, training and decoding
     python -m benchmarks.faults.memory --kernels numpy --shapes 500 --json
 
-Each row is a process of its own. Resident memory is what the system counts, so it holds, beside what npformer
-keeps, whatever the C library has not given back: ``kept`` are the bytes of the workspace of the thread that asks,
-which ``backend/workspace.py`` bounds. Texts are up to 64 tokens long, batches up to 32 of them.
+Each row is a process of its own. Resident memory is what the system counts, so it holds, beside what the program
+keeps, what the C library has not given back of arrays that are gone; ``in use`` is its growth once glibc was asked to
+give that back, at both ends. ``kept`` is what the workspace of the calling thread has, which ``backend/workspace.py``
+bounds. Texts are up to 64 tokens long, batches up to 32 of them.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import gc
 import json
 import subprocess
@@ -36,6 +38,13 @@ def resident_bytes() -> int:
     return pages * 4096
 
 
+def give_back() -> None:
+    """Have the C library give back what is free, where it is glibc."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
 def measure(kernels: str, work: str, shapes: int) -> dict[str, Any]:
     """Do the work for so many random shapes in this process. Returns a row."""
     config = npf.TransformerConfig(
@@ -55,10 +64,14 @@ def measure(kernels: str, work: str, shapes: int) -> dict[str, Any]:
             npf.greedy(model, src, max_len=min(target, 16))
         if number in (min(FIRST, shapes), shapes):
             gc.collect()
-            after[number] = resident_bytes()
-    first, last = after[min(FIRST, shapes)], after[shapes]
-    kept = workspace.kept_bytes()
-    return {"kernels": kernels, "work": work, "shapes": shapes, "first_bytes": first, "last_bytes": last, "kept": kept}
+            resident = resident_bytes()
+            give_back()
+            after[number] = resident, resident_bytes()
+    (first, first_in_use), (last, last_in_use) = after[min(FIRST, shapes)], after[shapes]
+    return {
+        "kernels": kernels, "work": work, "shapes": shapes, "first_bytes": first, "last_bytes": last,
+        "growth_in_use": last_in_use - first_in_use, "kept": workspace.kept_bytes(),
+    }  # fmt: skip
 
 
 def in_a_process_of_its_own(kernels: str, work: str, shapes: int) -> dict[str, Any]:
@@ -70,15 +83,13 @@ def in_a_process_of_its_own(kernels: str, work: str, shapes: int) -> dict[str, A
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
     """Rows in words, in MB of 10⁶ bytes."""
-    lines = [
-        f"{'kernels':<8} {'work':<7} {'shapes':>6} {f'after {FIRST}':>10} {'at last':>10} {'growth':>9} {'kept':>9}"
-    ]
+    names = (f"after {FIRST}", "at last", "growth", "in use", "kept")
+    lines = [f"{'kernels':<8} {'work':<7} {'shapes':>6} " + " ".join(f"{name:>10}" for name in names)]
     for row in rows:
-        sizes = (row["first_bytes"], row["last_bytes"], row["last_bytes"] - row["first_bytes"], row["kept"])
-        first, last, growth, kept = (f"{size / 1e6:.1f} MB" for size in sizes)
-        lines.append(
-            f"{row['kernels']:<8} {row['work']:<7} {row['shapes']:>6} {first:>10} {last:>10} {growth:>9} {kept:>9}"
-        )
+        first, last = row["first_bytes"], row["last_bytes"]
+        sizes = (f"{size / 1e6:.1f} MB" for size in (first, last, last - first, row["growth_in_use"], row["kept"]))
+        start = f"{row['kernels']:<8} {row['work']:<7} {row['shapes']:>6} "
+        lines.append(start + " ".join(f"{size:>10}" for size in sizes))
     return "\n".join(lines)
 
 
