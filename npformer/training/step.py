@@ -177,16 +177,14 @@ class TrainStep:
                 return found
         except DeviceMemoryError as error:
             if self.step_number != before:
-                raise MemoryError(
-                    f"{error}; an update was begun and not finished, so this model is of no use"
-                ) from None
+                raise MemoryError(f"{error}; an update was begun and not finished: this model is of no use") from None
             raise DeviceMemoryError(f"{error}. {self._what_fits(given)}") from None
 
     def _compute_as_recorded(self, given: list[Given]) -> tuple[Array, Array | None]:
         """``_compute_updates``, captured where that may be."""
+        compute: Callable[..., tuple[Array, Array | None]]
         compute = self._compute if self._threads.may_record else TrainStep._compute_updates
-        found: tuple[Array, Array | None] = compute(self, given)
-        return found
+        return compute(self, given)
 
     def _what_fits(self, given: list[Given]) -> str:
         """Advice from trying ever fewer rows, without an update."""

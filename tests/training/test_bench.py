@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from npformer.backend import Backend, Ops, Pair, get_backend, timing
+from npformer import seconds
+from npformer.backend import Backend, Ops, Pair, get_backend
 from npformer.backend.numpy.blas_threads import blas_threads
 from npformer.backend.roofline import Ceilings
 from npformer.errors import ConfigError
