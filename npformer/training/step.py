@@ -182,9 +182,9 @@ class TrainStep:
 
     def _compute_as_recorded(self, given: list[Given]) -> tuple[Array, Array | None]:
         """``_compute_updates``, captured where that may be."""
-        compute: Callable[..., tuple[Array, Array | None]]
-        compute = self._compute if self._threads.may_record else TrainStep._compute_updates
-        return compute(self, given)
+        compute: Any = self._compute if self._threads.may_record else TrainStep._compute_updates
+        found: tuple[Array, Array | None] = compute(self, given)
+        return found
 
     def _what_fits(self, given: list[Given]) -> str:
         """Advice from trying ever fewer rows, without an update."""
