@@ -12,6 +12,7 @@ pytest.importorskip("numba")
 
 from npformer.backend import get_backend
 from npformer.backend.numba import encode_texts
+from npformer.errors import DTypeError
 from npformer.models import Transformer, TransformerConfig
 from npformer.models.encode_at_once import encode_at_once
 from npformer.proof.catalogue import shaken
@@ -96,13 +97,21 @@ def turned(of: Transformer) -> None:
     weight.data = np.asfortranarray(weight.data)
 
 
-@pytest.mark.parametrize("change", [another_eps, another_precision, turned, "kind"])
+@pytest.mark.parametrize("change", [another_eps, turned, "kind"])
 def test_what_the_kernel_does_not_know_is_left_to_the_layers(change: Change | str, change_stack: Any) -> None:
     plain, fast = model("plain"), model("numba")
     for of in (plain, fast):
         change_stack(change, of.encoder) if isinstance(change, str) else change(of)
     assert encode_at_once(fast, SRC) is None
     np.testing.assert_allclose(fast.encode(SRC)[0], plain.encode(SRC)[0], rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("kernels", ["plain", "numba"])
+def test_a_parameter_of_another_precision_is_refused(kernels: str) -> None:
+    of = model(kernels)
+    another_precision(of)
+    with pytest.raises(DTypeError, match=r"expected numbers of one precision, .* float32"):
+        of.encode(SRC)
 
 
 @pytest.mark.parametrize(
