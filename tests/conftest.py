@@ -16,6 +16,17 @@ import pytest
 from npformer.backend import PLAIN, Backend, Ops, cupy_problem, get_backend, with_bits
 from npformer.backend.numpy import numba_problem
 from npformer.functional import Draw, philox_bits
+from tests.tiers import (  # noqa: F401 - hooks, found by their names
+    is_smoke,
+    pytest_addoption,
+    pytest_collection_modifyitems,
+    pytest_configure,
+    pytest_ignore_collect,
+    pytest_sessionfinish,
+    pytest_sessionstart,
+    pytest_terminal_summary,
+    pytest_testnodedown,
+)
 
 
 def pytest_collection_finish() -> None:
@@ -59,12 +70,14 @@ def compiled_once(request: pytest.FixtureRequest) -> None:
 
     Of two processes each begins with a precision of its own, and then finds the other's on disk.
     """
-    if needs_numba(request.session.items) and numba_problem() is None:
+    if not is_smoke(request.config) and needs_numba(request.session.items) and numba_problem() is None:
         from npformer.backend.numba import compile_all
 
         order = -1 if os.environ.get("PYTEST_XDIST_WORKER", "gw0")[-1] in "13579" else 1
         for dtype in ("float32", "float64")[::order]:
             compile_all(dtype)
+    gc.collect()
+    gc.freeze()  # what compiling needs stays, too
 
 
 @pytest.fixture

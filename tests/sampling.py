@@ -1,0 +1,87 @@
+"""The sample of the cases: every test function, and in it every value of every parameter, at least once.
+
+A function that is run for shapes × dtypes × seeds × tables of kernels has hundreds of cases that differ from each
+other in one parameter. Of those, so many are kept that each shape, each dtype, each seed and each table occurs; a
+list of examples that is no such product stays whole, since each of its cases has a value of its own. Of the
+catalogue, which many functions go over, each takes a share, another one than the next; the checks of the museum,
+which one test runs on the right program, go over all of it (tests/lab/test_museum_detections.py). What needs a GPU
+is never left out. Which cases are kept is a matter of their names alone: the same on every machine, in every
+process, on every day. ``python -m tests.detection`` holds the sample against the whole by what it detects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from hashlib import sha256
+
+import pytest
+
+from npformer.proof import Case
+
+Value = tuple[str, Hashable]
+
+#: One of so many cases of the catalogue is for each function that goes over more than MANY of them.
+SHARES, MANY = 4, 12
+
+
+def sampled(items: Iterable[pytest.Item]) -> list[pytest.Item]:
+    """The items that are kept, in their order."""
+    functions: dict[str, list[pytest.Item]] = {}
+    items = list(items)
+    for item in items:
+        functions.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    kept = {nodeid for function, cases in functions.items() for nodeid in _kept(function, cases)}
+    return [item for item in items if item.nodeid in kept]
+
+
+def _kept(function: str, items: list[pytest.Item]) -> set[str]:
+    parameters = {item.nodeid: item.callspec.params for item in items if hasattr(item, "callspec")}
+    if len(items) == 1 or len(parameters) < len(items):
+        return {item.nodeid for item in items}
+    on_gpu = {item.nodeid for item in items if item.get_closest_marker("gpu") or "gpu" in item.fixturenames}
+    of_others = _of_others(function, parameters)
+    return on_gpu | sample({name: values_of(given) for name, given in parameters.items() if name not in of_others})
+
+
+def _of_others(function: str, parameters: Mapping[str, Mapping[str, object]]) -> set[str]:
+    """The cases that go over a part of the catalogue that other functions go over."""
+    found = {
+        name: next((x.name for x in given.values() if isinstance(x, Case)), "") for name, given in parameters.items()
+    }
+    named = set(found.values()) - {""}
+    others = {case for case in named if _hash(f"{function} {case}")[0] % SHARES}
+    few = len(named) <= MANY or others == named
+    return set() if few else {name for name, case in found.items() if case in others}
+
+
+def sample(cases: Mapping[str, frozenset[Value]]) -> set[str]:
+    """Names of cases of one function, each with its values, -> those that are kept: together they have every value.
+
+    The one with most values that are still missing is next; of equals, the one whose name has the smallest hash.
+    """
+    missing = frozenset[Value]().union(*cases.values())
+    waiting = sorted(cases, key=_hash)
+    kept: set[str] = set()
+    while missing:
+        best = max(waiting, key=lambda name: len(cases[name] & missing))  # the first of equals
+        kept.add(best)
+        missing -= cases[best]
+    return kept
+
+
+def values_of(parameters: Mapping[str, object]) -> frozenset[Value]:
+    """The values of a case: what is plain by its text, all else by which object it is."""
+    return frozenset((name, repr(value) if _is_plain(value) else id(value)) for name, value in parameters.items())
+
+
+def _is_plain(value: object) -> bool:
+    """Whether its text says what it is."""
+    if isinstance(value, dict):
+        return all(map(_is_plain, value.values()))
+    if isinstance(value, (tuple, list)):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, (str, bytes, int, float))
+
+
+def _hash(text: str) -> bytes:
+    return sha256(text.encode()).digest()

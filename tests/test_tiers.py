@@ -1,0 +1,117 @@
+"""The sample keeps what it promises, says so, is the same in every process; the quick look compiles nothing."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from npformer.proof import catalogue
+from tests import sampling
+from tests.sampling import sample, values_of
+from tests.tiers import COUNTS, SLOW, SMOKE
+
+ROOT = Path(__file__).parents[1]
+
+
+def run(*words: str, seed: str = "0") -> str:
+    """What pytest says, in a process of its own."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=os.environ | {"PYTHONHASHSEED": seed})
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_every_value_of_every_parameter_is_kept() -> None:
+    axes = {"kernels": ["plain", "numpy", "numba"], "shape": [(1, 1), (2, 3), (5, 7), (4, 9)], "dtype": ["f", "d"]}
+    cases = {str(x): values_of(dict(zip(axes, x, strict=True))) for x in product(*axes.values())}
+    kept = sample(cases)
+    assert frozenset().union(*(cases[name] for name in kept)) == frozenset().union(*cases.values())
+    assert len(kept) == 4
+    assert sample(dict(reversed(cases.items()))) == kept, "the order in which cases come plays a part"
+
+
+def test_examples_that_are_no_product_are_all_kept() -> None:
+    cases = {f"{i}": values_of({"given": f"text {i}", "message": "refused"}) for i in range(30)}
+    assert sample(cases) == set(cases)
+    objects = [object() for _ in range(30)]
+    assert len(sample({f"{i}": values_of({"of": x}) for i, x in enumerate(objects)})) == 30
+
+
+def test_functions_share_the_catalogue() -> None:
+    """A function takes one case in four of it, or a few, and hardly two take the same."""
+    cases = {case.name: {"case": case} for case in catalogue()}
+    left = [set(cases) - sampling._of_others(f"test_{i}", cases) for i in range(24)]
+    assert all(len(cases) / 8 < len(own) < len(cases) / 2 for own in left)
+    assert set().union(*left) == set(cases)
+    few = dict(list(cases.items())[: sampling.MANY])
+    assert sampling._of_others("test_few", few) == set()
+
+
+def test_each_function_has_a_case_for_each_table_of_kernels() -> None:
+    """Of those collected here; and what needs a GPU is there as a whole."""
+    said = run("--collect-only", "--full", "tests/test_contract.py", "tests/backend/test_rows_of_a_batch.py")
+    kept = run("--collect-only", "tests/test_contract.py", "tests/backend/test_rows_of_a_batch.py")
+    tables: list[set[tuple[str, str]]] = []
+    for text in (said, kept):
+        names = re.findall(r"^(\S+?)\[(.*)\]$", text, re.M)
+        tables.append({(name, word) for name, case in names for word in re.findall(r"\b(plain|numpy|numba)\b", case)})
+    assert tables[0] == tables[1]
+    assert len(tables[0]) > 15
+    functions = [set(re.findall(r"^(\S+::\w+)", text, re.M)) for text in (said, kept)]
+    assert functions[0] == functions[1]
+    assert kept.count("::") < said.count("::") / 3
+
+
+def test_the_sample_is_said_and_the_same_in_every_process() -> None:
+    files = "tests/optim", "tests/layers/test_layer.py"
+    first, second = (run("--collect-only", *files, seed=seed) for seed in ("1", "2"))
+    assert first.count("::") == second.count("::") > 50
+    assert re.findall(r"^\S+::.*$", first, re.M) == re.findall(r"^\S+::.*$", second, re.M)
+    (kept, total) = map(
+        int, re.findall(r"^(\d+) of (\d+) cases sampled; all: python -m pytest --full$", first, re.M)[0]
+    )
+    assert first.count("::") == kept < total
+    named = run("--collect-only", "tests/layers/test_layer.py::test_gradients_of_two_backwards_add_up")
+    assert "sampled" not in named, "who names a test gets all its cases"
+
+
+def test_processes_that_share_the_tests_say_it_too(tmp_path: Path) -> None:
+    said = run("-n", "2", "--basetemp", str(tmp_path / "base"), "-m", "smoke", "tests/optim")
+    assert re.search(r"^\d+ of \d+ cases sampled; all: python -m pytest --full$", said, re.M)
+    assert re.search(r"^(\d\d) passed", said, re.M)
+
+
+def test_the_quick_look_compiles_nothing() -> None:
+    """Numba cannot be imported in it, no process can be started, and by themselves no kernels are taken but NumPy's."""
+    code = (
+        "import subprocess, sys\n"
+        "from types import SimpleNamespace\n"
+        "from tests.tiers import pytest_configure, pytest_sessionstart\n"
+        "config = SimpleNamespace(getoption=lambda name: 'smoke', option=None)\n"
+        "pytest_configure(config), pytest_sessionstart(SimpleNamespace(config=config))\n"
+        "import npformer as npf\n"
+        "assert npf.get_backend('numpy').kernels == 'numpy'\n"
+        "for attempt in (lambda: __import__('numba'), lambda: subprocess.run(['true'])):\n"
+        "    try: attempt()\n"
+        "    except (ImportError, AssertionError): continue\n"
+        "    raise SystemExit('it was let through')\n"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=60)
+
+
+def test_what_is_slow_is_called_by_its_name() -> None:
+    for file, names in SLOW.items():
+        assert file.split("/")[0] in SMOKE
+        text = (Path(__file__).parent / file).read_text(encoding="utf-8")
+        assert [name for name in names if f"def {name}(" not in text] == []
+
+
+def test_this_run_is_counted(request: pytest.FixtureRequest) -> None:
+    counts = request.config.stash.get(COUNTS, None)
+    assert counts is None or 0 < counts[0] <= counts[1]

@@ -1,0 +1,137 @@
+"""How much of the tests runs: a sample of the cases, as a rule; all of them (--full); a first quick look (-m smoke).
+
+The quick look is the first case of each test of the mathematics and of what is made of it, on NumPy alone: Numba is
+as good as not installed, and no other process may be started, so nothing is compiled.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from npformer.backend import numpy as numpy_backends
+from tests.sampling import sampled
+
+#: Folders whose tests are in the quick look: of each file the first FEW test functions, of each the first case, …
+SMOKE, FEW = ("functional", "layers", "models", "optim", "proof", "training", "decoding", "data", "cli"), 4
+#: … but for those that ask for another process, and those that start one themselves or take more than half a second.
+OTHER_PROCESS = {"shell", "environment"}
+SLOW = {
+    "cli/test_bench.py": ("test_the_table_of_a_profile", "test_the_numbers_of_a_profile"),
+    "cli/test_decode.py": ("test_arguments_and_standard_input_say_the_same",),
+    "cli/test_gradcheck_model.py": ("test_sweep",),
+    "cli/test_grade.py": (
+        "test_a_right_answer", "test_a_wrong_answer_and_the_generosity_of_hints", "test_json",
+        "test_several_exercises_in_one_file", "test_a_template_is_written_once",
+        "test_templates_with_parts_run_without_the_grader", "test_the_list_shows_order_and_progress",
+        "test_a_corrupt_progress_is_left_alone", "test_progress_can_be_left_out",
+    ),
+    "cli/test_tasks.py": ("test_a_run_has_what_it_needs_to_be_asked",),
+    "cli/test_train.py": ("test_json_is_one_document_and_nothing_else_is_on_stdout", "test_a_seed_decides_everything"),
+    "cli/test_train_resume.py": (
+        "test_a_finished_run_says_its_results_again_and_changes_nothing",
+        "test_the_advice_for_a_damaged_checkpoint_works",
+    ),
+    "data/real/test_manual.py": ("test_pieces_are_learnt_from_the_training_side_alone",),
+    "data/real/test_real_tasks.py": ("test_a_batch_is_a_function_of_seed_and_step",),
+    "data/real/test_scan.py": ("test_splits_have_the_published_sizes",),
+    "data/test_sequences.py": ("test_another_process_draws_the_same",),
+    "proof/test_bisect.py": (
+        "test_a_wrong_operation_in_one_layer_of_a_model", "test_a_layer_that_puts_right_parts_together_wrongly",
+        "test_of_two_wrong_places_the_one_that_backward_meets_first", "test_everything_is_restored",
+    ),
+    "proof/test_random_cases.py": ("test_no_right_model_is_called_wrong",),
+    "training/test_bench.py": ("test_the_parts_add_up_to_a_step",),
+    "training/test_threads.py": ("test_one_seed_and_so_many_threads_give_one_run_to_the_bit",),
+}  # fmt: skip
+HERE = Path(__file__).parent
+COUNTS = pytest.StashKey[tuple[int, int]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--full", action="store_true", help="run every case of every test, not a sample of them")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if is_smoke(config):
+        sys.modules["numba"] = None  # type: ignore[assignment] - to import it is an error
+        numpy_backends.find_spec = lambda name: None  # type: ignore[attr-defined]
+
+
+def is_smoke(config: pytest.Config) -> bool:
+    """Whether this is the quick look."""
+    return bool(config.getoption("markexpr") == "smoke")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    if is_smoke(session.config) and not getattr(session.config.option, "numprocesses", None):  # those do the work
+        subprocess.Popen.__init__ = _refused  # type: ignore[method-assign]
+
+
+def _refused(self: Any, *arguments: Any, **options: Any) -> NoReturn:
+    raise AssertionError(f"smoke: expected a test that starts no process, got {arguments}; see tests/tiers.py")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """What the quick look has nothing of is not even imported."""
+    return True if is_smoke(config) and _place(collection_path)[:1] not in [(), *((name,) for name in SMOKE)] else None
+
+
+def _place(path: Path) -> tuple[str, ...]:
+    """Where a file is among the tests."""
+    return path.relative_to(HERE).parts if path.is_relative_to(HERE) else ()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what is for the quick look; leave out what is not of the sample."""
+    kept = sampled(items)
+    _mark_smoke(kept)
+    named = config.getoption("keyword") or any("::" in argument for argument in config.args)
+    if config.getoption("full") or named:  # who names tests gets all their cases
+        return
+    config.stash[COUNTS] = len(kept), len(items)
+    chosen = set(kept)
+    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+    items[:] = kept
+
+
+def _mark_smoke(items: Iterable[pytest.Item]) -> None:
+    """Mark the first case of some functions of each file, in which nothing that is compiled is asked for by name."""
+    functions: dict[Path, set[str]] = {}
+    for item in items:
+        function, seen = item.nodeid.partition("[")[0], functions.setdefault(item.path, set())
+        if len(seen) < FEW and function not in seen and _is_quick(item):
+            seen.add(function)
+            item.add_marker("smoke")
+
+
+def _is_quick(item: pytest.Item) -> bool:
+    place = _place(item.path)
+    given = map(str, item.callspec.params.values()) if hasattr(item, "callspec") else ()
+    slow = item.originalname in SLOW.get("/".join(place), ()) or OTHER_PROCESS.intersection(item.fixturenames)
+    return place[:1] in [(name,) for name in SMOKE] and not slow and "numba" not in given
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None and COUNTS in session.config.stash:
+        output["sampled"] = session.config.stash[COUNTS]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """A process of pytest-xdist has ended: what it collected is what every other did."""
+    if "sampled" in getattr(node, "workeroutput", {}):
+        node.config.stash[COUNTS] = node.workeroutput["sampled"]
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    if COUNTS in config.stash:
+        kept, total = config.stash[COUNTS]
+        terminalreporter.write_line(f"{kept} of {total} cases sampled; all: python -m pytest --full")
