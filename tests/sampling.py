@@ -80,7 +80,9 @@ def _is_plain(value: object) -> bool:
         return all(map(_is_plain, value.values()))
     if isinstance(value, (tuple, list)):
         return all(map(_is_plain, value))
-    return value is None or isinstance(value, (str, bytes, int, float))
+    if isinstance(value, int):
+        return value.bit_length() < 64  # Python does not print the longest
+    return value is None or isinstance(value, (str, bytes, float))
 
 
 def _hash(text: str) -> bytes:

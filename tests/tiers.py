@@ -31,11 +31,15 @@ SLOW = {
         "test_templates_with_parts_run_without_the_grader", "test_the_list_shows_order_and_progress",
         "test_a_corrupt_progress_is_left_alone", "test_progress_can_be_left_out",
     ),
+    "cli/test_odd_text.py": ("test_what_a_graded_file_raises_prints_and_warns",),
     "cli/test_tasks.py": ("test_a_run_has_what_it_needs_to_be_asked",),
     "cli/test_train.py": ("test_json_is_one_document_and_nothing_else_is_on_stdout", "test_a_seed_decides_everything"),
     "cli/test_train_resume.py": (
         "test_a_finished_run_says_its_results_again_and_changes_nothing",
         "test_the_advice_for_a_damaged_checkpoint_works",
+    ),
+    "cli/test_train_resume_files.py": (
+        "test_edited_options_are_told_and_both_ways_out_work", "test_a_cut_config_is_told_and_can_be_had_back",
     ),
     "data/real/test_manual.py": ("test_pieces_are_learnt_from_the_training_side_alone",),
     "data/real/test_real_tasks.py": ("test_a_batch_is_a_function_of_seed_and_step",),
