@@ -45,7 +45,6 @@ def test_tests_notice_what_no_check_does(doubled: Fault) -> None:
     (place,) = map(_tests_of, doubled.wrong)
     assert place == "tests/functional/test_embedding.py"
     assert _first_failing([place], doubled.name).startswith(f"{place}::test_")
-    assert _first_failing([place], "") == ""
 
 
 def test_the_test_of_all_checks_is_there_and_has_one_case() -> None:
