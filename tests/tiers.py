@@ -19,7 +19,7 @@ from tests.sampling import sampled
 
 #: Folders whose tests are in the quick look: of each file the first FEW test functions, of each the first case, …
 SMOKE, FEW = ("functional", "layers", "models", "optim", "proof", "training", "decoding", "data", "cli"), 4
-#: … but for those that ask for another process, and those that start one themselves or take more than half a second.
+#: … but for files that import subprocess, tests that ask for another process, and those of more than half a second.
 OTHER_PROCESS = {"shell", "environment"}
 SLOW = {
     "cli/test_bench.py": ("test_the_table_of_a_profile", "test_the_numbers_of_a_profile"),
@@ -37,9 +37,6 @@ SLOW = {
     "cli/test_train_resume.py": (
         "test_a_finished_run_says_its_results_again_and_changes_nothing",
         "test_the_advice_for_a_damaged_checkpoint_works",
-    ),
-    "cli/test_train_resume_files.py": (
-        "test_edited_options_are_told_and_both_ways_out_work", "test_a_cut_config_is_told_and_can_be_had_back",
     ),
     "data/real/test_manual.py": ("test_pieces_are_learnt_from_the_training_side_alone",),
     "data/real/test_real_tasks.py": ("test_a_batch_is_a_function_of_seed_and_step",),
@@ -119,6 +116,7 @@ def _is_quick(item: pytest.Item) -> bool:
     place = _place(item.path)
     given = map(str, item.callspec.params.values()) if hasattr(item, "callspec") else ()
     slow = item.originalname in SLOW.get("/".join(place), ()) or OTHER_PROCESS.intersection(item.fixturenames)
+    slow = slow or "subprocess" in vars(item.module)
     return place[:1] in [(name,) for name in SMOKE] and not slow and "numba" not in given
 
 
