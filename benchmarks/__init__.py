@@ -5,6 +5,7 @@
     python -m benchmarks.ops             every operation, forward and backward
     python -m benchmarks.gpu             all that is to be shown on a GPU: tests, benchmarks, targets
     python -m benchmarks.scaling         time and memory of a step against length, batch, width, depth
+    python -m benchmarks.faults.files    damaged files; beside it interrupts, kernel_cache and memory
 
 Run from a checkout; it is not part of the installed package. Each contender is a process of its own
 (``contender``), and they take turns (``turns``). What npformer runs is in ``own``, what PyTorch runs in
