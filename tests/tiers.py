@@ -1,7 +1,7 @@
 """How much of the tests runs: a sample of the cases, as a rule; all of them (--full); a first quick look (-m smoke).
 
 The quick look is the first case of each test of the mathematics and of what is made of it, on NumPy alone: Numba is
-as good as not installed, and no other process may be started, so nothing is compiled.
+as good as not installed, and a test that starts another process is skipped, so nothing is compiled.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from npformer.backend import numpy as numpy_backends
 from tests.sampling import sampled
 
 #: Folders whose tests are in the quick look: of each file the first FEW test functions, of each the first case, …
-SMOKE, FEW = ("functional", "layers", "models", "optim", "proof", "training", "decoding", "data", "cli"), 4
+SMOKE, FEW = ("functional", "layers", "models", "optim", "proof", "training", "decoding", "data", "cli"), 3
 #: … but for files that import subprocess, tests that ask for another process, and those of more than half a second.
 OTHER_PROCESS = {"shell", "environment"}
 SLOW = {
@@ -75,7 +75,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def _refused(self: Any, *arguments: Any, **options: Any) -> NoReturn:
-    raise AssertionError(f"smoke: expected a test that starts no process, got {arguments}; see tests/tiers.py")
+    pytest.skip("the quick look starts no process")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -81,6 +81,8 @@ def _refusing(op: str, plain: Pair, arrays: Any) -> Pair:
         y, cache = plain.forward(*inputs, **options)
         return y, _PlainCache(cache, (y[0] if isinstance(y, tuple) else y).dtype)
 
+    forward.__name__ = f"{op}_forward"  # a partial, as of what draws, has no name to be taken over
+
     @wraps(plain.backward)
     def backward(dy: Any, cache: Any, into: Sequence[Any] = ()) -> Any:
         if type(cache) is not _PlainCache:

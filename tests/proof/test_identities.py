@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from functools import cache
 from typing import Any
 
@@ -9,12 +10,13 @@ import numpy as np
 import pytest
 
 from npformer import functional as F  # noqa: N812
-from npformer.backend import Backend, get_backend
+from npformer.backend import Backend, Ops, get_backend
 from npformer.errors import ShapeError
 from npformer.layers import FeedForward, LayerNorm, Linear
 from npformer.proof import Case, catalogue
 from npformer.proof.identities import IDENTITIES, prove
 from npformer.proof.invariants import ClaimResults
+from npformer.proof.invariants.invariant import name_of
 
 CASES = catalogue()
 X = np.random.default_rng(0).normal(size=(2, 3, 4))
@@ -131,3 +133,9 @@ def test_a_gradient_that_raises_does_not_hold() -> None:
     found = IDENTITIES["gate"]((F.relu_forward, broken), X)
     assert found.fails
     assert "no derivative today" in found.reason
+
+
+@pytest.mark.parametrize("op", [field.name for field in fields(Ops)])
+def test_a_pair_is_known_by_the_name_of_its_operation(op: str, any64: Backend) -> None:
+    """In every table: identities are about pairs by their names, and pass over one that has another."""
+    assert name_of(getattr(any64.ops, op)) == op
