@@ -84,7 +84,7 @@ def test_the_sample_is_said_and_the_same_in_every_process() -> None:
 def test_processes_that_share_the_tests_say_it_too(tmp_path: Path) -> None:
     said = run("-n", "2", "--basetemp", str(tmp_path / "base"), "-m", "smoke", "tests/optim")
     assert re.search(r"^\d+ of \d+ cases sampled; all: python -m pytest --full$", said, re.M)
-    assert re.search(r"^(\d\d) passed", said, re.M)
+    assert re.search(r"^([1-9]\d*) passed", said, re.M)
 
 
 def test_the_quick_look_compiles_nothing() -> None:
@@ -102,7 +102,7 @@ def test_the_quick_look_compiles_nothing() -> None:
         "    except (ImportError, pytest.skip.Exception): continue\n"
         "    raise SystemExit('it was let through')\n"
     )
-    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=600)
 
 
 def test_what_is_slow_is_called_by_its_name() -> None:
