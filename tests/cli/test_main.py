@@ -124,7 +124,7 @@ def test_a_reader_who_leaves_hears_nothing_more(trained: Path, environment: dict
 def test_an_error_output_that_was_closed_before_we_began(environment: dict[str, str], tmp_path: Path) -> None:
     """What would be said there is not said on the standard output instead."""
     argv = ["bash", "-c", '"$0" -m npformer decode nowhere x 2>&-', sys.executable]
-    done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, cwd=tmp_path, env=environment, timeout=60)
+    done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, cwd=tmp_path, env=environment, timeout=600)
     assert (done.returncode, done.stdout) == (2, "")
 
 

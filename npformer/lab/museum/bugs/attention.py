@@ -5,7 +5,7 @@ from __future__ import annotations
 from npformer.lab.museum.bug import OURS, SEVERAL, Bug, Edit
 
 F = "npformer.functional."
-ROOM = "attention"
+CATEGORY = "attention"
 BACK = F + "attention:attention_backward"
 SOFTMAX = F + "softmax:softmax_forward"
 DROP = F + "dropout:dropout_forward"
@@ -13,7 +13,7 @@ DROP_BACK = F + "dropout:dropout_backward"
 
 BUGS = (
     Bug(
-        "attention-no-scale", ROOM, "1/√D forgotten in attention's backward",
+        "attention-no-scale", CATEGORY, "1/√D forgotten in attention's backward",
         (Edit(BACK, "scale = 1 / math.sqrt(q.shape[-1])", "scale = 1.0"),),
         "dQ = dscores·K/√D      dK = dscoresᵀ·Q/√D", "dQ = dscores·K      dK = dscoresᵀ·Q",
         "The scale stands between QKᵀ and softmax, so the gradient passes it on its way down. Forgotten, W_q and W_k "
@@ -22,7 +22,7 @@ BUGS = (
         seen=SEVERAL, sources=(14,), run={"clip_norm": 0.1},
     ),
     Bug(
-        "attention-scale-twice", ROOM, "1/√D applied twice in attention's backward",
+        "attention-scale-twice", CATEGORY, "1/√D applied twice in attention's backward",
         (Edit(BACK, "scale = 1 / math.sqrt(q.shape[-1])", "scale = 1 / q.shape[-1]"),),
         "dQ = dscores·K/√D", "dQ = dscores·K/√D/√D",
         "Once in the function that undoes the scaling, once more in the one that undoes the product. Queries and keys "
@@ -31,7 +31,7 @@ BUGS = (
         sources=(14,),
     ),
     Bug(
-        "attention-scale-d", ROOM, "scores divided by D instead of √D, both ways",
+        "attention-scale-d", CATEGORY, "scores divided by D instead of √D, both ways",
         (
             Edit(F + "attention:_weights", "(1 / math.sqrt(q.shape[-1]))", "(1 / q.shape[-1])"),
             Edit(BACK, "scale = 1 / math.sqrt(q.shape[-1])", "scale = 1 / q.shape[-1]"),
@@ -44,7 +44,7 @@ BUGS = (
         seen=OURS,
     ),
     Bug(
-        "attention-scale-d-model", ROOM, "scores divided by √d_model instead of √D, both ways",
+        "attention-scale-d-model", CATEGORY, "scores divided by √d_model instead of √D, both ways",
         (
             Edit(F + "attention:_weights", "math.sqrt(q.shape[-1])", "math.sqrt(q.shape[-1] * q.shape[1])"),
             Edit(BACK, "math.sqrt(q.shape[-1])", "math.sqrt(q.shape[-1] * q.shape[1])"),
@@ -55,7 +55,7 @@ BUGS = (
         seen=OURS,
     ),
     Bug(
-        "attention-dq-dk-swapped", ROOM, "dQ and dK returned in each other's place",
+        "attention-dq-dk-swapped", CATEGORY, "dQ and dK returned in each other's place",
         (Edit(BACK, "return dq, dk, dv", "return dk, dq, dv"),),
         "return dQ, dK, dV", "return dK, dQ, dV",
         "In self-attention both have one shape and nothing complains. W_q is trained to be a better W_k and the other "
@@ -64,7 +64,7 @@ BUGS = (
         sources=(15,),
     ),
     Bug(
-        "attention-dk-no-transpose", ROOM, "dK with one transpose missing",
+        "attention-dk-no-transpose", CATEGORY, "dK with one transpose missing",
         (
             Edit(
                 BACK, "dk = xp.matmul(xp.matrix_transpose(dscores), q) * scale",
@@ -78,7 +78,7 @@ BUGS = (
         sources=(15,),
     ),
     Bug(
-        "attention-dv-before-dropout", ROOM, "dV from the weights before dropout",
+        "attention-dv-before-dropout", CATEGORY, "dV from the weights before dropout",
         (
             Edit(
                 BACK,
@@ -92,7 +92,7 @@ BUGS = (
         sources=(15,), run={"dropout": 0.1},
     ),
     Bug(
-        "attention-softmax-after-dropout", ROOM, "softmax's backward fed the dropped weights",
+        "attention-softmax-after-dropout", CATEGORY, "softmax's backward fed the dropped weights",
         (Edit(BACK, "softmax_backward(dweights, softmax)", "softmax_backward(dweights, SoftmaxCache(dropped))"),),
         "dscores = w·(dw − Σ dw·w), w before dropout", "the same with w after dropout",
         "The mirror image of the bug before: softmax's derivative is made of softmax's own output, which is the "
@@ -100,7 +100,7 @@ BUGS = (
         sources=(15,), run={"dropout": 0.1},
     ),
     Bug(
-        "attention-no-dropout-backward", ROOM, "attention's dropout forgotten in backward",
+        "attention-no-dropout-backward", CATEGORY, "attention's dropout forgotten in backward",
         (
             Edit(
                 BACK,
@@ -114,7 +114,7 @@ BUGS = (
         sources=(6,), run={"dropout": 0.1},
     ),
     Bug(
-        "heads-not-moved-back", ROOM, "heads merged without moving their axis back",
+        "heads-not-moved-back", CATEGORY, "heads merged without moving their axis back",
         (Edit(F + "heads:merge_heads", "xp.reshape(xp.permute_dims(heads, (0, 2, 1, 3)), (", "xp.reshape(heads, ("),),
         "(B, H, T, D) → (B, T, H, D) → (B, T, C)", "(B, H, T, D) → (B, T, C)",
         "The reshape succeeds: the count is right, and so is the shape. But the first tokens of the result are made of "
@@ -123,7 +123,7 @@ BUGS = (
         seen=SEVERAL, sources=(16,),
     ),
     Bug(
-        "heads-never-moved", ROOM, "heads split and merged by reshape alone",
+        "heads-never-moved", CATEGORY, "heads split and merged by reshape alone",
         (
             Edit(
                 F + "heads:split_heads",
@@ -139,7 +139,7 @@ BUGS = (
         sources=(16,),
     ),
     Bug(
-        "mask-after-softmax", ROOM, "hidden weights set to 0 after softmax",
+        "mask-after-softmax", CATEGORY, "hidden weights set to 0 after softmax",
         (
             Edit(
                 SOFTMAX,
@@ -160,7 +160,7 @@ BUGS = (
         sources=(19,),
     ),
     Bug(
-        "dropout-no-scale-backward", ROOM, "dropout's 1/(1 − p) forgotten in backward",
+        "dropout-no-scale-backward", CATEGORY, "dropout's 1/(1 − p) forgotten in backward",
         (Edit(DROP_BACK, "(_apply(dy, cache),)", "(_apply(dy, DropoutCache(cache.keep, 1.0)),)"),),
         "dx = dy·keep/(1 − p)", "dx = dy·keep",
         "What was scaled up going forward is scaled up going back. The gradient shrinks by 1 − p at every dropout it "
@@ -168,7 +168,7 @@ BUGS = (
         sources=(6,), run={"dropout": 0.1},
     ),
     Bug(
-        "dropout-no-mask", ROOM, "dropout's backward forgets the mask altogether",
+        "dropout-no-mask", CATEGORY, "dropout's backward forgets the mask altogether",
         (Edit(DROP_BACK, "(_apply(dy, cache),)", "(dy,)"),),
         "dx = dy·keep/(1 − p)", "dx = dy",
         "A wrapper returned only the output of dropout, and backward had nothing left to multiply by. Right on "
@@ -177,7 +177,7 @@ BUGS = (
         sources=(6,), run={"dropout": 0.1},
     ),
     Bug(
-        "dropout-redrawn", ROOM, "dropout's backward draws a new mask",
+        "dropout-redrawn", CATEGORY, "dropout's backward draws a new mask",
         (
             Edit(
                 DROP_BACK, "return (_apply(dy, cache),)",
@@ -194,7 +194,8 @@ BUGS = (
         sources=(6,), run={"dropout": 0.1},
     ),
     Bug(
-        "dropout-shared-object", ROOM, "one dropout object for two sub-layers: the second mask overwrites the first",
+        "dropout-shared-object", CATEGORY,
+        "one dropout object for two sub-layers: the second mask overwrites the first",
         (
             Edit(
                 DROP,
@@ -215,7 +216,7 @@ BUGS = (
         sources=(5,), run={"dropout": 0.1},
     ),
     Bug(
-        "dropout-no-scale", ROOM, "dropout without 1/(1 − p), both ways",
+        "dropout-no-scale", CATEGORY, "dropout without 1/(1 − p), both ways",
         (
             Edit(
                 F + "dropout:dropout_threshold",
@@ -229,7 +230,7 @@ BUGS = (
         seen=OURS, run={"dropout": 0.1},
     ),
     Bug(
-        "dropout-keeps-p", ROOM, "p taken for the share that is kept",
+        "dropout-keeps-p", CATEGORY, "p taken for the share that is kept",
         (Edit(F + "dropout:dropout_threshold", "round(65536 * rate)", "round(65536 * (1 - rate))"),),
         "P(dropped) = p", "P(kept) = p",
         "Some papers' p is the chance to keep, others' the chance to drop. At p = 0.5 no test can tell them apart; at "

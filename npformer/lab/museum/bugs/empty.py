@@ -5,14 +5,14 @@ from __future__ import annotations
 from npformer.lab.museum.bug import OURS, SEVERAL, Bug, Edit
 
 F = "npformer.functional."
-ROOM = "tests that cannot fail"
+CATEGORY = "tests that cannot fail"
 SOFTMAX, LINEAR = F + "softmax:softmax_backward", F + "linear:linear_backward"
 NORM, ATTENTION = F + "layer_norm:layer_norm_backward", F + "attention:attention_backward"
 NOT_RUN = "A test trains nothing: it is run here on the wrong kernel, and passes."
 
 BUGS = (
     Bug(
-        "test-ones-upstream", ROOM, "an upstream gradient of all ones into softmax",
+        "test-ones-upstream", CATEGORY, "an upstream gradient of all ones into softmax",
         (Edit(SOFTMAX, "return (y * (dy - shared),)", "return (7 * y * (dy - shared),)"),),
         "Σ r·softmax(x) with random r", "Σ softmax(x) = 1, whatever x is",
         "The sum of a softmax is 1 and its derivative 0, and 7 times 0 is 0 as well: any multiple of the right kernel "
@@ -20,7 +20,7 @@ BUGS = (
         sources=(30,), run=None, instead=NOT_RUN, test="ones upstream",
     ),
     Bug(
-        "test-length-one", ROOM, "sequences of length 1",
+        "test-length-one", CATEGORY, "sequences of length 1",
         (
             Edit(
                 LINEAR,
@@ -34,7 +34,7 @@ BUGS = (
         seen=SEVERAL, sources=(30,), run=None, instead=NOT_RUN, test="length one",
     ),
     Bug(
-        "test-gamma-one", ROOM, "LayerNorm tested at γ = 1, β = 0",
+        "test-gamma-one", CATEGORY, "LayerNorm tested at γ = 1, β = 0",
         (
             Edit(NORM, "g = dy * gamma", "g = dy"),
             Edit(NORM, "return r * (g", "return gamma * r * (g"),
@@ -45,7 +45,7 @@ BUGS = (
         seen=SEVERAL, sources=(30,), run=None, instead=NOT_RUN, test="gamma one",
     ),
     Bug(
-        "test-zero-inputs", ROOM, "inputs that are all zero",
+        "test-zero-inputs", CATEGORY, "inputs that are all zero",
         (Edit(LINEAR, "dweight = xp.matmul(", "dweight = 2 * xp.matmul("),),
         "x random", "x = 0",
         "dW = xᵀ·dy is 0 at x = 0, and so is twice that. Zeros and ones are the inputs that come to mind first and at "
@@ -53,7 +53,7 @@ BUGS = (
         sources=(30,), run=None, instead=NOT_RUN, test="zero inputs",
     ),
     Bug(
-        "test-wide-tolerance", ROOM, "a tolerance so wide that a factor of 2 passes",
+        "test-wide-tolerance", CATEGORY, "a tolerance so wide that a factor of 2 passes",
         (Edit(LINEAR, "dweight = xp.matmul(", "dweight = 2 * xp.matmul("),),
         "scaled error ≤ 1e-7 in float64", "rtol = 1.5, because it failed at 1e-2",
         "The test failed, the tolerance was raised until it did not. In float64 right gradients agree to 1e-7 by "
@@ -62,7 +62,7 @@ BUGS = (
         seen=SEVERAL, sources=(30,), run=None, instead=NOT_RUN, test="wide tolerance",
     ),
     Bug(
-        "test-no-assertion", ROOM, "a test without an assertion",
+        "test-no-assertion", CATEGORY, "a test without an assertion",
         (Edit(SOFTMAX, "return (y * (dy - shared),)", "return (y * dy,)"),),
         "report.raise_if_failed()", "print(max_error)",
         "It computes the right comparison and prints it, between two hundred other lines. Put a bug in and see whether "
@@ -70,7 +70,7 @@ BUGS = (
         seen=SEVERAL, sources=(30,), run=None, instead=NOT_RUN, test="no assertion",
     ),
     Bug(
-        "test-with-itself", ROOM, "a function compared with itself",
+        "test-with-itself", CATEGORY, "a function compared with itself",
         (Edit(SOFTMAX, "return (y * (dy - shared),)", "return (y * (1 - y) * dy,)"),),
         "backward against a witness that does not call it", "backward of the batch against backward row by row",
         "Two calls of one kernel agree, right or wrong. It looks like a test of batching, which it is, and is counted "
@@ -78,7 +78,7 @@ BUGS = (
         sources=(30,), run=None, instead=NOT_RUN, test="with itself",
     ),
     Bug(
-        "test-shapes-only", ROOM, "a gradient test that looks at shapes",
+        "test-shapes-only", CATEGORY, "a gradient test that looks at shapes",
         (
             Edit(
                 NORM,
@@ -92,7 +92,7 @@ BUGS = (
         seen="a published library", sources=(30,), run=None, instead=NOT_RUN, test="shapes only",
     ),
     Bug(
-        "test-no-dropout", ROOM, "attention's gradient tested with dropout off",
+        "test-no-dropout", CATEGORY, "attention's gradient tested with dropout off",
         (
             Edit(
                 ATTENTION,
@@ -106,7 +106,7 @@ BUGS = (
         seen=SEVERAL, sources=(30,), run=None, instead=NOT_RUN, test="no dropout",
     ),
     Bug(
-        "test-one-head", ROOM, "attention tested with one head",
+        "test-one-head", CATEGORY, "attention tested with one head",
         (
             Edit(F + "attention:_weights", "math.sqrt(q.shape[-1])", "math.sqrt(q.shape[-1] * q.shape[1])"),
             Edit(ATTENTION, "math.sqrt(q.shape[-1])", "math.sqrt(q.shape[-1] * q.shape[1])"),

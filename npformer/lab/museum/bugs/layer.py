@@ -5,7 +5,7 @@ from __future__ import annotations
 from npformer.lab.museum.bug import OURS, Bug, Edit
 
 F, L = "npformer.functional.", "npformer.layers."
-ROOM = "layer"
+CATEGORY = "layer"
 ENCODER_POST, DECODER_POST = (
     L + "encoder_layer:EncoderLayer._post_backward",
     L + "decoder_layer:DecoderLayer._post_backward",
@@ -13,7 +13,7 @@ ENCODER_POST, DECODER_POST = (
 
 BUGS = (
     Bug(
-        "residual-omitted", ROOM, "residual added forward, omitted backward",
+        "residual-omitted", CATEGORY, "residual added forward, omitted backward",
         (Edit(ENCODER_POST, "return dx + self.self_attention", "return self.self_attention"),),
         "y = x + f(x):   dx = dy + (f's backward)", "dx = f's backward alone",
         "The sum's short arm carries most of the gradient: for W_q of the lowest encoder layer the measured error was "
@@ -22,7 +22,7 @@ BUGS = (
         sources=(7,), run={"norm_order": "post"},
     ),
     Bug(
-        "residual-omitted-decoder", ROOM, "the query's gradient of cross-attention omitted",
+        "residual-omitted-decoder", CATEGORY, "the query's gradient of cross-attention omitted",
         (Edit(DECODER_POST, "post_backward(dx + dquery,", "post_backward(dx,"),),
         "dx = dx + dquery", "dx = dx",
         "x goes into cross-attention twice: as the residual and as the query. Two uses, two gradients. The decoder's "
@@ -30,7 +30,7 @@ BUGS = (
         seen=OURS, sources=(7,), run={"norm_order": "post"},
     ),
     Bug(
-        "post-norm-bypassed", ROOM, "post-LN's backward routed as pre-LN",
+        "post-norm-bypassed", CATEGORY, "post-LN's backward routed as pre-LN",
         (Edit(F + "post_norm:post_norm_backward", "return dx, df, dgamma, dbeta", "return dy, df, dgamma, dbeta"),),
         "y = LN(x + f):   dx = LN's backward of dy", "dx = dy, past the norm",
         "In pre-LN the stream runs past the norms untouched; in post-LN it goes through each of them. Half of the code "
@@ -39,7 +39,7 @@ BUGS = (
         sources=(8, 25), run={"norm_order": "post"},
     ),
     Bug(
-        "neither-post-nor-pre", ROOM, "a norm around the sub-layer alone: x + LN(f(x))",
+        "neither-post-nor-pre", CATEGORY, "a norm around the sub-layer alone: x + LN(f(x))",
         (
             Edit(
                 F + "post_norm:post_norm_forward",
@@ -56,7 +56,7 @@ BUGS = (
         sources=(8, 25), run={"norm_order": "post"},
     ),
     Bug(
-        "pre-norm-stream-dropped", ROOM, "pre-LN's stream left out in backward",
+        "pre-norm-stream-dropped", CATEGORY, "pre-LN's stream left out in backward",
         (Edit(F + "add_norm:add_norm_backward", "dsum + through_norm, ", "through_norm, "),),
         "dtotal = dsum + (LN's backward)", "dtotal = LN's backward",
         "The sum has two readers, the next sub-layer's norm and the stream that runs on. The stream's term is what "
@@ -64,7 +64,7 @@ BUGS = (
         seen=OURS, sources=(7,), run={"norm_order": "pre"},
     ),
     Bug(
-        "pre-norm-norm-skipped", ROOM, "the first norm of pre-LN skipped in backward",
+        "pre-norm-norm-skipped", CATEGORY, "the first norm of pre-LN skipped in backward",
         (
             Edit(
                 L + "encoder_layer:EncoderLayer._pre_backward",
@@ -78,7 +78,7 @@ BUGS = (
         seen=OURS, run={"norm_order": "pre"},
     ),
     Bug(
-        "final-norm-skipped", ROOM, "the final norm forgotten in backward",
+        "final-norm-skipped", CATEGORY, "the final norm forgotten in backward",
         (
             Edit(
                 L + "stacks:DecoderStack.backward",
@@ -92,7 +92,7 @@ BUGS = (
         seen=OURS, run={"norm_order": "pre"},
     ),
     Bug(
-        "tied-one-gradient", ROOM, "a tied embedding keeps one of its two gradients",
+        "tied-one-gradient", CATEGORY, "a tied embedding keeps one of its two gradients",
         (
             Edit(
                 L + "linear:Linear.backward", "into=(self.weight.grad, self.bias.grad)",
@@ -106,7 +106,7 @@ BUGS = (
         sources=(11,), run={"tie_embeddings": True},
     ),
     Bug(
-        "tied-overwritten", ROOM, "the embedding's gradient assigned over what was there",
+        "tied-overwritten", CATEGORY, "the embedding's gradient assigned over what was there",
         (
             Edit(
                 L + "embedding:Embedding.backward",
@@ -121,7 +121,7 @@ BUGS = (
         sources=(11, 17), run={"tie_embeddings": True},
     ),
     Bug(
-        "gradient-assigned", ROOM, "parameter gradients assigned, not accumulated",
+        "gradient-assigned", CATEGORY, "parameter gradients assigned, not accumulated",
         (
             Edit(
                 L + "feed_forward:FeedForward.backward",
@@ -135,7 +135,7 @@ BUGS = (
         sources=(17,), run={"accumulate": 4},
     ),
     Bug(
-        "cache-on-self", ROOM, "a layer that keeps its cache on itself, used twice",
+        "cache-on-self", CATEGORY, "a layer that keeps its cache on itself, used twice",
         (
             Edit(
                 L + "feed_forward:FeedForward.forward",
@@ -155,7 +155,7 @@ BUGS = (
         ),
     ),
     Bug(
-        "memory-last-layer", ROOM, "the memory's gradient taken from one decoder layer only",
+        "memory-last-layer", CATEGORY, "the memory's gradient taken from one decoder layer only",
         (
             Edit(
                 L + "stacks:DecoderStack.backward",
@@ -169,7 +169,7 @@ BUGS = (
         sources=(13,),
     ),
     Bug(
-        "memory-values-only", ROOM, "cross-attention sends no gradient back through its keys",
+        "memory-values-only", CATEGORY, "cross-attention sends no gradient back through its keys",
         (
             Edit(
                 L + "multi_head_attention:MultiHeadAttention._project_backward",
@@ -183,7 +183,7 @@ BUGS = (
         seen=OURS, sources=(13,),
     ),
     Bug(
-        "query-key-share-gradient", ROOM, "the query's projection trained with the key's gradient",
+        "query-key-share-gradient", CATEGORY, "the query's projection trained with the key's gradient",
         (
             Edit(
                 L + "multi_head_attention:MultiHeadAttention._project_backward",
@@ -197,7 +197,7 @@ BUGS = (
         seen=OURS,
     ),
     Bug(
-        "feed-forward-out-of-order", ROOM, "the feed-forward's dropout undone after its activation",
+        "feed-forward-out-of-order", CATEGORY, "the feed-forward's dropout undone after its activation",
         (
             Edit(
                 F + "feed_forward:feed_forward_backward",
@@ -211,7 +211,7 @@ BUGS = (
         seen=OURS, sources=(6,), run={"dropout": 0.1},
     ),
     Bug(
-        "layers-in-forward-order", ROOM, "a stack's backward walks its layers from the bottom",
+        "layers-in-forward-order", CATEGORY, "a stack's backward walks its layers from the bottom",
         (Edit(L + "stacks:EncoderStack.backward", "for layer in reversed(self.layers):", "for layer in self.layers:"),),
         "for layer in reversed(layers)", "for layer in layers",
         "Each cache is popped for the wrong layer, and because layers are alike in shape it all fits: gradients "

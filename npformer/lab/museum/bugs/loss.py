@@ -6,11 +6,11 @@ from npformer.lab.museum.bug import OURS, SEVERAL, Bug, Edit
 
 CE = "npformer.functional.cross_entropy:"
 BACK, FORWARD = CE + "cross_entropy_backward", CE + "cross_entropy_forward"
-ROOM = "loss"
+CATEGORY = "loss"
 
 BUGS = (
     Bug(
-        "loss-by-batch", ROOM, "mean over tokens forward, divided by the batch only backward",
+        "loss-by-batch", CATEGORY, "mean over tokens forward, divided by the batch only backward",
         (Edit(BACK, "(dloss / num_counted)", "(dloss / p.shape[0])"),),
         "dz = (p − q)/N, N counted tokens", "dz = (p − q)/B",
         "Every gradient of the model is T times too large, exactly. Adam does not notice, plain gradient descent "
@@ -20,7 +20,7 @@ BUGS = (
         seen=SEVERAL, sources=(9,), run={"clip_norm": 0.1},
     ),
     Bug(
-        "loss-by-batch-twice", ROOM, "divided by the batch twice",
+        "loss-by-batch-twice", CATEGORY, "divided by the batch twice",
         (Edit(BACK, "(dloss / num_counted)", "(dloss / num_counted / p.shape[0])"),),
         "dz = (p − q)/N", "dz = (p − q)/N/B",
         "The loss function divides, and so does the first layer of backward, each sure that the other does not. "
@@ -28,7 +28,7 @@ BUGS = (
         sources=(9,),
     ),
     Bug(
-        "loss-counts-padding", ROOM, "padding counted in the mean",
+        "loss-counts-padding", CATEGORY, "padding counted in the mean",
         (Edit(CE + "_counted", "num_counted = xp.sum(counted)", "num_counted = xp.sum(xp.ones_like(counted))"),),
         "loss = Σ over counted tokens / their number", "loss = Σ over counted tokens / B·T",
         "Padding adds nothing to the sum but is counted below the line, so the loss looks better the more padding "
@@ -37,7 +37,7 @@ BUGS = (
         sources=(9,),
     ),
     Bug(
-        "loss-trains-padding", ROOM, "padding trained as if it were a token",
+        "loss-trains-padding", CATEGORY, "padding trained as if it were a token",
         (Edit(CE + "_counted", "targets != ignore_index", "targets == targets"),),
         "a token whose target is padding does not count", "it counts like any other",
         "The model spends its effort on predicting [PAD] after [EOS], which is easy, and the mean loss is flattered by "
@@ -45,7 +45,7 @@ BUGS = (
         seen=OURS, sources=(9,),
     ),
     Bug(
-        "loss-smooths-padding", ROOM, "label smoothing reaches the ignored tokens",
+        "loss-smooths-padding", CATEGORY, "label smoothing reaches the ignored tokens",
         (
             Edit(
                 FORWARD,
@@ -60,7 +60,7 @@ BUGS = (
         sources=(9,), run={"label_smoothing": 0.1},
     ),
     Bug(
-        "smoothing-too-much-mass", ROOM, "smoothed targets that sum to more than 1",
+        "smoothing-too-much-mass", CATEGORY, "smoothed targets that sum to more than 1",
         (Edit(CE + "_target_distribution", "(1 - label_smoothing) * one_hot + ", "one_hot + "),),
         "q = (1 − ε)·onehot + ε/V", "q = onehot + ε/V, sum 1 + ε",
         "The gradient p − q is that of a *distribution* q. With a sum of 1 + ε there are no logits at which it is 0: "
@@ -69,7 +69,7 @@ BUGS = (
         seen=OURS, run={"label_smoothing": 0.1},
     ),
     Bug(
-        "loss-without-softmax", ROOM, "−1/p handed to the logits",
+        "loss-without-softmax", CATEGORY, "−1/p handed to the logits",
         (Edit(BACK, "(p - q) * (", "(-q / p) * ("),),
         "dz = p − q", "dz = −q/p, the gradient of p, not of z",
         "−q/p is right for somebody who feeds probabilities; the step through softmax is missing. Only the target's "
@@ -78,7 +78,7 @@ BUGS = (
         seen=OURS,
     ),
     Bug(
-        "loss-eps-in-log", ROOM, "log(p + 1e-9) in place of log-softmax",
+        "loss-eps-in-log", CATEGORY, "log(p + 1e-9) in place of log-softmax",
         (
             Edit(
                 FORWARD,
@@ -95,7 +95,7 @@ BUGS = (
         ),
     ),
     Bug(
-        "loss-overflow", ROOM, "cross-entropy without subtracting the maximum",
+        "loss-overflow", CATEGORY, "cross-entropy without subtracting the maximum",
         (Edit(FORWARD, "shifted = logits - xp.max(real_part(logits), axis=-1, keepdims=True)", "shifted = logits"),),
         "log Σ exp(z − max) + max", "log Σ exp(z)",
         "exp overflows in float32 at 88.7. The first token with such a logit makes the loss infinite and the gradient "

@@ -5,11 +5,11 @@ from __future__ import annotations
 from npformer.lab.museum.bug import OURS, SEVERAL, Bug, Edit
 
 F = "npformer.functional."
-ROOM = "operation"
+CATEGORY = "operation"
 
 BUGS = (
     Bug(
-        "linear-bias-mean", ROOM, "the bias gradient averaged over the tokens",
+        "linear-bias-mean", CATEGORY, "the bias gradient averaged over the tokens",
         (Edit(F + "linear:linear_backward", "dbias = xp.sum(dy_rows, axis=0)", "dbias = xp.mean(dy_rows, axis=0)"),),
         "db = Σ_tokens dy", "db = mean_tokens dy",
         "The bias is added to every token, so it receives the sum of what they send back. The mean was taken already, "
@@ -18,7 +18,7 @@ BUGS = (
         sources=(17,),
     ),
     Bug(
-        "linear-bias-first-token", ROOM, "the bias gradient taken over the batch only",
+        "linear-bias-first-token", CATEGORY, "the bias gradient taken over the batch only",
         (
             Edit(
                 F + "linear:linear_backward",
@@ -33,7 +33,7 @@ BUGS = (
         sources=(17,),
     ),
     Bug(
-        "linear-no-transpose", ROOM, "the transpose left out wherever the shapes allow it",
+        "linear-no-transpose", CATEGORY, "the transpose left out wherever the shapes allow it",
         (
             Edit(
                 F + "linear:linear_backward", "xp.matmul(dy_rows, xp.matrix_transpose(weight))",
@@ -48,7 +48,7 @@ BUGS = (
         sources=(15,),
     ),
     Bug(
-        "relu-gate-of-gradient", ROOM, "ReLU's gate taken from the gradient",
+        "relu-gate-of-gradient", CATEGORY, "ReLU's gate taken from the gradient",
         (Edit(F + "relu:relu_backward", "xp.where(cache.is_open, dy,", "xp.where(dy > 0, dy,"),),
         "dx = dy where x > 0", "dx = dy where dy > 0",
         "Backward asks what the *input* was, and here it was never kept, so dy itself is asked. Every gradient that "
@@ -57,7 +57,7 @@ BUGS = (
         sources=(18,),
     ),
     Bug(
-        "relu-no-gate", ROOM, "ReLU's backward lets everything pass",
+        "relu-no-gate", CATEGORY, "ReLU's backward lets everything pass",
         (Edit(F + "relu:relu_backward", "(xp.where(cache.is_open, dy, xp.zeros_like(dy)),)", "(dy,)"),),
         "dx = dy where x > 0, else 0", "dx = dy",
         "A unit that was shut did not act on the loss, and cannot be credited or blamed for it. Half of the gradient "
@@ -66,7 +66,7 @@ BUGS = (
         seen=OURS,
     ),
     Bug(
-        "gelu-tanh-derivative", ROOM, "the derivative of tanh-GELU for the GELU with erf",
+        "gelu-tanh-derivative", CATEGORY, "the derivative of tanh-GELU for the GELU with erf",
         (
             Edit(
                 F + "gelu:gelu_backward", "density = namespace(x).exp(-0.5 * x * x) * (1 / math.sqrt(2 * math.pi))",
@@ -83,7 +83,7 @@ BUGS = (
         sources=(18,), run={"activation": "gelu"},
     ),
     Bug(
-        "gelu-no-density", ROOM, "GELU's product rule with one term",
+        "gelu-no-density", CATEGORY, "GELU's product rule with one term",
         (Edit(F + "gelu:gelu_backward", "(phi_below + x * density)", "phi_below"),),
         "dx = dy·(Φ(x) + x·φ(x))", "dx = dy·Φ(x)",
         "x stands twice in x·Φ(x), and each place sends a gradient back. A value used twice has two gradients that are "
@@ -91,7 +91,7 @@ BUGS = (
         seen=OURS, run={"activation": "gelu"},
     ),
     Bug(
-        "gelu-at-output", ROOM, "GELU differentiated at its output",
+        "gelu-at-output", CATEGORY, "GELU differentiated at its output",
         (Edit(F + "gelu:gelu_forward", "GeluCache(x, phi_below)", "GeluCache(x * phi_below, phi_below)"),),
         "dx = dy·(Φ(x) + x·φ(x)) at the input x", "the same at y = x·Φ(x)",
         "The activation was applied in place, and what the cache holds is no longer x but y. For ReLU that is "
@@ -99,7 +99,7 @@ BUGS = (
         seen=OURS, run={"activation": "gelu"},
     ),
     Bug(
-        "gelu-sigmoid", ROOM, "GELU by a sigmoid, forward and backward",
+        "gelu-sigmoid", CATEGORY, "GELU by a sigmoid, forward and backward",
         (
             Edit(
                 F + "gelu:gelu_forward",
@@ -119,7 +119,7 @@ BUGS = (
         seen=OURS, run={"activation": "gelu"},
     ),
     Bug(
-        "embedding-assigned", ROOM, "a repeated token keeps only its last gradient",
+        "embedding-assigned", CATEGORY, "a repeated token keeps only its last gradient",
         (
             Edit(
                 "npformer.backend.numpy.embedding:_add_rows",
@@ -134,7 +134,7 @@ BUGS = (
         seen=SEVERAL, sources=(10, 17),
     ),
     Bug(
-        "embedding-no-scale", ROOM, "√d_model in the embedding's forward only",
+        "embedding-no-scale", CATEGORY, "√d_model in the embedding's forward only",
         (Edit("npformer.backend.numpy.embedding:_add_rows", "sums *= scale", "pass"),),
         "y = √C·table[token]      dtable = √C·Σ dy", "dtable = Σ dy",
         "A constant factor of the forward is a factor of the derivative too. Adam divides it away, and with plain "
@@ -142,7 +142,7 @@ BUGS = (
         sources=(10,),
     ),
     Bug(
-        "positions-base", ROOM, "sinusoidal positions with base 100,000",
+        "positions-base", CATEGORY, "sinusoidal positions with base 100,000",
         (Edit(F + "positions:sinusoidal_table", "math.log(10000.0)", "math.log(100000.0)"),),
         "ω_i = 10000^(−2i/C)", "ω_i = 100000^(−2i/C)",
         "One zero too many. Nearby positions still differ in the fast columns, so it trains as well; the slow columns "
@@ -151,7 +151,7 @@ BUGS = (
         sources=(20,),
     ),
     Bug(
-        "positions-columns", ROOM, "all sines first, then all cosines",
+        "positions-columns", CATEGORY, "all sines first, then all cosines",
         (
             Edit(
                 F + "positions:sinusoidal_table",
@@ -165,7 +165,7 @@ BUGS = (
         seen=SEVERAL, sources=(20,),
     ),
     Bug(
-        "positions-exponent", ROOM, "positions without the 2 in the exponent",
+        "positions-exponent", CATEGORY, "positions without the 2 in the exponent",
         (Edit(F + "positions:sinusoidal_table", "-2 * math.log(10000.0)", "-math.log(10000.0)"),),
         "ω_i = 10000^(−2i/C), i < C/2", "ω_i = 10000^(−i/C), i < C/2",
         "The paper's i counts pairs, the loop's i counts pairs too, but somebody had columns in mind. The slowest "
@@ -173,7 +173,7 @@ BUGS = (
         seen=OURS,
     ),
     Bug(
-        "positions-from-one", ROOM, "positions counted from 1",
+        "positions-from-one", CATEGORY, "positions counted from 1",
         (
             Edit(
                 F + "positions:sinusoidal_table",
@@ -188,7 +188,7 @@ BUGS = (
         seen=OURS,
     ),
     Bug(
-        "learned-positions-mean", ROOM, "learned positions: gradient averaged over the batch",
+        "learned-positions-mean", CATEGORY, "learned positions: gradient averaged over the batch",
         (Edit(F + "positions:learned_positions_backward", "used = xp.sum(", "used = xp.mean("),),
         "dtable_t = Σ_b dy_bt", "dtable_t = mean_b dy_bt",
         "A row of the table is added to every sentence of the batch. What is spread by broadcasting in the forward is "

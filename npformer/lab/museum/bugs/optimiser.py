@@ -7,11 +7,11 @@ from npformer.lab.museum.bug import OURS, SEVERAL, Bug, Edit
 ADAM = "npformer.optim.adam:Adam."
 CLIP = "npformer.optim.clip:"
 STEP = "npformer.training.step:TrainStep."
-ROOM = "optimiser"
+CATEGORY = "optimiser"
 
 BUGS = (
     Bug(
-        "adam-t-per-tensor", ROOM, "Adam's t counts tensors instead of steps",
+        "adam-t-per-tensor", CATEGORY, "Adam's t counts tensors instead of steps",
         (
             Edit(ADAM + "step", "    self.t += 1\n", ""),
             Edit(
@@ -28,7 +28,7 @@ BUGS = (
         sources=(27,),
     ),
     Bug(
-        "adam-t-zero", ROOM, "Adam's t starts at 0",
+        "adam-t-zero", CATEGORY, "Adam's t starts at 0",
         (
             Edit(ADAM + "step", "    self.t += 1\n    lr =", "    lr ="),
             Edit(
@@ -44,7 +44,7 @@ BUGS = (
         sources=(27,),
     ),
     Bug(
-        "adam-t-thirty", ROOM, "Adam's t starts at 30",
+        "adam-t-thirty", CATEGORY, "Adam's t starts at 30",
         (Edit(ADAM + "__init__", "self.t = 0  # updates made so far", "self.t = 30"),),
         "t = 1 at the first update", "t = 31 at the first update",
         "A remedy for the bug before: with t = 30 there is no division by 0, and nearly no correction. At the "
@@ -53,7 +53,7 @@ BUGS = (
         sources=(27,),
     ),
     Bug(
-        "adam-v-with-beta1", ROOM, "the second moment built with 1 − β₁",
+        "adam-v-with-beta1", CATEGORY, "the second moment built with 1 − β₁",
         (Edit(ADAM + "_update", "v += (1 - beta2)", "v += (1 - beta1)"),),
         "v ← β₂v + (1 − β₂)g²", "v ← β₂v + (1 − β₁)g²",
         "A line copied from the one above, with one index changed in place of two. With β = (0.9, 0.98), v is five "
@@ -62,7 +62,7 @@ BUGS = (
         sources=(27,),
     ),
     Bug(
-        "adam-eps-inside", ROOM, "Adam's ε inside the root",
+        "adam-eps-inside", CATEGORY, "Adam's ε inside the root",
         (
             Edit(
                 ADAM + "_update",
@@ -77,7 +77,7 @@ BUGS = (
         sources=(27,), run={"eps": 1e-4},
     ),
     Bug(
-        "adam-no-correction", ROOM, "Adam without bias correction",
+        "adam-no-correction", CATEGORY, "Adam without bias correction",
         (
             Edit(ADAM + "_update", "(1 / (1 - beta2**self.t))", "1"),
             Edit(ADAM + "_update", "(lr / (1 - beta1**self.t))", "lr"),
@@ -89,7 +89,7 @@ BUGS = (
         sources=(27,),
     ),
     Bug(
-        "adamw-into-gradient", ROOM, "weight decay added to the gradient in an “AdamW”",
+        "adamw-into-gradient", CATEGORY, "weight decay added to the gradient in an “AdamW”",
         (
             Edit(ADAM + "_update", "    if decay:\n        p *= 1 - decay\n", ""),
             Edit(
@@ -105,7 +105,7 @@ BUGS = (
         seen=SEVERAL, sources=(27,), run={"weight_decay": 0.3},
     ),
     Bug(
-        "adamw-no-rate", ROOM, "weight decay not multiplied by the learning rate",
+        "adamw-no-rate", CATEGORY, "weight decay not multiplied by the learning rate",
         (Edit(ADAM + "step", "rate * self.weight_decay * run.weight_decay", "self.weight_decay * run.weight_decay"),),
         "p ← p·(1 − lr·λ)", "p ← p·(1 − λ)",
         "λ = 0.01 then means: lose one per cent of every weight at every step, and half of it in seventy. The schedule "
@@ -113,7 +113,7 @@ BUGS = (
         seen=OURS, run={"weight_decay": 0.3},
     ),
     Bug(
-        "adamw-decays-vectors", ROOM, "biases and gains decayed too",
+        "adamw-decays-vectors", CATEGORY, "biases and gains decayed too",
         (
             Edit(
                 "npformer.backend.arena:Arena.__init__",
@@ -127,7 +127,7 @@ BUGS = (
         seen=OURS, run={"weight_decay": 0.3},
     ),
     Bug(
-        "noam-max", ROOM, "Noam's schedule with max for min",
+        "noam-max", CATEGORY, "Noam's schedule with max for min",
         (Edit("npformer.optim.schedules:Noam.__call__", "min(step**-0.5", "max(step**-0.5"),),
         "min(t^−1/2, t·w^−3/2)", "max(t^−1/2, t·w^−3/2)",
         "The two curves cross at the warm-up's end, and the schedule takes the upper one: enormous at first, falling, "
@@ -135,7 +135,7 @@ BUGS = (
         seen=OURS, run={"schedule": "noam"},
     ),
     Bug(
-        "noam-per-tensor", ROOM, "Noam counts one step per tensor",
+        "noam-per-tensor", CATEGORY, "Noam counts one step per tensor",
         (
             Edit(
                 STEP + "_rate_of",
@@ -150,7 +150,7 @@ BUGS = (
         sources=(28,), run={"schedule": "noam"},
     ),
     Bug(
-        "schedule-from-zero", ROOM, "the schedule counted from 0",
+        "schedule-from-zero", CATEGORY, "the schedule counted from 0",
         (Edit(STEP + "_rate_of", "self.schedule(step)", "self.schedule(step - 1)"),),
         "t = 1 at the first update", "t = 0 at the first update",
         "The first update has a rate of 0 and is lost; with Noam it is 0^−1/2, a division by zero. Later it is a shift "
@@ -158,7 +158,7 @@ BUGS = (
         seen=OURS, run={"schedule": "noam"},
     ),
     Bug(
-        "clip-per-tensor", ROOM, "clipping each tensor by its own norm",
+        "clip-per-tensor", CATEGORY, "clipping each tensor by its own norm",
         (
             Edit(
                 CLIP + "clip_by_global_norm",
@@ -177,7 +177,7 @@ BUGS = (
         sources=(28,), run={"clip_norm": 0.1},
     ),
     Bug(
-        "clip-stretches", ROOM, "short gradients stretched to the clipping norm",
+        "clip-stretches", CATEGORY, "short gradients stretched to the clipping norm",
         (
             Edit(
                 CLIP + "clip_by_global_norm",
@@ -191,7 +191,7 @@ BUGS = (
         seen=OURS, run={"clip_norm": 1.0},
     ),
     Bug(
-        "clip-squared", ROOM, "the norm without its root",
+        "clip-squared", CATEGORY, "the norm without its root",
         (
             Edit(
                 CLIP + "global_norm",
@@ -205,7 +205,7 @@ BUGS = (
         seen=OURS, run={"clip_norm": 0.1},
     ),
     Bug(
-        "clip-after-update", ROOM, "clipping after the update",
+        "clip-after-update", CATEGORY, "clipping after the update",
         (
             Edit(
                 STEP + "_update",

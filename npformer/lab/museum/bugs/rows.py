@@ -5,14 +5,14 @@ from __future__ import annotations
 from npformer.lab.museum.bug import FRAMEWORK, OURS, SEVERAL, Bug, Edit
 
 F = "npformer.functional."
-ROOM = "operation"
+CATEGORY = "operation"
 
 SOFTMAX = F + "softmax:softmax_forward"
 SOFTMAX_BACK = F + "softmax:softmax_backward"
 
 BUGS = (
     Bug(
-        "softmax-over-batch", ROOM, "softmax's gradient divided by the batch size",
+        "softmax-over-batch", CATEGORY, "softmax's gradient divided by the batch size",
         (Edit(SOFTMAX_BACK, "return (y * (dy - shared),)", "return (y * (dy - shared) / dy.shape[0],)"),),
         "dx = y·(dy − Σ dy·y)", "dx = y·(dy − Σ dy·y)/B",
         "The batch mean belongs to the loss, which has divided once already; an operation in the middle of a network "
@@ -23,7 +23,7 @@ BUGS = (
         sources=(1,),
     ),
     Bug(
-        "softmax-diagonal", ROOM, "softmax differentiated like a sigmoid",
+        "softmax-diagonal", CATEGORY, "softmax differentiated like a sigmoid",
         (Edit(SOFTMAX_BACK, "return (y * (dy - shared),)", "return (y * (1 - y) * dy,)"),),
         "dx_i = y_i·(dy_i − Σ_j dy_j·y_j)", "dx_i = y_i·(1 − y_i)·dy_i",
         "y(1 − y) is the diagonal of softmax's Jacobian: how an output moves with its own score. But every score is "
@@ -34,7 +34,7 @@ BUGS = (
         seen=OURS,
     ),
     Bug(
-        "softmax-no-shared", ROOM, "softmax's gradient without the shared part",
+        "softmax-no-shared", CATEGORY, "softmax's gradient without the shared part",
         (Edit(SOFTMAX_BACK, "return (y * (dy - shared),)", "return (y * dy,)"),),
         "dx = y·(dy − Σ dy·y)", "dx = y·dy",
         "Half of the derivative is missing: the part by which raising one score takes weight away from all the others. "
@@ -44,7 +44,7 @@ BUGS = (
         seen=OURS,
     ),
     Bug(
-        "softmax-wrong-axis", ROOM, "softmax over the wrong axis, forward and backward alike",
+        "softmax-wrong-axis", CATEGORY, "softmax over the wrong axis, forward and backward alike",
         (
             Edit(
                 SOFTMAX,
@@ -61,7 +61,7 @@ BUGS = (
         seen=OURS,
     ),
     Bug(
-        "softmax-overflow", ROOM, "softmax without subtracting the maximum",
+        "softmax-overflow", CATEGORY, "softmax without subtracting the maximum",
         (Edit(SOFTMAX, "shifted = x - top", "shifted = x"),),
         "exp(x − max)/Σ exp(x − max)", "exp(x)/Σ exp(x)",
         "The two are equal on paper. In float32 exp overflows at 88.7, and infinity divided by infinity is NaN. A new "
@@ -70,7 +70,7 @@ BUGS = (
         seen=OURS, run=None, instead="A short run on a small task never reaches such scores: nothing would show.",
     ),
     Bug(
-        "softmax-empty-row", ROOM, "a row in which everything is masked becomes NaN",
+        "softmax-empty-row", CATEGORY, "a row in which everything is masked becomes NaN",
         (Edit(SOFTMAX, "y = powers / xp.where(total == 0, xp.ones_like(total), total)", "y = powers / total"),),
         "weights of a row of nothing: 0, and gradient 0", "0/0 = NaN",
         "Every exp(−∞) is 0 and so is their sum: 0/0 is NaN. One such row, a sentence of padding alone, "
@@ -84,7 +84,7 @@ BUGS = (
         ),
     ),
     Bug(
-        "softmax-minus-1e9", ROOM, "hidden scores set to −1e9 instead of −∞",
+        "softmax-minus-1e9", CATEGORY, "hidden scores set to −1e9 instead of −∞",
         (
             Edit(SOFTMAX, "xp.full_like(scores, -xp.inf)", "xp.full_like(scores, -1e9)"),
             Edit(SOFTMAX, "xp.full_like(shifted, -xp.inf)", "xp.full_like(shifted, -1e9) - top"),
@@ -98,7 +98,7 @@ BUGS = (
         instead="The generated tasks have no row of nothing: the curves are the same to the last bit.",
     ),
     Bug(
-        "layer-norm-gamma-outside", ROOM, "LayerNorm's γ pulled out of the two means",
+        "layer-norm-gamma-outside", CATEGORY, "LayerNorm's γ pulled out of the two means",
         (
             Edit(F + "layer_norm:layer_norm_backward", "g = dy * gamma", "g = dy"),
             Edit(F + "layer_norm:layer_norm_backward", "return r * (g", "return gamma * r * (g"),
@@ -111,7 +111,7 @@ BUGS = (
         seen=SEVERAL, sources=(2,), run={"norm_order": "post"},
     ),
     Bug(
-        "layer-norm-no-mean", ROOM, "LayerNorm's backward without the mean term",
+        "layer-norm-no-mean", CATEGORY, "LayerNorm's backward without the mean term",
         (Edit(F + "layer_norm:layer_norm_backward", "r * (g - along_one - x_hat", "r * (g - x_hat"),),
         "dx = r·(g − mean g − x̂·mean(g·x̂))", "dx = r·(g − x̂·mean(g·x̂))",
         "The mean μ is made of all channels, so each channel acts on every other through it; mean g is what flows back "
@@ -120,7 +120,7 @@ BUGS = (
         sources=(3,),
     ),
     Bug(
-        "layer-norm-no-variance", ROOM, "LayerNorm's backward without the x̂ term",
+        "layer-norm-no-variance", CATEGORY, "LayerNorm's backward without the x̂ term",
         (Edit(F + "layer_norm:layer_norm_backward", "- x_hat * along_x_hat), dgamma", "), dgamma"),),
         "dx = r·(g − mean g − x̂·mean(g·x̂))", "dx = r·(g − mean g)",
         "The standard deviation was taken for a constant. Its share of the gradient is what stops the layer below from "
@@ -129,7 +129,7 @@ BUGS = (
         sources=(3,),
     ),
     Bug(
-        "layer-norm-unbiased", ROOM, "variance divided by C − 1 forward, by C backward",
+        "layer-norm-unbiased", CATEGORY, "variance divided by C − 1 forward, by C backward",
         (
             Edit(
                 F + "layer_norm:layer_norm_forward", "xp.mean(centred * centred, axis=-1, keepdims=True)",
@@ -144,7 +144,7 @@ BUGS = (
         sources=(3,),
     ),
     Bug(
-        "layer-norm-eps-outside", ROOM, "LayerNorm's ε added outside the root",
+        "layer-norm-eps-outside", CATEGORY, "LayerNorm's ε added outside the root",
         (
             Edit(
                 F + "layer_norm:layer_norm_forward",
@@ -159,7 +159,7 @@ BUGS = (
         sources=(4,), run=None, instead="The curves agree to three digits. A row of equal numbers is what shows it.",
     ),
     Bug(
-        "layer-norm-no-eps", ROOM, "LayerNorm without ε: a constant token becomes NaN",
+        "layer-norm-no-eps", CATEGORY, "LayerNorm without ε: a constant token becomes NaN",
         (Edit(F + "layer_norm:layer_norm_forward", "keepdims=True) + eps)", "keepdims=True))"),),
         "r = 1/√(σ² + ε)", "r = 1/√σ²",
         "A token whose channels are all equal, an all-zero padding row for one, has variance 0. Then x̂ = 0·∞ = NaN, "
@@ -168,7 +168,7 @@ BUGS = (
         sources=(4, 26), run=None, instead="No token is exactly constant in a short run: nothing would show.",
     ),
     Bug(
-        "layer-norm-over-time", ROOM, "normalised over the tokens instead of the channels",
+        "layer-norm-over-time", CATEGORY, "normalised over the tokens instead of the channels",
         (
             Edit(
                 F + "layer_norm:layer_norm_forward",
@@ -191,7 +191,7 @@ BUGS = (
         seen=OURS,
     ),
     Bug(
-        "layer-norm-gamma-twice", ROOM, "γ's gradient multiplied by γ",
+        "layer-norm-gamma-twice", CATEGORY, "γ's gradient multiplied by γ",
         (
             Edit(
                 F + "layer_norm:layer_norm_backward",

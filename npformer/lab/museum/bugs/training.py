@@ -7,12 +7,12 @@ from npformer.lab.museum.bug import OURS, SEVERAL, Bug, Edit
 STEP = "npformer.training.step:TrainStep."
 THREAD = "npformer.training.threads:_backpropagate"
 TRAINER = "npformer.training.trainer:Trainer."
-ROOM = "training"
+CATEGORY = "training"
 UNBROKEN = "A run that is never interrupted is right to the last bit, so its curve shows nothing. "
 
 BUGS = (
     Bug(
-        "gradients-not-zeroed", ROOM, "gradients are never zeroed",
+        "gradients-not-zeroed", CATEGORY, "gradients are never zeroed",
         (Edit(STEP + "_compute_gradients", "self.model.arena.zero_grad()", "pass"),),
         "grad = 0 before each batch", "grad = the sum over all batches so far",
         "Since gradients are added, somebody has to start them at 0. Without it each step follows the sum of the "
@@ -21,7 +21,7 @@ BUGS = (
         seen=OURS,
     ),
     Bug(
-        "accumulate-means", ROOM, "micro-batches averaged as batches, not as tokens",
+        "accumulate-means", CATEGORY, "micro-batches averaged as batches, not as tokens",
         (Edit(STEP + "_shares", "self._count(targets[rows]) / total", "1 / (len(parts) * len(some))"),),
         "loss = Σ_i (n_i/N)·loss_i", "loss = Σ_i loss_i/k",
         "Each micro-batch's loss is a mean over its own tokens. Averaging those means lets a token in a micro-batch "
@@ -30,7 +30,7 @@ BUGS = (
         sources=(28,), run={"accumulate": 4},
     ),
     Bug(
-        "accumulate-sums", ROOM, "micro-batches summed",
+        "accumulate-sums", CATEGORY, "micro-batches summed",
         (Edit(STEP + "_shares", "self._count(targets[rows]) / total", "1.0"),),
         "loss = Σ_i (n_i/N)·loss_i", "loss = Σ_i loss_i",
         "k micro-batches give k times the gradient: the effective learning rate follows a setting that should only "
@@ -38,7 +38,7 @@ BUGS = (
         seen=OURS, run={"accumulate": 4},
     ),
     Bug(
-        "same-mask-every-step", ROOM, "the same dropout mask at every step",
+        "same-mask-every-step", CATEGORY, "the same dropout mask at every step",
         (Edit(THREAD, "part.number, part.micro", "0, part.micro"),),
         "mask = function of (seed, step, place)", "mask = function of (seed, place)",
         "The generator is seeded anew in each step, for the sake of reproducibility. The same units are missing for "
@@ -47,7 +47,7 @@ BUGS = (
         seen=OURS, run={"dropout": 0.1},
     ),
     Bug(
-        "same-mask-every-micro-batch", ROOM, "the same dropout mask in every micro-batch",
+        "same-mask-every-micro-batch", CATEGORY, "the same dropout mask in every micro-batch",
         (Edit(THREAD, "part.number, part.micro", "part.number, 0"),),
         "each micro-batch draws its own", "all draw the first one's",
         "Splitting a batch must not change what is computed. Here the first rows of every part share their masks, so a "
@@ -55,7 +55,7 @@ BUGS = (
         seen=OURS, run={"accumulate": 4, "dropout": 0.1},
     ),
     Bug(
-        "resume-replays-data", ROOM, "a resumed run reads the same batches again",
+        "resume-replays-data", CATEGORY, "a resumed run reads the same batches again",
         (
             Edit(
                 TRAINER + "_one_step",
@@ -72,7 +72,7 @@ BUGS = (
         instead=UNBROKEN + "After a resume, the loss falls oddly fast: it knows these batches.",
     ),
     Bug(
-        "resume-loses-moments", ROOM, "Adam's moments are not saved",
+        "resume-loses-moments", CATEGORY, "Adam's moments are not saved",
         (Edit(TRAINER + "_arrays", "return parameters | moments | ", "return parameters | "),),
         "checkpoint = parameters, moments, step", "checkpoint = parameters",
         "After a resume m and v start at 0 again while t, and with it the bias correction, is far along: v̂ is too "
@@ -82,7 +82,7 @@ BUGS = (
         instead=UNBROKEN + "At each resume the loss jumps up and takes a while to come back.",
     ),
     Bug(
-        "resume-restarts-schedule", ROOM, "the step counter is not restored",
+        "resume-restarts-schedule", CATEGORY, "the step counter is not restored",
         (
             Edit(
                 TRAINER + "restore",
@@ -96,7 +96,7 @@ BUGS = (
         seen=SEVERAL, sources=(29,), run=None, instead=UNBROKEN + "The learning rate's curve shows a second warm-up.",
     ),
     Bug(
-        "resume-redraws-dropout", ROOM, "dropout continues from a generator that was not saved",
+        "resume-redraws-dropout", CATEGORY, "dropout continues from a generator that was not saved",
         (
             Edit(
                 STEP + "_compute_gradients",
@@ -111,7 +111,7 @@ BUGS = (
         sources=(29,), run=None, instead=UNBROKEN,
     ),
     Bug(
-        "resume-repeats-a-step", ROOM, "a checkpoint that does not know when it was made",
+        "resume-repeats-a-step", CATEGORY, "a checkpoint that does not know when it was made",
         (
             Edit(
                 TRAINER + "save",

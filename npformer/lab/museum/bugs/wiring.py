@@ -7,11 +7,11 @@ from npformer.lab.museum.bug import OURS, SEVERAL, Bug, Edit
 T = "npformer.models.transformer:Transformer."
 MASK = "npformer.functional.attention_mask:AttentionMask._pattern"
 D = "npformer.layers.decoder_layer:DecoderLayer."
-ROOM = "wiring"
+CATEGORY = "wiring"
 
 BUGS = (
     Bug(
-        "causal-off", ROOM, "the decoder's causal mask is off by default",
+        "causal-off", CATEGORY, "the decoder's causal mask is off by default",
         (Edit(T + "_decode", ", causal=True)", ")"),),
         "target position i sees j ≤ i", "target position i sees all j",
         "The decoder is shown the token that it is to predict, one position to the right. The teacher-forced loss goes "
@@ -20,7 +20,7 @@ BUGS = (
         seen=SEVERAL, sources=(22,),
     ),
     Bug(
-        "causal-one-ahead", ROOM, "causal mask off by one: the next token is visible",
+        "causal-one-ahead", CATEGORY, "causal mask off by one: the next token is visible",
         (
             Edit(
                 MASK,
@@ -35,7 +35,7 @@ BUGS = (
         sources=(22,),
     ),
     Bug(
-        "causal-diagonal-hidden", ROOM, "causal mask off by one: a token does not see itself",
+        "causal-diagonal-hidden", CATEGORY, "causal mask off by one: a token does not see itself",
         (
             Edit(
                 MASK,
@@ -50,7 +50,7 @@ BUGS = (
         sources=(22,),
     ),
     Bug(
-        "causal-encoder", ROOM, "the causal mask given to the encoder too",
+        "causal-encoder", CATEGORY, "the causal mask given to the encoder too",
         (
             Edit(
                 T + "_encode",
@@ -65,7 +65,7 @@ BUGS = (
         sources=(22,),
     ),
     Bug(
-        "cross-padding-visible", ROOM, "source padding visible to cross-attention",
+        "cross-padding-visible", CATEGORY, "source padding visible to cross-attention",
         (Edit(T + "_decode", '{"mask": mask, "memory_mask": memory_mask}', '{"mask": mask}'),),
         "cross-attention hides source padding", "source padding takes part",
         "The padding mask went to the encoder and not to the second place that reads the source. Outputs now depend "
@@ -74,7 +74,7 @@ BUGS = (
         seen=SEVERAL, sources=(23,),
     ),
     Bug(
-        "encoder-padding-visible", ROOM, "padding visible to the encoder",
+        "encoder-padding-visible", CATEGORY, "padding visible to the encoder",
         (Edit(T + "_encode", "cache.run(self.encoder, x, mask=mask, ", "cache.run(self.encoder, x, "),),
         "self-attention hides padding", "padding takes part in every mean",
         "Every token averages over padding as well, and the pad row of the table gets gradients and learns to be "
@@ -82,7 +82,7 @@ BUGS = (
         sources=(10, 23),
     ),
     Bug(
-        "mask-inverted", ROOM, "the padding mask's meaning inverted",
+        "mask-inverted", CATEGORY, "the padding mask's meaning inverted",
         (Edit(T + "_encode", "key_visible=src != self.config.pad_id)", "key_visible=src == self.config.pad_id)"),),
         "True = this key may be looked at", "True = this key is hidden",
         "Half of the world's masks are True where something is hidden, the other half where it is seen. Given the "
@@ -90,7 +90,7 @@ BUGS = (
         seen=OURS,
     ),
     Bug(
-        "cross-sides-swapped", ROOM, "cross-attention asks from the encoder and answers from the decoder",
+        "cross-sides-swapped", CATEGORY, "cross-attention asks from the encoder and answers from the decoder",
         (
             Edit(D + "_attend_memory", "x, to.memory, mask=to.memory_mask", "to.memory, x, mask=to.mask"),
             Edit(D + "_post_backward", "dquery, dmemory = ", "dmemory, dquery = "),
@@ -104,7 +104,7 @@ BUGS = (
         sources=(21,), run={"equal_lengths": True},
     ),
     Bug(
-        "positions-before-scaling", ROOM, "positions added before the embedding is scaled",
+        "positions-before-scaling", CATEGORY, "positions added before the embedding is scaled",
         (
             Edit(
                 "npformer.models.token_input:embed",
@@ -118,7 +118,7 @@ BUGS = (
         sources=(20,),
     ),
     Bug(
-        "padding-zeroed", ROOM, "padded tokens zeroed on the query side, into a LayerNorm without ε",
+        "padding-zeroed", CATEGORY, "padded tokens zeroed on the query side, into a LayerNorm without ε",
         (
             Edit(
                 "npformer.models.token_input:embed",
@@ -134,7 +134,7 @@ BUGS = (
         sources=(26,), run={"norm_order": "pre"},
     ),
     Bug(
-        "target-not-shifted", ROOM, "the target is not shifted",
+        "target-not-shifted", CATEGORY, "the target is not shifted",
         (
             Edit(
                 "npformer.data.batches:batch_of",
@@ -149,7 +149,7 @@ BUGS = (
         sources=(24,),
     ),
     Bug(
-        "dropout-at-inference", ROOM, "dropout stays on when the model is used",
+        "dropout-at-inference", CATEGORY, "dropout stays on when the model is used",
         (
             Edit(
                 "npformer.layers.call_tree:draw",
@@ -164,7 +164,7 @@ BUGS = (
         instead="The training curve cannot change: training is right. The held-out score is what suffers.",
     ),
     Bug(
-        "decoding-first-position", ROOM, "decoding puts every token at the first position",
+        "decoding-first-position", CATEGORY, "decoding puts every token at the first position",
         (Edit(T + "step", "state.positions[state.length : stop, :]", "state.positions[: stop - state.length, :]"),),
         "the newest token stands at position t", "it stands at position 0, every time",
         "Great teacher-forced loss, nonsense when decoding: the complaint that users of such programs make most. "
