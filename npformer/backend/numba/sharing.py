@@ -14,6 +14,7 @@ begins anew elsewhere, alone.
     present   whether a helper has been asked to come and has not left
     lost      whether the leader has given the helper up
     wanted    whether the helper is wanted elsewhere, and need not wait for more here
+    asleep    the phase from which on one part counts as taken and is never done, for tests of a lost helper; 0: none
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from npformer.backend.numba.compiling import inlined
 
 MOST_PARTS = 64
 #: Places in an array of int64, each with a cache line of its own, since another thread may be writing it.
-TICKET, DONE, PRESENT, LOST, WANTED, SLOTS = 0, 8, 16, 24, 32, 40
+TICKET, DONE, PRESENT, LOST, WANTED, ASLEEP, SLOTS = 0, 8, 16, 24, 32, 40, 48
 PATIENCE = 10_000  # looks before a helper leaves, or is given up: some 0.4 ms
 
 _HAS_PAUSE = platform.machine().lower() in ("x86_64", "amd64")
@@ -131,8 +132,9 @@ def pause(typing_context):
 @inlined
 def open_phase(shared, phase):
     """Let the parts of phase be taken."""
+    is_asleep = 0 < load(shared, ASLEEP) <= phase
     store(shared, DONE, 0)
-    store(shared, TICKET, phase * MOST_PARTS * MOST_PARTS)
+    store(shared, TICKET, (phase * MOST_PARTS + is_asleep) * MOST_PARTS)
 
 
 @inlined

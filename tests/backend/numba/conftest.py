@@ -68,48 +68,26 @@ def threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.fixture
-def until_one_is_lost(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[], Any]], None]:
-    """until_one_is_lost(phases, check): check() again and again, until a helper fell asleep over what it had taken.
+def a_helper_falls_asleep(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[Host]]:
+    """a_helper_falls_asleep(phase): whoever is invited takes a part of that phase and never does it; where it was.
 
-    Such a helper takes a part once so many phases have been opened, and never does it. Which thread runs is the
-    system's choice: where both share one core, it comes in only if the leader computes for several milliseconds.
+    No thread is needed for that, so no test hangs on which thread the system lets run.
     """
+    pytest.importorskip("numba")
     from npformer.backend.numba import decode_step, sharing
 
-    def sleepy(shared: Any, parts: int, phases: int) -> None:
-        while sharing.load(shared, sharing.WANTED) == 0:
-            if sharing.phase_of(shared) >= phases and sharing.take(shared, parts, True) >= 0:
-                return
-            sharing.pause()
+    def make(phase: int) -> list[Host]:
+        places: list[Host] = []
 
-    take_one_and_sleep, helpers = compiled(sleepy), []
-    gone = np.zeros(sharing.SLOTS, dtype=np.int64)
-    gone[sharing.WANTED] = 1
-
-    def run(phases: int, check: Callable[[], Any]) -> None:
-        take_one_and_sleep(gone, 2, phases)  # compiled
-
-        def invite(job: Any, shared: Any) -> None:
-            shared[sharing.PRESENT] = 1
-            thread = threading.Thread(target=take_one_and_sleep, args=(shared, 2, phases), daemon=True)
-            helpers.append((shared, thread))
-            thread.start()
+        def invite(job: Any, shared: Host) -> None:
+            shared[sharing.PRESENT], shared[sharing.ASLEEP] = 1, phase
+            places.append(shared)
 
         monkeypatch.setattr(decode_step, "WORTH_SHARING", 0)
         monkeypatch.setattr(sharing.helper, "invite", invite)
-        end = time.monotonic() + PATIENCE
-        while time.monotonic() < end:
-            check()
-            for shared, thread in helpers:
-                shared[sharing.WANTED] = 1  # go away
-                thread.join(PATIENCE)
-                assert not thread.is_alive()
-            if any(shared[sharing.LOST] for shared, _ in helpers):
-                return
-            helpers.clear()
-        pytest.fail("no helper was lost")
+        return places
 
-    return run
+    return make
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -13,9 +12,7 @@ pytest.importorskip("numba")
 
 from npformer.backend import get_backend
 from npformer.backend.numba import decode_step, sharing
-from npformer.backend.numba.compiling import inlined
 from npformer.backend.numba.decode_step import FEW_TOKENS, decoder_steps
-from npformer.backend.numba.sharing import pause, take
 from npformer.errors import DTypeError
 from npformer.models import Transformer, TransformerConfig
 from npformer.proof.catalogue import shaken
@@ -196,37 +193,16 @@ def test_a_nan_is_seen(activation: str) -> None:
     assert np.isnan(logits(fast, 1)).all()
 
 
-@inlined
-def take_and_sleep(shared, parts):  # type: ignore[no-untyped-def]
-    """A helper that never does what it took."""
-    while take(shared, parts, True) < 0:
-        pause()
-
-
-def test_a_helper_that_falls_asleep_is_given_up(until: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decode_step, "WORTH_SHARING", 0)
-    monkeypatch.setattr(sharing.helper, "invite", lambda job, shared: None)
-    fast, expected = model("numba"), logits(model("plain"), 2)
-    state, now = fast.start(SRC[:2], MAX_LEN), tokens(2)
-    assert np.allclose(fast.step(now[:, 0], state), expected[0], rtol=0, atol=1e-12)
+def test_a_helper_that_falls_asleep_is_given_up(a_helper_falls_asleep: Any) -> None:
+    places, expected, fast = a_helper_falls_asleep(24), logits(model("plain"), 2), model("numba")  # in the second step
+    state, lost = fast.start(SRC[:2], MAX_LEN), []
+    for t, now in enumerate(tokens(2).T):
+        assert np.allclose(fast.step(now, state), expected[t], rtol=0, atol=1e-12)
+        lost.append([int(place[sharing.LOST]) for place in places])
+    assert lost == [[0]] + [[1]] * (MAX_LEN - 1)  # nobody is invited for a while
     steps = state.at_once[1]
-    shared = steps._shared
-    take_and_sleep(np.zeros(sharing.SLOTS, dtype=np.int64), 1)  # compiled
-    sleeper = threading.Thread(target=take_and_sleep, args=(shared, 2), daemon=True)
-    sleeper.start()
-
-    def taken() -> bool:
-        state.length = 1
-        assert np.allclose(fast.step(now[:, 1], state), expected[1], rtol=0, atol=1e-12)
-        return steps._shared is not shared
-
-    until(taken)  # which thread runs is the system's choice
-    until(lambda: not sleeper.is_alive())
-    assert shared[sharing.LOST] == 1
-    assert steps._shared is not shared
+    assert steps._shared is not places[0]
     assert 0 < steps._alone <= decode_step.ALONE
-    for t in range(2, MAX_LEN):
-        assert np.allclose(fast.step(now[:, t], state), expected[t], rtol=0, atol=1e-12)
 
 
 def test_a_helper_leaves_when_there_is_nothing_to_do(until: Any, monkeypatch: pytest.MonkeyPatch) -> None:
