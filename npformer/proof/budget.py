@@ -35,8 +35,8 @@ from npformer.backend import Backend, Pair, get_backend
 from npformer.errors import ConfigError
 from npformer.layers import Layer
 from npformer.proof.bisect import Call, listening
+from npformer.proof.inputs import Host, placed_as
 from npformer.proof.report import RIGHT, WRONG, Report, Row
-from npformer.proof.subject import Host, placed_as
 
 LAMBDA = 4.0
 UNIT = {"float32": 2.0**-24, "float64": 2.0**-53}

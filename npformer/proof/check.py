@@ -1,45 +1,58 @@
-"""The gradient check: analytic gradients against two independent witnesses, tensor by tensor.
+"""The gradient check: analytic gradients against two independent witnesses, tensor by tensor, entry by entry.
 
-A tensor's gradient is *right* if the complex step agrees to 1e-10 and central differences to 1e-7
-of the scaled error (``report.Row``). Elements at which the central differences at h and h/2 disagree
-lie at a kink or in noise: there the witness is dropped, and the complex step alone decides; without one
-(a forward that cannot take complex numbers) a sweep over h does (``judge.py``). A check that could not
-have failed is refused or *proves nothing* (``vacuity.py``). A wrong gradient is explained
-(``diagnosis.py``).
+The complex step testifies where it is fit to (``fitness.py``); differences confirm it, or stand alone, extrapolated
+(``oracles.py``). What counts as right is said in ``judge.py``. A check that could not have failed is refused or
+*proves nothing* (``vacuity.py``); what else a backward must do is tried too (``behaviour.py``). A wrong gradient is
+explained (``diagnosis.py``). Kernels in float32 and less are judged against a reference (``low_precision.py``).
 """
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import numpy as np
 
 from npformer.backend import Device
 from npformer.errors import DTypeError, ShapeError
+from npformer.proof import behaviour
 from npformer.proof.clues import clues_of, with_reference
 from npformer.proof.diagnosis import Clues, diagnose
-from npformer.proof.judge import COMPLEX_TOLERANCE, Judge
-from npformer.proof.oracles import SAME, Witness, along_directions, every_element
+from npformer.proof.fitness import Fitness, fitness
+from npformer.proof.judge import TOLERANCE, Judge
+from npformer.proof.oracles import Evidence, Oracle, Upstream
+from npformer.proof.regions import region_of
 from npformer.proof.report import NOTHING, WRONG, Report, Row
+from npformer.proof.samples import merged, sampled_points, sized_points
 from npformer.proof.subject import Host, Subject, subject
+from npformer.proof.symmetric import with_structure
 from npformer.proof.vacuity import refuse_length_one, refuse_wide, why_blind
 
 #: Up to so many elements each one is checked; beyond, random directions, per tensor.
 MANY_ELEMENTS = 2000
 DIRECTIONS = 2
+UPSTREAMS = 3
+
+_PACKAGE = str(Path(__file__).parents[1])
 
 
 def gradcheck(
     target: Any,
     *inputs: Any,
     name: str | None = None,
+    names: Sequence[str] | None = None,
     seed: int = 0,
     elementwise: bool | None = None,
     complex_step: bool = True,
-    tolerance: float = COMPLEX_TOLERANCE,
+    tolerance: float = TOLERANCE,
+    reference: Any = None,
+    precision: str | None = None,
+    structure: str | Mapping[str, str] | None = None,
+    sample: Callable[[np.random.Generator], Sequence[Any]] | None = None,
+    sizes: Callable[[int], Sequence[Any]] | None = None,
     allow_length_one: bool = False,
     explain: bool = True,
     device: Device | None = None,
@@ -51,49 +64,124 @@ def gradcheck(
     included: an object with ``forward(*inputs) -> (y, cache)``, ``backward(dy, cache)`` and, if it has
     parameters, ``named_parameters()`` yielding (name, object with data and grad). A parameter that is
     constant (γ = 1, b = 0) is moved a little for the check: a constant hides mistakes.
-    inputs: float arrays are checked, in order against what backward returns; all else is passed on.
+    inputs: float arrays are checked, in lists and dicts too, in order against what backward returns; Python
+    floats if backward returns a gradient for them; all else is passed on. names: what they are called.
     options go to forward (``key=``, ``mask=``, …).
     elementwise: check each element (default for at most 2,000), or random directions, per tensor.
-    complex_step False leaves that witness out, for a forward that drops imaginary parts (abs, var, …).
-    tolerance: of the scaled error against the complex step (1e-7 against central differences).
+    complex_step False leaves that witness out; one that is unfit is left out by itself, and the report says so.
+    tolerance: of the scaled error, see ``judge.py``.
+    reference: for a kernel in float32, float16 or bfloat16, the pair or the forward that says what is right; it is
+    run in float64. precision: the kernel's, if not that of the inputs.
+    structure: "symmetric" for inputs of which only one triangle is read, or {name: "symmetric"}.
+    sample: sample(rng) gives inputs at other points, sizes: sizes(n) inputs of size n (31 to 33, 127 to 129).
     explain False says what is wrong without looking for why, which takes longer than the check.
     allow_length_one: do not refuse inputs of length 1 along batch or sequence.
 
-    Everything is computed in float64, whatever the dtype of target. Raises ShapeError if backward
-    returns another number of gradients, or gradients of other shapes, than there are float inputs;
-    DTypeError if a gradient is not float64; ConfigError for a tolerance that would let anything pass.
+    Everything is computed in float64, whatever the dtype of target, except with a reference. Raises ShapeError if
+    backward returns another number of gradients, or gradients of other shapes, than there are float inputs;
+    DTypeError if a gradient is not float64; ConfigError for a tolerance that would let anything pass. An error
+    inside of target is raised as it is.
     """
     refuse_wide(tolerance)
-    checked = subject(target, inputs, options, device)
+    how = _How(seed, elementwise, complex_step, tolerance, structure, allow_length_one, explain, device, names, options)
+    try:
+        if reference is not None or precision is not None:
+            from npformer.proof.low_precision import against_reference
+
+            report = against_reference(target, reference, inputs, precision, seed, names, device, options)
+        else:
+            report = _at_one_point(target, inputs, how)
+            points = sampled_points(sample, seed) + sized_points(sizes)
+            report = merged(report, [(said, _at_one_point(target, given, how.elsewhere())) for said, given in points])
+    except Exception as error:
+        raise error.with_traceback(_their_part(error))  # noqa: B904 - it is the same one
+    return replace(report, name=name or getattr(target, "name", None) or type(target).__name__)
+
+
+@dataclass(frozen=True)
+class _How:
+    """How a point is checked: gradcheck's options of these names."""
+
+    seed: int
+    elementwise: bool | None
+    complex_step: bool
+    tolerance: float
+    structure: str | Mapping[str, str] | None
+    allow_length_one: bool
+    explain: bool
+    device: Device | None
+    names: Sequence[str] | None
+    options: dict[str, Any]
+
+    def elsewhere(self) -> _How:
+        """For another point of the same check: why something is wrong is said once."""
+        return replace(self, explain=False)
+
+
+def _at_one_point(target: Any, inputs: Sequence[Any], how: _How) -> Report:
+    """The whole check at one point."""
+    checked = with_structure(subject(target, inputs, how.options, how.device, how.names), how.structure)
     _expect_something(checked)
-    if not allow_length_one:
+    if not how.allow_length_one:
         refuse_length_one(inputs, checked.input_names)
-    upstream = random_upstream(checked, seed)
-    gradients = checked.gradients(upstream)
-    _expect_fitting(checked, gradients)
     small = sum(x.size for x in checked.tensors.values()) <= MANY_ELEMENTS
-    directions = None if (small if elementwise is None else elementwise) else random_directions(checked, seed)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", np.exceptions.ComplexWarning)  # an imaginary part dropped, with notice
-        same = SAME if tolerance <= SAME else 0.0  # else a claim that passes might be too far from central differences
-        witnesses = _witnesses(checked, gradients, upstream, directions, complex_step, same)
-        largest = max(float(np.max(np.abs(w.truth), initial=0.0)) for _, w in witnesses.values())
-        judge = Judge(checked, upstream, largest, tolerance, explain)
-        rows = [judge.row(t, *witnesses[t], None if directions is None else directions[t]) for t in witnesses]
-        report = Report(name or getattr(target, "name", None) or type(target).__name__, tuple(rows))
-        noise = _noise(checked, upstream)
-        if largest <= noise and all(np.max(np.abs(claim), initial=0.0) <= noise for claim, _ in witnesses.values()):
-            return _proving_nothing(report.rows, report, "every gradient of this check is 0")
-        if explain and any(row.verdict == WRONG for row in rows):
-            clues = with_reference(clues_of(target, inputs, options), checked, inputs, options, upstream)
-            known = {t: w.truth for t, (_, w) in witnesses.items()} if directions is None else {}
-            truths = known or _truths(checked, rows, upstream, complex_step)
-            report = _diagnosed(report, checked, gradients, truths, clues)
+    upstreams = random_upstreams(checked, how.seed, UPSTREAMS if small else 2)
+    claims = [checked.gradients(upstream) for upstream in upstreams]
+    _expect_fitting(checked, claims[0])
+    each = small if how.elementwise is None else how.elementwise
+    report = _judged(checked, upstreams, claims, None if each else random_directions(checked, how.seed), how)
+    if report.rows and all(row.verdict == NOTHING for row in report.rows):
+        return report
+    if how.explain and any(row.verdict == WRONG for row in report.rows):
+        clues = with_reference(clues_of(target, inputs, how.options), checked, inputs, how.options, upstreams[0])
+        report = _diagnosed(report, checked, claims[0], upstreams[0], how, clues)
     blind = why_blind({n: checked.tensors[n] for n in checked.input_names if n in checked.tensors})
     return _proving_nothing([row for row in report.rows if row.ok], report, blind) if blind else report
 
 
-def _noise(checked: Subject, upstream: tuple[Host, ...]) -> float:
+def _judged(
+    checked: Subject, upstreams: list[Upstream], claims: list[dict[str, Host]],
+    directions: dict[str, list[Host]] | None, how: _How,
+) -> Report:  # fmt: skip
+    """A row for each tensor, without a diagnosis."""
+    fit = fitness(checked, upstreams, how.seed) if how.complex_step else Fitness(False, "", "")
+    oracle = Oracle(checked, upstreams, fit.is_fit)
+    problems = behaviour.problems(checked, upstreams, claims[0], oracle.rounding)
+    evidence = {tensor: _evidence(oracle, tensor, directions) for tensor in claims[0]}
+    largest = np.max([[np.max(np.abs(n), initial=0.0) for n in found.truth] for found in evidence.values()], axis=0)
+    judge = Judge(oracle, largest, how.tolerance, how.explain, not fit.culprit, how.seed)
+    rows = []
+    for tensor, found in evidence.items():
+        full = np.array([each[tensor] for each in claims])
+        along = None if directions is None else directions[tensor]
+        claimed = full if along is None else np.array([[np.sum(g * d) for d in along] for g in full])
+        row = judge.row(tensor, claimed, found, along)
+        if along is not None and checked.tensors[tensor].size > MANY_ELEMENTS:
+            row = region_of(row, oracle, tensor, full[0], how.tolerance)
+        rows.append(row)
+    notes = behaviour.notes(checked) + ([fit.why] if fit.why else [])
+    report = Report("", tuple(rows), tuple(problems), tuple(notes))
+    noise = _noise(checked, upstreams[0])
+    if largest[0] <= noise and all(np.max(np.abs(claim), initial=0.0) <= noise for claim in claims[0].values()):
+        return _proving_nothing(report.rows, report, "every gradient of this check is 0")
+    return report
+
+
+def _evidence(oracle: Oracle, tensor: str, directions: dict[str, list[Host]] | None) -> Evidence:
+    if directions is None:
+        return oracle.every_element(tensor)
+    return oracle.along_directions(tensor, directions[tensor])
+
+
+def _their_part(error: Exception) -> TracebackType | None:
+    """The traceback from the caller's own code on; all of it if none of theirs is in it."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_PACKAGE):
+        trace = trace.tb_next
+    return trace or error.__traceback__
+
+
+def _noise(checked: Subject, upstream: Upstream) -> float:
     """Gradients below this are 0 but for the rounding of the terms of L = Σ r·y."""
     return 1e-13 * sum(float(np.sum(np.abs(r * y))) for r, y in zip(upstream, checked.outputs({}), strict=True))
 
@@ -123,14 +211,27 @@ def _expect_fitting(checked: Subject, gradients: dict[str, Host]) -> None:
     for tensor, value in checked.tensors.items():
         gradient = gradients[tensor]
         if gradient.shape != value.shape:
-            raise ShapeError(f"gradient of {tensor}: expected {value.shape}, got {gradient.shape}")
+            raise ShapeError(
+                f"gradient of {tensor}: expected {value.shape}, got {gradient.shape}{_hint(value, gradient)}"
+            )
         if gradient.dtype != value.dtype:
             raise DTypeError(f"gradient of {tensor}: expected float64, as the input was given, got {gradient.dtype}")
 
 
-def random_upstream(checked: Subject, seed: int) -> tuple[Host, ...]:
-    rng = np.random.default_rng(seed)
-    return tuple(np.asarray(rng.normal(size=y.shape)) for y in checked.outputs({}))
+def _hint(value: Host, gradient: Host) -> str:
+    """What to do where only axes of length 1 are too many, or an axis was not summed."""
+    if gradient.size == value.size:
+        return "; the numbers may be right: reshape them, or sum without keepdims"
+    if gradient.ndim >= value.ndim and gradient.size > value.size:
+        return "; sum over the axes along which the input was broadcast"
+    return ""
+
+
+def random_upstreams(checked: Subject, seed: int, count: int = UPSTREAMS) -> list[Upstream]:
+    """Several random gradients of the outputs, each a tuple with one for every output."""
+    shapes = [y.shape for y in checked.outputs({})]
+    rngs = [np.random.default_rng(seed), *(np.random.default_rng([seed, 5, k]) for k in range(1, count))]
+    return [tuple(np.asarray(rng.normal(size=shape)) for shape in shapes) for rng in rngs]
 
 
 def random_directions(checked: Subject, seed: int) -> dict[str, list[Host]]:
@@ -142,39 +243,21 @@ def random_directions(checked: Subject, seed: int) -> dict[str, list[Host]]:
     }
 
 
-def _witnesses(
-    checked: Subject,
-    gradients: dict[str, Host],
-    upstream: tuple[Host, ...],
-    directions: dict[str, list[Host]] | None,
-    use_complex: bool,
-    same: float,
-) -> dict[str, tuple[Host, Witness]]:
-    """For each tensor what is claimed and what the oracles say: by element, or along directions."""
-    found = {}
-    for tensor, gradient in gradients.items():
-        if directions is None:
-            found[tensor] = gradient, every_element(checked, tensor, upstream, use_complex, same)
-        else:
-            claimed = np.array([np.sum(gradient * direction) for direction in directions[tensor]])
-            found[tensor] = claimed, along_directions(checked, tensor, directions[tensor], upstream, use_complex, same)
-    return found
-
-
-def _truths(checked: Subject, rows: list[Row], upstream: tuple[Host, ...], use_complex: bool) -> dict[str, Host]:
-    """The true gradients, element by element, of the wrong tensors that are small enough."""
-    wrong = [row.tensor for row in rows if row.verdict == WRONG and row.elements <= MANY_ELEMENTS]
-    return {tensor: every_element(checked, tensor, upstream, use_complex).truth for tensor in wrong}
-
-
 def _diagnosed(
-    report: Report, checked: Subject, gradients: dict[str, Host], truths: dict[str, Host], clues: Clues
+    report: Report, checked: Subject, gradients: dict[str, Host], upstream: Upstream, how: _How, clues: Clues
 ) -> Report:
-    """The report with an explanation in each row that is wrong."""
+    """The report with an explanation in each row that is wrong and small enough to be looked at entry by entry."""
+    use_complex = how.complex_step and not any("complex step was dropped" in note for note in report.notes)
+    oracle = Oracle(checked, [upstream], use_complex)
+    wrong = [row.tensor for row in report.rows if row.verdict == WRONG]
+    known = [
+        row.tensor for row in report.rows if row.elements <= MANY_ELEMENTS and (not row.by_direction or not row.ok)
+    ]
+    truths = {tensor: oracle.every_element(tensor).truth[0] for tensor in known}
     found = diagnose({tensor: gradients[tensor] for tensor in truths}, truths, clues)
     rows = tuple(
         replace(row, cause=found[row.tensor].cause, diagnosis=found[row.tensor].text)
-        if row.verdict == WRONG and row.tensor in found
+        if row.tensor in wrong and row.tensor in found
         else row
         for row in report.rows
     )

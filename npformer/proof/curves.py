@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.backend import Device
-from npformer.proof.check import random_directions, random_upstream
+from npformer.proof.check import random_directions, random_upstreams
 from npformer.proof.report import Report
 from npformer.proof.subject import Host, subject
 from npformer.proof.sweep import sweep
@@ -33,7 +33,7 @@ def v_curves(
 ) -> list[Curve]:
     """A Curve for each row of a report that gradcheck made of target at these inputs, with this seed."""
     checked = subject(target, inputs, options, device)
-    upstream = random_upstream(checked, seed)
+    upstreams = random_upstreams(checked, seed)
     directions = random_directions(checked, seed)
     found = []
     for row in report.rows:
@@ -42,7 +42,7 @@ def v_curves(
         else:
             direction = np.zeros(row.shape)
             direction[row.worst_index] = 1.0
-        slopes = sweep(checked, row.tensor, direction, upstream)
+        slopes = sweep(checked, row.tensor, direction, upstreams[row.upstream])
         error = np.abs(slopes.central - row.analytic) / row.scale
         found.append(Curve(f"{report.name} · {row.tensor}", slopes.h, error, row.verdict))
     return found

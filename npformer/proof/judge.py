@@ -1,150 +1,249 @@
 """From errors to a verdict, one tensor at a time.
 
-    right           the witnesses agree with the analytic gradient
+    right           the witnesses agree with the analytic gradient, entry by entry
     WRONG           they agree with each other and not with it
     KINK HERE       the slope to the left and to the right of this point differ: there is no gradient
-    CANNOT TELL     no step size settles the numerical slope: too little precision for a verdict
+    CANNOT TELL     the witnesses do not settle the slope: too little precision for a verdict
     PROVES NOTHING  the check could not have failed (``vacuity.py``)
 
-Only *right* passes. Where the complex step can be used it decides, and central differences confirm;
-where it cannot, each element at which two step sizes disagree, or both with the analytic gradient, is
-looked at over a sweep of step sizes.
+Only *right* passes. An entry a_i, of which the witness says n_i, is right if both rules hold:
+
+    of the tensor   |a_i − n_i| ≤ τ·S                         S = max(max|n|, 1e-3·largest entry of the check)
+    of the entry    |a_i − n_i| ≤ τ·A_i + 8(s_i + t_i) + φ    A_i = Σ_j |r_j ∂y_j/∂x_i|, the entry's reach
+
+The second is there because a large entry hides a small one from the first. An error against the entry itself would
+be too strict: its terms may cancel, and then rounding of the terms is what is left. So it counts against the sum of
+their sizes, the reach. What rounding does inside the forward and the backward, no reach shows:
+
+    s_i, t_i   by how much witness and claim move if inputs and upstream gradients move by at most 2 units in the last
+               place; measured where an entry is in doubt. t_i counts at most τ·S: noise is no excuse for itself
+    φ          64u·max(max|n|, Σ|r·y| / rms x): what the precision cannot represent beside the largest entry, or beside
+               the terms of L. An entry whose reach is below φ is not judged by itself; the row says how many there are
+
+So ratios beyond about 1e13 stay hidden in float64. WRONG by the second rule alone is said only if it holds again for
+three fresh upstream gradients.
+
+With the complex step as witness, τ is the tolerance and nothing is added to the first rule. Without it, the error
+estimate e_i of the extrapolated differences is added, eight times, to both. Before anything is called WRONG, both
+witnesses must stand nearer to each other than a third of their distance to the claim; where differences are too
+coarse for that, the complex step decides alone if its forward was seen to be analytic (``fitness.py``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from npformer.proof.oracles import SAME, Witness
+from npformer.proof.jitter import Jitter
+from npformer.proof.oracles import SAME, Evidence, Oracle, Slope, unit
 from npformer.proof.report import KINK, RIGHT, UNCLEAR, WRONG, Row
-from npformer.proof.subject import Subject
 from npformer.proof.sweep import sweep
 
 Host = np.ndarray[Any, Any]
+Place = tuple[Any, ...]
 
-COMPLEX_TOLERANCE = 1e-10
+TOLERANCE = 1e-10
+#: Of a tensor's scale: differences that are worth less leave a doubt.
 CENTRAL_TOLERANCE = 2 * SAME  # 1e-7
-#: So many doubtful places of a tensor are looked at over a sweep; if more are in doubt, the tensor is.
+#: So many doubtful places of a tensor are looked at; if more are in doubt, the tensor is.
 MOST_SWEEPS = 20
+MOST_ENTRIES = 64
+FRESH = 3
+U = 2.0**-53
 
-#: What a sweep at one place of a tensor says: (verdict, note).
-Swept = Callable[[tuple[Any, ...]], tuple[str, str]]
+
+class _Case(NamedTuple):
+    """One tensor: arrays (K, *places), a place being an element or a direction."""
+
+    tensor: str
+    claimed: Host
+    evidence: Evidence
+    directions: Sequence[Host] | None
+    scale: Host  # (K, 1, …)
+    floor: Host  # φ, alike
+    reach: Host
+    error: Host
+
+    @property
+    def worth(self) -> Host:
+        """What is added to both rules: nothing, or what the differences are worth."""
+        return 8 * self.evidence.central_error if self.evidence.by_complex is None else np.zeros_like(self.error)
 
 
-class _Errors(NamedTuple):
-    """Scaled errors at every place of a tensor (or for every direction)."""
-
-    error: Host  # against the truth, the better witness
-    central: Host  # against central differences
-    unclear: Host  # central differences at two step sizes disagree
-    apart: Host  # by how much the two witnesses do
+class _Verdict(NamedTuple):
+    place: Place
+    verdict: str
+    note: str = ""
+    by_entry: bool = False
 
 
 class Judge:
-    """Judges the tensors of one check; largest is the largest gradient entry of the whole check.
+    """Judges the tensors of one check; largest (K,): the largest gradient entry of the whole check.
 
-    explain False spares the sweeps: what is not right is then WRONG or CANNOT TELL.
+    explain False spares the sweeps: what is not right is then WRONG or CANNOT TELL. is_analytic: nothing was seen in
+    the forward that loses or flips an imaginary part.
     """
 
     def __init__(
-        self, checked: Subject, upstream: tuple[Host, ...], largest: float, tolerance: float, explain: bool
+        self, oracle: Oracle, largest: Host, tolerance: float, explain: bool, is_analytic: bool, seed: int = 0
     ) -> None:
-        self._checked = checked
-        self._upstream = upstream
-        self._largest = largest
-        self._complex_tolerance = tolerance
-        self._explain = explain
+        self._oracle, self._largest, self._tolerance, self._explain = oracle, largest, tolerance, explain
+        self._is_analytic = is_analytic
         self._central_tolerance = max(CENTRAL_TOLERANCE, tolerance)
+        self._jitter = Jitter(oracle, seed)
+        self._terms = [
+            sum(float(np.sum(np.abs(r * y))) for r, y in zip(each, self._jitter.outputs, strict=True))
+            for each in oracle.upstreams
+        ]
 
-    def row(self, tensor: str, claimed: Host, witness: Witness, directions: list[Host] | None) -> Row:
-        """Compare what is claimed with what the witnesses say, and name the worst place.
-
-        directions None: claimed has an entry per element; else one per direction.
-        """
-        x, truth = self._checked.tensors[tensor], witness.truth
-        scale = max(_size(truth), 1e-3 * self._largest) or 1.0
-        steps_differ = np.abs(witness.by_central - witness.by_central_wide) / scale
-        errors = _Errors(
-            error=np.abs(claimed - truth) / scale,
-            central=np.abs(claimed - witness.by_central) / scale,
-            unclear=~(steps_differ <= self._central_tolerance),
-            apart=np.abs(truth - witness.by_central) / scale,
+    def row(self, tensor: str, claimed: Host, evidence: Evidence, directions: Sequence[Host] | None) -> Row:
+        """Compare what is claimed with what the witnesses say, (K, *places), and name the worst place."""
+        case = self._case(tensor, claimed, evidence, directions)
+        found = (self._by_differences if evidence.by_complex is None else self._by_both)(case)
+        x, place = self._oracle.subject.tensors[tensor], found.place
+        scale = (
+            float(case.reach[place] + case.floor[place[0]].item()) if found.by_entry else case.scale[place[0]].item()
         )
+        central = np.where(self._unsettled(case), 0.0, np.abs(claimed - evidence.by_central) / case.scale)
+        hidden = np.all(case.reach <= case.floor, axis=0)
+        return Row(
+            tensor, x.shape, x.size, float(case.error[place] / scale), float(np.max(central, initial=0.0)),
+            tuple(int(i) for i in place[1:]), float(claimed[place]), float(evidence.truth[place]), float(scale),
+            found.verdict, found.note, by_direction=directions is not None, upstream=int(place[0]),
+            unjudged=int(np.sum(hidden)) if directions is None and not hidden.all() else 0,
+        )  # fmt: skip
 
-        def swept(place: tuple[Any, ...]) -> tuple[str, str]:
-            direction = _unit(x, place) if directions is None else directions[int(place[0])]
-            found = sweep(self._checked, tensor, direction, self._upstream)
-            verdict = found.verdict(float(claimed[place]), scale, self._central_tolerance)
-            return verdict, f"by a sweep of h, which settles to {found.noise / scale:.0e}"
+    def _case(self, tensor: str, claimed: Host, evidence: Evidence, directions: Sequence[Host] | None) -> _Case:
+        x, truth = self._oracle.subject.tensors[tensor], evidence.truth
+        per_k = (len(truth), *(1 for _ in truth.shape[1:]))
+        largest = np.array([_size(n) for n in truth])
+        scale = np.maximum(largest, 1e-3 * self._largest)
+        typical = float(np.sqrt(np.mean(np.square(x)))) or 1.0
+        floor = 64 * U * np.maximum(largest, np.array(self._terms) / typical)
+        return _Case(
+            tensor, claimed, evidence, directions, np.where(scale == 0, 1.0, scale).reshape(per_k),
+            floor.reshape(per_k), evidence.reach, np.abs(claimed - truth),
+        )  # fmt: skip
 
-        decide = self._without_complex if witness.by_complex is None else self._with_complex
-        worst, verdict, note = decide(errors, swept)
-        place = tuple(int(i) for i in worst)
-        central = float(np.max(np.where(errors.unclear, 0.0, errors.central), initial=0.0))
-        values = (float(errors.error[worst]), central, place, float(claimed[worst]), float(truth[worst]), scale)
-        return Row(tensor, x.shape, x.size, *values, verdict, note, by_direction=directions is not None)
+    def _unsettled(self, case: _Case) -> Host:
+        """Where differences leave a doubt."""
+        return np.asarray(~(case.evidence.central_error <= self._central_tolerance * case.scale))
 
-    def _with_complex(self, errors: _Errors, swept: Swept) -> tuple[tuple[Any, ...], str, str]:
-        """(worst place, verdict, note); NaN counts as an error."""
-        worst = _largest(errors.error)
-        central = np.where(errors.unclear, 0.0, errors.central)
-        complex_agrees = bool(errors.error[worst] <= self._complex_tolerance)
-        central_agrees = bool(np.all(central <= self._central_tolerance))
-        any_unclear = bool(errors.unclear.any())
-        if complex_agrees and central_agrees:
-            return worst, RIGHT, "central differences cannot tell here" if any_unclear else ""
-        if complex_agrees:  # the witnesses disagree: look where they do
-            worst = _largest(central)
-        if self._explain and not errors.apart[worst] <= self._central_tolerance:
-            verdict, note = swept(worst)  # before anything is called wrong: is there a gradient here?
+    def _failing(self, case: _Case) -> tuple[Host, Host]:
+        """Where the rule of the tensor does not hold, and where that of the entry alone does not; NaN fails."""
+        by_tensor = ~(case.error <= self._tolerance * case.scale + case.worth)
+        by_entry = ~(case.error <= self._tolerance * case.reach + case.worth + case.floor)
+        return by_tensor, by_entry & ~by_tensor
+
+    def _by_both(self, case: _Case) -> _Verdict:
+        """The complex step decides, differences confirm."""
+        _, by_central, worth, _ = case.evidence
+        unsettled, apart = self._unsettled(case), np.abs(case.evidence.truth - by_central)
+        contradiction = ~unsettled & ~(apart <= 8 * worth + self._central_tolerance * case.scale)
+        if contradiction.any():
+            return self._by_differences(self._without_complex(case))
+        by_tensor, by_entry = self._failing(case)
+        if not by_tensor.any():
+            place = self._beyond_rounding(case, by_entry)
+            if place is None:
+                note = "central differences cannot tell here" if unsettled.any() else ""
+                return _Verdict(_largest(case.error / case.scale), RIGHT, note)
+            return _Verdict(place, WRONG, _HIDDEN, by_entry=True)
+        place = _largest(np.where(by_tensor, case.error / case.scale, -1.0))
+        gap = case.error[place]
+        if not np.isfinite(gap) or apart[place] <= gap / 3:
+            return _Verdict(place, WRONG)
+        if self._explain and unsettled[place]:
+            verdict, note = self._swept(case, place)
             if verdict == KINK:
-                return worst, verdict, note
-        if central_agrees and not any_unclear:
-            return worst, WRONG, "central differences agree: does forward drop imaginary parts? then complex_step=False"
-        return worst, WRONG, ""
+                return _Verdict(place, verdict, note)
+        if self._is_analytic:
+            return _Verdict(place, WRONG)
+        return _Verdict(place, UNCLEAR, "by the complex step alone it is wrong, and that may be unfit here")
 
-    def _without_complex(self, errors: _Errors, swept: Swept) -> tuple[tuple[Any, ...], str, str]:
-        """The same by central differences alone: each place where they leave a doubt is looked at, the worst first."""
-        doubtful = errors.unclear | ~(errors.central <= self._central_tolerance)
-        places = _by_size(errors.error, doubtful)
+    def _without_complex(self, case: _Case) -> _Case:
+        """The same tensor, asked again without the complex step."""
+        oracle = Oracle(self._oracle.subject, self._oracle.upstreams, use_complex=False)
+        if case.directions is None:
+            evidence = oracle.every_element(case.tensor)
+        else:
+            evidence = oracle.along_directions(case.tensor, case.directions)
+        return self._case(case.tensor, case.claimed, evidence, case.directions)
+
+    def _by_differences(self, case: _Case) -> _Verdict:
+        """Extrapolated differences alone: each place where they leave a doubt is looked at, the worst first."""
+        by_tensor, by_entry = self._failing(case)
+        doubtful = by_tensor | self._unsettled(case)
+        places = _by_size(case.error / case.scale, doubtful)
         if not places:
-            return _largest(errors.error), RIGHT, ""
+            entry = self._beyond_rounding(case, by_entry)
+            if entry is None:
+                return _Verdict(_largest(case.error / case.scale), RIGHT)
+            return _Verdict(entry, WRONG, _HIDDEN, by_entry=True)
         if not self._explain:
-            clear = _by_size(errors.error, doubtful & ~errors.unclear)
-            return (clear[0], WRONG, "") if clear else (places[0], UNCLEAR, "")
-        found = []
+            clear = _by_size(case.error / case.scale, by_tensor & ~self._unsettled(case))
+            return _Verdict(clear[0], WRONG) if clear else _Verdict(places[0], UNCLEAR)
+        found: list[_Verdict] = []
         for place in places[:MOST_SWEEPS]:
-            found.append((place, *swept(place)))
-            if found[-1][1] == WRONG:
+            found.append(self._looked_at(case, place))
+            if found[-1].verdict == WRONG:
                 break
-        worst = min(found, key=lambda place_verdict_note: _GRAVITY.index(place_verdict_note[1]))
-        if worst[1] == RIGHT and len(places) > len(found):
-            note = f"two step sizes disagree at {len(places)} places, of which {len(found)} were looked at"
-            return places[len(found)], UNCLEAR, note
+        worst = min(found, key=lambda each: _GRAVITY.index(each.verdict))
+        if worst.verdict == RIGHT and len(places) > len(found):
+            note = f"differences are unsettled at {len(places)} places, of which {len(found)} were looked at"
+            return _Verdict(places[len(found)], UNCLEAR, note)
         return worst
 
+    def _looked_at(self, case: _Case, place: Place) -> _Verdict:
+        """A doubtful place over a sweep of step sizes: is there a gradient here, and can it be told?"""
+        verdict, note = self._swept(case, place)
+        if verdict != KINK and not self._unsettled(case)[place]:
+            return _Verdict(place, WRONG)
+        return _Verdict(place, verdict, note)
 
+    def _swept(self, case: _Case, place: Place) -> tuple[str, str]:
+        x, scale = self._oracle.subject.tensors[case.tensor], case.scale[place[0]].item()
+        direction = unit(x.shape, place[1:]) if case.directions is None else case.directions[int(place[1])]
+        found = sweep(self._oracle.subject, case.tensor, direction, self._oracle.upstreams[int(place[0])])
+        verdict = found.verdict(float(case.claimed[place]), scale, self._central_tolerance)
+        return verdict, f"by a sweep of h, which settles to {found.noise / scale:.0e}"
+
+    def _beyond_rounding(self, case: _Case, failing: Host) -> Place | None:
+        """The worst entry that fails its own rule by more than rounding, again and again; None if there is none."""
+        if case.directions is not None:
+            return None
+        limit = self._tolerance * case.reach + case.worth + case.floor
+        for place in _by_size(case.error / np.where(limit == 0, 1.0, limit), failing)[:MOST_ENTRIES]:
+            direction = unit(case.error.shape[1:], place[1:])
+            cap = self._tolerance * case.scale[place[0]].item()
+            slope = Slope(case.evidence.truth[:, *place[1:]], case.worth[:, *place[1:]], case.reach[:, *place[1:]])
+            moves = self._jitter.moves(case.tensor, place[1:], direction, slope, case.claimed[:, *place[1:]])
+            noise = float(moves.witness[place[0]] + min(moves.claim[place[0]], cap))
+            if case.error[place] > limit[place] + 8 * noise and self._holds_again(case, place, direction, noise):
+                return place
+        return None
+
+    def _holds_again(self, case: _Case, place: Place, direction: Host, noise: float) -> bool:
+        """Whether the entry fails for every one of some fresh upstream gradients, too."""
+        error, reach, worth = self._jitter.fresh(case.tensor, place[1:], direction, FRESH)
+        return bool(np.all(error > self._tolerance * reach + 8 * (noise + worth) + case.floor.max()))
+
+
+_HIDDEN = "hidden behind larger entries of the tensor; the error is of the entry's own terms"
 _GRAVITY = (WRONG, KINK, UNCLEAR, RIGHT)
 
 
-def _by_size(error: Host, chosen: Host) -> list[tuple[Any, ...]]:
+def _by_size(error: Host, chosen: Host) -> list[Place]:
     """The chosen places, the one with the largest error first; NaN counts as larger than all."""
     places = [tuple(place) for place in np.argwhere(chosen)]
     return sorted(places, key=lambda place: -np.nan_to_num(error[place], nan=np.inf))
 
 
-def _largest(error: Host) -> tuple[Any, ...]:
+def _largest(error: Host) -> Place:
     """The index of the largest entry; NaN counts as larger than all."""
     return np.unravel_index(int(np.argmax(np.nan_to_num(error, nan=np.inf))), error.shape)
-
-
-def _unit(x: Host, index: tuple[Any, ...]) -> Host:
-    direction = np.zeros(x.shape)
-    direction[index] = 1.0
-    return direction
 
 
 def _size(x: Host) -> float:

@@ -1,43 +1,65 @@
 """Derivatives without a derivation: two independent witnesses against the analytic gradient.
 
-Complex step. For an analytic function, f(x + ih) = f(x) + ih·f'(x) + O(h²), so
+Complex step. For an analytic function,
 
-    f'(x) ≈ Im f(x + ih)/h
+    f(x + ih) = f(x) + ih·f'(x) − h²·f''(x)/2 − ih³·f'''(x)/6 + …        f'(x) ≈ Im f(x + ih)/h
 
-Nothing is subtracted, so h = 1e-30 loses no digits, and a kink of ReLU is never crossed: the real
-part does not move. Source: Squire & Trapp 1998, SIAM Review 40.
+Nothing is subtracted, so h = 1e-30 loses no digits: −h²f''/2 is real and Im drops it, −h²f'''/6 stays and is
+1e-60. A kink of ReLU is never crossed: the real part does not move. Source: Squire & Trapp 1998, SIAM Review 40.
+It needs a forward that is analytic as it is written: abs, conj or a cast to real break it (``fitness.py``).
 
-Central differences. f'(x) ≈ (f(x + h) − f(x − h))/2h, off by O(h²) and by rounding of about 1e-16/h:
-h = 1e-5 balances the two in float64. Evaluated at h/2, and, unless the complex step says the same, at h:
-where the two disagree there is a kink between the points, or noise, and the witness cannot tell.
+Central differences. D(h) = (f(x + h) − f(x − h))/2h is off by h²f'''/6 and by rounding of about u·|f|/h. Two of
+them cancel the first term, which is Richardson's extrapolation:
 
-Both look at L = Σ r·y for a random upstream gradient r. Differences are taken of y before they
-are summed, so outputs that do not move add no noise.
+    R(h) = (4·D(h/2) − D(h))/3           off by O(h⁴), about 1e-12 in float64 where h is chosen well
+
+h is halved, from 3·u^(1/5) of the size of x downwards, until two neighbours R(h), R(h/2) agree; by how much they
+differ is what R is worth. Where they never agree there is a kink between the points, or noise: the witness cannot
+tell. Source: Richardson 1911, Phil. Trans. Royal Society A 210; step sizes: Sauer, "Numerical Analysis", 5.1.
+
+Both look at L = Σ r·y for several random upstream gradients r at once: y is moved once, and multiplied by each.
+Differences are taken of y before they are summed, so outputs that do not move add no noise. *Reach* is what L would
+move by if nothing cancelled, Σ_j |r_j ∂y_j|: the size against which an entry's error counts.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from npformer.errors import DTypeError
 from npformer.proof.subject import Subject
 
 Host = np.ndarray[Any, Any]
+#: One upstream gradient: an array for each output.
+Upstream = tuple[Host, ...]
 
 COMPLEX_H = 1e-30
-CENTRAL_H = 1e-5
-#: Of a derivative: so near to each other, the two witnesses say the same (half of what a check allows, see judge.py).
+#: Of the central difference that confirms a complex step.
+CENTRAL_H = 5e-6
+#: Of a reach: so near to each other, the two witnesses say the same.
 SAME = 5e-8
+#: Of a reach: R and its neighbour agree so well that a smaller h is not tried.
+GOOD = 1e-12
+HALVINGS = 14
 
 
-class Witness(NamedTuple):
-    """What the oracles say of one tensor. Element-wise: arrays of its shape; by direction: of shape (k,)."""
+class Slope(NamedTuple):
+    """What a witness says of the slope of L along one direction, for each of K upstream gradients: (K,)."""
 
-    by_complex: Host | None  # None: the function does not take complex numbers
-    by_central: Host  # at h/2
-    by_central_wide: Host  # at h; where the complex step says the same as by_central, that once more
+    value: Host
+    error: Host  # by how much the value may be off, as far as the witness knows
+    reach: Host
+
+
+class Evidence(NamedTuple):
+    """What both say of one tensor, for each of K upstream gradients: (K, *shape), or (K, directions)."""
+
+    by_complex: Host | None  # None: the forward cannot be asked that way
+    by_central: Host
+    central_error: Host
+    reach: Host
 
     @property
     def truth(self) -> Host:
@@ -45,59 +67,150 @@ class Witness(NamedTuple):
         return self.by_central if self.by_complex is None else self.by_complex
 
 
-def every_element(
-    subject: Subject, name: str, upstream: tuple[Host, ...], use_complex: bool, same: float = SAME
-) -> Witness:
-    """The derivative of L with respect to each element of a tensor; same as in SAME."""
-    x = subject.tensors[name]
-    results: list[Host] = [np.zeros(x.shape) for _ in range(3)]
-    for index in np.ndindex(x.shape):
-        direction = np.zeros(x.shape)
-        direction[index] = 1.0
-        for result, value in zip(results, _along(subject, name, direction, upstream, use_complex, same), strict=True):
-            result[index] = value
-    return Witness(results[0] if use_complex else None, results[1], results[2])
+class Oracle:
+    """Both witnesses of a subject, at its own point; use_complex False leaves the complex step out."""
+
+    def __init__(self, subject: Subject, upstreams: Sequence[Upstream], use_complex: bool = True) -> None:
+        self.subject, self.upstreams, self.use_complex = subject, list(upstreams), use_complex
+        self.rounding = max((_unit_roundoff(y) for y in subject.outputs({})), default=2.0**-53)
+
+    def evidence(self, tensor: str, directions: Iterator[tuple[Any, Host]], shape: tuple[int, ...]) -> Evidence:
+        """Of each (index, direction), put where index says in arrays (K, *shape)."""
+        k = len(self.upstreams)
+        found: list[Host] = [np.zeros((k, *shape)) for _ in range(4)]
+        for index, direction in directions:
+            for array, value in zip(found, self.along(tensor, direction), strict=True):
+                array[(slice(None), *index)] = value
+        return Evidence(found[0] if self.use_complex else None, *found[1:])
+
+    def every_element(self, tensor: str) -> Evidence:
+        """The derivative of L with respect to each element of a tensor."""
+        shape = self.subject.tensors[tensor].shape
+        return self.evidence(tensor, units(shape), shape)
+
+    def along_directions(self, tensor: str, directions: Sequence[Host]) -> Evidence:
+        """The derivative of L along each direction in a tensor, of its shape."""
+        return self.evidence(tensor, (((i,), d) for i, d in enumerate(directions)), (len(directions),))
+
+    def along(self, tensor: str, direction: Host) -> tuple[Host, Host, Host, Host]:
+        """(by complex, by central, its error, reach) along one direction, each (K,).
+
+        A central difference with one h confirms the complex step where it agrees; where it does not, or where there
+        is no complex step, it is extrapolated.
+        """
+        if self.use_complex:
+            by_complex = self.complex_step(tensor, direction)
+            near, _ = self.difference(tensor, direction, CENTRAL_H, {})
+            apart = np.abs(near - by_complex.value)
+            if np.all(apart <= SAME * np.abs(by_complex.value)):
+                return by_complex.value, near, apart, by_complex.reach
+            central = self.extrapolated(tensor, direction)
+            return by_complex.value, central.value, central.error, by_complex.reach
+        central = self.extrapolated(tensor, direction)
+        return central.value, central.value, central.error, central.reach
+
+    def complex_step(self, tensor: str, direction: Host, at: dict[str, Host] | None = None) -> Slope:
+        """By the complex step; at: tensors that are elsewhere than at the subject's point."""
+        x = self.subject.tensors[tensor] if at is None else at[tensor]
+        moved = self.subject.outputs((at or {}) | {tensor: x + 1j * COMPLEX_H * direction})
+        terms = [[r * np.imag(y) / COMPLEX_H for r, y in zip(each, moved, strict=True)] for each in self.upstreams]
+        return Slope(_sums(terms), np.zeros(len(terms)), _sums([list(map(np.abs, each)) for each in terms]))
+
+    def difference(self, tensor: str, direction: Host, h: float, at: dict[str, Host]) -> tuple[Host, tuple[Host, Host]]:
+        """D(h), with (its rounding, its reach): each (K,). Not finite where a point is outside of the domain."""
+        x = at.get(tensor, self.subject.tensors[tensor])
+        try:
+            above, below = (self.subject.outputs(at | {tensor: x + step * direction}) for step in (h, -h))
+        except (np.linalg.LinAlgError, ArithmeticError, ValueError):
+            nowhere = np.full(len(self.upstreams), np.nan)
+            return nowhere, (nowhere, nowhere)
+        moves = [np.asarray(a - b, dtype=np.float64) / (2 * h) for a, b in zip(above, below, strict=True)]
+        sizes = [
+            np.where(move != 0, np.abs(b), 0) * _unit_roundoff(b) / h for move, b in zip(moves, below, strict=True)
+        ]
+        slope = _sums([[r * move for r, move in zip(each, moves, strict=True)] for each in self.upstreams])
+        reach = _sums([[np.abs(r * move) for r, move in zip(each, moves, strict=True)] for each in self.upstreams])
+        noise = _norms([[r * size for r, size in zip(each, sizes, strict=True)] for each in self.upstreams])
+        return slope, (noise, reach)
+
+    def extrapolated(self, tensor: str, direction: Host, at: dict[str, Host] | None = None) -> Slope:
+        """R(h) at the h where it is worth most.
+
+        It is off by as much as its neighbour says, and by what all smaller steps say of the rounding ν of the
+        function: a change of R from one h to the next is then about ν/h. Two neighbours agree by luck now and then.
+        """
+        at = at or {}
+        h = self._first_step(at.get(tensor, self.subject.tensors[tensor]), direction)
+        differences: list[Host] = []
+        tried: list[tuple[float, Host, Host, Host]] = []  # h, R, by how much it differs from the next, reach
+        with np.errstate(all="ignore"):
+            for _ in range(HALVINGS):
+                now, (noise, reach) = self.difference(tensor, direction, h, at)
+                differences.append(now)
+                if len(differences) > 2:
+                    wide, middle, near = differences[-3:]
+                    value = (4 * middle - wide) / 3
+                    change = np.abs((4 * near - middle) / 3 - value) + 2 * noise
+                    tried.append((4 * h, value, np.where(np.isfinite(change), change, np.inf), reach))
+                    if _is_enough(tried):
+                        break
+                h /= 2
+        return _best(tried)
+
+    def _first_step(self, x: Host, direction: Host) -> float:
+        """Of the size of x where the direction moves it, or of all x, whichever is larger; 1 if x is 0."""
+        moved = x[direction != 0]
+        size = max(_rms(x), _rms(moved)) or 1.0
+        return float(3 * self.rounding**0.2 * size / float(np.max(np.abs(direction))))
 
 
-def along_directions(
-    subject: Subject,
-    name: str,
-    directions: list[Host],
-    upstream: tuple[Host, ...],
-    use_complex: bool,
-    same: float = SAME,
-) -> Witness:
-    """The derivative of L along each direction in a tensor, (k,) for k directions of the tensor's shape."""
-    found = np.array([_along(subject, name, d, upstream, use_complex, same) for d in directions]).T
-    return Witness(found[0] if use_complex else None, found[1], found[2])
+def units(shape: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], Host]]:
+    """(index, 1 there and 0 elsewhere) for each element."""
+    for index in np.ndindex(shape):
+        yield index, unit(shape, index)
 
 
-def _along(
-    subject: Subject, name: str, direction: Host, upstream: tuple[Host, ...], use_complex: bool, same: float
-) -> tuple[float, float, float]:
-    """(complex step, central difference at h/2, at h) along one direction."""
-    x = subject.tensors[name]
-    near, by_complex = _central(subject, name, direction, upstream, CENTRAL_H / 2), 0.0
-    if use_complex:
-        moved = _complex_outputs(subject, name, x + 1j * COMPLEX_H * direction)
-        by_complex = sum(float(np.sum(r * y.imag)) for r, y in zip(upstream, moved, strict=True)) / COMPLEX_H
-        if abs(near - by_complex) <= same * abs(by_complex):
-            return by_complex, near, near
-    return by_complex, near, _central(subject, name, direction, upstream, CENTRAL_H)
+def unit(shape: tuple[int, ...], index: tuple[Any, ...]) -> Host:
+    """1 at an index, 0 elsewhere."""
+    direction = np.zeros(shape)
+    direction[index] = 1.0
+    return direction
 
 
-def _complex_outputs(subject: Subject, name: str, moved: Host) -> tuple[Host, ...]:
-    try:
-        return subject.outputs({name: moved})
-    except (TypeError, np.exceptions.ComplexWarning) as error:
-        raise DTypeError(
-            f"forward: expected to be run on complex numbers, for the complex step, got: {error}; "
-            "complex_step=False leaves that witness out"
-        ) from error
+def _is_enough(tried: list[tuple[float, Host, Host, Host]]) -> bool:
+    """Whether the last step, with the one before it, is as good as can be; or a good one lies three steps back."""
+    if len(tried) < 2:
+        return False
+    _, _, change, reach = tried[-1]
+    if np.all(np.maximum(change, tried[-2][2] / 16) <= GOOD * reach):
+        return True
+    best = _best(tried)
+    return len(tried) > 4 and bool(np.all(best.error <= SAME * best.reach) and np.all(change > best.error))
 
 
-def _central(subject: Subject, name: str, direction: Host, upstream: tuple[Host, ...], h: float) -> float:
-    x = subject.tensors[name]
-    above, below = (subject.outputs({name: x + step * direction}) for step in (h, -h))
-    moves = zip(upstream, above, below, strict=True)
-    return sum(float(np.sum(r * (a - b))) for r, a, b in moves) / (2 * h)
+def _best(tried: list[tuple[float, Host, Host, Host]]) -> Slope:
+    """For each upstream gradient the R that is worth most."""
+    h, values, changes, reach = (np.array(each) for each in zip(*tried, strict=True))
+    sizes = h.reshape(-1, 1)
+    errors = np.maximum.accumulate((changes * sizes)[::-1])[::-1] / sizes
+    errors[1:] = np.maximum(errors[1:], changes[:-1] / 16)
+    chosen = np.argmin(errors, axis=0)
+    columns = np.arange(values.shape[1])
+    return Slope(values[chosen, columns], errors[chosen, columns], reach[chosen, columns])
+
+
+def _sums(terms: list[list[Host]]) -> Host:
+    return np.array([sum(float(np.sum(term)) for term in each) for each in terms])
+
+
+def _norms(terms: list[list[Host]]) -> Host:
+    return np.sqrt(_sums([[np.square(term) for term in each] for each in terms]))
+
+
+def _rms(x: Host) -> float:
+    return float(np.sqrt(np.mean(np.square(x)))) if x.size else 0.0
+
+
+def _unit_roundoff(y: Host) -> float:
+    """u of y's precision; float64's of what is no floating-point number."""
+    return float(np.finfo(y.dtype).eps) / 2 if y.dtype.kind == "f" else 2.0**-53

@@ -15,7 +15,11 @@ RIGHT, WRONG, KINK, UNCLEAR, NOTHING = "right", "WRONG", "KINK HERE", "CANNOT TE
 
 @dataclass(frozen=True)
 class Row:
-    """One tensor. Errors are scaled: max|a − n| / max(max|n|, 1e-3·the largest gradient of the whole check)."""
+    """One tensor. Errors are scaled, as ``judge.py`` says.
+
+    By max(max|n|, 1e-3·the largest gradient of the whole check), n being the witness; where a small entry is wrong
+    beside a large one, by that entry's own terms.
+    """
 
     tensor: str
     shape: tuple[int, ...]
@@ -31,6 +35,9 @@ class Row:
     by_direction: bool = False  # random directions were checked, not elements
     cause: str = ""  # of a wrong gradient: a label, such as "drop a term"
     diagnosis: str = ""  # and a sentence
+    unjudged: int = 0  # entries too small beside the largest to be judged by themselves
+    upstream: int = 0  # which of the check's upstream gradients that was
+    region: str = ""  # where the wrong part of a large tensor lies
 
     @property
     def ok(self) -> bool:
@@ -43,6 +50,14 @@ class Row:
             return math.nan
         return self.analytic / self.numeric if self.numeric else math.copysign(math.inf, self.analytic)
 
+    def _limits(self) -> str:
+        """What the verdict does not cover."""
+        if self.region:
+            return f"wrong in {self.region}"
+        if self.unjudged:
+            return f"{self.unjudged} of {self.elements} entries too small beside the largest to be judged"
+        return ""
+
     def lines(self, indent: int = 0) -> list[str]:
         """The row of the table in at most 80 columns, a long name and a note on lines of their own."""
         index = ("dir " if self.by_direction else "") + ",".join(map(str, self.worst_index))
@@ -52,7 +67,10 @@ class Row:
         is_short = len(self.verdict) <= 7
         cells = (self.tensor, shape, str(self.elements), *numbers, self.verdict if is_short else "note:")
         said = "" if is_short else self.verdict
-        note = [" " * (indent + 4) + f"{said} ({self.note})".strip()] if self.note or said else []
+        notes = "; ".join(filter(None, (self.note, self._limits())))
+        text = f"{said} ({notes})".strip() if notes else said
+        margin = " " * (indent + 4)
+        note = textwrap.wrap(text, 80, initial_indent=margin, subsequent_indent=margin) if text else []
         if len(self.tensor) > WIDTHS[0] - indent:
             return [" " * indent + self.tensor, table_line(("", *cells[1:]), indent), *note]
         return [table_line(cells, indent), *note]
@@ -75,11 +93,13 @@ class Report:
 
     name: str
     rows: tuple[Row, ...] = field(default_factory=tuple)
+    problems: tuple[str, ...] = ()  # what is wrong with forward or backward beside the gradients (``behaviour.py``)
+    notes: tuple[str, ...] = ()  # what the check says nothing of, and which witness was left out
 
     @property
     def ok(self) -> bool:
-        """Whether every tensor's gradient is right."""
-        return bool(self.rows) and all(row.ok for row in self.rows)
+        """Whether every tensor's gradient is right, and forward and backward do what else they must."""
+        return bool(self.rows) and all(row.ok for row in self.rows) and not self.problems
 
     @property
     def worst(self) -> Row:
@@ -94,7 +114,8 @@ class Report:
     def to_dict(self) -> dict[str, Any]:
         """Everything, for machines; numbers that JSON cannot hold become None."""
         rows = [asdict(row) | {"ratio": row.ratio} for row in self.rows]
-        return {"name": self.name, "ok": self.ok, "tensors": [_finite(row) for row in rows]}
+        said = {"problems": list(self.problems), "notes": list(self.notes)}
+        return {"name": self.name, "ok": self.ok, "tensors": [_finite(row) for row in rows]} | said
 
     def to_json(self) -> str:
         """``to_dict`` as JSON."""
@@ -105,13 +126,15 @@ class Report:
         return "\n".join([table_line(HEADER), *rows, *self.explanations()])
 
     def explanations(self, indent: int = 0) -> list[str]:
-        """Each diagnosis, wrapped at 80 columns; one that holds for several tensors is said once."""
+        """Each diagnosis, wrapped at 80 columns; one that holds for several tensors is said once. Then what else is."""
         by_text: dict[str, list[str]] = {}
         for row in self.rows:
             if row.diagnosis:
                 by_text.setdefault(row.diagnosis, []).append(row.tensor)
         margin = " " * indent
-        texts = (f"{', '.join(tensors)}: {text}" for text, tensors in by_text.items())
+        texts = [f"{', '.join(tensors)}: {text}" for text, tensors in by_text.items()]
+        texts += [f"PROBLEM: {problem}" for problem in self.problems]
+        texts += [f"note: {note}" for note in self.notes]
         return [
             line
             for text in texts

@@ -1,26 +1,29 @@
 """What a gradient check needs of the thing it checks: its tensors, its outputs, its gradients.
 
 A pair has inputs; a layer or model has inputs and parameters. Both are wrapped as a ``Subject``:
-a function of named float64 tensors that can be evaluated with one tensor replaced, by real or by
+a function of named float64 tensors that can be evaluated with some tensors replaced, by real or by
 complex numbers, and that can be asked for its analytic gradients.
 """
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import numpy as np
 
 from npformer.backend import Device, get_backend
-from npformer.errors import ConfigError, ShapeError
-from npformer.functional import AttentionMask
-from npformer.typing import Array
+from npformer.errors import ConfigError
+from npformer.proof.inputs import Inputs, as_tuple, host64, host_copies, like, place
 
 Host = np.ndarray[Any, Any]
+NOTHING_REPLACED: Mapping[str, Host] = MappingProxyType({})
+
+#: What a watcher is given after a backward: the inputs as they are now, the upstream gradient as it is now, and
+#: what runs the backward again on the same cache.
+Watcher = Callable[[Sequence[Any], tuple[Host, ...], Callable[[], dict[str, Host]]], None]
 
 
 class Subject(Protocol):
@@ -28,28 +31,62 @@ class Subject(Protocol):
 
     tensors: dict[str, Host]  # float64 copies of everything differentiable
     input_names: list[str]  # of all positional inputs, differentiable or not
+    inputs: Inputs
 
-    def outputs(self, replaced: dict[str, Host]) -> tuple[Host, ...]:
+    def outputs(self, replaced: Mapping[str, Host]) -> tuple[Host, ...]:
         """The forward's outputs, with some tensors replaced (complex numbers allowed)."""
 
-    def gradients(self, upstream: tuple[Host, ...]) -> dict[str, Host]:
+    def gradients(
+        self,
+        upstream: tuple[Host, ...],
+        replaced: Mapping[str, Host] = NOTHING_REPLACED,
+        watcher: Watcher | None = None,
+    ) -> dict[str, Host]:
         """The analytic gradient of each tensor, given that of each output."""
 
 
-def subject(target: Any, inputs: Sequence[Any], options: dict[str, Any], device: Device | None) -> Subject:
-    """Wrap a pair (a Pair or (forward, backward)) or anything with forward and backward methods."""
+def subject(
+    target: Any,
+    inputs: Sequence[Any],
+    options: dict[str, Any],
+    device: Device | None,
+    names: Sequence[str] | None = None,
+    dtype: str = "float64",
+) -> Subject:
+    """Wrap a pair (a Pair or (forward, backward)) or anything with forward and backward methods.
+
+    names: of the inputs, if not those in forward's signature. dtype: what float arrays are given as.
+    """
     if device is None:
         own = getattr(getattr(target, "backend", None), "device", None)  # a stranger's backend may be anything
-        device = own or get_backend("numpy", kernels="plain").device
-    options = {name: _place(value, device) for name, value in options.items()}
+        device = own or _device_of(inputs)
+    options = {name: place(value, device) for name, value in options.items()}
     if not isinstance(target, tuple) and not (hasattr(target, "forward") and hasattr(target, "backward")):
         raise ConfigError(
             f"target: expected a pair (forward, backward), or a layer or model with methods of these names, "
             f"got {type(target).__name__}; a function alone has no gradient to check: npf.gradcheck((f, f_backward), x)"
         )
     if isinstance(target, tuple):
-        return PairSubject(target[0], target[1], inputs, options, device)
-    return LayerSubject(target, inputs, options, device)
+        if len(target) != 2:
+            raise ConfigError(f"target: expected a pair of functions (forward, backward), got a tuple of {len(target)}")
+        return PairSubject(target[0], target[1], inputs, options, device, names, dtype)
+    return LayerSubject(target, inputs, options, device, names, dtype)
+
+
+def _device_of(inputs: Sequence[Any]) -> Device:
+    """The GPU if an input lies there, else NumPy's."""
+    on_gpu = any(type(x).__module__.partition(".")[0] == "cupy" for x in inputs)
+    return get_backend("cupy" if on_gpu else "numpy", kernels="plain").device
+
+
+def _output_and_cache(found: Any) -> tuple[Any, Any]:
+    """What a forward returned. Raises ConfigError if it is not (y, cache)."""
+    if not isinstance(found, tuple) or len(found) != 2:
+        kind = f"a tuple of {len(found)}" if isinstance(found, tuple) else type(found).__name__
+        raise ConfigError(
+            f"forward: expected to return (y, cache), got {kind}; return (y, None) if backward needs nothing"
+        )
+    return found
 
 
 class PairSubject:
@@ -62,60 +99,101 @@ class PairSubject:
         inputs: Sequence[Any],
         options: dict[str, Any],
         device: Device,
+        names: Sequence[str] | None = None,
+        dtype: str = "float64",
     ) -> None:
-        self._forward, self._backward, self._options, self._device = forward, backward, options, device
-        self._inputs = _Inputs(forward, inputs, device)
-        self.tensors, self.input_names = self._inputs.tensors, self._inputs.all_names
+        self.forward, self.backward, self._options, self._device = forward, backward, options, device
+        self._dtype = dtype
+        self.inputs = Inputs(forward, inputs, device, names, dtype=dtype)
+        self.tensors, self.input_names = self.inputs.tensors, self.inputs.all_names
         self.forward_name: str = getattr(getattr(forward, "func", forward), "__name__", "")
 
-    def outputs(self, replaced: dict[str, Host]) -> tuple[Host, ...]:
-        y, _ = self._forward(*self._inputs.placed(replaced), **self._options)
-        return _copies(y, self._device)
+    def outputs(self, replaced: Mapping[str, Host]) -> tuple[Host, ...]:
+        y, _ = _output_and_cache(self.forward(*self.inputs.placed(dict(replaced)), **self._options))
+        return host_copies(y, self._device)
 
-    def gradients(self, upstream: tuple[Host, ...]) -> dict[str, Host]:
-        y, cache = self._forward(*self._inputs.placed({}), **self._options)
-        found = self._backward(_like(y, [self._device.array(u, "float64") for u in upstream]), cache)
-        return self._inputs.named(found, self._device)
+    def gradients(
+        self,
+        upstream: tuple[Host, ...],
+        replaced: Mapping[str, Host] = NOTHING_REPLACED,
+        watcher: Watcher | None = None,
+    ) -> dict[str, Host]:
+        placed = self.inputs.placed(dict(replaced))
+        y, cache = _output_and_cache(self.forward(*placed, **self._options))
+        dy = like(y, [_on(self._device, u, self._dtype) for u in upstream])
+        found = self.inputs.named(self.backward(dy, cache))
+        if watcher is not None:
+
+            def again() -> dict[str, Host]:
+                dy = like(y, [_on(self._device, u, self._dtype) for u in upstream])
+                return self.inputs.named(self.backward(dy, cache))
+
+            watcher(placed, tuple(np.array(self._device.host(part)) for part in as_tuple(dy)), again)
+        return found
 
 
 class LayerSubject:
     """Anything with ``forward(*inputs) -> (y, cache)``, ``backward(dy, cache)`` and perhaps ``named_parameters()``."""
 
-    def __init__(self, layer: Any, inputs: Sequence[Any], options: dict[str, Any], device: Device) -> None:
-        self._layer, self._options, self._device = layer, options, device
+    def __init__(
+        self,
+        layer: Any,
+        inputs: Sequence[Any],
+        options: dict[str, Any],
+        device: Device,
+        names: Sequence[str] | None = None,
+        dtype: str = "float64",
+    ) -> None:
+        self._layer, self._options, self._device, self._dtype = layer, options, device, dtype
         self._parameters = _by_name(layer.named_parameters()) if hasattr(layer, "named_parameters") else {}
-        self._inputs = _Inputs(layer.forward, inputs, device, taken=self._parameters)
+        self.inputs = Inputs(layer.forward, inputs, device, names, taken=self._parameters, dtype=dtype)
         self._owners: dict[int, Any] = {
             id(getattr(p, "owner", p)): getattr(p, "owner", p) for p in self._parameters.values()
         }
-        self._points = {key: _generic_point(_host64(owner.data, device)) for key, owner in self._owners.items()}
-        with self._parameters_as("float64"):
-            values = {name: _host64(p.data, device) for name, p in self._parameters.items()}
-        self.tensors, self.input_names = self._inputs.tensors | values, self._inputs.all_names
-
-    def outputs(self, replaced: dict[str, Host]) -> tuple[Host, ...]:
-        dtype = "complex128" if any(np.iscomplexobj(x) for x in replaced.values()) else "float64"
+        self._points = {key: _generic_point(host64(owner.data, device)) for key, owner in self._owners.items()}
         with self._parameters_as(dtype):
-            for name in replaced.keys() & self._parameters.keys():
-                self._parameters[name].data[...] = self._device.array(replaced[name], dtype)
-            y, _ = self._layer.forward(*self._inputs.placed(replaced), **self._options)
-            return _copies(y, self._device)
+            values = {name: host64(p.data, device) for name, p in self._parameters.items()}
+        self.tensors, self.input_names = self.inputs.tensors | values, self.inputs.all_names
 
-    def gradients(self, upstream: tuple[Host, ...]) -> dict[str, Host]:
-        with self._parameters_as("float64"):
+    def outputs(self, replaced: Mapping[str, Host]) -> tuple[Host, ...]:
+        with self._with(replaced):
+            y, _ = _output_and_cache(self._layer.forward(*self.inputs.placed(dict(replaced)), **self._options))
+            return host_copies(y, self._device)
+
+    def gradients(
+        self,
+        upstream: tuple[Host, ...],
+        replaced: Mapping[str, Host] = NOTHING_REPLACED,
+        watcher: Watcher | None = None,
+    ) -> dict[str, Host]:
+        with self._with(replaced):
             for owner in self._owners.values():
-                owner.grad = self._device.zeros(owner.data.shape, "float64")
-            y, cache = self._layer.forward(*self._inputs.placed({}), **self._options)
-            found = self._layer.backward(_like(y, [self._device.array(u, "float64") for u in upstream]), cache)
-            gradients = self._inputs.named(found, self._device)
-            gradients |= {name: np.array(self._device.host(p.grad)) for name, p in self._parameters.items()}
+                owner.grad = self._device.zeros(owner.data.shape, self._dtype)
+            placed = self.inputs.placed(dict(replaced))
+            y, cache = _output_and_cache(self._layer.forward(*placed, **self._options))
+            dy = like(y, [_on(self._device, u, self._dtype) for u in upstream])
+            gradients = self.inputs.named(self._layer.backward(dy, cache))
+            for name, parameter in self._parameters.items():
+                grad = parameter.grad
+                gradients[name] = np.zeros(parameter.data.shape) if grad is None else np.array(self._device.host(grad))
+            if watcher is not None:
+                watcher(placed, tuple(np.array(self._device.host(part)) for part in as_tuple(dy)), lambda: gradients)
         return gradients
 
     @contextmanager
     def at_its_point(self) -> Iterator[list[Any]]:
         """For a while, the parameters are those of the check; gives the inputs as the check gives them."""
-        with self._parameters_as("float64"):
-            yield self._inputs.placed({})
+        with self._parameters_as(self._dtype):
+            yield self.inputs.placed({})
+
+    @contextmanager
+    def _with(self, replaced: Mapping[str, Host]) -> Iterator[None]:
+        """For a while, the parameters are those of the check, some of them replaced."""
+        dtype = "complex128" if any(np.iscomplexobj(x) for x in replaced.values()) else self._dtype
+        with self._parameters_as(dtype):
+            for name in replaced.keys() & self._parameters.keys():
+                self._parameters[name].data[...] = self._device.array(replaced[name], dtype)
+            yield
 
     @contextmanager
     def _parameters_as(self, dtype: str) -> Iterator[None]:
@@ -128,6 +206,26 @@ class LayerSubject:
         finally:
             for owner, data, grad in before:
                 owner.data, owner.grad = data, grad
+
+
+def _on(device: Device, upstream: Host, dtype: str) -> Any:
+    """An upstream gradient on the device, in memory of its own, laid out as it is here."""
+    if dtype == "float16":
+        return upstream.astype(np.float16)
+    placed = device.array(upstream, dtype)
+    if not isinstance(placed, np.ndarray) or upstream.flags.c_contiguous:
+        return np.array(placed) if isinstance(placed, np.ndarray) else placed
+    return _same_layout(upstream, placed)
+
+
+def _same_layout(model: Host, x: Host) -> Host:
+    """The numbers of x, in new memory with the strides of model, 0 among them."""
+    if 0 in model.strides:
+        axes = tuple(slice(0, 1) if stride == 0 else slice(None) for stride in model.strides)
+        return np.broadcast_to(x[axes].copy(), x.shape)
+    spread = np.empty((*x.shape[:-1], 2 * x.shape[-1]), dtype=x.dtype)[..., ::2]
+    spread[...] = x
+    return spread
 
 
 def _by_name(named: Iterable[tuple[str, Any]]) -> dict[str, Any]:
@@ -145,100 +243,3 @@ def _generic_point(x: Host) -> Host:
     if x.size > 1 and bool(np.all(x == x.flat[0])):
         return np.asarray(x + 0.3 * np.random.default_rng(x.size).normal(size=x.shape))
     return x
-
-
-class _Inputs:
-    """Positional inputs: float arrays become tensors, everything else is passed on as it is.
-
-    Arrays go in read-only, so an operation that writes into its input fails at once.
-    """
-
-    def __init__(
-        self, forward: Callable[..., Any], inputs: Sequence[Any], device: Device, taken: Container[str] = ()
-    ) -> None:
-        self._device = device
-        self._given = list(inputs)
-        names = self.all_names = [
-            f"input {n}" if n in taken else n for n in _parameter_names(forward, len(self._given))
-        ]
-        self._names = [name if _is_float(x) else None for name, x in zip(names, self._given, strict=True)]
-        self.tensors = {
-            name: _host64(x, device) for name, x in zip(self._names, self._given, strict=True) if name is not None
-        }
-
-    def placed(self, replaced: dict[str, Host]) -> list[Any]:
-        """The inputs on the device."""
-        return [
-            _place(x, self._device) if name is None else self._place_float(replaced.get(name, self.tensors[name]), x)
-            for name, x in zip(self._names, self._given, strict=True)
-        ]
-
-    def _place_float(self, value: Host, given: Array) -> Array:
-        dtype = "complex128" if np.iscomplexobj(value) else "float64"
-        placed = self._device.array(value, dtype)
-        if isinstance(placed, np.ndarray):
-            placed = _laid_out_like(given, placed)
-            placed.flags.writeable = False
-        return placed
-
-    def named(self, found: Any, device: Device) -> dict[str, Host]:
-        """What a backward returned, by input name. Raises ShapeError if the number does not fit."""
-        gradients = () if found is None else _as_tuple(found)
-        if len(gradients) != len(self.tensors):
-            raise ShapeError(
-                f"backward: expected {len(self.tensors)} gradients, of {', '.join(self.tensors) or 'no input'}, "
-                f"in this order, got {len(gradients)}"
-            )
-        return {name: np.array(device.host(gradient)) for name, gradient in zip(self.tensors, gradients, strict=True)}
-
-
-def _copies(y: Any, device: Device) -> tuple[Host, ...]:
-    """The outputs on the host, as copies: a forward may use its output's memory again at the next call."""
-    return tuple(np.array(device.host(part)) for part in _as_tuple(y))
-
-
-def _laid_out_like(given: Array, x: Host) -> Host:
-    """x with gaps between its elements if given has them, so that non-contiguous inputs are checked as such."""
-    if not isinstance(given, np.ndarray) or given.flags.c_contiguous or x.ndim == 0:
-        return x
-    spread = np.zeros((*x.shape[:-1], 2 * x.shape[-1]), dtype=x.dtype)[..., ::2]
-    spread[...] = x
-    return spread
-
-
-def _parameter_names(forward: Callable[..., Any], count: int) -> list[str]:
-    """The names of forward's first ``count`` parameters."""
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    names = [p.name for p in inspect.signature(forward).parameters.values() if p.kind in kinds]
-    return (names + [f"input{i}" for i in range(count)])[:count] if len(names) < count else names[:count]
-
-
-def _is_float(x: Any) -> bool:
-    return hasattr(x, "dtype") and hasattr(x, "shape") and "float" in str(x.dtype)
-
-
-def _host64(x: Array, device: Device) -> Host:
-    return np.array(device.host(x) if device.owns(x) else x, dtype=np.float64)
-
-
-def placed_as(x: Any, device: Device, dtype: str) -> Any:
-    """An input on the device, float arrays as dtype, everything else as it is."""
-    return device.array(x, dtype) if _is_float(x) else _place(x, device)
-
-
-def _place(x: Any, device: Device) -> Any:
-    """Integer and boolean arrays, a mask's among them, to the device."""
-    if isinstance(x, AttentionMask) and isinstance(x.key_visible, np.ndarray):
-        return replace(x, key_visible=device.array(x.key_visible, "bool"))
-    if isinstance(x, np.ndarray) and x.dtype.kind in "iub" and not device.owns(x):
-        return device.array(x, "bool" if x.dtype.kind == "b" else "int64")
-    return x
-
-
-def _as_tuple(value: Any) -> tuple[Any, ...]:
-    return value if isinstance(value, tuple) else (value,)
-
-
-def _like(y: Any, parts: list[Array]) -> Any:
-    """parts as a tuple if y is one, else the only part."""
-    return tuple(parts) if isinstance(y, tuple) else parts[0]

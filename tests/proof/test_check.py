@@ -113,14 +113,14 @@ def test_the_complex_step_must_agree_to_1e_10(shift: float, verdict: str) -> Non
     assert gradcheck(pair, np.array([0.7])).rows[0].verdict == verdict
 
 
-@pytest.mark.parametrize(("shift", "verdict"), [(0.5e-7, RIGHT), (2e-7, WRONG)])
-def test_central_differences_must_agree_to_1e_7(shift: float, verdict: str) -> None:
-    pair = (lambda x: (x * 1.0, None), lambda dy, _: dy * (1 + shift))
-    assert gradcheck(pair, np.array([0.7]), complex_step=False).rows[0].verdict == verdict
+@pytest.mark.parametrize(("shift", "verdict"), [(0.5e-10, RIGHT), (6e-9, WRONG)])
+def test_differences_alone_tell_a_constant_mistyped_by_6e_9(shift: float, verdict: str) -> None:
+    pair = (lambda x: (np.tanh(x), x), lambda dy, x: dy * (1 - np.tanh(x) ** 2) * (1 + shift))
+    assert gradcheck(pair, np.array([0.7, -0.2]), complex_step=False).rows[0].verdict == verdict
 
 
 RELU = (lambda x: (np.where(x.real > 0, x, 0), x > 0), lambda dy, is_open: dy * is_open)
-AT_A_KINK = np.array([0.5, 3e-6, -0.7])  # within h = 1e-5 of 0
+AT_A_KINK = np.array([0.5, 3e-9, -0.7])  # nearer to 0 than any h that is tried
 
 
 def test_a_kink_is_no_failure_where_the_complex_step_can_tell() -> None:
@@ -129,10 +129,11 @@ def test_a_kink_is_no_failure_where_the_complex_step_can_tell() -> None:
 
 
 def test_a_kink_nearby_is_no_failure_without_the_complex_step_either() -> None:
-    """What cannot be told is not called WRONG; what passes says that step sizes had to be tried."""
+    """What cannot be told is not called WRONG; and there is room for a smaller step beside most kinks."""
     (row,) = gradcheck(RELU, AT_A_KINK, complex_step=False).rows
     assert row.verdict in (RIGHT, KINK, UNCLEAR)
     assert "sweep of h" in row.note
+    assert gradcheck(RELU, np.array([0.5, 3e-6, -0.7]), complex_step=False).rows[0].note == ""
     assert row.worst_index == (1,)
     assert gradcheck(RELU, np.array([0.5, -0.7]), complex_step=False).ok
 
@@ -147,28 +148,6 @@ def test_a_kink_at_the_very_point_does_not_pass() -> None:
 def test_a_wrong_gradient_beside_a_kink_is_wrong(options: Any) -> None:
     pair = (RELU[0], lambda dy, is_open: 1.01 * dy * is_open)
     assert gradcheck(pair, AT_A_KINK, **options).rows[0].verdict == WRONG
-
-
-def test_a_forward_that_drops_imaginary_parts_is_told_so() -> None:
-    pair = (lambda x: (np.abs(x), np.sign(x.real)), lambda dy, sign: dy * sign)
-    x = np.array([0.5, -0.7])
-    (row,) = gradcheck(pair, x).rows
-    assert row.verdict == WRONG
-    assert row.note == "central differences agree: does forward drop imaginary parts? then complex_step=False"
-    assert gradcheck(pair, x, complex_step=False).ok
-
-
-@pytest.mark.parametrize(
-    "forward",
-    [lambda x: (x.astype(np.float64) ** 2, x), lambda x: (np.cbrt(x) ** 6, x)],
-    ids=["casts to real", "takes no complex numbers"],
-)
-def test_a_forward_that_takes_no_complex_numbers_is_told_what_to_do(forward: Any) -> None:
-    pair = (forward, lambda dy, x: 2 * x * dy)
-    text = r"^forward: expected to be run on complex numbers, .*; complex_step=False leaves that witness out$"
-    with pytest.raises(DTypeError, match=text):
-        gradcheck(pair, np.array([0.5, 0.7]))
-    assert gradcheck(pair, np.array([0.5, 0.7]), complex_step=False).ok
 
 
 @MODES

@@ -130,13 +130,14 @@ def test_an_input_called_like_a_parameter_keeps_a_row_of_its_own() -> None:
     assert [row.tensor for row in report.rows] == ["input x", "x", "c"]
 
 
-def test_a_forward_that_writes_into_its_input_fails_at_once() -> None:
+def test_a_forward_that_writes_into_its_input_is_told_so() -> None:
     def forward(x: Host) -> tuple[Host, None]:
         x *= 2
-        return x, None
+        return x + 0, None
 
-    with pytest.raises(ValueError, match="read-only"):
-        gradcheck((forward, lambda dy, _: 2 * dy), np.array([0.1, 0.2]))
+    report = gradcheck((forward, lambda dy, _: 2 * dy), np.array([0.1, 0.2]))
+    assert not report.ok
+    assert report.problems == ("forward or backward changes its input x; work on a copy",)
 
 
 def test_float32_is_checked_in_float64(numpy32: Backend) -> None:
@@ -176,10 +177,9 @@ def test_nothing_is_changed_by_a_check(numpy32: Backend) -> None:
     assert x.flags.writeable
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.complex128])
-def test_nothing_is_changed_when_forward_raises(dtype: Any) -> None:
+def test_nothing_is_changed_when_forward_raises() -> None:
     gate = Gate(dtype="float32")
-    gate.fails_at = dtype
+    gate.fails_at = np.float64
 
     def check() -> None:
         with pytest.raises(ZeroDivisionError, match="forward gave up"):

@@ -9,7 +9,7 @@ import pytest
 
 from npformer.errors import ConfigError, ShapeError
 from npformer.proof import gradcheck
-from npformer.proof.check import random_upstream
+from npformer.proof.check import random_upstreams
 from npformer.proof.report import NOTHING
 from npformer.proof.subject import subject
 from npformer.proof.vacuity import WIDEST_TOLERANCE, refuse_length_one, refuse_wide, why_blind
@@ -63,11 +63,11 @@ def test_the_upstream_gradient_is_random() -> None:
     """All ones would give a softmax, whose outputs sum to 1, a gradient of 0 whatever its kernel."""
     pair: Any = (lambda x: ((x, 2 * x), None), lambda dy, _: dy[0] + 2 * dy[1])
     checked = subject(pair, (np.zeros((3, 4)),), {}, None)
-    first, second = random_upstream(checked, 0)
+    first, second = random_upstreams(checked, 0)[0]
     for upstream in (first, second):
         assert upstream.shape == (3, 4)
         assert np.unique(upstream).size == 12
         assert not np.any(np.isin(upstream, (0, 1)))
     assert not np.array_equal(first, second)
-    assert not np.array_equal(first, random_upstream(checked, 1)[0])
-    np.testing.assert_array_equal(first, random_upstream(checked, 0)[0])
+    assert not np.array_equal(first, random_upstreams(checked, 1)[0][0])
+    np.testing.assert_array_equal(first, random_upstreams(checked, 0)[0][0])

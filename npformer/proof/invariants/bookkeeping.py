@@ -8,12 +8,12 @@ import numpy as np
 
 from npformer.errors import CacheUsedError
 from npformer.functional import AttentionMask
+from npformer.proof.inputs import Host, like
 from npformer.proof.invariants.compare import same_bits, same_to_rounding
 from npformer.proof.invariants.invariant import invariant
 from npformer.proof.invariants.masks import other_tokens
 from npformer.proof.invariants.probe import Probe, Run
 from npformer.proof.invariants.result import DoesNotApply, Violation
-from npformer.proof.subject import Host, _like
 
 
 @invariant("determinism", "two runs on the same inputs give the same bits")
@@ -72,7 +72,7 @@ def no_mutation(probe: Probe) -> Violation | None:
     parts = [probe.device.array(part, "float64") for part in probe.random_upstream(outputs).values()]
     _make_read_only(parts)
     upstream = _host(probe, "upstream gradient", parts)
-    probe.function("backward")(_like(y, parts), cache)
+    probe.function("backward")(like(y, parts), cache)
     after = _held(probe, placed, options) | _host(probe, "upstream gradient", parts) | probe.outputs_of(y)
     return same_bits(before | upstream | outputs, after)
 

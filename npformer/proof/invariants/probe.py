@@ -17,8 +17,8 @@ from npformer.backend import Device, get_backend
 from npformer.errors import ShapeError
 from npformer.functional import AttentionMask, Draw
 from npformer.layers import RandomKey
+from npformer.proof.inputs import Host, as_tuple, host64, host_copies, is_float, like, parameter_names, place
 from npformer.proof.invariants.result import DoesNotApply
-from npformer.proof.subject import Host, _as_tuple, _copies, _host64, _is_float, _like, _parameter_names, _place
 
 NOTHING: Mapping[str, Any] = {}
 
@@ -49,14 +49,14 @@ class Probe:
         self.parameters = {} if self.is_pair else dict(getattr(target, "named_parameters", dict)())
         self.owners = {id(owner): owner for owner in map(owner_of, self.parameters.values())}
         self.options = {name: self._fetched(value) for name, value in options.items()}
-        self._values = {key: _host64(owner.data, self.device) for key, owner in self.owners.items()}
-        names = _parameter_names(self.function("forward"), len(inputs))
+        self._values = {key: host64(owner.data, self.device) for key, owner in self.owners.items()}
+        names = parameter_names(self.function("forward"), len(inputs))
         names = [f"input {name}" if name in self.parameters else name for name in names]
         self.inputs = {
-            name: _host64(x, self.device) if _is_float(x) else self._fetched(x)
+            name: host64(x, self.device) if is_float(x) else self._fetched(x)
             for name, x in zip(names, inputs, strict=True)
         }
-        self.float_inputs = [name for name, x in zip(names, inputs, strict=True) if _is_float(x)]
+        self.float_inputs = [name for name, x in zip(names, inputs, strict=True) if is_float(x)]
 
     def _fetched(self, value: Any) -> Any:
         """Token ids and masks on the host, where checks change them."""
@@ -86,7 +86,7 @@ class Probe:
     def placed(self, changed: Mapping[str, Any] = NOTHING) -> list[Any]:
         """The inputs, as fresh copies on the device."""
         values = [changed.get(name, value) for name, value in self.inputs.items()]
-        return [self.device.array(x, "float64") if _is_float(x) else _place(x, self.device) for x in values]
+        return [self.device.array(x, "float64") if is_float(x) else place(x, self.device) for x in values]
 
     def forward(self, changed: Mapping[str, Any] = NOTHING, options: Mapping[str, Any] | None = None) -> Any:
         """(y, cache), as the target returns them; parameters are used as they stand."""
@@ -95,7 +95,7 @@ class Probe:
     def placed_options(self, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The options, or others, on the device."""
         chosen = self.options if options is None else options
-        return {name: _place(value, self.device) for name, value in chosen.items()}
+        return {name: place(value, self.device) for name, value in chosen.items()}
 
     def call(self, placed: Sequence[Any], options: Mapping[str, Any]) -> Any:
         """(y, cache) for inputs and options that are on the device already."""
@@ -104,11 +104,11 @@ class Probe:
     def backward(self, y: Any, cache: Any, upstream: Mapping[str, Host]) -> dict[str, Host]:
         """The gradients of the float inputs. Raises ShapeError if their number does not fit."""
         parts = [self.device.array(part, "float64") for part in upstream.values()]
-        return self.named(self.function("backward")(_like(y, parts), cache))
+        return self.named(self.function("backward")(like(y, parts), cache))
 
     def named(self, found: Any) -> dict[str, Host]:
         """What a backward returned, by input. Raises ShapeError if the number of gradients does not fit."""
-        gradients = () if found is None else _as_tuple(found)
+        gradients = () if found is None else as_tuple(found)
         if len(gradients) != len(self.float_inputs) or any(gradient is None for gradient in gradients):
             raise ShapeError(
                 f"backward: expected {len(self.float_inputs)} gradients, of "
@@ -123,7 +123,7 @@ class Probe:
 
     def outputs_of(self, y: Any) -> dict[str, Host]:
         """Copies of the outputs, by name."""
-        copies = _copies(y, self.device)
+        copies = host_copies(y, self.device)
         return {"output": copies[0]} if len(copies) == 1 else {f"output {i}": part for i, part in enumerate(copies)}
 
     def outputs(

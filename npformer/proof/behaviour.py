@@ -1,0 +1,198 @@
+"""What a backward must do beside being right at one point: a *problem* for each thing that it does not.
+
+    deterministic      the same inputs give the same outputs
+    pure               inputs, upstream gradient and cache are afterwards what they were
+    linear             backward is a linear map of dy: B(p + q) = B(p) + B(q)
+    layout             a dy with gaps, or a broadcast one, gives what the same numbers side by side give
+
+Branches that were never entered, and inputs that are passed on unchecked, are *notes*: the check says nothing of them.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import CodeType, FrameType, FunctionType
+from typing import Any
+
+import numpy as np
+
+from npformer.proof.oracles import Upstream
+from npformer.proof.subject import PairSubject, Subject
+
+Host = np.ndarray[Any, Any]
+
+#: Of the largest entry: two backward passes that differ by more do not say the same.
+ALIKE = 1e-9
+
+
+def problems(checked: Subject, upstreams: Sequence[Upstream], gradients: Mapping[str, Host], u: float) -> list[str]:
+    """What is wrong with forward and backward beside the gradient; gradients: of upstreams[0]. u: unit roundoff."""
+    alike = max(ALIKE, 64 * u)
+    found = _not_deterministic(checked)
+    if found or not all(np.all(np.isfinite(gradient)) for gradient in gradients.values()):
+        return found  # nothing else can be told
+    found = _not_pure(checked, upstreams[0], gradients, alike)
+    if found:
+        return found  # what follows would say the same again
+    return _not_linear(checked, upstreams, gradients, alike) or _by_layout(checked, upstreams[0], gradients, alike)
+
+
+def _not_deterministic(checked: Subject) -> list[str]:
+    first, second = checked.outputs({}), checked.outputs({})
+    spread = max((_size(a - b) / (_size(a) or 1.0) for a, b in zip(first, second, strict=True)), default=0.0)
+    if spread == 0:
+        return []
+    return [f"forward is not deterministic: two calls at the same inputs differ by {spread:.1e} of the largest "
+            "output; fix its seed, or pass what it draws as an input"]  # fmt: skip
+
+
+def _not_pure(checked: Subject, upstream: Upstream, gradients: Mapping[str, Host], alike: float) -> list[str]:
+    found: list[str] = []
+
+    def watch(placed: Sequence[Any], dy: tuple[Host, ...], again: Callable[[], dict[str, Host]]) -> None:
+        changed = checked.inputs.changed(placed, {})
+        if changed:
+            found.append(f"forward or backward changes its input {', '.join(changed)}; work on a copy")
+        if any(not np.array_equal(a, b, equal_nan=True) for a, b in zip(dy, upstream, strict=True)):
+            found.append("backward changes dy, the upstream gradient, which others still need; work on a copy")
+        if found or not isinstance(checked, PairSubject):
+            return
+        try:
+            second = again()
+        except Exception as error:
+            found.append(f"a second backward with the same cache fails: {type(error).__name__}: {error}")
+            return
+        worst = _worst(gradients, second)
+        if worst[1] > alike:
+            found.append(f"a second backward with the same cache gives another gradient of {worst[0]} "
+                         f"({worst[1]:.1e} of its size away): backward changes its cache")  # fmt: skip
+
+    checked.gradients(upstream, watcher=watch)
+    return found
+
+
+def _not_linear(
+    checked: Subject, upstreams: Sequence[Upstream], gradients: Mapping[str, Host], alike: float
+) -> list[str]:
+    if len(upstreams) < 2:
+        return []
+    p, q = upstreams[0], upstreams[1]
+    of_q = checked.gradients(q)
+    of_sum = checked.gradients(tuple(a + b for a, b in zip(p, q, strict=True)))
+    expected = {name: gradients[name] + of_q[name] for name in gradients}
+    size = {name: max(_size(gradients[name]), _size(of_q[name])) for name in gradients}
+    largest = max(size.values(), default=0.0)
+    off = {n: _size(of_sum[n] - expected[n]) / (max(size[n], 1e-3 * largest) or 1.0) for n in expected}
+    worst = max(off, key=lambda name: off[name])
+    if not off[worst] > alike:
+        return []
+    return [f"backward is not linear in dy: its gradient of {worst} for p + q differs from those for p and q together "
+            f"by {off[worst]:.1e} of its size"]  # fmt: skip
+
+
+def _by_layout(checked: Subject, upstream: Upstream, gradients: Mapping[str, Host], alike: float) -> list[str]:
+    spread = tuple(map(_with_gaps, upstream))
+    found = _differs(checked, spread, gradients, alike, "with gaps between its elements (not contiguous)")
+    if found:
+        return found
+    thin = tuple(np.asarray(r[:1]) if r.ndim else r for r in upstream)
+    broadcast = tuple(np.broadcast_to(part, r.shape) for part, r in zip(thin, upstream, strict=True))
+    expected = checked.gradients(tuple(np.array(part) for part in broadcast))
+    floor = max(map(_size, gradients.values()), default=0.0)  # rows that are alike may cancel to 0 but for rounding
+    return _differs(checked, broadcast, expected, alike, "that is broadcast (stride 0, read-only)", floor)
+
+
+def _differs(
+    checked: Subject, upstream: Upstream, expected: Mapping[str, Host], alike: float, what: str, floor: float = 0.0
+) -> list[str]:
+    try:
+        found = checked.gradients(upstream)
+    except Exception as error:
+        return [f"backward fails for a dy {what}: {type(error).__name__}: {error}"]
+    worst, off = _worst(expected, found, floor)
+    if off > alike:
+        return [f"backward gives another gradient of {worst} for a dy {what}, {off:.1e} of its size away"]
+    return []
+
+
+def _with_gaps(r: Host) -> Host:
+    if not r.ndim:
+        return r
+    spread = np.zeros((*r.shape[:-1], 2 * r.shape[-1]))[..., ::2]
+    spread[...] = r
+    return spread
+
+
+def _worst(expected: Mapping[str, Host], found: Mapping[str, Host], floor: float = 0.0) -> tuple[str, float]:
+    """The tensor at which two sets of gradients differ most, and by how much of the largest entry, or of the floor."""
+    largest = max(floor, *map(_size, expected.values()))
+    worst, most = "", 0.0
+    for name, gradient in expected.items():
+        scale = max(_size(gradient), 1e-3 * largest) or 1.0
+        off = _size(gradient - found[name]) / scale if gradient.shape == found[name].shape else np.inf
+        if off > most:
+            worst, most = name, off
+    return worst, most
+
+
+def _size(x: Host) -> float:
+    return float(np.max(np.abs(x), initial=0.0)) if np.all(np.isfinite(x)) else 0.0
+
+
+def notes(checked: Subject) -> list[str]:
+    """What the check says nothing of."""
+    passed_on = checked.inputs.unchecked
+    found = [f"passed on unchecked: {', '.join(passed_on)}"] if passed_on else []
+    branches = _not_entered(checked)
+    if branches:
+        found.append(f"not entered at this point, so not checked: {', '.join(branches)}")
+    return found
+
+
+def _not_entered(checked: Subject) -> list[str]:
+    """Branches of a foreign forward in which no line ran: "forward, line 12"."""
+    forward = getattr(checked, "forward", None)
+    function = inspect.unwrap(forward) if callable(forward) else None
+    if not isinstance(function, FunctionType) or function.__module__.partition(".")[0] == "npformer":
+        return []
+    try:
+        lines, first = inspect.getsourcelines(function)
+        tree = ast.parse(textwrap.dedent("".join(lines)))
+    except (OSError, SyntaxError, TypeError):
+        return []  # no source, or a piece of a line
+    starts = [
+        block[0].lineno + first - 1
+        for node in ast.walk(tree) if isinstance(node, ast.If | ast.For | ast.While)
+        for block in (node.body, node.orelse) if block
+    ]  # fmt: skip
+    if not starts:
+        return []
+    ran = _lines_run(function.__code__, lambda: checked.outputs({}))
+    file = Path(function.__code__.co_filename).name
+    return [f"{function.__name__} ({file}, line {line})" for line in sorted(set(starts)) if line not in ran]
+
+
+def _lines_run(code: CodeType, call: Callable[[], Any]) -> set[int]:
+    """The lines of code that run while call does. A tracer that was there is put back."""
+    ran: set[int] = set()
+
+    def of_line(frame: FrameType, event: str, arg: Any) -> Any:
+        if event == "line":
+            ran.add(frame.f_lineno)
+        return of_line
+
+    def of_call(frame: FrameType, event: str, arg: Any) -> Any:
+        return of_line if frame.f_code is code else None
+
+    before = sys.gettrace()
+    sys.settrace(of_call)
+    try:
+        call()
+    finally:
+        sys.settrace(before)
+    return ran

@@ -1,0 +1,190 @@
+"""Whether the complex step may testify: it must prove itself first, and is dropped by itself where it cannot.
+
+The complex step needs a forward that is analytic as it is written. Some NumPy calls lose the imaginary part (abs,
+real, var, std, linalg.norm), some flip its sign (conj, and with it cholesky, eigvalsh, vdot), some refuse it. What
+comes out is a wrong derivative that looks exact: a witness that is unfit must never speak against a right gradient.
+
+Fit means: along a random direction in each tensor the complex step agrees with extrapolated differences, within
+what those are worth. Where they cannot tell (a kink nearby), a forward is taken as fit if none of the calls above is
+met on the way, which is seen by arrays that note the calls made with them.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from npformer.proof.oracles import COMPLEX_H, Oracle, Upstream
+from npformer.proof.subject import Subject
+
+Host = np.ndarray[Any, Any]
+
+#: Of a reach: a difference that is worth less cannot tell whether the complex step is fit.
+SETTLED = 1e-6
+#: Calls that answer complex numbers with complex ones, and yet conjugate or take a size inside.
+CONJUGATING = frozenset({
+    "conjugate", "conj", "cholesky", "eigvalsh", "eigh", "svd", "svdvals", "qr", "pinv", "lstsq", "slogdet", "vdot",
+    "sign", "vecdot", "matvec", "vecmat",
+})  # fmt: skip
+_NUMPY = str(Path(np.__file__).parent)
+_PACKAGE = str(Path(__file__).parents[1])
+
+
+class Fitness(NamedTuple):
+    """is_fit: the complex step may be asked. culprit: the call that breaks it, "" if none was met."""
+
+    is_fit: bool
+    culprit: str
+    why: str  # one sentence, "" if it is fit
+
+
+def fitness(checked: Subject, upstreams: Sequence[Upstream], seed: int) -> Fitness:
+    """Whether the complex step is fit for this subject's forward, at its point."""
+    culprit = _culprit(checked)
+    rng, oracle = np.random.default_rng([seed, 2]), Oracle(checked, upstreams[:1])
+    for tensor, x in checked.tensors.items():
+        direction = np.asarray(rng.normal(size=x.shape))
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", np.exceptions.ComplexWarning)
+                by_complex = oracle.complex_step(tensor, direction)
+        except Exception as error:
+            place = culprit or _place_of(error)
+            said = str(error).splitlines()[0] if str(error) else "no message"
+            return Fitness(False, place, _sentence(place, f"cannot be asked: {type(error).__name__}: {said}"))
+        central = oracle.extrapolated(tensor, direction)
+        apart = np.abs(by_complex.value - central.value)
+        is_settled = np.all(central.error <= SETTLED * central.reach)
+        if is_settled and not np.all(apart <= 8 * central.error + 1e-9 * central.reach):
+            return Fitness(False, culprit, _sentence(culprit, "contradicts differences, which agree with each other"))
+        if not is_settled and culprit and not np.all(apart <= 8 * central.error):
+            return Fitness(False, culprit, _sentence(culprit, "may be wrong here"))
+    return Fitness(True, culprit, "")
+
+
+def _sentence(culprit: str, problem: str) -> str:
+    by = f" at {culprit}" if culprit else ""
+    return f"the complex step was dropped: it {problem}{by}; differences alone decide"
+
+
+def _culprit(checked: Subject) -> str:
+    """The first call that loses or flips an imaginary part, with its place; "" if none is met, or nothing can be."""
+    for tensor, x in checked.tensors.items():
+        noted: list[str] = []
+        moved = _Noting.of(x + 1j * COMPLEX_H * np.ones(x.shape), noted)
+        try:
+            with warnings.catch_warnings(), np.errstate(all="ignore"):
+                warnings.simplefilter("ignore")
+                checked.outputs({tensor: moved})
+        except Exception:
+            if not noted:
+                continue  # what refuses complex numbers says so itself
+        if noted:
+            return noted[0]
+    return ""
+
+
+class _Noting(np.ndarray[Any, Any]):
+    """A complex array that notes the calls which lose or flip the imaginary part of it, or of what comes of it."""
+
+    noted: list[str]
+
+    @classmethod
+    def of(cls, x: Host, noted: list[str]) -> _Noting:
+        found = np.asarray(x).view(cls)
+        found.noted = noted
+        return found
+
+    def __array_finalize__(self, parent: Any) -> None:
+        self.noted = getattr(parent, "noted", [])
+
+    def _note(self, call: str) -> None:
+        if np.iscomplexobj(self):
+            self.noted.append(f"{call}{_where()}")
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
+        plain = [x.view(np.ndarray) if isinstance(x, _Noting) else x for x in inputs]
+        if out is not None:
+            options["out"] = tuple(x.view(np.ndarray) if isinstance(x, _Noting) else x for x in out)
+        found = getattr(ufunc, method)(*plain, **options)
+        takes_complex = any(np.iscomplexobj(x) for x in plain)
+        if takes_complex and (ufunc.__name__ in CONJUGATING or _lost(found)):
+            self._note(f"np.{ufunc.__name__}")
+        if out is not None:
+            return out[0] if len(out) == 1 else out
+        return self._kept(found)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        module = function.__module__.removeprefix("numpy")
+        name = f"np{module}.{function.__name__}"
+        if function.__name__ in CONJUGATING:
+            self.noted.append(f"{name}{_where()}")
+        found = super().__array_function__(function, types, args, kwargs)
+        if function.__name__ in _LOSING:
+            self.noted.insert(0, f"{name}{_where()}")
+        return found
+
+    def _kept(self, found: Any) -> Any:
+        if isinstance(found, tuple):
+            return tuple(self._kept(part) for part in found)
+        is_array = isinstance(found, np.ndarray | np.complexfloating)
+        return _Noting.of(np.asarray(found), self.noted) if is_array else found
+
+    def conj(self) -> Any:
+        self._note("conj()")
+        return super().conj()
+
+    def conjugate(self, *args: Any) -> Any:
+        self._note("conjugate()")
+        return super().conjugate(*args)
+
+    def var(self, *args: Any, **options: Any) -> Any:
+        self._note("var()")
+        return self.view(np.ndarray).var(*args, **options)
+
+    def std(self, *args: Any, **options: Any) -> Any:
+        self._note("std()")
+        return self.view(np.ndarray).std(*args, **options)
+
+    def astype(self, dtype: Any, *args: Any, **options: Any) -> Any:
+        if np.dtype(dtype).kind != "c":
+            self._note(f"astype({np.dtype(dtype).name})")
+        return super().astype(dtype, *args, **options)
+
+
+_LOSING = frozenset({"var", "std", "nanvar", "nanstd", "norm", "cond", "cov", "corrcoef", "angle", "matrix_norm",
+                     "vector_norm", "real_if_close", "histogram", "interp"})  # fmt: skip
+
+
+def _lost(found: Any) -> bool:
+    """Whether real floating-point numbers came out."""
+    parts = found if isinstance(found, tuple) else (found,)
+    return any(getattr(part, "dtype", np.dtype(bool)).kind == "f" for part in parts)
+
+
+def _where() -> str:
+    """The innermost line of the caller's that is neither NumPy's nor the check's own."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith(_NUMPY) and file != __file__ and not file.startswith("<__array_function__"):
+            return f" ({Path(file).name}, line {frame.f_lineno})"
+        frame = frame.f_back
+    return ""
+
+
+def _place_of(error: Exception) -> str:
+    """The line at which an exception left the caller's code, with its function."""
+    place, trace = "", error.__traceback__
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if not file.startswith((_PACKAGE, _NUMPY)):
+            place = f"{trace.tb_frame.f_code.co_name} ({Path(file).name}, line {trace.tb_lineno})"
+        trace = trace.tb_next
+    return place

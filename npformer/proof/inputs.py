@@ -1,0 +1,261 @@
+"""What a target is called with, leaf by leaf: which inputs are checked, which are passed on, and what came back.
+
+An input is a float array, which is checked; a list, tuple or dict of inputs, whose arrays are checked one by
+one as ``name[0]`` or ``name['W']``; or anything else, which is passed on. A Python float is checked if backward
+returns a gradient for it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Container, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from npformer.backend import Device
+from npformer.errors import ConfigError, ShapeError
+from npformer.functional import AttentionMask
+from npformer.typing import Array
+
+Host = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class _Leaf:
+    """One value in the inputs: where it is, and whether a gradient of it can be asked for."""
+
+    name: str
+    value: Any
+    is_array: bool
+    is_number: bool
+
+
+class Inputs:
+    """Positional inputs of a forward, by name; dtype is what float arrays are given as."""
+
+    def __init__(
+        self,
+        forward: Callable[..., Any],
+        inputs: Sequence[Any],
+        device: Device,
+        names: Sequence[str] | None = None,
+        taken: Container[str] = (),
+        dtype: str = "float64",
+    ) -> None:
+        self._device, self._given, self._dtype = device, list(inputs), dtype
+        found = list(names) if names is not None else parameter_names(forward, len(self._given))
+        if len(found) != len(self._given) or len(set(found)) != len(found):
+            raise ConfigError(
+                f"names: expected {len(self._given)} different names, one for each input, got {', '.join(found)}"
+            )
+        self.all_names = [f"input {name}" if name in taken else name for name in found]
+        self._leaves = [list(_leaves(n, x)) for n, x in zip(self.all_names, self._given, strict=True)]
+        arrays = [leaf for group in self._leaves for leaf in group if leaf.is_array]
+        self.tensors = {leaf.name: host64(leaf.value, device) for leaf in arrays}
+        if not arrays and not taken:
+            self._check_numbers()
+
+    @property
+    def unchecked(self) -> list[str]:
+        """What is passed on as it is, with what it is; None and strings, which nobody would differentiate, left out."""
+        leaves = (leaf for group in self._leaves for leaf in group if leaf.name not in self.tensors)
+        return [f"{leaf.name} ({_kind(leaf.value)})" for leaf in leaves if not isinstance(leaf.value, str | None)]
+
+    def placed(self, replaced: dict[str, Host]) -> list[Any]:
+        """The inputs on the device, in new memory."""
+        groups = zip(self._given, self._leaves, strict=True)
+        return [_rebuilt(given, iter([self._place(leaf, replaced) for leaf in leaves])) for given, leaves in groups]
+
+    def _place(self, leaf: _Leaf, replaced: dict[str, Host]) -> Any:
+        if leaf.name not in self.tensors:
+            return place(leaf.value, self._device)
+        value = replaced.get(leaf.name, self.tensors[leaf.name])
+        if leaf.is_number:
+            return value.item()
+        if type(value) is not np.ndarray:
+            return value  # it notes what is done with it, see fitness.py
+        dtype = self._dtype if not np.iscomplexobj(value) else "complex64" if self._dtype == "float32" else "complex128"
+        if dtype == "float16":
+            return value.astype(np.float16)
+        placed = self._device.array(value, dtype)
+        return _laid_out_like(leaf.value, placed) if isinstance(placed, np.ndarray) else placed
+
+    def changed(self, placed: Sequence[Any], replaced: dict[str, Host]) -> list[str]:
+        """Names of the tensors that are not in placed any more what ``placed(replaced)`` put there."""
+        before = dict(self._flat(self.placed(replaced)))
+        return [
+            name
+            for name, value in self._flat(placed)
+            if name in self.tensors
+            and not np.array_equal(self._device.host(value), self._device.host(before[name]), equal_nan=True)
+        ]
+
+    def _flat(self, placed: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+        for name, given, value in zip(self.all_names, self._given, placed, strict=True):
+            yield from _along(name, given, value)
+
+    def named(self, found: Any) -> dict[str, Host]:
+        """What a backward returned, by tensor. Raises ShapeError if the number of gradients does not fit."""
+        if isinstance(found, dict) and found and set(found) <= set(self.all_names):
+            found = tuple(found.get(name) for name in self.all_names)
+        gradients = () if found is None and len(self.tensors) != 1 else as_tuple(found)
+        meant = [n for n, leaves in zip(self.all_names, self._leaves, strict=True) if self._has_tensor(leaves)]
+        if len(gradients) != len(meant):
+            meant = self._other_count(gradients, meant)
+        by_input = dict(zip(meant, gradients, strict=True))
+        named: dict[str, Host] = {}
+        for name, given, leaves in zip(self.all_names, self._given, self._leaves, strict=True):
+            if name in by_input and self._has_tensor(leaves):
+                named |= {n: self._host(n, g) for n, g in _along(name, given, by_input[name]) if n in self.tensors}
+        return named
+
+    def _has_tensor(self, leaves: Sequence[_Leaf]) -> bool:
+        return any(leaf.name in self.tensors for leaf in leaves)
+
+    def _other_count(self, gradients: tuple[Any, ...], meant: list[str]) -> list[str]:
+        """The inputs that so many gradients belong to: all, None for the others; or Python floats as well."""
+        if len(gradients) == len(self.all_names) and all(
+            gradient is None for name, gradient in zip(self.all_names, gradients, strict=True) if name not in meant
+        ):
+            return self.all_names
+        numbers = [
+            name
+            for name, leaves in zip(self.all_names, self._leaves, strict=True)
+            if self._has_tensor(leaves) or any(leaf.is_number for leaf in leaves)
+        ]
+        if len(gradients) == len(numbers):
+            self._check_numbers()
+            return numbers
+        raise ShapeError(
+            f"backward: expected {len(meant)} gradients, of {', '.join(meant) or 'no input'}, "
+            f"in this order, got {len(gradients)}"
+        )
+
+    def _check_numbers(self) -> None:
+        """Let Python floats be tensors too, of shape ()."""
+        numbers = {
+            leaf.name: np.array(leaf.value, dtype=np.float64)
+            for group in self._leaves for leaf in group if leaf.is_number
+        }  # fmt: skip
+        order = [leaf.name for group in self._leaves for leaf in group]
+        both = self.tensors | numbers
+        ordered = {name: both[name] for name in order if name in both}
+        self.tensors.clear()  # the same dictionary: whoever holds it sees them
+        self.tensors.update(ordered)
+
+    def _host(self, name: str, gradient: Any) -> Host:
+        """None says that there is no gradient, so 0."""
+        if gradient is None:
+            return np.zeros(self.tensors[name].shape)
+        return np.array(self._device.host(gradient))
+
+
+def as_tuple(value: Any) -> tuple[Any, ...]:
+    """Outputs or gradients, one or several, as a tuple."""
+    return tuple(value) if isinstance(value, tuple | list) else (value,)
+
+
+def host_copies(y: Any, device: Device) -> tuple[Host, ...]:
+    """The outputs on the host, as copies: a forward may use its output's memory again at the next call."""
+    return tuple(np.array(device.host(part)) for part in as_tuple(y))
+
+
+def like(y: Any, parts: list[Array]) -> Any:
+    """parts in the form of y: a tuple, a list, or the only part."""
+    return type(y)(parts) if type(y) in (tuple, list) else tuple(parts) if isinstance(y, tuple) else parts[0]
+
+
+def is_float(x: Any) -> bool:
+    """Whether x is an array of floating-point numbers."""
+    return hasattr(x, "dtype") and hasattr(x, "shape") and "float" in str(x.dtype)
+
+
+def placed_as(x: Any, device: Device, dtype: str) -> Any:
+    """An input on the device, float arrays as dtype, everything else as it is."""
+    return device.array(x, dtype) if is_float(x) else place(x, device)
+
+
+def place(x: Any, device: Device) -> Any:
+    """Integer and boolean arrays, a mask's among them, to the device."""
+    if isinstance(x, AttentionMask) and isinstance(x.key_visible, np.ndarray):
+        return replace(x, key_visible=device.array(x.key_visible, "bool"))
+    if isinstance(x, np.ndarray) and x.dtype.kind in "iub" and not device.owns(x):
+        return device.array(x, "bool" if x.dtype.kind == "b" else "int64")
+    return x
+
+
+def _is_container(x: Any) -> bool:
+    """A list, tuple or dict with a float array in it."""
+    if isinstance(x, dict):
+        return any(is_float(part) or _is_container(part) for part in x.values())
+    return isinstance(x, list | tuple) and any(is_float(part) or _is_container(part) for part in x)
+
+
+def _parts(x: Any) -> list[tuple[Any, Any]]:
+    return list(x.items()) if isinstance(x, dict) else list(enumerate(x))
+
+
+def _leaves(name: str, x: Any) -> Iterator[_Leaf]:
+    if _is_container(x):
+        for key, part in _parts(x):
+            yield from _leaves(f"{name}[{key!r}]", part)
+    else:
+        yield _Leaf(name, x, is_float(x), isinstance(x, float))
+
+
+def _along(name: str, given: Any, value: Any) -> Iterator[tuple[str, Any]]:
+    """The leaves of value, which has the form of given, by name; None stands for all of them."""
+    if not _is_container(given):
+        yield name, value
+        return
+    for key, part in _parts(given):
+        try:
+            inner = None if value is None else value[key]
+        except (KeyError, IndexError, TypeError):
+            raise ShapeError(
+                f"gradient of {name}: expected a {type(given).__name__} like the input, with {key!r} in it, "
+                f"got {_kind(value)}"
+            ) from None
+        yield from _along(f"{name}[{key!r}]", part, inner)
+
+
+def _rebuilt(given: Any, leaves: Iterator[Any]) -> Any:
+    """given with its leaves replaced, in order."""
+    if not _is_container(given):
+        return next(leaves)
+    parts = [(key, _rebuilt(part, leaves)) for key, part in _parts(given)]
+    if isinstance(given, dict):
+        return dict(parts)
+    values = [part for _, part in parts]
+    return type(given)(*values) if hasattr(given, "_fields") else type(given)(values)
+
+
+def _laid_out_like(given: Array, x: Host) -> Host:
+    """x with gaps between its elements if given has them, so that non-contiguous inputs are checked as such."""
+    if not isinstance(given, np.ndarray) or given.flags.c_contiguous or x.ndim == 0:
+        return x
+    spread = np.zeros((*x.shape[:-1], 2 * x.shape[-1]), dtype=x.dtype)[..., ::2]
+    spread[...] = x
+    return spread
+
+
+def parameter_names(forward: Callable[..., Any], count: int) -> list[str]:
+    """The names of forward's first ``count`` parameters."""
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    try:
+        names = [p.name for p in inspect.signature(forward).parameters.values() if p.kind in kinds]
+    except (TypeError, ValueError):  # a compiled function may have none to show
+        names = []
+    return (names + [f"input{i}" for i in range(count)])[:count] if len(names) < count else names[:count]
+
+
+def host64(x: Array, device: Device) -> Host:
+    return np.array(device.host(x) if device.owns(x) else x, dtype=np.float64)
+
+
+def _kind(x: Any) -> str:
+    if hasattr(x, "dtype") and hasattr(x, "shape"):
+        return f"{x.dtype} array"
+    return f"{type(x).__name__} {x!r}" if isinstance(x, int | float) else type(x).__name__

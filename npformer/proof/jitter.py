@@ -1,0 +1,73 @@
+"""What rounding may do to a witness and to a claim: both are asked again a hair's breadth away."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from npformer.proof.oracles import Oracle, Slope, Upstream
+
+Host = np.ndarray[Any, Any]
+
+DRAWS = 8
+MOVE = 4 * 2.0**-53  # two units in the last place of a number just below a power of two
+
+
+class Moves(NamedTuple):
+    """By how much they moved at most, (K,)."""
+
+    witness: Host
+    claim: Host
+
+
+class Jitter:
+    """The point of a check, moved by at most two units in the last place, with its upstream gradients."""
+
+    def __init__(self, oracle: Oracle, seed: int, draws: int = DRAWS) -> None:
+        self._oracle, self._seed, self._draws = oracle, seed, draws
+        self.outputs = oracle.subject.outputs({})
+
+    @cached_property
+    def _points(self) -> list[tuple[dict[str, Host], list[Upstream], list[dict[str, Host]]]]:
+        """(tensors, upstream gradients, the gradients claimed there) of each draw."""
+        rng, subject, found = np.random.default_rng([self._seed, 3]), self._oracle.subject, []
+
+        def moved(x: Host) -> Host:
+            return np.asarray(x * (1 + MOVE * rng.uniform(-1, 1, size=x.shape)))
+
+        for _ in range(self._draws):
+            at = {tensor: moved(x) for tensor, x in subject.tensors.items()}
+            upstreams = [tuple(moved(r) for r in each) for each in self._oracle.upstreams]
+            found.append((at, upstreams, [subject.gradients(each, at) for each in upstreams]))
+        return found
+
+    def moves(self, tensor: str, index: tuple[Any, ...], direction: Host, slope: Slope, claimed: Host) -> Moves:
+        """Of one entry, whose slope and claim (K,) are given."""
+        of_witness, of_claim = [], []
+        for at, upstreams, gradients in self._points:
+            if self._oracle.use_complex:
+                there = Oracle(self._oracle.subject, upstreams).complex_step(tensor, direction, at)
+                of_witness.append(np.abs(there.value - slope.value))
+            of_claim.append(np.abs(np.array([each[tensor][index] for each in gradients]) - claimed))
+        witness = np.max(of_witness, axis=0) if of_witness else np.zeros(len(claimed))
+        return Moves(witness, np.max(of_claim, axis=0))
+
+    def along(self, tensor: str, direction: Host, slope: Slope, claimed: float) -> float:
+        """By how much witness and claim together move at most along a direction, for the first upstream gradient."""
+        most = 0.0
+        for at, upstreams, gradients in self._points:
+            there = Oracle(self._oracle.subject, upstreams).complex_step(tensor, direction, at)
+            moved = abs(float(np.sum(gradients[0][tensor] * direction)) - claimed)
+            most = max(most, float(np.abs(there.value - slope.value)[0]) + moved)
+        return most
+
+    def fresh(self, tensor: str, index: tuple[Any, ...], direction: Host, count: int) -> tuple[Host, Host, Host]:
+        """(error, reach, what the witness may be off by) of one entry, for upstream gradients never seen before."""
+        rng, subject = np.random.default_rng([self._seed, 4]), self._oracle.subject
+        upstreams = [tuple(np.asarray(rng.normal(size=y.shape)) for y in self.outputs) for _ in range(count)]
+        oracle = Oracle(subject, upstreams, self._oracle.use_complex)
+        slope = oracle.complex_step(tensor, direction) if oracle.use_complex else oracle.extrapolated(tensor, direction)
+        claimed = np.array([subject.gradients(each)[tensor][index] for each in upstreams])
+        return np.abs(claimed - slope.value), slope.reach, slope.error

@@ -1,0 +1,225 @@
+"""Kernels in float32, float16 and bfloat16: judged by a reference in float64, within what the precision allows.
+
+A kernel's own forward is too coarse to difference: the best step in float32 tells a slope to about 1e-5, and only of
+what is differenced before it is summed. So the gradients of a *reference*, a pair or a forward that says the same in
+float64, are found by the witnesses, and the kernel's gradient a_i is right if
+
+    |a_i − n_i| ≤ 8·s_i + λ·u·√N·A_i + φ        λ = 4, φ = 64u·max(max|n|, Σ|r·y| / rms x)
+
+    u    2⁻²⁴ in float32, 2⁻¹¹ in float16, 2⁻⁸ in bfloat16
+    s_i  the spread: how far the reference's gradient moves if inputs and upstream gradient move by at most one unit
+         in the last place of that precision, the most of 16 moves; and, where the reference has a backward that can
+         be run in that precision, how far it is then off
+    A_i  the entry's reach (``judge.py``); N the number of terms that L has, since errors of so many roundings add
+         like a random walk (Higham & Mary 2019, SIAM J. Sci. Comput. 41, theorem 3.1)
+
+Without a reference the kernel's forward is differenced itself, with steps that suit its precision, and CANNOT TELL
+says that a reference would help. bfloat16 is no NumPy type: a kernel that rounds to it is given float32 numbers
+which are bfloat16 ones, and precision="bfloat16" says what it promises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from npformer.backend import Device
+from npformer.errors import ConfigError
+from npformer.proof import behaviour
+from npformer.proof.fitness import fitness
+from npformer.proof.inputs import Host, is_float
+from npformer.proof.oracles import Evidence, Oracle, Upstream
+from npformer.proof.report import RIGHT, UNCLEAR, WRONG, Report, Row
+from npformer.proof.subject import Subject, subject
+
+UNIT = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
+LAMBDA = 4.0
+MOVES = 16
+#: Of a tensor's largest entry: a limit wider than this tells nothing.
+TOO_WIDE = 0.05
+
+
+class _Kernel(NamedTuple):
+    """The kernel at the point of the check, and what its numbers are worth."""
+
+    checked: Subject
+    dtype: str  # NumPy's, of what it is given
+    precision: str
+    u: float
+
+
+def against_reference(
+    target: Any, reference: Any, inputs: Sequence[Any], precision: str | None, seed: int,
+    names: Sequence[str] | None, device: Device | None, options: dict[str, Any],
+) -> Report:  # fmt: skip
+    """A Report of target's gradients in its own precision; see the head of this file.
+
+    Raises ConfigError if there is neither a precision nor an input that has one, or if shapes of outputs differ.
+    """
+    kernel = _kernel(target, inputs, precision, names, device, options)
+    rounded = [_rounded(x, kernel.precision) for x in inputs]
+    kernel = kernel._replace(checked=subject(target, rounded, options, device, names, kernel.dtype))
+    truth = subject(_as_pair(reference, target), rounded, options, device, kernel.checked.input_names)
+    _expect_same_outputs(kernel.checked, truth)
+    rng = np.random.default_rng(seed)
+    upstream = tuple(_rounded(np.asarray(rng.normal(size=y.shape)), kernel.precision) for y in truth.outputs({}))
+    claimed = {name: np.asarray(g, dtype=np.float64) for name, g in kernel.checked.gradients(upstream).items()}
+    problems = behaviour.problems(kernel.checked, [upstream], claimed, kernel.u)
+    if reference is None:
+        oracle, notes = Oracle(kernel.checked, [upstream], use_complex=False), ["no reference: differences of the "
+            f"{kernel.precision} forward itself decide; reference=(a float64 pair or forward) tells more"]  # fmt: skip
+    else:
+        fit = fitness(truth, [upstream], seed)
+        oracle, notes = Oracle(truth, [upstream], fit.is_fit), [fit.why] if fit.why else []
+        problems += _forward_problem(kernel, truth)
+    evidence = {tensor: oracle.every_element(tensor) for tensor in claimed}
+    spread = _spread(truth, reference, oracle, evidence, upstream, kernel, seed)
+    largest = max(float(np.max(np.abs(found.truth))) for found in evidence.values())
+    rows = [
+        _row(tensor, claimed[tensor], found, spread[tensor], _floors(oracle, tensor, found, upstream, kernel), largest,
+             kernel, has_reference=reference is not None)
+        for tensor, found in evidence.items()
+    ]  # fmt: skip
+    return Report("", tuple(rows), tuple(problems), (*behaviour.notes(kernel.checked), *notes))
+
+
+def _kernel(
+    target: Any, inputs: Sequence[Any], precision: str | None, names: Sequence[str] | None, device: Device | None,
+    options: dict[str, Any],
+) -> _Kernel:  # fmt: skip
+    dtypes = {str(x.dtype) for x in inputs if is_float(x)}
+    found = precision or next((name for name in UNIT for dtype in dtypes if dtype.endswith(name)), None)
+    if found not in UNIT:
+        raise ConfigError(
+            f"precision: expected one of {', '.join(UNIT)}, or inputs that have it, got {found or ', '.join(dtypes)}; "
+            "a float64 kernel needs no reference"
+        )
+    dtype = "float16" if found == "float16" else "float32"
+    return _Kernel(subject(target, inputs, options, device, names, dtype), dtype, found, UNIT[found])
+
+
+def _as_pair(reference: Any, target: Any) -> Any:
+    """A reference that is a forward alone has a backward that nobody asks."""
+    if reference is None:
+        return target
+    if isinstance(reference, tuple) or hasattr(reference, "backward"):
+        return reference
+
+    def forward(*inputs: Any, **options: Any) -> Any:
+        found = reference(*inputs, **options)
+        return found if isinstance(found, tuple) and len(found) == 2 else (found, None)
+
+    return forward, _no_backward
+
+
+def _no_backward(dy: Any, cache: Any) -> Any:
+    raise ConfigError("reference: expected a pair, got a forward alone")
+
+
+def _rounded(x: Any, precision: str) -> Any:
+    """x with numbers that the precision has; anything but a float array as it is."""
+    if not is_float(x) or not isinstance(x, np.ndarray):
+        return x
+    if precision != "bfloat16":
+        return x.astype(precision).astype(np.float64)
+    bits = x.astype(np.float32).view(np.uint32)
+    even = (bits >> 16) & 1
+    return ((bits + 0x7FFF + even) & np.uint32(0xFFFF0000)).astype(np.uint32).view(np.float32).astype(np.float64)
+
+
+def _expect_same_outputs(kernel: Subject, truth: Subject) -> None:
+    ours, theirs = ([y.shape for y in each.outputs({})] for each in (truth, kernel))
+    if ours != theirs:
+        raise ConfigError(f"reference: expected outputs of the kernel's shapes, {theirs}, got {ours}")
+
+
+def _forward_problem(kernel: _Kernel, truth: Subject) -> list[str]:
+    """Outputs that are not the reference's: its gradients are then those of another function."""
+    for i, (y, expected) in enumerate(zip(kernel.checked.outputs({}), truth.outputs({}), strict=True)):
+        if not np.all(np.isfinite(y)) and np.all(np.isfinite(expected)):
+            return [f"output {i} overflows: {int(np.sum(~np.isfinite(y)))} of {y.size} entries are not finite in "
+                    f"{kernel.precision}, all are in float64"]  # fmt: skip
+        moved = [truth.outputs(_moved(truth.tensors, kernel.u, k))[i] for k in range(MOVES)]
+        spread = np.max([np.abs(m - expected) for m in moved], axis=0)
+        size = float(np.max(np.abs(expected), initial=0.0))
+        allowed = 8 * spread + LAMBDA * kernel.u * np.sqrt(y.size + 1) * size
+        off = np.abs(np.asarray(y, dtype=np.float64) - expected)
+        if np.any(off > allowed):
+            return [f"output {i} is not the reference's: off by {float(np.max(off)) / (size or 1):.1e} of the largest, "
+                    f"more than {kernel.precision} explains"]  # fmt: skip
+    return []
+
+
+def _moved(tensors: Mapping[str, Host], u: float, seed: int) -> dict[str, Host]:
+    rng = np.random.default_rng([seed, 7])
+    return {name: np.asarray(x * (1 + 2 * u * rng.uniform(-1, 1, size=x.shape))) for name, x in tensors.items()}
+
+
+def _spread(
+    truth: Subject, reference: Any, oracle: Oracle, evidence: Mapping[str, Evidence], upstream: Upstream,
+    kernel: _Kernel, seed: int,
+) -> dict[str, Host]:  # fmt: skip
+    """s_i of every tensor."""
+    most = {tensor: np.zeros(found.truth.shape[1:]) for tensor, found in evidence.items()}
+    if reference is None:
+        return most
+    has_backward = isinstance(reference, tuple) or hasattr(reference, "backward")
+    for k in range(MOVES):
+        at = _moved(truth.tensors, kernel.u, seed + k)
+        r = tuple(np.asarray(x) for x in _moved(dict(enumerate(upstream)), kernel.u, seed + k).values())  # type: ignore[arg-type]
+        gradients = truth.gradients(r, at) if has_backward else _by_witness(truth, oracle, r, at)
+        own = truth.gradients(upstream) if has_backward else {n: found.truth[0] for n, found in evidence.items()}
+        for tensor in most:
+            most[tensor] = np.maximum(most[tensor], np.abs(gradients[tensor] - own[tensor]))
+    return most
+
+
+def _by_witness(truth: Subject, oracle: Oracle, upstream: Upstream, at: dict[str, Host]) -> dict[str, Host]:
+    """All gradients at another point, by the better witness."""
+    there = Oracle(truth, [upstream], oracle.use_complex)
+    found = {}
+    for tensor, x in truth.tensors.items():
+        gradient = np.zeros(x.shape)
+        for index in np.ndindex(x.shape):
+            direction = np.zeros(x.shape)
+            direction[index] = 1.0
+            ask = there.complex_step if oracle.use_complex else there.extrapolated
+            gradient[index] = ask(tensor, direction, at).value[0]
+        found[tensor] = gradient
+    return found
+
+
+def _floors(oracle: Oracle, tensor: str, found: Evidence, upstream: Upstream, kernel: _Kernel) -> Host:
+    """λ·u·√N·A_i + φ of every entry."""
+    outputs = oracle.subject.outputs({})
+    terms = sum(float(np.sum(np.abs(r * y))) for r, y in zip(upstream, outputs, strict=True))
+    x = oracle.subject.tensors[tensor]
+    typical = float(np.sqrt(np.mean(np.square(x)))) or 1.0
+    n = sum(y.size for y in outputs)
+    floor = 64 * kernel.u * max(float(np.max(np.abs(found.truth))), terms / n**0.5 / typical)
+    return np.asarray(LAMBDA * kernel.u * np.sqrt(n) * found.reach[0] + floor + 8 * found.central_error[0]
+                      * (found.by_complex is None))  # fmt: skip
+
+
+def _row(
+    tensor: str, a: Host, found: Evidence, spread: Host, floor: Host, largest: float, kernel: _Kernel,
+    has_reference: bool,
+) -> Row:  # fmt: skip
+    n, limit = found.truth[0], 8 * spread + floor
+    scale = max(float(np.max(np.abs(n), initial=0.0)), 1e-3 * largest) or 1.0
+    off = np.abs(a - n)
+    share = np.nan_to_num(off / np.where(limit == 0, 1.0, limit), nan=np.inf)
+    place = np.unravel_index(int(np.argmax(share)), a.shape)
+    is_right, is_told = bool(share[place] <= 1), bool(np.median(limit) <= TOO_WIDE * scale)
+    verdict = WRONG if not is_right else RIGHT if is_told else UNCLEAR
+    note = f"in {kernel.precision}, {share[place]:.0%} of what that allows"
+    if verdict == UNCLEAR:
+        help_ = "" if has_reference else "; give reference=, a float64 pair or forward"
+        note = f"{kernel.precision} allows {float(np.median(limit)) / scale:.0e} of the largest entry here{help_}"
+    if not np.all(np.isfinite(a)):
+        note = f"{int(np.sum(~np.isfinite(a)))} of {a.size} entries are not finite in {kernel.precision}"
+    index = tuple(int(i) for i in place)
+    values = (float(off[place] / scale), float(off[place] / scale), index, float(a[place]), float(n[place]), scale)
+    return Row(tensor, n.shape, n.size, *values, verdict, note)

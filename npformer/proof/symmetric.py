@@ -1,0 +1,75 @@
+"""Inputs that are symmetric matrices by convention, as of Cholesky factors and symmetric eigenvalues.
+
+NumPy reads one triangle of such a matrix, so a gradient there may be spread over both triangles in any way: what it
+means is its symmetric part. With structure="symmetric" the matrix is kept symmetric wherever it is moved, and
+gradients are compared after (dX + dXᵀ)/2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from npformer.errors import ConfigError, ShapeError
+from npformer.proof.subject import NOTHING_REPLACED, Subject, Watcher
+
+Host = np.ndarray[Any, Any]
+
+
+class SymmetricSubject:
+    """A subject some of whose tensors are symmetric over their last two axes."""
+
+    def __init__(self, inner: Subject, tensors: Collection[str]) -> None:
+        self._inner, self._which = inner, frozenset(tensors)
+        self.inputs, self.input_names = inner.inputs, inner.input_names
+        self.tensors = self._kept(inner.tensors)
+
+    def outputs(self, replaced: Mapping[str, Host]) -> tuple[Host, ...]:
+        return self._inner.outputs(self._kept({**self._points, **replaced}))
+
+    def gradients(
+        self,
+        upstream: tuple[Host, ...],
+        replaced: Mapping[str, Host] = NOTHING_REPLACED,
+        watcher: Watcher | None = None,
+    ) -> dict[str, Host]:
+        return self._kept(self._inner.gradients(upstream, self._kept({**self._points, **replaced}), watcher))
+
+    @property
+    def _points(self) -> dict[str, Host]:
+        return {name: self.tensors[name] for name in self._which}
+
+    def _kept(self, tensors: Mapping[str, Host]) -> dict[str, Host]:
+        """Of these, the symmetric ones made so; a gradient of another shape is left for others to refuse."""
+        return {
+            name: (x + np.swapaxes(x, -1, -2)) / 2 if name in self._which and x.shape[-1:] == x.shape[-2:-1] else x
+            for name, x in tensors.items()
+        }
+
+
+def with_structure(inner: Subject, structure: str | Mapping[str, str] | None) -> Subject:
+    """The subject, with the structure that its inputs are said to have: "symmetric", of all or by name.
+
+    Raises ConfigError for another structure or an unknown name, ShapeError for what is not square.
+    """
+    if structure is None:
+        return inner
+    square = [name for name, x in inner.tensors.items() if x.ndim > 1 and x.shape[-1] == x.shape[-2]]
+    wanted = dict.fromkeys(square, structure) if isinstance(structure, str) else dict(structure)
+    for name, kind in wanted.items():
+        if kind != "symmetric" or name not in inner.tensors:
+            raise ConfigError(
+                f'structure: expected "symmetric" or {{name: "symmetric"}} with names among '
+                f"{_listed(inner.tensors)}, got {structure!r}"
+            )
+        if name not in square:
+            raise ShapeError(
+                f"{name}: expected square matrices, got {inner.tensors[name].shape}; it cannot be symmetric"
+            )
+    return SymmetricSubject(inner, wanted) if wanted else inner
+
+
+def _listed(names: Sequence[str] | Mapping[str, Any]) -> str:
+    return ", ".join(names)
