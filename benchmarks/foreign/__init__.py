@@ -1,0 +1,1 @@
+"""Pairs written as others write them, right and wrong, by which ``npf.gradcheck`` is scored."""

@@ -1,0 +1,99 @@
+"""How gradcheck judges pairs that it has never seen: right ones, and wrong ones with a cause to find.
+
+    python -m benchmarks.foreign                             every pair, in float64
+    python -m benchmarks.foreign --only "layer norm"         those whose name contains this
+    python -m benchmarks.foreign --dtype float32             as kernels in float32, against the pair in float64
+    python -m benchmarks.foreign --save foreign.json         and keep what came out
+
+The pairs are written in plain NumPy and use nothing of npformer. A wrong pair's cause is right if the first
+explained row that is WRONG names one of the kinds that a person would name. An exception that comes out of
+gradcheck is counted as raised. Exit code: 0 a report was made, 2 it cannot be made.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import npformer as npf
+from benchmarks import report
+from benchmarks.foreign.listed import RIGHT, wrong_pairs
+from benchmarks.foreign.score import Outcome, as_dict, has_option, outcome, summary
+
+ORIGINS = ("right", "by hand", "mutant")
+COLUMNS = ("right", "WRONG", "CANNOT TELL", "KINK HERE", "PROVES NOTHING", "raised")
+CAUSES = ("cause right", "cause false", "cause unknown")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Parse, judge, report."""
+    args = _parser().parse_args(argv)
+    if args.dtype == "float32" and not has_option("reference"):
+        print("benchmarks: --dtype float32 needs a gradcheck that takes reference=, this one does not", file=sys.stderr)
+        return 2
+    pairs = [pair for pair in (*RIGHT, *wrong_pairs()) if args.only.lower() in pair.name.lower()]
+    if not pairs:
+        print(f"benchmarks: --only: expected a part of a pair's name, got {args.only!r}", file=sys.stderr)
+        return 2
+    found = []
+    for number, pair in enumerate(pairs, 1):
+        report.progress(f"{number} of {len(pairs)}: {pair.name}")
+        found.append(outcome(pair, args.dtype))
+    report.progress("")
+    report.say(text(found), args.json)
+    document = as_json(found, args.dtype)
+    if args.json:
+        print(document)
+    if args.save is not None:
+        args.save.write_text(document + "\n", encoding="utf-8")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.foreign", description=__doc__, allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("--only", default="", metavar="TEXT", help="pairs whose name contains TEXT, in any case")
+    parser.add_argument("--dtype", choices=("float64", "float32"), default="float64", help="(default: float64)")
+    parser.add_argument("--save", type=Path, metavar="FILE", help="write the JSON document there, too")
+    parser.add_argument("--json", action="store_true", help="one JSON document on standard output")
+    return parser
+
+
+def text(found: Sequence[Outcome]) -> str:
+    """Every failure by its name, then the tables."""
+    counts = summary(found)
+    verdicts = [[o, *(str(counts[o].get(c, 0)) for c in ("pairs", *COLUMNS))] for o in ORIGINS if o in counts]
+    causes = [[o, *(str(counts[o].get(c, 0)) for c in CAUSES)] for o in ORIGINS[1:] if o in counts]
+    parts = [report.wrapped(line(each)) for each in found if each.is_failure]
+    parts += ["", report.table(("", "pairs", *COLUMNS), verdicts)]
+    return "\n".join(parts + (["", report.table(("called WRONG", *CAUSES), causes)] if causes else []))
+
+
+def line(each: Outcome) -> str:
+    """A failure: what it is, and what became of it."""
+    said = f"{each.verdict}: {each.message}" if each.message else each.verdict
+    if each.cause_is:
+        said = f"cause {each.cause_is}" + (f": {each.cause}" if each.cause else "")
+    return f"{each.origin:<8} {each.name} | {said}"
+
+
+def as_json(found: Sequence[Outcome], dtype: str) -> str:
+    """One document, each pair on a line of its own."""
+    head: dict[str, Any] = {
+        "benchmark": "foreign", "npformer": npf.__version__, "numpy": np.__version__, "dtype": dtype,
+        "summary": summary(found),
+    }  # fmt: skip
+    rows = ",\n".join(json.dumps(as_dict(each), ensure_ascii=False) for each in found)
+    return json.dumps(head, indent=1)[:-2] + f',\n "results": [\n{rows}\n]}}'
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,60 @@
+"""The mutants of right backwards: chosen once, kept in mutants.json by what they change, found again by that."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+
+from benchmarks.foreign.pair import Foreign, Wrong
+from npformer.proof.mutants import Mutant, mutants
+
+CHOSEN = Path(__file__).with_name("mutants.json")
+
+#: What a person would call a mistake that an operator makes.
+OF_OPERATOR = {
+    "drop a term": {"missing term", "wrong factor"},  # 1 − s → 1 is a wrong factor
+    "change a sign": {"sign", "extra term"},  # a + b → a − b: the term that is added is another one
+    "drop a factor": {"missing factor", "factor", "wrong factor"},
+    "scale by 2": {"factor", "wrong constant"},
+    "drop a transpose": {"transposed"},
+    "shift an axis": {"summed axis", "reshaped", "wrong place"},
+    "sum to mean": {"summed axis", "factor"},
+    "flip a choice": {"wrong branch", "wrong factor"},
+    "drop the choice": {"wrong branch", "missing factor"},
+    "swap outputs": {"swapped outputs"},
+    "return zero": {"zero"},
+}
+
+
+def kinds_of(operator: str, before: str) -> frozenset[str]:
+    """The kinds of a mutant; what exchanging two operands does depends on what stands between them."""
+    if operator != "swap operands":
+        return frozenset(OF_OPERATOR[operator])
+    expression = ast.parse(before, mode="eval").body
+    if isinstance(expression, ast.BinOp):
+        return frozenset({"sign"} if isinstance(expression.op, ast.Sub) else {"wrong factor", "wrong constant"})
+    return frozenset({"transposed"})
+
+
+def mutant_of(pair: Foreign, operator: str, before: str, after: str) -> Mutant:
+    """The first such mutant of the pair's backward. Raises ValueError if there is none."""
+    for mutant in _mutants(pair.backward):
+        if (mutant.operator, mutant.before, mutant.after) == (operator, before, after):
+            return mutant
+    raise ValueError(f"{pair.name}: expected the mutant {operator!r}, {before!r} → {after!r}, got none such")
+
+
+_mutants = cache(mutants)
+
+
+def chosen(pairs: Sequence[Foreign]) -> Iterator[Wrong]:
+    """The mutants of mutants.json, in its order: pair, operator, before, after, and kinds if not the operator's."""
+    by_name = {pair.name: pair for pair in pairs}
+    for name, operator, before, after, *kinds in json.loads(CHOSEN.read_text(encoding="utf-8")):
+        pair = by_name[name]
+        mutant = mutant_of(pair, operator, before, after)
+        label = f"{name}: {operator}, {before} → {after}"
+        yield Wrong(label, pair, mutant.build, False, frozenset(kinds) or kinds_of(operator, before))

@@ -1,0 +1,131 @@
+"""What a foreign pair is: a forward and a backward as others write them, and mistakes in the backward."""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+Function = Callable[..., Any]
+
+#: The families of explanations that a person would accept as naming a true cause.
+KINDS = {
+    "sign": "a gradient, or a term of it, has the opposite sign",
+    "factor": "a number too many or too few: 2, 1/N, a size, one over a size",
+    "missing term": "one of the terms that are added is not there",
+    "extra term": "a term is added that should not be there, or is added otherwise than it should be",
+    "missing factor": "an array is forgotten in a product: a weight, a mask, a derivative",
+    "wrong factor": "another array stands in its place, or its inverse",
+    "transposed": "two axes are exchanged, or two operands of a product",
+    "reshaped": "elements are in the order of another axis, or were moved by another amount",
+    "summed axis": "a sum or mean is forgotten, or runs over another axis, or one stands for the other",
+    "zero": "it is zero where it should not be",
+    "not accumulated": "of several contributions to one place only one is kept",
+    "swapped outputs": "gradients are returned in another order",
+    "wrong branch": "a condition, a mask or a choice is inverted or left out",
+    "wrong place": "it is wrong at some places only: first, last, off by one, one head, masked",
+    "wrong constant": "a constant of the formula has another value, or too few digits",
+    "not finite": "it has entries that are NaN or infinite",
+}
+
+
+@dataclass(frozen=True)
+class Edit:
+    """A mistake made by hand: ``old``, which stands exactly once in the backward's source, becomes ``new``."""
+
+    what: str
+    old: str
+    new: str
+    kinds: frozenset[str]
+
+    def apply(self, backward: Function) -> Function:
+        """The wrong backward. Raises ValueError unless ``old`` stands exactly once in the source."""
+        source = textwrap.dedent(inspect.getsource(backward))
+        if source.count(self.old) != 1:
+            raise ValueError(
+                f"{backward.__name__}: expected {self.old!r} once in its source, got it {source.count(self.old)} times"
+            )
+        names = dict(backward.__globals__)
+        exec(compile(source.replace(self.old, self.new), f"<{backward.__name__}: {self.what}>", "exec"), names)
+        wrong: Function = names[backward.__name__]
+        return wrong
+
+
+def wrong(what: str, old: str, new: str, *kinds: str) -> Edit:
+    """An Edit whose true cause belongs to these kinds, one to three."""
+    if not 1 <= len(kinds) <= 3 or not set(kinds) <= set(KINDS):
+        raise ValueError(f"{what}: expected one to three of {', '.join(KINDS)}, got {kinds}")
+    return Edit(what, old, new, frozenset(kinds))
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """A right pair: forward(*inputs, **options) -> (y, cache), backward(dy, cache) -> gradients in the inputs' order.
+
+    Integer and boolean inputs have no gradient. check: options of gradcheck, for a forward that reads one
+    triangle of a matrix say.
+    """
+
+    name: str
+    forward: Function
+    backward: Function
+    inputs: tuple[Any, ...]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    check: Mapping[str, Any] = field(default_factory=dict)
+    edits: tuple[Edit, ...] = ()
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """A wrong version of a pair: its backward, and what its true cause may be called."""
+
+    name: str
+    pair: Foreign
+    backward: Function
+    by_hand: bool  # else a mutant of the syntax tree
+    kinds: frozenset[str]
+
+
+def normal(seed: int, *shape: int) -> Array:
+    """Random numbers of size 1."""
+    return np.random.default_rng(seed).normal(size=shape)
+
+
+def positive(seed: int, *shape: int) -> Array:
+    """Random numbers between 0.5 and 2."""
+    return np.random.default_rng(seed).uniform(0.5, 2.0, size=shape)
+
+
+def apart(seed: int, *shape: int, gap: float = 0.3) -> Array:
+    """Random numbers in random order, any two at least ``gap`` apart and none nearer to 0 than half of it: no ties."""
+    rng = np.random.default_rng(seed)
+    count = int(np.prod(shape))
+    steps = np.cumsum(gap + 0.1 * rng.random(count))
+    below = count // 2
+    return np.asarray(rng.permutation(steps - (steps[below] + steps[below - 1]) / 2).reshape(shape))
+
+
+def gradients(pair: Foreign, backward: Function, dtype: str = "float64") -> tuple[Array, ...]:
+    """What a backward returns at the pair's inputs, for one random upstream gradient."""
+    inputs = [x.astype(dtype) if is_float(x) else x for x in pair.inputs]
+    y, cache = pair.forward(*inputs, **pair.options)
+    found = backward(upstream(y), cache)
+    return found if isinstance(found, tuple) else (found,)
+
+
+def upstream(y: Any) -> Any:
+    """A random gradient of each output, in its shape and dtype."""
+    rng = np.random.default_rng(5)
+    if isinstance(y, tuple):
+        return tuple(np.asarray(rng.normal(size=np.shape(part)), dtype=part.dtype) for part in y)
+    return np.asarray(rng.normal(size=np.shape(y)), dtype=y.dtype)
+
+
+def is_float(x: Any) -> bool:
+    """Whether an input has a gradient."""
+    return isinstance(x, np.ndarray) and x.dtype.kind == "f"

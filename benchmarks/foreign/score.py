@@ -1,0 +1,133 @@
+"""What gradcheck says of a pair, and what that is worth."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import npformer as npf
+from benchmarks.foreign.pair import Foreign, Function, Wrong, is_float
+from npformer.proof.report import RIGHT, WRONG, Report
+
+#: The families of each label that a diagnosis may have: of mistakes tried (mutants.py) and of patterns (diagnosis.py).
+FAMILIES = {
+    "drop a term": {"missing term"},
+    "change a sign": {"sign"},
+    "drop a factor": {"missing factor", "factor"},
+    "scale by 2": {"factor"},
+    "swap operands": {"transposed", "sign", "wrong factor"},
+    "drop a transpose": {"transposed"},
+    "shift an axis": {"summed axis"},
+    "sum to mean": {"summed axis"},
+    "flip a choice": {"wrong branch"},
+    "drop the choice": {"wrong branch"},
+    "swap outputs": {"swapped outputs"},
+    "return zero": {"zero"},
+    "not finite": {"not finite"},
+    "zero": {"zero"},
+    "not zero": {"extra term"},
+    "sign": {"sign"},
+    "transposed": {"transposed"},
+    "wrong at repeated tokens": {"not accumulated"},
+    "wrong at masked positions": {"wrong branch", "wrong place"},
+    "wrong at the first position": {"wrong place"},
+    "wrong at the last position": {"wrong place"},
+    "zero in places": {"zero", "wrong place"},
+    "axis summed twice": {"summed axis"},
+    "term missing": {"missing term"},
+    "heads exchanged": {"reshaped", "wrong place"},
+    "heads merged wrongly": {"reshaped"},
+}
+UNEXPLAINED = ("", "unknown")
+
+
+def family(cause: str) -> set[str]:
+    """The kinds that a row's cause names. Raises ValueError for a label that is not known here yet."""
+    if cause.startswith("scaled by "):
+        return {"factor"}
+    if cause not in FAMILIES:
+        raise ValueError(f"cause: expected one of {', '.join(FAMILIES)}, got {cause!r}; name its family in score.py")
+    return FAMILIES[cause]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The verdict on one pair. cause_is: "right", "false" or "unknown", of a wrong pair that is called WRONG."""
+
+    name: str
+    origin: str  # "right", "by hand" or "mutant"
+    verdict: str  # gradcheck's, "right" only if all rows are; "raised" if an exception came out of it
+    cause: str = ""
+    cause_is: str = ""
+    message: str = ""  # of the exception
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether this is not what one wishes: right called right, wrong called WRONG, with its true cause."""
+        if self.origin == "right":
+            return self.verdict != RIGHT
+        return self.verdict != WRONG or self.cause_is != "right"
+
+
+def has_option(name: str) -> bool:
+    """Whether this gradcheck takes an option of this name."""
+    return name in inspect.signature(npf.gradcheck).parameters
+
+
+def check(pair: Foreign, backward: Function, dtype: str) -> Report:
+    """gradcheck of (forward, backward); in float32 as a kernel, with the right pair in float64 as its reference."""
+    how = {key: value for key, value in pair.check.items() if has_option(key)}
+    target, inputs = (pair.forward, backward), pair.inputs
+    if dtype == "float32":
+        how["reference"] = (pair.forward, pair.backward)
+        inputs = tuple(x.astype("float32") if is_float(x) else x for x in inputs)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a wrong backward may divide by 0
+        return npf.gradcheck(target, *inputs, **how, **pair.options)
+
+
+def outcome(pair: Foreign | Wrong, dtype: str = "float64") -> Outcome:
+    """What gradcheck makes of a right or a wrong pair."""
+    right = pair if isinstance(pair, Foreign) else pair.pair
+    origin = "right" if isinstance(pair, Foreign) else "by hand" if pair.by_hand else "mutant"
+    try:
+        report = check(right, pair.backward, dtype)
+    except Exception as error:
+        return Outcome(pair.name, origin, "raised", message=f"{type(error).__name__}: {error}")
+    verdict = verdict_of(report)
+    if isinstance(pair, Foreign) or verdict != WRONG:
+        return Outcome(pair.name, origin, verdict)
+    cause = next((row.cause for row in report.rows if row.verdict == WRONG and row.cause not in UNEXPLAINED), "")
+    return Outcome(pair.name, origin, verdict, cause, judged(cause, pair.kinds))
+
+
+def verdict_of(report: Report) -> str:
+    """right if all rows are, WRONG if any row is, else the first other verdict."""
+    verdicts = [row.verdict for row in report.rows]
+    return WRONG if WRONG in verdicts else next((v for v in verdicts if v != RIGHT), RIGHT)
+
+
+def judged(cause: str, kinds: frozenset[str]) -> str:
+    """Whether a cause names one of the true kinds: "right", "false", or "unknown" if it names nothing."""
+    if cause in UNEXPLAINED:
+        return "unknown"
+    return "right" if family(cause) & kinds else "false"
+
+
+def summary(outcomes: Sequence[Outcome]) -> dict[str, dict[str, int]]:
+    """For each origin the number of pairs, of each verdict, and of causes right, false and unknown."""
+    found: dict[str, dict[str, int]] = {}
+    for each in outcomes:
+        counts = found.setdefault(each.origin, {"pairs": 0})
+        keys = ["pairs", each.verdict] + ([f"cause {each.cause_is}"] if each.cause_is else [])
+        for key in keys:
+            counts[key] = counts.get(key, 0) + 1
+    return found
+
+
+def as_dict(each: Outcome) -> dict[str, Any]:
+    """An outcome for machines, without what is empty."""
+    return {key: value for key, value in vars(each).items() if value}

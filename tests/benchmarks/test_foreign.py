@@ -1,0 +1,161 @@
+"""The foreign pairs are right where they are said to be right, and wrong where they are said to be wrong."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.foreign import __main__ as command
+from benchmarks.foreign import score
+from benchmarks.foreign.listed import RIGHT, THEMES, wrong_pairs
+from benchmarks.foreign.pair import KINDS, Array, Foreign, Wrong, gradients, is_float, upstream
+from npformer.proof import diagnosis
+from npformer.proof.report import Report, Row
+
+WRONG = wrong_pairs()
+H = 1e-6
+
+
+def moved(pair: Foreign, which: int, index: tuple[int, ...], h: float) -> tuple[Array, ...]:
+    """The outputs, with one element of an input moved by h; by both its places, where a matrix is symmetric."""
+    inputs = list(pair.inputs)
+    inputs[which] = inputs[which].copy()
+    inputs[which][index] += h if "structure" not in pair.check or index[0] == index[1] else h / 2
+    if "structure" in pair.check and index[0] != index[1]:
+        inputs[which][index[::-1]] += h / 2
+    y, _ = pair.forward(*inputs, **pair.options)
+    return y if isinstance(y, tuple) else (y,)
+
+
+def differences(pair: Foreign, which: int) -> Array:
+    """Central differences of Σ dy·y, element by element."""
+    y, _ = pair.forward(*pair.inputs, **pair.options)
+    dy = upstream(y)
+    dy = dy if isinstance(dy, tuple) else (dy,)
+    found = np.zeros(pair.inputs[which].shape)
+    for index in np.ndindex(found.shape):
+        above, below = (moved(pair, which, index, step) for step in (H, -H))
+        found[index] = sum(np.sum(d * (a - b)) for d, a, b in zip(dy, above, below, strict=True)) / (2 * H)
+    return found
+
+
+def test_the_list_is_long_and_its_names_are_unique() -> None:
+    names = [each.name for each in (*RIGHT, *WRONG)]
+    assert [name for name, count in Counter(names).items() if count > 1] == []
+    by_hand = sum(each.by_hand for each in WRONG)
+    assert len(RIGHT) >= 80
+    assert by_hand >= 80
+    assert len(WRONG) - by_hand >= 80
+    of_each = Counter(each.pair.name for each in WRONG)
+    assert sum(of_each[pair.name] >= 2 for pair in RIGHT) > len(RIGHT) / 2
+
+
+def test_the_files_are_short() -> None:
+    folder = Path(command.__file__).parent
+    assert [path.name for path in folder.glob("*.py") if path.read_text(encoding="utf-8").count("\n") > 300] == []
+    assert {path.stem for path in folder.glob("pairs_*.py")} == {theme.__name__.rpartition(".")[2] for theme in THEMES}
+
+
+@pytest.mark.parametrize("pair", RIGHT, ids=lambda pair: pair.name)
+def test_a_right_pair_agrees_with_central_differences(pair: Foreign) -> None:
+    places = [i for i, x in enumerate(pair.inputs) if is_float(x)]
+    found = gradients(pair, pair.backward)
+    assert [g.shape for g in found] == [pair.inputs[i].shape for i in places]
+    expected = [differences(pair, i) for i in places]
+    size = max(np.max(np.abs(n)) for n in expected)
+    assert [float(np.max(np.abs(a - n))) / size for a, n in zip(found, expected, strict=True)] == pytest.approx(
+        [0.0] * len(places), abs=1e-6
+    )
+
+
+def test_pairs_keep_their_precision() -> None:
+    """In float32 all is float32: outputs and gradients."""
+    wrong = {}
+    for pair in RIGHT:
+        inputs = [x.astype("float32") if is_float(x) else x for x in pair.inputs]
+        y, _ = pair.forward(*inputs, **pair.options)
+        outputs = y if isinstance(y, tuple) else (y,)
+        dtypes = {str(part.dtype) for part in (*outputs, *gradients(pair, pair.backward, "float32"))}
+        if dtypes != {"float32"}:
+            wrong[pair.name] = dtypes
+    assert wrong == {}
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: wrong.name)
+def test_a_wrong_pair_differs(wrong: Wrong) -> None:
+    right = gradients(wrong.pair, wrong.pair.backward)
+    with np.errstate(all="ignore"):
+        found = gradients(wrong.pair, wrong.backward)
+    assert [g.shape for g in found] == [g.shape for g in right]
+    differing = [
+        not np.all(np.isfinite(a)) or np.max(np.abs(a - n)) > 1e-6 * np.max(np.abs(n))
+        for a, n in zip(found, right, strict=True)
+    ]
+    assert any(differing)
+    assert 1 <= len(wrong.kinds) <= 3
+    assert wrong.kinds <= set(KINDS)
+
+
+def test_every_label_has_a_family() -> None:
+    source = Path(diagnosis.__file__).read_text(encoding="utf-8")
+    assert {kind for families in score.FAMILIES.values() for kind in families} <= set(KINDS)
+    assert score.family("scaled by B = 4") == {"factor"}
+    for label in ("transposed", "term missing", "heads exchanged", "wrong at masked positions", "zero in places"):
+        assert f'"{label}"' in source
+    with pytest.raises(ValueError, match=r"expected one of .*, got 'a new label'; name its family"):
+        score.family("a new label")
+
+
+def row(verdict: str, cause: str) -> Row:
+    return Row("x", (2,), 2, 0.0, 0.0, (0,), 1.0, 1.0, 1.0, verdict, cause=cause)
+
+
+@pytest.mark.parametrize(
+    ("rows", "verdict", "cause_is"),
+    [
+        ([("right", ""), ("WRONG", "sign")], "WRONG", "right"),
+        ([("WRONG", "unknown"), ("WRONG", "sign")], "WRONG", "right"),
+        ([("WRONG", "zero"), ("WRONG", "sign")], "WRONG", "false"),
+        ([("WRONG", "unknown"), ("WRONG", "")], "WRONG", "unknown"),
+        ([("right", ""), ("CANNOT TELL", "")], "CANNOT TELL", ""),
+        ([("CANNOT TELL", ""), ("WRONG", "sign")], "WRONG", "right"),
+        ([("right", "")], "right", ""),
+    ],
+)
+def test_the_score_of_a_report(
+    rows: list[tuple[str, str]], verdict: str, cause_is: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Report("x", tuple(row(*each) for each in rows))
+    monkeypatch.setattr(score, "check", lambda *_: made)
+    wrong = Wrong("w", RIGHT[0], RIGHT[0].backward, True, frozenset({"sign"}))
+    found = score.outcome(wrong)
+    assert (found.verdict, found.cause_is) == (verdict, cause_is)
+    assert found.is_failure == (cause_is != "right")
+
+
+def test_an_exception_is_a_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> Report:
+        raise RuntimeError("no")
+
+    monkeypatch.setattr(score, "check", fails)
+    found = score.outcome(RIGHT[0])
+    assert (found.verdict, found.message, found.is_failure) == ("raised", "RuntimeError: no", True)
+
+
+def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert command.main(["--only", "RMS NORM", "--save", str(tmp_path / "found.json")]) == 0
+    assert "pairs" in capsys.readouterr().out
+    document = json.loads((tmp_path / "found.json").read_text(encoding="utf-8"))
+    assert {each["origin"] for each in document["results"]} == {"right", "by hand", "mutant"}
+    assert document["summary"]["right"]["pairs"] == 1
+    assert command.main(["--only", "no such pair"]) == 2
+
+
+def test_float32_needs_a_reference(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "has_option", lambda name: False)
+    assert command.main(["--dtype", "float32"]) == 2
+    assert "needs a gradcheck that takes reference=" in capsys.readouterr().err
