@@ -216,7 +216,7 @@ PAIRS = (
                          "missing factor", "wrong branch"),)),
     Foreign("GLU", glu_forward, glu_backward, (normal(44, 3, 6),), edits=(
         wrong("halves exchanged", "[dy * g, dy * a * g * (1 - g)]", "[dy * a * g * (1 - g), dy * g]",
-              "swapped outputs", "reshaped", "wrong place"),)),
+              "swapped outputs", "reshaped"),)),
     Foreign("SwiGLU", swiglu_forward, swiglu_backward,
             (normal(45, 3, 4), normal(46, 4, 5), normal(47, 4, 5), normal(48, 5, 3)), edits=(
                 wrong("one branch forgotten in dx", " + du @ W2.T", "", "missing term"),

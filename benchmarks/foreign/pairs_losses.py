@@ -216,8 +216,8 @@ PAIRS = (
         wrong("padding not masked", "d *= keep[..., None]", "pass", "wrong branch", "missing factor", "wrong place"),
         wrong("averaged over all tokens", "int(keep.sum())", "keep.size", "factor", "summed axis"))),
     Foreign("multi-class hinge", hinge_forward, hinge_backward, (apart(67, 3, 4), LABELS),
-            edits=(wrong("one for all violations", "-= d.sum(axis=1)", "-= 1", "summed axis", "wrong place",
-                         "not accumulated"),)),
+            edits=(wrong("one for all violations", "-= d.sum(axis=1)", "-= 1", "summed axis",
+                         "missing factor", "not accumulated"),)),
     Foreign("Huber", huber_forward, huber_backward, (apart(68, 3, 3), normal(69, 3, 3)), edits=(
         wrong("sign left out", "delta * np.sign(r)", "delta", "missing factor", "sign", "wrong branch"),
         wrong("target's sign", "return g, -g", "return g, g", "sign"))),

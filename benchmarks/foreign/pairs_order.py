@@ -224,7 +224,7 @@ PAIRS = (
         wrong("assigned", "+= dy / 2", "= dy", "factor", "not accumulated"))),
     Foreign("quantile", quantile_forward, quantile_backward, (apart(157, 8),), {"q": 0.37}, edits=(
         wrong("weights exchanged", "dv[order[lo]] = (1 - w) * dy", "dv[order[lo]] = w * dy", "wrong factor",
-              "factor", "wrong place"),)),
+              "factor"),)),
     Foreign("interpolation, linear", lerp_table_forward, lerp_table_backward,
             (normal(158, 5), np.array([0.3, 2.6, 2.2, 3.7, 0.8])),
             edits=(wrong("left end forgotten", "np.add.at(dtable, i, dy * (1 - frac))", "pass", "missing term"),)),

@@ -202,8 +202,7 @@ PAIRS = (
     Foreign("p-norm", pnorm_forward, pnorm_backward, (normal(252, 3, 4),), edits=(
         wrong("sign forgotten", "np.sign(x) * ", "", "sign", "missing factor"),)),
     Foreign("nuclear norm", nuclear_forward, nuclear_backward, (normal(253, 3, 4),),
-            edits=(wrong("singular values kept", "dy * U @ Vt", "dy * U * cache[1] @ Vt", "extra term",
-                         "wrong factor"),)),
+            edits=(wrong("singular values kept", "dy * U @ Vt", "dy * U * cache[1] @ Vt", "wrong factor"),)),
     Foreign("squared distances", pairwise_sq_forward, pairwise_sq_backward, (normal(254, 3, 2), normal(255, 4, 2)),
             edits=(wrong("x's own term forgotten", "2 * x * dd.sum(axis=1, keepdims=True) - ", "- ", "missing term"),)),
     Foreign("distances, np.linalg.norm", cdist_forward, cdist_backward, (normal(256, 3, 2), normal(257, 4, 2)), edits=(

@@ -186,7 +186,7 @@ PAIRS = (
                          "wrong place", "factor"),)),
     Foreign("cumsum", cumsum_forward, cumsum_backward, (normal(123, 3, 5),),
             edits=(wrong("from the front", "np.cumsum(dy[:, ::-1], axis=1)[:, ::-1]", "np.cumsum(dy, axis=1)",
-                         "reshaped", "wrong place", "summed axis"),)),
+                         "reshaped", "summed axis"),)),
     Foreign("cumprod", cumprod_forward, cumprod_backward, (positive(124, 3, 4),),
             edits=(wrong("not divided", "[..., ::-1] / x", "[..., ::-1]", "missing factor"),)),
     Foreign("cummax", cummax_forward, cummax_backward, (apart(125, 3, 5),),

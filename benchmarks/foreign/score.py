@@ -42,6 +42,8 @@ FAMILIES = {
     "heads merged wrongly": {"reshaped"},
 }
 UNEXPLAINED = ("", "unknown")
+#: All gradients are right, and the report is not: something else about the pair is wrong.
+PROBLEM = "problem"
 
 
 def family(cause: str) -> set[str]:
@@ -58,11 +60,12 @@ class Outcome:
     """The verdict on one pair. cause_is: "right", "false" or "unknown", of a wrong pair that is called WRONG."""
 
     name: str
+    pair: str  # the right one's name
     origin: str  # "right", "by hand" or "mutant"
-    verdict: str  # gradcheck's, "right" only if all rows are; "raised" if an exception came out of it
+    verdict: str  # gradcheck's, "right" only if all rows are; PROBLEM; "raised" if an exception came out of it
     cause: str = ""
     cause_is: str = ""
-    message: str = ""  # of the exception
+    message: str = ""  # of the exception, or the problems
 
     @property
     def is_failure(self) -> bool:
@@ -96,18 +99,25 @@ def outcome(pair: Foreign | Wrong, dtype: str = "float64") -> Outcome:
     try:
         report = check(right, pair.backward, dtype)
     except Exception as error:
-        return Outcome(pair.name, origin, "raised", message=f"{type(error).__name__}: {error}")
+        return Outcome(pair.name, right.name, origin, "raised", message=f"{type(error).__name__}: {error}")
     verdict = verdict_of(report)
     if isinstance(pair, Foreign) or verdict != WRONG:
-        return Outcome(pair.name, origin, verdict)
+        return Outcome(pair.name, right.name, origin, verdict, message="; ".join(problems_of(report)))
     cause = next((row.cause for row in report.rows if row.verdict == WRONG and row.cause not in UNEXPLAINED), "")
-    return Outcome(pair.name, origin, verdict, cause, judged(cause, pair.kinds))
+    return Outcome(pair.name, right.name, origin, verdict, cause, judged(cause, pair.kinds))
 
 
 def verdict_of(report: Report) -> str:
-    """right if all rows are, WRONG if any row is, else the first other verdict."""
+    """WRONG if any row is, else the first that is not right, else PROBLEM if the report has one, else right."""
     verdicts = [row.verdict for row in report.rows]
-    return WRONG if WRONG in verdicts else next((v for v in verdicts if v != RIGHT), RIGHT)
+    rest = RIGHT if report.ok else PROBLEM
+    return WRONG if WRONG in verdicts else next((v for v in verdicts if v != RIGHT), rest)
+
+
+def problems_of(report: Report) -> tuple[str, ...]:
+    """What a report says against a pair beside its gradients, where reports say such things."""
+    found: tuple[str, ...] = getattr(report, "problems", ())
+    return found
 
 
 def judged(cause: str, kinds: frozenset[str]) -> str:
@@ -118,11 +128,16 @@ def judged(cause: str, kinds: frozenset[str]) -> str:
 
 
 def summary(outcomes: Sequence[Outcome]) -> dict[str, dict[str, int]]:
-    """For each origin the number of pairs, of each verdict, and of causes right, false and unknown."""
+    """For each origin the number of pairs, of each verdict, and of causes right, false and unknown.
+
+    told apart: a wrong pair is called WRONG, and its right pair right.
+    """
     found: dict[str, dict[str, int]] = {}
+    trusted = {each.pair for each in outcomes if each.origin == "right" and each.verdict == RIGHT}
     for each in outcomes:
         counts = found.setdefault(each.origin, {"pairs": 0})
         keys = ["pairs", each.verdict] + ([f"cause {each.cause_is}"] if each.cause_is else [])
+        keys += ["told apart"] if each.verdict == WRONG and each.pair in trusted else []
         for key in keys:
             counts[key] = counts.get(key, 0) + 1
     return found

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +16,7 @@ from benchmarks.foreign import __main__ as command
 from benchmarks.foreign import score
 from benchmarks.foreign.listed import RIGHT, THEMES, wrong_pairs
 from benchmarks.foreign.pair import KINDS, Array, Foreign, Wrong, gradients, is_float, upstream
-from npformer.proof import diagnosis
+from npformer.proof import diagnosis, mutants
 from npformer.proof.report import Report, Row
 
 WRONG = wrong_pairs()
@@ -100,12 +103,20 @@ def test_a_wrong_pair_differs(wrong: Wrong) -> None:
     assert wrong.kinds <= set(KINDS)
 
 
+def labels() -> set[str]:
+    """Every cause that is written out in the diagnosis, and every operator of mutants."""
+    nodes = [node for module in (diagnosis, mutants) for node in ast.walk(ast.parse(inspect.getsource(module)))]
+    made = [n.args[0] for n in nodes if isinstance(n, ast.Call) and getattr(n.func, "id", "") == "Diagnosis"]
+    made += [n.value.elts[0] for n in nodes if isinstance(n, ast.Yield) and isinstance(n.value, ast.Tuple)]
+    return {str(text.value) for text in made if isinstance(text, ast.Constant)}
+
+
 def test_every_label_has_a_family() -> None:
-    source = Path(diagnosis.__file__).read_text(encoding="utf-8")
     assert {kind for families in score.FAMILIES.values() for kind in families} <= set(KINDS)
+    assert {"drop a term", "return zero", "transposed", "unknown"} <= labels()
+    assert labels() - set(score.FAMILIES) <= set(score.UNEXPLAINED)
     assert score.family("scaled by B = 4") == {"factor"}
-    for label in ("transposed", "term missing", "heads exchanged", "wrong at masked positions", "zero in places"):
-        assert f'"{label}"' in source
+    assert score.family("wrong at the last position") == {"wrong place"}
     with pytest.raises(ValueError, match=r"expected one of .*, got 'a new label'; name its family"):
         score.family("a new label")
 
@@ -137,6 +148,43 @@ def test_the_score_of_a_report(
     assert found.is_failure == (cause_is != "right")
 
 
+def test_a_report_that_is_not_ok_has_a_problem() -> None:
+    class Odd(Report):
+        ok = False
+        problems = ("backward changes its input x",)
+
+    assert score.verdict_of(Odd("x", (row("right", ""),))) == "problem"
+    assert score.verdict_of(Odd("x", (row("WRONG", ""),))) == "WRONG"
+    assert score.problems_of(Odd("x", ())) == Odd.problems
+    assert score.problems_of(Report("x", ())) == ()
+
+
+def test_options_go_to_a_gradcheck_that_takes_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: dict[str, Any] = {}
+
+    def newer(target: Any, *inputs: Any, reference: Any = None, structure: Any = None, **options: Any) -> Report:
+        seen.update(target=target, inputs=inputs, reference=reference, structure=structure)
+        return Report("x", (row("right", ""),))
+
+    def older(target: Any, *inputs: Any, **options: Any) -> Report:
+        assert options == {}
+        return Report("x", (row("right", ""),))
+
+    pair = next(pair for pair in RIGHT if pair.check)
+    wrong = next(wrong for wrong in WRONG if wrong.pair is pair)
+    monkeypatch.setattr("npformer.gradcheck", older)
+    assert score.outcome(pair).verdict == "right"
+    monkeypatch.setattr("npformer.gradcheck", newer)
+    score.outcome(wrong, "float32")
+    assert seen["structure"] == "symmetric"
+    assert seen["target"] == (pair.forward, wrong.backward)
+    assert seen["reference"] == (pair.forward, pair.backward)
+    assert {x.dtype for x in seen["inputs"]} == {np.dtype("float32")}
+    score.outcome(wrong)
+    assert seen["reference"] is None
+    assert {x.dtype for x in seen["inputs"]} == {np.dtype("float64")}
+
+
 def test_an_exception_is_a_result(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object) -> Report:
         raise RuntimeError("no")
@@ -146,12 +194,29 @@ def test_an_exception_is_a_result(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (found.verdict, found.message, found.is_failure) == ("raised", "RuntimeError: no", True)
 
 
+def test_a_wrong_pair_is_told_apart_only_if_its_right_pair_is_right() -> None:
+    told = score.Outcome("a: edit", "a", "by hand", "WRONG", "sign", "right")
+    for verdict, count in (("right", 1), ("WRONG", 0)):
+        found = score.summary([score.Outcome("a", "a", "right", verdict), told])
+        assert found["by hand"].get("told apart", 0) == count
+
+
+def test_the_first_score_adds_up() -> None:
+    document = json.loads((Path(command.__file__).parent / "first.json").read_text(encoding="utf-8"))
+    found = [score.Outcome(**each) for each in document["results"]]
+    assert document["summary"] == score.summary(found)
+
+
 def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert command.main(["--only", "RMS NORM", "--save", str(tmp_path / "found.json")]) == 0
     assert "pairs" in capsys.readouterr().out
     document = json.loads((tmp_path / "found.json").read_text(encoding="utf-8"))
     assert {each["origin"] for each in document["results"]} == {"right", "by hand", "mutant"}
     assert document["summary"]["right"]["pairs"] == 1
+    assert command.main(["--only", "power of the norm", "--json"]) == 0
+    of_one = json.loads(capsys.readouterr().out)
+    assert [each["origin"] for each in of_one["results"]] == ["right", "by hand"]
+    assert of_one["summary"]["by hand"]["told apart"] == 1
     assert command.main(["--only", "no such pair"]) == 2
 
 
