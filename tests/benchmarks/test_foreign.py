@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from benchmarks.foreign import __main__ as command
-from benchmarks.foreign import score
+from benchmarks.foreign import mutated, score
 from benchmarks.foreign.listed import RIGHT, THEMES, wrong_pairs
 from benchmarks.foreign.pair import KINDS, Array, Foreign, Wrong, gradients, is_float, upstream
-from npformer.proof import diagnosis, mutants
+from npformer.proof import diagnosis
 from npformer.proof.report import Report, Row
 
 WRONG = wrong_pairs()
@@ -104,15 +104,16 @@ def test_a_wrong_pair_differs(wrong: Wrong) -> None:
 
 
 def labels() -> set[str]:
-    """Every cause that is written out in the diagnosis, and every operator of mutants."""
-    nodes = [node for module in (diagnosis, mutants) for node in ast.walk(ast.parse(inspect.getsource(module)))]
-    made = [n.args[0] for n in nodes if isinstance(n, ast.Call) and getattr(n.func, "id", "") == "Diagnosis"]
-    made += [n.value.elts[0] for n in nodes if isinstance(n, ast.Yield) and isinstance(n.value, ast.Tuple)]
-    return {str(text.value) for text in made if isinstance(text, ast.Constant)}
+    """Every cause that is written out in the diagnosis, and every operator of which the list has a mutant."""
+    calls = [node for node in ast.walk(ast.parse(inspect.getsource(diagnosis))) if isinstance(node, ast.Call)]
+    made = [call.args[0] for call in calls if getattr(call.func, "id", "") == "Diagnosis"]
+    operators = {row[1] for row in json.loads(mutated.CHOSEN.read_text(encoding="utf-8"))}
+    return operators | {str(text.value) for text in made if isinstance(text, ast.Constant)}
 
 
 def test_every_label_has_a_family() -> None:
     assert {kind for families in score.FAMILIES.values() for kind in families} <= set(KINDS)
+    assert set(mutated.OF_OPERATOR) <= set(score.FAMILIES)
     assert {"drop a term", "return zero", "transposed", "unknown"} <= labels()
     assert labels() - set(score.FAMILIES) <= set(score.UNEXPLAINED)
     assert score.family("scaled by B = 4") == {"factor"}
