@@ -88,7 +88,7 @@ def gradcheck(
         if reference is not None or precision is not None:
             from npformer.proof.low_precision import against_reference
 
-            report = against_reference(target, reference, inputs, precision, seed, names, device, options)
+            report = against_reference(target, reference, inputs, precision, seed, names, structure, device, options)
         else:
             report = _at_one_point(target, inputs, how)
             points = sampled_points(sample, seed) + sized_points(sizes)

@@ -33,6 +33,7 @@ from npformer.proof.inputs import Host, is_float
 from npformer.proof.oracles import Evidence, Oracle, Upstream
 from npformer.proof.report import RIGHT, UNCLEAR, WRONG, Report, Row
 from npformer.proof.subject import Subject, subject
+from npformer.proof.symmetric import with_structure
 
 UNIT = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 LAMBDA = 4.0
@@ -52,7 +53,8 @@ class _Kernel(NamedTuple):
 
 def against_reference(
     target: Any, reference: Any, inputs: Sequence[Any], precision: str | None, seed: int,
-    names: Sequence[str] | None, device: Device | None, options: dict[str, Any],
+    names: Sequence[str] | None, structure: str | Mapping[str, str] | None, device: Device | None,
+    options: dict[str, Any],
 ) -> Report:  # fmt: skip
     """A Report of target's gradients in its own precision; see the head of this file.
 
@@ -60,8 +62,10 @@ def against_reference(
     """
     kernel = _kernel(target, inputs, precision, names, device, options)
     rounded = [_rounded(x, kernel.precision) for x in inputs]
-    kernel = kernel._replace(checked=subject(target, rounded, options, device, names, kernel.dtype))
-    truth = subject(_as_pair(reference, target), rounded, options, device, kernel.checked.input_names)
+    own = with_structure(subject(target, rounded, options, device, names, kernel.dtype), structure)
+    kernel = kernel._replace(checked=own)
+    exact = subject(_as_pair(reference, target), rounded, options, device, kernel.checked.input_names)
+    truth = with_structure(exact, structure)
     _expect_same_outputs(kernel.checked, truth)
     rng = np.random.default_rng(seed)
     upstream = tuple(_rounded(np.asarray(rng.normal(size=y.shape)), kernel.precision) for y in truth.outputs({}))

@@ -15,7 +15,9 @@ them cancel the first term, which is Richardson's extrapolation:
 
 h is halved, from 3·u^(1/5) of the size of x downwards, until two neighbours R(h), R(h/2) agree; by how much they
 differ is what R is worth. Where they never agree there is a kink between the points, or noise: the witness cannot
-tell. Source: Richardson 1911, Phil. Trans. Royal Society A 210; step sizes: Sauer, "Numerical Analysis", 5.1.
+tell. How noisy a forward is, say one that rounds to float32 inside, differences of high order tell, in which
+everything smooth cancels: Δ⁶y of noise σ has the variance 924·σ². Sources: Richardson 1911, Phil. Trans. Royal
+Society A 210; Sauer, "Numerical Analysis", 5.1 (step sizes); Moré & Wild 2011, SIAM J. Sci. Comput. 33 (noise).
 
 Both look at L = Σ r·y for several random upstream gradients r at once: y is moved once, and multiplied by each.
 Differences are taken of y before they are summed, so outputs that do not move add no noise. *Reach* is what L would
@@ -24,6 +26,7 @@ move by if nothing cancelled, Σ_j |r_j ∂y_j|: the size against which an entry
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -42,7 +45,11 @@ CENTRAL_H = 5e-6
 SAME = 5e-8
 #: Of a reach: R and its neighbour agree so well that a smaller h is not tried.
 GOOD = 1e-12
-HALVINGS = 14
+HALVINGS = 20
+#: So many R(h) are looked at in any case.
+SETTLING = 3
+#: Of the size of x, for the points at which a forward's noise is looked for; and which differences tell it.
+NOISE_STEP, NOISE_ORDER, NOISE_POINTS = 3e-6, 6, 9
 
 
 class Slope(NamedTuple):
@@ -73,6 +80,7 @@ class Oracle:
     def __init__(self, subject: Subject, upstreams: Sequence[Upstream], use_complex: bool = True) -> None:
         self.subject, self.upstreams, self.use_complex = subject, list(upstreams), use_complex
         self.rounding = max((_unit_roundoff(y) for y in subject.outputs({})), default=2.0**-53)
+        self._noise: dict[str, list[Host]] = {}
 
     def evidence(self, tensor: str, directions: Iterator[tuple[Any, Host]], shape: tuple[int, ...]) -> Evidence:
         """Of each (index, direction), put where index says in arrays (K, *shape)."""
@@ -125,9 +133,8 @@ class Oracle:
             nowhere = np.full(len(self.upstreams), np.nan)
             return nowhere, (nowhere, nowhere)
         moves = [np.asarray(a - b, dtype=np.float64) / (2 * h) for a, b in zip(above, below, strict=True)]
-        sizes = [
-            np.where(move != 0, np.abs(b), 0) * _unit_roundoff(b) / h for move, b in zip(moves, below, strict=True)
-        ]
+        rounding = (np.where(move != 0, np.abs(b), 0) * _unit_roundoff(b) for move, b in zip(moves, below, strict=True))
+        sizes = [np.maximum(u, sigma) / h for u, sigma in zip(rounding, self._noise_of(tensor), strict=True)]
         slope = _sums([[r * move for r, move in zip(each, moves, strict=True)] for each in self.upstreams])
         reach = _sums([[np.abs(r * move) for r, move in zip(each, moves, strict=True)] for each in self.upstreams])
         noise = _norms([[r * size for r, size in zip(each, sizes, strict=True)] for each in self.upstreams])
@@ -151,11 +158,38 @@ class Oracle:
                     wide, middle, near = differences[-3:]
                     value = (4 * middle - wide) / 3
                     change = np.abs((4 * near - middle) / 3 - value) + 2 * noise
-                    tried.append((4 * h, value, np.where(np.isfinite(change), change, np.inf), reach))
+                    stuck = (now == 0) & np.any(np.array(differences) != 0, axis=0)  # too small a step to move y
+                    change = np.where(np.isfinite(change) & ~stuck, change, np.inf)
+                    tried.append((4 * h, value, change, reach))
                     if _is_enough(tried):
                         break
                 h /= 2
         return _best(tried)
+
+    def _noise_of(self, tensor: str) -> list[Host]:
+        """σ of each output entry, as a tensor moves: the smaller of two looks, since a kink looks like noise."""
+        if tensor not in self._noise:
+            x = self.subject.tensors[tensor]
+            direction = np.asarray(np.random.default_rng(x.size).normal(size=x.shape)) * (_rms(x) or 1.0)
+            looks = [self._look_for_noise(tensor, x, direction, start) for start in (0, -NOISE_POINTS)]
+            self._noise[tensor] = [np.minimum(a, b) for a, b in zip(*looks, strict=True)]
+        return self._noise[tensor]
+
+    def _look_for_noise(self, tensor: str, x: Host, direction: Host, start: int) -> list[Host]:
+        try:
+            with np.errstate(all="ignore"):
+                points = [
+                    self.subject.outputs({tensor: x + NOISE_STEP * (start + i) * direction})
+                    for i in range(NOISE_POINTS)
+                ]
+        except (np.linalg.LinAlgError, ArithmeticError, ValueError):
+            return [np.zeros(y.shape) for y in self.subject.outputs({})]
+        found = []
+        for values in zip(*points, strict=True):
+            differences = np.diff(np.array(values, dtype=np.float64), n=NOISE_ORDER, axis=0)
+            sigma = np.sqrt(np.mean(np.square(differences), axis=0) / math.comb(2 * NOISE_ORDER, NOISE_ORDER))
+            found.append(np.where(np.isfinite(sigma), sigma, 0.0))
+        return found
 
     def _first_step(self, x: Host, direction: Host) -> float:
         """Of the size of x where the direction moves it, or of all x, whichever is larger; 1 if x is 0."""
@@ -179,13 +213,13 @@ def unit(shape: tuple[int, ...], index: tuple[Any, ...]) -> Host:
 
 def _is_enough(tried: list[tuple[float, Host, Host, Host]]) -> bool:
     """Whether the last step, with the one before it, is as good as can be; or a good one lies three steps back."""
-    if len(tried) < 2:
+    if len(tried) < SETTLING:
         return False
     _, _, change, reach = tried[-1]
     if np.all(np.maximum(change, tried[-2][2] / 16) <= GOOD * reach):
         return True
     best = _best(tried)
-    return len(tried) > 4 and bool(np.all(best.error <= SAME * best.reach) and np.all(change > best.error))
+    return bool(np.all(best.error <= SAME * best.reach) and np.all(change > best.error))
 
 
 def _best(tried: list[tuple[float, Host, Host, Host]]) -> Slope:

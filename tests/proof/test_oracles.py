@@ -79,17 +79,17 @@ def test_beside_a_kink_a_smaller_step_is_found_and_at_a_kink_none() -> None:
     found = of(bent, np.array([2e-6, 1.0, 1e-12]), [(np.ones(3),)]).every_element("x")
     np.testing.assert_allclose(found.truth[0], 1)
     np.testing.assert_allclose(found.by_central[0, :2], 1, rtol=1e-9)
-    assert found.central_error[0, 2] == 0 or abs(found.by_central[0, 2] - 1) <= 8 * found.central_error[0, 2]
+    assert found.by_central[0, 2] == pytest.approx(0.5)  # what every step size says at a kink
 
 
-def test_outside_of_the_domain_is_no_number() -> None:
+def test_steps_that_leave_the_domain_are_made_smaller() -> None:
     def root(x: Host) -> Any:
         if np.any(x < 0):
             raise np.linalg.LinAlgError
         return np.sqrt(x)
 
-    found = of(root, np.array([1e-5, 1.0]), [(np.ones(2),)], use_complex=False).every_element("x")
-    np.testing.assert_allclose(found.truth[0], [0.5 / np.sqrt(1e-5), 0.5], rtol=1e-9)
+    found = of(root, np.array([1e-3, 1.0]), [(np.ones(2),)], use_complex=False).every_element("x")
+    np.testing.assert_allclose(found.truth[0], [0.5 / np.sqrt(1e-3), 0.5], rtol=1e-9)
 
 
 def test_a_direction_gives_the_slope_along_it() -> None:
