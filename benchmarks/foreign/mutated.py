@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
-from benchmarks.foreign.pair import Foreign, Wrong
+from benchmarks.foreign.pair import Foreign, Wrong, written
 from npformer.proof.mutants import Mutant, mutants
 
 CHOSEN = Path(__file__).with_name("mutants.json")
@@ -57,4 +57,6 @@ def chosen(pairs: Sequence[Foreign]) -> Iterator[Wrong]:
         pair = by_name[name]
         mutant = mutant_of(pair, operator, before, after)
         label = f"{name}: {operator}, {before} → {after}"
-        yield Wrong(label, pair, mutant.build, False, frozenset(kinds) or kinds_of(operator, before))
+        yield Wrong(
+            label, pair, written(mutant.source, pair.backward), False, frozenset(kinds) or kinds_of(operator, before)
+        )

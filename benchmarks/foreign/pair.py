@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import itertools
+import linecache
 import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -50,10 +52,19 @@ class Edit:
             raise ValueError(
                 f"{backward.__name__}: expected {self.old!r} once in its source, got it {source.count(self.old)} times"
             )
-        names = dict(backward.__globals__)
-        exec(compile(source.replace(self.old, self.new), f"<{backward.__name__}: {self.what}>", "exec"), names)
-        wrong: Function = names[backward.__name__]
-        return wrong
+        return written(source.replace(self.old, self.new), backward)
+
+
+_numbers = itertools.count()
+
+
+def written(source: str, original: Function) -> Function:
+    """The function that source defines, in the original's namespace, as if it stood in a file: it can be read again."""
+    names, file = dict(original.__globals__), f"<wrong {next(_numbers)}>"
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    exec(compile(source, file, "exec"), names)
+    found: Function = names[original.__name__]
+    return found
 
 
 def wrong(what: str, old: str, new: str, *kinds: str) -> Edit:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import npformer as npf
-from benchmarks.foreign.pair import Foreign, Function, Wrong, is_float
+from benchmarks.foreign.pair import KINDS, Foreign, Function, Wrong, is_float
 from npformer.proof.report import RIGHT, WRONG, Report
 
 #: The families of each label that a diagnosis may have: of mistakes tried (mutants.py) and of patterns (diagnosis.py).
@@ -50,6 +50,10 @@ def family(cause: str) -> set[str]:
     """The kinds that a row's cause names. Raises ValueError for a label that is not known here yet."""
     if cause.startswith("scaled by "):
         return {"factor"}
+    if cause in KINDS:
+        return {cause}
+    if cause == "extra factor":
+        return {"factor", "wrong factor"}
     if cause not in FAMILIES:
         raise ValueError(f"cause: expected one of {', '.join(FAMILIES)}, got {cause!r}; name its family in score.py")
     return FAMILIES[cause]

@@ -14,6 +14,7 @@ import ast
 import inspect
 import sys
 import textwrap
+import tokenize
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType
@@ -158,12 +159,12 @@ def _not_entered(checked: Subject) -> list[str]:
     """Branches of a foreign forward in which no line ran: "forward, line 12"."""
     forward = getattr(checked, "forward", None)
     function = inspect.unwrap(forward) if callable(forward) else None
-    if not isinstance(function, FunctionType) or function.__module__.partition(".")[0] == "npformer":
+    if not isinstance(function, FunctionType) or (function.__module__ or "").partition(".")[0] == "npformer":
         return []
     try:
         lines, first = inspect.getsourcelines(function)
         tree = ast.parse(textwrap.dedent("".join(lines)))
-    except (OSError, SyntaxError, TypeError):
+    except (OSError, SyntaxError, TypeError, tokenize.TokenError):
         return []  # no source, or a piece of a line
     starts = [
         block[0].lineno + first - 1

@@ -20,11 +20,12 @@ from npformer.backend import Device
 from npformer.errors import DTypeError, ShapeError
 from npformer.proof import behaviour
 from npformer.proof.clues import clues_of, with_reference
-from npformer.proof.diagnosis import Clues, diagnose
+from npformer.proof.diagnosis import Clues, Diagnosis, diagnose, is_vague
 from npformer.proof.fitness import Fitness, fitness
 from npformer.proof.judge import TOLERANCE, Judge
 from npformer.proof.oracles import Evidence, Oracle, Upstream
 from npformer.proof.regions import region_of
+from npformer.proof.repairs import repairs_of
 from npformer.proof.report import NOTHING, WRONG, Report, Row
 from npformer.proof.samples import merged, sampled_points, sized_points
 from npformer.proof.subject import Host, Subject, subject
@@ -83,7 +84,10 @@ def gradcheck(
     inside of target is raised as it is.
     """
     refuse_wide(tolerance)
-    how = _How(seed, elementwise, complex_step, tolerance, structure, allow_length_one, explain, device, names, options)
+    how = _How(
+        seed, elementwise, complex_step, tolerance, structure, allow_length_one, explain, explain, device, names,
+        options,
+    )  # fmt: skip
     try:
         if reference is not None or precision is not None:
             from npformer.proof.low_precision import against_reference
@@ -93,8 +97,8 @@ def gradcheck(
             report = _at_one_point(target, inputs, how)
             points = sampled_points(sample, seed) + sized_points(sizes)
             report = merged(report, [(said, _at_one_point(target, given, how.elsewhere())) for said, given in points])
-    except Exception as error:
-        raise error.with_traceback(_their_part(error))  # noqa: B904 - it is the same one
+    except Exception:
+        raise
     return replace(report, name=name or getattr(target, "name", None) or type(target).__name__)
 
 
@@ -109,13 +113,14 @@ class _How:
     structure: str | Mapping[str, str] | None
     allow_length_one: bool
     explain: bool
+    why: bool  # look for the cause of what is wrong
     device: Device | None
     names: Sequence[str] | None
     options: dict[str, Any]
 
     def elsewhere(self) -> _How:
         """For another point of the same check: why something is wrong is said once."""
-        return replace(self, explain=False)
+        return replace(self, why=False)
 
 
 def _at_one_point(target: Any, inputs: Sequence[Any], how: _How) -> Report:
@@ -132,9 +137,9 @@ def _at_one_point(target: Any, inputs: Sequence[Any], how: _How) -> Report:
     report = _judged(checked, upstreams, claims, None if each else random_directions(checked, how.seed), how)
     if report.rows and all(row.verdict == NOTHING for row in report.rows):
         return report
-    if how.explain and any(row.verdict == WRONG for row in report.rows):
+    if how.why and any(row.verdict == WRONG for row in report.rows):
         clues = with_reference(clues_of(target, inputs, how.options), checked, inputs, how.options, upstreams[0])
-        report = _diagnosed(report, checked, claims[0], upstreams[0], how, clues)
+        report = _diagnosed(report, checked, claims, upstreams, how, clues)
     blind = why_blind({n: checked.tensors[n] for n in checked.input_names if n in checked.tensors})
     return _proving_nothing([row for row in report.rows if row.ok], report, blind) if blind else report
 
@@ -244,17 +249,20 @@ def random_directions(checked: Subject, seed: int) -> dict[str, list[Host]]:
 
 
 def _diagnosed(
-    report: Report, checked: Subject, gradients: dict[str, Host], upstream: Upstream, how: _How, clues: Clues
+    report: Report, checked: Subject, claims: list[dict[str, Host]], upstreams: list[Upstream], how: _How, clues: Clues
 ) -> Report:
     """The report with an explanation in each row that is wrong and small enough to be looked at entry by entry."""
     use_complex = how.complex_step and not any("complex step was dropped" in note for note in report.notes)
-    oracle = Oracle(checked, [upstream], use_complex)
     wrong = [row.tensor for row in report.rows if row.verdict == WRONG]
-    known = [
-        row.tensor for row in report.rows if row.elements <= MANY_ELEMENTS and (not row.by_direction or not row.ok)
-    ]
-    truths = {tensor: oracle.every_element(tensor).truth[0] for tensor in known}
-    found = diagnose({tensor: gradients[tensor] for tensor in truths}, truths, clues)
+    small = [row for row in report.rows if row.elements <= MANY_ELEMENTS]
+    known = [row.tensor for row in small if not row.by_direction or not row.ok]
+    evidence = {tensor: Oracle(checked, upstreams, use_complex).every_element(tensor).truth for tensor in known}
+    truths = [{tensor: found[k] for tensor, found in evidence.items()} for k in range(len(upstreams))]
+    found = diagnose({tensor: claims[0][tensor] for tensor in known}, truths[0], clues)
+    vague = [tensor for tensor in wrong if tensor in known and is_vague(found.get(tensor))]
+    if vague and len(known) == len(report.rows):
+        for repair in repairs_of(checked, upstreams, truths, wrong):
+            found |= {tensor: Diagnosis(repair.cause, repair.text) for tensor in repair.fixes if tensor in vague}
     rows = tuple(
         replace(row, cause=found[row.tensor].cause, diagnosis=found[row.tensor].text)
         if row.tensor in wrong and row.tensor in found

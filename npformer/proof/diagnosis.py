@@ -58,6 +58,17 @@ class Clues:
     target: Any = None
 
 
+def is_vague(found: Diagnosis | None) -> bool:
+    """Whether a diagnosis says where the error is, or how large, rather than what was done wrong."""
+    if found is None or found == UNKNOWN:
+        return True
+    label, _, name = found.cause.partition("scaled by ")
+    is_digits = name and "=" not in name and name not in ("2", "1/2")
+    return bool(is_digits) or label.startswith(
+        ("wrong at", "zero in places", "term missing", "not zero", "axis summed")
+    )
+
+
 def diagnose(
     claimed: Mapping[str, Host], truth: Mapping[str, Host], clues: Clues | None = None
 ) -> dict[str, Diagnosis]:
@@ -172,7 +183,7 @@ def _place(a: Host, n: Host, clues: Clues) -> Diagnosis | None:
     for axis, length in enumerate(n.shape):
         others = tuple(i for i in range(n.ndim) if i != axis)
         bad = np.flatnonzero(wrong.any(axis=others)) if others else np.flatnonzero(wrong)
-        if length > 2 and len(bad) == 1:
+        if length > 2 and len(bad) == 1 and wrong.sum() * length == wrong.size > length:  # few may lie there by chance
             where = "first" if bad[0] == 0 else "last" if bad[0] == length - 1 else None
             if where:
                 return Diagnosis(

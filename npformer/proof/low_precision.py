@@ -4,7 +4,7 @@ A kernel's own forward is too coarse to difference: the best step in float32 tel
 what is differenced before it is summed. So the gradients of a *reference*, a pair or a forward that says the same in
 float64, are found by the witnesses, and the kernel's gradient a_i is right if
 
-    |a_i − n_i| ≤ 8·s_i + λ·u·√N·A_i + φ        λ = 4, φ = 64u·max(max|n|, Σ|r·y| / rms x)
+    |a_i − n_i| ≤ 8·s_i + λ·u·√N·A_i + φ        λ = 4, φ = λ·u·max(max|n|, rms(r·y)·√N / rms x)
 
     u    2⁻²⁴ in float32, 2⁻¹¹ in float16, 2⁻⁸ in bfloat16
     s_i  the spread: how far the reference's gradient moves if inputs and upstream gradient move by at most one unit
@@ -202,7 +202,7 @@ def _floors(oracle: Oracle, tensor: str, found: Evidence, upstream: Upstream, ke
     x = oracle.subject.tensors[tensor]
     typical = float(np.sqrt(np.mean(np.square(x)))) or 1.0
     n = sum(y.size for y in outputs)
-    floor = 64 * kernel.u * max(float(np.max(np.abs(found.truth))), terms / n**0.5 / typical)
+    floor = LAMBDA * kernel.u * max(float(np.max(np.abs(found.truth))), terms / n**0.5 / typical)
     return np.asarray(LAMBDA * kernel.u * np.sqrt(n) * found.reach[0] + floor + 8 * found.central_error[0]
                       * (found.by_complex is None))  # fmt: skip
 

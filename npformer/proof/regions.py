@@ -27,7 +27,7 @@ def region_of(row: Row, oracle: Oracle, tensor: str, claimed: Host, tolerance: f
         return row
     one = Oracle(oracle.subject, oracle.upstreams[:1])
     weights = _weights(claimed)
-    signs = np.random.default_rng(claimed.size).choice([-1.0, 1.0], size=claimed.shape)
+    signs = np.random.default_rng(claimed.size).normal(size=claimed.shape)  # no two alike: none cancel
 
     def error(chosen: tuple[slice, ...]) -> tuple[float, float, Host]:
         """(error along the weighted direction in a slab, what is allowed there, the direction)."""

@@ -22,12 +22,12 @@ class SymmetricSubject:
     """A subject some of whose tensors are symmetric over their last two axes."""
 
     def __init__(self, inner: Subject, tensors: Collection[str]) -> None:
-        self._inner, self._which = inner, frozenset(tensors)
+        self.inner, self.which = inner, frozenset(tensors)
         self.inputs, self.input_names = inner.inputs, inner.input_names
         self.tensors = self._kept(inner.tensors)
 
     def outputs(self, replaced: Mapping[str, Host]) -> tuple[Host, ...]:
-        return self._inner.outputs(self._kept({**self._points, **replaced}))
+        return self.inner.outputs(self._kept({**self._points, **replaced}))
 
     def gradients(
         self,
@@ -35,16 +35,16 @@ class SymmetricSubject:
         replaced: Mapping[str, Host] = NOTHING_REPLACED,
         watcher: Watcher | None = None,
     ) -> dict[str, Host]:
-        return self._kept(self._inner.gradients(upstream, self._kept({**self._points, **replaced}), watcher))
+        return self._kept(self.inner.gradients(upstream, self._kept({**self._points, **replaced}), watcher))
 
     @property
     def _points(self) -> dict[str, Host]:
-        return {name: self.tensors[name] for name in self._which}
+        return {name: self.tensors[name] for name in self.which}
 
     def _kept(self, tensors: Mapping[str, Host]) -> dict[str, Host]:
         """Of these, the symmetric ones made so; a gradient of another shape is left for others to refuse."""
         return {
-            name: (x + np.swapaxes(x, -1, -2)) / 2 if name in self._which and x.shape[-1:] == x.shape[-2:-1] else x
+            name: (x + np.swapaxes(x, -1, -2)) / 2 if name in self.which and x.shape[-1:] == x.shape[-2:-1] else x
             for name, x in tensors.items()
         }
 

@@ -1,0 +1,153 @@
+"""Changes by what is not there yet: a factor, a term, a sum, a choice, made of what the function knows."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from npformer.proof.repairs.nodes import Found, Known, Site, fits, is_mask, is_operand, literal, parsed, transposed
+
+
+def factors(site: Site, known: Known) -> Found:
+    """A number or an array of the pool, multiplied, divided or matrix-multiplied."""
+    node, value = site.get(), known.values[id(site.get())]
+    if not is_operand(site) or getattr(value, "dtype", np.dtype(float)).kind == "b":
+        return
+    shape = np.shape(value)
+    for text, v in known.pool.items():
+        if text == ast.unparse(node):
+            continue
+        spelled = _broadcast(text, np.shape(v), shape)
+        if spelled:
+            cause = "factor" if np.ndim(v) == 0 else "missing factor"
+            for op in (ast.Mult(), ast.Div()):
+                yield cause, ast.BinOp(node, op, parsed(spelled))
+        if len(shape) >= 2 and np.ndim(v) == 2:
+            for left, right in ((node, parsed(text)), (node, transposed(parsed(text))), (parsed(text), node),
+                                (transposed(parsed(text)), node)):  # fmt: skip
+                yield "missing factor", ast.BinOp(left, ast.MatMult(), right)
+    for number in ("2", "0.5", "3"):
+        yield "factor", ast.BinOp(node, ast.Mult(), parsed(number))
+
+
+def derived_factors(site: Site, known: Known) -> Found:
+    """A function of an array of the pool, multiplied."""
+    node, value = site.get(), known.values[id(site.get())]
+    if not is_operand(site) or is_mask(value):
+        return
+    for text, v in known.pool.items():
+        spelled = _broadcast(text, np.shape(v), np.shape(value))
+        if spelled and np.ndim(v) and not is_mask(v) and text.isidentifier() and text != ast.unparse(node):
+            for derived in (*_DERIVED, *(f"{name}({{0}})" for name in known.helpers)):
+                yield "missing factor", ast.BinOp(node, ast.Mult(), parsed(derived.format(spelled)))
+
+
+def functions(site: Site, known: Known) -> Found:
+    """A function of what stands there."""
+    node, value = site.get(), known.values[id(site.get())]
+    text = f"({ast.unparse(node)})"
+    for derived in ("{0} ** 2", "{0} ** 0.5", "{0} ** 3", "1 / {0}", "1 - {0}", f"{_NP}.sign({{0}})",
+                    f"{_NP}.exp({{0}})", f"{_NP}.conj({{0}})"):  # fmt: skip
+        yield "wrong factor", parsed(derived.format(text))
+    for name in known.helpers:
+        yield "wrong factor", parsed(f"{name}{text}")
+    if np.ndim(value) == 2 and np.shape(value)[0] == np.shape(value)[1]:
+        yield "wrong factor", parsed(f"{_NP}.linalg.inv{text}")
+    if np.ndim(value) == 2:
+        yield "wrong branch", parsed(f"{_NP}.tril{text}")
+
+
+def choices(site: Site, known: Known) -> Found:
+    """One of two, by a mask of the pool."""
+    node, value = site.get(), known.values[id(site.get())]
+    if not is_operand(site) or is_mask(value) or not np.ndim(value):
+        return
+    names = [text for text, v in known.pool.items() if text.isidentifier() and not is_mask(v) and np.ndim(v)]
+    masks = [text for text, v in known.pool.items() if is_mask(v) and fits(np.shape(v), np.shape(value))]
+    masks += [f"({n} > 0)" for n in names if np.shape(known.pool[n]) == np.shape(value)]
+    others = ["0", "1", f"-({ast.unparse(node)})"]
+    others += [text for text, v in known.pool.items() if np.shape(v) == np.shape(value) and not is_mask(v)]
+    for mask, other in itertools.product(masks[:6], others[:12]):
+        for parts in ([parsed(mask), node, parsed(other)], [parsed(mask), parsed(other), node]):
+            yield "wrong branch", ast.Call(parsed(f"{_NP}.where"), parts, [])
+
+
+def terms_of_two(site: Site, known: Known) -> Found:
+    """A product of two names, added to a sum or to the whole of what is assigned or returned."""
+    node, value = site.get(), known.values[id(site.get())]
+    is_in_sum = isinstance(site.parent, ast.BinOp) and isinstance(site.parent.op, ast.Add | ast.Sub)
+    is_whole = isinstance(site.parent, ast.Assign | ast.AugAssign | ast.Return | ast.Tuple)
+    if not (is_in_sum or is_whole or isinstance(node, ast.Name)) or is_mask(value):
+        return
+    for text, v in _products(known.pool):
+        if fits(np.shape(v), np.shape(value)):
+            for op in (ast.Add(), ast.Sub()):
+                yield "missing term", ast.BinOp(node, op, parsed(text))
+
+
+_NP = "__import__('numpy')"
+#: Of an array: what derivatives are often multiplied by.
+_DERIVED = ("(1 - {0})", "(1 - {0} ** 2)", "({0} > 0)", "(1 + {0})", f"{_NP}.sign({{0}})", f"{_NP}.exp({{0}})",
+            f"{_NP}.cos({{0}})", f"{_NP}.sin({{0}})", "({0} * (1 - {0}))", "({0} ** 2)", "({0} ** -2)")  # fmt: skip
+
+
+def _broadcast(text: str, shape: tuple[int, ...], to: tuple[int, ...]) -> str:
+    """The array as it can be multiplied with one of the other shape: as it is, or with axes behind its own."""
+    if fits(shape, to):
+        return text
+    missing = len(to) - len(shape)
+    if shape and missing > 0 and to[: len(shape)] == shape:
+        return f"{text}[..., {', '.join(['None'] * missing)}]"
+    return ""
+
+
+def names(site: Site, known: Known) -> Found:
+    """Another array of the same shape in its place."""
+    node, value = site.get(), known.values[id(site.get())]
+    if isinstance(node, ast.Name | ast.Subscript | ast.Attribute):
+        for text, v in known.pool.items():
+            if np.shape(v) == np.shape(value) and text != ast.unparse(node):
+                yield "wrong factor", parsed(text)
+
+
+def sums(site: Site, known: Known) -> Found:
+    node, value = site.get(), known.values[id(site.get())]
+    if getattr(value, "dtype", np.dtype(bool)).kind != "f":
+        return
+    axes = [*range(np.ndim(value)), *itertools.combinations(range(np.ndim(value)), 2)]
+    for axis, name in itertools.product(axes, ("sum", "mean")):
+        words = [ast.keyword("axis", literal(axis)), ast.keyword("keepdims", ast.Constant(True))]
+        yield "summed axis", ast.Call(ast.Attribute(node, name, ast.Load()), [], words)
+
+
+def terms(site: Site, known: Known) -> Found:
+    node, value = site.get(), known.values[id(site.get())]
+    if not is_operand(site) or getattr(value, "dtype", np.dtype(float)).kind not in "fiu":
+        return
+    for text, v in known.pool.items():
+        if not fits(np.shape(v), np.shape(value)):
+            continue
+        for op in (ast.Add(), ast.Sub()):
+            yield "missing term", ast.BinOp(node, op, parsed(text))
+    for number in ("1", "1.0"):
+        yield "missing term", ast.BinOp(node, ast.Add(), parsed(number))
+        yield "missing term", ast.BinOp(node, ast.Sub(), parsed(number))
+
+
+def _products(pool: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Products of two names: element by element, of matrices, and outer ones."""
+    names = [(text, v) for text, v in pool.items() if isinstance(v, np.ndarray) and v.dtype.kind == "f"]
+    names = [(text, v) for text, v in names if text.replace("[", "").replace("]", "").isidentifier()]
+    for (a, v), (b, w) in itertools.product(names, names):
+        if a <= b and (fits(v.shape, w.shape) or fits(w.shape, v.shape)):
+            yield f"{a} * {b}", v * w
+        for left, x in ((a, v), (f"{a}.T", v.T)):
+            for right, y in ((b, w), (f"{b}.T", w.T)):
+                if x.ndim == y.ndim == 2 and x.shape[1] == y.shape[0]:
+                    yield f"{left} @ {right}", x @ y
+        if v.ndim == w.ndim == 1:
+            yield f"{a}[:, None] * {b}", np.outer(v, w)
