@@ -44,13 +44,13 @@ from npformer.proof.repairs.nodes import Edit, Known, is_real, is_value, sites
 
 def edits(function: ast.FunctionDef, known: Known) -> Iterator[Edit]:
     """All changes, the simplest explanations first."""
-    places = sites(function)
+    everywhere = sites(function)
     for kind in (outputs, signs, drops, axes, transposes, branches, places, turns, constants, accumulation):
-        for site in places:
+        for site in everywhere:
             for cause, node in kind(site, known):
                 yield Edit(cause, site, node)
     for kind in (factors, terms, names, functions, terms_of_two, derived_factors, choices, sums):
-        for site in places:
+        for site in everywhere:
             if is_value(site, known) and is_real(known.values[id(site.get())]):
                 for cause, node in kind(site, known):
                     yield Edit(cause, site, node)

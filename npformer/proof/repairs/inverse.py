@@ -145,7 +145,8 @@ def transposes(site: Site, known: Known) -> Found:
             yield "transposed", ast.Subscript(node.value, ast.Tuple(changed, ast.Load()), node.ctx)
     if isinstance(node, ast.stmt) and site.at is not None and isinstance(site.parent, ast.FunctionDef):
         for name in sorted({n.id for n in ast.walk(site.parent) if isinstance(n, ast.Name)}):
-            if np.ndim(known.pool.get(name)) == 2:  # wherever it is used
+            held: Any = known.pool.get(name)
+            if np.ndim(held) == 2:  # wherever it is used
                 turned = ast.Assign([ast.Name(name, ast.Store())], transposed(ast.Name(name, ast.Load())))
                 after = not isinstance(node, ast.Return)
                 yield "transposed", ast.If(ast.Constant(True), [node, turned] if after else [turned, node], [])

@@ -153,7 +153,7 @@ class _Search:
 
         tree = self._source.tree
         twin = copy.deepcopy(tree)
-        originals, copies = (sites(each.body[0]) for each in (tree, twin))
+        originals, copies = (sites(each.body[0]) for each in (tree, twin) if isinstance(each.body[0], ast.FunctionDef))
         for original, site in reversed(list(zip(originals, copies, strict=True))):
             node = original.get()
             if isinstance(node, ast.expr) and isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
