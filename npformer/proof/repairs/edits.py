@@ -35,6 +35,7 @@ from npformer.proof.repairs.inverse import (
     constants,
     drops,
     outputs,
+    places,
     signs,
     transposes,
     turns,
