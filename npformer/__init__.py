@@ -2,18 +2,60 @@
 
 Start with ``npformer/functional``: the mathematics, one operation per file. Then ``layers``,
 ``models``, ``training``. ``npf.gradcheck`` proves a gradient, yours too.
+
+A name is imported when it is first asked for: whoever checks a gradient needs no models.
 """
 
-from npformer import errors, functional, interop, layers
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from npformer._version import __version__
-from npformer.backend import Backend, Ops, Pair, get_backend
-from npformer.decoding import beam_search, greedy, sample
-from npformer.functional import AttentionMask
-from npformer.layers import RandomKey
-from npformer.models import Decoder, DecoderConfig, Encoder, EncoderConfig, Transformer, TransformerConfig
-from npformer.optim import Adam, AdamW, Constant, Noam, WarmupCosine
-from npformer.proof import bisect, certify, gradcheck, prove
-from npformer.training import TrainStep, load, save
+
+if TYPE_CHECKING:
+    from npformer import errors, functional, interop, layers
+    from npformer.backend import Backend, Ops, Pair, get_backend
+    from npformer.decoding import greedy, sample
+    from npformer.decoding.beam_search import beam_search
+    from npformer.functional import AttentionMask
+    from npformer.interop import from_jax, from_torch
+    from npformer.layers import RandomKey
+    from npformer.models import Decoder, DecoderConfig, Encoder, EncoderConfig, Transformer, TransformerConfig
+    from npformer.optim import Adam, AdamW, Constant, Noam, WarmupCosine
+    from npformer.proof import certify, from_object, gradcheck, prove
+    from npformer.proof.bisect import bisect
+    from npformer.training import TrainStep, load, save
+else:
+    #: Where a name is at home.
+    _HOMES = {
+        "npformer.backend": ("Backend", "Ops", "Pair", "get_backend"),
+        "npformer.decoding": ("beam_search", "greedy", "sample"),
+        "npformer.functional": ("AttentionMask",),
+        "npformer.interop": ("from_jax", "from_torch"),
+        "npformer.layers": ("RandomKey",),
+        "npformer.models": ("Decoder", "DecoderConfig", "Encoder", "EncoderConfig", "Transformer", "TransformerConfig"),
+        "npformer.optim": ("Adam", "AdamW", "Constant", "Noam", "WarmupCosine"),
+        "npformer.proof": ("bisect", "certify", "from_object", "gradcheck", "prove"),
+        "npformer.training": ("TrainStep", "load", "save"),
+    }
+    _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+    _PARTS = {"errors", "functional", "interop", "layers", *(home.partition(".")[2] for home in _HOMES)}
+
+    def __getattr__(name):
+        """The name, or the part of npformer, imported now and kept."""
+        if name in _HOME_OF:
+            found = getattr(import_module(_HOME_OF[name]), name)
+        elif name in _PARTS:
+            found = import_module(f"npformer.{name}")
+        else:
+            raise AttributeError(f"module 'npformer' has no attribute {name!r}")
+        globals()[name] = found
+        return found
+
+    def __dir__():
+        return sorted({*globals(), *__all__})
+
 
 __all__ = [
     "Adam",
@@ -38,6 +80,9 @@ __all__ = [
     "bisect",
     "certify",
     "errors",
+    "from_jax",
+    "from_object",
+    "from_torch",
     "functional",
     "get_backend",
     "gradcheck",

@@ -25,7 +25,7 @@ STOREYS = [
     {"models"},
     {"training", "decoding", "proof", "lab"},
     {"plotting", "interop"},
-    {"cli"},
+    {"cli", "pytest_plugin"},
 ]
 #: Neighbours on one storey, of which the first may use the second.
 SIDEWAYS = {("training", "decoding"), ("lab", "proof"), ("lab", "training"), ("lab", "decoding")}
@@ -38,12 +38,18 @@ ALONE = {
     "babel": "data/real/date_phrases.py",
     "cupy": "backend/cupy/",
     "cupyx": "backend/cupy/",
+    "hypothesis": "proof/strategies.py",
+    "jax": "interop/",
     "llvmlite": "backend/numba/",
     "matplotlib": "plotting/",
     "mpl_toolkits": "plotting/",
     "num2words": "data/real/numbers.py",
     "numba": "backend/numba/",
+    "pytest": "pytest_plugin.py",
+    "torch": "interop/",
 }
+#: What npformer hands on as parts, not as names of parts.
+PARTS = {"errors", "functional", "interop", "layers"}
 FOREIGN = {"numpy", "array_api_compat", "tqdm", "safetensors", *ALONE}
 
 
@@ -127,7 +133,11 @@ def test_cupy_and_pictures_are_imported_when_they_are_needed() -> None:
     too_early = {}
     for path in FILES:
         at_top = {name for name, is_at_top in imports(path) if is_at_top}
-        wrong = {name for name in at_top if name.split(".")[0] in ("babel", "cupy", "cupyx", "num2words")}
+        wrong = {
+            name
+            for name in at_top
+            if name.split(".")[0] in ("babel", "cupy", "cupyx", "hypothesis", "jax", "num2words", "torch")
+        }
         if part_of(path) != "plotting":
             wrong |= {name for name in at_top if name.startswith("npformer.plotting")}
         if wrong:
@@ -140,13 +150,51 @@ def test_optim_knows_no_model_and_the_functional_part_knows_nobody() -> None:
         assert all(own_parts(path).isdisjoint(lower) for path in FILES if part_of(path) == part)
 
 
-def test_importing_npformer_is_quick() -> None:
-    """Counted in modules: 222 were added to NumPy's when this was written, 165 of them npformer's own."""
-    code = "import sys, numpy; before = set(sys.modules); import npformer; print(*set(sys.modules) - before)"
+def added_by(statement: str) -> list[str]:
+    """The modules that a statement adds to those of NumPy and pytest, in a process of its own."""
+    code = f"import sys, numpy, pytest; before = set(sys.modules); {statement}; print(*set(sys.modules) - before)"
     run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    added = run.stdout.split()
+    return run.stdout.split()
+
+
+def test_importing_npformer_imports_nothing_else() -> None:
+    """Every run of pytest where npformer is installed loads its plugin."""
+    code = "import sys; import npformer; print('numpy' in sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert run.stdout.split() == ["False"]
+    added = [name for name in added_by("import npformer.pytest_plugin") if not name.startswith("__editable__")]
+    assert sorted(name for name in added if name.partition(".")[0] not in sys.stdlib_module_names) == [
+        "npformer", "npformer._version", "npformer.pytest_plugin"
+    ]  # fmt: skip
+
+
+def test_names_imported_late_are_those_of_the_types_and_of_all() -> None:
+    written = tree_of(ROOT / "__init__.py")
+    block = next(node for node in written.body if isinstance(node, ast.If))
+    typed = {alias.name for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert typed | {"__version__"} == set(npformer.__all__) == {*npformer._HOME_OF, "__version__", *PARTS}
+    assert set(npformer.__all__) <= set(dir(npformer))
+    with pytest.raises(AttributeError, match="module 'npformer' has no attribute 'gradchekc'"):
+        npformer.gradchekc  # noqa: B018
+
+
+def test_each_file_can_be_the_first_that_is_imported() -> None:
+    """So late an import can begin anywhere: no part may rely on another that somebody imported before it."""
+    parts = sorted(npformer._PARTS)
+    code = (
+        "import importlib, sys\n"
+        f"for part in {parts}:\n"
+        "    importlib.import_module(f'npformer.{part}')\n"
+        "    for name in [name for name in sys.modules if name.split('.')[0] == 'npformer']: del sys.modules[name]\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_importing_all_of_npformer_is_quick() -> None:
+    """Counted in modules: 231 were added to NumPy's when this was written, 172 of them npformer's own."""
+    added = added_by("from npformer import *")
     packages = {name.partition(".")[0] for name in added} - sys.stdlib_module_names
-    packages = {name for name in packages if "cython" not in name}  # a mark of compiled modules
+    packages = {name for name in packages if "cython" not in name and not name.startswith("__editable__")}
     assert packages == {"array_api_compat", "npformer", "numpy", "safetensors"}
     assert not [name for name in added if name.startswith(("npformer.cli", "npformer.lab", "npformer.plotting"))]
     assert len(added) < 250

@@ -8,6 +8,7 @@ from npformer.proof.check import gradcheck
 from npformer.proof.identities import IDENTITIES, prove
 from npformer.proof.invariants import INVARIANTS, ClaimResult, ClaimResults, certify
 from npformer.proof.report import Report, Row
+from npformer.proof.stateful import from_object
 
 __all__ = [
     "IDENTITIES",
@@ -23,6 +24,7 @@ __all__ = [
     "bisect",
     "catalogue",
     "certify",
+    "from_object",
     "gradcheck",
     "prove",
 ]

@@ -1,0 +1,138 @@
+"""Code for JAX, as a gradient check takes it: what ``jax.vjp`` says of it is held against its own values.
+
+    npf.gradcheck(npf.from_jax(f), x, w)                        f(x, w), a jax.custom_vjp perhaps: your own rule
+    npf.gradcheck(npf.from_jax(f, parameters=tree), x)          f(tree, x), every leaf of the tree checked by its name
+
+The values that the witnesses see are f's own; of a custom_vjp that is the primal function, so nothing of its rule
+is in them. Everything is computed in float64, and in complex128 for the complex step where JAX runs f on it,
+inside a context of 64 bits: JAX's own setting stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from npformer.errors import ConfigError
+from npformer.proof.checkable import Checkable, Value, is_float, outputs_of
+
+Host = np.ndarray[Any, Any]
+
+
+def from_jax(function: Callable[..., Any], *, parameters: Any = None) -> Checkable:
+    """A function of JAX arrays, a jax.custom_vjp or a jitted function too -> what ``npf.gradcheck`` takes.
+
+    parameters: a tree of arrays (dicts, lists, tuples, a Flax or Equinox tree), which function takes before its inputs;
+    its float leaves are checked under their places in it, such as ``layer.0.w``. An output that is not of
+    floating-point numbers is left out.
+    Raises ConfigError if function cannot be called.
+    """
+    if not callable(function):
+        raise ConfigError(
+            f"from_jax: expected a function of JAX arrays, got an object of type {type(function).__name__}"
+        )
+    name = getattr(function, "__name__", type(function).__name__)
+    run = _Run(function, parameters)
+    skip = 0 if parameters is None else 1
+    return Checkable(name, run.forward, run.backward, run.values, like=function, skip=skip)
+
+
+class _Call(NamedTuple):
+    """What backward needs to call the function once more."""
+
+    arguments: list[Any]  # the leaves of the tree, then the inputs
+    options: dict[str, Any]
+
+
+class _Run:
+    """A function of JAX arrays as a forward and a backward of NumPy arrays."""
+
+    def __init__(self, function: Callable[..., Any], tree: Any) -> None:
+        import jax
+
+        self._function, self._has_tree = function, tree is not None
+        leaves, self._structure = jax.tree_util.tree_flatten_with_path(tree)
+        self._leaves: list[Any] = [  # of a check's own making where a gradient is wanted
+            Value(np.array(leaf, dtype=np.float64)) if is_float(leaf) else leaf for _, leaf in leaves
+        ]
+        names = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in leaves]
+        self.values = {n: v for n, v in zip(names, self._leaves, strict=True) if isinstance(v, Value)}
+
+    def forward(self, *inputs: Any, **options: Any) -> tuple[Any, _Call]:
+        leaves = [leaf.data if isinstance(leaf, Value) else leaf for leaf in self._leaves]
+        given = [*leaves, *map(_expect_array, inputs)]
+        is_complex = any(np.iscomplexobj(x) for x in given if isinstance(x, np.ndarray))
+        with _in_64_bits():
+            cache = _Call([_on_device(x, is_complex) for x in given], options)
+            try:
+                parts, is_single = self._outputs(cache, cache.arguments)
+            except Exception as error:  # JAX refuses in several ways; of real numbers the same call ran
+                if not is_complex:
+                    raise
+                raise TypeError(f"forward: expected JAX to run it on complex numbers, got: {error}") from error
+            return outputs_of([np.array(part) for part in parts], is_single, is_complex), cache
+
+    def backward(self, dy: Any, cache: _Call) -> tuple[Host, ...]:
+        """Gradients of the float inputs, in their order; those of parameters are added where they belong."""
+        import jax
+
+        def of_floats(floats: Sequence[Any]) -> list[Any]:
+            rest = iter(floats)
+            parts, _ = self._outputs(cache, [next(rest) if is_float(x) else x for x in cache.arguments])
+            return [part for part in parts if is_float(part)]
+
+        with _in_64_bits():
+            y, pull = jax.vjp(of_floats, [x for x in cache.arguments if is_float(x)])
+            upstream = zip(y, dy if isinstance(dy, tuple) else (dy,), strict=True)
+            (found,) = pull([jax.numpy.asarray(d, dtype=part.dtype) for part, d in upstream])
+            gradients = [np.array(gradient) for gradient in found]
+        for value, gradient in zip(self.values.values(), gradients, strict=False):  # inputs come after them
+            value.add(gradient)
+        return tuple(gradients[len(self.values) :])
+
+    def _outputs(self, cache: _Call, arguments: Sequence[Any]) -> tuple[list[Any], bool]:
+        """(the leaves of what the function returns, whether it returns one array alone)."""
+        import jax
+
+        count = len(self._leaves)
+        tree = [jax.tree_util.tree_unflatten(self._structure, arguments[:count])] if self._has_tree else []
+        found = self._function(*tree, *arguments[count:], **cache.options)
+        leaves = jax.tree_util.tree_leaves(found)
+        if not leaves:
+            raise ConfigError(f"from_jax: expected a function that returns arrays, got {type(found).__name__}")
+        return [jax.numpy.asarray(leaf) for leaf in leaves], hasattr(found, "dtype")
+
+
+def _in_64_bits() -> AbstractContextManager[Any]:
+    """JAX computes in 64 bits for a while, in this thread."""
+    import jax
+
+    if hasattr(jax, "enable_x64"):
+        return jax.enable_x64(True)  # type: ignore[no-any-return]
+    from jax.experimental import enable_x64  # before JAX 0.8
+
+    return enable_x64()  # type: ignore[no-any-return]
+
+
+def _on_device(x: Any, is_complex: bool) -> Any:
+    """x as a JAX array if it is a NumPy array; x itself if it is not."""
+    import jax
+
+    if isinstance(x, np.ndarray):
+        return jax.numpy.asarray(x.astype(np.complex128) if is_complex and is_float(x) else x)
+    return x
+
+
+def _expect_array(x: Any) -> Any:
+    """x. Raises ConfigError for a tree that holds float arrays: none of them would be checked."""
+    import jax
+
+    if isinstance(x, dict | list | tuple) and any(map(is_float, jax.tree_util.tree_leaves(x))):
+        raise ConfigError(
+            f"from_jax: expected an array or something without a gradient, got a {type(x).__name__} of arrays, which "
+            "would go unchecked; say from_jax(function, parameters=…) for a first argument that is a tree"
+        )
+    return x

@@ -1,0 +1,92 @@
+"""What a gradient check takes: the form into which adapters bring code that was written for something else.
+
+``npf.from_object`` (a class that keeps its cache in itself), ``npf.from_torch`` and ``npf.from_jax`` return a
+Checkable: ``npf.gradcheck(npf.from_torch(module), x)``.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from npformer.errors import DTypeError
+
+Host = np.ndarray[Any, Any]
+
+
+class Value:
+    """A parameter: its numbers and their gradient, NumPy arrays, which a check replaces for a while."""
+
+    def __init__(self, data: Host) -> None:
+        self.data, self.grad = data, np.zeros_like(data)
+
+    def add(self, gradient: Host) -> None:
+        """Add to the gradient; one of another shape takes its place, and so the check sees that shape."""
+        self.grad = self.grad + gradient if gradient.shape == self.grad.shape else gradient
+
+
+class Checkable:
+    """Something with ``forward(*inputs) -> (y, cache)``, ``backward(dy, cache)`` and ``named_parameters()``.
+
+    like: a function whose inputs have the names that reports show; its first ``skip`` inputs do not count.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        forward: Callable[..., tuple[Any, Any]],
+        backward: Callable[[Any, Any], Any],
+        parameters: Mapping[str, Value] | None = None,
+        like: Any = None,
+        skip: int = 0,
+    ) -> None:
+        self.name, self.backward, self._parameters = name, backward, dict(parameters or {})
+
+        def named_forward(*inputs: Any, **options: Any) -> tuple[Any, Any]:
+            return forward(*inputs, **options)
+
+        named_forward.__name__ = name
+        signature = _signature(like, skip)
+        if signature is not None:
+            named_forward.__signature__ = signature  # type: ignore[attr-defined]
+        self.forward = named_forward
+
+    def named_parameters(self) -> Iterator[tuple[str, Value]]:
+        """(name, parameter) of each parameter."""
+        yield from self._parameters.items()
+
+
+def _signature(like: Any, skip: int) -> inspect.Signature | None:
+    """The signature of a function, without its first inputs; None if Python cannot tell (of a function in C)."""
+    try:
+        known = inspect.signature(like)
+    except (TypeError, ValueError):
+        return None
+    return known.replace(parameters=list(known.parameters.values())[skip:])
+
+
+def outputs_of(arrays: list[Host], is_single: bool, is_complex: bool) -> Any:
+    """A forward's outputs: those of real numbers, or of complex numbers where such went in; one alone, or a tuple.
+
+    Raises DTypeError if none is left, or if one is complex where real numbers went in; TypeError if no imaginary
+    part came out where some went in, so that a complex step is not mistaken for a derivative of 0.
+    """
+    kept = [x for x in arrays if x.dtype.kind in "fc"]
+    kinds = {x.dtype.kind for x in kept}
+    if not kept:
+        raise DTypeError(f"forward: expected an output of floating-point numbers, got {[str(x.dtype) for x in arrays]}")
+    if is_complex and "c" not in kinds:
+        raise TypeError("forward: expected complex outputs of complex inputs, got real ones: imaginary parts are lost")
+    if not is_complex and "c" in kinds:
+        raise DTypeError(
+            "forward: expected real outputs, got complex ones; return their real and imaginary parts as two outputs"
+        )
+    return kept[0] if is_single else tuple(kept)
+
+
+def is_float(x: Any) -> bool:
+    """Whether x is an array, of whichever library, of real or complex floating-point numbers."""
+    return hasattr(x, "dtype") and hasattr(x, "shape") and any(kind in str(x.dtype) for kind in ("float", "complex"))

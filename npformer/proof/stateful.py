@@ -1,0 +1,143 @@
+"""Classes that keep what backward needs in themselves, as a gradient check takes them.
+
+    class Dense:
+        def forward(self, x):  self.x = x; return x @ self.W + self.b
+        def backward(self, dy):  self.dW = self.x.T @ dy; self.db = dy.sum(0); return dy @ self.W.T
+
+    npf.gradcheck(npf.from_object(Dense(3, 4)), x)
+
+Every evaluation runs on a new copy of the object, made as it was given: what one forward leaves in it (a cache, a
+running mean, the state of its generator) is not there in the next. The numbers of a check take the place of a
+parameter's array wherever the copy holds it, in ``self.W`` and in ``self.params[0]`` alike.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from npformer.errors import ConfigError
+from npformer.proof.checkable import Checkable, Value, is_float
+from npformer.proof.conventions import Path, dotted, find, found_at, path_of
+
+Host = np.ndarray[Any, Any]
+
+
+def from_object(target: Any, *, parameters: Mapping[str, str | None] | None = None) -> Checkable:
+    """An object with ``y = forward(x)`` and ``dx = backward(dy)`` -> what ``npf.gradcheck`` takes; it stays as it is.
+
+    Parameters are found by the names of their gradients: W with dW, d_W, grad_W, W_grad, gradW or W_gradient; W with
+    arrays W.data (or value) and W.grad; dicts or lists params with grads. So are those of objects inside that
+    have forward and backward too, in lists and dicts as well, under names such as ``layers.0.W``.
+    parameters: place of a parameter -> place of its gradient, before what is found: ``{"W": "gradient_of_W"}``,
+    ``{"layers.0.W": "layers.0.update"}``; None as a gradient's place says that this array is no parameter.
+    backward returns the gradients of the float inputs, one or a tuple, or None if there are no float inputs. One that
+    takes no dy, of a loss, is multiplied by it.
+
+    Raises ConfigError for a class in place of an object, for methods of another form, and for a parameter without
+    a place for its gradient: an array that forward reads, and that nobody but __init__ writes, is one.
+    """
+    forward = getattr(target, "forward", target)
+    if isinstance(target, type) or not callable(forward) or not callable(getattr(target, "backward", None)):
+        kind = f"the class {target.__name__}" if isinstance(target, type) else f"one of type {type(target).__name__}"
+        raise ConfigError(f"from_object: expected an object with the methods forward and backward, got {kind}")
+    run = _Run(copy.deepcopy(target), parameters or {})
+    values = {place.name: place.value for place in run.places}
+    return Checkable(type(target).__name__, run.forward, run.backward, values, like=forward)
+
+
+class _Place(NamedTuple):
+    """A parameter: where its array is in the object, and where its gradient."""
+
+    name: str
+    array: Path
+    gradient: Path
+    value: Value
+
+
+class _Run:
+    """The object as a forward and a backward that remember nothing."""
+
+    def __init__(self, pristine: Any, given: Mapping[str, str | None]) -> None:
+        self._pristine, self._takes_dy = pristine, _takes_dy(pristine.backward)
+        places = {
+            path_of(pristine, name): None if place is None else path_of(pristine, place)
+            for name, place in given.items()
+        }
+        self.places = []
+        for array, gradient in find(pristine, places):
+            numbers = found_at(pristine, array)
+            if not isinstance(numbers, np.ndarray) or not is_float(numbers):
+                raise ConfigError(f"{dotted(array)}: expected a float array of NumPy's, got {type(numbers).__name__}")
+            self.places.append(_Place(dotted(array), array, gradient, Value(numbers)))
+
+    def forward(self, *inputs: Any, **options: Any) -> tuple[Any, Any]:
+        twin = self._twin()
+        with _same_draws():
+            y = getattr(twin, "forward", twin)(*inputs, **options)
+        return (tuple(map(np.asarray, y)) if isinstance(y, tuple | list) else np.asarray(y)), twin
+
+    def backward(self, dy: Any, twin: Any) -> Any:
+        """What the object's backward returns; gradients of parameters are added where they belong."""
+        with _same_draws():
+            found = twin.backward(dy) if self._takes_dy else twin.backward()
+        scale = 1.0 if self._takes_dy else dy
+        for place in self.places:
+            place.value.add(np.asarray(scale * _gradient(twin, place)))
+        if found is None:
+            return None
+        several = isinstance(found, tuple | list)
+        return tuple(scale * np.asarray(g) for g in found) if several else scale * np.asarray(found)
+
+    def _twin(self) -> Any:
+        """A copy of the object, with the check's numbers as its parameters and with zeros as its gradients."""
+        memo: dict[int, Any] = {}  # deepcopy takes from it, for every place that holds the same array
+        for place in self.places:
+            memo[id(found_at(self._pristine, place.array))] = np.array(place.value.data)
+            old = found_at(self._pristine, place.gradient)
+            if isinstance(old, np.ndarray):
+                memo[id(old)] = np.zeros(old.shape)
+        return copy.deepcopy(self._pristine, memo)
+
+
+def _gradient(twin: Any, place: _Place) -> Host:
+    """The gradient of a parameter after backward. Raises ConfigError if it is not where it was expected."""
+    found = found_at(twin, place.gradient)
+    if found is None:
+        raise ConfigError(
+            f"{place.name}: expected its gradient in {dotted(place.gradient)} after backward, found nothing there; "
+            f'from_object(…, parameters={{"{place.name}": "PLACE"}}) names another place'
+        )
+    return np.asarray(found)
+
+
+def _takes_dy(backward: Callable[..., Any]) -> bool:
+    """Whether backward takes an upstream gradient. Raises ConfigError if it needs more than that."""
+    try:
+        known = inspect.signature(backward).parameters.values()
+    except (TypeError, ValueError):  # of a function in C
+        return True
+    needed = [p.name for p in known if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    if len(needed) > 1:
+        raise ConfigError(
+            f"backward: expected backward(dy), got one that also needs {', '.join(needed[1:])}; give these "
+            "defaults, "
+            "or check a pair of functions that call it: npf.gradcheck((forward, backward), x)"
+        )
+    return any(p.kind is not p.VAR_KEYWORD and p.kind is not p.KEYWORD_ONLY for p in known)
+
+
+@contextmanager
+def _same_draws() -> Iterator[None]:
+    """NumPy's global random numbers begin at one place, and go on afterwards where they were."""
+    before = np.random.get_state()
+    np.random.seed(0)
+    try:
+        yield
+    finally:
+        np.random.set_state(before)

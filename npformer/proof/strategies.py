@@ -1,0 +1,120 @@
+"""Hypothesis strategies for gradient checks: shapes at the sizes where code goes wrong, numbers where it can be seen.
+
+    @given(strategies.shapes(min_dims=2, max_dims=3).flatmap(strategies.arrays))
+    def test_softmax(x): npf.gradcheck((forward, backward), x).raise_if_failed()
+
+They add to ``hypothesis.extra.numpy`` what a check needs and a search for the simplest example does not: a
+budget of elements, sides just below and above the widths of vectors and blocks, and arrays in which no two
+numbers are near each other or near 0, where max, sort and ReLU have kinks. Hypothesis comes with the extra
+``npformer[hypothesis]``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from npformer.errors import ConfigError, ShapeError
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import SearchStrategy
+
+Shape = tuple[int, ...]
+
+#: Drawn more often than others: the smallest that can show a transposition, and the neighbours of 32 and of 128.
+SIDES = (2, 3, 31, 32, 33, 127, 128, 129)
+#: As many as a check goes through one by one.
+ELEMENTS = 2000
+#: Of the numbers of ``arrays``: how near to 0 and how far from it they may be.
+NEAREST, FURTHEST = 0.1, 2.0
+
+
+def shapes(
+    min_dims: int = 1,
+    max_dims: int = 4,
+    *,
+    sides: Sequence[int] = SIDES,
+    min_side: int = 2,
+    max_side: int = 129,
+    max_elements: int = ELEMENTS,
+) -> SearchStrategy[Shape]:
+    """Shapes of min_dims to max_dims sides, three in four of which are one of sides; at most max_elements elements.
+
+    min_side is 2, since a check refuses sums over one element. Raises ConfigError where no shape fits.
+    """
+    st = _hypothesis().strategies
+    if not (0 <= min_dims <= max_dims and 1 <= min_side <= max_side and min_side**max_dims <= max_elements):
+        raise ConfigError(
+            "shapes: expected 0 <= min_dims <= max_dims, 1 <= min_side <= max_side and min_side**max_dims <= "
+            f"max_elements, got min_dims={min_dims}, max_dims={max_dims}, min_side={min_side}, max_side={max_side}, "
+            f"max_elements={max_elements}"
+        )
+
+    def drawn(draw: Callable[..., Any]) -> Shape:
+        shape: list[int] = []
+        count = draw(st.integers(min_dims, max_dims))
+        for left in reversed(range(count)):
+            largest = min(max_side, max_elements // (math.prod(shape) * min_side**left))
+            liked = [side for side in sides if min_side <= side <= largest]
+            anything = st.integers(min_side, largest)
+            shape.append(draw(st.one_of(*3 * [st.sampled_from(liked)], anything) if liked else anything))
+        return tuple(draw(st.permutations(shape)))  # the first has the most room
+
+    return st.composite(drawn)()
+
+
+def arrays(shape: int | Shape | SearchStrategy[Shape], dtype: str = "float64") -> SearchStrategy[np.ndarray[Any, Any]]:
+    """Arrays of a shape, or of shapes from a strategy, whose numbers lie between 0.1 and 2 on either side of 0.
+
+    Any two of n numbers are at least 1.9/n apart, so that central differences cross no tie of max or sort. They shrink
+    by their shape, not by their numbers: constant arrays prove nothing.
+    """
+    st = _hypothesis().strategies
+    fixed = (shape,) if isinstance(shape, int) else shape
+    if not isinstance(fixed, tuple):
+        return fixed.flatmap(lambda each: arrays(each, dtype))
+    if any(side < 1 for side in fixed):
+        raise ShapeError(f"arrays: expected sides of at least 1, got {fixed}: an empty check proves nothing")
+    return st.integers(0, 2**32 - 1).map(lambda seed: generic(fixed, seed).astype(dtype))
+
+
+def generic(shape: Shape, seed: int) -> np.ndarray[Any, Any]:
+    """The array of a shape that belongs to a seed: see ``arrays``."""
+    rng = np.random.default_rng(seed)
+    n = math.prod(shape)
+    room = FURTHEST - NEAREST
+    at = (np.arange(n) + rng.uniform(0.25, 0.75, size=n)) * 2 * room / n  # one in the middle half of each n-th part
+    numbers = np.where(at < room, at - FURTHEST, at - room + NEAREST)
+    return np.asarray(rng.permutation(numbers).reshape(shape))
+
+
+def broadcasting_pairs(base: SearchStrategy[Shape] | None = None) -> SearchStrategy[tuple[Shape, Shape]]:
+    """Two shapes, in either order, of which one is of base (default ``shapes()``) and the other broadcasts to it.
+
+    A side of 1 is what such a check is for: ``npf.gradcheck(…, allow_length_one=True)``.
+    """
+    hypothesis = _hypothesis()
+    st, numpy = hypothesis.strategies, hypothesis.extra.numpy
+
+    def pairs(shape: Shape) -> Any:
+        other = numpy.broadcastable_shapes(shape, min_dims=0, max_dims=len(shape), min_side=1)
+        return st.booleans().flatmap(
+            lambda swap: st.tuples(other, st.just(shape)) if swap else st.tuples(st.just(shape), other)
+        )
+
+    return (shapes() if base is None else base).flatmap(pairs)
+
+
+def _hypothesis() -> Any:
+    """The package. Raises ConfigError, with the remedy, where it is not installed."""
+    try:
+        import hypothesis.extra.numpy
+        import hypothesis.strategies
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"strategies: expected Hypothesis to be installed, got: {error}; pip install 'npformer[hypothesis]'"
+        ) from error
+    return hypothesis

@@ -1,0 +1,77 @@
+"""The pytest plugin: a fixture that checks gradients and fails the test with the table, and sizes to run a test at.
+
+    def test_softmax(gradcheck, gradcheck_size):
+        gradcheck((softmax_forward, softmax_backward), np.random.default_rng(0).normal(size=(3, gradcheck_size)))
+
+    python -m pytest --gradcheck-seeds 3 --gradcheck-sizes 3,31,32,33,127,128,129
+
+Every run of pytest where npformer is installed loads this file, so it imports the rest when a test asks for it.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from npformer.proof import Report
+
+SIZE = "gradcheck_size"
+SIZES = (2, 3, 7)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("gradcheck", "gradient checks (npformer)")
+    group.addoption(
+        "--gradcheck-seeds", type=_at_least_one, default=1, metavar="N",
+        help="each check is made with so many upstream gradients (default: 1)",
+    )  # fmt: skip
+    group.addoption(
+        "--gradcheck-sizes", type=_sizes, default=SIZES, metavar="N,…",
+        help=f"what a test that takes {SIZE} is run with (default: {','.join(map(str, SIZES))})",
+    )  # fmt: skip
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test that takes gradcheck_size once for each size, unless it says itself which sizes it wants."""
+    marks = metafunc.definition.iter_markers("parametrize")
+    names = [mark.kwargs.get("argnames", mark.args[0] if mark.args else "") for mark in marks]
+    its_own = {word.strip() for given in names for word in (given.split(",") if isinstance(given, str) else given)}
+    if SIZE in metafunc.fixturenames and SIZE not in its_own:
+        metafunc.parametrize(SIZE, metafunc.config.getoption("gradcheck_sizes"))
+
+
+@pytest.fixture
+def gradcheck(request: pytest.FixtureRequest) -> Callable[..., Report]:
+    """``npf.gradcheck`` for each of ``--gradcheck-seeds`` seeds; a wrong gradient fails the test, with the table.
+
+    It takes what npf.gradcheck takes; ``seed`` is the first of the seeds. Returns the last report.
+    """
+    seeds = request.config.getoption("gradcheck_seeds")
+
+    def check(target: Any, *inputs: Any, seed: int = 0, **options: Any) -> Report:
+        from npformer.proof import gradcheck
+
+        __tracebackhide__ = True
+        for each in range(seed, seed + seeds):
+            report = gradcheck(target, *inputs, seed=each, **options)
+            if not report.ok:
+                pytest.fail(f"{report.name}: a gradient is not right (seed {each})\n{report}", pytrace=False)
+        return report
+
+    return check
+
+
+def _at_least_one(text: str) -> int:
+    """A whole number from 1."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number >= 1, got {text!r}")
+    return int(text)
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    """Whole numbers from 1, separated by commas."""
+    return tuple(_at_least_one(part.strip()) for part in text.split(","))

@@ -1,0 +1,102 @@
+"""Gradients of JAX code: right ones pass, wrong rules do not, and JAX's settings stay as they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import npformer as npf
+from npformer.errors import ConfigError
+
+jax = pytest.importorskip("jax", reason="JAX is not installed: pip install 'npformer[jax]'")
+jnp = jax.numpy
+
+RNG = np.random.default_rng(0)
+X, W = RNG.normal(size=(3, 4)), RNG.normal(size=(4, 2))
+
+
+def make_scaled_sine(factor: float) -> Any:
+    """A custom_vjp, y = x sin(w), whose gradient of w is off by a factor."""
+
+    @jax.custom_vjp
+    def scaled_sine(x: Any, w: Any) -> Any:
+        return x * jnp.sin(w)
+
+    def forward(x: Any, w: Any) -> Any:
+        return scaled_sine(x, w), (x, w)
+
+    def backward(cache: Any, dy: Any) -> Any:
+        x, w = cache
+        return dy * jnp.sin(w), factor * dy * x * jnp.cos(w)
+
+    scaled_sine.defvjp(forward, backward)
+    return scaled_sine
+
+
+def test_a_rule_of_ones_own_is_checked_by_the_names_of_its_inputs() -> None:
+    right = npf.gradcheck(npf.from_jax(make_scaled_sine(1.0)), X, X + 1)
+    assert right.ok, str(right)
+    assert right.name == "scaled_sine"
+    assert [row.tensor for row in right.rows] == ["x", "w"]
+    assert all(row.scaled_error <= 1e-10 for row in right.rows)
+    wrong = npf.gradcheck(npf.from_jax(make_scaled_sine(1.001)), X, X + 1)
+    assert [row.ok for row in wrong.rows] == [True, False]
+    assert wrong.rows[1].ratio == pytest.approx(1.001)
+
+
+def test_jax_settings_stay_as_they_are() -> None:
+    before = jax.config.jax_enable_x64, jnp.ones(2).dtype
+    pair = npf.from_jax(jnp.sin)
+    y, cache = pair.forward(X)
+    assert y.dtype == np.float64
+    assert pair.backward(y, cache)[0].dtype == np.float64
+    assert (jax.config.jax_enable_x64, jnp.ones(2).dtype) == before
+
+
+def test_jitted_functions_several_outputs_and_integers() -> None:
+    @jax.jit
+    def both(tokens: Any, table: Any) -> Any:
+        rows = table[tokens]
+        return {"y": jnp.tanh(rows), "best": jnp.argmax(rows.real, axis=-1), "sum": rows.sum(axis=0)}
+
+    report = npf.gradcheck(npf.from_jax(both), np.array([1, 0, 1]), W)
+    assert report.ok, str(report)
+    assert [row.tensor for row in report.rows] == ["table"]
+
+
+def test_a_tree_of_parameters() -> None:
+    tree = {"in": {"w": W.astype("float32"), "b": np.ones(2)}, "out": [RNG.normal(size=(2, 2)), 3]}
+
+    def network(parameters: Any, x: Any, scale: float = 1.0) -> Any:
+        hidden = jnp.tanh(x @ parameters["in"]["w"] + parameters["in"]["b"])
+        return scale * hidden @ parameters["out"][0] * parameters["out"][1]
+
+    report = npf.gradcheck(npf.from_jax(network, parameters=tree), X, scale=2.0)
+    assert report.ok, str(report)
+    assert [row.tensor for row in report.rows] == ["x", "in.b", "in.w", "out.0"]
+    assert tree["in"]["b"].tolist() == [1, 1]
+
+
+def test_a_wrong_rule_inside_a_network_with_parameters() -> None:
+    function = make_scaled_sine(0.99)
+    report = npf.gradcheck(npf.from_jax(lambda p, x: function(x, x * p["w"]), parameters={"w": np.ones(4)}), X)
+    assert [row.ok for row in report.rows] == [False, False]
+
+
+def test_what_is_refused() -> None:
+    with pytest.raises(ConfigError, match="expected a function of JAX arrays, got an object of type int"):
+        npf.from_jax(3)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"a dict of arrays, which would go unchecked; say from_jax\(function, param"):
+        npf.gradcheck(npf.from_jax(lambda p, x: p["w"] * x), {"w": X}, X)
+    with pytest.raises(ConfigError, match="expected a function that returns arrays, got NoneType"):
+        npf.gradcheck(npf.from_jax(lambda x: None), X)
+    with pytest.raises(TypeError, match="imaginary parts are lost"):
+        npf.from_jax(jnp.abs).forward(X + 1j)
+    with pytest.raises(TypeError, match="expected JAX to run it on complex numbers"):
+        npf.from_jax(lambda x: jax.scipy.special.erf(x)).forward(X + 1j)
+
+
+def test_a_function_that_takes_no_complex_numbers() -> None:
+    assert npf.gradcheck(npf.from_jax(lambda x: jax.scipy.special.erf(x)), X, complex_step=False).ok

@@ -1,0 +1,263 @@
+"""Gradients of PyTorch code: right ones pass, wrong ones do not, and nothing of what is checked is changed."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+
+import npformer as npf
+from npformer.errors import ConfigError
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'npformer[torch]'")
+
+RNG = np.random.default_rng(0)
+X, W = RNG.normal(size=(3, 4)), RNG.normal(size=(4, 2))
+
+
+def make_scaled_sine(factor: float) -> Any:
+    """A torch.autograd.Function, y = x sin(w), whose gradient of w is off by a factor."""
+
+    class ScaledSine(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any, w: Any) -> Any:
+            ctx.save_for_backward(x, w)
+            return x * torch.sin(w)
+
+        @staticmethod
+        def backward(ctx: Any, dy: Any) -> Any:
+            x, w = ctx.saved_tensors
+            return dy * torch.sin(w), factor * dy * x * torch.cos(w)
+
+    return ScaledSine
+
+
+def make_power(exponent: float) -> Any:
+    """A torch.autograd.Function in the newer form, y = xⁿ with n an integer; backward takes another exponent."""
+
+    class Power(torch.autograd.Function):
+        @staticmethod
+        def forward(base: Any, n: int) -> Any:
+            return base**n
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+            base, ctx.n = inputs
+            ctx.save_for_backward(base)
+
+        @staticmethod
+        def backward(ctx: Any, dy: Any) -> Any:
+            (base,) = ctx.saved_tensors
+            return dy * ctx.n * base**exponent, None
+
+    return Power
+
+
+def test_a_function_is_checked_by_the_names_of_its_inputs() -> None:
+    right = npf.gradcheck(npf.from_torch(make_scaled_sine(1.0)), X, X + 1)
+    assert right.ok, str(right)
+    assert right.name == "ScaledSine"
+    assert [row.tensor for row in right.rows] == ["x", "w"]
+
+
+def test_a_wrong_backward_is_found_and_told_from_a_right_one() -> None:
+    report = npf.gradcheck(npf.from_torch(make_scaled_sine(1.001)), X, X + 1)
+    assert [row.ok for row in report.rows] == [True, False]
+
+
+def test_nothing_of_a_backward_is_in_the_witness() -> None:
+    """What the witness says does not depend on the backward: as wrong as can be, numeric is what it was."""
+    numeric = [
+        npf.gradcheck(npf.from_torch(make_scaled_sine(factor)), X, X + 1, explain=False).rows[1] for factor in (2, 3)
+    ]
+    assert [row.ratio for row in numeric] == pytest.approx([2, 3])
+
+
+def test_a_function_in_the_newer_form_with_an_integer() -> None:
+    report = npf.gradcheck(npf.from_torch(make_power(2)), X, 3)
+    assert report.ok, str(report)
+    assert [row.tensor for row in report.rows] == ["base"]
+    assert not npf.gradcheck(npf.from_torch(make_power(1)), X, 3).ok
+
+
+def test_a_backward_that_returns_none_claims_0() -> None:
+    class Forgetful(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any, w: Any) -> Any:
+            ctx.save_for_backward(w)
+            return x * w
+
+        @staticmethod
+        def backward(ctx: Any, dy: Any) -> Any:
+            return dy * ctx.saved_tensors[0], None
+
+    report = npf.gradcheck(npf.from_torch(Forgetful), X, X + 1)
+    assert [row.ok for row in report.rows] == [True, False]
+    assert report.rows[1].analytic == 0
+
+
+def test_functions_of_tensors() -> None:
+    def both(a: Any, b: Any) -> Any:
+        product = a @ b
+        return product.tanh(), {"max": product.max(dim=-1), "nothing": None}  # values, and indices that are left out
+
+    report = npf.gradcheck(npf.from_torch(both), X, W, complex_step=False)  # max refuses complex numbers
+    assert report.ok, str(report)
+    assert [row.tensor for row in report.rows] == ["a", "b"]
+    assert npf.gradcheck(npf.from_torch(torch.sin), X).ok
+    detached = npf.gradcheck(npf.from_torch(lambda x: x.detach() * 2), X)
+    assert not detached.ok
+    assert detached.rows[0].analytic == 0
+
+
+def test_inputs_written_to_and_with_gaps() -> None:
+    seen = []
+
+    def in_place(x: Any) -> Any:
+        seen.append(x.stride())
+        return x.mul_(2).sin_()
+
+    wide = np.asarray(RNG.normal(size=(3, 8)))[..., ::2]
+    before = wide.copy()
+    assert npf.gradcheck(npf.from_torch(in_place), wide).ok
+    assert (8, 2) in seen
+    np.testing.assert_array_equal(wide, before)
+
+
+def test_numbers_that_need_a_check_without_the_complex_step() -> None:
+    """Softmax, ReLU and max refuse complex numbers, and |x| loses an imaginary part: they are checked all the same."""
+    for function in (lambda x: torch.relu(x) ** 2, lambda x: x.softmax(-1)):
+        assert npf.gradcheck(npf.from_torch(function), X, complex_step=False).ok
+        pair = npf.from_torch(function)
+        with pytest.raises(TypeError, match="complex"):
+            pair.forward(X + 1j)
+    with pytest.raises(TypeError, match="imaginary parts are lost"):
+        npf.from_torch(lambda x: x.abs()).forward(X + 1j)
+
+
+def test_inputs_keep_their_precision_outside_of_a_check() -> None:
+    pair = npf.from_torch(lambda x: x * 2)
+    for dtype in ("float32", "float64"):
+        y, cache = pair.forward(X.astype(dtype))
+        assert y.dtype == dtype
+        assert pair.backward(y, cache)[0].dtype == dtype
+
+
+def a_module() -> Any:
+    """float32, in train mode, with statistics and with dropout."""
+    torch.manual_seed(3)
+    return torch.nn.Sequential(
+        torch.nn.Linear(4, 5), torch.nn.BatchNorm1d(5), torch.nn.Tanh(), torch.nn.Dropout(0.4), torch.nn.Linear(5, 2)
+    )
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_module_is_checked_and_unchanged(training: bool) -> None:
+    module = a_module().train(training)
+    module[0].weight.grad = torch.ones(5, 4)
+    before = {name: x.clone() for name, x in module.state_dict().items()}
+    drawn = torch.get_rng_state()
+    report = npf.gradcheck(npf.from_torch(module), X, complex_step=False)
+    assert report.ok, str(report)
+    names = ["input", "0.weight", "0.bias", "1.weight", "1.bias", "4.weight", "4.bias"]
+    assert [row.tensor for row in report.rows] == names
+    assert torch.equal(torch.get_rng_state(), drawn)
+    assert module.training is training
+    assert all(torch.equal(x, before[name]) for name, x in module.state_dict().items())
+    assert module[0].weight.dtype == torch.float32
+    assert torch.equal(module[0].weight.grad, torch.ones(5, 4))
+    assert module[0].bias.grad is None
+
+
+def test_a_wrong_function_inside_a_module_is_found() -> None:
+    class Layer(torch.nn.Module):
+        def __init__(self, factor: float) -> None:
+            super().__init__()
+            self.gain, self.function = torch.nn.Parameter(torch.rand(4) + 0.5), make_scaled_sine(factor)
+
+        def forward(self, x: Any) -> Any:
+            return self.function.apply(x, self.gain.expand_as(x))
+
+    assert npf.gradcheck(npf.from_torch(Layer(1.0)), X).ok
+    report = npf.gradcheck(npf.from_torch(Layer(0.99)), X)
+    assert {row.tensor: row.ok for row in report.rows} == {"x": True, "gain": False}
+
+
+def test_complex_numbers_reach_a_module_where_it_takes_them() -> None:
+    module = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Tanh(), torch.nn.Linear(3, 2))
+    pair = npf.from_torch(module)
+    y, _ = pair.forward(X + 1e-30j)
+    assert y.dtype == np.complex128
+    report = npf.gradcheck(pair, X)
+    assert report.ok, str(report)
+    assert all(row.scaled_error <= 1e-10 for row in report.rows)
+
+
+def test_dropout_drops_the_same_each_time_and_takes_no_complex_step() -> None:
+    pair = npf.from_torch(torch.nn.Dropout(0.5))
+    first, second = (pair.forward(X + 3)[0] for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+    assert (first == 0).any()
+    for drawing in (pair, npf.from_torch(lambda x: x * torch.rand(x.shape))):
+        with pytest.raises(TypeError, match=r"no random numbers|not implemented for 'ComplexDouble'"):
+            drawing.forward(X + 1e-30j)
+    dy, cache = np.ones_like(X), pair.forward(X + 3)[1]
+    np.testing.assert_array_equal(pair.backward(dy, cache)[0] == 0, first == 0)
+
+
+def test_tied_frozen_and_integer() -> None:
+    class Tied(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table, self.out = torch.nn.Embedding(7, 4), torch.nn.Linear(4, 7)
+            self.out.weight = self.table.weight
+            self.out.bias.requires_grad_(False)
+
+        def forward(self, tokens: Any) -> Any:
+            return self.out(self.table(tokens))
+
+    report = npf.gradcheck(npf.from_torch(Tied()), np.array([[1, 2, 2], [3, 0, 6]]))
+    assert report.ok, str(report)
+    assert [row.tensor for row in report.rows] == ["table.weight"]
+
+
+def test_several_outputs_and_a_state_that_a_call_changes() -> None:
+    class Counting(torch.nn.LSTM):
+        def __init__(self) -> None:
+            super().__init__(4, 3, batch_first=True)
+            self.register_buffer("calls", torch.zeros(()))
+
+        def forward(self, x: Any) -> Any:
+            self.calls += 1
+            y, (h, c) = super().forward(x)
+            return y * self.calls, h, c
+
+    module = Counting()
+    report = npf.gradcheck(npf.from_torch(module), RNG.normal(size=(2, 3, 4)), complex_step=False)
+    assert report.ok, str(report)
+    assert float(module.calls) == 0
+
+
+def test_what_is_refused() -> None:
+    for target in (3, torch.nn.Linear):
+        with pytest.raises(ConfigError, match=r"expected a subclass of torch.autograd.Function, an nn.Module or"):
+            npf.from_torch(target)
+    with pytest.raises(ConfigError, match="expected a forward that returns tensors, got an object of type int"):
+        npf.gradcheck(npf.from_torch(lambda x: 3), X)
+    with pytest.raises(ValueError, match="expected an output of floating-point numbers"):
+        npf.gradcheck(npf.from_torch(lambda x: x > 0), X)
+    with pytest.raises(ValueError, match="expected real outputs"):
+        npf.gradcheck(npf.from_torch(lambda x: x * 1j), X)
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):  # PyTorch's own words, of real numbers
+        npf.gradcheck(npf.from_torch(lambda x: x @ x), X)
+
+
+def test_copies_are_independent_of_the_module_they_are_of() -> None:
+    module = a_module().eval()
+    pair, x = npf.from_torch(module), copy.deepcopy(X)
+    before, _ = pair.forward(x)
+    with torch.no_grad():
+        module[0].weight.zero_()
+    np.testing.assert_array_equal(pair.forward(x)[0], before)

@@ -1,0 +1,327 @@
+"""Classes as people write them: their parameters are found, their mistakes too, and they stay as they were."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+
+import npformer as npf
+from npformer.errors import ConfigError
+
+Host = np.ndarray[Any, Any]
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(5, 3))
+
+
+class Dense:
+    """W and b, with dW and db that backward makes."""
+
+    factor = 1.0
+
+    def __init__(self, inputs: int = 3, outputs: int = 4) -> None:
+        rng = np.random.default_rng([inputs, outputs])
+        self.W, self.b = rng.normal(size=(inputs, outputs)).astype("float32"), np.zeros(outputs)
+
+    def forward(self, x: Host) -> Host:
+        self.x = x
+        return x @ self.W + self.b
+
+    def backward(self, dy: Host) -> Host:
+        self.dW, self.db = self.factor * self.x.T @ dy, dy.sum(0)
+        return dy @ self.W.T
+
+
+class Tanh:
+    def forward(self, x: Host) -> Host:
+        self.y = np.tanh(x)
+        return self.y
+
+    def backward(self, dy: Host) -> Host:
+        return dy * (1 - self.y**2)
+
+
+class Added(Dense):
+    """Gradients are there from the beginning, in the precision of W, and are added to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dW, self.db = np.ones_like(self.W), np.ones_like(self.b)
+
+    def backward(self, dy: Host) -> Host:
+        self.dW += self.x.T @ dy
+        self.db += dy.sum(0)
+        return dy @ self.W.T
+
+
+class Private:
+    """_w with _w_grad; called, with no method forward."""
+
+    def __init__(self) -> None:
+        self._w = RNG.normal(size=3)
+        self._w_grad: Any = None
+
+    def __call__(self, x: Host) -> Host:
+        self._seen = x
+        return x * self._w
+
+    def backward(self, dy: Host) -> tuple[Host]:
+        self._w_grad = (dy * self._seen).sum(0)
+        return (dy * self._w,)
+
+
+class Tables:
+    """Dicts params and grads."""
+
+    def __init__(self) -> None:
+        self.params = {"W": RNG.normal(size=(3, 4)), "b": RNG.normal(size=4)}
+        self.grads: dict[str, Host] = {}
+
+    def forward(self, x: Host) -> Host:
+        self.x = x
+        return x @ self.params["W"] + self.params["b"]
+
+    def backward(self, dy: Host) -> Host:
+        self.grads = {"W": self.x.T @ dy, "b": dy.sum(axis=0)}
+        return dy @ self.params["W"].T
+
+
+class Lists:
+    """Lists params and grads, the gradients written into what is there."""
+
+    def __init__(self) -> None:
+        weights = RNG.normal(size=(3, 4))
+        self.params, self.grads = [weights], [np.full_like(weights, 7)]
+
+    def forward(self, x: Host) -> Host:
+        (weights,) = self.params
+        self.x = x
+        return x @ weights
+
+    def backward(self, dy: Host) -> Host:
+        self.grads[0][...] = self.x.T @ dy
+        return dy @ self.params[0].T
+
+
+class Box:
+    def __init__(self, data: Host) -> None:
+        self.data, self.grad = data, np.zeros_like(data)
+
+
+class Boxes:
+    """Objects of their own with data and grad."""
+
+    def __init__(self) -> None:
+        self.weights = Box(RNG.normal(size=(3, 4)))
+
+    def forward(self, x: Host) -> Host:
+        self.x = x
+        return x @ self.weights.data
+
+    def backward(self, dy: Host) -> Host:
+        self.weights.grad = self.x.T @ dy
+        return dy @ self.weights.data.T
+
+
+class Network:
+    """Layers in a list, and a list of all parameters, which holds the layers' own arrays."""
+
+    def __init__(self) -> None:
+        self.layers = [Dense(), Tanh(), Dense(4, 2)]
+        self.params = [layer.W for layer in self.layers if isinstance(layer, Dense)]
+        self.grads: list[Host] = []
+
+    def forward(self, x: Host) -> Host:
+        for layer in self.layers:
+            x = layer.forward(x)
+        return x
+
+    def backward(self, dy: Host) -> Host:
+        for layer in reversed(self.layers):
+            dy = layer.backward(dy)
+        return dy
+
+
+FORMS: dict[str, tuple[Any, list[str]]] = {
+    "dW": (Dense(), ["x", "W", "b"]),
+    "added to": (Added(), ["x", "W", "b"]),
+    "_w_grad": (Private(), ["x", "_w"]),
+    "dicts": (Tables(), ["x", "params.W", "params.b"]),
+    "lists": (Lists(), ["x", "params.0"]),
+    "boxes": (Boxes(), ["x", "weights.data"]),
+    "network": (Network(), ["x", "layers.0.W", "layers.0.b", "layers.2.W", "layers.2.b"]),
+    "none": (Tanh(), ["x"]),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_each_form_is_checked_by_its_names(form: str) -> None:
+    target, names = FORMS[form]
+    report = npf.gradcheck(npf.from_object(target), X)
+    assert report.ok, str(report)
+    assert [row.tensor for row in report.rows] == names
+    assert report.name == type(target).__name__
+
+
+def test_a_wrong_gradient_is_found_however_deep() -> None:
+    network = Network()
+    network.layers[2].factor = 1.01  # type: ignore[union-attr]
+    report = npf.gradcheck(npf.from_object(network), X)
+    assert [row.tensor for row in report.rows if not row.ok] == ["layers.2.W"]
+
+
+def test_the_object_stays_as_it_was() -> None:
+    network = Network()
+    network.forward(X), network.backward(np.ones((5, 2)))
+    before, held = copy.deepcopy(network), [id(layer.W) for layer in network.layers if isinstance(layer, Dense)]
+    assert npf.gradcheck(npf.from_object(network), X).ok
+    for one, other in zip(network.layers, before.layers, strict=True):
+        assert vars(one).keys() == vars(other).keys()
+        for name in vars(one):
+            np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+    assert [id(layer.W) for layer in network.layers if isinstance(layer, Dense)] == held
+    assert network.layers[0].W.dtype == np.float32  # type: ignore[union-attr]
+
+
+class Drawing:
+    """Draws from NumPy's global numbers and from its own, counts its calls, and keeps a running mean."""
+
+    def __init__(self) -> None:
+        self.rng, self.calls, self.mean = np.random.default_rng(4), 0, np.zeros(3)
+
+    def forward(self, x: Host) -> Host:
+        self.calls += 1
+        self.mean = self.mean + x.mean(0)
+        self.mask = (np.random.random(x.shape) < 0.7) * (self.rng.random(x.shape) < 0.9) * self.calls
+        return x * self.mask
+
+    def backward(self, dy: Host) -> Host:
+        return dy * self.mask
+
+
+def test_what_a_call_leaves_behind_is_not_there_in_the_next() -> None:
+    before = np.random.get_state()[1].copy()  # type: ignore[index, union-attr]
+    target = Drawing()
+    report = npf.gradcheck(npf.from_object(target), X)
+    assert report.ok, str(report)
+    np.testing.assert_array_equal(np.random.get_state()[1], before)  # type: ignore[index]
+    assert (target.calls, target.mean.tolist()) == (0, [0, 0, 0])
+
+
+class Loss:
+    """Two inputs, one of which has no gradient, and a backward without dy."""
+
+    def forward(self, y: Host, wanted: Host) -> float:
+        self.rest = y - wanted
+        return float((self.rest**2).mean())
+
+    def backward(self) -> Host:
+        return 2 * self.rest / self.rest.size
+
+
+def test_a_loss_whose_backward_takes_nothing() -> None:
+    report = npf.gradcheck(npf.from_object(Loss()), X, np.arange(15).reshape(5, 3), complex_step=False)
+    assert report.ok, str(report)
+    assert [row.tensor for row in report.rows] == ["y"]
+
+
+class Several:
+    """Two inputs, two outputs, and a list of gradients."""
+
+    def forward(self, a: Host, b: Host) -> list[Host]:
+        self.kept = a, b
+        return [a * b, a + b]
+
+    def backward(self, dys: tuple[Host, Host]) -> list[Host]:
+        (a, b), (first, second) = self.kept, dys
+        return [first * b + second, first * a + second]
+
+
+def test_several_inputs_and_outputs() -> None:
+    report = npf.gradcheck(npf.from_object(Several()), X, X + 1)
+    assert report.ok, str(report)
+    assert [row.tensor for row in report.rows] == ["a", "b"]
+
+
+class Table:
+    """An embedding: no float input, and backward returns nothing."""
+
+    def __init__(self) -> None:
+        self.table = RNG.normal(size=(6, 3))
+
+    def forward(self, tokens: Host) -> Host:
+        self.tokens = tokens
+        return self.table[tokens]
+
+    def backward(self, dy: Host) -> None:
+        self.step_for_table = np.zeros(self.table.shape)
+        np.add.at(self.step_for_table, self.tokens, dy)
+
+
+def test_a_gradient_under_another_name_and_no_float_input() -> None:
+    tokens = np.array([[1, 2, 2], [5, 0, 1]])
+    with pytest.raises(ConfigError) as caught:
+        npf.from_object(Table())
+    for part in (
+        "table: expected a place of its gradient, one of dtable, d_table, grad_table, table_grad",
+        'parameters={"table": "PLACE"}) names it',
+        '{"table": None} says that table is no parameter',
+    ):
+        assert part in str(caught.value)
+    report = npf.gradcheck(npf.from_object(Table(), parameters={"table": "step_for_table"}), tokens)
+    assert report.ok, str(report)
+    assert [row.tensor for row in report.rows] == ["table"]
+
+
+def test_what_is_given_comes_before_what_is_found() -> None:
+    network = Network()
+    pair = npf.from_object(network, parameters={"layers.0.W": None, "layers.2.W": "layers.0.dW"})
+    with pytest.raises(npf.errors.ShapeError, match=r"gradient of layers\.2\.W: expected \(4, 2\), got \(3, 4\)"):
+        npf.gradcheck(pair, X)
+    assert [name for name, _ in pair.named_parameters()] == ["layers.2.W", "layers.0.b", "layers.2.b"]
+    rows = npf.gradcheck(npf.from_object(network, parameters={"layers.0.W": None}), X).rows
+    assert [row.tensor for row in rows] == ["x", "layers.0.b", "layers.2.W", "layers.2.b"]
+
+
+def test_a_constant_that_is_no_parameter() -> None:
+    class Scaled(Tanh):
+        def __init__(self) -> None:
+            self.scale = np.array([1.0, 2.0, 3.0])
+
+        def forward(self, x: Host) -> Host:
+            return super().forward(x) * self.scale
+
+        def backward(self, dy: Host) -> Host:
+            return super().backward(dy * self.scale)
+
+    with pytest.raises(ConfigError, match="scale: expected a place of its gradient"):
+        npf.from_object(Scaled())
+    assert npf.gradcheck(npf.from_object(Scaled(), parameters={"scale": None}), X).ok
+
+
+def test_what_is_refused() -> None:
+    class Updating(Tanh):
+        def backward(self, dy: Host, learning_rate: float) -> Host:  # type: ignore[override]
+            return dy
+
+    class Silent(Dense):
+        def backward(self, dy: Host) -> Host:
+            if dy is None:
+                self.dW = self.db = dy
+            return dy @ self.W.T
+
+    for target, words in (
+        (Tanh, "got the class Tanh"),
+        (np.sin, "got one of type ufunc"),
+        (X, "got one of type ndarray"),
+    ):
+        with pytest.raises(ConfigError, match=f"expected an object with the methods forward and backward, {words}"):
+            npf.from_object(target)
+    with pytest.raises(ConfigError, match=r"expected backward\(dy\), got one that also needs learning_rate"):
+        npf.from_object(Updating())
+    with pytest.raises(ConfigError, match="W: expected its gradient in dW after backward, found nothing there"):
+        npf.gradcheck(npf.from_object(Silent()), X)
+    with pytest.raises(ConfigError, match="U: expected a float array of NumPy's, got NoneType"):
+        npf.from_object(Dense(), parameters={"U": "dU"})
