@@ -75,6 +75,19 @@ def test_nothing_of_a_backward_is_in_the_witness() -> None:
     assert [row.ratio for row in numeric] == pytest.approx([2, 3])
 
 
+def test_values_are_computed_without_gradients() -> None:
+    seen = []
+
+    def sine(x: Any) -> Any:
+        seen.append((torch.is_grad_enabled(), x.requires_grad))
+        return x.sin()
+
+    pair = npf.from_torch(sine)
+    y, cache = pair.forward(X)
+    pair.backward(y, cache)
+    assert seen == [(False, False), (True, True)]
+
+
 def test_a_function_in_the_newer_form_with_an_integer() -> None:
     report = npf.gradcheck(npf.from_torch(make_power(2)), X, 3)
     assert report.ok, str(report)

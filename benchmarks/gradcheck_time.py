@@ -1,0 +1,200 @@
+"""How long a check of somebody's gradients takes: the first in a new process, an ordinary one, one of 10⁶ numbers.
+
+Each case runs in new processes, one after another, whose home is empty and which have no kernel kept anywhere:
+
+    first      import npformer and check y = sin x at (3, 4): what a person waits for, start of Python included
+    ordinary   the check alone of a layer norm at (4, 8, 16), three tensors
+    million    the check alone of a softmax along rows of (1000, 1000), and of a layer norm of it, their gradients right
+    region     the same two with a gradient that is wrong in rows 300 to 340 and columns 500 to 600 alone
+
+Shown are the fastest and the middle of the runs; the verdict is on the middle one. The report of a region is printed
+as it is, and whether it names the rows and columns is looked for in its text.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks import machine, report
+
+EXAMPLES = """examples:
+  python -m benchmarks.gradcheck_time                        five processes for each case
+  python -m benchmarks.gradcheck_time --rounds 1 --only first,ordinary
+  python -m benchmarks.gradcheck_time --json --output gradcheck_time.json
+
+exit code: 0 all within their limits, 1 one is not, 2 it cannot be run"""
+
+Host = np.ndarray[Any, Any]
+ROWS, COLUMNS = slice(300, 340), slice(500, 600)
+SECONDS = {"first": 1.0, "ordinary": 0.5, "million": 3.0, "region": 3.0}
+COLUMN_NAMES = ("case", "target", "limit s", "middle s", "fastest s", "verdict", "as expected")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; returns its exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.gradcheck_time", description="The time of a gradient check.",
+        epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
+    )  # fmt: skip
+    parser.add_argument("--rounds", type=int, default=5, help="processes for each case (default: 5)")
+    parser.add_argument("--only", default=",".join(SECONDS), help=f"of {', '.join(SECONDS)} (default: all)")
+    parser.add_argument("--output", type=Path, help="write the JSON document to this file, which must be new")
+    parser.add_argument("--json", action="store_true", help="print one JSON document, for machines")
+    args = parser.parse_args(argv)
+    only = args.only.split(",")
+    problem = _problem(args.rounds, only, args.output)
+    if problem:
+        print(f"gradcheck_time: {problem}", file=sys.stderr)
+        return 2
+    about = machine.describe([], True, "numpy", ["float64"])
+    results = [measured(case, target, args.rounds) for case, target in CASES if case in only]
+    document = json.dumps({"benchmark": "gradcheck_time", "machine": about, "rounds": args.rounds, "results": results})
+    if args.output is not None:
+        with args.output.open("x", encoding="utf-8") as file:
+            file.write(document + "\n")
+    print(document if args.json else f"{report.head(about)}\n\n{shown(results)}")
+    return 0 if all(result["within"] and result["as_expected"] for result in results) else 1
+
+
+def _problem(rounds: int, only: Sequence[str], output: Path | None) -> str:
+    """What is wrong with the options, "" if nothing."""
+    if rounds < 1:
+        return f"--rounds: expected an integer >= 1, got {rounds}"
+    if not set(only) <= SECONDS.keys():
+        return f"--only: expected some of {', '.join(SECONDS)}, got {','.join(only)}"
+    return f"--output: expected a new file, {output} is there" if output is not None and output.exists() else ""
+
+
+def shown(results: Sequence[dict[str, Any]]) -> str:
+    """The table, and the reports of wrong regions below it."""
+    rows = [
+        [
+            result["case"], result["target"], f"{result['limit_s']:g}", f"{result['middle_s']:.2f}",
+            f"{result['fastest_s']:.2f}", "within" if result["within"] else "OVER",
+            "yes" if result["as_expected"] else "NO",
+        ]
+        for result in results
+    ]  # fmt: skip
+    texts = [
+        f"{result['target']}, region named: {'yes' if result['region_named'] else 'no'}\n{result['report']}"
+        for result in results
+        if result["case"] == "region"
+    ]
+    return "\n\n".join([report.table(COLUMN_NAMES, rows), *texts])
+
+
+def measured(case: str, target: str, rounds: int) -> dict[str, Any]:
+    """One case in so many processes."""
+    answers = [_in_a_new_process(case, target) for _ in range(rounds)]
+    seconds = [answer["whole_s"] if case == "first" else answer["check_s"] for answer in answers]
+    last, middle = answers[-1], statistics.median(seconds)
+    return {
+        "case": case, "target": target, "limit_s": SECONDS[case], "middle_s": middle, "fastest_s": min(seconds),
+        "seconds": seconds, "within": middle <= SECONDS[case], "ok": last["ok"],
+        "as_expected": last["ok"] == (case != "region"), "region_named": last["region_named"], "report": last["report"],
+    }  # fmt: skip
+
+
+def _in_a_new_process(case: str, target: str) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="gradcheck-time-") as home:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("NUMBA", "XDG"))}
+        code = f"from benchmarks.gradcheck_time import child; child({case!r}, {target!r})"
+        before = time.perf_counter()
+        run = subprocess.run(
+            [sys.executable, "-c", CODE_OF_FIRST if case == "first" else code], env=kept | {"HOME": home},
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        return {"whole_s": time.perf_counter() - before} | json.loads(run.stdout)
+
+
+CODE_OF_FIRST = """
+import json
+import numpy as np
+import npformer as npf
+x = np.random.default_rng(0).normal(size=(3, 4))
+report = npf.gradcheck((lambda x: (np.sin(x), x), lambda dy, x: dy * np.cos(x)), x)
+print(json.dumps({"ok": report.ok, "report": str(report), "region_named": False}))
+"""  # nothing of the benchmark's own imports counts
+
+
+def child(case: str, target: str) -> None:
+    """What a process does: one check, timed, its result on standard output."""
+    import npformer as npf
+
+    pair, inputs = TARGETS[target](case)
+    before = time.perf_counter()
+    found = npf.gradcheck(pair, *inputs, name=target)
+    text = str(found)
+    taken = time.perf_counter() - before
+    print(json.dumps({"ok": found.ok, "check_s": taken, "report": text, "region_named": names_region(text)}))
+
+
+def names_region(text: str) -> bool:
+    """Whether a text has the four bounds of the region, its ends counted or not."""
+    rows = "300" in text and ("339" in text or "340" in text)
+    return rows and "500" in text and ("599" in text or "600" in text)
+
+
+def spoiled(gradient: Host, case: str) -> Host:
+    """The gradient, 10 % too large in a region of it, if that is the case."""
+    if case != "region":
+        return gradient
+    wrong = gradient.copy()
+    wrong[ROWS, COLUMNS] *= 1.1
+    return wrong
+
+
+def softmax_forward(x: Host) -> tuple[Host, Host]:
+    e = np.exp(x - x.real.max(-1, keepdims=True))
+    y = e / e.sum(-1, keepdims=True)
+    return y, y
+
+
+def softmax(case: str) -> tuple[Any, tuple[Host, ...]]:
+    """A softmax along rows, written as people write it."""
+
+    def backward(dy: Host, y: Host) -> Host:
+        return spoiled(y * (dy - (dy * y).sum(-1, keepdims=True)), case)
+
+    return (softmax_forward, backward), (np.random.default_rng(0).normal(size=(1000, 1000)),)
+
+
+def layer_norm_forward(x: Host, gamma: Host, beta: Host) -> tuple[Host, tuple[Host, Host, Host]]:
+    centred = x - x.mean(-1, keepdims=True)
+    r = 1 / np.sqrt((centred * centred).mean(-1, keepdims=True) + 1e-5)
+    x_hat = centred * r
+    return gamma * x_hat + beta, (x_hat, r, gamma)
+
+
+def layer_norm(case: str) -> tuple[Any, tuple[Host, ...]]:
+    """A layer norm, written as people write it; small in the ordinary case."""
+
+    def backward(dy: Host, cache: tuple[Host, Host, Host]) -> tuple[Host, Host, Host]:
+        x_hat, r, gamma = cache
+        g = dy * gamma
+        dx = r * (g - g.mean(-1, keepdims=True) - x_hat * (g * x_hat).mean(-1, keepdims=True))
+        tokens = tuple(range(dy.ndim - 1))
+        return spoiled(dx, case), (dy * x_hat).sum(tokens), dy.sum(tokens)
+
+    rng, shape = np.random.default_rng(0), (4, 8, 16) if case == "ordinary" else (1000, 1000)
+    return (layer_norm_forward, backward), tuple(rng.normal(size=s) for s in (shape, shape[-1], shape[-1]))
+
+
+Maker = Callable[[str], tuple[Any, tuple[Host, ...]]]
+TARGETS: dict[str, Maker] = {"softmax": softmax, "layer_norm": layer_norm}
+CASES = [("first", "sine"), ("ordinary", "layer_norm"), *((c, t) for c in ("million", "region") for t in TARGETS)]
+
+if __name__ == "__main__":
+    raise SystemExit(main())

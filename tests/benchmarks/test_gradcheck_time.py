@@ -1,0 +1,65 @@
+"""The benchmark of the checker's time: its cases give what they should, whatever the clock says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks import gradcheck_time as timing
+
+
+@pytest.mark.parametrize(("case", "target"), [("first", "sine"), ("ordinary", "layer_norm")])
+def test_a_case_in_a_process_of_its_own(case: str, target: str) -> None:
+    result = timing.measured(case, target, 1)
+    assert result["as_expected"], result["report"]
+    assert len(result["seconds"]) == 1
+    assert json.loads(json.dumps(result)) == result
+
+
+def test_a_region_is_wrong_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
+    gradient = np.ones((1000, 1000))
+    wrong = timing.spoiled(gradient, "region") != gradient
+    assert wrong.sum() == 40 * 100
+    assert wrong[300:340, 500:600].all()
+    assert timing.spoiled(gradient, "million") is gradient
+    timing.child("region", "softmax")
+    answer = json.loads(capsys.readouterr().out)
+    assert not answer["ok"]
+    assert answer["region_named"] == timing.names_region(answer["report"])
+
+
+def test_a_region_is_named_by_its_bounds() -> None:
+    assert timing.names_region("wrong in x[300:340, 500:600]")
+    assert timing.names_region("rows 300 to 339, columns 500 to 599")
+    assert not timing.names_region("wrong in rows 300 to 340")
+    assert not timing.names_region("300 500 600")
+
+
+def a_result(**changes: object) -> dict[str, object]:
+    made = {"case": "region", "target": "softmax", "limit_s": 3.0, "middle_s": 1.0, "fastest_s": 0.9, "within": True,
+            "as_expected": True, "region_named": False, "report": "the table"}  # fmt: skip
+    return made | changes
+
+
+def test_the_document_the_file_and_the_exit_code(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    changes: dict[str, object] = {}
+    monkeypatch.setattr(timing, "measured", lambda case, target, rounds: a_result(case=case, **changes))
+    path = tmp_path / "found.json"
+    assert timing.main(["--json", "--output", str(path)]) == 0
+    assert json.loads(capsys.readouterr().out) == json.loads(path.read_text(encoding="utf-8"))
+    assert timing.main(["--output", str(path)]) == 2
+    assert "expected a new file" in capsys.readouterr().err
+    for changes in ({"within": False}, {"as_expected": False}):
+        assert timing.main(["--only", "region"]) == 1
+        assert "softmax, region named: no\nthe table" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("words", "said"), [(["--rounds", "0"], ">= 1, got 0"), (["--only", "all"], "got all")])
+def test_what_cannot_be_run(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert timing.main(words) == 2
+    assert said in capsys.readouterr().err

@@ -1,0 +1,51 @@
+"""A stranger's first check, in a new process with an empty home: what it imports, and what it leaves behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+CODE = """
+import json, sys
+touched = []
+
+def hook(event, arguments):
+    if event in ("os.mkdir", "subprocess.Popen") or (event == "open" and arguments[2] & {writing}):
+        touched.append((event, str(arguments[0])))
+
+sys.addaudithook(hook)
+import numpy as np
+import npformer as npf
+
+def forward(x):
+    return np.sin(x), x
+
+def backward(dy, x):
+    return dy * np.cos(x)
+
+report = npf.gradcheck((forward, backward), np.random.default_rng(0).normal(size=(3, 4)))
+wrong = npf.gradcheck((forward, lambda dy, x: -dy * np.cos(x)), np.random.default_rng(0).normal(size=(3, 4)))
+print(json.dumps({{"ok": report.ok, "wrong": wrong.ok, "modules": sorted(sys.modules), "touched": touched}}))
+"""
+
+
+def test_a_first_check_compiles_nothing_and_asks_for_no_folder(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("NUMBA", "XDG", "PYTEST"))}
+    environment = kept | {"HOME": str(home), "USERPROFILE": str(home), "PYTHONDONTWRITEBYTECODE": "1"}
+    code = CODE.format(writing=os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+    run = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+    )
+    found = json.loads(run.stdout)
+    assert (found["ok"], found["wrong"]) == (True, False)
+    packages = {name.partition(".")[0] for name in found["modules"]}
+    assert packages.isdisjoint({"numba", "llvmlite", "matplotlib", "torch", "jax", "cupy", "hypothesis", "pytest"})
+    assert not [name for name in found["modules"] if name.startswith("npformer.backend.numba")]
+    assert found["touched"] == []
+    assert list(home.iterdir()) == []
+    assert run.stderr == ""
