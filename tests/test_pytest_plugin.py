@@ -5,7 +5,10 @@ from __future__ import annotations
 import configparser
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+import npformer as npf
 
 pytest_plugins = ["pytester"]
 
@@ -23,6 +26,9 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch):  # type: ig
     """Runs pytest with the plugin and no other on a file of tests, below PAIR."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    # a run within this one takes with it what it imports first: all that a check needs has to be there before
+    x = np.random.default_rng(0).normal(size=(3, 4))
+    assert not npf.gradcheck((lambda x: (np.sin(x), x), lambda dy, x: dy), x).ok
 
     def outcome(tests: str, *words: str) -> pytest.RunResult:
         pytester.makepyfile(PAIR + tests)

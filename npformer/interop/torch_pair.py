@@ -33,7 +33,8 @@ def from_torch(target: Any, *, device: Any = None) -> Checkable:
     A module is copied as it is now, train or eval mode included, and the copy's numbers are made float64: the module,
     its gradients, its buffers and PyTorch's random state stay as they are. All of its parameters that require a
     gradient are checked. Float inputs become tensors of their own precision (float64, in a check); an output that is
-    not of floating-point numbers is left out, and one that needs no gradient has the gradient 0.
+    not of floating-point numbers is left out, and one that needs no gradient has the gradient 0. A function that calls
+    a float32 module does not fit them: give the module itself.
 
     device: where tensors go; by default to the module's first parameter, else to the CPU. No GPU has run this.
     Raises ConfigError if target is none of the three.

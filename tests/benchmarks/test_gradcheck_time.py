@@ -54,7 +54,9 @@ def test_the_document_the_file_and_the_exit_code(
     assert json.loads(capsys.readouterr().out) == json.loads(path.read_text(encoding="utf-8"))
     assert timing.main(["--output", str(path)]) == 2
     assert "expected a new file" in capsys.readouterr().err
-    for changes in ({"within": False}, {"as_expected": False}):
+    for name in ("within", "as_expected"):
+        changes.clear()
+        changes[name] = False
         assert timing.main(["--only", "region"]) == 1
         assert "softmax, region named: no\nthe table" in capsys.readouterr().out
 
