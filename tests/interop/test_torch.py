@@ -239,7 +239,7 @@ def test_pytorch_is_neither_needed_nor_imported() -> None:
 
 
 def test_public_names() -> None:
-    assert interop.__all__ == ["torch"]
+    assert interop.__all__ == ["from_jax", "from_torch", "torch"]
     assert interop.torch.__name__ == "npformer.interop.torch"
 
 
