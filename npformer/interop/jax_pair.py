@@ -112,7 +112,7 @@ def _in_64_bits() -> AbstractContextManager[Any]:
 
     if hasattr(jax, "enable_x64"):
         return jax.enable_x64(True)  # type: ignore[no-any-return]
-    from jax.experimental import enable_x64  # before JAX 0.8
+    from jax.experimental import enable_x64  # of an older JAX
 
     return enable_x64()  # type: ignore[no-any-return]
 
