@@ -71,10 +71,9 @@ def _of_module(module: Any, device: Any) -> Checkable:
     fixed |= {name: b.detach() for name, b in twin.named_buffers()}
 
     def call(values: Mapping[str, Any], given: Sequence[Any], options: Mapping[str, Any]) -> Any:
-        is_complex = any(x.is_complex() for x in values.values())
+        dtype = next((x.dtype for x in (*values.values(), *given) if is_float(x)), torch.float64)
         fresh = {  # what a call writes into them is not there in the next
-            name: x.to(torch.complex128) if is_complex and x.is_floating_point() else x.clone()
-            for name, x in fixed.items()
+            name: x.to(dtype, copy=True) if x.is_floating_point() else x.clone() for name, x in fixed.items()
         }
         return torch.func.functional_call(twin, {**values, **fresh}, tuple(given), dict(options))
 
@@ -121,7 +120,7 @@ class _Run:
             y = _tensors(self._evaluate(cache, given, values)[0])
             kept = [part for part in y if part.is_floating_point()]
             upstream = zip(kept, dy if isinstance(dy, tuple) else (dy,), strict=True)
-            pairs = [(part, torch.as_tensor(d, dtype=part.dtype, device=part.device)) for part, d in upstream]
+            pairs = [(part, self._upstream(d).to(part.dtype)) for part, d in upstream]
             wanted = [*leaves, *values.values()]
             found = self._pulled([pair for pair in pairs if pair[0].requires_grad], wanted)
         for parameter, gradient in zip(self._parameters.values(), found[len(leaves) :], strict=True):
@@ -154,6 +153,13 @@ class _Run:
         if drew:
             raise TypeError("forward: expected no random numbers, got some; of complex numbers PyTorch may draw others")
         return found
+
+    def _upstream(self, dy: Host) -> Any:
+        """dy as a tensor that lies in memory as dy does: with gaps, or one number for many places."""
+        dy = np.asarray(dy)
+        once = tuple(slice(0, 1) if stride == 0 else slice(None) for stride in dy.strides)
+        tensor = self._tensor(dy[once], False)
+        return tensor.expand(dy.shape) if 0 in dy.strides else _laid_out(tensor, _has_gaps(dy))
 
     def _tensor(self, x: Any, is_complex: bool) -> Any:
         """x on the device as a tensor that shares no memory with it, if it is an array; x itself if it is not."""

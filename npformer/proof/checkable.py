@@ -52,6 +52,8 @@ class Checkable:
         signature = _signature(like, skip)
         if signature is not None:
             named_forward.__signature__ = signature  # type: ignore[attr-defined]
+            # whose branches are looked at
+            named_forward.__wrapped__ = getattr(like, "__func__", like)  # type: ignore[attr-defined]
         self.forward = named_forward
 
     def named_parameters(self) -> Iterator[tuple[str, Value]]:

@@ -42,7 +42,7 @@ def from_object(target: Any, *, parameters: Mapping[str, str | None] | None = No
     Raises ConfigError for a class in place of an object, for methods of another form, and for a parameter without
     a place for its gradient: an array that forward reads, and that nobody but __init__ writes, is one.
     """
-    forward = getattr(target, "forward", target)
+    forward = getattr(target, "forward", getattr(target, "__call__", None))
     if isinstance(target, type) or not callable(forward) or not callable(getattr(target, "backward", None)):
         kind = f"the class {target.__name__}" if isinstance(target, type) else f"one of type {type(target).__name__}"
         raise ConfigError(f"from_object: expected an object with the methods forward and backward, got {kind}")
@@ -101,7 +101,7 @@ class _Run:
             memo[id(found_at(self._pristine, place.array))] = np.array(place.value.data)
             old = found_at(self._pristine, place.gradient)
             if isinstance(old, np.ndarray):
-                memo[id(old)] = np.zeros(old.shape)
+                memo[id(old)] = np.zeros(old.shape, place.value.data.dtype)
         return copy.deepcopy(self._pristine, memo)
 
 

@@ -33,9 +33,9 @@ def test_a_region_is_wrong_and_nothing_else(capsys: pytest.CaptureFixture[str]) 
 
 def test_a_region_is_named_by_its_bounds() -> None:
     assert timing.names_region("wrong in x[300:340, 500:600]")
-    assert timing.names_region("rows 300 to 339, columns 500 to 599")
+    assert timing.names_region("rows 301 to 339, columns 502 to 598")
     assert not timing.names_region("wrong in rows 300 to 340")
-    assert not timing.names_region("300 500 600")
+    assert not timing.names_region("wrong in x[300:340, 490:610]")
 
 
 def a_result(**changes: object) -> dict[str, object]:

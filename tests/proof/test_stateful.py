@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from typing import Any
 
 import numpy as np
@@ -197,6 +198,8 @@ def test_each_form_is_checked_by_its_names(form: str) -> None:
     assert report.ok, str(report)
     assert [row.tensor for row in report.rows] == names
     assert report.name == type(target).__name__
+    inner = inspect.unwrap(npf.from_object(target).forward)
+    assert inner is getattr(type(target), "forward", type(target).__call__)
 
 
 def test_a_wrong_gradient_is_found_however_deep() -> None:
