@@ -42,7 +42,7 @@ def from_object(target: Any, *, parameters: Mapping[str, str | None] | None = No
     Raises ConfigError for a class in place of an object, for methods of another form, and for a parameter without
     a place for its gradient: an array that forward reads, and that nobody but __init__ writes, is one.
     """
-    forward = getattr(target, "forward", getattr(target, "__call__", None))
+    forward = getattr(target, "forward", target.__call__ if callable(target) else None)
     if isinstance(target, type) or not callable(forward) or not callable(getattr(target, "backward", None)):
         kind = f"the class {target.__name__}" if isinstance(target, type) else f"one of type {type(target).__name__}"
         raise ConfigError(f"from_object: expected an object with the methods forward and backward, got {kind}")
