@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from npformer.backend import PLAIN, Pair
+from npformer.backend.numpy import kernels as numpy_kernels
 from npformer.cli.main import main
 from npformer.proof import catalogue
 
@@ -38,6 +42,19 @@ def test_it_computes_with_plain_kernels_unless_asked(capsys: pytest.CaptureFixtu
     for options, kernels in (([], "plain"), (["--kernels", "numpy"], "numpy")):
         assert main(["certify", "--only", "softmax", "--json", *options]) == 0
         assert json.loads(capsys.readouterr().out)["backend"].startswith(f"numpy ({kernels}) on CPU, float64")
+
+
+def test_the_kernels_asked_for_are_what_is_certified(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def shifted(dy: Any, cache: Any, into: Any = ()) -> Any:
+        return PLAIN.softmax.backward(dy, cache) + 1
+
+    wrong = replace(numpy_kernels.KERNELS, softmax=Pair(PLAIN.softmax.forward, shifted))
+    monkeypatch.setattr(numpy_kernels, "KERNELS", wrong)
+    for kernels, code in (("plain", 0), ("numpy", 1)):
+        assert main(["certify", "--only", "softmax", "--kernels", kernels]) == code
+        capsys.readouterr()
 
 
 def test_what_does_not_hold_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
