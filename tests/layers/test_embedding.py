@@ -64,6 +64,13 @@ def test_vectors_from_a_file_and_the_usual_start_for_others(
     np.testing.assert_array_equal(backend.host(embedding(tokens)), [[[1, 1, 2, 0.5]]])
 
 
+@pytest.mark.parametrize("scale", [False, True])
+def test_vectors_from_a_file_are_scaled_if_asked_for(scale: bool, path: Path, numpy64: Backend) -> None:
+    embedding, _ = Embedding.from_pretrained(path, VOCABULARY, scale=scale, backend=numpy64)
+    expected = np.array([1, 1, 2, 0.5]) * (2 if scale else 1)  # √C = 2
+    np.testing.assert_array_equal(embedding(np.array([[VOCABULARY.id_of("queen")]])), [[expected]])
+
+
 def test_the_width_asked_for_is_checked(path: Path, numpy64: Backend) -> None:
     embedding, _ = Embedding.from_pretrained(path, VOCABULARY, d_model=4, backend=numpy64)
     assert embedding.weight.data.shape == (len(VOCABULARY), 4)

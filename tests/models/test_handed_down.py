@@ -1,0 +1,219 @@
+"""What a model's constructor is told reaches every part of it: options, masks' directions, and random numbers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer.backend import Backend
+from npformer.functional.relative_bias import relative_bias_forward
+from npformer.layers import (
+    BatchNorm,
+    DecoderLayer,
+    DecoderStack,
+    Dropout,
+    Embedding,
+    EncoderLayer,
+    EncoderStack,
+    FeedForward,
+    Layer,
+    LayerNorm,
+    LearnedPositions,
+    LinearAttention,
+    Local,
+    MultiHeadAttention,
+    ScaledDotProduct,
+    SelfAttention,
+    SinusoidalPositions,
+)
+from npformer.models import DecoderConfig, EncoderConfig, TransformerConfig, build_model
+from npformer.models.kinds import MODELS
+
+Host = np.ndarray[Any, Any]
+SIZES: dict[str, Any] = {"d_model": 8, "num_heads": 2, "d_ff": 12, "max_seq_len": 6}
+KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "Transformer": (TransformerConfig, {"src_vocab_size": 9, "tgt_vocab_size": 11, "num_encoder_layers": 2,
+                                        "num_decoder_layers": 2}),
+    "Encoder": (EncoderConfig, {"vocab_size": 9, "num_layers": 2}),
+    "Decoder": (DecoderConfig, {"vocab_size": 9, "num_layers": 2}),
+}  # fmt: skip
+EVERY_KIND = pytest.mark.parametrize("kind", KINDS)
+
+
+def made(kind: str, backend: Backend, seed: int = 0, **changes: Any) -> Any:
+    config, sizes = KINDS[kind]
+    return build_model(config(**sizes, **SIZES | changes), backend=backend, seed=seed)
+
+
+def parts(model: Layer, *kinds: type) -> list[Any]:
+    """Every layer of these kinds in the model; there are some."""
+    found = [layer for layer in model.all_layers() if isinstance(layer, kinds)]
+    assert found, kinds
+    return found
+
+
+def self_attentions(model: Layer) -> list[Any]:
+    return [layer.self_attention for layer in parts(model, EncoderLayer, DecoderLayer)]
+
+
+def cross_attentions(model: Layer) -> list[Any]:
+    return [layer.cross_attention for layer in model.all_layers() if isinstance(layer, DecoderLayer)]
+
+
+@EVERY_KIND
+def test_the_rate_of_dropout_is_that_of_every_place_that_drops(kind: str, numpy64: Backend) -> None:
+    model = made(kind, numpy64, dropout=0.25)
+    assert {one.rate for one in parts(model, Dropout)} == {0.25}
+    assert {one.dropout for one in parts(model, EncoderLayer, DecoderLayer)} == {0.25}
+    assert {one.dropout for one in parts(model, MultiHeadAttention)} == {0.25}
+    assert {one.dropout for one in parts(model, FeedForward)} == {0.25}
+
+
+@EVERY_KIND
+@pytest.mark.parametrize("order", ["post", "pre"])
+@pytest.mark.parametrize(("norm", "of"), [("layer", LayerNorm), ("batch", BatchNorm)])
+@pytest.mark.parametrize("final", [None, True, False])
+def test_norms_are_where_and_what_they_are_said_to_be(
+    kind: str, order: str, norm: str, of: type, final: bool | None, numpy64: Backend
+) -> None:
+    model = made(kind, numpy64, norm=norm, norm_order=order, final_norm=final)
+    assert {layer.norm_order for layer in parts(model, EncoderLayer, DecoderLayer)} == {order}
+    assert {type(one) for one in parts(model, LayerNorm, BatchNorm)} == {of}
+    wanted = order == "pre" if final is None else final
+    assert {stack.norm is not None for stack in parts(model, EncoderStack, DecoderStack)} == {wanted}
+
+
+@EVERY_KIND
+def test_other_words_reach_every_part(kind: str, numpy64: Backend) -> None:
+    for word in (False, True):
+        changed: dict[str, Any] = {"recompute": word, "scale_embedding": word, "activation": "gelu" if word else "relu"}
+        model = made(kind, numpy64, **changed, num_heads=4 if word else 2)
+        assert {stack.recompute for stack in parts(model, EncoderStack, DecoderStack)} == {word}
+        assert {table.scale for table in parts(model, Embedding)} == {8**0.5 if word else 1.0}
+        assert {one.activation for one in parts(model, FeedForward)} == {changed["activation"]}
+        assert {one.num_heads for one in parts(model, MultiHeadAttention)} == {4 if word else 2}
+
+
+@EVERY_KIND
+@pytest.mark.parametrize(
+    ("words", "mechanism"),
+    [({}, ScaledDotProduct), ({"attention": "linear"}, LinearAttention),
+     ({"attention": "local", "window": 3}, Local(3)), ({"attention": "local", "stride": 2}, Local(None, 2)),
+     ({"attention": "local", "window": 3, "stride": 2}, Local(3, 2))],
+    ids=str,
+)  # fmt: skip
+def test_self_attention_is_as_described_and_that_to_the_memory_is_full(
+    kind: str, words: dict[str, Any], mechanism: Any, numpy64: Backend
+) -> None:
+    model = made(kind, numpy64, **words)
+    for one in self_attentions(model):
+        assert mechanism in (one.mechanism, type(one.mechanism))
+    assert all(type(one.mechanism) is ScaledDotProduct for one in cross_attentions(model))
+
+
+@EVERY_KIND
+@pytest.mark.parametrize(
+    ("positions", "added"),
+    [("sinusoidal", SinusoidalPositions), ("learned", LearnedPositions), ("rotary", None), ("relative", None),
+     ("none", None)],
+)  # fmt: skip
+def test_positions_are_added_or_known_to_self_attention(
+    kind: str, positions: str, added: type | None, numpy64: Backend
+) -> None:
+    model = made(kind, numpy64, positions=positions)
+    adding = Counter(type(one) for one in model.all_layers() if isinstance(one, SinusoidalPositions | LearnedPositions))
+    assert adding == ({} if added is None else {added: 2 if kind == "Transformer" else 1})
+    assert {one.rotation is not None for one in self_attentions(model)} == {positions == "rotary"}
+    assert {one.score_bias is not None for one in self_attentions(model)} == {positions == "relative"}
+    assert all(one.rotation is one.score_bias is None for one in cross_attentions(model))
+
+
+@EVERY_KIND
+def test_buckets_of_distances_are_spent_on_keys_ahead_only_where_they_are_seen(kind: str, numpy64: Backend) -> None:
+    """Of 32 buckets 16 are for exact distances if attention is causal, else 8 for each direction."""
+    model = made(kind, numpy64, positions="relative")
+    for layer in parts(model, EncoderLayer, DecoderLayer):
+        causal = kind == "Decoder" or isinstance(layer, DecoderLayer)
+        bias = layer.self_attention.score_bias
+        expected, _ = relative_bias_forward(bias.weight.data, 20, 20, 0, causal, 128)
+        assert np.array_equal(bias(20, 20), expected)
+        distances = {tuple(expected[:, 19, 19 - distance]) for distance in range(20)}
+        assert len(distances) == (18 if causal else 11)  # beyond the exact ones some share a bucket
+
+
+def test_a_layer_of_self_attention_hands_on_all_its_words(numpy64: Backend) -> None:
+    words = {"place": "relative", "num_buckets": 6, "max_distance": 9}
+    for causal in (False, True):
+        layer = SelfAttention(**words, causal=causal).build(8, 2, dropout=0.4, backend=numpy64, seed=1)  # type: ignore[arg-type]
+        assert layer.dropout == 0.4
+        assert layer.score_bias is not None
+        assert layer.score_bias.weight.data.shape == (6, 2)
+        expected, _ = relative_bias_forward(layer.score_bias.weight.data, 12, 12, 0, causal, 9)
+        assert np.array_equal(layer.score_bias(12, 12), expected)
+
+
+def drawn(model: Layer) -> dict[str, Host]:
+    """Name -> numbers of each parameter that is drawn at random; the others start at 0 or 1 throughout."""
+    found = {name: view.data for name, view in model.named_parameters()}
+    return {name: x for name, x in found.items() if np.unique(x).size > 1}
+
+
+def of_one_stream(a: Host, b: Host) -> bool:
+    """Whether a and b, row by row, are multiples of one sequence: drawn twice from one state of a generator."""
+    a, b = a.ravel(), b.ravel()
+    size = min(a.size, b.size)
+    return bool(np.allclose(a[:size] * b[0], b[:size] * a[0], rtol=1e-9, atol=0))
+
+
+DRAWING: list[dict[str, Any]] = [{}, {"positions": "learned"}, {"positions": "relative"}, {"norm_order": "pre"}]
+
+
+@EVERY_KIND
+@pytest.mark.parametrize("changes", DRAWING, ids=str)
+def test_no_two_parts_start_from_the_same_numbers(kind: str, changes: dict[str, Any], numpy64: Backend) -> None:
+    for (name, a), (other, b) in combinations(drawn(made(kind, numpy64, seed=3, **changes)).items(), 2):
+        assert not of_one_stream(a, b), f"{name}, {other}"
+
+
+@EVERY_KIND
+@pytest.mark.parametrize("changes", DRAWING, ids=str)
+def test_every_part_starts_from_the_models_seed(kind: str, changes: dict[str, Any], numpy64: Backend) -> None:
+    """A part that is not handed the seed starts from a seed of its own, the same in every model."""
+    first, again, other = (drawn(made(kind, numpy64, seed=seed, **changes)) for seed in (3, 3, 4))
+    assert first.keys() == other.keys()
+    for name, x in first.items():
+        assert np.array_equal(x, again[name]), name
+        assert not np.isin(x, other[name]).any(), name
+
+
+LAYERS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "EncoderLayer": (EncoderLayer, {"d_model": 8, "num_heads": 2, "d_ff": 12}),
+    "DecoderLayer": (DecoderLayer, {"d_model": 8, "num_heads": 2, "d_ff": 12}),
+    "EncoderStack": (EncoderStack, {"num_layers": 2, "d_model": 8, "num_heads": 2, "d_ff": 12}),
+    "DecoderStack": (DecoderStack, {"num_layers": 2, "d_model": 8, "num_heads": 2, "d_ff": 12}),
+    "MultiHeadAttention": (MultiHeadAttention, {"d_model": 8, "num_heads": 2}),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_parts_of_a_layer_alone_start_from_its_seed_and_differ(name: str, numpy64: Backend) -> None:
+    make, sizes = LAYERS[name]
+    first, other = (drawn(make(**sizes, backend=numpy64, seed=seed)) for seed in (3, 4))
+    for part, x in first.items():
+        assert not np.isin(x, other[part]).any(), part
+    for (part, a), (another, b) in combinations(first.items(), 2):
+        assert not of_one_stream(a, b), f"{part}, {another}"
+
+
+def test_a_model_built_by_its_configuration_is_that_of_its_class(numpy64: Backend) -> None:
+    for name, (kind, _) in MODELS.items():
+        config, sizes = KINDS[name]
+        described = config(**sizes, **SIZES)
+        built, direct = (make(described, backend=numpy64, seed=5) for make in (build_model, kind))
+        assert type(built) is kind
+        assert built.backend is numpy64
+        assert np.array_equal(built.arena.values, direct.arena.values)
