@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from typing import Any
 
 import numpy as np
 import pytest
 
 from npformer import functional as F  # noqa: N812 - as the package itself calls it
-from npformer.backend import PLAIN, Backend, Ops, Pair, plain_pair, with_bits
+from npformer.backend import PLAIN, Backend, Ops, Pair, get_backend, plain_pair, with_bits
 from npformer.backend.ops import DRAWING, add_into
 from npformer.functional import Draw
+from npformer.lab.museum.bug import Edit
+from npformer.lab.museum.patch import noted, patched
 from npformer.layers import EncoderLayer, LayerNorm, RandomKey
+from npformer.proof import Case, catalogue
 
 DRAW = Draw(seed=1, step=2, micro=3, site=4, rate=0.5)
+WAYS = ("forward", "backward")
 
 
 @pytest.fixture
@@ -83,6 +88,53 @@ def test_every_operation_of_functional_is_in_the_table_in_teaching_order() -> No
         assert pair.backward.__wrapped__ is getattr(F, f"{name}_backward")
     listed = [word for word in (F.__doc__ or "").split("``")[1::2] if word in fields]
     assert listed == [name for name in fields if name in listed]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
+@pytest.mark.parametrize("name", ["numpy", pytest.param("cupy", marks=pytest.mark.gpu)])
+def test_plain_kernels_are_the_functions_of_functional_themselves(
+    name: str, dtype: str, request: pytest.FixtureRequest
+) -> None:
+    """Nothing stands for one of them, be it as right: what checks plain kernels is to check every line of functional.
+
+    But for who draws the bits of dropout: a forward that is given them is a partial.
+    """
+    if name == "cupy":
+        request.getfixturevalue("gpu")
+    ops = get_backend(name, dtype=dtype, kernels="plain").ops
+    for field in dataclasses.fields(Ops):
+        for direction, function in zip(WAYS, getattr(ops, field.name), strict=True):
+            found = inspect.unwrap(function)
+            assert getattr(found, "func", found) is getattr(F, f"{field.name}_{direction}"), f"{field.name} {direction}"
+
+
+def op_cases(op: str) -> list[Case]:
+    """The catalogue's cases of this operation itself."""
+    return [case for case in catalogue(op) if case.group == "op" and case.name.partition(":")[0] == op]
+
+
+@pytest.mark.parametrize("op", [field.name for field in dataclasses.fields(Ops)])
+def test_plain_kernels_run_the_text_of_functional(op: str, numpy64: Backend) -> None:
+    targets = {f"{f.__module__}:{f.__name__}" for f in (getattr(F, f"{op}_{way}") for way in WAYS)}
+    with noted(targets) as ran:
+        for case in op_cases(op):
+            ran.clear()
+            pair = case.build(numpy64)
+            y, cache = pair.forward(*case.inputs, **case.options)
+            pair.backward(y, cache)
+            assert targets <= ran
+
+
+WRONG = {
+    "embedding": Edit("npformer.functional.embedding:embedding_backward", "(scale *", "(2 * scale *"),
+}
+
+
+@pytest.mark.parametrize("op", WRONG)
+def test_a_mistake_in_functional_is_seen_by_a_gradient_check_of_plain_kernels(op: str) -> None:
+    for edits, right in (([], True), ([WRONG[op]], False)):
+        with patched(edits) as backend:
+            assert [case.check(backend).ok for case in op_cases(op)] == [right]
 
 
 def test_a_kernel_replaced_is_seen_by_every_layer_and_touches_nothing_else(numpy64: Backend) -> None:

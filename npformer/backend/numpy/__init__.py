@@ -12,16 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from npformer import functional as F  # noqa: N812
 from npformer.backend import workspace
 from npformer.backend.backend import Backend
 from npformer.backend.fallback import with_fallback, with_one_precision
 from npformer.backend.numpy.blas import blas_product
 from npformer.backend.numpy.blas_threads import one_blas_thread
-from npformer.backend.numpy.embedding import embedding_backward
 from npformer.backend.numpy.philox import philox_bits
 from npformer.backend.numpy.team import Team
-from npformer.backend.ops import PLAIN, Ops, plain_pair, with_bits
+from npformer.backend.ops import PLAIN, Ops, with_bits
 from npformer.errors import DeviceError
 from npformer.typing import Array, HostArray
 
@@ -31,8 +29,8 @@ MOST_THREADS = 8  # beyond, Python's lock is what threads wait for
 #: Python's, which one thread at a time can have. Then a single thread, with all cores in its products, is faster.
 LEAST_PART = 1 << 15
 
-#: The text of ``functional``, with NumPy's own random bits and an embedding gradient without a V·N product.
-OPS: Ops = replace(with_bits(PLAIN, philox_bits), embedding=plain_pair(F.embedding_forward, embedding_backward))
+#: The text of ``functional``, with NumPy's own random bits.
+OPS: Ops = with_bits(PLAIN, philox_bits)
 
 CAREFUL = with_one_precision(OPS)
 
