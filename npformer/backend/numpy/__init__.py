@@ -29,9 +29,13 @@ MOST_THREADS = 8  # beyond, Python's lock is what threads wait for
 #: Python's, which one thread at a time can have. Then a single thread, with all cores in its products, is faster.
 LEAST_PART = 1 << 15
 
-#: The text of ``functional``, with NumPy's own random bits.
+#: Kernels "plain": the text of ``functional``, and nothing else. Whoever checks them checks every line of it.
+TEXT = with_one_precision(PLAIN)
+
+#: The same with NumPy's own random bits.
 OPS: Ops = with_bits(PLAIN, philox_bits)
 
+#: What computes where fast kernels do not: as a rule at complex numbers, for a gradient check, thousands of times.
 CAREFUL = with_one_precision(OPS)
 
 
@@ -69,7 +73,7 @@ def numpy_backend(dtype: str, kernels: str = "auto", threads: int | None = None)
     least_part = LEAST_PART if threads is None and kernels == "numpy" else 1
     threads = threads or default_threads()
     shared = Backend(
-        "numpy", CAREFUL, NumpyDevice(), dtype, kernels=kernels, threads=threads, least_part=least_part,
+        "numpy", TEXT, NumpyDevice(), dtype, kernels=kernels, threads=threads, least_part=least_part,
         together=_team(threads).run,
     )  # fmt: skip
     if kernels == "numpy":
