@@ -117,6 +117,7 @@ NO_BIAS = "which has no full matrix of scores to add it to; use rotary positions
         ({"place": "learned"}, "place: expected one of absolute, rotary, relative, got 'learned'"),
         ({"attention": "local"}, "window, stride: expected at least one of them for local attention, got none"),
         ({"attention": "local", "window": 0}, "window: expected an integer >= 1 or None, got 0"),
+        ({"attention": "local", "stride": 0}, "stride: expected an integer >= 1 or None, got 0"),
         (
             {"place": "relative", "num_buckets": 5},
             "num_buckets: expected an even number >= 4 (>= 2 of any kind if causal), got 5",
@@ -140,6 +141,9 @@ def test_parts_that_do_not_fit_are_refused(numpy64: Backend) -> None:
         ConfigError, match=r"^window, stride: expected at least one of them for local attention, got none$"
     ):
         Local()
+    for word in ("window", "stride"):
+        with pytest.raises(ConfigError, match=f"^{word}: expected an integer >= 1 or None, got 0$"):
+            Local(**{word: 0})
     text = "memory: expected none with a rotation or a score bias, which are for self-attention"
     for parts in ({"rotation": Rotary()}, {"score_bias": bias}):
         with pytest.raises(ConfigError, match=f"^{text}$"):
