@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,6 @@ import pytest
 from npformer.backend import Backend
 from npformer.functional.relative_bias import relative_bias_forward
 from npformer.layers import (
-    BatchNorm,
     DecoderLayer,
     DecoderStack,
     Dropout,
@@ -21,7 +20,6 @@ from npformer.layers import (
     EncoderStack,
     FeedForward,
     Layer,
-    LayerNorm,
     LearnedPositions,
     LinearAttention,
     Local,
@@ -30,6 +28,7 @@ from npformer.layers import (
     SelfAttention,
     SinusoidalPositions,
 )
+from npformer.layers.norms import NORMS
 from npformer.models import DecoderConfig, EncoderConfig, TransformerConfig, build_model
 from npformer.models.kinds import MODELS
 
@@ -74,17 +73,13 @@ def test_the_rate_of_dropout_is_that_of_every_place_that_drops(kind: str, numpy6
 
 
 @EVERY_KIND
-@pytest.mark.parametrize("order", ["post", "pre"])
-@pytest.mark.parametrize(("norm", "of"), [("layer", LayerNorm), ("batch", BatchNorm)])
-@pytest.mark.parametrize("final", [None, True, False])
-def test_norms_are_where_and_what_they_are_said_to_be(
-    kind: str, order: str, norm: str, of: type, final: bool | None, numpy64: Backend
-) -> None:
-    model = made(kind, numpy64, norm=norm, norm_order=order, final_norm=final)
-    assert {layer.norm_order for layer in parts(model, EncoderLayer, DecoderLayer)} == {order}
-    assert {type(one) for one in parts(model, LayerNorm, BatchNorm)} == {of}
-    wanted = order == "pre" if final is None else final
-    assert {stack.norm is not None for stack in parts(model, EncoderStack, DecoderStack)} == {wanted}
+def test_norms_are_where_and_what_they_are_said_to_be(kind: str, numpy64: Backend) -> None:
+    for order, final, norm in product(("post", "pre"), (None, True, False), NORMS):
+        model = made(kind, numpy64, norm=norm, norm_order=order, final_norm=final)
+        assert {layer.norm_order for layer in parts(model, EncoderLayer, DecoderLayer)} == {order}
+        assert {type(one) for one in parts(model, *NORMS.values())} == {NORMS[norm]}
+        wanted = order == "pre" if final is None else final
+        assert {stack.norm is not None for stack in parts(model, EncoderStack, DecoderStack)} == {wanted}
 
 
 @EVERY_KIND
