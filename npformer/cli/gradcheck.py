@@ -32,9 +32,14 @@ EXAMPLES = """examples:
   npformer gradcheck --random 200          4,800 random draws, 20 of the model: no false alarm
   npformer gradcheck --json | jq '.checks[] | select(.ok | not)'
 
-error is max|analytic − numeric| of a tensor over its largest entry (or, if that is smaller, over a thousandth
-of the largest gradient of the check), at worst the element, or the random direction, named; numeric is the
-complex step, central differences are a second witness; ratio is analytic/numeric, – where both are 0.
+A gradient is right if two rules hold of each entry. Beside the tensor's largest entry (or, if that is smaller, a
+thousandth of the largest of the check) its error is at most 1e-10. Beside the sizes of the terms that it is the sum
+of, it is at most 1e-10 too, rounding apart: so a large entry hides no small one.
+
+error is that of the first rule, at worst the element, or the random direction, named; where the second alone fails,
+it is that one's, and a note says so. numeric is the complex step, central differences are a second witness; what
+the complex step cannot do (np.var, abs, linalg.norm), the check finds out, and does without it. ratio is
+analytic/numeric, – where both are 0.
 
 mine.py may look like this:
 

@@ -70,7 +70,8 @@ def gradcheck(
     options go to forward (``key=``, ``mask=``, …).
     elementwise: check each element (default for at most 2,000), or random directions, per tensor.
     complex_step False leaves that witness out; one that is unfit is left out by itself, and the report says so.
-    tolerance: of the scaled error, see ``judge.py``.
+    tolerance: of an entry's error beside the largest entry of its tensor, and beside the terms that it is the sum of
+    (the two rules of ``judge.py``).
     reference: for a kernel in float32, float16 or bfloat16, the pair or the forward that says what is right; it is
     run in float64. precision: the kernel's, if not that of the inputs.
     structure: "symmetric" for inputs of which only one triangle is read, or {name: "symmetric"}.

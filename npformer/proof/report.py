@@ -15,10 +15,10 @@ RIGHT, WRONG, KINK, UNCLEAR, NOTHING = "right", "WRONG", "KINK HERE", "CANNOT TE
 
 @dataclass(frozen=True)
 class Row:
-    """One tensor. Errors are scaled, as ``judge.py`` says.
+    """One tensor. Its errors are divided by scale, which is that of one of the two rules of ``judge.py``.
 
-    By max(max|n|, 1e-3·the largest gradient of the whole check), n being the witness; where a small entry is wrong
-    beside a large one, by that entry's own terms.
+    That of the tensor, max(max|n|, 1e-3·the largest gradient of the whole check), n being the witness; or, where a
+    small entry is wrong beside a large one, that of the entry, the sum of its own terms' sizes.
     """
 
     tensor: str
