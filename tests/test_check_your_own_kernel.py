@@ -1,0 +1,142 @@
+"""Every block of docs/check_your_own_kernel.md runs, and its tables name what there is."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shlex
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import npformer.proof
+from npformer.proof import report as reports
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "check_your_own_kernel.md"
+TEXT = PAGE.read_text(encoding="utf-8")
+FIRST, *BLOCKS = re.findall(r"^```python\n(.*?)^```$", TEXT, re.S | re.M)
+SHELL = [line for block in re.findall(r"^```sh\n(.*?)^```$", TEXT, re.S | re.M) for line in block.splitlines()]
+#: Packages without which a block is skipped.
+OPTIONAL = ("hypothesis", "jax", "torch")
+
+
+def title(block: str) -> str:
+    """The heading under which a block stands, and its number."""
+    before = TEXT[: TEXT.index(block)]
+    heading = re.findall(r"^##+ (.*)$", before, re.M)[-1]
+    return f"{heading}, block {before.count('```python')}"
+
+
+def is_a_test_file(block: str) -> bool:
+    return "def test_" in block
+
+
+EVERY_BLOCK = pytest.mark.parametrize("block", BLOCKS, ids=title)
+PLAIN_BLOCK = pytest.mark.parametrize("block", [each for each in BLOCKS if not is_a_test_file(each)], ids=title)
+TEST_FILE = pytest.mark.parametrize("block", list(filter(is_a_test_file, BLOCKS)), ids=title)
+
+
+def skip_unless_installed(block: str) -> None:
+    for package in OPTIONAL:
+        if re.search(rf"^(?:import|from) {package}\b", block, re.M):
+            pytest.importorskip(package)
+
+
+def run(block: str) -> dict[str, Any]:
+    """The names that are there after the first block and this one."""
+    names: dict[str, Any] = {"__name__": "page"}
+    for each in (FIRST, block):
+        exec(compile(each, PAGE.name, "exec"), names)
+    return names
+
+
+@PLAIN_BLOCK
+def test_a_block_runs(block: str) -> None:
+    skip_unless_installed(block)
+    run(block)
+
+
+@TEST_FILE
+def test_a_file_of_tests_passes(block: str, tmp_path: Path) -> None:
+    skip_unless_installed(block)
+    (tmp_path / "test_block.py").write_text(block, encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "npformer.pytest_plugin", "-p", "no:cacheprovider"]
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    environment = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": path}
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@EVERY_BLOCK
+def test_a_block_that_checks_says_what_came_of_it(block: str) -> None:
+    """A block whose report nobody looks at would pass with any gradient."""
+    assert re.search(r"raise_if_failed|assert |print\(npf.gradcheck|gradcheck\(\(square", block)
+
+
+def test_there_are_blocks_of_every_kind() -> None:
+    assert sum(map(is_a_test_file, BLOCKS)) == 2
+    for package in OPTIONAL:
+        assert any(f"import {package}\n" in block or f"from {package} " in block for block in BLOCKS), package
+    for word in (
+        "from_object",
+        "from_torch",
+        "from_jax",
+        "reference=",
+        "precision=",
+        "structure=",
+        "sample=",
+        "sizes=",
+    ):
+        assert any(word in block for block in BLOCKS), word
+
+
+def test_the_shown_table_is_the_one_that_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    """By its names and verdicts: last digits depend on the processor."""
+    block = next(block for block in BLOCKS if "print(npf.gradcheck" in block)
+    run(block)
+    printed = capsys.readouterr().out.splitlines()
+    shown = re.findall(r"^```text\n(.*?)^```$", TEXT, re.S | re.M)[0].splitlines()
+    assert shown[0] == printed[0]
+    kept = [(line.split()[0], line.split()[-1]) for line in printed[1 : len(shown)]]
+    assert [(line.split()[0], line.split()[-1]) for line in shown[1:]] == kept
+    assert shown[1] == printed[1], "the row that is wrong"
+
+
+def rows_of(heading: str) -> list[list[str]]:
+    """What stands between backticks in the first cell of each row of the table under a heading."""
+    section = re.split(r"^##+ ", TEXT.partition(f"### {heading}\n")[2], flags=re.M)[0]
+    cells = [line.split("|")[1] for line in section.splitlines() if line.startswith("|")][2:]
+    return [re.findall(r"`([^`]+)`", cell) for cell in cells]
+
+
+def test_every_verdict_is_explained() -> None:
+    known = {reports.RIGHT, reports.WRONG, reports.KINK, reports.UNCLEAR, reports.NOTHING}
+    assert {word for row in rows_of("Verdicts") for word in row} == known
+
+
+@pytest.mark.parametrize("heading", ["Problems", "Notes"])
+def test_what_is_explained_is_said_somewhere(heading: str) -> None:
+    folder = Path(npformer.proof.__file__).parent
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in folder.glob("*.py")]
+    said = [
+        n.value for tree in trees for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)
+    ]
+    found = rows_of(heading)
+    assert len(found) >= 7
+    assert all(found), "a row without a phrase"
+    missing = [phrase for row in found for phrase in row if not any(phrase in text for text in said)]
+    assert missing == []
+
+
+def test_every_command_is_there() -> None:
+    assert SHELL
+    for line in SHELL:
+        program, option, module, *_ = shlex.split(line)
+        assert [program, option] == ["python", "-m"]
+        assert find_spec(module) is not None, module
