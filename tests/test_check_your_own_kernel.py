@@ -12,8 +12,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+import npformer as npf
 import npformer.proof
 from npformer.proof import report as reports
 
@@ -140,3 +142,51 @@ def test_every_command_is_there() -> None:
         program, option, module, *_ = shlex.split(line)
         assert [program, option] == ["python", "-m"]
         assert find_spec(module) is not None, module
+
+
+def square(x: Any) -> tuple[Any, Any]:
+    return x * x, x
+
+
+def with_one_wrong(dy: Any, x: Any, factor: float = 2.0) -> Any:
+    """Gradient of square, of which entry 7 is this many times too large."""
+    return 2 * dy * x * np.where(np.arange(x.size) == 7, factor, 1.0)
+
+
+def beside(largest: float, size: int) -> Any:
+    x = np.random.default_rng(0).normal(size=size)
+    x[0] = largest
+    return x
+
+
+@pytest.mark.parametrize(("ratio", "verdict"), [(1e12, "WRONG"), (1e15, "right")])
+def test_an_entry_is_hidden_beyond_a_ratio_and_counted(ratio: float, verdict: str) -> None:
+    weights = beside(ratio, 100)
+    wrong = weights * np.where(np.arange(100) == 7, 2.0, 1.0)
+    (row,) = npf.gradcheck((lambda x: (x * weights, None), lambda dy, _: dy * wrong), beside(1.0, 100)).rows
+    assert row.verdict == verdict
+    assert row.unjudged > 0
+
+
+@pytest.mark.parametrize(
+    ("ratio", "elementwise", "verdict"), [(1e9, None, "WRONG"), (1e11, None, "right"), (1e11, True, "WRONG")]
+)
+def test_an_entry_is_hidden_in_a_large_check(ratio: float, elementwise: bool | None, verdict: str) -> None:
+    def forward(a: Any, b: Any) -> tuple[Any, Any]:
+        return (a * a, b * b), (a, b)
+
+    def backward(dy: Any, cache: Any) -> tuple[Any, Any]:
+        return with_one_wrong(dy[0], cache[0]), 2 * dy[1] * cache[1]
+
+    inputs = beside(ratio, 1000), beside(1.0, 1500)
+    report = npf.gradcheck((forward, backward), *inputs, elementwise=elementwise, explain=False)
+    assert [row.verdict for row in report.rows] == [verdict, "right"]
+
+
+@pytest.mark.parametrize(("share", "verdict"), [(8e-10, "WRONG"), (1e-10, "right")])
+def test_one_entry_of_a_large_tensor_shows_from_a_share_of_itself_on(share: float, verdict: str) -> None:
+    def backward(dy: Any, x: Any) -> Any:
+        return with_one_wrong(dy, x, 1 + share * x.size)
+
+    (row,) = npf.gradcheck((square, backward), beside(1e9, 3000), explain=False).rows
+    assert row.verdict == verdict

@@ -9,7 +9,7 @@ import numpy as np
 from npformer.proof.invariants.result import Violation
 from npformer.proof.subject import Host
 
-#: Scaled error (the one of ``report.Row``) above which two float64 results are not equal to rounding.
+#: Error beside the largest entry (the first rule of ``judge.py``) above which two float64 results are not equal.
 ROUNDING = 1e-11
 
 Tensors = Mapping[str, Host]
