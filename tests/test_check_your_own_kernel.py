@@ -190,3 +190,12 @@ def test_one_entry_of_a_large_tensor_shows_from_a_share_of_itself_on(share: floa
 
     (row,) = npf.gradcheck((square, backward), beside(1e9, 3000), explain=False).rows
     assert row.verdict == verdict
+
+
+@pytest.mark.parametrize(("slope_at_0", "verdict"), [(0.0, "right"), (0.5, "KINK HERE")])
+def test_the_middle_of_a_kink_is_called_right(slope_at_0: float, verdict: str) -> None:
+    def backward(dy: Any, x: Any) -> Any:
+        return dy * np.where(x == 0, slope_at_0, np.sign(x))
+
+    (row,) = npf.gradcheck((lambda x: (np.abs(x), x), backward), np.array([0.0, 1.0, -2.0])).rows
+    assert row.verdict == verdict
