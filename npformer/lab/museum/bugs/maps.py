@@ -122,9 +122,11 @@ BUGS = (
         "embedding-assigned", CATEGORY, "a repeated token keeps only its last gradient",
         (
             Edit(
-                "npformer.backend.numpy.embedding:_add_rows",
-                "dtable[ordered[starts]] += sums",
-                "dtable[tokens] = as_rows(dy) * scale",
+                "npformer.functional.embedding:embedding_backward",
+                "return (scale * xp.matmul(xp.matrix_transpose(one_hot), as_rows(dy)),)",
+                "dtable = xp.zeros((num_rows, dy.shape[-1]), dtype=dy.dtype)\n"
+                "    dtable[xp.reshape(tokens, (-1,))] = scale * as_rows(dy)\n"
+                "    return (dtable,)",
             ),
         ),
         "dtable[v] = Σ over all n with token n = v of dy_n", "dtable[v] = dy_n of the last such n",
@@ -135,7 +137,7 @@ BUGS = (
     ),
     Bug(
         "embedding-no-scale", CATEGORY, "√d_model in the embedding's forward only",
-        (Edit("npformer.backend.numpy.embedding:_add_rows", "sums *= scale", "pass"),),
+        (Edit("npformer.functional.embedding:embedding_backward", "return (scale * xp", "return (xp"),),
         "y = √C·table[token]      dtable = √C·Σ dy", "dtable = Σ dy",
         "A constant factor of the forward is a factor of the derivative too. Adam divides it away, and with plain "
         "gradient descent the table learns √C times too slowly.",
