@@ -67,7 +67,7 @@ def against_reference(
     exact = subject(_as_pair(reference, target), rounded, options, device, kernel.checked.input_names)
     truth = with_structure(exact, structure)
     _expect_same_outputs(kernel.checked, truth)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng([seed, 5, 0])  # not that of seed alone, by which inputs are often drawn
     upstream = tuple(_rounded(np.asarray(rng.normal(size=y.shape)), kernel.precision) for y in truth.outputs({}))
     claimed = {name: np.asarray(g, dtype=np.float64) for name, g in kernel.checked.gradients(upstream).items()}
     problems = behaviour.problems(kernel.checked, [upstream], claimed, kernel.u)
