@@ -56,12 +56,12 @@ def _not_pure(checked: Subject, upstream: Upstream, gradients: Mapping[str, Host
     found: list[str] = []
 
     def watch(placed: Sequence[Any], dy: tuple[Host, ...], again: Callable[[], dict[str, Host]]) -> None:
-        changed = checked.inputs.changed(placed, {})
+        changed = checked.inputs.changed(placed, checked.tensors)
         if changed:
             found.append(f"forward or backward changes its input {', '.join(changed)}; work on a copy")
         if any(not np.array_equal(a, b, equal_nan=True) for a, b in zip(dy, upstream, strict=True)):
             found.append("backward changes dy, the upstream gradient, which others still need; work on a copy")
-        if found or not isinstance(checked, PairSubject):
+        if found or not isinstance(_bare(checked), PairSubject):
             return
         try:
             second = again()
@@ -121,6 +121,12 @@ def _differs(
     return []
 
 
+def _bare(checked: Subject) -> Subject:
+    """A subject without the structure that its inputs are said to have."""
+    inner: Subject = getattr(checked, "inner", checked)
+    return inner
+
+
 def _with_gaps(r: Host) -> Host:
     if not r.ndim:
         return r
@@ -157,7 +163,7 @@ def notes(checked: Subject) -> list[str]:
 
 def _not_entered(checked: Subject) -> list[str]:
     """Branches of a foreign forward in which no line ran: "forward, line 12"."""
-    forward = getattr(checked, "forward", None)
+    forward = getattr(_bare(checked), "forward", None)
     function = inspect.unwrap(forward) if callable(forward) else None
     if not isinstance(function, FunctionType) or (function.__module__ or "").partition(".")[0] == "npformer":
         return []

@@ -35,7 +35,13 @@ class SymmetricSubject:
         replaced: Mapping[str, Host] = NOTHING_REPLACED,
         watcher: Watcher | None = None,
     ) -> dict[str, Host]:
-        return self._kept(self.inner.gradients(upstream, self._kept({**self._points, **replaced}), watcher))
+        return self._kept(self.inner.gradients(upstream, self._kept({**self._points, **replaced}), self._of(watcher)))
+
+    def _of(self, watcher: Watcher | None) -> Watcher | None:
+        """The watcher, which sees gradients of the second backward as it sees those of the first."""
+        if watcher is None:
+            return None
+        return lambda placed, dy, again: watcher(placed, dy, lambda: self._kept(again()))
 
     @property
     def _points(self) -> dict[str, Host]:
