@@ -3,7 +3,7 @@
     deterministic      the same inputs give the same outputs
     pure               inputs, upstream gradient and cache are afterwards what they were
     linear             backward is a linear map of dy: B(p + q) = B(p) + B(q)
-    layout             a dy with gaps, or a broadcast one, gives what the same numbers side by side give
+    layout             a dy with gaps, in Fortran order or broadcast gives what the same numbers in C order give
 
 Branches that were never entered, and inputs that are passed on unchecked, are *notes*: the check says nothing of them.
 """
@@ -97,8 +97,9 @@ def _not_linear(
 
 
 def _by_layout(checked: Subject, upstream: Upstream, gradients: Mapping[str, Host], alike: float) -> list[str]:
-    spread = tuple(map(_with_gaps, upstream))
+    spread, turned = tuple(map(_with_gaps, upstream)), tuple(map(np.asfortranarray, upstream))
     found = _differs(checked, spread, gradients, alike, "with gaps between its elements (not contiguous)")
+    found = found or _differs(checked, turned, gradients, alike, "in Fortran order, as a transposed array is")
     if found:
         return found
     thin = tuple(np.asarray(r[:1]) if r.ndim else r for r in upstream)

@@ -225,6 +225,8 @@ def _on(device: Device, upstream: Host, dtype: str) -> Any:
 
 def _same_layout(model: Host, x: Host) -> Host:
     """The numbers of x, in new memory with the strides of model, 0 among them."""
+    if model.flags.f_contiguous:
+        return np.array(x, order="F")
     if 0 in model.strides:
         axes = tuple(slice(0, 1) if stride == 0 else slice(None) for stride in model.strides)
         return np.broadcast_to(x[axes].copy(), x.shape)

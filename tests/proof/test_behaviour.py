@@ -1,0 +1,226 @@
+"""What a backward must do beside being right: each breach is one problem in plain words, and the check is not ok."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer.layers import LayerNorm
+from npformer.proof import gradcheck
+from npformer.proof.report import RIGHT
+
+Host = np.ndarray[Any, Any]
+X = np.random.default_rng(0).normal(size=(3, 4))
+THIS = Path(__file__).name
+
+
+def cube(x: Host) -> Any:
+    return x**3, x.copy()
+
+
+def slope(dy: Host, x: Host) -> Any:
+    return dy * 3 * x**2
+
+
+def dithered() -> Any:
+    calls = itertools.count()
+    return (lambda x: (x**3 * (1 + 1e-7 * (next(calls) % 2)), x)), slope
+
+
+def changing_dy() -> Any:
+    def backward(dy: Host, x: Host) -> Any:
+        dy *= 3 * x**2
+        return dy
+
+    return cube, backward
+
+
+def changing_cache() -> Any:
+    def backward(dy: Host, x: Host) -> Any:
+        np.square(x, out=x)
+        return dy * 3 * x
+
+    return cube, backward
+
+
+def emptying_cache() -> Any:
+    def backward(dy: Host, cache: list[Host]) -> Any:
+        return slope(dy, cache.pop())
+
+    return (lambda x: (x**3, [x])), backward
+
+
+def changing_input() -> Any:
+    def forward(x: Host) -> Any:
+        before = x.copy()
+        x -= x.max()
+        return before**3, before
+
+    return forward, slope
+
+
+def changing_input_late() -> Any:
+    """The cache is the input itself."""
+
+    def backward(dy: Host, x: Host) -> Any:
+        found = slope(dy, x)
+        x[...] = 0
+        return found
+
+    return (lambda x: (x**3, x)), backward
+
+
+def clipping() -> Any:
+    """Right at every dy that is drawn, and not at the sum of two."""
+    return cube, lambda dy, x: slope(np.clip(dy, -2.7, 2.7), x)
+
+
+def in_memory_order() -> Any:
+    return cube, lambda dy, x: slope(dy.ravel(order="K").reshape(dy.shape), x)
+
+
+def raw_memory() -> Any:
+    """As a kernel that is given a pointer and a size reads it."""
+
+    def backward(dy: Host, x: Host) -> Any:
+        base = dy if dy.base is None else dy.base
+        flat = np.resize(base.ravel(), dy.size)
+        return slope(flat.reshape(dy.shape), x)
+
+    return cube, backward
+
+
+def trusting_strides() -> Any:
+    def backward(dy: Host, x: Host) -> Any:
+        if dy.strides[0] == 0:
+            raise ValueError("stride 0")
+        return slope(dy, x)
+
+    return cube, backward
+
+
+def writing_where_it_can() -> Any:
+    """A scratch that is broadcast dy itself, scaled in place where that is allowed."""
+    return cube, lambda dy, x: slope(dy * (1 if dy.flags.writeable else 2), x)
+
+
+BREACHES: dict[str, tuple[Callable[[], Any], str]] = {
+    "dithered": (dithered, r"forward is not deterministic: two calls at the same inputs differ by 1\.0e-07 of the "
+                           r"largest output; fix its seed, or pass what it draws as an input"),
+    "dy": (changing_dy, r"backward changes dy, the upstream gradient, which others still need; work on a copy"),
+    "cache": (changing_cache, r"a second backward with the same cache gives another gradient of x "
+                              r"\(\d\.\de[+-]\d\d of its size away\): backward changes its cache"),
+    "emptied": (emptying_cache, r"a second backward with the same cache fails: IndexError: pop from empty list"),
+    "input": (changing_input, r"forward or backward changes its input x; work on a copy"),
+    "input late": (changing_input_late, r"forward or backward changes its input x; work on a copy"),
+    "clipped": (clipping, r"backward is not linear in dy: its gradient of x for p \+ q differs from those for p and q "
+                          r"together by \d\.\de-\d\d of its size"),
+    "order": (in_memory_order, r"backward gives another gradient of x for a dy in Fortran order, as a transposed array "
+                                r"is, \d\.\de[+-]\d\d of its size away"),
+    "raw": (raw_memory, r"backward gives another gradient of x for a dy with gaps between its elements \(not "
+                        r"contiguous\), \d\.\de[+-]\d\d of its size away"),
+    "strides": (trusting_strides, r"backward fails for a dy that is broadcast \(stride 0, read-only\): "
+                                  r"ValueError: stride 0"),
+    "read-only": (writing_where_it_can, r"backward gives another gradient of x for a dy that is broadcast \(stride 0, "
+                                        r"read-only\), 1\.0e\+00 of its size away"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("breach", BREACHES)
+def test_each_breach_is_one_problem(breach: str) -> None:
+    make, text = BREACHES[breach]
+    report = gradcheck(make(), X)
+    (problem,) = report.problems
+    assert re.fullmatch(text, problem), problem
+    assert not report.ok
+    assert f"PROBLEM: {problem[:40]}" in str(report)
+
+
+@pytest.mark.parametrize("breach", ["dy", "cache", "emptied", "raw", "strides", "read-only"])
+def test_the_gradients_themselves_stay_right(breach: str) -> None:
+    assert [row.verdict for row in gradcheck(BREACHES[breach][0](), X).rows] == [RIGHT]
+
+
+@pytest.mark.parametrize("pair", [(cube, slope), (lambda x: (x**3, x), slope)], ids=["copy", "input as cache"])
+def test_what_keeps_to_all_that_has_no_problem(pair: Any) -> None:
+    report = gradcheck(pair, X)
+    assert (report.ok, report.problems, report.notes) == (True, (), ())
+
+
+def test_a_layer_that_changes_dy_or_its_input(numpy64: Any) -> None:
+    class Hasty(LayerNorm):
+        def backward(self, dy: Any, cache: Any) -> Any:
+            found = super().backward(dy, cache)
+            dy *= 0
+            return found
+
+    x = np.random.default_rng(0).normal(size=(2, 3, 4))
+    assert gradcheck(LayerNorm(4, backend=numpy64), x).problems == ()
+    assert [problem[:19] for problem in gradcheck(Hasty(4, backend=numpy64), x).problems] == ["backward changes dy"]
+
+
+def branching(x: Host, mode: str = "cube", mask: Any = None) -> Any:
+    if mode == "cube":
+        y = x * x * x
+    else:
+        y = x**2
+        y = y / 2
+    if mask is not None:
+        y = np.where(mask, y, 0)
+    for _ in ():
+        y = y + 1
+    return y, x
+
+
+def places(*texts: str) -> str:
+    """What the note says of branches that begin with these lines."""
+    lines, first = inspect.getsourcelines(branching)
+    numbers = [first + next(i for i, line in enumerate(lines) if text in line) for text in texts]
+    return ", ".join(f"branching ({THIS}, line {n})" for n in numbers)
+
+
+def test_branches_that_were_not_entered_are_named() -> None:
+    report = gradcheck((branching, slope), X)
+    expected = f"not entered at this point, so not checked: {places('x**2', 'np.where', 'y + 1')}"
+    assert (report.ok, report.notes) == (True, (expected,))
+    masked = gradcheck((branching, lambda dy, x: slope(dy, x) * (X > 0)), X, mask=X > 0)
+    assert masked.notes == (f"not entered at this point, so not checked: {places('x**2', 'y + 1')}",)
+
+
+def test_a_tracer_that_was_there_is_put_back() -> None:
+    """After an error in forward, too: a debugger or a measurement of coverage goes on."""
+
+    def tracer(frame: Any, event: str, arg: Any) -> None:
+        return None
+
+    def failing(x: Host) -> Any:
+        if sys.gettrace() not in (tracer, None):
+            raise ArithmeticError("only when traced")
+        return branching(x)
+
+    before = sys.gettrace()
+    try:
+        sys.settrace(tracer)
+        gradcheck((branching, slope), X)
+        after = sys.gettrace()
+        with pytest.raises(ArithmeticError, match="only when traced"):
+            gradcheck((failing, slope), X)
+        after_error = sys.gettrace()
+    finally:
+        sys.settrace(before)
+    assert (after, after_error) == (tracer, tracer)
+
+
+def test_inputs_that_are_passed_on_are_named() -> None:
+    pair = (lambda x, ids, p, kind, rest: (x[ids] * p, x.shape), lambda dy, shape: np.zeros(shape) + 0.5 * dy)
+    report = gradcheck(pair, X, np.arange(3), 0.5, "rows", None)
+    assert report.notes == ("passed on unchecked: ids (int64 array), p (float 0.5)",)
+    assert report.ok
