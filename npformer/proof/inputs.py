@@ -105,6 +105,7 @@ class Inputs:
         if len(gradients) != len(meant):
             meant = self._other_count(gradients, meant)
         by_input = dict(zip(meant, gradients, strict=True))
+        self._check_numbers(self._answered(by_input))
         named: dict[str, Host] = {}
         for name, given, leaves in zip(self.all_names, self._given, self._leaves, strict=True):
             if name in by_input and self._has_tensor(leaves):
@@ -113,6 +114,12 @@ class Inputs:
 
     def _has_tensor(self, leaves: Sequence[_Leaf]) -> bool:
         return any(leaf.name in self.tensors for leaf in leaves)
+
+    def _answered(self, by_input: dict[str, Any]) -> set[str]:
+        """Leaves inside lists and dicts that something other than None came back for."""
+        groups = zip(self.all_names, self._given, strict=True)
+        inside = [(n, x) for n, x in groups if n in by_input and _is_container(x)]
+        return {leaf for n, x in inside for leaf, gradient in _along(n, x, by_input[n]) if gradient is not None}
 
     def _other_count(self, gradients: tuple[Any, ...], meant: list[str]) -> list[str]:
         """The inputs that so many gradients belong to: all, None for the others; or Python floats as well."""
@@ -133,11 +140,11 @@ class Inputs:
             f"in this order, got {len(gradients)}"
         )
 
-    def _check_numbers(self) -> None:
-        """Let Python floats be tensors too, of shape ()."""
+    def _check_numbers(self, which: Container[str] | None = None) -> None:
+        """Let Python floats, all or those of these names, be tensors too, of shape ()."""
         numbers = {
             leaf.name: np.array(leaf.value, dtype=np.float64)
-            for group in self._leaves for leaf in group if leaf.is_number
+            for group in self._leaves for leaf in group if leaf.is_number and (which is None or leaf.name in which)
         }  # fmt: skip
         order = [leaf.name for group in self._leaves for leaf in group]
         both = self.tensors | numbers
@@ -214,6 +221,8 @@ def _along(name: str, given: Any, value: Any) -> Iterator[tuple[str, Any]]:
         try:
             inner = None if value is None else value[key]
         except (KeyError, IndexError, TypeError):
+            if not is_float(part) and not _is_container(part):
+                continue  # nobody asked for this one
             raise ShapeError(
                 f"gradient of {name}: expected a {type(given).__name__} like the input, with {key!r} in it, "
                 f"got {_kind(value)}"

@@ -29,9 +29,12 @@ Watcher = Callable[[Sequence[Any], tuple[Host, ...], Callable[[], dict[str, Host
 class Subject(Protocol):
     """A function of named tensors, with gradients."""
 
-    tensors: dict[str, Host]  # float64 copies of everything differentiable
     input_names: list[str]  # of all positional inputs, differentiable or not
     inputs: Inputs
+
+    @property
+    def tensors(self) -> dict[str, Host]:
+        """float64 copies of everything differentiable; a Python float joins when backward gives a gradient for it."""
 
     def outputs(self, replaced: Mapping[str, Host]) -> tuple[Host, ...]:
         """The forward's outputs, with some tensors replaced (complex numbers allowed)."""
@@ -105,13 +108,12 @@ class PairSubject:
         self.forward, self.backward, self._options, self._device = forward, backward, options, device
         self._dtype = dtype
         self.inputs = Inputs(forward, inputs, device, names, dtype=dtype)
-        self.tensors, self.input_names = self.inputs.tensors, self.inputs.all_names
+        self.input_names = self.inputs.all_names
         self.forward_name: str = getattr(getattr(forward, "func", forward), "__name__", "")
 
-    def call(self, upstream: tuple[Host, ...]) -> tuple[Any, Any]:
-        """(dy, cache): what backward is called with."""
-        y, cache = _output_and_cache(self.forward(*self.inputs.placed({}), **self._options))
-        return like(y, [_on(self._device, u, self._dtype) for u in upstream]), cache
+    @property
+    def tensors(self) -> dict[str, Host]:
+        return self.inputs.tensors
 
     def outputs(self, replaced: Mapping[str, Host]) -> tuple[Host, ...]:
         y, _ = _output_and_cache(self.forward(*self.inputs.placed(dict(replaced)), **self._options))
@@ -157,8 +159,12 @@ class LayerSubject:
         }
         self._points = {key: _generic_point(host64(owner.data, device)) for key, owner in self._owners.items()}
         with self._parameters_as(dtype):
-            values = {name: host64(p.data, device) for name, p in self._parameters.items()}
-        self.tensors, self.input_names = self.inputs.tensors | values, self.inputs.all_names
+            self._values = {name: host64(p.data, device) for name, p in self._parameters.items()}
+        self.input_names = self.inputs.all_names
+
+    @property
+    def tensors(self) -> dict[str, Host]:
+        return self.inputs.tensors | self._values
 
     def outputs(self, replaced: Mapping[str, Host]) -> tuple[Host, ...]:
         with self._with(replaced):

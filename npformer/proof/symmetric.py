@@ -24,7 +24,10 @@ class SymmetricSubject:
     def __init__(self, inner: Subject, tensors: Collection[str]) -> None:
         self.inner, self.which = inner, frozenset(tensors)
         self.inputs, self.input_names = inner.inputs, inner.input_names
-        self.tensors = self._kept(inner.tensors)
+
+    @property
+    def tensors(self) -> dict[str, Host]:
+        return self._kept(self.inner.tensors)
 
     def outputs(self, replaced: Mapping[str, Host]) -> tuple[Host, ...]:
         return self.inner.outputs(self._kept({**self._points, **replaced}))
