@@ -53,7 +53,7 @@ class Row:
     def _limits(self) -> str:
         """What the verdict does not cover."""
         if self.region:
-            return f"wrong in {self.region}"
+            return "wrong everywhere" if self.region == "everywhere" else f"wrong in {self.region}"
         if self.unjudged:
             return f"{self.unjudged} of {self.elements} entries too small beside the largest to be judged"
         return ""

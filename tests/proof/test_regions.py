@@ -1,0 +1,110 @@
+"""Large tensors: a mistake in one block or one small entry is found, and its place is named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer.proof import gradcheck
+from npformer.proof.report import RIGHT, WRONG, Row
+
+Host = np.ndarray[Any, Any]
+X = np.random.default_rng(0).normal(size=(8, 40, 50))  # 16,000
+LARGE = np.random.default_rng(1).normal(size=(300, 300))  # 90,000
+#: Sizes from 1 to 1e-10.
+SCALES = 10.0 ** np.random.default_rng(2).uniform(-10, 0, size=X.shape)
+
+
+def checked(x: Host, spoil: Any, scales: Any = 1.0, **options: Any) -> Row:
+    """y = scales·sin x, backward spoiled."""
+
+    def backward(dy: Host, x: Host) -> Any:
+        dx = scales * dy * np.cos(x)
+        spoil(dx)
+        return dx
+
+    (row,) = gradcheck((lambda x: (scales * np.sin(x), x), backward), x, explain=False, **options).rows
+    return row
+
+
+def times(factor: float, *index: Any) -> Any:
+    def spoil(dx: Host) -> None:
+        dx[index] *= factor
+
+    return spoil
+
+
+def right(dx: Host) -> None:
+    return None
+
+
+PLACES: dict[str, tuple[Any, ...]] = {
+    "[:, 16:24, 3]": (slice(None), slice(16, 24), 3),
+    "[5, :, :]": (5,),
+    "[0:2, :, 40:50]": (slice(0, 2), slice(None), slice(40, 50)),
+    "[3, 7, 11]": (3, 7, 11),
+    "[7, 39, 49]": (7, 39, 49),
+    "[0, 0, 0]": (0, 0, 0),
+    "everywhere": (slice(None),),
+}
+
+
+@pytest.mark.parametrize("region", PLACES)
+def test_the_region_of_a_mistake_is_named(region: str) -> None:
+    row = checked(X, times(1.01, *PLACES[region]))
+    assert (row.verdict, row.region) == (WRONG, region)
+    assert row.by_direction
+    said = "wrong everywhere" if region == "everywhere" else f"wrong in {region}"
+    assert said in " ".join(" ".join(row.lines()).split())
+
+
+@pytest.mark.parametrize("region", ["[3, 7, 11]", "[:, 16:24, 3]", "[5, :, :]"])
+def test_so_it_is_where_the_wrong_entries_are_small(region: str) -> None:
+    row = checked(X, times(1.01, *PLACES[region]), SCALES)
+    assert (row.verdict, row.region) == (WRONG, region)
+
+
+def test_one_hidden_entry_is_found_that_directions_do_not_see() -> None:
+    """1e-12 of the largest, and twice too large: in a sum over 90,000 that is nothing."""
+    scales = np.ones(LARGE.shape)
+    scales[123, 45] = 1e-12
+    row = checked(LARGE, times(2, 123, 45), scales)
+    assert (row.verdict, row.region) == (WRONG, "[123, 45]")
+    assert row.note == "by directions in which every entry counts alike"
+    assert row.scaled_error > 1e-10
+    assert checked(LARGE, right, scales).verdict == RIGHT
+
+
+@pytest.mark.parametrize("scales", [1.0, SCALES], ids=["alike", "sizes from 1e-10 to 1"])
+@pytest.mark.parametrize("complex_step", [True, False])
+def test_a_right_gradient_is_right_and_has_no_region(scales: Any, complex_step: bool) -> None:
+    row = checked(X, right, scales, complex_step=complex_step)
+    assert (row.verdict, row.region) == (RIGHT, "")
+
+
+def test_terms_that_cancel_are_no_mistake() -> None:
+    """LayerNorm at an offset of 1e3: rounding moves its gradient by far more than 1e-16."""
+
+    def forward(x: Host) -> Any:
+        centred = x - x.mean(axis=-1, keepdims=True)
+        r = 1 / np.sqrt(np.mean(centred * centred, axis=-1, keepdims=True))
+        return centred * r, (centred * r, r)
+
+    def backward(dy: Host, cache: Any) -> Any:
+        x_hat, r = cache
+        along = x_hat * np.mean(dy * x_hat, axis=-1, keepdims=True)
+        return r * (dy - dy.mean(axis=-1, keepdims=True) - along)
+
+    (row,) = gradcheck((forward, backward), X + 1e3).rows
+    assert (row.verdict, row.region) == (RIGHT, "")
+
+
+def test_small_tensors_have_no_region() -> None:
+    row = checked(X[0, :10], times(1.01, 3, 7))
+    assert (row.verdict, row.region, row.worst_index) == (WRONG, "", (3, 7))
+
+
+def test_nan_in_a_large_gradient_is_wrong() -> None:
+    assert checked(X, times(np.nan, 3, 7, 11)).verdict == WRONG

@@ -1,0 +1,101 @@
+"""Other points of the same check: what is wrong only there is found, and the row says where."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer.proof import gradcheck
+from npformer.proof.report import RIGHT, WRONG
+from npformer.proof.samples import SAMPLES, SIZES
+
+Host = np.ndarray[Any, Any]
+X = np.random.default_rng(0).normal(size=(2, 5))
+
+
+def blocks_of_32(x: Host) -> Any:
+    return np.sum(x**2, axis=-1), x
+
+
+def without_the_tail(dy: Host, x: Host) -> Any:
+    """The last entries of a row, one of 33 say, are forgotten where whole blocks came before them."""
+    dx = 2 * x * dy[:, None]
+    n = x.shape[-1]
+    if n > 32 and n % 32 == 1:
+        dx[:, -1] = 0
+    return dx
+
+
+def rows(n: int) -> tuple[Host]:
+    return (np.random.default_rng(n).normal(size=(2, n)),)
+
+
+def test_sizes_find_what_only_a_size_shows() -> None:
+    assert gradcheck((blocks_of_32, without_the_tail), X).ok
+    report = gradcheck((blocks_of_32, without_the_tail), X, sizes=rows)
+    (row,) = report.rows
+    assert row.verdict == WRONG
+    assert row.note in ("at size 33", "at size 129")
+    assert row.shape == ((2, 33) if row.note == "at size 33" else (2, 129))
+    assert row.worst_index[1] == row.shape[1] - 1
+    assert gradcheck((blocks_of_32, lambda dy, x: 2 * x * dy[:, None]), X, sizes=rows).ok
+
+
+def test_each_size_is_tried_once() -> None:
+    asked: list[int] = []
+
+    def noted(n: int) -> tuple[Host]:
+        asked.append(n)
+        return rows(n)
+
+    assert gradcheck((blocks_of_32, lambda dy, x: 2 * x * dy[:, None]), X, sizes=noted, elementwise=False).ok
+    assert tuple(asked) == SIZES
+    assert 33 in SIZES
+
+
+def leaky(x: Host) -> Any:
+    return np.where(x.real > 0, x, np.where(x.real > -1, 0.1 * x, 0.5 * x - 0.5)), x
+
+
+def two_pieces(dy: Host, x: Host) -> Any:
+    """Knows nothing of the third piece, below −1."""
+    return dy * np.where(x > 0, 1, 0.1)
+
+
+def test_samples_find_what_only_another_point_shows() -> None:
+    x = np.array([0.5, -0.3, 0.8, -0.6])
+    assert gradcheck((leaky, two_pieces), x).ok
+    report = gradcheck((leaky, two_pieces), x, sample=lambda rng: [rng.uniform(-3, 3, size=4)])
+    (row,) = report.rows
+    assert row.verdict == WRONG
+    assert row.note in {f"at sample {i + 1}" for i in range(SAMPLES)}
+    assert (row.analytic / row.numeric) == pytest.approx(0.2)
+    again = gradcheck((leaky, two_pieces), x, sample=lambda rng: [rng.uniform(-3, 3, size=4)])
+    assert again == report  # the draws are those of the seed
+    assert gradcheck((leaky, two_pieces), x, sample=lambda rng: [rng.uniform(-0.9, 3, size=4)]).ok
+
+
+def test_of_points_that_are_all_right_the_largest_error_is_shown() -> None:
+    pair = (lambda x: (np.sin(x), x), lambda dy, x: dy * np.cos(x) * (1 + 1e-12 * (np.max(x) > 1)))
+    report = gradcheck(pair, np.array([0.1, 0.2]), sample=lambda rng: [rng.uniform(1, 2, size=2)])
+    (row,) = report.rows
+    assert row.verdict == RIGHT
+    assert row.note.startswith("at sample ")
+    assert row.scaled_error == pytest.approx(1e-12, rel=1e-2)
+
+
+def test_problems_and_notes_of_other_points_are_said_with_the_point_and_once() -> None:
+    def backward(dy: Host, x: Host) -> Any:
+        dx = dy * 2 * x
+        if len(x) > 128:
+            dy *= 0
+        return dx
+
+    pair = (lambda x, k: (x**2, x), backward)
+    report = gradcheck(pair, np.array([0.1, 0.2]), 3.0, sizes=lambda n: (np.random.default_rng(n).normal(size=n), 3.0))
+    text = "backward changes dy, the upstream gradient, which others still need; work on a copy"
+    assert report.problems == (f"{text} (at size 129)",)
+    assert not report.ok
+    assert report.notes == ("passed on unchecked: k (float 3.0)",)
