@@ -54,14 +54,10 @@ class Jitter:
         witness = np.max(of_witness, axis=0) if of_witness else np.zeros(len(claimed))
         return Moves(witness, np.max(of_claim, axis=0))
 
-    def along(self, tensor: str, direction: Host, slope: Slope, claimed: float) -> float:
-        """By how much witness and claim together move at most along a direction, for the first upstream gradient."""
-        most = 0.0
-        for at, upstreams, gradients in self._points:
-            there = Oracle(self._oracle.subject, upstreams).complex_step(tensor, direction, at)
-            moved = abs(float(np.sum(gradients[0][tensor] * direction)) - claimed)
-            most = max(most, float(np.abs(there.value - slope.value)[0]) + moved)
-        return most
+    def of_claims(self, tensor: str, claimed: Host) -> Host:
+        """By how much each entry of a claim moves at most, for the first upstream gradient."""
+        moved = [np.abs(gradients[0][tensor] - claimed) for _, _, gradients in self._points]
+        return np.asarray(np.max(moved, axis=0))
 
     def fresh(self, tensor: str, index: tuple[Any, ...], direction: Host, count: int) -> tuple[Host, Host, Host]:
         """(error, reach, what the witness may be off by) of one entry, for upstream gradients never seen before."""

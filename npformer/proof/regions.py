@@ -1,8 +1,9 @@
 """Large tensors: small entries that a sum over all would hide, and where the wrong part lies.
 
 Random directions see a tensor as a sum, in which one entry of a million, or a small one beside a large, is lost.
-Weighted by 1/(|claim| + φ), every entry counts alike. Slabs along each axis then say where the wrong part is: the
-first and the last index at which a slab is wrong are found by halving.
+Weighted by 1/(|claim| + φ), every entry counts alike. What shows there only is WRONG if an entry, found by halving,
+is wrong by itself, as ``judge.py`` says: rounding of terms that cancel shows there too. Slabs along each axis then
+say where the wrong part is: the first and the last index at which a slab is wrong are found by halving.
 """
 
 from __future__ import annotations
@@ -14,47 +15,106 @@ from typing import Any
 import numpy as np
 
 from npformer.proof.jitter import Jitter
-from npformer.proof.oracles import Oracle
+from npformer.proof.oracles import COMPLEX_H, Oracle, unit
 from npformer.proof.report import WRONG, Row
 
 Host = np.ndarray[Any, Any]
+Slab = tuple[slice, ...]
+Index = tuple[int, ...]
 U = 2.0**-53
+FRESH = 3
 
 
 def region_of(row: Row, oracle: Oracle, tensor: str, claimed: Host, tolerance: float) -> Row:
     """The row of a large tensor, WRONG if its small entries are, and with the region if it is wrong."""
     if not oracle.use_complex or not np.all(np.isfinite(claimed)) or (row.verdict != WRONG and not row.ok):
         return row
-    one = Oracle(oracle.subject, oracle.upstreams[:1])
-    weights = _weights(claimed)
-    rng = np.random.default_rng(claimed.size)  # with signs alone, errors of one size cancel exactly now and then
-    weights = weights * rng.choice([-1.0, 1.0], size=claimed.shape) * rng.uniform(1, 2, size=claimed.shape)
-
-    def error(chosen: tuple[slice, ...]) -> tuple[float, float, Host]:
-        """(error along the weighted direction in a slab, what is allowed there, the direction)."""
-        direction = np.zeros(claimed.shape)
-        direction[chosen] = weights[chosen]
-        slope = one.complex_step(tensor, direction)
-        said = claimed * direction
-        size = float(np.sum(np.abs(said))) + float(slope.reach[0])
-        return abs(float(np.sum(said)) - float(slope.value[0])), tolerance * size, direction
-
-    def is_wrong(chosen: tuple[slice, ...]) -> bool:
-        found, allowed, _ = error(chosen)
-        return found > allowed
-
-    everywhere = (slice(None),) * claimed.ndim
-    found, allowed, direction = error(everywhere)
+    look = _Look(Oracle(oracle.subject, oracle.upstreams[:1]), tensor, claimed, tolerance)
+    everywhere, index = (slice(None),) * claimed.ndim, None
     if row.ok:
-        if found <= allowed or _is_noise(one, tensor, direction, claimed, found, allowed):
+        if look.excess(everywhere) <= 0 or (index := look.wrong_entry()) is None:
             return row
         note = "by directions in which every entry counts alike"
-        row = replace(row, verdict=WRONG, note=note, scaled_error=found / (allowed / tolerance))
-    elif found <= allowed:
-        return row  # along this one nothing shows
-    return replace(
-        row, region=_said(tuple(_range(is_wrong, axis, claimed.shape) for axis in range(claimed.ndim)), claimed.shape)
-    )
+        row = replace(row, verdict=WRONG, note=note, scaled_error=look.scaled_error(everywhere))
+    if look.excess(everywhere, with_noise=True) > 0:
+        ranges = tuple(_range(look.is_wrong, axis, claimed.shape) for axis in range(claimed.ndim))
+        return replace(row, region=_said(ranges, claimed.shape))
+    # Along this direction nothing shows for certain: what is known is the entry, if any.
+    return row if index is None else replace(row, region=_said(tuple((i, i + 1) for i in index), claimed.shape))
+
+
+class _Look:
+    """Looks at one tensor along a direction in which every entry counts alike, or at a part of it."""
+
+    def __init__(self, oracle: Oracle, tensor: str, claimed: Host, tolerance: float) -> None:
+        self._oracle, self._tensor, self._claimed, self._tolerance = oracle, tensor, claimed, tolerance
+        rng = np.random.default_rng(claimed.size)  # with signs alone, errors of one size cancel exactly now and then
+        signs = rng.choice([-1.0, 1.0], size=claimed.shape) * rng.uniform(1, 2, size=claimed.shape)
+        self._weights = _weights(claimed) * signs
+        self._floor, self._jitter = 64 * U * float(np.max(np.abs(claimed))), Jitter(oracle, 0)
+        self._noise = np.where(claimed == 0, self._floor, 8 * self._jitter.of_claims(tensor, claimed))
+
+    def _seen(self, chosen: Slab) -> tuple[float, float, float]:
+        """(error, what it is measured against, what rounding may add) along the direction in a slab."""
+        direction = np.zeros(self._claimed.shape)
+        direction[chosen] = self._weights[chosen]
+        slope = self._oracle.complex_step(self._tensor, direction)
+        said = self._claimed * direction
+        size = float(np.sum(np.abs(said))) + float(slope.reach[0])
+        noise = float(np.linalg.norm(self._noise * direction))
+        return abs(float(np.sum(said)) - float(slope.value[0])), size, noise
+
+    def excess(self, chosen: Slab, with_noise: bool = False) -> float:
+        """By how much the error in a slab is larger than what is allowed there; signs of rounding are random."""
+        error, size, noise = self._seen(chosen)
+        return error - self._tolerance * size - (noise if with_noise else 0)
+
+    def is_wrong(self, chosen: Slab) -> bool:
+        return self.excess(chosen, with_noise=True) > 0
+
+    def scaled_error(self, chosen: Slab) -> float:
+        error, size, _ = self._seen(chosen)
+        return error / size
+
+    def wrong_entry(self) -> Index | None:
+        """An entry that is wrong by itself, found by halving; None if rounding is all there is."""
+        ranges = [(0, length) for length in self._claimed.shape]
+        while any(stop - start > 1 for start, stop in ranges):
+            axis = max(range(len(ranges)), key=lambda i: ranges[i][1] - ranges[i][0])
+            start, stop = ranges[axis]
+            halves = [(start, (start + stop) // 2), ((start + stop) // 2, stop)]
+            parts = [[*ranges[:axis], half, *ranges[axis + 1 :]] for half in halves]
+            ranges = max(parts, key=lambda part: self._share(tuple(slice(*each) for each in part)))
+        index = tuple(start for start, _ in ranges)
+        return index if self._is_wrong_at(index) else None
+
+    def _share(self, chosen: Slab) -> float:
+        error, size, noise = self._seen(chosen)
+        return error / ((self._tolerance * size + noise) or 1.0)
+
+    def _floor_at(self, direction: Host) -> float:
+        """φ of ``judge.py``, of which the terms of L are those that an entry has a part in."""
+        subject = self._oracle.subject
+        x = subject.tensors[self._tensor]
+        moved = subject.outputs({self._tensor: x + 1j * COMPLEX_H * direction})
+        terms = sum(
+            float(np.sum(np.abs(r * np.real(y))[np.imag(y) != 0]))
+            for r, y in zip(self._oracle.upstreams[0], moved, strict=True)
+        )
+        return max(self._floor, 64 * U * terms / (float(np.sqrt(np.mean(np.square(x)))) or 1.0))
+
+    def _is_wrong_at(self, index: Index) -> bool:
+        """By the rule of the entry in ``judge.py``, and again for fresh upstream gradients."""
+        direction, jitter = unit(self._claimed.shape, index), self._jitter
+        slope = self._oracle.complex_step(self._tensor, direction)
+        claimed = self._claimed[index]
+        moves = jitter.moves(self._tensor, index, direction, slope, np.array([claimed]))
+        cap = self._tolerance * float(np.max(np.abs(self._claimed)))
+        worth = 8 * (float(moves.witness[0]) + min(float(moves.claim[0]), cap)) + self._floor_at(direction)
+        if abs(claimed - slope.value[0]) <= self._tolerance * slope.reach[0] + worth:
+            return False
+        error, reach, _ = jitter.fresh(self._tensor, index, direction, FRESH)
+        return bool(np.all(error > self._tolerance * reach + worth))
 
 
 def _weights(claimed: Host) -> Host:
@@ -64,18 +124,10 @@ def _weights(claimed: Host) -> Host:
     return np.asarray(largest / (size + 64 * U * largest) * 1e-3)
 
 
-def _is_noise(one: Oracle, tensor: str, direction: Host, claimed: Host, error: float, allowed: float) -> bool:
-    """Whether rounding alone moves the two sides by so much."""
-    jitter = Jitter(one, 0, draws=3)
-    slope = one.complex_step(tensor, direction)
-    moves = jitter.along(tensor, direction, slope, float(np.sum(claimed * direction)))
-    return error <= allowed + 8 * moves
-
-
-def _range(is_wrong: Callable[[tuple[slice, ...]], bool], axis: int, shape: tuple[int, ...]) -> tuple[int, int]:
+def _range(is_wrong: Callable[[Slab], bool], axis: int, shape: tuple[int, ...]) -> tuple[int, int]:
     """The first index along an axis at which something is wrong, and the one behind the last."""
 
-    def slab(start: int, stop: int) -> tuple[slice, ...]:
+    def slab(start: int, stop: int) -> Slab:
         return tuple(slice(start, stop) if i == axis else slice(None) for i in range(len(shape)))
 
     low, high = 0, shape[axis]  # [0, low) is right, [0, high) is not

@@ -101,6 +101,44 @@ def test_terms_that_cancel_are_no_mistake() -> None:
     assert (row.verdict, row.region) == (RIGHT, "")
 
 
+def softmax(spoil: Any) -> Any:
+    def forward(x: Host) -> Any:
+        powers = np.exp(x - np.max(x.real, axis=-1, keepdims=True))
+        y = powers / powers.sum(axis=-1, keepdims=True)
+        return y, y
+
+    def backward(dy: Host, y: Host) -> Any:
+        dx = y * (dy - np.sum(dy * y, axis=-1, keepdims=True))
+        spoil(dx)
+        return dx
+
+    return forward, backward
+
+
+@pytest.mark.parametrize("scale", [10, 200, 1000])
+def test_a_saturated_softmax_is_right(scale: float) -> None:
+    """Where y is 1 but for rounding, dy − Σ dy·y cancels to 0 or to noise, and true gradients are 1e-20 and less."""
+    x = scale * LARGE[:100, :64]
+    (row,) = gradcheck(softmax(right), x).rows
+    assert (row.verdict, row.region) == (RIGHT, "")
+
+    def without_tiny(dx: Host) -> None:
+        dx[np.abs(dx) < 1e-18] = 0
+
+    assert gradcheck(softmax(without_tiny), x).rows[0].verdict == RIGHT
+
+
+def test_a_small_wrong_entry_of_a_peaked_softmax_is_found() -> None:
+    def spoil(dx: Host) -> None:
+        dx[tuple(small)] *= 1.01
+
+    x = 5 * LARGE[:100, :64]
+    y = softmax(right)[0](x)[0]
+    small = np.argwhere((y > 1e-10) & (y < 1e-9))[7]
+    (row,) = gradcheck(softmax(spoil), x, explain=False).rows
+    assert (row.verdict, row.region) == (WRONG, f"[{small[0]}, {small[1]}]")
+
+
 def test_small_tensors_have_no_region() -> None:
     row = checked(X[0, :10], times(1.01, 3, 7))
     assert (row.verdict, row.region, row.worst_index) == (WRONG, "", (3, 7))
