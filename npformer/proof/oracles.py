@@ -124,8 +124,13 @@ class Oracle:
         terms = [[r * np.imag(y) / COMPLEX_H for r, y in zip(each, moved, strict=True)] for each in self.upstreams]
         return Slope(_sums(terms), np.zeros(len(terms)), _sums([list(map(np.abs, each)) for each in terms]))
 
-    def difference(self, tensor: str, direction: Host, h: float, at: dict[str, Host]) -> tuple[Host, tuple[Host, Host]]:
-        """D(h), with (its rounding, its reach): each (K,). Not finite where a point is outside of the domain."""
+    def difference(
+        self, tensor: str, direction: Host, h: float, at: dict[str, Host], touched: list[Any] | None = None
+    ) -> tuple[Host, tuple[Host, Host]]:
+        """D(h), with (its rounding, its reach): each (K,). Not finite where a point is outside of the domain.
+
+        touched: for each output, where it moved by larger steps; where it moves now is added. Only there is rounding.
+        """
         x = at.get(tensor, self.subject.tensors[tensor])
         try:
             above, below = (self.subject.outputs(at | {tensor: x + step * direction}) for step in (h, -h))
@@ -133,8 +138,13 @@ class Oracle:
             nowhere = np.full(len(self.upstreams), np.nan)
             return nowhere, (nowhere, nowhere)
         moves = [np.asarray(a - b, dtype=np.float64) / (2 * h) for a, b in zip(above, below, strict=True)]
-        rounding = (np.where(move != 0, np.abs(b), 0) * _unit_roundoff(b) for move, b in zip(moves, below, strict=True))
-        sizes = [np.maximum(u, sigma) / h for u, sigma in zip(rounding, self._noise_of(tensor), strict=True)]
+        reached = [(move != 0) | old for move, old in zip(moves, touched or [False] * len(moves), strict=True)]
+        if touched is not None:
+            touched[:] = reached
+        sizes = [
+            np.where(where, _noise_at(np.abs(b), sigma, np.where(move != 0, _unit_roundoff(b), 0)), 0) / h
+            for where, move, b, sigma in zip(reached, moves, below, self._noise_of(tensor), strict=True)
+        ]
         slope = _sums([[r * move for r, move in zip(each, moves, strict=True)] for each in self.upstreams])
         reach = _sums([[np.abs(r * move) for r, move in zip(each, moves, strict=True)] for each in self.upstreams])
         noise = _norms([[r * size for r, size in zip(each, sizes, strict=True)] for each in self.upstreams])
@@ -149,18 +159,19 @@ class Oracle:
         at = at or {}
         h = self._first_step(at.get(tensor, self.subject.tensors[tensor]), direction)
         differences: list[Host] = []
-        tried: list[tuple[float, Host, Host, Host]] = []  # h, R, by how much it differs from the next, reach
+        tried: list[_Tried] = []
+        touched: list[Any] = []
         with np.errstate(all="ignore"):
             for _ in range(HALVINGS):
-                now, (noise, reach) = self.difference(tensor, direction, h, at)
+                now, (noise, reach) = self.difference(tensor, direction, h, at, touched)
                 differences.append(now)
                 if len(differences) > 2:
                     wide, middle, near = differences[-3:]
                     value = (4 * middle - wide) / 3
                     change = np.abs((4 * near - middle) / 3 - value) + 2 * noise
                     stuck = (now == 0) & np.any(np.array(differences) != 0, axis=0)  # too small a step to move y
-                    change = np.where(np.isfinite(change) & ~stuck, change, np.inf)
-                    tried.append((4 * h, value, change, reach))
+                    change = np.where(np.isfinite(change), change, np.inf)
+                    tried.append(_Tried(4 * h, value, change, reach, stuck))
                     if _is_enough(tried):
                         break
                 h /= 2
@@ -211,26 +222,43 @@ def unit(shape: tuple[int, ...], index: tuple[Any, ...]) -> Host:
     return direction
 
 
-def _is_enough(tried: list[tuple[float, Host, Host, Host]]) -> bool:
+class _Tried(NamedTuple):
+    """R at one h, for each upstream gradient (K,)."""
+
+    h: float
+    value: Host
+    change: Host  # by how much R differs from the next, at half of h
+    reach: Host
+    stuck: Host  # whether the next moves nothing: not to be chosen, though its change tells of rounding
+
+
+def _is_enough(tried: list[_Tried]) -> bool:
     """Whether the last step, with the one before it, is as good as can be; or a good one lies three steps back."""
     if len(tried) < SETTLING:
         return False
-    _, _, change, reach = tried[-1]
-    if np.all(np.maximum(change, tried[-2][2] / 16) <= GOOD * reach):
+    change = np.where(tried[-1].stuck, np.inf, tried[-1].change)
+    if np.all(np.maximum(change, tried[-2].change / 16) <= GOOD * tried[-1].reach):
         return True
     best = _best(tried)
     return bool(np.all(best.error <= SAME * best.reach) and np.all(change > best.error))
 
 
-def _best(tried: list[tuple[float, Host, Host, Host]]) -> Slope:
+def _best(tried: list[_Tried]) -> Slope:
     """For each upstream gradient the R that is worth most."""
-    h, values, changes, reach = (np.array(each) for each in zip(*tried, strict=True))
+    h, values, changes, reach, stuck = (np.array(each) for each in zip(*tried, strict=True))
     sizes = h.reshape(-1, 1)
     errors = np.maximum.accumulate((changes * sizes)[::-1])[::-1] / sizes
     errors[1:] = np.maximum(errors[1:], changes[:-1] / 16)
+    errors = np.where(stuck, np.inf, errors)
     chosen = np.argmin(errors, axis=0)
     columns = np.arange(values.shape[1])
     return Slope(values[chosen, columns], errors[chosen, columns], reach[chosen, columns])
+
+
+def _noise_at(y: Host, sigma: Host, u: Host) -> Host:
+    """The rounding of each output entry: what was seen of it, or of all entries together; one alone may look smooth."""
+    typical = float(np.linalg.norm(sigma)) / (float(np.linalg.norm(y)) or 1.0)
+    return np.asarray(np.maximum(np.maximum(u, typical) * y, sigma))
 
 
 def _sums(terms: list[list[Host]]) -> Host:
