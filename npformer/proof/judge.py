@@ -8,7 +8,7 @@
 
 Only *right* passes. An entry a_i, of which the witness says n_i, is right if both rules hold:
 
-    of the tensor   |a_i − n_i| ≤ τ·S                         S = max(max|n|, 1e-3·largest entry of the check)
+    of the tensor   |a_i − n_i| ≤ τ·S + 8(s_i + t_i)          S = max(max|n|, 1e-3·largest entry of the check)
     of the entry    |a_i − n_i| ≤ τ·A_i + 8(s_i + t_i) + φ    A_i = Σ_j |r_j ∂y_j/∂x_i|, the entry's reach
 
 The second is there because a large entry hides a small one from the first. An error against the entry itself would
@@ -18,15 +18,15 @@ their sizes, the reach. What rounding does inside the forward and the backward, 
     s_i, t_i   by how much witness and claim move if inputs and upstream gradients move by at most 2 units in the last
                place; measured where an entry is in doubt. t_i counts at most τ·S: noise is no excuse for itself
     φ          64u·max(max|n|, Σ|r·y| / rms x): what the precision cannot represent beside the largest entry, or beside
-               the terms of L. An entry whose reach is below φ is not judged by itself; the row says how many there are
+               the terms of L. An entry of no more reach is not judged by itself; the row says how many there are
 
 So ratios beyond about 1e13 stay hidden in float64. WRONG by the second rule alone is said only if it holds again for
 three fresh upstream gradients.
 
-With the complex step as witness, τ is the tolerance and nothing is added to the first rule. Without it, the error
-estimate e_i of the extrapolated differences is added, eight times, to both. Before anything is called WRONG, both
-witnesses must stand nearer to each other than a third of their distance to the claim; where differences are too
-coarse for that, the complex step decides alone if its forward was seen to be analytic (``fitness.py``).
+With the complex step as witness that is all. Without it, the error estimate e_i of the extrapolated differences is
+added, eight times, to both. Before anything is called WRONG, both witnesses must stand nearer to each other than a
+third of their distance to the claim; where differences are too coarse for that, the complex step decides alone if its
+forward was seen to be analytic (``fitness.py``).
 """
 
 from __future__ import annotations
@@ -51,6 +51,8 @@ CENTRAL_TOLERANCE = 2 * SAME  # 1e-7
 MOST_SWEEPS = 20
 MOST_ENTRIES = 64
 FRESH = 3
+#: Of a tensor's scale: so large an error is not put down to rounding, and no time is spent on asking.
+MOST_ROUNDING = 1e-4
 U = 2.0**-53
 
 
@@ -107,7 +109,7 @@ class Judge:
             float(case.reach[place] + case.floor[place[0]].item()) if found.by_entry else case.scale[place[0]].item()
         )
         central = np.where(self._unsettled(case), 0.0, np.abs(claimed - evidence.by_central) / case.scale)
-        hidden = np.all(case.reach <= case.floor, axis=0)
+        hidden = np.all(case.reach <= case.floor + case.worth, axis=0)
         return Row(
             tensor, x.shape, x.size, float(case.error[place] / scale), float(np.max(central, initial=0.0)),
             tuple(int(i) for i in place[1:]), float(claimed[place]), float(evidence.truth[place]), float(scale),
@@ -133,9 +135,30 @@ class Judge:
 
     def _failing(self, case: _Case) -> tuple[Host, Host]:
         """Where the rule of the tensor does not hold, and where that of the entry alone does not; NaN fails."""
-        by_tensor = ~(case.error <= self._tolerance * case.scale + case.worth)
+        by_tensor = self._unexplained(case, ~(case.error <= self._tolerance * case.scale + case.worth))
         by_entry = ~(case.error <= self._tolerance * case.reach + case.worth + case.floor)
         return by_tensor, by_entry & ~by_tensor
+
+    def _unexplained(self, case: _Case, failing: Host) -> Host:
+        """The elements that fail, without those that rounding explains; the worst that it does not explain ends it."""
+        if case.directions is not None:
+            return failing
+        left = failing.copy()
+        for place in _by_size(case.error / case.scale, failing)[:MOST_ENTRIES]:
+            scale = case.scale[place[0]].item()
+            if not case.error[place] <= MOST_ROUNDING * scale:
+                return left
+            if case.error[place] > self._tolerance * scale + case.worth[place] + 8 * self._noise(case, place):
+                return left
+            left[place] = False
+        return np.zeros_like(failing)
+
+    def _noise(self, case: _Case, place: Place) -> float:
+        """s_i + t_i, the latter up to its cap."""
+        direction, cap = unit(case.error.shape[1:], place[1:]), self._tolerance * case.scale[place[0]].item()
+        slope = Slope(case.evidence.truth[:, *place[1:]], case.worth[:, *place[1:]], case.reach[:, *place[1:]])
+        moves = self._jitter.moves(case.tensor, place[1:], direction, slope, case.claimed[:, *place[1:]])
+        return float(moves.witness[place[0]] + min(moves.claim[place[0]], cap))
 
     def _by_both(self, case: _Case) -> _Verdict:
         """The complex step decides, differences confirm."""
@@ -191,6 +214,8 @@ class Judge:
             if found[-1].verdict == WRONG:
                 break
         worst = min(found, key=lambda each: _GRAVITY.index(each.verdict))
+        if worst.verdict == RIGHT and (entry := self._beyond_rounding(case, by_entry)) is not None:
+            return _Verdict(entry, WRONG, _HIDDEN, by_entry=True)
         if worst.verdict == RIGHT and len(places) > len(found):
             note = f"differences are unsettled at {len(places)} places, of which {len(found)} were looked at"
             return _Verdict(places[len(found)], UNCLEAR, note)
@@ -216,11 +241,7 @@ class Judge:
             return None
         limit = self._tolerance * case.reach + case.worth + case.floor
         for place in _by_size(case.error / np.where(limit == 0, 1.0, limit), failing)[:MOST_ENTRIES]:
-            direction = unit(case.error.shape[1:], place[1:])
-            cap = self._tolerance * case.scale[place[0]].item()
-            slope = Slope(case.evidence.truth[:, *place[1:]], case.worth[:, *place[1:]], case.reach[:, *place[1:]])
-            moves = self._jitter.moves(case.tensor, place[1:], direction, slope, case.claimed[:, *place[1:]])
-            noise = float(moves.witness[place[0]] + min(moves.claim[place[0]], cap))
+            direction, noise = unit(case.error.shape[1:], place[1:]), self._noise(case, place)
             if case.error[place] > limit[place] + 8 * noise and self._holds_again(case, place, direction, noise):
                 return place
         return None
