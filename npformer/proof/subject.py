@@ -115,6 +115,11 @@ class PairSubject:
     def tensors(self) -> dict[str, Host]:
         return self.inputs.tensors
 
+    def call(self, upstream: tuple[Host, ...]) -> tuple[Any, Any]:
+        """(dy, cache): what backward is called with."""
+        y, cache = _output_and_cache(self.forward(*self.inputs.placed({}), **self._options))
+        return like(y, [_on(self._device, u, self._dtype) for u in upstream]), cache
+
     def outputs(self, replaced: Mapping[str, Host]) -> tuple[Host, ...]:
         y, _ = _output_and_cache(self.forward(*self.inputs.placed(dict(replaced)), **self._options))
         return host_copies(y, self._device)
