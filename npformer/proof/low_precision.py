@@ -74,6 +74,7 @@ def against_reference(
     if reference is None:
         oracle, notes = Oracle(kernel.checked, [upstream], use_complex=False), ["no reference: differences of the "
             f"{kernel.precision} forward itself decide; reference=(a float64 pair or forward) tells more"]  # fmt: skip
+        oracle.rounding = max(oracle.rounding, kernel.u)  # bfloat16 numbers come as float32: steps would be too small
     else:
         fit = fitness(truth, [upstream], seed)
         oracle, notes = Oracle(truth, [upstream], fit.is_fit), [fit.why] if fit.why else []

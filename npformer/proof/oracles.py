@@ -187,11 +187,11 @@ class Oracle:
         return self._noise[tensor]
 
     def _look_for_noise(self, tensor: str, x: Host, direction: Host, start: int) -> list[Host]:
+        step = max(NOISE_STEP, 8 * self.rounding)  # what moves nothing has no noise
         try:
             with np.errstate(all="ignore"):
                 points = [
-                    self.subject.outputs({tensor: x + NOISE_STEP * (start + i) * direction})
-                    for i in range(NOISE_POINTS)
+                    self.subject.outputs({tensor: x + step * (start + i) * direction}) for i in range(NOISE_POINTS)
                 ]
         except (np.linalg.LinAlgError, ArithmeticError, ValueError):
             return [np.zeros(y.shape) for y in self.subject.outputs({})]
