@@ -1,0 +1,208 @@
+"""Kernels in 32 and 16 bits: right within what rounding allows, WRONG beyond it, by a reference or without one."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer.errors import ConfigError
+from npformer.layers import LayerNorm
+from npformer.proof import gradcheck
+from npformer.proof.report import RIGHT, UNCLEAR, WRONG, Report
+
+Host = np.ndarray[Any, Any]
+RNG = np.random.default_rng(11)
+X, GAMMA, BETA = RNG.normal(size=(4, 8)), 1 + 0.3 * RNG.normal(size=8), 0.3 * RNG.normal(size=8)
+
+
+def bfloat16(x: Host) -> Host:
+    """Rounded to 8 bits of mantissa, to even, and kept as float32."""
+    bits = np.asarray(x, dtype=np.float32).view(np.uint32)
+    half = 0x7FFF + ((bits >> 16) & 1)
+    return ((bits + half) & np.uint32(0xFFFF0000)).astype(np.uint32).view(np.float32)
+
+
+def same(x: Host) -> Host:
+    return x
+
+
+def softmax(rounded: Any = same, has_sum: bool = True) -> tuple[Any, Any]:
+    def forward(x: Host) -> Any:
+        powers = np.exp(x - np.max(x.real, axis=-1, keepdims=True))
+        y = rounded(powers / powers.sum(axis=-1, keepdims=True))
+        return y, y
+
+    def backward(dy: Host, y: Host) -> Any:
+        return rounded(y * (dy - np.sum(dy * y, axis=-1, keepdims=True) if has_sum else y * dy))
+
+    return forward, backward
+
+
+def layer_norm(rounded: Any = same, has_x_hat_term: bool = True, factor: float = 1) -> tuple[Any, Any]:
+    def forward(x: Host, gamma: Host, beta: Host) -> Any:
+        centred = x - x.mean(axis=-1, keepdims=True)
+        r = 1 / np.sqrt(np.mean(centred * centred, axis=-1, keepdims=True) + np.asarray(1e-5, x.real.dtype))
+        x_hat = rounded(centred * r)
+        return rounded(gamma * x_hat + beta), (x_hat, rounded(r), gamma)
+
+    def backward(dy: Host, cache: Any) -> Any:
+        x_hat, r, gamma = cache
+        g = dy * gamma
+        along = x_hat * np.mean(g * x_hat, axis=-1, keepdims=True) if has_x_hat_term else 0
+        dx = r * (g - g.mean(axis=-1, keepdims=True) - along) * np.asarray(factor, dy.dtype)
+        return rounded(dx), rounded(np.sum(dy * x_hat, axis=0)), rounded(dy.sum(axis=0))
+
+    return forward, backward
+
+
+#: (dtype of the numbers, how the kernel rounds, the option precision)
+KERNELS: dict[str, tuple[str, Any, str | None]] = {
+    "float32": ("float32", same, None),
+    "float16": ("float16", same, None),
+    "bfloat16": ("float32", bfloat16, "bfloat16"),
+}
+WIDE = pytest.mark.xfail(reason="what 16 bits are allowed is wider than what tells anything", strict=False)
+ALL = pytest.mark.parametrize("name", KERNELS)
+
+
+def checked(make: Any, name: str, reference: Any = None, **spoiled: Any) -> Report:
+    dtype, rounded, precision = KERNELS[name]
+    inputs = [x.astype(dtype) for x in ((X,) if make is softmax else (X, GAMMA, BETA))]
+    if reference is None:
+        precision = precision or dtype
+    return gradcheck(make(rounded, **spoiled), *inputs, reference=reference, precision=precision)
+
+
+def verdicts(report: Report) -> set[str]:
+    return {row.verdict for row in report.rows}
+
+
+@pytest.mark.parametrize("make", [softmax, layer_norm])
+@pytest.mark.parametrize("form", ["pair", "forward"])
+@pytest.mark.parametrize("name", ["float32", pytest.param("float16", marks=WIDE), pytest.param("bfloat16", marks=WIDE)])
+def test_a_right_kernel_is_right_by_a_reference(name: str, form: str, make: Any) -> None:
+    pair = make()
+    reference = pair if form == "pair" else lambda *inputs: pair[0](*inputs)[0]
+    report = checked(make, name, reference)
+    assert verdicts(report) == {RIGHT}, report
+    assert report.ok
+    assert all(row.note.startswith(f"in {name}, ") for row in report.rows)
+
+
+@ALL
+@pytest.mark.parametrize("make", [softmax, layer_norm])
+@pytest.mark.parametrize("has_reference", [True, False])
+def test_a_right_kernel_is_never_wrong(has_reference: bool, make: Any, name: str) -> None:
+    report = checked(make, name, make() if has_reference else None)
+    assert verdicts(report) <= {RIGHT, UNCLEAR}, report
+    assert report.problems == ()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_right_bfloat16_kernel_is_not_wrong_by_differences_of_its_own(seed: int) -> None:
+    """Its numbers come as float32, but steps and noise must be those of bfloat16."""
+    rng = np.random.default_rng(seed)
+    inputs = (rng.normal(size=(4, 8)), 1 + 0.3 * rng.normal(size=8), 0.3 * rng.normal(size=8))
+    given = [x.astype(np.float32) for x in inputs]
+    assert WRONG not in verdicts(gradcheck(layer_norm(bfloat16), *given, precision="bfloat16", seed=seed))
+
+
+@pytest.mark.parametrize("name", ["float32", "float16", pytest.param("bfloat16", marks=WIDE)])
+@pytest.mark.parametrize("has_reference", [True, False])
+def test_a_missing_term_is_wrong(has_reference: bool, name: str) -> None:
+    report = checked(layer_norm, name, layer_norm() if has_reference else None, has_x_hat_term=False)
+    assert report.rows[0].verdict == WRONG
+    assert WRONG not in {row.verdict for row in report.rows[1:]}
+
+
+@pytest.mark.parametrize("name", ["float32", "float16"])
+def test_a_softmax_without_its_sum_is_wrong(name: str) -> None:
+    assert verdicts(checked(softmax, name, softmax(), has_sum=False)) == {WRONG}
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(1, RIGHT), (1.0001, WRONG), (1.01, WRONG)])
+def test_float32_with_a_reference_tells_a_factor_of_1_0001(factor: float, verdict: str) -> None:
+    report = checked(layer_norm, "float32", layer_norm(), factor=factor)
+    assert [row.verdict for row in report.rows] == [verdict, RIGHT, RIGHT]
+
+
+@pytest.mark.parametrize(("has_x_hat_term", "verdict"), [(True, RIGHT), (False, WRONG)])
+def test_float32_without_a_reference_is_judged_by_its_own_forward(has_x_hat_term: bool, verdict: str) -> None:
+    report = checked(layer_norm, "float32", has_x_hat_term=has_x_hat_term)
+    assert [row.verdict for row in report.rows] == [verdict, RIGHT, RIGHT]
+    (note,) = report.notes
+    assert note.startswith("no reference: differences of the float32 forward itself decide; reference=(a float64 pair")
+
+
+def test_what_cannot_be_told_without_a_reference_says_that_one_would_help() -> None:
+    report = checked(layer_norm, "bfloat16")
+    assert UNCLEAR in verdicts(report)
+    for row in report.rows:
+        if row.verdict == UNCLEAR:
+            assert row.note.endswith("; give reference=, a float64 pair or forward")
+    assert not report.ok
+
+
+def test_a_layer_in_float32_is_its_own_reference_in_float64(numpy64: Any) -> None:
+    class Forgetful(LayerNorm):
+        def backward(self, dy: Any, cache: Any) -> Any:
+            return super().backward(dy, cache) / self.gamma.data
+
+    x = np.random.default_rng(0).normal(size=(2, 3, 4)).astype(np.float32)
+    right, wrong = LayerNorm(4, backend=numpy64), Forgetful(4, backend=numpy64)
+    assert gradcheck(right, x, reference=right).ok
+    assert [row.verdict for row in gradcheck(wrong, x, reference=right).rows] == [WRONG, RIGHT, RIGHT]
+
+
+ONE_OF = "precision: expected one of float32, float16, bfloat16, or inputs that have it, got"
+EXP = (lambda x: (np.exp(x), np.exp(x)), lambda dy, y: dy * y)
+
+
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_an_overflow_is_told() -> None:
+    report = gradcheck(EXP, np.array([1, 12, 3, 0.5], dtype=np.float16), reference=EXP)
+    assert report.problems == ("output 0 overflows: 1 of 4 entries are not finite in float16, all are in float64",)
+    (row,) = report.rows
+    assert (row.verdict, row.note) == (WRONG, "1 of 4 entries are not finite in float16")
+
+
+def test_a_forward_that_computes_something_else_is_told() -> None:
+    report = gradcheck(softmax(), X.astype(np.float32), reference=lambda x: softmax()[0](1.01 * x)[0])
+    (problem,) = report.problems
+    assert re.fullmatch(
+        r"output 0 is not the reference's: off by \d\.\de-03 of the largest, more than float32 explains", problem
+    )
+    assert not report.ok
+
+
+@pytest.mark.parametrize(
+    ("x", "reference", "precision", "text"),
+    [
+        (X.astype(np.float32), lambda x: x.sum(axis=-1), None,
+         "reference: expected outputs of the kernel's shapes, [(4, 8)], got [(4,)]"),
+        (X, softmax(), None, f"{ONE_OF} float64; a float64 kernel needs no reference"),
+        (X, None, "float8", f"{ONE_OF} float8"),
+    ],
+    ids=["shapes", "float64", "float8"],
+)  # fmt: skip
+def test_what_cannot_be_compared_is_refused(x: Host, reference: Any, precision: Any, text: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{re.escape(text)}"):
+        gradcheck(softmax(), x, reference=reference, precision=precision)
+
+
+def test_names_and_lists_serve_here_too() -> None:
+    def forward(x: Host, weights: list[Host]) -> Any:
+        return x @ weights[0] @ weights[1], (x, weights)
+
+    def backward(dy: Host, cache: Any) -> Any:
+        x, (w, v) = cache
+        return dy @ v.T @ w.T, [x.T @ dy @ v.T, (x @ w).T @ dy]
+
+    w, v = (RNG.normal(size=shape).astype(np.float32) for shape in ((8, 3), (3, 2)))
+    report = gradcheck((forward, backward), X.astype(np.float32), [w, v], reference=forward, names=["in", "layers"])
+    assert [(row.tensor, row.verdict) for row in report.rows] == [
+        ("in", RIGHT), ("layers[0]", RIGHT), ("layers[1]", RIGHT),
+    ]  # fmt: skip
