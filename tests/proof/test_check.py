@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -229,3 +230,55 @@ def test_gradients_that_are_zero_but_for_rounding_prove_nothing() -> None:
     assert (row.verdict, row.note) == (NOTHING, "every gradient of this check is 0")
     (wrong,) = gradcheck((row_sums_forward, lambda dy, cache: (cache.y * dy[..., None],)), x).rows
     assert wrong.verdict == WRONG
+
+
+def failing_forward(x: Host) -> Any:
+    return np.linalg.inv(x), x
+
+
+def failing_backward(dy: Host, x: Host) -> Any:
+    raise RuntimeError("a kernel did not start")
+
+
+@pytest.mark.parametrize(
+    ("pair", "x", "error", "first"),
+    [
+        ((failing_forward, failing_backward), np.ones((2, 2)), np.linalg.LinAlgError, "failing_forward"),
+        ((failing_forward, failing_backward), np.eye(2), RuntimeError, "failing_backward"),
+    ],
+    ids=["forward", "backward"],
+)
+@pytest.mark.parametrize("options", [{}, {"precision": "float32"}], ids=str)
+def test_an_error_inside_of_the_target_shows_its_own_lines(
+    options: Any, pair: Any, x: Host, error: type[Exception], first: str
+) -> None:
+    """After gradcheck's line, the one that calls it, no line of the checker's own."""
+    with pytest.raises(error) as caught:
+        gradcheck(pair, x, **options)
+    frames = [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
+    theirs = frames[frames.index("gradcheck") + 1 :]
+    assert theirs[0] == first
+    assert frames.count("gradcheck") == 1
+
+
+def test_an_error_of_the_checker_s_own_keeps_its_lines(product: Any, a: Host, b: Host) -> None:
+    with pytest.raises(ShapeError) as caught:
+        gradcheck(spoiled(product, lambda da, db: da), a, b)
+    assert traceback.extract_tb(caught.value.__traceback__)[-1].filename.endswith("inputs.py")
+
+
+def test_inputs_drawn_with_the_seed_of_the_check_are_no_special_point() -> None:
+    """dy = x, of which y = x/‖x‖ has the gradient 0, and any multiple of it is right."""
+
+    def forward(x: Host) -> Any:
+        n = np.sqrt(np.sum(x * x, axis=-1, keepdims=True))
+        return x / n, (x / n, n)
+
+    def backward(dy: Host, cache: Any, factor: float = 1) -> Any:
+        y, n = cache
+        return factor * (dy - y * np.sum(dy * y, axis=-1, keepdims=True)) / n
+
+    for seed in range(3):
+        x = np.random.default_rng(seed).normal(size=(3, 5))
+        assert gradcheck((forward, backward), x, seed=seed).ok
+        assert gradcheck((forward, lambda dy, c: backward(dy, c, 2)), x, seed=seed).rows[0].verdict == WRONG

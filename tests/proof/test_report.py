@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -113,3 +113,47 @@ def test_json_holds_everything_and_is_json_even_with_nan() -> None:
     }.items()  # fmt: skip
     assert [bad[key] for key in ("scaled_error", "central_error", "analytic", "scale", "ratio")] == [None] * 5
     assert bad["note"] == "look here"
+
+
+LARGE = replace(BAD, region="[512:768, :, 3]", unjudged=4, by_direction=True, upstream=2)
+SAID = Report("check", (GOOD, LARGE), problems=("backward changes dy",), notes=("passed on unchecked: p (float 0.5)",))
+
+
+def test_a_problem_is_a_failure_though_every_row_is_right() -> None:
+    report = Report("check", (GOOD,), problems=("backward changes dy",))
+    assert not report.ok
+    with pytest.raises(GradientError, match="PROBLEM: backward changes dy"):
+        report.raise_if_failed()
+    assert Report("check", (GOOD,), notes=("passed on unchecked: p (float 0.5)",)).ok
+
+
+def test_problems_and_notes_stand_below_the_table_and_are_wrapped() -> None:
+    lines = str(SAID).splitlines()
+    assert lines[-2:] == ["PROBLEM: backward changes dy", "note: passed on unchecked: p (float 0.5)"]
+    long = Report("check", (GOOD,), problems=(30 * "words ",), notes=(30 * "words ",))
+    below = str(long).splitlines()[2:]
+    assert max(map(len, below)) <= 80
+    assert [line.startswith("    ") for line in below].count(False) == 2
+
+
+@pytest.mark.parametrize(
+    ("row", "text"),
+    [
+        (LARGE, "(look here; wrong in [512:768, :, 3])"),
+        (replace(LARGE, region="everywhere", note=""), "(wrong everywhere)"),
+        (replace(GOOD, unjudged=3), "(3 of 8 entries too small beside the largest to be judged)"),
+    ],
+)
+def test_a_row_says_where_it_is_wrong_and_what_was_not_judged(row: Row, text: str) -> None:
+    assert [line.strip() for line in row.lines()[1:]] == [text]
+
+
+def test_json_has_problems_notes_and_all_fields_of_a_row() -> None:
+    document = strictly(SAID.to_json())
+    assert document["problems"] == ["backward changes dy"]
+    assert document["notes"] == ["passed on unchecked: p (float 0.5)"]
+    assert document["ok"] is False
+    good, large = document["tensors"]
+    assert large.keys() == {field.name for field in fields(Row)} | {"ratio"}
+    assert large.items() >= {"region": "[512:768, :, 3]", "unjudged": 4, "upstream": 2}.items()
+    assert good.items() >= {"region": "", "unjudged": 0, "upstream": 0}.items()
