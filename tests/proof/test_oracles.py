@@ -72,6 +72,31 @@ def test_noise_is_told() -> None:
         assert np.all(error <= 8 * found.central_error[0])
 
 
+@pytest.mark.parametrize("rounding", [2.0**-11, 2.0**-8], ids=["float16", "bfloat16"])
+def test_noise_of_16_bits_is_told_too(rounding: float) -> None:
+    """Steps must be such as those bits show: smaller ones move nothing, and look smooth."""
+
+    def rounded(x: Host) -> Host:
+        mantissa, exponent = np.frexp(x)
+        return np.ldexp(np.round(mantissa / (2 * rounding)) * (2 * rounding), exponent)
+
+    def forward(x: Host) -> Host:
+        return rounded(np.tanh(rounded(x)))
+
+    for seed in range(20):
+        x = np.random.default_rng(seed).normal(size=4)
+        oracle = of(forward, x, [(np.ones(4),)], use_complex=False)
+        oracle.rounding = rounding
+        found = oracle.every_element("x")
+        assert np.all(np.abs(found.truth[0] - (1 - np.tanh(x) ** 2)) <= 8 * found.central_error[0])
+
+
+def test_a_step_that_moves_nothing_is_not_believed() -> None:
+    x = np.array([0.1234567, 1.7654321])
+    found = of(lambda x: np.round(x, 6), x, [(np.ones(2),)], use_complex=False).every_element("x")
+    assert np.all(np.abs(found.truth[0] - 1) <= 8 * found.central_error[0])
+
+
 def test_beside_a_kink_a_smaller_step_is_found_and_at_a_kink_none() -> None:
     def bent(x: Host) -> Any:
         return np.where(x.real > 0, x, 0)

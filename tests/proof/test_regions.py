@@ -84,9 +84,7 @@ def test_a_right_gradient_is_right_and_has_no_region(scales: Any, complex_step: 
     assert (row.verdict, row.region) == (RIGHT, "")
 
 
-def test_terms_that_cancel_are_no_mistake() -> None:
-    """LayerNorm at an offset of 1e3: rounding moves its gradient by far more than 1e-16."""
-
+def layer_norm(spoil: Any) -> Any:
     def forward(x: Host) -> Any:
         centred = x - x.mean(axis=-1, keepdims=True)
         r = 1 / np.sqrt(np.mean(centred * centred, axis=-1, keepdims=True))
@@ -95,10 +93,21 @@ def test_terms_that_cancel_are_no_mistake() -> None:
     def backward(dy: Host, cache: Any) -> Any:
         x_hat, r = cache
         along = x_hat * np.mean(dy * x_hat, axis=-1, keepdims=True)
-        return r * (dy - dy.mean(axis=-1, keepdims=True) - along)
+        dx = r * (dy - dy.mean(axis=-1, keepdims=True) - along)
+        spoil(dx)
+        return dx
 
-    (row,) = gradcheck((forward, backward), X + 1e3).rows
+    return forward, backward
+
+
+@pytest.mark.parametrize("offset", [0, 1e3, 1e6])
+def test_terms_that_cancel_are_no_mistake(offset: float) -> None:
+    """Far from 0, rounding moves the gradient of LayerNorm by far more than 1e-16."""
+    (row,) = gradcheck(layer_norm(right), X + offset).rows
     assert (row.verdict, row.region) == (RIGHT, "")
+    for region in ("[:, 16:24, 3]", "[3, 7, 11]"):
+        (row,) = gradcheck(layer_norm(times(1.01, *PLACES[region])), X + offset, explain=False).rows
+        assert (row.verdict, row.region) == (WRONG, region)
 
 
 def softmax(spoil: Any) -> Any:

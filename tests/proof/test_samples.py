@@ -72,9 +72,21 @@ def test_samples_find_what_only_another_point_shows() -> None:
     assert row.verdict == WRONG
     assert row.note in {f"at sample {i + 1}" for i in range(SAMPLES)}
     assert (row.analytic / row.numeric) == pytest.approx(0.2)
-    again = gradcheck((leaky, two_pieces), x, sample=lambda rng: [rng.uniform(-3, 3, size=4)])
-    assert again == report  # the draws are those of the seed
     assert gradcheck((leaky, two_pieces), x, sample=lambda rng: [rng.uniform(-0.9, 3, size=4)]).ok
+
+
+def test_samples_are_those_of_the_seed() -> None:
+    drawn: list[Host] = []
+
+    def sample(rng: np.random.Generator) -> list[Host]:
+        drawn.append(rng.uniform(0.1, 3, size=4))
+        return drawn[-1:]
+
+    for seed in (0, 0, 1):
+        gradcheck((leaky, two_pieces), X[0], sample=sample, seed=seed)
+    first, again, other = np.split(np.array(drawn), 3)
+    np.testing.assert_array_equal(first, again)
+    assert len(np.unique(np.concatenate([first, other]))) == 2 * SAMPLES * 4
 
 
 def test_of_points_that_are_all_right_the_largest_error_is_shown() -> None:
