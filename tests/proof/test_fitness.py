@@ -189,3 +189,10 @@ def test_a_unit_roundoff_more_than_the_true_constant_is_right() -> None:
         lambda dy, x: dy * (1 - np.tanh(0.79788 * x) ** 2) * 0.7978800000000001,
     )
     assert gradcheck(pair, X).rows[0].verdict == RIGHT
+
+
+def test_where_differences_cannot_tell_a_call_that_loses_imaginary_parts_is_enough() -> None:
+    """|x| beside its kink: the complex step says 0 there, and must not be believed."""
+    report = gradcheck(size(), np.array([0.5, 3e-9, -0.7]))
+    assert WRONG not in {row.verdict for row in report.rows}
+    assert "may be wrong here" in note_of(report, "np.absolute", size)

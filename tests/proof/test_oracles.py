@@ -93,7 +93,7 @@ def test_noise_of_16_bits_is_told_too(rounding: float) -> None:
 
 def test_a_step_that_moves_nothing_is_not_believed() -> None:
     x = np.array([0.1234567, 1.7654321])
-    found = of(lambda x: np.round(x, 6), x, [(np.ones(2),)], use_complex=False).every_element("x")
+    found = of(lambda x: np.round(x, 4), x, [(np.ones(2),)], use_complex=False).every_element("x")
     assert np.all(np.abs(found.truth[0] - 1) <= 8 * found.central_error[0])
 
 
