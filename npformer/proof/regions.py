@@ -39,7 +39,8 @@ def region_of(row: Row, oracle: Oracle, tensor: str, claimed: Host, tolerance: f
     if look.excess(everywhere, with_noise=True) > 0:
         ranges = tuple(_range(look.is_wrong, axis, claimed.shape) for axis in range(claimed.ndim))
         return replace(row, region=_said(ranges, claimed.shape))
-    # Along this direction nothing shows for certain: what is known is the entry, if any.
+    # Beside what rounding may do along this direction, nothing shows: the entry is what is known.
+    index = look.wrong_entry() if index is None else index
     return row if index is None else replace(row, region=_said(tuple((i, i + 1) for i in index), claimed.shape))
 
 

@@ -148,6 +148,19 @@ def test_a_small_wrong_entry_of_a_peaked_softmax_is_found() -> None:
     assert (row.verdict, row.region) == (WRONG, f"[{small[0]}, {small[1]}]")
 
 
+@pytest.mark.parametrize("size", [1e-10, 1e-6])
+def test_in_a_saturated_softmax_the_wrong_entry_is_named_and_not_the_noise(size: float) -> None:
+    def spoil(dx: Host) -> None:
+        dx[np.abs(dx) < 1e-18] = 0
+        dx[tuple(small)] *= 1.01
+
+    x = 20 * LARGE[:100, :64]
+    y = softmax(right)[0](x)[0]
+    small = np.argwhere((y > size) & (y < 10 * size))[-1]
+    (row,) = gradcheck(softmax(spoil), x, explain=False).rows
+    assert (row.verdict, row.region) == (WRONG, f"[{small[0]}, {small[1]}]")
+
+
 def test_small_tensors_have_no_region() -> None:
     row = checked(X[0, :10], times(1.01, 3, 7))
     assert (row.verdict, row.region, row.worst_index) == (WRONG, "", (3, 7))
