@@ -98,8 +98,8 @@ def gradcheck(
             report = _at_one_point(target, inputs, how)
             points = sampled_points(sample, seed) + sized_points(sizes)
             report = merged(report, [(said, _at_one_point(target, given, how.elsewhere())) for said, given in points])
-    except Exception:
-        raise
+    except Exception as error:
+        raise error.with_traceback(_their_part(error))  # noqa: B904 - it is the same one
     return replace(report, name=name or getattr(target, "name", None) or type(target).__name__)
 
 
