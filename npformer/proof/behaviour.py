@@ -98,7 +98,7 @@ def _not_linear(
 
 
 def _by_layout(checked: Subject, upstream: Upstream, gradients: Mapping[str, Host], alike: float) -> list[str]:
-    spread, turned = tuple(map(_with_gaps, upstream)), tuple(map(np.asfortranarray, upstream))
+    spread, turned = tuple(map(_with_gaps, upstream)), tuple(np.array(r, order="F") for r in upstream)
     found = _differs(checked, spread, gradients, alike, "with gaps between its elements (not contiguous)")
     found = found or _differs(checked, turned, gradients, alike, "in Fortran order, as a transposed array is")
     if found:

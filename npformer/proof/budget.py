@@ -34,8 +34,8 @@ import numpy as np
 from npformer.backend import Backend, Pair, get_backend
 from npformer.errors import ConfigError
 from npformer.layers import Layer
-from npformer.proof.bisect import Call, listening
 from npformer.proof.inputs import Host, placed_as
+from npformer.proof.listening import Call, listening
 from npformer.proof.report import RIGHT, WRONG, Report, Row
 
 LAMBDA = 4.0

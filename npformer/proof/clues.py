@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from types import MethodType
@@ -18,6 +18,9 @@ from npformer.layers import Layer, RandomKey
 from npformer.proof.diagnosis import Clues
 from npformer.proof.mutants import Mutant, mutants, nested_mutants
 from npformer.proof.subject import Host, PairSubject, Subject, subject
+
+#: More wrong versions of an operation's backward, by its name: the museum's bugs, if npformer is imported as a whole.
+EXPLANATIONS: list[Callable[[str], Sequence[Mutant]]] = []
 
 
 def clues_of(target: Any, inputs: Sequence[Any], options: Mapping[str, Any]) -> Clues:
@@ -66,7 +69,8 @@ def _with_pair(
         )
     except Exception:
         return clues  # not npformer's operation, only its name
-    return replace(clues, mistakes=nested_mutants(backward), rerun=rerun) if same else clues
+    mistakes = [*nested_mutants(backward), *(mutant for more in EXPLANATIONS for mutant in more(op))]
+    return replace(clues, mistakes=mistakes, rerun=rerun) if same else clues
 
 
 def _with_parents(clues: Clues, checked: Subject, upstream: tuple[Host, ...]) -> Clues:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from npformer.proof.oracles import COMPLEX_H, Oracle, Upstream
+from npformer.proof.oracles import CENTRAL_H, COMPLEX_H, SAME, Oracle, Upstream
 from npformer.proof.subject import Subject
 
 Host = np.ndarray[Any, Any]
@@ -58,6 +58,9 @@ def fitness(checked: Subject, upstreams: Sequence[Upstream], seed: int) -> Fitne
             place = culprit or _place_of(error)
             said = str(error).splitlines()[0] if str(error) else "no message"
             return Fitness(False, place, _sentence(place, f"cannot be asked: {type(error).__name__}: {said}"))
+        near, _ = oracle.difference(tensor, direction, CENTRAL_H, {}, noise_too=False)
+        if np.all(np.abs(by_complex.value - near) <= SAME * np.abs(by_complex.value)):
+            continue
         central = oracle.extrapolated(tensor, direction)
         apart = np.abs(by_complex.value - central.value)
         is_settled = np.all(central.error <= SETTLED * central.reach)

@@ -64,6 +64,12 @@ def nested_mutants(function: Callable[..., Any]) -> list[Mutant]:
     return found
 
 
+def rebuilt(function: Callable[..., Any], instead: Mapping[str, Any]) -> Callable[..., Any]:
+    """The function, calling others by some of the names that it uses."""
+    found: Callable[..., Any] = _built(function, _code(function, function.__code__), instead)
+    return found
+
+
 class _Version(NamedTuple):
     """A mutant before it is built: compiling takes long, and is done once for each function."""
 

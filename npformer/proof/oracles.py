@@ -108,9 +108,9 @@ class Oracle:
         """
         if self.use_complex:
             by_complex = self.complex_step(tensor, direction)
-            near, _ = self.difference(tensor, direction, CENTRAL_H, {})
+            near, (noise, _) = self.difference(tensor, direction, CENTRAL_H, {}, noise_too=False)
             apart = np.abs(near - by_complex.value)
-            if np.all(apart <= SAME * np.abs(by_complex.value)):
+            if np.all(apart <= SAME * np.abs(by_complex.value) + 4 * noise):
                 return by_complex.value, near, apart, by_complex.reach
             central = self.extrapolated(tensor, direction)
             return by_complex.value, central.value, central.error, by_complex.reach
@@ -125,11 +125,18 @@ class Oracle:
         return Slope(_sums(terms), np.zeros(len(terms)), _sums([list(map(np.abs, each)) for each in terms]))
 
     def difference(
-        self, tensor: str, direction: Host, h: float, at: dict[str, Host], touched: list[Any] | None = None
+        self,
+        tensor: str,
+        direction: Host,
+        h: float,
+        at: dict[str, Host],
+        touched: list[Any] | None = None,
+        noise_too: bool = True,
     ) -> tuple[Host, tuple[Host, Host]]:
         """D(h), with (its rounding, its reach): each (K,). Not finite where a point is outside of the domain.
 
         touched: for each output, where it moved by larger steps; where it moves now is added. Only there is rounding.
+        noise_too False spares the look for a noise beyond the rounding of y itself.
         """
         x = at.get(tensor, self.subject.tensors[tensor])
         try:
@@ -141,9 +148,10 @@ class Oracle:
         reached = [(move != 0) | old for move, old in zip(moves, touched or [False] * len(moves), strict=True)]
         if touched is not None:
             touched[:] = reached
+        sigmas = self._noise_of(tensor) if noise_too else [np.zeros(())] * len(moves)
         sizes = [
             np.where(where, _noise_at(np.abs(b), sigma, np.where(move != 0, _unit_roundoff(b), 0)), 0) / h
-            for where, move, b, sigma in zip(reached, moves, below, self._noise_of(tensor), strict=True)
+            for where, move, b, sigma in zip(reached, moves, below, sigmas, strict=True)
         ]
         slope = _sums([[r * move for r, move in zip(each, moves, strict=True)] for each in self.upstreams])
         reach = _sums([[np.abs(r * move) for r, move in zip(each, moves, strict=True)] for each in self.upstreams])

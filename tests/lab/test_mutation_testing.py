@@ -25,6 +25,7 @@ from npformer.lab.mutation_testing import (
 )
 from npformer.layers import EncoderLayer
 from npformer.proof import check
+from npformer.proof.judge import Judge
 from npformer.proof.mutants import mutants
 
 
@@ -99,8 +100,8 @@ def test_a_mutant_that_gives_nan_is_not_equivalent(numpy64: Any) -> None:
 def test_a_blind_check_lets_mutants_survive_and_it_is_said_what_they_change(
     monkeypatch: pytest.MonkeyPatch, numpy64: Any
 ) -> None:
-    own = check.Judge.row
-    monkeypatch.setattr(check.Judge, "row", lambda *given: replace(own(*given), verdict="right"))
+    own = Judge.row
+    monkeypatch.setattr(Judge, "row", lambda *given: replace(own(*given), verdict="right"))
     found = judge(of("layer_norm", "scale by 2", "(layer_norm_backward"), numpy64)
     assert (found.fate, found.case) == (SURVIVED, "layer_norm")
     assert found.diagnosis.startswith("the gradient of ")

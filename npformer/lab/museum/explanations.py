@@ -1,0 +1,44 @@
+"""The museum's bugs as explanations: whoever has made one of them is told its name.
+
+``npf.gradcheck`` asks for them where a checked pair stands in for an operation of npformer, after the generic mistakes
+of ``proof/mutants.py``: a bug may be more than one of these at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from npformer import functional
+from npformer.lab.museum.bug import Bug
+from npformer.lab.museum.bugs import BUGS
+from npformer.lab.museum.patch import changed_functions
+from npformer.proof.mutants import Mutant, rebuilt
+
+
+def explanations(op: str) -> list[Mutant]:
+    """The backward of an operation, by its name, with each bug that changes it, or a backward that it calls."""
+    backward = getattr(functional, f"{op}_backward")
+    within = {backward.__name__, *backward.__code__.co_names}
+    return [_explanation(bug, backward) for bug in BUGS if _names(bug) <= within and _is_of_functional(bug)]
+
+
+def _names(bug: Bug) -> set[str]:
+    return {target.rpartition(":")[2] for target in bug.targets}
+
+
+def _is_of_functional(bug: Bug) -> bool:
+    """Whether it changes backward functions of ``functional``, and nothing else."""
+    return not bug.test and all(
+        target.startswith("npformer.functional.") and target.endswith("_backward") for target in bug.targets
+    )
+
+
+def _explanation(bug: Bug, backward: Callable[..., Any]) -> Mutant:
+    changed = {function.__name__: function for function in changed_functions(bug.edits)}
+    own = changed.pop(getattr(backward, "__name__", ""), None)
+    build = rebuilt(own or backward, changed) if changed else own
+    assert build is not None
+    edit = bug.edits[0]
+    line = build.__code__.co_firstlineno
+    return Mutant(f"museum bug {bug.id}", build.__name__, line, edit.old, edit.new, build, "")

@@ -1,0 +1,194 @@
+"""One check at one point: witnesses, verdicts, what else a backward must do, and the cause of what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from npformer.backend import Device
+from npformer.errors import DTypeError, ShapeError
+from npformer.proof import behaviour
+from npformer.proof.clues import clues_of, with_reference
+from npformer.proof.diagnosis import Clues, Diagnosis, diagnose, is_vague
+from npformer.proof.fitness import Fitness, fitness
+from npformer.proof.judge import Judge
+from npformer.proof.oracles import Evidence, Oracle, Upstream
+from npformer.proof.regions import region_of
+from npformer.proof.repairs import repairs_of
+from npformer.proof.report import NOTHING, WRONG, Report, Row
+from npformer.proof.subject import Host, Subject, subject
+from npformer.proof.symmetric import with_structure
+from npformer.proof.vacuity import refuse_length_one, why_blind
+
+#: Up to so many elements each one is checked; beyond, random directions, per tensor.
+MANY_ELEMENTS = 2000
+DIRECTIONS = 2
+UPSTREAMS = 3
+
+
+@dataclass(frozen=True)
+class How:
+    """How a point is checked: gradcheck's options of these names."""
+
+    seed: int
+    elementwise: bool | None
+    complex_step: bool
+    tolerance: float
+    structure: str | Mapping[str, str] | None
+    allow_length_one: bool
+    explain: bool
+    why: bool  # look for the cause of what is wrong
+    device: Device | None
+    names: Sequence[str] | None
+    options: dict[str, Any]
+
+    def elsewhere(self) -> How:
+        """For another point of the same check: why something is wrong is said once."""
+        return replace(self, why=False)
+
+
+def at_one_point(target: Any, inputs: Sequence[Any], how: How) -> Report:
+    """The whole check at one point."""
+    checked = with_structure(subject(target, inputs, how.options, how.device, how.names), how.structure)
+    _expect_something(checked)
+    if not how.allow_length_one:
+        refuse_length_one(inputs, checked.input_names)
+    small = sum(x.size for x in checked.tensors.values()) <= MANY_ELEMENTS
+    upstreams = random_upstreams(checked, how.seed, UPSTREAMS if small else 2)
+    claims = [checked.gradients(upstream) for upstream in upstreams]
+    _expect_fitting(checked, claims[0])
+    each = small if how.elementwise is None else how.elementwise
+    report = _judged(checked, upstreams, claims, None if each else random_directions(checked, how.seed), how)
+    if report.rows and all(row.verdict == NOTHING for row in report.rows):
+        return report
+    if how.why and any(row.verdict == WRONG for row in report.rows):
+        clues = with_reference(clues_of(target, inputs, how.options), checked, inputs, how.options, upstreams[0])
+        report = _diagnosed(report, checked, claims, upstreams, how, clues)
+    blind = why_blind({n: checked.tensors[n] for n in checked.input_names if n in checked.tensors})
+    return _proving_nothing([row for row in report.rows if row.ok], report, blind) if blind else report
+
+
+def _judged(
+    checked: Subject, upstreams: list[Upstream], claims: list[dict[str, Host]],
+    directions: dict[str, list[Host]] | None, how: How,
+) -> Report:  # fmt: skip
+    """A row for each tensor, without a diagnosis."""
+    fit = fitness(checked, upstreams, how.seed) if how.complex_step else Fitness(False, "", "")
+    oracle = Oracle(checked, upstreams, fit.is_fit)
+    problems = behaviour.problems(checked, upstreams, claims[0], oracle.rounding)
+    evidence = {tensor: _evidence(oracle, tensor, directions) for tensor in claims[0]}
+    largest = np.max([[np.max(np.abs(n), initial=0.0) for n in found.truth] for found in evidence.values()], axis=0)
+    judge = Judge(oracle, largest, how.tolerance, how.explain, not fit.culprit, how.seed)
+    rows = []
+    for tensor, found in evidence.items():
+        full = np.array([each[tensor] for each in claims])
+        along = None if directions is None else directions[tensor]
+        claimed = full if along is None else np.array([[np.sum(g * d) for d in along] for g in full])
+        row = judge.row(tensor, claimed, found, along)
+        if along is not None and checked.tensors[tensor].size > MANY_ELEMENTS:
+            row = region_of(row, oracle, tensor, full[0], how.tolerance)
+        rows.append(row)
+    notes = behaviour.notes(checked) + ([fit.why] if fit.why else [])
+    report = Report("", tuple(rows), tuple(problems), tuple(notes))
+    noise = _noise(checked, upstreams[0])
+    if largest[0] <= noise and all(np.max(np.abs(claim), initial=0.0) <= noise for claim in claims[0].values()):
+        return _proving_nothing(report.rows, report, "every gradient of this check is 0")
+    return report
+
+
+def _evidence(oracle: Oracle, tensor: str, directions: dict[str, list[Host]] | None) -> Evidence:
+    if directions is None:
+        return oracle.every_element(tensor)
+    return oracle.along_directions(tensor, directions[tensor])
+
+
+def _noise(checked: Subject, upstream: Upstream) -> float:
+    """Gradients below this are 0 but for the rounding of the terms of L = Σ r·y."""
+    return 1e-13 * sum(float(np.sum(np.abs(r * y))) for r, y in zip(upstream, checked.outputs({}), strict=True))
+
+
+def _proving_nothing(rows: Sequence[Row], report: Report, why: str) -> Report:
+    """The report with these of its rows said to prove nothing."""
+    meant = {row.tensor for row in rows}
+    changed = (
+        replace(r, verdict=NOTHING, note=why, cause="", diagnosis="") if r.tensor in meant else r for r in report.rows
+    )
+    return replace(report, rows=tuple(changed))
+
+
+def _expect_something(checked: Subject) -> None:
+    """Raise ShapeError if there is no tensor to check, or an empty one."""
+    if not checked.tensors:
+        raise ShapeError("inputs: expected at least one float array, or a target with parameters, got nothing to check")
+    for tensor, value in checked.tensors.items():
+        if value.size == 0:
+            raise ShapeError(
+                f"{tensor}: expected at least one element, got {value.shape}; an empty check proves nothing"
+            )
+
+
+def _expect_fitting(checked: Subject, gradients: dict[str, Host]) -> None:
+    """Raise ShapeError or DTypeError unless every gradient has the shape of its tensor and is float64."""
+    for tensor, value in checked.tensors.items():
+        gradient = gradients[tensor]
+        if gradient.shape != value.shape:
+            raise ShapeError(
+                f"gradient of {tensor}: expected {value.shape}, got {gradient.shape}{_hint(value, gradient)}"
+            )
+        if gradient.dtype != value.dtype:
+            raise DTypeError(f"gradient of {tensor}: expected float64, as the input was given, got {gradient.dtype}")
+
+
+def _hint(value: Host, gradient: Host) -> str:
+    """What to do where only axes of length 1 are too many, or an axis was not summed."""
+    if gradient.size == value.size:
+        return "; the numbers may be right: reshape them, or sum without keepdims"
+    if gradient.ndim >= value.ndim and gradient.size > value.size:
+        return "; sum over the axes along which the input was broadcast"
+    return ""
+
+
+def random_upstreams(checked: Subject, seed: int, count: int = UPSTREAMS) -> list[Upstream]:
+    """Several random gradients of the outputs, each a tuple with one for every output.
+
+    Not drawn from ``default_rng(seed)`` itself: inputs often are, and dy = x is a special point.
+    """
+    shapes = [y.shape for y in checked.outputs({})]
+    rngs = [np.random.default_rng([seed, 5, k]) for k in range(count)]
+    return [tuple(np.asarray(rng.normal(size=shape)) for shape in shapes) for rng in rngs]
+
+
+def random_directions(checked: Subject, seed: int) -> dict[str, list[Host]]:
+    """A few directions for each tensor: one over all tensors would hide a small bias inside a large matrix."""
+    rng = np.random.default_rng([seed, 1])
+    return {
+        tensor: [np.asarray(rng.normal(size=x.shape)) for _ in range(DIRECTIONS)]
+        for tensor, x in checked.tensors.items()
+    }
+
+
+def _diagnosed(
+    report: Report, checked: Subject, claims: list[dict[str, Host]], upstreams: list[Upstream], how: How, clues: Clues
+) -> Report:
+    """The report with an explanation in each row that is wrong and small enough to be looked at entry by entry."""
+    use_complex = how.complex_step and not any("complex step was dropped" in note for note in report.notes)
+    wrong = [row.tensor for row in report.rows if row.verdict == WRONG]
+    small = [row for row in report.rows if row.elements <= MANY_ELEMENTS]
+    known = [row.tensor for row in small if not row.by_direction or not row.ok]
+    evidence = {tensor: Oracle(checked, upstreams, use_complex).every_element(tensor).truth for tensor in known}
+    truths = [{tensor: found[k] for tensor, found in evidence.items()} for k in range(len(upstreams))]
+    found = diagnose({tensor: claims[0][tensor] for tensor in known}, truths[0], clues)
+    vague = [tensor for tensor in wrong if tensor in known and is_vague(found.get(tensor))]
+    if vague and len(known) == len(report.rows):
+        for repair in repairs_of(checked, upstreams, truths, wrong):
+            found |= {tensor: Diagnosis(repair.cause, repair.text) for tensor in repair.fixes if tensor in vague}
+    rows = tuple(
+        replace(row, cause=found[row.tensor].cause, diagnosis=found[row.tensor].text)
+        if row.tensor in wrong and row.tensor in found
+        else row
+        for row in report.rows
+    )
+    return replace(report, rows=rows)
