@@ -165,7 +165,7 @@ def test_an_entry_is_hidden_beyond_a_ratio_and_counted(ratio: float, verdict: st
     wrong = weights * np.where(np.arange(100) == 7, 2.0, 1.0)
     (row,) = npf.gradcheck((lambda x: (x * weights, None), lambda dy, _: dy * wrong), beside(1.0, 100)).rows
     assert row.verdict == verdict
-    assert row.unjudged > 0
+    assert (row.unjudged > 0) is (verdict == "right")
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_an_entry_is_hidden_in_a_large_check(ratio: float, elementwise: bool | N
     assert [row.verdict for row in report.rows] == [verdict, "right"]
 
 
-@pytest.mark.parametrize(("share", "verdict"), [(8e-10, "WRONG"), (1e-10, "right")])
+@pytest.mark.parametrize(("share", "verdict"), [(3e-9, "WRONG"), (1e-11, "right")])
 def test_one_entry_of_a_large_tensor_shows_from_a_share_of_itself_on(share: float, verdict: str) -> None:
     def backward(dy: Any, x: Any) -> Any:
         return with_one_wrong(dy, x, 1 + share * x.size)

@@ -31,6 +31,7 @@ FIRST, LAST = ("tf32", "bfloat16"), ("float32",)  # precisions, by what the targ
 #: Where the tests marked gpu are: to collect all the others takes longer than to run these.
 TESTS = (
     "tests/test_gpu.py", "tests/test_contract.py", "tests/backend/cuda/test_gpu_kernels.py",
+    "tests/backend/test_ops.py",
     "tests/interop/test_torch.py", "tests/layers/test_embedding.py", "tests/models/test_decoding_steps.py",
 )  # fmt: skip
 #: Processes that share them.

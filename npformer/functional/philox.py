@@ -52,13 +52,19 @@ Bits: TypeAlias = Callable[[Draw, int, Array], Array]
 
 def philox_bits(draw: Draw, size: int, like: Array) -> Array:
     """The ``size`` random 16-bit numbers of a draw for ``like`` (B, …), (size,) uint16, on its device."""
-    xp = namespace(like)
     start = first_number(draw, size, like)
-    blocks = xp.arange(start // 16, (start + size + 15) // 16, dtype=xp.uint64, device=device_of(like))
+    numbers = philox_numbers(draw, start // 16, (start + size + 15) // 16, like)
+    return numbers[start % 16 : start % 16 + size]
+
+
+def philox_numbers(draw: Draw, first: int, end: int, like: Array) -> Array:
+    """All numbers of the blocks from first to before end, (16·blocks,) uint16, on the device of ``like``."""
+    xp = namespace(like)
+    blocks = xp.arange(first, end, dtype=xp.uint64, device=device_of(like))
     nothing = xp.zeros_like(blocks)
     words = philox_block((blocks, nothing + draw.step, nothing + draw.micro, nothing), (draw.seed, draw.site))
     lanes = [(word >> (16 * i)) & 0xFFFF for word in words for i in range(4)]  # lowest lane of a word first
-    return xp.astype(xp.reshape(xp.stack(lanes, axis=-1), (-1,))[start % 16 : start % 16 + size], xp.uint16)
+    return xp.astype(xp.reshape(xp.stack(lanes, axis=-1), (-1,)), xp.uint16)
 
 
 def first_number(draw: Draw, size: int, like: Array) -> int:

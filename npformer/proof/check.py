@@ -84,7 +84,7 @@ def gradcheck(
             report = _checked(target, inputs, reference, precision, how, sample, sizes)
     except Exception as error:
         raise error.with_traceback(_their_part(error))  # noqa: B904 - it is the same one
-    return replace(report, name=name or getattr(target, "name", None) or type(target).__name__)
+    return replace(report, name=name or _name_of(target))
 
 
 def _checked(
@@ -101,6 +101,13 @@ def _checked(
     report = at_one_point(target, inputs, how)
     points = sampled_points(sample, how.seed) + sized_points(sizes)
     return merged(report, [(said, at_one_point(target, given, how.elsewhere())) for said, given in points])
+
+
+def _name_of(target: Any) -> str:
+    """A target's own name; a pair's is that of its forward."""
+    if type(target) is tuple:
+        return str(getattr(target[0], "__name__", "pair")).removesuffix("_forward")
+    return getattr(target, "name", None) or type(target).__name__
 
 
 def _expect_no_more(how: How, other_points: bool) -> None:

@@ -31,7 +31,7 @@ forward was seen to be analytic (``fitness.py``).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -84,12 +84,18 @@ class _Verdict(NamedTuple):
 class Judge:
     """Judges the tensors of one check; largest (K,): the largest gradient entry of the whole check.
 
-    explain False spares the sweeps: what is not right is then WRONG or CANNOT TELL. is_analytic: nothing was seen in
+    explain False spares the sweeps: what is not right is then WRONG or CANNOT TELL. is_analytic(): nothing is seen in
     the forward that loses or flips an imaginary part.
     """
 
     def __init__(
-        self, oracle: Oracle, largest: Host, tolerance: float, explain: bool, is_analytic: bool, seed: int = 0
+        self,
+        oracle: Oracle,
+        largest: Host,
+        tolerance: float,
+        explain: bool,
+        is_analytic: Callable[[], bool],
+        seed: int = 0,
     ) -> None:
         self._oracle, self._largest, self._tolerance, self._explain = oracle, largest, tolerance, explain
         self._is_analytic = is_analytic
@@ -182,7 +188,7 @@ class Judge:
             verdict, note = self._swept(case, place)
             if verdict == KINK:
                 return _Verdict(place, verdict, note)
-        if self._is_analytic:
+        if self._is_analytic():
             return _Verdict(place, WRONG)
         return _Verdict(place, UNCLEAR, "by the complex step alone it is wrong, and that may be unfit here")
 

@@ -39,7 +39,7 @@ UNIT = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 LAMBDA = 4.0
 MOVES = 16
 #: Of a tensor's largest entry: a limit wider than this tells nothing.
-TOO_WIDE = 0.05
+TOO_WIDE = 0.2
 
 
 class _Kernel(NamedTuple):

@@ -13,7 +13,7 @@ from npformer.errors import DTypeError, ShapeError
 from npformer.proof import behaviour
 from npformer.proof.clues import clues_of, with_reference
 from npformer.proof.diagnosis import Clues, Diagnosis, diagnose, is_vague
-from npformer.proof.fitness import Fitness, fitness
+from npformer.proof.fitness import Fitness, culprit_of, fitness
 from npformer.proof.judge import Judge
 from npformer.proof.oracles import Evidence, Oracle, Upstream
 from npformer.proof.regions import region_of
@@ -81,7 +81,7 @@ def _judged(
     problems = behaviour.problems(checked, upstreams, claims[0], oracle.rounding)
     evidence = {tensor: _evidence(oracle, tensor, directions) for tensor in claims[0]}
     largest = np.max([[np.max(np.abs(n), initial=0.0) for n in found.truth] for found in evidence.values()], axis=0)
-    judge = Judge(oracle, largest, how.tolerance, how.explain, not fit.culprit, how.seed)
+    judge = Judge(oracle, largest, how.tolerance, how.explain, lambda: not culprit_of(checked), how.seed)
     rows = []
     for tensor, found in evidence.items():
         full = np.array([each[tensor] for each in claims])

@@ -14,33 +14,35 @@ import numpy as np
 from npformer.functional import philox
 from npformer.typing import Array
 
-#: Numbers of a draw that are remembered at most; larger ones cost more to keep than to draw.
-MOST_WORDS = 1 << 12
+#: Blocks of 16 numbers of a draw that are remembered at most; more cost more to keep than to draw.
+MOST_BLOCKS = 1 << 10
 MOST_DRAWS = 256
 
 
 @contextmanager
 def remembered_bits() -> Iterator[None]:
-    """For a while, what ``philox_block`` gave for a counter and a key is given again."""
-    own = philox.philox_block
+    """For a while, what ``philox_numbers`` gave for a draw is given again, on the host."""
+    own = philox.philox_numbers
     if hasattr(own, "remembers"):
         yield
         return
-    known: dict[Any, tuple[Array, ...]] = {}
+    known: dict[Any, Array] = {}
 
-    def philox_block(counter: tuple[Array, ...], key: tuple[int, int]) -> tuple[Array, ...]:
-        if not all(isinstance(c, np.ndarray) and c.size <= MOST_WORDS for c in counter):
-            return own(counter, key)
-        asked = (tuple(c.tobytes() for c in counter), tuple(int(part) for part in key))
+    def philox_numbers(draw: philox.Draw, first: int, end: int, like: Array) -> Array:
+        counts = (draw.step, draw.micro)
+        if end - first > MOST_BLOCKS or not isinstance(like, np.ndarray) or not all(isinstance(c, int) for c in counts):
+            return own(draw, first, end, like)
+        asked = (draw.seed, draw.site, *counts, first, end)
         if asked not in known:
             if len(known) >= MOST_DRAWS:
                 known.clear()
-            known[asked] = own(counter, key)
+            known[asked] = own(draw, first, end, like)
+            known[asked].flags.writeable = False
         return known[asked]
 
-    philox_block.remembers = own  # type: ignore[attr-defined]
-    philox.philox_block = philox_block
+    philox_numbers.remembers = own  # type: ignore[attr-defined]
+    philox.philox_numbers = philox_numbers
     try:
         yield
     finally:
-        philox.philox_block = own
+        philox.philox_numbers = own

@@ -30,7 +30,7 @@ WRONG = {
 SAID = {
     "a bias averaged where it should be summed": "mean",
     "layer normalisation without the x-hat term": "x_hat",
-    "rows assigned instead of added": "assigned instead of accumulated",
+    "rows assigned instead of added": "not accumulated",
     "a loss divided twice by N": "1/N",
 }
 EVERY = pytest.mark.parametrize("each", [m for theme in THEMES for m in theme.MISTAKES], ids=lambda each: each.what)

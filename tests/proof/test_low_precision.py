@@ -64,7 +64,6 @@ KERNELS: dict[str, tuple[str, Any, str | None]] = {
     "float16": ("float16", same, None),
     "bfloat16": ("float32", bfloat16, "bfloat16"),
 }
-WIDE = pytest.mark.xfail(reason="what bfloat16 is allowed is wider than what tells anything", strict=True)
 ALL = pytest.mark.parametrize("name", KERNELS)
 
 
@@ -82,12 +81,15 @@ def verdicts(report: Report) -> set[str]:
 
 @pytest.mark.parametrize("make", [softmax, layer_norm])
 @pytest.mark.parametrize("form", ["pair", "forward"])
-@pytest.mark.parametrize("name", ["float32", "float16", pytest.param("bfloat16", marks=WIDE)])
+@pytest.mark.parametrize("name", ["float32", "float16", "bfloat16"])
 def test_a_right_kernel_is_right_by_a_reference(name: str, form: str, make: Any) -> None:
     pair = make()
     reference = pair if form == "pair" else lambda *inputs: pair[0](*inputs)[0]
     report = checked(make, name, reference)
-    assert verdicts(report) == {RIGHT}, report
+    if name == "bfloat16":  # of long sums it may allow more than tells anything
+        assert verdicts(report) <= {RIGHT, UNCLEAR}, report
+    else:
+        assert verdicts(report) == {RIGHT}, report
     assert report.ok
     assert all(row.note.startswith(f"in {name}, ") for row in report.rows)
 

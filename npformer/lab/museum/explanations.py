@@ -6,6 +6,7 @@ of ``proof/mutants.py``: a bug may be more than one of these at once.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -39,6 +40,6 @@ def _explanation(bug: Bug, backward: Callable[..., Any]) -> Mutant:
     own = changed.pop(getattr(backward, "__name__", ""), None)
     build = rebuilt(own or backward, changed) if changed else own
     assert build is not None
-    edit = bug.edits[0]
-    line = build.__code__.co_firstlineno
-    return Mutant(f"museum bug {bug.id}", build.__name__, line, edit.old, edit.new, build, "")
+    right, wrong = (formula.splitlines()[0] for formula in (bug.right, bug.wrong))
+    line = inspect.unwrap(backward).__code__.co_firstlineno
+    return Mutant(f"museum bug {bug.id}", backward.__name__, line, right, wrong, build, "")
