@@ -52,7 +52,7 @@ class _Look:
         rng = np.random.default_rng(claimed.size)  # with signs alone, errors of one size cancel exactly now and then
         signs = rng.choice([-1.0, 1.0], size=claimed.shape) * rng.uniform(1, 2, size=claimed.shape)
         self._weights = _weights(claimed) * signs
-        self._floor, self._jitter = 64 * U * float(np.max(np.abs(claimed))), Jitter(oracle, 0)
+        self._floor, self._jitter = 64 * U * float(np.max(np.abs(claimed))), Jitter(oracle, 0, draws=4)
         self._noise = np.where(claimed == 0, self._floor, 8 * self._jitter.of_claims(tensor, claimed))
 
     def _seen(self, chosen: Slab) -> tuple[float, float, float]:
