@@ -41,6 +41,12 @@ FAMILIES = {
     "heads exchanged": {"reshaped", "wrong place"},
     "heads merged wrongly": {"reshaped"},
 }
+#: Of bugs of the museum, by what their formulas leave out or put elsewhere.
+OF_BUGS = {
+    "softmax-diagonal": {"missing term", "summed axis"},
+    "softmax-no-shared": {"missing term"},
+    "embedding-assigned": {"not accumulated"},
+}
 UNEXPLAINED = ("", "unknown")
 #: All gradients are right, and the report is not: something else about the pair is wrong.
 PROBLEM = "problem"
@@ -50,6 +56,8 @@ def family(cause: str) -> set[str]:
     """The kinds that a row's cause names. Raises ValueError for a label that is not known here yet."""
     if cause.startswith("scaled by "):
         return {"factor"}
+    if cause.startswith("museum bug "):
+        return OF_BUGS[cause.removeprefix("museum bug ")]
     if cause in KINDS:
         return {cause}
     if cause == "extra factor":

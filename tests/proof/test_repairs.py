@@ -1,0 +1,142 @@
+"""The mistake in a backward is found by undoing it, and its line is named."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer.proof import Report, gradcheck
+
+Host = np.ndarray[Any, Any]
+RNG = np.random.default_rng(0)
+X, W, B = RNG.normal(size=(4, 3)), RNG.normal(size=(3, 5)), RNG.normal(size=5)
+
+
+def linear_layer(x: Any, w: Any, b: Any) -> Any:
+    h = x @ w + b
+    return np.tanh(h), (x, w, np.tanh(h))
+
+
+def right(dy: Any, cache: Any) -> Any:
+    x, w, y = cache
+    dh = dy * (1 - y * y)
+    return dh @ w.T, x.T @ dh, dh.sum(axis=0)
+
+
+def without_derivative(dy: Any, cache: Any) -> Any:
+    x, w, _y = cache
+    dh = dy
+    return dh @ w.T, x.T @ dh, dh.sum(axis=0)
+
+
+def averaged(dy: Any, cache: Any) -> Any:
+    x, w, y = cache
+    dh = dy * (1 - y * y)
+    return dh @ w.T, x.T @ dh, dh.mean(axis=0)
+
+
+def wrong_sign(dy: Any, cache: Any) -> Any:
+    x, w, y = cache
+    dh = dy * (1 + y * y)
+    return dh @ w.T, x.T @ dh, dh.sum(axis=0)
+
+
+def two_mistakes(dy: Any, cache: Any) -> Any:
+    x, w, y = cache
+    dh = dy * (1 - y * y)
+    return -(dh @ w.T) * 3, x.T @ dh, dh.mean(axis=0)
+
+
+def check(backward: Any) -> Report:
+    return gradcheck((linear_layer, backward), X, W, B)
+
+
+def line_of(function: Any, text: str) -> int:
+    import inspect
+
+    lines, first = inspect.getsourcelines(function)
+    return first + next(i for i, line in enumerate(lines) if text in line)
+
+
+@pytest.mark.parametrize(
+    ("backward", "tensors", "cause", "line"),
+    [
+        (without_derivative, ["x", "w", "b"], "missing factor", "dh = dy"),
+        (averaged, ["b"], "scaled by 1/N = 0.25", ""),
+        (wrong_sign, ["x", "w", "b"], "sign", "1 + y * y"),
+    ],
+)
+def test_one_mistake_is_named_for_all_that_it_spoils(backward: Any, tensors: list[str], cause: str, line: str) -> None:
+    rows = [row for row in check(backward).rows if row.verdict == "WRONG"]
+    assert [row.tensor for row in rows] == tensors
+    assert {row.cause for row in rows} == {cause}
+    assert not line or f"line {line_of(backward, line)} of {backward.__name__}" in rows[0].diagnosis
+
+
+def test_what_is_right_has_no_cause() -> None:
+    assert [row.cause for row in check(right).rows] == ["", "", ""]
+
+
+def test_of_two_mistakes_both_are_found() -> None:
+    causes = {row.tensor: row.cause for row in check(two_mistakes).rows if row.verdict == "WRONG"}
+    assert causes.keys() == {"x", "b"}
+    assert causes["b"] == "scaled by 1/N = 0.25"
+    assert causes["x"] != "unknown"
+
+
+def test_a_right_tensor_is_never_spoiled_to_mend_another() -> None:
+    """dw is right with the mistake in dx's weight; a change of dh would mend dx and spoil dw."""
+
+    def backward(dy: Any, cache: Any) -> Any:
+        x, w, y = cache
+        dh = dy * (1 - y * y)
+        return (2 * dh) @ w.T, x.T @ dh, dh.sum(axis=0)
+
+    (row,) = (row for row in check(backward).rows if row.verdict == "WRONG")
+    assert row.tensor == "x"
+    assert row.cause in ("scaled by 2", "extra factor")
+
+
+def test_digits_are_taken_from_the_forward() -> None:
+    def gelu(x: Any) -> Any:
+        inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
+        return 0.5 * x * (1 + np.tanh(inner)), x
+
+    def backward(dy: Any, x: Any) -> Any:
+        t = np.tanh(0.7978845608028654 * (x + 0.0447 * x**3))
+        slope = 0.7978845608028654 * (1 + 3 * 0.044715 * x**2)
+        return dy * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * slope)
+
+    (row,) = gradcheck((gelu, backward), X).rows
+    assert row.cause == "wrong constant"
+    assert "`0.0447` should be `0.044715`" in row.diagnosis
+
+
+def test_no_source_is_no_harm() -> None:
+    names: dict[str, Any] = {"np": np}
+    exec("def backward(dy, y):\n    return dy * (1 + y * y)\n", names)
+    (row,) = gradcheck((lambda x: (np.tanh(x), np.tanh(x)), names["backward"]), X).rows
+    assert (row.verdict, row.cause) == ("WRONG", "unknown")
+
+
+def test_a_cache_is_left_as_it_was() -> None:
+    """A change that is tried may write into what it is given."""
+    kept: list[Host] = []
+
+    def forward(x: Any) -> Any:
+        table = np.array([1.0, 2.0, 3.0])
+        kept.append(table)
+        return x * table, (x, table)
+
+    def backward(dy: Any, cache: Any) -> Any:
+        _, table = cache
+        scaled = dy * table
+        scaled += dy
+        return scaled
+
+    (row,) = gradcheck((forward, backward), X).rows
+    assert row.cause == "extra term"
+    assert all(np.array_equal(table, [1, 2, 3]) for table in kept)
