@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from npformer.backend import Backend
 from npformer.errors import ConfigError
 from npformer.functional.feed_forward import ACTIVATIONS
@@ -31,8 +33,9 @@ class FeedForward(Layer):
             raise ConfigError(f"activation: expected one of {', '.join(ACTIVATIONS)}, got {activation!r}")
         self.activation = activation
         self.dropout = dropout
-        self.up = Linear(d_model, d_ff, backend=backend, seed=seed)
-        self.down = Linear(d_ff, d_model, backend=backend, seed=seed)
+        rng = np.random.default_rng(seed)  # one for both: else they would start from the same numbers
+        self.up = Linear(d_model, d_ff, backend=backend, seed=rng)
+        self.down = Linear(d_ff, d_model, backend=backend, seed=rng)
 
     def forward(self, x: Array, key: RandomKey | None = None) -> tuple[Array, CacheStack]:
         """x (..., C) to y (..., C)."""

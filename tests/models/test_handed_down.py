@@ -191,6 +191,7 @@ LAYERS: dict[str, tuple[Any, dict[str, Any]]] = {
     "EncoderStack": (EncoderStack, {"num_layers": 2, "d_model": 8, "num_heads": 2, "d_ff": 12}),
     "DecoderStack": (DecoderStack, {"num_layers": 2, "d_model": 8, "num_heads": 2, "d_ff": 12}),
     "MultiHeadAttention": (MultiHeadAttention, {"d_model": 8, "num_heads": 2}),
+    "FeedForward": (FeedForward, {"d_model": 8, "d_ff": 12}),
 }
 
 
