@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from npformer import functional
 from npformer.lab.museum.bug import Bug
 from npformer.lab.museum.bugs import BUGS
-from npformer.lab.museum.patch import changed_functions
+from npformer.lab.museum.patch import PatchError, changed_functions
 from npformer.proof.mutants import Mutant, rebuilt
 
 
@@ -21,7 +22,12 @@ def explanations(op: str) -> list[Mutant]:
     """The backward of an operation, by its name, with each bug that changes it, or a backward that it calls."""
     backward = getattr(functional, f"{op}_backward")
     within = {backward.__name__, *backward.__code__.co_names}
-    return [_explanation(bug, backward) for bug in BUGS if _names(bug) <= within and _is_of_functional(bug)]
+    found = []
+    for bug in BUGS:
+        if _names(bug) <= within and _is_of_functional(bug):
+            with suppress(PatchError):  # the operation was changed meanwhile: its bugs explain nothing
+                found.append(_explanation(bug, backward))
+    return found
 
 
 def _names(bug: Bug) -> set[str]:
