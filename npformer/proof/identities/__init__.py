@@ -14,6 +14,7 @@ from npformer.proof.identities.identity import Claim, Identity, identity
 from npformer.proof.invariants.invariant import name_of, opened, parameters_of
 from npformer.proof.invariants.result import ClaimResults
 from npformer.proof.invariants.snapshot import restored
+from npformer.proof.remembered import remembered_bits
 
 __all__ = ["IDENTITIES", "Claim", "Identity", "identity", "prove"]
 
@@ -41,7 +42,7 @@ def prove(
     classes of its parts, for a pair off the name of its forward (``softmax_forward``) or given by kind. The
     path integral speaks of anything. Everything is computed in float64.
     """
-    with restored(target, *parameters_of(target)):
+    with restored(target, *parameters_of(target)), remembered_bits():
         probe = opened(target, inputs, options, device, seed)
         rows = tuple(one.judged(probe, kind) for one in IDENTITIES.values() if one.is_about(target, kind))
     return ClaimResults(name or kind or name_of(target), rows)

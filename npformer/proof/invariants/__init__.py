@@ -24,6 +24,7 @@ from npformer.proof.invariants.padding import padding_invariance
 from npformer.proof.invariants.result import ClaimResult, ClaimResults, DoesNotApply, Violation
 from npformer.proof.invariants.snapshot import restored
 from npformer.proof.invariants.wiring import batch_order, causality, sequences_alone
+from npformer.proof.remembered import remembered_bits
 
 __all__ = [
     "INVARIANTS",
@@ -69,7 +70,7 @@ def certify(
     Everything is computed in float64. What forward raises on these inputs is raised; what happens
     after that is a finding.
     """
-    with restored(target, *parameters_of(target)):
+    with restored(target, *parameters_of(target)), remembered_bits():
         probe = opened(target, inputs, options, device, seed)
         rows = tuple(one.judged(probe) for one in INVARIANTS.values())
     return ClaimResults(name or name_of(target), rows)

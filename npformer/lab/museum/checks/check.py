@@ -11,6 +11,7 @@ import numpy as np
 
 from npformer.backend import Backend
 from npformer.lab.museum.checks.program import Program
+from npformer.proof.remembered import remembered_bits
 
 #: Numbers on the host.
 Host: TypeAlias = np.ndarray[Any, Any]
@@ -31,7 +32,7 @@ class Check:
 
     def __call__(self, program: Program, parts: Iterable[int] | None = None) -> list[str]:
         """The problems found, by some of the parts (default: all). A crash is one: a test that raises has failed."""
-        with np.errstate(all="ignore"), warnings.catch_warnings():
+        with np.errstate(all="ignore"), warnings.catch_warnings(), remembered_bits():
             warnings.simplefilter("ignore")
             for i in range(len(self.parts)) if parts is None else parts:
                 problems = _problems(self.parts[i], program)

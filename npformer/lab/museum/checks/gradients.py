@@ -18,7 +18,6 @@ from npformer.lab.museum.checks.check import Check, Host
 from npformer.lab.museum.checks.program import Program
 from npformer.proof import Case, catalogue
 from npformer.proof.oracles import COMPLEX_H
-from npformer.proof.remembered import remembered_bits
 from npformer.proof.subject import Subject, subject
 
 TOLERANCE = 1e-9
@@ -48,11 +47,6 @@ def _kind(case: Case) -> str:
 
 def _wrong_tensor(case: Case, program: Program) -> list[str]:
     """The first tensor whose slope along a random direction is not what backward says."""
-    with remembered_bits():
-        return _first_wrong(case, program)
-
-
-def _first_wrong(case: Case, program: Program) -> list[str]:
     gradients: dict[str, Host] = {}
     largest = 0.0
     for tensor, direction, slope, upstream in program.known((__name__, case.name), lambda: _slopes(case, program)):
