@@ -66,7 +66,8 @@ def gradcheck(
     run in float64. precision: the kernel's, if not that of the inputs.
     structure: "symmetric" for inputs of which only one triangle is read, or {name: "symmetric"}.
     sample: sample(rng) gives inputs at other points, sizes: sizes(n) inputs of size n (31 to 33, 127 to 129).
-    explain False says what is wrong without looking for why, which takes longer than the check.
+    explain False says what is wrong without looking for why. That takes longer than the check, and a wrong pair's
+    backward is changed and run thousands of times for it: one that writes files wants explain=False.
     allow_length_one: do not refuse inputs of length 1 along batch or sequence.
 
     Everything is computed in float64, whatever the dtype of target, except with a reference. Raises ShapeError if

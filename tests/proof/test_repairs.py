@@ -122,6 +122,23 @@ def test_no_source_is_no_harm() -> None:
     assert (row.verdict, row.cause) == ("WRONG", "unknown")
 
 
+def test_a_loop_that_waits_for_a_condition_is_left_alone() -> None:
+    """With n −= 1 changed to n += 1 it would never return."""
+
+    def forward(x: Any) -> Any:
+        return np.sin(np.sin(x)), x
+
+    def backward(dy: Any, x: Any) -> Any:
+        n = 2
+        while n > 0:
+            dy, n = dy * np.cos(np.sin(x) if n == 2 else -x + 1), n - 1
+            n -= 0
+        return dy
+
+    (row,) = gradcheck((forward, backward), X).rows
+    assert (row.verdict, row.cause) == ("WRONG", "unknown")
+
+
 def test_a_cache_is_left_as_it_was() -> None:
     """A change that is tried may write into what it is given."""
     kept: list[Host] = []

@@ -3,7 +3,8 @@
 The source of the backward is changed in one place at a time (``edits.py``), run on what the forward had kept, and
 compared with the true gradients. A change that makes every wrong tensor right, for several upstream gradients, says
 what the mistake was and in which line. One that makes some right and leaves the others as they were is the first of
-several causes; the next is looked for in the changed source.
+several causes; the next is looked for in the changed source. A function whose loops have no end of their own is left
+alone: changed, it might never return.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def repairs_of(
     if not isinstance(checked, PairSubject):
         return []
     source = source_of(checked.backward)
-    if source is None or not wrong:
+    if source is None or not wrong or source.may_run_for_ever:
         return []
     try:
         runs = [_Run(*checked.call(upstream), truth) for upstream, truth in zip(upstreams, truths, strict=True)]

@@ -17,6 +17,8 @@ import numpy as np
 Host = np.ndarray[Any, Any]
 
 MOST_POOL = 32
+#: Names of iterators that have no end of their own.
+ENDLESS = frozenset({"count", "cycle", "iter"})
 
 
 class Source(NamedTuple):
@@ -32,6 +34,18 @@ class Source(NamedTuple):
         found = self.tree.body[0]
         assert isinstance(found, ast.FunctionDef)
         return found
+
+    @property
+    def may_run_for_ever(self) -> bool:
+        """Whether a change of it might: it waits for a condition, or counts without end."""
+        return any(
+            isinstance(node, ast.While) or (isinstance(node, ast.Name | ast.Attribute) and _last(node) in ENDLESS)
+            for node in ast.walk(self.tree)
+        )
+
+
+def _last(node: ast.Name | ast.Attribute) -> str:
+    return node.id if isinstance(node, ast.Name) else node.attr
 
 
 def source_of(backward: Callable[..., Any]) -> Source | None:
