@@ -37,11 +37,10 @@ _PACKAGE = str(Path(__file__).parents[1])
 
 
 class Fitness(NamedTuple):
-    """is_fit: the complex step may be asked. culprit: the call that breaks it, "" if none was met."""
+    """Whether the complex step may be asked, and if not, why."""
 
     is_fit: bool
-    culprit: str
-    why: str  # one sentence, "" if it is fit
+    why: str  # one sentence, which names the call that breaks it; "" if it is fit
 
 
 def fitness(checked: Subject, upstreams: Sequence[Upstream], seed: int) -> Fitness:
@@ -56,7 +55,7 @@ def fitness(checked: Subject, upstreams: Sequence[Upstream], seed: int) -> Fitne
         except Exception as error:
             place = culprit_of(checked) or _place_of(error)
             said = str(error).splitlines()[0] if str(error) else "no message"
-            return Fitness(False, place, _sentence(place, f"cannot be asked: {type(error).__name__}: {said}"))
+            return Fitness(False, _sentence(place, f"cannot be asked: {type(error).__name__}: {said}"))
         near, _ = oracle.difference(tensor, direction, CENTRAL_H, {}, noise_too=False)
         if np.all(np.abs(by_complex.value - near) <= SAME * np.abs(by_complex.value)):
             continue
@@ -68,10 +67,10 @@ def fitness(checked: Subject, upstreams: Sequence[Upstream], seed: int) -> Fitne
         rounding = 1e-10 * terms / (float(np.sqrt(np.mean(np.square(x)))) or 1.0)
         culprit = culprit_of(checked)
         if is_settled and not np.all(apart <= 8 * central.error + 1e-9 * central.reach + rounding):
-            return Fitness(False, culprit, _sentence(culprit, "contradicts differences, which agree with each other"))
+            return Fitness(False, _sentence(culprit, "contradicts differences, which agree with each other"))
         if not is_settled and culprit and not np.all(apart <= 8 * central.error):
-            return Fitness(False, culprit, _sentence(culprit, "may be wrong here"))
-    return Fitness(True, "", "")
+            return Fitness(False, _sentence(culprit, "may be wrong here"))
+    return Fitness(True, "")
 
 
 def _sentence(culprit: str, problem: str) -> str:

@@ -7,9 +7,8 @@ float64, are found by the witnesses, and the kernel's gradient a_i is right if
     |a_i − n_i| ≤ 8·s_i + λ·u·√N·A_i + φ        λ = 4, φ = λ·u·max(max|n|, rms(r·y)·√N / rms x)
 
     u    2⁻²⁴ in float32, 2⁻¹¹ in float16, 2⁻⁸ in bfloat16
-    s_i  the spread: how far the reference's gradient moves if inputs and upstream gradient move by at most one unit
-         in the last place of that precision, the most of 16 moves; and, where the reference has a backward that can
-         be run in that precision, how far it is then off
+    s_i  the spread: how far the reference's gradient moves, in float64, if inputs and upstream gradient move by at
+         most one unit in the last place of the kernel's precision; the most of 16 moves
     A_i  the entry's reach (``judge.py``); N the number of terms that L has, since errors of so many roundings add
          like a random walk (Higham & Mary 2019, SIAM J. Sci. Comput. 41, theorem 3.1)
 
@@ -30,7 +29,7 @@ from npformer.errors import ConfigError
 from npformer.proof import behaviour
 from npformer.proof.fitness import fitness
 from npformer.proof.inputs import Host, is_float
-from npformer.proof.oracles import Evidence, Oracle, Upstream
+from npformer.proof.oracles import Evidence, Oracle, Upstream, units
 from npformer.proof.report import RIGHT, UNCLEAR, WRONG, Report, Row
 from npformer.proof.subject import Subject, subject
 from npformer.proof.symmetric import with_structure
@@ -171,11 +170,11 @@ def _spread(
     if reference is None:
         return most
     has_backward = isinstance(reference, tuple) or hasattr(reference, "backward")
+    own = truth.gradients(upstream) if has_backward else {n: found.truth[0] for n, found in evidence.items()}
     for k in range(MOVES):
         at = _moved(truth.tensors, kernel.u, seed + k)
         r = tuple(np.asarray(x) for x in _moved(dict(enumerate(upstream)), kernel.u, seed + k).values())  # type: ignore[arg-type]
         gradients = truth.gradients(r, at) if has_backward else _by_witness(truth, oracle, r, at)
-        own = truth.gradients(upstream) if has_backward else {n: found.truth[0] for n, found in evidence.items()}
         for tensor in most:
             most[tensor] = np.maximum(most[tensor], np.abs(gradients[tensor] - own[tensor]))
     return most
@@ -187,9 +186,7 @@ def _by_witness(truth: Subject, oracle: Oracle, upstream: Upstream, at: dict[str
     found = {}
     for tensor, x in truth.tensors.items():
         gradient = np.zeros(x.shape)
-        for index in np.ndindex(x.shape):
-            direction = np.zeros(x.shape)
-            direction[index] = 1.0
+        for index, direction in units(x.shape):
             ask = there.complex_step if oracle.use_complex else there.extrapolated
             gradient[index] = ask(tensor, direction, at).value[0]
         found[tensor] = gradient

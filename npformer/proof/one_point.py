@@ -76,7 +76,7 @@ def _judged(
     directions: dict[str, list[Host]] | None, how: How,
 ) -> Report:  # fmt: skip
     """A row for each tensor, without a diagnosis."""
-    fit = fitness(checked, upstreams, how.seed) if how.complex_step else Fitness(False, "", "")
+    fit = fitness(checked, upstreams, how.seed) if how.complex_step else Fitness(False, "")
     oracle = Oracle(checked, upstreams, fit.is_fit)
     problems = behaviour.problems(checked, upstreams, claims[0], oracle.rounding)
     evidence = {tensor: _evidence(oracle, tensor, directions) for tensor in claims[0]}
