@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -87,14 +86,9 @@ class Outcome:
         return self.verdict != WRONG or self.cause_is != "right"
 
 
-def has_option(name: str) -> bool:
-    """Whether this gradcheck takes an option of this name."""
-    return name in inspect.signature(npf.gradcheck).parameters
-
-
 def check(pair: Foreign, backward: Function, dtype: str) -> Report:
     """gradcheck of (forward, backward); in float32 as a kernel, with the right pair in float64 as its reference."""
-    how = {key: value for key, value in pair.check.items() if has_option(key)}
+    how = dict(pair.check)
     target, inputs = (pair.forward, backward), pair.inputs
     if dtype == "float32":
         how["reference"] = (pair.forward, pair.backward)
@@ -114,7 +108,7 @@ def outcome(pair: Foreign | Wrong, dtype: str = "float64") -> Outcome:
         return Outcome(pair.name, right.name, origin, "raised", message=f"{type(error).__name__}: {error}")
     verdict = verdict_of(report)
     if isinstance(pair, Foreign) or verdict != WRONG:
-        return Outcome(pair.name, right.name, origin, verdict, message="; ".join(problems_of(report)))
+        return Outcome(pair.name, right.name, origin, verdict, message="; ".join(report.problems))
     cause = next((row.cause for row in report.rows if row.verdict == WRONG and row.cause not in UNEXPLAINED), "")
     return Outcome(pair.name, right.name, origin, verdict, cause, judged(cause, pair.kinds))
 
@@ -124,12 +118,6 @@ def verdict_of(report: Report) -> str:
     verdicts = [row.verdict for row in report.rows]
     rest = RIGHT if report.ok else PROBLEM
     return WRONG if WRONG in verdicts else next((v for v in verdicts if v != RIGHT), rest)
-
-
-def problems_of(report: Report) -> tuple[str, ...]:
-    """What a report says against a pair beside its gradients, where reports say such things."""
-    found: tuple[str, ...] = getattr(report, "problems", ())
-    return found
 
 
 def judged(cause: str, kinds: frozenset[str]) -> str:
