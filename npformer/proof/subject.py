@@ -7,7 +7,7 @@ complex numbers, and that can be asked for its analytic gradients.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -92,7 +92,40 @@ def _output_and_cache(found: Any) -> tuple[Any, Any]:
     return found
 
 
-class PairSubject:
+class _Called:
+    """What a pair and a layer share: inputs that go to a forward, and upstream gradients that go to its backward."""
+
+    def __init__(
+        self,
+        forward: Callable[..., Any],
+        inputs: Sequence[Any],
+        options: dict[str, Any],
+        device: Device,
+        names: Sequence[str] | None,
+        dtype: str,
+        taken: Container[str] = (),
+    ) -> None:
+        self._options, self._device, self._dtype = options, device, dtype
+        self.inputs = Inputs(forward, inputs, device, names, taken=taken, dtype=dtype)
+        self.input_names = self.inputs.all_names
+
+    def _outputs(self, forward: Callable[..., Any], replaced: Mapping[str, Host]) -> tuple[Host, ...]:
+        return host_copies(self._forwarded(forward, replaced)[1], self._device)
+
+    def _forwarded(self, forward: Callable[..., Any], replaced: Mapping[str, Host]) -> tuple[list[Any], Any, Any]:
+        """(inputs as placed, y, cache)."""
+        placed = self.inputs.placed(dict(replaced))
+        return placed, *_output_and_cache(forward(*placed, **self._options))
+
+    def _upstream(self, y: Any, upstream: tuple[Host, ...]) -> Any:
+        """dy, in the form of y."""
+        return like(y, [_on(self._device, u, self._dtype) for u in upstream])
+
+    def _hosts(self, dy: Any) -> tuple[Host, ...]:
+        return tuple(np.array(self._device.host(part)) for part in as_tuple(dy))
+
+
+class PairSubject(_Called):
     """A forward function and a backward function."""
 
     def __init__(
@@ -105,10 +138,8 @@ class PairSubject:
         names: Sequence[str] | None = None,
         dtype: str = "float64",
     ) -> None:
-        self.forward, self.backward, self._options, self._device = forward, backward, options, device
-        self._dtype = dtype
-        self.inputs = Inputs(forward, inputs, device, names, dtype=dtype)
-        self.input_names = self.inputs.all_names
+        super().__init__(forward, inputs, options, device, names, dtype)
+        self.forward, self.backward = forward, backward
         self.forward_name: str = getattr(getattr(forward, "func", forward), "__name__", "")
 
     @property
@@ -117,12 +148,11 @@ class PairSubject:
 
     def call(self, upstream: tuple[Host, ...]) -> tuple[Any, Any]:
         """(dy, cache): what backward is called with."""
-        y, cache = _output_and_cache(self.forward(*self.inputs.placed({}), **self._options))
-        return like(y, [_on(self._device, u, self._dtype) for u in upstream]), cache
+        _, y, cache = self._forwarded(self.forward, NOTHING_REPLACED)
+        return self._upstream(y, upstream), cache
 
     def outputs(self, replaced: Mapping[str, Host]) -> tuple[Host, ...]:
-        y, _ = _output_and_cache(self.forward(*self.inputs.placed(dict(replaced)), **self._options))
-        return host_copies(y, self._device)
+        return self._outputs(self.forward, replaced)
 
     def gradients(
         self,
@@ -130,21 +160,16 @@ class PairSubject:
         replaced: Mapping[str, Host] = NOTHING_REPLACED,
         watcher: Watcher | None = None,
     ) -> dict[str, Host]:
-        placed = self.inputs.placed(dict(replaced))
-        y, cache = _output_and_cache(self.forward(*placed, **self._options))
-        dy = like(y, [_on(self._device, u, self._dtype) for u in upstream])
+        placed, y, cache = self._forwarded(self.forward, replaced)
+        dy = self._upstream(y, upstream)
         found = self.inputs.named(self.backward(dy, cache))
         if watcher is not None:
-
-            def again() -> dict[str, Host]:
-                dy = like(y, [_on(self._device, u, self._dtype) for u in upstream])
-                return self.inputs.named(self.backward(dy, cache))
-
-            watcher(placed, tuple(np.array(self._device.host(part)) for part in as_tuple(dy)), again)
+            again = lambda: self.inputs.named(self.backward(self._upstream(y, upstream), cache))  # noqa: E731
+            watcher(placed, self._hosts(dy), again)
         return found
 
 
-class LayerSubject:
+class LayerSubject(_Called):
     """Anything with ``forward(*inputs) -> (y, cache)``, ``backward(dy, cache)`` and perhaps ``named_parameters()``."""
 
     def __init__(
@@ -156,16 +181,15 @@ class LayerSubject:
         names: Sequence[str] | None = None,
         dtype: str = "float64",
     ) -> None:
-        self._layer, self._options, self._device, self._dtype = layer, options, device, dtype
+        self._layer = layer
         self._parameters = _by_name(layer.named_parameters()) if hasattr(layer, "named_parameters") else {}
-        self.inputs = Inputs(layer.forward, inputs, device, names, taken=self._parameters, dtype=dtype)
+        super().__init__(layer.forward, inputs, options, device, names, dtype, taken=self._parameters)
         self._owners: dict[int, Any] = {
             id(getattr(p, "owner", p)): getattr(p, "owner", p) for p in self._parameters.values()
         }
         self._points = {key: _generic_point(host64(owner.data, device)) for key, owner in self._owners.items()}
         with self._parameters_as(dtype):
             self._values = {name: host64(p.data, device) for name, p in self._parameters.items()}
-        self.input_names = self.inputs.all_names
 
     @property
     def tensors(self) -> dict[str, Host]:
@@ -173,8 +197,7 @@ class LayerSubject:
 
     def outputs(self, replaced: Mapping[str, Host]) -> tuple[Host, ...]:
         with self._with(replaced):
-            y, _ = _output_and_cache(self._layer.forward(*self.inputs.placed(dict(replaced)), **self._options))
-            return host_copies(y, self._device)
+            return self._outputs(self._layer.forward, replaced)
 
     def gradients(
         self,
@@ -185,15 +208,14 @@ class LayerSubject:
         with self._with(replaced):
             for owner in self._owners.values():
                 owner.grad = self._device.zeros(owner.data.shape, self._dtype)
-            placed = self.inputs.placed(dict(replaced))
-            y, cache = _output_and_cache(self._layer.forward(*placed, **self._options))
-            dy = like(y, [_on(self._device, u, self._dtype) for u in upstream])
+            placed, y, cache = self._forwarded(self._layer.forward, replaced)
+            dy = self._upstream(y, upstream)
             gradients = self.inputs.named(self._layer.backward(dy, cache))
             for name, parameter in self._parameters.items():
                 grad = parameter.grad
                 gradients[name] = np.zeros(parameter.data.shape) if grad is None else np.array(self._device.host(grad))
             if watcher is not None:
-                watcher(placed, tuple(np.array(self._device.host(part)) for part in as_tuple(dy)), lambda: gradients)
+                watcher(placed, self._hosts(dy), lambda: gradients)
         return gradients
 
     @contextmanager
