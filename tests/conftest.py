@@ -68,14 +68,19 @@ def needs_numba(items: Sequence[Any]) -> bool:
 def compiled_once(request: pytest.FixtureRequest) -> None:
     """Compile before the first test, so that none of them sees the announcement among its own output.
 
-    Of two processes each begins with a precision of its own, and then finds the other's on disk.
+    Processes that share the tests share this, too: each compiles on its share of the cores, and takes from disk what
+    another one has kept there by then. So each begins with another precision, and goes through its second one from
+    the other end.
     """
     if not is_smoke(request.config) and needs_numba(request.session.items) and numba_problem() is None:
-        from npformer.backend.numba import compile_all
+        from npformer.backend.numba import compiling, several
 
+        cores = several.cores() // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1))
         order = -1 if os.environ.get("PYTEST_XDIST_WORKER", "gw0")[-1] in "13579" else 1
-        for dtype in ("float32", "float64")[::order]:
-            compile_all(dtype)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(several, "cores", lambda: cores)
+            for kernels, dtype in zip((1, -1), ("float32", "float64")[::order], strict=True):
+                compiling.prepare(compiling._kernels[::kernels], dtype)
     gc.collect()
     gc.freeze()  # what compiling needs stays, too
 
