@@ -14,7 +14,7 @@ from npformer import layers
 from npformer.backend import PLAIN, Backend, Ops, Pair, get_backend, plain_pair
 from npformer.errors import DTypeError
 from npformer.functional import AttentionMask
-from npformer.layers import CacheStack, Layer
+from npformer.layers import CacheStack, Layer, LayerCache
 from npformer.proof import Case, Report, catalogue
 from npformer.proof.report import RIGHT, WRONG
 from npformer.proof.subject import subject
@@ -53,9 +53,7 @@ def parts(y: Any) -> tuple[Any, ...]:
 
 def leaves(cache: Any) -> Iterator[Any]:
     """Everything that a cache holds, however deep."""
-    if isinstance(cache, CacheStack):
-        cache = cache._entries
-    if isinstance(cache, (tuple, list)):
+    if isinstance(cache, (tuple, list, CacheStack, LayerCache)):
         for item in cache:
             yield from leaves(item)
     else:

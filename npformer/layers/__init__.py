@@ -3,12 +3,12 @@
 In the order in which a Transformer is explained: ``parameter``, ``cache_stack``, ``call_tree``,
 ``layer``, ``initializers``, ``linear``, ``embedding``, ``positions``, ``rotary``, ``relative_bias``, ``dropout``,
 ``layer_norm``, ``batch_norm``, ``norms``, ``decode_state``, ``mechanisms``, ``multi_head_attention``,
-``self_attention``, ``feed_forward``, ``encoder_layer``, ``decoder_layer``, ``stacks``; and what came before:
-``gru``, ``conv1d``.
+``self_attention``, ``feed_forward``, ``residual``, ``encoder_layer``, ``decoder_layer``, ``stacks``; and what came
+before: ``gru``, ``conv1d``.
 """
 
 from npformer.layers.batch_norm import BatchNorm
-from npformer.layers.cache_stack import CacheStack, NoCache
+from npformer.layers.cache_stack import CacheStack, LayerCache, NoCache
 from npformer.layers.call_tree import AttentionRecorder, RandomKey
 from npformer.layers.conv1d import Conv1d
 from npformer.layers.decode_state import DecodeState, KeyValues, LayerState, Past
@@ -47,6 +47,7 @@ __all__ = [
     "Gru",
     "KeyValues",
     "Layer",
+    "LayerCache",
     "LayerNorm",
     "LayerState",
     "LearnedPositions",

@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.backend import Backend
-from npformer.functional import Draw
 from npformer.functional.arrays import namespace
-from npformer.layers.cache_stack import CacheStack
+from npformer.layers.cache_stack import CacheStack, LayerCache
 from npformer.layers.layer import Layer
 from npformer.layers.parameter import Buffer, Parameter
 from npformer.typing import Array
@@ -44,6 +43,8 @@ class BatchNorm(Layer):
     momentum is the share of a batch's statistics in the running ones.
     """
 
+    over_batch = True  # forward is told which tokens count, and whether it trains
+
     def __init__(self, d_model: int, *, eps: float = 1e-5, momentum: float = 0.1, backend: Backend) -> None:
         super().__init__(backend)
         self.gamma = Parameter("gamma", backend.array(np.ones(d_model)))
@@ -71,34 +72,6 @@ class BatchNorm(Layer):
             return self.ops.batch_norm.backward(dy, kept, into=into)
         return self.ops.batch_norm_inference.backward(dy, kept, into=(*into, None, None))  # constants learn nothing
 
-    def post_forward(
-        self, x: Array, f: Array, draw: Draw | None, *, visible: Array | None = None, training: bool = False
-    ) -> tuple[Array, CacheStack]:
-        """BatchNorm(x + Drop(f)) for the stream x and a sub-layer's output f, both (B, T, C)."""
-        cache = CacheStack(self)
-        total = cache.keep(self.ops.residual.forward(x, f, draw))
-        return cache.keep(self.forward(total, visible=visible, training=training)), cache
-
-    def post_backward(self, dy: Array, cache: CacheStack) -> tuple[Array, Array]:
-        """dy (B, T, C) to (dx, df), both (B, T, C)."""
-        dtotal = self.backward(dy, cache.pop())
-        dx, df = self.ops.residual.backward(dtotal, cache.pop())
-        return dx, df
-
-    def pre_forward(
-        self, x: Array, f: Array, draw: Draw | None, *, visible: Array | None = None, training: bool = False
-    ) -> tuple[tuple[Array, Array], CacheStack]:
-        """(sum, normed) with sum = x + Drop(f), the stream, and normed for the next sub-layer."""
-        cache = CacheStack(self)
-        total = cache.keep(self.ops.residual.forward(x, f, draw))
-        return (total, cache.keep(self.forward(total, visible=visible, training=training))), cache
-
-    def pre_backward(self, dsum: Array, dnormed: Array, cache: CacheStack) -> tuple[Array, Array]:
-        """dsum and dnormed to (dx, df), all (B, T, C)."""
-        dtotal = dsum + self.backward(dnormed, cache.pop())
-        dx, df = self.ops.residual.backward(dtotal, cache.pop())
-        return dx, df
-
     def remember(self, seen: Statistics) -> None:
         """Move the running statistics towards those of a training forward.
 
@@ -123,6 +96,6 @@ def statistics_in(cache: Any) -> Iterator[Statistics]:
             while not hasattr(seen, "shares"):  # inside what tells whose kernel made it, or how long it took
                 seen = seen.cache
             yield Statistics(cache.norm, seen.mean, seen.variance, seen.shares)
-    elif isinstance(cache, CacheStack):
+    elif isinstance(cache, CacheStack | LayerCache):
         for entry in cache:
             yield from statistics_in(entry)

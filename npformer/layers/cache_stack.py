@@ -1,7 +1,10 @@
-"""What a layer's forward keeps for its backward: a stack, filled going up, emptied coming down.
+"""What a layer's forward keeps for its backward: by name, or on a stack.
 
-Backward is the forward read bottom-up, so what was kept last is needed first. Each entry is
-released as it is popped, so activations are freed while backward runs; a second backward through
+A ``LayerCache`` holds named fields, of a layer that is written out step by step. A ``CacheStack`` holds one entry for
+each part of a chain: it is filled going up and emptied coming down, since backward is the forward read bottom-up and
+what was kept last is needed first.
+
+Both let go of what they hand out, so activations are freed while backward runs; a second backward through
 the same cache finds it empty and says so, instead of using what is left of a first one.
 
 A stack that recomputes keeps a layer's inputs instead of its cache, and runs the forward again when
@@ -12,9 +15,39 @@ the first one to the last bit.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from npformer.errors import CacheUsedError
+
+Fields = TypeVar("Fields", bound=tuple[Any, ...])
+
+
+def _used(owner: str) -> CacheUsedError:
+    return CacheUsedError(
+        f"{owner}.backward: expected a fresh cache, got one that went through backward already; "
+        "call forward again (its activations were freed as backward ran)"
+    )
+
+
+class LayerCache(Generic[Fields]):
+    """The cache of a layer, a NamedTuple of fields, to be opened once; owner is named in the error of a second use."""
+
+    __slots__ = ("__weakref__", "_fields", "_owner")
+
+    def __init__(self, owner: object, fields: Fields) -> None:
+        self._owner = type(owner).__name__
+        self._fields: Fields | None = fields
+
+    def open(self) -> Fields:
+        """The fields, of which nothing is kept. Raises CacheUsedError if they were handed out before."""
+        fields, self._fields = self._fields, None
+        if fields is None:
+            raise _used(self._owner)
+        return fields
+
+    def __iter__(self) -> Iterator[Any]:
+        """The fields in order, caches of parts among them; none once it was opened."""
+        return iter(self._fields or ())
 
 
 class _Again(NamedTuple):
@@ -55,10 +88,7 @@ class CacheStack:
     def pop(self) -> Any:
         """Take the cache that was kept last. Raises CacheUsedError if none is left."""
         if not self._entries:
-            raise CacheUsedError(
-                f"{self._owner}.backward: expected a fresh cache, got one that went through backward already; "
-                "call forward again (its activations were freed as backward ran)"
-            )
+            raise _used(self._owner)
         entry = self._entries.pop()
         return entry.cache() if type(entry) is _Again else entry
 

@@ -8,9 +8,11 @@ forward run again at the same place draws the same one.
 from __future__ import annotations
 
 import hashlib
+import inspect
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from npformer.errors import ConfigError
 from npformer.functional.philox import WORD, Draw
@@ -79,3 +81,14 @@ def child(node: Node | None, name: str) -> Node | None:
 def draw(key: RandomKey | None, name: str, rate: float) -> Draw | None:
     """What the dropout called name draws; None: nothing is dropped."""
     return None if key is None or rate == 0 else key.child(name).draw(rate)
+
+
+def key_for(part: Any, key: RandomKey | None, name: str) -> dict[str, RandomKey | None]:
+    """The option ``key`` for the forward of the part called name, if its class's forward takes one."""
+    return {"key": child(key, name)} if _takes_key(type(part).forward) else {}
+
+
+@lru_cache(maxsize=1024)
+def _takes_key(forward: Callable[..., Any]) -> bool:
+    parameters = inspect.signature(forward).parameters
+    return "key" in parameters or any(each.kind is each.VAR_KEYWORD for each in parameters.values())

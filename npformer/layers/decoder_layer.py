@@ -1,51 +1,80 @@
-"""A decoder layer: tokens look at the past, then at the source, then each thinks for itself.
+"""A decoder layer: targets look at each other, then at the source, then each thinks for itself.
 
     post-LN   x ← LN₁(x + Drop(SelfAttention(x)))
-              x ← LN₂(x + Drop(CrossAttention(x, memory)))
+              x ← LN₂(x + Drop(CrossAttention(x, m)))
               x ← LN₃(x + Drop(FeedForward(x)))
     pre-LN    the same with x ← x + Drop(f(LN(x)))
 
-Each backward is its forward read bottom-up. A step of decoding is the forward for the newest tokens
-alone: the keys and values of those before, and of the memory, are remembered. The memory (the
-encoder's output) is used by every decoder layer, so its gradients are added over the layers, in
-``stacks.py``.
+m is the memory, the encoder's output. In steps, for either order (``residual.py`` says what ``enter`` and ``join``
+compute, and derives them):
+
+    1   x, h = enter(x)                   h = x, or in pre-LN LN₁(x)
+    2   f = SelfAttention(h)
+    3   x, h = join(x, f)                 the sum, and LN₁ of it, or in pre-LN LN₂
+    4   f = CrossAttention(h, m)
+    5   x, h = join(x, f)                 the sum, and LN₂ of it, or in pre-LN LN₃
+    6   f = FeedForward(h)
+    7   y = join(x, f)                    the sum, and in post-LN LN₃ of it
+
+Backward, the steps counted down. dx is ∂L/∂x of the stream, dh ∂L/∂h of what a sub-layer read:
+
+    7   dx = dt, df = dt·keep·s           t = x + Drop(f), a sum, has two terms; dt is dy, or in post-LN LN₃'ᵀ dy
+    6   dh = FeedForward'ᵀ df
+    5   dx, df                            x ran on to 7, and h went into 6: dt is made of both, dx and dh
+    4   dh, dm = CrossAttention'ᵀ df      h gave the queries, m the keys and the values: two inputs, two gradients
+    3   dx, df                            x ran on to 5, and h went into 4
+    2   dh = SelfAttention'ᵀ df           h was query, key and value
+    1   dx = dx + dh                      x ran on to 3, and h went into 2; in pre-LN dx + LN₁'ᵀ dh
+
+The memory leaves the layer sideways. dm (B, S, C) goes to nothing in here: every decoder layer read the same m, so
+``stacks.py`` adds dm over the layers, and the sum is the gradient of the encoder's output. In post-LN and without
+dropout, the whole layer is
+
+    dt₃ = LN₃'ᵀ dy
+    dt₂ = LN₂'ᵀ(dt₃ + FeedForward'ᵀ dt₃)
+    dt₁ = LN₁'ᵀ(dt₂ + dh)        (dh, dm) = CrossAttention'ᵀ dt₂
+    dx  = dt₁ + SelfAttention'ᵀ dt₁
+
+A step of decoding is the forward for the newest tokens alone: the keys and values of those before, and of the memory,
+are remembered.
 
 Source: post-LN, Vaswani et al. 2017, section 3.1; pre-LN, Xiong et al. 2020, arXiv:2002.04745.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from npformer.backend import Backend
 from npformer.functional import ALL_VISIBLE, AttentionMask
-from npformer.layers.cache_stack import CacheStack, NoCache
-from npformer.layers.call_tree import AttentionRecorder, RandomKey, child, draw
+from npformer.layers.cache_stack import LayerCache
+from npformer.layers.call_tree import AttentionRecorder, RandomKey, child, key_for
 from npformer.layers.decode_state import LayerState
-from npformer.layers.encoder_layer import FULL, expect_norm_order
+from npformer.layers.encoder_layer import FULL
 from npformer.layers.feed_forward import FeedForward
 from npformer.layers.initializers import Seed
-from npformer.layers.layer import Layer
 from npformer.layers.multi_head_attention import MultiHeadAttention
-from npformer.layers.norms import about_tokens, make_norm
+from npformer.layers.norms import make_norm
+from npformer.layers.residual import JoinCache, ResidualLayer
 from npformer.layers.self_attention import SelfAttention
 from npformer.typing import Array
 
 
-class _Context(NamedTuple):
-    """What all three sub-layers of one forward are given."""
+class DecoderLayerCache(NamedTuple):
+    """What each step keeps, for its own backward."""
 
-    memory: Array  # (B, S, C); in a step, its keys and values are in the state
-    mask: AttentionMask
-    memory_mask: AttentionMask
-    key: RandomKey | None = None
-    recorder: AttentionRecorder | None = None
-    state: LayerState | None = None  # given in a step of decoding
+    entry: LayerCache[JoinCache] | None  # step 1, LN₁; None in post-LN, where there is no norm
+    self_attention: Any  # step 2
+    join1: LayerCache[JoinCache]  # step 3
+    cross_attention: Any  # step 4
+    join2: LayerCache[JoinCache]  # step 5
+    feed_forward: Any  # step 6
+    join3: LayerCache[JoinCache]  # step 7
 
 
-class DecoderLayer(Layer):
+class DecoderLayer(ResidualLayer):
     """Self-attention, cross-attention and feed-forward, each with a residual sum.
 
     norm_order is "post" or "pre", norm "layer" or "batch"; attention describes the self-attention,
@@ -66,11 +95,8 @@ class DecoderLayer(Layer):
         backend: Backend,
         seed: Seed = 0,
     ) -> None:
-        super().__init__(backend)
-        expect_norm_order(norm_order)
+        super().__init__(norm_order, dropout, backend)
         rng = np.random.default_rng(seed)
-        self.norm_order = norm_order
-        self.dropout = dropout
         self.self_attention = attention.build(d_model, num_heads, dropout=dropout, backend=backend, seed=rng)
         self.norm1 = make_norm(norm, d_model, backend)
         self.cross_attention = MultiHeadAttention(d_model, num_heads, dropout=dropout, backend=backend, seed=rng)
@@ -89,19 +115,39 @@ class DecoderLayer(Layer):
         memory_mask: AttentionMask = ALL_VISIBLE,
         key: RandomKey | None = None,
         recorder: AttentionRecorder | None = None,
-    ) -> tuple[Array, CacheStack]:
+    ) -> tuple[Array, LayerCache[DecoderLayerCache]]:
         """x (B, T, C) and memory (B, S, C) to y (B, T, C).
 
         mask says which targets a target may look at (causal, in a Transformer), memory_mask which
         sources.
         """
-        cache = CacheStack(self)
-        run = self._post if self.norm_order == "post" else self._pre
-        return run(cache, x, _Context(memory, mask, memory_mask, key, recorder)), cache
+        norm0, norm1, norm2, norm3 = self.places(self.norm1, self.norm2, self.norm3)
+        name = "self_attention"
+        h, entry = self.enter(x, norm0, mask, key)  # 1. (B, T, C)
+        f, own = self.self_attention.forward(
+            h, mask=mask, key=child(key, name), recorder=child(recorder, name)
+        )  # 2. (B, T, C)
+        x, h, join1 = self.join(x, f, name, norm1, mask, key)  # 3. (B, T, C) each
+        name = "cross_attention"
+        f, cross = self.cross_attention.forward(
+            h, memory, mask=memory_mask, key=child(key, name), recorder=child(recorder, name)
+        )  # 4. (B, T, C)
+        x, h, join2 = self.join(x, f, name, norm2, mask, key)  # 5. (B, T, C) each
+        name = "feed_forward"
+        f, feed_forward = self.feed_forward.forward(h, **key_for(self.feed_forward, key, name))  # 6. (B, T, C)
+        y, _, join3 = self.join(x, f, name, norm3, mask, key)  # 7. (B, T, C)
+        return y, LayerCache(self, DecoderLayerCache(entry, own, join1, cross, join2, feed_forward, join3))
 
-    def backward(self, dy: Array, cache: CacheStack) -> tuple[Array, Array]:
+    def backward(self, dy: Array, cache: LayerCache[DecoderLayerCache]) -> tuple[Array, Array]:
         """dy (B, T, C) to (dx (B, T, C), dmemory (B, S, C))."""
-        return self._post_backward(dy, cache) if self.norm_order == "post" else self._pre_backward(dy, cache)
+        kept = cache.open()
+        dx, df = self.join_backward(dy, None, kept.join3)  # back through 7
+        dh = self.feed_forward.backward(df, kept.feed_forward)  # back through 6
+        dx, df = self.join_backward(dx, dh, kept.join2)  # back through 5
+        dh, dmemory = self.cross_attention.backward(df, kept.cross_attention)  # back through 4
+        dx, df = self.join_backward(dx, dh, kept.join1)  # back through 3
+        dh = self.self_attention.backward(df, kept.self_attention)  # back through 2
+        return self.enter_backward(dx, dh, kept.entry), dmemory  # back through 1
 
     def start(self, batch: int, max_len: int, memory: Array) -> LayerState:
         """For decoding: room for max_len targets of each row, and the memory (B, S, C) projected."""
@@ -109,59 +155,11 @@ class DecoderLayer(Layer):
 
     def step(self, x: Array, state: LayerState, *, mask: AttentionMask, memory_mask: AttentionMask) -> Array:
         """For decoding: x (B, n, C), the newest targets, to y (B, n, C); mask.query_offset tokens came before."""
-        run = self._post if self.norm_order == "post" else self._pre
-        return run(NoCache(self), x, _Context(None, mask, memory_mask, state=state))
-
-    def _post(self, cache: CacheStack, x: Array, to: _Context) -> Array:
-        tokens = about_tokens(to.mask, to.key)
-        f = cache.keep(self._attend_self(x, to))
-        x = cache.keep(self.norm1.post_forward(x, f, draw(to.key, "self_attention_dropout", self.dropout), **tokens))
-        f = cache.keep(self._attend_memory(x, to))
-        x = cache.keep(self.norm2.post_forward(x, f, draw(to.key, "cross_attention_dropout", self.dropout), **tokens))
-        f = cache.keep(self.feed_forward.forward(x, key=child(to.key, "feed_forward")))
-        return cache.keep(self.norm3.post_forward(x, f, draw(to.key, "feed_forward_dropout", self.dropout), **tokens))
-
-    def _post_backward(self, dy: Array, cache: CacheStack) -> tuple[Array, Array]:
-        dx, df = self.norm3.post_backward(dy, cache.pop())
-        dx = dx + self.feed_forward.backward(df, cache.pop())
-        dx, df = self.norm2.post_backward(dx, cache.pop())
-        dquery, dmemory = self.cross_attention.backward(df, cache.pop())
-        dx, df = self.norm1.post_backward(dx + dquery, cache.pop())
-        return dx + self.self_attention.backward(df, cache.pop()), dmemory
-
-    def _pre(self, cache: CacheStack, x: Array, to: _Context) -> Array:
-        tokens = about_tokens(to.mask, to.key)
-        normed = cache.keep(self.norm1.forward(x, **tokens))
-        f = cache.keep(self._attend_self(normed, to))
-        x, normed = cache.keep(
-            self.norm2.pre_forward(x, f, draw(to.key, "self_attention_dropout", self.dropout), **tokens)
-        )
-        f = cache.keep(self._attend_memory(normed, to))
-        x, normed = cache.keep(
-            self.norm3.pre_forward(x, f, draw(to.key, "cross_attention_dropout", self.dropout), **tokens)
-        )
-        f = cache.keep(self.feed_forward.forward(normed, key=child(to.key, "feed_forward")))
-        return cache.keep(self.ops.residual.forward(x, f, draw(to.key, "feed_forward_dropout", self.dropout)))
-
-    def _pre_backward(self, dy: Array, cache: CacheStack) -> tuple[Array, Array]:
-        dx, df = self.ops.residual.backward(dy, cache.pop())
-        dnormed = self.feed_forward.backward(df, cache.pop())
-        dx, df = self.norm3.pre_backward(dx, dnormed, cache.pop())
-        dnormed, dmemory = self.cross_attention.backward(df, cache.pop())
-        dx, df = self.norm2.pre_backward(dx, dnormed, cache.pop())
-        dnormed = self.self_attention.backward(df, cache.pop())
-        return dx + self.norm1.backward(dnormed, cache.pop()), dmemory
-
-    def _attend_self(self, x: Array, to: _Context) -> tuple[Array, CacheStack | None]:
-        if to.state is not None:
-            return self.self_attention.step(x, to.state.own, to.mask), None
-        name = "self_attention"
-        return self.self_attention.forward(x, mask=to.mask, key=child(to.key, name), recorder=child(to.recorder, name))
-
-    def _attend_memory(self, x: Array, to: _Context) -> tuple[Array, CacheStack | None]:
-        if to.state is not None and to.state.memory is not None:
-            return self.cross_attention.step_memory(x, to.state.memory, to.memory_mask), None
-        name = "cross_attention"
-        return self.cross_attention.forward(
-            x, to.memory, mask=to.memory_mask, key=child(to.key, name), recorder=child(to.recorder, name)
-        )
+        norm0, norm1, norm2, norm3 = self.places(self.norm1, self.norm2, self.norm3)
+        h, _ = self.enter(x, norm0, mask, None)
+        f = self.self_attention.step(h, state.own, mask)
+        x, h, _ = self.join(x, f, "self_attention", norm1, mask, None)
+        assert state.memory is not None  # start projected it
+        f = self.cross_attention.step_memory(h, state.memory, memory_mask)
+        x, h, _ = self.join(x, f, "cross_attention", norm2, mask, None)
+        return self.join(x, self.feed_forward.forward(h)[0], "feed_forward", norm3, mask, None)[0]

@@ -3,40 +3,62 @@
     post-LN   x ← LN₁(x + Drop(SelfAttention(x)))      x ← LN₂(x + Drop(FeedForward(x)))
     pre-LN    x ← x + Drop(SelfAttention(LN₁(x)))      x ← x + Drop(FeedForward(LN₂(x)))
 
-Each backward below is its forward read bottom-up: where a value was used twice, its two gradients
-are added.
+In steps, for either order (``residual.py`` says what ``enter`` and ``join`` compute, and derives them):
+
+    1   x, h = enter(x)               h = x, or in pre-LN LN₁(x)
+    2   f = SelfAttention(h)
+    3   x, h = join(x, f)             the sum, and LN₁ of it, or in pre-LN LN₂
+    4   f = FeedForward(h)
+    5   y = join(x, f)                the sum, and in post-LN LN₂ of it
+
+Backward, the steps counted down. dx is ∂L/∂x of the stream, dh ∂L/∂h of what a sub-layer read; a value that was used
+twice receives two gradients, which add:
+
+    5   dx = dt, df = dt·keep·s       t = x + Drop(f), a sum, has two terms; dt is dy, or in post-LN LN₂'ᵀ dy
+    4   dh = FeedForward'ᵀ df         and the gradients of W₁, b₁, W₂, b₂
+    3   dx, df                        x ran on to 5, and h went into 4: dt is made of both, dx and dh
+    2   dh = SelfAttention'ᵀ df       h was query, key and value: the attention adds those three
+    1   dx = dx + dh                  x ran on to 3, and h went into 2; in pre-LN dx + LN₁'ᵀ dh
+
+In post-LN and without dropout, the whole layer is therefore
+
+    dt₂ = LN₂'ᵀ dy      dt₁ = LN₁'ᵀ(dt₂ + FeedForward'ᵀ dt₂)      dx = dt₁ + SelfAttention'ᵀ dt₁
 
 Source: post-LN, Vaswani et al. 2017, section 3.1; pre-LN, Xiong et al. 2020, arXiv:2002.04745.
 """
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 
 from npformer.backend import Backend
-from npformer.errors import ConfigError
 from npformer.functional import ALL_VISIBLE, AttentionMask
-from npformer.layers.cache_stack import CacheStack, NoCache
-from npformer.layers.call_tree import AttentionRecorder, RandomKey, child, draw
+from npformer.layers.cache_stack import LayerCache
+from npformer.layers.call_tree import AttentionRecorder, RandomKey, child, key_for
 from npformer.layers.decode_state import LayerState
 from npformer.layers.feed_forward import FeedForward
 from npformer.layers.initializers import Seed
-from npformer.layers.layer import Layer
-from npformer.layers.norms import about_tokens, make_norm
+from npformer.layers.norms import make_norm
+from npformer.layers.residual import JoinCache, ResidualLayer
 from npformer.layers.self_attention import SelfAttention
 from npformer.typing import Array
 
-NORM_ORDERS = ("post", "pre")
 FULL = SelfAttention()
 
 
-def expect_norm_order(norm_order: str) -> None:
-    """Raise ConfigError unless norm_order is "post" or "pre"."""
-    if norm_order not in NORM_ORDERS:
-        raise ConfigError(f"norm_order: expected 'post' or 'pre', got {norm_order!r}")
+class EncoderLayerCache(NamedTuple):
+    """What each step keeps, for its own backward."""
+
+    entry: LayerCache[JoinCache] | None  # step 1, LN₁; None in post-LN, where there is no norm
+    attention: Any  # step 2
+    join1: LayerCache[JoinCache]  # step 3
+    feed_forward: Any  # step 4
+    join2: LayerCache[JoinCache]  # step 5
 
 
-class EncoderLayer(Layer):
+class EncoderLayer(ResidualLayer):
     """Self-attention and feed-forward, each with a residual sum.
 
     norm_order is "post" or "pre", norm "layer" or "batch"; attention describes the self-attention.
@@ -56,11 +78,8 @@ class EncoderLayer(Layer):
         backend: Backend,
         seed: Seed = 0,
     ) -> None:
-        super().__init__(backend)
-        expect_norm_order(norm_order)
+        super().__init__(norm_order, dropout, backend)
         rng = np.random.default_rng(seed)
-        self.norm_order = norm_order
-        self.dropout = dropout
         self.self_attention = attention.build(d_model, num_heads, dropout=dropout, backend=backend, seed=rng)
         self.norm1 = make_norm(norm, d_model, backend)
         self.feed_forward = FeedForward(
@@ -75,11 +94,28 @@ class EncoderLayer(Layer):
         mask: AttentionMask = ALL_VISIBLE,
         key: RandomKey | None = None,
         recorder: AttentionRecorder | None = None,
-    ) -> tuple[Array, CacheStack]:
+    ) -> tuple[Array, LayerCache[EncoderLayerCache]]:
         """x (B, S, C) to y (B, S, C); mask says which keys are visible."""
-        cache = CacheStack(self)
-        run = self._post if self.norm_order == "post" else self._pre
-        return run(cache, x, mask, key, recorder), cache
+        norm0, norm1, norm2 = self.places(self.norm1, self.norm2)
+        name = "self_attention"
+        h, entry = self.enter(x, norm0, mask, key)  # 1. (B, S, C)
+        f, attention = self.self_attention.forward(
+            h, mask=mask, key=child(key, name), recorder=child(recorder, name)
+        )  # 2. (B, S, C)
+        x, h, join1 = self.join(x, f, name, norm1, mask, key)  # 3. (B, S, C) each
+        name = "feed_forward"
+        f, feed_forward = self.feed_forward.forward(h, **key_for(self.feed_forward, key, name))  # 4. (B, S, C)
+        y, _, join2 = self.join(x, f, name, norm2, mask, key)  # 5. (B, S, C)
+        return y, LayerCache(self, EncoderLayerCache(entry, attention, join1, feed_forward, join2))
+
+    def backward(self, dy: Array, cache: LayerCache[EncoderLayerCache]) -> Array:
+        """dy (B, S, C) to dx (B, S, C)."""
+        kept = cache.open()
+        dx, df = self.join_backward(dy, None, kept.join2)  # back through 5
+        dh = self.feed_forward.backward(df, kept.feed_forward)  # back through 4
+        dx, df = self.join_backward(dx, dh, kept.join1)  # back through 3
+        dh = self.self_attention.backward(df, kept.attention)  # back through 2
+        return self.enter_backward(dx, dh, kept.entry)  # back through 1
 
     def start(self, batch: int, max_len: int) -> LayerState:
         """For decoding with causal masks: room for max_len tokens of each row."""
@@ -87,68 +123,8 @@ class EncoderLayer(Layer):
 
     def step(self, x: Array, state: LayerState, *, mask: AttentionMask) -> Array:
         """For decoding: x (B, n, C), the newest tokens, to y (B, n, C); mask.query_offset tokens came before."""
-        run = self._post if self.norm_order == "post" else self._pre
-        return run(NoCache(self), x, mask, None, None, state)
-
-    def backward(self, dy: Array, cache: CacheStack) -> Array:
-        """dy (B, S, C) to dx (B, S, C)."""
-        return self._post_backward(dy, cache) if self.norm_order == "post" else self._pre_backward(dy, cache)
-
-    def _post(
-        self,
-        cache: CacheStack,
-        x: Array,
-        mask: AttentionMask,
-        key: RandomKey | None,
-        recorder: AttentionRecorder | None,
-        state: LayerState | None = None,
-    ) -> Array:
-        tokens = about_tokens(mask, key)
-        f = cache.keep(self._attend(x, mask, key, recorder, state))
-        x = cache.keep(self.norm1.post_forward(x, f, draw(key, "self_attention_dropout", self.dropout), **tokens))
-        f = cache.keep(self.feed_forward.forward(x, key=child(key, "feed_forward")))
-        return cache.keep(self.norm2.post_forward(x, f, draw(key, "feed_forward_dropout", self.dropout), **tokens))
-
-    def _post_backward(self, dy: Array, cache: CacheStack) -> Array:
-        dx, df = self.norm2.post_backward(dy, cache.pop())
-        dx = dx + self.feed_forward.backward(df, cache.pop())
-        dx, df = self.norm1.post_backward(dx, cache.pop())
-        return dx + self.self_attention.backward(df, cache.pop())
-
-    def _pre(
-        self,
-        cache: CacheStack,
-        x: Array,
-        mask: AttentionMask,
-        key: RandomKey | None,
-        recorder: AttentionRecorder | None,
-        state: LayerState | None = None,
-    ) -> Array:
-        tokens = about_tokens(mask, key)
-        normed = cache.keep(self.norm1.forward(x, **tokens))
-        f = cache.keep(self._attend(normed, mask, key, recorder, state))
-        x, normed = cache.keep(
-            self.norm2.pre_forward(x, f, draw(key, "self_attention_dropout", self.dropout), **tokens)
-        )
-        f = cache.keep(self.feed_forward.forward(normed, key=child(key, "feed_forward")))
-        return cache.keep(self.ops.residual.forward(x, f, draw(key, "feed_forward_dropout", self.dropout)))
-
-    def _pre_backward(self, dy: Array, cache: CacheStack) -> Array:
-        dx, df = self.ops.residual.backward(dy, cache.pop())
-        dnormed = self.feed_forward.backward(df, cache.pop())
-        dx, df = self.norm2.pre_backward(dx, dnormed, cache.pop())
-        dnormed = self.self_attention.backward(df, cache.pop())
-        return dx + self.norm1.backward(dnormed, cache.pop())
-
-    def _attend(
-        self,
-        x: Array,
-        mask: AttentionMask,
-        key: RandomKey | None,
-        recorder: AttentionRecorder | None,
-        state: LayerState | None,
-    ) -> tuple[Array, CacheStack | None]:
-        if state is not None:
-            return self.self_attention.step(x, state.own, mask), None
-        name = "self_attention"
-        return self.self_attention.forward(x, mask=mask, key=child(key, name), recorder=child(recorder, name))
+        norm0, norm1, norm2 = self.places(self.norm1, self.norm2)
+        h, _ = self.enter(x, norm0, mask, None)
+        f = self.self_attention.step(h, state.own, mask)
+        x, h, _ = self.join(x, f, "self_attention", norm1, mask, None)
+        return self.join(x, self.feed_forward.forward(h)[0], "feed_forward", norm2, mask, None)[0]

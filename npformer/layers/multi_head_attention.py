@@ -1,18 +1,35 @@
 """Multi-head attention: H attentions side by side, each on its own projection of the tokens.
 
-    Q, K, V = x W_q + b_q, x W_k + b_k, x W_v + b_v      cross-attention: K, V from the memory
-    y = merge(attend(split(Q), split(K), split(V))) W_o + b_o
+    1   Q, K, V = x W_q + b_q, m W_k + b_k, m W_v + b_v      (B, T, C), (B, S, C) twice; self-attention: m = x
+    2   q, k, v = split(Q), split(K), split(V)               (B, H, T, D), (B, H, S, D) twice
+    3   q, k = rotate(q), rotate(k)      b = bias            where there is a rotation, or a bias on the scores
+    4   o = attend(q, k, v, b)                               (B, H, T, D), each head for itself
+    5   O = merge(o)                                         (B, T, C)
+    6   y = O W_o + b_o                                      (B, T, C)
 
-Backward, read bottom-up: through W_o, into the heads, through the mechanism, out of the heads, and
+Backward, the steps counted down. dX always is ∂L/∂X. Sums over tokens are over B and T, or B and S:
 
-    dx = dQ W_qᵀ + dK W_kᵀ + dV W_vᵀ        x was used three times, its gradients add
-       = [dQ dK dV] [W_q W_k W_v]ᵀ          one product, since the three stand side by side in a block
-    dW_q = xᵀ dQ,  dW_k = xᵀ dK,  dW_v = xᵀ dV      likewise one product, into the block's columns
+    6   dO = dy W_oᵀ      dW_o = Σ_tokens Oᵀ dy      db_o = Σ_tokens dy
+    5   do = split(dO)                      merge moves numbers and changes none, so its backward moves them back
+    4   dq, dk, dv, db from do              the mechanism's own backward: softmax(q kᵀ/√D) v in attention.py
+    3   dq = rotateᵀ(dq), dk = rotateᵀ(dk)  a rotation's transpose turns back; db goes to the bias's table
+    2   dQ, dK, dV = merge(dq), merge(dk), merge(dv)
+    1   dW_q = Σ xᵀ dQ      dW_k = Σ mᵀ dK      dW_v = Σ mᵀ dV      db_q, db_k, db_v = Σ dQ, Σ dK, Σ dV
+        dx = dQ W_qᵀ        dm = dK W_kᵀ + dV W_vᵀ            m was used twice: its two gradients add
 
-In cross-attention K and V come from the memory m: dx = dQ W_qᵀ and dm = dK W_kᵀ + dV W_vᵀ.
+In self-attention m is x, used three times:
+
+    dx = dQ W_qᵀ + dK W_kᵀ + dV W_vᵀ = [dQ dK dV] [W_q W_k W_v]ᵀ
+    [dW_q dW_k dW_v] = xᵀ [dQ dK dV]
+
+so with the three matrices side by side in one block (C, 3C), one product going up and two coming back serve all.
+
+Why the heads need no sum of their own: with W_o cut into H groups of D rows, y = Σ_h o_h W_o⁽ʰ⁾ + b_o. Thus
+do_h = dy W_o⁽ʰ⁾ᵀ, the h-th group of D columns of dy W_oᵀ, which is what split takes. Likewise the h-th group of dQ's
+columns is dq_h, since head h alone read those columns of Q.
 
 What happens inside a head is the mechanism, a part that can be exchanged; so are a rotation of queries
-and keys by their positions, and a bias on the scores. This layer knows only how tokens get into heads
+and keys by their positions (RoPE), and a bias on the scores (T5). This layer knows only how tokens get into heads
 and out again.
 
 Decoding computes the same a few tokens at a time: ``step`` lets new tokens attend to themselves and
@@ -23,7 +40,7 @@ Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.2.2.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,7 +48,7 @@ from npformer.backend import Backend
 from npformer.errors import ConfigError, ShapeError
 from npformer.functional import ALL_VISIBLE, AttentionMask, merge_heads, split_heads
 from npformer.functional.arrays import namespace
-from npformer.layers.cache_stack import CacheStack, NoCache
+from npformer.layers.cache_stack import LayerCache
 from npformer.layers.call_tree import AttentionRecorder, RandomKey, draw
 from npformer.layers.decode_state import KeyValues
 from npformer.layers.initializers import Seed, xavier_uniform
@@ -42,6 +59,17 @@ from npformer.layers.parameter import Parameter
 from npformer.layers.relative_bias import RelativeBias
 from npformer.layers.rotary import Rotary
 from npformer.typing import Array
+
+
+class MultiHeadAttentionCache(NamedTuple):
+    """What each step keeps, for its own backward. Splitting and merging keep nothing: they only move numbers."""
+
+    projection: Any  # step 1: of [Q K V] from x, or of Q alone from x where there is a memory
+    of_memory: Any  # step 1: of [K V] from the memory; None in self-attention
+    rotated: tuple[Any, Any] | None  # step 3: of q and of k; None without a rotation
+    bias: Any  # step 3: of the bias; None without one
+    heads: Any  # step 4: the mechanism's, most of all: (B, H, T, S) weights where they are kept
+    output: Any  # step 6
 
 
 class MultiHeadAttention(Layer):
@@ -94,23 +122,33 @@ class MultiHeadAttention(Layer):
         mask: AttentionMask = ALL_VISIBLE,
         key: RandomKey | None = None,
         recorder: AttentionRecorder | None = None,
-    ) -> tuple[Array, CacheStack]:
+    ) -> tuple[Array, LayerCache[MultiHeadAttentionCache]]:
         """x (B, T, C), attending to itself or to memory (B, S, C), to y (B, T, C)."""
-        cache = CacheStack(self)
-        q, k, v = (split_heads(part, self.num_heads) for part in self._project(x, memory, cache))  # (B, H, ·, D)
-        q, k, bias = self._place(q, k, mask.query_offset, cache, crossing=memory is not None)
+        if memory is not None and (self.rotation or self.score_bias):
+            raise ConfigError("memory: expected none with a rotation or a score bias, which are for self-attention")
+        qkv, projection, of_memory = self._project(x, memory)  # 1. Q (B, T, C), K and V (B, S, C)
+        q, k, v = [split_heads(part, self.num_heads) for part in qkv]  # 2. (B, H, ·, D)
+        q, k, rotated = self._rotate(q, k, mask.query_offset)  # 3. as before
+        bias, bias_cache = self._bias(q, k, mask.query_offset)  # 3. (H, T, S)
         if recorder is not None:
             recorder.record(self.mechanism.weights(q, k, mask, bias))
-        weights_draw = draw(key, "dropout", self.dropout)
-        heads = cache.keep(self.mechanism.forward(self.ops, q, k, v, mask, weights_draw, bias))  # (B, H, T, D)
-        return cache.keep(self.output.forward(merge_heads(heads))), cache
+        dropped = draw(key, "dropout", self.dropout)
+        o, heads = self.mechanism.forward(self.ops, q, k, v, mask, dropped, bias)  # 4. (B, H, T, D)
+        y, output = self.output.forward(merge_heads(o))  # 5. and 6. (B, T, C)
+        return y, LayerCache(self, MultiHeadAttentionCache(projection, of_memory, rotated, bias_cache, heads, output))
 
-    def backward(self, dy: Array, cache: CacheStack) -> Array | tuple[Array, Array]:
+    def backward(self, dy: Array, cache: LayerCache[MultiHeadAttentionCache]) -> Array | tuple[Array, Array]:
         """dy (B, T, C) to dx (B, T, C); for cross-attention to (dx, dmemory (B, S, C))."""
-        dheads = split_heads(self.output.backward(dy, cache.pop()), self.num_heads)
-        dq, dk, dv, dbias = self.mechanism.backward(self.ops, dheads, cache.pop())
-        dq, dk = self._place_backward(dq, dk, dbias, cache)
-        return self._project_backward(merge_heads(dq), merge_heads(dk), merge_heads(dv), cache)
+        projection, of_memory, rotated, bias, heads, output = cache.open()
+        do = split_heads(self.output.backward(dy, output), self.num_heads)  # back through 6 and 5: (B, H, T, D)
+        dq, dk, dv, dbias = self.mechanism.backward(self.ops, do, heads)  # back through 4: (B, H, ·, D)
+        del heads  # its memory serves the products to come
+        if self.score_bias is not None:
+            self.score_bias.backward(dbias, bias)  # back through 3
+        if rotated is not None:
+            dq, dk = self._rotate_backward(dq, dk, rotated)  # back through 3
+        dq, dk, dv = [merge_heads(part) for part in (dq, dk, dv)]  # back through 2: (B, T, C), (B, S, C) twice
+        return self._project_backward(dq, dk, dv, projection, of_memory)  # back through 1
 
     def start(self, batch: int, max_len: int) -> Any:
         """For decoding: the empty past of batch rows, with room for max_len positions."""
@@ -119,14 +157,14 @@ class MultiHeadAttention(Layer):
 
     def step(self, x: Array, past: Any, mask: AttentionMask) -> Array:
         """For decoding: x (B, n, C), at positions mask.query_offset on, is added to past. Returns y (B, n, C)."""
-        q, k, v = (split_heads(part, self.num_heads) for part in self._project(x, None, NoCache(self)))
-        q, k, bias = self._place(q, k, mask.query_offset, NoCache(self))
+        q, k, v = [split_heads(part, self.num_heads) for part in self._project(x, None)[0]]
+        q, k, _ = self._rotate(q, k, mask.query_offset)
+        bias, _ = self._bias(q, k, mask.query_offset)
         return self.output(merge_heads(self.mechanism.step(self.ops, q, k, v, past, mask, bias)))
 
     def project_memory(self, memory: Array) -> KeyValues:
         """For decoding: the keys and values of a memory (B, S, C), which step_memory looks at."""
-        width = self.output.bias.data.shape[0]
-        k, v = (split_heads(part, self.num_heads) for part in self._keys_values(memory, width, NoCache(self)))
+        k, v = [split_heads(part, self.num_heads) for part in self._keys_values(memory)[0]]
         projected = KeyValues.empty(self.backend, *k.shape)
         projected.write(0, k, v)
         return projected
@@ -136,66 +174,71 @@ class MultiHeadAttention(Layer):
 
         They are so many more queries for a row of the memory: none of them hides a key from another.
         """
-        rows, width = memory.keys.shape[0], self.output.bias.data.shape[0]
-        queries = namespace(x).reshape(x, (rows, -1, x.shape[2]))  # (B, w·n, C)
-        q = split_heads(self._queries(queries, width, NoCache(self)), self.num_heads)  # (B, H, w·n, D)
+        queries = namespace(x).reshape(x, (memory.keys.shape[0], -1, x.shape[2]))  # (B, w·n, C)
+        q = split_heads(self._queries(queries)[0], self.num_heads)  # (B, H, w·n, D)
         keys, values = memory.first(memory.values.shape[2])
         heads, _ = self.mechanism.forward(self.ops, q, keys, values, mask, None, None)
         return namespace(x).reshape(self.output(merge_heads(heads)), x.shape)
 
-    def _place(
-        self, q: Array, k: Array, offset: int, cache: CacheStack, *, crossing: bool = False
-    ) -> tuple[Array, Array, Array | None]:
-        """q and k (B, H, ·, D) turned by their positions, from offset on, and the bias (H, T, S), if there is one."""
-        if crossing and (self.rotation or self.score_bias):
-            raise ConfigError("memory: expected none with a rotation or a score bias, which are for self-attention")
-        bias = None
-        if self.rotation is not None:
-            q, k = (cache.keep(self.rotation.forward(self.ops, x, offset)) for x in (q, k))
-        if self.score_bias is not None:
-            bias = cache.keep(self.score_bias.forward(q.shape[2], offset + k.shape[2], offset))
-        return q, k, bias
+    def _rotate(self, q: Array, k: Array, offset: int) -> tuple[Array, Array, tuple[Any, Any] | None]:
+        """q and k (B, H, ·, D) turned by their positions, from offset on, and the caches of both."""
+        if self.rotation is None:
+            return q, k, None
+        q, of_q = self.rotation.forward(self.ops, q, offset)
+        k, of_k = self.rotation.forward(self.ops, k, offset)
+        return q, k, (of_q, of_k)
 
-    def _place_backward(self, dq: Array, dk: Array, dbias: Array | None, cache: CacheStack) -> tuple[Array, Array]:
-        """_place read bottom-up."""
-        if self.score_bias is not None:
-            self.score_bias.backward(dbias, cache.pop())
-        if self.rotation is not None:
-            dk = self.rotation.backward(self.ops, dk, cache.pop())
-            dq = self.rotation.backward(self.ops, dq, cache.pop())
-        return dq, dk
+    def _rotate_backward(self, dq: Array, dk: Array, caches: tuple[Any, Any]) -> tuple[Array, Array]:
+        """dq and dk (B, H, ·, D), turned back."""
+        assert self.rotation is not None  # it made the caches
+        of_q, of_k = caches
+        dk = self.rotation.backward(self.ops, dk, of_k)
+        return self.rotation.backward(self.ops, dq, of_q), dk
 
-    def _project(self, x: Array, memory: Array | None, cache: CacheStack) -> tuple[Array, Array, Array]:
-        """Queries (B, T, C), keys and values (B, S, C)."""
-        width = self.output.bias.data.shape[0]
+    def _bias(self, q: Array, k: Array, offset: int) -> tuple[Array | None, Any]:
+        """The bias (H, T, S) on the scores of q and k, if there is one."""
+        if self.score_bias is None:
+            return None, None
+        return self.score_bias.forward(q.shape[2], offset + k.shape[2], offset)
+
+    @property
+    def _width(self) -> int:
+        return int(self.output.bias.data.shape[0])  # C
+
+    def _project(self, x: Array, memory: Array | None) -> tuple[tuple[Array, Array, Array], Any, Any]:
+        """(Q (B, T, C), K and V (B, S, C)) and the caches: of one product, or with a memory of two."""
+        width = self._width
         expect_tokens("x", "T", x, width)
         if memory is None:
-            qkv = cache.keep(self.ops.linear.forward(x, self.weight.data, self.bias.data))  # (B, T, 3C)
-            return qkv[..., :width], qkv[..., width : 2 * width], qkv[..., 2 * width :]
+            qkv, cache = self.ops.linear.forward(x, self.weight.data, self.bias.data)  # (B, T, 3C)
+            return (qkv[..., :width], qkv[..., width : 2 * width], qkv[..., 2 * width :]), cache, None
         expect_tokens("memory", "S", memory, width)
-        return self._queries(x, width, cache), *self._keys_values(memory, width, cache)
+        q, of_x = self._queries(x)
+        kv, of_memory = self._keys_values(memory)
+        return (q, *kv), of_x, of_memory
 
-    def _queries(self, x: Array, width: int, cache: CacheStack) -> Array:
-        """Queries (B, T, C) alone."""
-        weight, bias = self.weight.data[:, :width], self.bias.data[:width]
-        return cache.keep(self.ops.linear.forward(x, weight, bias))
+    def _queries(self, x: Array) -> tuple[Array, Any]:
+        """Q (B, T, C) alone, and the cache."""
+        columns = slice(self._width)
+        return self.ops.linear.forward(x, self.weight.data[:, columns], self.bias.data[columns])
 
-    def _keys_values(self, memory: Array, width: int, cache: CacheStack) -> tuple[Array, Array]:
-        """Keys and values (B, S, C) alone."""
-        weight, bias = self.weight.data[:, width:], self.bias.data[width:]
-        kv = cache.keep(self.ops.linear.forward(memory, weight, bias))  # (B, S, 2C)
-        return kv[..., :width], kv[..., width:]
+    def _keys_values(self, memory: Array) -> tuple[tuple[Array, Array], Any]:
+        """(K, V), each (B, S, C), and the cache."""
+        width = self._width
+        kv, cache = self.ops.linear.forward(memory, self.weight.data[:, width:], self.bias.data[width:])  # (B, S, 2C)
+        return (kv[..., :width], kv[..., width:]), cache
 
-    def _project_backward(self, dq: Array, dk: Array, dv: Array, cache: CacheStack) -> Array | tuple[Array, Array]:
-        """_project read bottom-up: one product was made for self-attention, two for cross-attention."""
+    def _project_backward(
+        self, dq: Array, dk: Array, dv: Array, of_x: Any, of_memory: Any
+    ) -> Array | tuple[Array, Array]:
+        """dQ (B, T, C), dK and dV (B, S, C) to dx (B, T, C), or with a memory to (dx, dmemory (B, S, C))."""
         width = dq.shape[-1]
         dweight, dbias, linear = self.weight.grad, self.bias.grad, self.ops.linear
-        if len(cache) == 1:
-            return linear.backward(concat_last(dq, dk, dv), cache.pop(), into=(dweight, dbias))
-        dkv = concat_last(dk, dv)
-        dmemory = linear.backward(dkv, cache.pop(), into=(dweight[:, width:], dbias[width:]))
-        dx = linear.backward(dq, cache.pop(), into=(dweight[:, :width], dbias[:width]))
-        return dx, dmemory
+        if of_memory is None:  # [dQ dK dV] (B, T, 3C), one product for the three uses of x
+            return linear.backward(concat_last(dq, dk, dv), of_x, into=(dweight, dbias))
+        dkv = concat_last(dk, dv)  # (B, S, 2C), one product for the two uses of the memory
+        dmemory = linear.backward(dkv, of_memory, into=(dweight[:, width:], dbias[width:]))
+        return linear.backward(dq, of_x, into=(dweight[:, :width], dbias[:width])), dmemory
 
 
 def expect_divisible(d_model: int, num_heads: int) -> None:

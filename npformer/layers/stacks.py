@@ -1,10 +1,19 @@
 """Stacks: L equal layers one on the other, and for pre-LN a final norm on top.
 
-    encoder   x ← layer_l(x)            for l = 0 … L−1      y = LN(x) if there is a final norm
-    decoder   x ← layer_l(x, memory)    likewise
+    encoder   1   x ← layer_l(x)            l = 0 … L−1          (B, S, C)
+              2   y = LN(x)                 if there is a final norm
+    decoder   1   x ← layer_l(x, m)         l = 0 … L−1          (B, T, C); the memory m (B, S, C) is the same for all
+              2   y = LN(x)
 
-Every decoder layer reads the same memory, so in backward dmemory is the sum over the layers. A
-pre-LN stack without the final norm hands on a sum that grows with depth.
+Backward, the steps counted down:
+
+    2   dx = LN'ᵀ dy                        dx = dy without a final norm
+    1   dx ← layer_l'ᵀ dx                   l = L−1 … 0, each with the cache of its own forward
+        dm = Σ_l dm_l                       in the decoder, where layer_l'ᵀ returns dx and dm_l
+
+The memory was used L times, once by each decoder layer, so its gradient is a sum of L terms. It is what the encoder's
+backward begins with: the encoder receives no other gradient. A pre-LN stack without the final norm hands on a sum that
+grows with depth.
 """
 
 from __future__ import annotations
@@ -26,103 +35,91 @@ from npformer.layers.norms import Norm, about_tokens, make_norm
 from npformer.typing import Array
 
 
-class EncoderStack(Layer):
+class _Stack(Layer):
+    """What both stacks have: layers of one class, a final norm or none, and a step of decoding."""
+
+    layer_class: type[EncoderLayer | DecoderLayer]
+
+    def __init__(
+        self,
+        num_layers: int,
+        d_model: int,
+        *,
+        final_norm: bool | None = None,
+        recompute: bool = False,
+        backend: Backend,
+        seed: Seed = 0,
+        **layer_options: Any,
+    ) -> None:
+        super().__init__(backend)
+        rng = np.random.default_rng(seed)
+        self.layers: list[Any] = [
+            self.layer_class(d_model, backend=backend, seed=rng, **layer_options) for _ in range(num_layers)
+        ]
+        self.recompute = recompute
+        has_norm = layer_options.get("norm_order") == "pre" if final_norm is None else final_norm
+        self.norm: Norm | None = make_norm(layer_options.get("norm", "layer"), d_model, backend) if has_norm else None
+
+    def __call__(self, *inputs: Array, **options: Any) -> Array:
+        return self.forward(*inputs, **options, cache=NoCache(self))[0]
+
+    def _finish(self, x: Array, mask: AttentionMask, key: RandomKey | None, cache: CacheStack) -> Array:
+        """x (B, T, C) through the final norm, if there is one."""
+        return x if self.norm is None else cache.run(self.norm, x, **about_tokens(self.norm, mask, key))
+
+    def step(self, x: Array, states: tuple[LayerState, ...], **masks: AttentionMask) -> Array:
+        """For decoding: x (B, n, C), the newest tokens, to y (B, n, C). Masks: as in the layer's step."""
+        for layer, state in zip(self.layers, states, strict=True):
+            x = layer.step(x, state, **masks)
+        return x if self.norm is None else self.norm.forward(x)[0]
+
+
+class EncoderStack(_Stack):
     """num_layers encoder layers; final_norm None means: only for pre-LN.
 
     recompute forgets what a layer computed and computes it again in backward. layer_options go to each layer.
     """
 
-    def __init__(
+    layer_class = EncoderLayer
+
+    def forward(
         self,
-        num_layers: int,
-        d_model: int,
-        *,
-        final_norm: bool | None = None,
-        recompute: bool = False,
-        backend: Backend,
-        seed: Seed = 0,
-        **layer_options: Any,
-    ) -> None:
-        super().__init__(backend)
-        rng = np.random.default_rng(seed)
-        self.layers = [EncoderLayer(d_model, backend=backend, seed=rng, **layer_options) for _ in range(num_layers)]
-        self.recompute = recompute
-        self.norm = _final_norm(final_norm, d_model, backend, layer_options)
-
-    def forward(self, x: Array, **options: Any) -> tuple[Array, CacheStack]:
-        """x (B, S, C) to y (B, S, C). Options: mask, key, recorder, as in EncoderLayer."""
-        cache = CacheStack(self, recompute=self.recompute)
-        return self._run(cache, x, **options), cache
-
-    def __call__(self, x: Array, **options: Any) -> Array:
-        return self._run(NoCache(self), x, **options)
-
-    def _run(
-        self,
-        cache: CacheStack,
         x: Array,
         *,
         mask: AttentionMask = ALL_VISIBLE,
         key: RandomKey | None = None,
         recorder: AttentionRecorder | None = None,
-    ) -> Array:
-        for i, layer in enumerate(self.layers):
+        cache: CacheStack | None = None,
+    ) -> tuple[Array, CacheStack]:
+        """x (B, S, C) to y (B, S, C); mask, key and recorder as in EncoderLayer, cache: in the place of a new one."""
+        cache = CacheStack(self, recompute=self.recompute) if cache is None else cache
+        for i, layer in enumerate(self.layers):  # 1. (B, S, C)
             name = f"layers.{i}"
             x = cache.run(layer, x, mask=mask, key=child(key, name), recorder=child(recorder, name))
-        return x if self.norm is None else cache.run(self.norm, x, **about_tokens(mask, key))
+        return self._finish(x, mask, key, cache), cache  # 2.
+
+    def backward(self, dy: Array, cache: CacheStack) -> Array:
+        """dy (B, S, C) to dx (B, S, C)."""
+        dx = dy if self.norm is None else self.norm.backward(dy, cache.pop())  # back through 2
+        for layer in reversed(self.layers):
+            dx = layer.backward(dx, cache.pop())  # back through 1
+        return dx
 
     def start(self, batch: int, max_len: int) -> tuple[LayerState, ...]:
         """For decoding with causal masks: what each layer remembers, before the first token."""
         return tuple(layer.start(batch, max_len) for layer in self.layers)
 
-    def step(self, x: Array, states: tuple[LayerState, ...], *, mask: AttentionMask) -> Array:
-        """For decoding: x (B, n, C), the newest tokens, to y (B, n, C)."""
-        for layer, state in zip(self.layers, states, strict=True):
-            x = layer.step(x, state, mask=mask)
-        return x if self.norm is None else self.norm(x)
 
-    def backward(self, dy: Array, cache: CacheStack) -> Array:
-        """dy (B, S, C) to dx (B, S, C)."""
-        dx = dy if self.norm is None else self.norm.backward(dy, cache.pop())
-        for layer in reversed(self.layers):
-            dx = layer.backward(dx, cache.pop())
-        return dx
-
-
-class DecoderStack(Layer):
+class DecoderStack(_Stack):
     """num_layers decoder layers; final_norm None means: only for pre-LN.
 
     recompute forgets what a layer computed and computes it again in backward. layer_options go to each layer.
     """
 
-    def __init__(
+    layer_class = DecoderLayer
+
+    def forward(
         self,
-        num_layers: int,
-        d_model: int,
-        *,
-        final_norm: bool | None = None,
-        recompute: bool = False,
-        backend: Backend,
-        seed: Seed = 0,
-        **layer_options: Any,
-    ) -> None:
-        super().__init__(backend)
-        rng = np.random.default_rng(seed)
-        self.layers = [DecoderLayer(d_model, backend=backend, seed=rng, **layer_options) for _ in range(num_layers)]
-        self.recompute = recompute
-        self.norm = _final_norm(final_norm, d_model, backend, layer_options)
-
-    def forward(self, x: Array, memory: Array, **options: Any) -> tuple[Array, CacheStack]:
-        """x (B, T, C) and memory (B, S, C) to y (B, T, C). Options: mask, memory_mask, key, recorder."""
-        cache = CacheStack(self, recompute=self.recompute)
-        return self._run(cache, x, memory, **options), cache
-
-    def __call__(self, x: Array, memory: Array, **options: Any) -> Array:
-        return self._run(NoCache(self), x, memory, **options)
-
-    def _run(
-        self,
-        cache: CacheStack,
         x: Array,
         memory: Array,
         *,
@@ -130,34 +127,28 @@ class DecoderStack(Layer):
         memory_mask: AttentionMask = ALL_VISIBLE,
         key: RandomKey | None = None,
         recorder: AttentionRecorder | None = None,
-    ) -> Array:
+        cache: CacheStack | None = None,
+    ) -> tuple[Array, CacheStack]:
+        """x (B, T, C) and memory (B, S, C) to y (B, T, C); masks, key and recorder as in DecoderLayer.
+
+        cache: in the place of a new one.
+        """
+        cache = CacheStack(self, recompute=self.recompute) if cache is None else cache
         masks = {"mask": mask, "memory_mask": memory_mask}
-        for i, layer in enumerate(self.layers):
+        for i, layer in enumerate(self.layers):  # 1. (B, T, C)
             name = f"layers.{i}"
             x = cache.run(layer, x, memory, **masks, key=child(key, name), recorder=child(recorder, name))
-        return x if self.norm is None else cache.run(self.norm, x, **about_tokens(mask, key))
+        return self._finish(x, mask, key, cache), cache  # 2.
+
+    def backward(self, dy: Array, cache: CacheStack) -> tuple[Array, Array]:
+        """dy (B, T, C) to (dx (B, T, C), dmemory (B, S, C))."""
+        dx = dy if self.norm is None else self.norm.backward(dy, cache.pop())  # back through 2
+        dmemory = None
+        for layer in reversed(self.layers):
+            dx, from_layer = layer.backward(dx, cache.pop())  # back through 1
+            dmemory = from_layer if dmemory is None else dmemory + from_layer  # every layer read the same memory
+        return dx, dmemory
 
     def start(self, batch: int, max_len: int, memory: Array) -> tuple[LayerState, ...]:
         """For decoding: what each layer remembers, before the first target; memory (B, S, C)."""
         return tuple(layer.start(batch, max_len, memory) for layer in self.layers)
-
-    def step(self, x: Array, states: tuple[LayerState, ...], **masks: AttentionMask) -> Array:
-        """For decoding: x (B, n, C), the newest targets, to y (B, n, C). Masks: mask, memory_mask."""
-        for layer, state in zip(self.layers, states, strict=True):
-            x = layer.step(x, state, **masks)
-        return x if self.norm is None else self.norm(x)
-
-    def backward(self, dy: Array, cache: CacheStack) -> tuple[Array, Array]:
-        """dy (B, T, C) to (dx (B, T, C), dmemory (B, S, C))."""
-        dx = dy if self.norm is None else self.norm.backward(dy, cache.pop())
-        dmemory = None
-        for layer in reversed(self.layers):
-            dx, from_layer = layer.backward(dx, cache.pop())
-            dmemory = from_layer if dmemory is None else dmemory + from_layer
-        return dx, dmemory
-
-
-def _final_norm(wanted: bool | None, d_model: int, backend: Backend, layer_options: dict[str, Any]) -> Norm | None:
-    if wanted is None:
-        wanted = layer_options.get("norm_order", "post") == "pre"
-    return make_norm(layer_options.get("norm", "layer"), d_model, backend) if wanted else None

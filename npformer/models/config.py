@@ -11,9 +11,9 @@ import numpy as np
 from npformer.errors import ConfigError
 from npformer.functional.dropout import dropout_threshold
 from npformer.functional.feed_forward import ACTIVATIONS
-from npformer.layers.encoder_layer import expect_norm_order
 from npformer.layers.multi_head_attention import expect_divisible
 from npformer.layers.norms import NORMS
+from npformer.layers.residual import expect_norm_order
 from npformer.layers.self_attention import SelfAttention
 
 POSITIONS = ("sinusoidal", "learned", "rotary", "relative", "none")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from types import MethodType
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -74,27 +74,28 @@ def _with_pair(
 
 
 def _with_parents(clues: Clues, checked: Subject, upstream: tuple[Host, ...]) -> Clues:
-    """For a layer in which some class derives from one of npformer's and overrides a method called …backward."""
-    places: dict[int, list[tuple[Layer, str]]] = {}  # of each mutant: the layers in which it stands for a method
+    """For a layer in which some class derives from one of npformer's and overrides a method called …backward.
+
+    A backward of its own may differ where npformer's calls another: the mistakes are those of all of npformer's.
+    """
+    places: dict[int, list[_Place]] = {}  # of each mutant: what stands for which methods of which layers
     mistakes = []
     for kind in dict.fromkeys(map(type, all_layers(clues.target))):
         parent = next(base for base in kind.__mro__ if base.__module__.startswith("npformer."))
-        for name in _overridden(kind, parent):
-            for mutant in mutants(getattr(parent, name)):
-                places[id(mutant)] = [(layer, name) for layer in all_layers(clues.target) if type(layer) is kind]
+        ours = {name: getattr(parent, name) for name in dir(parent) if name.endswith("backward")}
+        theirs = {name: method for name, method in ours.items() if getattr(kind, name) is not method}
+        layers = [layer for layer in all_layers(clues.target) if type(layer) is kind]
+        for name, method in ours.items() if theirs else ():
+            for mutant in mutants(method):
+                instead = theirs | {name: mutant.build}
+                places[id(mutant)] = [(layer, each, instead[each]) for layer in layers for each in instead]
                 mistakes.append(mutant)
 
     def rerun(mutant: Mutant) -> dict[str, Host]:
-        with _in_place(mutant, places[id(mutant)]):
+        with _in_place(places[id(mutant)]):
             return checked.gradients(upstream)
 
     return replace(clues, mistakes=mistakes, rerun=rerun)
-
-
-def _overridden(kind: type, parent: type) -> list[str]:
-    """Names of the parent's methods called …backward that the classes between kind and it define anew."""
-    own = {name for base in kind.__mro__[: kind.__mro__.index(parent)] for name in vars(base)}
-    return sorted(name for name in own if name.endswith("backward") and name in vars(parent))
 
 
 def all_layers(target: Any) -> list[Layer]:
@@ -111,16 +112,20 @@ def all_layers(target: Any) -> list[Layer]:
     return list(found.values())
 
 
+#: A layer, the name of one of its methods, and the function that stands for it.
+_Place: TypeAlias = tuple[Layer, str, Callable[..., Any]]
+
+
 @contextmanager
-def _in_place(mutant: Mutant, places: Sequence[tuple[Layer, str]]) -> Iterator[None]:
-    """For a while, the mutant is the method of these layers."""
-    before = [vars(layer).get(name) for layer, name in places]
+def _in_place(places: Sequence[_Place]) -> Iterator[None]:
+    """For a while, these functions are the methods of these layers."""
+    before = [vars(layer).get(name) for layer, name, _ in places]
     try:
-        for layer, name in places:
-            vars(layer)[name] = MethodType(mutant.build, layer)
+        for layer, name, function in places:
+            vars(layer)[name] = MethodType(function, layer)
         yield
     finally:
-        for (layer, name), method in zip(places, before, strict=True):
+        for (layer, name, _), method in zip(places, before, strict=True):
             if method is None:
                 del vars(layer)[name]
             else:

@@ -12,6 +12,7 @@ import numpy as np
 
 from npformer.backend import Ops, Pair
 from npformer.layers import Layer
+from npformer.layers.residual import is_own_layer_norm
 from npformer.proof.oracles import COMPLEX_H
 
 Host = np.ndarray[Any, Any]
@@ -36,8 +37,9 @@ class Call:
 def listening(target: Layer, move: tuple[int, int, Host] | None = None) -> Iterator[Call]:
     """For a while, every forward of target, of the layers in it and of their operations is written down.
 
-    So are the outputs and, once it runs, what each backward is handed. move: (number of a call, of its output, a
-    direction): that output is moved along it by an imaginary step, for the slope of all that follows.
+    So are the outputs and, once it runs, what each backward is handed. A LayerNorm in it is known by its operations:
+    one kernel may compute it with the sum before it, which a forward of its own would forbid. move: (number of a call,
+    of its output, a direction): that output is moved along it by an imaginary step, for the slope of all that follows.
     """
     root = Call("", None, (), {})
     ear = _Ear([root], [], move)
@@ -55,8 +57,9 @@ def listening(target: Layer, move: tuple[int, int, Host] | None = None) -> Itera
                 for op, pair in vars(layer.backend.ops).items()
             }
             layer.backend = replace(layer.backend, ops=Ops(**ops))
-            vars(layer)["forward"] = partial(ear.forward, shown, layer, layer.forward)
-            vars(layer)["backward"] = partial(ear.backward, layer.backward)
+            if layer is target or not is_own_layer_norm(layer):
+                vars(layer)["forward"] = partial(ear.forward, shown, layer, layer.forward)
+                vars(layer)["backward"] = partial(ear.backward, layer.backward)
         yield root
     finally:
         for name, layer in layers.items():

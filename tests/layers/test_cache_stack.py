@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 import weakref
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
 from npformer.backend import Backend
 from npformer.errors import CacheUsedError
-from npformer.layers import CacheStack, EncoderStack, NoCache
+from npformer.layers import CacheStack, EncoderStack, LayerCache, NoCache
 from npformer.models import Transformer, TransformerConfig
 from npformer.proof.catalogue import Case
 
@@ -41,6 +41,23 @@ def test_an_entry_is_freed_when_it_is_popped() -> None:
     assert alive() is not None
     cache.pop()
     assert alive() is None
+
+
+def test_a_layer_cache_is_opened_once_and_keeps_nothing_then() -> None:
+    class Kept(NamedTuple):
+        first: Any
+        second: Any
+
+    first = np.ones(3)
+    alive = weakref.ref(first)
+    cache = LayerCache(object(), Kept(first, "second"))
+    del first
+    assert [type(part) for part in cache] == [np.ndarray, str]
+    assert cache.open().second == "second"
+    assert alive() is None
+    assert list(cache) == []
+    with pytest.raises(CacheUsedError, match=f"^{used_text('object')}$"):
+        cache.open()
 
 
 def test_no_cache_keeps_nothing() -> None:
@@ -74,17 +91,19 @@ def test_inference_gives_the_output_of_forward(layer_case: Case, numpy64: Backen
 
 @pytest.fixture
 def live_caches(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """For each CacheStack made, how many are alive then."""
-    alive: weakref.WeakSet[CacheStack] = weakref.WeakSet()
+    """For each cache of a layer made, how many are alive then."""
+    alive: weakref.WeakSet[CacheStack | LayerCache[Any]] = weakref.WeakSet()
     counts: list[int] = []
-    make = CacheStack.__init__
 
-    def counting(self: CacheStack, owner: object) -> None:
-        make(self, owner)
-        alive.add(self)
-        counts.append(len(alive))
+    for kind in (CacheStack, LayerCache):
+        make: Any = kind.__init__
 
-    monkeypatch.setattr(CacheStack, "__init__", counting)
+        def counting(self: Any, *given: Any, make: Any = make) -> None:
+            make(self, *given)
+            alive.add(self)
+            counts.append(len(alive))
+
+        monkeypatch.setattr(kind, "__init__", counting)
     yield counts
     assert len(alive) == 0, "something outlived the test"
 

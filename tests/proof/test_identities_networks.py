@@ -80,12 +80,13 @@ class HeadsNotMovedBack(MultiHeadAttention):
     """The heads' gradient is reshaped without moving the head axis: right shape, wrong place."""
 
     def backward(self, dy: Any, cache: Any) -> Any:
-        dmerged = self.output.backward(dy, cache.pop())
+        of_x, of_memory, _, _, heads, output = cache.open()
+        dmerged = self.output.backward(dy, output)
         batch, length, width = dmerged.shape
         wrong = dmerged.reshape(batch, self.num_heads, length, width // self.num_heads)
-        *parts, _ = self.mechanism.backward(self.ops, wrong, cache.pop())
+        *parts, _ = self.mechanism.backward(self.ops, wrong, heads)
         dq, dk, dv = map(F.merge_heads, parts)
-        return self._project_backward(dq, dk, dv, cache)
+        return self._project_backward(dq, dk, dv, of_x, of_memory)
 
 
 class OnlyTheTopLayer(DecoderStack):

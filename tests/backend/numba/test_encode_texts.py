@@ -142,7 +142,7 @@ def test_it_is_prepared_once_and_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     fast, made = model("numba"), []
     prepare = fast.backend.encoder_of_texts
     assert prepare is not None
-    monkeypatch.setattr(type(fast.encoder), "_run", None)
+    monkeypatch.setattr(type(fast.encoder), "forward", None)
     object.__setattr__(fast.backend, "encoder_of_texts", lambda parts: made.append(parts) or prepare(parts))
     for texts in (1, 2, 4):
         assert fast.encode(SRC[:texts])[0].shape == (texts, 5, 15)

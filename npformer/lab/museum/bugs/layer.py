@@ -6,15 +6,12 @@ from npformer.lab.museum.bug import OURS, Bug, Edit
 
 F, L = "npformer.functional.", "npformer.layers."
 CATEGORY = "layer"
-ENCODER_POST, DECODER_POST = (
-    L + "encoder_layer:EncoderLayer._post_backward",
-    L + "decoder_layer:DecoderLayer._post_backward",
-)
+ENCODER, DECODER = L + "encoder_layer:EncoderLayer.backward", L + "decoder_layer:DecoderLayer.backward"
 
 BUGS = (
     Bug(
         "residual-omitted", CATEGORY, "residual added forward, omitted backward",
-        (Edit(ENCODER_POST, "return dx + self.self_attention", "return self.self_attention"),),
+        (Edit(L + "residual:ResidualLayer.enter_backward", "return dx + dh", "return dh"),),
         "y = x + f(x):   dx = dy + (f's backward)", "dx = f's backward alone",
         "The sum's short arm carries most of the gradient: for W_q of the lowest encoder layer the measured error was "
         "0.9997 of the whole. What is left goes through attention and is small, so the lower layers hardly move, and "
@@ -23,8 +20,8 @@ BUGS = (
     ),
     Bug(
         "residual-omitted-decoder", CATEGORY, "the query's gradient of cross-attention omitted",
-        (Edit(DECODER_POST, "post_backward(dx + dquery,", "post_backward(dx,"),),
-        "dx = dx + dquery", "dx = dx",
+        (Edit(DECODER, "self.join_backward(dx, dh, kept.join1)", "self.join_backward(dx, 0 * dh, kept.join1)"),),
+        "dt = LN₁'s backward of dx + dh", "dt = LN₁'s backward of dx",
         "x goes into cross-attention twice: as the residual and as the query. Two uses, two gradients. The decoder's "
         "self-attention is never told what would have made a better question to the source.",
         seen=OURS, sources=(7,), run={"norm_order": "post"},
@@ -65,13 +62,7 @@ BUGS = (
     ),
     Bug(
         "pre-norm-norm-skipped", CATEGORY, "the first norm of pre-LN skipped in backward",
-        (
-            Edit(
-                L + "encoder_layer:EncoderLayer._pre_backward",
-                "return dx + self.norm1.backward(dnormed, cache.pop())",
-                "cache.pop()\n    return dx + dnormed",
-            ),
-        ),
+        (Edit(ENCODER, "self.enter_backward(dx, dh, kept.entry)", "self.enter_backward(dx, dh, None)"),),
         "dx = dx + LN₁'s backward of dnormed", "dx = dx + dnormed",
         "f(LN(x)) was differentiated as f(x). γ and β of that norm get no gradient at all and stay at 1 and 0 for "
         "ever, which is the quickest way to find it: list the parameters whose gradient is exactly zero.",

@@ -92,9 +92,8 @@ BUGS = (
     Bug(
         "cross-sides-swapped", CATEGORY, "cross-attention asks from the encoder and answers from the decoder",
         (
-            Edit(D + "_attend_memory", "x, to.memory, mask=to.memory_mask", "to.memory, x, mask=to.mask"),
-            Edit(D + "_post_backward", "dquery, dmemory = ", "dmemory, dquery = "),
-            Edit(D + "_pre_backward", "dnormed, dmemory = ", "dmemory, dnormed = "),
+            Edit(D + "forward", "h, memory, mask=memory_mask", "memory, h, mask=mask"),
+            Edit(D + "backward", "dh, dmemory = ", "dmemory, dh = "),
         ),
         "Q from the decoder; K, V from the memory", "Q from the memory; K, V from the decoder",
         "While both sides are equally long nothing crashes and all gradients are right. Position i of the target gets "

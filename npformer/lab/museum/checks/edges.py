@@ -13,7 +13,7 @@ from npformer.backend import Backend
 from npformer.functional import AttentionMask, Draw
 from npformer.functional.dropout import DropoutCache
 from npformer.lab.museum.checks.check import Check, Host, differ, normal, of_backend
-from npformer.layers import EncoderLayer, RandomKey, SinusoidalPositions
+from npformer.layers import CacheStack, EncoderLayer, LayerCache, RandomKey, SinusoidalPositions
 from npformer.models import Transformer, TransformerConfig
 from npformer.proof.catalogue import shaken
 
@@ -114,11 +114,9 @@ def _masks_in(cache: Any) -> Iterator[Host]:
     if isinstance(cache, DropoutCache):
         if cache.keep is not None:
             yield np.asarray(cache.keep)
-    elif isinstance(cache, tuple):
+    elif isinstance(cache, tuple | CacheStack | LayerCache):
         for part in cache:
             yield from _masks_in(part)
-    elif hasattr(cache, "_entries"):
-        yield from _masks_in(tuple(cache._entries))
 
 
 def _inference(backend: Backend) -> list[str]:

@@ -1,0 +1,131 @@
+"""The residual connection: a stream of tokens runs past every sub-layer, which reads it and adds to it.
+
+    post-LN   x ← LN(x + Drop(f(x)))          the norm stands on the stream
+    pre-LN    x ← x + Drop(f(LN(x)))          the norm stands before the sub-layer; the stream runs on untouched
+
+Both are one walk. x is the stream, h what the next sub-layer f reads, N the norm at this place:
+
+    enter     h = N(x)
+    join      t = x + Drop(f(h))      n = N(t)      post-LN: x, h ← n, n      pre-LN: x, h ← t, n
+
+n norms stand at n of the n + 1 places. Post-LN has none at the entry, pre-LN none after the last sub-layer; where
+there is none, N(x) = x.
+
+Backward. dx is the gradient of the stream after the join, dh that of what the next sub-layer read there:
+
+    join      post-LN: x and h were both n, so their gradients add:     dt = N'ᵀ(dx + dh)
+              pre-LN: t ran on, and went through the norm as well:      dt = dx + N'ᵀ dh
+              t was a sum, so both terms receive dt:                    dx ← dt      df = dt·keep·s
+    enter     x ran on, and went through the norm as well:              dx ← dx + N'ᵀ dh
+
+N'ᵀ is the norm's backward (``functional/layer_norm.py``); keep·s is dropout's mask and scale. Written without the norm
+and dropout, a connection is x + f(x), and its transposed Jacobian is I + J_fᵀ. A stack of them multiplies out to a sum
+over 2^L paths, one of which, the I's alone, passes every sub-layer by. In pre-LN nothing stands on that path; in
+post-LN every norm does, and rescales what passes.
+
+A norm is any layer with ``forward(x) -> (y, cache)`` and ``backward(dy, cache) -> dx``. Where it is npformer's
+LayerNorm, one kernel computes the sum and the norm (``post_norm``, ``add_norm`` in ``functional``).
+
+Source: He et al. 2016, arXiv:1512.03385; both orders, Xiong et al. 2020, arXiv:2002.04745; the sum over paths, Veit,
+Wilber & Belongie 2016, arXiv:1605.06431.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, TypeGuard
+
+from npformer.backend import Backend
+from npformer.errors import ConfigError
+from npformer.functional import AttentionMask
+from npformer.layers.cache_stack import LayerCache
+from npformer.layers.call_tree import RandomKey, draw
+from npformer.layers.layer import Layer
+from npformer.layers.layer_norm import LayerNorm
+from npformer.layers.norms import Norm, about_tokens
+from npformer.typing import Array
+
+NORM_ORDERS = ("post", "pre")
+_OWN = LayerNorm.forward, LayerNorm.backward
+
+
+class JoinCache(NamedTuple):
+    """What ``join`` keeps, and ``enter``, which makes no sum."""
+
+    norm: Any  # N, which backward goes through; None: there is none at this place
+    total: Any  # of t = x + Drop(f); None: one kernel computed t and n, and its cache is the next field
+    normed: Any  # of n = N(t); None without a norm
+
+
+class ResidualLayer(Layer):
+    """A layer of sub-layers with a residual connection each; norm_order "post" or "pre", dropout that of the joins.
+
+    Raises ConfigError for another norm_order.
+    """
+
+    def __init__(self, norm_order: str, dropout: float, backend: Backend) -> None:
+        super().__init__(backend)
+        expect_norm_order(norm_order)
+        self.norm_order = norm_order
+        self.dropout = dropout
+
+    def places(self, *norms: Norm) -> tuple[Norm | None, ...]:
+        """The norm at the entry, and at the join after each sub-layer; None: there is none."""
+        return (None, *norms) if self.norm_order == "post" else (*norms, None)
+
+    def enter(
+        self, x: Array, norm: Norm | None, mask: AttentionMask, key: RandomKey | None
+    ) -> tuple[Array, LayerCache[JoinCache] | None]:
+        """The stream x (B, T, C) to what the first sub-layer reads, h (B, T, C), and a cache."""
+        if norm is None:
+            return x, None
+        h, normed = norm.forward(x, **about_tokens(norm, mask, key))  # (B, T, C)
+        return h, LayerCache(self, JoinCache(norm, None, normed))
+
+    def enter_backward(self, dx: Array, dh: Array, cache: LayerCache[JoinCache] | None) -> Array:
+        """dx and dh (B, T, C), of the stream and of what the first sub-layer read, to the whole dx (B, T, C)."""
+        if cache is None:
+            return dx + dh
+        norm, _, normed = cache.open()
+        return dx + norm.backward(dh, normed)
+
+    def join(
+        self, x: Array, f: Array, name: str, norm: Norm | None, mask: AttentionMask, key: RandomKey | None
+    ) -> tuple[Array, Array, LayerCache[JoinCache]]:
+        """The stream x and the output f of the sub-layer called name to the new x and h, all (B, T, C), and a cache."""
+        drop, post = draw(key, f"{name}_dropout", self.dropout), self.norm_order == "post"
+        if is_own_layer_norm(norm):
+            pair = norm.ops.post_norm if post else norm.ops.add_norm
+            out, normed = pair.forward(x, f, norm.gamma.data, norm.beta.data, norm.eps, drop)  # t and n at once
+            return *((out, out) if post else out), LayerCache(self, JoinCache(norm, None, normed))
+        t, total = self.ops.residual.forward(x, f, drop)  # 1. (B, T, C)
+        if norm is None:
+            return t, t, LayerCache(self, JoinCache(None, total, None))
+        n, normed = norm.forward(t, **about_tokens(norm, mask, key))  # 2. (B, T, C)
+        return n if post else t, n, LayerCache(self, JoinCache(norm, total, normed))
+
+    def join_backward(self, dx: Array, dh: Array | None, cache: LayerCache[JoinCache]) -> tuple[Array, Array]:
+        """dx and dh (B, T, C), dh None after the last sub-layer, to dx and df (B, T, C)."""
+        norm, total, normed = cache.open()
+        post = self.norm_order == "post"
+        if post and dh is not None:
+            dx = dx + dh  # x and h were both n
+        if norm is not None and total is None:
+            pair, dout = (norm.ops.post_norm, dx) if post else (norm.ops.add_norm, (dx, dh))
+            dx, df = pair.backward(dout, normed, into=(norm.gamma.grad, norm.beta.grad))
+            return dx, df
+        if norm is not None:  # back through 2
+            dx = norm.backward(dx, normed) if post else dx + norm.backward(dh, normed)
+        dx, df = self.ops.residual.backward(dx, total)  # back through 1
+        return dx, df
+
+
+def expect_norm_order(norm_order: str) -> None:
+    """Raise ConfigError unless norm_order is "post" or "pre"."""
+    if norm_order not in NORM_ORDERS:
+        raise ConfigError(f"norm_order: expected 'post' or 'pre', got {norm_order!r}")
+
+
+def is_own_layer_norm(norm: Any) -> TypeGuard[LayerNorm]:
+    """Whether norm computes as npformer's LayerNorm does; one with a method of its own is asked itself."""
+    methods = getattr(norm, "forward", None), getattr(norm, "backward", None)
+    return tuple(getattr(method, "__func__", None) for method in methods) == _OWN
