@@ -106,8 +106,9 @@ def defendants() -> list[Defendant]:
     parts = {case.name: set(map(type, all_layers(case.build(backend)))) for case in layer_cases}
     for layer in (getattr(layers, name) for name in layers.__all__):
         own = tuple(case for case in layer_cases if layer in parts[case.name])
-        for name, method in vars(layer).items():
-            if own and name.endswith("backward") and callable(method):
+        for name in dir(layer):  # inherited ones, too
+            method = getattr(layer, name)
+            if own and name.endswith("backward") and method is not layers.Layer.backward:
                 found += [Defendant(m, None, layer, own) for m in mutants(method)]
     return found
 

@@ -31,11 +31,11 @@ from npformer.proof.mutants import mutants
 
 @pytest.fixture(scope="module")
 def outcomes() -> list[Outcome]:
-    return mutation_test(sample=30, seed=0)
+    return mutation_test(sample=36, seed=0)
 
 
 def test_no_mutant_of_a_sample_survives(outcomes: list[Outcome]) -> None:
-    assert len(outcomes) == 30
+    assert len(outcomes) == 36
     assert [outcome for outcome in outcomes if outcome.fate == SURVIVED] == []
     assert {outcome.fate for outcome in outcomes} <= {KILLED, CRASHED, EQUIVALENT}
     assert all(outcome.case for outcome in outcomes if outcome.fate in (KILLED, CRASHED))
