@@ -66,16 +66,21 @@ class StackReader:
         self._of_layer = attrgetter(*(name for group in self._groups for name in group))
 
     def made_of(self, stack: Any) -> list[Any]:
-        """Everything of a stack that what is prepared of it depends on."""
+        """Everything of a stack that what is prepared of it depends on; of one with foreign parts, nothing."""
         found = [stack.__class__, stack.norm]
-        if stack.norm is not None:
-            found += _of_norm(stack.norm)
-        for layer in stack.layers:
-            found += self._of_layer(layer)
+        try:
+            if stack.norm is not None:
+                found += _of_norm(stack.norm)
+            for layer in stack.layers:
+                found += self._of_layer(layer)
+        except AttributeError:  # a part from elsewhere is made of something else
+            return []
         return found
 
     def read(self, stack: Any) -> StackParts | None:
         """Its parts; None if it or a part of it is of another kind, or norms differ in eps."""
+        if not self.made_of(stack):
+            return None
         norm, layers = stack.norm, []
         eps = set() if norm is None else {norm.eps}
         for values in map(self._of_layer, stack.layers):

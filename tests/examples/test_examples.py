@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import runpy
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+
+import npformer as npf
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -29,3 +33,25 @@ def test_the_forgotten_path_is_wrong_in_x_alone(capsys: pytest.CaptureFixture[st
 def test_every_script_is_in_the_list() -> None:
     listed = (EXAMPLES / "README.md").read_text(encoding="utf-8")
     assert all(f"`{script.name}`" in listed for script in EXAMPLES.glob("*.py"))
+
+
+def test_a_layer_trained_by_hand_writes_words_backwards(capsys: pytest.CaptureFixture[str]) -> None:
+    (line,) = output_of("train_by_hand.py", capsys)
+    assert float(line.partition("; ")[2].rpartition("; ")[2].partition("%")[0]) > 99
+
+
+def test_the_gradients_written_by_hand_are_right() -> None:
+    from examples import train_by_hand as page
+
+    rng = np.random.default_rng(3)
+    names, tokens = list(page.new_parameters(rng)), rng.integers(0, page.V, (2, page.T))
+    values = [value + 0.1 * rng.normal(size=value.shape) for value in page.new_parameters(rng).values()]
+
+    def forward(*values: Any) -> Any:
+        return page.forward(dict(zip(names, values, strict=True)), tokens)
+
+    def backward(dlogits: Any, caches: Any) -> Any:
+        g = page.backward(dlogits, caches)
+        return tuple(g[name] for name in names)
+
+    npf.gradcheck((forward, backward), *values, elementwise=False).raise_if_failed()

@@ -1,0 +1,60 @@
+"""docs/replacing-a-part.md: its blocks run in order, and what it says of parts of one's own is so."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import npformer as npf
+from npformer.errors import CheckpointError
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "replacing-a-part.md"
+BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.S | re.M)
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The names that are there after all blocks have run, in a folder of their own."""
+    names: dict[str, Any] = {"__name__": "page"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("page"))
+        for block in BLOCKS:
+            exec(compile(block, PAGE.name, "exec"), names)
+        assert not Path("model.safetensors").exists()
+    return names
+
+
+def test_the_page_makes_checks_trains_saves_and_loads(page: dict[str, Any]) -> None:
+    assert len(BLOCKS) == 9
+    assert page["right"] > 0.95
+    assert len(page["answers"]) == 100
+
+
+def test_decoding_step_by_step_is_the_forward_with_foreign_parts(page: dict[str, Any]) -> None:
+    model, src, tgt_in = page["build"]("float64"), page["src"], page["tgt_in"]
+    state = model.start(src, tgt_in.shape[1])
+    stepped = np.stack([model.step(tokens, state) for tokens in tgt_in.T], axis=1)
+    np.testing.assert_allclose(stepped, model(src, tgt_in), rtol=1e-9, atol=1e-12)
+
+
+def test_other_arrays_are_refused_and_nothing_is_changed(page: dict[str, Any]) -> None:
+    model = page["build"]()
+    before = model.arena.values.copy()
+    arrays = page["model_arrays"](model)
+    arrays.pop("encoder.layers.0.norm1.gamma")
+    with pytest.raises(CheckpointError, match=r"encoder\.layers\.0\.norm1\.gamma is missing"):
+        page["set_arrays"](model, arrays, "FILE")
+    assert np.array_equal(model.arena.values, before)
+
+
+def test_a_feed_forward_with_npformers_arrays_is_loaded_as_npformers(page: dict[str, Any], tmp_path: Path) -> None:
+    model = npf.Transformer(page["CONFIG"], backend=npf.get_backend("numpy", dtype="float32"), seed=0)
+    layer: Any = model.encoder.layers[0]
+    layer.feed_forward = page["SquaredReluFeedForward"](32, 64, backend=model.backend)
+    npf.save(model, tmp_path / "model")
+    again: Any = npf.load(tmp_path / "model", backend=model.backend)
+    assert type(again.encoder.layers[0].feed_forward) is npf.layers.FeedForward
