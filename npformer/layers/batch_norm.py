@@ -43,6 +43,7 @@ class BatchNorm(Layer):
     momentum is the share of a batch's statistics in the running ones.
     """
 
+    static = True
     over_batch = True  # forward is told which tokens count, and whether it trains
 
     def __init__(self, d_model: int, *, eps: float = 1e-5, momentum: float = 0.1, backend: Backend) -> None:

@@ -81,6 +81,8 @@ class DecoderLayer(ResidualLayer):
     that to the memory is full.
     """
 
+    static = True
+
     def __init__(
         self,
         d_model: int,

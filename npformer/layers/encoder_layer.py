@@ -64,6 +64,8 @@ class EncoderLayer(ResidualLayer):
     norm_order is "post" or "pre", norm "layer" or "batch"; attention describes the self-attention.
     """
 
+    static = True
+
     def __init__(
         self,
         d_model: int,

@@ -14,6 +14,8 @@ from npformer.typing import Array
 class LayerNorm(Layer):
     """Normalises x (..., C) over C; γ starts at 1, β at 0. eps 1e-5 is added inside the root."""
 
+    static = True
+
     def __init__(self, d_model: int, *, eps: float = 1e-5, backend: Backend) -> None:
         super().__init__(backend)
         self.gamma = Parameter("gamma", backend.array(np.ones(d_model)))

@@ -81,6 +81,8 @@ class MultiHeadAttention(Layer):
     of heads of odd width, and for a bias where the mechanism has no scores.
     """
 
+    static = True
+
     def __init__(
         self,
         d_model: int,

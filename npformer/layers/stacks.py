@@ -80,6 +80,7 @@ class EncoderStack(_Stack):
     recompute forgets what a layer computed and computes it again in backward. layer_options go to each layer.
     """
 
+    static = True
     layer_class = EncoderLayer
 
     def forward(
@@ -116,6 +117,7 @@ class DecoderStack(_Stack):
     recompute forgets what a layer computed and computes it again in backward. layer_options go to each layer.
     """
 
+    static = True
     layer_class = DecoderLayer
 
     def forward(

@@ -54,6 +54,37 @@ def with_norms(layer: Any, norm: type[Any]) -> Any:
     return layer
 
 
+def test_a_feed_forward_that_draws_is_handed_its_key(numpy64: Backend) -> None:
+    class Keyed(Gain):
+        def forward(self, x: Any, key: Any = None) -> Any:
+            keys.append(key)
+            return super().forward(x)
+
+    keys: list[Any] = []
+    layer: Any = EncoderLayer(**SIZE, backend=numpy64)
+    layer.feed_forward = Keyed(numpy64)
+    layer.forward(X, key=RandomKey(seed=1))
+    layer.forward(X)
+    assert keys == [RandomKey(seed=1).child("feed_forward"), None]
+
+
+def test_a_norm_over_the_batch_is_told_which_tokens_count_and_whether_it_trains(numpy64: Backend) -> None:
+    class OverBatch(Gain):
+        over_batch = True
+
+        def forward(self, x: Any, *, visible: Any, training: bool) -> Any:
+            told.append((visible, training))
+            return super().forward(x)
+
+    visible, told = np.array([[True, True, False]] * 2), list[Any]()
+    for norm_order in ("post", "pre"):
+        layer = with_norms(EncoderLayer(**SIZE, norm_order=norm_order, backend=numpy64), OverBatch)
+        layer.forward(X, mask=AttentionMask(visible), key=RandomKey(seed=1))
+        layer(X, mask=AttentionMask(visible))
+    assert [training for _, training in told] == [True, True, False, False] * 2
+    assert all(given is visible for given, _ in told)
+
+
 @ORDERS
 @KINDS
 def test_a_plain_layer_stands_for_a_norm(norm_order: str, kind: Any, inputs: Any, numpy64: Backend) -> None:
@@ -85,37 +116,6 @@ def test_a_plain_layer_stands_for_the_final_norm(numpy64: Backend) -> None:
     stack.norm = Gain(numpy64)
     npf.gradcheck(stack, X).raise_if_failed()
     np.testing.assert_array_equal(stack(X), stack.forward(X)[0])
-
-
-def test_a_feed_forward_that_draws_is_handed_its_key(numpy64: Backend) -> None:
-    class Keyed(Gain):
-        def forward(self, x: Any, key: Any = None) -> Any:
-            keys.append(key)
-            return super().forward(x)
-
-    keys: list[Any] = []
-    layer: Any = EncoderLayer(**SIZE, backend=numpy64)
-    layer.feed_forward = Keyed(numpy64)
-    layer.forward(X, key=RandomKey(seed=1))
-    layer.forward(X)
-    assert keys == [RandomKey(seed=1).child("feed_forward"), None]
-
-
-def test_a_norm_over_the_batch_is_told_which_tokens_count_and_whether_it_trains(numpy64: Backend) -> None:
-    class OverBatch(Gain):
-        over_batch = True
-
-        def forward(self, x: Any, *, visible: Any, training: bool) -> Any:
-            told.append((visible, training))
-            return super().forward(x)
-
-    visible, told = np.array([[True, True, False]] * 2), list[Any]()
-    for norm_order in ("post", "pre"):
-        layer = with_norms(EncoderLayer(**SIZE, norm_order=norm_order, backend=numpy64), OverBatch)
-        layer.forward(X, mask=AttentionMask(visible), key=RandomKey(seed=1))
-        layer(X, mask=AttentionMask(visible))
-    assert [training for _, training in told] == [True, True, False, False] * 2
-    assert all(given is visible for given, _ in told)
 
 
 class Twice(LayerNorm):

@@ -12,7 +12,7 @@ import pytest
 import npformer as npf
 from npformer.errors import CheckpointError
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "replacing-a-part.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "replacing-a-part.md"
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.S | re.M)
 
 
