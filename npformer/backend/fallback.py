@@ -15,24 +15,16 @@ ones: what counts is that they and the inputs agree, and not for which dtype the
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from functools import wraps
 from inspect import signature
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from npformer.backend.ops import Ops, Pair
 from npformer.errors import DTypeError
-
-#: Where token ids, or what is true of tokens, stand among an operation's inputs: no numbers to compute with.
-IDS: dict[str, tuple[int, str]] = {
-    "embedding": (0, "tokens"),
-    "batch_norm": (3, "counts"),
-    "cross_entropy": (1, "targets"),
-    "gru": (6, "visible"),
-}
-
+from npformer.functional import OPERATIONS
 
 #: A floating dtype's letter -> its precision, of complex numbers that of their parts; None: npformer has none such.
 PRECISION = {"f": "float32", "F": "float32", "d": "float64", "D": "float64", "e": None, "g": None, "G": None}
@@ -59,25 +51,25 @@ def takes_real(letter: str) -> bool:
 
 def with_fallback(fast: Ops, plain: Ops, arrays: Any = np.ndarray) -> Ops:
     """fast, with plain's pairs for ``arrays`` that are not all of one dtype which fast kernels take."""
-    pairs = {}
-    for name in (field.name for field in fields(Ops)):
-        own, other = getattr(fast, name), getattr(plain, name)
-        pairs[name] = own if own is other else _choosing(own, other, arrays, *IDS.get(name, (-1, "")))
-    return Ops(**pairs)
+    pairs = {name: (own, getattr(plain, name)) for name, own in vars(fast).items()}
+    return Ops(**{name: f if f is p else _choosing(name, f, p, arrays) for name, (f, p) in pairs.items()})
 
 
 def with_one_precision(plain: Ops, arrays: Any = np.ndarray) -> Ops:
     """plain, refusing two precisions in one forward, and float16, and with each dy in its y's dtype."""
-    return Ops(**{field.name: _refusing(field.name, getattr(plain, field.name), arrays) for field in fields(Ops)})
+    return Ops(**{name: _refusing(name, pair, arrays) for name, pair in vars(plain).items()})
 
 
 def _refusing(op: str, plain: Pair, arrays: Any) -> Pair:
     @wraps(plain.forward)
     def forward(*inputs: Any, **options: Any) -> tuple[Any, Any]:
-        numbers = [x.dtype.char for x in (*inputs, *options.values()) if isinstance(x, arrays)]
-        found = {PRECISION[letter] for letter in numbers if letter in PRECISION}
-        if len(found) > 1 or None in found:
-            raise _no_precision(op, signature(plain.forward).bind(*inputs, **options).arguments, arrays)
+        found = ""
+        for x in chain(inputs, options.values()):
+            if isinstance(x, arrays) and x.dtype.char in PRECISION:
+                precision = PRECISION[x.dtype.char]
+                if precision is None or found not in ("", precision):
+                    raise _no_precision(op, signature(plain.forward).bind(*inputs, **options).arguments, arrays)
+                found = precision
         y, cache = plain.forward(*inputs, **options)
         return y, _PlainCache(cache, (y[0] if isinstance(y, tuple) else y).dtype)
 
@@ -104,26 +96,22 @@ def _no_precision(op: str, given: Mapping[str, Any], arrays: Any) -> DTypeError:
     )
 
 
-def _choosing(fast: Pair, plain: Pair, arrays: Any, ids: int, ids_name: str) -> Pair:
-    known: dict[Any, bool] = {}
-
-    def is_taken(dtype: Any) -> bool:
-        if dtype not in known:
-            known[dtype] = bool(dtype.isnative) and takes_real(dtype.char)
-        return known[dtype]
-
-    def one_dtype(inputs: Sequence[Any], options: dict[str, Any]) -> Any:
-        """That of all numbers, if fast kernels take it; else None."""
-        numbers = [x.dtype for i, x in enumerate(inputs) if isinstance(x, arrays) and i != ids]
-        if options:
-            numbers += [x.dtype for name, x in options.items() if isinstance(x, arrays) and name != ids_name]
-        same = numbers and all(dtype == numbers[0] for dtype in numbers)
-        return numbers[0] if same and is_taken(numbers[0]) else None
+def _choosing(op: str, fast: Pair, plain: Pair, arrays: Any) -> Pair:
+    row, known = OPERATIONS[op], dict[Any, bool]()
+    ids = (row.ids, row.inputs.index(row.ids)) if row.ids else ()  # what they are called, and where they stand
 
     @wraps(fast.forward)
     def forward(*inputs: Any, **options: Any) -> tuple[Any, Any]:
-        dtype = one_dtype(inputs, options)
-        if dtype is None:
+        dtype = None
+        for where, x in chain(enumerate(inputs), options.items()):
+            if isinstance(x, arrays) and where not in ids:
+                if dtype is None:
+                    dtype = x.dtype
+                elif x.dtype != dtype:
+                    return plain.forward(*inputs, **options)
+        if dtype not in known:
+            known[dtype] = dtype is not None and bool(dtype.isnative) and takes_real(dtype.char)
+        if not known[dtype]:
             return plain.forward(*inputs, **options)
         y, cache = fast.forward(*inputs, **options)
         return y, _FastCache(cache, dtype)

@@ -1,18 +1,23 @@
 """The table of operations: which kernel runs for each pair.
 
-``PLAIN`` holds the pairs of ``functional``. A backend swaps kernels with ``dataclasses.replace``,
-a forward together with its backward, so a cache is never read by anyone but the pair that made it.
+``PLAIN`` holds the pairs of ``functional``, as its rows name them. A backend replaces kernels, a forward together
+with its backward, so a cache is never read by anyone but the pair that made it: its folder's are found by their
+names (``with_kernels``), yours go in with ``dataclasses.replace(ops, layer_norm=Pair(forward, backward))``.
 Nothing above the backend changes when a kernel does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial, wraps
-from typing import Any, NamedTuple
+from dataclasses import dataclass, make_dataclass
+from difflib import get_close_matches
+from functools import cache, partial, wraps
+from importlib import import_module
+from inspect import isfunction
+from pkgutil import iter_modules
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from npformer import functional as F  # noqa: N812 - the usual short name for it
+from npformer.functional import OPERATIONS
 from npformer.functional.philox import Bits
 from npformer.typing import Array
 
@@ -58,77 +63,69 @@ def add_into(gradients: Sequence[Any], into: Sequence[Array | None]) -> tuple[Ar
     return tuple(gradients[:first_parameter])
 
 
-@dataclass(frozen=True)
-class Ops:
-    """One Pair for each operation of ``functional``, in its teaching order."""
+class _Table:
+    """What a table says of a name that is not in it."""
 
-    linear: Pair
-    relu: Pair
-    gelu: Pair
-    softmax: Pair
-    dropout: Pair
-    embedding: Pair
-    sinusoidal_positions: Pair
-    learned_positions: Pair
-    rotary: Pair
-    relative_bias: Pair
-    layer_norm: Pair
-    batch_norm: Pair
-    batch_norm_inference: Pair
-    attention: Pair
-    biased_attention: Pair
-    local_attention: Pair
-    linear_attention: Pair
-    residual: Pair
-    post_norm: Pair
-    add_norm: Pair
-    feed_forward: Pair
-    cross_entropy: Pair
-    gru: Pair
-    conv1d: Pair
+    def __getattr__(self, name: str) -> Pair:
+        near = get_close_matches(name, OPERATIONS, 1) or list(OPERATIONS)
+        raise AttributeError(f"{name}: expected the name of an operation, such as {near[0]}")
 
 
-PLAIN = Ops(
-    linear=plain_pair(F.linear_forward, F.linear_backward),
-    relu=plain_pair(F.relu_forward, F.relu_backward),
-    gelu=plain_pair(F.gelu_forward, F.gelu_backward),
-    softmax=plain_pair(F.softmax_forward, F.softmax_backward),
-    dropout=plain_pair(F.dropout_forward, F.dropout_backward),
-    embedding=plain_pair(F.embedding_forward, F.embedding_backward),
-    sinusoidal_positions=plain_pair(F.sinusoidal_positions_forward, F.sinusoidal_positions_backward),
-    learned_positions=plain_pair(F.learned_positions_forward, F.learned_positions_backward),
-    rotary=plain_pair(F.rotary_forward, F.rotary_backward),
-    relative_bias=plain_pair(F.relative_bias_forward, F.relative_bias_backward),
-    layer_norm=plain_pair(F.layer_norm_forward, F.layer_norm_backward),
-    batch_norm=plain_pair(F.batch_norm_forward, F.batch_norm_backward),
-    batch_norm_inference=plain_pair(F.batch_norm_inference_forward, F.batch_norm_inference_backward),
-    attention=plain_pair(F.attention_forward, F.attention_backward),
-    biased_attention=plain_pair(F.biased_attention_forward, F.biased_attention_backward),
-    local_attention=plain_pair(F.local_attention_forward, F.local_attention_backward),
-    linear_attention=plain_pair(F.linear_attention_forward, F.linear_attention_backward),
-    residual=plain_pair(F.residual_forward, F.residual_backward),
-    post_norm=plain_pair(F.post_norm_forward, F.post_norm_backward),
-    add_norm=plain_pair(F.add_norm_forward, F.add_norm_backward),
-    feed_forward=plain_pair(F.feed_forward_forward, F.feed_forward_backward),
-    cross_entropy=plain_pair(F.cross_entropy_forward, F.cross_entropy_backward),
-    gru=plain_pair(F.gru_forward, F.gru_backward),
-    conv1d=plain_pair(F.conv1d_forward, F.conv1d_backward),
-)
+if TYPE_CHECKING:
+
+    @dataclass(frozen=True)
+    class Ops(_Table):
+        """A frozen dataclass with one Pair for each row of ``functional.OPERATIONS``: ``ops.linear.forward(…)``."""
+
+        def __init__(self, **pairs: Pair) -> None: ...
+
+else:
+    Ops = make_dataclass("Ops", [(name, Pair) for name in OPERATIONS], bases=(_Table,), frozen=True)
+    Ops.__doc__, Ops.__module__ = "One Pair for each operation of ``functional``, in its teaching order.", __name__
+
+PLAIN = Ops(**{name: plain_pair(row.forward, row.backward) for name, row in OPERATIONS.items()})
 
 #: The operations that draw dropout masks.
-DRAWING = (
-    "dropout",
-    "attention",
-    "biased_attention",
-    "local_attention",
-    "residual",
-    "post_norm",
-    "add_norm",
-    "feed_forward",
-)
+DRAWING = tuple(name for name, row in OPERATIONS.items() if row.draws)
 
 
 def with_bits(ops: Ops, bits: Bits) -> Ops:
     """The same operations with dropout bits drawn by ``bits``, a faster spelling of philox_bits."""
     pairs = {name: getattr(ops, name) for name in DRAWING}
-    return replace(ops, **{name: Pair(partial(p.forward, bits=bits), p.backward) for name, p in pairs.items()})
+    return Ops(**vars(ops) | {name: Pair(partial(p.forward, bits=bits), p.backward) for name, p in pairs.items()})
+
+
+def with_kernels(ops: Ops, folder: str, *first: Any) -> Ops:
+    """ops with the kernels of a folder, a package by its name; a kernel's first arguments are ``first``, a GPU's card.
+
+    A kernel is found by its name: ``linear_forward`` and ``linear_backward``, in any module of the folder, stand for
+    the pair of linear. Both or neither, since a cache is for the backward of the forward that made it.
+    """
+    found = kernels_in(folder)
+    if first:
+        found = {
+            op: Pair(partial(forward, *first), partial(backward, *first)) for op, (forward, backward) in found.items()
+        }
+    return Ops(**vars(ops) | found)
+
+
+@cache
+def kernels_in(folder: str) -> dict[str, Pair]:
+    """The pairs of functions that stand in a package under the names of operations.
+
+    Raises TypeError for a name like theirs that is none, for a half without the other, and for what stands there twice.
+    """
+    functions: dict[str, dict[str, Any]] = {}
+    for info in iter_modules(import_module(folder).__path__):
+        module = import_module(f"{folder}.{info.name}")
+        for name, function in vars(module).items():
+            op, _, way = name.rpartition("_")
+            own = isfunction(function) and function.__module__ == module.__name__ and name == function.__name__
+            if own and way in Pair._fields and not name.startswith("_"):
+                if op not in OPERATIONS or way in functions.setdefault(op, {}):
+                    raise TypeError(f"{module.__name__}.{name}: expected the name of one operation's kernel, once")
+                functions[op][way] = function
+    for op, ways in functions.items():
+        if len(ways) != len(Pair._fields):
+            raise TypeError(f"{folder}: expected {op}_forward and {op}_backward, got {op}_{'_'.join(ways)} alone")
+    return {op: Pair(**ways) for op, ways in functions.items()}

@@ -9,7 +9,7 @@ as slow as it is alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from npformer.backend.backend import Backend, run_eagerly
@@ -88,8 +88,7 @@ def timed_backend(backend: Backend, clock: Clock) -> Backend:
 
 def timed_ops(ops: Ops, clock: Clock) -> Ops:
     """The same operations, both directions of each on the clock."""
-    names = [field.name for field in fields(ops)]
-    return replace(ops, **{name: timed_pair(name, getattr(ops, name), clock) for name in names})
+    return Ops(**{name: timed_pair(name, pair, clock) for name, pair in vars(ops).items()})
 
 
 def timed_pair(name: str, pair: Pair, clock: Clock) -> Pair:

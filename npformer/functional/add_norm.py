@@ -21,6 +21,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from npformer.functional.layer_norm import LayerNormCache, layer_norm_backward, layer_norm_forward
+from npformer.functional.operation import Operation, size
 from npformer.functional.philox import Bits, Draw, philox_bits
 from npformer.functional.residual import ResidualCache, residual_backward, residual_forward
 from npformer.typing import Array
@@ -52,3 +53,16 @@ def add_norm_backward(dy: tuple[Array, Array], cache: AddNormCache) -> tuple[Arr
     through_norm, dgamma, dbeta = layer_norm_backward(dnormed, cache.norm)
     dx, df = residual_backward(dsum + through_norm, cache.residual)
     return dx, df, dgamma, dbeta
+
+
+def _moved(
+    y: tuple[Array, Array], x: Array, f: Array, gamma: Array, beta: Array, eps: float, draw: Draw | None
+) -> tuple[int, int]:
+    """Of x and f the backward needs the sum; without dropout dx and df are one array."""
+    gradients = size(x) if draw is None else size(x, f)
+    return size(*y, x, f, gamma, beta), size(*y, x, gamma) + gradients + 2 * size(gamma, beta)
+
+
+ADD_NORM = Operation(
+    add_norm_forward, add_norm_backward, parameters=2, needs="x f gamma", linear_in="gamma beta", moves=_moved
+)

@@ -30,6 +30,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from npformer.functional.arrays import expect_shape, namespace, real_part
+from npformer.functional.operation import Operation
 from npformer.typing import Array
 
 
@@ -117,3 +118,15 @@ def token_shares(x: Array, counts: Array | None) -> Array:
 def _expect_norm(x: Array, gamma: Array, beta: Array) -> None:
     expect_shape("gamma", gamma, "(C,)", x.shape[-1])
     expect_shape("beta", beta, "(C,)", x.shape[-1])
+
+
+BATCH_NORM = Operation(
+    batch_norm_forward, batch_norm_backward, parameters=2, needs="x gamma", linear_in="gamma beta", ids="counts"
+)
+BATCH_NORM_INFERENCE = Operation(
+    batch_norm_inference_forward,
+    batch_norm_inference_backward,
+    parameters=4,
+    needs="x gamma mean variance",
+    linear_in="x gamma beta mean",
+)

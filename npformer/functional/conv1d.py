@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from npformer.errors import ShapeError
 from npformer.functional.arrays import as_rows, device_of, expect_shape, namespace
+from npformer.functional.operation import Operation, size
 from npformer.typing import Array
 
 
@@ -70,3 +71,13 @@ def expect_conv1d(x: Array, weight: Array, bias: Array) -> None:
     if x.ndim != 3 or x.shape[2] != weight.shape[1]:
         raise ShapeError(f"x: expected (B, T, C_in={weight.shape[1]}), got {tuple(x.shape)}")
     expect_shape("bias", bias, "(C_out,)", weight.shape[2])
+
+
+CONV1D = Operation(
+    conv1d_forward,
+    conv1d_backward,
+    parameters=2,
+    needs="x weight",
+    linear_in="x weight bias",
+    flops=lambda x, weight, *others: 2 * size(x) * weight.shape[0] * weight.shape[2],
+)

@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 from npformer.errors import ConfigError
 from npformer.functional.arrays import device_of, expect_integers, expect_shape, namespace, real_part
+from npformer.functional.operation import Operation
 from npformer.typing import Array
 
 
@@ -88,3 +89,6 @@ def expect_loss(logits: Array, targets: Array, label_smoothing: float) -> None:
         raise ConfigError(f"label_smoothing: expected 0 <= label_smoothing < 1, got {label_smoothing}")
     expect_integers("targets", targets)
     expect_shape("targets", targets, "the shape of logits without V", *logits.shape[:-1])
+
+
+CROSS_ENTROPY = Operation(cross_entropy_forward, cross_entropy_backward, needs="logits targets", ids="targets")

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from npformer.functional.arrays import namespace
 from npformer.functional.erf import erf
+from npformer.functional.operation import Operation
 from npformer.typing import Array
 
 
@@ -38,3 +39,6 @@ def gelu_backward(dy: Array, cache: GeluCache) -> tuple[Array]:
     x, phi_below = cache
     density = namespace(x).exp(-0.5 * x * x) * (1 / math.sqrt(2 * math.pi))
     return (dy * (phi_below + x * density),)
+
+
+GELU = Operation(gelu_forward, gelu_backward, needs="x")

@@ -27,6 +27,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from npformer.functional.arrays import expect_shape, namespace
+from npformer.functional.operation import Operation
 from npformer.typing import Array
 
 
@@ -57,3 +58,6 @@ def layer_norm_backward(dy: Array, cache: LayerNormCache) -> tuple[Array, Array,
     along_one = xp.mean(g, axis=-1, keepdims=True)  # back through 1
     along_x_hat = xp.mean(g * x_hat, axis=-1, keepdims=True)  # back through 2
     return r * (g - along_one - x_hat * along_x_hat), dgamma, dbeta  # back through 3
+
+
+LAYER_NORM = Operation(layer_norm_forward, layer_norm_backward, parameters=2, needs="x gamma", linear_in="gamma beta")

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from npformer.errors import ShapeError
 from npformer.functional.arrays import as_rows, expect_shape, namespace
+from npformer.functional.operation import Operation, size
 from npformer.typing import Array
 
 
@@ -56,3 +57,13 @@ def expect_linear(x: Array, weight: Array, bias: Array) -> None:
     if x.ndim < 1 or x.shape[-1] != weight.shape[0]:
         raise ShapeError(f"x: expected (..., C_in={weight.shape[0]}), got {tuple(x.shape)}")
     expect_shape("bias", bias, "(C_out,)", weight.shape[1])
+
+
+LINEAR = Operation(
+    linear_forward,
+    linear_backward,
+    parameters=2,
+    needs="x weight",
+    linear_in="x weight bias",
+    flops=lambda x, weight, bias: 2 * size(x) * bias.shape[0],
+)

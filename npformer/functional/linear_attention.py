@@ -35,6 +35,7 @@ from npformer.errors import ConfigError
 from npformer.functional.arrays import device_of, namespace, real_part
 from npformer.functional.attention import expect_heads
 from npformer.functional.attention_mask import ALL_VISIBLE, AttentionMask, expect_key_visible
+from npformer.functional.operation import Operation, size
 from npformer.typing import Array
 
 CHUNK = 64
@@ -197,3 +198,12 @@ def expect_linear_attention(q: Array, k: Array, v: Array, mask: AttentionMask) -
             f"mask: expected causal linear attention to have T = S and no offset, got T={q.shape[2]}, S={k.shape[2]}, "
             f"query_offset={mask.query_offset}; decoding keeps sums instead"
         )
+
+
+LINEAR_ATTENTION = Operation(
+    linear_attention_forward,
+    linear_attention_backward,
+    needs="q k v",
+    linear_in="v",
+    flops=lambda q, k, v, *options: 2 * size(q, k) * (q.shape[-1] + 1),  # with the column of ones
+)

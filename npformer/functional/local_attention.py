@@ -25,6 +25,7 @@ from npformer.functional.attention import expect_heads
 from npformer.functional.attention_mask import AttentionMask, expect_key_visible
 from npformer.functional.attention_pattern import Stride, Window
 from npformer.functional.dropout import DropoutCache, dropout_backward, dropout_forward
+from npformer.functional.operation import Operation
 from npformer.functional.philox import Bits, Draw, philox_bits
 from npformer.functional.softmax import SoftmaxCache, softmax_backward, softmax_forward
 from npformer.typing import Array
@@ -144,3 +145,20 @@ def expect_local_attention(q: Array, k: Array, v: Array, mask: AttentionMask) ->
         raise ConfigError(
             f"mask: expected query_offset=0, got {mask.query_offset}; decoding asks a few kept keys instead"
         )
+
+
+def _products(q: Array, k: Array, v: Array, mask: AttentionMask, *options: object) -> int:
+    """Of the pairs that may meet: the window's and the stride's, those that padding could leave."""
+    batch, heads, length, width = q.shape
+    ways = 1 if mask.causal else 2  # of looking: back alone, or ahead as well
+    pairs = length + ways * sum(length - back for back in range(1, length) if _near(back, mask))
+    return int(4 * batch * heads * pairs * width)
+
+
+def _near(back: int, mask: AttentionMask) -> bool:
+    return (mask.window is not None and back < mask.window) or (mask.stride is not None and back % mask.stride == 0)
+
+
+LOCAL_ATTENTION = Operation(
+    local_attention_forward, local_attention_backward, needs="q k v", linear_in="v", flops=_products
+)

@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 from npformer.errors import ConfigError, ShapeError
 from npformer.functional.arrays import device_of, expect_shape, namespace
+from npformer.functional.operation import Operation, size
 from npformer.typing import Array
 
 
@@ -92,3 +93,20 @@ def expect_positions(x: Array, table: Array, offset: int) -> None:
             f"x: expected at most {table.shape[0]} positions (max_seq_len), got {last}; "
             "raise max_seq_len, or use sinusoidal positions, which have no limit"
         )
+
+
+def _moved(y: Array, x: Array, table: Array, offset: int = 0) -> tuple[int, int]:
+    """Of the table, the rows of these positions; dx is dy itself."""
+    rows = x.shape[-2] * x.shape[-1]
+    return 2 * size(x) + rows, size(y) + 2 * rows
+
+
+SINUSOIDAL_POSITIONS = Operation(
+    sinusoidal_positions_forward,
+    sinusoidal_positions_backward,
+    linear_in="x",
+    moves=lambda y, x, *options: (2 * size(x), 0),  # dx is dy itself
+)
+LEARNED_POSITIONS = Operation(
+    learned_positions_forward, learned_positions_backward, parameters=1, linear_in="x table", moves=_moved
+)

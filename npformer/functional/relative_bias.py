@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 from npformer.errors import ConfigError, ShapeError
 from npformer.functional.arrays import device_of, namespace
+from npformer.functional.operation import Operation
 from npformer.typing import Array
 
 
@@ -88,3 +89,6 @@ def expect_buckets(num_buckets: int, causal: bool, max_distance: int) -> None:
         raise ConfigError(
             f"max_distance: expected more than {share // 2}, as nearer ones have their own buckets, got {max_distance}"
         )
+
+
+RELATIVE_BIAS = Operation(relative_bias_forward, relative_bias_backward, parameters=1, linear_in="table")

@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from npformer.functional.arrays import namespace, real_part
+from npformer.functional.operation import Operation
 from npformer.typing import Array
 
 
@@ -35,3 +36,6 @@ def relu_backward(dy: Array, cache: ReluCache) -> tuple[Array]:
     """Gradient (dx (...),) of relu_forward."""
     xp = namespace(dy)
     return (xp.where(cache.is_open, dy, xp.zeros_like(dy)),)
+
+
+RELU = Operation(relu_forward, relu_backward, needs="x")

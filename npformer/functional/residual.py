@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from npformer.functional.arrays import expect_shape
 from npformer.functional.dropout import DropoutCache, dropout_backward, dropout_forward
+from npformer.functional.operation import Operation, size
 from npformer.functional.philox import Bits, Draw, philox_bits
 from npformer.typing import Array
 
@@ -39,3 +40,11 @@ def residual_backward(dy: Array, cache: ResidualCache) -> tuple[Array, Array]:
     """Gradients (dx (..., C), df (..., C)) of residual_forward."""
     (df,) = dropout_backward(dy, cache.dropout)
     return dy, df
+
+
+def _moved(y: Array, x: Array, f: Array, draw: Draw | None) -> tuple[int, int]:
+    """dx is dy itself, and so is df without dropout."""
+    return size(x, f, y), 0 if draw is None else 2 * size(f)
+
+
+RESIDUAL = Operation(residual_forward, residual_backward, linear_in="x f", moves=_moved)

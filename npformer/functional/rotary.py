@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 from npformer.errors import ConfigError, ShapeError
 from npformer.functional.arrays import device_of, namespace
+from npformer.functional.operation import Operation
 from npformer.typing import Array
 
 
@@ -65,3 +66,6 @@ def expect_rotary(x: Array, start: int, base: float) -> None:
         raise ConfigError(f"start: expected an integer >= 0, got {start}")
     if not base > 0:
         raise ConfigError(f"base: expected a number > 0, got {base}")
+
+
+ROTARY = Operation(rotary_forward, rotary_backward, linear_in="x")

@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 from npformer.errors import ShapeError
 from npformer.functional.arrays import namespace, real_part
+from npformer.functional.operation import Operation
 from npformer.typing import Array
 
 
@@ -64,3 +65,6 @@ def expect_fits(visible: Array, x: Array) -> None:
     missing = x.ndim - visible.ndim
     if missing < 0 or any(own not in (1, size) for own, size in zip(visible.shape, x.shape[missing:], strict=True)):
         raise ShapeError(f"visible: expected a shape that broadcasts to x {tuple(x.shape)}, got {tuple(visible.shape)}")
+
+
+SOFTMAX = Operation(softmax_forward, softmax_backward, needs="x", ids="visible")

@@ -21,7 +21,8 @@ import numpy as np
 
 from npformer import functional, layers
 from npformer.backend import Backend, get_backend, plain_pair
-from npformer.proof.catalogue import Case, catalogue
+from npformer.proof.case import Case
+from npformer.proof.catalogue import catalogue
 from npformer.proof.clues import all_layers
 from npformer.proof.mutants import Mutant, mutants
 from npformer.proof.report import WRONG

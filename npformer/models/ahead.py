@@ -7,7 +7,7 @@ their names. A model with layers from elsewhere is not run unasked; each of its 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -83,4 +83,4 @@ def _noting(seen: set[str]) -> Ops:
 
         return Pair(forward, pair.backward)
 
-    return Ops(**{field.name: noted(field.name, getattr(PLAIN, field.name)) for field in fields(Ops)})
+    return Ops(**{name: noted(name, pair) for name, pair in vars(PLAIN).items()})

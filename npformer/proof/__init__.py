@@ -3,7 +3,8 @@
 from npformer.errors import GradientError
 from npformer.proof.bisect import Bisection, bisect
 from npformer.proof.budget import against_float64
-from npformer.proof.catalogue import Case, catalogue
+from npformer.proof.case import Case
+from npformer.proof.catalogue import catalogue
 from npformer.proof.check import gradcheck
 from npformer.proof.identities import IDENTITIES, prove
 from npformer.proof.invariants import INVARIANTS, ClaimResult, ClaimResults, certify

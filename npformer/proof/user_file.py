@@ -14,7 +14,7 @@ from typing import Any
 
 from npformer.backend import Backend
 from npformer.errors import ConfigError, DataError, NpformerError
-from npformer.proof.catalogue import Case
+from npformer.proof.case import Case
 from npformer.proof.check import gradcheck
 from npformer.proof.report import Report
 

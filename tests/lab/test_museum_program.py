@@ -34,7 +34,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Callable[[object, str], list[obj
 def test_all_proofs_share_the_layers_that_they_are_about(counted: Callable[[object, str], list[object]]) -> None:
     """Each case is built for the proofs once, for its gradient once, and a few times by those that need more."""
     prepared()
-    built = counted(import_module("npformer.proof.catalogue"), "shaken")
+    built = counted(import_module("npformer.proof.case"), "shaken")
     examine(BACKWARD)
     layers = len([case for case in catalogue() if case.group != "op"])
     assert 0 < len(built) <= 2 * layers

@@ -117,7 +117,7 @@ def test_a_check_that_is_blind_to_one_per_cent_of_an_error(monkeypatch: pytest.M
     assert judge(defendant, numpy64).fate == KILLED
     own_gradcheck = check.gradcheck
     monkeypatch.setattr(
-        import_module("npformer.proof.catalogue"),
+        import_module("npformer.proof.case"),
         "gradcheck",
         lambda *args, **options: own_gradcheck(*args, tolerance=0.1, **options),
     )

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import NamedTuple
 
 from npformer.backend.cuda.card import NOTHING_DROPPED, Card, warps
 from npformer.backend.cuda.linear import rows_at_once
 from npformer.backend.cuda.sums import parts_of
 from npformer.backend.numpy.gradients import Into
-from npformer.backend.ops import Pair
 from npformer.typing import Array
 
 
@@ -17,7 +15,23 @@ class ActivationCache(NamedTuple):
     kept: Array  # (...)  GELU: x; ReLU: y, which is 0 exactly where dx is
 
 
-def activation_forward(card: Card, name: str, x: Array) -> tuple[Array, ActivationCache]:
+def relu_forward(card: Card, x: Array) -> tuple[Array, ActivationCache]:
+    return _activate(card, "relu", x)
+
+
+def relu_backward(card: Card, dy: Array, cache: ActivationCache, into: Into = ()) -> Array:
+    return _gradient(card, "relu", dy, cache)
+
+
+def gelu_forward(card: Card, x: Array) -> tuple[Array, ActivationCache]:
+    return _activate(card, "gelu", x)
+
+
+def gelu_backward(card: Card, dy: Array, cache: ActivationCache, into: Into = ()) -> Array:
+    return _gradient(card, "gelu", dy, cache)
+
+
+def _activate(card: Card, name: str, x: Array) -> tuple[Array, ActivationCache]:
     """The activation name, "relu" or "gelu", of x (...). Returns y (...)."""
     y = card.empty(x.shape, x.dtype)
     x = card.contiguous(x)
@@ -30,8 +44,8 @@ def activation_forward(card: Card, name: str, x: Array) -> tuple[Array, Activati
     return y, ActivationCache(x if name == "gelu" else y)
 
 
-def activation_backward(card: Card, name: str, dy: Array, cache: ActivationCache, into: Into = ()) -> Array:
-    """Gradient dx (...) of activation_forward."""
+def _gradient(card: Card, name: str, dy: Array, cache: ActivationCache) -> Array:
+    """Gradient dx (...) of the activation name."""
     dx = card.empty(dy.shape, dy.dtype)
     rows, width = rows_and_width(dy)
     kept = (cache.kept,) if name == "gelu" else (cache.kept, None)
@@ -46,11 +60,3 @@ def rows_and_width(x: Array) -> tuple[int, int]:
     """x (..., C) as N rows of C numbers; a single number is one row of one."""
     width = x.shape[-1] if x.ndim else 1
     return x.size // max(width, 1), width
-
-
-def activation_pairs(card: Card) -> dict[str, Pair]:
-    """The operations of this file, on a card."""
-    return {
-        name: Pair(partial(activation_forward, card, name), partial(activation_backward, card, name))
-        for name in ("relu", "gelu")
-    }

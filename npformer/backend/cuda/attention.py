@@ -13,18 +13,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from npformer.backend.cuda.attention_products import ProductsCache, products_backward, products_forward
+from npformer.backend.cuda.attention_products import ProductsCache, backward_by_products, forward_by_products
 from npformer.backend.cuda.attention_question import Question, with_neighbours
 from npformer.backend.cuda.attention_tiles import (
     WIDEST_HEAD,
     TilesCache,
+    backward_by_tiles,
     fits_one_tile,
-    tiles_backward,
-    tiles_forward,
+    forward_by_tiles,
 )
-from npformer.backend.cuda.card import Card, pair_on
+from npformer.backend.cuda.card import Card
 from npformer.backend.numpy.gradients import expect_gradients
-from npformer.backend.ops import Pair
 from npformer.functional.attention import expect_heads
 from npformer.functional.attention_mask import ALL_VISIBLE, AttentionMask
 from npformer.functional.philox import Draw
@@ -59,8 +58,8 @@ def attention_forward(
     question = Question.asked(card, q, k, v, mask, draw)
     chosen = way(q, k, mask)
     if chosen == "products":
-        return products_forward(card, question)
-    return tiles_forward(card, question, whole_head=chosen == "short")
+        return forward_by_products(card, question)
+    return forward_by_tiles(card, question, whole_head=chosen == "short")
 
 
 def attention_backward(
@@ -69,10 +68,5 @@ def attention_backward(
     expect_gradients(dout, cache.question.q.shape)
     dout = with_neighbours(card, dout)
     if isinstance(cache, ProductsCache):
-        return products_backward(card, dout, cache)
-    return tiles_backward(card, dout, cache)
-
-
-def attention_pairs(card: Card) -> dict[str, Pair]:
-    """The operation of this file, on a card."""
-    return {"attention": pair_on(card, attention_forward, attention_backward)}
+        return backward_by_products(card, dout, cache)
+    return backward_by_tiles(card, dout, cache)

@@ -24,7 +24,7 @@ def _rows(weights: Array) -> tuple[int, int, int, int]:
     return whole_blocks(rows, per_block), rows, keys, per_block
 
 
-def products_forward(card: Card, question: Question) -> tuple[Array, ProductsCache]:
+def forward_by_products(card: Card, question: Question) -> tuple[Array, ProductsCache]:
     """Attend. Returns out (B, H, T, D)."""
     q, k, v, pattern, draw, factor = question
     batch, heads, queries, _ = q.shape
@@ -41,7 +41,7 @@ def products_forward(card: Card, question: Question) -> tuple[Array, ProductsCac
     return out, ProductsCache(question, weights)
 
 
-def products_backward(card: Card, dout: Array, cache: ProductsCache) -> tuple[Array, Array, Array]:
+def backward_by_products(card: Card, dout: Array, cache: ProductsCache) -> tuple[Array, Array, Array]:
     """Gradients (dq, dk, dv)."""
     q, k, v, _, draw, factor = cache.question
     weights = cache.weights

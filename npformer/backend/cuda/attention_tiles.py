@@ -42,7 +42,7 @@ def tile_rows(matrices: int, width: int, dtype: Any) -> int:
     return rows
 
 
-def tiles_forward(card: Card, question: Question, whole_head: bool) -> tuple[Array, TilesCache]:
+def forward_by_tiles(card: Card, question: Question, whole_head: bool) -> tuple[Array, TilesCache]:
     """Attend; whole_head: a tile is a head. Returns out (B, H, T, D)."""
     q, k, v, pattern, draw, factor = question
     batch, heads, queries, width = q.shape
@@ -57,7 +57,7 @@ def tiles_forward(card: Card, question: Question, whole_head: bool) -> tuple[Arr
     return out, TilesCache(question, out, top, inverse, whole_head)
 
 
-def tiles_backward(card: Card, dout: Array, cache: TilesCache) -> tuple[Array, Array, Array]:
+def backward_by_tiles(card: Card, dout: Array, cache: TilesCache) -> tuple[Array, Array, Array]:
     """Gradients (dq, dk, dv)."""
     (q, k, v, pattern, draw, factor), out, top, inverse, whole_head = cache
     dq, dk, dv = cache.question.gradients(card)

@@ -7,13 +7,10 @@ are the same sources, compiled as C++: so all that stands here and in the kernel
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from npformer.backend.ops import Pair
 from npformer.functional.dropout import dropout_threshold
 from npformer.functional.philox import Draw, first_number
 from npformer.typing import Array
@@ -83,11 +80,6 @@ def signed(word: Any) -> int:
     """The signed number with the same 64 bits."""
     number = int(word)
     return number - 2**64 if number >= 2**63 else number
-
-
-def pair_on(card: Card, forward: Callable[..., Any], backward: Callable[..., Any]) -> Pair:
-    """The Pair of two kernels whose first argument is the card."""
-    return Pair(partial(forward, card), partial(backward, card))
 
 
 def warps(width: int, most: int = 1024) -> int:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from npformer.backend.cuda.card import Card, pair_on, warps
+from npformer.backend.cuda.card import Card, warps
 from npformer.backend.cuda.embedding import token_ids
-from npformer.backend.ops import Pair
 from npformer.functional.arrays import as_rows
 from npformer.functional.cross_entropy import expect_loss
 from npformer.typing import Array
@@ -64,8 +63,3 @@ def cross_entropy_backward(
             label_smoothing,
         )  # fmt: skip
     return dlogits
-
-
-def cross_entropy_pairs(card: Card) -> dict[str, Pair]:
-    """The operation of this file, on a card."""
-    return {"cross_entropy": pair_on(card, cross_entropy_forward, cross_entropy_backward)}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from npformer.backend.cuda.card import Card, Drawn, drawn, pair_on, whole_blocks
-from npformer.backend.ops import Pair
+from npformer.backend.cuda.card import Card, Drawn, drawn, whole_blocks
 from npformer.functional.arrays import expect_shape
 from npformer.functional.philox import Draw
 from npformer.typing import Array
@@ -42,11 +41,3 @@ def residual_forward(card: Card, x: Array, f: Array, draw: Draw | None) -> tuple
 
 def residual_backward(card: Card, dy: Array, cache: Drawn, into: Sequence[Array | None] = ()) -> tuple[Array, Array]:
     return dy, dropout_backward(card, dy, cache)
-
-
-def dropout_pairs(card: Card) -> dict[str, Pair]:
-    """The operations of this file, on a card."""
-    return {
-        "dropout": pair_on(card, dropout_forward, dropout_backward),
-        "residual": pair_on(card, residual_forward, residual_backward),
-    }

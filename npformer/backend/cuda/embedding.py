@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from npformer.backend.cuda.card import Card, pair_on, warps, whole_blocks
+from npformer.backend.cuda.card import Card, warps, whole_blocks
 from npformer.backend.numpy.gradients import expect_gradients
-from npformer.backend.ops import Pair
 from npformer.functional.arrays import as_rows
 from npformer.functional.embedding import expect_table
 from npformer.typing import Array
@@ -75,8 +74,3 @@ def token_ids(card: Card, tokens: Array) -> Array:
     """Token ids (N,) as kernels want them: 64 bits wide, one after the other."""
     flat = card.contiguous(tokens).reshape(tokens.size)
     return flat if flat.dtype == "int64" else flat.astype("int64")
-
-
-def embedding_pairs(card: Card) -> dict[str, Pair]:
-    """The operation of this file, on a card."""
-    return {"embedding": pair_on(card, embedding_forward, embedding_backward)}

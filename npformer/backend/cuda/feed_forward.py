@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from npformer.backend.cuda.bfloat16 import is_rounded, rounded_together
-from npformer.backend.cuda.card import Card, Drawn, drawn, pair_on, warps
+from npformer.backend.cuda.card import Card, Drawn, drawn, warps
 from npformer.backend.cuda.linear import (
     add_bias_gradient,
     add_weight_gradient,
@@ -20,7 +20,6 @@ from npformer.backend.cuda.linear import (
 )
 from npformer.backend.cuda.sums import parts_of
 from npformer.backend.numpy.gradients import Into, expect_gradients
-from npformer.backend.ops import Pair
 from npformer.functional.arrays import as_rows
 from npformer.functional.feed_forward import expect_activation
 from npformer.functional.linear import expect_linear
@@ -67,7 +66,9 @@ def feed_forward_backward(card: Card, dy: Array, cache: FeedForwardCache, into: 
     dw2 = add_weight_gradient(card, a, taken, place(into, 2), dy.dtype)
     da = card.empty(a.shape, dy.dtype)
     card.product(taken, w2.swapaxes(0, 1), da)
-    dh, partials = activate_backward(card, da, a if h is None else h, h is not None, which, place(into, 3) is not None)
+    dh, partials = backward_of_activation(
+        card, da, a if h is None else h, h is not None, which, place(into, 3) is not None
+    )
     db1 = None if partials is None else add_bias_gradient(card, partials, place(into, 3))
     dh, w1 = rounded_together(card, dh, w1)
     dw1 = add_weight_gradient(card, x, dh, place(into, 4), dy.dtype)
@@ -92,7 +93,7 @@ def activate(card: Card, activation: str, h: Array, bias: Array, which: Drawn) -
     return narrow if a is None else a
 
 
-def activate_backward(
+def backward_of_activation(
     card: Card, da: Array, kept: Array, is_gelu: bool, which: Drawn, with_sums: bool
 ) -> tuple[Array, Array | None]:
     """(dh (N, F), in bfloat16 if the products that take it want that; the sums of its columns, in parts (P, F)).
@@ -109,8 +110,3 @@ def activate_backward(
         da, *kept_as, dh, narrow, partials, rows, width, *which,
     )  # fmt: skip
     return da if narrow is None else narrow, partials
-
-
-def feed_forward_pairs(card: Card) -> dict[str, Pair]:
-    """The operations of this file, on a card."""
-    return {"feed_forward": pair_on(card, feed_forward_forward, feed_forward_backward)}

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from npformer.backend.cuda.card import NOTHING_DROPPED, Card, Drawn, drawn, pair_on, warps
+from npformer.backend.cuda.card import NOTHING_DROPPED, Card, Drawn, drawn, warps
 from npformer.backend.cuda.sums import PARTS, add_both, parts_of
 from npformer.backend.numpy.gradients import expect_gradients
-from npformer.backend.ops import Pair
 from npformer.functional.arrays import as_rows, expect_shape
 from npformer.functional.philox import Draw
 from npformer.typing import Array
@@ -97,12 +96,3 @@ def add_norm_forward(
 def add_norm_backward(card: Card, dy: tuple[Array, Array], cache: NormCache, into: Sequence[Array | None] = ()) -> Any:
     dsum, dnormed = dy
     return _backward(card, dnormed, dsum, cache, True, into)
-
-
-def norm_pairs(card: Card) -> dict[str, Pair]:
-    """The operations of this file, on a card."""
-    return {
-        "layer_norm": pair_on(card, layer_norm_forward, layer_norm_backward),
-        "post_norm": pair_on(card, post_norm_forward, post_norm_backward),
-        "add_norm": pair_on(card, add_norm_forward, add_norm_backward),
-    }

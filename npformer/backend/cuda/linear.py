@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from npformer.backend.cuda.bfloat16 import rounded_together
-from npformer.backend.cuda.card import Card, pair_on, warps
+from npformer.backend.cuda.card import Card, warps
 from npformer.backend.cuda.sums import PARTS, column_sums
 from npformer.backend.numpy.gradients import Into, expect_gradients
-from npformer.backend.ops import Pair
 from npformer.functional.arrays import as_rows
 from npformer.functional.linear import expect_linear
 from npformer.typing import Array
@@ -88,8 +87,3 @@ def returned(dx: Array, *parameters: Array | None) -> Any:
     """What a backward returns: dx, and behind it the gradients that were not added where they live."""
     new = [gradient for gradient in parameters if gradient is not None]
     return (dx, *new) if new else dx
-
-
-def linear_pairs(card: Card) -> dict[str, Pair]:
-    """The operations of this file, on a card."""
-    return {"linear": pair_on(card, linear_forward, linear_backward)}

@@ -6,10 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from npformer.backend.cuda.card import Card, pair_on, whole_blocks
+from npformer.backend.cuda.card import Card, whole_blocks
 from npformer.backend.cuda.sums import column_sums
 from npformer.backend.numpy.gradients import expect_gradients
-from npformer.backend.ops import Pair
 from npformer.functional.positions import LearnedPositionsCache, SinusoidalPositionsCache, expect_positions
 from npformer.typing import Array
 
@@ -74,11 +73,3 @@ def _add_used(card: Card, dy: Array, used: Array) -> None:
         column_sums(card, rows, used.reshape(used.size))
     else:
         used += column_sums(card, rows).reshape(used.shape)
-
-
-def position_pairs(card: Card) -> dict[str, Pair]:
-    """The operations of this file, on a card."""
-    return {
-        "sinusoidal_positions": pair_on(card, sinusoidal_positions_forward, sinusoidal_positions_backward),
-        "learned_positions": pair_on(card, learned_positions_forward, learned_positions_backward),
-    }

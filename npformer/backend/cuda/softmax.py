@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from npformer.backend.cuda.card import Card, pair_on, warps
-from npformer.backend.ops import Pair
+from npformer.backend.cuda.card import Card, warps
 from npformer.functional.arrays import namespace
 from npformer.functional.softmax import SoftmaxCache, expect_fits
 from npformer.typing import Array
@@ -33,8 +32,3 @@ def softmax_backward(card: Card, dy: Array, cache: SoftmaxCache, into: Sequence[
             "softmax.softmax_rows_backward", y.dtype, y.size // width, threads, card.contiguous(dy), y, dx, width
         )
     return dx
-
-
-def softmax_pairs(card: Card) -> dict[str, Pair]:
-    """The operation of this file, on a card."""
-    return {"softmax": pair_on(card, softmax_forward, softmax_backward)}

@@ -29,7 +29,6 @@ from npformer.backend.numba.products import lent, lined_up, product
 from npformer.backend.numba.rows import contiguous
 from npformer.backend.numpy.gradients import expect_gradients
 from npformer.backend.numpy.heads import empty_gradients, empty_heads
-from npformer.backend.ops import Pair
 from npformer.backend.workspace import empty
 from npformer.functional.attention import expect_heads
 from npformer.functional.attention_mask import ALL_VISIBLE, AttentionMask, expect_key_visible
@@ -283,6 +282,3 @@ def attend_backward(
                 _weigh_backward(here, dscores, scale, factor)
                 product(dscores, some_k, 0, dq[b, h, t:end])
                 product(dscores.T, some_q, beta, dk[b, h, :seen])
-
-
-ATTENTION = Pair(attention_forward, attention_backward)

@@ -16,7 +16,6 @@ from npformer.backend.numba.exponential import exponential
 from npformer.backend.numba.maximum import comparable, largest
 from npformer.backend.numba.recording import number
 from npformer.backend.numba.rows import contiguous, contiguous_rows
-from npformer.backend.ops import Pair
 from npformer.backend.workspace import empty
 from npformer.functional.cross_entropy import expect_loss
 from npformer.typing import Array
@@ -99,6 +98,3 @@ def token_losses_backward(
             dz[v] = (exponential(z[v] - highest) * factor - even) * part
         if 0 <= targets[n] < classes:
             dz[targets[n]] -= own(1 - label_smoothing) * part
-
-
-CROSS_ENTROPY = Pair(cross_entropy_forward, cross_entropy_backward)

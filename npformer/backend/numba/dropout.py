@@ -9,7 +9,6 @@ import numpy as np
 from npformer.backend.numba.compiling import kernel
 from npformer.backend.numba.philox import Numbers, draw_lanes, numbers, room_for_lanes
 from npformer.backend.numba.rows import contiguous
-from npformer.backend.ops import Pair
 from npformer.backend.workspace import empty
 from npformer.functional.arrays import expect_shape
 from npformer.functional.philox import Draw
@@ -67,7 +66,3 @@ def add_dropped(x, has_x, f, seed, site, step, micro, start, threshold, scale, y
         else:
             for j in range(size):
                 some_y[j] = some_f[j] * factor if bits[j] >= limit else nothing
-
-
-DROPOUT: Pair = Pair(dropout_forward, dropout_backward)
-RESIDUAL: Pair = Pair(residual_forward, residual_backward)

@@ -11,7 +11,6 @@ from npformer.backend.numba.compiling import kernel
 from npformer.backend.numba.recording import Traced
 from npformer.backend.numba.rows import as_rows, contiguous, contiguous_rows
 from npformer.backend.numpy.gradients import expect_gradients
-from npformer.backend.ops import Pair
 from npformer.backend.workspace import empty
 from npformer.functional.embedding import EmbeddingCache, expect_table
 from npformer.typing import Array
@@ -67,6 +66,3 @@ def add_rows(dy, tokens, scale, dtable):
         row = dtable[tokens[n]]
         for j in range(dy.shape[1]):
             row[j] += factor * dy[n, j]
-
-
-EMBEDDING = Pair(embedding_forward, embedding_backward)

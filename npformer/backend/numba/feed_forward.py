@@ -19,7 +19,6 @@ from npformer.backend.numba.philox import Numbers, draw_lanes, numbers, room_for
 from npformer.backend.numba.products import lent, lined_up, product
 from npformer.backend.numba.rows import as_rows, contiguous, contiguous_rows
 from npformer.backend.numpy.gradients import expect_gradients
-from npformer.backend.ops import Pair
 from npformer.backend.workspace import empty, empty_like
 from npformer.functional.feed_forward import expect_activation
 from npformer.functional.linear import expect_linear
@@ -188,6 +187,3 @@ def down_and_up(
     add_gradients(dy, a, dw2, db2)
     add_weight_gradient(x, dh, dw1)
     product(dh, w1.T, 0, dx)
-
-
-FEED_FORWARD = Pair(feed_forward_forward, feed_forward_backward)

@@ -16,7 +16,7 @@ from npformer.backend.numba.philox import NOTHING_DROPPED, Numbers, draw_lanes, 
 from npformer.backend.numba.products import lent
 from npformer.backend.numba.rows import contiguous, contiguous_rows, is_direct
 from npformer.backend.numpy.gradients import expect_gradients
-from npformer.backend.ops import Pair, add_into
+from npformer.backend.ops import add_into
 from npformer.backend.workspace import empty, empty_like
 from npformer.functional.arrays import expect_shape
 from npformer.functional.philox import Draw
@@ -200,8 +200,3 @@ def norm_backward(
             dbeta += some_dbeta
             some_dgamma[:] = 0
             some_dbeta[:] = 0
-
-
-LAYER_NORM = Pair(layer_norm_forward, layer_norm_backward)
-POST_NORM = Pair(post_norm_forward, post_norm_backward)
-ADD_NORM = Pair(add_norm_forward, add_norm_backward)

@@ -11,7 +11,6 @@ from npformer.backend.numba.gradients import Into, rooms, settle_rooms
 from npformer.backend.numba.products import lined_up, product
 from npformer.backend.numba.rows import as_rows, contiguous, contiguous_rows
 from npformer.backend.numpy.gradients import expect_gradients
-from npformer.backend.ops import Pair
 from npformer.backend.workspace import empty
 from npformer.functional.linear import LinearCache, expect_linear
 from npformer.typing import Array
@@ -129,6 +128,3 @@ def map_rows_backward(dy, x, weight, dx, dweight, dbias):
     """Write dx, add to dweight and dbias."""
     product(dy, weight.T, 0, dx)
     add_gradients(dy, x, dweight, dbias)
-
-
-LINEAR = Pair(linear_forward, linear_backward)

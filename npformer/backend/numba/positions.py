@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from npformer import functional as F  # noqa: N812
 from npformer.backend.numba.compiling import kernel
 from npformer.backend.numba.rows import contiguous_rows
 from npformer.backend.numpy import positions
 from npformer.backend.numpy.gradients import expect_gradients
-from npformer.backend.ops import Pair
 from npformer.functional.positions import LearnedPositionsCache
 from npformer.typing import Array
+
+
+def learned_positions_forward(x: Array, table: Array, offset: int = 0) -> tuple[Array, LearnedPositionsCache]:
+    return positions.learned_positions_forward(x, table, offset)
 
 
 def learned_positions_backward(dy: Array, cache: LearnedPositionsCache, into: Any = ()) -> Any:
@@ -31,6 +33,3 @@ def add_sequences(dy, table):
         row, some = table[n % length], dy[n]
         for j in range(width):
             row[j] += some[j]
-
-
-LEARNED_POSITIONS = Pair(F.learned_positions_forward, learned_positions_backward)

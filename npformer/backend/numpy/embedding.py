@@ -29,22 +29,14 @@ def embedding_forward(tokens: Array, table: Array, scale: float = 1.0) -> tuple[
     return y, EmbeddingCache(tokens, table.shape[0], scale)
 
 
-def embedding_backward(dy: Array, cache: EmbeddingCache) -> tuple[Array]:
-    """Gradient (dtable (V, C),) of embedding_forward."""
-    dtable = np.zeros((cache.num_rows, dy.shape[-1]), dtype=dy.dtype)
-    _add_rows(dtable, dy, cache)
-    return (dtable,)
-
-
-def embedding_backward_into(dy: Array, cache: EmbeddingCache, into: Into = ()) -> Any:
-    """As ``embedding_backward``, straight into the rows of the table's gradient."""
-    width = dy.shape[-1]
-    expect_gradients(dy, (*cache.tokens.shape, width), into, (cache.num_rows, width))
-    if len(into) != 1:
-        return settle(embedding_backward(dy, cache), into)
-    if into[0] is not None:
-        _add_rows(into[0], dy, cache)
-    return None
+def embedding_backward(dy: Array, cache: EmbeddingCache, into: Into = ()) -> Any:
+    """As the plain kernel: gradient dtable (V, C), added straight to the rows of into where it is given."""
+    shape = cache.num_rows, dy.shape[-1]
+    expect_gradients(dy, (*cache.tokens.shape, shape[1]), into, shape)
+    dtable = into[0] if len(into) == 1 else np.zeros(shape, dtype=dy.dtype)
+    if dtable is not None:
+        _add_rows(dtable, dy, cache)
+    return None if len(into) == 1 else settle((dtable,), into)
 
 
 def _add_rows(dtable: Array, dy: Array, cache: EmbeddingCache) -> None:

@@ -15,7 +15,12 @@ from npformer import functional as F  # noqa: N812
 from npformer.backend.numpy.gradients import Into, expect_gradients
 from npformer.backend.ops import settle
 from npformer.backend.workspace import empty
-from npformer.functional.positions import LearnedPositionsCache, SinusoidalPositionsCache, sinusoidal_table
+from npformer.functional.positions import (
+    LearnedPositionsCache,
+    SinusoidalPositionsCache,
+    expect_positions,
+    sinusoidal_table,
+)
 from npformer.typing import Array, HostArray
 
 
@@ -32,6 +37,18 @@ def _table(rows: int, width: int, dtype: Any) -> HostArray:
     table: HostArray = sinusoidal_table(rows, width, 0, np.empty(0)).astype(dtype)
     table.flags.writeable = False
     return table
+
+
+def sinusoidal_positions_backward(dy: Array, cache: SinusoidalPositionsCache, into: Into = ()) -> Array:
+    """As the plain kernel: the gradient passes."""
+    return dy
+
+
+def learned_positions_forward(x: Array, table: Array, offset: int = 0) -> tuple[Array, LearnedPositionsCache]:
+    """As the plain kernel: add rows offset … offset + T − 1 of table (P, C) to x (..., T, C). Returns y (..., T, C)."""
+    expect_positions(x, table, offset)
+    rows = table[offset : offset + x.shape[-2]]
+    return np.add(x, rows, out=empty(x.shape, x.dtype)), LearnedPositionsCache(offset, table.shape[0])
 
 
 def learned_positions_backward(dy: Array, cache: LearnedPositionsCache, into: Into = ()) -> Any:

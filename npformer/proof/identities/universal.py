@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from npformer.functional import OPERATIONS
 from npformer.proof.identities.identity import Claim, identity, kinds_of
 from npformer.proof.invariants.probe import Probe
 from npformer.proof.invariants.result import DoesNotApply
@@ -13,25 +14,7 @@ from npformer.proof.subject import Host
 
 #: Inputs and parameters on which the output depends linearly, up to a constant, all others held.
 LINEAR_IN: dict[str, tuple[str, ...]] = {
-    "linear": ("x", "weight", "bias"),
-    "dropout": ("x",),
-    "embedding": ("table",),
-    "sinusoidal_positions": ("x",),
-    "learned_positions": ("x", "table"),
-    "rotary": ("x",),
-    "relative_bias": ("table",),
-    "layer_norm": ("gamma", "beta"),
-    "batch_norm": ("gamma", "beta"),
-    "batch_norm_inference": ("x", "gamma", "beta"),
-    "attention": ("v",),
-    "biased_attention": ("v",),
-    "local_attention": ("v",),
-    "linear_attention": ("v",),
-    "residual": ("x", "f"),
-    "post_norm": ("gamma", "beta"),
-    "add_norm": ("gamma", "beta"),
-    "feed_forward": ("w2", "b2"),
-    "conv1d": ("x", "weight", "bias"),
+    **{name: tuple(row.linear_in.split()) for name, row in OPERATIONS.items() if row.linear_in},
     "Linear": ("x", "weight", "bias"),
     "Embedding": ("weight",),
     "SinusoidalPositions": ("x",),

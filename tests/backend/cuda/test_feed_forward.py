@@ -11,7 +11,7 @@ import pytest
 from npformer.backend import PLAIN, Ops
 from npformer.backend.cuda import cuda_ops, feed_forward, linear
 from npformer.backend.cuda.card import drawn
-from npformer.backend.cuda.feed_forward import activate, activate_backward
+from npformer.backend.cuda.feed_forward import activate, backward_of_activation
 from npformer.errors import ConfigError
 from npformer.functional import Draw
 
@@ -54,7 +54,7 @@ def test_the_last_block_stops_with_the_last_row(card: Any, monkeypatch: pytest.M
     monkeypatch.setattr(feed_forward, "parts_of", lambda rows: 3)
     h, da = np.zeros((9, 5)), np.ones((9, 5))
     activate(card, activation, h[:7], np.ones(5), drawn(None, h))
-    activate_backward(card, da[:7], h[:7], activation == "gelu", drawn(None, h), False)
+    backward_of_activation(card, da[:7], h[:7], activation == "gelu", drawn(None, h), False)
     assert (h[:7] == 1).all()
     assert (h[7:] == 0).all()
     assert (da[7:] == 1).all()

@@ -31,11 +31,11 @@ def attention() -> Any:
     return attention
 
 
-def agree(pair: Any, q: Host, k: Host, v: Host, mask: AttentionMask, draw: Draw | None) -> bool:
-    out, cache = pair.forward(q, k, v, mask, draw)
+def agree(module: Any, q: Host, k: Host, v: Host, mask: AttentionMask, draw: Draw | None) -> bool:
+    out, cache = module.attention_forward(q, k, v, mask, draw)
     true, plain_cache = PLAIN.attention.forward(q, k, v, mask, draw)
     dout = np.random.default_rng(1).normal(size=out.shape)
-    found = (out, *pair.backward(dout, cache))
+    found = (out, *module.attention_backward(dout, cache))
     for one, other in zip(found, (true, *PLAIN.attention.backward(dout, plain_cache)), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
     return True
@@ -57,8 +57,8 @@ def test_blocks_of_queries(
     visible[:, :1] = False
     for kept in (0, attention.KEPT_KEYS):  # 0: without dropout, weights are computed again
         monkeypatch.setattr(attention, "KEPT_KEYS", kept)
-        assert agree(attention.ATTENTION, q, k, v, AttentionMask(**mask), draw)
-        assert agree(attention.ATTENTION, q, k, v, AttentionMask(key_visible=visible, **mask), draw)
+        assert agree(attention, q, k, v, AttentionMask(**mask), draw)
+        assert agree(attention, q, k, v, AttentionMask(key_visible=visible, **mask), draw)
 
 
 def test_weights_over_many_keys_are_kept_only_if_some_are_dropped(attention: Any) -> None:
@@ -93,4 +93,4 @@ def test_heads_that_lie_anyhow(attention: Any, layout: str) -> None:
             return np.broadcast_to(x[:1, :1, :1, :4], (2, 3, 5, 4))
         return x[..., 4:8].transpose(0, 2, 1, 3)
 
-    assert agree(attention.ATTENTION, make(), make(), make(), AttentionMask(causal=True), DRAWS[1])
+    assert agree(attention, make(), make(), make(), AttentionMask(causal=True), DRAWS[1])

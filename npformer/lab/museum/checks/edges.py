@@ -15,7 +15,7 @@ from npformer.functional.dropout import DropoutCache
 from npformer.lab.museum.checks.check import Check, Host, differ, normal, of_backend
 from npformer.layers import CacheStack, EncoderLayer, LayerCache, RandomKey, SinusoidalPositions
 from npformer.models import Transformer, TransformerConfig
-from npformer.proof.catalogue import shaken
+from npformer.proof.case import shaken
 
 
 def edge_checks() -> Iterator[Check]:

@@ -16,7 +16,8 @@ from npformer.backend import Backend
 from npformer.lab.museum.checks.check import Check
 from npformer.lab.museum.checks.program import Program
 from npformer.models import Transformer, TransformerConfig
-from npformer.proof.catalogue import KEY, Case, catalogue, shaken
+from npformer.proof.case import KEY, Case, shaken
+from npformer.proof.catalogue import catalogue
 from npformer.proof.identities import IDENTITIES, Identity
 from npformer.proof.invariants import INVARIANTS, Invariant
 from npformer.proof.invariants.probe import Probe

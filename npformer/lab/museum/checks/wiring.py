@@ -15,7 +15,7 @@ from npformer.lab.museum.checks.check import Check, differ, of_backend
 from npformer.lab.museum.checks.plain_transformer import Plain
 from npformer.layers import EncoderLayer
 from npformer.models import Transformer, TransformerConfig
-from npformer.proof.catalogue import shaken
+from npformer.proof.case import shaken
 
 SRC = np.array([[3, 5, 4, 6, 2], [6, 6, 2, 0, 0], [0, 0, 0, 0, 0]])  # the last is padding alone
 TGT = np.array([[1, 6, 4, 5, 3], [1, 6, 6, 0, 0], [1, 4, 0, 0, 0]])  # as long as SRC: swapped sides do not crash

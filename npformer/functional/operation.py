@@ -1,0 +1,75 @@
+"""What everybody else asks of an operation, said once: the row at the end of its file.
+
+    LINEAR = Operation(linear_forward, linear_backward, parameters=2, needs="x weight", linear_in="x weight bias",
+                       flops=lambda x, weight, bias: 2 * size(x) * bias.shape[0])
+
+The table of kernels, the fallback of fast kernels, the profile's flops and bytes, the gradient checks, the
+identities and the benchmarks derive from these rows; ``proof/op_samples.py`` holds each operation's sample inputs,
+under its name. What a row says of its functions is measured on those samples by ``tests/functional/test_operation.py``.
+``docs/adding-an-operation.md`` walks through one.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from npformer.typing import Array
+
+
+def size(*arrays: Array) -> int:
+    """How many numbers these arrays hold together."""
+    return sum(math.prod(x.shape) for x in arrays)
+
+
+def no_products(*inputs: Any) -> int:
+    """The flops of an operation that multiplies no matrices."""
+    return 0
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One row. Inputs are called as the forward calls its arguments, several in one string: ``"x weight"``.
+
+    ``parameters`` counts the last arrays among the inputs, those that a layer learns. ``needs`` are the inputs on
+    which the gradients depend, so that a backward has to read them again. On those in ``linear_in`` the output depends
+    linearly up to a constant, all others held. ``flops(*inputs)`` is what the forward's matrix products take at the
+    least; each has two gradients, so the backward's take twice that. ``moves(y, *inputs)`` is (forward's, backward's)
+    count of numbers that must move, where the usual count (see ``backend/flops.py``) is too high.
+    """
+
+    forward: Callable[..., tuple[Any, Any]]
+    backward: Callable[..., tuple[Array, ...]]
+    parameters: int = 0
+    needs: str = ""
+    linear_in: str = ""
+    ids: str = ""  # the input that holds token ids, or what is true of tokens: no numbers to compute with
+    flops: Callable[..., float] = no_products
+    moves: Callable[..., tuple[int, int]] | None = None
+
+    def __post_init__(self) -> None:
+        for end, function in (("_forward", self.forward), ("_backward", self.backward)):
+            if function.__name__ != self.name + end:
+                raise TypeError(f"{function.__name__}: expected {self.name}{end}, since pairs are found by their names")
+        for name in (*self.needs.split(), *self.linear_in.split(), *self.ids.split()):
+            if name not in self.inputs:
+                raise TypeError(f"{self.name}: expected names of its inputs ({', '.join(self.inputs)}), got {name}")
+
+    @cached_property
+    def name(self) -> str:
+        """What layers call it: ``ops.linear``."""
+        return self.forward.__name__.removesuffix("_forward")
+
+    @cached_property
+    def inputs(self) -> tuple[str, ...]:
+        """The names of the forward's arguments."""
+        return tuple(inspect.signature(self.forward).parameters)
+
+    @property
+    def draws(self) -> bool:
+        """Whether it draws dropout masks: then the forward's last argument is who draws their bits."""
+        return "bits" in self.inputs

@@ -1,0 +1,83 @@
+"""A case of the catalogue: what is checked, and on which inputs; and what cases are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from npformer.backend import Backend
+from npformer.functional import AttentionMask, Draw
+from npformer.layers import Layer, RandomKey
+from npformer.proof.check import gradcheck
+from npformer.proof.report import Report
+
+KEY = RandomKey(seed=7, step=3)
+DRAW = Draw(seed=7, step=3, micro=1, site=11, rate=0.3)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One check: ``build(backend)`` makes the pair, layer or model; inputs and options are host data."""
+
+    group: str  # "op", "layer" or "model"
+    name: str
+    build: Callable[[Backend], Any]
+    inputs: tuple[Any, ...]
+    options: dict[str, Any] = field(default_factory=dict)
+    length_one: bool = False  # on purpose
+    along_directions: bool = False  # random ones, as models are; all else is checked element by element
+    float64_only: bool = False  # its gradient is a difference of nearly equal numbers, lost in float32
+
+    def check(self, backend: Backend) -> Report:
+        """The case's gradient check on a backend."""
+        return gradcheck(
+            self.build(backend),
+            *self.inputs,
+            name=self.name,
+            elementwise=not self.along_directions,
+            allow_length_one=self.length_one,
+            device=backend.device,
+            **self.options,
+        )
+
+
+def op(op_name: str, variant: str, *inputs: Any, **options: Any) -> Case:
+    """The case of an operation on inputs."""
+    name = f"{op_name}: {variant}" if variant else op_name
+    return Case("op", name, lambda backend: getattr(backend.ops, op_name), inputs, options)
+
+
+def layer(name: str, make: Callable[..., Layer], arguments: dict[str, Any], *inputs: Any, **options: Any) -> Case:
+    """The case of a layer, made of arguments, on inputs."""
+    return Case("layer", name, lambda backend: shaken(make(**arguments, backend=backend)), inputs, options)
+
+
+def model(name: str, make: Callable[..., Layer], config: Any, *inputs: Any, **options: Any) -> Case:
+    """The case of a model, made of config, on token ids."""
+    build = lambda backend: shaken(make(config, backend=backend))  # noqa: E731 - bound to config here
+    return Case("model", name, build, inputs, options, along_directions=True)
+
+
+def shaken(layer: Layer) -> Layer:
+    """The layer with every parameter and every buffer moved at random; equal on every backend."""
+    rng = np.random.default_rng(2)
+    for _, parameter in layer.named_parameters():
+        parameter.data[...] = parameter.data + layer.backend.array(0.3 * rng.normal(size=parameter.data.shape))
+    for _, buffer in layer.named_buffers():  # variances stay positive
+        buffer.data[...] = buffer.data + layer.backend.array(0.3 * np.abs(rng.normal(size=buffer.data.shape)))
+    return layer
+
+
+def padding(keys: int, *lengths: int) -> AttentionMask:
+    """A mask under which sequence b sees its first lengths[b] keys."""
+    return AttentionMask(np.arange(keys)[None, :] < np.array(lengths)[:, None])
+
+
+def gaps(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """x with room between its numbers: not contiguous in memory."""
+    spread = np.zeros((*x.shape[:-1], 2 * x.shape[-1]))[..., ::2]
+    spread[...] = x
+    return spread
