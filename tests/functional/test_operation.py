@@ -1,0 +1,131 @@
+"""What a row says of its functions is what they do: measured on the operation's own samples, once for every row."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer import functional
+from npformer.functional import OPERATIONS, Operation, relu_backward, relu_forward, softmax_backward
+from npformer.functional.arrays import namespace
+from npformer.proof import catalogue, op_samples
+from npformer.proof.random_cases import random_op_case
+
+Host = np.ndarray[Any, Any]
+FILES = Path(functional.__file__).parent.glob("*.py")
+EVERY_ROW = pytest.mark.parametrize("row", OPERATIONS.values(), ids=list(OPERATIONS))
+DRAWS = 6
+
+
+def samples(row: Operation) -> Iterator[list[Any]]:
+    """Some of the operation's sample inputs, random ones and the catalogue's."""
+    yield from (list(random_op_case(row.name, 3, number).inputs) for number in range(DRAWS))
+    yield from (list(each.inputs) for each in catalogue() if each.group == "op" and each.name.split(":")[0] == row.name)
+
+
+def is_of(kinds: str, x: Any) -> bool:
+    return isinstance(x, np.ndarray) and x.dtype.kind in kinds
+
+
+def parts(y: Any) -> tuple[Any, ...]:
+    return y if isinstance(y, tuple) else (y,)
+
+
+def with_input(inputs: list[Any], where: int, x: Any) -> list[Any]:
+    return [*inputs[:where], x, *inputs[where + 1 :]]
+
+
+@EVERY_ROW
+def test_the_backward_depends_on_what_it_needs_and_on_nothing_else(row: Operation) -> None:
+    rng, needed = np.random.default_rng(0), set()
+    for inputs in samples(row):
+        y, cache = row.forward(*inputs)
+        dy = tuple(np.asarray(rng.normal(size=part.shape)) for part in parts(y))
+        upstream = dy if isinstance(y, tuple) else dy[0]
+        true = row.backward(upstream, cache)
+        for i, x in enumerate(inputs):
+            if is_of("fi", x):
+                moved = x + rng.normal(size=x.shape) ** 2 if is_of("f", x) else np.roll(x, 1, axis=-1)
+                found = row.backward(upstream, row.forward(*with_input(inputs, i, moved))[1])
+                if not all(map(np.array_equal, found, true)):
+                    needed.add(row.inputs[i])
+    assert needed == set(row.needs.split())
+
+
+@EVERY_ROW
+def test_the_output_depends_linearly_on_what_the_row_says_and_on_nothing_else(row: Operation) -> None:
+    """Up to a constant: f(u + v) − f(u) − f(v) + f(0) is 0 for all u and v, the other inputs held."""
+    rng, floats, bent = np.random.default_rng(1), set(), set()
+    for inputs in samples(row):
+        for i, x in enumerate(inputs):
+            if is_of("f", x):
+                u, v = rng.normal(size=(2, *x.shape))
+                with np.errstate(all="ignore"):  # of a variance below 0 there is no root
+                    at = [parts(row.forward(*with_input(inputs, i, z))[0]) for z in (u + v, u, v, 0 * u)]
+                bend = max(float(np.max(np.abs(a - b - c + d))) for a, b, c, d in zip(*at, strict=True))
+                floats.add(row.inputs[i])
+                bent |= {row.inputs[i]} if not bend < 1e-9 else set()
+    assert floats - bent == set(row.linear_in.split())
+
+
+@EVERY_ROW
+def test_what_is_no_number_is_said_to_be_ids(row: Operation) -> None:
+    found = {row.inputs[i] for inputs in samples(row) for i, x in enumerate(inputs) if is_of("biu", x)}
+    assert found == set(row.ids.split())
+
+
+@EVERY_ROW
+def test_the_plain_forwards_products_take_the_flops_that_the_row_says(
+    row: Operation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None takes fewer; some take more than is least: what a mask hides, and sums over what came before."""
+    library, took = namespace(np.ones(1)), [0]
+
+    def matmul(a: Host, b: Host, own: Any = library.matmul) -> Host:
+        product: Host = own(a, b)
+        took[0] += 2 * product.size * a.shape[-1]
+        return product
+
+    monkeypatch.setattr(library, "matmul", matmul)
+    ratios = []
+    for inputs in samples(row):
+        took[0] = 0
+        row.forward(*inputs)
+        ratios.append(took[0] / (row.flops(*inputs) or 1))
+    assert min(ratios) >= 1 or max(ratios) == 0 == row.flops(*inputs)
+    assert min(ratios) in (0, 1) or row.name == "local_attention"
+
+
+def test_every_pair_of_every_file_has_its_row_and_its_samples() -> None:
+    defined, rows = set(), []
+    for path in FILES:
+        module = import_module(f"npformer.functional.{path.stem}")
+        rows += [x for x in vars(module).values() if isinstance(x, Operation)] if path.stem != "__init__" else []
+        names = [node.name for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef)]
+        defined |= {name.removesuffix("_forward") for name in names if name.endswith("_forward")}
+    assert defined == set(OPERATIONS)
+    assert sorted(row.name for row in rows) == sorted(OPERATIONS)
+    made = {name for name, f in vars(op_samples).items() if isinstance(f, FunctionType) and "s" in f.__annotations__}
+    assert made == set(OPERATIONS)
+
+
+@pytest.mark.parametrize(
+    ("facts", "message"),
+    [
+        ({"backward": softmax_backward}, "softmax_backward: expected relu_backward, since pairs are found by"),
+        ({"forward": relu_backward}, "relu_backward: expected relu_backward_forward"),
+        ({"needs": "x y"}, r"relu: expected names of its inputs \(x\), got y"),
+        ({"linear_in": "z"}, "got z"),
+        ({"ids": "tokens"}, "got tokens"),
+    ],
+)
+def test_a_row_that_cannot_be_is_refused(facts: dict[str, Any], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        Operation(**{"forward": relu_forward, "backward": relu_backward, **facts})
