@@ -13,7 +13,7 @@ from npformer.backend import PLAIN, Ops, Pair
 from npformer.backend.numpy import numba_problem
 from npformer.backend.numpy.kernels import KERNELS
 from npformer.errors import ShapeError
-from npformer.functional import Draw
+from npformer.functional import OPERATIONS, Draw
 
 Host = np.ndarray[Any, Any]
 
@@ -21,9 +21,6 @@ Host = np.ndarray[Any, Any]
 BOUND = {"float32": 3e-5, "float64": 1e-12}
 #: What a gradient that is exactly 0 is measured against, as a share of the largest: it comes out as rounding noise.
 FLOOR = {"float32": 1e-2, "float64": 1e-3}
-
-PARAMETERS = {"linear": 2, "embedding": 1, "learned_positions": 1, "relative_bias": 1, "layer_norm": 2,
-              "batch_norm": 2, "batch_norm_inference": 4, "post_norm": 2, "add_norm": 2, "feed_forward": 4}  # fmt: skip
 
 
 def parts(y: Any) -> tuple[Any, ...]:
@@ -73,7 +70,7 @@ class Agreement:
         gradients = plain.backward(dy, plain_cache)
         self.near(fast.backward(dy, cache), gradients)
         kept = [np.copy(part) for part in (*parts(y), *parts(fast.backward(dy, cache)))]
-        for into in self.intos(parts(gradients), PARAMETERS.get(op, 0)):
+        for into in self.intos(parts(gradients), OPERATIONS[op].parameters):
             self.adds(fast, dy, cache, parts(gradients), into)
         again = (*parts(y), *parts(fast.backward(dy, cache)))
         assert all(np.array_equal(a, b) for a, b in zip(kept, again, strict=True)), "a second backward differs"
@@ -176,7 +173,7 @@ def refuses_wrong_shapes(request: pytest.FixtureRequest) -> Callable[[Ops], None
         y, cache = pair.forward(*inputs)
         dy = np.ones(parts(y)[0].shape)
         true = [part.shape for part in parts(getattr(PLAIN, op).backward(*_upstream(op, inputs)))]
-        places = [np.zeros(shape) for shape in true[len(true) - PARAMETERS.get(op, 0) :]]
+        places = [np.zeros(shape) for shape in true[len(true) - OPERATIONS[op].parameters :]]
         whole = (lambda part: (dy, part)) if op == "add_norm" else (lambda part: part)
         pair.backward(whole(dy), cache, tuple(places))  # as it should be
         skipped = 4 if op == "learned_positions" else 0  # its sequences may be of any number and length

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +11,8 @@ import pytest
 
 from npformer.backend import PLAIN, Ops
 from npformer.backend.fallback import with_fallback
-from npformer.backend.numpy.kernels import KERNELS
+from npformer.backend.numpy import numba_problem
+from npformer.backend.ops import kernels_in
 from npformer.errors import NpformerError
 from npformer.functional import AttentionMask, Draw
 
@@ -35,9 +35,33 @@ def normal(dtype: str, layout: str, lay_out: Callable[[Host, str], Host]) -> Cal
     return lambda *shape: lay_out(rng.normal(size=shape).astype(dtype), layout)
 
 
-def test_these_and_no_others_stay_plain() -> None:
-    plain = {f.name for f in dataclasses.fields(Ops) if getattr(KERNELS, f.name) is getattr(PLAIN, f.name)}
-    assert plain == {"relu", "softmax", "gru", "conv1d"}
+#: The operations for which each folder has kernels; all others stay plain there.
+FOLDERS = {
+    "numpy": "linear gelu dropout embedding sinusoidal_positions learned_positions rotary relative_bias layer_norm "
+    "batch_norm batch_norm_inference attention biased_attention local_attention linear_attention residual post_norm "
+    "add_norm feed_forward cross_entropy",
+    "numba": "linear dropout embedding learned_positions layer_norm attention residual post_norm add_norm feed_forward "
+    "cross_entropy",
+    "cuda": "linear relu gelu softmax dropout embedding sinusoidal_positions learned_positions layer_norm attention "
+    "residual post_norm add_norm feed_forward cross_entropy",
+}
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_these_kernels_are_found_by_their_names_and_no_others(folder: str) -> None:
+    problem = numba_problem() if folder == "numba" else None
+    if problem is not None:
+        pytest.skip(problem)
+    found = kernels_in(f"npformer.backend.{folder}")
+    assert set(found) == set(FOLDERS[folder].split())
+    for op, pair in found.items():
+        assert [half.__name__ for half in pair] == [f"{op}_forward", f"{op}_backward"]
+
+
+def test_numpys_table_has_them_all(table: Ops) -> None:
+    """And the compiled table has more."""
+    for op, pair in vars(PLAIN).items():
+        assert (getattr(table, op) is pair) == (op not in FOLDERS["numpy"].split()), op
 
 
 @EVERY_DTYPE

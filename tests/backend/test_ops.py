@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import inspect
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,7 @@ import pytest
 
 from npformer import functional as F  # noqa: N812 - as the package itself calls it
 from npformer.backend import PLAIN, Backend, Ops, Pair, get_backend, plain_pair, with_bits
-from npformer.backend.ops import DRAWING, add_into
+from npformer.backend.ops import DRAWING, add_into, with_kernels
 from npformer.functional import Draw
 from npformer.lab.museum.bug import Edit
 from npformer.lab.museum.patch import noted, patched
@@ -20,6 +22,7 @@ from npformer.proof import Case, catalogue
 
 DRAW = Draw(seed=1, step=2, micro=3, site=4, rate=0.5)
 WAYS = ("forward", "backward")
+NAMES = list(F.OPERATIONS)
 
 
 @pytest.fixture
@@ -80,14 +83,51 @@ def test_more_places_than_gradients_is_an_error() -> None:
 
 
 def test_every_operation_of_functional_is_in_the_table_in_teaching_order() -> None:
-    fields = [field.name for field in dataclasses.fields(Ops)]
-    assert {f"{name}_forward" for name in fields} == {name for name in F.__all__ if name.endswith("_forward")}
-    for name in fields:
-        pair = getattr(PLAIN, name)
+    assert [field.name for field in dataclasses.fields(Ops)] == list(vars(PLAIN)) == NAMES
+    assert {f"{name}_forward" for name in NAMES} == {name for name in F.__all__ if name.endswith("_forward")}
+    for name, pair in vars(PLAIN).items():
         assert pair.forward is getattr(F, f"{name}_forward")
         assert pair.backward.__wrapped__ is getattr(F, f"{name}_backward")
-    listed = [word for word in (F.__doc__ or "").split("``")[1::2] if word in fields]
-    assert listed == [name for name in fields if name in listed]
+    listed = [word for word in (F.__doc__ or "").split("``")[1::2] if word in NAMES]
+    assert listed == [name for name in NAMES if name in listed]
+
+
+def test_a_misspelt_operation_is_an_error_that_names_the_nearest() -> None:
+    with pytest.raises(AttributeError, match="liner: expected the name of an operation, such as linear"):
+        _ = PLAIN.liner
+    with pytest.raises(TypeError, match="liner"):
+        dataclasses.replace(PLAIN, liner=PLAIN.linear)
+    assert not hasattr(PLAIN, "xyz")
+    assert copy.deepcopy(PLAIN) == PLAIN
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("def linear_forward(): ...\ndef linear_backward(): ...", None),
+        ("def liner_forward(): ...\ndef liner_backward(): ...", r"a\.liner_forward: expected the name of one op"),
+        ("def linear_forward(): ...", "expected linear_forward and linear_backward, got linear_forward alone"),
+        ("def linear_backward(): ...", "expected linear_forward and linear_backward, got linear_backward alone"),
+        ("from npformer.functional import linear_forward\ndef linear_backward(): ...", "linear_backward alone"),
+        ("def linear_forward(): ...\ndef linear_backward(): ...\n# twice", r"b\.linear_forward: .*one .*, once"),
+        ("def _feed_forward(): ...\ndef move_forwards(): ...\nx_forward = 3", None),
+    ],
+)
+def test_kernels_are_found_by_their_names_or_refused(
+    source: str, message: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = f"folder_of_kernels_{abs(hash(source))}"
+    (tmp_path / folder).mkdir()
+    for name in ("__init__", "a", *(["b"] if "twice" in source else [])):
+        (tmp_path / folder / f"{name}.py").write_text(source if name != "__init__" else "")
+    monkeypatch.syspath_prepend(tmp_path)
+    if message is not None:
+        with pytest.raises(TypeError, match=message):
+            with_kernels(PLAIN, folder)
+        return
+    found, plain = vars(with_kernels(PLAIN, folder, "card")), vars(PLAIN)
+    assert [op for op in NAMES if found[op] is not plain[op]] == (["linear"] if "linear" in source else [])
+    assert "linear" not in source or found["linear"].forward.args == ("card",)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
@@ -102,9 +142,9 @@ def test_plain_kernels_are_the_functions_of_functional_themselves(
     if name == "cupy":
         request.getfixturevalue("gpu")
     ops = get_backend(name, dtype=dtype, kernels="plain").ops
-    for field in dataclasses.fields(Ops):
-        for direction, function in zip(WAYS, getattr(ops, field.name), strict=True):
-            assert inspect.unwrap(function) is getattr(F, f"{field.name}_{direction}"), f"{field.name} {direction}"
+    for name in NAMES:
+        for direction, function in zip(WAYS, getattr(ops, name), strict=True):
+            assert inspect.unwrap(function) is getattr(F, f"{name}_{direction}"), f"{name} {direction}"
 
 
 def op_cases(op: str) -> list[Case]:
@@ -112,7 +152,7 @@ def op_cases(op: str) -> list[Case]:
     return [case for case in catalogue(op) if case.group == "op" and case.name.partition(":")[0] == op]
 
 
-@pytest.mark.parametrize("op", [field.name for field in dataclasses.fields(Ops)])
+@pytest.mark.parametrize("op", NAMES)
 def test_plain_kernels_run_the_text_of_functional(op: str, numpy64: Backend) -> None:
     targets = {f"{f.__module__}:{f.__name__}" for f in (getattr(F, f"{op}_{way}") for way in WAYS)}
     bits = "npformer.functional.philox:philox_bits"
@@ -157,7 +197,7 @@ def test_a_kernel_replaced_is_seen_by_every_layer_and_touches_nothing_else(numpy
     assert seen == [(2, 3, 4)] * 2
     np.testing.assert_array_equal(LayerNorm(4, backend=numpy64).forward(x)[0], before)
     assert numpy64.ops.layer_norm.forward.__wrapped__ is F.layer_norm_forward  # type: ignore[attr-defined]
-    others = [f.name for f in dataclasses.fields(Ops) if f.name != "layer_norm"]
+    others = [name for name in NAMES if name != "layer_norm"]
     assert all(getattr(swapped.ops, name) is getattr(numpy64.ops, name) for name in others)
 
 
@@ -184,8 +224,7 @@ def test_every_operation_that_draws_takes_other_bits(numpy64: Backend) -> None:
     assert not ops.biased_attention.forward(x[None], x[None], x[None], np.ones((2, 3, 3)), F.ALL_VISIBLE, DRAW)[0].any()
     assert not ops.local_attention.forward(x[None], x[None], x[None], F.AttentionMask(window=1), DRAW)[0].any()
     assert calls == [6, 24, 24, 24, 30, 18, 18, 18]
-    changed = {f.name for f in dataclasses.fields(Ops) if getattr(ops, f.name) is not getattr(PLAIN, f.name)}
-    assert changed == set(DRAWING)
+    assert tuple(name for name in NAMES if getattr(ops, name) is not getattr(PLAIN, name)) == DRAWING
     layer = EncoderLayer(4, 2, 6, dropout=0.5, backend=dataclasses.replace(numpy64, ops=ops))
     calls.clear()
     layer.forward(x, key=RandomKey())

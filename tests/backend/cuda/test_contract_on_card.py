@@ -14,6 +14,7 @@ import pytest
 from npformer.backend import PLAIN, Backend, Ops
 from npformer.backend.cuda import cuda_ops
 from npformer.backend.cuda.source import files, kernels
+from npformer.backend.ops import kernels_in
 from npformer.functional import AttentionMask
 from npformer.proof import Case
 from npformer.proof.report import RIGHT
@@ -118,19 +119,17 @@ def test_gradients_have_the_shape_and_dtype_of_the_inputs(case: Case, dtype: str
     assert {part.dtype for part in contract.parts(y)} == {np.dtype(dtype)}
 
 
-#: What has no kernel of its own.
-PLAIN_ON_A_CARD = {
-    "rotary", "relative_bias", "batch_norm", "batch_norm_inference", "biased_attention", "local_attention",
-    "linear_attention", "gru", "conv1d",
-}  # fmt: skip
 #: Files of kernels that no operation calls in float64, and the tests that do.
 ELSEWHERE = {"adam": "test_adam.py", "bfloat16": "test_bfloat16.py", "products": "test_products.py"}
 
 
-def test_these_and_no_others_stay_plain(cards: Any) -> None:
-    ops = cuda_ops(cards.HostCard())
-    plain = {field.name for field in dataclasses.fields(Ops) if getattr(ops, field.name) is getattr(PLAIN, field.name)}
-    assert plain == PLAIN_ON_A_CARD
+def test_the_card_is_handed_to_every_kernel_of_the_folder_and_to_no_plain_pair(cards: Any) -> None:
+    card = cards.HostCard()
+    ops, found = cuda_ops(card), kernels_in("npformer.backend.cuda")
+    for op, plain in vars(PLAIN).items():
+        pair = getattr(ops, op)
+        assert [half.func for half in pair] == list(found[op]) if op in found else pair is plain
+        assert op not in found or all(half.args == (card,) for half in pair)
 
 
 def test_every_kernel_runs_in_small_cases_or_large_ones_or_in_tests_of_its_own(cards: Any, on_card: Any) -> None:
