@@ -15,6 +15,7 @@ from benchmarks.cases import case
 from benchmarks.options import Options, UsageError, listed, new_parser, run
 from benchmarks.own.ops import NAMES
 from benchmarks.turns import Budget, Child, Entry, contenders, take_turns
+from npformer.backend import get_backend
 from npformer.backend.flops import Work, work_of
 from npformer.models.presets import PRESETS
 
@@ -95,8 +96,9 @@ def entries(options: Options, size: str, threads: int, precision: str = "float32
 def work_at(name: str, size: str) -> tuple[Work, Work]:
     """What (forward, backward) has to do at the least."""
     given = case(name, PRESETS[size])
-    y = np.zeros(()) if isinstance(given.dy, float) else given.dy  # like y in shape, which is all that counts
-    return work_of(name, y, (*given.arrays, *given.options))
+    inputs = (*given.arrays, *given.options)
+    y, _ = getattr(get_backend("numpy", kernels="numpy").ops, name).forward(*inputs)
+    return work_of(name, y, inputs)
 
 
 def measure(

@@ -13,7 +13,7 @@ import pytest
 from npformer import layers
 from npformer.backend import PLAIN, Backend, Ops, Pair, get_backend, plain_pair
 from npformer.errors import DTypeError
-from npformer.functional import AttentionMask
+from npformer.functional import OPERATIONS, AttentionMask
 from npformer.layers import CacheStack, Layer, LayerCache
 from npformer.proof import Case, Report, catalogue
 from npformer.proof.report import RIGHT, WRONG
@@ -95,7 +95,7 @@ def test_gradients_are_right(case: Case, any64: Backend) -> None:
 
 def test_the_catalogue_holds_every_operation_and_every_layer(numpy64: Backend) -> None:
     tried = {case.name.partition(":")[0] for case in CASES}
-    assert tried >= {field.name for field in dataclasses.fields(Ops)}
+    assert tried >= set(OPERATIONS)
     kinds = [getattr(layers, name) for name in layers.__all__]
     assert tried >= {kind.__name__ for kind in kinds if issubclass(kind, Layer) and kind is not Layer}
     assert tried >= {"Encoder", "Decoder", "Transformer"}
@@ -296,37 +296,44 @@ def test_a_gradient_that_is_off_makes_no_other_wrong(op: str, numpy64: Backend) 
         assert [row.verdict for row in report.rows] == [WRONG if i == k else RIGHT for i in range(count)]
 
 
-#: An operation and a layer in which it works.
-USES = {
-    "rotary": "MultiHeadAttention: rotary",
-    "relative_bias": "MultiHeadAttention: relative",
-    "biased_attention": "MultiHeadAttention: relative",
-    "local_attention": "MultiHeadAttention: local",
-    "linear_attention": "MultiHeadAttention: linear, causal",
-    "batch_norm": "BatchNorm: training, padding",
-    "gru": "Gru: padding",
-    "conv1d": "Conv1d: causal",
-    "linear": "MultiHeadAttention: cross",
-    "dropout": "Dropout",
-    "embedding": "Embedding",
-    "learned_positions": "LearnedPositions",
-    "layer_norm": "LayerNorm",
-    "attention": "MultiHeadAttention: self",
-    "residual": "EncoderLayer: pre, gelu",
-    "post_norm": "EncoderLayer: post, relu",
-    "add_norm": "EncoderLayer: pre, gelu",
-    "feed_forward": "FeedForward: gelu",
-}
+@functools.cache
+def uses() -> dict[str, list[tuple[Case, Any]]]:
+    """The operations that layers call: each case in which one does, and the places that it hands backward."""
+    plain, found = get_backend("numpy", dtype="float64", kernels="plain"), dict[str, list[tuple[Case, Any]]]()
+
+    def noting(op: str, pair: Pair, case: Case) -> Pair:
+        def backward(dy: Any, cache: Any, into: Any = ()) -> Any:
+            found.setdefault(op, []).append((case, into))
+            return pair.backward(dy, cache, into)
+
+        return Pair(pair.forward, backward)
+
+    for case in CASES:
+        if case.group == "layer":
+            ops = Ops(**{op: noting(op, pair, case) for op, pair in vars(plain.ops).items()})
+            layer = case.build(dataclasses.replace(plain, ops=ops))
+            y, cache = layer.forward(*case.inputs, **case.options)
+            layer.backward(upstream_for(y), cache)
+    return found
 
 
-@pytest.mark.parametrize("op", USES)
+@pytest.mark.parametrize("op", OPERATIONS)
+def test_layers_have_a_place_for_the_gradient_of_every_parameter(op: str) -> None:
+    assert {len(into) for _, into in uses().get(op, [])} <= {OPERATIONS[op].parameters}
+
+
+@pytest.mark.parametrize("op", OPERATIONS)
 def test_a_kernel_that_is_one_in_a_thousand_off_is_seen_in_a_layer(op: str, numpy64: Backend) -> None:
-    (case,) = (case for case in CASES if case.name == USES[op])
+    if op not in uses():
+        pytest.skip("no layer calls it")
+    case, into = uses()[op][0]
+    constants = sum(place is None for place in into)  # the last parameters, which learn nothing here
     pair = getattr(numpy64.ops, op)
 
     def backward(dy: Any, cache: Any) -> tuple[Any, ...]:
-        *others, last = parts(pair.backward(dy, cache))
-        return (*others, 1.001 * last)
+        gradients = parts(pair.backward(dy, cache))
+        last = len(gradients) - 1 - constants
+        return tuple(1.001 * gradient if i == last else gradient for i, gradient in enumerate(gradients))
 
     ops = dataclasses.replace(numpy64.ops, **{op: plain_pair(pair.forward, backward)})
     report = case.check(dataclasses.replace(numpy64, ops=ops))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,11 +11,11 @@ import numpy as np
 from benchmarks.cases import Case, case
 from benchmarks.own.backend import backend
 from benchmarks.tasks import TOGETHER, Contender, Task, repeated
-from npformer.backend import Backend, Ops, Pair
-from npformer.functional import AttentionMask
+from npformer.backend import Backend, Pair
+from npformer.functional import OPERATIONS, AttentionMask
 from npformer.models.presets import PRESETS
 
-NAMES = tuple(field.name for field in fields(Ops))
+NAMES = tuple(OPERATIONS)
 
 
 def ops(size: str, device: str, kernels: str, threads: int, precision: str = "float32") -> Contender:
@@ -44,8 +44,8 @@ def _forward(pair: Pair, given: Case, chosen: Backend) -> Task:
 
 def _backward(pair: Pair, given: Case, chosen: Backend) -> Task:
     inputs = _on_device(given, chosen)
-    _, cache = pair.forward(*inputs)
-    dy = _placed(given.dy, chosen)
+    y, cache = pair.forward(*inputs)
+    dy = _placed(given.dy(y), chosen)
     parameters = given.arrays[len(given.arrays) - given.parameters :]
     into = tuple(chosen.zeros(x.shape) for x in parameters)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -28,10 +28,10 @@ def ops(size: str, device: str, threads: int, precision: str = "float32") -> Con
     at, together = place(device, precision), TOGETHER[device]
 
     def make(name: str, backward: bool) -> Task:
-        function, inputs, dy = prepared(name, PRESETS[size], RATE, at)
+        function, inputs, given = prepared(name, PRESETS[size], RATE, at)
         if precision == "bfloat16":
             function = autocast(at, precision)(function)
-        return repeated(_backward(function, inputs, dy) if backward else _forward(function, inputs), together)
+        return repeated(_backward(function, inputs, given) if backward else _forward(function, inputs), together)
 
     tasks = {}
     for name in spellings(PRESETS[size], RATE, at):
@@ -40,17 +40,15 @@ def ops(size: str, device: str, threads: int, precision: str = "float32") -> Con
     return Contender(about(), tasks, synchronize=waiting(at), together=together)
 
 
-def prepared(name: str, size: Preset, rate: float, at: torch.device) -> tuple[Spelling, list[Tensor], list[Tensor]]:
-    """(the function, its inputs, what backward starts from) for the operation of that name."""
+def prepared(name: str, size: Preset, rate: float, at: torch.device) -> tuple[Spelling, list[Tensor], Case]:
+    """(the function, its inputs, the call that these are of) for the operation of that name."""
     given: Case = case(name, size)
     inputs = []
     for i, array in enumerate(given.arrays):
         turned = np.ascontiguousarray(array.T) if i in TRANSPOSED.get(name, ()) else array
         tensor = torch.from_numpy(turned).to(at)
         inputs.append(tensor.requires_grad_() if tensor.is_floating_point() else tensor)
-    dy = given.dy if isinstance(given.dy, tuple) else (given.dy,)
-    grads = [torch.from_numpy(np.asarray(each, dtype=np.float32)).to(at) for each in dy]
-    return spellings(size, rate, at)[name], inputs, grads
+    return spellings(size, rate, at)[name], inputs, given
 
 
 def _forward(function: Spelling, inputs: list[Tensor]) -> Task:
@@ -60,11 +58,19 @@ def _forward(function: Spelling, inputs: list[Tensor]) -> Task:
     return run
 
 
-def _backward(function: Spelling, inputs: list[Tensor], dy: Sequence[Tensor]) -> Task:
+def upstream(given: Case, outputs: tuple[Tensor, ...]) -> list[Tensor]:
+    """What backward starts from: the gradient of each output, where that is."""
+    return [
+        torch.from_numpy(np.asarray(dy, dtype=np.float32)).to(y)
+        for dy, y in zip(given.dy(outputs), outputs, strict=True)
+    ]
+
+
+def _backward(function: Spelling, inputs: list[Tensor], given: Case) -> Task:
     outputs = function(*inputs)
     outputs = outputs if isinstance(outputs, tuple) else (outputs,)
     wanted = [x for x in inputs if x.requires_grad]
-    like = [each.to(y.dtype) for each, y in zip(dy, outputs, strict=True)]
+    like = upstream(given, outputs)
 
     def run() -> None:
         torch.autograd.grad(outputs, wanted, like, retain_graph=True)

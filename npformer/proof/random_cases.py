@@ -17,7 +17,7 @@ from npformer.functional import OPERATIONS, Draw
 from npformer.layers import RandomKey
 from npformer.models import Transformer, TransformerConfig
 from npformer.proof import op_samples
-from npformer.proof.case import Case, shaken
+from npformer.proof.case import DRAW, Case, shaken
 
 Generator = np.random.Generator
 OPS = tuple(OPERATIONS)
@@ -116,6 +116,16 @@ class SmallSizes:
 
     def choice(self, *options: Any) -> Any:
         return options[self._rng.integers(len(options))]
+
+
+class UsualSizes(SmallSizes):
+    """Small random sizes, the usual options, and dropout."""
+
+    def draw(self) -> Draw | None:
+        return DRAW
+
+    def choice(self, *options: Any) -> Any:
+        return options[0]
 
 
 def _padded(rng: Generator, batch: int, vocabulary: int) -> np.ndarray[Any, Any]:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import npformer as npf
-from benchmarks.cases import DRAW, case
+from benchmarks.cases import DRAW
 from benchmarks.own.model import NO_END, decoding_model, save_weights, sources
 from benchmarks.own.ops import NAMES
 from npformer.backend import PLAIN, Backend, cupy_problem
@@ -40,19 +40,18 @@ def as_tuple(x: Any) -> tuple[Any, ...]:
 def test_an_operation_is_the_same_without_dropout(name: str, torch: Any) -> None:
     from benchmarks.peers import torch_ops
 
-    function, inputs, dy = torch_ops.prepared(name, SMALL, 0.0, torch.device("cpu"))
+    function, inputs, given = torch_ops.prepared(name, SMALL, 0.0, torch.device("cpu"))
     outputs = as_tuple(function(*inputs))
     wanted = [x for x in inputs if x.requires_grad]
-    theirs = [x.numpy() for x in torch.autograd.grad(outputs, wanted, dy)]
+    theirs = [x.numpy() for x in torch.autograd.grad(outputs, wanted, torch_ops.upstream(given, outputs))]
     for i in torch_ops.TRANSPOSED.get(name, ()):
         theirs[i] = theirs[i].T
 
-    given = case(name, SMALL)
     options = [without_dropout(option) for option in given.options]
     pair = getattr(PLAIN, name)
     y, cache = pair.forward(*given.arrays, *options)
     into = [np.zeros_like(x) for x in given.arrays[len(given.arrays) - given.parameters :]]
-    ours = [*as_tuple(pair.backward(given.dy, cache, into=into)), *into]
+    ours = [*as_tuple(pair.backward(given.dy(y), cache, into=into)), *into]
     for mine, other in zip(as_tuple(y), outputs, strict=True):
         np.testing.assert_allclose(mine, other.detach().numpy(), rtol=1e-4, atol=1e-4)
     for mine, other in zip(ours, theirs, strict=True):
