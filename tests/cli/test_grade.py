@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,20 +11,19 @@ import pytest
 
 from npformer.lab.grader import EXERCISES
 from npformer.lab.grader.progress import NAME
-
-LEARNER = Path(__file__).resolve().parents[1] / "lab" / "learner"
-WRONG = "import numpy as np\nfrom numpy import exp\n" + (LEARNER / "relu.py").read_text().replace("dy * cache", "dy")
+from tests.lab.learner import answered
 
 
 @pytest.fixture
 def wrong(tmp_path: Path) -> Path:
-    path = tmp_path / "mine.py"
-    path.write_text(WRONG)
+    path = answered("relu", tmp_path).rename(tmp_path / "mine.py")
+    text = path.read_text().replace("dy * cache", "dy")
+    path.write_text(f"import numpy as np\nfrom numpy import exp\n{text}")
     return path
 
 
 def test_a_right_answer(cli: Callable[..., Any], tmp_path: Path) -> None:
-    done = cli("grade", LEARNER / "relu.py")
+    done = cli("grade", answered("relu", tmp_path))
     assert (done.code, done.err) == (0, "")
     assert done.out.startswith("relu: right.\n")
     assert done.out.endswith("Next: npformer grade --template gelu\n")
@@ -63,8 +61,8 @@ def test_json(cli: Callable[..., Any], wrong: Path) -> None:
 
 
 def test_several_exercises_in_one_file(cli: Callable[..., Any], tmp_path: Path, wrong: Path) -> None:
-    both = (LEARNER / "dropout.py").read_text() + WRONG
-    (tmp_path / "both.py").write_text(both)
+    texts = [path.read_text() for path in (answered("dropout", tmp_path), wrong)]
+    (tmp_path / "both.py").write_text("".join(texts))
     done = cli("grade", "both.py")
     assert done.code == 1
     assert "relu: not yet; dx is not right." in done.out
@@ -87,12 +85,11 @@ def test_a_template_is_written_once(cli: Callable[..., Any], tmp_path: Path) -> 
 
 def test_templates_with_parts_run_without_the_grader(shell: Callable[..., Any], tmp_path: Path) -> None:
     assert shell("grade", "parts.py", "--template", "parts").code == 0
-    shutil.copy(LEARNER / "decoder_layer.py", tmp_path / "decoder_layer.py")
-    assert shell("grade", "decoder_layer.py").out.startswith("decoder_layer: right.")
+    assert shell("grade", answered("decoder_layer", tmp_path)).out.startswith("decoder_layer: right.")
 
 
-def test_the_list_shows_order_and_progress(cli: Callable[..., Any], wrong: Path) -> None:
-    cli("grade", LEARNER / "linear.py")
+def test_the_list_shows_order_and_progress(cli: Callable[..., Any], tmp_path: Path, wrong: Path) -> None:
+    cli("grade", answered("linear", tmp_path))
     cli("grade", wrong.name)
     lines = cli("grade", "--list").out.splitlines()
     assert [line.split()[2] for line in lines[: len(EXERCISES)]] == [exercise.name for exercise in EXERCISES]
@@ -108,7 +105,7 @@ def test_the_list_shows_order_and_progress(cli: Callable[..., Any], wrong: Path)
 )
 def test_a_corrupt_progress_is_left_alone(cli: Callable[..., Any], tmp_path: Path, text: str) -> None:
     (tmp_path / NAME).write_text(text)
-    done = cli("grade", LEARNER / "relu.py")
+    done = cli("grade", answered("relu", tmp_path))
     assert done.code == 0
     assert f"{NAME}: left as it is" in done.err
     assert cli("grade", "--list").code == 0
@@ -116,8 +113,8 @@ def test_a_corrupt_progress_is_left_alone(cli: Callable[..., Any], tmp_path: Pat
 
 
 def test_progress_can_be_left_out(cli: Callable[..., Any], tmp_path: Path) -> None:
-    assert cli("grade", LEARNER / "relu.py", "--no-progress").code == 0
-    assert list(tmp_path.iterdir()) == []
+    assert cli("grade", answered("relu", tmp_path), "--no-progress").code == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["relu.py"]
 
 
 def test_bad_input(cli: Callable[..., Any], tmp_path: Path) -> None:

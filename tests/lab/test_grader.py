@@ -18,14 +18,14 @@ from npformer.lab.grader.source import read_source
 from npformer.lab.grader.templates import template
 from npformer.lab.grader.tree import decode, named
 from npformer.layers import DecoderLayer, EncoderLayer, MultiHeadAttention
+from tests.lab.learner import answered
 
-LEARNER = Path(__file__).parent / "learner"
 each_exercise = pytest.mark.parametrize("exercise", EXERCISES, ids=[exercise.name for exercise in EXERCISES])
 
 
 @each_exercise
-def test_a_right_answer_in_other_words_passes(exercise: Exercise) -> None:
-    (found,) = grade_file(LEARNER / f"{exercise.name}.py")
+def test_a_right_answer_in_other_words_passes(exercise: Exercise, tmp_path: Path) -> None:
+    (found,) = grade_file(answered(exercise.name, tmp_path))
     assert found.ok, report.report(found, 3, "")
     assert report.verdict(found) == f"{exercise.name}: right."
 
