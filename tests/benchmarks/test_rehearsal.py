@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,30 +16,23 @@ from npformer.backend import Backend, get_backend
 from npformer.backend.cupy import assembled
 from npformer.backend.roofline import LARGE, STREAMED
 from npformer.models.presets import PRESETS, Preset
+from tests.backend.cuda import guarded, host_card, recording
 
-BESIDE = Path(__file__).resolve().parents[1] / "backend" / "cuda" / "host_card.py"
 SMALL = Preset(vocab_size=9, d_model=8, num_heads=2, num_layers=1, d_ff=12, length=5, batch=3)
 
 
 @pytest.fixture(scope="module")
 def cards() -> Any:
     """The card of the tests; skips, visibly, without a compiler."""
-    spec = importlib.util.spec_from_file_location("host_card", BESIDE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    if (problem := module.compiler_problem()) is not None:
+    if (problem := host_card.compiler_problem()) is not None:
         pytest.skip(problem)
-    return module
+    return host_card
 
 
 @pytest.fixture
 def machine(cards: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The machine, which every contender of npformer finds where it looks for CuPy."""
-    cards.load("device_array")  # which the recording machine finds loaded
-    recording, guarded = cards.load("recording"), cards.load("guarded").guarded
-    made = recording.Machine(guarded)
+    made = recording.Machine(guarded.guarded)
 
     def backend(device: str, kernels: str, precision: str = "float32") -> Backend:
         assert (device, kernels) == ("cupy", "cuda")

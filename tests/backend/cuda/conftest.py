@@ -3,37 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from npformer.backend import Backend, get_backend
+from npformer.backend import Backend, Ops, get_backend
 from npformer.backend.cuda import cuda_ops
 from npformer.backend.fallback import with_fallback
-
-
-def load(name: str) -> Any:
-    """The module of a file beside this one."""
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-host_card = load("host_card")
+from tests.backend.cuda import host_card
 
 #: (threads in every block, whether they and the blocks run last to first): alone, and a warp and a part of one.
 BLOCKS = {"1 thread": (1, False), "40 threads": (40, True)}
-
-
-@pytest.fixture
-def load_beside() -> Any:
-    """load_beside(name): the module of a file beside this one."""
-    return host_card.load
 
 
 @pytest.fixture
@@ -62,6 +42,12 @@ def backend_on(card: Any, dtype: str) -> Backend:
 def on_card() -> Any:
     """on_card(card, dtype): the backend above."""
     return backend_on
+
+
+@pytest.fixture
+def table(card: Any) -> Ops:
+    """The kernels on that card, bare."""
+    return cuda_ops(card)
 
 
 @pytest.fixture

@@ -7,9 +7,6 @@ CUDA leaves undefined between the threads of a block (fibers.h).
 from __future__ import annotations
 
 import ctypes
-import importlib.util
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,23 +14,11 @@ import numpy as np
 from npformer.backend.cupy.blas import Blas
 from npformer.backend.cupy.card import as_argument
 from npformer.backend.cupy.products import product
+from tests.backend.cuda import fake_cublas, guarded, host_kernels
 
 Host = np.ndarray[Any, Any]
 
 
-def load(name: str) -> Any:
-    """The module of a file beside this one, always the same."""
-    full = f"npformer_tests_cuda_{name}"
-    if full not in sys.modules:
-        spec = importlib.util.spec_from_file_location(full, Path(__file__).with_name(f"{name}.py"))
-        assert spec is not None
-        assert spec.loader is not None
-        sys.modules[full] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[full])
-    return sys.modules[full]
-
-
-host_kernels, guarded, fake_cublas = load("host_kernels"), load("guarded"), load("fake_cublas")
 compiler_problem = host_kernels.compiler_problem
 
 

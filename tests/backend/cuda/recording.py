@@ -8,7 +8,6 @@ to the next one of its size, what was given back is garbage.
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -17,10 +16,9 @@ import numpy as np
 
 from npformer.backend.cupy.graph_driver import write
 from npformer.backend.staging import places
+from tests.backend.cuda.device_array import DeviceArray, bare
 
 Host = np.ndarray[Any, Any]
-_arrays = sys.modules["npformer_tests_cuda_device_array"]  # a file beside this one, loaded before it
-DeviceArray, bare = _arrays.DeviceArray, _arrays.bare
 UNIT = 512  # bytes by which memory is handed out
 
 

@@ -11,26 +11,15 @@ import pytest
 from npformer.backend import PLAIN, Ops
 from npformer.backend.cuda import attention, cuda_ops
 from npformer.backend.cuda.attention_tiles import MOST_ROWS, ROOM, WIDEST_HEAD, fits_one_tile, tile_rows
-from npformer.errors import NpformerError
-from npformer.functional import AttentionMask, Draw, merge_heads, split_heads
+from npformer.functional import AttentionMask, merge_heads, split_heads
+from tests.backend.numpy import test_attention as host
+from tests.backend.numpy.test_attention import DRAW, EVERY_DTYPE, POSITIONS, case, padded
 
 Host = np.ndarray[Any, Any]
 
-DRAW = Draw(3, 4, 1, 99, 0.3, first_row=2)
-POSITIONS = {
-    "all": AttentionMask(),
-    "causal": AttentionMask(causal=True),
-    "offset": AttentionMask(causal=True, query_offset=2),
-    "window": AttentionMask(window=2),
-    "causal window": AttentionMask(causal=True, window=1),
-    "stride": AttentionMask(stride=2),
-    "stride and window": AttentionMask(causal=True, window=2, stride=3),
-    "window that sees nothing": AttentionMask(query_offset=99, window=2),
-}
 #: One number; odd sizes; no sequences; no queries; more than a tile; one query; heads so wide that tiles have few rows.
 SHAPES = [(1, 1, 1, 1, 1), (2, 3, 4, 5, 6), (0, 2, 3, 3, 4), (2, 2, 0, 3, 4), (2, 1, 67, 70, 5), (1, 2, 1, 35, 33)]
 WIDE = (1, 1, 21, 26, 256)
-EVERY_DTYPE = pytest.mark.parametrize("dtype", ["float32", "float64"])
 
 
 @pytest.fixture(params=["short", "products", "tiles"])
@@ -50,24 +39,10 @@ def table(card: Any, way: str) -> Ops:
     return cuda_ops(card)
 
 
-def heads(rng: np.random.Generator, dtype: str, B: int, H: int, T: int, D: int) -> Host:
-    """Read-only heads (B, H, T, D) as a layer makes them: views of columns of a projection."""
-    tokens = rng.normal(size=(B, T, 2 * H * D)).astype(dtype)[..., : H * D]
-    tokens.flags.writeable = False
-    return split_heads(tokens, H)  # type: ignore[no-any-return]
-
-
-def case(dtype: str, shape: tuple[int, ...], scale: float = 1.0) -> tuple[Host, Host, Host]:
-    rng = np.random.default_rng(1)
-    B, H, T, S, D = shape
-    return scale * heads(rng, dtype, B, H, T, D), heads(rng, dtype, B, H, S, D), heads(rng, dtype, B, H, S, D)
-
-
-def padded(mask: AttentionMask, B: int, S: int) -> AttentionMask:
-    """mask with keys hidden at random, all of them in the last sequence."""
-    visible = np.random.default_rng(2).random((B, S)) < 0.7
-    visible[B - 1 :] = False
-    return AttentionMask(visible, mask.causal, mask.query_offset, mask.window, mask.stride)
+test_hidden_keys = host.test_hidden_keys_do_not_matter_however_large
+test_a_query_that_sees_nothing = host.test_a_query_that_sees_nothing_gets_nothing
+test_merging = host.test_merging_what_comes_out_copies_nothing
+test_a_bad_mask = host.test_a_bad_mask_is_refused_in_the_plain_kernels_words
 
 
 @EVERY_DTYPE
@@ -116,28 +91,6 @@ def test_saturated_scores_neither_overflow_nor_vanish(
     assert agree("attention", np.abs(q), -scale * np.abs(k), v, AttentionMask(), None)  # all scores far below 0
 
 
-def test_hidden_keys_do_not_matter_however_large(table: Ops) -> None:
-    q, k, v = case("float32", (2, 2, 3, 5, 4))
-    mask = AttentionMask(np.arange(5)[None, :] < np.array([[3], [4]]))
-    poisoned_k, poisoned_v = k.copy(), v.copy()
-    poisoned_k[0, :, 3:], poisoned_v[0, :, 3:] = 1e30, -1e30
-    y, cache = table.attention.forward(q, k, v, mask)
-    other, other_cache = table.attention.forward(q, poisoned_k, poisoned_v, mask)
-    np.testing.assert_allclose(other, y, rtol=1e-5)
-    for g, h in zip(table.attention.backward(y, cache), table.attention.backward(y, other_cache), strict=True):
-        assert np.isfinite(h).all()
-        np.testing.assert_allclose(h, g, rtol=1e-4, atol=1e-6)
-
-
-def test_a_query_that_sees_nothing_gets_nothing(table: Ops) -> None:
-    q, k, v = case("float32", (2, 2, 3, 5, 4))
-    y, cache = table.attention.forward(q, k, v, AttentionMask(np.array([[True] * 5, [False] * 5])), DRAW)
-    gradients = table.attention.backward(np.ones_like(y), cache)
-    assert y[0].all()
-    assert not y[1].any()
-    assert not any(g[1].any() for g in gradients)
-
-
 @pytest.mark.parametrize("on_device", [False, True], ids=["step", "step in memory"])
 def test_the_same_weights_are_dropped_as_by_the_plain_pair(table: Ops, on_device: bool) -> None:
     """With V the identity the output is the dropped weights themselves."""
@@ -172,13 +125,6 @@ def test_no_number_where_there_is_none(table: Ops, dtype: str, special: float) -
             assert not (np.isfinite(f) & ~np.isfinite(t)).any(), f"{special} in input {place}: {name}"
 
 
-def test_merging_what_comes_out_copies_nothing(table: Ops) -> None:
-    q, k, v = case("float32", (2, 3, 4, 5, 6))
-    y, cache = table.attention.forward(q, k, v)
-    for each in (y, *table.attention.backward(y, cache)):
-        assert np.shares_memory(merge_heads(each), each)
-
-
 @pytest.mark.parametrize("count", [2, 3])
 def test_gradients_lie_side_by_side_as_their_inputs_do(table: Ops, count: int) -> None:
     """So that the gradient of a block (B, T, 3C) of projections can be read without a copy."""
@@ -192,17 +138,6 @@ def test_gradients_lie_side_by_side_as_their_inputs_do(table: Ops, count: int) -
     width = merged[0].dtype.itemsize * 12
     assert [g.ctypes.data - merged[0].ctypes.data for g in merged] == [i * width for i in range(count)]
     assert all(g.strides == block.strides for g in merged)
-
-
-@pytest.mark.parametrize("key_visible", [np.ones((1, 5), bool), np.ones((2, 4), bool), np.ones((2, 5))], ids=str)
-def test_a_bad_mask_is_refused_in_the_plain_kernels_words(table: Ops, key_visible: Host) -> None:
-    q, k, v = case("float32", (2, 3, 4, 5, 6))
-    messages = []
-    for ops in (PLAIN, table):
-        with pytest.raises(NpformerError) as caught:
-            ops.attention.forward(q, k, v, AttentionMask(key_visible, causal=True))
-        messages.append(str(caught.value))
-    assert messages[0] == messages[1]
 
 
 KERNELS = {

@@ -19,21 +19,20 @@ from npformer.errors import ConfigError, DeviceMemoryError, ShapeError, TokenErr
 from npformer.models import Transformer, TransformerConfig
 from npformer.optim import AdamW, WarmupCosine
 from npformer.training import TrainStep
+from tests.backend.cuda import guarded, recording
 
 Host = np.ndarray[Any, Any]
 Batch = tuple[Host, Host, Host]
 
 
 @pytest.fixture
-def machine(cards: Any, load_beside: Any) -> Any:
-    load_beside("device_array")
-    return load_beside("recording").Machine(load_beside("guarded").guarded)
+def machine(cards: Any) -> Any:
+    return recording.Machine(guarded.guarded)
 
 
 @pytest.fixture
-def backend(machine: Any, cards: Any, load_beside: Any) -> Callable[..., Backend]:
+def backend(machine: Any, cards: Any) -> Callable[..., Backend]:
     """backend(dtype): the kernels for GPUs on the machine that records."""
-    recording = load_beside("recording")
 
     def build(dtype: str = "float32", on: Any = machine) -> Backend:
         plain = Backend("recording", get_backend("numpy").ops, on, dtype)

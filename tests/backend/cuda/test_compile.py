@@ -12,6 +12,8 @@ import pytest
 
 from npformer.backend.cuda.source import REAL, files, kernels, source
 from npformer.backend.cupy.card import OPTIONS
+from tests.backend.cuda import asking, host_kernels
+from tests.backend.cuda import nvrtc as nvrtc_module
 
 #: A100; H100 and H200.
 TARGETS = tuple((dtype, architecture) for dtype in REAL for architecture in ("sm_80", "sm_90"))
@@ -24,13 +26,12 @@ FLOAT_ATOMIC = re.compile(r"\b(?:atom|red)\.[\w.]*\b(?:f16|bf16|f32|f64)\w*")
 
 
 @pytest.fixture
-def nvrtc(load_beside: Any) -> Any:
+def nvrtc() -> Any:
     """The module nvrtc; skips, visibly, where it is not installed."""
-    module = load_beside("nvrtc")
-    problem = module.nvrtc_problem()
+    problem = nvrtc_module.nvrtc_problem()
     if problem is not None:
         pytest.skip(problem)
-    return module
+    return nvrtc_module
 
 
 @cache
@@ -47,9 +48,9 @@ def soon(nvrtc: Any, kept_in: Any) -> dict[tuple[str, str, str], Future[Any]]:
 
 
 @pytest.fixture(params=TARGETS, ids="-".join)
-def built(request: pytest.FixtureRequest, nvrtc: Any, load_beside: Any) -> Any:
+def built(request: pytest.FixtureRequest, nvrtc: Any) -> Any:
     """built(file): what became of it for a dtype and an architecture; fails where it does not compile."""
-    everything = soon(nvrtc, load_beside("host_kernels").folder())
+    everything = soon(nvrtc, host_kernels.folder())
 
     def result(file: str) -> Any:
         found = everything[file, *request.param].result()
@@ -85,9 +86,8 @@ def registers_of_a_block(registers: int, threads: int) -> int:
 
 
 @EVERY_FILE
-def test_a_block_as_large_as_asked_for_has_its_registers(built: Any, file: str, load_beside: Any) -> None:
+def test_a_block_as_large_as_asked_for_has_its_registers(built: Any, file: str) -> None:
     """Else the driver refuses to launch it. Blocks grow with the rows, up to a limit that wide rows show."""
-    asking = load_beside("asking")
     asked = asking.most_threads(built.dtype, 8192)
     assert asked == asking.most_threads(built.dtype, 16384), "wider rows ask for more threads"
     for name, takes in built(file).resources().items():
@@ -124,8 +124,8 @@ WRONG = {
 }
 
 
-def test_these_checks_fail_on_kernels_that_are_wrong(nvrtc: Any, load_beside: Any) -> None:
-    kept = load_beside("host_kernels").folder()
+def test_these_checks_fail_on_kernels_that_are_wrong(nvrtc: Any) -> None:
+    kept = host_kernels.folder()
     found = {why: nvrtc.compiled(f'extern "C" {text}', "sm_80", OPTIONS, kept) for why, text in WRONG.items()}
     assert found["registers"].resources()["wrong"].spilled > 0
     assert found["stack"].resources()["wrong"].stack > STACK

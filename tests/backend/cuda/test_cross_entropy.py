@@ -9,15 +9,9 @@ import numpy as np
 import pytest
 
 from npformer.backend import PLAIN, Ops
-from npformer.backend.cuda import cuda_ops
 
 SHAPES = [(1, 1), (1, 7), (2, 3, 5), (4, 30, 61), (0, 3, 4), (2, 0, 4), (5,), (3, 5003)]
 EVERY_DTYPE = pytest.mark.parametrize("dtype", ["float32", "float64"])
-
-
-@pytest.fixture
-def table(card: Any) -> Ops:
-    return cuda_ops(card)
 
 
 def case(dtype: str, shape: tuple[int, ...], scale: float = 1.0) -> tuple[Any, Any]:

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from npformer.backend import PLAIN, Ops
-from npformer.backend.cuda import cuda_ops
 from npformer.backend.cuda.card import drawn
 from npformer.functional import Draw
 
@@ -18,11 +17,6 @@ DRAWS = [None, DRAW, Draw(2**64 - 1, 2**40, 7, 2**63, 0.1, first_row=5), DRAW._r
 #: One number, none, less and more than a stretch of 1024, and stretches that do not begin with a block of bits.
 SHAPES = [(1, 1), (1,), (0, 3), (2, 3, 5), (3, 341), (33, 3, 31), (2, 8200)]
 EVERY_DTYPE = pytest.mark.parametrize("dtype", ["float32", "float64"])
-
-
-@pytest.fixture
-def table(card: Any) -> Ops:
-    return cuda_ops(card)
 
 
 @EVERY_DTYPE

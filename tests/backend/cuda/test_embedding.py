@@ -18,11 +18,6 @@ CASES = [(1, (4,)), (5, (2, 7)), (50, (3, 40)), (7, (1, 1)), (9, (0, 3)), (3, (5
          (1, (5 * CHUNK,)), (2, (3, CHUNK)), (400, (2, CHUNK))]  # fmt: skip
 
 
-@pytest.fixture
-def table(card: Any) -> Ops:
-    return cuda_ops(card)
-
-
 def tokens_of(num_rows: int, shape: tuple[int, ...]) -> Any:
     """A third of them 0, as padding is."""
     rng = np.random.default_rng(1)

@@ -20,11 +20,6 @@ STEPS: dict[str, Any] = {"the host's": 7, "the card's": np.array(7, np.uint64)}
 ACTIVATION = pytest.mark.parametrize("activation", ["relu", "gelu"])
 
 
-@pytest.fixture
-def table(card: Any) -> Ops:
-    return cuda_ops(card)
-
-
 def inputs(shape: tuple[int, ...], width: int, dtype: str = "float64") -> list[Any]:
     rng = np.random.default_rng(1)
     sizes = (shape, (shape[-1], width), (width,), (width, shape[-1]), (shape[-1],))

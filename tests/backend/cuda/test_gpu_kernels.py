@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,27 +10,14 @@ import pytest
 
 from npformer.backend import Backend, Ops, cupy_problem, get_backend
 from npformer.backend.cuda import cuda_ops
+from tests.backend import conftest as agreement
+from tests.backend import test_kernels as kernels
+from tests.backend import test_not_a_number as not_a_number
+from tests.backend import test_rows_of_a_batch as rows_of_a_batch
+from tests.backend.cuda import hosted
 
-TESTS = Path(__file__).resolve().parents[2]
 #: Threads in every block, whatever was asked for: a warp and one more; an odd number of warps, the last one not full.
 BLOCKS = {"as asked": None, "33 threads": 33, "331 threads": 331}
-
-
-def load(path: str) -> Any:
-    """The module of a file of tests, whose fixtures this one has in its own way."""
-    name = "npformer_tests_" + path.replace("/", "_").removesuffix(".py")
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, TESTS / path)
-        assert spec is not None
-        assert spec.loader is not None
-        sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[name])
-    return sys.modules[name]
-
-
-kernels, agreement = load("backend/test_kernels.py"), load("backend/conftest.py")
-rows_of_a_batch, not_a_number = load("backend/test_rows_of_a_batch.py"), load("backend/test_not_a_number.py")
-hosted = load("backend/cuda/hosted.py")
 
 
 def on_gpu(threads: int | None) -> Ops:

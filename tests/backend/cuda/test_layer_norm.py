@@ -9,18 +9,12 @@ import numpy as np
 import pytest
 
 from npformer.backend import Ops
-from npformer.backend.cuda import cuda_ops
 from npformer.functional import Draw, layer_norm_backward, layer_norm_forward
 
 DRAWS = [None, Draw(3, 4, 1, 99, 0.3), Draw(3, 4, 0, 98, 0.1, first_row=5)]
 #: One number, no tokens, odd sizes, rows too wide for the shared memory of either kernel, or for one drawing of bits.
 SHAPES = [(1, 1), (9,), (2, 3, 5), (0, 3, 4), (7, 4, 33), (2, 1027), (1, 2, 2051), (2, 8219)]
 EVERY_DTYPE = pytest.mark.parametrize("dtype", ["float32", "float64"])
-
-
-@pytest.fixture
-def table(card: Any) -> Ops:
-    return cuda_ops(card)
 
 
 def normal(dtype: str, *shape: int, seed: int = 0) -> Any:

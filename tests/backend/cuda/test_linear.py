@@ -9,15 +9,10 @@ import numpy as np
 import pytest
 
 from npformer.backend import Ops
-from npformer.backend.cuda import cuda_ops, linear
+from npformer.backend.cuda import linear
 from npformer.errors import ShapeError
 
 SHAPES = [((1, 1), 1), ((3, 5), 7), ((2, 4, 33), 65), ((40, 32), 300), ((2, 3, 2, 6), 5), ((0, 4), 3), ((2, 0, 4), 3)]
-
-
-@pytest.fixture
-def table(card: Any) -> Ops:
-    return cuda_ops(card)
 
 
 def inputs(shape: tuple[int, ...], width: int, dtype: str) -> list[Any]:

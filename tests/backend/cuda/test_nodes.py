@@ -14,6 +14,7 @@ import npformer as npf
 from npformer.backend import Backend, get_backend
 from npformer.backend.cupy import assembled
 from npformer.models.presets import PRESETS, Preset
+from tests.backend.cuda import asking, recording
 
 #: Size of model: nodes of the graph of a step with dropout, products in TF32; matrix products among them.
 NODES = {"tiny": (200, 69), "small": (219, 69), "mid": (423, 156), "base": (819, 309)}
@@ -22,11 +23,8 @@ SMALLER = {"mid": {"batch": 20, "vocab_size": 99}, "base": {"batch": 12, "vocab_
 
 
 @pytest.fixture
-def counted(load_beside: Any) -> Callable[[Preset], tuple[int, int]]:
+def counted() -> Callable[[Preset], tuple[int, int]]:
     """counted(preset): (nodes, products) of a recorded step, none of which is computed."""
-    host_card = load_beside("host_card")
-    host_card.load("device_array")
-    recording, asking = host_card.load("recording"), load_beside("asking")
 
     class Machine(recording.Machine):  # type: ignore[misc, name-defined]
         """Memory that nobody fills, and launches that do nothing."""

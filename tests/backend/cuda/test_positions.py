@@ -9,16 +9,11 @@ import numpy as np
 import pytest
 
 from npformer.backend import PLAIN, Ops
-from npformer.backend.cuda import cuda_ops, positions
+from npformer.backend.cuda import positions
 
 EVERY_DTYPE = pytest.mark.parametrize("dtype", ["float32", "float64"])
 #: One number, an odd width (a sine without its cosine), no sequences, several pieces of 256 columns, no batch, two.
 SHAPES = [(1, 1, 1), (2, 3, 5), (0, 3, 4), (5, 9, 62), (7, 6), (3, 2, 4, 6), (2, 0, 4)]
-
-
-@pytest.fixture
-def table(card: Any) -> Ops:
-    return cuda_ops(card)
 
 
 def normal(dtype: str, *shape: int) -> Any:

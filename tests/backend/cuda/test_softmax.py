@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
 
 from npformer.backend import PLAIN, Ops
-from npformer.backend.cuda import cuda_ops
 
 EVERY_DTYPE = pytest.mark.parametrize("dtype", ["float32", "float64"])
-
-
-@pytest.fixture
-def table(card: Any) -> Ops:
-    return cuda_ops(card)
 
 
 @EVERY_DTYPE

@@ -18,10 +18,8 @@ from typing import Any
 import numpy as np
 
 from npformer.backend.cuda.source import REAL, files, source
-from tests.backend.cuda import host_card
+from tests.backend.cuda import fake_cublas, guarded, host_card, recording
 
-host_card.load("device_array")
-recording, guarded, fake_cublas = (host_card.load(name) for name in ("recording", "guarded", "fake_cublas"))
 Host = np.ndarray[Any, Any]
 Work = Callable[[], None]
 
