@@ -110,6 +110,12 @@ def numpy32() -> Backend:
     return get_backend("numpy", dtype="float32", kernels="plain")
 
 
+@pytest.fixture(params=["float32", "float64"])
+def dtype(request: pytest.FixtureRequest) -> str:
+    """Each precision in turn."""
+    return str(request.param)
+
+
 @pytest.fixture(params=["plain", "numpy", "numba"])
 def kernels(request: pytest.FixtureRequest) -> str:
     """Each table of kernels in turn."""

@@ -16,7 +16,6 @@ from npformer.layers import Parameter
 from npformer.optim import AdamW
 from tests.backend.cuda import host_card
 
-EVERY_DTYPE = pytest.mark.parametrize("dtype", ["float32", "float64"])
 BETAS, EPS = (0.9, 0.98), 1e-9
 
 
@@ -53,7 +52,6 @@ def plain_update(
     p[...], m[...], v[...] = parameter.data[0], optimizer.m[size], optimizer.v[size]
 
 
-@EVERY_DTYPE
 @pytest.mark.parametrize("size", [0, 1, 5, 1000, BLOCK + 1, 3 * BLOCK - 7])
 @pytest.mark.parametrize("decay", [0.0, 0.1])
 def test_it_is_the_plain_formula(adam_update: Any, dtype: str, size: int, decay: float) -> None:
@@ -70,7 +68,6 @@ def test_it_is_the_plain_formula(adam_update: Any, dtype: str, size: int, decay:
     assert all(flat.dtype == dtype for flat in fast)
 
 
-@EVERY_DTYPE
 @pytest.mark.parametrize("betas", [BETAS, (0.5, 0.6), (0.0, 0.0), (0.99, 0.9999)])
 def test_moments_that_decay_are_never_denormal(adam_update: Any, dtype: str, betas: tuple[float, float]) -> None:
     smallest = np.finfo(dtype).smallest_normal
@@ -85,7 +82,6 @@ def test_moments_that_decay_are_never_denormal(adam_update: Any, dtype: str, bet
     assert np.isfinite(p).all()
 
 
-@EVERY_DTYPE
 @pytest.mark.parametrize("adam_update", ["numba", "cuda"], indirect=True)
 def test_moments_that_decay_become_0(adam_update: Any, dtype: str) -> None:
     """But for NumPy's, which may stay at the smallest number that it knows."""
@@ -98,7 +94,6 @@ def test_moments_that_decay_become_0(adam_update: Any, dtype: str) -> None:
     assert np.isfinite(p).all()
 
 
-@EVERY_DTYPE
 def test_what_never_had_a_gradient_stays_as_it_is(adam_update: Any, dtype: str) -> None:
     p, g, m, v = np.array([0.0, 3.0, -1e-20, 0.0], dtype), *(np.zeros(4, dtype) for _ in range(3))
     before = p.copy()
@@ -109,7 +104,6 @@ def test_what_never_had_a_gradient_stays_as_it_is(adam_update: Any, dtype: str) 
     assert not v.any()
 
 
-@EVERY_DTYPE
 @pytest.mark.parametrize(
     ("adam_update", "tiny"), [("numpy", 1e-15), ("numba", 1e-14), ("cuda", 1e-14)], indirect=["adam_update"]
 )
@@ -120,7 +114,6 @@ def test_a_tiny_gradient_still_moves_its_parameter(adam_update: Any, dtype: str,
     np.testing.assert_allclose(p, [-0.1, 0.1, 0], rtol=1e-4)
 
 
-@EVERY_DTYPE
 @pytest.mark.filterwarnings("ignore:invalid value")  # NumPy's own, of ∞/∞
 @pytest.mark.parametrize("value", [np.nan, np.copysign(np.nan, -1.0), np.inf, -np.inf])
 def test_a_gradient_that_is_no_number_stays_visible_and_alone(adam_update: Any, dtype: str, value: float) -> None:
@@ -134,7 +127,6 @@ def test_a_gradient_that_is_no_number_stays_visible_and_alone(adam_update: Any, 
         assert np.isnan(p[17])
 
 
-@EVERY_DTYPE
 def test_a_view_into_the_middle_of_an_arena(adam_update: Any, dtype: str) -> None:
     flats = [np.full(40, value, dtype) for value in (2, 3, 2, 2)]
     adam_update(*(flat[8:24] for flat in flats), 0.1, BETAS, EPS, 1, 0.01)

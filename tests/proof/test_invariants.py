@@ -155,7 +155,6 @@ def test_an_error_in_backward_is_a_finding() -> None:
     assert "raised RuntimeError: tired" in str(report["determinism"])
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_a_model_keeps_its_arrays_values_and_gradients(dtype: str) -> None:
     model = small_model(dtype=dtype)
     model.arena.grads[...] = 0.5

@@ -12,7 +12,6 @@ from npformer.backend.cuda import adam
 from npformer.layers import Parameter
 from npformer.optim import AdamW, clip_by_global_norm, global_norm
 
-EVERY_DTYPE = pytest.mark.parametrize("dtype", ["float32", "float64"])
 BETAS, EPS = (0.9, 0.98), 1e-9
 BOUND = {"float32": 2e-5, "float64": 1e-13}
 
@@ -36,7 +35,6 @@ def on_card(arena: Arena, weight_decay: float) -> adam.Runs:
     return adam.Runs(*adam.runs_table(arena.runs(decaying=weight_decay > 0), weight_decay))
 
 
-@EVERY_DTYPE
 @pytest.mark.parametrize("decay", [0.0, 0.1])
 @pytest.mark.parametrize("together", [True, False], ids=["all runs at once", "run by run"])
 def test_twenty_steps_are_those_of_the_plain_formula(card: Any, dtype: str, decay: float, together: bool) -> None:
@@ -60,7 +58,6 @@ def test_twenty_steps_are_those_of_the_plain_formula(card: Any, dtype: str, deca
         assert card.launched == ["adam.adam"] * 20
 
 
-@EVERY_DTYPE
 def test_what_is_in_no_run_is_not_touched(card: Any, dtype: str) -> None:
     arena, _ = an_arena(dtype)
     runs = on_card(arena, 0.1)
@@ -74,7 +71,6 @@ def test_what_is_in_no_run_is_not_touched(card: Any, dtype: str) -> None:
         np.testing.assert_array_equal(flat != 2, inside)
 
 
-@EVERY_DTYPE
 def test_rates_and_the_clipping_factor_are_read_from_memory(card: Any, dtype: str) -> None:
     """The same arguments, with other numbers behind them: what a recorded step does when it is played again."""
     start, g = np.random.default_rng(0).normal(size=(2, 40)).astype(dtype)
@@ -88,7 +84,6 @@ def test_rates_and_the_clipping_factor_are_read_from_memory(card: Any, dtype: st
         assert not np.array_equal(found[0], start)
 
 
-@EVERY_DTYPE
 @pytest.mark.parametrize("size", [0, 1, 33, 11_000])
 def test_a_length_by_exact_sums(card: Any, monkeypatch: pytest.MonkeyPatch, dtype: str, size: int) -> None:
     monkeypatch.setattr(adam, "SHARING", 2)  # blocks that each take several stretches
@@ -98,7 +93,6 @@ def test_a_length_by_exact_sums(card: Any, monkeypatch: pytest.MonkeyPatch, dtyp
     assert norm == np.sqrt(np.sum(g * g))
 
 
-@EVERY_DTYPE
 @pytest.mark.parametrize("share", [0.5, 1.0, 2.0, None])
 def test_the_length_of_a_gradient_and_the_factor_that_clips_it(card: Any, dtype: str, share: float | None) -> None:
     arena, parameters = an_arena(dtype)
@@ -120,7 +114,6 @@ def test_the_length_of_a_gradient_and_the_factor_that_clips_it(card: Any, dtype:
                                rtol=BOUND[dtype])  # fmt: skip
 
 
-@EVERY_DTYPE
 def test_a_norm_that_is_no_number_is_seen_and_0_is_not_divided_by(card: Any, dtype: str) -> None:
     runs = adam.Runs(np.array([[0, 3000]]), np.ones((1, 2)))
     g = np.zeros(3000, dtype)

@@ -13,7 +13,7 @@ from npformer.backend.cuda import attention, cuda_ops
 from npformer.backend.cuda.attention_tiles import MOST_ROWS, ROOM, WIDEST_HEAD, fits_one_tile, tile_rows
 from npformer.functional import AttentionMask, merge_heads, split_heads
 from tests.backend.numpy import test_attention as host
-from tests.backend.numpy.test_attention import DRAW, EVERY_DTYPE, POSITIONS, case, padded
+from tests.backend.numpy.test_attention import DRAW, POSITIONS, case, padded
 
 Host = np.ndarray[Any, Any]
 
@@ -45,7 +45,6 @@ test_merging = host.test_merging_what_comes_out_copies_nothing
 test_a_bad_mask = host.test_a_bad_mask_is_refused_in_the_plain_kernels_words
 
 
-@EVERY_DTYPE
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("name", POSITIONS)
 def test_it_equals_the_plain_pair(agree: Callable[..., bool], dtype: str, shape: tuple[int, ...], name: str) -> None:
@@ -54,19 +53,16 @@ def test_it_equals_the_plain_pair(agree: Callable[..., bool], dtype: str, shape:
     assert agree("attention", q, k, v, padded(POSITIONS[name], shape[0], shape[3]), DRAW)
 
 
-@EVERY_DTYPE
 def test_wide_heads(agree: Callable[..., bool], dtype: str) -> None:
     assert agree("attention", *case(dtype, WIDE), AttentionMask(causal=True), DRAW)
 
 
-@EVERY_DTYPE
 @pytest.mark.parametrize("keys", [1030, 8200])
 def test_long_rows(agree: Callable[..., bool], dtype: str, keys: int) -> None:
     """Longer than a warp shares, and than bits are drawn at once."""
     assert agree("attention", *case(dtype, (1, 1, 2, keys, 3)), AttentionMask(), DRAW)
 
 
-@EVERY_DTYPE
 def test_arrays_with_gaps(agree: Callable[..., bool], dtype: str) -> None:
     """Views whose last axis has gaps, or runs backwards; one sequence for all; a mask that is a view."""
     q, k, v = (np.repeat(x, 2, axis=-1)[..., ::2] for x in case(dtype, (3, 2, 4, 5, 6)))
@@ -75,7 +71,6 @@ def test_arrays_with_gaps(agree: Callable[..., bool], dtype: str) -> None:
     assert agree("attention", q, np.broadcast_to(k[:1], k.shape), v, AttentionMask(causal=True), None)
 
 
-@EVERY_DTYPE
 @pytest.mark.parametrize("scale", [30.0, 1e4])
 def test_saturated_scores_neither_overflow_nor_vanish(
     agree: Callable[..., bool], way: str, dtype: str, scale: float
@@ -109,7 +104,6 @@ def test_the_same_weights_are_dropped_as_by_the_plain_pair(table: Ops, on_device
         assert not np.array_equal(table.attention.forward(q, k, v, AttentionMask(), draw)[0] == 0, plain == 0)
 
 
-@EVERY_DTYPE
 @pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf])
 def test_no_number_where_there_is_none(table: Ops, dtype: str, special: float) -> None:
     """What is not finite by the plain pair is not finite here, in outputs and gradients."""
@@ -187,7 +181,6 @@ def test_which_way(B: int, H: int, T: int, S: int, D: int, mask: AttentionMask, 
     assert attention.way(q, k, mask) == expected
 
 
-@EVERY_DTYPE
 def test_tiles_fit_into_a_block(dtype: str) -> None:
     """Room for every matrix and row that a kernel takes, counted here as it takes them."""
     size = np.dtype(dtype).itemsize

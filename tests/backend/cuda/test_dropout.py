@@ -16,10 +16,8 @@ DRAW = Draw(3, 4, 1, 99, 0.3)
 DRAWS = [None, DRAW, Draw(2**64 - 1, 2**40, 7, 2**63, 0.1, first_row=5), DRAW._replace(rate=0.0)]
 #: One number, none, less and more than a stretch of 1024, and stretches that do not begin with a block of bits.
 SHAPES = [(1, 1), (1,), (0, 3), (2, 3, 5), (3, 341), (33, 3, 31), (2, 8200)]
-EVERY_DTYPE = pytest.mark.parametrize("dtype", ["float32", "float64"])
 
 
-@EVERY_DTYPE
 @pytest.mark.parametrize("draw", DRAWS, ids=["inference", "dropout", "later rows", "rate 0"])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_dropout_and_residual(
@@ -31,7 +29,6 @@ def test_dropout_and_residual(
     assert agree("residual", x, f, draw)
 
 
-@EVERY_DTYPE
 def test_the_same_numbers_fall_as_in_the_plain_pair(table: Ops, dtype: str) -> None:
     x = np.ones((7, 300), dtype)
     y, cache = table.dropout.forward(x, DRAW)

@@ -12,7 +12,6 @@ from npformer.backend import PLAIN, Ops
 from npformer.backend.cuda import cuda_ops
 from npformer.backend.cuda.embedding import CHUNK
 
-EVERY_DTYPE = pytest.mark.parametrize("dtype", ["float32", "float64"])
 #: (V, shape of the tokens): one row, more rows than tokens, many tokens of few rows, no tokens, whole chunks of a row.
 CASES = [(1, (4,)), (5, (2, 7)), (50, (3, 40)), (7, (1, 1)), (9, (0, 3)), (3, (5, 100)), (1, (CHUNK,)),
          (1, (5 * CHUNK,)), (2, (3, CHUNK)), (400, (2, CHUNK))]  # fmt: skip
@@ -24,7 +23,6 @@ def tokens_of(num_rows: int, shape: tuple[int, ...]) -> Any:
     return rng.integers(0, num_rows, size=shape) * (rng.random(shape) > 0.33)
 
 
-@EVERY_DTYPE
 @pytest.mark.parametrize(("num_rows", "shape"), CASES)
 def test_it_equals_the_plain_pair(
     agree: Callable[..., bool], dtype: str, num_rows: int, shape: tuple[int, ...]
@@ -37,7 +35,6 @@ def test_it_equals_the_plain_pair(
     assert agree("embedding", np.repeat(tokens, 2, axis=-1)[..., ::2], np.asfortranarray(weight), -0.5)
 
 
-@EVERY_DTYPE
 @pytest.mark.parametrize("where", ["one row", "every edge", "sorted", "reversed"])
 def test_rows_across_the_edges_of_chunks(table: Ops, dtype: str, where: str) -> None:
     count = 6 * CHUNK + 3
@@ -54,7 +51,6 @@ def test_rows_across_the_edges_of_chunks(table: Ops, dtype: str, where: str) -> 
     np.testing.assert_array_equal(total, true)
 
 
-@EVERY_DTYPE
 def test_sums_are_made_in_the_order_of_the_tokens(card: Any, table: Ops, dtype: str) -> None:
     """The same bits for every number of threads; and in chunks of CHUNK tokens of a row's own, where it fills them."""
     tokens = np.array([1] * CHUNK + [0] * CHUNK)

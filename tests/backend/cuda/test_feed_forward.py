@@ -26,7 +26,6 @@ def inputs(shape: tuple[int, ...], width: int, dtype: str = "float64") -> list[A
     return [rng.normal(size=size).astype(dtype) for size in sizes]
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("rate", [0.0, 0.3])
 @pytest.mark.parametrize(("shape", "width"), SHAPES, ids=str)
 @ACTIVATION
@@ -97,7 +96,6 @@ def test_a_dropped_number_is_0_whatever_it_was(card: Any, activation: str) -> No
     np.testing.assert_array_equal(a, np.where(kept, np.inf, 0))
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("shape", [(), (1,), (3, 5), (2, 3, 65), (2, 9000), (0, 3), (3, 0)], ids=str)
 @ACTIVATION
 def test_activations_alone(agree: Callable[..., bool], activation: str, shape: tuple[int, ...], dtype: str) -> None:

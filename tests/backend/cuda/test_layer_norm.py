@@ -14,14 +14,12 @@ from npformer.functional import Draw, layer_norm_backward, layer_norm_forward
 DRAWS = [None, Draw(3, 4, 1, 99, 0.3), Draw(3, 4, 0, 98, 0.1, first_row=5)]
 #: One number, no tokens, odd sizes, rows too wide for the shared memory of either kernel, or for one drawing of bits.
 SHAPES = [(1, 1), (9,), (2, 3, 5), (0, 3, 4), (7, 4, 33), (2, 1027), (1, 2, 2051), (2, 8219)]
-EVERY_DTYPE = pytest.mark.parametrize("dtype", ["float32", "float64"])
 
 
 def normal(dtype: str, *shape: int, seed: int = 0) -> Any:
     return np.random.default_rng(seed).normal(size=shape).astype(dtype)
 
 
-@EVERY_DTYPE
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_layer_norm(agree: Callable[..., bool], dtype: str, shape: tuple[int, ...]) -> None:
     C = shape[-1]
@@ -30,7 +28,6 @@ def test_layer_norm(agree: Callable[..., bool], dtype: str, shape: tuple[int, ..
     assert agree("layer_norm", 2 + x, normal(dtype, C, seed=1), normal(dtype, C, seed=2), eps)
 
 
-@EVERY_DTYPE
 @pytest.mark.parametrize("draw", DRAWS, ids=["inference", "dropout", "later rows"])
 @pytest.mark.parametrize("shape", [shape for shape in SHAPES if len(shape) > 1], ids=str)
 def test_after_a_residual_sum(
@@ -79,7 +76,6 @@ def test_rows_far_from_0_keep_their_digits(table: Ops) -> None:
     np.testing.assert_allclose(dx, layer_norm_backward(dy.astype(np.float64), true_cache)[0], rtol=0, atol=4 * unit)
 
 
-@EVERY_DTYPE
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_what_is_no_number_stays_visible_in_its_row(table: Ops, dtype: str, value: float) -> None:
     x, gain = normal(dtype, 4, 6), normal(dtype, 6)

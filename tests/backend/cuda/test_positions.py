@@ -11,7 +11,6 @@ import pytest
 from npformer.backend import PLAIN, Ops
 from npformer.backend.cuda import positions
 
-EVERY_DTYPE = pytest.mark.parametrize("dtype", ["float32", "float64"])
 #: One number, an odd width (a sine without its cosine), no sequences, several pieces of 256 columns, no batch, two.
 SHAPES = [(1, 1, 1), (2, 3, 5), (0, 3, 4), (5, 9, 62), (7, 6), (3, 2, 4, 6), (2, 0, 4)]
 
@@ -20,7 +19,6 @@ def normal(dtype: str, *shape: int) -> Any:
     return np.random.default_rng(0).normal(size=shape).astype(dtype)
 
 
-@EVERY_DTYPE
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_positions(agree: Callable[..., bool], dtype: str, shape: tuple[int, ...]) -> None:
     x = normal(dtype, *shape[:-1], 2 * shape[-1])[..., ::2]
@@ -33,7 +31,6 @@ def test_positions(agree: Callable[..., bool], dtype: str, shape: tuple[int, ...
     assert agree("learned_positions", x, np.asfortranarray(normal(dtype, shape[-2], shape[-1])))
 
 
-@EVERY_DTYPE
 def test_far_positions_are_as_exact_as_near_ones(table: Ops, dtype: str) -> None:
     """An angle of some thousands has no digits left behind the point in float32: it must not be computed there."""
     x = np.zeros((1, 4, 6), dtype)

@@ -16,7 +16,6 @@ from npformer.backend.cuda.source import HERE, files, kernels, source
 ROOT = Path(__file__).resolve().parents[3]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("file", files())
 def test_every_part_is_in_the_text_once(file: str, dtype: str) -> None:
     text = source(file, dtype)

@@ -11,7 +11,6 @@ from npformer.backend.cuda.sums import ONE_PASS, add_both, add_partials, column_
 
 #: No rows, few, just as many as one pass takes, one more, and as many as make the most parts.
 ROWS = [0, 1, 5, 33, ONE_PASS, ONE_PASS + 1, 70_001]
-EVERY_DTYPE = pytest.mark.parametrize("dtype", ["float32", "float64"])
 
 
 def numbers(dtype: str, *shape: int) -> Any:
@@ -19,7 +18,6 @@ def numbers(dtype: str, *shape: int) -> Any:
     return (np.random.default_rng(0).integers(-64, 65, size=shape) / 16).astype(dtype)
 
 
-@EVERY_DTYPE
 @pytest.mark.parametrize(("rows", "width"), [(n, w) for n in ROWS for w in (1, 3, 32, 45) if n * w < 300_000])
 def test_columns(card: Any, dtype: str, rows: int, width: int) -> None:
     x, into = numbers(dtype, rows, width), numbers(dtype, width)
@@ -62,7 +60,6 @@ def test_two_sums_returned(card: Any) -> None:
     np.testing.assert_array_equal((first, second - 1), partials.sum(axis=0))
 
 
-@EVERY_DTYPE
 @pytest.mark.parametrize("rows", [700, 1500])
 def test_the_number_of_threads_changes_no_bit(card: Any, dtype: str, rows: int) -> None:
     x = np.random.default_rng(0).normal(size=(rows, 40)).astype(dtype)
@@ -71,7 +68,6 @@ def test_the_number_of_threads_changes_no_bit(card: Any, dtype: str, rows: int) 
     assert not np.array_equal(column_sums(card, x), x[::-1].sum(axis=0))  # an order that rounds otherwise is seen
 
 
-@EVERY_DTYPE
 def test_what_is_no_number_is_seen(card: Any, dtype: str) -> None:
     x = numbers(dtype, 1500, 3)
     x[777, 1] = np.nan

@@ -172,7 +172,6 @@ assert compiled == [("elementwise.add", "float32")]
     assert is_announced(run(program, NUMBA_CACHE_DIR=str(tmp_path)))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_training_and_decoding_compile_nothing_more(dtype: str) -> None:
     """A writable array where one is only read, a NumPy number: Numba would have a kernel of its own for each."""
     from npformer.backend.numba import compiling

@@ -44,7 +44,6 @@ def error(src: Host, dtype: str = "float64", change: Change = lambda of: None, *
     return float(np.max(np.abs(found - expected)) / np.max(np.abs(expected)) / TOLERANCE[dtype])
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("norm_order", ["post", "pre"])
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 @pytest.mark.parametrize("texts", [1, 2, len(SRC)])

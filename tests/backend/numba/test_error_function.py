@@ -48,7 +48,6 @@ def test_float64_is_the_standard_librarys(erf: Any) -> None:
     np.testing.assert_allclose(erf(x), true_erf(x), rtol=3e-16)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_the_ends_and_what_is_not_a_number(erf: Any, dtype: str) -> None:
     x = np.array([np.inf, -np.inf, 1e30, -1e30, 4.0, 0.0, -0.0], dtype)
     assert erf(x).tolist() == [1, -1, 1, -1, 1 if dtype == "float32" else math.erf(4), 0, 0]

@@ -14,7 +14,6 @@ import pytest
 Host = np.ndarray[Any, Any]
 Product = Callable[[Host, Host, int, Host], None]
 BY_ROWS, BY_COLUMNS = 101, 102  # CBLAS's numbers for them
-EVERY_DTYPE = pytest.mark.parametrize("dtype", ["float32", "float64"])
 #: (m, k, n): one number, one row, one column, no rows, nothing to sum, odd sizes, large ones.
 SIZES = [(1, 1, 1), (1, 5, 3), (5, 1, 3), (3, 5, 1), (0, 5, 3), (3, 5, 0), (3, 0, 4), (7, 9, 5), (65, 130, 67)]
 LAYOUTS: dict[str, Callable[[Host], Host]] = {
@@ -38,7 +37,6 @@ def product() -> Product:
     return made
 
 
-@EVERY_DTYPE
 def test_a_product_or_a_product_added(product: Product, dtype: str) -> None:
     rng = np.random.default_rng(0)
     close = {"float32": 1e-4, "float64": 1e-12}[dtype]
@@ -52,7 +50,6 @@ def test_a_product_or_a_product_added(product: Product, dtype: str) -> None:
                 np.testing.assert_allclose(y, a @ b + beta * c, rtol=close, atol=close, err_msg=f"{m, k, n} {names}")
 
 
-@EVERY_DTYPE
 def test_only_the_columns_that_are_meant_are_written(product: Product, dtype: str) -> None:
     wide = np.full((4, 9), 7, dtype)
     product(np.ones((4, 2), dtype), np.ones((2, 3), dtype), 1, wide[:, 3:6])
@@ -75,7 +72,6 @@ def own_gemm(dtype: str) -> Any:
     return own_product(getattr(numba, dtype)).ctypes
 
 
-@EVERY_DTYPE
 @pytest.mark.parametrize("order", [BY_ROWS, BY_COLUMNS])
 @pytest.mark.parametrize("turned", list(np.ndindex(2, 2)), ids=str)
 @pytest.mark.parametrize("beta", [0, 1])

@@ -113,7 +113,6 @@ def train(backend: Backend, width: int, tokens: int, **options: Any) -> Transfor
     return model
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_its_bits_are_the_same_wherever_they_lie(dtype: str, moving: set[str]) -> None:
     from npformer.backend.numba import compiling, elementwise
 

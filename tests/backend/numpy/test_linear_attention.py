@@ -16,7 +16,6 @@ Host = np.ndarray[Any, Any]
 #: (B, H, T, S, D); of causal ones S is T.
 SHAPES = [(1, 1, 1, 1, 1), (2, 3, 4, 5, 6), (0, 2, 3, 3, 4), (2, 2, 0, 3, 4), (40, 8, 47, 50, 16)]
 LENGTHS = [1, 2, CHUNK - 1, CHUNK, CHUNK + 1, CHUNK + CHUNK // 2 + 1, 3 * CHUNK + 5]
-EVERY_DTYPE = pytest.mark.parametrize("dtype", ["float32", "float64"])
 
 
 def heads(seed: int, dtype: str, B: int, H: int, T: int, D: int) -> Host:
@@ -34,7 +33,6 @@ def seen(B: int, S: int) -> Host:
     return visible
 
 
-@EVERY_DTYPE
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_it_equals_the_plain_pair(agree: Callable[..., bool], dtype: str, shape: tuple[int, ...]) -> None:
     B, H, T, S, D = shape
@@ -43,7 +41,6 @@ def test_it_equals_the_plain_pair(agree: Callable[..., bool], dtype: str, shape:
         assert agree("linear_attention", q, k, v, mask)
 
 
-@EVERY_DTYPE
 @pytest.mark.parametrize("T", LENGTHS)
 def test_chunks_make_no_difference(agree: Callable[..., bool], dtype: str, T: int) -> None:
     q, k, v = (heads(seed, dtype, 3, 2, T, 5) for seed in range(3))
@@ -51,7 +48,6 @@ def test_chunks_make_no_difference(agree: Callable[..., bool], dtype: str, T: in
         assert agree("linear_attention", q, k, v, AttentionMask(key_visible, causal=True))
 
 
-@EVERY_DTYPE
 def test_large_numbers_do_not_overflow(agree: Callable[..., bool], dtype: str) -> None:
     q, k, v = (heads(seed, dtype, 2, 2, 7, 4) for seed in range(3))
     with np.errstate(over="raise"):

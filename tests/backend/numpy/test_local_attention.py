@@ -29,7 +29,6 @@ PATTERNS: dict[str, dict[str, Any]] = {
 }
 SHAPES = [(1, 1, 1, 1), (2, 3, 7, 4), (3, 1, 8, 3), (0, 2, 3, 4), (24, 4, 47, 5)]
 EVERY_PATTERN = pytest.mark.parametrize("pattern", PATTERNS.values(), ids=list(PATTERNS))
-EVERY_DTYPE = pytest.mark.parametrize("dtype", ["float32", "float64"])
 
 
 def heads(dtype: str, B: int, H: int, T: int, D: int) -> tuple[Host, ...]:
@@ -46,7 +45,6 @@ def seen(B: int, T: int) -> Host:
     return visible
 
 
-@EVERY_DTYPE
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @EVERY_PATTERN
 @pytest.mark.parametrize("draw", [None, DRAW], ids=["inference", "dropout"])
@@ -57,7 +55,6 @@ def test_it_equals_the_plain_pair(
         assert agree("local_attention", *heads(dtype, *shape), AttentionMask(key_visible, **pattern), draw)
 
 
-@EVERY_DTYPE
 @pytest.mark.parametrize("name", ["window", "window wider than all", "stride", "both"])
 def test_saturated_scores_neither_overflow_nor_vanish(agree: Callable[..., bool], dtype: str, name: str) -> None:
     """Scores of some hundred: e^100 is no moderate number, but what exp makes of their rounding errors is small.
