@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 import npformer as npf
-from benchmarks import machine, report
-from benchmarks.options import UsageError, numbers
+from benchmarks import machine, report, summary
+from benchmarks.options import UsageError, bare_parser, numbers
 from npformer.errors import NpformerError
 from npformer.models import Transformer
 from npformer.training import RunDirectory
@@ -33,17 +30,13 @@ EXAMPLES = """examples:
 
 def main() -> int:
     """The command; see --help."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.beam", description=__doc__, epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
-    )  # fmt: skip
+    parser = bare_parser("beam", __doc__, EXAMPLES)
     parser.add_argument("run", type=Path, help="the folder of a run whose model translates")
     parser.add_argument("--beam", type=int, default=4, help="hypotheses of each text (default: 4)")
     parser.add_argument("--batch", default="1,4,16,64", help="how many texts at once (default: 1,4,16,64)")
     parser.add_argument("--texts", type=int, default=64, help="held-out texts in all (default: 64)")
     parser.add_argument("--max-len", type=int, default=60, help="tokens of an answer at most (default: 60)")
     parser.add_argument("--rounds", type=int, default=9, help="(default: 9)")
-    parser.add_argument("--json", action="store_true", help="print one JSON document, for machines")
     args = parser.parse_args()
     try:
         return _measured(args)
@@ -69,11 +62,7 @@ def _measured(args: argparse.Namespace) -> int:
     report.say(f"{report.head(about)}\n\n{LEGEND}\n", args.json)
     found = [compared(model, src, batch, args.rounds, beam=args.beam, max_len=args.max_len) for batch in batches]
     rows = [
-        [
-            str(row["batch"]),
-            *(report.milliseconds(row[name]) for name in ("greedy", "beam")),
-            report.ratio(row["ratio"]),
-        ]
+        [str(row["batch"]), *(report.milliseconds(row[way]) for way in ("greedy", "beam")), report.ratio(row["ratio"])]
         for row in found
     ]
     report.say(report.table(COLUMNS, rows), args.json)
@@ -89,10 +78,10 @@ def compared(model: Transformer, src: Any, batch: int, rounds: int, *, beam: int
         lambda part: npf.greedy(model, part, max_len),
         lambda part: npf.beam_search(model, part, max_len, beam=beam),
     ]
-    taken = [[_seconds(way, parts) for way in ways] for _ in range(rounds + 1)][1:]  # the first one warms up
-    greedy, searched = (statistics.median(each) for each in zip(*taken, strict=True))
-    low, middle, high = np.quantile([b / g for g, b in taken], (0.25, 0.5, 0.75)).tolist()
-    return {"batch": batch, "greedy": greedy, "beam": searched, "ratio": {"median": middle, "low": low, "high": high}}
+    taken = [[[_seconds(way, parts)] for way in ways] for _ in range(rounds + 1)][1:]  # the first one warms up
+    greedy, searched = zip(*taken, strict=True)
+    medians = {name: summary.times(each).median for name, each in (("greedy", greedy), ("beam", searched))}
+    return {"batch": batch, **medians, "ratio": summary.ratio(greedy, searched)._asdict()}
 
 
 def _seconds(way: Callable[[Any], Any], parts: list[Any]) -> float:

@@ -13,7 +13,6 @@ as it is, and whether it names the rows and columns, give or take 5, is looked f
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
@@ -29,6 +28,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import machine, report
+from benchmarks.options import bare_parser
 
 EXAMPLES = """examples:
   python -m benchmarks.gradcheck_time                        five processes for each case
@@ -46,14 +46,10 @@ COLUMN_NAMES = ("case", "target", "limit s", "middle s", "fastest s", "verdict",
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.gradcheck_time", description="The time of a gradient check.",
-        epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
-    )  # fmt: skip
+    parser = bare_parser("gradcheck_time", "The time of a gradient check.", EXAMPLES)
     parser.add_argument("--rounds", type=int, default=5, help="processes for each case (default: 5)")
     parser.add_argument("--only", default=",".join(SECONDS), help=f"of {', '.join(SECONDS)} (default: all)")
     parser.add_argument("--output", type=Path, help="write the JSON document to this file, which must be new")
-    parser.add_argument("--json", action="store_true", help="print one JSON document, for machines")
     args = parser.parse_args(argv)
     only = args.only.split(",")
     problem = _problem(args.rounds, only, args.output)

@@ -46,6 +46,16 @@ class Options:
     own: Mapping[str, object]  # the options of one benchmark alone
 
 
+def bare_parser(name: str, summary: str | None, examples: str | None = None) -> argparse.ArgumentParser:
+    """A parser that shows summary and examples as they are written, with --json."""
+    parser = argparse.ArgumentParser(
+        prog=f"python -m benchmarks.{name}", description=summary, epilog=examples,
+        formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
+    )  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="print one JSON document, for machines")
+    return parser
+
+
 def new_parser(
     name: str, summary: str, examples: str, sizes: str, kernels: str, seconds: float
 ) -> argparse.ArgumentParser:
@@ -67,17 +77,13 @@ def new_parser(
 
 def new_parser_without_peer(name: str, summary: str, examples: str, kernels: str) -> argparse.ArgumentParser:
     """A parser for a benchmark of npformer alone, at sizes of its own; kernels is a default."""
-    parser = argparse.ArgumentParser(
-        prog=f"python -m benchmarks.{name}", description=summary, epilog=examples,
-        formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
-    )  # fmt: skip
+    parser = bare_parser(name, summary, examples)
     parser.set_defaults(size="tiny", against="none", seconds=1.0, rounds=None, precision="float32", on_cpu=kernels)
     add = parser.add_argument
     add("--device", choices=("numpy", "cupy"), default="numpy", help="where npformer computes (default: numpy)")
     known = "; ".join(f"on {device} of {', '.join(names)}, auto" for device, names in KERNELS.items())
     add("--kernels", help=f"npformer's kernels, {known} (default: {kernels} on numpy, cuda on cupy)")
     add("--keep-env", action="store_true", help="leave OPENBLAS_CORETYPE, *_NUM_THREADS and the like as they are")
-    add("--json", action="store_true", help="print one JSON document, for machines")
     return parser
 
 

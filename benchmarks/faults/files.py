@@ -37,6 +37,7 @@ from types import FrameType
 from typing import Any
 
 from benchmarks import report
+from benchmarks.options import bare_parser
 
 MEGABYTE = 1_000_000
 MEMORY, SECONDS = 200 * MEGABYTE, 2.0
@@ -165,15 +166,11 @@ def summary(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def main() -> int:
     """The command; see --help."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.faults.files", description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
-    )  # fmt: skip
+    parser = bare_parser("faults.files", __doc__)
     parser.add_argument("--count", type=int, default=10_000, help="how many files (default: 10000)")
     parser.add_argument("--seed", type=int, default=0, help="of what happens to them (default: 0)")
     parser.add_argument("--only", type=int, metavar="N", help="read file N alone, and show what came of it")
     parser.add_argument("--range", help=argparse.SUPPRESS)  # what a process of ours is asked for
-    parser.add_argument("--json", action="store_true", help="print one JSON document, for machines")
     args = parser.parse_args()
     if args.count < 1:
         parser.error(f"--count: expected an integer >= 1, got {args.count}")

@@ -10,7 +10,6 @@ says nothing for a minute, counts as a crash.
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import subprocess
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks import report
+from benchmarks.options import bare_parser
 from npformer.backend.numpy import numba_problem
 
 EXAMPLES = """examples:
@@ -95,14 +95,10 @@ DAMAGES: dict[str, Damage] = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.faults.kernel_cache", description="Damage files of compiled kernels.",
-        epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
-    )  # fmt: skip
+    parser = bare_parser("faults.kernel_cache", "Damage files of compiled kernels.", EXAMPLES)
     parser.add_argument("--count", type=int, default=500, help="damaged files (default: 500)")
     parser.add_argument("--seed", type=int, default=0, help="of the damages (default: 0)")
     parser.add_argument("--unchecked", action="store_true", help="read files as if they bore no digest")
-    parser.add_argument("--json", action="store_true", help="print one JSON document, for machines")
     args = parser.parse_args(argv)
     problem = numba_problem() or (f"--count: expected an integer >= 1, got {args.count}" if args.count < 1 else None)
     if problem is not None:

@@ -24,6 +24,8 @@ from typing import Any
 import numpy as np
 
 import npformer as npf
+from benchmarks import report
+from benchmarks.options import bare_parser
 from npformer.backend import workspace
 
 KERNELS = ("plain", "numpy", "numba")
@@ -83,22 +85,19 @@ def in_a_process_of_its_own(kernels: str, work: str, shapes: int) -> dict[str, A
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
     """Rows in words, in MB of 10⁶ bytes."""
-    names = (f"after {FIRST}", "at last", "growth", "in use", "kept")
-    lines = [f"{'kernels':<8} {'work':<7} {'shapes':>6} " + " ".join(f"{name:>10}" for name in names)]
+    lines = []
     for row in rows:
         first, last = row["first_bytes"], row["last_bytes"]
         sizes = (f"{size / 1e6:.1f} MB" for size in (first, last, last - first, row["growth_in_use"], row["kept"]))
-        start = f"{row['kernels']:<8} {row['work']:<7} {row['shapes']:>6} "
-        lines.append(start + " ".join(f"{size:>10}" for size in sizes))
-    return "\n".join(lines)
+        lines.append([*(str(row[name]) for name in ("kernels", "work", "shapes")), *sizes])
+    return report.table(("kernels", "work", "shapes", f"after {FIRST}", "at last", "growth", "in use", "kept"), lines)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit 0 once it is measured."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.faults.memory", description=__doc__.splitlines()[0])
+    parser = bare_parser("faults.memory", __doc__.splitlines()[0])
     parser.add_argument("--kernels", choices=KERNELS, action="append", help="one table alone; may be repeated")
     parser.add_argument("--shapes", type=int, default=2000, help="how many random shapes (default: 2000)")
-    parser.add_argument("--json", action="store_true", help="print the rows as JSON")
     parser.add_argument("--one", nargs=2, metavar=("KERNELS", "WORK"), help=argparse.SUPPRESS)
     args = parser.parse_args(arguments)
     if args.shapes < 1:
