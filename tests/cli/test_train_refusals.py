@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from npformer.backend import cupy_problem
+from tests.small_disk import mounted
 
 #: Words of a command, and what the message has to hold.
 CASES: dict[str, tuple[list[str], list[str]]] = {
@@ -106,15 +107,8 @@ def test_cupy_without_a_gpu(cli: Callable[..., Any], tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_written_to(environment: dict[str, str], tmp_path: Path) -> None:
     """Permission bits do not stop root; a file system mounted read-only, where this process alone sees it, does."""
-    mounted = ["unshare", "-rm", "sh", "-c", 'mount -t tmpfs -o ro none "$0" && exec "$@"', str(tmp_path)]
-    try:
-        tried = subprocess.run([*mounted, "true"], capture_output=True, text=True)
-    except FileNotFoundError as error:
-        pytest.skip(f"cannot mount here: {error}")
-    if tried.returncode:
-        pytest.skip(f"cannot mount here: {tried.stderr.strip()}")
     for out in (tmp_path, tmp_path / "run"):
-        command = [*mounted, sys.executable, "-m", "npformer", "train", "copy", "--out", str(out)]
+        command = [*mounted(tmp_path, "ro"), sys.executable, "-m", "npformer", "train", "copy", "--out", str(out)]
         done = subprocess.run(command, capture_output=True, text=True, env=environment)
         assert (done.returncode, done.stdout) == (2, "")
         assert f"{out}: expected to write there, got: Read-only file system: choose another --out" in done.stderr

@@ -7,7 +7,8 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 
 from npformer.training.checkpoint import latest_checkpoint, list_checkpoints, load_checkpoint
 from npformer.training.progress import Progress
+from tests.small_disk import mounted
 
 #: Long enough to be stopped on the way, with everything on that could depend on the past; kernels that load quickly.
 LONG = {
@@ -55,6 +57,15 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+@contextmanager
+def paused(words: list[str], environment: dict[str, str]) -> Iterator[Any]:
+    """The process of such a command, once it waits."""
+    pipe, argv = subprocess.PIPE, [sys.executable, "-c", PAUSED, *words]
+    with subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=environment) as child:
+        assert any(line.startswith("step  21/180") for line in child.stderr or ())
+        yield child
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_saves_and_the_run_goes_on_to_the_same_end(
     number: int,
@@ -66,13 +77,8 @@ def test_a_signal_saves_and_the_run_goes_on_to_the_same_end(
     same_run: Callable[[Path, Path], None],
     tmp_path: Path,
 ) -> None:
-    run, pipe = tmp_path / "run", subprocess.PIPE
-    argv = [sys.executable, "-c", PAUSED, *begin, str(run)]
-    with subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=environment) as child:
-        assert child.stdin is not None
-        assert child.stdout is not None
-        assert child.stderr is not None
-        assert any(line.startswith("step  21/180") for line in child.stderr)
+    run = tmp_path / "run"
+    with paused([*begin, str(run)], environment) as child:
         child.send_signal(number)
         child.stdin.write("go on\n")
         child.stdin.close()
@@ -80,9 +86,7 @@ def test_a_signal_saves_and_the_run_goes_on_to_the_same_end(
     assert (child.returncode, shown) == (code, "")
     found = re.search(r"npformer: stopped at step 21 of 180; saved\. Continue with: npformer (.*)\n$", said)
     assert found, said
-    latest = latest_checkpoint(run / "checkpoints")
-    assert latest is not None
-    assert load_checkpoint(latest).step == 21
+    assert load_checkpoint(latest_checkpoint(run / "checkpoints")).step == 21
     assert "Traceback" not in said
     done = shell(*found[1].split())
     assert done.code == 0
@@ -98,19 +102,13 @@ def test_a_reader_of_the_progress_who_leaves_gets_a_run_that_goes_on_to_the_same
     same_run: Callable[[Path, Path], None],
     tmp_path: Path,
 ) -> None:
-    run, pipe = tmp_path / "run", subprocess.PIPE
-    argv = [sys.executable, "-c", PAUSED, *begin, str(run)]
-    with subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=environment) as child:
-        assert child.stdin is not None
-        assert child.stderr is not None
-        assert any(line.startswith("step  21/180") for line in child.stderr)
+    run = tmp_path / "run"
+    with paused([*begin, str(run)], environment) as child:
         child.stderr.close()
         child.stdin.write("go on\n")
         child.stdin.close()
         assert child.wait() == 141
-    latest = latest_checkpoint(run / "checkpoints")
-    assert latest is not None
-    assert 21 <= load_checkpoint(latest).step < 180
+    assert 21 <= load_checkpoint(latest_checkpoint(run / "checkpoints")).step < 180
     assert shell("train", "--resume", run).code == 0
     same_run(run, long_run)
 
@@ -205,19 +203,6 @@ shutil.copytree(run, os.environ["KEEP"])  # what is mounted here goes with this 
 """
 
 
-def small_disk(folder: Path) -> list[str]:
-    """The words before a command that let it, and it alone, find an empty file system of 2 MiB at folder."""
-    mounted = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-rm"]
-    mounted += ["sh", "-c", 'mount -t tmpfs -o size=2m none "$0" && exec "$@"', str(folder)]
-    try:
-        tried = subprocess.run([*mounted, "true"], capture_output=True, text=True)
-    except FileNotFoundError as error:
-        pytest.skip(f"cannot mount a small disk here: {error}")
-    if tried.returncode:
-        pytest.skip(f"cannot mount a small disk here: {tried.stderr.strip()}")
-    return mounted
-
-
 def test_a_full_disk_costs_nothing_that_was_saved(
     small: Callable[..., list[str]],
     environment: dict[str, str],
@@ -226,10 +211,9 @@ def test_a_full_disk_costs_nothing_that_was_saved(
 ) -> None:
     disk, keep = tmp_path / "disk", tmp_path / "kept"
     disk.mkdir()
-    mounted = small_disk(disk)
     words = ["train", "sort", *small(save_every=3, keep_last=20, dropout=0.1, kernels="numpy")]
     done = subprocess.run(
-        [*mounted, sys.executable, "-c", FULL, str(disk), *words],
+        [*mounted(disk, "size=2m"), sys.executable, "-c", FULL, str(disk), *words],
         capture_output=True, text=True, env=environment | {"KEEP": str(keep)}, timeout=600,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -43,18 +43,7 @@ def line(axes: Axes, name: str) -> Any:
     return next(found for found in axes.lines if found.get_label() == name)
 
 
-def assert_all_inside(figure: Figure) -> None:
-    figure.canvas.draw()
-    width, height = figure.canvas.get_width_height()
-    for text in figure.findobj(match=lambda artist: hasattr(artist, "get_text") and artist.get_text()):
-        box = text.get_window_extent()
-        assert box.x0 >= 0, text
-        assert box.y0 >= 0, text
-        assert box.x1 <= width, text
-        assert box.y1 <= height, text
-
-
-def test_a_run_with_everything() -> None:
+def test_a_run_with_everything(stays_inside: Any) -> None:
     figure = curves_figure([*run([2.0, 1.5, 1.0]), held_out(200, 1.6), held_out(300, 1.2, 0.95, 0.7)])
     assert titles(figure) == ["Loss (nats per token)", "Held-out accuracy (%)", "Learning rate"]
     loss, accuracy, rate = figure.axes
@@ -67,7 +56,7 @@ def test_a_run_with_everything() -> None:
         "Training curves",
         "300 steps · 40,000 tokens per second (median)",
     ]
-    assert_all_inside(figure)
+    assert stays_inside(figure)
 
 
 def test_all_panels_share_the_step_axis_and_the_lowest_names_it() -> None:
@@ -99,16 +88,16 @@ def test_without_training_lines_the_evaluation_is_shown() -> None:
     assert titles(curves_figure([held_out(1, 2.0)])) == ["Loss (nats per token)", "Held-out accuracy (%)"]
 
 
-def test_a_single_point_is_visible() -> None:
+def test_a_single_point_is_visible(stays_inside: Any) -> None:
     figure = curves_figure([train(100, 2.0)])
     drawn = line(figure.axes[0], "training")
     assert drawn.get_marker() == "o"
     assert drawn.get_markevery() == [0]
     assert figure.axes[0].get_xlim()[0] <= 100 <= figure.axes[0].get_xlim()[1]
-    assert_all_inside(figure)
+    assert stays_inside(figure)
 
 
-def test_losses_that_are_not_finite_are_gaps_and_the_picture_says_so() -> None:
+def test_losses_that_are_not_finite_are_gaps_and_the_picture_says_so(stays_inside: Any) -> None:
     figure = curves_figure([*run([2.0, 1.5, NAN, 1.4, INF, None]), held_out(300, INF), held_out(600, 1.0)])
     axes = figure.axes[0]
     np.testing.assert_array_equal(np.isnan(line(axes, "training").get_ydata()), [False, False, True, False, True, True])
@@ -120,7 +109,7 @@ def test_losses_that_are_not_finite_are_gaps_and_the_picture_says_so() -> None:
         "× training: 3 of 6 values not finite, first at step 300\n"
         "× held-out: 1 of 2 values not finite, first at step 300",
     ]
-    assert_all_inside(figure)
+    assert stays_inside(figure)
 
 
 def test_the_sentence_about_gaps_stands_clear_of_the_lines_and_the_title() -> None:
@@ -135,10 +124,10 @@ def test_the_sentence_about_gaps_stands_clear_of_the_lines_and_the_title() -> No
     assert title.get_window_extent().y1 < subtitle.y0
 
 
-def test_a_run_of_nothing_but_nan_is_drawn() -> None:
+def test_a_run_of_nothing_but_nan_is_drawn(stays_inside: Any) -> None:
     figure = curves_figure([*run([NAN, NAN]), held_out(200, NAN, NAN, NAN)])
     assert "2 of 2 values not finite" in texts(figure.axes[0])[0]
-    assert_all_inside(figure)
+    assert stays_inside(figure)
 
 
 @pytest.mark.parametrize("losses", [[0.0], [0.0, 0.0], [-1.0, 2.0], [5.0, 5.0], [1e-300, 1e98], [1e38, 3e38]])
