@@ -12,25 +12,21 @@ import pytest
 pytest.importorskip("numba")
 
 from npformer import beam_search
-from npformer.backend import get_backend
 from npformer.backend.numba import sharing
 from npformer.decoding import beams
 from npformer.decoding.beam_search import Hypothesis
-from npformer.models import Transformer, TransformerConfig
+from npformer.models import Transformer
 from npformer.models.step_at_once import search_at_once
-from npformer.proof.catalogue import shaken
+from tests.backend.numba.small_models import small_model
 
 Host = np.ndarray[Any, Any]
 SRC = np.array([[3, 5, 4, 6, 2], [8, 6, 2, 0, 0], [4, 2, 0, 0, 0], [7, 7, 0, 2, 2], [1, 5, 5, 8, 2]])
 MAX_LEN = 30
 
 
-def model(kernels: str, dtype: str = "float64", **changes: Any) -> Transformer:
+def model(kernels: str, dtype: str = "float64", **changes: Any) -> Any:
     """The same numbers for all kernels; so loud that hypotheses differ, and end at different steps."""
-    options = {"d_model": 15, "num_heads": 3, "d_ff": 21, "num_encoder_layers": 1, "num_decoder_layers": 2} | changes
-    backend = get_backend("numpy", dtype=dtype, kernels=kernels, threads=2)
-    made = shaken(Transformer(TransformerConfig(9, 9, **options), backend=backend, seed=2))
-    assert isinstance(made, Transformer)
+    made = small_model(kernels, dtype, decoders=2, **changes)
     made.generator.weight.data[...] *= 2
     made.generator.bias.data[2] -= 2
     return made

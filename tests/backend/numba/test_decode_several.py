@@ -18,9 +18,9 @@ from npformer.backend.numba import sharing
 from npformer.backend.numba.decode_kernel import likeliest
 from npformer.decoding import writing
 from npformer.errors import ConfigError, TokenError
-from npformer.models import Transformer, TransformerConfig
+from npformer.models import Transformer
 from npformer.models.step_at_once import likeliest_at_once
-from npformer.proof.catalogue import shaken
+from tests.backend.numba.small_models import small_model
 
 Host = np.ndarray[Any, Any]
 SRC = np.array([[3, 5, 4, 6, 2], [8, 6, 2, 0, 0], [4, 2, 0, 0, 0], [7, 7, 0, 2, 2], [1, 5, 5, 8, 2], [2, 8, 1, 0, 0]])
@@ -28,13 +28,9 @@ PADS = 1.5  # added to their logit, so that some are chosen
 MAX_LEN = 37
 
 
-def model(kernels: str, dtype: str = "float64", **changes: Any) -> Transformer:
+def model(kernels: str, dtype: str = "float64", **changes: Any) -> Any:
     """The same numbers for all kernels: positions so loud, and biases so low, that texts are not one token for ever."""
-    options = {"d_model": 15, "num_heads": 3, "d_ff": 21, "num_encoder_layers": 1, "num_decoder_layers": 2} | changes
-    options = {"positions": "learned", "max_seq_len": 64} | options
-    backend = get_backend("numpy", dtype=dtype, kernels=kernels, threads=2)
-    made = shaken(Transformer(TransformerConfig(9, 9, **options), backend=backend, seed=2))
-    assert isinstance(made, Transformer)
+    made = small_model(kernels, dtype, decoders=2, **({"positions": "learned", "max_seq_len": 64} | changes))
     for name, parameter in made.named_parameters():
         if name.startswith("tgt_positions"):
             parameter.data[...] = 4 * np.random.default_rng(0).normal(size=parameter.data.shape)

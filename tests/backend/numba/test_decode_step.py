@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,28 +11,19 @@ import pytest
 
 pytest.importorskip("numba")
 
-from npformer.backend import get_backend
 from npformer.backend.numba import decode_step, sharing
 from npformer.backend.numba.decode_step import FEW_TOKENS, decoder_steps
 from npformer.errors import DTypeError
-from npformer.models import Transformer, TransformerConfig
-from npformer.proof.catalogue import shaken
+from npformer.models import Transformer
+from tests.backend.numba.small_models import small_model
 
 Host = np.ndarray[Any, Any]
 SRC = np.array([[3, 5, 4, 6, 2], [8, 6, 2, 0, 0], [4, 2, 0, 0, 0], [7, 7, 0, 2, 2]])
 MANY = np.concatenate([SRC, SRC[:, ::-1]])[: FEW_TOKENS + 3]  # more than are multiplied without BLAS
 MAX_LEN = 6
 TOLERANCE = {"float64": 1e-13, "float32": 1e-5}
+model = partial(small_model, decoders=3)  # more layers than one
 Change = Callable[[Transformer], Any]
-
-
-def model(kernels: str, dtype: str = "float64", **changes: Any) -> Transformer:
-    """The same numbers for all kernels; sizes that four does not divide, and more layers than one."""
-    options = {"d_model": 15, "num_heads": 3, "d_ff": 21, "num_encoder_layers": 1, "num_decoder_layers": 3} | changes
-    backend = get_backend("numpy", dtype=dtype, kernels=kernels, threads=2)
-    made = shaken(Transformer(TransformerConfig(9, 9, **options), backend=backend, seed=2))
-    assert isinstance(made, Transformer)
-    return made
 
 
 def tokens(batch: int) -> Host:

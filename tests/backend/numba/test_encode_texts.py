@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,26 +11,17 @@ import pytest
 
 pytest.importorskip("numba")
 
-from npformer.backend import get_backend
 from npformer.backend.numba import encode_texts
 from npformer.errors import DTypeError
-from npformer.models import Transformer, TransformerConfig
+from npformer.models import Transformer
 from npformer.models.encode_at_once import encode_at_once
-from npformer.proof.catalogue import shaken
+from tests.backend.numba.small_models import small_model
 
 Host = np.ndarray[Any, Any]
 SRC = np.array([[3, 5, 4, 6, 2], [8, 6, 2, 0, 0], [4, 2, 0, 0, 0], [7, 7, 0, 2, 2]])
 TOLERANCE = {"float64": 1e-13, "float32": 1e-5}
+model = partial(small_model, encoders=3)
 Change = Callable[[Transformer], Any]
-
-
-def model(kernels: str, dtype: str = "float64", **changes: Any) -> Transformer:
-    """The same numbers for all kernels; sizes that four does not divide."""
-    options = {"d_model": 15, "num_heads": 3, "d_ff": 21, "num_encoder_layers": 3, "num_decoder_layers": 1} | changes
-    backend = get_backend("numpy", dtype=dtype, kernels=kernels, threads=2)
-    made = shaken(Transformer(TransformerConfig(9, 9, **options), backend=backend, seed=2))
-    assert isinstance(made, Transformer)
-    return made
 
 
 def error(src: Host, dtype: str = "float64", change: Change = lambda of: None, **changes: Any) -> float:
