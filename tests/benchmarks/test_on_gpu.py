@@ -228,7 +228,6 @@ def test_shapes_come_and_go() -> None:
 
 def test_gradients_are_held_against_float64() -> None:
     task = gradients("numpy", "numpy").task("gradients")
-    assert task is not None
     found = task()
     assert found["wrong"] == 0
     assert {"generator.weight", "encoder.layers.1.self_attention.query.weight"} <= {
@@ -239,7 +238,6 @@ def test_gradients_are_held_against_float64() -> None:
 
 def test_reverse_is_trained_as_the_command_does_it() -> None:
     task = reverse("numpy", "float32", "numpy", steps=2).task("train")
-    assert task is not None
     found = task()
     assert found["sequences"] == 1000
     assert 0 <= found["exact_match"] < 0.5
@@ -300,6 +298,5 @@ def test_what_is_compiled_at_its_first_call_is_compiled_before_the_clock_runs(mo
     monkeypatch.setattr(Trainer, "train", train)
     task = reverse("numpy", "float32", "numpy", steps=2).task("train")
     assert evaluated == [COMPILING]
-    assert task is not None
     task()
     assert evaluated == [COMPILING, 2]

@@ -139,7 +139,6 @@ def test_operations_in_bfloat16_run_both_ways(name: str, torch: Any) -> None:
     made = torch_ops.ops("tiny", "numpy", 1, "bfloat16")
     for way in ("forward", "backward"):
         task = made.task(f"{name} {way}")
-        assert task is not None
         task()
 
 
@@ -169,7 +168,6 @@ def test_ceilings_are_rates(torch: Any) -> None:
     from benchmarks.peers.torch_roofline import ceilings
 
     task = ceilings("numpy", ["float32", "bfloat16"], large=32, copied=1 << 16).task("ceilings")
-    assert task is not None
     found = task()
     assert set(found["products"]) == {"float32", "bfloat16"}
     assert min(*found["products"].values(), found["memory"]) > 0

@@ -57,7 +57,6 @@ def test_the_parts_add_up() -> None:
 def test_every_product_is_timed_three_for_each_linear_map(split: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own_products, "FLOP_PER_TURN", 1.0)  # once: how long it takes is not the question
     task = products("tiny", split).task("products")
-    assert task is not None
     seconds = task()
     assert len(seconds) == 3 * len(linears(PRESETS["tiny"]))
     assert min(seconds) > 0

@@ -60,7 +60,6 @@ def test_steps_alone_together_and_unrecorded_are_the_same(machine: Any, monkeypa
         launches, records = machine.launches, machine.records
         made = train.train("tiny", 0.1, "cupy", "cuda", launch=launch)
         task = made.task("step")
-        assert task is not None
         losses[launch] = [made.facts["loss"], *task()]
         assert made.facts["ready_seconds"] > 0
         assert (machine.launches - launches, machine.records - records) == expected[:2]
@@ -75,7 +74,6 @@ def test_ceilings_and_bytes(machine: Any, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("npformer.backend.roofline.ENOUGH", 0.0)
     made = roofline.ceilings("cupy", "cuda", ["float32", "tf32"])
     measure, moved = made.task("ceilings"), made.task("bytes tiny")
-    assert measure is not None
     assert moved is not None
     found = measure()
     assert set(found["products"]) == {"float32", "tf32"}
@@ -87,7 +85,6 @@ def test_ceilings_and_bytes(machine: Any, monkeypatch: pytest.MonkeyPatch) -> No
 def test_decoding(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "zeros", lambda shape, dtype: machine.array(np.zeros(shape), dtype))  # of bool too
     task = decode.decode("tiny", 4, [2], "cupy", "cuda").task("batch 2")
-    assert task is not None
     said = task()
     assert [len(row) for row in said] == [4, 4]
 
@@ -97,7 +94,6 @@ def test_operations(name: str, machine: Any) -> None:
     made = ops.ops("tiny", "cupy", "cuda", 1, "float32")
     for way in ("forward", "backward"):
         task = made.task(f"{name} {way}")
-        assert task is not None
         assert task() == [None] * TOGETHER["cupy"]
 
 
@@ -109,7 +105,6 @@ def test_replays(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replays, "TURNS", 6)
     monkeypatch.setattr("npformer.backend.capture.MOST", 3)
     task = replays.replays("cupy", "float32", "cuda", steps=36).task("replays")
-    assert task is not None
     found = task()
     assert (found["steps"], len(found["used"]), found["growth"]) == (36, 6, 0)
     assert machine.records > 4
@@ -119,7 +114,6 @@ def test_replays(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_gradients(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gradients, "SIZE", SMALL)
     task = gradients.gradients("cupy", "cuda").task("gradients")
-    assert task is not None
     found = task()
     assert found["wrong"] == 0
     assert len(found["rows"]) > 20

@@ -108,7 +108,6 @@ def test_a_reader_who_leaves_hears_nothing_more(trained: Path, environment: dict
     """As head -n 1 does: after the first line of the first batch, and before the second batch can be decoded."""
     pipe, command = subprocess.PIPE, [sys.executable, "-m", "npformer", "decode", str(trained), "--max-len", "1"]
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment) as child:
-        assert child.stdin is not None
         assert child.stdout is not None
         assert child.stderr is not None
         child.stdin.write(b"abc\n" * BATCH_SIZE)

@@ -24,7 +24,6 @@ def test_a_bar_on_a_terminal(small: Callable[..., list[str]], environment: dict[
         with suppress(OSError):  # how a terminal says that its other side is closed
             while chunk := os.read(ours, 4096):
                 shown += chunk
-        assert child.stdout is not None
         out = child.stdout.read().decode()
         assert child.wait(timeout=600) == 0
     os.close(ours)

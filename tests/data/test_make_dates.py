@@ -22,8 +22,6 @@ SHIPPED = EXAMPLES / "data" / "dates.tsv"
 def script() -> ModuleType:
     pytest.importorskip("babel", reason="the script that made dates.tsv needs Babel")
     spec = importlib.util.spec_from_file_location("make_dates", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 from npformer import functional as F  # noqa: N812
-from npformer.backend import Backend, get_backend, plain_pair
-from npformer.functional import ALL_VISIBLE, AttentionMask
+from npformer.backend import Backend, plain_pair
+from npformer.functional import AttentionMask
 from npformer.layers import (
     DecoderStack,
     EncoderLayer,
@@ -22,27 +22,19 @@ from npformer.layers import (
     ScaledDotProduct,
 )
 from npformer.layers.call_tree import child
-from npformer.models import Transformer, TransformerConfig
+from npformer.models import Transformer
 from npformer.models.token_input import embed
 from npformer.proof.catalogue import shaken
 from npformer.proof.identities import IDENTITIES
 from npformer.proof.identities.identity import parts
+from tests.proof.small_models import BACKEND, SRC, TGT, UnmaskedMemory, with_ops
+from tests.proof.small_models import model as small_model
 
-BACKEND = get_backend("numpy", dtype="float64", kernels="plain")
 rng = np.random.default_rng(0)
 X = rng.normal(size=(2, 3, 4))
-SRC, TGT = np.array([[3, 1, 2, 4], [4, 2, 0, 0]]), np.array([[1, 4, 3], [1, 2, 0]])
 KEY = RandomKey(1)
+model = partial(small_model, dropout=0.2)
 BLIND = AttentionMask(np.array([[True] * 3, [False] * 3]))
-
-
-def with_ops(**pairs: Any) -> Backend:
-    return replace(BACKEND, ops=replace(BACKEND.ops, **pairs))
-
-
-def model(kind: type[Transformer] = Transformer, backend: Backend = BACKEND, **changes: Any) -> Layer:
-    size = {"d_model": 4, "num_heads": 2, "d_ff": 6, "num_encoder_layers": 1, "num_decoder_layers": 2, "dropout": 0.2}
-    return shaken(kind(TransformerConfig(5, 5, **size | changes), backend=backend))  # type: ignore[arg-type]
 
 
 def heads(mechanism: Any = None, backend: Backend = BACKEND) -> Layer:
@@ -114,11 +106,6 @@ def wrong_stack(**changes: Any) -> Layer:
     made = model(**changes)
     made.decoder.__class__ = OnlyTheTopLayer  # type: ignore[attr-defined]
     return made
-
-
-class UnmaskedMemory(Transformer):
-    def _encode(self, *args: Any) -> Any:
-        return super()._encode(*args)[0], ALL_VISIBLE
 
 
 class FutureVisible(Transformer):

@@ -99,7 +99,6 @@ def test_rows_have_moved_when_it_is_over() -> None:
     states = [of.start(SRC[:1], MAX_LEN).select([0] * 4) for of in (fast, plain)]
     given = (log_p, np.array([0]), np.array([4]), np.array([-np.inf]), np.array([1.0]))
     found = search_at_once(fast, first, states[0], given, 7, 99)
-    assert found is not None
     rows, tokens = found
     assert rows.shape == tokens.shape == (7, 4)
     assert np.any(rows != np.arange(4))

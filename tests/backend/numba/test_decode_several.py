@@ -102,7 +102,6 @@ def test_the_state_goes_on_from_there() -> None:
     states, going = [of.start(SRC, MAX_LEN) for of in (fast, plain)], np.ones(len(SRC), dtype=bool)
     first = np.ones(len(SRC), dtype=np.int64)
     chosen = likeliest_at_once(fast, first, states[0], going, 7, 99)
-    assert chosen is not None
     for tokens in (first, *chosen[:-1]):
         plain.step(tokens, states[1])
     assert states[0].length == states[1].length == len(chosen) == 7
@@ -115,7 +114,6 @@ def test_not_more_than_there_is_room_for() -> None:
     fast = model("numba")
     state, going = fast.start(SRC[:2], 5), np.ones(2, dtype=bool)
     chosen = likeliest_at_once(fast, np.ones(2, dtype=np.int64), state, going, 50, 99)
-    assert chosen is not None
     assert (chosen.shape, state.length) == ((5, 2), 5)
     steps, token = state.at_once[1], np.ones((2, 1), dtype=np.int64)
     assert steps.write(token, 4, going, (99, 0), 2) is None

@@ -31,7 +31,6 @@ def error(src: Host, dtype: str = "float64", change: Change = lambda of: None, *
     change(plain)
     change(fast)
     expected, found = plain.encode(src)[0], encode_at_once(fast, src)
-    assert found is not None
     assert found.dtype == dtype
     return float(np.max(np.abs(found - expected)) / np.max(np.abs(expected)) / TOLERANCE[dtype])
 
@@ -132,7 +131,6 @@ def test_arrays_of_other_shapes_are_left_to_the_layers() -> None:
 def test_it_is_prepared_once_and_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     fast, made = model("numba"), []
     prepare = fast.backend.encoder_of_texts
-    assert prepare is not None
     monkeypatch.setattr(type(fast.encoder), "forward", None)
     object.__setattr__(fast.backend, "encoder_of_texts", lambda parts: made.append(parts) or prepare(parts))
     for texts in (1, 2, 4):

@@ -30,7 +30,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def passing(found: Place) -> Path:
     """The folder that ends with the process."""
-    assert found.to_write is not None
     assert found.to_write.name == "npformer"
     assert found.to_write.parent.name.startswith("npformer-kernels-")
     assert found.to_write.stat().st_mode & 0o777 == 0o700
