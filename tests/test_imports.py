@@ -18,7 +18,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 #: The storeys of the house, the ground floor first. A part may import the parts of lower storeys and itself.
 STOREYS = [
-    {"errors", "seconds", "typing", "visible", "_version"},
+    {"atomic", "errors", "seconds", "typing", "visible", "_version"},
     {"functional"},
     {"backend"},
     {"layers", "optim"},
@@ -30,7 +30,7 @@ STOREYS = [
 #: Neighbours on one storey, of which the first may use the second.
 SIDEWAYS = {("training", "decoding"), ("lab", "proof"), ("lab", "training"), ("lab", "decoding")}
 #: Parts that live beside the house: all that they may import.
-ASIDE = {"data": {"errors", "typing"}, "plotting": {"errors", "typing", "visible"}}
+ASIDE = {"data": {"atomic", "errors", "typing"}, "plotting": {"atomic", "errors", "typing", "visible"}}
 #: Parts that use what lives beside the house.
 USERS_OF = {"data": {"layers", "training", "cli", "lab"}, "plotting": {"cli"}}
 #: Foreign packages that one place alone imports.
@@ -246,3 +246,42 @@ def test_every_file_of_functional_is_named_in_its_table_of_contents() -> None:
     listed = set((functional.__doc__ or "").split("``")[1::2])
     files = {path.stem for path in (ROOT / "functional").glob("*.py")} - {"__init__", "arrays"}
     assert files <= listed
+
+
+def at_run_time(path: Path) -> set[str]:
+    """The modules of npformer that a file imports, late imports too, but for those that only type checkers read."""
+    tree = tree_of(path)
+    blocks = [node for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)]
+    typed = {id(inner) for block in blocks for child in block.body for inner in ast.walk(child)}
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and id(node) not in typed:
+            names = {f"{node.module}.{alias.name}": alias for alias in node.names}
+            found |= {name if name in MODULES else str(node.module) for name in names}
+    return found & MODULES.keys()
+
+
+def dotted(path: Path) -> str:
+    """The name of a file's module."""
+    return ".".join(("npformer", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
+
+
+MODULES = {dotted(path): path for path in FILES}
+#: Where circles are still left.
+CIRCULAR = ("npformer.backend", "npformer.proof.catalogue")
+
+
+def circles() -> list[set[str]]:
+    """Modules that import each other, directly or by way of others; the largest such sets."""
+    reached = {name: at_run_time(path) for name, path in MODULES.items()}
+    while (
+        more := {name: found.union(*(reached[other] for other in found)) for name, found in reached.items()}
+    ) != reached:
+        reached = more
+    together = {frozenset({other for other in found if name in reached[other]}) for name, found in reached.items()}
+    return sorted(map(set, together - {frozenset()}), key=sorted)
+
+
+def test_no_modules_import_each_other() -> None:
+    """A late import that hides a circle is found as well: what both need belongs into a module below them."""
+    assert [circle for circle in circles() if not all(name.startswith(CIRCULAR) for name in circle)] == []

@@ -18,6 +18,7 @@ from safetensors.numpy import save as to_bytes
 
 import npformer as npf
 from benchmarks.faults.file_mutations import mutated, mutated_tree
+from npformer.atomic import seal, unseal
 from npformer.backend import Backend, get_backend
 from npformer.data import PairsTask, Vocabulary
 from npformer.errors import CheckpointError, ConfigError, DataError, NpformerError, OutputError, TokenError
@@ -26,7 +27,6 @@ from npformer.models import Decoder, DecoderConfig, build_model
 from npformer.plotting.series import series
 from npformer.training import RunDirectory, Trainer, metrics, model_file
 from npformer.training.assemble import Assembled, assemble, load_latest, read_trained, write_run
-from npformer.training.atomic import seal, unseal
 from npformer.training.checkpoint import best_checkpoint, load_checkpoint, save_checkpoint
 from npformer.training.config_file import read_toml, write_toml
 from npformer.training.model_arrays import model_arrays

@@ -34,10 +34,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from safetensors.numpy import save as to_bytes
 
+from npformer.atomic import describe, write_atomically
 from npformer.errors import CheckpointError
 from npformer.layers.parameter import Buffer, Parameter
 from npformer.models import Transformer
-from npformer.training.atomic import describe, write_atomically
 from npformer.training.model_file import read_arrays
 from npformer.typing import HostArray
 

@@ -20,7 +20,16 @@ from npformer.errors import ShapeError
 from npformer.plotting import colours
 from npformer.plotting.attention_layout import KEY, MARGIN, ROW_HEADER, TITLE, Layout, plan, stands
 from npformer.plotting.attention_maps import AttentionMap, attention_map
-from npformer.plotting.canvas import Style, check_place, drawing, new_figure, write_picture
+from npformer.plotting.canvas import (
+    Style,
+    add_axes,
+    as_map,
+    check_place,
+    colour_bar,
+    drawing,
+    new_figure,
+    write_picture,
+)
 from npformer.plotting.labels import is_special, one_line, token_label
 
 PAD = 2.0  # points between a map and the names of its tokens
@@ -67,12 +76,6 @@ def _write(figure: Figure, layout: Layout, x: float, y: float, text: str, **styl
     return figure.text(x / layout.width, y / layout.height, text, parse_math=False, **style)
 
 
-def _axes(figure: Figure, layout: Layout, x: float, y: float, width: float, height: float) -> Axes:
-    """Axes whose lower left corner is x, y; all in inches."""
-    w, h = layout.width, layout.height
-    return figure.add_axes((x / w, y / h, width / w, height / h))
-
-
 def _draw_header(figure: Figure, layout: Layout, top: float, title: str, maps: list[AttentionMap]) -> float:
     """Title, the one colour bar and its keys; returns where the rows begin."""
     left = layout.left
@@ -81,12 +84,7 @@ def _draw_header(figure: Figure, layout: Layout, top: float, title: str, maps: l
         shown = one_line(title, int(room / (13 * 0.7)))
         _write(figure, layout, left, top, shown, va="top", fontsize=13, weight="bold", color=colours.INK)
         top -= TITLE
-    bar = _axes(figure, layout, left, top - 0.14, 1.5, 0.12)
-    bar.imshow(colours.weight_ramp()(np.linspace(0, 1, 256))[None], aspect="auto", extent=(0, 1, 0, 1))
-    bar.set_xticks([0, 0.5, 1], ["0", "0.5", "1"], fontsize=7.5, color=colours.FAINT_INK)
-    bar.set_yticks([])
-    bar.tick_params(length=2, pad=1.5, color=colours.RULE)
-    bar.spines[:].set(color=colours.RULE, linewidth=0.6)
+    colour_bar(figure, left, top - 0.14, "0")
     style: Style = {"va": "center", "fontsize": 8, "color": colours.INK}
     _write(figure, layout, left + 1.62, top - 0.08, "attention weight", **style)
     keys = [(colours.HIDDEN, "exactly 0 (hidden)", any((row.weights == 0).any() for row in maps))]
@@ -116,9 +114,9 @@ def _draw_row(figure: Figure, layout: Layout, row: AttentionMap, top: float) -> 
     height = rows * layout.cell
     for head in range(heads):
         x = layout.left + head * layout.pitch
-        axes = _axes(figure, layout, x, top - ROW_HEADER - height, columns * layout.cell, height)
+        axes = add_axes(figure, x, top - ROW_HEADER - height, columns * layout.cell, height)
         _draw_head(axes, row.weights[head])
-        axes.set_title(f"head {head + 1}", fontsize=8.5, color=colours.FAINT_INK, loc="left", pad=3)
+        axes.set_title(f"head {head + 1}", fontsize=8.5, weight="normal", color=colours.FAINT_INK, pad=3)
         _name_keys(axes, layout, row.keys)
         _name_queries(axes, layout, row.queries if head == 0 else [])
 
@@ -133,10 +131,8 @@ def _draw_head(axes: Axes, weights: npt.NDArray[np.float64]) -> None:
     if max(rows, columns) <= 42:  # beyond that the lines would cover the cells
         axes.hlines(np.arange(rows - 1) + 0.5, -0.5, columns - 0.5, color="white", linewidth=0.5)
         axes.vlines(np.arange(columns - 1) + 0.5, -0.5, rows - 0.5, color="white", linewidth=0.5)
-    axes.set(xlim=(-0.5, columns - 0.5), ylim=(rows - 0.5, -0.5))
-    axes.spines[:].set(color=colours.RULE, linewidth=0.6)
-    axes.set_xticks([])
-    axes.set_yticks([])
+    axes.set(xlim=(-0.5, columns - 0.5), ylim=(rows - 0.5, -0.5), xticks=[], yticks=[])
+    as_map(axes)
 
 
 def _name_keys(axes: Axes, layout: Layout, tokens: list[str]) -> None:

@@ -1,48 +1,119 @@
-"""What every picture needs around it: settings of its own, and a way to the disk that harms nothing.
+"""What all pictures share: one style, a sheet with a heading, and a way to the disk that harms nothing.
 
-A reader's matplotlibrc may ask for LaTeX, another font or other margins; pictures of a run should look the
-same everywhere, so each is drawn and written inside `drawing()`, under matplotlib's own defaults. Only the
-Agg canvas is used, never pyplot: no window, no state shared with the program around us.
+A reader's matplotlibrc may ask for LaTeX, another font or other margins. Pictures of a run should look the
+same everywhere, so each is drawn and written inside `drawing()`, in STYLE on top of matplotlib's own defaults.
+Only the Agg canvas is used, never pyplot: no window, no state shared with the program around us.
+
+All places on a sheet are inches from its lower left corner.
 """
 
 from __future__ import annotations
 
 import os
-import secrets
 import stat
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
+from textwrap import wrap
 from typing import Any, TypeAlias
 
 import matplotlib.style
+import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from npformer.atomic import write_atomically
 from npformer.errors import OutputError
+from npformer.plotting import colours
 
 #: Keyword arguments that say how a text or a line looks.
 Style: TypeAlias = dict[str, Any]
+
+#: Axes of numbers: names in grey, one line along the bottom, faint lines across, no ticks. Maps differ: see `as_map`.
+STYLE: Style = {
+    "figure.dpi": 150.0,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 10,
+    "axes.titleweight": "bold",
+    "axes.titlecolor": colours.INK,
+    "axes.labelsize": 9,
+    "axes.labelcolor": colours.FAINT_INK,
+    "axes.edgecolor": colours.RULE,
+    "axes.linewidth": 0.6,
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "grid.color": colours.RULE,
+    "grid.linewidth": 0.6,
+    "lines.linewidth": 1.7,
+    "lines.markersize": 4,
+} | {f"axes.spines.{side}": False for side in ("left", "right", "top")}
+for _axis in ("xtick", "ytick"):
+    STYLE |= {f"{_axis}.color": colours.FAINT_INK, f"{_axis}.labelsize": 8.5}
+    STYLE |= {f"{_axis}.major.size": 0, f"{_axis}.minor.size": 0}
+
+EDGE = 0.3  # inches that stay free at the edge of a sheet
+_TITLE, _NOTES, _LINE = 0.2, 0.54, 0.19  # inches: from the top to the title and to the notes; a line of notes
+_LETTERS = 15.0  # of a note, for each inch
+_TITLE_LETTERS = 127.0  # of a title, for each inch, over the size of its letters
 
 _PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 
 @contextmanager
 def drawing() -> Iterator[None]:
-    """Default settings, and no warning for a character that the font lacks (a box is drawn for it)."""
-    with matplotlib.style.context("default"), warnings.catch_warnings():
+    """STYLE alone, and no warning for a character that the font lacks (a box is drawn for it)."""
+    with matplotlib.style.context(["default", STYLE]), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"Glyph .* missing from")
         warnings.filterwarnings("ignore", message=r"Matplotlib currently does not support .* natively")
         yield
 
 
-def new_figure(width: float, height: float, dpi: float) -> Figure:
+def new_figure(width: float, height: float, dpi: float | None = None) -> Figure:
     """An empty white figure of width × height inches, bound to the Agg canvas."""
     figure = Figure(figsize=(width, height), dpi=dpi, facecolor="white")
     FigureCanvasAgg(figure)
     return figure
+
+
+def sheet(width: float, below: float, title: str, notes: Sequence[str], left: float = EDGE) -> Figure:
+    """A figure with a title, notes as lines of text under it, and `below` inches for what is drawn under them."""
+    room = width - left - EDGE
+    lines = [line for note in notes for line in wrap(note, int(_LETTERS * room))]
+    height = _NOTES + _LINE * len(lines) + below
+    figure = new_figure(width, height)
+    size = min(14.0, _TITLE_LETTERS * room / max(1, len(title)))
+    figure.text(left / width, 1 - _TITLE / height, title, va="top", fontsize=size, weight="bold", color=colours.INK)
+    for i, line in enumerate(lines):
+        place = 1 - (_NOTES + _LINE * i) / height
+        figure.text(left / width, place, line, va="top", fontsize=9, color=colours.FAINT_INK)
+    return figure
+
+
+def add_axes(figure: Figure, left: float, bottom: float, width: float, height: float) -> Axes:
+    """Axes at this place of the figure, in inches."""
+    w, h = figure.get_size_inches()
+    return figure.add_axes((left / w, bottom / h, width / w, height / h))
+
+
+def as_map(axes: Axes) -> None:
+    """A frame around the axes, and no lines across them."""
+    axes.grid(False)
+    axes.spines[:].set_visible(True)
+
+
+def colour_bar(figure: Figure, left: float, bottom: float, lowest: str) -> Axes:
+    """The colours of weights, with their numbers; lowest: what the first of them stands for."""
+    axes = add_axes(figure, left, bottom, 1.5, 0.12)
+    axes.imshow(colours.weight_ramp()(np.linspace(0, 1, 256))[None], aspect="auto", extent=(0, 1, 0, 1))
+    axes.set_xticks([0, 0.5, 1], [lowest, "0.5", "1"], fontsize=7.5)
+    axes.set_yticks([])
+    axes.tick_params(length=2, pad=1.5, color=colours.RULE)
+    as_map(axes)
+    return axes
 
 
 def png_bytes(figure: Figure) -> bytes:
@@ -82,16 +153,8 @@ def write_picture(figure: Figure, path: Path) -> None:
     """Write the figure to path as PNG: all of it or nothing. Raises OutputError if that cannot be done."""
     check_place(path)
     data = png_bytes(figure)
-    half_written = path.with_name(f".tmp-{path.name[:40]}-{secrets.token_hex(6)}")  # a run's next resume removes it
     with _told_as_output_error(path):
-        try:
-            with half_written.open("xb") as file:
-                file.write(data)
-            os.replace(half_written, path)
-        except BaseException:
-            with suppress(OSError):  # the first error is the one to tell
-                half_written.unlink()
-            raise
+        write_atomically(path, data)
 
 
 def _is_picture(path: Path) -> bool:

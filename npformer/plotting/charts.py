@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from textwrap import wrap
 from typing import NamedTuple
 
 import numpy as np
@@ -19,15 +18,13 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocat
 
 from npformer.errors import DataError
 from npformer.plotting import colours
-from npformer.plotting.canvas import Style, check_place, drawing, new_figure, write_picture
+from npformer.plotting.canvas import EDGE, Style, add_axes, check_place, drawing, sheet, write_picture
 from npformer.plotting.labels import label_width
-from npformer.plotting.panels import spread
+from npformer.plotting.panels import name_ends
 
 _PALETTE = (colours.TRAINING, colours.HELD_OUT, colours.TOKENS, colours.SEQUENCES, colours.RATE)
-_PLOT_WIDTH, _PLOT_HEIGHT, _DPI = 3.3, 2.7, 150.0  # inches, dots per inch
-_LEFT, _TITLE, _BELOW, _EDGE = 0.8, 0.5, 0.68, 0.3  # inches around a plot
-_HEADING, _LINE, _NAME = 0.5, 0.19, 0.19  # inches: the heading, a line of notes, a curve's name
-_LETTERS = 16.0  # of a note, for each inch
+_PLOT_WIDTH, _PLOT_HEIGHT = 3.3, 2.7  # inches
+_LEFT, _TITLE, _BELOW = 0.8, 0.5, 0.68  # inches around a plot
 _LEAST_RANGE = 8.0  # of a logarithmic axis, top over bottom
 _NAMED_TICKS = 8  # measured places that fit under an axis
 
@@ -69,20 +66,11 @@ def charts_figure(charts: Sequence[Chart], title: str, notes: Sequence[str] = ()
     if not charts or not all(chart.curves for chart in charts):
         raise DataError("charts: expected at least one, each with a curve, got an empty one; nothing to draw")
     margins = [_room_for_names(chart) for chart in charts]
-    width = sum(_LEFT + _PLOT_WIDTH + margin for margin in margins) + _EDGE
-    lines = [line for note in notes for line in wrap(note, int(_LETTERS * (width - 2 * _EDGE)))]
-    height = _HEADING + _LINE * len(lines) + _TITLE + _PLOT_HEIGHT + _BELOW
-    figure = new_figure(width, height, _DPI)
-    heading: Style = {"va": "top", "fontsize": 13, "weight": "bold", "color": colours.INK}
-    figure.text(_EDGE / width, 1 - 0.17 / height, title, **heading)
-    for i, line in enumerate(lines):
-        figure.text(
-            _EDGE / width, 1 - (_HEADING + _LINE * i) / height, line, va="top", fontsize=9, color=colours.FAINT_INK
-        )
+    width = sum(_LEFT + _PLOT_WIDTH + margin for margin in margins) + EDGE
+    figure = sheet(width, _TITLE + _PLOT_HEIGHT + _BELOW, title, notes)
     left = 0.0
     for chart, margin in zip(charts, margins, strict=True):
-        box = ((left + _LEFT) / width, _BELOW / height, _PLOT_WIDTH / width, _PLOT_HEIGHT / height)
-        _draw(figure.add_axes(box), chart)
+        _draw(add_axes(figure, left + _LEFT, _BELOW, _PLOT_WIDTH, _PLOT_HEIGHT), chart)
         left += _LEFT + _PLOT_WIDTH + margin
     return figure
 
@@ -94,15 +82,10 @@ def _room_for_names(chart: Chart) -> float:
 def _draw(axes: Axes, chart: Chart) -> None:
     ends = [_draw_curve(axes, curve, _colour(curve, i)) for i, curve in enumerate(chart.curves)]
     _set_scales(axes, chart)
-    axes.set_title(chart.title, loc="left", fontsize=10, weight="bold", color=colours.INK, pad=9)
-    axes.set_xlabel(chart.x_label, fontsize=9, color=colours.FAINT_INK)
-    axes.set_ylabel(chart.y_label, fontsize=9, color=colours.FAINT_INK)
-    axes.grid(axis="y", color=colours.RULE, linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.spines["bottom"].set_color(colours.RULE)
-    axes.tick_params(colors=colours.FAINT_INK, labelsize=8.5, length=0, which="both")
-    _name(axes, chart.curves, ends)
+    axes.set_title(chart.title, pad=9)
+    axes.set(xlabel=chart.x_label, ylabel=chart.y_label)
+    named = zip(chart.curves, ends, strict=True)
+    name_ends(axes, [(curve.name, colour, end) for curve, (end, colour) in named], _PLOT_HEIGHT, 1.03)
 
 
 def _colour(curve: Curve, place: int) -> str:
@@ -113,8 +96,8 @@ def _draw_curve(axes: Axes, curve: Curve, colour: str) -> tuple[float, str]:
     """Draw it; returns the height of its end (NaN if it ends before the others), and its colour."""
     y = np.array(curve.y, dtype=np.float64)
     mark = "o" if y.size <= 20 else ""
-    style: Style = {"color": colour, "linewidth": 1.7, "linestyle": "--" if curve.dashed else "-", "clip_on": False}
-    axes.plot(curve.x, y, marker=mark, markersize=4, label=curve.name, **style)
+    dashes = "--" if curve.dashed else "-"
+    axes.plot(curve.x, y, marker=mark, label=curve.name, color=colour, linestyle=dashes, clip_on=False)
     seen = np.flatnonzero(np.isfinite(y))
     if seen.size and seen[-1] < y.size - 1:  # its name stands where it ends
         end = (curve.x[seen[-1]], y[seen[-1]])
@@ -149,13 +132,3 @@ def _set_scales(axes: Axes, chart: Chart) -> None:
     elif not chart.log_x:
         axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
-
-
-def _name(axes: Axes, curves: Sequence[Curve], ends: list[tuple[float, str]]) -> None:
-    """Each curve's name, right of its end."""
-    to_fraction = axes.transData + axes.transAxes.inverted()
-    named = [(curve, *end) for curve, end in zip(curves, ends, strict=True) if np.isfinite(end[0])]
-    wanted = [float(to_fraction.transform((axes.get_xlim()[1], end))[1]) for _, end, _ in named]
-    for (curve, _, colour), y in zip(named, spread(wanted, _NAME / _PLOT_HEIGHT), strict=True):
-        style: Style = {"color": colour, "fontsize": 9, "va": "center", "clip_on": False}
-        axes.text(1.03, y, curve.name, transform=axes.transAxes, **style)

@@ -18,13 +18,12 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from npformer.errors import DataError
 from npformer.plotting import colours
-from npformer.plotting.canvas import Style, check_place, drawing, new_figure, write_picture
+from npformer.plotting.canvas import add_axes, check_place, drawing, sheet, write_picture
 from npformer.plotting.panels import Line, Panel, draw_panel, percent, plain, room_above
 from npformer.plotting.series import Series, series
 
-_WIDTH, _DPI = 8.7, 150.0  # inches, dots per inch
-_HEADING: Style = {"fontsize": 14, "weight": "bold", "color": colours.INK}
-_LEFT, _RIGHT, _TOP, _BOTTOM, _BETWEEN = 0.75, 1.85, 1.1, 0.6, 0.5  # inches
+WIDTH, LEFT, BOTTOM = 8.7, 0.75, 0.6  # inches
+_RIGHT, _TOP, _BETWEEN = 1.85, 0.37, 0.5  # inches
 
 
 def draw_curves(metrics: Sequence[Mapping[str, Any]], path: Path) -> None:
@@ -49,32 +48,26 @@ def curves_figure(metrics: Sequence[Mapping[str, Any]]) -> Figure:
             "metrics: expected at least one line of training or evaluation, got none; "
             "draw the curves once the run has logged a step"
         )
-    height = _TOP + sum(panel.height + room_above(panel) + _BETWEEN for panel in panels) - _BETWEEN + _BOTTOM
-    figure = new_figure(_WIDTH, height, _DPI)
-    left = _LEFT / _WIDTH
-    figure.text(left, 1 - 0.22 / height, "Training curves", va="top", **_HEADING)
+    height = sum(panel.height + room_above(panel) + _BETWEEN for panel in panels) - _BETWEEN + BOTTOM
+    figure = sheet(WIDTH, _TOP + height, "Training curves", [_summary(metrics, panels)], LEFT)
     limits = _steps(panels)
-    summary = _summary(metrics, panels)
-    figure.text(left, 1 - 0.52 / height, summary, va="top", fontsize=9, color=colours.FAINT_INK)
-    top = height - _TOP
     for panel in panels:
-        top -= room_above(panel)
-        place = (left, (top - panel.height) / height, 1 - (_LEFT + _RIGHT) / _WIDTH, panel.height / height)
-        axes = figure.add_axes(place)
+        height -= room_above(panel) + panel.height
+        axes = add_axes(figure, LEFT, height, WIDTH - LEFT - _RIGHT, panel.height)
         axes.set_xlim(limits)
         draw_panel(axes, panel)
-        _count_steps(axes, lowest=panel is panels[-1])
-        top -= panel.height + _BETWEEN
+        count_steps(axes, lowest=panel is panels[-1])
+        height -= _BETWEEN
     return figure
 
 
-def _count_steps(axes: Axes, lowest: bool) -> None:
+def count_steps(axes: Axes, lowest: bool = True) -> None:
     """Round step numbers, written under the lowest panel only: all share one axis."""
     axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True, steps=[1, 2, 2.5, 5, 10]))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda step, _: f"{step:,.0f}"))
     axes.tick_params(axis="x", length=3, color=colours.RULE, labelbottom=lowest)
     if lowest:
-        axes.set_xlabel("training step", fontsize=9, color=colours.FAINT_INK)
+        axes.set_xlabel("training step")
 
 
 def _panels(metrics: Sequence[Mapping[str, Any]]) -> list[Panel]:

@@ -54,38 +54,32 @@ def room_above(panel: Panel) -> float:
 
 def draw_panel(axes: Axes, panel: Panel) -> None:
     """Fill the axes, whose horizontal limits are set, with all lines of the panel."""
-    ends = [_draw_line(axes, line) for line in panel.lines]
+    ends = [(line, _draw_line(axes, line)) for line in panel.lines]
     log = panel.may_be_log and _needs_log(panel.lines)
     _set_scale(axes, panel, log)
     width = max((_smoothing(line) for line in panel.lines), default=1)
     title, pad = panel.title + (", log scale" if log else ""), 6 + 72 * room_above(panel)
-    axes.set_title(title, loc="left", fontsize=10, weight="bold", color=colours.INK, pad=pad)
+    axes.set_title(title, pad=pad)
     if width > 1:
         note = f"pale: as logged · solid: mean of {width:,} values"
-        axes.set_title(note, loc="right", fontsize=8, color=colours.FAINT_INK, pad=pad)
-    _name_lines(axes, panel.lines, ends, panel.height)
+        axes.set_title(note, loc="right", fontsize=8, weight="normal", color=colours.FAINT_INK, pad=pad)
+    name_ends(axes, [(_name(line, end), line.colour, end) for line, end in ends], panel.height)
     _tell_gaps(axes, panel.lines)
-    axes.grid(axis="y", color=colours.RULE, linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.spines["bottom"].set_color(colours.RULE)
-    axes.tick_params(colors=colours.FAINT_INK, labelsize=8.5, length=0, which="both")
     axes.tick_params(axis="y", pad=7)  # clear of a marker at the first step
 
 
-def _draw_line(axes: Axes, line: Line) -> float | None:
-    """Draw one line; returns the height of its end, None if nothing of it is finite."""
+def _draw_line(axes: Axes, line: Line) -> float:
+    """Draw one line; returns the height of its end, NaN if nothing of it is finite."""
     data, width = line.data, _smoothing(line)
     if width > 1:
         axes.plot(*data, color=line.colour, linewidth=0.8, alpha=0.3)
         data = running_mean(data, width)
     few = line.marker and data.steps.size <= _MARKED
     marks = slice(None) if few else data.alone.tolist()
-    style: Style = {"color": line.colour, "linestyle": line.style, "linewidth": 1.7, "clip_on": False}
-    mark: Style = {"marker": line.marker or "o", "markersize": 4, "markevery": marks}
-    axes.plot(*data, label=line.name, **style, **mark)
+    style: Style = {"color": line.colour, "linestyle": line.style, "clip_on": False}
+    axes.plot(*data, label=line.name, marker=line.marker or "o", markevery=marks, **style)
     heights = data.values[data.finite]
-    return float(heights[-1]) if heights.size else None
+    return float(heights[-1]) if heights.size else float("nan")
 
 
 def _smoothing(line: Line) -> int:
@@ -119,16 +113,21 @@ def _set_scale(axes: Axes, panel: Panel, log: bool) -> None:
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
-def _name_lines(axes: Axes, lines: list[Line], ends: list[float | None], inches: float) -> None:
-    """Write each line's name and value right of its end, on axes of this height."""
-    named = [(line, end) for line, end in zip(lines, ends, strict=True) if end is not None]
+def _name(line: Line, end: float) -> str:
+    """What stands beside the end of a line: its name, its value, and a cross if it broke down."""
+    return f"{line.name} {line.write(end)}" + ("" if line.data.finite[-1] else " → ×")
+
+
+def name_ends(axes: Axes, ends: list[tuple[str, str, float]], inches: float, x: float = 1.015) -> None:
+    """Write names, each (text, colour, height of its line's end), to the right of axes so many inches high.
+
+    x is their place, as a fraction of the axes. A line whose end is NaN has no name here.
+    """
+    named = [end for end in ends if np.isfinite(end[2])]
     to_fraction = axes.transData + axes.transAxes.inverted()
-    wanted = [float(to_fraction.transform((axes.get_xlim()[1], end))[1]) for _, end in named]
-    for (line, end), y in zip(named, spread(wanted, _LABEL_HEIGHT / inches), strict=True):
-        diverged = "" if line.data.finite[-1] else " → ×"
-        text = f"{line.name} {line.write(end)}{diverged}"
-        style: Style = {"color": line.colour, "fontsize": 9, "va": "center", "clip_on": False}
-        axes.text(1.015, y, text, transform=axes.transAxes, **style)
+    wanted = [float(to_fraction.transform((axes.get_xlim()[1], end))[1]) for _, _, end in named]
+    for (text, colour, _), y in zip(named, spread(wanted, _LABEL_HEIGHT / inches), strict=True):
+        axes.text(x, y, text, color=colour, fontsize=9, va="center", clip_on=False, transform=axes.transAxes)
 
 
 def spread(heights: list[float], gap: float) -> list[float]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from textwrap import wrap
 from typing import NamedTuple, Protocol
 
 from matplotlib.axes import Axes
@@ -18,14 +17,11 @@ from matplotlib.ticker import FuncFormatter
 
 from npformer.errors import DataError
 from npformer.plotting import colours
-from npformer.plotting.canvas import Style, check_place, drawing, new_figure, write_picture
+from npformer.plotting.canvas import Style, add_axes, check_place, drawing, sheet, write_picture
 
-_WIDTH, _DPI = 9.6, 150.0  # inches, dots per inch
-_LEFT, _RIGHT, _TOP, _BOTTOM = 1.75, 0.3, 0.55, 0.55  # inches
-_LINE, _COLUMNS = 0.19, 138  # height of a line of the text below the title, and its length in letters
+_WIDTH, _LEFT, _RIGHT, _BOTTOM = 9.6, 1.75, 0.3, 0.55  # inches
 _BAR, _GAP, _KEY = 0.235, 0.13, 0.42  # height of a bar, room between operations and for the key, in inches
 _ROOM = 1.68  # the axis ends at so many times the longest bar: numbers stand beside the bars
-_HEADING: Style = {"fontsize": 14, "weight": "bold", "color": colours.INK}
 _INK = {"forward": colours.TRAINING, "backward": colours.HELD_OUT, "update": colours.TOKENS}
 _OVER_GRID: Style = {"facecolor": "white", "linewidth": 0, "pad": 0.8}
 _LEAST = 1e-3  # of the step: operations below are counted, not drawn
@@ -72,15 +68,8 @@ def profile_figure(rows: Sequence[ProfileRow], title: str, notes: Sequence[str] 
     if not any(row.seconds > 0 for row in rows):
         raise DataError("rows: expected at least one part of a step that took time, got none; nothing to draw")
     bars, depth = _arranged(rows)
-    text = [line for note in notes for line in wrap(note, _COLUMNS)]
-    above = _TOP + _LINE * len(text) + _KEY
-    height = above + depth + _BOTTOM
-    figure = new_figure(_WIDTH, height, _DPI)
-    figure.text(_GAP / _WIDTH, 1 - 0.22 / height, title, va="top", **_HEADING)
-    for i, line in enumerate(text):
-        place = 1 - (_TOP + _LINE * i) / height
-        figure.text(_GAP / _WIDTH, place, line, va="top", fontsize=9, color=colours.FAINT_INK)
-    axes = figure.add_axes((_LEFT / _WIDTH, _BOTTOM / height, 1 - (_LEFT + _RIGHT) / _WIDTH, depth / height))
+    figure = sheet(_WIDTH, _KEY + depth + _BOTTOM, title, notes, _GAP)
+    axes = add_axes(figure, _LEFT, _BOTTOM, _WIDTH - _LEFT - _RIGHT, depth)
     axes.set_xlim(0, _ROOM * max(1e3 * row.seconds for row in rows))
     axes.set_ylim(depth, 0)
     for bar in bars:
@@ -151,11 +140,8 @@ def _frame(axes: Axes, left_out: int) -> None:
     text = "milliseconds of one step; beside a bar its share of the step"
     if left_out:
         text += f" ({left_out} below {100 * _LEAST:.1f} % left out)"
-    axes.set_xlabel(text, fontsize=9, color=colours.FAINT_INK)
-    axes.set_yticks([])
+    axes.set(xlabel=text, yticks=[])
     axes.xaxis.set_major_formatter(FuncFormatter(lambda ms, _: f"{ms:,.5g}"))
-    axes.grid(axis="x", color=colours.RULE, linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right", "bottom"]].set_visible(False)
-    axes.spines["left"].set_color(colours.RULE)
-    axes.tick_params(colors=colours.FAINT_INK, labelsize=8.5, length=0)
+    axes.grid(axis="x")
+    axes.spines["bottom"].set_visible(False)
+    axes.spines["left"].set_visible(True)

@@ -13,9 +13,9 @@ from matplotlib.figure import Figure
 
 from npformer.errors import ShapeError
 from npformer.plotting import colours
-from npformer.plotting.canvas import Style, check_place, drawing, new_figure, write_picture
+from npformer.plotting.canvas import EDGE, add_axes, as_map, check_place, colour_bar, drawing, sheet, write_picture
 
-_SIDE, _LEFT, _GAP, _EDGE, _TOP, _BOTTOM, _DPI = 3.9, 0.85, 0.85, 0.3, 1.25, 0.35, 150.0  # inches, dots per inch
+_SIDE, _LEFT, _TOP, _BOTTOM = 3.9, 0.85, 0.55, 0.35  # inches
 
 Matrix = npt.NDArray[np.floating]
 
@@ -39,18 +39,14 @@ def similarity_figure(maps: Sequence[tuple[str, Matrix]], groups: Sequence[str],
     for name, matrix in maps:
         if matrix.shape != (count, count) or count == 0:
             raise ShapeError(f"{name}: expected similarities of the {count} words in groups, got {matrix.shape}")
-    width = _EDGE + len(maps) * (_LEFT + _SIDE) + (len(maps) - 1) * (_GAP - _LEFT) + _EDGE
-    height = _TOP + _SIDE + _BOTTOM
-    figure = new_figure(width, height, _DPI)
-    heading: Style = {"va": "top", "fontsize": 13, "weight": "bold", "color": colours.INK}
-    figure.text(_EDGE / width, 1 - 0.17 / height, title, **heading)
-    figure.text(_EDGE / width, 1 - 0.5 / height, note, va="top", fontsize=9, color=colours.FAINT_INK)
+    width = 2 * EDGE + len(maps) * (_LEFT + _SIDE)
+    figure = sheet(width, _TOP + _SIDE + _BOTTOM, title, [note])
     for i, (name, matrix) in enumerate(maps):
-        left = _EDGE + _LEFT + i * (_SIDE + _GAP)
-        axes = figure.add_axes((left / width, _BOTTOM / height, _SIDE / width, _SIDE / height))
+        axes = add_axes(figure, EDGE + _LEFT + i * (_SIDE + _LEFT), _BOTTOM, _SIDE, _SIDE)
         _draw_map(axes, matrix, groups)
-        axes.set_title(name, loc="left", fontsize=10, weight="bold", color=colours.INK)
-    _draw_bar(figure.add_axes(((width - _EDGE - 1.5) / width, 1 - 0.58 / height, 1.5 / width, 0.12 / height)))
+        axes.set_title(name)
+    bar = colour_bar(figure, width - EDGE - 1.5, figure.get_figheight() - 0.58, "≤ 0")
+    bar.set_title("cosine similarity", fontsize=8, weight="normal", pad=3)
     return figure
 
 
@@ -65,14 +61,4 @@ def _draw_map(axes: Axes, matrix: Matrix, groups: Sequence[str]) -> None:
         axes.axvline(edge - 0.5, color=colours.RULE, linewidth=0.5)
     axes.set_yticks((starts + ends - 1) / 2, [group for group, _ in sizes], fontsize=8.5, color=colours.INK)
     axes.set_xticks([])
-    axes.tick_params(length=0)
-    axes.spines[:].set(color=colours.RULE, linewidth=0.6)
-
-
-def _draw_bar(axes: Axes) -> None:
-    axes.imshow(colours.weight_ramp()(np.linspace(0, 1, 256))[None], aspect="auto", extent=(0, 1, 0, 1))
-    axes.set_xticks([0, 0.5, 1], ["≤ 0", "0.5", "1"], fontsize=7.5, color=colours.FAINT_INK)
-    axes.set_yticks([])
-    axes.tick_params(length=2, pad=1.5, color=colours.RULE)
-    axes.spines[:].set(color=colours.RULE, linewidth=0.6)
-    axes.set_title("cosine similarity", fontsize=8, color=colours.INK, pad=3, loc="left")
+    as_map(axes)

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 from npformer.errors import DataError
 from npformer.plotting import colours
-from npformer.plotting.canvas import check_place, drawing, new_figure, write_picture
+from npformer.plotting.canvas import add_axes, check_place, drawing, sheet, write_picture
 
 _LOWEST = 3e-17  # the vertical axis ends here
 _LABELLED = 14  # names that fit beside the axes
@@ -41,16 +41,15 @@ def draw_sweep(curves: Sequence[VCurve], path: Path) -> None:
     check_place(path)
     if not curves:
         raise DataError("curves: expected at least one, got none; nothing to draw")
-    with drawing():
-        write_picture(sweep_figure(curves), path)
+    write_picture(sweep_figure(curves), path)
 
 
+@drawing()
 def sweep_figure(curves: Sequence[VCurve]) -> Figure:
     """The picture of ``draw_sweep``."""
-    figure = new_figure(11.0, 6.0, 130)
-    axes = figure.add_axes((0.08, 0.11, 0.58, 0.76))
-    figure.text(0.02, 0.95, "Error of central differences against the step size", fontsize=13, weight="bold")
-    figure.text(0.02, 0.915, "a right gradient falls as h² to a V; a wrong one runs level", color=colours.FAINT_INK)
+    title = "Error of central differences against the step size"
+    figure = sheet(11.0, 5.27, title, ["a right gradient falls as h² to a V; a wrong one runs level"])
+    axes = add_axes(figure, 0.9, 0.65, 6.4, 4.5)
     right = [curve for curve in curves if curve.verdict == "right"]
     wrong = [curve for curve in curves if curve.verdict != "right"]
     for curve in right:
@@ -100,8 +99,5 @@ def _frame(axes: Axes) -> None:
     axes.set_yscale("log")
     axes.set_xlim(2e-1, 5e-12)  # h shrinks from left to right, as one would try it
     axes.set_ylim(_LOWEST, 1e2)
-    axes.set_xlabel("step size h")
-    axes.set_ylabel("scaled error |D(h) − analytic|")
-    axes.grid(color=colours.RULE, lw=0.6)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
+    axes.set(xlabel="step size h", ylabel="scaled error |D(h) − analytic|")
+    axes.grid(axis="x")

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from npformer.atomic import describe, write_atomically
 from npformer.backend import Backend, get_backend
-from npformer.data import Kind, Task, Tokenizer, Vocabulary
+from npformer.data import Kind, PairsTask, SequenceTask, Task, Tokenizer, Vocabulary
 from npformer.data.textfile import read_lines
 from npformer.errors import CheckpointError, ConfigError, OutputError
 from npformer.models import Model, Transformer, build_model
 from npformer.models.ahead import compile_ahead
 from npformer.optim import Adam, AdamW
-from npformer.training.atomic import describe, write_atomically
 from npformer.training.checkpoint import (
     Checkpoint,
     best_checkpoint,
@@ -29,7 +29,7 @@ from npformer.training.option_types import shown
 from npformer.training.options import SECTIONS, DataOptions, Options, RunOptions, TrainingOptions, complete
 from npformer.training.run_directory import RunDirectory
 from npformer.training.step import TrainStep
-from npformer.training.tasks import ANSWERS, TASKS, make_task, with_defaults
+from npformer.training.tasks import ANSWERS, TASKS, with_defaults
 from npformer.training.trainer import model_arrays_of
 
 DIVERGED = "move this checkpoint away, to go on from the one before it"
@@ -77,6 +77,34 @@ def assemble(given: Mapping[str, Mapping[str, Any]], resumed: Checkpoint | None 
         expect_arrays(options.model, run.dtype, table_of(model_arrays_of(resumed)), str(resumed.path))
     model = build_model(options.model, backend=_backend(run, run.device), seed=run.seed)
     return Assembled(options, task, make_step(model, options), found)
+
+
+def make_task(run: RunOptions, data: DataOptions) -> Task:
+    """The task that the options name. Raises ConfigError or DataError."""
+    if run.task == "pairs":
+        if data.file is None:
+            raise ConfigError(
+                "data.file: expected a TSV file of source<TAB>target lines for the task pairs, got none; "
+                "try --data examples/data/dates.tsv"
+            )
+        return PairsTask.from_tsv(data.file, seed=run.seed, held_out_fraction=data.held_out_fraction)
+    if data.file is not None:
+        raise ConfigError(f"data.file: expected none for the task {run.task}, which is generated, got {data.file!r}")
+    if run.task in ("copy", "reverse", "sort"):
+        lengths = {"min_length": data.min_length, "max_length": data.max_length}
+        return SequenceTask(run.task, seed=run.seed, symbols=data.symbols, **lengths)
+    from npformer.data.real import REAL_TASKS  # with what it imports it takes its time, and is asked for here alone
+
+    return REAL_TASKS[run.task](seed=run.seed, **_options_of(run.task, data))
+
+
+def _options_of(task: str, data: DataOptions) -> dict[str, Any]:
+    """What a task on real data is asked for, beside a seed."""
+    if task == "scan":
+        return {"split": data.split}
+    if task in ("lm", "mlm"):
+        return {"max_length": data.max_length}
+    return {} if data.count is None else {"days" if task == "language" else "count": data.count}
 
 
 def _other_data(data: DataOptions, run: RunOptions, expected: Any, found: dict[str, Any]) -> CheckpointError:

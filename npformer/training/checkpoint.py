@@ -31,8 +31,7 @@ import numpy as np
 import safetensors.numpy
 from safetensors import SafetensorError
 
-from npformer.errors import CheckpointError, ConfigError, DTypeError
-from npformer.training.atomic import (
+from npformer.atomic import (
     commit_folder,
     describe,
     disk_is_full,
@@ -43,6 +42,7 @@ from npformer.training.atomic import (
     sync_folder,
     unseal,
 )
+from npformer.errors import CheckpointError, ConfigError, DTypeError
 from npformer.typing import HostArray
 
 FORMAT = 1

@@ -17,8 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from npformer.atomic import describe
 from npformer.errors import ConfigError
-from npformer.training.atomic import describe
 from npformer.training.option_types import NONE, fit, from_shell, kinds_of, shown
 
 #: A larger file is none of ours: npformer writes 2 kB.

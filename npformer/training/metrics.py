@@ -17,8 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from npformer.errors import DataError, OutputError
-from npformer.training.atomic import (
+from npformer.atomic import (
     describe,
     disk_is_full,
     open_regular,
@@ -26,6 +25,7 @@ from npformer.training.atomic import (
     write_all,
     write_atomically,
 )
+from npformer.errors import DataError, OutputError
 
 _WORDS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 

@@ -21,12 +21,12 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_bytes
 
+from npformer.atomic import describe, write_atomically
 from npformer.backend import Backend, get_backend
 from npformer.errors import CheckpointError, ConfigError, DeviceMemoryError
 from npformer.models import Model, build_model
 from npformer.models.config import ModelConfig
 from npformer.models.kinds import MODELS
-from npformer.training.atomic import describe, write_atomically
 from npformer.training.model_arrays import (
     Table,
     expect_arrays,

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from npformer.atomic import describe, read_regular, remove_leftovers
 from npformer.errors import CheckpointError, ConfigError, DataError, OutputError
 from npformer.training.assemble import Assembled, assemble, write_file
-from npformer.training.atomic import describe, read_regular, remove_leftovers
 from npformer.training.checkpoint import Checkpoint, prune
 from npformer.training.config_file import parse_toml, read_toml
 from npformer.training.option_types import NONE

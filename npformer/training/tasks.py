@@ -8,26 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from npformer.data import (
     SEQUENCE,
     Characters,
     Kind,
     MarkedWords,
-    PairsTask,
-    SequenceTask,
-    Task,
     Tokenizer,
     WordPiece,
     Words,
 )
-from npformer.errors import ConfigError
 from npformer.models import DecoderConfig, EncoderConfig, TransformerConfig
 from npformer.models.config import ModelConfig
-
-if TYPE_CHECKING:
-    from npformer.training.options import DataOptions, RunOptions
 
 Sections = Mapping[str, Mapping[str, Any]]
 
@@ -126,31 +119,3 @@ def with_defaults(given: Sections) -> dict[str, dict[str, Any]]:
     below: dict[str, dict[str, Any]] = {section: dict(entry.defaults.get(section, {})) for section in given}
     below["model"] = SMALL_MODEL | _LAYERS[ANSWERS[entry.kind].config] | below["model"]
     return {section: below[section] | dict(given[section]) for section in given}
-
-
-def make_task(run: RunOptions, data: DataOptions) -> Task:
-    """The task that the options name. Raises ConfigError or DataError."""
-    if run.task == "pairs":
-        if data.file is None:
-            raise ConfigError(
-                "data.file: expected a TSV file of source<TAB>target lines for the task pairs, got none; "
-                "try --data examples/data/dates.tsv"
-            )
-        return PairsTask.from_tsv(data.file, seed=run.seed, held_out_fraction=data.held_out_fraction)
-    if data.file is not None:
-        raise ConfigError(f"data.file: expected none for the task {run.task}, which is generated, got {data.file!r}")
-    if run.task in ("copy", "reverse", "sort"):
-        lengths = {"min_length": data.min_length, "max_length": data.max_length}
-        return SequenceTask(run.task, seed=run.seed, symbols=data.symbols, **lengths)
-    from npformer.data.real import REAL_TASKS  # with what it imports it takes its time, and is asked for here alone
-
-    return REAL_TASKS[run.task](seed=run.seed, **_options_of(run.task, data))
-
-
-def _options_of(task: str, data: DataOptions) -> dict[str, Any]:
-    """What a task on real data is asked for, beside a seed."""
-    if task == "scan":
-        return {"split": data.split}
-    if task in ("lm", "mlm"):
-        return {"max_length": data.max_length}
-    return {} if data.count is None else {"days" if task == "language" else "count": data.count}

@@ -92,7 +92,7 @@ def test_the_file(tmp_path: Path) -> None:
     path = tmp_path / "v.png"
     draw_sweep(MIXED, path)
     data = path.read_bytes()
-    assert struct.unpack(">II", data[16:24]) == (1430, 780)
+    assert struct.unpack(">II", data[16:24]) == (1650, 900)
     draw_sweep(MIXED, path)  # a picture may be drawn again
     assert path.read_bytes() == data
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from npformer import atomic
 from npformer.errors import CheckpointError, ConfigError, DTypeError
-from npformer.training import atomic
 from npformer.training.checkpoint import (
     ARRAYS,
     STATE,

@@ -16,8 +16,9 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
+from npformer import atomic
 from npformer.errors import CheckpointError
-from npformer.training import atomic, checkpoint
+from npformer.training import checkpoint
 from npformer.training.checkpoint import list_checkpoints, load_checkpoint, prune, save_checkpoint
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from npformer import atomic
 from npformer.errors import DataError, OutputError
-from npformer.training import atomic, metrics
+from npformer.training import metrics
 from npformer.training.metrics import MetricsLog, read
 
 RECORDS = [{"step": step, "loss": 1 / step, "note": "naïve\r\n"} for step in range(1, 6)]

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from npformer.atomic import seal, unseal
 from npformer.errors import CheckpointError, ConfigError
 from npformer.training import RunDirectory, Trainer
 from npformer.training import assemble as module
 from npformer.training.assemble import Assembled, assemble, load_latest, read_trained, write_run
-from npformer.training.atomic import seal, unseal
 from npformer.training.checkpoint import (
     STATE,
     best_checkpoint,

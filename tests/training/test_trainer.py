@@ -186,7 +186,7 @@ def test_what_to_type_next_is_quoted(tmp_path: Path, make: Callable[..., Trainer
 def test_a_save_that_fails_is_told_and_costs_nothing(
     make: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from npformer.training import atomic
+    from npformer import atomic
 
     real = os.fsync
 

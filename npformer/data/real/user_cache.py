@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-import secrets
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
+
+from npformer.atomic import write_atomically
 
 
 def cache_folder() -> Path:
@@ -55,11 +56,6 @@ def _read(path: Path) -> list[str] | None:
 
 def _write(path: Path, lines: list[str]) -> None:
     content = "".join(f"{line}\n" for line in [digest(lines), *lines])
-    unfinished = path.with_name(f".tmp-{path.name[:40]}-{secrets.token_hex(6)}")
-    try:
+    with suppress(OSError):  # read-only, full, or not a folder: what was made is used all the same
         path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished.write_bytes(content.encode())
-        unfinished.replace(path)
-    except OSError:  # read-only, full, or not a folder: what was made is used all the same
-        with suppress(OSError):
-            unfinished.unlink(missing_ok=True)
+        write_atomically(path, content.encode())

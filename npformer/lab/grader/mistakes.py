@@ -6,32 +6,16 @@ speak to the point. What fits none is left to the mutants and patterns of ``npfo
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
 from npformer.lab.grader.cases import Case
 from npformer.lab.grader.exercises import Exercise
-from npformer.lab.grader.tree import Host, named
-
-Formula = Callable[[Any], dict[str, Host]]
-
-
-@dataclass(frozen=True)
-class Mistake:
-    """One typical mistake. ``wrong`` computes what it gives from the arguments, outputs and true gradients by name."""
-
-    cause: str  # a few words, for machines and for the most generous reader
-    seen: str  # what shows in the numbers; gives nothing away
-    question: str  # hint 1: the line of thought
-    names_it: str  # hint 2: what is missing or wrong
-    line: str  # hint 3: nearly the line of code
-    wrong: Formula
-
-    @property
-    def hints(self) -> tuple[str, str, str]:
-        return self.question, self.names_it, self.line
+from npformer.lab.grader.mistake import Mistake
+from npformer.lab.grader.mistakes_composite import COMPOSITE
+from npformer.lab.grader.mistakes_simple import SIMPLE
+from npformer.lab.grader.mistakes_tokens import TOKENS
+from npformer.lab.grader.tree import named
 
 
 def problem(exercise: Exercise, case: Case) -> SimpleNamespace:
@@ -46,10 +30,6 @@ def problem(exercise: Exercise, case: Case) -> SimpleNamespace:
 
 def mistakes_of(exercise: Exercise) -> list[Mistake]:
     """The typical mistakes in an exercise."""
-    from npformer.lab.grader.mistakes_composite import COMPOSITE  # here: they are made of Mistakes
-    from npformer.lab.grader.mistakes_simple import SIMPLE
-    from npformer.lab.grader.mistakes_tokens import TOKENS
-
     return (SIMPLE | TOKENS | COMPOSITE).get(exercise.name, [])
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from npformer.lab.grader.mistakes import Mistake
+from npformer.lab.grader.mistake import Mistake
 from npformer.lab.grader.parts.attention import attention_backward, attention_forward
 from npformer.lab.grader.parts.dropout import dropout_backward
 from npformer.lab.grader.parts.feed_forward import feed_forward_forward

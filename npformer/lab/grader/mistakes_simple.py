@@ -7,20 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from npformer.lab.grader.mistakes import Mistake
+from npformer.lab.grader.mistake import Mistake, mean, rows, total
 from npformer.lab.grader.tree import Host
-
-
-def _rows(x: Host) -> Host:
-    return x.reshape(-1, x.shape[-1])
-
-
-def _sum(x: Host, axis: int) -> Any:
-    return np.sum(x, axis=axis, keepdims=True)
-
-
-def _mean(x: Host) -> Host:
-    return np.asarray(x.mean(axis=-1, keepdims=True))
 
 
 def _density(x: Host) -> Host:
@@ -43,11 +31,11 @@ SIMPLE: dict[str, list[Mistake]] = {
                 "dy is the gradient of one number, the loss. If the loss is a mean, where has the division been done?",
                 "Nothing is divided here: each W_ij receives the *sum* over the tokens.",
                 "dweight = x_rowsᵀ @ dy_rows, with nothing after it.",
-                lambda c: {"dweight": c.dweight / len(_rows(c.x))}),
+                lambda c: {"dweight": c.dweight / len(rows(c.x))}),
         Mistake("averaged over tokens", "dbias is smaller than it should be, by as many times as there are tokens.",
                 "b_j is added to every token. A sum over what it was used for, or a mean?",
                 "dbias is a sum over all tokens, not their mean.", "dbias = dy_rows.sum(axis=0)",
-                lambda c: {"dbias": c.dbias / len(_rows(c.x))}),
+                lambda c: {"dbias": c.dbias / len(rows(c.x))}),
         Mistake("averaged over the batch", "dweight is smaller than it should be, by the batch size.",
                 "Who has divided the loss by the batch size? Where does that division already sit?",
                 "A division by B too many: dy carries it already, if the loss has one.",
@@ -115,12 +103,12 @@ SIMPLE: dict[str, list[Mistake]] = {
                 "Each row is a softmax of its own. Over which axis did the forward sum?",
                 "The shared sum runs over the wrong axis: it belongs to the last, as in the forward.",
                 "np.sum(dy * y, axis=-1, keepdims=True)",
-                lambda c: {"dx": c.y * (c.dy - _sum(c.dy * c.y, 0))}),
+                lambda c: {"dx": c.y * (c.dy - total(c.dy * c.y, 0))}),
         Mistake("sum over the wrong axis", "dx mixes numbers of different rows.",
                 "Each row is a softmax of its own. Over which axis did the forward sum?",
                 "The shared sum runs over the last axis but one: it belongs to the last, as in the forward.",
                 "np.sum(dy * y, axis=-1, keepdims=True)",
-                lambda c: {"dx": c.y * (c.dy - _sum(c.dy * c.y, -2))}),
+                lambda c: {"dx": c.y * (c.dy - total(c.dy * c.y, -2))}),
         Mistake("sum over everything", "dx mixes numbers of different rows.",
                 "Each row is a softmax of its own. How many sums should there be?",
                 "The shared sum was taken over the whole array; each row needs its own.",
@@ -133,12 +121,12 @@ SIMPLE: dict[str, list[Mistake]] = {
                 "changes no y.",
                 "Write Σ_j dy_j·∂y_j/∂x_i in full. Is anything divided by the length of the row?",
                 "The shared term is a sum over the row, not a mean.", "np.sum(dy * y, axis=-1, keepdims=True)",
-                lambda c: {"dx": c.y * (c.dy - _mean(c.dy * c.y))}),
+                lambda c: {"dx": c.y * (c.dy - mean(c.dy * c.y))}),
         Mistake("sum without weights", "The rows of dx do not add up to 0, yet adding one number to a whole row of x "
                 "changes no y.",
                 "In Σ_j dy_j·∂y_j/∂x_i, with what is each dy_j weighted?",
                 "The shared sum lacks the weights y: it is Σ dy·y, not Σ dy.",
-                "np.sum(dy * y, axis=-1, keepdims=True)", lambda c: {"dx": c.y * (c.dy - _sum(c.dy, -1))}),
+                "np.sum(dy * y, axis=-1, keepdims=True)", lambda c: {"dx": c.y * (c.dy - total(c.dy, -1))}),
     ],
     "dropout": [
         Mistake("scale left out", "dx is smaller than it should be by one factor, 1/s.",

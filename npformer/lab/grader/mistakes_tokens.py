@@ -6,20 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from npformer.lab.grader.mistakes import Mistake
+from npformer.lab.grader.mistake import Mistake, mean, rows, total
 from npformer.lab.grader.tree import Host
-
-
-def _rows(x: Host) -> Host:
-    return x.reshape(-1, x.shape[-1])
-
-
-def _sum(x: Host, axis: int) -> Any:
-    return np.sum(x, axis=axis, keepdims=True)
-
-
-def _mean(x: Host) -> Host:
-    return np.asarray(x.mean(axis=-1, keepdims=True))
 
 
 def _last_wins(c: Any) -> dict[str, Host]:
@@ -46,14 +34,14 @@ def _layer_norm(formula: Any) -> Any:
 
 
 def _gamma_outside(c: Any, h: Host, r: Host, g: Host) -> Host:
-    return np.asarray(c.gamma * r * (c.dy - _mean(c.dy) - h * _mean(c.dy * h)))
+    return np.asarray(c.gamma * r * (c.dy - mean(c.dy) - h * mean(c.dy * h)))
 
 
 def _probabilities(c: Any) -> tuple[Host, Host, Host]:
     """(p, q without smoothing, counted) of a cross_entropy problem."""
     p = np.exp(c.logits - c.logits.max(axis=-1, keepdims=True))
     one_hot = (c.targets[..., None] == np.arange(c.logits.shape[-1])).astype(float)
-    return p / _sum(p, -1), one_hot, (c.targets != c.ignore_index)[..., None]
+    return p / total(p, -1), one_hot, (c.targets != c.ignore_index)[..., None]
 
 
 def _unmasked(c: Any) -> dict[str, Host]:
@@ -106,11 +94,11 @@ TOKENS: dict[str, list[Mistake]] = {
                 "x reaches y by three ways. Which of them is the mean μ?",
                 "The way through the mean is missing: a term −mean_C(g).",
                 "r * (g - mean(g) - x_hat * mean(g * x_hat))",
-                _layer_norm(lambda c, h, r, g: r * (g - h * _mean(g * h)))),
+                _layer_norm(lambda c, h, r, g: r * (g - h * mean(g * h)))),
         Mistake("no x_hat term", "dx is not orthogonal to x̂, yet stretching a token changes (nearly) no y.",
                 "x reaches y by three ways. Which of them is r, the scale?",
                 "The way through r is missing: a term −x̂·mean_C(g·x̂).", "r * (g - mean(g) - x_hat * mean(g * x_hat))",
-                _layer_norm(lambda c, h, r, g: r * (g - _mean(g)))),
+                _layer_norm(lambda c, h, r, g: r * (g - mean(g)))),
         Mistake("statistics as constants", "dx is γ·r·dy: as if μ and r were constants.",
                 "If one number of a token moves, do mean and variance stay?",
                 "Both ways through the statistics are missing, the one through μ and the one through r.",
@@ -121,24 +109,24 @@ TOKENS: dict[str, list[Mistake]] = {
                 "g = dy * gamma; dx = r * (g - mean(g) - x_hat * mean(g * x_hat))", _layer_norm(_gamma_outside)),
         Mistake("gamma left out", "dx does not depend on γ.", "By what was x̂ multiplied on the way to y?",
                 "γ is missing: the gradient that reaches x̂ is g = γ·dy.", "g = dy * gamma",
-                _layer_norm(lambda c, h, r, g: r * (c.dy - _mean(c.dy) - h * _mean(c.dy * h)))),
+                _layer_norm(lambda c, h, r, g: r * (c.dy - mean(c.dy) - h * mean(c.dy * h)))),
         Mistake("r left out", "dx is too small or too large by another factor for each token.",
                 "x̂ = (x − μ)·r. What does that last factor do on the way back?", "The factor r is missing.",
-                "r * (…)", _layer_norm(lambda c, h, r, g: g - _mean(g) - h * _mean(g * h))),
+                "r * (…)", _layer_norm(lambda c, h, r, g: g - mean(g) - h * mean(g * h))),
         Mistake("sums for means", "dx is right for no token of width 2 or more.",
                 "Which operation did the forward use over C: a sum, or a mean?", "The two sums over C must be means.",
                 "np.mean(g, axis=-1, keepdims=True)",
-                _layer_norm(lambda c, h, r, g: r * (g - _sum(g, -1) - h * _sum(g * h, -1)))),
+                _layer_norm(lambda c, h, r, g: r * (g - total(g, -1) - h * total(g * h, -1)))),
         Mistake("x_hat left out of dgamma", "dgamma equals dbeta.", "What does γ multiply in the forward?",
                 "dgamma is Σ dy·x̂, not Σ dy.", "np.sum(dy * x_hat, axis=tokens)",
                 lambda c: {"dgamma": c.dbeta}),
         Mistake("x for x_hat", "dgamma is as if x had not been normalised.", "What does γ multiply in the forward?",
                 "γ met x̂, not x.", "np.sum(dy * x_hat, axis=tokens)",
-                lambda c: {"dgamma": _rows(c.dy * c.x).sum(axis=0)}),
+                lambda c: {"dgamma": rows(c.dy * c.x).sum(axis=0)}),
         Mistake("averaged over tokens", "It is smaller than it should be, by the number of tokens.",
                 "γ and β serve every token. A sum over their uses, or a mean?", "It is a sum over the tokens.",
                 "np.sum(…, axis=tokens)",
-                lambda c: {"dgamma": c.dgamma / len(_rows(c.x)), "dbeta": c.dbeta / len(_rows(c.x))}),
+                lambda c: {"dgamma": c.dgamma / len(rows(c.x)), "dbeta": c.dbeta / len(rows(c.x))}),
         Mistake("axes not summed", "It still has an axis for the tokens.",
                 "Which axes does y have that γ and β do not? What becomes of them on the way back?",
                 "Sum over every axis but the last, not over the first alone.",

@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from npformer.atomic import describe, write_atomically
 from npformer.lab.grader.exercises import BY_NAME, EXERCISES
-from npformer.training.atomic import describe, write_atomically
 
 NAME = "npformer-progress.json"
 FORMAT = "npformer exercises 1"

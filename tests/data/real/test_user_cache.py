@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from npformer import atomic
 from npformer.data.real.user_cache import cache_folder, cached_lines
 
 LINES = ["first", "", "März\u2028 5", "last"]
@@ -70,11 +72,11 @@ def test_where_nothing_can_be_written_nothing_is_kept(
 
 
 def test_a_failed_write_leaves_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(path: Path, data: bytes) -> int:
-        path.touch()
+    def full(descriptor: int, data: bytes) -> None:
+        os.write(descriptor, data[:1])
         raise OSError("the disk is full")
 
-    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr(atomic, "write_all", full)
     assert cached_lines("x.tsv", lambda: LINES) == LINES
     assert list(folder.iterdir()) == []
 

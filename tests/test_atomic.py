@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from npformer.training import atomic
+from npformer import atomic
 
 CALLS = ("open", "write", "fsync", "replace", "rename", "mkdir")
 

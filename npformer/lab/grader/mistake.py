@@ -1,0 +1,44 @@
+"""What a typical mistake is: the formula that a wrong answer amounts to, and what to say to whoever wrote it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from npformer.lab.grader.tree import Host
+
+Formula = Callable[[Any], dict[str, Host]]
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """One typical mistake. ``wrong`` computes what it gives from the arguments, outputs and true gradients by name."""
+
+    cause: str  # a few words, for machines and for the most generous reader
+    seen: str  # what shows in the numbers; gives nothing away
+    question: str  # hint 1: the line of thought
+    names_it: str  # hint 2: what is missing or wrong
+    line: str  # hint 3: nearly the line of code
+    wrong: Formula
+
+    @property
+    def hints(self) -> tuple[str, str, str]:
+        return self.question, self.names_it, self.line
+
+
+def rows(x: Host) -> Host:
+    """x (..., C) as (N, C)."""
+    return x.reshape(-1, x.shape[-1])
+
+
+def total(x: Host, axis: int) -> Any:
+    """The sum over an axis, which stays with length 1."""
+    return np.sum(x, axis=axis, keepdims=True)
+
+
+def mean(x: Host) -> Host:
+    """The mean over the last axis, which stays with length 1."""
+    return np.asarray(x.mean(axis=-1, keepdims=True))
