@@ -15,11 +15,12 @@ from types import ModuleType
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 #: An array of any array-API library (NumPy, CuPy, array-api-strict), on any device.
 Array: TypeAlias = Any
 #: An array-API namespace: the module whose functions work on an Array.
 Namespace: TypeAlias = ModuleType | Any
-#: A NumPy array: data on the host.
-HostArray: TypeAlias = npt.NDArray[np.generic]
+#: A NumPy array of any dtype: data on the host.
+HostArray: TypeAlias = np.ndarray[Any, Any]
+#: Such arrays by name.
+HostArrays: TypeAlias = dict[str, HostArray]

@@ -18,8 +18,7 @@ import numpy as np
 
 from npformer.errors import ConfigError
 from npformer.proof.checkable import Checkable, Value, is_float, outputs_of
-
-Host = np.ndarray[Any, Any]
+from npformer.typing import HostArray
 
 
 def from_jax(function: Callable[..., Any], *, parameters: Any = None) -> Checkable:
@@ -75,7 +74,7 @@ class _Run:
                 raise TypeError(f"forward: expected JAX to run it on complex numbers, got: {error}") from error
             return outputs_of([np.array(part) for part in parts], is_single, is_complex), cache
 
-    def backward(self, dy: Any, cache: _Call) -> tuple[Host, ...]:
+    def backward(self, dy: Any, cache: _Call) -> tuple[HostArray, ...]:
         """Gradients of the float inputs, in their order; those of parameters are added where they belong."""
         import jax
 

@@ -39,7 +39,7 @@ from npformer.errors import CheckpointError
 from npformer.layers.parameter import Buffer, Parameter
 from npformer.models import Transformer
 from npformer.training.model_file import read_arrays
-from npformer.typing import HostArray
+from npformer.typing import HostArray, HostArrays
 
 _WORDS = (
     ("src_embedding.", "src_embed."), ("tgt_embedding.", "tgt_embed."),
@@ -68,12 +68,12 @@ class _Entry(NamedTuple):
         return shape[::-1] if self.transposed else shape
 
 
-def to_state_dict(model: Transformer, grads: bool = False) -> dict[str, HostArray]:
+def to_state_dict(model: Transformer, grads: bool = False) -> HostArrays:
     """PyTorch's name -> a contiguous copy, in PyTorch's layout, of the parameter or buffer; grads: of its gradient.
 
     In PyTorch: ``module.load_state_dict({name: torch.from_numpy(x) for name, x in state.items()})``.
     """
-    state: dict[str, HostArray] = {}
+    state: HostArrays = {}
     for entry in _entries(model):
         array = getattr(entry.parameter, "grad", None) if grads else entry.parameter.data
         if array is None:  # of a buffer
@@ -135,7 +135,7 @@ def _torch_name(name: str) -> str:
 
 def _load(model: Transformer, mapping: Mapping[str, Any], source: str) -> None:
     entries = {entry.name: entry for entry in _entries(model)}
-    arrays: dict[str, HostArray] = {}
+    arrays: HostArrays = {}
     unfit: list[str] = []
     for name, entry in entries.items():
         if name not in mapping:

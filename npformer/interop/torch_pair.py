@@ -21,8 +21,7 @@ import numpy as np
 
 from npformer.errors import ConfigError
 from npformer.proof.checkable import Checkable, Value, is_float, outputs_of
-
-Host = np.ndarray[Any, Any]
+from npformer.typing import HostArray
 
 SEED = 0  # of PyTorch's generator, before each call
 
@@ -108,7 +107,7 @@ class _Run:
             found = self._complex(cache) if is_complex else self._evaluate(cache, given, values)[0]
         return outputs_of([_host(t) for t in _tensors(found)], torch.is_tensor(found), is_complex), cache
 
-    def backward(self, dy: Any, cache: _Call) -> tuple[Host, ...]:
+    def backward(self, dy: Any, cache: _Call) -> tuple[HostArray, ...]:
         """Gradients of the float inputs, in their order; those of parameters are added where they belong."""
         import torch
 
@@ -127,7 +126,7 @@ class _Run:
             parameter.add(gradient)
         return tuple(found[: len(leaves)])
 
-    def _pulled(self, pairs: list[tuple[Any, Any]], wanted: list[Any]) -> list[Host]:
+    def _pulled(self, pairs: list[tuple[Any, Any]], wanted: list[Any]) -> list[HostArray]:
         """The gradient of each tensor that is wanted, 0 where autograd knows no way to it."""
         import torch
 
@@ -154,7 +153,7 @@ class _Run:
             raise TypeError("forward: expected no random numbers, got some; of complex numbers PyTorch may draw others")
         return found
 
-    def _upstream(self, dy: Host) -> Any:
+    def _upstream(self, dy: HostArray) -> Any:
         """dy as a tensor that lies in memory as dy does: with gaps, or one number for many places."""
         dy = np.asarray(dy)
         once = tuple(slice(0, 1) if stride == 0 else slice(None) for stride in dy.strides)
@@ -217,7 +216,7 @@ def _laid_out(x: Any, gaps: bool) -> Any:
     return x.repeat_interleave(2, dim=-1)[..., ::2] if gaps else x.clone()
 
 
-def _host(x: Any) -> Host:
+def _host(x: Any) -> HostArray:
     return np.array(x.detach().resolve_conj().resolve_neg().cpu().numpy())
 
 

@@ -26,7 +26,8 @@ from npformer.proof.catalogue import catalogue
 from npformer.proof.clues import all_layers
 from npformer.proof.mutants import Mutant, mutants
 from npformer.proof.report import WRONG
-from npformer.proof.subject import Host, subject
+from npformer.proof.subject import subject
+from npformer.typing import HostArray, HostArrays
 
 KILLED, CRASHED, EQUIVALENT, SURVIVED = "killed", "crashed", "equivalent", "SURVIVED"
 #: A mutant that changes no gradient by more than this (scaled by the largest entry) is equivalent.
@@ -156,13 +157,13 @@ def _change(case: Case, wrong: Case, backend: Backend) -> str:
     return "" if moved[worst] <= CHANGES else f"the gradient of {worst} changes by {moved[worst]:.1e} of its size"
 
 
-def _gradients(case: Case, backend: Backend) -> dict[str, Host]:
+def _gradients(case: Case, backend: Backend) -> HostArrays:
     checked = subject(case.build(backend), case.inputs, case.options, backend.device)
     rng = np.random.default_rng(5)
     return checked.gradients(tuple(np.asarray(rng.normal(size=y.shape)) for y in checked.outputs({})))
 
 
-def _size(x: Host) -> float:
+def _size(x: HostArray) -> float:
     return float(np.max(np.abs(x), initial=0.0))
 
 

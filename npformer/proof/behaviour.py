@@ -24,14 +24,15 @@ import numpy as np
 
 from npformer.proof.oracles import Upstream
 from npformer.proof.subject import PairSubject, Subject
-
-Host = np.ndarray[Any, Any]
+from npformer.typing import HostArray, HostArrays
 
 #: Of the largest entry: two backward passes that differ by more do not say the same.
 ALIKE = 1e-9
 
 
-def problems(checked: Subject, upstreams: Sequence[Upstream], gradients: Mapping[str, Host], u: float) -> list[str]:
+def problems(
+    checked: Subject, upstreams: Sequence[Upstream], gradients: Mapping[str, HostArray], u: float
+) -> list[str]:
     """What is wrong with forward and backward beside the gradient; gradients: of upstreams[0]. u: unit roundoff."""
     alike = max(ALIKE, 64 * u)
     found = _not_deterministic(checked)
@@ -53,10 +54,10 @@ def _not_deterministic(checked: Subject) -> list[str]:
             "output; fix its seed, or pass what it draws as an input"]  # fmt: skip
 
 
-def _not_pure(checked: Subject, upstream: Upstream, gradients: Mapping[str, Host], alike: float) -> list[str]:
+def _not_pure(checked: Subject, upstream: Upstream, gradients: Mapping[str, HostArray], alike: float) -> list[str]:
     found: list[str] = []
 
-    def watch(placed: Sequence[Any], dy: tuple[Host, ...], again: Callable[[], dict[str, Host]]) -> None:
+    def watch(placed: Sequence[Any], dy: tuple[HostArray, ...], again: Callable[[], HostArrays]) -> None:
         changed = checked.inputs.changed(placed, checked.tensors)
         if changed:
             found.append(f"forward or backward changes its input {', '.join(changed)}; work on a copy")
@@ -79,7 +80,7 @@ def _not_pure(checked: Subject, upstream: Upstream, gradients: Mapping[str, Host
 
 
 def _not_linear(
-    checked: Subject, upstreams: Sequence[Upstream], gradients: Mapping[str, Host], alike: float
+    checked: Subject, upstreams: Sequence[Upstream], gradients: Mapping[str, HostArray], alike: float
 ) -> list[str]:
     if len(upstreams) < 2:
         return []
@@ -97,7 +98,7 @@ def _not_linear(
             f"by {off[worst]:.1e} of its size"]  # fmt: skip
 
 
-def _by_layout(checked: Subject, upstream: Upstream, gradients: Mapping[str, Host], alike: float) -> list[str]:
+def _by_layout(checked: Subject, upstream: Upstream, gradients: Mapping[str, HostArray], alike: float) -> list[str]:
     spread, turned = tuple(map(_with_gaps, upstream)), tuple(np.array(r, order="F") for r in upstream)
     found = _differs(checked, spread, gradients, alike, "with gaps between its elements (not contiguous)")
     found = found or _differs(checked, turned, gradients, alike, "in Fortran order, as a transposed array is")
@@ -111,7 +112,7 @@ def _by_layout(checked: Subject, upstream: Upstream, gradients: Mapping[str, Hos
 
 
 def _differs(
-    checked: Subject, upstream: Upstream, expected: Mapping[str, Host], alike: float, what: str, floor: float = 0.0
+    checked: Subject, upstream: Upstream, expected: Mapping[str, HostArray], alike: float, what: str, floor: float = 0.0
 ) -> list[str]:
     try:
         found = checked.gradients(upstream)
@@ -129,7 +130,7 @@ def _bare(checked: Subject) -> Subject:
     return inner
 
 
-def _with_gaps(r: Host) -> Host:
+def _with_gaps(r: HostArray) -> HostArray:
     if not r.ndim:
         return r
     spread = np.zeros((*r.shape[:-1], 2 * r.shape[-1]))[..., ::2]
@@ -137,7 +138,7 @@ def _with_gaps(r: Host) -> Host:
     return spread
 
 
-def _worst(expected: Mapping[str, Host], found: Mapping[str, Host], floor: float = 0.0) -> tuple[str, float]:
+def _worst(expected: Mapping[str, HostArray], found: Mapping[str, HostArray], floor: float = 0.0) -> tuple[str, float]:
     """The tensor at which two sets of gradients differ most, and by how much of the largest entry, or of the floor."""
     largest = max(floor, *map(_size, expected.values()))
     worst, most = "", 0.0
@@ -149,7 +150,7 @@ def _worst(expected: Mapping[str, Host], found: Mapping[str, Host], floor: float
     return worst, most
 
 
-def _size(x: Host) -> float:
+def _size(x: HostArray) -> float:
     return float(np.max(np.abs(x), initial=0.0)) if np.all(np.isfinite(x)) else 0.0
 
 

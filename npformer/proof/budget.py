@@ -34,9 +34,10 @@ import numpy as np
 from npformer.backend import Backend, Pair, get_backend
 from npformer.errors import ConfigError
 from npformer.layers import Layer
-from npformer.proof.inputs import Host, placed_as
+from npformer.proof.inputs import placed_as
 from npformer.proof.listening import Call, listening
 from npformer.proof.report import RIGHT, WRONG, Report, Row
+from npformer.typing import HostArray, HostArrays
 
 LAMBDA = 4.0
 UNIT = {"float32": 2.0**-24, "float64": 2.0**-53}
@@ -69,7 +70,7 @@ def against_float64(
     return Report(name or type(build(reference)).__name__, tuple(rows))
 
 
-def _row(tensor: str, a: Host, n: Host, scale: float, budget: float) -> Row:
+def _row(tensor: str, a: HostArray, n: HostArray, scale: float, budget: float) -> Row:
     error = np.abs(a - n) / scale
     worst = np.unravel_index(int(np.argmax(np.nan_to_num(error, nan=np.inf))), error.shape)
     place = tuple(int(i) for i in worst)
@@ -81,7 +82,7 @@ def _row(tensor: str, a: Host, n: Host, scale: float, budget: float) -> Row:
 
 def _gradients(
     target: Any, inputs: Sequence[Any], options: dict[str, Any], backend: Backend, jitter: int = 0
-) -> tuple[dict[str, Host], float]:
+) -> tuple[HostArrays, float]:
     """Gradients by name as float64, computed in the backend's own precision, and Σ √n over the calls made.
 
     jitter, a seed, moves every number that goes in by a relative JITTER.
@@ -117,7 +118,7 @@ class _Jitter:
         return x * self._backend.array(1 + JITTER * self._rng.choice([-1.0, 1.0], size=x.shape))
 
 
-def _by_name(found: Any, parameters: dict[str, Any], backend: Backend) -> dict[str, Host]:
+def _by_name(found: Any, parameters: dict[str, Any], backend: Backend) -> HostArrays:
     """Gradients of inputs, numbered, and of parameters, as float64 on the host."""
     of_inputs = found if isinstance(found, tuple) else () if found is None else (found,)
     gradients = {f"input {i}": gradient for i, gradient in enumerate(of_inputs)}
@@ -167,5 +168,5 @@ def _terms(op: str, inputs: Sequence[Any]) -> list[int]:
     return [tokens if op == "learned_positions" else 1]
 
 
-def _size(x: Host) -> float:
+def _size(x: HostArray) -> float:
     return float(np.max(np.abs(x), initial=0.0))

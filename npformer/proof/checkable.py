@@ -13,17 +13,16 @@ from typing import Any
 import numpy as np
 
 from npformer.errors import DTypeError
-
-Host = np.ndarray[Any, Any]
+from npformer.typing import HostArray
 
 
 class Value:
     """A parameter: its numbers and their gradient, NumPy arrays, which a check replaces for a while."""
 
-    def __init__(self, data: Host) -> None:
+    def __init__(self, data: HostArray) -> None:
         self.data, self.grad = data, np.zeros_like(data)
 
-    def add(self, gradient: Host) -> None:
+    def add(self, gradient: HostArray) -> None:
         """Add to the gradient; one of another shape takes its place, and so the check sees that shape."""
         self.grad = self.grad + gradient if gradient.shape == self.grad.shape else gradient
 
@@ -70,7 +69,7 @@ def _signature(like: Any, skip: int) -> inspect.Signature | None:
     return known.replace(parameters=list(known.parameters.values())[skip:])
 
 
-def outputs_of(arrays: list[Host], is_single: bool, is_complex: bool) -> Any:
+def outputs_of(arrays: list[HostArray], is_single: bool, is_complex: bool) -> Any:
     """A forward's outputs: those of real numbers, or of complex numbers where such went in; one alone, or a tuple.
 
     Raises DTypeError if none is left, or if one is complex where real numbers went in; TypeError if no imaginary

@@ -17,7 +17,8 @@ from npformer.functional.dropout import dropout_threshold
 from npformer.layers import Layer, RandomKey
 from npformer.proof.diagnosis import Clues
 from npformer.proof.mutants import Mutant, mutants, nested_mutants
-from npformer.proof.subject import Host, PairSubject, Subject, subject
+from npformer.proof.subject import PairSubject, Subject, subject
+from npformer.typing import HostArray, HostArrays
 
 #: More wrong versions of an operation's backward, by its name: the museum's bugs, if npformer is imported as a whole.
 EXPLANATIONS: list[Callable[[str], Sequence[Mutant]]] = []
@@ -38,7 +39,7 @@ def clues_of(target: Any, inputs: Sequence[Any], options: Mapping[str, Any]) -> 
 
 
 def with_reference(
-    clues: Clues, checked: Subject, inputs: Sequence[Any], options: dict[str, Any], upstream: tuple[Host, ...]
+    clues: Clues, checked: Subject, inputs: Sequence[Any], options: dict[str, Any], upstream: tuple[HostArray, ...]
 ) -> Clues:
     """The clues, with the mistakes of npformer's own code where the checked code stands in its place."""
     if isinstance(checked, PairSubject):
@@ -47,7 +48,7 @@ def with_reference(
 
 
 def _with_pair(
-    clues: Clues, checked: PairSubject, inputs: Sequence[Any], options: dict[str, Any], upstream: tuple[Host, ...]
+    clues: Clues, checked: PairSubject, inputs: Sequence[Any], options: dict[str, Any], upstream: tuple[HostArray, ...]
 ) -> Clues:
     """For a pair whose forward has the name of one of npformer's and computes the same."""
     op = checked.forward_name.removesuffix("_forward")
@@ -56,7 +57,7 @@ def _with_pair(
     if forward is None or backward is None:
         return clues
 
-    def rerun(mutant: Mutant) -> dict[str, Host]:
+    def rerun(mutant: Mutant) -> HostArrays:
         found = subject((forward, mutant.build), inputs, options, None).gradients(upstream)
         return dict(zip(checked.tensors, found.values(), strict=True))
 
@@ -73,7 +74,7 @@ def _with_pair(
     return replace(clues, mistakes=mistakes, rerun=rerun) if same else clues
 
 
-def _with_parents(clues: Clues, checked: Subject, upstream: tuple[Host, ...]) -> Clues:
+def _with_parents(clues: Clues, checked: Subject, upstream: tuple[HostArray, ...]) -> Clues:
     """For a layer in which some class derives from one of npformer's and overrides a method called …backward.
 
     A backward of its own may differ where npformer's calls another: the mistakes are those of all of npformer's.
@@ -91,7 +92,7 @@ def _with_parents(clues: Clues, checked: Subject, upstream: tuple[Host, ...]) ->
                 places[id(mutant)] = [(layer, each, instead[each]) for layer in layers for each in instead]
                 mistakes.append(mutant)
 
-    def rerun(mutant: Mutant) -> dict[str, Host]:
+    def rerun(mutant: Mutant) -> HostArrays:
         with _in_place(places[id(mutant)]):
             return checked.gradients(upstream)
 

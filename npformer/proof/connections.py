@@ -7,16 +7,13 @@ looked at as backward meets them, so the first one that is handed something wron
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from npformer.layers import Layer
 from npformer.proof.inputs import as_tuple, like
 from npformer.proof.listening import Call, listening
 from npformer.proof.oracles import COMPLEX_H
-
-Host = np.ndarray[Any, Any]
+from npformer.typing import HostArray
 
 #: Of the sum of the sizes of its terms: a slope that is farther from what was handed on is another one.
 TOLERANCE = 1e-9
@@ -46,7 +43,7 @@ def wrong_connection(call: Call) -> str:
     return "what it hands to each of them is right: it puts together wrongly what they give back"
 
 
-def _wrongly_handed(part: Call, call: Call, upstream: list[Host], rng: np.random.Generator) -> str:
+def _wrongly_handed(part: Call, call: Call, upstream: list[HostArray], rng: np.random.Generator) -> str:
     """A sentence if the part is handed another gradient than that of its output; "" if it is right."""
     if part.upstream is None:
         return f"its backward never calls that of {part.name}, or with another cache"

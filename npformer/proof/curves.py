@@ -10,16 +10,17 @@ import numpy as np
 from npformer.backend import Device
 from npformer.proof.one_point import random_directions, random_upstreams
 from npformer.proof.report import Report
-from npformer.proof.subject import Host, subject
+from npformer.proof.subject import subject
 from npformer.proof.sweep import sweep
+from npformer.typing import HostArray
 
 
 class Curve(NamedTuple):
     """|D(h) − analytic| / scale, at the place of a tensor where the check found the largest error."""
 
     name: str
-    h: Host  # (k,)
-    error: Host  # (k,)
+    h: HostArray  # (k,)
+    error: HostArray  # (k,)
     verdict: str
 
 

@@ -20,8 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.proof.mutants import Mutant
-
-Host = np.ndarray[Any, Any]
+from npformer.typing import HostArray, HostArrays
 
 #: Two gradients are the same explanation if they agree to this, relative to the larger one's size.
 AGREES = 1e-7
@@ -50,11 +49,11 @@ class Clues:
     """
 
     sizes: Mapping[str, float] = field(default_factory=dict)
-    tokens: Host | None = None
-    key_visible: Host | None = None
+    tokens: HostArray | None = None
+    key_visible: HostArray | None = None
     num_heads: int | None = None
     mistakes: Sequence[Mutant] = ()
-    rerun: Callable[[Mutant], dict[str, Host]] | None = None
+    rerun: Callable[[Mutant], HostArrays] | None = None
     target: Any = None
 
 
@@ -70,7 +69,7 @@ def is_vague(found: Diagnosis | None) -> bool:
 
 
 def diagnose(
-    claimed: Mapping[str, Host], truth: Mapping[str, Host], clues: Clues | None = None
+    claimed: Mapping[str, HostArray], truth: Mapping[str, HostArray], clues: Clues | None = None
 ) -> dict[str, Diagnosis]:
     """A Diagnosis for every tensor whose claimed gradient is not the true one; both by name, same shapes."""
     clues = clues or Clues()
@@ -84,7 +83,7 @@ def diagnose(
     return {name: by_pattern(claimed[name], _without_noise(truth[name], floor), clues) for name in wrong}
 
 
-def explaining_mutant(claimed: Mapping[str, Host], clues: Clues) -> Mutant | None:
+def explaining_mutant(claimed: Mapping[str, HostArray], clues: Clues) -> Mutant | None:
     """The single mistake in the reference backward that gives exactly these gradients, if there is one."""
     if clues.rerun is None:
         return None
@@ -103,12 +102,12 @@ def explaining_mutant(claimed: Mapping[str, Host], clues: Clues) -> Mutant | Non
     return None
 
 
-def _without_noise(n: Host, floor: float) -> Host:
+def _without_noise(n: HostArray, floor: float) -> HostArray:
     """Zeros for a tensor that rounding alone keeps from being zero, as the gradient of a key's bias."""
     return np.zeros_like(n) if _size(n) <= AGREES * floor else n
 
 
-def by_pattern(a: Host, n: Host, clues: Clues) -> Diagnosis:
+def by_pattern(a: HostArray, n: HostArray, clues: Clues) -> Diagnosis:
     """Read the error of one tensor: a claimed, n true."""
     if not np.all(np.isfinite(a)):
         return Diagnosis("not finite", f"{int(np.sum(~np.isfinite(a)))} of {a.size} entries are NaN or infinite")
@@ -121,7 +120,7 @@ def by_pattern(a: Host, n: Host, clues: Clues) -> Diagnosis:
     return UNKNOWN
 
 
-def _ratio(a: Host, n: Host, clues: Clues) -> Diagnosis | None:
+def _ratio(a: HostArray, n: HostArray, clues: Clues) -> Diagnosis | None:
     """a = c·n for one number c."""
     square = float(np.sum(n * n))
     if square == 0:
@@ -150,7 +149,7 @@ def name_of(factor: float, sizes: Mapping[str, float]) -> str:
     return matches[0] if matches[0] in ("−1", "2", "1/2") else f"{matches[0]} = {factor:.4g}"
 
 
-def _transposition(a: Host, n: Host, clues: Clues) -> Diagnosis | None:
+def _transposition(a: HostArray, n: HostArray, clues: Clues) -> Diagnosis | None:
     """a = n with two axes exchanged."""
     for i, j in combinations(range(n.ndim), 2):
         if n.shape[i] == n.shape[j] and n.shape[i] > 1 and _agree(a, np.swapaxes(n, i, j), _size(n)):
@@ -158,7 +157,7 @@ def _transposition(a: Host, n: Host, clues: Clues) -> Diagnosis | None:
     return None
 
 
-def _place(a: Host, n: Host, clues: Clues) -> Diagnosis | None:
+def _place(a: HostArray, n: HostArray, clues: Clues) -> Diagnosis | None:
     """The error sits at some indices of one axis only."""
     error = np.abs(a - n)
     wrong = error > AGREES * max(_size(a), _size(n))
@@ -195,7 +194,7 @@ def _place(a: Host, n: Host, clues: Clues) -> Diagnosis | None:
     return None
 
 
-def _axis(a: Host, n: Host, clues: Clues) -> Diagnosis | None:
+def _axis(a: HostArray, n: HostArray, clues: Clues) -> Diagnosis | None:
     """a = n summed or averaged over an axis and spread out again; or n without its mean."""
     for axis in range(n.ndim):
         total = np.sum(n, axis=axis, keepdims=True)
@@ -212,7 +211,7 @@ def _axis(a: Host, n: Host, clues: Clues) -> Diagnosis | None:
     return None
 
 
-def _heads(a: Host, n: Host, clues: Clues) -> Diagnosis | None:
+def _heads(a: HostArray, n: HostArray, clues: Clues) -> Diagnosis | None:
     """Columns of the heads stand in each other's places, or heads were merged without moving their axis back."""
     heads = clues.num_heads
     if not heads or heads < 2 or n.shape[-1] % heads:
@@ -228,11 +227,11 @@ def _heads(a: Host, n: Host, clues: Clues) -> Diagnosis | None:
     return None
 
 
-def _agree(x: Host, y: Host, size: float) -> bool:
+def _agree(x: HostArray, y: HostArray, size: float) -> bool:
     return x.shape == y.shape and bool(np.all(np.abs(x - y) <= AGREES * max(size, 1e-300)))
 
 
-def _size(x: Host) -> float:
+def _size(x: HostArray) -> float:
     return float(np.max(np.abs(x), initial=0.0))
 
 

@@ -22,8 +22,7 @@ import numpy as np
 
 from npformer.proof.oracles import CENTRAL_H, COMPLEX_H, SAME, Oracle, Upstream
 from npformer.proof.subject import Subject
-
-Host = np.ndarray[Any, Any]
+from npformer.typing import HostArray
 
 #: Of a reach: a difference that is worth less cannot tell whether the complex step is fit.
 SETTLED = 1e-6
@@ -101,7 +100,7 @@ class _Noting(np.ndarray[Any, Any]):
     noted: list[str]
 
     @classmethod
-    def of(cls, x: Host, noted: list[str]) -> _Noting:
+    def of(cls, x: HostArray, noted: list[str]) -> _Noting:
         found = np.asarray(x).view(cls)
         found.noted = noted
         return found

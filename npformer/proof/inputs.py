@@ -17,9 +17,7 @@ import numpy as np
 from npformer.backend import Device
 from npformer.errors import ConfigError, ShapeError
 from npformer.functional import AttentionMask
-from npformer.typing import Array
-
-Host = np.ndarray[Any, Any]
+from npformer.typing import Array, HostArray, HostArrays
 
 
 @dataclass(frozen=True)
@@ -63,12 +61,12 @@ class Inputs:
         leaves = (leaf for group in self._leaves for leaf in group if leaf.name not in self.tensors)
         return [f"{leaf.name} ({_kind(leaf.value)})" for leaf in leaves if not isinstance(leaf.value, str | None)]
 
-    def placed(self, replaced: dict[str, Host]) -> list[Any]:
+    def placed(self, replaced: HostArrays) -> list[Any]:
         """The inputs on the device, in new memory."""
         groups = zip(self._given, self._leaves, strict=True)
         return [_rebuilt(given, iter([self._place(leaf, replaced) for leaf in leaves])) for given, leaves in groups]
 
-    def _place(self, leaf: _Leaf, replaced: dict[str, Host]) -> Any:
+    def _place(self, leaf: _Leaf, replaced: HostArrays) -> Any:
         if leaf.name not in self.tensors:
             return place(leaf.value, self._device)
         value = replaced.get(leaf.name, self.tensors[leaf.name])
@@ -82,7 +80,7 @@ class Inputs:
         placed = self._device.array(value, dtype)
         return _laid_out_like(leaf.value, placed) if isinstance(placed, np.ndarray) else placed
 
-    def changed(self, placed: Sequence[Any], replaced: dict[str, Host]) -> list[str]:
+    def changed(self, placed: Sequence[Any], replaced: HostArrays) -> list[str]:
         """Names of the tensors that are not in placed any more what ``placed(replaced)`` put there."""
         before = dict(self._flat(self.placed(replaced)))
         return [
@@ -96,7 +94,7 @@ class Inputs:
         for name, given, value in zip(self.all_names, self._given, placed, strict=True):
             yield from _along(name, given, value)
 
-    def named(self, found: Any) -> dict[str, Host]:
+    def named(self, found: Any) -> HostArrays:
         """What a backward returned, by tensor. Raises ShapeError if the number of gradients does not fit."""
         if isinstance(found, dict) and found and set(found) <= set(self.all_names):
             found = tuple(found.get(name) for name in self.all_names)
@@ -106,7 +104,7 @@ class Inputs:
             meant = self._other_count(gradients, meant)
         by_input = dict(zip(meant, gradients, strict=True))
         self._check_numbers(self._answered(by_input))
-        named: dict[str, Host] = {}
+        named: HostArrays = {}
         for name, given, leaves in zip(self.all_names, self._given, self._leaves, strict=True):
             if name in by_input and self._has_tensor(leaves):
                 named |= {n: self._host(n, g) for n, g in _along(name, given, by_input[name]) if n in self.tensors}
@@ -152,7 +150,7 @@ class Inputs:
         self.tensors.clear()  # the same dictionary: whoever holds it sees them
         self.tensors.update(ordered)
 
-    def _host(self, name: str, gradient: Any) -> Host:
+    def _host(self, name: str, gradient: Any) -> HostArray:
         """None says that there is no gradient, so 0."""
         if gradient is None:
             return np.zeros(self.tensors[name].shape)
@@ -164,7 +162,7 @@ def as_tuple(value: Any) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, tuple | list) else (value,)
 
 
-def host_copies(y: Any, device: Device) -> tuple[Host, ...]:
+def host_copies(y: Any, device: Device) -> tuple[HostArray, ...]:
     """The outputs on the host, as copies: a forward may use its output's memory again at the next call."""
     return tuple(np.array(device.host(part)) for part in as_tuple(y))
 
@@ -241,7 +239,7 @@ def _rebuilt(given: Any, leaves: Iterator[Any]) -> Any:
     return type(given)(*values) if hasattr(given, "_fields") else type(given)(values)
 
 
-def _laid_out_like(given: Array, x: Host) -> Host:
+def _laid_out_like(given: Array, x: HostArray) -> HostArray:
     """x with gaps between its elements if given has them, so that non-contiguous inputs are checked as such."""
     if not isinstance(given, np.ndarray) or given.flags.c_contiguous or x.ndim == 0:
         return x
@@ -260,7 +258,7 @@ def parameter_names(forward: Callable[..., Any], count: int) -> list[str]:
     return (names + [f"input{i}" for i in range(count)])[:count] if len(names) < count else names[:count]
 
 
-def host64(x: Array, device: Device) -> Host:
+def host64(x: Array, device: Device) -> HostArray:
     return np.array(device.host(x) if device.owns(x) else x, dtype=np.float64)
 
 

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.proof.oracles import Oracle, Slope, Upstream
-
-Host = np.ndarray[Any, Any]
+from npformer.typing import HostArray, HostArrays
 
 DRAWS = 8
 MOVE = 4 * 2.0**-53  # two units in the last place of a number just below a power of two
@@ -18,8 +17,8 @@ MOVE = 4 * 2.0**-53  # two units in the last place of a number just below a powe
 class Moves(NamedTuple):
     """By how much they moved at most, (K,)."""
 
-    witness: Host
-    claim: Host
+    witness: HostArray
+    claim: HostArray
 
 
 class Jitter:
@@ -30,11 +29,11 @@ class Jitter:
         self.outputs = oracle.subject.outputs({})
 
     @cached_property
-    def _points(self) -> list[tuple[dict[str, Host], list[Upstream], list[dict[str, Host]]]]:
+    def _points(self) -> list[tuple[HostArrays, list[Upstream], list[HostArrays]]]:
         """(tensors, upstream gradients, the gradients claimed there) of each draw."""
         rng, subject, found = np.random.default_rng([self._seed, 3]), self._oracle.subject, []
 
-        def moved(x: Host) -> Host:
+        def moved(x: HostArray) -> HostArray:
             return np.asarray(x * (1 + MOVE * rng.uniform(-1, 1, size=x.shape)))
 
         for _ in range(self._draws):
@@ -43,7 +42,9 @@ class Jitter:
             found.append((at, upstreams, [subject.gradients(each, at) for each in upstreams]))
         return found
 
-    def moves(self, tensor: str, index: tuple[Any, ...], direction: Host, slope: Slope, claimed: Host) -> Moves:
+    def moves(
+        self, tensor: str, index: tuple[Any, ...], direction: HostArray, slope: Slope, claimed: HostArray
+    ) -> Moves:
         """Of one entry, whose slope and claim (K,) are given."""
         of_witness, of_claim = [], []
         for at, upstreams, gradients in self._points:
@@ -54,12 +55,14 @@ class Jitter:
         witness = np.max(of_witness, axis=0) if of_witness else np.zeros(len(claimed))
         return Moves(witness, np.max(of_claim, axis=0))
 
-    def of_claims(self, tensor: str, claimed: Host) -> Host:
+    def of_claims(self, tensor: str, claimed: HostArray) -> HostArray:
         """By how much each entry of a claim moves at most, for the first upstream gradient."""
         moved = [np.abs(gradients[0][tensor] - claimed) for _, _, gradients in self._points]
         return np.asarray(np.max(moved, axis=0))
 
-    def fresh(self, tensor: str, index: tuple[Any, ...], direction: Host, count: int) -> tuple[Host, Host, Host]:
+    def fresh(
+        self, tensor: str, index: tuple[Any, ...], direction: HostArray, count: int
+    ) -> tuple[HostArray, HostArray, HostArray]:
         """(error, reach, what the witness may be off by) of one entry, for upstream gradients never seen before."""
         rng, subject = np.random.default_rng([self._seed, 4]), self._oracle.subject
         upstreams = [tuple(np.asarray(rng.normal(size=y.shape)) for y in self.outputs) for _ in range(count)]

@@ -40,8 +40,8 @@ from npformer.proof.jitter import Jitter
 from npformer.proof.oracles import SAME, Evidence, Oracle, Slope, unit
 from npformer.proof.report import KINK, RIGHT, UNCLEAR, WRONG, Row
 from npformer.proof.sweep import sweep
+from npformer.typing import HostArray
 
-Host = np.ndarray[Any, Any]
 Place = tuple[Any, ...]
 
 TOLERANCE = 1e-10
@@ -60,16 +60,16 @@ class _Case(NamedTuple):
     """One tensor: arrays (K, *places), a place being an element or a direction."""
 
     tensor: str
-    claimed: Host
+    claimed: HostArray
     evidence: Evidence
-    directions: Sequence[Host] | None
-    scale: Host  # (K, 1, …)
-    floor: Host  # φ, alike
-    reach: Host
-    error: Host
+    directions: Sequence[HostArray] | None
+    scale: HostArray  # (K, 1, …)
+    floor: HostArray  # φ, alike
+    reach: HostArray
+    error: HostArray
 
     @property
-    def worth(self) -> Host:
+    def worth(self) -> HostArray:
         """What is added to both rules: nothing, or what the differences are worth."""
         return 8 * self.evidence.central_error if self.evidence.by_complex is None else np.zeros_like(self.error)
 
@@ -91,7 +91,7 @@ class Judge:
     def __init__(
         self,
         oracle: Oracle,
-        largest: Host,
+        largest: HostArray,
         tolerance: float,
         explain: bool,
         is_analytic: Callable[[], bool],
@@ -106,7 +106,7 @@ class Judge:
             for each in oracle.upstreams
         ]
 
-    def row(self, tensor: str, claimed: Host, evidence: Evidence, directions: Sequence[Host] | None) -> Row:
+    def row(self, tensor: str, claimed: HostArray, evidence: Evidence, directions: Sequence[HostArray] | None) -> Row:
         """Compare what is claimed with what the witnesses say, (K, *places), and name the worst place."""
         case = self._case(tensor, claimed, evidence, directions)
         found = (self._by_differences if evidence.by_complex is None else self._by_both)(case)
@@ -123,7 +123,9 @@ class Judge:
             unjudged=int(np.sum(hidden)) if directions is None and not hidden.all() else 0,
         )  # fmt: skip
 
-    def _case(self, tensor: str, claimed: Host, evidence: Evidence, directions: Sequence[Host] | None) -> _Case:
+    def _case(
+        self, tensor: str, claimed: HostArray, evidence: Evidence, directions: Sequence[HostArray] | None
+    ) -> _Case:
         x, truth = self._oracle.subject.tensors[tensor], evidence.truth
         per_k = (len(truth), *(1 for _ in truth.shape[1:]))
         largest = np.array([_size(n) for n in truth])
@@ -135,17 +137,17 @@ class Judge:
             floor.reshape(per_k), evidence.reach, np.abs(claimed - truth),
         )  # fmt: skip
 
-    def _unsettled(self, case: _Case) -> Host:
+    def _unsettled(self, case: _Case) -> HostArray:
         """Where differences leave a doubt."""
         return np.asarray(~(case.evidence.central_error <= self._central_tolerance * case.scale))
 
-    def _failing(self, case: _Case) -> tuple[Host, Host]:
+    def _failing(self, case: _Case) -> tuple[HostArray, HostArray]:
         """Where the rule of the tensor does not hold, and where that of the entry alone does not; NaN fails."""
         by_tensor = self._unexplained(case, ~(case.error <= self._tolerance * case.scale + case.worth))
         by_entry = ~(case.error <= self._tolerance * case.reach + case.worth + case.floor)
         return by_tensor, by_entry & ~by_tensor
 
-    def _unexplained(self, case: _Case, failing: Host) -> Host:
+    def _unexplained(self, case: _Case, failing: HostArray) -> HostArray:
         """The elements that fail, without those that rounding explains; the worst that it does not explain ends it."""
         if case.directions is not None:
             return failing
@@ -241,7 +243,7 @@ class Judge:
         verdict = found.verdict(float(case.claimed[place]), scale, self._central_tolerance)
         return verdict, f"by a sweep of h, which settles to {found.noise / scale:.0e}"
 
-    def _beyond_rounding(self, case: _Case, failing: Host) -> Place | None:
+    def _beyond_rounding(self, case: _Case, failing: HostArray) -> Place | None:
         """The worst entry that fails its own rule by more than rounding, again and again; None if there is none."""
         if case.directions is not None:
             return None
@@ -252,7 +254,7 @@ class Judge:
                 return place
         return None
 
-    def _holds_again(self, case: _Case, place: Place, direction: Host, noise: float) -> bool:
+    def _holds_again(self, case: _Case, place: Place, direction: HostArray, noise: float) -> bool:
         """Whether the entry fails for every one of some fresh upstream gradients, too."""
         error, reach, worth = self._jitter.fresh(case.tensor, place[1:], direction, FRESH)
         return bool(np.all(error > self._tolerance * reach + 8 * (noise + worth) + case.floor.max()))
@@ -262,16 +264,16 @@ _HIDDEN = "hidden behind larger entries of the tensor; the error is of the entry
 _GRAVITY = (WRONG, KINK, UNCLEAR, RIGHT)
 
 
-def _by_size(error: Host, chosen: Host) -> list[Place]:
+def _by_size(error: HostArray, chosen: HostArray) -> list[Place]:
     """The chosen places, the one with the largest error first; NaN counts as larger than all."""
     places = [tuple(place) for place in np.argwhere(chosen)]
     return sorted(places, key=lambda place: -np.nan_to_num(error[place], nan=np.inf))
 
 
-def _largest(error: Host) -> Place:
+def _largest(error: HostArray) -> Place:
     """The index of the largest entry; NaN counts as larger than all."""
     return np.unravel_index(int(np.argmax(np.nan_to_num(error, nan=np.inf))), error.shape)
 
 
-def _size(x: Host) -> float:
+def _size(x: HostArray) -> float:
     return float(np.max(np.abs(x), initial=0.0))

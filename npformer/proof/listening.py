@@ -8,14 +8,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from npformer.backend import Ops, Pair
 from npformer.layers import Layer
 from npformer.layers.residual import is_own_layer_norm
 from npformer.proof.oracles import COMPLEX_H
-
-Host = np.ndarray[Any, Any]
+from npformer.typing import HostArray
 
 
 @dataclass
@@ -34,7 +31,7 @@ class Call:
 
 
 @contextmanager
-def listening(target: Layer, move: tuple[int, int, Host] | None = None) -> Iterator[Call]:
+def listening(target: Layer, move: tuple[int, int, HostArray] | None = None) -> Iterator[Call]:
     """For a while, every forward of target, of the layers in it and of their operations is written down.
 
     So are the outputs and, once it runs, what each backward is handed. A LayerNorm in it is known by its operations:
@@ -76,7 +73,7 @@ class _Ear:
 
     stack: list[Call]
     calls: list[Call]
-    move: tuple[int, int, Host] | None
+    move: tuple[int, int, HostArray] | None
 
     def forward(self, name: str, target: Layer | Pair, forward: Any, *inputs: Any, **options: Any) -> Any:
         """Call forward, and write the call down as part of the call that is being made."""
@@ -103,7 +100,7 @@ class _Ear:
         return backward(dy, cache, *more, **options)
 
 
-def _moved(y: Any, which: int, direction: Host) -> Any:
+def _moved(y: Any, which: int, direction: HostArray) -> Any:
     """y, or one of several outputs, moved by an imaginary step."""
     if isinstance(y, tuple):
         return tuple(_moved(part, 0, direction) if i == which else part for i, part in enumerate(y))

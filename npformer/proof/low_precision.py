@@ -28,11 +28,12 @@ from npformer.backend import Device
 from npformer.errors import ConfigError
 from npformer.proof import behaviour
 from npformer.proof.fitness import fitness
-from npformer.proof.inputs import Host, is_float
+from npformer.proof.inputs import is_float
 from npformer.proof.oracles import Evidence, Oracle, Upstream, units
 from npformer.proof.report import RIGHT, UNCLEAR, WRONG, Report, Row
 from npformer.proof.subject import Subject, subject
 from npformer.proof.symmetric import with_structure
+from npformer.typing import HostArray, HostArrays
 
 UNIT = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 LAMBDA = 4.0
@@ -156,7 +157,7 @@ def _forward_problem(kernel: _Kernel, truth: Subject) -> list[str]:
     return []
 
 
-def _moved(tensors: Mapping[str, Host], u: float, seed: int) -> dict[str, Host]:
+def _moved(tensors: Mapping[str, HostArray], u: float, seed: int) -> HostArrays:
     rng = np.random.default_rng([seed, 7])
     return {name: np.asarray(x * (1 + 2 * u * rng.uniform(-1, 1, size=x.shape))) for name, x in tensors.items()}
 
@@ -164,7 +165,7 @@ def _moved(tensors: Mapping[str, Host], u: float, seed: int) -> dict[str, Host]:
 def _spread(
     truth: Subject, reference: Any, oracle: Oracle, evidence: Mapping[str, Evidence], upstream: Upstream,
     kernel: _Kernel, seed: int,
-) -> dict[str, Host]:  # fmt: skip
+) -> HostArrays:  # fmt: skip
     """s_i of every tensor."""
     most = {tensor: np.zeros(found.truth.shape[1:]) for tensor, found in evidence.items()}
     if reference is None:
@@ -180,7 +181,7 @@ def _spread(
     return most
 
 
-def _by_witness(truth: Subject, oracle: Oracle, upstream: Upstream, at: dict[str, Host]) -> dict[str, Host]:
+def _by_witness(truth: Subject, oracle: Oracle, upstream: Upstream, at: HostArrays) -> HostArrays:
     """All gradients at another point, by the better witness."""
     there = Oracle(truth, [upstream], oracle.use_complex)
     found = {}
@@ -193,7 +194,7 @@ def _by_witness(truth: Subject, oracle: Oracle, upstream: Upstream, at: dict[str
     return found
 
 
-def _floors(oracle: Oracle, tensor: str, found: Evidence, upstream: Upstream, kernel: _Kernel) -> Host:
+def _floors(oracle: Oracle, tensor: str, found: Evidence, upstream: Upstream, kernel: _Kernel) -> HostArray:
     """λ·u·√N·A_i + φ of every entry."""
     outputs = oracle.subject.outputs({})
     terms = sum(float(np.sum(np.abs(r * y))) for r, y in zip(upstream, outputs, strict=True))
@@ -206,7 +207,7 @@ def _floors(oracle: Oracle, tensor: str, found: Evidence, upstream: Upstream, ke
 
 
 def _row(
-    tensor: str, a: Host, found: Evidence, spread: Host, floor: Host, largest: float, kernel: _Kernel,
+    tensor: str, a: HostArray, found: Evidence, spread: HostArray, floor: HostArray, largest: float, kernel: _Kernel,
     has_reference: bool,
 ) -> Row:  # fmt: skip
     n, limit = found.truth[0], 8 * spread + floor

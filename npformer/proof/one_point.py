@@ -19,9 +19,10 @@ from npformer.proof.oracles import Evidence, Oracle, Upstream
 from npformer.proof.regions import region_of
 from npformer.proof.repairs import repairs_of
 from npformer.proof.report import NOTHING, WRONG, Report, Row
-from npformer.proof.subject import Host, Subject, subject
+from npformer.proof.subject import Subject, subject
 from npformer.proof.symmetric import with_structure
 from npformer.proof.vacuity import refuse_length_one, why_blind
+from npformer.typing import HostArray, HostArrays
 
 #: Up to so many elements each one is checked; beyond, random directions, per tensor.
 MANY_ELEMENTS = 2000
@@ -72,8 +73,8 @@ def at_one_point(target: Any, inputs: Sequence[Any], how: How) -> Report:
 
 
 def _judged(
-    checked: Subject, upstreams: list[Upstream], claims: list[dict[str, Host]],
-    directions: dict[str, list[Host]] | None, how: How,
+    checked: Subject, upstreams: list[Upstream], claims: list[HostArrays],
+    directions: dict[str, list[HostArray]] | None, how: How,
 ) -> Report:  # fmt: skip
     """A row for each tensor, without a diagnosis."""
     fit = fitness(checked, upstreams, how.seed) if how.complex_step else Fitness(False, "")
@@ -99,7 +100,7 @@ def _judged(
     return report
 
 
-def _evidence(oracle: Oracle, tensor: str, directions: dict[str, list[Host]] | None) -> Evidence:
+def _evidence(oracle: Oracle, tensor: str, directions: dict[str, list[HostArray]] | None) -> Evidence:
     if directions is None:
         return oracle.every_element(tensor)
     return oracle.along_directions(tensor, directions[tensor])
@@ -130,7 +131,7 @@ def _expect_something(checked: Subject) -> None:
             )
 
 
-def _expect_fitting(checked: Subject, gradients: dict[str, Host]) -> None:
+def _expect_fitting(checked: Subject, gradients: HostArrays) -> None:
     """Raise ShapeError or DTypeError unless every gradient has the shape of its tensor and is float64."""
     for tensor, value in checked.tensors.items():
         gradient = gradients[tensor]
@@ -142,7 +143,7 @@ def _expect_fitting(checked: Subject, gradients: dict[str, Host]) -> None:
             raise DTypeError(f"gradient of {tensor}: expected float64, as the input was given, got {gradient.dtype}")
 
 
-def _hint(value: Host, gradient: Host) -> str:
+def _hint(value: HostArray, gradient: HostArray) -> str:
     """What to do where only axes of length 1 are too many, or an axis was not summed."""
     if gradient.size == value.size:
         return "; the numbers may be right: reshape them, or sum without keepdims"
@@ -161,7 +162,7 @@ def random_upstreams(checked: Subject, seed: int, count: int = UPSTREAMS) -> lis
     return [tuple(np.asarray(rng.normal(size=shape)) for shape in shapes) for rng in rngs]
 
 
-def random_directions(checked: Subject, seed: int) -> dict[str, list[Host]]:
+def random_directions(checked: Subject, seed: int) -> dict[str, list[HostArray]]:
     """A few directions for each tensor: one over all tensors would hide a small bias inside a large matrix."""
     rng = np.random.default_rng([seed, 1])
     return {
@@ -171,7 +172,7 @@ def random_directions(checked: Subject, seed: int) -> dict[str, list[Host]]:
 
 
 def _diagnosed(
-    report: Report, checked: Subject, claims: list[dict[str, Host]], upstreams: list[Upstream], how: How, clues: Clues
+    report: Report, checked: Subject, claims: list[HostArrays], upstreams: list[Upstream], how: How, clues: Clues
 ) -> Report:
     """The report with an explanation in each row that is wrong and small enough to be looked at entry by entry."""
     use_complex = how.complex_step and not any("complex step was dropped" in note for note in report.notes)

@@ -33,10 +33,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.proof.subject import Subject
+from npformer.typing import HostArray, HostArrays
 
-Host = np.ndarray[Any, Any]
 #: One upstream gradient: an array for each output.
-Upstream = tuple[Host, ...]
+Upstream = tuple[HostArray, ...]
 
 COMPLEX_H = 1e-30
 #: Of the central difference that confirms a complex step.
@@ -55,21 +55,21 @@ NOISE_STEP, NOISE_ORDER, NOISE_POINTS = 3e-6, 6, 9
 class Slope(NamedTuple):
     """What a witness says of the slope of L along one direction, for each of K upstream gradients: (K,)."""
 
-    value: Host
-    error: Host  # by how much the value may be off, as far as the witness knows
-    reach: Host
+    value: HostArray
+    error: HostArray  # by how much the value may be off, as far as the witness knows
+    reach: HostArray
 
 
 class Evidence(NamedTuple):
     """What both say of one tensor, for each of K upstream gradients: (K, *shape), or (K, directions)."""
 
-    by_complex: Host | None  # None: the forward cannot be asked that way
-    by_central: Host
-    central_error: Host
-    reach: Host
+    by_complex: HostArray | None  # None: the forward cannot be asked that way
+    by_central: HostArray
+    central_error: HostArray
+    reach: HostArray
 
     @property
-    def truth(self) -> Host:
+    def truth(self) -> HostArray:
         """The better of the two witnesses."""
         return self.by_central if self.by_complex is None else self.by_complex
 
@@ -80,12 +80,12 @@ class Oracle:
     def __init__(self, subject: Subject, upstreams: Sequence[Upstream], use_complex: bool = True) -> None:
         self.subject, self.upstreams, self.use_complex = subject, list(upstreams), use_complex
         self.rounding = max((_unit_roundoff(y) for y in subject.outputs({})), default=2.0**-53)
-        self._noise: dict[str, list[Host]] = {}
+        self._noise: dict[str, list[HostArray]] = {}
 
-    def evidence(self, tensor: str, directions: Iterator[tuple[Any, Host]], shape: tuple[int, ...]) -> Evidence:
+    def evidence(self, tensor: str, directions: Iterator[tuple[Any, HostArray]], shape: tuple[int, ...]) -> Evidence:
         """Of each (index, direction), put where index says in arrays (K, *shape)."""
         k = len(self.upstreams)
-        found: list[Host] = [np.zeros((k, *shape)) for _ in range(4)]
+        found: list[HostArray] = [np.zeros((k, *shape)) for _ in range(4)]
         for index, direction in directions:
             for array, value in zip(found, self.along(tensor, direction), strict=True):
                 array[(slice(None), *index)] = value
@@ -96,11 +96,11 @@ class Oracle:
         shape = self.subject.tensors[tensor].shape
         return self.evidence(tensor, units(shape), shape)
 
-    def along_directions(self, tensor: str, directions: Sequence[Host]) -> Evidence:
+    def along_directions(self, tensor: str, directions: Sequence[HostArray]) -> Evidence:
         """The derivative of L along each direction in a tensor, of its shape."""
         return self.evidence(tensor, (((i,), d) for i, d in enumerate(directions)), (len(directions),))
 
-    def along(self, tensor: str, direction: Host) -> tuple[Host, Host, Host, Host]:
+    def along(self, tensor: str, direction: HostArray) -> tuple[HostArray, HostArray, HostArray, HostArray]:
         """(by complex, by central, its error, reach) along one direction, each (K,).
 
         A central difference with one h confirms the complex step where it agrees; where it does not, or where there
@@ -117,7 +117,7 @@ class Oracle:
         central = self.extrapolated(tensor, direction)
         return central.value, central.value, central.error, central.reach
 
-    def complex_step(self, tensor: str, direction: Host, at: dict[str, Host] | None = None) -> Slope:
+    def complex_step(self, tensor: str, direction: HostArray, at: HostArrays | None = None) -> Slope:
         """By the complex step; at: tensors that are elsewhere than at the subject's point."""
         x = self.subject.tensors[tensor] if at is None else at[tensor]
         moved = self.subject.outputs((at or {}) | {tensor: x + 1j * COMPLEX_H * direction})
@@ -127,12 +127,12 @@ class Oracle:
     def difference(
         self,
         tensor: str,
-        direction: Host,
+        direction: HostArray,
         h: float,
-        at: dict[str, Host],
+        at: HostArrays,
         touched: list[Any] | None = None,
         noise_too: bool = True,
-    ) -> tuple[Host, tuple[Host, Host]]:
+    ) -> tuple[HostArray, tuple[HostArray, HostArray]]:
         """D(h), with (its rounding, its reach): each (K,). Not finite where a point is outside of the domain.
 
         touched: for each output, where it moved by larger steps; where it moves now is added. Only there is rounding.
@@ -158,7 +158,7 @@ class Oracle:
         noise = _norms([[r * size for r, size in zip(each, sizes, strict=True)] for each in self.upstreams])
         return slope, (noise, reach)
 
-    def extrapolated(self, tensor: str, direction: Host, at: dict[str, Host] | None = None) -> Slope:
+    def extrapolated(self, tensor: str, direction: HostArray, at: HostArrays | None = None) -> Slope:
         """R(h) at the h where it is worth most.
 
         It is off by as much as its neighbour says, and by what all smaller steps say of the rounding ν of the
@@ -166,7 +166,7 @@ class Oracle:
         """
         at = at or {}
         h = self._first_step(at.get(tensor, self.subject.tensors[tensor]), direction)
-        differences: list[Host] = []
+        differences: list[HostArray] = []
         tried: list[_Tried] = []
         touched: list[Any] = []
         with np.errstate(all="ignore"):
@@ -185,7 +185,7 @@ class Oracle:
                 h /= 2
         return _best(tried)
 
-    def _noise_of(self, tensor: str) -> list[Host]:
+    def _noise_of(self, tensor: str) -> list[HostArray]:
         """σ of each output entry, as a tensor moves: the smaller of two looks, since a kink looks like noise."""
         if tensor not in self._noise:
             x = self.subject.tensors[tensor]
@@ -194,7 +194,7 @@ class Oracle:
             self._noise[tensor] = [np.minimum(a, b) for a, b in zip(*looks, strict=True)]
         return self._noise[tensor]
 
-    def _look_for_noise(self, tensor: str, x: Host, direction: Host, start: int) -> list[Host]:
+    def _look_for_noise(self, tensor: str, x: HostArray, direction: HostArray, start: int) -> list[HostArray]:
         step = max(NOISE_STEP, 8 * self.rounding)  # what moves nothing has no noise
         try:
             with np.errstate(all="ignore"):
@@ -210,20 +210,20 @@ class Oracle:
             found.append(np.where(np.isfinite(sigma), sigma, 0.0))
         return found
 
-    def _first_step(self, x: Host, direction: Host) -> float:
+    def _first_step(self, x: HostArray, direction: HostArray) -> float:
         """Of the size of x where the direction moves it, or of all x, whichever is larger; 1 if x is 0."""
         moved = x[direction != 0]
         size = max(_rms(x), _rms(moved)) or 1.0
         return float(3 * self.rounding**0.2 * size / float(np.max(np.abs(direction))))
 
 
-def units(shape: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], Host]]:
+def units(shape: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], HostArray]]:
     """(index, 1 there and 0 elsewhere) for each element."""
     for index in np.ndindex(shape):
         yield index, unit(shape, index)
 
 
-def unit(shape: tuple[int, ...], index: tuple[Any, ...]) -> Host:
+def unit(shape: tuple[int, ...], index: tuple[Any, ...]) -> HostArray:
     """1 at an index, 0 elsewhere."""
     direction = np.zeros(shape)
     direction[index] = 1.0
@@ -234,10 +234,10 @@ class _Tried(NamedTuple):
     """R at one h, for each upstream gradient (K,)."""
 
     h: float
-    value: Host
-    change: Host  # by how much R differs from the next, at half of h
-    reach: Host
-    stuck: Host  # whether the next moves nothing: not to be chosen, though its change tells of rounding
+    value: HostArray
+    change: HostArray  # by how much R differs from the next, at half of h
+    reach: HostArray
+    stuck: HostArray  # whether the next moves nothing: not to be chosen, though its change tells of rounding
 
 
 def _is_enough(tried: list[_Tried]) -> bool:
@@ -263,24 +263,24 @@ def _best(tried: list[_Tried]) -> Slope:
     return Slope(values[chosen, columns], errors[chosen, columns], reach[chosen, columns])
 
 
-def _noise_at(y: Host, sigma: Host, u: Host) -> Host:
+def _noise_at(y: HostArray, sigma: HostArray, u: HostArray) -> HostArray:
     """The rounding of each output entry: what was seen of it, or of all entries together; one alone may look smooth."""
     typical = float(np.linalg.norm(sigma)) / (float(np.linalg.norm(y)) or 1.0)
     return np.asarray(np.maximum(np.maximum(u, typical) * y, sigma))
 
 
-def _sums(terms: list[list[Host]]) -> Host:
+def _sums(terms: list[list[HostArray]]) -> HostArray:
     return np.array([sum(float(np.sum(term)) for term in each) for each in terms])
 
 
-def _norms(terms: list[list[Host]]) -> Host:
+def _norms(terms: list[list[HostArray]]) -> HostArray:
     return np.sqrt(_sums([[np.square(term) for term in each] for each in terms]))
 
 
-def _rms(x: Host) -> float:
+def _rms(x: HostArray) -> float:
     return float(np.sqrt(np.mean(np.square(x)))) if x.size else 0.0
 
 
-def _unit_roundoff(y: Host) -> float:
+def _unit_roundoff(y: HostArray) -> float:
     """u of y's precision; float64's of what is no floating-point number."""
     return float(np.finfo(y.dtype).eps) / 2 if y.dtype.kind == "f" else 2.0**-53

@@ -10,22 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from npformer.proof.jitter import Jitter
 from npformer.proof.oracles import COMPLEX_H, Oracle, unit
 from npformer.proof.report import WRONG, Row
+from npformer.typing import HostArray
 
-Host = np.ndarray[Any, Any]
 Slab = tuple[slice, ...]
 Index = tuple[int, ...]
 U = 2.0**-53
 FRESH = 3
 
 
-def region_of(row: Row, oracle: Oracle, tensor: str, claimed: Host, tolerance: float) -> Row:
+def region_of(row: Row, oracle: Oracle, tensor: str, claimed: HostArray, tolerance: float) -> Row:
     """The row of a large tensor, WRONG if its small entries are, and with the region if it is wrong."""
     if not oracle.use_complex or not np.all(np.isfinite(claimed)) or (row.verdict != WRONG and not row.ok):
         return row
@@ -47,7 +46,7 @@ def region_of(row: Row, oracle: Oracle, tensor: str, claimed: Host, tolerance: f
 class _Look:
     """Looks at one tensor along a direction in which every entry counts alike, or at a part of it."""
 
-    def __init__(self, oracle: Oracle, tensor: str, claimed: Host, tolerance: float) -> None:
+    def __init__(self, oracle: Oracle, tensor: str, claimed: HostArray, tolerance: float) -> None:
         self._oracle, self._tensor, self._claimed, self._tolerance = oracle, tensor, claimed, tolerance
         rng = np.random.default_rng(claimed.size)  # with signs alone, errors of one size cancel exactly now and then
         signs = rng.choice([-1.0, 1.0], size=claimed.shape) * rng.uniform(1, 2, size=claimed.shape)
@@ -93,7 +92,7 @@ class _Look:
         error, size, noise = self._seen(chosen)
         return error / ((self._tolerance * size + noise) or 1.0)
 
-    def _floor_at(self, direction: Host) -> float:
+    def _floor_at(self, direction: HostArray) -> float:
         """φ of ``judge.py``, of which the terms of L are those that an entry has a part in."""
         subject = self._oracle.subject
         x = subject.tensors[self._tensor]
@@ -118,7 +117,7 @@ class _Look:
         return bool(np.all(error > self._tolerance * reach + worth))
 
 
-def _weights(claimed: Host) -> Host:
+def _weights(claimed: HostArray) -> HostArray:
     """One over each entry's size, so that every one counts; noise below the largest entry's rounding does not."""
     size = np.abs(claimed)
     largest = float(np.max(size, initial=0.0)) or 1.0

@@ -24,8 +24,7 @@ import numpy as np
 from npformer.errors import ConfigError
 from npformer.proof.checkable import Checkable, Value, is_float
 from npformer.proof.conventions import Path, dotted, find, found_at, path_of
-
-Host = np.ndarray[Any, Any]
+from npformer.typing import HostArray
 
 
 def from_object(target: Any, *, parameters: Mapping[str, str | None] | None = None) -> Checkable:
@@ -105,7 +104,7 @@ class _Run:
         return copy.deepcopy(self._pristine, memo)
 
 
-def _gradient(twin: Any, place: _Place) -> Host:
+def _gradient(twin: Any, place: _Place) -> HostArray:
     """The gradient of a parameter after backward. Raises ConfigError if it is not where it was expected."""
     found = found_at(twin, place.gradient)
     if found is None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npformer.errors import ConfigError, ShapeError
+from npformer.typing import HostArray
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -66,7 +67,7 @@ def shapes(
     return st.composite(drawn)()
 
 
-def arrays(shape: int | Shape | SearchStrategy[Shape], dtype: str = "float64") -> SearchStrategy[np.ndarray[Any, Any]]:
+def arrays(shape: int | Shape | SearchStrategy[Shape], dtype: str = "float64") -> SearchStrategy[HostArray]:
     """Arrays of a shape, or of shapes from a strategy, whose numbers lie between 0.1 and 2 on either side of 0.
 
     Any two of n numbers are at least 1.9/n apart, so that central differences cross no tie of max or sort. They shrink
@@ -81,7 +82,7 @@ def arrays(shape: int | Shape | SearchStrategy[Shape], dtype: str = "float64") -
     return st.integers(0, 2**32 - 1).map(lambda seed: generic(fixed, seed).astype(dtype))
 
 
-def generic(shape: Shape, seed: int) -> np.ndarray[Any, Any]:
+def generic(shape: Shape, seed: int) -> HostArray:
     """The array of a shape that belongs to a seed: see ``arrays``."""
     rng = np.random.default_rng(seed)
     n = math.prod(shape)

@@ -17,13 +17,13 @@ import numpy as np
 from npformer.backend import Device, get_backend
 from npformer.errors import ConfigError
 from npformer.proof.inputs import Inputs, as_tuple, host64, host_copies, like, place
+from npformer.typing import HostArray, HostArrays
 
-Host = np.ndarray[Any, Any]
-NOTHING_REPLACED: Mapping[str, Host] = MappingProxyType({})
+NOTHING_REPLACED: Mapping[str, HostArray] = MappingProxyType({})
 
 #: What a watcher is given after a backward: the inputs as they are now, the upstream gradient as it is now, and
 #: what runs the backward again on the same cache.
-Watcher = Callable[[Sequence[Any], tuple[Host, ...], Callable[[], dict[str, Host]]], None]
+Watcher = Callable[[Sequence[Any], tuple[HostArray, ...], Callable[[], HostArrays]], None]
 
 
 class Subject(Protocol):
@@ -33,18 +33,18 @@ class Subject(Protocol):
     inputs: Inputs
 
     @property
-    def tensors(self) -> dict[str, Host]:
+    def tensors(self) -> HostArrays:
         """float64 copies of everything differentiable; a Python float joins when backward gives a gradient for it."""
 
-    def outputs(self, replaced: Mapping[str, Host]) -> tuple[Host, ...]:
+    def outputs(self, replaced: Mapping[str, HostArray]) -> tuple[HostArray, ...]:
         """The forward's outputs, with some tensors replaced (complex numbers allowed)."""
 
     def gradients(
         self,
-        upstream: tuple[Host, ...],
-        replaced: Mapping[str, Host] = NOTHING_REPLACED,
+        upstream: tuple[HostArray, ...],
+        replaced: Mapping[str, HostArray] = NOTHING_REPLACED,
         watcher: Watcher | None = None,
-    ) -> dict[str, Host]:
+    ) -> HostArrays:
         """The analytic gradient of each tensor, given that of each output."""
 
 
@@ -109,19 +109,19 @@ class _Called:
         self.inputs = Inputs(forward, inputs, device, names, taken=taken, dtype=dtype)
         self.input_names = self.inputs.all_names
 
-    def _outputs(self, forward: Callable[..., Any], replaced: Mapping[str, Host]) -> tuple[Host, ...]:
+    def _outputs(self, forward: Callable[..., Any], replaced: Mapping[str, HostArray]) -> tuple[HostArray, ...]:
         return host_copies(self._forwarded(forward, replaced)[1], self._device)
 
-    def _forwarded(self, forward: Callable[..., Any], replaced: Mapping[str, Host]) -> tuple[list[Any], Any, Any]:
+    def _forwarded(self, forward: Callable[..., Any], replaced: Mapping[str, HostArray]) -> tuple[list[Any], Any, Any]:
         """(inputs as placed, y, cache)."""
         placed = self.inputs.placed(dict(replaced))
         return placed, *_output_and_cache(forward(*placed, **self._options))
 
-    def _upstream(self, y: Any, upstream: tuple[Host, ...]) -> Any:
+    def _upstream(self, y: Any, upstream: tuple[HostArray, ...]) -> Any:
         """dy, in the form of y."""
         return like(y, [_on(self._device, u, self._dtype) for u in upstream])
 
-    def _hosts(self, dy: Any) -> tuple[Host, ...]:
+    def _hosts(self, dy: Any) -> tuple[HostArray, ...]:
         return tuple(np.array(self._device.host(part)) for part in as_tuple(dy))
 
 
@@ -143,23 +143,23 @@ class PairSubject(_Called):
         self.forward_name: str = getattr(getattr(forward, "func", forward), "__name__", "")
 
     @property
-    def tensors(self) -> dict[str, Host]:
+    def tensors(self) -> HostArrays:
         return self.inputs.tensors
 
-    def call(self, upstream: tuple[Host, ...]) -> tuple[Any, Any]:
+    def call(self, upstream: tuple[HostArray, ...]) -> tuple[Any, Any]:
         """(dy, cache): what backward is called with."""
         _, y, cache = self._forwarded(self.forward, NOTHING_REPLACED)
         return self._upstream(y, upstream), cache
 
-    def outputs(self, replaced: Mapping[str, Host]) -> tuple[Host, ...]:
+    def outputs(self, replaced: Mapping[str, HostArray]) -> tuple[HostArray, ...]:
         return self._outputs(self.forward, replaced)
 
     def gradients(
         self,
-        upstream: tuple[Host, ...],
-        replaced: Mapping[str, Host] = NOTHING_REPLACED,
+        upstream: tuple[HostArray, ...],
+        replaced: Mapping[str, HostArray] = NOTHING_REPLACED,
         watcher: Watcher | None = None,
-    ) -> dict[str, Host]:
+    ) -> HostArrays:
         placed, y, cache = self._forwarded(self.forward, replaced)
         dy = self._upstream(y, upstream)
         found = self.inputs.named(self.backward(dy, cache))
@@ -192,19 +192,19 @@ class LayerSubject(_Called):
             self._values = {name: host64(p.data, device) for name, p in self._parameters.items()}
 
     @property
-    def tensors(self) -> dict[str, Host]:
+    def tensors(self) -> HostArrays:
         return self.inputs.tensors | self._values
 
-    def outputs(self, replaced: Mapping[str, Host]) -> tuple[Host, ...]:
+    def outputs(self, replaced: Mapping[str, HostArray]) -> tuple[HostArray, ...]:
         with self._with(replaced):
             return self._outputs(self._layer.forward, replaced)
 
     def gradients(
         self,
-        upstream: tuple[Host, ...],
-        replaced: Mapping[str, Host] = NOTHING_REPLACED,
+        upstream: tuple[HostArray, ...],
+        replaced: Mapping[str, HostArray] = NOTHING_REPLACED,
         watcher: Watcher | None = None,
-    ) -> dict[str, Host]:
+    ) -> HostArrays:
         with self._with(replaced):
             for owner in self._owners.values():
                 owner.grad = self._device.zeros(owner.data.shape, self._dtype)
@@ -225,7 +225,7 @@ class LayerSubject(_Called):
             yield self.inputs.placed({})
 
     @contextmanager
-    def _with(self, replaced: Mapping[str, Host]) -> Iterator[None]:
+    def _with(self, replaced: Mapping[str, HostArray]) -> Iterator[None]:
         """For a while, the parameters are those of the check, some of them replaced."""
         dtype = "complex128" if any(np.iscomplexobj(x) for x in replaced.values()) else self._dtype
         with self._parameters_as(dtype):
@@ -246,7 +246,7 @@ class LayerSubject(_Called):
                 owner.data, owner.grad = data, grad
 
 
-def _on(device: Device, upstream: Host, dtype: str) -> Any:
+def _on(device: Device, upstream: HostArray, dtype: str) -> Any:
     """An upstream gradient on the device, in memory of its own, laid out as it is here."""
     if dtype == "float16":
         return upstream.astype(np.float16)
@@ -256,7 +256,7 @@ def _on(device: Device, upstream: Host, dtype: str) -> Any:
     return _same_layout(upstream, placed)
 
 
-def _same_layout(model: Host, x: Host) -> Host:
+def _same_layout(model: HostArray, x: HostArray) -> HostArray:
     """The numbers of x, in new memory with the strides of model, 0 among them."""
     if model.flags.f_contiguous:
         return np.array(x, order="F")
@@ -278,7 +278,7 @@ def _by_name(named: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _generic_point(x: Host) -> Host:
+def _generic_point(x: HostArray) -> HostArray:
     """x, or, if all of x is one number, numbers around it: γ = 1 and b = 0 hide mistakes."""
     if x.size > 1 and bool(np.all(x == x.flat[0])):
         return np.asarray(x + 0.3 * np.random.default_rng(x.size).normal(size=x.shape))

@@ -12,14 +12,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from npformer.proof.report import KINK, RIGHT, UNCLEAR, WRONG
 from npformer.proof.subject import Subject
-
-Host = np.ndarray[Any, Any]
+from npformer.typing import HostArray
 
 STEPS = 10.0 ** -np.arange(1, 11.01, 0.5)  # 1e-1 … 1e-11
 
@@ -28,13 +26,13 @@ STEPS = 10.0 ** -np.arange(1, 11.01, 0.5)  # 1e-1 … 1e-11
 class Sweep:
     """Slopes of L along one direction, for each h: central differences and one-sided ones."""
 
-    h: Host  # (k,)
-    central: Host  # (k,)
-    right: Host  # (k,)
-    left: Host  # (k,)
+    h: HostArray  # (k,)
+    central: HostArray  # (k,)
+    right: HostArray  # (k,)
+    left: HostArray  # (k,)
 
     @cached_property
-    def _noise(self) -> Host:
+    def _noise(self) -> HostArray:
         """For each h, how far its central difference may be off.
 
         By how much it differs from its neighbours, and what all smaller steps say of the rounding ε of the
@@ -88,7 +86,7 @@ class Sweep:
         return WRONG
 
 
-def sweep(subject: Subject, tensor: str, direction: Host, upstream: tuple[Host, ...]) -> Sweep:
+def sweep(subject: Subject, tensor: str, direction: HostArray, upstream: tuple[HostArray, ...]) -> Sweep:
     """Slopes of L = Σ r·y, r the upstream gradients, along a direction in a tensor (of its shape)."""
     x = subject.tensors[tensor]
     right, left = [], []
@@ -102,5 +100,5 @@ def sweep(subject: Subject, tensor: str, direction: Host, upstream: tuple[Host, 
         return Sweep(STEPS.copy(), (ahead + behind) / 2, ahead, behind)
 
 
-def _change(upstream: tuple[Host, ...], after: tuple[Host, ...], before: tuple[Host, ...]) -> float:
+def _change(upstream: tuple[HostArray, ...], after: tuple[HostArray, ...], before: tuple[HostArray, ...]) -> float:
     return sum(float(np.sum(r * (a - b))) for r, a, b in zip(upstream, after, before, strict=True))

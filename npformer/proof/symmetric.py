@@ -14,8 +14,7 @@ import numpy as np
 
 from npformer.errors import ConfigError, ShapeError
 from npformer.proof.subject import NOTHING_REPLACED, Subject, Watcher
-
-Host = np.ndarray[Any, Any]
+from npformer.typing import HostArray, HostArrays
 
 
 class SymmetricSubject:
@@ -26,18 +25,18 @@ class SymmetricSubject:
         self.inputs, self.input_names = inner.inputs, inner.input_names
 
     @property
-    def tensors(self) -> dict[str, Host]:
+    def tensors(self) -> HostArrays:
         return self._kept(self.inner.tensors)
 
-    def outputs(self, replaced: Mapping[str, Host]) -> tuple[Host, ...]:
+    def outputs(self, replaced: Mapping[str, HostArray]) -> tuple[HostArray, ...]:
         return self.inner.outputs(self._kept({**self._points, **replaced}))
 
     def gradients(
         self,
-        upstream: tuple[Host, ...],
-        replaced: Mapping[str, Host] = NOTHING_REPLACED,
+        upstream: tuple[HostArray, ...],
+        replaced: Mapping[str, HostArray] = NOTHING_REPLACED,
         watcher: Watcher | None = None,
-    ) -> dict[str, Host]:
+    ) -> HostArrays:
         return self._kept(self.inner.gradients(upstream, self._kept({**self._points, **replaced}), self._of(watcher)))
 
     def _of(self, watcher: Watcher | None) -> Watcher | None:
@@ -47,10 +46,10 @@ class SymmetricSubject:
         return lambda placed, dy, again: watcher(placed, dy, lambda: self._kept(again()))
 
     @property
-    def _points(self) -> dict[str, Host]:
+    def _points(self) -> HostArrays:
         return {name: self.tensors[name] for name in self.which}
 
-    def _kept(self, tensors: Mapping[str, Host]) -> dict[str, Host]:
+    def _kept(self, tensors: Mapping[str, HostArray]) -> HostArrays:
         """Of these, the symmetric ones made so; a gradient of another shape is left for others to refuse."""
         return {
             name: (x + np.swapaxes(x, -1, -2)) / 2 if name in self.which and x.shape[-1:] == x.shape[-2:-1] else x

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from npformer.errors import ConfigError, ShapeError
-
-Host = np.ndarray[Any, Any]
+from npformer.typing import HostArray
 
 #: A scaled error of 1 is a gradient twice too large; half of that is no sharp eye either.
 WIDEST_TOLERANCE = 0.1
@@ -43,7 +42,7 @@ def refuse_length_one(inputs: Sequence[Any], names: Sequence[str]) -> None:
             )
 
 
-def why_blind(inputs: Mapping[str, Host]) -> str:
+def why_blind(inputs: Mapping[str, HostArray]) -> str:
     """Why a check at these float inputs, by name, cannot see every mistake; "" if none is constant."""
     for name, x in inputs.items():
         if x.size > 1 and bool(np.all(x == x.flat[0])):

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from npformer.lab.grader.exercises import Exercise
-from npformer.lab.grader.tree import Host
+from npformer.typing import HostArray, HostArrays
 
 Rng = np.random.Generator
 LONG = "long rows"  # the label of the case in which batches, rows and sequences are longer than nine where they can
@@ -137,7 +137,7 @@ def _norm_and_sum(rng: Rng) -> Iterator[Given]:
 
 
 def _feed_forward(rng: Rng) -> Iterator[Given]:
-    def weights(width: int = 4, hidden: int = 6) -> tuple[Host, ...]:
+    def weights(width: int = 4, hidden: int = 6) -> tuple[HostArray, ...]:
         return tuple(rng.normal(size=size) for size in ((width, hidden), (hidden,), (hidden, width), (width,)))
 
     yield (
@@ -231,25 +231,25 @@ INPUTS: dict[str, Callable[[Rng], Iterator[Given]]] = {
 }  # fmt: skip
 
 
-def lengths(size: int, *visible: int) -> Host:
+def lengths(size: int, *visible: int) -> HostArray:
     """(len(visible), size) boolean: row b sees its first visible[b] entries."""
     return np.arange(size)[None, :] < np.array(visible)[:, None]
 
 
-def keep(rng: Rng, *shape: int) -> Host:
+def keep(rng: Rng, *shape: int) -> HostArray:
     """Which entries dropout keeps, boolean; at least one is dropped and one kept."""
     kept = rng.random(shape) < 0.6
     kept.flat[0], kept.flat[-1] = True, False
     return kept
 
 
-def attention_params(rng: Rng, width: int) -> dict[str, Host]:
+def attention_params(rng: Rng, width: int) -> HostArrays:
     """Weights (C, C) and biases (C,) of multi-head attention."""
     weights = {f"w{letter}": rng.normal(size=(width, width)) / math.sqrt(width) for letter in "qkvo"}
     return weights | {f"b{letter}": rng.normal(size=width) for letter in "qkvo"}
 
 
-def layer_params(rng: Rng, width: int, attentions: tuple[str, ...]) -> dict[str, dict[str, Host]]:
+def layer_params(rng: Rng, width: int, attentions: tuple[str, ...]) -> dict[str, HostArrays]:
     """Parameters of an encoder or decoder layer; F = C + 1."""
     params = {name: attention_params(rng, width) for name in attentions}
     for i in range(len(attentions) + 1):

@@ -17,9 +17,10 @@ from npformer.lab.grader.exercises import Exercise
 from npformer.lab.grader.hints import Hints, for_gradient, for_kind, for_mutant
 from npformer.lab.grader.judge import Compared, Tried, shape
 from npformer.lab.grader.mistakes import mistakes_of, problem
-from npformer.lab.grader.tree import Host, named
+from npformer.lab.grader.tree import named
 from npformer.proof.diagnosis import Clues, by_pattern
 from npformer.proof.mutants import mutants
+from npformer.typing import HostArray, HostArrays
 
 ALIKE = 1e-7  # of the largest number: as near as a mistake's numbers come to those of its formula
 
@@ -71,7 +72,7 @@ def _typical(
     return None
 
 
-def _matters(found: Sequence[Compared], results: Sequence[dict[str, Host]], gradient: str) -> bool:
+def _matters(found: Sequence[Compared], results: Sequence[HostArrays], gradient: str) -> bool:
     """Whether the mistake covers a case in which the gradient is wrong."""
     return any(c.problem and gradient in r for c, r in zip(found, results, strict=True))
 
@@ -147,7 +148,7 @@ def _shapes(
     return Explanation(cause, "", (question, said, hints[2]))
 
 
-def _summed(came: Host, right: Host) -> bool:
+def _summed(came: HostArray, right: HostArray) -> bool:
     axes = tuple(range(came.ndim - right.ndim))
     return _agree(came.sum(axis=axes), right)
 

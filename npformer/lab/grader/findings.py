@@ -11,7 +11,8 @@ import numpy as np
 from npformer.lab.grader.exercises import Exercise
 from npformer.lab.grader.judge import Compared, Tried, kind, shape
 from npformer.lab.grader.source import Source
-from npformer.lab.grader.tree import Host, named
+from npformer.lab.grader.tree import named
+from npformer.typing import HostArray
 
 FEW = 5  # numbers of an excerpt
 #: What may be wrong with a tensor, the least first.
@@ -179,7 +180,7 @@ def _numbers(name: str, trial: Tried, compared: Compared) -> tuple[str, ...]:
     return head, f"  expected {_row(truth[rows])}", f"  yours    {_row(claimed[rows])}"
 
 
-def _row(x: Host) -> str:
+def _row(x: HostArray) -> str:
     return " ".join(f"{value:>10.4g}" for value in x)
 
 

@@ -11,7 +11,8 @@ import numpy as np
 from npformer.lab.grader.cases import Case
 from npformer.lab.grader.exercises import Exercise
 from npformer.lab.grader.runner import Run
-from npformer.lab.grader.tree import Host, decode, named
+from npformer.lab.grader.tree import decode, named
+from npformer.typing import HostArray, HostArrays
 
 #: Largest scaled error of a right result. Both sides compute in float64, whose own rounding comes to 3e-13 at most
 #: (the gradient of a key's bias, which is 0). A central difference of an operation that is not linear comes to
@@ -28,7 +29,7 @@ class Compared:
     """One tensor on one case: what came, what was right, and what is wrong with it ("" if nothing)."""
 
     claimed: Any
-    truth: Host
+    truth: HostArray
     problem: str  # "", "numbers", "shape", "kind", "not finite", "precision" (right, but not to float64's rounding)
     error: float = 0.0  # scaled: max|a − n| / max(max|n|, 1e-3 · the largest entry of the case)
 
@@ -135,7 +136,7 @@ def _compared(names: tuple[str, ...], claimed: Any, truth: Any) -> dict[str, Com
     return {name: compare(came[name], np.asarray(right[name]), largest) for name in right}
 
 
-def compare(claimed: Any, truth: Host, largest: float, tolerance: float = TOLERANCE) -> Compared:
+def compare(claimed: Any, truth: HostArray, largest: float, tolerance: float = TOLERANCE) -> Compared:
     """One claimed tensor against the true one; largest is the size of the largest entry of the whole case."""
     if isinstance(claimed, bool | int | float):
         claimed = np.asarray(claimed)
@@ -153,7 +154,7 @@ def compare(claimed: Any, truth: Host, largest: float, tolerance: float = TOLERA
     return Compared(claimed, truth, "precision" if single or error > tolerance else "", error)
 
 
-def against_own_forward(trial: Tried, slopes: dict[str, Host]) -> None:
+def against_own_forward(trial: Tried, slopes: HostArrays) -> None:
     """Hold the gradients against the measured slopes of the learner's own forward instead."""
     largest = max((_size(x) for x in slopes.values()), default=0.0)
     trial.own_forward = True
@@ -174,7 +175,7 @@ def kind(value: Any) -> str:
     return "a dict" if isinstance(value, dict) else str(value)
 
 
-def shape(x: Host) -> str:
+def shape(x: HostArray) -> str:
     """(2, 3, 5), or () for a single number."""
     return "(" + ", ".join(map(str, x.shape)) + ("," if x.ndim == 1 else "") + ")"
 
@@ -183,5 +184,5 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
-def _size(x: Host) -> float:
+def _size(x: HostArray) -> float:
     return float(np.max(np.abs(x), initial=0.0))

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from npformer.lab.grader.tree import Host
+from npformer.typing import HostArray, HostArrays
 
-Formula = Callable[[Any], dict[str, Host]]
+Formula = Callable[[Any], HostArrays]
 
 
 @dataclass(frozen=True)
@@ -29,16 +29,16 @@ class Mistake:
         return self.question, self.names_it, self.line
 
 
-def rows(x: Host) -> Host:
+def rows(x: HostArray) -> HostArray:
     """x (..., C) as (N, C)."""
     return x.reshape(-1, x.shape[-1])
 
 
-def total(x: Host, axis: int) -> Any:
+def total(x: HostArray, axis: int) -> Any:
     """The sum over an axis, which stays with length 1."""
     return np.sum(x, axis=axis, keepdims=True)
 
 
-def mean(x: Host) -> Host:
+def mean(x: HostArray) -> HostArray:
     """The mean over the last axis, which stays with length 1."""
     return np.asarray(x.mean(axis=-1, keepdims=True))

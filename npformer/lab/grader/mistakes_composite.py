@@ -17,58 +17,58 @@ from npformer.lab.grader.parts.linear import linear_backward, linear_forward
 from npformer.lab.grader.parts.multi_head_attention import multi_head_attention_forward
 from npformer.lab.grader.parts.residual import residual_forward
 from npformer.lab.grader.parts.softmax import softmax_forward
-from npformer.lab.grader.tree import Host
+from npformer.typing import HostArray, HostArrays
 
 
-def _drop(c: Any, x: Host) -> Any:
+def _drop(c: Any, x: HostArray) -> Any:
     """x through the dropout of the problem."""
     return dropout_backward(x, (True, 1.0) if c.keep is None else (c.keep, c.scale))
 
 
-def _through_norm(c: Any, dy: Host) -> Any:
+def _through_norm(c: Any, dy: HostArray) -> Any:
     """dy back through the layer norm of x + Drop(f)."""
     total, _ = residual_forward(c.x, c.f, c.keep, c.scale)
     return layer_norm_backward(dy, layer_norm_forward(total, c.gamma, c.beta)[1])[0]
 
 
-def _scores(c: Any) -> tuple[Host, Host]:
+def _scores(c: Any) -> tuple[HostArray, HostArray]:
     """(weights, dweights) of an attention problem."""
     weights, _ = softmax_forward(c.q @ np.matrix_transpose(c.k) / math.sqrt(c.q.shape[-1]), c.visible)
     return weights, c.dout @ np.matrix_transpose(c.v)
 
 
-def _from_scores(c: Any, dscores: Host) -> dict[str, Host]:
+def _from_scores(c: Any, dscores: HostArray) -> HostArrays:
     scale = 1 / math.sqrt(c.q.shape[-1])
     return {"dq": dscores @ c.k * scale, "dk": np.matrix_transpose(dscores) @ c.q * scale}
 
 
-def _no_softmax(c: Any) -> dict[str, Host]:
+def _no_softmax(c: Any) -> HostArrays:
     return _from_scores(c, _scores(c)[1])
 
 
-def _diagonal(c: Any) -> dict[str, Host]:
+def _diagonal(c: Any) -> HostArrays:
     weights, dweights = _scores(c)
     return _from_scores(c, weights * dweights)
 
 
-def _times_root(c: Any, power: int) -> dict[str, Host]:
+def _times_root(c: Any, power: int) -> HostArrays:
     factor = math.sqrt(c.q.shape[-1]) ** power
     return {"dq": c.dq * factor, "dk": c.dk * factor}
 
 
-def _ff(c: Any) -> tuple[Host, Host, Any]:
+def _ff(c: Any) -> tuple[HostArray, HostArray, Any]:
     """(h, dropped, gradient of dropped) of a feed_forward problem."""
     _, caches = feed_forward_forward(c.x, c.w1, c.b1, c.w2, c.b2, c.keep, c.scale)
     h = linear_forward(c.x, c.w1, c.b1)[0]
     return h, caches[3][0], c.dy @ c.w2.T
 
 
-def _ff_down(c: Any, dh: Host) -> dict[str, Host]:
+def _ff_down(c: Any, dh: HostArray) -> HostArrays:
     dx, dw1, db1 = linear_backward(dh, (c.x, c.w1))
     return {"dx": dx, "dw1": dw1, "db1": db1}
 
 
-def _ff_gate_from_gradient(c: Any) -> dict[str, Host]:
+def _ff_gate_from_gradient(c: Any) -> HostArrays:
     da = _drop(c, _ff(c)[2])
     return _ff_down(c, np.where(da > 0, da, 0.0))
 
@@ -86,7 +86,7 @@ def _heads_reshaped(c: Any) -> dict[str, Any]:
     return {"dx": dx, "dparams.wq": dwq, "dparams.bq": dbq}
 
 
-def _only(c: Any, letter: str) -> dict[str, Host]:
+def _only(c: Any, letter: str) -> HostArrays:
     """dmemory from the keys ("k") or the values ("v") alone."""
     _, cache = multi_head_attention_forward(c.x, c.memory, c.params, c.num_heads, c.visible)
     dmerged = linear_backward(c.dy, cache[4])[0]

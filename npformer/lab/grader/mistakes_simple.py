@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 
 from npformer.lab.grader.mistake import Mistake, mean, rows, total
-from npformer.lab.grader.tree import Host
+from npformer.typing import HostArray, HostArrays
 
 
-def _density(x: Host) -> Host:
+def _density(x: HostArray) -> HostArray:
     return np.asarray(np.exp(-0.5 * x * x) / math.sqrt(2 * math.pi))
 
 
-def _phi(x: Host) -> Host:
+def _phi(x: HostArray) -> HostArray:
     return np.asarray(0.5 * (1 + np.vectorize(math.erf, otypes=[float])(x / math.sqrt(2))))
 
 
-def _tanh_gelu(c: Any) -> dict[str, Host]:
+def _tanh_gelu(c: Any) -> HostArrays:
     k = math.sqrt(2 / math.pi)
     t = np.tanh(k * (c.x + 0.044715 * c.x**3))
     return {"dx": c.dy * (0.5 * (1 + t) + 0.5 * c.x * (1 - t * t) * k * (1 + 3 * 0.044715 * c.x**2))}

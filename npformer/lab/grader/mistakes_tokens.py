@@ -7,22 +7,22 @@ from typing import Any
 import numpy as np
 
 from npformer.lab.grader.mistake import Mistake, mean, rows, total
-from npformer.lab.grader.tree import Host
+from npformer.typing import HostArray, HostArrays
 
 
-def _last_wins(c: Any) -> dict[str, Host]:
+def _last_wins(c: Any) -> HostArrays:
     table = np.zeros_like(c.table)
     table[c.tokens] = c.scale * c.dy
     return {"dtable": table}
 
 
-def _no_offset(c: Any) -> dict[str, Host]:
+def _no_offset(c: Any) -> HostArrays:
     table = np.zeros_like(c.table)
     table[: c.dy.shape[1]] = c.dy.sum(axis=0)
     return {"dtable": table}
 
 
-def _norm(c: Any) -> tuple[Host, Host, Host]:
+def _norm(c: Any) -> tuple[HostArray, HostArray, HostArray]:
     """(x̂, r, g) of a layer_norm problem."""
     centred = c.x - c.x.mean(axis=-1, keepdims=True)
     r = 1 / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + c.eps)
@@ -33,24 +33,24 @@ def _layer_norm(formula: Any) -> Any:
     return lambda c: {"dx": formula(c, *_norm(c))}
 
 
-def _gamma_outside(c: Any, h: Host, r: Host, g: Host) -> Host:
+def _gamma_outside(c: Any, h: HostArray, r: HostArray, g: HostArray) -> HostArray:
     return np.asarray(c.gamma * r * (c.dy - mean(c.dy) - h * mean(c.dy * h)))
 
 
-def _probabilities(c: Any) -> tuple[Host, Host, Host]:
+def _probabilities(c: Any) -> tuple[HostArray, HostArray, HostArray]:
     """(p, q without smoothing, counted) of a cross_entropy problem."""
     p = np.exp(c.logits - c.logits.max(axis=-1, keepdims=True))
     one_hot = (c.targets[..., None] == np.arange(c.logits.shape[-1])).astype(float)
     return p / total(p, -1), one_hot, (c.targets != c.ignore_index)[..., None]
 
 
-def _unmasked(c: Any) -> dict[str, Host]:
+def _unmasked(c: Any) -> HostArrays:
     p, one_hot, counted = _probabilities(c)
     q = (1 - c.label_smoothing) * one_hot + c.label_smoothing / p.shape[-1]
     return {"dlogits": (p - q) * c.dloss / max(int(counted.sum()), 1)}
 
 
-def _unsmoothed(c: Any) -> dict[str, Host]:
+def _unsmoothed(c: Any) -> HostArrays:
     p, one_hot, counted = _probabilities(c)
     return {"dlogits": (p - one_hot) * counted * c.dloss / max(int(counted.sum()), 1)}
 

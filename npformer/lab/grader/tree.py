@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
 from npformer.lab.grader.child.values import Foreign, decode, encode
+from npformer.typing import HostArray
 
-Host = np.ndarray[Any, Any]
-
-__all__ = ["Foreign", "Host", "decode", "encode", "leaves", "named", "paths"]
+__all__ = ["Foreign", "decode", "encode", "leaves", "named", "paths"]
 
 
 def leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -32,7 +29,7 @@ def named(names: tuple[str, ...], values: Any) -> dict[str, Any]:
     return {dotted: leaf for name, part in zip(names, parts, strict=True) for dotted, leaf in leaves(name, part)}
 
 
-def paths(value: Any, start: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], Host]]:
+def paths(value: Any, start: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], HostArray]]:
     """(path, array) of each array in a nested value that stands at path start."""
     if isinstance(value, dict):
         for key, part in value.items():

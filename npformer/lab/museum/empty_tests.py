@@ -15,8 +15,8 @@ from npformer import functional as F  # noqa: N812
 from npformer.errors import NpformerError
 from npformer.functional import Draw
 from npformer.proof import Report, gradcheck
+from npformer.typing import HostArray
 
-Host = np.ndarray[Any, Any]
 RNG_SEED = 11
 
 
@@ -28,11 +28,11 @@ class EmptyTest:
     answer: Callable[[], str]  # what the checker says, asked the same way; "" if it finds nothing wrong
 
 
-def _normal(*shape: int) -> Host:
+def _normal(*shape: int) -> HostArray:
     return np.random.default_rng(RNG_SEED).normal(size=shape)
 
 
-def _slope(f: Callable[[Host], Host], x: Host, upstream: Host | float) -> Host:
+def _slope(f: Callable[[HostArray], HostArray], x: HostArray, upstream: HostArray | float) -> HostArray:
     """Central differences of Σ upstream·f(x), element by element."""
     found = np.zeros_like(x)
     for index in np.ndindex(x.shape):
@@ -42,7 +42,7 @@ def _slope(f: Callable[[Host], Host], x: Host, upstream: Host | float) -> Host:
     return found
 
 
-def _close(a: Host, b: Host, rtol: float = 1e-6) -> bool:
+def _close(a: HostArray, b: HostArray, rtol: float = 1e-6) -> bool:
     return bool(np.allclose(a, b, rtol=rtol, atol=1e-8))
 
 
@@ -71,12 +71,12 @@ def _all_ones() -> bool:
     return _close(F.softmax_backward(np.ones_like(y), cache)[0], _slope(lambda z: F.softmax_forward(z)[0], x, 1.0))
 
 
-def _sum_of_softmax(x: Host) -> tuple[Host, Any]:
+def _sum_of_softmax(x: HostArray) -> tuple[HostArray, Any]:
     y, cache = F.softmax_forward(x)
     return y.sum(axis=-1), cache
 
 
-def _back_from_sum(dy: Host, cache: Any) -> tuple[Host]:
+def _back_from_sum(dy: HostArray, cache: Any) -> tuple[HostArray]:
     return F.softmax_backward(dy[..., None] * np.ones_like(cache.y), cache)
 
 
@@ -145,7 +145,7 @@ def _two_heads() -> str:
     return f"with two heads the output is off by {error:.2g}" if error > 1e-9 else ""
 
 
-def _asked(pair: Any, *inputs: Host, **options: Any) -> Callable[[], str]:
+def _asked(pair: Any, *inputs: HostArray, **options: Any) -> Callable[[], str]:
     return lambda: _said(lambda: gradcheck(pair, *inputs, **options))
 
 

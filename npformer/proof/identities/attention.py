@@ -11,23 +11,22 @@ from npformer.functional import ALL_VISIBLE, AttentionMask
 from npformer.proof.identities.identity import Claim, identity, size
 from npformer.proof.invariants.probe import Probe
 from npformer.proof.invariants.result import DoesNotApply
-from npformer.proof.subject import Host
+from npformer.typing import HostArray
 
-Flags = np.ndarray[Any, Any]
 BY_SOFTMAX = ("attention", "biased_attention", "local_attention")
 
 
 class Heads(NamedTuple):
     """One run of the operation."""
 
-    q: Host  # (B, H, T, D)
-    k: Host  # (B, H, S, D)
-    v: Host
-    out: Host
-    dout: Host
-    dq: Host
-    dk: Host
-    dv: Host
+    q: HostArray  # (B, H, T, D)
+    k: HostArray  # (B, H, S, D)
+    v: HostArray
+    out: HostArray
+    dout: HostArray
+    dq: HostArray
+    dk: HostArray
+    dv: HostArray
 
     @property
     def scale(self) -> float:
@@ -42,7 +41,7 @@ def _heads(probe: Probe) -> Heads:
     return Heads(at["q"], at["k"], at["v"], run.outputs["output"], run.upstream["output"], d["q"], d["k"], d["v"])
 
 
-def _product(x: Host, dx: Host) -> Host:
+def _product(x: HostArray, dx: HostArray) -> HostArray:
     """xᵀ dx for each head, (B, H, D, D)."""
     return np.asarray(np.swapaxes(x, -1, -2) @ dx)
 
@@ -151,7 +150,7 @@ def mask_of(probe: Probe) -> AttentionMask:
     return given if isinstance(given, AttentionMask) else ALL_VISIBLE
 
 
-def visible_pairs(mask: AttentionMask, batch: int, queries: int, keys: int) -> Flags:
+def visible_pairs(mask: AttentionMask, batch: int, queries: int, keys: int) -> HostArray:
     """(B, T, S): whether query i may look at key j, asked for every pair by itself."""
 
     def may_meet(i: int, j: int) -> bool:

@@ -17,9 +17,9 @@ from npformer.proof.identities.identity import Claim, identity, parts, size
 from npformer.proof.invariants.masks import governed
 from npformer.proof.invariants.probe import Probe
 from npformer.proof.invariants.result import DoesNotApply
-from npformer.proof.subject import Host
+from npformer.typing import HostArray, HostArrays
 
-Tensors = dict[str, Host]
+Tensors = HostArrays
 
 
 def _attentions(probe: Probe) -> Iterator[tuple[str, int]]:
@@ -49,12 +49,12 @@ def _narrowed(probe: Probe, mask: AttentionMask) -> AttentionMask:
     return mask if window is None and stride is None else replace(mask, window=window, stride=stride)
 
 
-def _by_head(x: Host, num_heads: int) -> Host:
+def _by_head(x: HostArray, num_heads: int) -> HostArray:
     """Columns of a matrix (C, C) as (H, C, D); of a bias (C,) as (H, 1, D)."""
     return np.swapaxes(np.atleast_2d(x).reshape(-1, num_heads, x.shape[-1] // num_heads), 0, 1)
 
 
-def _moment(at: Tensors, gradients: Tensors, name: str, num_heads: int) -> tuple[Host, float]:
+def _moment(at: Tensors, gradients: Tensors, name: str, num_heads: int) -> tuple[HostArray, float]:
     """Wᵀ dW + b ⊗ db of one projection, (H, D, D), and the size of its terms."""
     total, terms = np.zeros(()), np.zeros(())
     for part in ("weight", "bias"):

@@ -20,7 +20,7 @@ from npformer.proof.invariants.invariant import name_of, opened, parameters_of
 from npformer.proof.invariants.probe import Probe
 from npformer.proof.invariants.result import FAILS, HOLDS, NOT_APPLICABLE, ClaimResult, DoesNotApply, Violation
 from npformer.proof.invariants.snapshot import restored
-from npformer.proof.subject import Host
+from npformer.typing import HostArray
 
 TOLERANCE = 1e-10  # of the terms' size: sums of some thousand float64 terms stay far below
 
@@ -130,11 +130,11 @@ def parts(target: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
             waiting.extend((f"{start}{dotted}.", item) for dotted, item in things_in(name, value))
 
 
-def size(*arrays: Host) -> float:
+def size(*arrays: HostArray) -> float:
     """The product of the largest entries."""
     return float(np.prod([np.max(np.abs(x), initial=0.0) for x in arrays]))
 
 
-def over_tokens(x: Host) -> Host:
+def over_tokens(x: HostArray) -> HostArray:
     """Σ over all axes but the last."""
     return np.asarray(np.sum(x, axis=tuple(range(x.ndim - 1))))

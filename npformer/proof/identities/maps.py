@@ -11,15 +11,15 @@ from npformer.functional import dropout_forward
 from npformer.proof.identities.identity import Claim, identity, over_tokens, size
 from npformer.proof.invariants.probe import Probe, Run
 from npformer.proof.invariants.result import DoesNotApply
-from npformer.proof.subject import Host
+from npformer.typing import HostArray
 
 
-def _output(run: Run) -> tuple[Host, Host]:
+def _output(run: Run) -> tuple[HostArray, HostArray]:
     """(y, dy) of something with one output."""
     return run.outputs["output"], run.upstream["output"]
 
 
-def _rows(x: Host) -> Host:
+def _rows(x: HostArray) -> HostArray:
     return x.reshape(-1, x.shape[-1])
 
 
@@ -108,7 +108,7 @@ def residual(probe: Probe) -> Iterator[Claim]:
     yield Claim("gradient of f", m * dx, df, size(m, dx))
 
 
-def dropout_factor(probe: Probe, shape: tuple[int, ...]) -> Host:
+def dropout_factor(probe: Probe, shape: tuple[int, ...]) -> HostArray:
     """keep·s of a pair's draw: what ones become; 1 without a draw."""
     draw: Any = probe.inputs.get("draw")
     return np.asarray(dropout_forward(np.ones(shape), draw)[0])

@@ -11,7 +11,7 @@ from npformer.proof.identities.identity import Claim, identity, over_tokens, siz
 from npformer.proof.identities.maps import dropout_factor
 from npformer.proof.invariants.probe import Probe
 from npformer.proof.invariants.result import DoesNotApply
-from npformer.proof.subject import Host
+from npformer.typing import HostArray
 
 OVER_A_BATCH = ("batch_norm", "batch_norm_inference", "BatchNorm")
 NORMS = ("layer_norm", "LayerNorm", "post_norm", "add_norm")
@@ -20,14 +20,14 @@ NORMS = ("layer_norm", "LayerNorm", "post_norm", "add_norm")
 class Norm(NamedTuple):
     """y = γ·x̂ + β of x, and their gradients; for a norm after a residual sum, x is the sum."""
 
-    x: Host
-    y: Host
-    gamma: Host
-    beta: Host
-    dx: Host
-    dy: Host
-    dgamma: Host
-    dbeta: Host
+    x: HostArray
+    y: HostArray
+    gamma: HostArray
+    beta: HostArray
+    dx: HostArray
+    dy: HostArray
+    dgamma: HostArray
+    dbeta: HostArray
     eps: float
 
 
@@ -44,7 +44,7 @@ def _norm(probe: Probe) -> Norm:
     return Norm(x, run.outputs[name], at["gamma"], at["beta"], *gradients, eps)
 
 
-def _statistics(n: Norm) -> tuple[Host, Host]:
+def _statistics(n: Norm) -> tuple[HostArray, HostArray]:
     """(x − μ, σ² + ε)."""
     centred = n.x - np.mean(n.x, axis=-1, keepdims=True)
     return centred, np.mean(centred * centred, axis=-1, keepdims=True) + n.eps

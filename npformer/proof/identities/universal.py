@@ -10,7 +10,7 @@ from npformer.functional import OPERATIONS
 from npformer.proof.identities.identity import Claim, identity, kinds_of
 from npformer.proof.invariants.probe import Probe
 from npformer.proof.invariants.result import DoesNotApply
-from npformer.proof.subject import Host
+from npformer.typing import HostArrays
 
 #: Inputs and parameters on which the output depends linearly, up to a constant, all others held.
 LINEAR_IN: dict[str, tuple[str, ...]] = {
@@ -82,7 +82,7 @@ def path_integral(probe: Probe) -> Iterator[Claim]:
     yield from claims
 
 
-def _along(probe: Probe, at: dict[str, Host], delta: dict[str, Host], upstream: dict[str, Host]) -> tuple[Claim, Claim]:
+def _along(probe: Probe, at: HostArrays, delta: HostArrays, upstream: HostArrays) -> tuple[Claim, Claim]:
     """What is claimed of one path: the two rules agree, and so does the difference of L at its ends."""
     few, _ = _integral(probe, at, delta, upstream, FEW)
     many, scale = _integral(probe, at, delta, upstream, MANY)
@@ -95,9 +95,7 @@ def _along(probe: Probe, at: dict[str, Host], delta: dict[str, Host], upstream: 
     )
 
 
-def _integral(
-    probe: Probe, at: dict[str, Host], delta: dict[str, Host], upstream: dict[str, Host], nodes: int
-) -> tuple[float, float]:
+def _integral(probe: Probe, at: HostArrays, delta: HostArrays, upstream: HostArrays, nodes: int) -> tuple[float, float]:
     """(∫ <dx, δ> dt, ∫ Σ|dx·δ| dt) by Gauss's rule on [0, 1]."""
     points, weights = np.polynomial.legendre.leggauss(nodes)
     total = size = 0.0

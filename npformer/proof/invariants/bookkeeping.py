@@ -8,12 +8,13 @@ import numpy as np
 
 from npformer.errors import CacheUsedError
 from npformer.functional import AttentionMask
-from npformer.proof.inputs import Host, like
+from npformer.proof.inputs import like
 from npformer.proof.invariants.compare import same_bits, same_to_rounding
 from npformer.proof.invariants.invariant import invariant
 from npformer.proof.invariants.masks import other_tokens
 from npformer.proof.invariants.probe import Probe, Run
 from npformer.proof.invariants.result import DoesNotApply, Violation
+from npformer.typing import HostArrays
 
 
 @invariant("determinism", "two runs on the same inputs give the same bits")
@@ -138,11 +139,11 @@ def shape_and_dtype(probe: Probe) -> Violation | None:
     return None
 
 
-def _everything(run: Run) -> dict[str, Host]:
+def _everything(run: Run) -> HostArrays:
     return run.outputs | _gradients(run.gradients)
 
 
-def _gradients(found: dict[str, Host], suffix: str = "") -> dict[str, Host]:
+def _gradients(found: HostArrays, suffix: str = "") -> HostArrays:
     return {f"gradient of {name}{suffix}": x for name, x in found.items()}
 
 
@@ -166,7 +167,7 @@ def _make_read_only(placed: list[Any]) -> None:
             x.flags.writeable = False
 
 
-def _held(probe: Probe, placed: list[Any], options: dict[str, Any]) -> dict[str, Host]:
+def _held(probe: Probe, placed: list[Any], options: dict[str, Any]) -> HostArrays:
     """Copies of all that a run may read but not write: inputs, masks, parameters."""
     given = dict(zip(probe.inputs, placed, strict=True)) | options
     found = {f"input {name}": x for name, x in given.items() if hasattr(x, "shape") and hasattr(x, "dtype")}
@@ -178,5 +179,5 @@ def _held(probe: Probe, placed: list[Any], options: dict[str, Any]) -> dict[str,
     return found | parameters
 
 
-def _host(probe: Probe, name: str, parts: list[Any]) -> dict[str, Host]:
+def _host(probe: Probe, name: str, parts: list[Any]) -> HostArrays:
     return {f"{name} {i}": np.array(probe.device.host(part)) for i, part in enumerate(parts)}

@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from npformer.proof.invariants.result import Violation
-from npformer.proof.subject import Host
+from npformer.typing import HostArray
 
 #: Error beside the largest entry (the first rule of ``judge.py``) above which two float64 results are not equal.
 ROUNDING = 1e-11
 
-Tensors = Mapping[str, Host]
+Tensors = Mapping[str, HostArray]
 NO_TENSORS: Tensors = {}
 
 
@@ -37,7 +37,9 @@ def same_to_rounding(expected: Tensors, got: Tensors, upstream: Tensors = NO_TEN
     return _first(expected, got, lambda where, e, g: close(where, e, g, max(_size(e), floor)))
 
 
-def close(where: str, expected: Host, got: Host, scale: float, tolerance: float = ROUNDING) -> Violation | None:
+def close(
+    where: str, expected: HostArray, got: HostArray, scale: float, tolerance: float = ROUNDING
+) -> Violation | None:
     """The worst element if it is off by more than tolerance·scale; NaN is."""
     error = np.abs(got - expected)
     if np.all(error <= tolerance * scale):  # False for NaN
@@ -45,12 +47,14 @@ def close(where: str, expected: Host, got: Host, scale: float, tolerance: float 
     return _at(where, expected, got, np.nan_to_num(error, nan=np.inf))
 
 
-def _bits(where: str, expected: Host, got: Host) -> Violation | None:
+def _bits(where: str, expected: HostArray, got: HostArray) -> Violation | None:
     different = ~(expected == got)
     return _at(where, expected, got, different) if different.any() else None
 
 
-def _first(expected: Tensors, got: Tensors, judge: Callable[[str, Host, Host], Violation | None]) -> Violation | None:
+def _first(
+    expected: Tensors, got: Tensors, judge: Callable[[str, HostArray, HostArray], Violation | None]
+) -> Violation | None:
     if expected.keys() != got.keys():
         return Violation("results", note=f"expected {', '.join(expected)}, got {', '.join(got)}")
     for name, value in expected.items():
@@ -62,10 +66,10 @@ def _first(expected: Tensors, got: Tensors, judge: Callable[[str, Host, Host], V
     return None
 
 
-def _at(where: str, expected: Host, got: Host, badness: Host) -> Violation:
+def _at(where: str, expected: HostArray, got: HostArray, badness: HostArray) -> Violation:
     index = np.unravel_index(int(np.argmax(badness)), badness.shape)
     return Violation(where, tuple(int(i) for i in index), float(expected[index]), float(got[index]))
 
 
-def _size(x: Host) -> float:
+def _size(x: HostArray) -> float:
     return float(np.max(np.abs(x), initial=0.0))

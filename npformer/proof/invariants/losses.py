@@ -14,9 +14,8 @@ from npformer.proof.invariants.masks import POISON, other_tokens, pad_id_of, tok
 from npformer.proof.invariants.probe import Probe
 from npformer.proof.invariants.result import DoesNotApply, Violation
 from npformer.proof.invariants.snapshot import restored
-from npformer.proof.subject import Host
+from npformer.typing import HostArray, HostArrays
 
-Tokens = np.ndarray[Any, Any]
 SMOOTHING = 0.1
 TABLES = ("src_embedding.weight", "tgt_embedding.weight")
 USES = (*TABLES, "generator.weight")  # of a table that is tied, the output projection last
@@ -40,7 +39,7 @@ def ignored_tokens(probe: Probe) -> Violation | None:
     return _of_loss(probe, targets, int(ignored))
 
 
-def _of_loss(probe: Probe, targets: Tokens, ignored: int) -> Violation | None:
+def _of_loss(probe: Probe, targets: HostArray, ignored: int) -> Violation | None:
     """dlogits is exactly 0 where ignored; the logits there, and more of such tokens, change nothing."""
     hidden = (targets == ignored)[..., None]
     if hidden.all():
@@ -93,18 +92,18 @@ def _of_model(probe: Probe, src: str, tgt: str) -> Violation | None:
     return same_to_rounding(*gradients)
 
 
-def _has_room(target: Any, tokens: Tokens) -> bool:
+def _has_room(target: Any, tokens: HostArray) -> bool:
     """Whether a longer target fits: learned positions end at max_seq_len."""
     length = int(tokens.shape[1])
     return int(getattr(getattr(target, "config", None), "max_seq_len", length + 1)) > length
 
 
 def _through_loss(
-    probe: Probe, loss: Probe, changed: dict[str, Any], options: dict[str, Any], targets: Tokens
-) -> dict[str, Host]:
+    probe: Probe, loss: Probe, changed: dict[str, Any], options: dict[str, Any], targets: HostArray
+) -> HostArrays:
     """Every parameter's gradient of the mean loss."""
     logits = probe.outputs(changed, options)["output"]
-    one: dict[str, Host] = {"output": np.asarray(1.0)}
+    one: HostArrays = {"output": np.asarray(1.0)}
     dlogits = loss.run({"logits": logits, "targets": targets}, upstream=one).gradients["logits"]
     found = probe.run(changed, options=options, upstream={"output": dlogits}).gradients
     return {f"gradient of {name}, target padded": x for name, x in found.items()}

@@ -9,7 +9,7 @@ import numpy as np
 
 from npformer.functional import AttentionMask
 from npformer.proof.invariants.probe import Probe
-from npformer.proof.subject import Host
+from npformer.typing import HostArray
 
 POISON = 1e3  # finite: 0·∞ and 0·NaN are NaN in every product, whatever the mask
 
@@ -47,13 +47,13 @@ def _tells_masks_apart(probe: Probe) -> bool:
     return "memory_mask" in parameters or any(p.kind == inspect.Parameter.VAR_KEYWORD for p in parameters.values())
 
 
-def poisoned(x: Host, hidden: np.ndarray[Any, Any], rng: np.random.Generator) -> Host:
+def poisoned(x: HostArray, hidden: HostArray, rng: np.random.Generator) -> HostArray:
     """x (B, ..., S, C) with random numbers of size 1e3 wherever hidden (B, S)."""
     shape = (x.shape[0], *(1,) * (x.ndim - 3), x.shape[-2], 1)
     return np.where(hidden.reshape(shape), POISON * rng.normal(size=x.shape), x)
 
 
-def without_steps(x: Host, hidden: np.ndarray[Any, Any]) -> Host:
+def without_steps(x: HostArray, hidden: HostArray) -> HostArray:
     """x (B, ..., T, C) with zeros wherever hidden (B, T)."""
     return np.where(hidden.reshape((x.shape[0], *(1,) * (x.ndim - 3), x.shape[-2], 1)), 0.0, x)
 
@@ -73,7 +73,7 @@ def _is_tokens(x: Any) -> bool:
     return hasattr(x, "dtype") and getattr(x, "ndim", 0) == 2 and str(x.dtype).startswith(("int", "uint"))
 
 
-def other_tokens(tokens: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def other_tokens(tokens: HostArray) -> HostArray:
     """Each token exchanged for another one that occurs, so that it is in the vocabulary."""
     known = np.unique(tokens)
     return np.asarray(known[(np.searchsorted(known, tokens) + 1) % len(known)])

@@ -17,9 +17,7 @@ from npformer.proof.invariants.invariant import invariant
 from npformer.proof.invariants.masks import POISON, governed, pad_id_of, poisoned, token_inputs, without_steps
 from npformer.proof.invariants.probe import Probe
 from npformer.proof.invariants.result import DoesNotApply, Violation
-from npformer.proof.subject import Host
-
-Flags = np.ndarray[Any, Any]
+from npformer.typing import HostArray, HostArrays
 
 
 @invariant("padding-invariance", "what stands in padded positions changes no bit of any output or gradient that counts")
@@ -30,8 +28,8 @@ def padding_invariance(probe: Probe) -> Violation | None:
 
 
 def _of_layer(probe: Probe) -> Violation | None:
-    changed: dict[str, Host] = {}
-    queries_hidden: Flags | None = None
+    changed: HostArrays = {}
+    queries_hidden: HostArray | None = None
     for one in governed(probe):
         if one.mask.key_visible is None:
             continue
@@ -62,7 +60,7 @@ def _of_model(probe: Probe, src: str, tgt: str) -> Violation | None:
     return None
 
 
-def _sources(tokens: Flags, pad: int) -> Iterator[Flags]:
+def _sources(tokens: HostArray, pad: int) -> Iterator[HostArray]:
     """The source as given, and with its last sequence emptied: then a query sees nothing but padding."""
     yield tokens
     emptied = tokens.copy()
@@ -70,23 +68,23 @@ def _sources(tokens: Flags, pad: int) -> Iterator[Flags]:
     yield emptied
 
 
-def _of_real_tokens(x: Host, hidden: Flags) -> Host:
+def _of_real_tokens(x: HostArray, hidden: HostArray) -> HostArray:
     """Outputs (B, ..., T, C) with zeros where hidden (B, T); of one (B, C) for a sequence, where its first token is."""
     return without_steps(x, hidden) if x.ndim > 2 else np.where(hidden[:, :1], 0.0, x)
 
 
-def _embedding_tables(probe: Probe) -> dict[str, Host]:
+def _embedding_tables(probe: Probe) -> HostArrays:
     return {
         name: x for name, x in probe.tensors.items() if name in probe.parameters and "embedding" in name and x.ndim == 2
     }
 
 
 def _compared(
-    probe: Probe, given: dict[str, Any], poison: dict[str, Host], hidden: Flags | None, tied_class: int | None
+    probe: Probe, given: dict[str, Any], poison: HostArrays, hidden: HostArray | None, tied_class: int | None
 ) -> Violation | None:
     """Two runs, with and without poison; padded queries, and the class that shares the pad's row, do not count."""
 
-    def counting(values: dict[str, Host]) -> dict[str, Host]:
+    def counting(values: HostArrays) -> HostArrays:
         if hidden is not None:
             values = {name: _of_real_tokens(x, hidden) for name, x in values.items()}
         if tied_class is not None:

@@ -17,8 +17,9 @@ from npformer.backend import Device, get_backend
 from npformer.errors import ShapeError
 from npformer.functional import AttentionMask, Draw
 from npformer.layers import RandomKey
-from npformer.proof.inputs import Host, as_tuple, host64, host_copies, is_float, like, parameter_names, place
+from npformer.proof.inputs import as_tuple, host64, host_copies, is_float, like, parameter_names, place
 from npformer.proof.invariants.result import DoesNotApply
+from npformer.typing import HostArray, HostArrays
 
 NOTHING: Mapping[str, Any] = {}
 
@@ -26,9 +27,9 @@ NOTHING: Mapping[str, Any] = {}
 class Run(NamedTuple):
     """One forward and one backward. Everything is a copy on the host."""
 
-    outputs: dict[str, Host]  # "output", or "output 0", "output 1", …
-    upstream: dict[str, Host]  # the gradient of each output
-    gradients: dict[str, Host]  # of the float inputs, in order, then of the parameters
+    outputs: HostArrays  # "output", or "output 0", "output 1", …
+    upstream: HostArrays  # the gradient of each output
+    gradients: HostArrays  # of the float inputs, in order, then of the parameters
 
 
 class Probe:
@@ -65,7 +66,7 @@ class Probe:
         return np.array(self.device.host(value)) if self.device.owns(value) else value
 
     @property
-    def tensors(self) -> dict[str, Host]:
+    def tensors(self) -> HostArrays:
         """float64 copies of the float inputs and the parameters, as they were given."""
         self.reset()
         parameters = {name: np.array(self.device.host(p.data)) for name, p in self.parameters.items()}
@@ -101,12 +102,12 @@ class Probe:
         """(y, cache) for inputs and options that are on the device already."""
         return self.function("forward")(*placed, **options)
 
-    def backward(self, y: Any, cache: Any, upstream: Mapping[str, Host]) -> dict[str, Host]:
+    def backward(self, y: Any, cache: Any, upstream: Mapping[str, HostArray]) -> HostArrays:
         """The gradients of the float inputs. Raises ShapeError if their number does not fit."""
         parts = [self.device.array(part, "float64") for part in upstream.values()]
         return self.named(self.function("backward")(like(y, parts), cache))
 
-    def named(self, found: Any) -> dict[str, Host]:
+    def named(self, found: Any) -> HostArrays:
         """What a backward returned, by input. Raises ShapeError if the number of gradients does not fit."""
         gradients = () if found is None else as_tuple(found)
         if len(gradients) != len(self.float_inputs) or any(gradient is None for gradient in gradients):
@@ -117,23 +118,21 @@ class Probe:
             )
         return {name: np.array(self.device.host(g)) for name, g in zip(self.float_inputs, gradients, strict=True)}
 
-    def parameter_gradients(self) -> dict[str, Host]:
+    def parameter_gradients(self) -> HostArrays:
         """Copies of the gradients that have been added up since the last reset."""
         return {name: np.array(self.device.host(p.grad)) for name, p in self.parameters.items()}
 
-    def outputs_of(self, y: Any) -> dict[str, Host]:
+    def outputs_of(self, y: Any) -> HostArrays:
         """Copies of the outputs, by name."""
         copies = host_copies(y, self.device)
         return {"output": copies[0]} if len(copies) == 1 else {f"output {i}": part for i, part in enumerate(copies)}
 
-    def outputs(
-        self, changed: Mapping[str, Any] = NOTHING, options: Mapping[str, Any] | None = None
-    ) -> dict[str, Host]:
+    def outputs(self, changed: Mapping[str, Any] = NOTHING, options: Mapping[str, Any] | None = None) -> HostArrays:
         """A forward alone."""
         self.reset(changed)
         return self.outputs_of(self.forward(changed, options)[0])
 
-    def random_upstream(self, outputs: Mapping[str, Host], use: int = 1) -> dict[str, Host]:
+    def random_upstream(self, outputs: Mapping[str, HostArray], use: int = 1) -> HostArrays:
         """A random gradient for each output, equal in every run of one use."""
         rng = self.rng(use)
         return {name: np.asarray(rng.normal(size=y.shape)) for name, y in outputs.items()}
@@ -143,7 +142,7 @@ class Probe:
         changed: Mapping[str, Any] = NOTHING,
         *,
         options: Mapping[str, Any] | None = None,
-        upstream: Mapping[str, Host] | None = None,
+        upstream: Mapping[str, HostArray] | None = None,
     ) -> Run:
         """A forward and a backward. changed replaces inputs and parameters by name; upstream is random by default."""
         self.reset(changed)

@@ -13,7 +13,7 @@ from npformer.proof.invariants.invariant import invariant
 from npformer.proof.invariants.masks import Governed, governed, other_tokens, token_inputs
 from npformer.proof.invariants.probe import Probe, Run, taken
 from npformer.proof.invariants.result import DoesNotApply, Violation
-from npformer.proof.subject import Host
+from npformer.typing import HostArray, HostArrays
 
 
 @invariant("causality", "what comes later changes no bit of the outputs before it")
@@ -135,9 +135,9 @@ def _speaks_of_batch(x: Any) -> bool:
     return isinstance(x, AttentionMask) or getattr(x, "ndim", 0) == 2
 
 
-def _rows_of(y: Host, rows: Any, size: int) -> Host:
+def _rows_of(y: HostArray, rows: Any, size: int) -> HostArray:
     return y[rows] if y.ndim and y.shape[0] == size else y
 
 
-def _gradients(found: dict[str, Host]) -> dict[str, Host]:
+def _gradients(found: HostArrays) -> HostArrays:
     return {f"gradient of {name}": x for name, x in found.items()}

@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-Host = np.ndarray[Any, Any]
-
 
 class Site(NamedTuple):
     """A place in the tree: parent.field, or parent.field[at]."""

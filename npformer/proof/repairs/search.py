@@ -23,8 +23,7 @@ from npformer.proof.repairs.nodes import Edit, Known, sites
 from npformer.proof.repairs.source import Source, constants_of, helpers_of, pool, source_of, variables_of
 from npformer.proof.subject import PairSubject, Subject
 from npformer.proof.symmetric import SymmetricSubject
-
-Host = np.ndarray[Any, Any]
+from npformer.typing import HostArray
 
 #: Of a tensor's largest entry: gradients that are as near as this are the same.
 AGREES = 1e-7
@@ -45,11 +44,11 @@ class _Run(NamedTuple):
 
     dy: Any
     cache: Any
-    truth: Mapping[str, Host]
+    truth: Mapping[str, HostArray]
 
 
 def repairs_of(
-    subject: Subject, upstreams: Sequence[Upstream], truths: Sequence[Mapping[str, Host]], wrong: Sequence[str]
+    subject: Subject, upstreams: Sequence[Upstream], truths: Sequence[Mapping[str, HostArray]], wrong: Sequence[str]
 ) -> list[Repair]:
     """The changes that make the wrong tensors right, one or two; none if there is no source, or none is found."""
     symmetric = subject.which if isinstance(subject, SymmetricSubject) else frozenset()
@@ -196,5 +195,5 @@ def _located(node: Any, at: Any) -> Any:
     return ast.fix_missing_locations(ast.copy_location(node, at)) if hasattr(at, "lineno") else node
 
 
-def _size(x: Host) -> float:
+def _size(x: HostArray) -> float:
     return float(np.max(np.abs(x), initial=0.0))

@@ -14,8 +14,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-Host = np.ndarray[Any, Any]
-
 MOST_POOL = 32
 #: Names of iterators that have no end of their own.
 ENDLESS = frozenset({"count", "cycle", "iter"})

@@ -5,16 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
 import numpy as np
 
 from npformer.backend import Backend
 from npformer.lab.museum.checks.program import Program
 from npformer.proof.remembered import remembered_bits
+from npformer.typing import HostArray
 
-#: Numbers on the host.
-Host: TypeAlias = np.ndarray[Any, Any]
 #: program -> problems, one sentence each; none: it holds.
 Find = Callable[[Program], list[str]]
 
@@ -69,6 +67,6 @@ def differ(what: str, found: object, expected: object, tolerance: float = 1e-12)
     return [f"{what}{at} is {a[place]:.{digits}g}, expected {b[place]:.{digits}g} ({share})"]
 
 
-def normal(seed: int, *shape: int) -> Host:
+def normal(seed: int, *shape: int) -> HostArray:
     """Random numbers, (shape), the same for the same seed."""
     return np.random.default_rng(seed).normal(size=shape)

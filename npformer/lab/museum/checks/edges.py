@@ -12,10 +12,11 @@ import numpy as np
 from npformer.backend import Backend
 from npformer.functional import AttentionMask, Draw
 from npformer.functional.dropout import DropoutCache
-from npformer.lab.museum.checks.check import Check, Host, differ, normal, of_backend
+from npformer.lab.museum.checks.check import Check, differ, normal, of_backend
 from npformer.layers import CacheStack, EncoderLayer, LayerCache, RandomKey, SinusoidalPositions
 from npformer.models import Transformer, TransformerConfig
 from npformer.proof.case import shaken
+from npformer.typing import HostArray
 
 
 def edge_checks() -> Iterator[Check]:
@@ -109,7 +110,7 @@ def _places(backend: Backend) -> list[str]:
     return problems
 
 
-def _masks_in(cache: Any) -> Iterator[Host]:
+def _masks_in(cache: Any) -> Iterator[HostArray]:
     """Every dropout mask inside a cache, however deep."""
     if isinstance(cache, DropoutCache):
         if cache.keep is not None:

@@ -14,7 +14,8 @@ import numpy as np
 
 from npformer.backend import Backend
 from npformer.functional import AttentionMask, Draw, merge_heads, split_heads
-from npformer.lab.museum.checks.check import Check, Host, differ, normal, of_backend
+from npformer.lab.museum.checks.check import Check, differ, normal, of_backend
+from npformer.typing import HostArray
 
 DRAW = Draw(seed=3, step=1, micro=0, site=5, rate=0.25)
 
@@ -86,7 +87,7 @@ def _layer_norm(backend: Backend) -> list[str]:
     return differ("y", y, _normed(x, gamma, beta, 0.1))
 
 
-def _normed(x: Host, gamma: Host, beta: Host, eps: float) -> Host:
+def _normed(x: HostArray, gamma: HostArray, beta: HostArray, eps: float) -> HostArray:
     rows = [(row - sum(row) / len(row)) / math.sqrt(row.var() + eps) for row in x.reshape(-1, x.shape[-1])]
     return np.asarray(np.reshape(rows, x.shape) * gamma + beta)
 

@@ -14,11 +14,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from npformer.lab.museum.checks.check import Check, Host
+from npformer.lab.museum.checks.check import Check
 from npformer.lab.museum.checks.program import Program
 from npformer.proof import Case, catalogue
 from npformer.proof.oracles import COMPLEX_H
 from npformer.proof.subject import Subject, subject
+from npformer.typing import HostArray, HostArrays
 
 TOLERANCE = 1e-9
 #: Of the models, those that together pass through everything a model has.
@@ -47,7 +48,7 @@ def _kind(case: Case) -> str:
 
 def _wrong_tensor(case: Case, program: Program) -> list[str]:
     """The first tensor whose slope along a random direction is not what backward says."""
-    gradients: dict[str, Host] = {}
+    gradients: HostArrays = {}
     largest = 0.0
     for tensor, direction, slope, upstream in program.known((__name__, case.name), lambda: _slopes(case, program)):
         gradients = gradients or _subject(case, program).gradients(upstream)
@@ -62,9 +63,9 @@ class _Slope(NamedTuple):
     """Of L = Σ upstream·y, along a direction in one tensor."""
 
     tensor: str
-    direction: Host
+    direction: HostArray
     slope: float
-    upstream: tuple[Host, ...]
+    upstream: tuple[HostArray, ...]
 
 
 def _slopes(case: Case, program: Program) -> Iterator[_Slope]:

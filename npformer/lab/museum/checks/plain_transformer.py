@@ -13,20 +13,20 @@ from typing import Any
 
 import numpy as np
 
-Numbers = np.ndarray[Any, Any]
+from npformer.typing import HostArray
 
 
 @dataclass(frozen=True)
 class Plain:
     """Parameters by name, and the few options that change the wiring."""
 
-    of: Mapping[str, Numbers]
+    of: Mapping[str, HostArray]
     heads: int
     layers: tuple[int, int]  # encoder, decoder
     pre: bool
     gelu: bool
 
-    def logits(self, src: list[int], tgt: list[int]) -> Numbers:
+    def logits(self, src: list[int], tgt: list[int]) -> HostArray:
         """Logits (T, V) of one sentence pair, token ids, 0 being padding."""
         memory = self.embed("src_embedding", src)
         reads = [token != 0 for token in src]
@@ -43,7 +43,7 @@ class Plain:
             return self.linear("generator", x)
         return x @ self.of["src_embedding.weight"].T + self.of["generator.bias"]
 
-    def embed(self, name: str, tokens: list[int]) -> Numbers:
+    def embed(self, name: str, tokens: list[int]) -> HostArray:
         table = self.of.get(f"{name}.weight", self.of["src_embedding.weight"])
         width = table.shape[1]
         x = np.zeros((len(tokens), width))
@@ -53,35 +53,35 @@ class Plain:
                 x[position, c] = math.sqrt(width) * table[token, c] + (math.sin(angle), math.cos(angle))[c % 2]
         return x
 
-    def encoder_layer(self, name: str, x: Numbers, reads: list[bool]) -> Numbers:
+    def encoder_layer(self, name: str, x: HostArray, reads: list[bool]) -> HostArray:
         sees = [reads] * len(x)
         x = self.sub_layer(f"{name}.norm1", x, lambda y: self.attend(f"{name}.self_attention", y, y, sees))
         return self.sub_layer(f"{name}.norm2", x, lambda y: self.feed_forward(f"{name}.feed_forward", y))
 
-    def decoder_layer(self, name: str, x: Numbers, tgt: list[int], memory: Numbers, reads: list[bool]) -> Numbers:
+    def decoder_layer(self, name: str, x: HostArray, tgt: list[int], memory: HostArray, reads: list[bool]) -> HostArray:
         past = [[j <= i and tgt[j] != 0 for j in range(len(tgt))] for i in range(len(tgt))]
         source = [reads] * len(x)
         x = self.sub_layer(f"{name}.norm1", x, lambda y: self.attend(f"{name}.self_attention", y, y, past))
         x = self.sub_layer(f"{name}.norm2", x, lambda y: self.attend(f"{name}.cross_attention", y, memory, source))
         return self.sub_layer(f"{name}.norm3", x, lambda y: self.feed_forward(f"{name}.feed_forward", y))
 
-    def sub_layer(self, norm: str, x: Numbers, f: Any) -> Numbers:
+    def sub_layer(self, norm: str, x: HostArray, f: Any) -> HostArray:
         return x + f(self.norm(norm, x)) if self.pre else self.norm(norm, x + f(x))
 
-    def norm(self, name: str, x: Numbers) -> Numbers:
+    def norm(self, name: str, x: HostArray) -> HostArray:
         rows = [(row - row.mean()) / math.sqrt(row.var() + 1e-5) for row in x]
         return np.array(rows) * self.of[f"{name}.gamma"] + self.of[f"{name}.beta"]
 
-    def feed_forward(self, name: str, x: Numbers) -> Numbers:
+    def feed_forward(self, name: str, x: HostArray) -> HostArray:
         return self.linear(f"{name}.down", np.vectorize(self.activation)(self.linear(f"{name}.up", x)))
 
     def activation(self, z: float) -> float:
         return z * (1 + math.erf(z / math.sqrt(2))) / 2 if self.gelu else max(z, 0.0)
 
-    def linear(self, name: str, x: Numbers) -> Numbers:
+    def linear(self, name: str, x: HostArray) -> HostArray:
         return np.asarray(x @ self.of[f"{name}.weight"] + self.of[f"{name}.bias"])
 
-    def attend(self, name: str, x: Numbers, source: Numbers, sees: list[list[bool]]) -> Numbers:
+    def attend(self, name: str, x: HostArray, source: HostArray, sees: list[list[bool]]) -> HostArray:
         """sees[i][j]: may query i look at key j. A query that sees nothing gets zeros."""
         q, k, v = (self.linear(f"{name}.{part}", y) for part, y in (("query", x), ("key", source), ("value", source)))
         width = x.shape[1] // self.heads
