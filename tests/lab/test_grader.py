@@ -1,4 +1,4 @@
-"""The grader on right answers, and its own answers on trial against npformer and against a measured derivative."""
+"""The grader on right answers; its own answers held against npformer and against a measured derivative."""
 
 from __future__ import annotations
 

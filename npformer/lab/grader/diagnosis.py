@@ -15,7 +15,7 @@ import numpy as np
 
 from npformer.lab.grader.exercises import Exercise
 from npformer.lab.grader.hints import Hints, for_gradient, for_kind, for_mutant
-from npformer.lab.grader.judge import Compared, Tried, shape
+from npformer.lab.grader.judge import Compared, Result, shape
 from npformer.lab.grader.mistakes import mistakes_of, problem
 from npformer.lab.grader.tree import named
 from npformer.proof.diagnosis import Clues, by_pattern
@@ -33,9 +33,9 @@ class Explanation(NamedTuple):
     hints: Hints
 
 
-def explain(exercise: Exercise, gradient: str, trials: Sequence[Tried]) -> Explanation:
-    """Explain one wrong gradient; trials are all cases in which it was computed."""
-    usable = [t for t in trials if gradient in t.gradients and not t.own_forward]
+def explain(exercise: Exercise, gradient: str, outcomes: Sequence[Result]) -> Explanation:
+    """Explain one wrong gradient; outcomes are all cases in which it was computed."""
+    usable = [t for t in outcomes if gradient in t.gradients and not t.own_forward]
     found = [t.gradients[gradient] for t in usable]
     if not found:
         return _unknown(exercise, gradient)
@@ -50,7 +50,9 @@ def _unknown(exercise: Exercise, gradient: str) -> Explanation:
     return Explanation("unknown", "", for_gradient(exercise, gradient))
 
 
-def _kind(exercise: Exercise, gradient: str, trials: Sequence[Tried], found: Sequence[Compared]) -> Explanation | None:
+def _kind(
+    exercise: Exercise, gradient: str, outcomes: Sequence[Result], found: Sequence[Compared]
+) -> Explanation | None:
     """float32 or NaN, where nothing else is wrong."""
     problems = {c.problem for c in found if c.problem}
     if len(problems) != 1 or not problems <= {"precision", "not finite"}:
@@ -60,9 +62,9 @@ def _kind(exercise: Exercise, gradient: str, trials: Sequence[Tried], found: Seq
 
 
 def _typical(
-    exercise: Exercise, gradient: str, trials: Sequence[Tried], found: Sequence[Compared]
+    exercise: Exercise, gradient: str, outcomes: Sequence[Result], found: Sequence[Compared]
 ) -> Explanation | None:
-    problems = [problem(exercise, trial.case) for trial in trials]
+    problems = [problem(exercise, outcome.case) for outcome in outcomes]
     for mistake in mistakes_of(exercise):
         with np.errstate(all="ignore"):
             results = [mistake.wrong(p) for p in problems]
@@ -78,12 +80,12 @@ def _matters(found: Sequence[Compared], results: Sequence[HostArrays], gradient:
 
 
 def _factor(
-    exercise: Exercise, gradient: str, trials: Sequence[Tried], found: Sequence[Compared]
+    exercise: Exercise, gradient: str, outcomes: Sequence[Result], found: Sequence[Compared]
 ) -> Explanation | None:
     """A constant factor, the same or the same letter in every case, those in which it is 1 included."""
-    letters = {letter for trial in trials for letter in trial.case.sizes}
+    letters = {letter for outcome in outcomes for letter in outcome.case.sizes}
     names: set[str] | None = None
-    for trial, c in zip(trials, found, strict=True):
+    for outcome, c in zip(outcomes, found, strict=True):
         if c.problem not in ("", "precision", "numbers"):
             return None
         square = float(np.sum(c.truth * c.truth))
@@ -92,7 +94,7 @@ def _factor(
         factor = float(np.sum(c.claimed * c.truth)) / square
         if not _agree(c.claimed, factor * c.truth) or c.truth.size < 2:
             return None
-        sizes = dict.fromkeys(letters, 1.0) | dict(trial.case.sizes)
+        sizes = dict.fromkeys(letters, 1.0) | dict(outcome.case.sizes)
         here = {n for n, value in _factors(sizes) if math.isclose(factor, value, rel_tol=1e-6)} or {f"{factor:.4g}"}
         names = here if names is None else names & here
     return _scaled(exercise, gradient, names) if names else None
@@ -122,7 +124,7 @@ def _factors(sizes: Mapping[str, float]) -> Iterator[tuple[str, float]]:
 
 
 def _shapes(
-    exercise: Exercise, gradient: str, trials: Sequence[Tried], found: Sequence[Compared]
+    exercise: Exercise, gradient: str, outcomes: Sequence[Result], found: Sequence[Compared]
 ) -> Explanation | None:
     """What a wrong shape tells."""
     wrong = [c for c in found if c.problem == "shape"]
@@ -154,39 +156,39 @@ def _summed(came: HostArray, right: HostArray) -> bool:
 
 
 def _mutant(
-    exercise: Exercise, gradient: str, trials: Sequence[Tried], found: Sequence[Compared]
+    exercise: Exercise, gradient: str, outcomes: Sequence[Result], found: Sequence[Compared]
 ) -> Explanation | None:
     """A single mistake in the reference backward that gives these numbers: best, on all gradients at once."""
-    kept = [exercise.forward(*trial.case.arguments)[1] for trial in trials]
+    kept = [exercise.forward(*outcome.case.arguments)[1] for outcome in outcomes]
     best = None
     for mutant in mutants(exercise.backward):
         try:
             with np.errstate(all="ignore"):
                 results = [
-                    named(exercise.gradients, mutant.build(trial.case.upstream, cache))
-                    for trial, cache in zip(trials, kept, strict=True)
+                    named(exercise.gradients, mutant.build(outcome.case.upstream, cache))
+                    for outcome, cache in zip(outcomes, kept, strict=True)
                 ]
         except Exception:
             continue  # a mutant that does not even run explains nothing
         if not all(_agree(c.claimed, r.get(gradient)) for c, r in zip(found, results, strict=True)):
             continue
-        if all(_explains_all(trial, r) for trial, r in zip(trials, results, strict=True)):
+        if all(_explains_all(outcome, r) for outcome, r in zip(outcomes, results, strict=True)):
             return Explanation(mutant.operator, "", for_mutant(mutant, gradient))
         best = best or mutant
     return None if best is None else Explanation(best.operator, "", for_mutant(best, gradient))
 
 
-def _explains_all(trial: Tried, results: dict[str, Any]) -> bool:
-    return all(_agree(c.claimed, results.get(name)) for name, c in trial.gradients.items())
+def _explains_all(outcome: Result, results: dict[str, Any]) -> bool:
+    return all(_agree(c.claimed, results.get(name)) for name, c in outcome.gradients.items())
 
 
 def _pattern(
-    exercise: Exercise, gradient: str, trials: Sequence[Tried], found: Sequence[Compared]
+    exercise: Exercise, gradient: str, outcomes: Sequence[Result], found: Sequence[Compared]
 ) -> Explanation | None:
     """What npformer.proof reads in the numbers, if it reads the same in every case that is wrong."""
     read = [
-        by_pattern(c.claimed, c.truth, _clues(exercise, trial))
-        for trial, c in zip(trials, found, strict=True)
+        by_pattern(c.claimed, c.truth, _clues(exercise, outcome))
+        for outcome, c in zip(outcomes, found, strict=True)
         if c.problem in ("numbers", "not finite") and c.truth.size > 1
     ]
     if not read or len({diagnosis.cause for diagnosis in read}) > 1 or read[0].cause == "unknown":
@@ -196,10 +198,10 @@ def _pattern(
     return Explanation(read[0].cause, text, (question, text, line))
 
 
-def _clues(exercise: Exercise, trial: Tried) -> Clues:
-    given = dict(zip(exercise.arguments, trial.case.arguments, strict=True))
+def _clues(exercise: Exercise, outcome: Result) -> Clues:
+    given = dict(zip(exercise.arguments, outcome.case.arguments, strict=True))
     tokens = given.get("tokens")
-    return Clues(trial.case.sizes, tokens=tokens, num_heads=given.get("num_heads"))
+    return Clues(outcome.case.sizes, tokens=tokens, num_heads=given.get("num_heads"))
 
 
 def _agree(x: Any, y: Any) -> bool:

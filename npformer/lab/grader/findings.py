@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from npformer.lab.grader.exercises import Exercise
-from npformer.lab.grader.judge import Compared, Tried, kind, shape
+from npformer.lab.grader.judge import Compared, Result, kind, shape
 from npformer.lab.grader.source import Source
 from npformer.lab.grader.tree import named
 from npformer.typing import HostArray
@@ -37,29 +37,29 @@ class Finding:
     lacks: str = "is not right"  # what the verdict says, if it does not hold
 
 
-def forward_findings(exercise: Exercise, source: Source, trials: Sequence[Tried]) -> list[Finding]:
+def forward_findings(exercise: Exercise, source: Source, outcomes: Sequence[Result]) -> list[Finding]:
     """Whether the forward computes what the exercise asks for."""
     name = "forward"
-    complaints = [t.complaint for t in trials if t.complaint and not t.outputs]
+    complaints = [t.complaint for t in outcomes if t.complaint and not t.outputs]
     if complaints:
         return [Finding(name, False, complaints[0])]
-    failed = [t for t in trials if t.failure and t.failure["step"] == "forward" and not _time(t)]
+    failed = [t for t in outcomes if t.failure and t.failure["step"] == "forward" and not _time(t)]
     if failed:
         return [_failure(exercise, source, failed, "forward")]
-    bad = [t for t in trials if t.outputs and not t.forward_ok]
+    bad = [t for t in outcomes if t.outputs and not t.forward_ok]
     if bad:
         worst = next((t for t in bad if t.other_forward), bad[0])
         output, compared = max(worst.outputs.items(), key=lambda item: SEVERITY.index(item[1].problem))
         imprecise = compared.problem == "precision"
         said = f"{output} {_imprecise(compared)}" if imprecise else f"does not compute the exercise's {output}"
-        return [Finding(name, False, said + _where(bad, trials), _numbers(output, worst, compared), _lacks(compared))]
-    done = [t for t in trials if t.outputs]
+        return [Finding(name, False, said + _where(bad, outcomes), _numbers(output, worst, compared), _lacks(compared))]
+    done = [t for t in outcomes if t.outputs]
     return [Finding(name, True, f"computes what it should, on {_count(len(done), 'input')}")] if done else []
 
 
-def backward_findings(exercise: Exercise, source: Source, trials: Sequence[Tried]) -> list[Finding]:
+def backward_findings(exercise: Exercise, source: Source, outcomes: Sequence[Result]) -> list[Finding]:
     """Each gradient; or what kept it from being computed."""
-    tried = [t for t in trials if t.outputs and not _time(t)]
+    tried = [t for t in outcomes if t.outputs and not _time(t)]
     findings: list[Finding] = []
     if tried and all(t.blank for t in tried):
         return [Finding("backward", False, f"{exercise.name}_backward is still empty: fill it in")]
@@ -74,15 +74,15 @@ def backward_findings(exercise: Exercise, source: Source, trials: Sequence[Tried
     return findings
 
 
-def _names(exercise: Exercise, trial: Tried) -> list[str]:
-    return list(named(exercise.gradients, trial.case.gradients))
+def _names(exercise: Exercise, outcome: Result) -> list[str]:
+    return list(named(exercise.gradients, outcome.case.gradients))
 
 
-def _gradient(name: str, trials: Sequence[Tried]) -> list[Finding]:
-    if not trials:
+def _gradient(name: str, outcomes: Sequence[Result]) -> list[Finding]:
+    if not outcomes:
         return []
-    bad = [t for t in trials if t.gradients[name].problem]
-    own = any(t.own_forward for t in trials)
+    bad = [t for t in outcomes if t.gradients[name].problem]
+    own = any(t.own_forward for t in outcomes)
     if not bad:
         of = "is the derivative of your own forward" if own else "is right"
         return [Finding(name, True, of)]
@@ -97,7 +97,7 @@ def _gradient(name: str, trials: Sequence[Tried]) -> list[Finding]:
         "precision": _imprecise(compared) if compared.problem == "precision" else "",
         "numbers": f"is not the derivative{measured}; off by {_percent(compared.error)}",
     }  # fmt: skip
-    text = words[compared.problem] + _where(bad, trials)
+    text = words[compared.problem] + _where(bad, outcomes)
     return [Finding(name, False, text, _numbers(name, worst, compared), _lacks(compared))]
 
 
@@ -114,16 +114,16 @@ def _imprecise(compared: Compared) -> str:
     return f"is right, but not to float64 precision ({off}): is it {why}?"
 
 
-def conduct_findings(exercise: Exercise, trials: Sequence[Tried]) -> list[Finding]:
+def conduct_findings(exercise: Exercise, outcomes: Sequence[Result]) -> list[Finding]:
     """Whether the pair is pure: writes into nothing, gives the same answer twice, derives instead of measuring."""
     found = []
-    changed = sorted({name for t in trials for name in t.changed})
+    changed = sorted({name for t in outcomes for name in t.changed})
     if changed:
         text = f"writes into what it was given: {', '.join(changed)}; others still need it, so work on a new array"
         found.append(Finding("inputs", False, text))
-    elif any(t.outputs for t in trials):
+    elif any(t.outputs for t in outcomes):
         found.append(Finding("inputs", True, "are left as they were"))
-    ran = [t for t in trials if t.gradients]
+    ran = [t for t in outcomes if t.gradients]
     if any(not t.stable for t in ran):
         text = "a second backward with the same cache gives other numbers: the first one writes into the cache"
         found.append(Finding("cache", False, text))
@@ -135,7 +135,7 @@ def conduct_findings(exercise: Exercise, trials: Sequence[Tried]) -> list[Findin
 
 
 def _failure(
-    exercise: Exercise, source: Source, failed: Sequence[Tried], step: str, among: Sequence[Tried] | None = None
+    exercise: Exercise, source: Source, failed: Sequence[Result], step: str, among: Sequence[Result] | None = None
 ) -> Finding:
     """An exception of the learner's, its line, and the shapes that were in play."""
     event = failed[0].failure or {}
@@ -147,36 +147,36 @@ def _failure(
     return Finding(step, False, text, tuple(details))
 
 
-def _shapes(exercise: Exercise, trial: Tried) -> list[str]:
+def _shapes(exercise: Exercise, outcome: Result) -> list[str]:
     """The shapes of what went in, and of what came back."""
-    given = list(zip(exercise.arguments, trial.case.arguments, strict=True))
-    given += list(named(exercise.upstream, trial.case.upstream).items())
+    given = list(zip(exercise.arguments, outcome.case.arguments, strict=True))
+    given += list(named(exercise.upstream, outcome.case.upstream).items())
     return [f"{name} {shape(x)}" for name, x in given if isinstance(x, np.ndarray)]
 
 
-def _where(bad: Sequence[Tried], trials: Sequence[Tried] | None) -> str:
+def _where(bad: Sequence[Result], outcomes: Sequence[Result] | None) -> str:
     """On which inputs, if not on all: often the whole diagnosis."""
-    if trials is None or len(bad) == len(trials):
+    if outcomes is None or len(bad) == len(outcomes):
         return ""
     wrong = ", ".join(f"“{t.case.label}”" for t in bad)
-    if len(bad) <= len(trials) - len(bad):
+    if len(bad) <= len(outcomes) - len(bad):
         return f"; only on {wrong}"
-    right = ", ".join(f"“{t.case.label}”" for t in trials if t not in bad)
+    right = ", ".join(f"“{t.case.label}”" for t in outcomes if t not in bad)
     return f"; wrong on {wrong}, right on {right}"
 
 
-def _numbers(name: str, trial: Tried, compared: Compared) -> tuple[str, ...]:
+def _numbers(name: str, outcome: Result, compared: Compared) -> tuple[str, ...]:
     """The row of the worst place, expected and given."""
     if compared.problem not in ("numbers", "not finite"):
-        return (f"on “{trial.case.label}”",)
+        return (f"on “{outcome.case.label}”",)
     claimed, truth, index = np.asarray(compared.claimed), compared.truth, compared.worst
     if truth.ndim == 0:
-        return (f"expected {truth:.6g}, got {claimed:.6g}, on “{trial.case.label}”",)
+        return (f"expected {truth:.6g}, got {claimed:.6g}, on “{outcome.case.label}”",)
     start = max(0, min(index[-1] - FEW // 2, truth.shape[-1] - FEW))
     rows: Any = (*index[:-1], slice(start, start + FEW))
     place = ", ".join([*map(str, index[:-1]), f"{start}:{min(start + FEW, truth.shape[-1])}"])
     short = name.rsplit(".", 1)[-1]
-    head = f"{short}[{place}] on “{trial.case.label}”, worst at [{', '.join(map(str, index))}]"
+    head = f"{short}[{place}] on “{outcome.case.label}”, worst at [{', '.join(map(str, index))}]"
     return head, f"  expected {_row(truth[rows])}", f"  yours    {_row(claimed[rows])}"
 
 
@@ -198,5 +198,5 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}{'s' if number != 1 else ''}"
 
 
-def _time(trial: Any) -> bool:
-    return bool(trial.failure and trial.failure["type"] == "TimeLimit")
+def _time(outcome: Any) -> bool:
+    return bool(outcome.failure and outcome.failure["type"] == "TimeLimit")

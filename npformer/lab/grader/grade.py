@@ -13,7 +13,7 @@ from npformer.lab.grader.diagnosis import Explanation, explain
 from npformer.lab.grader.exercises import Exercise
 from npformer.lab.grader.findings import Finding, backward_findings, conduct_findings, forward_findings
 from npformer.lab.grader.hints import for_error, for_forward
-from npformer.lab.grader.judge import Tried, against_own_forward, tried
+from npformer.lab.grader.judge import Result, against_own_forward, outcomes_of
 from npformer.lab.grader.runner import Limits, Run, run
 from npformer.lab.grader.source import Source, exercises_in, read_source, refusal, refuse_answers
 from npformer.lab.grader.tree import decode
@@ -57,17 +57,17 @@ def _grade(exercise: Exercise, source: Source, beside: Sequence[Exercise], limit
     cases = cases_of(exercise)
     happened = run(exercise, source, beside, cases, limits, oracle=False)
     _expect_runs(exercise, source, happened, limits)
-    trials = tried(exercise, cases, happened)
-    _measure_own_forward(exercise, source, beside, trials, limits)
+    outcomes = outcomes_of(exercise, cases, happened)
+    _measure_own_forward(exercise, source, beside, outcomes, limits)
     stopped = _stopped(exercise, source, happened, limits)
-    findings = [*forward_findings(exercise, source, trials), *backward_findings(exercise, source, trials)]
-    findings += [*conduct_findings(exercise, trials), *stopped]
+    findings = [*forward_findings(exercise, source, outcomes), *backward_findings(exercise, source, outcomes)]
+    findings += [*conduct_findings(exercise, outcomes), *stopped]
     printed = (happened.printed, happened.printed_more, tuple(w for e in happened.all("end") for w in e["warnings"]))
-    blank = bool(trials) and all(trial.blank for trial in trials) and not stopped
+    blank = bool(outcomes) and all(outcome.blank for outcome in outcomes) and not stopped
     if blank:
         return Grade(exercise, NOT_BEGUN, tuple(findings), "", None, *printed)
     status = RIGHT if findings and all(finding.ok for finding in findings) else WRONG
-    about, explanation = ("", None) if status == RIGHT else _explained(exercise, source, trials, findings)
+    about, explanation = ("", None) if status == RIGHT else _explained(exercise, source, outcomes, findings)
     return Grade(exercise, status, tuple(findings), about, explanation, *printed)
 
 
@@ -117,46 +117,46 @@ def _stopped(exercise: Exercise, source: Source, happened: Run, limits: Limits) 
 
 
 def _measure_own_forward(
-    exercise: Exercise, source: Source, beside: Sequence[Exercise], trials: Sequence[Tried], limits: Limits
+    exercise: Exercise, source: Source, beside: Sequence[Exercise], outcomes: Sequence[Result], limits: Limits
 ) -> None:
     """Where the forward is not the exercise's, hold the backward against the derivative of what it is."""
-    other = [t for t in trials if t.other_forward]
+    other = [t for t in outcomes if t.other_forward]
     chosen = [t for t in other if t.gradients and _other_numbers(t)][:ORACLE_CASES]
     slopes: dict[int, Any] = {}
     if chosen:
-        measured = run(exercise, source, beside, [trial.case for trial in chosen], limits, oracle=True)
+        measured = run(exercise, source, beside, [outcome.case for outcome in chosen], limits, oracle=True)
         slopes = {id(chosen[event["case"]]): decode(event["result"]) for event in measured.all("oracle")}
-    for trial in other:
-        if id(trial) in slopes:
-            against_own_forward(trial, slopes[id(trial)])
+    for outcome in other:
+        if id(outcome) in slopes:
+            against_own_forward(outcome, slopes[id(outcome)])
         else:
-            trial.gradients = {}  # of a forward that is another: nothing to hold them against
+            outcome.gradients = {}  # of a forward that is another: nothing to hold them against
 
 
-def _other_numbers(trial: Tried) -> bool:
+def _other_numbers(outcome: Result) -> bool:
     """Outputs of the right shapes with other numbers, finite ones."""
-    return any(c.problem == "numbers" for c in trial.outputs.values()) and all(
-        c.problem in ("", "precision", "numbers") for c in trial.outputs.values()
+    return any(c.problem == "numbers" for c in outcome.outputs.values()) and all(
+        c.problem in ("", "precision", "numbers") for c in outcome.outputs.values()
     )
 
 
 def _explained(
-    exercise: Exercise, source: Source, trials: Sequence[Tried], findings: Sequence[Finding]
+    exercise: Exercise, source: Source, outcomes: Sequence[Result], findings: Sequence[Finding]
 ) -> tuple[str, Explanation | None]:
     """What to speak of: an exception first, then the forward, then the gradient nearest to the output."""
-    for trial in trials:
-        if trial.failure is not None and trial.failure["type"] != "TimeLimit":
-            failure = trial.failure
+    for outcome in outcomes:
+        if outcome.failure is not None and outcome.failure["type"] != "TimeLimit":
+            failure = outcome.failure
             hints = for_error(failure, source.line(failure["line"]), exercise)
             return "", Explanation(failure["type"], "", hints)
     wrong = [f.name for f in findings if not f.ok]
-    gradients = [name for trial in trials[:1] for name in trial.gradients if name in wrong]
-    if "forward" in wrong and any(trial.other_forward for trial in trials):
+    gradients = [name for outcome in outcomes[:1] for name in outcome.gradients if name in wrong]
+    if "forward" in wrong and any(outcome.other_forward for outcome in outcomes):
         return "", Explanation("forward", "", for_forward(exercise))
     if not gradients:
         return "", None
     about = gradients[-1]  # the last that is returned belongs to the last line of the forward, mostly
-    return about, explain(exercise, about, trials)
+    return about, explain(exercise, about, outcomes)
 
 
 def _at(source: Source, line: int | None) -> str:

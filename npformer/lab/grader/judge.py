@@ -49,7 +49,7 @@ class Compared:
 
 
 @dataclass
-class Tried:
+class Result:
     """One case: outputs and gradients by name as far as they came, or why they did not."""
 
     case: Case
@@ -77,48 +77,50 @@ class Tried:
         return self.failure is not None and self.failure["type"] == "NotImplementedError"
 
 
-def tried(exercise: Exercise, cases: Sequence[Case], run: Run) -> list[Tried]:
+def outcomes_of(exercise: Exercise, cases: Sequence[Case], run: Run) -> list[Result]:
     """What the events of a run say, case by case; cases that were not reached are left out."""
-    found: dict[int, Tried] = {}
+    found: dict[int, Result] = {}
     for event in run.events:
         index = event["case"]
         if index is None:
             continue
-        trial = found.setdefault(index, Tried(cases[index]))
+        outcome = found.setdefault(index, Result(cases[index]))
         if event["event"] == "failed":
-            trial.failure = event
+            outcome.failure = event
         elif event["event"] == "forward":
-            _forward(exercise, trial, event)
+            _forward(exercise, outcome, event)
         elif event["event"] == "backward":
-            _backward(exercise, trial, event)
+            _backward(exercise, outcome, event)
     return [found[index] for index in sorted(found)]
 
 
-def _forward(exercise: Exercise, trial: Tried, event: dict[str, Any]) -> None:
-    trial.changed += event["changed"]
+def _forward(exercise: Exercise, outcome: Result, event: dict[str, Any]) -> None:
+    outcome.changed += event["changed"]
     result = decode(event["result"])
     letters = " or ".join(filter(None, (exercise.outputs[0] if len(exercise.outputs) == 1 else "",)))
     wanted = f"({letters or '(' + ', '.join(exercise.outputs) + ')'}, cache)"
     if not isinstance(result, tuple) or len(result) != 2:
-        trial.complaint = f"{exercise.name}_forward: expected to return {wanted}, got {kind(result)}"
+        outcome.complaint = f"{exercise.name}_forward: expected to return {wanted}, got {kind(result)}"
         return
     try:
-        trial.outputs = _compared(exercise.outputs, result[0], trial.case.outputs)
+        outcome.outputs = _compared(exercise.outputs, result[0], outcome.case.outputs)
     except ValueError:
-        trial.complaint = f"{exercise.name}_forward: expected to return {wanted}, its outputs are {kind(result[0])}"
+        outcome.complaint = f"{exercise.name}_forward: expected to return {wanted}, its outputs are {kind(result[0])}"
 
 
-def _backward(exercise: Exercise, trial: Tried, event: dict[str, Any]) -> None:
-    trial.changed += [name for name in event["changed"] if name not in trial.changed]
-    trial.stable, trial.measuring = event["stable"], event["measuring"]
+def _backward(exercise: Exercise, outcome: Result, event: dict[str, Any]) -> None:
+    outcome.changed += [name for name in event["changed"] if name not in outcome.changed]
+    outcome.stable, outcome.measuring = event["stable"], event["measuring"]
     result = decode(event["result"])
     try:
-        trial.gradients = _compared(exercise.gradients, result, trial.case.gradients)
+        outcome.gradients = _compared(exercise.gradients, result, outcome.case.gradients)
     except ValueError as error:
         names = ", ".join(exercise.gradients)
         count = len(exercise.gradients)
         wanted = f"{count} gradients, {names}, in this order" if count > 1 else f"one gradient, {names}"
-        trial.complaint = f"{exercise.name}_backward: expected to return {wanted}, got {error.args[0] or kind(result)}"
+        outcome.complaint = (
+            f"{exercise.name}_backward: expected to return {wanted}, got {error.args[0] or kind(result)}"
+        )
 
 
 def _compared(names: tuple[str, ...], claimed: Any, truth: Any) -> dict[str, Compared]:
@@ -154,13 +156,13 @@ def compare(claimed: Any, truth: HostArray, largest: float, tolerance: float = T
     return Compared(claimed, truth, "precision" if single or error > tolerance else "", error)
 
 
-def against_own_forward(trial: Tried, slopes: HostArrays) -> None:
+def against_own_forward(outcome: Result, slopes: HostArrays) -> None:
     """Hold the gradients against the measured slopes of the learner's own forward instead."""
     largest = max((_size(x) for x in slopes.values()), default=0.0)
-    trial.own_forward = True
-    trial.gradients = {
+    outcome.own_forward = True
+    outcome.gradients = {
         name: compare(found.claimed, slopes[name], largest, MEASURED_TOLERANCE)
-        for name, found in trial.gradients.items()
+        for name, found in outcome.gradients.items()
     }
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from npformer.backend import Backend
 from npformer.lab.museum.checks.program import Program
+from npformer.models import TransformerConfig
 from npformer.proof.remembered import remembered_bits
 from npformer.typing import HostArray
 
@@ -47,9 +50,19 @@ def _problems(find: Find, program: Program) -> list[str]:
         return [f"it crashes with {type(error).__name__}: {first}"]
 
 
-def of_backend(find: Callable[[Backend], list[str]]) -> tuple[Find]:
-    """The only part of a check that asks the program's backend."""
-    return (lambda program: find(program.backend),)
+def of_backend(*told: tuple[str, str, Callable[[Backend], list[str]]]) -> tuple[Check, ...]:
+    """Checks of one part each, which asks the program's backend: name, meaning and what finds problems."""
+    return tuple(Check(name, meaning, (partial(_asked, find),)) for name, meaning, find in told)
+
+
+def _asked(find: Callable[[Backend], list[str]], program: Program) -> list[str]:
+    return find(program.backend)
+
+
+def small_config(vocabulary: int = 7, **changes: Any) -> TransformerConfig:
+    """The options of a small Transformer without dropout, with changes."""
+    sizes: dict[str, Any] = {"d_model": 8, "num_heads": 2, "d_ff": 12, "num_encoder_layers": 1, "num_decoder_layers": 1}
+    return TransformerConfig(vocabulary, vocabulary, **(sizes | {"dropout": 0.0} | changes))
 
 
 def differ(what: str, found: object, expected: object, tolerance: float = 1e-12) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,15 +17,14 @@ SHAPES = {"a.weight": (3, 4), "a.bias": (4,), "b.weight": (4, 2), "b.bias": (2,)
 LR, BETA1, BETA2, EPS = 0.01, 0.9, 0.98, 1e-3  # a large ε: inside the root it would show
 
 
-def optimiser_checks() -> Iterator[Check]:
+def optimiser_checks() -> tuple[Check, ...]:
     """A check for each."""
-    for name, meaning, find in (
+    return of_backend(
         ("Adam by the textbook", "ten steps are those of algorithm 1, tensor by tensor", _adam),
         ("AdamW by the textbook", "decay apart from the gradient, on matrices alone", _adamw),
         ("schedules", "Noam and warm-up with cosine are their formulas", _schedules),
         ("clipping", "one factor for all gradients, from their common length, and none if they are short", _clipping),
-    ):
-        yield Check(name, meaning, of_backend(find))
+    )
 
 
 def _arena(backend: Backend) -> tuple[Arena, dict[str, Any]]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from npformer.backend import Backend
-from npformer.lab.museum.checks.check import Check
+from npformer.lab.museum.checks.check import Check, small_config
 from npformer.lab.museum.checks.program import Program
 from npformer.models import Transformer, TransformerConfig
 from npformer.proof.case import KEY, Case, shaken
@@ -40,9 +40,8 @@ def _cases() -> tuple[Case, ...]:
     """Operations, layers but for the stacks, and two models of one layer each: small, since all are run on all."""
     small = [case for case in catalogue() if case.group != "model" and "Stack" not in case.name]
     src, tgt = np.array([[3, 5, 4, 6], [6, 2, 0, 0]]), np.array([[1, 6, 4], [1, 5, 0]])
-    sizes = {"d_model": 4, "num_heads": 2, "d_ff": 6, "num_encoder_layers": 1, "num_decoder_layers": 1}
     for changes in ({"norm_order": "post"}, {"norm_order": "pre", "activation": "gelu", "tie_embeddings": True}):
-        config = TransformerConfig(7, 7, **(sizes | {"dropout": 0.3, "max_seq_len": 6} | changes))
+        config = small_config(**({"d_model": 4, "d_ff": 6, "dropout": 0.3, "max_seq_len": 6} | changes))
         build = partial(_model, config)
         small.append(
             Case("model", f"Transformer: {config.norm_order}", build, (src, tgt), {"key": KEY}, along_directions=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,9 @@ import numpy as np
 
 from npformer.backend import Backend
 from npformer.data import SequenceTask
-from npformer.lab.museum.checks.check import Check, differ, of_backend
+from npformer.lab.museum.checks.check import Check, differ, of_backend, small_config
 from npformer.layers import RandomKey
-from npformer.models import Transformer, TransformerConfig
+from npformer.models import Transformer
 from npformer.optim import Adam, WarmupCosine
 from npformer.training import RunDirectory, Trainer, TrainingOptions, TrainStep, load_checkpoint
 from npformer.training.checkpoint import latest_checkpoint
@@ -25,20 +24,18 @@ TGT_IN = np.array([[1, 6, 4, 5, 3], [1, 6, 6, 0, 0], [1, 4, 0, 0, 0]])
 TGT_OUT = np.array([[6, 4, 5, 3, 2], [6, 6, 2, 0, 0], [4, 2, 0, 0, 0]])
 
 
-def training_checks() -> Iterator[Check]:
+def training_checks() -> tuple[Check, ...]:
     """A check for each."""
-    for name, meaning, find in (
+    return of_backend(
         ("a step by hand", "three steps do what forward, loss, backward, clipping and Adam do in turn", _by_hand),
         ("micro-batches", "a batch in three parts gives the gradient of the whole, whatever the padding", _micro),
         ("fresh masks", "every step and every micro-batch draws its own dropout", _fresh),
         ("resume", "a run that stops and goes on ends bit for bit like one that did not stop", _resume),
-    ):  # fmt: skip
-        yield Check(name, meaning, of_backend(find))
+    )  # fmt: skip
 
 
 def _model(backend: Backend, dropout: float = 0.0) -> Transformer:
-    sizes = {"d_model": 8, "num_heads": 2, "d_ff": 12, "num_encoder_layers": 1, "num_decoder_layers": 1}
-    return Transformer(TransformerConfig(7, 7, dropout=dropout, **sizes), backend=backend, seed=4)  # type: ignore[arg-type]
+    return Transformer(small_config(dropout=dropout), backend=backend, seed=4)
 
 
 def _by_hand(backend: Backend) -> list[str]:
@@ -107,10 +104,7 @@ def _train(folder: Path, backend: Backend, stops: tuple[int, ...]) -> Any:
     task = SequenceTask("copy", seed=1, symbols=4, max_length=4)
     run = RunDirectory.create(folder, folder.parent, "copy")
     for stop in stops:
-        size = len(task.vocabulary)
-        sizes = {"d_model": 8, "num_heads": 2, "d_ff": 12, "num_encoder_layers": 1, "num_decoder_layers": 1}
-        config = TransformerConfig(size, size, dropout=0.2, **sizes)  # type: ignore[arg-type]
-        built = Transformer(config, backend=backend, seed=2)
+        built = Transformer(small_config(len(task.vocabulary), dropout=0.2), backend=backend, seed=2)
         step = TrainStep(built, Adam(built.arena), seed=3, schedule=WarmupCosine(0.01, 2, 8))
         options = TrainingOptions(
             steps=stop, warmup_steps=1, batch_size=4, log_every=100, eval_every=100, final_examples=1, save_every=100

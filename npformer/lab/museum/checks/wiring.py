@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,19 +10,19 @@ from npformer.backend import Backend
 from npformer.data import Example, Vocabulary, collate
 from npformer.decoding import greedy
 from npformer.functional import AttentionMask
-from npformer.lab.museum.checks.check import Check, differ, of_backend
+from npformer.lab.museum.checks.check import Check, differ, of_backend, small_config
 from npformer.lab.museum.checks.plain_transformer import Plain
 from npformer.layers import EncoderLayer
-from npformer.models import Transformer, TransformerConfig
+from npformer.models import Transformer
 from npformer.proof.case import shaken
 
 SRC = np.array([[3, 5, 4, 6, 2], [6, 6, 2, 0, 0], [0, 0, 0, 0, 0]])  # the last is padding alone
 TGT = np.array([[1, 6, 4, 5, 3], [1, 6, 6, 0, 0], [1, 4, 0, 0, 0]])  # as long as SRC: swapped sides do not crash
 
 
-def wiring_checks() -> Iterator[Check]:
+def wiring_checks() -> tuple[Check, ...]:
     """A check for each."""
-    for name, meaning, find in (
+    return of_backend(
         ("causality", "a later target token changes no earlier logit", _causality),
         ("every past token", "every earlier target token, the last one too, changes a logit", _uses_past),
         ("reads all of the source", "every source token changes every logit", _reads_source),
@@ -33,14 +32,12 @@ def wiring_checks() -> Iterator[Check]:
         ("padded tokens", "padded tokens that are all zeros leave every output and gradient finite", _padded_rows),
         ("parity, post-LN", "logits are those of a Transformer written in loops, from the paper", _parity_post),
         ("parity, pre-LN", "the same, pre-LN with final norms, GELU, and one tied table", _parity_pre),
-    ):
-        yield Check(name, meaning, of_backend(find))
+    )
 
 
 def model(backend: Backend, **changes: Any) -> Transformer:
     """A small one, every parameter moved off its start, without dropout."""
-    sizes = {"d_model": 8, "num_heads": 2, "d_ff": 12, "num_encoder_layers": 2, "num_decoder_layers": 2}
-    config = TransformerConfig(7, 7, **(sizes | {"dropout": 0.0, "max_seq_len": 8} | changes))
+    config = small_config(**({"num_encoder_layers": 2, "num_decoder_layers": 2, "max_seq_len": 8} | changes))
     built = shaken(Transformer(config, backend=backend, seed=3))
     assert isinstance(built, Transformer)
     return built
