@@ -24,10 +24,11 @@ from npformer.backend import Backend, get_backend, plain_pair
 from npformer.proof.case import Case
 from npformer.proof.catalogue import catalogue
 from npformer.proof.clues import all_layers
+from npformer.proof.measures import largest, scale_of, size
 from npformer.proof.mutants import Mutant, mutants
 from npformer.proof.report import WRONG
 from npformer.proof.subject import subject
-from npformer.typing import HostArray, HostArrays
+from npformer.typing import HostArrays
 
 KILLED, CRASHED, EQUIVALENT, SURVIVED = "killed", "crashed", "equivalent", "SURVIVED"
 #: A mutant that changes no gradient by more than this (scaled by the largest entry) is equivalent.
@@ -147,12 +148,12 @@ def judge(defendant: Defendant, backend: Backend) -> Outcome:
 def _change(case: Case, wrong: Case, backend: Backend) -> str:
     """Which gradient differs most from the right one, and by how much; "" if none does."""
     right, found = _gradients(case, backend), _gradients(wrong, backend)
-    largest = max(_size(n) for n in right.values())
+    most = largest(right.values())
     moved = {}
     for name, n in right.items():
         if found[name].shape != n.shape:
             return f"the gradient of {name} changes its shape"
-        moved[name] = _size(found[name] - n) / (max(_size(n), 1e-3 * largest) or 1.0)
+        moved[name] = size(found[name] - n) / scale_of(n, most)
     worst = max(moved, key=lambda name: np.nan_to_num(moved[name], nan=np.inf))
     return "" if moved[worst] <= CHANGES else f"the gradient of {worst} changes by {moved[worst]:.1e} of its size"
 
@@ -161,10 +162,6 @@ def _gradients(case: Case, backend: Backend) -> HostArrays:
     checked = subject(case.build(backend), case.inputs, case.options, backend.device)
     rng = np.random.default_rng(5)
     return checked.gradients(tuple(np.asarray(rng.normal(size=y.shape)) for y in checked.outputs({})))
-
-
-def _size(x: HostArray) -> float:
-    return float(np.max(np.abs(x), initial=0.0))
 
 
 def summary(outcomes: list[Outcome]) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from npformer.proof.measures import with_gaps
 from npformer.proof.oracles import Upstream
 from npformer.proof.subject import PairSubject, Subject
 from npformer.typing import HostArray, HostArrays
@@ -99,7 +100,7 @@ def _not_linear(
 
 
 def _by_layout(checked: Subject, upstream: Upstream, gradients: Mapping[str, HostArray], alike: float) -> list[str]:
-    spread, turned = tuple(map(_with_gaps, upstream)), tuple(np.array(r, order="F") for r in upstream)
+    spread, turned = tuple(map(with_gaps, upstream)), tuple(np.array(r, order="F") for r in upstream)
     found = _differs(checked, spread, gradients, alike, "with gaps between its elements (not contiguous)")
     found = found or _differs(checked, turned, gradients, alike, "in Fortran order, as a transposed array is")
     if found:
@@ -128,14 +129,6 @@ def _bare(checked: Subject) -> Subject:
     """A subject without the structure that its inputs are said to have."""
     inner: Subject = getattr(checked, "inner", checked)
     return inner
-
-
-def _with_gaps(r: HostArray) -> HostArray:
-    if not r.ndim:
-        return r
-    spread = np.zeros((*r.shape[:-1], 2 * r.shape[-1]))[..., ::2]
-    spread[...] = r
-    return spread
 
 
 def _worst(expected: Mapping[str, HostArray], found: Mapping[str, HostArray], floor: float = 0.0) -> tuple[str, float]:

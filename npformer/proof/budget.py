@@ -36,11 +36,12 @@ from npformer.errors import ConfigError
 from npformer.layers import Layer
 from npformer.proof.inputs import placed_as
 from npformer.proof.listening import Call, listening
+from npformer.proof.measures import NEGLIGIBLE, U, largest, size, worst_at
 from npformer.proof.report import RIGHT, WRONG, Report, Row
 from npformer.typing import HostArray, HostArrays
 
 LAMBDA = 4.0
-UNIT = {"float32": 2.0**-24, "float64": 2.0**-53}
+UNIT = {"float32": 2.0**-24, "float64": U}
 JITTER, JITTERS = 1e-7, 3  # relative moves that κ is measured by, and how many of them
 
 
@@ -61,23 +62,22 @@ def against_float64(
     found, _ = _gradients(build(backend), inputs, options, backend)
     moved = [_gradients(build(reference), inputs, options, reference, jitter=seed)[0] for seed in range(1, JITTERS + 1)]
     rounding = LAMBDA * UNIT[backend.dtype] * sums
-    largest = max((_size(g) for g in truth.values()), default=0.0)
+    most = largest(truth.values())
     rows = []
     for tensor, n in truth.items():
-        scale = (_size(n) if _size(n) > 1e-3 * largest else largest) or 1.0
-        condition = max(1.0, *(_size(other[tensor] - n) / scale / JITTER for other in moved))
+        scale = (size(n) if size(n) > NEGLIGIBLE * most else most) or 1.0
+        condition = max(1.0, *(size(other[tensor] - n) / scale / JITTER for other in moved))
         rows.append(_row(tensor, found[tensor], n, scale, rounding * condition))
     return Report(name or type(build(reference)).__name__, tuple(rows))
 
 
 def _row(tensor: str, a: HostArray, n: HostArray, scale: float, budget: float) -> Row:
     error = np.abs(a - n) / scale
-    worst = np.unravel_index(int(np.argmax(np.nan_to_num(error, nan=np.inf))), error.shape)
-    place = tuple(int(i) for i in worst)
-    size = float(error[worst])
-    values = (size, size, place, float(a[worst]), float(n[worst]), scale)
-    note = f"{size / budget:.1%} of the budget {budget:.1e}"
-    return Row(tensor, n.shape, n.size, *values, RIGHT if size <= budget else WRONG, note=note)
+    worst = worst_at(error)
+    most = float(error[worst])
+    note = f"{most / budget:.1%} of the budget {budget:.1e}"
+    values = (most, most, worst, float(a[worst]), float(n[worst]), scale, RIGHT if most <= budget else WRONG, note)
+    return Row(tensor, n.shape, n.size, *values)
 
 
 def _gradients(
@@ -166,7 +166,3 @@ def _terms(op: str, inputs: Sequence[Any]) -> list[int]:
     if op in ("softmax", "cross_entropy"):
         return [shape[-1], shape[-1]]
     return [tokens if op == "learned_positions" else 1]
-
-
-def _size(x: HostArray) -> float:
-    return float(np.max(np.abs(x), initial=0.0))

@@ -101,16 +101,7 @@ def _with_parents(clues: Clues, checked: Subject, upstream: tuple[HostArray, ...
 
 def all_layers(target: Any) -> list[Layer]:
     """A layer and all layers in it, each once; of anything else, none."""
-    found: dict[int, Layer] = {}
-
-    def walk(part: Any) -> None:
-        if isinstance(part, Layer) and id(part) not in found:
-            found[id(part)] = part
-            for _, member in part._members():
-                walk(member)
-
-    walk(target)
-    return list(found.values())
+    return list(dict.fromkeys(target.all_layers())) if isinstance(target, Layer) else []
 
 
 #: A layer, the name of one of its methods, and the function that stands for it.

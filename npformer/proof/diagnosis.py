@@ -19,13 +19,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from npformer.proof.measures import NEGLIGIBLE, largest, size
 from npformer.proof.mutants import Mutant
 from npformer.typing import HostArray, HostArrays
 
 #: Two gradients are the same explanation if they agree to this, relative to the larger one's size.
 AGREES = 1e-7
-#: Below this part of the check's largest gradient, differences are measured against the latter.
-NEGLIGIBLE = 1e-3
 
 
 class Diagnosis(NamedTuple):
@@ -73,8 +72,8 @@ def diagnose(
 ) -> dict[str, Diagnosis]:
     """A Diagnosis for every tensor whose claimed gradient is not the true one; both by name, same shapes."""
     clues = clues or Clues()
-    floor = NEGLIGIBLE * max(map(_size, truth.values()), default=0.0)
-    wrong = [name for name in claimed if not _agree(claimed[name], truth[name], max(_size(truth[name]), floor))]
+    floor = NEGLIGIBLE * largest(truth.values())
+    wrong = [name for name in claimed if not _agree(claimed[name], truth[name], max(size(truth[name]), floor))]
     if not wrong:
         return {}
     mutant = explaining_mutant(claimed, clues)
@@ -87,7 +86,7 @@ def explaining_mutant(claimed: Mapping[str, HostArray], clues: Clues) -> Mutant 
     """The single mistake in the reference backward that gives exactly these gradients, if there is one."""
     if clues.rerun is None:
         return None
-    floor = NEGLIGIBLE * max(map(_size, claimed.values()), default=0.0)
+    floor = NEGLIGIBLE * largest(claimed.values())
     # A mean that is 0 because a factor in it was forgotten is better explained as a mean that was forgotten.
     for mutant in sorted(clues.mistakes, key=lambda mutant: mutant.operator != "drop a term"):
         try:
@@ -96,7 +95,7 @@ def explaining_mutant(claimed: Mapping[str, HostArray], clues: Clues) -> Mutant 
         except Exception:
             continue
         if all(
-            name in found and _agree(found[name], claimed[name], max(_size(claimed[name]), floor)) for name in claimed
+            name in found and _agree(found[name], claimed[name], max(size(claimed[name]), floor)) for name in claimed
         ):
             return mutant
     return None
@@ -104,14 +103,14 @@ def explaining_mutant(claimed: Mapping[str, HostArray], clues: Clues) -> Mutant 
 
 def _without_noise(n: HostArray, floor: float) -> HostArray:
     """Zeros for a tensor that rounding alone keeps from being zero, as the gradient of a key's bias."""
-    return np.zeros_like(n) if _size(n) <= AGREES * floor else n
+    return np.zeros_like(n) if size(n) <= AGREES * floor else n
 
 
 def by_pattern(a: HostArray, n: HostArray, clues: Clues) -> Diagnosis:
     """Read the error of one tensor: a claimed, n true."""
     if not np.all(np.isfinite(a)):
         return Diagnosis("not finite", f"{int(np.sum(~np.isfinite(a)))} of {a.size} entries are NaN or infinite")
-    if _size(a) == 0:
+    if size(a) == 0:
         return Diagnosis("zero", "it is zero everywhere, where it should not be")
     for reader in (_ratio, _transposition, _place, _axis, _heads):
         found = reader(a, n, clues)
@@ -126,7 +125,7 @@ def _ratio(a: HostArray, n: HostArray, clues: Clues) -> Diagnosis | None:
     if square == 0:
         return Diagnosis("not zero", "it should be zero everywhere, and is not")
     factor = float(np.sum(a * n)) / square
-    if n.size < 2 or abs(factor - 1) <= 10 * AGREES or not _agree(a, factor * n, _size(a)):
+    if n.size < 2 or abs(factor - 1) <= 10 * AGREES or not _agree(a, factor * n, size(a)):
         return None
     name = name_of(factor, clues.sizes)
     if name == "−1":
@@ -138,9 +137,9 @@ def _ratio(a: HostArray, n: HostArray, clues: Clues) -> Diagnosis | None:
 def name_of(factor: float, sizes: Mapping[str, float]) -> str:
     """A number as what it equals: 2, 1/2, a size of the problem or one over it; else its digits."""
     known = {"−1": -1.0, "2": 2.0, "1/2": 0.5}
-    for letter, size in sizes.items():
+    for letter, length in sizes.items():
         inverse = "1−p" if letter == "1/(1−p)" else f"1/{letter}"
-        known |= {letter: float(size), inverse: 1 / size if size else math.nan}
+        known |= {letter: float(length), inverse: 1 / length if length else math.nan}
     for (x, size_x), (y, size_y) in combinations(sizes.items(), 2):
         known |= {f"{x}·{y}": size_x * size_y, f"1/({x}·{y})": 1 / (size_x * size_y) if size_x * size_y else math.nan}
     matches = [name for name, value in known.items() if abs(factor - value) <= 1e-6 * abs(value)]
@@ -152,7 +151,7 @@ def name_of(factor: float, sizes: Mapping[str, float]) -> str:
 def _transposition(a: HostArray, n: HostArray, clues: Clues) -> Diagnosis | None:
     """a = n with two axes exchanged."""
     for i, j in combinations(range(n.ndim), 2):
-        if n.shape[i] == n.shape[j] and n.shape[i] > 1 and _agree(a, np.swapaxes(n, i, j), _size(n)):
+        if n.shape[i] == n.shape[j] and n.shape[i] > 1 and _agree(a, np.swapaxes(n, i, j), size(n)):
             return Diagnosis("transposed", f"axes {i} and {j} are exchanged")
     return None
 
@@ -160,8 +159,8 @@ def _transposition(a: HostArray, n: HostArray, clues: Clues) -> Diagnosis | None
 def _place(a: HostArray, n: HostArray, clues: Clues) -> Diagnosis | None:
     """The error sits at some indices of one axis only."""
     error = np.abs(a - n)
-    wrong = error > AGREES * max(_size(a), _size(n))
-    if np.any(error[~wrong] > 1e-3 * _size(error)):
+    wrong = error > AGREES * max(size(a), size(n))
+    if np.any(error[~wrong] > 1e-3 * size(error)):
         return None  # wrong everywhere, here more and there less
     if clues.tokens is not None and n.ndim == 2:
         rows = set(np.flatnonzero(wrong.any(axis=1)).tolist())
@@ -198,15 +197,15 @@ def _axis(a: HostArray, n: HostArray, clues: Clues) -> Diagnosis | None:
     """a = n summed or averaged over an axis and spread out again; or n without its mean."""
     for axis in range(n.ndim):
         total = np.sum(n, axis=axis, keepdims=True)
-        if n.shape[axis] < 2 or _size(total) < 1e-9 * _size(n):
+        if n.shape[axis] < 2 or size(total) < 1e-9 * size(n):
             continue
         for label, spread in (("summed", total), ("averaged", total / n.shape[axis])):
-            if _agree(a, np.broadcast_to(spread, n.shape), _size(spread)):
+            if _agree(a, np.broadcast_to(spread, n.shape), size(spread)):
                 return Diagnosis("axis summed twice", f"it is {label} over axis {axis} once too often")
     for axis in range(n.ndim):
         offset = a - n
         spread = np.broadcast_to(np.mean(offset, axis=axis, keepdims=True), n.shape)
-        if n.shape[axis] > 2 and _agree(offset, spread, _size(offset)):
+        if n.shape[axis] > 2 and _agree(offset, spread, size(offset)):
             return Diagnosis("term missing", f"it is off by a constant along axis {axis}: is a mean over it missing?")
     return None
 
@@ -218,21 +217,17 @@ def _heads(a: HostArray, n: HostArray, clues: Clues) -> Diagnosis | None:
         return None
     split = (*n.shape[:-1], heads, n.shape[-1] // heads)
     for shift in range(1, heads):
-        if _agree(a, np.roll(n.reshape(split), shift, axis=-2).reshape(n.shape), _size(n)):
+        if _agree(a, np.roll(n.reshape(split), shift, axis=-2).reshape(n.shape), size(n)):
             return Diagnosis("heads exchanged", f"head h holds what belongs to head h − {shift}: cross-talk")
     if n.ndim >= 2:
         mixed = np.swapaxes(n.reshape(split), -3, -2).reshape(n.shape)
-        if _agree(a, mixed, _size(n)):
+        if _agree(a, mixed, size(n)):
             return Diagnosis("heads merged wrongly", "heads were merged without moving the head axis back")
     return None
 
 
 def _agree(x: HostArray, y: HostArray, size: float) -> bool:
     return x.shape == y.shape and bool(np.all(np.abs(x - y) <= AGREES * max(size, 1e-300)))
-
-
-def _size(x: HostArray) -> float:
-    return float(np.max(np.abs(x), initial=0.0))
 
 
 def _listed(rows: set[int]) -> str:

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from npformer.proof.measures import rms, terms
 from npformer.proof.oracles import CENTRAL_H, COMPLEX_H, SAME, Oracle, Upstream
 from npformer.proof.subject import Subject
 from npformer.typing import HostArray
@@ -62,8 +63,7 @@ def fitness(checked: Subject, upstreams: Sequence[Upstream], seed: int) -> Fitne
         apart = np.abs(by_complex.value - central.value)
         is_settled = np.all(central.error <= SETTLED * central.reach)
         # beside a slope of 0 there is nothing but the rounding of the terms of L, which no error estimate knows well
-        terms = sum(float(np.sum(np.abs(r * y))) for r, y in zip(upstreams[0], outputs, strict=True))
-        rounding = 1e-10 * terms / (float(np.sqrt(np.mean(np.square(x)))) or 1.0)
+        rounding = 1e-10 * terms(upstreams[0], outputs) / (rms(x) or 1.0)
         culprit = culprit_of(checked)
         if is_settled and not np.all(apart <= 8 * central.error + 1e-9 * central.reach + rounding):
             return Fitness(False, _sentence(culprit, "contradicts differences, which agree with each other"))

@@ -17,6 +17,7 @@ import numpy as np
 from npformer.backend import Device
 from npformer.errors import ConfigError, ShapeError
 from npformer.functional import AttentionMask
+from npformer.proof.measures import with_gaps
 from npformer.typing import Array, HostArray, HostArrays
 
 
@@ -241,11 +242,9 @@ def _rebuilt(given: Any, leaves: Iterator[Any]) -> Any:
 
 def _laid_out_like(given: Array, x: HostArray) -> HostArray:
     """x with gaps between its elements if given has them, so that non-contiguous inputs are checked as such."""
-    if not isinstance(given, np.ndarray) or given.flags.c_contiguous or x.ndim == 0:
+    if not isinstance(given, np.ndarray) or given.flags.c_contiguous:
         return x
-    spread = np.zeros((*x.shape[:-1], 2 * x.shape[-1]), dtype=x.dtype)[..., ::2]
-    spread[...] = x
-    return spread
+    return with_gaps(x)
 
 
 def parameter_names(forward: Callable[..., Any], count: int) -> list[str]:

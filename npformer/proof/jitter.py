@@ -7,11 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from npformer.proof.measures import U
 from npformer.proof.oracles import Oracle, Slope, Upstream
 from npformer.typing import HostArray, HostArrays
 
 DRAWS = 8
-MOVE = 4 * 2.0**-53  # two units in the last place of a number just below a power of two
+MOVE = 4 * U  # two units in the last place of a number just below a power of two
 
 
 class Moves(NamedTuple):

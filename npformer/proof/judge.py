@@ -37,6 +37,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.proof.jitter import Jitter
+from npformer.proof.measures import NEGLIGIBLE, U, rms, size, terms, worst_at
 from npformer.proof.oracles import SAME, Evidence, Oracle, Slope, unit
 from npformer.proof.report import KINK, RIGHT, UNCLEAR, WRONG, Row
 from npformer.proof.sweep import sweep
@@ -53,7 +54,6 @@ MOST_ENTRIES = 64
 FRESH = 3
 #: Of a tensor's scale: so large an error is not put down to rounding, and no time is spent on asking.
 MOST_ROUNDING = 1e-4
-U = 2.0**-53
 
 
 class _Case(NamedTuple):
@@ -101,10 +101,7 @@ class Judge:
         self._is_analytic = is_analytic
         self._central_tolerance = max(CENTRAL_TOLERANCE, tolerance)
         self._jitter = Jitter(oracle, seed)
-        self._terms = [
-            sum(float(np.sum(np.abs(r * y))) for r, y in zip(each, self._jitter.outputs, strict=True))
-            for each in oracle.upstreams
-        ]
+        self._terms = [terms(each, self._jitter.outputs) for each in oracle.upstreams]
 
     def row(self, tensor: str, claimed: HostArray, evidence: Evidence, directions: Sequence[HostArray] | None) -> Row:
         """Compare what is claimed with what the witnesses say, (K, *places), and name the worst place."""
@@ -128,10 +125,9 @@ class Judge:
     ) -> _Case:
         x, truth = self._oracle.subject.tensors[tensor], evidence.truth
         per_k = (len(truth), *(1 for _ in truth.shape[1:]))
-        largest = np.array([_size(n) for n in truth])
-        scale = np.maximum(largest, 1e-3 * self._largest)
-        typical = float(np.sqrt(np.mean(np.square(x)))) or 1.0
-        floor = 64 * U * np.maximum(largest, np.array(self._terms) / typical)
+        largest = np.array([size(n) for n in truth])
+        scale = np.maximum(largest, NEGLIGIBLE * self._largest)
+        floor = 64 * U * np.maximum(largest, np.array(self._terms) / (rms(x) or 1.0))
         return _Case(
             tensor, claimed, evidence, directions, np.where(scale == 0, 1.0, scale).reshape(per_k),
             floor.reshape(per_k), evidence.reach, np.abs(claimed - truth),
@@ -180,9 +176,9 @@ class Judge:
             place = self._beyond_rounding(case, by_entry)
             if place is None:
                 note = "central differences cannot tell here" if unsettled.any() else ""
-                return _Verdict(_largest(case.error / case.scale), RIGHT, note)
+                return _Verdict(worst_at(case.error / case.scale), RIGHT, note)
             return _Verdict(place, WRONG, _HIDDEN, by_entry=True)
-        place = _largest(np.where(by_tensor, case.error / case.scale, -1.0))
+        place = worst_at(np.where(by_tensor, case.error / case.scale, -1.0))
         gap = case.error[place]
         if not np.isfinite(gap) or apart[place] <= gap / 3:
             return _Verdict(place, WRONG)
@@ -211,7 +207,7 @@ class Judge:
         if not places:
             entry = self._beyond_rounding(case, by_entry)
             if entry is None:
-                return _Verdict(_largest(case.error / case.scale), RIGHT)
+                return _Verdict(worst_at(case.error / case.scale), RIGHT)
             return _Verdict(entry, WRONG, _HIDDEN, by_entry=True)
         if not self._explain:
             clear = _by_size(case.error / case.scale, by_tensor & ~self._unsettled(case))
@@ -268,12 +264,3 @@ def _by_size(error: HostArray, chosen: HostArray) -> list[Place]:
     """The chosen places, the one with the largest error first; NaN counts as larger than all."""
     places = [tuple(place) for place in np.argwhere(chosen)]
     return sorted(places, key=lambda place: -np.nan_to_num(error[place], nan=np.inf))
-
-
-def _largest(error: HostArray) -> Place:
-    """The index of the largest entry; NaN counts as larger than all."""
-    return np.unravel_index(int(np.argmax(np.nan_to_num(error, nan=np.inf))), error.shape)
-
-
-def _size(x: HostArray) -> float:
-    return float(np.max(np.abs(x), initial=0.0))

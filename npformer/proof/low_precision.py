@@ -29,6 +29,7 @@ from npformer.errors import ConfigError
 from npformer.proof import behaviour
 from npformer.proof.fitness import fitness
 from npformer.proof.inputs import is_float
+from npformer.proof.measures import largest, rms, scale_of, size, terms, worst_at
 from npformer.proof.oracles import Evidence, Oracle, Upstream, units
 from npformer.proof.report import RIGHT, UNCLEAR, WRONG, Report, Row
 from npformer.proof.subject import Subject, subject
@@ -81,9 +82,9 @@ def against_reference(
         problems += _forward_problem(kernel, truth)
     evidence = {tensor: oracle.every_element(tensor) for tensor in claimed}
     spread = _spread(truth, reference, oracle, evidence, upstream, kernel, seed)
-    largest = max(float(np.max(np.abs(found.truth))) for found in evidence.values())
+    most = largest(found.truth for found in evidence.values())
     rows = [
-        _row(tensor, claimed[tensor], found, spread[tensor], _floors(oracle, tensor, found, upstream, kernel), largest,
+        _row(tensor, claimed[tensor], found, spread[tensor], _floors(oracle, tensor, found, upstream, kernel), most,
              kernel, has_reference=reference is not None)
         for tensor, found in evidence.items()
     ]  # fmt: skip
@@ -148,11 +149,11 @@ def _forward_problem(kernel: _Kernel, truth: Subject) -> list[str]:
                     f"{kernel.precision}, all are in float64"]  # fmt: skip
         moved = [truth.outputs(_moved(truth.tensors, kernel.u, k))[i] for k in range(MOVES)]
         spread = np.max([np.abs(m - expected) for m in moved], axis=0)
-        size = float(np.max(np.abs(expected), initial=0.0))
-        allowed = 8 * spread + LAMBDA * kernel.u * np.sqrt(y.size + 1) * size
+        most = size(expected)
+        allowed = 8 * spread + LAMBDA * kernel.u * np.sqrt(y.size + 1) * most
         off = np.abs(np.asarray(y, dtype=np.float64) - expected)
         if np.any(off > allowed):
-            return [f"output {i} is not the reference's: off by {float(np.max(off)) / (size or 1):.1e} of the largest, "
+            return [f"output {i} is not the reference's: off by {float(np.max(off)) / (most or 1):.1e} of the largest, "
                     f"more than {kernel.precision} explains"]  # fmt: skip
     return []
 
@@ -197,24 +198,22 @@ def _by_witness(truth: Subject, oracle: Oracle, upstream: Upstream, at: HostArra
 def _floors(oracle: Oracle, tensor: str, found: Evidence, upstream: Upstream, kernel: _Kernel) -> HostArray:
     """λ·u·√N·A_i + φ of every entry."""
     outputs = oracle.subject.outputs({})
-    terms = sum(float(np.sum(np.abs(r * y))) for r, y in zip(upstream, outputs, strict=True))
-    x = oracle.subject.tensors[tensor]
-    typical = float(np.sqrt(np.mean(np.square(x)))) or 1.0
+    typical = rms(oracle.subject.tensors[tensor]) or 1.0
     n = sum(y.size for y in outputs)
-    floor = LAMBDA * kernel.u * max(float(np.max(np.abs(found.truth))), terms / n**0.5 / typical)
+    floor = LAMBDA * kernel.u * max(size(found.truth), terms(upstream, outputs) / n**0.5 / typical)
     return np.asarray(LAMBDA * kernel.u * np.sqrt(n) * found.reach[0] + floor + 8 * found.central_error[0]
                       * (found.by_complex is None))  # fmt: skip
 
 
 def _row(
-    tensor: str, a: HostArray, found: Evidence, spread: HostArray, floor: HostArray, largest: float, kernel: _Kernel,
+    tensor: str, a: HostArray, found: Evidence, spread: HostArray, floor: HostArray, most: float, kernel: _Kernel,
     has_reference: bool,
 ) -> Row:  # fmt: skip
     n, limit = found.truth[0], 8 * spread + floor
-    scale = max(float(np.max(np.abs(n), initial=0.0)), 1e-3 * largest) or 1.0
+    scale = scale_of(n, most)
     off = np.abs(a - n)
     share = np.nan_to_num(off / np.where(limit == 0, 1.0, limit), nan=np.inf)
-    place = np.unravel_index(int(np.argmax(share)), a.shape)
+    place = worst_at(share)
     is_right, is_told = bool(share[place] <= 1), bool(np.median(limit) <= TOO_WIDE * scale)
     verdict = WRONG if not is_right else RIGHT if is_told else UNCLEAR
     note = f"in {kernel.precision}, {share[place]:.0%} of what that allows"
@@ -223,6 +222,5 @@ def _row(
         note = f"{kernel.precision} allows {float(np.median(limit)) / scale:.0e} of the largest entry here{help_}"
     if not np.all(np.isfinite(a)):
         note = f"{int(np.sum(~np.isfinite(a)))} of {a.size} entries are not finite in {kernel.precision}"
-    index = tuple(int(i) for i in place)
-    values = (float(off[place] / scale), float(off[place] / scale), index, float(a[place]), float(n[place]), scale)
+    values = (float(off[place] / scale), float(off[place] / scale), place, float(a[place]), float(n[place]), scale)
     return Row(tensor, n.shape, n.size, *values, verdict, note)

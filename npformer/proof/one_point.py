@@ -15,6 +15,7 @@ from npformer.proof.clues import clues_of, with_reference
 from npformer.proof.diagnosis import Clues, Diagnosis, diagnose, is_vague
 from npformer.proof.fitness import Fitness, culprit_of, fitness
 from npformer.proof.judge import Judge
+from npformer.proof.measures import largest, size, terms
 from npformer.proof.oracles import Evidence, Oracle, Upstream
 from npformer.proof.regions import region_of
 from npformer.proof.repairs import repairs_of
@@ -81,8 +82,8 @@ def _judged(
     oracle = Oracle(checked, upstreams, fit.is_fit)
     problems = behaviour.problems(checked, upstreams, claims[0], oracle.rounding)
     evidence = {tensor: _evidence(oracle, tensor, directions) for tensor in claims[0]}
-    largest = np.max([[np.max(np.abs(n), initial=0.0) for n in found.truth] for found in evidence.values()], axis=0)
-    judge = Judge(oracle, largest, how.tolerance, how.explain, lambda: not culprit_of(checked), how.seed)
+    most = np.max([[size(n) for n in found.truth] for found in evidence.values()], axis=0)
+    judge = Judge(oracle, most, how.tolerance, how.explain, lambda: not culprit_of(checked), how.seed)
     rows = []
     for tensor, found in evidence.items():
         full = np.array([each[tensor] for each in claims])
@@ -95,7 +96,7 @@ def _judged(
     notes = behaviour.notes(checked) + ([fit.why] if fit.why else [])
     report = Report("", tuple(rows), tuple(problems), tuple(notes))
     noise = _noise(checked, upstreams[0])
-    if largest[0] <= noise and all(np.max(np.abs(claim), initial=0.0) <= noise for claim in claims[0].values()):
+    if most[0] <= noise and largest(claims[0].values()) <= noise:
         return _proving_nothing(report.rows, report, "every gradient of this check is 0")
     return report
 
@@ -108,7 +109,7 @@ def _evidence(oracle: Oracle, tensor: str, directions: dict[str, list[HostArray]
 
 def _noise(checked: Subject, upstream: Upstream) -> float:
     """Gradients below this are 0 but for the rounding of the terms of L = Σ r·y."""
-    return 1e-13 * sum(float(np.sum(np.abs(r * y))) for r, y in zip(upstream, checked.outputs({}), strict=True))
+    return 1e-13 * terms(upstream, checked.outputs({}))
 
 
 def _proving_nothing(rows: Sequence[Row], report: Report, why: str) -> Report:

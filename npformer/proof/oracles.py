@@ -32,6 +32,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from npformer.proof.measures import rms, size
 from npformer.proof.subject import Subject
 from npformer.typing import HostArray, HostArrays
 
@@ -189,7 +190,7 @@ class Oracle:
         """σ of each output entry, as a tensor moves: the smaller of two looks, since a kink looks like noise."""
         if tensor not in self._noise:
             x = self.subject.tensors[tensor]
-            direction = np.asarray(np.random.default_rng(x.size).normal(size=x.shape)) * (_rms(x) or 1.0)
+            direction = np.asarray(np.random.default_rng(x.size).normal(size=x.shape)) * (rms(x) or 1.0)
             looks = [self._look_for_noise(tensor, x, direction, start) for start in (0, -NOISE_POINTS)]
             self._noise[tensor] = [np.minimum(a, b) for a, b in zip(*looks, strict=True)]
         return self._noise[tensor]
@@ -213,8 +214,8 @@ class Oracle:
     def _first_step(self, x: HostArray, direction: HostArray) -> float:
         """Of the size of x where the direction moves it, or of all x, whichever is larger; 1 if x is 0."""
         moved = x[direction != 0]
-        size = max(_rms(x), _rms(moved)) or 1.0
-        return float(3 * self.rounding**0.2 * size / float(np.max(np.abs(direction))))
+        typical = max(rms(x), rms(moved)) or 1.0
+        return float(3 * self.rounding**0.2 * typical / size(direction))
 
 
 def units(shape: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], HostArray]]:
@@ -275,10 +276,6 @@ def _sums(terms: list[list[HostArray]]) -> HostArray:
 
 def _norms(terms: list[list[HostArray]]) -> HostArray:
     return np.sqrt(_sums([[np.square(term) for term in each] for each in terms]))
-
-
-def _rms(x: HostArray) -> float:
-    return float(np.sqrt(np.mean(np.square(x)))) if x.size else 0.0
 
 
 def _unit_roundoff(y: HostArray) -> float:

@@ -14,13 +14,13 @@ from dataclasses import replace
 import numpy as np
 
 from npformer.proof.jitter import Jitter
+from npformer.proof.measures import U, rms, size
 from npformer.proof.oracles import COMPLEX_H, Oracle, unit
 from npformer.proof.report import WRONG, Row
 from npformer.typing import HostArray
 
 Slab = tuple[slice, ...]
 Index = tuple[int, ...]
-U = 2.0**-53
 FRESH = 3
 
 
@@ -51,7 +51,7 @@ class _Look:
         rng = np.random.default_rng(claimed.size)  # with signs alone, errors of one size cancel exactly now and then
         signs = rng.choice([-1.0, 1.0], size=claimed.shape) * rng.uniform(1, 2, size=claimed.shape)
         self._weights = _weights(claimed) * signs
-        self._floor, self._jitter = 64 * U * float(np.max(np.abs(claimed))), Jitter(oracle, 0, draws=4)
+        self._floor, self._jitter = 64 * U * size(claimed), Jitter(oracle, 0, draws=4)
         self._noise = np.where(claimed == 0, self._floor, 8 * self._jitter.of_claims(tensor, claimed))
 
     def _seen(self, chosen: Slab) -> tuple[float, float, float]:
@@ -60,21 +60,21 @@ class _Look:
         direction[chosen] = self._weights[chosen]
         slope = self._oracle.complex_step(self._tensor, direction)
         said = self._claimed * direction
-        size = float(np.sum(np.abs(said))) + float(slope.reach[0])
+        against = float(np.sum(np.abs(said))) + float(slope.reach[0])
         noise = float(np.linalg.norm(self._noise * direction))
-        return abs(float(np.sum(said)) - float(slope.value[0])), size, noise
+        return abs(float(np.sum(said)) - float(slope.value[0])), against, noise
 
     def excess(self, chosen: Slab, with_noise: bool = False) -> float:
         """By how much the error in a slab is larger than what is allowed there; signs of rounding are random."""
-        error, size, noise = self._seen(chosen)
-        return error - self._tolerance * size - (noise if with_noise else 0)
+        error, against, noise = self._seen(chosen)
+        return error - self._tolerance * against - (noise if with_noise else 0)
 
     def is_wrong(self, chosen: Slab) -> bool:
         return self.excess(chosen, with_noise=True) > 0
 
     def scaled_error(self, chosen: Slab) -> float:
-        error, size, _ = self._seen(chosen)
-        return error / size
+        error, against, _ = self._seen(chosen)
+        return error / against
 
     def wrong_entry(self) -> Index | None:
         """An entry that is wrong by itself, found by halving; None if rounding is all there is."""
@@ -89,8 +89,8 @@ class _Look:
         return index if self._is_wrong_at(index) else None
 
     def _share(self, chosen: Slab) -> float:
-        error, size, noise = self._seen(chosen)
-        return error / ((self._tolerance * size + noise) or 1.0)
+        error, against, noise = self._seen(chosen)
+        return error / ((self._tolerance * against + noise) or 1.0)
 
     def _floor_at(self, direction: HostArray) -> float:
         """φ of ``judge.py``, of which the terms of L are those that an entry has a part in."""
@@ -101,7 +101,7 @@ class _Look:
             float(np.sum(np.abs(r * np.real(y))[np.imag(y) != 0]))
             for r, y in zip(self._oracle.upstreams[0], moved, strict=True)
         )
-        return max(self._floor, 64 * U * terms / (float(np.sqrt(np.mean(np.square(x)))) or 1.0))
+        return max(self._floor, 64 * U * terms / (rms(x) or 1.0))
 
     def _is_wrong_at(self, index: Index) -> bool:
         """By the rule of the entry in ``judge.py``, and again for fresh upstream gradients."""
@@ -109,7 +109,7 @@ class _Look:
         slope = self._oracle.complex_step(self._tensor, direction)
         claimed = self._claimed[index]
         moves = jitter.moves(self._tensor, index, direction, slope, np.array([claimed]))
-        cap = self._tolerance * float(np.max(np.abs(self._claimed)))
+        cap = self._tolerance * size(self._claimed)
         worth = 8 * (float(moves.witness[0]) + min(float(moves.claim[0]), cap)) + self._floor_at(direction)
         if abs(claimed - slope.value[0]) <= self._tolerance * slope.reach[0] + worth:
             return False
@@ -119,9 +119,8 @@ class _Look:
 
 def _weights(claimed: HostArray) -> HostArray:
     """One over each entry's size, so that every one counts; noise below the largest entry's rounding does not."""
-    size = np.abs(claimed)
-    largest = float(np.max(size, initial=0.0)) or 1.0
-    return np.asarray(largest / (size + 64 * U * largest) * 1e-3)
+    largest = size(claimed) or 1.0
+    return np.asarray(largest / (np.abs(claimed) + 64 * U * largest) * 1e-3)
 
 
 def _range(is_wrong: Callable[[Slab], bool], axis: int, shape: tuple[int, ...]) -> tuple[int, int]:

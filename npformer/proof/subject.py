@@ -17,6 +17,7 @@ import numpy as np
 from npformer.backend import Device, get_backend
 from npformer.errors import ConfigError
 from npformer.proof.inputs import Inputs, as_tuple, host64, host_copies, like, place
+from npformer.proof.measures import with_gaps
 from npformer.typing import HostArray, HostArrays
 
 NOTHING_REPLACED: Mapping[str, HostArray] = MappingProxyType({})
@@ -263,9 +264,7 @@ def _same_layout(model: HostArray, x: HostArray) -> HostArray:
     if 0 in model.strides:
         axes = tuple(slice(0, 1) if stride == 0 else slice(None) for stride in model.strides)
         return np.broadcast_to(x[axes].copy(), x.shape)
-    spread = np.empty((*x.shape[:-1], 2 * x.shape[-1]), dtype=x.dtype)[..., ::2]
-    spread[...] = x
-    return spread
+    return with_gaps(x)
 
 
 def _by_name(named: Iterable[tuple[str, Any]]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from npformer.lab.grader.judge import Compared, Result, shape
 from npformer.lab.grader.mistakes import mistakes_of, problem
 from npformer.lab.grader.tree import named
 from npformer.proof.diagnosis import Clues, by_pattern
+from npformer.proof.measures import size
 from npformer.proof.mutants import mutants
 from npformer.typing import HostArray, HostArrays
 
@@ -118,9 +119,9 @@ def _scaled(exercise: Exercise, gradient: str, names: set[str]) -> Explanation:
 
 def _factors(sizes: Mapping[str, float]) -> Iterator[tuple[str, float]]:
     yield from (("−1", -1.0), ("2", 2.0), ("1/2", 0.5), ("0", 0.0))
-    for letter, size in sizes.items():
-        yield letter, size
-        yield f"1/{letter}" if "·" not in letter and " " not in letter else f"1/({letter})", 1 / size
+    for letter, length in sizes.items():
+        yield letter, length
+        yield f"1/{letter}" if "·" not in letter and " " not in letter else f"1/({letter})", 1 / length
 
 
 def _shapes(
@@ -210,5 +211,5 @@ def _agree(x: Any, y: Any) -> bool:
         return False
     if not np.all(np.isfinite(x)):
         return False
-    size = max(float(np.max(np.abs(x), initial=0.0)), float(np.max(np.abs(y), initial=0.0)), 1e-6)
-    return bool(np.all(np.abs(x - y) <= ALIKE * size))
+    scale = max(size(x), size(np.asarray(y)), 1e-6)
+    return bool(np.all(np.abs(x - y) <= ALIKE * scale))

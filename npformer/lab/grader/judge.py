@@ -12,6 +12,7 @@ from npformer.lab.grader.cases import Case
 from npformer.lab.grader.exercises import Exercise
 from npformer.lab.grader.runner import Run
 from npformer.lab.grader.tree import decode, named
+from npformer.proof.measures import largest, scale_of, size, worst_at
 from npformer.typing import HostArray, HostArrays
 
 #: Largest scaled error of a right result. Both sides compute in float64, whose own rounding comes to 3e-13 at most
@@ -44,8 +45,7 @@ class Compared:
     @property
     def worst(self) -> tuple[int, ...]:
         """Where the error is largest."""
-        off = np.nan_to_num(np.abs(np.asarray(self.claimed) - self.truth), nan=np.inf)
-        return tuple(int(i) for i in np.unravel_index(int(np.argmax(off)), off.shape))
+        return worst_at(np.abs(np.asarray(self.claimed) - self.truth))
 
 
 @dataclass
@@ -134,12 +134,12 @@ def _compared(names: tuple[str, ...], claimed: Any, truth: Any) -> dict[str, Com
         missing, extra = sorted(right.keys() - came.keys()), sorted(came.keys() - right.keys())
         words = ([f"nothing for {_some(missing)}"] if missing else []) + ([f"also {_some(extra)}"] if extra else [])
         raise ValueError(", ".join(words))
-    largest = max((_size(np.asarray(x)) for x in right.values()), default=0.0)
-    return {name: compare(came[name], np.asarray(right[name]), largest) for name in right}
+    most = largest(right.values())
+    return {name: compare(came[name], np.asarray(right[name]), most) for name in right}
 
 
-def compare(claimed: Any, truth: HostArray, largest: float, tolerance: float = TOLERANCE) -> Compared:
-    """One claimed tensor against the true one; largest is the size of the largest entry of the whole case."""
+def compare(claimed: Any, truth: HostArray, most: float, tolerance: float = TOLERANCE) -> Compared:
+    """One claimed tensor against the true one; most is the size of the largest entry of the whole case."""
     if isinstance(claimed, bool | int | float):
         claimed = np.asarray(claimed)
     if not isinstance(claimed, np.ndarray):
@@ -148,8 +148,7 @@ def compare(claimed: Any, truth: HostArray, largest: float, tolerance: float = T
         return Compared(claimed, truth, "shape")
     if not np.all(np.isfinite(claimed)):
         return Compared(claimed, truth, "not finite", float("inf"))
-    scale = max(_size(truth), 1e-3 * largest) or 1.0
-    error = _size(claimed - truth) / scale
+    error = size(claimed - truth) / scale_of(truth, most)
     single = claimed.dtype.kind == "f" and claimed.dtype.itemsize < 8
     if error > (SINGLE if single or tolerance < MEASURED_TOLERANCE else tolerance):
         return Compared(claimed, truth, "numbers", error)
@@ -158,10 +157,10 @@ def compare(claimed: Any, truth: HostArray, largest: float, tolerance: float = T
 
 def against_own_forward(outcome: Result, slopes: HostArrays) -> None:
     """Hold the gradients against the measured slopes of the learner's own forward instead."""
-    largest = max((_size(x) for x in slopes.values()), default=0.0)
+    most = largest(slopes.values())
     outcome.own_forward = True
     outcome.gradients = {
-        name: compare(found.claimed, slopes[name], largest, MEASURED_TOLERANCE)
+        name: compare(found.claimed, slopes[name], most, MEASURED_TOLERANCE)
         for name, found in outcome.gradients.items()
     }
 
@@ -184,7 +183,3 @@ def shape(x: HostArray) -> str:
 
 def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-
-
-def _size(x: HostArray) -> float:
-    return float(np.max(np.abs(x), initial=0.0))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from npformer.proof.invariants.result import Violation
+from npformer.proof.measures import NEGLIGIBLE, largest, size, worst_at
 from npformer.typing import HostArray
 
 #: Error beside the largest entry (the first rule of ``judge.py``) above which two float64 results are not equal.
@@ -32,9 +33,8 @@ def same_to_rounding(expected: Tensors, got: Tensors, upstream: Tensors = NO_TEN
     upstream gradient, by at least 1e-4 of it: where saturated weights let next to nothing through, what is
     left of terms of its size is their rounding.
     """
-    largest = max((_size(x) for x in expected.values()), default=0.0)
-    floor = max(1e-3 * largest, 1e-4 * max((_size(x) for x in upstream.values()), default=0.0))
-    return _first(expected, got, lambda where, e, g: close(where, e, g, max(_size(e), floor)))
+    floor = max(NEGLIGIBLE * largest(expected.values()), 1e-4 * largest(upstream.values()))
+    return _first(expected, got, lambda where, e, g: close(where, e, g, max(size(e), floor)))
 
 
 def close(
@@ -67,9 +67,5 @@ def _first(
 
 
 def _at(where: str, expected: HostArray, got: HostArray, badness: HostArray) -> Violation:
-    index = np.unravel_index(int(np.argmax(badness)), badness.shape)
-    return Violation(where, tuple(int(i) for i in index), float(expected[index]), float(got[index]))
-
-
-def _size(x: HostArray) -> float:
-    return float(np.max(np.abs(x), initial=0.0))
+    index = worst_at(badness)
+    return Violation(where, index, float(expected[index]), float(got[index]))

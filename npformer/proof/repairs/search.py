@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from npformer.proof.measures import largest, size
 from npformer.proof.oracles import Upstream
 from npformer.proof.repairs.edits import edits
 from npformer.proof.repairs.nodes import Edit, Known, sites
@@ -119,13 +120,13 @@ class _Search:
 
     def _right(self, function: Callable[..., Any], run: _Run, wrong: set[str]) -> set[str]:
         found = self._checked.inputs.named(function(copy.deepcopy(run.dy), copy.deepcopy(run.cache)))
-        largest = max(map(_size, run.truth.values()), default=0.0)
+        most = largest(run.truth.values())
         fixes = set()
         for name, truth in run.truth.items():
             gradient = found[name]
             if name in self._symmetric:
                 gradient = (gradient + np.swapaxes(gradient, -1, -2)) / 2
-            scale = max(_size(truth), 1e-3 * largest)
+            scale = max(size(truth), 1e-3 * most)
             is_right = gradient.shape == truth.shape and bool(np.all(np.abs(gradient - truth) <= AGREES * scale))
             if is_right and name in wrong:
                 fixes.add(name)
@@ -193,7 +194,3 @@ def _short(text: str) -> str:
 
 def _located(node: Any, at: Any) -> Any:
     return ast.fix_missing_locations(ast.copy_location(node, at)) if hasattr(at, "lineno") else node
-
-
-def _size(x: HostArray) -> float:
-    return float(np.max(np.abs(x), initial=0.0))

@@ -1,0 +1,59 @@
+"""How sizes and errors are measured, wherever two sets of gradients are compared.
+
+The scaled error of a gradient a of which a witness says n is max|a − n| / scale, with
+
+    scale = max(max|n|, 1e-3 · the largest entry of all gradients of the check), 1 if all are 0
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from npformer.typing import HostArray
+
+#: Unit roundoff of float64.
+U = 2.0**-53
+#: Below this part of the check's largest gradient, a tensor is measured against the latter.
+NEGLIGIBLE = 1e-3
+
+
+def size(x: HostArray) -> float:
+    """The largest absolute entry; 0 of an empty array."""
+    return float(np.max(np.abs(x), initial=0.0))
+
+
+def largest(arrays: Iterable[HostArray]) -> float:
+    """The largest absolute entry of all; 0 if there are none."""
+    return max(map(size, arrays), default=0.0)
+
+
+def scale_of(n: HostArray, largest: float) -> float:
+    """What errors of a tensor n are divided by; largest: the largest gradient entry of the check."""
+    return max(size(n), NEGLIGIBLE * largest) or 1.0
+
+
+def worst_at(error: HostArray) -> tuple[int, ...]:
+    """The index of the largest entry; NaN counts as larger than all."""
+    index = np.unravel_index(int(np.argmax(np.nan_to_num(error, nan=np.inf))), error.shape)
+    return tuple(int(i) for i in index)
+
+
+def terms(upstream: Sequence[HostArray], outputs: Sequence[HostArray]) -> float:
+    """Σ|r·y|: how large the terms of L = Σ r·y are."""
+    return sum(float(np.sum(np.abs(r * y))) for r, y in zip(upstream, outputs, strict=True))
+
+
+def rms(x: HostArray) -> float:
+    """√mean(x²); 0 of an empty array."""
+    return float(np.sqrt(np.mean(np.square(x)))) if x.size else 0.0
+
+
+def with_gaps(x: HostArray) -> HostArray:
+    """The numbers of x in new memory, with a gap behind each; a single number as it is."""
+    if not x.ndim:
+        return x
+    spread: HostArray = np.zeros((*x.shape[:-1], 2 * x.shape[-1]), dtype=x.dtype)[..., ::2]
+    spread[...] = x
+    return spread
