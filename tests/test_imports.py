@@ -33,8 +33,8 @@ SIDEWAYS = {("training", "decoding"), ("lab", "proof"), ("lab", "training"), ("l
 ASIDE = {"data": {"atomic", "errors", "typing"}, "plotting": {"atomic", "errors", "typing", "visible"}}
 #: Parts that use what lives beside the house.
 USERS_OF = {"data": {"layers", "training", "cli", "lab"}, "plotting": {"cli"}}
-#: Foreign packages that one place alone imports.
-ALONE = {
+#: Foreign packages that these places alone import.
+ALONE: dict[str, str | tuple[str, ...]] = {
     "babel": "data/real/date_phrases.py",
     "cupy": "backend/cupy/",
     "cupyx": "backend/cupy/",
@@ -46,11 +46,13 @@ ALONE = {
     "num2words": "data/real/numbers.py",
     "numba": "backend/numba/",
     "pytest": "pytest_plugin.py",
+    "safetensors": ("interop/", "training/"),
     "torch": "interop/",
+    "tqdm": ("backend/numba/", "training/"),
 }
 #: What npformer hands on as parts, not as names of parts.
 PARTS = {"errors", "functional", "interop", "layers"}
-FOREIGN = {"numpy", "array_api_compat", "tqdm", "safetensors", *ALONE}
+FOREIGN = {"numpy", "array_api_compat", *ALONE}
 
 
 def place_of(path: Path) -> str:

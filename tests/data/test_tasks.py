@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-from pathlib import Path
-
 import npformer.data
 from npformer.data import Characters, Example, PairsTask, SequenceTask, Task, TextTask
 
@@ -36,16 +33,3 @@ def test_public_names_are_there_and_none_is_forgotten() -> None:
     classes = {name for name, thing in vars(npformer.data).items() if isinstance(thing, type)}
     assert classes < set(public)
     assert {"BOS_ID", "EOS_ID", "PAD_ID", "SEQUENCE", "SPECIAL", "Task", "collate"} < set(public)
-
-
-def test_data_imports_errors_typing_and_numpy_alone() -> None:
-    allowed = {"npformer.data", "npformer.errors", "npformer.typing", "numpy"}
-    folder = Path(npformer.data.__file__).parent
-    for path in folder.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            for name in names:
-                root = ".".join(name.split(".")[:2]) if name.startswith("npformer") else name.split(".")[0]
-                outside = root.startswith("npformer") or root in {"cupy", "matplotlib", "tqdm", "safetensors"}
-                assert not outside or root in allowed, f"{path.name} imports {name}"
