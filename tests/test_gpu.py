@@ -29,7 +29,7 @@ def trained(backend: Backend, steps: int, *, recorded: bool = True, many: bool =
     model = Transformer(dataclasses.replace(CONFIG, dropout=0.2), backend=backend, seed=1)
     step = TrainStep(model, Adam(model.arena, lr=1e-3), schedule=lambda t: 1e-3 / t, clip_norm=0.5, **options)
     if not recorded:
-        step._compute.refusal = "asked for"  # each step is run as it is
+        step.runner.compute.refusal = "asked for"  # each step is run as it is
     losses = step.many(batches) if many else [step(*batch) for batch in batches]
     return np.array([float(loss) for loss in losses]), backend.host(model.arena.values)
 
@@ -89,13 +89,13 @@ def test_thousands_of_replays_leak_nothing(cupy32: Backend, monkeypatch: pytest.
     model = Transformer(CONFIG, backend=cupy32, seed=1)
     step = TrainStep(model, Adam(model.arena, lr=1e-4))
     pools = [cupy.get_default_memory_pool()]
-    new_pool = step._compute._driver.pool
+    new_pool = step.runner.compute._driver.pool
 
     def remembered() -> Any:
         pools.append(new_pool())
         return pools[-1]
 
-    monkeypatch.setattr(step._compute._driver, "pool", remembered)
+    monkeypatch.setattr(step.runner.compute._driver, "pool", remembered)
     batches = [rng.integers(1, 9, size=(3, 4, 4 + length)) for length in range(12)]  # more shapes than graphs are kept
     used = []
     for i in range(2000):

@@ -23,12 +23,19 @@ STOREYS = [
     {"backend"},
     {"layers", "optim"},
     {"models"},
-    {"training", "decoding", "proof", "lab"},
+    {"training", "decoding", "proof", "lab", "runtime"},
     {"plotting", "interop"},
     {"cli", "pytest_plugin"},
 ]
 #: Neighbours on one storey, of which the first may use the second.
-SIDEWAYS = {("training", "decoding"), ("lab", "proof"), ("lab", "training"), ("lab", "decoding")}
+SIDEWAYS = {
+    ("training", "decoding"),
+    ("training", "runtime"),
+    ("decoding", "runtime"),
+    ("lab", "proof"),
+    ("lab", "training"),
+    ("lab", "decoding"),
+}
 #: Parts that live beside the house: all that they may import.
 ASIDE = {"data": {"atomic", "errors", "typing"}, "plotting": {"atomic", "errors", "typing", "visible"}}
 #: Parts that use what lives beside the house.

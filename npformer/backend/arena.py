@@ -140,9 +140,9 @@ class Arena:
         def fill(part: slice) -> None:
             self.grads[part] = 0
 
-        self.backend.together([partial(fill, part) for part in self.parts(slice(0, self.size))])
+        self.backend.in_threads([partial(fill, part) for part in self.parts(slice(0, self.size))])
 
-    def twin(self, parameters: Iterable[tuple[str, Storable, tuple[str, ...]]]) -> Arena:
+    def replica(self, parameters: Iterable[tuple[str, Storable, tuple[str, ...]]]) -> Arena:
         """An arena of the same values with gradients of its own, for copies of parameters: the views they get.
 
         A parameter is known by its data, not by its place in the list: layers may have changed places.
@@ -164,7 +164,7 @@ class Arena:
         def add(part: slice) -> None:
             self.grads[part] += other.grads[part]
 
-        self.backend.together([partial(add, part) for part in self.parts(slice(0, self.size))])
+        self.backend.in_threads([partial(add, part) for part in self.parts(slice(0, self.size))])
 
     def parts(self, where: slice) -> list[slice]:
         """where cut into parts for the backend's threads to share, or left whole if it is short."""

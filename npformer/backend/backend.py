@@ -4,7 +4,7 @@ It is composed of parts, not inherited from: a table of operations, a device, a 
 ``capture``, which may turn a function of device arrays into something cheaper to call again (a
 CUDA graph); on NumPy it is the identity.
 
-``capture(function, baked)``: function(subject, given) computes arrays, or None, from ``given``: lists and
+``capture(function, static_arguments)``: function(subject, given) computes arrays, or None, from ``given``: lists and
 tuples, however nested, of host arrays and Python's numbers. What it makes of them may depend on their
 values only where it computes with them as arrays. Captured, it gets them as arrays in the device's memory:
 
@@ -13,7 +13,7 @@ values only where it computes with them as arrays. Captured, it gets them as arr
     a fraction           () of the backend's dtype
     a tuple of numbers   (n,) of float64
 
-baked(subject) lists all else that function depends on; if that changes, what was captured is forgotten.
+static_arguments(subject) lists all else that function depends on; if that changes, what was captured is forgotten.
 ``capture_part`` is the same for what one thread does with its part of a batch; each thread has one of its own.
 What a captured function returns are fresh arrays. It is run as it is when it sees shapes for the first
 time, so it must begin anew what an unfinished call may have left half done.
@@ -55,7 +55,7 @@ Jobs = Sequence[Callable[[], Any]]
 
 
 class DecoderSteps(Protocol):
-    """Steps of a whole model in one call; None is returned where they do not fit. See ``models/step_at_once.py``."""
+    """Steps of a whole model in one call; None is returned where they do not fit. See ``runtime/fused_decode.py``."""
 
     def __call__(self, tokens: Array, position: int) -> Array | None:
         """From tokens (B, 1) at a position to logits (B, 1, V)."""
@@ -79,13 +79,13 @@ class DecoderSteps(Protocol):
         """
 
 
-def run_eagerly(function: Function, baked: Callable[[Any], Sequence[Any]] | None = None) -> Function:
+def run_eagerly(function: Function, static_arguments: Callable[[Any], Sequence[Any]] | None = None) -> Function:
     """The capture that captures nothing."""
     return function
 
 
 def one_after_the_other(jobs: Jobs) -> None:
-    """Doing jobs together where there is one thread."""
+    """Doing jobs where there is one thread."""
     for job in jobs:
         job()
 
@@ -109,13 +109,13 @@ class Backend:
 
     ``kernels`` names the table of operations. ``precision`` says what products of float32 are made of.
     ``threads`` is into how many parts a training batch is shared out at most, each of ``least_part`` numbers at least
-    (see ``parts_of``), and ``together(jobs)`` does that many jobs at the same time; within ``on_one_thread()`` products
-    use no thread but their caller's, where others would be in the way of what follows. ``adam_update`` is a faster
-    spelling of Adam's formula, or None, ``updates`` what clips and updates in a captured function, ``decoder_steps``
-    and ``encoder_of_texts`` prepare a model for decoding, and ``beam_choice`` is a faster spelling of what a beam
-    search chooses. ``compile_ahead`` compiles what would else be compiled by its first call, or is None where nothing
-    has to be. ``own_ops`` are the operations it came with: what computes several in one, or records them, is not
-    asked where others stand.
+    (see ``parts_of``), and ``in_threads(jobs)`` does that many jobs at the same time; within ``on_one_thread()``
+    products use no thread but their caller's, where others would be in the way of what follows. ``adam_update`` is a
+    faster spelling of Adam's formula, or None, ``updates`` what clips and updates in a captured function,
+    ``decoder_steps`` and ``encoder_of_texts`` prepare a model for decoding, and ``beam_choice`` is a faster spelling of
+    what a beam search chooses. ``compile_ahead`` compiles what would else be compiled by its first call, or is None
+    where nothing has to be. ``own_ops`` are the operations it came with: what computes several in one, or records them,
+    is not asked where others stand.
     """
 
     name: str
@@ -127,7 +127,7 @@ class Backend:
     kernels: str = "plain"
     threads: int = 1
     least_part: int = 1
-    together: Callable[[Jobs], None] = one_after_the_other
+    in_threads: Callable[[Jobs], None] = one_after_the_other
     on_one_thread: Callable[[], AbstractContextManager[None]] = nullcontext
     adam_update: AdamUpdate | None = None
     updates: ArenaUpdates | None = None
@@ -215,8 +215,9 @@ def get_backend(
     still, the extra ``fast``); on CuPy, "cuda" (kernels of our own); "auto" is the fastest that is
     installed; complex numbers are always plain. So many threads share a training batch on NumPy: None is
     one for each core, with kernels "numpy" fewer where a batch is so small that they would wait for each
-    other. precision says what CuPy's products of float32 are made of: "float32", "tf32" (rounded to 10
-    bits) or "bfloat16" (to 7); sums are always float32. Raises DeviceError if what is asked for cannot
+    other, and with plain ones one: then a step is computed just as it is written. precision says what CuPy's
+    products of float32 are made of: "float32", "tf32" (rounded to 10 bits) or "bfloat16" (to 7); sums are always
+    float32. Raises DeviceError if what is asked for cannot
     run, saying what is missing; ConfigError for another name, dtype, or number.
     """
     if kernels not in KERNELS:

@@ -101,14 +101,15 @@ class Captured:
     def __init__(
         self,
         function: Callable[..., Sequence[Array | None]],
-        baked: Callable[[Any], Sequence[Any]],
+        static_arguments: Callable[[Any], Sequence[Any]],
         driver: Driver,
         dtype: str,
         say: Callable[[str], None] | None = None,
         most: int | None = None,
     ) -> None:
         self.refusal: str | None = None  # why nothing is recorded
-        self._function, self._baked, self._driver, self._dtype = function, baked, driver, dtype
+        self._function, self._static_arguments = function, static_arguments
+        self._driver, self._dtype = driver, dtype
         self._say, self._most = say or _to_stderr, most
         self._shapes: OrderedDict[Any, _Shape] = OrderedDict()  # the one used last is the last
         self._seen: Sequence[Any] = ()
@@ -118,7 +119,7 @@ class Captured:
 
     def __call__(self, subject: Any, given: Any) -> tuple[Array | None, ...]:
         """The function's outputs, fresh arrays. Raises DeviceMemoryError if the device's memory is too small."""
-        self._forget_if_changed(self._baked(subject))
+        self._forget_if_changed(self._static_arguments(subject))
         numbers = arrays_of(given, self._dtype)
         key = key_of(given, numbers)
         problem: str | None = ""

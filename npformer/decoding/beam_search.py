@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 
 from npformer.decoding.beams import LENGTH_PENALTY, Beams
 from npformer.decoding.opening import Host, Writer, end_token, expect_count, newest, open_texts
-from npformer.decoding.writing import Stop, takes_several
+from npformer.decoding.writing import Stop
 from npformer.errors import ConfigError
-from npformer.models.step_at_once import search_at_once
+from npformer.runtime import fused_decode
 from npformer.typing import Array
 
 
@@ -54,7 +54,7 @@ def beam_search(
     _expect_penalty(length_penalty)
     found: dict[int, list[Hypothesis]] = {}
     openings, end = open_texts(model, src, max_len, bos_id, "beams"), end_token(eos_id)
-    search = partial(search_at_once, model, eos_id=end) if takes_several(model, stop) else None
+    search = partial(fused_decode.search, model, eos_id=end) if stop is None else None
     for opening in openings:
         state, beams = opening.state, Beams(opening, beam, length_penalty, model.config.pad_id)
         while beams.rows.size:
@@ -66,7 +66,7 @@ def beam_search(
                 if beams.go_on_at_once(search, state, end):
                     continue
                 search = None  # and is not asked again
-            beams.go_on(newest(model.step(beams.tokens, state)), model.backend, end, stop)
+            beams.go_on(newest(fused_decode.step(model, beams.tokens, state)), model.backend, end, stop)
         for row, hypotheses in zip(opening.rows.tolist(), beams.found(), strict=True):
             found[row] = [Hypothesis(*each) for each in hypotheses]
     return [found[row] for row in sorted(found)]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 
 from npformer.decoding.opening import Host, Writer, end_token, open_texts
-from npformer.decoding.writing import Stop, takes_several, write
+from npformer.decoding.writing import Stop, write
 from npformer.functional.arrays import namespace
-from npformer.models.step_at_once import likeliest_at_once
+from npformer.runtime import fused_decode
 from npformer.typing import Array
 
 
@@ -37,5 +37,5 @@ def greedy(
         return model.backend.host(namespace(logits).argmax(logits, axis=-1))
 
     openings, end = open_texts(model, src, max_len, bos_id), end_token(eos_id)
-    several = partial(likeliest_at_once, model, eos_id=end) if takes_several(model, stop) else None
+    several = partial(fused_decode.likeliest, model, eos_id=end) if stop is None else None
     return write(model, openings, likeliest, eos_id=end, stop=stop, several=several)

@@ -15,8 +15,9 @@ import numpy as np
 from npformer.errors import ConfigError, ShapeError
 from npformer.layers import DecodeState
 from npformer.models import Decoder, Transformer
-from npformer.models.ahead import compile_ahead
 from npformer.models.inputs import checked_ids
+from npformer.runtime.compile_ahead import compile_ahead
+from npformer.runtime.fused_encode import start
 from npformer.typing import Array
 
 #: A NumPy array, whatever its numbers.
@@ -56,7 +57,7 @@ def open_texts(model: Writer, src: Array, max_len: int, bos_id: int, purpose: st
     given = _rows("src", src, model.config.src_vocab_size, model)
     rows = np.arange(len(given))
     texts = np.full((rows.size, max_len), model.config.pad_id, dtype=np.int64)
-    state = model.start(src, room(model, max_len))
+    state = start(model, src, room(model, max_len))
     return [Opening(state, np.full(rows.size, bos_id), texts, np.zeros_like(rows), given, rows)]
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from npformer.decoding.opening import Host, Opening, Writer, newest
 from npformer.layers import DecodeState
-from npformer.models import Transformer
+from npformer.runtime import fused_decode
 from npformer.typing import Array
 
 #: An interrupt waits for the end of a call: it is of so many tokens, all rows together, but of so many steps at least.
@@ -25,11 +25,6 @@ Choose: TypeAlias = Callable[[Array, Host, int], Host]
 Several: TypeAlias = Callable[[Host, DecodeState, Host, int], Host | None]
 #: A row's tokens so far (T,) -> whether it ends here. Tokens are those that the search returns for the row.
 Stop: TypeAlias = Callable[[Host], bool]
-
-
-def takes_several(model: Writer, stop: Stop | None) -> bool:
-    """Whether steps may be taken several at once: nobody is to be asked in between, and they are the model's own."""
-    return stop is None and getattr(model.step, "__func__", None) is Transformer.step
 
 
 def write(
@@ -69,7 +64,7 @@ def _continued(
         chosen = None if several is None else several(tokens, state, ~ended, max(AT_ONCE // ended.size, STEPS))
         if chosen is None:
             several = None  # and is not asked again
-            chosen = choose(newest(model.step(tokens, state)), opening.rows[rows], t)[None]
+            chosen = choose(newest(fused_decode.step(model, tokens, state)), opening.rows[rows], t)[None]
         tokens = np.where(ended, pad_id, chosen[-1])
         count = len(chosen)
         texts[now, lengths[now] + np.arange(count)[:, None]] = chosen[:, ~ended]

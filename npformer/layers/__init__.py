@@ -1,6 +1,6 @@
 """Layers: who owns parameters, and how the operations are put together.
 
-In the order in which a Transformer is explained: ``parameter``, ``cache_stack``, ``call_tree``,
+In the order in which a Transformer is explained: ``owner``, ``parameter``, ``cache_stack``, ``call_tree``,
 ``layer``, ``initializers``, ``linear``, ``embedding``, ``positions``, ``rotary``, ``relative_bias``, ``dropout``,
 ``layer_norm``, ``batch_norm``, ``norms``, ``decode_state``, ``mechanisms``, ``multi_head_attention``,
 ``self_attention``, ``feed_forward``, ``residual``, ``encoder_layer``, ``decoder_layer``, ``stacks``; and what came
@@ -23,6 +23,7 @@ from npformer.layers.layer_norm import LayerNorm
 from npformer.layers.linear import Linear
 from npformer.layers.mechanisms import LinearAttention, Local, Mechanism, ScaledDotProduct
 from npformer.layers.multi_head_attention import MultiHeadAttention
+from npformer.layers.owner import LayerDict, LayerList
 from npformer.layers.parameter import Buffer, Parameter, ParameterView
 from npformer.layers.positions import LearnedPositions, SinusoidalPositions
 from npformer.layers.relative_bias import RelativeBias
@@ -48,6 +49,8 @@ __all__ = [
     "KeyValues",
     "Layer",
     "LayerCache",
+    "LayerDict",
+    "LayerList",
     "LayerNorm",
     "LayerState",
     "LearnedPositions",

@@ -21,6 +21,8 @@ class Conv1d(Layer):
     Weights start uniform in ±1/√(C_in·K), the bias too. Raises ConfigError unless kernel_size >= 1.
     """
 
+    static = True
+
     def __init__(
         self, c_in: int, c_out: int, kernel_size: int = 3, *, causal: bool = False, backend: Backend, seed: Seed = 0
     ) -> None:

@@ -107,7 +107,7 @@ class DecodeState:
     sources: HostArray  # (B,) which row of the start each row comes from
     memory_mask: AttentionMask = ALL_VISIBLE
     length: int = 0  # tokens of each row so far
-    at_once: Any = None  # a step that was prepared for this state, see models/step_at_once.py
+    fused: Any = None  # a step that was prepared for this state, see runtime/fused_decode.py
     begins: np.ndarray[Any, Any] | None = None  # (B,) where each row's own text begins; None: at 0
     together: int = 1  # w: so many rows in turn read one row of the memory
 
@@ -201,7 +201,7 @@ class DecodeState:
             "memory_mask": mask,
             "sources": sources,
             "together": together,
-            "at_once": None,
+            "fused": None,
             "begins": None if self.begins is None else self.begins[chosen],
         }
 

@@ -13,6 +13,8 @@ from npformer.typing import Array
 class Dropout(Layer):
     """Drops entries of x with probability rate while training. Raises ConfigError unless 0 ≤ rate < 1."""
 
+    static = True
+
     def __init__(self, rate: float, *, backend: Backend) -> None:
         super().__init__(backend)
         dropout_threshold(rate)

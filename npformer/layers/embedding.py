@@ -32,6 +32,8 @@ class Embedding(Layer):
     the arena is told not to: model.arena.configure("embedding", trainable=False).
     """
 
+    static = True
+
     def __init__(
         self, vocab_size: int, d_model: int, *, scale: bool = True, init: Literal["normal", "uniform"] = "normal",
         backend: Backend, seed: Seed = 0,

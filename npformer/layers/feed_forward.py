@@ -18,6 +18,8 @@ from npformer.typing import Array
 class FeedForward(Layer):
     """y = Drop(act(x W₁ + b₁)) W₂ + b₂ for x (..., C), F wide inside; activation "relu" or "gelu"."""
 
+    static = True
+
     def __init__(
         self,
         d_model: int,

@@ -17,6 +17,8 @@ from npformer.typing import Array
 class Gru(Layer):
     """Reads x (B, T, C_in), one token after the other; C is d_model. All parameters start uniform in ±1/√C."""
 
+    static = True
+
     causal = True
 
     def __init__(self, c_in: int, d_model: int, *, backend: Backend, seed: Seed = 0) -> None:

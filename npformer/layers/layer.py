@@ -8,16 +8,22 @@ from typing import Any
 from npformer.backend import Backend, Ops
 from npformer.backend.workspace import side_by_side
 from npformer.functional.arrays import namespace
+from npformer.layers.owner import Owner
 from npformer.layers.parameter import Buffer, Parameter, ParameterView
 
 
-class Layer:
+class Layer(Owner):
     """Base of every layer and model. A layer writes nothing to itself but gradients, by adding.
 
     Subclasses define ``forward(...) -> (y, cache)`` and ``backward(dy, cache)``, which returns the
     gradients of forward's array inputs and adds those of the parameters to ``Parameter.grad``.
     Parameters and sub-layers are found among the attributes, and in lists, tuples and dicts there, in the order
-    in which ``__init__`` set them; that order and the attribute names make the dotted names.
+    in which ``__init__`` set them; that order and the attribute names make the dotted names. A plain list or dict that
+    is set becomes a ``LayerList`` or ``LayerDict`` (see ``owner.py``).
+
+    ``static = True`` in the body of a class says that its methods do the same at every step, whatever the numbers are,
+    but for shapes and the layer's attributes. Then a step may be recorded and repeated without Python. It holds for
+    that class alone: a subclass may do something else, so it says it for itself.
     """
 
     backend: Backend
@@ -65,33 +71,6 @@ class Layer:
         yield self
         yield from (thing for _, _, thing in self._inside() if isinstance(thing, Layer))
 
-    def repeats_itself(self) -> bool:
-        """Whether this layer and all those in it do the same at every step, but for shapes and their attributes.
-
-        A backend may write a training step down and repeat it, with other numbers, without Python. What Python decides
-        would then be decided once; so layers, mechanisms, methods and operations from elsewhere are taken to decide
-        anew.
-        """
-        return self.is_ours() and self.has_own_ops()
-
-    def is_ours(self) -> bool:
-        """Whether this layer and all those in it, mechanisms too, are npformer's, with npformer's methods."""
-        passes = (thing for _, _, thing in self._inside() if hasattr(type(thing), "forward"))
-        return all(_is_ours(each) and not is_hooked(each) for each in (self, *passes))
-
-    def has_own_ops(self) -> bool:
-        """Whether this layer and all those in it compute with the operations that its backend came with."""
-        return self.backend.has_own_ops and all(each.backend is self.backend for each in self.all_layers())
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if (name == "backend" and name in vars(self)) or callable(getattr(type(self), name, None)):
-            changed_by_hand[0] = object()
-        super().__setattr__(name, value)
-
-    def __delattr__(self, name: str) -> None:
-        changed_by_hand[0] = object()
-        super().__delattr__(name)
-
     def _all_views(self, prefix: str) -> Iterator[tuple[str, ParameterView]]:
         """Every dotted name with its parameter, tied ones under each of their names."""
         for before, _, thing in self._inside(prefix):
@@ -134,26 +113,6 @@ class Layer:
     def num_parameters(self) -> int:
         """How many numbers are learned, tied ones counted once."""
         return sum(int(view.data.size) for _, view in self.named_parameters())
-
-
-#: An object, and another one once a method or the backend of any layer was replaced: who looked before looks again.
-changed_by_hand: list[object] = [object()]
-
-#: What the body of a class may name and still do as the class above it does.
-_NO_METHODS = {"__init__", "__module__", "__doc__", "__qualname__", "__annotations__", "__annotate__",
-               "__annotations_cache__", "__annotate_func__", "__firstlineno__", "__static_attributes__", "__dict__",
-               "__weakref__", "__orig_bases__", "__parameters__", "__classdictcell__"}  # fmt: skip
-
-
-def is_hooked(thing: Any) -> bool:
-    """Whether somebody has put a method of his own, a forward or another, on this one layer, or mechanism."""
-    return any(callable(getattr(type(thing), name, None)) for name in getattr(thing, "__dict__", ()))
-
-
-def _is_ours(thing: Any) -> bool:
-    """Whether all that it does is npformer's: a class from elsewhere may add nothing but how it is made."""
-    known = ("npformer.", "builtins", "typing")
-    return all(each.__module__.startswith(known) or vars(each).keys() <= _NO_METHODS for each in type(thing).__mro__)
 
 
 def things_in(name: str, value: Any, around: tuple[Any, ...] = ()) -> Iterator[tuple[str, Any]]:

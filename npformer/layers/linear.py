@@ -18,6 +18,8 @@ class Linear(Layer):
     weight, if given, is used (and trained) instead of an own matrix: a tied projection.
     """
 
+    static = True
+
     def __init__(
         self, c_in: int, c_out: int, *, backend: Backend, seed: Seed = 0, weight: ParameterView | None = None
     ) -> None:

@@ -18,6 +18,7 @@ from npformer.functional import AttentionMask, Draw, attention_weights, biased_a
 from npformer.functional.arrays import device_of, namespace
 from npformer.functional.linear_attention import linear_attention_step, linear_attention_weights
 from npformer.layers.decode_state import KeyValues, Moves
+from npformer.layers.owner import Owner
 from npformer.typing import Array
 
 
@@ -50,9 +51,10 @@ class _BiasedCache(NamedTuple):
     cache: Any
 
 
-class ScaledDotProduct:
+class ScaledDotProduct(Owner):
     """softmax(QKᵀ/√D + bias) V, the mechanism of the paper."""
 
+    static = True
     takes_bias = True
 
     def forward(
@@ -83,8 +85,10 @@ class ScaledDotProduct:
 
 
 @dataclass(frozen=True)
-class Local:
+class Local(Owner):
     """Attention to the keys of a window, of a stride, or of both. Raises ConfigError for neither, or one < 1."""
+
+    static = True
 
     window: int | None = None
     stride: int | None = None
@@ -150,9 +154,10 @@ class Sums:
         return self
 
 
-class LinearAttention:
+class LinearAttention(Owner):
     """φ(Q) (φ(K)ᵀ V) / (φ(Q) Σφ(k)) with φ = elu + 1. Nothing weighs a single pair, so no weight is dropped."""
 
+    static = True
     takes_bias = False
 
     def forward(

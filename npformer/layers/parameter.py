@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from npformer.functional.arrays import namespace
+from npformer.layers.owner import Owner
 from npformer.typing import Array
 
 
-class Parameter:
+class Parameter(Owner):
     """Numbers that are learned, ``data``, and the gradient that backward adds up, ``grad``.
 
     ``columns`` names parts of a block: W_q, W_k and W_v are columns of one (C, 3C) matrix, so that
@@ -34,7 +35,7 @@ class Parameter:
         return ParameterView(name, self, lambda x: namespace(x).matrix_transpose(x))
 
 
-class Buffer:
+class Buffer(Owner):
     """Numbers that a layer remembers and nobody trains: saved with the parameters, without a gradient."""
 
     def __init__(self, name: str, data: Array) -> None:
@@ -46,7 +47,7 @@ def _columns(columns: slice, x: Array) -> Array:
     return x[..., columns]
 
 
-class ParameterView:
+class ParameterView(Owner):
     """A parameter seen in part or transposed. ``data`` and ``grad`` are views, never copies."""
 
     def __init__(self, name: str, owner: Parameter, view: Callable[[Array], Array]) -> None:

@@ -13,6 +13,8 @@ from npformer.typing import Array
 class SinusoidalPositions(Layer):
     """Adds sines and cosines of the position to x (B, T, C)."""
 
+    static = True
+
     def forward(self, x: Array, offset: int = 0) -> tuple[Array, CacheStack]:
         """x (B, T, C), its first token at position offset, to y (B, T, C)."""
         cache = CacheStack(self)
@@ -25,6 +27,8 @@ class SinusoidalPositions(Layer):
 
 class LearnedPositions(Layer):
     """Adds a learned row per position to x (B, T, C), T ≤ max_seq_len. Starts normal, deviation 1/√C."""
+
+    static = True
 
     def __init__(self, max_seq_len: int, d_model: int, *, backend: Backend, seed: Seed = 0) -> None:
         super().__init__(backend)

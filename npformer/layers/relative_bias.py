@@ -19,6 +19,8 @@ class RelativeBias(Layer):
     causal: keys never lie ahead. Raises ConfigError for numbers of buckets that cannot be.
     """
 
+    static = True
+
     def __init__(
         self,
         num_heads: int,

@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from npformer.backend import Ops
+from npformer.layers.owner import Owner
 from npformer.typing import Array
 
 
-class Rotary:
+class Rotary(Owner):
     """Turns the heads (B, H, T, D) of queries and keys by their position; D must be even."""
+
+    static = True
 
     def __init__(self, base: float = 10000.0) -> None:
         self.base = base

@@ -53,9 +53,9 @@ class _Stack(Layer):
     ) -> None:
         super().__init__(backend)
         rng = np.random.default_rng(seed)
-        self.layers: list[Any] = [
+        self.layers: tuple[Any, ...] = tuple(
             self.layer_class(d_model, backend=backend, seed=rng, **layer_options) for _ in range(num_layers)
-        ]
+        )
         self.recompute = recompute
         has_norm = layer_options.get("norm_order") == "pre" if final_norm is None else final_norm
         self.norm: Norm | None = make_norm(layer_options.get("norm", "layer"), d_model, backend) if has_norm else None

@@ -5,7 +5,6 @@ from npformer.models.decoder import Decoder
 from npformer.models.encoder import Encoder
 from npformer.models.kinds import Model, build_model
 from npformer.models.transformer import Transformer
-from npformer.models.twin import gradient_twin
 
 __all__ = [
     "Decoder",
@@ -16,5 +15,4 @@ __all__ = [
     "Transformer",
     "TransformerConfig",
     "build_model",
-    "gradient_twin",
 ]

@@ -32,6 +32,7 @@ class Decoder(OneSequence):
     ``arena`` holds them all.
     """
 
+    static = True
     causal = True
 
     def __init__(self, config: DecoderConfig, *, backend: Backend | None = None, seed: int = 0) -> None:

@@ -32,6 +32,8 @@ class Encoder(OneSequence):
     ``arena`` holds them all.
     """
 
+    static = True
+
     def __init__(self, config: EncoderConfig, *, backend: Backend | None = None, seed: int = 0) -> None:
         rng = np.random.default_rng(seed)
         super().__init__(config, backend, rng)

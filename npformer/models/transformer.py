@@ -12,14 +12,13 @@ Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
 
 import numpy as np
 
 from npformer.backend import Arena, Backend, get_backend
 from npformer.errors import ShapeError
 from npformer.functional import AttentionMask
-from npformer.functional.arrays import namespace
 from npformer.layers import (
     AttentionRecorder,
     CacheStack,
@@ -34,9 +33,7 @@ from npformer.layers import (
 )
 from npformer.layers.call_tree import child
 from npformer.models.config import TransformerConfig
-from npformer.models.encode_at_once import encode_at_once
 from npformer.models.inputs import next_tokens, token_ids
-from npformer.models.step_at_once import step_at_once
 from npformer.models.token_input import embed, embed_backward, new_embedding, new_positions, position_rows
 from npformer.typing import Array
 
@@ -46,6 +43,8 @@ class Transformer(Layer):
 
     Parameters depend on config and seed alone, not on the backend. ``arena`` holds them all.
     """
+
+    static = True
 
     def __init__(self, config: TransformerConfig, *, backend: Backend | None = None, seed: int = 0) -> None:
         super().__init__(backend or get_backend())
@@ -85,11 +84,13 @@ class Transformer(Layer):
         cache = CacheStack(self)
         if not checked:
             src, tgt_in = self._ids(src, tgt_in)
-        return self._run(cache, src, tgt_in, key, recorder), cache
+        memory, memory_mask = self._encode(cache, src, key, recorder)
+        return self._decode(cache, tgt_in, memory, memory_mask, key, recorder), cache
 
     def __call__(self, src: Array, tgt_in: Array) -> Array:
         """The logits (B, T, V) alone, without dropout, keeping no cache."""
-        return self._run(NoCache(self), *self._ids(src, tgt_in), None, None)
+        src, tgt_in = self._ids(src, tgt_in)
+        return self._decode(NoCache(self), tgt_in, *self._encode(NoCache(self), src))
 
     def backward(self, dlogits: Array, cache: CacheStack) -> None:
         """Add to the gradient of every parameter, given dlogits (B, T, V)."""
@@ -101,44 +102,34 @@ class Transformer(Layer):
 
     def attention_weights(self, src: Array, tgt_in: Array) -> dict[str, Array]:
         """Name of each attention -> its weights (B, H, T, S), in the order in which they are computed."""
-        recorder = AttentionRecorder()
-        self._run(NoCache(self), *self._ids(src, tgt_in), None, recorder)
+        recorder, (src, tgt_in) = AttentionRecorder(), self._ids(src, tgt_in)
+        self._decode(NoCache(self), tgt_in, *self._encode(NoCache(self), src, None, recorder), None, recorder)
         return recorder.weights
 
     def encode(self, src: Array) -> tuple[Array, AttentionMask]:
-        """For decoding: src (B, S) to the memory (B, S, C) and the mask of its padding. Threads share the rows."""
+        """For decoding: src (B, S) to the memory (B, S, C) and the mask of its padding."""
         src = token_ids("src", src, self.config.src_vocab_size, self.backend)
-        mask = AttentionMask(key_visible=src != self.config.pad_id)
-        size = -(-src.shape[0] // self.backend.parts_of(src.shape[0] * src.shape[1] * self.config.d_model))
-        parts = [src[start : start + size, :] for start in range(0, src.shape[0], size)]
-        memories: list[Array] = [None] * len(parts)
-
-        def read(i: int) -> None:
-            memories[i] = encode_at_once(self, parts[i])
-            if memories[i] is None:
-                memories[i], _ = self._encode(NoCache(self), parts[i], None, None)
-
-        self.backend.together([partial(read, i) for i in range(len(parts))])
-        return namespace(src).concat(memories, axis=0), mask
+        return self._encode(NoCache(self), src)
 
     def decode(self, tgt_in: Array, memory: Array, memory_mask: AttentionMask) -> Array:
         """For decoding: tgt_in (B, T) and what encode returned to logits (B, T, V)."""
         tgt_in = token_ids("tgt_in", tgt_in, self.config.tgt_vocab_size, self.backend)
-        return self._decode(NoCache(self), tgt_in, memory, memory_mask, None, None)
+        return self._decode(NoCache(self), tgt_in, memory, memory_mask)
 
-    def start(self, src: Array, max_len: int) -> DecodeState:
+    def start(
+        self, src: Array, max_len: int, *, encode: Callable[[Array], tuple[Array, AttentionMask]] | None = None
+    ) -> DecodeState:
         """Begin to decode: read src (B, S) once, and make room for max_len target tokens of each row.
 
+        encode reads src in place of self.encode, with the same result.
         Raises ConfigError unless 1 <= max_len, <= max_seq_len for learned positions, and what forward raises.
         """
         positions = position_rows(self.tgt_positions, max_len, self.config, self.backend)
-        with self.backend.on_one_thread():
-            memory, memory_mask = self.encode(src)
-            batch = memory.shape[0]
-            layers = self.decoder.start(batch, max_len, memory)
+        memory, memory_mask = (encode or self.encode)(src)
+        batch = memory.shape[0]
         return DecodeState(
             backend=self.backend,
-            layers=layers,
+            layers=self.decoder.start(batch, max_len, memory),
             positions=positions,
             visible=self.backend.device.zeros((batch, max_len), "bool"),
             sources=np.arange(batch),
@@ -154,11 +145,9 @@ class Transformer(Layer):
         tokens, several = next_tokens(tokens, self.config.tgt_vocab_size, self.backend)
         mask = state.admit(tokens != self.config.pad_id)
         stop = state.length + tokens.shape[1]
-        logits = step_at_once(self, tokens, state)  # (B, n, V)
-        if logits is None:
-            x = self.tgt_embedding(tokens) + state.positions[state.length : stop, :]
-            h = self.decoder.step(x, state.layers, mask=mask, memory_mask=state.memory_mask)
-            logits = self.generator(h)
+        x = self.tgt_embedding(tokens) + state.positions[state.length : stop, :]
+        h = self.decoder.step(x, state.layers, mask=mask, memory_mask=state.memory_mask)
+        logits = self.generator(h)  # (B, n, V)
         state.length = stop
         return logits if several else logits[:, 0, :]
 
@@ -170,14 +159,8 @@ class Transformer(Layer):
             raise ShapeError(f"tgt_in: expected (B={src.shape[0]}, T) like src, got {tuple(tgt_in.shape)}")
         return src, tgt_in
 
-    def _run(
-        self, cache: CacheStack, src: Array, tgt_in: Array, key: RandomKey | None, recorder: AttentionRecorder | None
-    ) -> Array:
-        memory, memory_mask = self._encode(cache, src, key, recorder)
-        return self._decode(cache, tgt_in, memory, memory_mask, key, recorder)
-
     def _encode(
-        self, cache: CacheStack, src: Array, key: RandomKey | None, recorder: AttentionRecorder | None
+        self, cache: CacheStack, src: Array, key: RandomKey | None = None, recorder: AttentionRecorder | None = None
     ) -> tuple[Array, AttentionMask]:
         mask = AttentionMask(key_visible=src != self.config.pad_id)
         x = embed(cache, self.src_embedding, self.src_positions, self.dropout, src, child(key, "src_embedding"))
@@ -190,8 +173,8 @@ class Transformer(Layer):
         tgt_in: Array,
         memory: Array,
         memory_mask: AttentionMask,
-        key: RandomKey | None,
-        recorder: AttentionRecorder | None,
+        key: RandomKey | None = None,
+        recorder: AttentionRecorder | None = None,
     ) -> Array:
         mask = AttentionMask(key_visible=tgt_in != self.config.pad_id, causal=True)
         x = embed(cache, self.tgt_embedding, self.tgt_positions, self.dropout, tgt_in, child(key, "tgt_embedding"))

@@ -66,7 +66,7 @@ class Adam:
         for run in self.arena.runs(decaying=self.weight_decay > 0):
             rate = lr * run.lr_scale
             decay = rate * self.weight_decay * run.weight_decay
-            backend.together([partial(update, part, rate, decay) for part in self.arena.parts(run.where)])
+            backend.in_threads([partial(update, part, rate, decay) for part in self.arena.parts(run.where)])
 
     def rates(self, lr: float, t: int) -> Rates:
         """The numbers of update t at this learning rate."""

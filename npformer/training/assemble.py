@@ -14,8 +14,8 @@ from npformer.data import Kind, PairsTask, SequenceTask, Task, Tokenizer, Vocabu
 from npformer.data.textfile import read_lines
 from npformer.errors import CheckpointError, ConfigError, OutputError
 from npformer.models import Model, Transformer, build_model
-from npformer.models.ahead import compile_ahead
 from npformer.optim import Adam, AdamW
+from npformer.runtime.compile_ahead import compile_ahead
 from npformer.training.checkpoint import (
     Checkpoint,
     best_checkpoint,

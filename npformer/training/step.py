@@ -9,9 +9,9 @@ so n_i/N is the gradient that enters each backward, and the sum of the gradients
 whole batch, however the padding is spread. (Averaging the micro-batches' means instead would let a
 token in a padded micro-batch weigh more.) N is counted on the host, where batches come from.
 
-What changes from step to step (the step's number, the learning rate, the shares n_i/N) is decided on the
-host and handed on beside the batch, so a backend may record the rest once, and put the numbers where the
-record reads them.
+A step is made for its model's structure, which it looks at again when the model's version has changed: it trains what
+there is now, or refuses a parameter that is not in the arena. Threads, records and CUDA graphs, which compute the same
+faster, are asked for by one call, and are in ``npformer/runtime``.
 
 Ctrl-C never tears a step: it is obeyed before an update or after it (``signals.HeldInterrupt``), a second one at
 once, unless an update is being made. Parameters, moments and running statistics are those that ``step_number`` says.
@@ -24,31 +24,22 @@ from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from numbers import Integral
 from operator import is_
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from npformer.errors import ConfigError, DeviceMemoryError
+from npformer.errors import ConfigError
 from npformer.functional.arrays import namespace
-from npformer.layers.batch_norm import Statistics
+from npformer.layers import RandomKey
+from npformer.layers.batch_norm import Statistics, statistics_in
+from npformer.layers.owner import version_of
 from npformer.models import Model
-from npformer.models.ahead import compile_ahead
 from npformer.models.inputs import checked_batch
-from npformer.models.twin import Attributes
 from npformer.optim import Adam, Rates, Schedule, clip_by_global_norm
+from npformer.runtime.inputs import Settings, Shard, StepInputs, shards_of
+from npformer.runtime.steps import runner_for
 from npformer.training.signals import HeldInterrupt
-from npformer.training.threads import Part, Rule, Threads
 from npformer.typing import Array
-
-
-class Given(NamedTuple):
-    """All that one step has and another has not: numbers of the host, or what a backend made of them."""
-
-    number: int | Array  # of the step, from 0: it decides dropout's masks
-    rates: Rates | Array  # of Adam
-    shares: list[list[tuple[slice, float | Array]]]  # of each micro-batch: rows of each thread's part, and n_i/N
-    inputs: tuple[Array, ...]  # of the model, (B, T) each
-    targets: Array  # (B, T), or (B,): one for each row
 
 
 class TrainStep:
@@ -71,7 +62,6 @@ class TrainStep:
         schedule: Schedule | None = None,
         accumulate: int = 1,
     ) -> None:
-        self._expect_own_arena(optimizer, model)
         for name, value, least in (("accumulate", accumulate, 1), ("seed", seed, 0)):
             _expect_whole(name, value, least)
         if clip_norm is not None and not clip_norm > 0:
@@ -86,15 +76,10 @@ class TrainStep:
         self.schedule = schedule
         self.accumulate = accumulate
         self.grad_norm: Array | None = None  # of the last step, before clipping; None without clipping
-        self._threads = Threads(model)
-        self._attributes = Attributes(model)
-        self._made_of: list[Any] = []
-        self._settings: tuple[Any, ...] = (None, None)
-        self._interrupt = HeldInterrupt()
-        self._look()
-        # not bound methods: that would make a cycle, and keep the twins' memory for who knows how long
-        self._compute = model.backend.capture(TrainStep._compute_updates, TrainStep._baked)
-        compile_ahead(model, "training")
+        self.interrupt = HeldInterrupt()
+        self._checked: tuple[Any, ...] = (None, None, None)  # what was found to go together
+        self._expect_trainable()
+        self.runner = runner_for(model, backpropagate)  # None: steps are made as they are written here
 
     @property
     def step_number(self) -> int:
@@ -105,6 +90,80 @@ class TrainStep:
     def learning_rate(self) -> float:
         """The rate of the next step."""
         return self._rate_of(self.optimizer.t + 1)
+
+    def __call__(self, *batch: Array) -> Array:
+        """Train on a batch of ids, the model's inputs and then its targets, as model.config.batch lists them.
+
+        For a Transformer: src (B, S), tgt_in and tgt_out (B, T). For the others: tokens (B, T) and targets,
+        (B,) if whole rows are classified, else (B, T). Returns the mean loss per counted target before the
+        update, a fresh scalar on the device: float(loss) waits for it. Raises ShapeError, DTypeError or
+        TokenError for bad ids, and then nothing has changed.
+        """
+        self._expect_trainable()
+        given = self._check(batch, self.step_number)
+        if self.runner is not None:  # the same, by threads, from a record or on a GPU
+            loss, self.grad_norm = self.runner.make(self, [given])
+            return loss
+        return self._make(given)
+
+    def _make(self, given: StepInputs) -> Array:
+        """The step as it is written. Returns the loss ()."""
+        with self.interrupt:
+            self.model.arena.zero_grad()
+            settings, losses, seen = self.settings(), [], list[Statistics]()
+            for (shard,) in shards_of(given, self.model.backend):
+                losses.append(shard.share * backpropagate(self.model, settings, shard, seen))  # forward, loss, backward
+            self.grad_norm = self.update(given.rates, seen)  # clip, update
+        return sum(losses[1:], start=losses[0])
+
+    def update(self, rates: Rates | Array, seen: list[Statistics]) -> Array | None:
+        """Clip the gradients and update the parameters; BatchNorms remember what they saw. Never left half done.
+
+        Returns the norm () before clipping, if it was taken.
+        """
+        norm = None
+        with self.interrupt.firmly():
+            if not isinstance(rates, Rates):
+                norm = self.optimizer.step_on_device(rates, self.clip_norm)
+            else:
+                if self.clip_norm is not None:
+                    norm = clip_by_global_norm(self.model.arena, self.clip_norm)
+                self.optimizer.step(rates.lr)
+            for statistics in seen:
+                statistics.norm.remember(statistics)
+        return norm
+
+    def many(self, batches: Iterable[Sequence[Array]]) -> Array:
+        """Train on several batches in turn, as so many calls would; where it pays, all in one launch.
+
+        Returns their losses, one after the other (k,). Raises what a call raises; for bad ids, before any step.
+        """
+        self._expect_trainable()
+        number = self.step_number
+        given = [self._check(batch, number + ahead, copy=True) for ahead, batch in enumerate(batches)]
+        if not given:
+            raise ConfigError("batches: expected at least one, got none")
+        xp = namespace(self.model.arena.values)
+        if self.runner is None:
+            return xp.stack([self._make(each) for each in given])
+        losses, self.grad_norm = self.runner.make(self, given)
+        return xp.reshape(losses, (len(given),))
+
+    def settings(self) -> Settings:
+        """What a step does, whatever its batch."""
+        optimizer, version = self.optimizer, version_of(self.model)
+        static_arguments = (
+            self.seed, self.label_smoothing, self.clip_norm, optimizer, optimizer.betas, optimizer.eps,
+            optimizer.weight_decay, optimizer.m, optimizer.v, self.model.arena.segments, version,
+        )  # fmt: skip
+        return Settings(self.seed, self.label_smoothing, version, static_arguments)
+
+    def _check(self, batch: Sequence[Array], number: int, *, copy: bool = False) -> StepInputs:
+        """The batch, checked, with the numbers of its step. copy: the caller may write to its arrays before that."""
+        found = checked_batch(self.model.config.batch, batch, self.model.backend)
+        *inputs, targets = (x.astype(np.int64, copy=copy) for x in found)  # narrow integers would overflow
+        rates = self.optimizer.rates(self._rate_of(number + 1), number + 1)
+        return StepInputs(number, rates, self._shares(inputs, targets), tuple(inputs), targets)
 
     def _rate_of(self, step: int) -> float:
         """The rate of a step, counted from 1. Raises ConfigError if it is none."""
@@ -118,6 +177,35 @@ class TrainStep:
             raise ConfigError(f"{name}: expected a finite rate >= 0 for step {step}, got {given!r}")
         return rate
 
+    def _shares(
+        self, inputs: Sequence[np.ndarray[Any, Any]], targets: np.ndarray[Any, Any]
+    ) -> list[list[tuple[slice, float]]]:
+        """For each micro-batch, for each of its shards (one, unless threads share it), its rows and n_i/N."""
+        total = max(1, self._count(targets))
+        parts = [[micro] for micro in _split(slice(0, targets.shape[0]), self.accumulate)]
+        if self.runner is not None:
+            longest = max(x.shape[1] for x in inputs)
+            parts = [
+                _split(micro, self.runner.shards.count_for((micro.stop - micro.start) * longest)) for (micro,) in parts
+            ]
+        return [[(rows, self._count(targets[rows]) / total) for rows in some] for some in parts]
+
+    def _count(self, targets: np.ndarray[Any, Any]) -> int:
+        """How many of them count."""
+        return int(np.count_nonzero(targets != self.model.config.pad_id))
+
+    def _expect_trainable(self) -> None:
+        """Raise ConfigError if a parameter would not be trained; looked at once for each version of the model."""
+        model, optimizer = self.model, self.optimizer
+        now = (version_of(model), optimizer, model.arena.segments)
+        if now[0] != self._checked[0] or not all(map(is_, now, self._checked)):
+            if optimizer.arena is not model.arena:
+                raise ConfigError(
+                    "optimizer: expected one over model.arena, got one of another model; it would train that"
+                )
+            model.arena.expect_all(model.owned_parameters())
+            self._checked = now
+
     def __deepcopy__(self, memo: dict[int, Any]) -> TrainStep:
         """One that trains the model's copy by the optimiser's, from here on."""
         model, optimizer = deepcopy((self.model, self.optimizer), memo)
@@ -128,165 +216,21 @@ class TrainStep:
         other.grad_norm = deepcopy(self.grad_norm)
         return other
 
-    def __call__(self, *batch: Array) -> Array:
-        """Train on a batch of ids, the model's inputs and then its targets, as model.config.batch lists them.
 
-        For a Transformer: src (B, S), tgt_in and tgt_out (B, T). For the others: tokens (B, T) and targets,
-        (B,) if whole rows are classified, else (B, T). Returns the mean loss per counted target before the
-        update, a fresh scalar on the device: float(loss) waits for it. Raises ShapeError, DTypeError or
-        TokenError for bad ids, and then nothing has changed.
-        """
-        self._look()
-        loss, self.grad_norm = self._make([self._given(batch, 0)])
-        return loss
+def backpropagate(model: Model, settings: Settings, shard: Shard, seen: list[Statistics] | None) -> Array:
+    """Forward, loss, backward: adds shard.share × the gradient of its rows' mean loss to the model's.
 
-    def many(self, batches: Iterable[Sequence[Array]]) -> Array:
-        """Train on several batches in turn, as so many calls would; where it pays, all in one launch.
-
-        Returns their losses, one after the other (k,). Raises what a call raises; for bad ids, before any step.
-        """
-        self._look()
-        given = [self._given(batch, ahead, copy=True) for ahead, batch in enumerate(batches)]
-        if not given:
-            raise ConfigError("batches: expected at least one, got none")
-        losses, self.grad_norm = self._make(given)
-        return losses if len(given) > 1 else namespace(losses).reshape(losses, (1,))
-
-    def _given(self, batch: Sequence[Array], ahead: int, *, copy: bool = False) -> Given:
-        """The batch, checked, and the numbers of the step that comes after so many others.
-
-        copy: the step comes later, and the caller may have written another batch to the same arrays by then.
-        """
-        found = checked_batch(self.model.config.batch, batch, self.model.backend)
-        *inputs, targets = (x.astype(np.int64, copy=copy) for x in found)  # narrow integers would overflow
-        number = self.step_number + ahead
-        rates = self.optimizer.rates(self._rate_of(number + 1), number + 1)
-        return Given(number, rates, self._shares(inputs, targets), tuple(inputs), targets)
-
-    def _make(self, given: list[Given]) -> tuple[Array, Array | None]:
-        """Make these steps, all of them or the first ones. Returns what ``_compute_updates`` returns; counts them."""
-        before = self.step_number
-        try:
-            with self._interrupt:
-                if self.model.backend.updates is None:
-                    return self._compute_as_recorded(given)
-                with self._interrupt.firmly():  # one launch updates, too, and its Adam does not count
-                    found = self._compute_as_recorded(given)
-                    if self.step_number == before:
-                        self.optimizer.t += len(given)
-                return found
-        except DeviceMemoryError as error:
-            if self.step_number != before:
-                raise MemoryError(f"{error}; an update was begun and not finished: this model is of no use") from None
-            raise DeviceMemoryError(f"{error}. {self._what_fits(given)}") from None
-
-    def _compute_as_recorded(self, given: list[Given]) -> tuple[Array, Array | None]:
-        """``_compute_updates``, captured where that may be."""
-        compute: Any = self._compute if self._threads.may_record else TrainStep._compute_updates
-        found: tuple[Array, Array | None] = compute(self, given)
-        return found
-
-    def _what_fits(self, given: list[Given]) -> str:
-        """Advice from trying ever fewer rows, without an update."""
-        if len(given) > 1:
-            return f"Make fewer than {len(given)} steps at once"
-        _, _, shares, inputs, targets = given[0]
-        size = targets.shape[0]
-        rows = max(parts[-1][0].stop - parts[0][0].start for parts in shares) // 2
-        while rows >= 1:
-            some = tuple(x[:rows] for x in inputs)
-            fewer = Given(0, Rates(0.0, 1.0, 1.0), [[(slice(0, rows), 1.0)]], some, targets[:rows])
-            try:
-                self.model.backend.capture(TrainStep._compute_gradients, TrainStep._baked)(self, fewer)
-            except DeviceMemoryError:
-                rows //= 2
-                continue
-            parts = -(-size // rows)
-            return (
-                f"batch_size: {size} sequences as long as these do not fit, {rows} were tried and do: make it {rows}, "
-                f"or keep it and set accumulate={parts}, which computes the same in {parts} parts"
-            )
-        return "Not even one sequence of this batch fits: make the model smaller, or its sequences shorter"
-
-    def _baked(self) -> list[Any]:
-        """What a step depends on beside Given: a record of one step is no good once any of it has changed."""
-        optimizer = self.optimizer
-        return [
-            self.seed, self.label_smoothing, self.clip_norm, optimizer, optimizer.betas, optimizer.eps,
-            optimizer.weight_decay, optimizer.m, optimizer.v, self.model.arena.segments, self._made_of,
-        ]  # fmt: skip
-
-    def _look(self) -> None:
-        """See whether a layer or parameter has been replaced; raises ConfigError if one would not be trained."""
-        now, settings = self._attributes.now(), (self.optimizer, self.model.arena.segments)
-        if now is not self._made_of or not all(map(is_, settings, self._settings)):
-            self._expect_own_arena(self.optimizer, self.model)
-            self.model.arena.expect_all(self.model.owned_parameters())
-            self._threads.look()
-            self._made_of, self._settings = now, settings
-
-    @staticmethod
-    def _expect_own_arena(optimizer: Adam, model: Model) -> None:
-        if optimizer.arena is not model.arena:
-            raise ConfigError("optimizer: expected one over model.arena, got one of another model; it would train that")
-
-    def _shares(
-        self, inputs: Sequence[np.ndarray[Any, Any]], targets: np.ndarray[Any, Any]
-    ) -> list[list[tuple[slice, float]]]:
-        """For each micro-batch, for each thread's part of it, its rows of the batch and n_i/N."""
-        total = max(1, self._count(targets))
-        micros = _split(slice(0, targets.shape[0]), self.accumulate)
-        longest = max(x.shape[1] for x in inputs)
-        parts = [_split(micro, self._threads.parts_of((micro.stop - micro.start) * longest)) for micro in micros]
-        return [[(rows, self._count(targets[rows]) / total) for rows in some] for some in parts]
-
-    def _count(self, targets: np.ndarray[Any, Any]) -> int:
-        """How many of them count."""
-        return int(np.count_nonzero(targets != self.model.config.pad_id))
-
-    def _compute_updates(self, steps: list[Given]) -> tuple[Array, Array | None]:
-        """The loss (), or of several steps the losses (k,), and the norm () of the last one's gradient, if taken."""
-        if len(steps) == 1:
-            return self._compute_update(steps[0])
-        losses, norm = self.model.backend.zeros((len(steps),)), None
-        for i, given in enumerate(steps):
-            losses[i], norm = self._compute_update(given)
-        return losses, norm
-
-    def _compute_update(self, given: Given) -> tuple[Array, Array | None]:
-        seen: list[Statistics] = []
-        (loss,) = self._compute_gradients(given, seen)
-        with self._interrupt.firmly():
-            if isinstance(given.rates, Rates):
-                norm = self._update(given.rates.lr)
-            else:
-                norm = self.optimizer.step_on_device(given.rates, self.clip_norm)
-            for statistics in seen:
-                statistics.norm.remember(statistics)
-        return loss, norm
-
-    def _update(self, lr: float) -> Array | None:
-        """Clip and update, by numbers of the host. Returns the norm before clipping."""
-        norm = None
-        if self.clip_norm is not None:
-            norm = clip_by_global_norm(self.model.arena, self.clip_norm)
-        self.optimizer.step(lr)
-        return norm
-
-    def _compute_gradients(self, given: Given, seen: list[Statistics] | None = None) -> tuple[Array]:
-        """The loss (). seen, if given, gets what every BatchNorm saw."""
-        self.model.arena.zero_grad()
-        on_device = self.model.backend.on_device
-        batch = [on_device(x) for x in (*given.inputs, given.targets)]
-        rule = Rule(self.seed, self.label_smoothing, self._baked())
-        losses = []
-        for micro, shares in enumerate(given.shares):
-            first, parts = shares[0][0].start, []
-            for rows, share in shares:
-                own = slice(rows.start - first, rows.stop - first)
-                parts.append(Part(given.number, micro, share, own, tuple(x[rows, ...] for x in batch)))
-            losses += self._threads.backpropagate(rule, parts, seen)
-        return (sum(losses[1:], start=losses[0]),)
+    Returns that loss (). seen, if given, gets what every BatchNorm saw.
+    """
+    *inputs, targets = shard.batch
+    cross_entropy = model.ops.cross_entropy
+    key = RandomKey(settings.seed, shard.number, shard.micro, first_row=shard.rows.start)
+    logits, cache = model.forward(*inputs, key=key, checked=True)
+    loss, loss_cache = cross_entropy.forward(logits, targets, model.config.pad_id, settings.label_smoothing)
+    if seen is not None:
+        seen += statistics_in(cache)
+    model.backward(cross_entropy.backward(shard.share, loss_cache), cache)
+    return loss
 
 
 def _expect_whole(name: str, value: Any, least: int) -> None:

@@ -147,14 +147,14 @@ def test_a_tied_parameter_is_there_once_with_its_aliases(numpy64: Backend) -> No
     assert [s.name for s in model.arena.segments if not s.trainable] == ["src_embedding.weight"]
 
 
-def test_a_twin_has_the_same_values_and_gradients_of_its_own(packed: Packed) -> None:
+def test_a_replica_has_the_same_values_and_gradients_of_its_own(packed: Packed) -> None:
     arena, parameters = packed
     copies = {name: Parameter(name, p.data) for name, p in reversed(parameters.items())}
     stranger = Parameter("stranger", np.ones(3))
-    twin = arena.twin([(name, p, ()) for name, p in copies.items()] + [("stranger", stranger, ())])
+    replica = arena.replica([(name, p, ()) for name, p in copies.items()] + [("stranger", stranger, ())])
     stranger.grad += 1  # it has a place of its own
     arena.values += 1
-    twin.grads[...] = 2
+    replica.grads[...] = 2
     for name, copy in copies.items():
         assert np.shares_memory(copy.data, arena.values)
         assert np.array_equal(copy.data, parameters[name].data)
@@ -162,19 +162,19 @@ def test_a_twin_has_the_same_values_and_gradients_of_its_own(packed: Packed) -> 
         assert np.all(copy.grad == 2)
         assert not parameters[name].grad.any()
         assert copy.grad.ctypes.data % 64 == 0
-    twin.zero_grad()
+    replica.zero_grad()
     assert not copies["b.weight"].grad.any()
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
-def test_gradients_of_twins_are_added(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gradients_of_replicas_are_added(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("npformer.backend.arena.WORTH_SHARING", 1)
     arena, parameters = new_arena(get_backend("numpy", "float64", kernels="plain", threads=threads))
-    twin = arena.twin((name, Parameter(name, p.data), ()) for name, p in parameters.items())
-    arena.grads[...], twin.grads[...] = 3, np.arange(arena.size)
-    arena.add_gradients(twin)
+    replica = arena.replica((name, Parameter(name, p.data), ()) for name, p in parameters.items())
+    arena.grads[...], replica.grads[...] = 3, np.arange(arena.size)
+    arena.add_gradients(replica)
     assert np.array_equal(arena.grads, 3 + np.arange(arena.size))
-    assert np.array_equal(twin.grads, np.arange(arena.size))
+    assert np.array_equal(replica.grads, np.arange(arena.size))
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 8])
@@ -209,7 +209,7 @@ def test_an_update_in_parts_is_the_update(any64: Backend, monkeypatch: pytest.Mo
 
 def test_an_arena_of_nothing() -> None:
     arena = Arena([], get_backend("numpy", kernels="plain", threads=2))
-    arena.add_gradients(arena.twin([]))
+    arena.add_gradients(arena.replica([]))
     assert arena.parts(slice(0, 0)) == []
 
 

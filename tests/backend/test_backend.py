@@ -109,7 +109,7 @@ def test_so_many_threads_as_asked_for_or_as_pay(monkeypatch: pytest.MonkeyPatch)
     chosen = {
         kernels: [get_backend("numpy", kernels=kernels).parts_of(n) for n in asked] for kernels in ("numpy", "plain")
     }
-    assert chosen == {"numpy": [1, 1, 1, 2, 4], "plain": [1, 4, 4, 4, 4]}
+    assert chosen == {"numpy": [1, 1, 1, 2, 4], "plain": [1, 1, 1, 1, 1]}
     assert [get_backend("numpy", kernels="numpy", threads=3).parts_of(n) for n in (1, 2, 9)] == [1, 2, 3]
 
 

@@ -5,17 +5,14 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from npformer.backend import Backend, get_backend
-from npformer.backend.numpy import numba_problem
-from npformer.backend.numpy.blas_threads import blas_threads, can_set_blas_threads
+from npformer.backend import Backend
 from npformer.errors import ConfigError, DTypeError, NpformerError, ShapeError, TokenError
-from npformer.models import Transformer, transformer
+from npformer.models import Transformer
 
 Build = Callable[..., Transformer]
 Host = np.ndarray[Any, Any]
@@ -132,43 +129,6 @@ def test_rows_of_a_source_in_turn_read_one_memory(n: int, small_model: Build, an
     again = start.select([0, 0, 0, 1, 1, 1, 2, 2, 2])
     for before, after in zip(start.layers, again.layers, strict=True):
         assert before.memory is after.memory, "copied for nothing"
-
-
-def test_reading_the_source_leaves_no_threads_of_products_behind(
-    small_model: Build, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They would wait, in a loop, on the core of the thread that helps with the steps."""
-    problem = numba_problem()
-    if problem is not None:
-        pytest.skip(problem)
-    if not can_set_blas_threads():
-        pytest.skip("this NumPy's BLAS cannot be told how many threads to use")
-    seen, encode = [], transformer.encode_at_once
-
-    def noting(model: Any, src: Any) -> Any:
-        seen.append(blas_threads())
-        return encode(model, src)
-
-    monkeypatch.setattr(transformer, "encode_at_once", noting)
-    before = blas_threads()
-    model = small_model(get_backend("numpy", dtype="float64", kernels="numba", threads=2))
-    for rows, calls in ((SRC[:1], 1), (SRC, 2)):
-        seen.clear()
-        model.start(rows, MAX_LEN)
-        assert seen == [1] * calls, "rows are shared out, and products are not"
-    assert blas_threads() == before
-
-
-@pytest.mark.parametrize(("least", "parts"), [(1, 2), (10**6, 1)])
-def test_sources_are_shared_out_where_that_pays(
-    least: int, parts: int, small_model: Build, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read, encode = [], transformer.encode_at_once
-    monkeypatch.setattr(transformer, "encode_at_once", lambda model, src: read.append(src) or encode(model, src))
-    on = get_backend("numpy", dtype="float64", kernels="numpy", threads=2)
-    memory, _ = small_model(replace(on, least_part=least)).encode(SRC)
-    assert len(read) == parts
-    assert close(memory, small_model(replace(on, threads=1)).encode(SRC)[0])
 
 
 def test_a_row_that_has_ended_costs_the_others_nothing(small_model: Build, any64: Backend) -> None:

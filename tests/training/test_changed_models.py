@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import deepcopy
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
-from npformer.backend import Arena, Backend, get_backend
+from npformer.backend import Arena, Backend, Pair, get_backend
 from npformer.errors import ConfigError
-from npformer.layers import BatchNorm, Layer, Linear
+from npformer.layers import BatchNorm, FeedForward, Layer, Linear, Local
 from npformer.layers.parameter import Buffer
 from npformer.models import Decoder, DecoderConfig, Transformer, TransformerConfig
 from npformer.optim import Adam
@@ -42,21 +45,6 @@ def new_step(model: Any, **options: Any) -> TrainStep:
     return TrainStep(model, Adam(model.arena, lr=0.01), **options)
 
 
-def test_a_replaced_parameter_is_refused_and_nothing_changes(numpy64: Backend) -> None:
-    for name in ("data", "grad"):
-        model = decoder(numpy64)
-        step = new_step(model)
-        step(IDS, IDS)
-        setattr(model.generator.weight, name, np.zeros((8, 9)))
-        before = model.arena.values.copy()
-        with pytest.raises(ConfigError, match=r"^generator\.weight: expected data and grad in model\.arena"):
-            step(IDS, IDS)
-        with pytest.raises(ConfigError, match=r"^generator\.weight: expected"):
-            new_step(model)
-        assert step.step_number == 1
-        assert np.array_equal(model.arena.values, before)
-
-
 def test_a_replaced_layer_is_refused_until_it_is_packed(numpy64: Backend) -> None:
     model = decoder(numpy64)
     step = new_step(model)
@@ -82,52 +70,6 @@ def test_one_that_is_frozen_may_be_anything(numpy64: Backend) -> None:
         step(IDS, IDS)
 
 
-class Switch(Layer):
-    """A layer that Python can leave out; how is nobody's business but its own."""
-
-    def __init__(self, inner: Any) -> None:
-        super().__init__(inner.backend)
-        self.inner = inner
-        self.options = {"on": False}
-
-    def forward(self, x: Host, key: Any = None) -> Any:
-        return self.inner.forward(x, key=key) if self.options["on"] else (x, None)
-
-    def backward(self, dy: Host, cache: Any) -> Host:
-        return dy if cache is None else self.inner.backward(dy, cache)
-
-
-def test_a_layer_that_decides_anew_is_asked_anew(backend: Backend) -> None:
-    model = decoder(backend)
-    layer: Any = model.decoder.layers[0]
-    layer.feed_forward = Switch(layer.feed_forward)
-    step, weight = new_step(packed(model)), layer.feed_forward.inner.up.weight
-    start = weight.data.copy()
-    for _ in range(4):
-        step(IDS, IDS)
-    assert np.array_equal(weight.data, start)
-    layer.feed_forward.options["on"] = True
-    step(IDS, IDS)
-    assert np.any(weight.data != start)
-
-
-def test_a_pass_of_ones_own_is_called(backend: Backend) -> None:
-    model, calls = decoder(backend), list[int]()
-    layer: Any = model.decoder.layers[0].feed_forward
-    forward = layer.forward
-
-    def hooked(*inputs: Any, **options: Any) -> Any:
-        calls.append(1)
-        return forward(*inputs, **options)
-
-    step = new_step(model)
-    step(IDS, IDS)
-    layer.forward = hooked
-    for count in range(1, 5):
-        step(IDS, IDS)
-        assert len(calls) == 2 * count  # two threads
-
-
 def test_a_batch_norm_put_in_by_hand_learns_what_it_sees(backend: Backend) -> None:
     config = TransformerConfig(9, 9, num_encoder_layers=1, num_decoder_layers=1, **SIZES)
     model = Transformer(config, backend=backend)
@@ -149,22 +91,30 @@ class Nested(Layer):
         self.parts: Any = {
             "tuple": (first, second), "dict": {"first": first, "second": second}, "lists": [[first], [second]],
         }[kind]  # fmt: skip
+        self.notes: Any = {}
 
-    def both(self) -> tuple[Any, Any]:
-        if isinstance(self.parts, dict):
-            return self.parts["first"], self.parts["second"]
-        return (self.parts[0][0], self.parts[1][0]) if isinstance(self.parts, list) else self.parts
+    def maps(self) -> list[Any]:
+        parts = self.parts.values() if isinstance(self.parts, dict) else self.parts
+        return [part[0] if isinstance(part, list) else part for part in parts]
 
     def forward(self, x: Host, key: Any = None) -> Any:
-        first, second = self.both()
-        h, kept = first.forward(x)
-        y, cache = second.forward(h)
-        return y, (kept, cache)
+        caches = []
+        for each in self.maps():
+            x, cache = each.forward(x)
+            caches.append(cache)
+        return (x / 2 if self.notes else x), (bool(self.notes), caches)
 
     def backward(self, dy: Host, cache: Any) -> Host:
-        first, second = self.both()
-        found: Host = first.backward(second.backward(dy, cache[1]), cache[0])
-        return found
+        dy = dy / 2 if cache[0] else dy
+        for each, kept in zip(reversed(self.maps()), reversed(cache[1]), strict=True):
+            dy = each.backward(dy, kept)
+        return dy
+
+
+def nested_decoder(on: Backend, kind: str) -> Any:
+    model = decoder(on)
+    model.decoder.layers[0].feed_forward = Nested(on, kind)  # type: ignore[assignment]
+    return packed(model)
 
 
 NAMES = {"tuple": ("0", "1"), "dict": ("first", "second"), "lists": ("0.0", "1.0")}
@@ -180,16 +130,145 @@ def test_layers_in_containers_are_found_checked_and_trained(kind: str, backend: 
     assert all(name in str(report) for name in expected)
     values = []
     for threads in (1, 2):
-        on = get_backend("numpy", dtype="float64", kernels=backend.kernels, threads=threads)
-        model = decoder(on)
-        model.decoder.layers[0].feed_forward = Nested(on, kind)  # type: ignore[assignment]
-        step = new_step(packed(model))
-        start = model.arena.values.copy()
+        model = nested_decoder(get_backend("numpy", "float64", kernels=backend.kernels, threads=threads), kind)
+        step, start = new_step(model), model.arena.values.copy()
         for _ in range(3):
             step(IDS, IDS)
         assert np.any(dict(model.named_parameters())[f"decoder.layers.0.feed_forward.{expected[0]}"].grad)
         values.append(model.arena.values - start)
     np.testing.assert_allclose(*values, rtol=0, atol=1e-9)
+
+
+class Halved(FeedForward):
+    """Half of what the other one says."""
+
+    def forward(self, *inputs: Any, **options: Any) -> Any:
+        y, cache = super().forward(*inputs, **options)
+        return y / 2, cache
+
+
+def half(self: Any, x: Any, key: Any = None) -> Any:
+    y, cache = OWN_FORWARD(self, x, key)
+    return y / 2, cache
+
+
+def with_half_maps(on: Backend) -> Backend:
+    def forward(*inputs: Any) -> Any:
+        y, cache = on.ops.linear.forward(*inputs)
+        return y / 2, cache
+
+    return replace(on, ops=replace(on.ops, linear=Pair(forward, on.ops.linear.backward)))
+
+
+def with_another_backend(model: Any, patch: pytest.MonkeyPatch) -> None:
+    other = with_half_maps(model.backend)
+    for layer in model.all_layers():
+        layer.backend = other
+
+
+OWN_FORWARD = FeedForward.forward
+Change = Callable[[Any, pytest.MonkeyPatch], Any]
+
+
+def first(model: Any) -> Any:
+    return model.decoder.layers[0]
+
+
+def put(place: Callable[[Any], Any], name: str, value: Callable[[Any], Any]) -> Change:
+    """The change that sets an attribute of a place in the model to value(what was there)."""
+    return lambda model, patch: setattr(place(model), name, value(getattr(place(model), name, None)))
+
+
+#: What is done to a model between two steps, which is then as if the training step were made for it anew.
+OBEYED: dict[str, Change] = {
+    "a rate of dropout": put(lambda model: model.dropout, "rate", lambda _: 0.6),
+    "a layer's own rate": put(lambda model: first(model).feed_forward, "dropout", lambda _: 0.0),
+    "eps": put(lambda model: first(model).norm1, "eps", lambda _: 0.5),
+    "an activation": put(lambda model: first(model).feed_forward, "activation", lambda _: "gelu"),
+    "layers in another order": put(lambda model: model.decoder, "layers", lambda layers: layers[::-1]),
+    "one layer twice": put(lambda model: model.decoder, "layers", lambda layers: layers[:1] * 2),
+    "fewer layers": put(lambda model: model.decoder, "layers", lambda layers: layers[:1]),
+    "a configuration": put(lambda model: model, "config", lambda config: replace(config, pad_id=3)),
+    "a mechanism": put(lambda model: first(model).self_attention, "mechanism", lambda _: Local(window=1)),
+    "a method of one layer": put(lambda model: first(model).feed_forward, "forward",
+                                 lambda forward: partial(half, forward.__self__)),
+    "a method of a class": lambda model, patch: patch.setattr(FeedForward, "forward", half),
+    "a class": put(lambda model: first(model).feed_forward, "__class__", lambda _: Halved),
+    "a backend's operation": with_another_backend,
+}  # fmt: skip
+#: The same for layers in containers, whose edits in place count.
+EDITS: dict[str, tuple[str, Change]] = {
+    "a list in another order": ("lists", lambda model, patch: first(model).feed_forward.parts.reverse()),
+    "a list in a list": ("lists", lambda model, patch: first(model).feed_forward.parts[0].reverse()),
+    "a dict in another order": ("dict", lambda model, patch: first(model).feed_forward.parts.update(
+        first=first(model).feed_forward.parts.pop("first"))),
+    "an entry": ("tuple", lambda model, patch: first(model).feed_forward.notes.update(on=True)),
+}  # fmt: skip
+
+
+def values_after(model: Any, change: Change | None, anew: bool) -> Host:
+    """Three steps, the change, and three more: by a step that is made anew for the model, or by the one there is."""
+    step = new_step(model)
+    with pytest.MonkeyPatch.context() as patch:
+        for _ in range(3):
+            step(IDS, IDS)
+        if change is not None:
+            change(model, patch)
+        if anew:
+            step = TrainStep(model, step.optimizer)
+        for _ in range(3):
+            step(IDS, IDS)
+    return np.array(model.arena.values)
+
+
+@pytest.mark.parametrize("name", [*OBEYED, *EDITS])
+def test_a_change_between_steps_is_obeyed(name: str, backend: Backend) -> None:
+    kind, change = EDITS[name] if name in EDITS else ("", OBEYED[name])
+
+    def build() -> Any:
+        return nested_decoder(backend, kind) if kind else decoder(backend)
+
+    found = values_after(build(), change, anew=False)
+    assert np.array_equal(found, values_after(build(), change, anew=True))
+    if name != "a list in a list":
+        assert not np.array_equal(found, values_after(build(), None, anew=False))
+
+
+def another(model: Any) -> Linear:
+    return Linear(8, 8, backend=model.backend, seed=5)
+
+
+#: What is done to a model, and what is then in no arena.
+REFUSED: dict[str, tuple[str, Change, str]] = {
+    "data": ("tuple", put(lambda model: model.generator.weight, "data", np.copy), r"^generator\.weight: expected data"),
+    "grad": ("tuple", put(lambda model: model.generator.weight, "grad", np.copy), r"^generator\.weight: expected data"),
+    "a new layer": ("tuple", lambda model, patch: setattr(first(model), "extra", another(model)), r"\.extra\.weight"),
+    "in a tuple": ("tuple", lambda model, patch: setattr(first(model).feed_forward, "parts", (another(model),)),
+                   r"parts\.0\.weight"),
+    "in a list": ("lists", lambda model, patch: first(model).feed_forward.parts.append(another(model)),
+                  r"parts\.2\.weight"),
+    "in a list in a list": ("lists", lambda model, patch: first(model).feed_forward.parts[1].insert(0, another(model)),
+                            r"parts\.1\.0\.weight"),
+    "in an empty dict": ("tuple", lambda model, patch: first(model).feed_forward.notes.update(new=another(model)),
+                         r"notes\.new\.weight"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_would_not_be_trained_is_refused_and_nothing_changes(name: str, backend: Backend) -> None:
+    kind, change, message = REFUSED[name]
+    model = nested_decoder(backend, kind)
+    step = new_step(model)
+    step(IDS, IDS)
+    with pytest.MonkeyPatch.context() as patch:
+        change(model, patch)
+    before = model.arena.values.copy()
+    with pytest.raises(ConfigError, match=message):
+        step(IDS, IDS)
+    with pytest.raises(ConfigError, match=message):
+        new_step(model)
+    assert step.step_number == 1
+    assert np.array_equal(model.arena.values, before)
 
 
 def test_a_copied_step_goes_on_apart(backend: Backend) -> None:
@@ -235,17 +314,6 @@ def test_an_optimiser_of_a_model_is_one_of_its_arena(numpy64: Backend) -> None:
         Adam(decoder(numpy64))  # type: ignore[arg-type]
 
 
-def test_a_layer_added_to_an_empty_dict_is_seen(numpy64: Backend) -> None:
-    model = decoder(numpy64)
-    layer: Any = model.decoder.layers[0].feed_forward
-    layer.extra, layer.words = {}, dict.fromkeys(map(str, range(1000)))
-    step = new_step(model)
-    step(IDS, IDS)
-    layer.extra["new"] = Linear(8, 8, backend=numpy64)
-    with pytest.raises(ConfigError, match=r"feed_forward\.extra\.new\.weight.*: expected data and grad"):
-        step(IDS, IDS)
-
-
 def test_a_layer_that_knows_what_it_is_in_is_no_endless_tree() -> None:
     on = get_backend("numpy", dtype="float64", kernels="plain", threads=2)
     model = decoder(on)
@@ -265,10 +333,12 @@ def test_a_layer_that_knows_what_it_is_in_is_no_endless_tree() -> None:
 def test_a_buffer_alone_lets_threads_share_a_batch() -> None:
     model = decoder(get_backend("numpy", dtype="float64", kernels="plain", threads=2))
     step = new_step(model)
-    assert step._threads.parts_of(1) == 2
+    assert step.runner is not None
+    assert step.runner.shards.count_for(1) == 2
     model.generator.constant = Buffer("constant", np.ones(3))  # type: ignore[attr-defined]
     step(IDS, IDS)
-    assert step._threads.parts_of(1) == 2
+    assert step.runner is not None
+    assert step.runner.shards.count_for(1) == 2
 
 
 def test_another_optimiser_and_its_rate_are_looked_at(numpy64: Backend) -> None:

@@ -129,9 +129,7 @@ def with_batch_norm() -> Callable[..., Model]:
 
 
 def norms_of(layer: Any) -> list[BatchNorm]:
-    parts = [part for value in vars(layer).values() for part in (value if isinstance(value, list) else [value])]
-    inside = [norms_of(part) for part in parts if hasattr(part, "named_buffers")]
-    return [layer] if isinstance(layer, BatchNorm) else [norm for norms in inside for norm in norms]
+    return [each for each in layer.all_layers() if isinstance(each, BatchNorm)]
 
 
 KINDS = pytest.mark.parametrize("kind", ["transformer", "encoder", "decoder"])

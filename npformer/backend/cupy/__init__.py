@@ -108,8 +108,8 @@ def assembled(plain: Backend, card: Any, driver: Any, arrays: type) -> Backend:
 
     updates = CardUpdates(card, plain.device.array)
 
-    def capture(function: Callable[..., Any], baked: Callable[[Any], Any]) -> Captured:
-        return Captured(function, baked, driver, plain.dtype)
+    def capture(function: Callable[..., Any], static_arguments: Callable[[Any], Any]) -> Captured:
+        return Captured(function, static_arguments, driver, plain.dtype)
 
     ops = with_fallback(cuda_ops(card), with_one_precision(PLAIN, arrays), arrays=arrays)
     return replace(
@@ -122,4 +122,4 @@ def uncaptured(driver: Any) -> Callable[..., Any]:
     """The capture of kernels whose products CuPy makes, which it refuses to do while a stream is recorded."""
     from npformer.backend.capture import Uncaptured
 
-    return lambda function, baked=None: Uncaptured(function, driver)
+    return lambda function, static_arguments=None: Uncaptured(function, driver)

@@ -34,7 +34,6 @@ from npformer.backend.numba.decode_parts import (
     SUB_LAYER,
     do_part,
 )
-from npformer.backend.numba.few_tokens import norm
 from npformer.backend.numba.sharing import (
     LOST,
     PRESENT,
@@ -48,6 +47,7 @@ from npformer.backend.numba.sharing import (
     take,
     vector,
 )
+from npformer.backend.numba.small_batch import norm
 
 
 @kernel("KkssZYYBBi", calls="shared_decoder_steps")

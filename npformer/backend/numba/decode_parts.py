@@ -14,10 +14,10 @@ import numpy as np
 
 from npformer.backend.numba.compiling import inlined
 from npformer.backend.numba.error_function import error_function
-from npformer.backend.numba.few_tokens import add_product_of_few, add_products, map_columns, softmax_of_visible
 from npformer.backend.numba.linear import FEW_TOKENS, add_product
 from npformer.backend.numba.products import product
 from npformer.backend.numba.sharing import DONE, MOST_PARTS, add, matrix, vector
+from npformer.backend.numba.small_batch import add_product_of_few, add_products, map_columns, softmax_of_visible
 
 #: Where each number stands in sizes, and each address in model and in a row of layers (see decode_step.py).
 HEADS, F, V, ROOM, S, PRE, GELU, TIED, PARTS, LOOKS, POSITION, TOGETHER, DECIDED = range(13)

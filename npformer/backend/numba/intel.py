@@ -3,9 +3,9 @@
 NumPy's wheels bring OpenBLAS, which packs a weight into an order of its own before each product. With 4 to
 16 rows, as in decoding, that makes a product take up to three times as long as MKL's, which does not pack then,
 and a third longer still with 64. MKL is used without threads of its own, so there are none to fight over the
-cores: a large product outside a team still goes to NumPy's library and its threads (see ``products``). On AMD's
-processors MKL is left alone: on one of them a training step of PyTorch, which multiplies with it, took twice as long
-as ours with OpenBLAS.
+cores: a large product outside a pool of threads still goes to NumPy's library and its threads (see ``products``). On
+AMD's processors MKL is left alone: on one of them a training step of PyTorch, which multiplies with it, took twice as
+long as ours with OpenBLAS.
 """
 
 from __future__ import annotations

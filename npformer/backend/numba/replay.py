@@ -27,9 +27,11 @@ MOST_MEMORY = 1 << 28
 MOST_SHAPES = 64  # records of one thread: texts come in many lengths
 
 
-def captured_part(function: Callable[..., Any], baked: Callable[[Any], Sequence[Any]], dtype: str) -> Captured:
+def captured_part(
+    function: Callable[..., Any], static_arguments: Callable[[Any], Sequence[Any]], dtype: str
+) -> Captured:
     """The function, replayed where it can be; one of these for each thread."""
-    return Captured(function, baked, HostDriver(dtype), dtype, say=lambda text: None, most=MOST_SHAPES)
+    return Captured(function, static_arguments, HostDriver(dtype), dtype, say=lambda text: None, most=MOST_SHAPES)
 
 
 class Stage:

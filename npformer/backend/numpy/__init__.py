@@ -18,7 +18,7 @@ from npformer.backend.fallback import with_fallback, with_one_precision
 from npformer.backend.numpy.blas import blas_product
 from npformer.backend.numpy.blas_threads import one_blas_thread
 from npformer.backend.numpy.philox import philox_bits
-from npformer.backend.numpy.team import Team
+from npformer.backend.numpy.thread_pool import ThreadPool
 from npformer.backend.ops import PLAIN, Ops, with_bits
 from npformer.errors import DeviceError
 from npformer.typing import Array, HostArray
@@ -71,10 +71,10 @@ def numpy_backend(dtype: str, kernels: str = "auto", threads: int | None = None)
     elif kernels == "auto":
         kernels = auto_kernels()[0]
     least_part = LEAST_PART if threads is None and kernels == "numpy" else 1
-    threads = threads or default_threads()
+    threads = threads or (1 if kernels == "plain" else default_threads())
     shared = Backend(
         "numpy", TEXT, NumpyDevice(), dtype, kernels=kernels, threads=threads, least_part=least_part,
-        together=_team(threads).run,
+        in_threads=_pool(threads).run,
     )  # fmt: skip
     if kernels == "numpy":
         from npformer.backend.numpy.kernels import KERNELS, adam_update
@@ -130,6 +130,6 @@ def default_threads() -> int:
 
 
 @cache
-def _team(size: int) -> Team:
-    """One team of each size for the whole process."""
-    return Team(size)
+def _pool(size: int) -> ThreadPool:
+    """One pool of each size for the whole process."""
+    return ThreadPool(size)

@@ -71,7 +71,7 @@ def counted() -> Callable[[Preset], tuple[int, int]]:
         step = npf.TrainStep(model, npf.Adam(model.arena, lr=1e-4), seed=0)
         for _ in range(2):
             step(*preset.example_batch())
-        assert step._compute.refusal is None
+        assert step.runner.compute.refusal is None
         return len(machine.graph), card.products
 
     return count

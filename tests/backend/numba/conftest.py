@@ -105,7 +105,7 @@ def change_stack() -> Callable[[str, Any], None]:
         if name == "array":
             weight.data = weight.data * 0.9
         elif name == "layer":
-            layers[0], layers[2] = layers[2], layers[0]
+            stack.layers = layers[::-1]
         else:
             kind = {"norm": LayerNorm, "kind": Silent}[name]
             layers[2].norm2 = kind(weight.data.shape[0], backend=layers[2].norm2.backend)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from npformer.backend.numba import sharing
 from npformer.decoding import beams
 from npformer.decoding.beam_search import Hypothesis
 from npformer.models import Transformer
-from npformer.models.step_at_once import search_at_once
+from npformer.runtime import fused_decode
 from tests.backend.numba.small_models import small_model
 
 Host = np.ndarray[Any, Any]
@@ -84,8 +83,8 @@ def test_in_other_forms_and_in_float32(changes: dict[str, Any]) -> None:
 def test_it_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     """But for the first step, after which there are more rows than before."""
     fast, steps = model("numba"), []
-    expected, step = one_by_one(fast, SRC), Transformer.step
-    monkeypatch.setattr(Transformer, "step", lambda *given: steps.append(1) or step(*given))
+    expected, step = one_by_one(fast, SRC), fused_decode.step
+    monkeypatch.setattr(fused_decode, "step", lambda *given: steps.append(1) or step(*given))
     same(beam_search(fast, SRC, MAX_LEN), expected)
     assert len(steps) == 1
     assert max(one.tokens.size for found in expected for one in found) > 8
@@ -98,7 +97,7 @@ def test_rows_have_moved_when_it_is_over() -> None:
     first, log_p = np.array([1, 3, 4, 5]), np.log(np.array([[0.4, 0.3, 0.2, 0.1]]))
     states = [of.start(SRC[:1], MAX_LEN).select([0] * 4) for of in (fast, plain)]
     given = (log_p, np.array([0]), np.array([4]), np.array([-np.inf]), np.array([1.0]))
-    found = search_at_once(fast, first, states[0], given, 7, 99)
+    found = fused_decode.search(fast, first, states[0], given, 7, 99)
     rows, tokens = found
     assert rows.shape == tokens.shape == (7, 4)
     assert np.any(rows != np.arange(4))
@@ -110,27 +109,28 @@ def test_rows_have_moved_when_it_is_over() -> None:
     assert np.array_equal(states[0].visible[:, :7], states[1].visible[:, :7])
     for state in states:
         state.reorder(rows[-1])
-    logits, expected = (of.step(tokens[-1], state) for of, state in zip((fast, plain), states, strict=True))
+    logits, expected = (
+        fused_decode.step(of, tokens[-1], state) for of, state in zip((fast, plain), states, strict=True)
+    )
     np.testing.assert_allclose(logits, expected, rtol=0, atol=1e-12)
 
 
 def test_where_more_may_go_on_than_there_are_places_it_is_refused() -> None:
     fast, one = model("numba"), np.array([0.0])
     state, given = fast.start(SRC[:1], MAX_LEN), (one[None], np.array([0]), np.array([2]), one, one)
-    assert search_at_once(fast, np.array([1]), state, given, 3, 2) is None
+    assert fused_decode.search(fast, np.array([1]), state, given, 3, 2) is None
     assert state.length == 0
 
 
 def test_of_a_model_without_such_steps_there_are_none() -> None:
     plain, one = model("plain"), np.array([0.0])
     state, given = plain.start(SRC[:1], MAX_LEN), (one[None], np.array([0]), np.array([1]), one, one)
-    assert search_at_once(plain, np.array([1]), state, given, 3, 2) is None
+    assert fused_decode.search(plain, np.array([1]), state, given, 3, 2) is None
 
 
 def test_a_model_without_such_steps_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
-    module = import_module("npformer.decoding.beam_search")  # the package has a function of that name
-    monkeypatch.setattr(module, "search_at_once", lambda *given, **named: asked.append(given))
+    monkeypatch.setattr(fused_decode, "search", lambda *given, **named: asked.append(given))
     same(beam_search(model("numba"), SRC, MAX_LEN), one_by_one(model("plain"), SRC))
     assert len(asked) == 1
 

@@ -19,7 +19,7 @@ from npformer.backend.numba.decode_kernel import likeliest
 from npformer.decoding import writing
 from npformer.errors import ConfigError, TokenError
 from npformer.models import Transformer
-from npformer.models.step_at_once import likeliest_at_once
+from npformer.runtime import fused_decode
 from tests.backend.numba.small_models import small_model
 
 Host = np.ndarray[Any, Any]
@@ -80,7 +80,7 @@ def test_in_other_forms_and_in_float32(changes: dict[str, Any]) -> None:
 def test_it_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     fast = model("numba")
     expected = greedy(fast, SRC, MAX_LEN, eos_id=99)
-    monkeypatch.setattr(Transformer, "step", None)
+    monkeypatch.setattr(Transformer.step, "__code__", (lambda *given, **named: 1 / 0).__code__)
     assert np.array_equal(greedy(fast, SRC, MAX_LEN, eos_id=99), expected)
 
 
@@ -101,21 +101,23 @@ def test_the_state_goes_on_from_there() -> None:
     fast, plain = model("numba"), model("plain")
     states, going = [of.start(SRC, MAX_LEN) for of in (fast, plain)], np.ones(len(SRC), dtype=bool)
     first = np.ones(len(SRC), dtype=np.int64)
-    chosen = likeliest_at_once(fast, first, states[0], going, 7, 99)
+    chosen = fused_decode.likeliest(fast, first, states[0], going, 7, 99)
     for tokens in (first, *chosen[:-1]):
         plain.step(tokens, states[1])
     assert states[0].length == states[1].length == len(chosen) == 7
     assert np.array_equal(states[0].visible, states[1].visible)
-    found, expected = (of.step(chosen[-1], state) for of, state in zip((fast, plain), states, strict=True))
+    found, expected = (
+        fused_decode.step(of, chosen[-1], state) for of, state in zip((fast, plain), states, strict=True)
+    )
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
 
 
 def test_not_more_than_there_is_room_for() -> None:
     fast = model("numba")
     state, going = fast.start(SRC[:2], 5), np.ones(2, dtype=bool)
-    chosen = likeliest_at_once(fast, np.ones(2, dtype=np.int64), state, going, 50, 99)
+    chosen = fused_decode.likeliest(fast, np.ones(2, dtype=np.int64), state, going, 50, 99)
     assert (chosen.shape, state.length) == ((5, 2), 5)
-    steps, token = state.at_once[1], np.ones((2, 1), dtype=np.int64)
+    steps, token = state.fused[1], np.ones((2, 1), dtype=np.int64)
     assert steps.write(token, 4, going, (99, 0), 2) is None
     assert steps.write(token[:1], 0, going, (99, 0), 1) is None
 
@@ -131,7 +133,7 @@ def test_a_token_that_has_no_vector_is_refused_as_ever() -> None:
 
 def test_of_a_model_without_such_steps_there_are_none() -> None:
     plain, tokens = model("plain"), np.ones(2, dtype=np.int64)
-    assert likeliest_at_once(plain, tokens, plain.start(SRC[:2], 5), np.ones(2, dtype=bool), 4, 2) is None
+    assert fused_decode.likeliest(plain, tokens, plain.start(SRC[:2], 5), np.ones(2, dtype=bool), 4, 2) is None
 
 
 def test_the_likeliest_is_numpys() -> None:

@@ -208,14 +208,14 @@ BUGS = (
         "clip-after-update", CATEGORY, "clipping after the update",
         (
             Edit(
-                STEP + "_update",
-                "    norm = None\n",
-                "    norm = None\n    self.optimizer.step(lr)\n",
+                STEP + "update",
+                "            if self.clip_norm is not None:\n",
+                "            self.optimizer.step(rates.lr)\n            if self.clip_norm is not None:\n",
             ),
             Edit(
-                STEP + "_update",
-                "    self.optimizer.step(lr)\n    return norm",
-                "    return norm",
+                STEP + "update",
+                "            self.optimizer.step(rates.lr)\n        for",
+                "        for",
             ),
         ),
         "backward, clip, update", "backward, update, clip",

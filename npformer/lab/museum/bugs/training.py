@@ -5,7 +5,7 @@ from __future__ import annotations
 from npformer.lab.museum.bug import OURS, SEVERAL, Bug, Edit
 
 STEP = "npformer.training.step:TrainStep."
-THREAD = "npformer.training.threads:_backpropagate"
+BACKPROPAGATE, RUNNER = "npformer.training.step:backpropagate", "npformer.runtime.steps:"
 TRAINER = "npformer.training.trainer:Trainer."
 CATEGORY = "training"
 UNBROKEN = "A run that is never interrupted is right to the last bit, so its curve shows nothing. "
@@ -13,7 +13,10 @@ UNBROKEN = "A run that is never interrupted is right to the last bit, so its cur
 BUGS = (
     Bug(
         "gradients-not-zeroed", CATEGORY, "gradients are never zeroed",
-        (Edit(STEP + "_compute_gradients", "self.model.arena.zero_grad()", "pass"),),
+        (
+            Edit(STEP + "_make", "self.model.arena.zero_grad()", "pass"),
+            Edit(RUNNER + "_loss", "step.model.arena.zero_grad()", "pass"),
+        ),
         "grad = 0 before each batch", "grad = the sum over all batches so far",
         "Since gradients are added, somebody has to start them at 0. Without it each step follows the sum of the "
         "whole past: a momentum that never fades. Adam divides by an equally swollen √v̂, so it does not explode; it "
@@ -39,7 +42,7 @@ BUGS = (
     ),
     Bug(
         "same-mask-every-step", CATEGORY, "the same dropout mask at every step",
-        (Edit(THREAD, "part.number, part.micro", "0, part.micro"),),
+        (Edit(BACKPROPAGATE, "shard.number, shard.micro", "0, shard.micro"),),
         "mask = function of (seed, step, place)", "mask = function of (seed, place)",
         "The generator is seeded anew in each step, for the sake of reproducibility. The same units are missing for "
         "the whole of training: a smaller network is trained, and at the end, with nothing dropped, another one is "
@@ -48,7 +51,7 @@ BUGS = (
     ),
     Bug(
         "same-mask-every-micro-batch", CATEGORY, "the same dropout mask in every micro-batch",
-        (Edit(THREAD, "part.number, part.micro", "part.number, 0"),),
+        (Edit(BACKPROPAGATE, "shard.number, shard.micro", "shard.number, 0"),),
         "each micro-batch draws its own", "all draw the first one's",
         "Splitting a batch must not change what is computed. Here the first rows of every part share their masks, so a "
         "batch of 64 in eight parts has the masks of 8 rows: more noise in the gradient, and nothing to see.",
@@ -99,10 +102,9 @@ BUGS = (
         "resume-redraws-dropout", CATEGORY, "dropout continues from a generator that was not saved",
         (
             Edit(
-                STEP + "_compute_gradients",
-                "    losses = []\n",
-                "    self._made = getattr(self, '_made', -1) + 1\n    given = given._replace(number=self._made)\n"
-                "    losses = []\n",
+                STEP + "_check",
+                "return StepInputs(number, rates",
+                "self._made = getattr(self, '_made', -1) + 1\n    return StepInputs(self._made, rates",
             ),
         ),
         "mask = function of (seed, step, place)", "mask = next output of a generator in memory",

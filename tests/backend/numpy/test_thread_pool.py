@@ -1,4 +1,4 @@
-"""A team's jobs run at the same time, all of them end, and what went wrong reaches the caller."""
+"""A pool's jobs run at the same time, all of them end, and what went wrong reaches the caller."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 
 from npformer.backend import get_backend
-from npformer.backend.numpy import team as module
+from npformer.backend.numpy import thread_pool as module
 from npformer.backend.numpy.blas_threads import blas_threads
-from npformer.backend.numpy.team import Team
+from npformer.backend.numpy.thread_pool import ThreadPool
 
 PATIENCE = 600  # seconds until a test gives up on what would never happen
 
@@ -78,39 +78,39 @@ def test_jobs_run_at_the_same_time_each_on_its_own_thread(size: int) -> None:
         meeting.wait(PATIENCE)
         threads.add(threading.current_thread())
 
-    team = Team(size)
+    pool = ThreadPool(size)
     for _ in range(3):
-        team.run([job] * size)
+        pool.run([job] * size)
     assert len(threads) == size  # the same ones each time
     assert threading.current_thread() in threads
 
 
 def test_the_first_job_is_the_callers_and_the_others_keep_their_thread() -> None:
-    team, seen = Team(3), [dict[int, int]() for _ in range(5)]
+    pool, seen = ThreadPool(3), [dict[int, int]() for _ in range(5)]
 
     def job(places: dict[int, int], i: int) -> None:
         places[i] = threading.get_ident()
 
     for places in seen:
-        team.run([partial(job, places, i) for i in range(3)])
+        pool.run([partial(job, places, i) for i in range(3)])
     assert seen[0][0] == threading.get_ident()
     assert all(places == seen[0] for places in seen)
 
 
 def test_fewer_jobs_than_threads_and_none() -> None:
     done: list[int] = []
-    team, running = Team(4), threading.active_count()
-    team.run([])
-    team.run([lambda: done.append(0)])
+    pool, running = ThreadPool(4), threading.active_count()
+    pool.run([])
+    pool.run([lambda: done.append(0)])
     assert threading.active_count() == running  # one job needs no thread
-    team.run([lambda: done.append(1), lambda: done.append(2)])
+    pool.run([lambda: done.append(1), lambda: done.append(2)])
     assert threading.active_count() == running + 1
     assert sorted(done) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("bad", [0, 1, 2])
 def test_an_error_of_any_job_reaches_the_caller_after_all_have_ended(bad: int, waited_for: threading.Event) -> None:
-    team, ended = Team(3), []
+    pool, ended = ThreadPool(3), []
     meeting = threading.Barrier(3)
 
     def job(i: int) -> None:
@@ -122,9 +122,9 @@ def test_an_error_of_any_job_reaches_the_caller_after_all_have_ended(bad: int, w
         ended.append(i)
 
     with pytest.raises(ValueError, match=f"job {bad}"):
-        team.run([partial(job, i) for i in range(3)])
+        pool.run([partial(job, i) for i in range(3)])
     assert sorted(ended) == [i for i in range(3) if i != bad]
-    team.run([meeting.wait] * 3)  # and the team works on
+    pool.run([meeting.wait] * 3)  # and the pool works on
 
 
 def test_the_first_of_several_errors_is_raised() -> None:
@@ -139,13 +139,13 @@ def test_the_first_of_several_errors_is_raised() -> None:
         raise KeyError("third")
 
     with pytest.raises(ValueError, match="second"):
-        Team(3).run([time.time, second, third])
+        ThreadPool(3).run([time.time, second, third])
     with pytest.raises(SystemExit):  # not an Exception, and not lost on a thread
-        Team(2).run([time.time, failing(SystemExit(3))])
+        ThreadPool(2).run([time.time, failing(SystemExit(3))])
 
 
 def test_an_error_keeps_nothing_of_the_batch_alive() -> None:
-    team, arrays = Team(2), []
+    pool, arrays = ThreadPool(2), []
 
     def job() -> None:
         array = np.ones(3)
@@ -155,7 +155,7 @@ def test_an_error_keeps_nothing_of_the_batch_alive() -> None:
     gc.disable()
     try:
         with pytest.raises(MemoryError) as caught:
-            team.run([time.time, job])
+            pool.run([time.time, job])
         assert arrays[0]() is not None
         del caught
         assert arrays[0]() is None
@@ -176,7 +176,7 @@ def test_an_interrupted_caller_waits_for_the_others(waited_for: threading.Event)
         ended.append(True)
 
     with pytest.raises(KeyboardInterrupt):
-        Team(2).run([own, other])
+        ThreadPool(2).run([own, other])
     assert ended == [True]
 
 
@@ -199,7 +199,7 @@ def test_an_interrupt_while_waiting_for_the_others_arrives_when_they_have_ended(
     previous = signal.signal(signal.SIGUSR1, press)
     try:
         with pytest.raises(KeyboardInterrupt):
-            Team(2).run([time.time, other])
+            ThreadPool(2).run([time.time, other])
     finally:
         signal.signal(signal.SIGUSR1, previous)
     assert ended == [True]
@@ -227,20 +227,20 @@ def test_waiting_has_no_lines_of_python_between_which_an_interrupt_tears_a_lock(
 
 def test_what_nobody_has_begun_when_the_caller_fails_is_never_done(in_time: Any) -> None:
     """An interrupt between two hand-overs: what was not handed over will not be waited for."""
-    team, done = Team(3), []
-    team.run([time.time] * 3)
-    put = team._inboxes[1]
+    pool, done = ThreadPool(3), []
+    pool.run([time.time] * 3)
+    put = pool._inboxes[1]
 
     class Interrupted:
         def put(self, task: Any) -> None:
             raise KeyboardInterrupt
 
-    team._inboxes[1] = Interrupted()  # type: ignore[call-overload]
+    pool._inboxes[1] = Interrupted()  # type: ignore[call-overload]
     with pytest.raises(KeyboardInterrupt):
-        in_time(lambda: team.run([lambda: done.append(0), time.time, lambda: done.append(2)]))
+        in_time(lambda: pool.run([lambda: done.append(0), time.time, lambda: done.append(2)]))
     assert done == []
-    team._inboxes[1] = put
-    team.run([lambda: done.append(0), lambda: done.append(1), lambda: done.append(2)])
+    pool._inboxes[1] = put
+    pool.run([lambda: done.append(0), lambda: done.append(1), lambda: done.append(2)])
     assert sorted(done) == [0, 1, 2]
 
 
@@ -261,7 +261,7 @@ def test_a_second_interrupt_at_any_moment_of_dropping_hangs_nothing(
         return found
 
     monkeypatch.setattr(module._Task, "drop", interrupted)
-    team, done, begun = Team(4), list[int](), threading.Event()
+    pool, done, begun = ThreadPool(4), list[int](), threading.Event()
 
     def other() -> None:
         begun.set()
@@ -273,11 +273,11 @@ def test_a_second_interrupt_at_any_moment_of_dropping_hangs_nothing(
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        in_time(lambda: team.run([own, other, other, other]))
+        in_time(lambda: pool.run([own, other, other, other]))
     ended = len(done)
     assert len(calls) >= 3
     assert 1 <= ended <= 3
-    team.run([lambda: done.append(2)] * 4)
+    pool.run([lambda: done.append(2)] * 4)
     assert done[ended:] == [2] * 4  # nothing of the first run came later
 
 
@@ -306,8 +306,8 @@ def test_callers_take_turns_even_with_teams_of_different_sizes(monkeypatch: pyte
         meeting.wait(PATIENCE)
 
     monkeypatch.setattr(module, "_turn", Turn())
-    before, teams = blas_threads(), [Team(2), Team(3)]
-    callers = [threading.Thread(target=teams[i % 2].run, args=([job, job],)) for i in range(6)]
+    before, pools = blas_threads(), [ThreadPool(2), ThreadPool(3)]
+    callers = [threading.Thread(target=pools[i % 2].run, args=([job, job],)) for i in range(6)]
     for caller in callers:
         caller.start()
     for caller in callers:
@@ -318,26 +318,26 @@ def test_callers_take_turns_even_with_teams_of_different_sizes(monkeypatch: pyte
 
 
 def test_a_job_may_give_jobs_to_a_team_itself(in_time: Any) -> None:
-    team, done = Team(2), []
+    pool, done = ThreadPool(2), []
 
     def outer(name: str) -> None:
-        team.run([lambda: done.append(name + "0"), lambda: done.append(name + "1")])
+        pool.run([lambda: done.append(name + "0"), lambda: done.append(name + "1")])
 
-    in_time(lambda: team.run([lambda: outer("a"), lambda: outer("b")]))
+    in_time(lambda: pool.run([lambda: outer("a"), lambda: outer("b")]))
     assert sorted(done) == ["a0", "a1", "b0", "b1"]
 
 
 def test_products_stay_on_their_thread_meanwhile() -> None:
     before, seen = blas_threads(), []
-    Team(2).run([lambda: seen.append(blas_threads()), lambda: seen.append(blas_threads())])
+    ThreadPool(2).run([lambda: seen.append(blas_threads()), lambda: seen.append(blas_threads())])
     assert seen == [None if before is None else 1] * 2
     assert blas_threads() == before
 
 
 def test_threads_do_not_keep_a_program_alive() -> None:
     program = (
-        "import threading, time; from npformer.backend.numpy.team import Team; "
-        "Team(3).run([time.time] * 3); print(threading.active_count())"
+        "import threading, time; from npformer.backend.numpy.thread_pool import ThreadPool; "
+        "ThreadPool(3).run([time.time] * 3); print(threading.active_count())"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=True)
     assert done.stdout.split() == ["3"]
@@ -347,8 +347,8 @@ def test_threads_do_not_keep_a_program_alive() -> None:
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # of a program with threads: that is what is tried
 @pytest.mark.parametrize("in_a_job", [False, True])
 def test_a_child_of_a_fork_has_threads_of_its_own(in_a_job: bool) -> None:
-    team = Team(2)
-    team.run([time.time] * 2)
+    pool = ThreadPool(2)
+    pool.run([time.time] * 2)
     children, meeting, met = [], threading.Barrier(2), []
 
     def meet() -> None:
@@ -360,30 +360,30 @@ def test_a_child_of_a_fork_has_threads_of_its_own(in_a_job: bool) -> None:
         if children[-1] == 0:
             signal.alarm(PATIENCE)  # ends it if it waits for threads that only its parent has
             try:
-                team.run([meet, meet])
+                pool.run([meet, meet])
             finally:
                 os._exit(0 if len(met) == 2 else 1)
 
-    team.run([fork, time.time]) if in_a_job else fork()
+    pool.run([fork, time.time]) if in_a_job else fork()
     _, status = os.waitpid(children[0], 0)
     assert os.waitstatus_to_exitcode(status) == 0
-    team.run([time.time] * 2)
+    pool.run([time.time] * 2)
 
 
 def test_one_team_of_each_size_for_the_whole_process() -> None:
     runs = [
-        get_backend("numpy", dtype, kernels="plain", threads=n).together
+        get_backend("numpy", dtype, kernels="plain", threads=n).in_threads
         for dtype in ("float32", "float64")
         for n in (2, 3)
     ]
     assert runs[0] == runs[2] != runs[1] == runs[3]
-    assert all(isinstance(run.__self__, Team) for run in runs)  # type: ignore[attr-defined]
+    assert all(isinstance(run.__self__, ThreadPool) for run in runs)  # type: ignore[attr-defined]
 
 
 def test_a_team_that_nobody_uses_is_forgotten_by_fork() -> None:
-    team = Team(2)
-    assert team in module._teams
-    alive = ref(team)
-    del team
+    pool = ThreadPool(2)
+    assert pool in module._pools
+    alive = ref(pool)
+    del pool
     gc.collect()
     assert alive() is None

@@ -91,7 +91,7 @@ def test_the_cases_can_tell_a_wrong_share_and_a_wrong_mask(
         patch.setattr(TrainStep, "_shares", lambda *given: [[(rows, 1 / 3) for rows, _ in shares(*given)[0]]])
         with pytest.raises(AssertionError, match="loss, 0"):
             same(trained(new_step(build(numpy_on_threads(3))), BATCHES), alone)
-    monkeypatch.setattr("npformer.training.threads.RandomKey", lambda *words, first_row: RandomKey(*words))
+    monkeypatch.setattr("npformer.training.step.RandomKey", lambda *words, first_row: RandomKey(*words))
     with pytest.raises(AssertionError, match="loss, 0"):
         same(trained(new_step(build(numpy_on_threads(3))), BATCHES), alone)
 
@@ -105,7 +105,7 @@ def test_frozen_segments_stay_frozen(numpy_on_threads: Any) -> None:
         runs.append(trained(step, BATCHES[:2]))
         then = {name: array.copy() for name, array in model_arrays(encoder).items()}
         assert not all(np.array_equal(then[name], first[name]) for name in first)
-        step.model.arena.configure("encoder", trainable=False)  # when the threads have their twins already
+        step.model.arena.configure("encoder", trainable=False)  # when the threads have their replicas already
         runs[-1] += trained(step, BATCHES[2:])
         assert all(np.array_equal(array, then[name]) for name, array in model_arrays(encoder).items())
     same(runs[1], runs[0])
@@ -181,7 +181,7 @@ def test_an_error_on_any_thread_leaves_everything_as_it_was(token: int, numpy_on
     assert all(map(np.array_equal, before, after))
     assert step.step_number == 1
     calm = new_step(build(numpy_on_threads(1)))
-    same(trained(step, [good]), trained(calm, [good, good])[1:])  # nothing is left over in a twin's gradients
+    same(trained(step, [good]), trained(calm, [good, good])[1:])  # nothing is left over in a replica's gradients
 
 
 def test_a_batch_that_is_refused_on_the_threads_changes_nothing(on_threads: Any) -> None:
@@ -203,11 +203,12 @@ def test_padding_alone_on_every_thread(on_threads: Any) -> None:
     assert np.array_equal(step.model.arena.values, before)
 
 
-def test_no_more_twins_than_parts_and_none_for_one_thread(numpy_on_threads: Any) -> None:
-    for threads, rows, twins in ((1, 7, 0), (5, 1, 0), (5, 2, 1), (3, 7, 2)):
+def test_no_more_replicas_than_shards_and_none_for_one_thread(numpy_on_threads: Any) -> None:
+    for threads, rows, replicas in ((5, 1, 0), (5, 2, 1), (3, 7, 2)):
         step = new_step(build(numpy_on_threads(threads)))
         step(*(ids[:rows] for ids in EVEN))
-        assert len(step._threads._twins._twins) == twins
+        assert step.runner is not None
+        assert len(step.runner.shards.replicas._made) == replicas
 
 
 @pytest.mark.parametrize(
@@ -217,7 +218,7 @@ def test_no_more_twins_than_parts_and_none_for_one_thread(numpy_on_threads: Any)
 def test_a_part_has_enough_numbers_to_pay(least: int, accumulate: int, parts: list[int]) -> None:
     on = replace(get_backend("numpy", "float64", kernels="numpy", threads=3), least_part=least)
     step = new_step(build(on), accumulate=accumulate)
-    given = step._given(EVEN, 0)
+    given = step._check(EVEN, 0)
     assert [len(some) for some in given.shares] == parts
     alone = new_step(build(replace(on, threads=1)), accumulate=accumulate)
     same(trained(step, [EVEN]), trained(alone, [EVEN]))
@@ -231,14 +232,14 @@ def test_a_backend_of_more_threads_than_the_step_was_made_for(numpy_on_threads: 
     same(trained(step, BATCHES), trained(true, BATCHES))
 
 
-def test_the_twins_go_with_the_step_at_once(numpy_on_threads: Any) -> None:
+def test_the_replicas_go_with_the_step_at_once(numpy_on_threads: Any) -> None:
     """Their gradients are as large as the model; waiting for the garbage collector would keep them for long."""
     model = build(numpy_on_threads(3))
     gc.disable()
     try:
         step = TrainStep(model, Adam(model.arena))
         step(*EVEN)
-        alive = [ref(twin.arena.grads) for twin in step._threads._twins._twins]
+        alive = [ref(replica.arena.grads) for replica in step.runner.shards.replicas._made]
         assert len(alive) == 2
         assert all(grads() is not None for grads in alive)
         del step

@@ -1,9 +1,9 @@
-"""A team of threads that share one job and wait for each other.
+"""A pool of threads that share one job and wait for each other.
 
 NumPy and compiled kernels release Python's lock while they compute, so threads do run at the same
-time. What a team is given are large parts (a whole forward and backward of some rows of a batch):
+time. What a pool is given are large parts (a whole forward and backward of some rows of a batch):
 handing over costs 10 to 20 µs, once for each job and not for each operation. Each thread's matrix
-products stay on that thread, since two pools of threads fight over the same cores. So do two teams:
+products stay on that thread, since two pools of threads fight over the same cores. So do two of these:
 one works at a time.
 """
 
@@ -43,7 +43,7 @@ class _Task:
         if self._is_for("thread"):
             try:
                 self._job()
-            except BaseException as error:  # handed to the caller of Team.run, whatever it is
+            except BaseException as error:  # handed to the caller of ThreadPool.run, whatever it is
                 self.error = error
             self._running.release()
 
@@ -54,24 +54,24 @@ class _Task:
 
 
 class _Here(threading.local):
-    """Whether this thread is doing a team's job."""
+    """Whether this thread is doing a pool's job."""
 
     busy = False
 
 
-class Team:
+class ThreadPool:
     """size threads, the caller's own among them; the others start with the first job and end with the program."""
 
     def __init__(self, size: int) -> None:
         self.size = size
         self._inboxes: list[SimpleQueue[_Task]] = []
-        _teams.add(self)
+        _pools.add(self)
 
     def run(self, jobs: Sequence[Job]) -> None:
         """Do jobs (at most ``size``) at the same time; returns when all have ended.
 
         Raises what a job raised, the first of several. Two callers take turns; a job that itself
-        gives jobs to a team does them one after the other.
+        gives jobs to a pool does them one after the other.
         """
         if len(jobs) <= 1 or _here.busy:
             for job in jobs:
@@ -133,7 +133,7 @@ def _new_thread() -> SimpleQueue[_Task]:
 
 _here = _Here()
 _turn = threading.Lock()
-_teams: WeakSet[Team] = WeakSet()
+_pools: WeakSet[ThreadPool] = WeakSet()
 
 
 def _start_over() -> None:
@@ -141,8 +141,8 @@ def _start_over() -> None:
     global _turn
     _turn = threading.Lock()
     _here.busy = False
-    for team in _teams:
-        team._inboxes = []
+    for pool in _pools:
+        pool._inboxes = []
 
 
 if hasattr(os, "register_at_fork"):

@@ -68,7 +68,7 @@ def trained(step: TrainStep, given: Any) -> list[bytes]:
 
 def records(step: TrainStep) -> list[int]:
     """How many records each thread has made."""
-    return [part._records for part in step._threads.computes]
+    return [part._records for part in step.runner.shards.computes]
 
 
 def unrecorded(on: Backend) -> Backend:
@@ -161,7 +161,7 @@ def test_more_shapes_than_records(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_records_share_their_memory() -> None:
     """A step of another shape takes what the first one's left, as far as it goes."""
     step = new_step(build(backend()))
-    pools = [part._driver._pool for part in step._threads.computes]
+    pools = [part._driver._pool for part in step.runner.shards.computes]
     trained(step, batches(3, (8, 6, 6)))
     first = [sum(pool.sizes) for pool in pools]
     given = batches(12, (8, 6, 6), (8, 6, 5), (8, 5, 6), (8, 5, 5))
@@ -171,9 +171,9 @@ def test_records_share_their_memory() -> None:
 
 
 class Mixed(Layer):
-    """A layer that passes for one of npformer's, and computes by other means than kernels."""
+    """A layer that is declared static, and computes by other means than kernels."""
 
-    __module__ = "npformer.layers"
+    static = True
 
     def __init__(self, own: Any, spelled: str) -> None:
         super().__init__(own.backend)
@@ -240,6 +240,7 @@ def test_operations_of_another_table_are_asked_at_every_step() -> None:
 
 def test_a_mechanism_of_ones_own_is_asked_at_every_step() -> None:
     class Mine(ScaledDotProduct):
+        state_names = ("calls",)
         calls = 0
 
         def forward(self, *inputs: Any, **options: Any) -> Any:
@@ -252,18 +253,20 @@ def test_a_mechanism_of_ones_own_is_asked_at_every_step() -> None:
     assert Mine.calls == 2 * 5  # two threads
 
 
-def test_a_subclass_that_changes_nothing_is_recorded() -> None:
-    class Mine(Transformer):
+def test_a_subclass_is_recorded_if_it_says_so_itself() -> None:
+    class Silent(Transformer):
         """Somebody's own name for it."""
 
-        def __init__(self, *given: Any, **named: Any) -> None:
-            super().__init__(*given, **named)
+    class Declared(Transformer):
+        """Somebody's own, and static."""
 
-    mine, other = (kind(build(backend()).config, backend=backend(), seed=2) for kind in (Mine, Transformer))
-    steps = [new_step(each) for each in (mine, other)]
-    given = batches(4, (6, 5, 4))
-    assert trained(steps[0], given) == trained(steps[1], given)
-    assert records(steps[0]) == [1, 1]
+        static = True
+
+    config, given = build(backend()).config, batches(4, (6, 5, 4))
+    silent, declared, own = (new_step(kind(config, backend=backend(), seed=2))
+                             for kind in (Silent, Declared, Transformer))  # fmt: skip
+    assert trained(silent, given) == trained(declared, given) == trained(own, given)
+    assert [records(step) for step in (silent, declared, own)] == [[0, 0], [1, 1], [1, 1]]
 
 
 def test_a_profile_sees_every_operation_of_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,7 +287,7 @@ def test_a_hundred_shapes_leave_no_more_records_than_are_kept(monkeypatch: pytes
     for shape in shapes[::-1]:
         for batch in batches(2, shape):
             step(*batch)
-        (compute,) = step._threads.computes
+        (compute,) = step.runner.shards.computes
         kept.append((len(compute._shapes), sum(compute._driver._pool.sizes)))
     assert max(count for count, _ in kept) == 5
     assert kept[-1][1] <= 2 * kept[0][1]

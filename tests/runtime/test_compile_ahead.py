@@ -15,8 +15,8 @@ from npformer.backend.numba import compiling, decode_step
 from npformer.decoding import beam_search, greedy
 from npformer.layers import FeedForward, RandomKey
 from npformer.models import Decoder, DecoderConfig, Encoder, EncoderConfig, Transformer, TransformerConfig
-from npformer.models.ahead import operations_of
 from npformer.optim import Adam
+from npformer.runtime.compile_ahead import operations_of
 from npformer.training import TrainStep
 
 SIZES: dict[str, Any] = {"d_model": 8, "num_heads": 2, "d_ff": 12, "dropout": 0.2, "max_seq_len": 8}

@@ -1,20 +1,21 @@
 """A decoding step in one call, where the backend has a kernel for it, from tokens to logits; or several, to tokens.
 
-The kernel is prepared for a decoder (see ``stack_parts.py``), and then for a state, and used for as long as that, too,
-has the very same arrays.
+The kernel is prepared for a version of the model (see ``fused_parts.py``), and then for a state, and used for as long
+as that, too, has the very same arrays.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from operator import attrgetter
+from operator import attrgetter, is_
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from npformer.layers import Embedding, Linear
 from npformer.layers.decode_state import DecodeState
+from npformer.models import Decoder, Transformer
 from npformer.models.inputs import next_tokens
-from npformer.models.stack_parts import DECODER, LayerParts, Seen, prepared, same
+from npformer.runtime.fused_parts import LayerParts, Prepared, decoder_parts, prepared
 from npformer.typing import Array, HostArray
 
 
@@ -30,22 +31,26 @@ class DecoderParts(NamedTuple):
     bias: Array  # (V,)
 
 
-_of_model = attrgetter(
-    "tgt_embedding.weight.data", "tgt_embedding.scale", "generator.weight", "generator.bias.data",
-    "tgt_embedding.__class__", "generator.__class__",
-)  # fmt: skip
 _of_state = attrgetter("positions", "visible", "layers", "memory_mask")
-_seen: Seen = WeakKeyDictionary()
+_prepared: Prepared = WeakKeyDictionary()
 
 
-def step_at_once(model: Any, tokens: Array, state: DecodeState) -> Array | None:
-    """model.step from tokens (B, 1) to logits (B, 1, V); None if there is no kernel for this case."""
-    steps = _steps(model, tokens, state)
-    return None if steps is None else steps(tokens, state.length)
+def step(model: Transformer | Decoder, tokens: Array, state: DecodeState) -> Array:
+    """model.step(tokens, state), in one call if there is a kernel for this case."""
+    steps = _steps(model, state)
+    if isinstance(model, Transformer) and steps is not None:
+        ids, several = next_tokens(tokens, model.config.tgt_vocab_size, model.backend)
+        if ids.shape[1] == 1:
+            state.admit(ids != model.config.pad_id)
+            logits: Array | None = steps(ids, state.length)  # (B, 1, V)
+            if logits is not None:
+                state.length += 1
+                return logits if several else logits[:, 0, :]
+    return model.step(tokens, state)
 
 
-def likeliest_at_once(
-    model: Any, tokens: Array, state: DecodeState, going: HostArray, count: int, eos_id: int
+def likeliest(
+    model: Transformer | Decoder, tokens: Array, state: DecodeState, going: HostArray, count: int, eos_id: int
 ) -> HostArray | None:
     """Up to count times model.step, each row fed the likeliest token of the step before: (n, B), those chosen.
 
@@ -60,8 +65,13 @@ def likeliest_at_once(
     return chosen
 
 
-def search_at_once(
-    model: Any, tokens: Array, state: DecodeState, beams: tuple[HostArray, ...], count: int, eos_id: int
+def search(
+    model: Transformer | Decoder,
+    tokens: Array,
+    state: DecodeState,
+    beams: tuple[HostArray, ...],
+    count: int,
+    eos_id: int,
 ) -> tuple[HostArray, HostArray] | None:
     """Up to count times model.step, and in between what a beam search does: as DecoderSteps.search has it."""
     found: tuple[HostArray, HostArray] | None = _several(
@@ -73,42 +83,40 @@ def search_at_once(
     return found
 
 
-def _several(model: Any, tokens: Array, state: DecodeState, count: int, eos_id: int, take: Callable[..., Any]) -> Any:
+def _several(
+    model: Transformer | Decoder, tokens: Array, state: DecodeState, count: int, eos_id: int, take: Callable[..., Any]
+) -> Any:
     """What take(steps, tokens (B, 1), (eos_id, pad_id), count) returns for tokens (B,); None without steps."""
+    steps, pad_id = _steps(model, state), model.config.pad_id
+    if steps is None or not isinstance(model, Transformer):
+        return None
     tokens, _ = next_tokens(tokens, model.config.tgt_vocab_size, model.backend)
-    steps, pad_id = _steps(model, tokens, state), model.config.pad_id
-    if steps is None:
+    if tokens.shape[1] != 1:
         return None
     state.admit(tokens != pad_id)
     return take(steps, tokens, (eos_id, pad_id), min(count, state.max_len - state.length))
 
 
-def _steps(model: Any, tokens: Array, state: DecodeState) -> Any:
-    """The backend's steps of this model and state, from tokens (B, 1); None if there are none for them."""
+def _steps(model: Transformer | Decoder, state: DecodeState) -> Any:
+    """The backend's steps of this model and state; None if there are none for them."""
     prepare = model.backend.decoder_steps
-    if prepare is None or tokens.shape[1] != 1:
+    if prepare is None or not isinstance(model, Transformer):
         return None
 
     def of_model() -> Any:
         parts = _parts(model)
         return None if parts is None else prepare(parts, model.backend.threads)
 
-    weights = prepared(_seen, model, _made_of(model), of_model)
-    made_of = [weights, *_of_state(state)]
-    if state.at_once is None or not same(made_of, state.at_once[0]):
-        state.at_once = (made_of, None if weights is None else weights(state))
-    return state.at_once[1]
+    weights = prepared(_prepared, model, of_model)
+    static_arguments = (weights, *_of_state(state))
+    if state.fused is None or not all(map(is_, static_arguments, state.fused[0])):
+        state.fused = (static_arguments, None if weights is None else weights(state))
+    return state.fused[1]
 
 
-def _made_of(model: Any) -> list[Any]:
-    weight = model.generator.weight
-    tied = getattr(weight, "owner", weight).data  # a view of it
-    return [*_of_model(model), tied, *DECODER.made_of(model.decoder)]
-
-
-def _parts(model: Any) -> DecoderParts | None:
+def _parts(model: Transformer) -> DecoderParts | None:
     """The parts of a decoder as it comes; None if one is of another kind."""
-    stack = DECODER.read(model.decoder)
+    stack = decoder_parts(model.decoder)
     if stack is None or type(model.tgt_embedding) is not Embedding or type(model.generator) is not Linear:
         return None
     return DecoderParts(

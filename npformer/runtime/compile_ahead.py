@@ -1,7 +1,8 @@
 """Kernels of a model, compiled before it calls them, where kernels have to be compiled: that takes a while.
 
-Which operations a model calls, its layers alone can say. So one token is sent through it, with plain kernels that note
-their names. A model with layers from elsewhere is not run unasked; each of its kernels is compiled by its first call.
+Which operations a model calls, its layers alone can say. So one token is sent through it, with plain kernels that
+note their names. A model whose layers are not declared static is not run unasked; each of its kernels is compiled by
+its first call.
 """
 
 from __future__ import annotations
@@ -15,27 +16,28 @@ import numpy as np
 
 from npformer.backend import PLAIN, Ops, Pair
 from npformer.layers import RandomKey
-from npformer.models.kinds import Model
-from npformer.models.stack_parts import DECODER, ENCODER
-from npformer.models.twin import gradient_twin
+from npformer.models import Model, Transformer
+from npformer.runtime.fused_parts import decoder_parts, encoder_parts
+from npformer.runtime.replica import gradient_replica
+from npformer.runtime.static import has_own_ops, is_static
 
 #: What a training step calls beside the operations of its model; "recording" only if steps are recorded.
 OF_A_STEP = ("cross_entropy.forward", "cross_entropy.backward", "adam", "recording")
-#: What decodes where encoder and decoder are one call each (``encode_at_once.py``, ``step_at_once.py``).
-AT_ONCE = ("embedding.forward", "linear.forward", "encoder_of_texts", "decoder_steps")
+#: What decodes where encoder and decoder are one call each (``fused_encode.py``, ``fused_decode.py``).
+OF_FUSED_DECODING = ("embedding.forward", "linear.forward", "encoder_of_texts", "decoder_steps")
 _ready: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()
 
 
 def compile_ahead(model: Model, *purposes: str) -> None:
     """Compile what the model will call for "training", "decoding" or "beams", decoding with beams; once for a model."""
     backend, done = model.backend, _ready.setdefault(model, set())
-    if backend.compile_ahead is None or done.issuperset(purposes) or not model.is_ours():
+    if backend.compile_ahead is None or done.issuperset(purposes) or not is_static(model):
         return
     done.update(purposes)
     calls: list[str] = []
     if "training" in purposes:
         calls += _both_ways(operations_of(model, RandomKey(seed=0, step=0)))
-        calls += OF_A_STEP if model.repeats_itself() else OF_A_STEP[:-1]
+        calls += OF_A_STEP if has_own_ops(model) else OF_A_STEP[:-1]
     if "decoding" in purposes:
         calls += _of_decoding(model)
     if "beams" in purposes:
@@ -48,21 +50,21 @@ def _both_ways(names: Iterable[str]) -> list[str]:
 
 
 def _of_decoding(model: Any) -> list[str]:
-    at_once = hasattr(model, "encoder") and hasattr(model, "decoder") and model.has_own_ops()
-    if at_once and ENCODER.read(model.encoder) is not None and DECODER.read(model.decoder) is not None:
-        return [*AT_ONCE, *(["shared_decoder_steps"] if model.backend.threads > 1 else [])]
+    may_fuse = isinstance(model, Transformer) and has_own_ops(model)
+    if may_fuse and encoder_parts(model.encoder) is not None and decoder_parts(model.decoder) is not None:
+        return [*OF_FUSED_DECODING, *(["shared_decoder_steps"] if model.backend.threads > 1 else [])]
     return [f"{name}.forward" for name in operations_of(model, key=None)]
 
 
 def operations_of(model: Model, key: RandomKey | None) -> set[str]:
     """The names of the operations that a forward of the model calls with this key; its backward calls the same."""
     seen: set[str] = set()
-    twin, noting = gradient_twin(model), replace(model.backend, ops=_noting(seen))
-    for layer in twin.all_layers():
-        vars(layer)["backend"] = noting  # not by setattr, which would say that the model has been changed
+    replica, noting = gradient_replica(model), replace(model.backend, ops=_noting(seen))
+    for layer in replica.all_layers():
+        layer.backend = noting
     inputs = [np.full((1, 1), _token(model, ids.below)) for ids in model.config.batch[:-1]]
     with np.errstate(all="ignore"):
-        twin.forward(*inputs, key=key, checked=True)
+        replica.forward(*inputs, key=key, checked=True)
     return seen
 
 

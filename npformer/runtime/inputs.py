@@ -1,0 +1,51 @@
+"""What a training step is given, its shards, and its settings."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from npformer.backend import Backend
+from npformer.optim import Rates
+from npformer.typing import Array
+
+
+class StepInputs(NamedTuple):
+    """All that one step has and another has not: numbers of the host, or the same in a device's memory."""
+
+    number: int | Array  # of the step, from 0: it decides dropout's masks
+    rates: Rates | Array  # of Adam
+    shares: list[list[tuple[slice, float | Array]]]  # of each micro-batch: the rows of each shard, and its n_i/N
+    inputs: tuple[Array, ...]  # of the model, (B, T) each
+    targets: Array  # (B, T), or (B,): one for each row
+
+
+class Shard(NamedTuple):
+    """Rows of a micro-batch that go through forward, loss and backward as one."""
+
+    number: int | Array  # of the step
+    micro: int | Array  # of the micro-batch
+    share: float | Array  # of the loss of these rows in the batch's, n_i/N
+    rows: slice  # of the micro-batch
+    batch: tuple[Array, ...]  # these rows of the model's inputs and targets
+
+
+class Settings(NamedTuple):
+    """What a step does, whatever its batch."""
+
+    seed: int
+    label_smoothing: float
+    version: int  # of the model
+    static_arguments: tuple[Any, ...]  # these and all else that a record of a step depends on
+
+
+def shards_of(given: StepInputs, backend: Backend) -> list[list[Shard]]:
+    """The shards of each micro-batch, their batches on the backend's device."""
+    found, batch = [], [backend.on_device(x) for x in (*given.inputs, given.targets)]
+    for micro, shares in enumerate(given.shares):
+        first = shares[0][0].start
+        found.append([
+            Shard(given.number, micro, share, slice(rows.start - first, rows.stop - first),
+                  tuple(x[rows, ...] for x in batch))
+            for rows, share in shares
+        ])  # fmt: skip
+    return found

@@ -1,0 +1,93 @@
+"""Threads that share a micro-batch: each takes one shard, some of the rows, through forward, loss and backward.
+
+Each has a replica of the model, with gradients of its own; their sum is the micro-batch's, by the formula in
+``training/step.py``. What a thread does with its rows the backend may record, to do it again without Python between
+the operations.
+
+A model with BatchNorm is another matter: its rows look at each other, so threads do not share them, and
+a micro-batch is normalised by its own statistics alone, so that accumulate changes what is computed. What
+its norms saw is remembered when the update is made, one micro-batch after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeAlias
+
+from npformer.layers.batch_norm import BatchNorm, Statistics
+from npformer.layers.owner import version_of
+from npformer.models import Model
+from npformer.runtime.inputs import Settings, Shard
+from npformer.runtime.replica import Replicas
+from npformer.runtime.static import has_own_ops, is_static
+from npformer.typing import Array
+
+#: (model, settings, shard, list for what BatchNorms saw) -> the mean loss of the shard's rows; adds share × its
+#: gradient to the model's.
+Backpropagate: TypeAlias = Callable[[Model, Settings, Shard, "list[Statistics] | None"], Array]
+
+
+class Shards:
+    """The backend's threads, each with the model or a replica of it. backpropagate is the step's own."""
+
+    def __init__(self, model: Model, backpropagate: Backpropagate) -> None:
+        self.replicas = Replicas(model)
+        self._backpropagate = backpropagate
+        self._models = [model]
+        self._settings = Settings(0, 0.0, -1, ())
+        self._version = -1
+        # not bound methods: that would make a cycle, and keep the replicas' memory for who knows how long
+        self.computes = [
+            model.backend.capture_part(partial(_compute, thread), _static_arguments)
+            for thread in range(model.backend.threads)
+        ]
+
+    def look(self) -> None:
+        """See what the model is made of, if that has changed."""
+        model = self._models[0]
+        version = version_of(model)
+        if version != self._version:
+            self._version = version
+            self._is_whole = any(isinstance(each, BatchNorm) for each in model.all_layers())  # rows look at each other
+            self.may_record = is_static(model) and has_own_ops(model)
+
+    def count_for(self, tokens: int) -> int:
+        """Into how many shards to cut a micro-batch with so many tokens in the longest of its inputs."""
+        self.look()
+        model = self._models[0]
+        count = 1 if self._is_whole else model.backend.parts_of(tokens * model.config.d_model)
+        return min(count, len(self.computes))  # the model may have another backend by now
+
+    def backpropagate(self, settings: Settings, shards: list[Shard], seen: list[Statistics] | None) -> list[Array]:
+        """Add the gradients of a micro-batch's shards, each times its share; returns their shares of the loss.
+
+        seen, if given, gets what every BatchNorm saw.
+        """
+        self._settings, model = settings, self._models[0]
+        if self._is_whole:
+            return [shard.share * self._backpropagate(model, settings, shard, seen) for shard in shards]
+        self._models = [model, *self.replicas.first(len(shards) - 1, settings.version)]
+        losses: list[Array] = [None] * len(shards)
+
+        def work(i: int) -> None:
+            if i > 0:
+                self._models[i].arena.zero_grad()
+            compute = self.computes[i] if self.may_record else partial(_compute, i)
+            (loss,) = compute(self, shards[i])
+            losses[i] = shards[i].share * loss
+
+        model.backend.in_threads([partial(work, i) for i in range(len(shards))])
+        for replica in self._models[1:]:
+            model.arena.add_gradients(replica.arena)
+        return losses
+
+
+def _compute(thread: int, shards: Shards, shard: Shard) -> tuple[Array]:
+    """A shard's loss, on this thread's model."""
+    return (shards._backpropagate(shards._models[thread], shards._settings, shard, None),)
+
+
+def _static_arguments(shards: Shards) -> tuple[Any, ...]:
+    """What a record of a shard depends on."""
+    return shards._settings.static_arguments

@@ -1,0 +1,146 @@
+"""A training step that is shared by threads, recorded, or one launch on a GPU; it computes what ``TrainStep`` says.
+
+What changes from step to step (``StepInputs``) is handed on beside what does not, so a backend may record the rest
+once, and put the numbers where the record reads them.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from npformer.backend.backend import run_eagerly
+from npformer.errors import DeviceMemoryError
+from npformer.layers.batch_norm import Statistics
+from npformer.models import Model
+from npformer.optim import Adam, Rates
+from npformer.runtime.compile_ahead import compile_ahead
+from npformer.runtime.inputs import Settings, StepInputs, shards_of
+from npformer.runtime.shards import Backpropagate, Shards
+from npformer.typing import Array
+
+
+class Interrupt(Protocol):
+    """What holds Ctrl-C: ``training/signals.py``."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *error: object) -> None: ...
+
+    def firmly(self) -> AbstractContextManager[None]:
+        """Inside, it is held even if it is pressed twice."""
+
+
+class Step(Protocol):
+    """What is asked of a ``TrainStep``."""
+
+    model: Model
+    optimizer: Adam
+
+    @property
+    def interrupt(self) -> Interrupt:
+        """What holds Ctrl-C while a step is made."""
+
+    def settings(self) -> Settings:
+        """What the step does, whatever its batch."""
+
+    def update(self, rates: Rates | Array, seen: list[Statistics]) -> Array | None:
+        """Clip, update the parameters and remember what norms saw; returns the norm (), if it was taken."""
+
+
+def runner_for(model: Model, backpropagate: Backpropagate) -> Runner | None:
+    """What runs steps of the model; None where nothing would be won: one thread, and nothing to be recorded."""
+    compile_ahead(model, "training")
+    backend = model.backend
+    if backend.threads == 1 and backend.capture is backend.capture_part is run_eagerly:
+        return None
+    return Runner(model, backpropagate)
+
+
+class Runner:
+    """Makes the steps of one ``TrainStep``."""
+
+    def __init__(self, model: Model, backpropagate: Backpropagate) -> None:
+        self.shards = Shards(model, backpropagate)
+        # not bound methods: that would make a cycle, and keep the replicas' memory for who knows how long
+        self.compute = model.backend.capture(_updates, _static_arguments)
+
+    def make(self, step: Step, given: list[StepInputs]) -> tuple[Array, Array | None]:
+        """Make these steps, all of them or the first ones, and count them.
+
+        Returns the loss (), or of several steps the losses (k,), and the norm () of the last gradient, if taken.
+        """
+        optimizer, before = step.optimizer, step.optimizer.t
+        try:
+            with step.interrupt:
+                if step.model.backend.updates is None:
+                    return self._compute(step, given)
+                with step.interrupt.firmly():  # one launch updates, too, and its Adam does not count
+                    found = self._compute(step, given)
+                    if optimizer.t == before:
+                        optimizer.t += len(given)
+                return found
+        except DeviceMemoryError as error:
+            if optimizer.t != before:
+                raise MemoryError(f"{error}; an update was begun and not finished: this model is of no use") from None
+            raise DeviceMemoryError(f"{error}. {self._what_fits(step, given)}") from None
+
+    def _compute(self, step: Step, given: list[StepInputs]) -> tuple[Array, Array | None]:
+        """The steps, captured where that may be."""
+        self.shards.look()
+        compute: Any = self.compute if self.shards.may_record else _updates
+        found: tuple[Array, Array | None] = compute((self, step), given)
+        return found
+
+    def _what_fits(self, step: Step, given: list[StepInputs]) -> str:
+        """Advice from trying ever fewer rows, without an update."""
+        if len(given) > 1:
+            return f"Make fewer than {len(given)} steps at once"
+        _, _, shares, inputs, targets = given[0]
+        size = targets.shape[0]
+        rows = max(parts[-1][0].stop - parts[0][0].start for parts in shares) // 2
+        while rows >= 1:
+            some = tuple(x[:rows] for x in inputs)
+            fewer = StepInputs(0, Rates(0.0, 1.0, 1.0), [[(slice(0, rows), 1.0)]], some, targets[:rows])
+            try:
+                step.model.backend.capture(_loss, _static_arguments)((self, step), fewer)
+            except DeviceMemoryError:
+                rows //= 2
+                continue
+            parts = -(-size // rows)
+            return (
+                f"batch_size: {size} sequences as long as these do not fit, {rows} were tried and do: make it {rows}, "
+                f"or keep it and set accumulate={parts}, which computes the same in {parts} parts"
+            )
+        return "Not even one sequence of this batch fits: make the model smaller, or its sequences shorter"
+
+
+def _static_arguments(subject: tuple[Runner, Step]) -> tuple[Any, ...]:
+    """What a record of a step depends on."""
+    return subject[1].settings().static_arguments
+
+
+def _updates(subject: tuple[Runner, Step], steps: list[StepInputs]) -> tuple[Array, Array | None]:
+    """The loss (), or of several steps the losses (k,), and the norm () of the last one's gradient, if taken."""
+    if len(steps) == 1:
+        return _update(subject, steps[0])
+    losses, norm = subject[1].model.backend.zeros((len(steps),)), None
+    for i, given in enumerate(steps):
+        losses[i], norm = _update(subject, given)
+    return losses, norm
+
+
+def _update(subject: tuple[Runner, Step], given: StepInputs) -> tuple[Array, Array | None]:
+    seen: list[Statistics] = []
+    (loss,) = _loss(subject, given, seen)
+    return loss, subject[1].update(given.rates, seen)
+
+
+def _loss(subject: tuple[Runner, Step], given: StepInputs, seen: list[Statistics] | None = None) -> tuple[Array]:
+    """The loss () of a batch, whose gradient is then the arena's. seen, if given, gets what every BatchNorm saw."""
+    runner, step = subject
+    step.model.arena.zero_grad()
+    losses, settings = [], step.settings()
+    for shards in shards_of(given, step.model.backend):
+        losses += runner.shards.backpropagate(settings, shards, seen)
+    return (sum(losses[1:], start=losses[0]),)

@@ -1,0 +1,5 @@
+"""What tests of the runtime share with those of models: a small Transformer, and a padded batch."""
+
+from tests.models.conftest import batch, small_model
+
+__all__ = ["batch", "small_model"]

@@ -1,0 +1,135 @@
+"""A replica has the model's numbers, whatever happens to them, gradients of its own, and shares the rest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer.backend import Backend
+from npformer.layers import Layer, Linear, RandomKey
+from npformer.layers.owner import version_of
+from npformer.layers.parameter import Parameter, ParameterView
+from npformer.models import Transformer
+from npformer.runtime.replica import Replicas, gradient_replica
+
+Host = np.ndarray[Any, Any]
+KEY = RandomKey(3, 1)
+KINDS: list[dict[str, Any]] = [{}, {"tie_embeddings": True, "norm_order": "pre"}, {"positions": "learned"}]
+EVERY_KIND = pytest.mark.parametrize("changes", KINDS, ids=["post-LN", "pre-LN, tied", "learned positions"])
+
+
+def backpropagate(model: Transformer, batch: Any, key: RandomKey | None = KEY) -> Host:
+    """The logits; adds to the gradients."""
+    logits, cache = model.forward(batch[0], batch[1], key=key)
+    model.backward(np.cos(logits), cache)
+    return np.asarray(logits)
+
+
+def parts(thing: Any) -> list[tuple[str, Any]]:
+    """(attribute, value) of a layer or parameter and of all those in it."""
+    found: list[tuple[str, Any]] = []
+    for name, value in vars(thing).items():
+        if name == "_version":
+            continue
+        for part in value if isinstance(value, tuple) else (value,):
+            found.append((name, part))
+            if isinstance(part, Layer | Parameter | ParameterView):
+                found += parts(part)
+    return found
+
+
+@EVERY_KIND
+def test_it_computes_the_same_and_its_gradients_are_its_own(
+    numpy64: Backend, small_model: Any, batch: Any, changes: Any
+) -> None:
+    model = small_model(numpy64, dropout=0.3, **changes)
+    replica = gradient_replica(model)
+    assert [name for name, _ in replica.named_parameters()] == [name for name, _ in model.named_parameters()]
+    logits = backpropagate(model, batch)
+    assert not replica.arena.grads.any()
+    true = model.arena.grads.copy()
+    assert true.any()
+    assert np.array_equal(backpropagate(replica, batch), logits)
+    assert np.array_equal(model.arena.grads, true)
+    assert np.array_equal(replica.arena.grads, true)
+    for (name, own), (_, other) in zip(replica.named_parameters(), model.named_parameters(), strict=True):
+        assert np.shares_memory(own.data, other.data), name
+        assert np.shares_memory(own.grad, replica.arena.grads), name
+        assert not np.shares_memory(own.grad, model.arena.grads), name
+        assert np.array_equal(own.grad, other.grad), name
+
+
+@EVERY_KIND
+def test_it_shares_all_but_layers_and_gradients(numpy64: Backend, small_model: Any, changes: Any) -> None:
+    model = small_model(numpy64, **changes)
+    theirs, own = parts(model), parts(gradient_replica(model))
+    assert [name for name, _ in own] == [name for name, _ in theirs]
+    for (name, mine), (_, other) in zip(own, theirs, strict=True):
+        if name in ("grad", "arena") or isinstance(other, Layer | Parameter | ParameterView):
+            assert mine is not other, name
+        else:
+            assert mine is other, name
+
+
+def test_what_is_tied_in_the_model_is_tied_in_the_replica(numpy64: Backend, small_model: Any) -> None:
+    replica = gradient_replica(small_model(numpy64, tie_embeddings=True))
+    assert replica.src_embedding is replica.tgt_embedding
+    assert np.shares_memory(replica.generator.weight.grad, replica.src_embedding.weight.grad)
+    assert np.shares_memory(replica.generator.weight.grad, replica.arena.grads)
+
+
+def test_a_model_with_things_that_cannot_be_copied_has_a_replica(
+    numpy64: Backend, small_model: Any, batch: Any
+) -> None:
+    model = small_model(numpy64)
+    model.notes = open(__file__, encoding="utf-8")  # noqa: SIM115 - a user may hang anything on a model
+    with model.notes:
+        replica = gradient_replica(model)
+    assert replica.notes is model.notes
+    assert np.array_equal(replica(*batch[:2]), model(*batch[:2]))
+
+
+def test_layers_in_containers_have_replicas_too(numpy64: Backend, small_model: Any) -> None:
+    """Each once: what two layers share, their replicas share."""
+    model = small_model(numpy64)
+    first, second = model.encoder.layers
+    first.pair = second.pair = pair = (Linear(2, 2, backend=numpy64), "a word")
+    first.by_name = {"one": pair[0]}
+    first.words = ("a", "b")
+    replicas = gradient_replica(model).encoder.layers
+    assert replicas[0].pair is replicas[1].pair
+    assert replicas[0].pair[0] is replicas[0].by_name["one"] is not pair[0]
+    assert replicas[0].pair[0].weight.data is pair[0].weight.data
+    assert replicas[0].pair[0].weight.grad is not pair[0].weight.grad
+    assert replicas[0].words is first.words
+
+
+def test_new_values_are_seen_by_both(numpy64: Backend, small_model: Any, batch: Any) -> None:
+    model = small_model(numpy64)
+    replica, before = gradient_replica(model), model(*batch[:2])
+    model.arena.values *= 1.5
+    assert np.array_equal(replica(*batch[:2]), model(*batch[:2]))
+    assert not np.array_equal(replica(*batch[:2]), before)
+
+
+def test_replicas_are_made_once_for_a_version(numpy64: Backend, small_model: Any, batch: Any) -> None:
+    model = small_model(numpy64, dropout=0.3)
+    replicas, version = Replicas(model), version_of(model)
+    assert replicas.first(0, version) == []
+    (one,) = replicas.first(1, version)
+    three = replicas.first(3, version)
+    assert three[0] is one
+    assert len({id(replica.arena) for replica in (model, *three)}) == 4
+    assert replicas.first(2, version) == three[:2]
+    backpropagate(model, batch)
+    model.arena.values += 1
+    model.arena.configure("encoder", trainable=False)
+    model.zero_grad()
+    assert replicas.first(3, version_of(model)) == three
+    model.encoder.layers[1].dropout = 0.4
+    model.decoder.layers = model.decoder.layers[::-1]
+    new = replicas.first(2, version_of(model))
+    assert not set(map(id, new)) & set(map(id, three))
+    assert np.array_equal(backpropagate(new[1], batch), backpropagate(model, batch))
