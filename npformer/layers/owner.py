@@ -17,7 +17,7 @@ What does not count: numbers written into an array (``weight.data[...] = x``), a
 from __future__ import annotations
 
 from abc import ABCMeta
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import wraps
 from itertools import count
 from typing import Any, ClassVar
@@ -143,10 +143,10 @@ def _counting(value: Any, made: dict[int, Any]) -> Any:
         if all(one is other for one, other in zip(found, value, strict=True)):
             return value
         return type(value)(*found) if hasattr(value, "_fields") else tuple(found)
-    if any(isinstance(item, Owner) for item in (value.values() if isinstance(value, dict) else value)):
-        kind = "dict, or a LayerDict" if isinstance(value, dict) else "list, or a LayerList"
+    if any(isinstance(item, Owner) for item in walk(value)):
         raise ConfigError(
-            f"layers: expected them in a tuple or a plain {kind}, got a {type(value).__name__}, whose edits nobody sees"
+            "layers: expected them in a tuple, a plain list or a plain dict, got them in one of type "
+            f"{type(value).__name__}, whose edits nobody would see"
         )
     return value
 
@@ -160,7 +160,7 @@ def version_of(root: Owner) -> int:
     if looked_at != newest:
         now = max((part._version for known in parts if (part := known()) is not None), default=0)
         if now != version:
-            found = _owners_in(root)
+            found = [part for part in walk(root) if hasattr(type(part), "_version")]
             version, parts = max(part._version for part in found), [ref(part) for part in found]
         _seen[root] = newest, version, parts
     return max(version, _newest_of_classes)
@@ -170,17 +170,14 @@ def version_of(root: Owner) -> int:
 _seen: WeakKeyDictionary[Owner, tuple[int, int, list[ref[Any]]]] = WeakKeyDictionary()
 
 
-def _owners_in(root: Any) -> list[Any]:
-    """All that counts in root, itself among it, each once."""
-    found, waiting, seen = [], [root], {id(root)}
+def walk(root: Any) -> Iterator[Any]:
+    """Each thing in root once, itself first: attributes of owners, items of lists, tuples and dicts."""
+    waiting, seen = [root], {id(root)}
     while waiting:
-        value = waiting.pop()
-        if hasattr(type(value), "_version"):
-            found.append(value)
-        if isinstance(value, Owner):
-            value = vars(value)
-        for item in value.values() if isinstance(value, dict) else value:
-            if id(item) not in seen and (isinstance(item, list | dict | tuple) or hasattr(type(item), "_version")):
-                seen.add(id(item))
-                waiting.append(item)
-    return found
+        yield (value := waiting.pop())
+        inside = vars(value) if isinstance(value, Owner) else value
+        if isinstance(inside, list | tuple | dict):
+            for item in inside.values() if isinstance(inside, dict) else inside:
+                if id(item) not in seen:
+                    seen.add(id(item))
+                    waiting.append(item)
