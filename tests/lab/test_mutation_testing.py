@@ -61,6 +61,11 @@ def of(op: str, operator: str, word: str = "") -> Defendant:
     return next(d for d in defendants() if d.op == op and d.mutant.operator == operator and word in d.mutant.describe())
 
 
+def test_inherited_methods_are_changed_too() -> None:
+    of_layer = {d.mutant.function for d in defendants() if d.owner is EncoderLayer}
+    assert of_layer == {"backward", "enter_backward", "join_backward"}
+
+
 def test_one_mutant(numpy64: Any) -> None:
     found = judge(of("layer_norm", "drop a term", "`g - along_one` became `g`"), numpy64)
     assert (found.fate, found.case, found.operator, found.cause) == (
