@@ -3,6 +3,10 @@
     h      = Stack(Drop(embed(tokens) + positions))        no token sees a later one, or padding
     logits = h W_g + b_g
 
+Backward, read bottom-up: dh = dlogits W_gᵀ and dW_g = Σ_tokens hᵀ dlogits, then the stack (``layers/stacks.py``), then
+the embedding, whose row v receives the sum over the places where token v stood. With a tied table, W_g = Eᵀ, dW_gᵀ and
+the gradients of the rows add.
+
 Without a source there is nothing to look across at, so its layers are the encoder's under a causal
 mask: self-attention and feed-forward.
 

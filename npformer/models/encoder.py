@@ -5,7 +5,9 @@
     head "tokens"     logits = h W + b          a class for each token
     head "masked"     logits = h W + b          a token for each token; the loss counts the hidden ones
 
-Backward of the first head: h_0 alone was looked at, so all other tokens receive zeros from there.
+Backward, read bottom-up: dh = dlogits Wᵀ and dW = Σ_tokens hᵀ dlogits, then the stack (``layers/stacks.py``), then the
+embedding, whose row v receives the sum over the places where token v stood. With a tied table, W = Eᵀ, dWᵀ and the
+gradients of the rows add. Of the first head h_0 alone was looked at, so all other tokens receive zeros from there.
 
 Source: Devlin et al. 2019, arXiv:1810.04805, section 3.
 """

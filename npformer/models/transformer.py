@@ -1,11 +1,24 @@
 """The encoder-decoder Transformer: reads a source, writes a target, one token after the other.
 
-    memory = Encoder(Drop(embed(src) + positions))
-    h      = Decoder(Drop(embed(tgt) + positions), memory)
-    logits = h W_g + b_g
+    1   x = Drop(E_src[src] + positions)      (B, S, C)
+    2   m = Encoder(x)                        (B, S, C), the memory
+    3   z = Drop(E_tgt[tgt] + positions)      (B, T, C)
+    4   h = Decoder(z, m)                     (B, T, C)
+    5   logits = h W_g + b_g                  (B, T, V)
 
 Padding of the source is hidden from the encoder's self-attention and from cross-attention; the
 decoder sees no future and no padding.
+
+Backward, the steps counted down; dX always is ∂L/∂X, and each step's derivation stands in its own file:
+
+    5   dh = dlogits W_gᵀ      dW_g = Σ_tokens hᵀ dlogits      db_g = Σ_tokens dlogits
+    4   dz, dm from dh         dm is the sum over all decoder layers (``layers/stacks.py``)
+    3   dE_tgt[v] = √C·Σ dz    over the places where token v stood, once dropout's mask and scale are applied to dz
+    2   dx from dm             the memory is all that the loss sees of the source: without dm the encoder learns nothing
+    1   dE_src[v] = √C·Σ dx    likewise; row t of learned positions receives the sum of dx_t, or dz_t, over the batch
+
+Tied embeddings are one table E with W_g = Eᵀ. It was used three times, so three gradients add into it: dW_gᵀ, dE_tgt
+and dE_src. Each place only ever adds to ``Parameter.grad``.
 
 Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.
 """
