@@ -1,0 +1,164 @@
+"""docs/adding-an-operation.md, followed in a copy: what it adds is taken up, and a step left out is noticed."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+TEXT = (ROOT / "docs" / "adding-an-operation.md").read_text(encoding="utf-8")
+COPIED = ("npformer", "tests", "benchmarks", "docs", "setup.cfg", "pyproject.toml")
+
+
+class Block(NamedTuple):
+    kind: str  # "python": a whole file; "diff": changes of one
+    file: str
+    text: str
+
+
+BLOCKS = [Block(*found) for found in re.findall(r"^```(python|diff) (\S+)\n(.*?)^```$", TEXT, re.S | re.M)]
+SHELL = [line for block in re.findall(r"^```sh\n(.*?)^```$", TEXT, re.S | re.M) for line in block.splitlines()]
+
+
+def changed(lines: list[str], diff: str) -> Iterator[str]:
+    """The lines of a file after a diff that shows some of them, in their order."""
+    rest = iter(lines)
+    for mark, line in ((each[:1], each[1:]) for each in diff.splitlines()):
+        if mark == "+":
+            yield line
+            continue
+        for found in rest:
+            if found == line:
+                break
+            yield found
+        else:
+            pytest.fail(f"the page shows a line that is not in the file, or not in this order: {line}")
+        if mark == " ":
+            yield line
+    yield from rest
+
+
+def follow(root: Path, blocks: list[Block]) -> None:
+    """Do in root what these blocks say."""
+    for block in blocks:
+        path = root / block.file
+        if block.kind == "python":
+            assert not path.exists(), block.file
+            path.write_text(block.text, encoding="utf-8")
+        else:
+            lines = path.read_text(encoding="utf-8").splitlines()
+            path.write_text("\n".join(changed(lines, block.text)) + "\n", encoding="utf-8")
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """The repository's files in a folder of their own."""
+    for name in COPIED:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(ROOT / name, tmp_path / name)
+    return tmp_path
+
+
+def python(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Python in root, where npformer is that of root."""
+    environment = {**os.environ, "PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=root, env=environment, capture_output=True, text=True, timeout=600
+    )
+
+
+def run_tests(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return python(root, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--full", *arguments)
+
+
+#: What else looks at every operation.
+ELSEWHERE = (
+    "tests/test_coverage.py::test_every_operation_is_in_it",
+    "tests/test_imports.py::test_an_operations_file_reads_from_top_to_bottom",
+    "tests/test_imports.py::test_every_file_of_functional_is_named_in_its_table_of_contents",
+    "tests/test_public_names.py::test_functional_exposes_every_pair",
+    "tests/backend/test_ops.py::test_every_operation_of_functional_is_in_the_table_in_teaching_order",
+    "tests/backend/test_ops.py::test_plain_kernels_run_the_text_of_functional",
+    "tests/backend/test_fallback.py::test_for_everything_else_the_plain_pair_computes",
+    "tests/backend/test_kernels.py::test_these_kernels_are_found_by_their_names_and_no_others",
+    "tests/backend/test_kernels.py::test_rms_norm",
+)
+
+
+def test_the_page_makes_an_operation_that_everything_takes_up(copy: Path) -> None:
+    follow(copy, BLOCKS)
+    home = python(copy, "-c", "import npformer; print(npformer.__file__)")
+    assert Path(home.stdout.strip()).is_relative_to(copy), home.stderr
+    for line in SHELL:
+        program, *words = shlex.split(line)
+        if program == "npformer":
+            found = python(copy, "-m", "npformer", *words)  # it refuses a name that nothing has
+        else:
+            assert [program, *words[:2]] == ["python", "-m", "pytest"], line
+            found = run_tests(copy, *words[2:])
+            assert " passed" in found.stdout
+        assert found.returncode == 0, f"{line}\n{found.stdout}{found.stderr}"
+    found = run_tests(copy, *ELSEWHERE, "-k", "rms_norm or test_every or test_these or test_functional")
+    assert found.returncode == 0, found.stdout + found.stderr
+
+
+MUTANTS = """
+from npformer.backend import get_backend
+from npformer.lab.mutation_testing import SURVIVED, defendants, judge
+backend = get_backend("numpy", dtype="float64", kernels="plain", threads=1)
+fates = [judge(each, backend).fate for each in defendants() if each.op == "rms_norm"]
+assert len(fates) >= 10 and SURVIVED not in fates, fates
+from npformer.backend.flops import work_of
+import numpy as np
+x = np.ones((2, 3, 4))
+assert work_of("rms_norm", x, (x, x[0, 0])) == ((0, 24 + 24 + 4), (0, 24 + 24 + 4 + 24 + 8))
+assert backend.ops.rms_norm.forward.__name__ == "rms_norm_forward"
+from npformer.backend.numpy.kernels import KERNELS
+assert KERNELS.rms_norm.forward.__module__ == "npformer.backend.numpy.rms_norm"
+"""
+
+
+def test_mutation_testing_the_profile_and_the_tables_know_it(copy: Path) -> None:
+    follow(copy, BLOCKS)
+    found = python(copy, "-c", MUTANTS)
+    assert found.returncode == 0, found.stderr
+
+
+def test_few_files_name_it(copy: Path) -> None:
+    follow(copy, BLOCKS)
+    naming = [
+        path for path in copy.rglob("*") if path.suffix in (".py", ".md") and "rms_norm" in path.read_text("utf-8")
+    ]
+    pages = {"adding-an-operation.md", Path(__file__).name}
+    assert {str(path.relative_to(copy)) for path in naming if path.name not in pages} == {each.file for each in BLOCKS}
+    assert len(BLOCKS) <= 10
+
+
+ROWS = "tests/functional/test_operation.py::test_every_pair_of_every_file_has_its_row_and_its_samples"
+#: A step left out, and what notices.
+OMISSIONS = {
+    "npformer/functional/__init__.py": ROWS,
+    "npformer/proof/op_samples.py": ROWS,
+    "docs/coverage.md": ELSEWHERE[0],
+    "tests/backend/test_kernels.py": ELSEWHERE[-2],
+}
+
+
+@pytest.mark.parametrize("file", OMISSIONS)
+def test_a_step_that_is_left_out_is_noticed(file: str, copy: Path) -> None:
+    without = [each for each in BLOCKS if each.file != file]
+    follow(copy, [each for each in without if "numpy" not in each.file] if "__init__" in file else without)
+    found = run_tests(copy, OMISSIONS[file])
+    assert found.returncode == 1, found.stdout + found.stderr
+    assert "rms_norm" in found.stdout
