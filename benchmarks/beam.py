@@ -12,7 +12,7 @@ from typing import Any
 
 import npformer as npf
 from benchmarks import machine, report, summary
-from benchmarks.options import UsageError, bare_parser, numbers
+from benchmarks.options import UsageError, add_save, bare_parser, check_save, numbers
 from npformer.errors import NpformerError
 from npformer.models import Transformer
 from npformer.training import RunDirectory
@@ -37,6 +37,7 @@ def main() -> int:
     parser.add_argument("--texts", type=int, default=64, help="held-out texts in all (default: 64)")
     parser.add_argument("--max-len", type=int, default=60, help="tokens of an answer at most (default: 60)")
     parser.add_argument("--rounds", type=int, default=9, help="(default: 9)")
+    add_save(parser)
     args = parser.parse_args()
     try:
         return _measured(args)
@@ -50,6 +51,7 @@ def _measured(args: argparse.Namespace) -> int:
     for name in ("texts", "rounds"):
         if getattr(args, name) < 1:
             raise UsageError(f"--{name}: expected an integer >= 1, got {getattr(args, name)}")
+    check_save(args.save)
     run = RunDirectory.open(args.run)
     model = read_trained(run, "numpy").model
     if not isinstance(model, Transformer):
@@ -66,8 +68,10 @@ def _measured(args: argparse.Namespace) -> int:
         for row in found
     ]
     report.say(report.table(COLUMNS, rows), args.json)
+    document = {"benchmark": "beam", "machine": about, "run": args.run.name, "beam": args.beam, "results": found}
+    report.keep(document, args.save)
     if args.json:
-        print(json.dumps({"benchmark": "beam", "machine": about, "beam": args.beam, "results": found}))
+        print(json.dumps(document))
     return 0
 
 

@@ -50,8 +50,7 @@ def benchmark(options: Options) -> int:
     for result in results(options, batches, tokens, environment):
         found.append(result)
         report.say("\n" + describe(result), options.json)
-    if options.json:
-        print(report.document("decode", about, options, found))
+    report.finish("decode", about, options, found)
     return 0 if all(agrees(result) for result in found) else 1
 
 

@@ -28,12 +28,12 @@ from typing import Any
 import numpy as np
 
 from benchmarks import machine, report
-from benchmarks.options import bare_parser
+from benchmarks.options import UsageError, add_save, bare_parser, check_save
 
 EXAMPLES = """examples:
   python -m benchmarks.gradcheck_time                        five processes for each case
   python -m benchmarks.gradcheck_time --rounds 1 --only first,ordinary
-  python -m benchmarks.gradcheck_time --json --output gradcheck_time.json
+  python -m benchmarks.gradcheck_time --save benchmarks/results/gradcheck_time.json
 
 exit code: 0 all within their limits, 1 one is not, 2 it cannot be run"""
 
@@ -49,30 +49,32 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = bare_parser("gradcheck_time", "The time of a gradient check.", EXAMPLES)
     parser.add_argument("--rounds", type=int, default=5, help="processes for each case (default: 5)")
     parser.add_argument("--only", default=",".join(SECONDS), help=f"of {', '.join(SECONDS)} (default: all)")
-    parser.add_argument("--output", type=Path, help="write the JSON document to this file, which must be new")
+    add_save(parser)
     args = parser.parse_args(argv)
     only = args.only.split(",")
-    problem = _problem(args.rounds, only, args.output)
+    problem = _problem(args.rounds, only, args.save)
     if problem:
         print(f"gradcheck_time: {problem}", file=sys.stderr)
         return 2
     about = machine.describe([], True, "numpy", ["float64"])
     results = [measured(case, target, args.rounds) for case, target in CASES if case in only]
-    document = json.dumps({"benchmark": "gradcheck_time", "machine": about, "rounds": args.rounds, "results": results})
-    if args.output is not None:
-        with args.output.open("x", encoding="utf-8") as file:
-            file.write(document + "\n")
-    print(document if args.json else f"{report.head(about)}\n\n{shown(results)}")
+    document = {"benchmark": "gradcheck_time", "machine": about, "rounds": args.rounds, "results": results}
+    report.keep(document, args.save)
+    print(json.dumps(document) if args.json else f"{report.head(about)}\n\n{shown(results)}")
     return 0 if all(result["within"] and result["as_expected"] for result in results) else 1
 
 
-def _problem(rounds: int, only: Sequence[str], output: Path | None) -> str:
+def _problem(rounds: int, only: Sequence[str], save: Path | None) -> str:
     """What is wrong with the options, "" if nothing."""
     if rounds < 1:
         return f"--rounds: expected an integer >= 1, got {rounds}"
     if not set(only) <= SECONDS.keys():
         return f"--only: expected some of {', '.join(SECONDS)}, got {','.join(only)}"
-    return f"--output: expected a new file, {output} is there" if output is not None and output.exists() else ""
+    try:
+        check_save(save)
+    except UsageError as error:
+        return str(error)
+    return ""
 
 
 def shown(results: Sequence[dict[str, Any]]) -> str:

@@ -6,13 +6,18 @@ import datetime
 import importlib.metadata
 import os
 import platform
+import shlex
 import subprocess
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
 PACKAGES = ("npformer", "numpy", "numba", "torch")
 CUPY = ("cupy", "cupy-cuda12x", "cupy-cuda13x")  # one package under several names
+ROOT = Path(__file__).resolve().parent.parent
+PROGRAM = ("npformer", "benchmarks", "examples", ":!benchmarks/results")  # what a measurement depends on
 #: Settings that slow one side down, or limit its threads.
 _SETTINGS = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
 
@@ -29,6 +34,8 @@ def describe(removed: list[str], kept: bool, device: str, precisions: Sequence[s
     environment = f"without {', '.join(removed)}" if removed else "unchanged"
     gpu = {"GPU": _gpu()} if device == "cupy" else {}
     return {
+        "command": command(),
+        "commit": commit(),
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "processor": f"{_processor()}, {cores()} cores for this process",
         **gpu,
@@ -38,6 +45,23 @@ def describe(removed: list[str], kept: bool, device: str, precisions: Sequence[s
         "environment": f"{environment}{' (--keep-env)' if kept else ''}",
         "precision": ", ".join(precisions),
     }
+
+
+def command() -> str:
+    """How this process was started, as one types it: python -m benchmarks.train_step …"""
+    return shlex.join(["python", *sys.orig_argv[1:]])
+
+
+def commit() -> str:
+    """The commit that is measured, and whether the program has changed since; "unknown" outside of a checkout."""
+    try:
+        name, changes = (
+            subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True, timeout=20).stdout
+            for words in (("rev-parse", "--short=10", "HEAD"), ("status", "--porcelain", "-uno", "--", *PROGRAM))
+        )
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+    return f"{name.strip()}{' and changes' if changes else ''}"
 
 
 def cores() -> int:

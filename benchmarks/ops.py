@@ -61,8 +61,7 @@ def benchmark(options: Options) -> int:
         found.append(result)
     for line in compare.others(_each_contender(found)):
         report.say(line, options.json)
-    if options.json:
-        print(report.document("ops", about, options, found))
+    report.finish("ops", about, options, found)
     return 0
 
 

@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from benchmarks.turns import Budget, ContenderError
 from npformer.backend import cupy_problem
@@ -44,6 +45,7 @@ class Options:
     keep_environment: bool
     json: bool
     own: Mapping[str, object]  # the options of one benchmark alone
+    save: Path | None = None  # the file that keeps what is measured
 
 
 def bare_parser(name: str, summary: str | None, examples: str | None = None) -> argparse.ArgumentParser:
@@ -84,7 +86,19 @@ def new_parser_without_peer(name: str, summary: str, examples: str, kernels: str
     known = "; ".join(f"on {device} of {', '.join(names)}, auto" for device, names in KERNELS.items())
     add("--kernels", help=f"npformer's kernels, {known} (default: {kernels} on numpy, cuda on cupy)")
     add("--keep-env", action="store_true", help="leave OPENBLAS_CORETYPE, *_NUM_THREADS and the like as they are")
+    add_save(parser)
     return parser
+
+
+def add_save(parser: argparse.ArgumentParser) -> None:
+    """The option --save, which names the file that keeps what was measured."""
+    parser.add_argument("--save", type=Path, metavar="FILE", help="write the JSON document to this file, too")
+
+
+def check_save(path: Path | None) -> None:
+    """Raise UsageError before anything is measured if the file of --save could not be written afterwards."""
+    if path is not None and (path.suffix != ".json" or not path.parent.is_dir()):
+        raise UsageError(f"--save: expected a .json file in a folder that is there, got {path}")
 
 
 def checked(args: argparse.Namespace) -> Options:
@@ -99,13 +113,15 @@ def checked(args: argparse.Namespace) -> Options:
     precisions = _precisions(args)
     if args.against == "torch" and not installed("torch"):
         raise UsageError(NO_TORCH)
+    check_save(args.save)
     if args.device == "cupy":
         check_gpu(args.against == "torch")
-    common = {"device", "size", "kernels", "on_cpu", "precision", "against", "seconds", "rounds", "keep_env", "json"}
+    common = {"device", "size", "kernels", "on_cpu", "precision", "against", "seconds", "rounds", "keep_env", "json",
+              "save"}  # fmt: skip
     return Options(
         args.device, sizes, list(dict.fromkeys(kernels)), precisions, args.against == "torch",
         Budget(args.seconds, args.rounds), args.keep_env, args.json,
-        {name: value for name, value in vars(args).items() if name not in common},
+        {name: value for name, value in vars(args).items() if name not in common}, args.save,
     )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import json
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from benchmarks import machine
@@ -77,8 +78,17 @@ def progress(text: str) -> None:
         print(f"\r{text}\x1b[K", end="", file=sys.stderr, flush=True)
 
 
-def document(benchmark: str, about: Mapping[str, str], options: Options, results: list[Any]) -> str:
-    """The JSON document of a run; all times are in seconds."""
+def finish(benchmark: str, about: Mapping[str, str], options: Options, results: list[Any]) -> None:
+    """Print and keep the JSON document of a run, as far as it was asked for; all times are in seconds."""
     settings = {"device": options.device, "seconds": options.budget.seconds, "rounds": options.budget.rounds}
     settings |= dict(options.own)
-    return json.dumps({"benchmark": benchmark, "machine": about, "settings": settings, "results": results}, indent=1)
+    document = {"benchmark": benchmark, "machine": about, "settings": settings, "results": results}
+    keep(document, options.save)
+    if options.json:
+        print(json.dumps(document, indent=1))
+
+
+def keep(document: Mapping[str, Any], path: Path | None) -> None:
+    """Write a document to the file of --save, if there is one; an older measurement there is replaced."""
+    if path is not None:
+        path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

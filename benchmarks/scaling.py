@@ -76,8 +76,7 @@ def benchmark(options: Options) -> int:
             points = [{"value": value, **found[varied(base, sweep, value)]} for value in values[sweep]]
             results.append(summed_up(sweep, kernels, points))
             report.say("\n" + describe(results[-1]), options.json)
-    if options.json:
-        print(report.document("scaling", about, options, results))
+    report.finish("scaling", about, options, results)
     return 0
 
 

@@ -58,8 +58,7 @@ def benchmark(options: Options) -> int:
     for result in results(options, rates, environment, ceilings):
         found.append(result)
         report.say("\n" + describe(result), options.json)
-    if options.json:
-        print(report.document("train_step", about, options, found))
+    report.finish("train_step", about, options, found)
     return 0 if all(result["same"]["holds"] for result in found) else 1
 
 

@@ -50,8 +50,10 @@ def test_a_run_is_measured(runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
     assert command(monkeypatch, *words) == 0
     table = capsys.readouterr().out.splitlines()[-2:]
     assert [line.split()[0] for line in table] == ["2", "6"]
-    assert command(monkeypatch, *words, "--json") == 0
+    assert command(monkeypatch, *words, "--json", "--save", runs / "beam.json") == 0
     document = json.loads(capsys.readouterr().out)
+    assert document == json.loads((runs / "beam.json").read_text(encoding="utf-8"))
+    assert document["run"] == "copy"
     assert [row["batch"] for row in document["results"]] == [2, 6]
     assert all(row["beam"] > 0 < row["greedy"] for row in document["results"])
 
@@ -63,6 +65,7 @@ def test_a_run_is_measured(runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
         (["copy", "--rounds", "0"], "--rounds: expected an integer >= 1, got 0"),
         (["copy", "--batch", "0"], "--batch: expected 1 <= number < 4097, got 0"),
         (["nowhere"], "nowhere"),
+        (["copy", "--save", "nowhere/x.json"], "--save: expected a .json file in a folder that is there"),
     ],
 )
 def test_what_cannot_be_measured_is_refused(

@@ -50,10 +50,10 @@ def test_the_document_the_file_and_the_exit_code(
     changes: dict[str, object] = {}
     monkeypatch.setattr(timing, "measured", lambda case, target, rounds: a_result(case=case, **changes))
     path = tmp_path / "found.json"
-    assert timing.main(["--json", "--output", str(path)]) == 0
+    assert timing.main(["--json", "--save", str(path)]) == 0
     assert json.loads(capsys.readouterr().out) == json.loads(path.read_text(encoding="utf-8"))
-    assert timing.main(["--output", str(path)]) == 2
-    assert "expected a new file" in capsys.readouterr().err
+    assert timing.main(["--save", str(tmp_path / "nowhere" / "found.json")]) == 2
+    assert "--save: expected a .json file in a folder that is there" in capsys.readouterr().err
     for name in ("within", "as_expected"):
         changes.clear()
         changes[name] = False

@@ -80,6 +80,8 @@ def test_cupy_without_a_gpu(main: Main, monkeypatch: pytest.MonkeyPatch, capsys:
         (decode.main, ["--batch", "0"], "--batch: expected 1 <= number < 4097, got 0"),
         (ops.main, ["--op", "convolution"], "--op: expected of linear, relu"),
         (ops.main, ["--threads", "0"], "--threads: expected an integer >= 1, got 0"),
+        (ops.main, ["--save", "nowhere/x.json"], "--save: expected a .json file in a folder that is there, got"),
+        (decode.main, ["--save", "decode.txt"], "--save: expected a .json file in a folder that is there, got"),
     ],
 )  # fmt: skip
 def test_bad_options_are_refused(

@@ -15,17 +15,20 @@ from benchmarks.turns import Child, Measured
 
 
 @pytest.fixture(scope="module")
-def alone(run: Any) -> Any:
+def alone(run: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """One round of training steps of plain kernels, no peer; also with layers that recompute."""
     options = ("--size", "tiny", "--dropout", "0", "--kernels", "plain", "--against", "none", "--rounds", "1")
-    ended = run("train_step", *options, "--recompute", "--json")
+    kept = tmp_path_factory.mktemp("results") / "train_step.json"
+    ended = run("train_step", *options, "--recompute", "--json", "--save", str(kept))
     assert ended.returncode == 0, ended.stderr
+    assert kept.read_text(encoding="utf-8") == ended.stdout, "what is kept is what is printed"
     return json.loads(ended.stdout)
 
 
 def test_train_step_alone(alone: Any) -> None:
     assert alone["benchmark"] == "train_step"
     assert alone["machine"]["precision"] == "float32"
+    assert alone["machine"]["command"].startswith("python -m benchmarks.train_step --size tiny --dropout 0 ")
     (result,) = alone["results"]
     row = result["contenders"][0]
     assert (result["size"], result["dropout"], result["shape"]["d_model"]) == ("tiny", 0, 64)

@@ -1,0 +1,151 @@
+"""Commands whose outcome the pages tell: each is run as a reader runs it, and what it said is kept in a file.
+
+    python -m benchmarks.measured --list               the names, and the command behind each
+    python -m benchmarks.measured reverse gradcheck    run these, one after the other
+    python -m benchmarks.pages                         then write what came out into the pages
+
+The file is benchmarks/results/NAME.json: command, machine, date, commit, seconds, how busy others kept the machine, and
+the last lines that the command printed.
+
+Exit code: 0 all commands ended with 0, 1 one did not (nothing of it is kept), 2 bad input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks import machine, report
+from benchmarks.contender import Usage
+
+RESULTS = Path(__file__).parent / "results"
+KEPT = 60  # lines of output
+
+
+class Command(NamedTuple):
+    """One command of ours."""
+
+    what: str  # it is about, for the page
+    words: str  # as one types them
+    shows: str = ""  # a pattern of the lines that say what came out; "": the whole output does
+
+
+HELD_OUT = r"^held-out (?!examples)"
+COMMANDS = {
+    "reverse": Command("reverse words", "npformer train reverse", HELD_OUT),
+    "reverse-numpy": Command("… with NumPy alone", "npformer train reverse --set kernels=numpy", HELD_OUT),
+    "dates-file": Command(
+        "dates to ISO, from a file", "npformer train pairs --data examples/data/dates.tsv", HELD_OUT
+    ),
+    "gradcheck": Command("every gradient", "npformer gradcheck", r"^all .* are right"),
+    "gradcheck-random": Command(
+        "random draws, no false alarm", "npformer gradcheck --random 200 --seed 1", r"^all .* are right"
+    ),
+    "museum": Command("the museum of bugs", "npformer museum", r"bugs detected"),
+    "certify": Command("invariants and identities", "npformer certify", r"^all .* hold"),
+    "tests": Command("the tests, a sample", "python -m pytest -n 2 --dist worksteal", r"passed"),
+    "tests-smoke": Command("the tests, a first look", "python -m pytest -m smoke", r"passed"),
+    "import": Command("import, in µs: own and in all", "python -X importtime -c 'import npformer'", r" npformer$"),
+    "numbers": Command("English numbers to French", "npformer train numbers", HELD_OUT),
+    "dates": Command("dates of 39 locales to ISO", "npformer train dates", HELD_OUT),
+    "scan": Command("SCAN, simple split", "npformer train scan", HELD_OUT),
+    "scan-length": Command("SCAN, longer commands", "npformer train scan --set split=length", HELD_OUT),
+    "scan-jump": Command("SCAN, a new verb", "npformer train scan --set split=jump", HELD_OUT),
+    "language": Command("the language of a date", "npformer train language", HELD_OUT),
+    "tags": Command("the parts of a date", "npformer train tags", HELD_OUT),
+    "lm": Command("Python's manual, the next character", "npformer train lm", HELD_OUT),
+    "mlm": Command("Python's manual, hidden pieces", "npformer train mlm", HELD_OUT),
+    "mutants": Command("Single mistakes in every backward", "npformer museum mutants"),
+    "faults-files": Command("Damaged files", "python -m benchmarks.faults.files"),
+    "faults-interrupts": Command("Ctrl-C within a step", "python -m benchmarks.faults.interrupts"),
+    "faults-kernels": Command("Damaged files of compiled kernels", "python -m benchmarks.faults.kernel_cache"),
+    "faults-memory": Command("Memory after random shapes", "python -m benchmarks.faults.memory"),
+} | {
+    f"experiment-{name.replace('_', '-')}": Command(what, f"python -m examples.experiments.{name}")
+    for name, what in (
+        ("cost_and_length", "Cost and length"), ("step_time", "Recurrent and parallel steps"),
+        ("first_token", "Gradient that reaches the first token"), ("norms", "LayerNorm and BatchNorm under padding"),
+        ("dropout_place", "Dropout before or after the residual sum"), ("norm_order", "Post-LN and pre-LN in depth"),
+        ("heads", "What heads look at"), ("embeddings", "Neighbours before and after training"),
+        ("beside_pytorch", "A run beside PyTorch's"),
+    )
+}  # fmt: skip
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the commands that are named; returns the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.measured", description=__doc__.partition("\n")[0], allow_abbrev=False
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="of --list")
+    parser.add_argument("--list", action="store_true", help="list the names and stop")
+    args = parser.parse_args(argv)
+    if args.list or not args.names:
+        print(report.table(("name", "command"), [[name, each.words] for name, each in COMMANDS.items()]))
+        return 0
+    unknown = [name for name in args.names if name not in COMMANDS]
+    if unknown:
+        print(f"measured: expected names of --list, got {', '.join(unknown)}", file=sys.stderr)
+        return 2
+    return max(kept(name, RESULTS / f"{name}.json") for name in args.names)
+
+
+def kept(name: str, path: Path) -> int:
+    """Run one command and keep what came out. Returns 0, or 1 if it failed."""
+    print(f"{name}: {COMMANDS[name].words}", flush=True)
+    found = measured(name)
+    if found["exit_code"]:
+        print("\n".join([*found["output"], f"measured: {name} ended with {found['exit_code']}"]), file=sys.stderr)
+        return 1
+    report.keep(found, path)
+    print("\n".join([*shown(found), f"in {found['seconds']:.0f} s, kept in {path.name}"]), flush=True)
+    return 0
+
+
+def measured(name: str) -> dict[str, Any]:
+    """The document of one command, run in the checkout; its output and its errors as one text."""
+    about = machine.describe([], True, "numpy", ["float32"]) | {"command": COMMANDS[name].words}
+    usage, start, before = Usage(), time.perf_counter(), own_seconds()
+    ended = subprocess.run(
+        runnable(COMMANDS[name].words), cwd=machine.ROOT, env=os.environ | {"PYTHONUNBUFFERED": "1"}, text=True,
+        encoding="utf-8", errors="replace", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    seconds, (busy, total) = time.perf_counter() - start, usage.of_others()
+    output = [line.rstrip() for line in ended.stdout.splitlines() if line.strip()][-KEPT:]
+    return {
+        "benchmark": "command", "name": name, "machine": about, "seconds": seconds, "exit_code": ended.returncode,
+        "others_share": (busy - (own_seconds() - before)) / total if total else None, "output": output,
+    }  # fmt: skip
+
+
+def shown(found: dict[str, Any]) -> list[str]:
+    """The lines of a document that say what came out."""
+    pattern = COMMANDS[found["name"]].shows
+    return [line.strip("= ") for line in found["output"] if re.search(pattern, line)] if pattern else found["output"]
+
+
+def runnable(words: str) -> list[str]:
+    """The command with this interpreter, whatever is first on the PATH."""
+    program, *rest = shlex.split(words)
+    return [sys.executable, *(["-m", "npformer"] if program == "npformer" else []), *rest]
+
+
+def own_seconds() -> float:
+    """Seconds of processor time of the processes that this one has started and that have ended."""
+    with suppress(AttributeError, OSError):
+        spent = os.times()
+        return spent.children_user + spent.children_system
+    return 0.0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

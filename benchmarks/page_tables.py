@@ -1,0 +1,183 @@
+"""The generated parts of the pages, as Markdown: each is made of the documents under benchmarks/results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from benchmarks import compare, report
+from benchmarks.measured import COMMANDS, shown
+
+Document = dict[str, Any]
+SIZES = ("tiny", "small", "mid", "base")
+KERNELS = {"npformer-numba": "compiled", "npformer-numpy": "NumPy alone", "npformer-plain": "plain"}
+
+
+def of(documents: Iterable[Document], benchmark: str) -> list[Document]:
+    """The documents of one benchmark."""
+    return [document for document in documents if document["benchmark"] == benchmark]
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown; a bar within a cell is escaped."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
+
+
+def not_measured(command: str) -> str:
+    """What stands in place of a table without a document."""
+    return f"No result is committed yet. This command makes one: `{command}`.\n"
+
+
+def origin(document: Document) -> str:
+    """Where, when and how a document was made: a line of a list."""
+    about = document["machine"]
+    facts = [about["processor"].removesuffix(" for this process"), about["date"]]
+    facts += [f"commit {about['commit']}"] if "commit" in about else []
+    command = f"`{about['command']}`; " if "command" in about else ""
+    return f"- [`{document['file']}`](../benchmarks/results/{document['file']}): {command}{'; '.join(facts)}\n"
+
+
+def origins(documents: Iterable[Document]) -> str:
+    """The same of several."""
+    return "\n" + "".join(map(origin, documents))
+
+
+def reverse(documents: list[Document]) -> str:
+    """The end of what the README's first command prints."""
+    for document in of(documents, "command"):
+        if document["name"] == "reverse":
+            lines = document["output"]
+            start = next(i for i, line in enumerate(lines) if line.startswith("held-out examples"))
+            return "```text\n" + "\n".join(lines[start:]) + "\n```\n"
+    return not_measured("python -m benchmarks.measured reverse")
+
+
+def steps(documents: list[Document]) -> dict[str, dict[tuple[str, float, str], Document]]:
+    """Training on a CPU: processor -> (kernels, dropout, size) -> what was measured last."""
+    found: dict[str, dict[tuple[str, float, str], Document]] = {}
+    for document in of(documents, "train_step"):
+        if document["settings"]["device"] == "numpy":
+            here = found.setdefault(document["machine"]["processor"], {})
+            for result in document["results"]:
+                peer = next((x for x in result["contenders"] if x["name"] == result["times_as_fast_as"]), None)
+                for row in result["contenders"]:
+                    here[row["name"], result["dropout"], result["size"]] = row | {"peer": peer}
+    return found
+
+
+STEP_ROWS: dict[str, Callable[[Document], str]] = {
+    "times as fast as PyTorch": lambda row: report.ratio(row["times_as_fast"]),
+    "one step, ms": lambda row: report.milliseconds(row["median"]),
+    "of the bound by matrix products": lambda row: f"{row['of_bound']:.0%}" if row["of_bound"] else "–",
+    "most memory, MB": lambda row: report.megabytes(row["peak_bytes"]),
+    "most memory of PyTorch, MB": lambda row: report.megabytes(row["peer"]["peak_bytes"]) if row["peer"] else "–",
+    "cores that others used": lambda row: busy(row["others_share"]),
+}
+
+
+def busy(share: float | None) -> str:
+    """The share of the cores that other processes used, emphasised where it spoils the figures."""
+    if share is None:
+        return "–"
+    text = f"{max(share, 0):.0%}"
+    return f"**{text}**" if share >= compare.TOO_BUSY else text
+
+
+def training(documents: list[Document]) -> str:
+    """A table for each processor: kernels and dropout down, sizes across."""
+    texts = []
+    for processor, found in steps(documents).items():
+        rows = []
+        for name, kernels in KERNELS.items():
+            for rate in sorted({key[1] for key in found if key[0] == name}, reverse=True):
+                row = [found.get((name, rate, size)) for size in SIZES]
+                rows.append([f"**{kernels}, dropout {rate:g}**", *[""] * len(SIZES)])
+                rows += [[what, *(cell(x) if x else "–" for x in row)] for what, cell in STEP_ROWS.items()]
+        own = [x for x in of(documents, "train_step") if x["machine"]["processor"] == processor]
+        texts.append(f"**{processor}**\n\n{table(('', *SIZES), rows)}{origins(own)}")
+    return "\n".join(texts) or not_measured("python -m benchmarks.train_step --save benchmarks/results/train_step.json")
+
+
+def decoding(documents: list[Document]) -> str:
+    """A row for each size and number of sentences."""
+    rows, found = [], of(documents, "decode")
+    for document in found:
+        for result in document["results"]:
+            for row in result["contenders"]:
+                if row["name"] in KERNELS:
+                    rows.append(
+                        [result["size"], str(result["batch"]), KERNELS[row["name"]],
+                         f"{row['tokens_per_second']:,.0f}", report.ratio(row["times_as_fast"]),
+                         busy(row["others_share"]), document["machine"]["processor"]]
+                    )  # fmt: skip
+    head = ("size", "sentences", "kernels", "tokens a second", "times as fast as PyTorch", "others", "processor")
+    command = "python -m benchmarks.decode --size tiny,small,mid --save benchmarks/results/decode.json"
+    return table(head, rows) + origins(found) if rows else not_measured(command)
+
+
+def beam(documents: list[Document]) -> str:
+    """A row for each run and number of texts."""
+    found = of(documents, "beam")
+    rows = [
+        [document["run"], str(document["beam"]), str(row["batch"]), report.milliseconds(row["greedy"]),
+         report.milliseconds(row["beam"]), report.ratio(row["ratio"])]
+        for document in found for row in document["results"]
+    ]  # fmt: skip
+    head = ("run", "hypotheses", "texts at once", "greedy, ms", "beam search, ms", "times as long")
+    command = "python -m benchmarks.beam runs/numbers-001 --save benchmarks/results/beam-numbers.json"
+    return table(head, rows) + origins(found) if rows else not_measured(command)
+
+
+def checks(documents: list[Document]) -> str:
+    """How long a check of somebody's gradients takes."""
+    found = of(documents, "gradcheck_time")
+    rows = [
+        [row["case"], row["target"], f"{row['middle_s']:.2f}", f"{row['fastest_s']:.2f}", f"{row['limit_s']:g}"]
+        for document in found for row in document["results"]
+    ]  # fmt: skip
+    command = "python -m benchmarks.gradcheck_time --save benchmarks/results/gradcheck_time.json"
+    head = ("case", "of", "middle, s", "fastest, s", "limit, s")
+    return table(head, rows) + origins(found) if rows else not_measured(command)
+
+
+def commands(documents: list[Document]) -> str:
+    """A row for each command whose outcome is a line or two; those without a file come last, in a list."""
+    found = {document["name"]: document for document in of(documents, "command")}
+    rows, origin_of = [], []
+    for name, command in COMMANDS.items():
+        if command.shows and name in found:
+            one = found[name]
+            said = "; ".join(f"`{line}`" for line in shown(one))
+            rows.append([command.what, f"`{command.words}`", said, took(one["seconds"]), busy(one["others_share"])])
+            origin_of.append(one)
+    text = table(("what", "command", "came out", "took", "others"), rows) + origins(origin_of) if rows else ""
+    return "\n".join(filter(None, (text, missing(found, in_a_table=True))))
+
+
+def outputs(documents: list[Document]) -> str:
+    """What commands printed whose outcome is a table of their own."""
+    found = {document["name"]: document for document in of(documents, "command")}
+    texts = [
+        f"### {command.what}\n\n```text\n" + "\n".join(found[name]["output"]) + "\n```\n"
+        f"Took {took(found[name]['seconds'])}; others used {busy(found[name]['others_share'])} of the cores.\n"
+        f"{origins([found[name]])}"
+        for name, command in COMMANDS.items()
+        if not command.shows and name in found
+    ]
+    return "\n".join(filter(None, (*texts, missing(found, in_a_table=False))))
+
+
+def missing(found: dict[str, Document], *, in_a_table: bool) -> str:
+    """What to run for what is not measured yet."""
+    names = [name for name, command in COMMANDS.items() if bool(command.shows) == in_a_table and name not in found]
+    if not names:
+        return ""
+    rows = [[COMMANDS[name].what, f"`{COMMANDS[name].words}`", f"`{name}`"] for name in names]
+    head = "No result is committed yet of these. `python -m benchmarks.measured NAME` makes one:\n\n"
+    return head + table(("what", "command", "NAME"), rows)
+
+
+def took(seconds: float) -> str:
+    """Seconds in words: 12.3 s, 4 min 5 s."""
+    return f"{seconds:.1f} s" if seconds < 60 else f"{int(seconds) // 60} min {int(seconds) % 60} s"

@@ -1,0 +1,43 @@
+"""Where the decoder looks while it reverses a word: a picture of its cross-attention.
+
+    npformer train reverse
+    python examples/word_attention.py runs/reverse-001 backward reverse.png
+
+Rows are the steps of the output; each is named after the letter that was written last. Columns are the letters of the
+input. The dark cell of a row is the letter that the decoder copies next.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+import npformer as npf
+from npformer.data import EOS_ID, Example, Tokenizer
+from npformer.models import Transformer
+from npformer.plotting import draw_attention
+from npformer.training import RunDirectory
+from npformer.training.assemble import read_trained
+from npformer.training.attention_example import attention_example
+
+
+def draw(run: Path, word: str, picture: Path) -> str:
+    """Write the picture; returns what the model makes of the word."""
+    trained = read_trained(RunDirectory.open(run), "numpy")
+    model, tokenizer = trained.model, trained.tokenizer
+    if not isinstance(model, Transformer) or not isinstance(tokenizer, Tokenizer):
+        raise SystemExit(f"{run}: expected a run of npformer train reverse")
+    ids = npf.greedy(model, np.array([[*tokenizer.encode(word), EOS_ID]]), max_len=len(word) + 1)
+    output = tokenizer.decode(ids[0])
+    example = attention_example(model, tokenizer, [Example(word, output)], [output])
+    weights = {name: found for name, found in example.weights.items() if name.endswith("cross_attention")}
+    draw_attention(weights, example.source, example.target, picture, example.title)
+    return output
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 4:
+        raise SystemExit("usage: python examples/word_attention.py RUN WORD PICTURE.png")
+    print(draw(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3])))

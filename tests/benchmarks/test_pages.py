@@ -1,0 +1,185 @@
+"""The pages say what the files under benchmarks/results say, and nothing that no file says."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import machine, measured, page_tables, pages, report, speed_chart
+from npformer.cli.main import build_parser
+from tests.benchmarks import rows
+
+DOCUMENTS = pages.load(measured.RESULTS.glob("*.json"))
+ABOUT = {"processor": "A Processor, 2 cores for this process", "date": "2030-01-01 00:00 UTC", "commit": "c0ffee",
+         "command": "python -m benchmarks.train_step"}  # fmt: skip
+
+
+def training(size: str, rate: float, kernels: str, ratio: float, **more: Any) -> dict[str, Any]:
+    """A table of one size, with one row of npformer and one of PyTorch, made up."""
+    fast = {"median": ratio, "low": ratio - 0.1, "high": ratio + 0.1}
+    own = rows.row(f"npformer-{kernels}", 0.01, times_as_fast=fast, **more)
+    peer = rows.row("torch-fast", 0.01 * ratio, peak_bytes=2 * 10**8)
+    return {"size": size, "dropout": rate, "contenders": [own, peer], "times_as_fast_as": "torch-fast"}
+
+
+def document(*results: dict[str, Any], benchmark: str = "train_step", **about: str) -> dict[str, Any]:
+    """What a run of train_step leaves, made up."""
+    settings = {"device": "numpy"}
+    return {
+        "file": "x.json",
+        "benchmark": benchmark,
+        "machine": ABOUT | about,
+        "settings": settings,
+        "results": results,
+    }
+
+
+SOME = [
+    document(training("tiny", 0.1, "numba", 3.25), training("base", 0.1, "numba", 1.75, others_share=0.3)),
+    document(training("tiny", 0.0, "numpy", 1.1), date="2030-01-02 00:00 UTC"),
+]
+
+
+@pytest.mark.parametrize("page", pages.PAGES, ids=lambda page: page.name)
+def test_a_page_is_up_to_date(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert pages.filled(text, DOCUMENTS) == text, "run python -m benchmarks.pages"
+
+
+def test_the_charts_are_up_to_date() -> None:
+    """By their numbers, which stand in the file: the lines depend on the version of matplotlib."""
+    words = speed_chart.description(DOCUMENTS)
+    for name in speed_chart.THEMES if words else ():
+        assert words in (pages.PICTURES / f"speed-{name}.svg").read_text(encoding="utf-8"), "run benchmarks.pages"
+
+
+@pytest.mark.parametrize("one", DOCUMENTS, ids=lambda one: one["file"])
+def test_a_result_says_where_when_and_how_it_was_made(one: dict[str, Any]) -> None:
+    assert {"processor", "date", "versions", "command", "commit"} <= one["machine"].keys()
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", one["machine"]["date"])
+
+
+def test_what_is_measured_is_shown_and_the_newest_counts() -> None:
+    text = page_tables.training([*SOME, document(training("tiny", 0.1, "numba", 3.5), date="2031-01-01 00:00 UTC")])
+    lines = text.splitlines()
+    assert lines[0] == "**A Processor, 2 cores for this process**"
+    ratios = next(line for line in lines if line.startswith("| times as fast"))
+    assert ratios == "| times as fast as PyTorch | 3.50 (3.40 … 3.60) | – | – | 1.75 (1.65 … 1.85) |"
+    assert "| cores that others used | 0% | – | – | **30%** |" in lines
+    assert "| most memory of PyTorch, MB | 200 | – | – | 200 |" in lines
+    assert text.count("`python -m benchmarks.train_step`; A Processor, 2 cores; 203") == 3
+
+
+def test_every_part_says_how_to_measure_what_is_missing() -> None:
+    for name, part in pages.PARTS.items():
+        assert "python -m benchmarks." in part([]), name
+
+
+def test_parts_of_documents(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row for each thing measured."""
+    decode = {"size": "tiny", "batch": 1, "contenders": [rows.row("npformer-numba", 0.1, tokens_per_second=640.0)]}
+    assert "| tiny | 1 | compiled | 640 | 5.00 (4.00 … 6.00) | 0% |" in page_tables.decoding(
+        [document(decode, benchmark="decode")]
+    )
+    ratio = {"median": 2.0, "low": 1.5, "high": 2.5}
+    beam = document({"batch": 4, "greedy": 0.1, "beam": 0.2, "ratio": ratio}, benchmark="beam")
+    text = page_tables.beam([beam | {"run": "numbers-001", "beam": 4}])
+    assert "| numbers-001 | 4 | 4 | 100.0 | 200.0 | 2.00 (1.50 … 2.50) |" in text
+    assert "| first | sine |" in page_tables.checks(DOCUMENTS)
+    told = {"benchmark": "command", "machine": ABOUT, "seconds": 75.0, "others_share": 0.5, "file": "x.json"}
+    certify = told | {"name": "certify", "output": ["something", "all 3 claims hold (2 s)"]}
+    text = page_tables.commands([certify])
+    assert "| `npformer certify` | `all 3 claims hold (2 s)` | 1 min 15 s | **50%** |" in text
+    assert "| `npformer museum` | `museum` |" in text
+    assert "`certify` |" not in text
+    mutants = told | {"name": "mutants", "output": ["a | table", "760 mutants"]}
+    assert "### Single mistakes in every backward\n\n```text\na | table\n760 mutants\n```" in page_tables.outputs(
+        [mutants]
+    )
+
+
+def test_the_chart_and_its_sentence(tmp_path: Path) -> None:
+    text = speed_chart.markdown(SOME, "pictures")
+    assert 'srcset="pictures/speed-dark.svg"' in text
+    assert "(compiled, dropout 0.1, sizes tiny to base) runs 1.8 to 3.2 times as fast" in text
+    words = speed_chart.description(SOME)
+    assert words.endswith("compiled, dropout 0.1: tiny 3.2, base 1.8; NumPy alone, no dropout: tiny 1.1.")
+    assert words in text
+    written = speed_chart.write(SOME, tmp_path)
+    assert [path.name for path in written] == ["speed-light.svg", "speed-dark.svg"]
+    for path, theme in zip(written, speed_chart.THEMES.values(), strict=True):
+        svg = path.read_text(encoding="utf-8")
+        assert len(svg) <= 60_000
+        assert words in svg
+        assert theme.ink in svg
+        assert svg == speed_chart.write(SOME, tmp_path)[written.index(path)].read_text(encoding="utf-8")
+    assert speed_chart.write([], tmp_path / "none") == []
+
+
+def test_a_mark_without_its_end_or_its_part_is_refused() -> None:
+    mark = "<!-- generated by python -m benchmarks.pages: {} -->\n"
+    with pytest.raises(ValueError, match="expected each mark"):
+        pages.filled(mark.format("training"), [])
+    with pytest.raises(ValueError, match=r"expected a part of reverse, speed, .*, got nothing"):
+        pages.filled(mark.format("nothing") + "<!-- end -->\n", [])
+
+
+def test_the_command_writes_pages_and_charts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page, results = tmp_path / "page.md", tmp_path / "results"
+    results.mkdir()
+    page.write_text("<!-- generated by python -m benchmarks.pages: chart -->\nold\n<!-- end -->\n", encoding="utf-8")
+    (results / "some.json").write_text(json.dumps(SOME[0]), encoding="utf-8")
+    for name, value in {"PAGES": (page,), "PICTURES": tmp_path, "RESULTS": results, "ROOT": tmp_path}.items():
+        monkeypatch.setattr(pages, name, value)
+    monkeypatch.setattr(pages.foreign, "main", lambda: 0)
+    assert pages.main() == 0
+    assert "1.8 to 3.2 times" in page.read_text(encoding="utf-8")
+    assert "old" not in page.read_text(encoding="utf-8")
+    assert (tmp_path / "speed-dark.svg").is_file()
+
+
+def test_commands_are_understood() -> None:
+    for name, command in measured.COMMANDS.items():
+        program, *words = measured.runnable(command.words)
+        if words[:2] == ["-m", "npformer"]:
+            assert not build_parser().parse_known_args(words[2:])[1], name
+        elif words[0] == "-m":
+            assert (machine.ROOT / f"{words[1].replace('.', '/')}.py").is_file() or words[1] == "pytest", name
+        assert Path(program).is_file()
+
+
+def test_a_command_is_measured_and_kept(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = "print(1); print(); print(2)"
+    monkeypatch.setitem(measured.COMMANDS, "two", measured.Command("two", f"python -c '{code}'", "2"))
+    monkeypatch.setitem(measured.COMMANDS, "bad", measured.Command("bad", "python -c 'raise SystemExit(3)'"))
+    monkeypatch.setattr(measured, "RESULTS", tmp_path)
+    assert measured.main(["two"]) == 0
+    found = json.loads((tmp_path / "two.json").read_text(encoding="utf-8"))
+    assert found["output"] == ["1", "2"]
+    assert found["machine"]["command"] == f"python -c '{code}'"
+    assert measured.shown(found) == ["2"]
+    assert measured.main(["bad"]) == 1
+    assert not (tmp_path / "bad.json").exists(), "what failed is not kept"
+    capsys.readouterr()
+    assert measured.main(["nothing"]) == 2
+    assert "expected names of --list, got nothing" in capsys.readouterr().err
+    assert measured.main(["--list"]) == 0
+    assert "npformer certify" in capsys.readouterr().out
+
+
+def test_a_result_says_which_command_and_commit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(machine.sys, "orig_argv", ["/usr/bin/python3", "-m", "benchmarks.ops", "--op", "a b"])
+    about = machine.describe([], True, "numpy", ["float32"])
+    assert about["command"] == "python -m benchmarks.ops --op 'a b'"
+    assert re.fullmatch(r"[0-9a-f]{10}(?: and changes)?|unknown", about["commit"])
+    monkeypatch.setattr(machine, "ROOT", tmp_path)
+    assert machine.commit() == "unknown"
+    report.keep({"a": "µ"}, tmp_path / "a.json")
+    assert json.loads((tmp_path / "a.json").read_text(encoding="utf-8")) == {"a": "µ"}
+    report.keep({}, None)
