@@ -41,8 +41,8 @@ class Command(NamedTuple):
 
 HELD_OUT = r"^held-out (?!examples)"
 COMMANDS = {
-    "reverse": Command("reverse words", "npformer train reverse", HELD_OUT),
-    "reverse-numpy": Command("… with NumPy alone", "npformer train reverse --set kernels=numpy", HELD_OUT),
+    "reverse": Command("reverse words, compiled kernels", "npformer train reverse", HELD_OUT),
+    "reverse-numpy": Command("reverse words, NumPy alone", "npformer train reverse --set kernels=numpy", HELD_OUT),
     "dates-file": Command(
         "dates to ISO, from a file", "npformer train pairs --data examples/data/dates.tsv", HELD_OUT
     ),

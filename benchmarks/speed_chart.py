@@ -30,7 +30,7 @@ THEMES = {
     "dark": Theme("#e6edf3", "#9198a1", "#0d1117", ("#58a6e8", "#2c5f8a", "#f0883e", "#8a5228")),
 }
 BARS = tuple((name, rate) for name in ("npformer-numba", "npformer-numpy") for rate in (0.1, 0.0))
-WIDTH, HEIGHT = 7.2, 3.2  # inches
+WIDTH, HEIGHT = 6.6, 3.6  # inches
 
 
 def latest(documents: list[Document]) -> tuple[str, dict[tuple[str, float, str], Document]]:
@@ -43,7 +43,9 @@ def latest(documents: list[Document]) -> tuple[str, dict[tuple[str, float, str],
         key=lambda document: document["machine"]["date"],
     )
     processor = last["machine"]["processor"]
-    return processor, {key: row for key, row in found[processor].items() if key[:2] in BARS and row["times_as_fast"]}
+    return processor.removesuffix(" for this process"), {
+        key: row for key, row in found[processor].items() if key[:2] in BARS and row["times_as_fast"]
+    }
 
 
 def description(documents: list[Document]) -> str:
@@ -98,7 +100,7 @@ def write(documents: list[Document], folder: Path) -> list[Path]:
 
 def _write(documents: list[Document], theme: Theme, path: Path) -> Path:
     settings = {
-        "svg.fonttype": "none", "svg.hashsalt": "npformer", "font.size": 10, "text.color": theme.ink,
+        "svg.fonttype": "none", "svg.hashsalt": "npformer", "font.size": 11, "text.color": theme.ink,
         "axes.edgecolor": theme.faint, "axes.labelcolor": theme.ink, "xtick.color": theme.ink,
         "ytick.color": theme.faint, "figure.facecolor": theme.paper, "axes.facecolor": theme.paper,
         "savefig.facecolor": theme.paper,
@@ -116,6 +118,7 @@ def _draw(axes: Axes, documents: list[Document], theme: Theme) -> None:
     sizes = [size for size in SIZES if any(key[2] == size for key in rows)]
     bars = [bar for bar in BARS if any(key[:2] == bar for key in rows)]
     width = 0.84 / len(bars)
+    behind = {"facecolor": theme.paper, "edgecolor": "none", "pad": 0.6}
     for number, (name, rate) in enumerate(bars):
         shift = (number - (len(bars) - 1) / 2) * width
         shown = {i + shift: rows.get((name, rate, size)) for i, size in enumerate(sizes)}
@@ -123,10 +126,10 @@ def _draw(axes: Axes, documents: list[Document], theme: Theme) -> None:
         medians = [row["times_as_fast"]["median"] for row in shown.values() if row]
         axes.bar(places, medians, 0.92 * width, color=theme.bars[BARS.index((name, rate))], label=label(name, rate))
         for place, median in zip(places, medians, strict=True):
-            axes.text(place, median + 0.04, f"{median:.1f}", ha="center", va="bottom", fontsize=8)
-    axes.axhline(1, color=theme.ink, linewidth=1, linestyle=(0, (4, 3)))
-    axes.text(len(sizes) - 0.5, 1, " PyTorch", ha="left", va="center", fontsize=9)
+            axes.text(place, median + 0.05, f"{median:.1f}", ha="center", fontsize=10, bbox=behind)
+    axes.axhline(1, color=theme.faint, linewidth=1, linestyle=(0, (4, 3)), zorder=0)
+    axes.text(1.01, 1, "PyTorch", ha="left", va="center", transform=axes.get_yaxis_transform())
     axes.set_xticks(range(len(sizes)), sizes)
     axes.set_ylabel("times as fast as PyTorch")
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=9, ncols=2, loc="lower left", bbox_to_anchor=(0, 1))
+    axes.legend(frameon=False, fontsize=10.5, ncols=2, loc="lower left", bbox_to_anchor=(0, 1))

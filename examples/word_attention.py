@@ -4,7 +4,7 @@
     python examples/word_attention.py runs/reverse-001 backward reverse.png
 
 Rows are the steps of the output; each is named after the letter that was written last. Columns are the letters of the
-input. The dark cell of a row is the letter that the decoder copies next.
+input. The dark cells of a row are the letters that the decoder looks at. Two heads of each layer are shown.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def draw(run: Path, word: str, picture: Path) -> str:
     ids = npf.greedy(model, np.array([[*tokenizer.encode(word), EOS_ID]]), max_len=len(word) + 1)
     output = tokenizer.decode(ids[0])
     example = attention_example(model, tokenizer, [Example(word, output)], [output])
-    weights = {name: found for name, found in example.weights.items() if name.endswith("cross_attention")}
+    weights = {name: heads[:2] for name, heads in example.weights.items() if name.endswith("cross_attention")}
     draw_attention(weights, example.source, example.target, picture, example.title)
     return output
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import npformer as npf
+from npformer.cli.main import main as npformer
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -28,6 +29,19 @@ def test_the_forgotten_path_is_wrong_in_x_alone(capsys: pytest.CaptureFixture[st
     rows = [line for line in output_of("own_layer.py", capsys) if "right" in line or "WRONG" in line]
     assert [line.split()[0] for line in rows if "WRONG" in line] == ["x"]
     assert len(rows) == 10
+
+
+def test_a_run_is_drawn_for_a_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    few = ("steps=2", "d_model=8", "d_ff=8", "num_heads=2", "eval_examples=2", "final_examples=2", "batch_size=4")
+    options = [word for each in (*few, "kernels=numpy", "device=numpy") for word in ("--set", each)]
+    assert npformer(["train", "reverse", "--out", str(tmp_path / "run"), *options]) == 0
+    capsys.readouterr()
+    picture = tmp_path / "word.png"
+    monkeypatch.setattr("sys.argv", ["word_attention.py", str(tmp_path / "run"), "backward", str(picture)])
+    output_of("word_attention.py", capsys)
+    assert picture.read_bytes().startswith(b"\x89PNG")
 
 
 def test_every_script_is_in_the_list() -> None:
