@@ -71,17 +71,10 @@ def test_the_workflow_and_the_hooks_run_what_ci_runs() -> None:
     assert re.findall(r"run: (.*)", workflow) == [".ci/run"]
 
 
-def alternatives(command: str) -> list[str]:
-    """A command that says "copy|sort" stands for one with each."""
-    choice = re.search(r"\w+(?:\|\w+)+", command)
-    return [command.replace(choice[0], word) for word in choice[0].split("|")] if choice else [command]
-
-
 def commands(text: str) -> list[str]:
     """The commands in blocks and between backticks, without what is said beside them."""
     lines = "\n".join(blocks(r"\w+", text)) + "\n" + "\n".join(re.findall(r"`([^`\n]+)`", text))
-    found = re.findall(r"^(?:\.venv/bin/|try: )?((?:npformer|python3? -m) .+?)(?:   .*|  #.*)?$", lines, re.M)
-    return [spelled for each in found for spelled in alternatives(each)]
+    return re.findall(r"^(?:\.venv/bin/|try: )?((?:npformer|python3? -m) .+?)(?:   .*|  #.*)?$", lines, re.M)
 
 
 @EVERY_PAGE
