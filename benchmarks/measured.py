@@ -20,7 +20,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -141,10 +140,8 @@ def runnable(words: str) -> list[str]:
 
 def own_seconds() -> float:
     """Seconds of processor time of the processes that this one has started and that have ended."""
-    with suppress(AttributeError, OSError):
-        spent = os.times()
-        return spent.children_user + spent.children_system
-    return 0.0
+    spent = os.times()
+    return spent.children_user + spent.children_system
 
 
 if __name__ == "__main__":

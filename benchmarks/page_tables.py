@@ -10,6 +10,14 @@ from benchmarks.measured import COMMANDS, shown
 
 Document = dict[str, Any]
 SIZES = ("tiny", "small", "mid", "base")
+SAID = {"right": "right pairs", "by hand": "mistakes made by hand", "mutant": "mistakes made from the syntax tree"}
+#: What is counted of foreign pairs, the right ones and the wrong ones: a key of the summary, and its words.
+OF_RIGHT = {"right": "called right", "WRONG": "called WRONG", "raised": "no verdict: an exception"}
+OF_WRONG = {
+    "WRONG": "called WRONG", "told apart": "told apart: WRONG, and their right pair right",
+    "raised": "no verdict: an exception", "cause right": "the cause is named",
+    "cause false": "another cause is named", "cause unknown": "no cause is named",
+}  # fmt: skip
 KERNELS = {"npformer-numba": "compiled", "npformer-numpy": "NumPy alone", "npformer-plain": "plain"}
 
 
@@ -139,6 +147,23 @@ def checks(documents: list[Document]) -> str:
     command = "python -m benchmarks.gradcheck_time --save benchmarks/results/gradcheck_time.json"
     head = ("case", "of", "middle, s", "fastest, s", "limit, s")
     return table(head, rows) + origins(found) if rows else not_measured(command)
+
+
+def foreign(documents: list[Document]) -> str:
+    """How the check judges foreign pairs, first and last; a count of 0 in both is left out, but false accusations."""
+    found = {document["file"]: document for document in of(documents, "foreign")}
+    if not {"foreign-first.json", "foreign-last.json"} <= found.keys():
+        return not_measured("python -m benchmarks.foreign --save benchmarks/results/foreign-last.json")
+    first, last = found["foreign-first.json"], found["foreign-last.json"]
+    rows = []
+    for kind, said in SAID.items():
+        a, b = first["summary"][kind], last["summary"][kind]
+        rows.append([f"**{said}**", str(a["pairs"]), str(b["pairs"])])
+        for key, words in (OF_RIGHT if kind == "right" else OF_WRONG).items():
+            counts = a.get(key, 0), b.get(key, 0)
+            if any(counts) or (kind, key) == ("right", "WRONG"):
+                rows.append([f"… {words}", *map(str, counts)])
+    return table(("", "first", "last"), rows) + origins([last])
 
 
 def commands(documents: list[Document]) -> str:

@@ -21,10 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-import npformer as npf
-from benchmarks import report
+from benchmarks import machine, report
 from benchmarks.foreign.listed import RIGHT, wrong_pairs
 from benchmarks.foreign.pair import Foreign, Wrong
 from benchmarks.foreign.score import Outcome, as_dict, outcome, summary
@@ -95,7 +92,7 @@ def line(each: Outcome) -> str:
 def as_json(found: Sequence[Outcome], dtype: str) -> str:
     """One document, each pair on a line of its own."""
     head: dict[str, Any] = {
-        "benchmark": "foreign", "npformer": npf.__version__, "numpy": np.__version__, "dtype": dtype,
+        "benchmark": "foreign", "machine": machine.describe([], True, "numpy", [dtype]), "dtype": dtype,
         "summary": summary(found),
     }  # fmt: skip
     rows = ",\n".join(json.dumps(as_dict(each), ensure_ascii=False) for each in found)

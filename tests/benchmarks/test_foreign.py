@@ -21,6 +21,7 @@ from npformer.proof.report import Report, Row
 
 WRONG = wrong_pairs()
 H = 1e-6
+RESULTS = Path(command.__file__).resolve().parents[1] / "results"
 
 
 def moved(pair: Foreign, which: int, index: tuple[int, ...], h: float) -> tuple[Array, ...]:
@@ -192,7 +193,7 @@ def test_a_wrong_pair_is_told_apart_only_if_its_right_pair_is_right() -> None:
 
 
 def test_the_first_score_adds_up() -> None:
-    document = json.loads((Path(command.__file__).parent / "first.json").read_text(encoding="utf-8"))
+    document = json.loads((RESULTS / "foreign-first.json").read_text(encoding="utf-8"))
     found = [score.Outcome(**each) for each in document["results"]]
     assert document["summary"] == score.summary(found)
 

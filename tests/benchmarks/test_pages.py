@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +59,11 @@ def test_the_charts_are_up_to_date() -> None:
         assert words in (pages.PICTURES / f"speed-{name}.svg").read_text(encoding="utf-8"), "run benchmarks.pages"
 
 
-@pytest.mark.parametrize("one", DOCUMENTS, ids=lambda one: one["file"])
+#: A score that no program of today can give.
+HISTORY = "foreign-first.json"
+
+
+@pytest.mark.parametrize("one", [x for x in DOCUMENTS if x["file"] != HISTORY], ids=lambda one: one["file"])
 def test_a_result_says_where_when_and_how_it_was_made(one: dict[str, Any]) -> None:
     assert {"processor", "date", "versions", "command", "commit"} <= one["machine"].keys()
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", one["machine"]["date"])
@@ -102,6 +108,35 @@ def test_parts_of_documents(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
+FOREIGN = [each for each in DOCUMENTS if each["benchmark"] == "foreign"]
+
+
+@pytest.mark.parametrize("one", FOREIGN, ids=lambda one: one["file"])
+def test_a_score_counts_what_it_lists(one: dict[str, Any]) -> None:
+    counted = Counter((each["origin"], each["verdict"]) for each in one["results"])
+    for (origin, verdict), count in counted.items():
+        assert one["summary"][origin][verdict] == count
+    origins = Counter(each["origin"] for each in one["results"])
+    assert {origin: counts["pairs"] for origin, counts in one["summary"].items()} == dict(origins)
+    causes = Counter((each["origin"], each["cause_is"]) for each in one["results"] if "cause_is" in each)
+    assert causes == {
+        (origin, key.removeprefix("cause ")): count
+        for origin, counts in one["summary"].items()
+        for key, count in counts.items()
+        if key.startswith("cause ")
+    }
+
+
+def test_false_accusations_are_shown_even_if_there_are_none() -> None:
+    (last,) = (each for each in FOREIGN if each["file"] == "foreign-last.json")
+    shown = page_tables.foreign([last, last | {"file": "foreign-first.json"}])
+    assert "| … called WRONG | 0 | 0 |" in shown
+    assert "exception" not in shown
+    other = copy.deepcopy(last)
+    other["summary"]["mutant"]["WRONG"] -= 1
+    assert page_tables.foreign([other, last | {"file": "foreign-first.json"}]) != shown
+
+
 def test_the_chart_and_its_sentence(tmp_path: Path) -> None:
     text = speed_chart.markdown(SOME, "pictures")
     assert 'srcset="pictures/speed-dark.svg"' in text
@@ -135,7 +170,6 @@ def test_the_command_writes_pages_and_charts(tmp_path: Path, monkeypatch: pytest
     (results / "some.json").write_text(json.dumps(SOME[0]), encoding="utf-8")
     for name, value in {"PAGES": (page,), "PICTURES": tmp_path, "RESULTS": results, "ROOT": tmp_path}.items():
         monkeypatch.setattr(pages, name, value)
-    monkeypatch.setattr(pages.foreign, "main", lambda: 0)
     assert pages.main() == 0
     assert "1.8 to 3.2 times" in page.read_text(encoding="utf-8")
     assert "old" not in page.read_text(encoding="utf-8")
