@@ -1,4 +1,4 @@
-"""What a trained model makes of texts, whatever it was trained for.
+"""The answers of a trained model to texts, for each kind of task.
 
 translate   the text that it writes
 classify    the name of a class, and its probability
@@ -63,9 +63,9 @@ class Written(NamedTuple):
 
 
 def answer(trained: Trained, texts: list[str], max_len: int, way: Way) -> list[dict[str, Any]]:
-    """What the model makes of each text: "output", and what there is beside it.
+    """The model's answer to each text: its "output", and a score or probability if there is one.
 
-    max_len: tokens of an output, at most.
+    max_len: the most tokens of an output.
     """
     model = trained.model
     if isinstance(model, Encoder):
@@ -79,7 +79,7 @@ def answer(trained: Trained, texts: list[str], max_len: int, way: Way) -> list[d
 
 
 def decode_texts(model: Transformer, vocabulary: Vocabulary | Tokenizer, texts: list[str], max_len: int) -> list[str]:
-    """What an encoder-decoder makes of each text, greedily."""
+    """The output of an encoder-decoder for each text, decoded greedily."""
     src = collate([Example(text, "") for text in texts], vocabulary).src
     rows = greedy(model, src, max_len, bos_id=BOS_ID, eos_id=EOS_ID)
     return [vocabulary.decode(row) for row in rows]

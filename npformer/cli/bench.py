@@ -29,10 +29,10 @@ EXAMPLES = """examples:
   npformer bench --device cupy --size base --precision tf32
   npformer bench --json | jq .median_ms
 
-A step is forward, loss, backward and Adam, of random tokens. --profile runs on one thread with one BLAS
-thread, so that the times of the parts add up; without it all threads are used, as in training. With it nothing
-is recorded, so Python between the operations takes time that in training it does not; and on a GPU the clock
-waits for the device around every operation: parts take longer than in training.
+A step is forward, loss, backward and Adam on random tokens. It uses all threads, as training does. --profile
+uses one thread with one BLAS thread, so that the times of the parts add up. A profiled step is not recorded, so
+it shows Python's time between the operations, which a recorded step saves. On a GPU the clock waits for the
+device around every operation, so parts take longer than in training.
 
 sizes:
 """ + "\n".join(f"  {name:<6} {preset}" for name, preset in PRESETS.items())
@@ -42,9 +42,11 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     """Add this command's parser."""
     parser = new_parser(commands, "bench", "Time training steps; say where their time goes.", EXAMPLES)
     parser.add_argument("--size", choices=PRESETS, default="tiny", help="the model and its batch (default: tiny)")
-    parser.add_argument("--dropout", metavar="P", type=float, default=0.1, help="its dropout (default: 0.1)")
+    parser.add_argument(
+        "--dropout", metavar="P", type=float, default=0.1, help="the model's dropout rate (default: 0.1)"
+    )
     add_device(parser)
-    parser.add_argument("--dtype", choices=("float32", "float64"), default="float32", help="of all numbers")
+    parser.add_argument("--dtype", choices=("float32", "float64"), default="float32", help="the dtype of all arrays")
     add_precision(parser)
     add_kernels(parser)
     length = parser.add_mutually_exclusive_group()

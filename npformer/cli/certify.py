@@ -19,7 +19,7 @@ EXAMPLES = """examples:
   npformer certify --model mine.py       a model of your own (see npformer gradcheck --help)
   npformer certify --list                what the invariants and identities say
 
-An invariant is a property that a gradient check cannot see: causality, padding, order, accumulation. A
+An invariant is a property that a gradient check cannot see: causality, padding, order, accumulation. An
 identity is an exact equation between gradients, derived in npformer/proof/identities."""
 
 

@@ -48,7 +48,7 @@ def add_kernels(parser: argparse.ArgumentParser, default: str = "auto") -> None:
         "--kernels",
         choices=KERNELS,
         default=default,
-        help=f"what computes, on the CPU; auto: the fastest that is installed (default: {default})",
+        help=f"the kernels on the CPU; auto: the fastest that are installed (default: {default})",
     )
 
 
@@ -58,6 +58,6 @@ def add_precision(parser: argparse.ArgumentParser, default: str | None = "float3
         "--precision",
         choices=PRECISIONS,
         default=default,
-        help="of a GPU's matrix products: tf32 rounds their float32 operands to 10 bits, bfloat16 to 7, and "
-        "adds in float32 (default: float32)",
+        help="the precision of a GPU's matrix products: tf32 rounds float32 operands to 10 bits, bfloat16 to 7; "
+        "both add in float32 (default: float32)",
     )

@@ -30,7 +30,9 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     parser = new_parser(
         commands, "compile", "Compile every Numba kernel now, rather than where it is called.", EXAMPLES
     )
-    parser.add_argument("--dtype", choices=(*DTYPES, "both"), default="both", help="of what precision (default: both)")
+    parser.add_argument(
+        "--dtype", choices=(*DTYPES, "both"), default="both", help="the precision of the kernels (default: both)"
+    )
     return parser
 
 

@@ -1,4 +1,4 @@
-"""npformer decode: what a trained model makes of a text."""
+"""npformer decode: run a trained model on texts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ BATCH_SIZE = 250
 
 def add_parser(commands: Any) -> argparse.ArgumentParser:
     """Add this command's parser."""
-    parser = new_parser(commands, "decode", "What a trained model makes of texts.", EXAMPLES)
+    parser = new_parser(commands, "decode", "Run a trained model on texts.", EXAMPLES)
     parser.add_argument("run_folder", metavar="RUN", type=Path, help="the folder of a run of npformer train")
     parser.add_argument(
         "texts", metavar="TEXT", nargs="*", default=[], help="what to decode (default: lines of standard input)"
@@ -49,7 +49,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     )
     parser.add_argument("--top-k", type=int, metavar="N", help="draw from the N likeliest tokens")
     parser.add_argument("--top-p", type=float, metavar="X", help="draw from the likeliest tokens that add up to X")
-    parser.add_argument("--seed", type=int, default=0, help="of what is drawn (default 0)")
+    parser.add_argument("--seed", type=int, default=0, help="the seed of sampling (default 0)")
     add_device(parser)
     return parser
 

@@ -57,14 +57,14 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     parser = new_parser(commands, "gradcheck", "Check every gradient against two numerical witnesses.", EXAMPLES)
     parser.add_argument("--only", metavar="TEXT", default="", help="the checks whose name contains TEXT")
     parser.add_argument("--model", metavar="FILE.py[:NAME]", help="check what NAME() (default build) in FILE returns")
-    parser.add_argument("--bisect", action="store_true", help="look for the first wrong part of what is wrong")
+    parser.add_argument("--bisect", action="store_true", help="find the first wrong operation of a wrong target")
     parser.add_argument("--sweep", metavar="PNG", type=Path, help="draw the error against the step size h")
     parser.add_argument("--dtype", choices=("float64", "float32"), default="float64",
                         help="float32: the gradients computed in float32, against those in float64")  # fmt: skip
     parser.add_argument("--random", metavar="N", type=int,
-                        help="N random draws of every operation, N/10 of the model: no false alarm")  # fmt: skip
-    parser.add_argument("--seed", type=int, default=0, help="of the random draws")
-    parser.add_argument("--full", action="store_true", help="list every tensor of the models, not the worst alone")
+                        help="check N random cases of every operation and N/10 of the model")  # fmt: skip
+    parser.add_argument("--seed", type=int, default=0, help="the seed of --random")
+    parser.add_argument("--full", action="store_true", help="list every tensor of the models, not only the worst")
     add_device(parser, default="numpy")
     add_kernels(parser, default="plain")
     return parser

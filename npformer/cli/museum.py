@@ -43,13 +43,13 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
         "action",
         nargs="?",
         choices=ACTIONS,
-        help="list the bugs, show one, try generic mistakes; else try them all",
+        help="list the bugs, show one, or try generic mistakes; default: run all checks on all bugs",
     )
     parser.add_argument("id", nargs="?", help="the bug to show")
     parser.add_argument("--only", metavar="TEXT", default="", help="the bugs with TEXT in id, category or title")
     parser.add_argument("--without", metavar="CHECK", action="append", default=[], help="leave a check out")
-    parser.add_argument("--sample", metavar="N", type=int, help="of `mutants`: so many, drawn at random")
-    parser.add_argument("--seed", type=int, default=0, help="of that draw")
+    parser.add_argument("--sample", metavar="N", type=int, help="with `mutants`: try N of them, chosen at random")
+    parser.add_argument("--seed", type=int, default=0, help="the seed of --sample")
     parser.add_argument("--picture", metavar="FILE.png", type=Path, help="where show draws (default: museum-ID.png)")
     return parser
 

@@ -58,7 +58,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument("--data", metavar="FILE", help="for pairs: UTF-8 lines of source<TAB>target")
     parser.add_argument("--config", metavar="FILE", type=Path, help="options in TOML")
     parser.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help="one option; may be repeated")
-    parser.add_argument("--seed", type=int, help="of parameters, data order and dropout (default 0)")
+    parser.add_argument("--seed", type=int, help="the seed of parameters, data order and dropout (default 0)")
     parser.add_argument("--out", metavar="DIR", type=Path, help="the run's folder (default runs/TASK-001, -002, …)")
     parser.add_argument("--resume", metavar="RUN", type=Path, help="continue the run in this folder")
     add_device(parser, default=None)
@@ -206,7 +206,7 @@ def _as_text(trainer: Trainer, found: Evaluation, pictures: list[str], sample: s
 
 
 def _shown(examples: Sequence[Example], found: Evaluation) -> list[str]:
-    """Held-out examples and what the model makes of each; of hidden tokens none, they are long."""
+    """Held-out examples with the model's outputs; none for hidden tokens, whose texts are long."""
     if found.kind == "masked":
         return []
     width = min(60, max(len(example.source) for example in examples))
