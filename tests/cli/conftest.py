@@ -1,7 +1,5 @@
 """What tests of the command line share: a way to call it, small options, and a run to look at."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -34,11 +32,11 @@ class Outcome:
     err: str
 
     @property
-    def document(self) -> Any:
+    def document(self):
         """The one JSON document on stdout."""
         return json.loads(self.out)
 
-    def refused(self, *words: str) -> None:
+    def refused(self, *words: str):
         """Bad input: exit 2, nothing on stdout, no traceback, and a message with these words."""
         assert (self.code, self.out) == (2, ""), self
         assert "Traceback" not in self.err
@@ -54,17 +52,17 @@ def assignments(options: dict[str, Any]) -> list[str]:
 
 
 @pytest.fixture
-def small() -> Callable[..., list[str]]:
+def small():
     """The options of a small run, with changes, as words of a command."""
     return lambda **changes: assignments(SMALL | changes)
 
 
 @pytest.fixture
-def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+def cli(tmp_path, monkeypatch, capsys):
     """Run a command in this process, in an empty folder."""
     monkeypatch.chdir(tmp_path)
 
-    def call(*words: object) -> Outcome:
+    def call(*words) -> Outcome:
         capsys.readouterr()
         try:
             code = main([str(word) for word in words])
@@ -76,7 +74,7 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 
 
 @pytest.fixture
-def environment() -> dict[str, str]:
+def environment():
     """The environment for commands in a process of their own, the same wherever the tests run.
 
     One thread, since bits depend on their number; a buffered output, as it is for everybody.
@@ -86,10 +84,10 @@ def environment() -> dict[str, str]:
 
 
 @pytest.fixture
-def shell(tmp_path: Path, environment: dict[str, str]) -> Command:
+def shell(tmp_path, environment):
     """Run a command in a process of its own, in an empty folder."""
 
-    def call(*words: object, **options: Any) -> Outcome:
+    def call(*words, **options) -> Outcome:
         argv = [sys.executable, "-m", "npformer", *map(str, words)]
         options = {"capture_output": True, "cwd": tmp_path, "env": environment, "timeout": 600} | options
         done = subprocess.run(argv, text=True, encoding="utf-8", **options)
@@ -99,7 +97,7 @@ def shell(tmp_path: Path, environment: dict[str, str]) -> Command:
 
 
 @pytest.fixture(scope="session")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained(tmp_path_factory):
     """The folder of a finished small run of `reverse`, with dropout; not to be changed."""
     path = tmp_path_factory.mktemp("trained") / "reverse"
     assert main(["train", "reverse", "--out", str(path), *assignments(SMALL | {"dropout": 0.2})]) == 0
@@ -107,12 +105,12 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def same_run() -> Callable[[Path, Path], None]:
+def same_run():
     """Fails unless two runs ended alike: the last checkpoint to the bit, all metrics but the speed."""
     return assert_same_run
 
 
-def assert_same_run(one: Path, other: Path) -> None:
+def assert_same_run(one: Path, other: Path):
     for name in ("arrays.safetensors", "state.json"):
         files = (last_checkpoint(run) / name for run in (one, other))
         digests = {hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
@@ -131,7 +129,7 @@ def _timeless(record: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.fixture
-def contents() -> Callable[[Path], dict[str, str]]:
+def contents():
     """Every file below a folder, and the SHA-256 of its bytes."""
 
     def look(folder: Path) -> dict[str, str]:

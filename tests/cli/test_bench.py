@@ -1,11 +1,6 @@
 """npformer bench: what it says about a step, the profile's table and picture, and what it refuses."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,13 +13,13 @@ FAST = ("--device", "numpy", "--kernels", "plain", "--steps", 3)
 
 
 @pytest.fixture(autouse=True)
-def known_ceilings(monkeypatch: pytest.MonkeyPatch) -> None:
+def known_ceilings(monkeypatch):
     """Measuring them takes a second."""
     found = Ceilings(flops=2e11, bytes=4e10, shape=(8, 8, 8))
     monkeypatch.setattr(bench, "measure_ceilings", lambda backend, shapes: found)
 
 
-def test_a_step_in_words(cli: Callable[..., Any]) -> None:
+def test_a_step_in_words(cli):
     done = cli("bench", *FAST)
     assert (done.code, done.err) == (0, "")
     lines = done.out.splitlines()
@@ -38,7 +33,7 @@ def test_a_step_in_words(cli: Callable[..., Any]) -> None:
     assert float(lines[5].split()[1].replace(",", "")) == pytest.approx(768e3 / median, rel=0.01)
 
 
-def test_a_step_in_numbers(cli: Callable[..., Any]) -> None:
+def test_a_step_in_numbers(cli):
     found = cli("bench", *FAST, "--dropout", 0, "--dtype", "float64", "--json").document
     assert (found["size"], found["dropout"], found["dtype"], found["kernels"]) == ("tiny", 0, "float64", "plain")
     assert found["preset"]["d_model"] == 64
@@ -53,9 +48,7 @@ def test_a_step_in_numbers(cli: Callable[..., Any]) -> None:
     ("kernels", "threads", "said"),
     [("plain", 2, "2 threads; one BLAS thread each"), ("numpy", 1, "2 threads; a batch this small is for one alone, ")],
 )
-def test_it_says_how_many_threads_share_the_batch(
-    cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, kernels: str, threads: int, said: str
-) -> None:
+def test_it_says_how_many_threads_share_the_batch(cli, monkeypatch, kernels, threads, said):
     monkeypatch.setattr(numpy_kernels, "default_threads", lambda: 2)
     monkeypatch.setattr(command, "can_set_blas_threads", lambda: True)
     options = ("bench", "--device", "numpy", "--kernels", kernels, "--steps", 1)
@@ -63,7 +56,7 @@ def test_it_says_how_many_threads_share_the_batch(
     assert cli(*options, "--json").document["threads"] == threads
 
 
-def test_the_table_of_a_profile(cli: Callable[..., Any], tmp_path: Path) -> None:
+def test_the_table_of_a_profile(cli, tmp_path):
     done = cli("bench", "--profile", *FAST)
     assert (done.code, done.err) == (0, "")
     lines = done.out.splitlines()
@@ -85,7 +78,7 @@ def test_the_table_of_a_profile(cli: Callable[..., Any], tmp_path: Path) -> None
     assert (tmp_path / "profile-tiny.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_numbers_of_a_profile(cli: Callable[..., Any], tmp_path: Path) -> None:
+def test_the_numbers_of_a_profile(cli, tmp_path):
     found = cli("bench", "--profile", *FAST, "--json", "--picture", "mine.png").document
     assert sum(row["seconds"] for row in found["rows"]) == pytest.approx(found["step_seconds"])
     assert found["threads"] == 1
@@ -111,16 +104,16 @@ def test_the_numbers_of_a_profile(cli: Callable[..., Any], tmp_path: Path) -> No
         (("--profile", "--kernels", "plain", "--picture", "a.pdf"), "expected a file name ending in .png"),
     ],
 )
-def test_what_is_refused(words: tuple[Any, ...], message: str, cli: Callable[..., Any]) -> None:
+def test_what_is_refused(words, message, cli):
     cli("bench", *words).refused(message)
 
 
-def test_compiled_kernels_without_numba(cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiled_kernels_without_numba(cli, monkeypatch):
     monkeypatch.setattr(numpy_kernels, "find_spec", lambda name: None)
     cli("bench", "--device", "numpy", "--kernels", "numba").refused("Numba is not installed", "pip install '.[fast]'")
 
 
-def test_a_file_in_the_way_is_kept(cli: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_in_the_way_is_kept(cli, tmp_path, monkeypatch):
     monkeypatch.setattr(command, "profile_step", lambda *inputs: pytest.fail("measured before the place was looked at"))
     (tmp_path / "profile-tiny.png").write_text("my notes")
     cli("bench", "--profile", *FAST).refused("expected a free name, but 'profile-tiny.png' is there")

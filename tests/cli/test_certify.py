@@ -1,13 +1,7 @@
 """npformer certify: what holds, what does not, and what is listed."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
-
-import pytest
 
 from npformer.backend import PLAIN, Pair
 from npformer.backend.numpy import kernels as numpy_kernels
@@ -31,23 +25,21 @@ def build():
 """
 
 
-def test_every_claim_holds_for_what_is_selected(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_claim_holds_for_what_is_selected(capsys):
     assert main(["certify", "--only", "MultiHeadAttention"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("all ")
     assert f"claims that apply to {len(catalogue('MultiHeadAttention'))} targets hold" in out
 
 
-def test_it_computes_with_plain_kernels_unless_asked(capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_computes_with_plain_kernels_unless_asked(capsys):
     for options, kernels in (([], "plain"), (["--kernels", "numpy"], "numpy")):
         assert main(["certify", "--only", "softmax", "--json", *options]) == 0
         assert json.loads(capsys.readouterr().out)["backend"].startswith(f"numpy ({kernels}) on CPU, float64")
 
 
-def test_the_kernels_asked_for_are_what_is_certified(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def shifted(dy: Any, cache: Any, into: Any = ()) -> Any:
+def test_the_kernels_asked_for_are_what_is_certified(monkeypatch, capsys):
+    def shifted(dy, cache, into=()):
         return PLAIN.softmax.backward(dy, cache) + 1
 
     wrong = replace(numpy_kernels.KERNELS, softmax=Pair(PLAIN.softmax.forward, shifted))
@@ -57,7 +49,7 @@ def test_the_kernels_asked_for_are_what_is_certified(
         capsys.readouterr()
 
 
-def test_what_does_not_hold_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_does_not_hold_is_named(tmp_path, capsys):
     (tmp_path / "leaky.py").write_text(LEAKY)
     assert main(["certify", "--model", str(tmp_path / "leaky.py")]) == 1
     out = capsys.readouterr().out
@@ -67,7 +59,7 @@ def test_what_does_not_hold_is_named(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert json.loads(capsys.readouterr().out)["ok"] is False
 
 
-def test_the_list_gives_every_claim_a_meaning(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_list_gives_every_claim_a_meaning(capsys):
     assert main(["certify", "--list", "--json"]) == 0
     meanings = json.loads(capsys.readouterr().out)
     assert len(meanings) >= 50
@@ -76,6 +68,6 @@ def test_the_list_gives_every_claim_a_meaning(capsys: pytest.CaptureFixture[str]
     assert "causality\n    " in capsys.readouterr().out
 
 
-def test_nothing_selected_is_bad_input(capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_selected_is_bad_input(capsys):
     assert main(["certify", "--only", "no such thing"]) == 2
     assert "--only: expected a part of a target's name" in capsys.readouterr().err

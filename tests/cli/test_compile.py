@@ -1,11 +1,5 @@
 """npformer compile: all kernels, ahead of whoever calls them."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 pytest.importorskip("numba")
@@ -15,7 +9,7 @@ from npformer.cli import compile as command
 
 
 @pytest.fixture(autouse=True)
-def two_kernels(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+def two_kernels(monkeypatch, tmp_path):
     """Two small kernels of their own, as if none had been compiled; the folder in which they are to be kept."""
     kept = [compiling.named(name) for name in ("elementwise.add", "adam.update")]
     new = [compiling.Kernel(compiling.inlined(each.dispatcher.py_func), each.signature, "") for each in kept]
@@ -28,7 +22,7 @@ def two_kernels(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Pat
     kernel_folder.place.cache_clear()
 
 
-def test_it_compiles_what_is_missing(cli: Callable[..., Any], two_kernels: Path) -> None:
+def test_it_compiles_what_is_missing(cli, two_kernels):
     done = cli("compile", "--dtype", "float32")
     assert (done.code, done.err) == (0, "")
     first, last = done.out.splitlines()
@@ -46,9 +40,7 @@ def test_it_compiles_what_is_missing(cli: Callable[..., Any], two_kernels: Path)
     assert len(list(two_kernels.iterdir())) == 4
 
 
-def test_what_cannot_be_kept_is_told(
-    cli: Callable[..., Any], two_kernels: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_kept_is_told(cli, two_kernels, monkeypatch):
     two_kernels.touch()  # a file where the folder would be
     monkeypatch.setattr(kernel_folder, "_passing_folder", lambda: None)
     done = cli("compile", "--dtype", "float32")
@@ -57,10 +49,10 @@ def test_what_cannot_be_kept_is_told(
     assert kernel_folder.place() == Place((), None)
 
 
-def test_without_numba_it_is_refused(cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_numba_it_is_refused(cli, monkeypatch):
     monkeypatch.setattr(command, "numba_problem", lambda: "Numba is not installed")
     cli("compile").refused("compile: expected Numba's kernels to be possible, but Numba is not installed")
 
 
-def test_other_words_are_refused(cli: Callable[..., Any]) -> None:
+def test_other_words_are_refused(cli):
     cli("compile", "--dtype", "complex128").refused("invalid choice: 'complex128'")

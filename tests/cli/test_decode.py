@@ -1,16 +1,12 @@
 """npformer decode: texts from the command and from standard input, and what it refuses."""
 
-from __future__ import annotations
-
 import io
 import json
 import random
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -21,10 +17,10 @@ from npformer.training.checkpoint import list_checkpoints, load_checkpoint, save
 
 
 @pytest.fixture
-def typed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+def typed(monkeypatch):
     """Put bytes on standard input."""
 
-    def put(data: bytes, terminal: bool = False) -> None:
+    def put(data: bytes, terminal: bool = False):
         stream = SimpleNamespace(buffer=io.BytesIO(data), isatty=lambda: terminal)
         monkeypatch.setattr(sys, "stdin", stream)
 
@@ -32,11 +28,11 @@ def typed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 @pytest.fixture
-def echo(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def echo(monkeypatch):
     """Replace the model by one that returns each text in capitals; returns the sizes of the batches it was given."""
     sizes: list[int] = []
 
-    def shout(model: object, vocabulary: object, texts: list[str], max_len: int) -> list[str]:
+    def shout(model, vocabulary, texts: list[str], max_len: int) -> list[str]:
         sizes.append(len(texts))
         return [text.upper() for text in texts]
 
@@ -49,9 +45,7 @@ def words(count: int) -> list[str]:
     return ["".join(rng.choices("abcdefghij", k=rng.randint(1, 12))) for _ in range(count)]
 
 
-def test_arguments_and_standard_input_say_the_same(
-    cli: Callable[..., Any], trained: Path, typed: Callable[..., None]
-) -> None:
+def test_arguments_and_standard_input_say_the_same(cli, trained, typed):
     texts = words(7)
     by_argument = cli("decode", trained, *texts)
     assert (by_argument.code, by_argument.err) == (0, "")
@@ -69,19 +63,17 @@ def test_arguments_and_standard_input_say_the_same(
     ["RUN a bc --json", "RUN --json a bc", "--json RUN a bc", "RUN a --json bc", "RUN a --max-len 13 bc --json",
      "RUN --json -- a bc", "RUN a --json -- bc", "--json -- RUN a bc"],
 )  # fmt: skip
-def test_options_may_stand_anywhere(order: str, cli: Callable[..., Any], trained: Path) -> None:
+def test_options_may_stand_anywhere(order, cli, trained):
     found = cli("decode", *order.replace("RUN", str(trained)).split()).document
     assert [entry["input"] for entry in found] == ["a", "bc"]
 
 
-def test_each_text_gets_what_it_gets_alone(cli: Callable[..., Any], trained: Path) -> None:
+def test_each_text_gets_what_it_gets_alone(cli, trained):
     texts = words(9)
     assert cli("decode", trained, *texts).out == "".join(cli("decode", trained, text).out for text in texts)
 
 
-def test_many_lines_go_in_batches_and_keep_their_order(
-    cli: Callable[..., Any], trained: Path, typed: Callable[..., None], echo: list[int]
-) -> None:
+def test_many_lines_go_in_batches_and_keep_their_order(cli, trained, typed, echo):
     texts = words(601)
     typed("\n".join(texts).encode())
     assert cli("decode", trained).out.splitlines() == [text.upper() for text in texts]
@@ -90,9 +82,7 @@ def test_many_lines_go_in_batches_and_keep_their_order(
     assert [entry["input"] for entry in cli("decode", trained, "--json").document] == texts
 
 
-def test_batches_are_decoded_by_the_model(
-    cli: Callable[..., Any], trained: Path, typed: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_batches_are_decoded_by_the_model(cli, trained, typed, monkeypatch):
     texts = words(20)
     whole = cli("decode", trained, *texts).out
     monkeypatch.setattr(decode, "BATCH_SIZE", 3)
@@ -100,22 +90,20 @@ def test_batches_are_decoded_by_the_model(
     assert cli("decode", trained).out == whole
 
 
-def test_a_person_who_types_is_answered_line_by_line(
-    cli: Callable[..., Any], trained: Path, typed: Callable[..., None], echo: list[int]
-) -> None:
+def test_a_person_who_types_is_answered_line_by_line(cli, trained, typed, echo):
     typed(b"ab\ncd\n", terminal=True)
     done = cli("decode", trained)
     assert (done.out, echo) == ("AB\nCD\n", [1, 1])
     assert "Ctrl-D ends" in done.err
 
 
-def test_nothing_in_nothing_out(cli: Callable[..., Any], trained: Path, typed: Callable[..., None]) -> None:
+def test_nothing_in_nothing_out(cli, trained, typed):
     typed(b"")
     assert (cli("decode", trained).code, cli("decode", trained).out) == (0, "")
     assert cli("decode", trained, "--json").document == []
 
 
-def test_best_takes_the_best(cli: Callable[..., Any], trained: Path, tmp_path: Path) -> None:
+def test_best_takes_the_best(cli, trained, tmp_path):
     run = Path(shutil.copytree(trained, tmp_path / "run"))
     latest = load_checkpoint(list_checkpoints(run / "checkpoints")[-1])
     other = {}
@@ -129,7 +117,7 @@ def test_best_takes_the_best(cli: Callable[..., Any], trained: Path, tmp_path: P
     assert cli("decode", run, "--best", *words(5)).out == cli("decode", trained, *words(5)).out
 
 
-def test_max_len_bounds_the_output(cli: Callable[..., Any], trained: Path) -> None:
+def test_max_len_bounds_the_output(cli, trained):
     texts = words(30)
     whole, short = (
         [entry["output"] for entry in cli("decode", trained, "--json", *limit, *texts).document]
@@ -153,9 +141,7 @@ def test_max_len_bounds_the_output(cli: Callable[..., Any], trained: Path) -> No
         (["--best", "--", "-abc"], ["text 1: character '-'"]),
     ],
 )
-def test_bad_texts_and_options(
-    given: list[str], message: list[str], cli: Callable[..., Any], trained: Path, contents: Callable[[Path], Any]
-) -> None:
+def test_bad_texts_and_options(given, message, cli, trained, contents):
     before = contents(trained)
     cli("decode", trained, *given).refused(*message)
     assert contents(trained) == before
@@ -169,16 +155,14 @@ def test_bad_texts_and_options(
         ("ab\ncd\nÄh".encode(), ["standard input, line 3: character 'Ä' (U+00C4)"]),
     ],
 )
-def test_bad_lines_are_named(
-    data: bytes, message: list[str], cli: Callable[..., Any], trained: Path, typed: Callable[..., None]
-) -> None:
+def test_bad_lines_are_named(data, message, cli, trained, typed):
     typed(data)
     cli("decode", trained).refused(*message)
     typed(data)
     cli("decode", trained, "--json").refused(*message)
 
 
-def test_what_is_no_run_or_has_no_checkpoint(cli: Callable[..., Any], trained: Path, tmp_path: Path) -> None:
+def test_what_is_no_run_or_has_no_checkpoint(cli, trained, tmp_path):
     cli("decode", "nowhere", "a").refused("nowhere: expected the folder of a run", "found nothing")
     run = Path(shutil.copytree(trained, tmp_path / "run"))
     for path in list_checkpoints(run / "checkpoints"):
@@ -192,7 +176,7 @@ def test_what_is_no_run_or_has_no_checkpoint(cli: Callable[..., Any], trained: P
     cli("decode", run, "a").refused("vocabulary.txt, line 2")
 
 
-def test_learned_positions_end_somewhere(cli: Callable[..., Any], small: Callable[..., list[str]]) -> None:
+def test_learned_positions_end_somewhere(cli, small):
     options = small(positions="learned", max_length=4, steps=2)
     assert cli("train", "copy", "--out", "run", *options).code == 0
     assert cli("decode", "run", "abcd").code == 0
@@ -200,13 +184,11 @@ def test_learned_positions_end_somewhere(cli: Callable[..., Any], small: Callabl
     cli("decode", "run", "ab", "--max-len", "6").refused("--max-len: expected at most 5", "got 6")
 
 
-def test_sinusoidal_positions_do_not(cli: Callable[..., Any], trained: Path) -> None:
+def test_sinusoidal_positions_do_not(cli, trained):
     assert cli("decode", trained, "abcdefgh" * 5, "--max-len", 20).code == 0
 
 
-def test_one_json_document_in_every_alphabet(
-    cli: Callable[..., Any], trained: Path, echo: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_json_document_in_every_alphabet(cli, trained, echo, monkeypatch):
     monkeypatch.setattr(decode, "_check", lambda *anything: None)
     done = cli("decode", trained, "--json", "früh", "語")
     assert json.loads(done.out) == [{"input": "früh", "output": "FRÜH"}, {"input": "語", "output": "語"}]

@@ -1,10 +1,6 @@
 """npformer doctor: what it says, and that it says so when something is missing."""
 
-from __future__ import annotations
-
 import importlib.metadata
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +13,7 @@ from npformer.cli import doctor
 from npformer.errors import DeviceError
 
 
-def test_text_and_json_say_the_same(cli: Callable[..., Any]) -> None:
+def test_text_and_json_say_the_same(cli):
     text, machine = cli("doctor"), cli("doctor", "--json")
     assert (text.code, text.err, machine.code) == (0, "", 0)
     found = machine.document
@@ -28,7 +24,7 @@ def test_text_and_json_say_the_same(cli: Callable[..., Any]) -> None:
     assert text.out.splitlines() == [f"{name:<{max(map(len, found))}}  {value}" for name, value in found.items()]
 
 
-def test_what_auto_picks_and_why(cli: Callable[..., Any]) -> None:
+def test_what_auto_picks_and_why(cli):
     problem, found = cupy_problem(), cli("doctor", "--json").document
     if problem is None:
         assert found["--device auto"] == "cupy, because a GPU answers"
@@ -37,7 +33,7 @@ def test_what_auto_picks_and_why(cli: Callable[..., Any]) -> None:
         assert found["--device auto"] == f"numpy, because no GPU can be used: {problem}"
 
 
-def test_the_limit_of_threads(cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_limit_of_threads(cli, monkeypatch):
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "3")
     assert "OPENBLAS_NUM_THREADS=3" in cli("doctor", "--json").document["BLAS threads"]
     for name in doctor.THREAD_VARIABLES:
@@ -46,9 +42,7 @@ def test_the_limit_of_threads(cli: Callable[..., Any], monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(("now", "said"), [(3, "3; "), (None, "unknown; ")])
-def test_how_many_threads_a_product_has(
-    cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, now: int | None, said: str
-) -> None:
+def test_how_many_threads_a_product_has(cli, monkeypatch, now, said):
     monkeypatch.setattr(doctor, "blas_threads", lambda: now)
     assert cli("doctor", "--json").document["BLAS threads"].startswith(said)
 
@@ -61,9 +55,7 @@ def test_how_many_threads_a_product_has(
         (None, "Zen", "unknown: NumPy's BLAS is not OpenBLAS"),
     ],
 )
-def test_whose_kernels_multiply(
-    cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, core: str | None, asked: str | None, said: str
-) -> None:
+def test_whose_kernels_multiply(cli, monkeypatch, core, asked, said):
     monkeypatch.delenv("OPENBLAS_CORETYPE", raising=False)
     if asked is not None:
         monkeypatch.setenv("OPENBLAS_CORETYPE", asked)
@@ -71,7 +63,7 @@ def test_whose_kernels_multiply(
     assert cli("doctor", "--json").document["BLAS core"] == said
 
 
-def test_compiled_kernels_where_they_are_there(cli: Callable[..., Any]) -> None:
+def test_compiled_kernels_where_they_are_there(cli):
     if numba_problem() is not None:
         pytest.skip(str(numba_problem()))
     found = cli("doctor", "--json").document
@@ -79,7 +71,7 @@ def test_compiled_kernels_where_they_are_there(cli: Callable[..., Any]) -> None:
     assert found["--kernels auto"] == "numba, because Numba is installed, and NumPy's BLAS has a product to call"
 
 
-def test_a_blas_whose_product_is_not_known(cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_blas_whose_product_is_not_known(cli, monkeypatch):
     monkeypatch.setattr(numpy_backends, "numba_problem", lambda: None)
     monkeypatch.setattr(numpy_backends, "blas_product", lambda letter: None)
     assert cli("doctor", "--json").document["--kernels auto"] == (
@@ -88,7 +80,7 @@ def test_a_blas_whose_product_is_not_known(cli: Callable[..., Any], monkeypatch:
     assert numpy_backends.numpy_backend("float32").kernels == "numpy"
 
 
-def test_what_the_extra_would_bring(cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_extra_would_bring(cli, monkeypatch):
     """Numba is optional: without it all is well, exit 0, and it says what to do for more speed."""
     version = importlib.metadata.version
 
@@ -117,9 +109,9 @@ def test_what_the_extra_would_bring(cli: Callable[..., Any], monkeypatch: pytest
     ],
 )
 def test_intels_library(
-    version: str, compiled: str | None, problem: str, said: str, cli: Callable[..., Any],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    version, compiled, problem, said, cli,
+    monkeypatch,
+):  # fmt: skip
     if compiled is None:
         module = pytest.importorskip("npformer.backend.numba.intel")
         monkeypatch.setattr(module, "intel", lambda: module.Intel(None, version, problem))
@@ -129,10 +121,10 @@ def test_intels_library(
     assert cli("doctor", "--json").document["MKL"] == said
 
 
-def test_a_numba_that_cannot_be_imported(cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_numba_that_cannot_be_imported(cli, monkeypatch):
     """As after an update of NumPy that Numba does not know yet: training goes on with other kernels."""
 
-    def fails(name: str) -> None:
+    def fails(name: str):
         raise ImportError("Numba needs NumPy 2.3 or less. Got NumPy 2.5.")
 
     monkeypatch.setattr(numpy_backends, "find_spec", lambda name: name)
@@ -147,10 +139,10 @@ def test_a_numba_that_cannot_be_imported(cli: Callable[..., Any], monkeypatch: p
         numpy_backends.numpy_backend("float32", "numba")
 
 
-def test_nothing_is_compiled_to_say_so(cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_compiled_to_say_so(cli, monkeypatch):
     asked: list[str] = []
 
-    def noting(name: str, *, kernels: str = "auto") -> Any:
+    def noting(name: str, *, kernels: str = "auto"):
         asked.append(kernels)
         return get_backend(name, kernels=kernels)
 
@@ -159,13 +151,13 @@ def test_nothing_is_compiled_to_say_so(cli: Callable[..., Any], monkeypatch: pyt
     assert asked == ["plain"]
 
 
-def test_a_missing_package(cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package(cli, monkeypatch):
     monkeypatch.setattr(doctor, "PACKAGES", ("numpy", "a-package-nobody-has"))
     done = cli("doctor", "--json")
     assert (done.code, done.document["a-package-nobody-has"]) == (1, "missing")
 
 
-def test_arithmetic_that_is_off(cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arithmetic_that_is_off(cli, monkeypatch):
     monkeypatch.setattr(doctor.np, "max", lambda x: 0.5)
     done = cli("doctor", "--json")
     assert done.code == 1

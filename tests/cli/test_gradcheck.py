@@ -1,10 +1,7 @@
 """npformer gradcheck: the table, the JSON, and exit 1 when a backward is wrong."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,14 +14,14 @@ COLUMNS = ["tensor", "shape", "elem", "error", "worst", "analytic", "numeric", "
 
 
 @pytest.fixture
-def wrong_table(monkeypatch: pytest.MonkeyPatch) -> None:
+def wrong_table(monkeypatch):
     """A backend whose learned positions have a table gradient that is half as large again."""
 
-    def backend(name: str, dtype: str, kernels: str) -> Any:
+    def backend(name: str, dtype: str, kernels: str):
         right = get_backend("numpy", dtype=dtype, kernels=kernels)
         forward, backward = right.ops.learned_positions
 
-        def wrong(dy: Any, cache: Any) -> tuple[Any, Any]:
+        def wrong(dy, cache) -> tuple[Any, Any]:
             dx, dtable = backward(dy, cache)
             return dx, 1.5 * dtable
 
@@ -33,7 +30,7 @@ def wrong_table(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gradcheck, "get_backend", backend)
 
 
-def test_the_table(cli: Callable[..., Any]) -> None:
+def test_the_table(cli):
     done = cli("gradcheck", "--only", "linear: one")
     assert (done.code, done.err) == (0, "")
     lines = done.out.splitlines()
@@ -50,19 +47,19 @@ def test_the_table(cli: Callable[..., Any]) -> None:
     )
 
 
-def test_only_chooses_by_a_part_of_the_name(cli: Callable[..., Any]) -> None:
+def test_only_chooses_by_a_part_of_the_name(cli):
     found = cli("gradcheck", "--only", "layer_norm", "--json").document
     names = [check["name"] for check in found["checks"]]
     assert names == [case.name for case in catalogue() if "layer_norm" in case.name]
     assert 0 < len(names) < len(catalogue())
 
 
-def test_only_what_is_not_there(cli: Callable[..., Any]) -> None:
+def test_only_what_is_not_there(cli):
     for name in ("atention", "zzz"):
         cli("gradcheck", "--only", name).refused("--only: expected a part of a check's name", f"got {name!r}")
 
 
-def test_json_holds_every_number(cli: Callable[..., Any]) -> None:
+def test_json_holds_every_number(cli):
     done = cli("gradcheck", "--only", "softmax", "--json")
     found = done.document
     assert (done.code, found["ok"]) == (0, True)
@@ -71,7 +68,7 @@ def test_json_holds_every_number(cli: Callable[..., Any]) -> None:
     assert {"tensor", "shape", "elements", "scaled_error", "analytic", "numeric", "ratio", "verdict"} <= tensor.keys()
 
 
-def test_a_wrong_gradient(cli: Callable[..., Any], wrong_table: None) -> None:
+def test_a_wrong_gradient(cli, wrong_table):
     done = cli("gradcheck", "--only", "_positions")
     assert done.code == 1
     row = next(line for line in done.out.splitlines() if line.startswith("  table "))
@@ -82,7 +79,7 @@ def test_a_wrong_gradient(cli: Callable[..., Any], wrong_table: None) -> None:
     assert [check["name"] for check in done.document["checks"] if not check["ok"]] == ["learned_positions"]
 
 
-def test_models_are_folded_to_the_worst_tensor_unless_asked(cli: Callable[..., Any]) -> None:
+def test_models_are_folded_to_the_worst_tensor_unless_asked(cli):
     name = "one layer, length 1"
     folded, full = (cli("gradcheck", "--only", name, *more).out.splitlines() for more in ([], ["--full"]))
     count = int(re.search(r"worst of (\d+) tensors", folded[2])[1])  # type: ignore[index]

@@ -1,10 +1,6 @@
 """npformer gradcheck of a user's own model: --model, --bisect, --sweep."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -54,13 +50,13 @@ def wrong_pair():
 
 
 @pytest.fixture
-def mine(cli: Callable[..., Any]) -> str:
+def mine(cli):
     """A file in the folder where commands run."""
     Path("mine.py").write_text(GOOD)
     return "mine.py"
 
 
-def test_a_right_model(cli: Callable[..., Any], mine: str) -> None:
+def test_a_right_model(cli, mine):
     done = cli("gradcheck", "--model", mine)
     assert (done.code, done.err) == (0, "")
     assert done.out.splitlines()[2] == "EncoderLayer"
@@ -72,7 +68,7 @@ def test_a_right_model(cli: Callable[..., Any], mine: str) -> None:
     assert "path" not in found["checks"][0]
 
 
-def test_a_wrong_model_and_why(cli: Callable[..., Any], mine: str) -> None:
+def test_a_wrong_model_and_why(cli, mine):
     done = cli("gradcheck", "--model", f"{mine}:bad")
     assert (done.code, done.err) == (1, "")
     assert "drop a term: `dx + dh` became `dh`" in " ".join(done.out.split())
@@ -80,7 +76,7 @@ def test_a_wrong_model_and_why(cli: Callable[..., Any], mine: str) -> None:
     assert "first wrong part" not in done.out
 
 
-def test_bisect(cli: Callable[..., Any], mine: str) -> None:
+def test_bisect(cli, mine):
     done = cli("gradcheck", "--model", f"{mine}:bad", "--bisect")
     assert done.code == 1
     assert "the first wrong part is Bad:" in done.out
@@ -90,7 +86,7 @@ def test_bisect(cli: Callable[..., Any], mine: str) -> None:
     assert any("drop a term" in tensor["diagnosis"] for tensor in found["checks"][0]["tensors"])
 
 
-def test_bisect_of_what_is_right_or_has_no_parts(cli: Callable[..., Any], mine: str) -> None:
+def test_bisect_of_what_is_right_or_has_no_parts(cli, mine):
     done = cli("gradcheck", "--model", mine, "--bisect")
     assert done.code == 0
     assert "wrong part" not in done.out
@@ -99,7 +95,7 @@ def test_bisect_of_what_is_right_or_has_no_parts(cli: Callable[..., Any], mine: 
     assert "(no parts to look into: the target is no npformer.layers.Layer, nor derived from it)" in done.out
 
 
-def test_sweep(cli: Callable[..., Any], mine: str) -> None:
+def test_sweep(cli, mine):
     for name in ("build", "bad", "sharp", "wrong_pair"):
         cli("gradcheck", "--model", f"{mine}:{name}", "--sweep", f"{name}.png")
         assert Path(f"{name}.png").read_bytes().startswith(b"\x89PNG")
@@ -107,9 +103,7 @@ def test_sweep(cli: Callable[..., Any], mine: str) -> None:
     assert Path("v.png").exists()
 
 
-def test_a_place_for_the_picture_is_looked_at_before_the_checks(
-    cli: Callable[..., Any], mine: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_place_for_the_picture_is_looked_at_before_the_checks(cli, mine, monkeypatch):
     monkeypatch.setattr("npformer.cli.gradcheck.user_case", lambda spec: pytest.fail("too early"))
     cli("gradcheck", "--model", mine, "--sweep", "v.pdf").refused("picture: expected a file name ending in .png")
     cli("gradcheck", "--model", mine, "--sweep", "none/v.png").refused("picture: expected an existing folder")
@@ -118,14 +112,14 @@ def test_a_place_for_the_picture_is_looked_at_before_the_checks(
     assert Path("notes.png").read_text() == "mine"
 
 
-def test_options_of_the_check_are_passed_through(cli: Callable[..., Any], mine: str) -> None:
+def test_options_of_the_check_are_passed_through(cli, mine):
     assert cli("gradcheck", "--model", f"{mine}:sharp").code == 0
     done = cli("gradcheck", "--model", f"{mine}:real", "--bisect", "--sweep", "v.png")
     assert (done.code, done.err) == (1, "")
     assert "Real: 1 of 17 gradients wrong" in done.out
 
 
-def test_what_is_refused(cli: Callable[..., Any], mine: str) -> None:
+def test_what_is_refused(cli, mine):
     cli("gradcheck", "--model", "none.py").refused("--model: expected a Python file", "got 'none.py'")
     cli("gradcheck", "--model", f"{mine}:none").refused("expected none, a function that returns", "no such function")
     cli("gradcheck", "--model", mine, "--only", "relu").refused("--only: expected no --model beside it", "'relu'")

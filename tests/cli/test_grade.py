@@ -1,11 +1,6 @@
 """npformer grade: exit codes, hints, answers, templates, the list and the progress of a learner."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,14 +10,14 @@ from tests.lab.learner import answered
 
 
 @pytest.fixture
-def wrong(tmp_path: Path) -> Path:
+def wrong(tmp_path):
     path = answered("relu", tmp_path).rename(tmp_path / "mine.py")
     text = path.read_text().replace("dy * cache", "dy")
     path.write_text(f"import numpy as np\nfrom numpy import exp\n{text}")
     return path
 
 
-def test_a_right_answer(cli: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_right_answer(cli, tmp_path):
     done = cli("grade", answered("relu", tmp_path))
     assert (done.code, done.err) == (0, "")
     assert done.out.startswith("relu: right.\n")
@@ -31,7 +26,7 @@ def test_a_right_answer(cli: Callable[..., Any], tmp_path: Path) -> None:
     assert entry == {"attempts": 1, "hint": 0, "solved": True}
 
 
-def test_a_wrong_answer_and_the_generosity_of_hints(cli: Callable[..., Any], wrong: Path) -> None:
+def test_a_wrong_answer_and_the_generosity_of_hints(cli, wrong):
     texts = [cli("grade", wrong.name, "--hint", level) for level in (1, 2, 3)]
     assert [done.code for done in texts] == [1, 1, 1]
     assert "does y_i move?" in texts[0].out
@@ -42,7 +37,7 @@ def test_a_wrong_answer_and_the_generosity_of_hints(cli: Callable[..., Any], wro
     assert "The derivation: npformer grade mine.py --answer" in texts[2].out
 
 
-def test_the_answer_only_if_asked_for(cli: Callable[..., Any], wrong: Path) -> None:
+def test_the_answer_only_if_asked_for(cli, wrong):
     done = cli("grade", wrong.name, "--answer")
     assert done.code == 0
     assert "The gate is set by the input of the forward" in done.out
@@ -50,7 +45,7 @@ def test_the_answer_only_if_asked_for(cli: Callable[..., Any], wrong: Path) -> N
     assert cli("grade", "--answer", "--exercise", "relu").out == done.out
 
 
-def test_json(cli: Callable[..., Any], wrong: Path) -> None:
+def test_json(cli, wrong):
     done = cli("grade", wrong.name, "--json", "--hint", 3)
     (exercise,) = done.document["exercises"]
     assert (done.code, done.document["ok"], exercise["ok"], exercise["about"]) == (1, False, False, "dx")
@@ -60,7 +55,7 @@ def test_json(cli: Callable[..., Any], wrong: Path) -> None:
     assert len(cli("grade", wrong.name, "--json").document["exercises"][0]["hints"]) == 1
 
 
-def test_several_exercises_in_one_file(cli: Callable[..., Any], tmp_path: Path, wrong: Path) -> None:
+def test_several_exercises_in_one_file(cli, tmp_path, wrong):
     texts = [path.read_text() for path in (answered("dropout", tmp_path), wrong)]
     (tmp_path / "both.py").write_text("".join(texts))
     done = cli("grade", "both.py")
@@ -71,7 +66,7 @@ def test_several_exercises_in_one_file(cli: Callable[..., Any], tmp_path: Path, 
     assert cli("grade", "both.py", "--exercise", "dropout").code == 0
 
 
-def test_a_template_is_written_once(cli: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_template_is_written_once(cli, tmp_path):
     done = cli("grade", "--template", "layer_norm")
     assert (done.code, done.out.split()[0]) == (0, "layer_norm.py")
     before = (tmp_path / "layer_norm.py").read_text()
@@ -83,12 +78,12 @@ def test_a_template_is_written_once(cli: Callable[..., Any], tmp_path: Path) -> 
     assert not cli("grade", "--list", "--json").document["exercises"][7]["attempts"], "not begun is no attempt"
 
 
-def test_templates_with_parts_run_without_the_grader(shell: Callable[..., Any], tmp_path: Path) -> None:
+def test_templates_with_parts_run_without_the_grader(shell, tmp_path):
     assert shell("grade", "parts.py", "--template", "parts").code == 0
     assert shell("grade", answered("decoder_layer", tmp_path)).out.startswith("decoder_layer: right.")
 
 
-def test_the_list_shows_order_and_progress(cli: Callable[..., Any], tmp_path: Path, wrong: Path) -> None:
+def test_the_list_shows_order_and_progress(cli, tmp_path, wrong):
     cli("grade", answered("linear", tmp_path))
     cli("grade", wrong.name)
     lines = cli("grade", "--list").out.splitlines()
@@ -103,7 +98,7 @@ def test_the_list_shows_order_and_progress(cli: Callable[..., Any], tmp_path: Pa
     ["", "{", "[]", '{"format": "x"}', '{"format": "npformer exercises 1", "exercises": {"relu": 3}}', "[" * 100_000],
     ids=["empty", "half", "a list", "another format", "a bad entry", "deep"],
 )
-def test_a_corrupt_progress_is_left_alone(cli: Callable[..., Any], tmp_path: Path, text: str) -> None:
+def test_a_corrupt_progress_is_left_alone(cli, tmp_path, text):
     (tmp_path / NAME).write_text(text)
     done = cli("grade", answered("relu", tmp_path))
     assert done.code == 0
@@ -112,12 +107,12 @@ def test_a_corrupt_progress_is_left_alone(cli: Callable[..., Any], tmp_path: Pat
     assert (tmp_path / NAME).read_text() == text
 
 
-def test_progress_can_be_left_out(cli: Callable[..., Any], tmp_path: Path) -> None:
+def test_progress_can_be_left_out(cli, tmp_path):
     assert cli("grade", answered("relu", tmp_path), "--no-progress").code == 0
     assert [path.name for path in tmp_path.iterdir()] == ["relu.py"]
 
 
-def test_bad_input(cli: Callable[..., Any], tmp_path: Path) -> None:
+def test_bad_input(cli, tmp_path):
     (tmp_path / "latin.py").write_bytes(b"# caf\xe9\n")
     (tmp_path / "broken.py").write_text("def relu_forward(x:\n    pass\n")
     cli("grade").refused("expected a FILE", "--list")

@@ -1,14 +1,9 @@
 """The command line as a whole: help, version, unknown words, and an exit code for every way to end."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -27,7 +22,7 @@ def required(name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_help_of_every_command_shows_an_example_and_json(name: str, cli: Callable[..., Any]) -> None:
+def test_help_of_every_command_shows_an_example_and_json(name, cli):
     done = cli(name, "--help")
     assert (done.code, done.err) == (0, "")
     assert re.search(rf"^examples?:\n(.*\n)*.*npformer {name}", done.out, re.M)
@@ -35,7 +30,7 @@ def test_help_of_every_command_shows_an_example_and_json(name: str, cli: Callabl
     assert re.search(r"^usage: npformer " + name, done.out)
 
 
-def test_help_and_version(cli: Callable[..., Any]) -> None:
+def test_help_and_version(cli):
     assert (cli("--version").code, cli("--version").out) == (0, f"npformer {__version__}\n")
     done = cli("--help")
     assert done.code == 0
@@ -43,14 +38,14 @@ def test_help_and_version(cli: Callable[..., Any]) -> None:
     assert all(re.search(rf"^    {name}\s", done.out, re.M) for name in NAMES)
 
 
-def test_no_command_and_no_such_command(cli: Callable[..., Any]) -> None:
+def test_no_command_and_no_such_command(cli):
     cli().refused(f"expected a command, one of {', '.join(NAMES)}, got none", "npformer --help")
     cli("trian").refused("invalid choice: 'trian'", "'train'")
     cli("--foo").refused("expected a command")
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_unknown_flags_name_the_nearest(name: str, cli: Callable[..., Any]) -> None:
+def test_unknown_flags_name_the_nearest(name, cli):
     cli(name, *required(name), "--jsn").refused(
         "unknown argument '--jsn'; did you mean --json?", f"usage: npformer {name}"
     )
@@ -69,10 +64,8 @@ def test_unknown_flags_name_the_nearest(name: str, cli: Callable[..., Any]) -> N
         (OSError(28, "No space left on device"), 1, "npformer: the system refused: [Errno 28] No space left on device"),
     ],
 )
-def test_every_way_to_end_has_its_code(
-    raised: BaseException, code: int, words: str, cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail() -> None:
+def test_every_way_to_end_has_its_code(raised, code, words, cli, monkeypatch):
+    def fail():
         raise raised
 
     monkeypatch.setattr(doctor, "examine", fail)
@@ -82,20 +75,20 @@ def test_every_way_to_end_has_its_code(
     assert bool(words) == bool(done.err)
 
 
-def test_a_mistake_of_ours_is_not_hidden(cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mistake_of_ours_is_not_hidden(cli, monkeypatch):
     monkeypatch.setattr(doctor, "examine", lambda: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         cli("doctor")
 
 
-def test_a_model_too_large_for_the_memory(cli: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_model_too_large_for_the_memory(cli, tmp_path):
     done = cli("train", "copy", "--set", "d_model=1048576", "--set", "num_heads=1")
     assert done.code == 1
     assert "npformer: not enough memory: Unable to allocate" in done.err
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_reader_who_left_before_hears_nothing(environment: dict[str, str]) -> None:
+def test_a_reader_who_left_before_hears_nothing(environment):
     reading, writing = os.pipe()
     os.close(reading)
     command = [sys.executable, "-m", "npformer", "doctor"]
@@ -104,7 +97,7 @@ def test_a_reader_who_left_before_hears_nothing(environment: dict[str, str]) -> 
     assert (done.returncode, done.stderr) == (141, "")
 
 
-def test_a_reader_who_leaves_hears_nothing_more(trained: Path, environment: dict[str, str]) -> None:
+def test_a_reader_who_leaves_hears_nothing_more(trained, environment):
     """As head -n 1 does: after the first line of the first batch, and before the second batch can be decoded."""
     pipe, command = subprocess.PIPE, [sys.executable, "-m", "npformer", "decode", str(trained), "--max-len", "1"]
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment) as child:
@@ -120,32 +113,32 @@ def test_a_reader_who_leaves_hears_nothing_more(trained: Path, environment: dict
     assert (child.returncode, said) == (141, b"")
 
 
-def test_an_error_output_that_was_closed_before_we_began(environment: dict[str, str], tmp_path: Path) -> None:
+def test_an_error_output_that_was_closed_before_we_began(environment, tmp_path):
     """What would be said there is not said on the standard output instead."""
     argv = ["bash", "-c", '"$0" -m npformer decode nowhere x 2>&-', sys.executable]
     done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, cwd=tmp_path, env=environment, timeout=600)
     assert (done.returncode, done.stdout) == (2, "")
 
 
-def test_a_full_disk_below_the_output(shell: Callable[..., Any]) -> None:
+def test_a_full_disk_below_the_output(shell):
     with open("/dev/full", "w") as full:
         done = shell("doctor", capture_output=False, stdout=full, stderr=subprocess.PIPE)
     assert done.code == 1
     assert done.err == "npformer: the system refused: [Errno 28] No space left on device; see to that, then try again\n"
 
 
-def test_a_closed_output(environment: dict[str, str]) -> None:
+def test_a_closed_output(environment):
     command = '"$0" -m npformer doctor >&-'
     done = subprocess.run(["bash", "-c", command, sys.executable], capture_output=True, text=True, env=environment)
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_terminal_without_the_letters(shell: Callable[..., Any], trained: Path, environment: dict[str, str]) -> None:
+def test_a_terminal_without_the_letters(shell, trained, environment):
     done = shell("train", "--help", env=environment | {"PYTHONIOENCODING": "ascii"})
     assert (done.code, done.err) == (0, "")
     assert "\\u2026" in done.out
 
 
-def test_the_module_is_the_command(shell: Callable[..., Any]) -> None:
+def test_the_module_is_the_command(shell):
     assert shell("--version").out == f"npformer {__version__}\n"
     assert shell("train", "copy", "--set", "d_model=30").code == 2

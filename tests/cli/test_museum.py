@@ -1,13 +1,8 @@
 """npformer museum: the list, the kill table, one bug with its picture, and exit 1 for a survivor."""
 
-from __future__ import annotations
-
 import json
 import re
-from collections.abc import Callable
 from functools import cache
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -32,12 +27,12 @@ def some_checks() -> Prepared:
 
 
 @pytest.fixture(autouse=True)
-def short(monkeypatch: pytest.MonkeyPatch) -> None:
+def short(monkeypatch):
     monkeypatch.setattr(museum, "compare", lambda one: demonstration.compare(one, steps=3))
     monkeypatch.setattr(detections, "prepared", some_checks)
 
 
-def test_list(cli: Callable[..., Any]) -> None:
+def test_list(cli):
     done = cli("museum", "list")
     assert (done.code, done.err) == (0, "")
     assert all(f"  {one.id} " in done.out for one in BUGS)
@@ -46,7 +41,7 @@ def test_list(cli: Callable[..., Any]) -> None:
     assert [row["id"] for row in rows] == ["noam-max", "noam-per-tensor"]
 
 
-def test_the_table(cli: Callable[..., Any]) -> None:
+def test_the_table(cli):
     done = cli("museum", "--only", "noam")
     assert (done.code, done.err) == (0, "")
     assert "OPTIMISER" in done.out
@@ -58,7 +53,7 @@ def test_the_table(cli: Callable[..., Any]) -> None:
     assert any(line.split() == ["schedules", "noam-max"] for line in alone)
 
 
-def test_a_survivor_is_exit_1(cli: Callable[..., Any]) -> None:
+def test_a_survivor_is_exit_1(cli):
     done = cli("museum", "--only", "noam", "--without", "schedules")
     assert done.code == 1
     assert "1 of 2 bugs detected without schedules" in done.out
@@ -68,7 +63,7 @@ def test_a_survivor_is_exit_1(cli: Callable[..., Any]) -> None:
     assert found["bugs"][0]["detected_by"].keys() == {"schedules"}
 
 
-def test_show_draws_and_tells(cli: Callable[..., Any], tmp_path: Path) -> None:
+def test_show_draws_and_tells(cli, tmp_path):
     picture = tmp_path / "m.png"
     done = cli("museum", "show", "clip-squared", "--picture", str(picture))
     assert (done.code, done.err) == (0, "")
@@ -78,7 +73,7 @@ def test_show_draws_and_tells(cli: Callable[..., Any], tmp_path: Path) -> None:
         assert part in done.out
 
 
-def test_show_without_a_picture_says_what_one_would_see(cli: Callable[..., Any], tmp_path: Path) -> None:
+def test_show_without_a_picture_says_what_one_would_see(cli, tmp_path):
     done = cli("museum", "show", "test-gamma-one", "--json")
     found = json.loads(done.out)
     assert done.code == 0
@@ -99,13 +94,13 @@ def test_show_without_a_picture_says_what_one_would_see(cli: Callable[..., Any],
         (("show", "noam-max", "--picture", "x.txt"), "expected a file name ending in .png"),
     ],
 )
-def test_bad_input_is_exit_2(cli: Callable[..., Any], arguments: tuple[str, ...], message: str) -> None:
+def test_bad_input_is_exit_2(cli, arguments, message):
     done = cli("museum", *arguments)
     assert done.code == 2
     assert message in done.err
 
 
-def test_generic_mistakes(cli: Callable[..., Any]) -> None:
+def test_generic_mistakes(cli):
     done = cli("museum", "mutants", "--sample", "12", "--seed", "3")
     assert done.code == 0
     assert re.search(r"^all +\d+ +\d+ +0 +0$", done.out, re.M)

@@ -1,12 +1,7 @@
 """What commands print of files and users holds no control characters, whatever these hold."""
 
-from __future__ import annotations
-
 import json
 import shutil
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,7 +15,7 @@ def is_calm(text: str) -> bool:
     return text.replace("\n", "").isprintable()
 
 
-def test_a_path_in_an_error(cli: Callable[..., Any]) -> None:
+def test_a_path_in_an_error(cli):
     for command in (("grade",), ("decode",), ("train", "--resume"), ("train", "pairs", "--data")):
         done = cli(*command, f"no{TURNED}\nnpformer: all is well{ESCAPE}.py")
         assert done.code == 2
@@ -29,7 +24,7 @@ def test_a_path_in_an_error(cli: Callable[..., Any]) -> None:
         assert "\nnpformer:" not in done.err, "one message"
 
 
-def test_a_syntax_error_keeps_its_lines_and_its_caret(cli: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_syntax_error_keeps_its_lines_and_its_caret(cli, tmp_path):
     (tmp_path / "mine.py").write_text(f"x = '{ESCAPE}' +* 1\n")
     done = cli("grade", "mine.py")
     assert is_calm(done.err)
@@ -39,7 +34,7 @@ def test_a_syntax_error_keeps_its_lines_and_its_caret(cli: Callable[..., Any], t
 
 
 @pytest.mark.parametrize("where", ["backward", "top"])
-def test_what_a_graded_file_raises_prints_and_warns(cli: Callable[..., Any], tmp_path: Path, where: str) -> None:
+def test_what_a_graded_file_raises_prints_and_warns(cli, tmp_path, where):
     act = f"print({BAD!r}); import warnings; warnings.warn({BAD!r}); raise ValueError({BAD!r})"
     text = "import numpy as np\ndef relu_forward(x): return np.where(x > 0, x, 0.0), x > 0\ndef relu_backward(dy, c):\n"
     (tmp_path / "mine.py").write_text(f"{text}    {act}\n" if where == "backward" else f"{act}\n{text}    pass\n")
@@ -53,7 +48,7 @@ def test_what_a_graded_file_raises_prints_and_warns(cli: Callable[..., Any], tmp
         assert exercise["printed"].startswith(BAD), "for machines as it is"
 
 
-def test_what_is_decoded(cli: Callable[..., Any], trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_decoded(cli, trained, monkeypatch):
     pieces = [f"a{BAD}b", "two\nlines", "früh 語"]
     monkeypatch.setattr(decode, "decode_texts", lambda *given: pieces)
     monkeypatch.setattr(decode, "_check", lambda *anything: None)
@@ -64,7 +59,7 @@ def test_what_is_decoded(cli: Callable[..., Any], trained: Path, monkeypatch: py
     assert [entry["output"] for entry in json.loads(document.out)] == pieces
 
 
-def test_examples_and_names_of_a_run(cli: Callable[..., Any], small: Callable[..., list[str]], tmp_path: Path) -> None:
+def test_examples_and_names_of_a_run(cli, small, tmp_path):
     odd = "é\u202e"  # these two and the escape are pieces of the vocabulary
     lines = [f"\x1b{odd[i % 2]}{i}\t{i}\x1b" for i in range(60)]
     (tmp_path / f"da{ESCAPE}ta.tsv").write_text("\n".join(lines), encoding="utf-8")

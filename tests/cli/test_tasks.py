@@ -1,10 +1,7 @@
 """Every task on real data from the command line: trained a little, measured by what it asks, and asked."""
 
-from __future__ import annotations
-
 import json
 import re
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +36,7 @@ EVERY_TASK = pytest.mark.parametrize("task", MODELS)
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Path]]:
+def runs(tmp_path_factory):
     """The folder of a small run of a task, trained when it is first asked for; not to be changed."""
     root = tmp_path_factory.mktemp("tasks")
     with pytest.MonkeyPatch.context() as patch:
@@ -58,12 +55,12 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], P
         yield run_of
 
 
-def test_all_real_tasks_are_tried() -> None:
+def test_all_real_tasks_are_tried():
     assert set(MODELS) == set(TASKS) - {"copy", "reverse", "sort", "pairs"}
 
 
 @EVERY_TASK
-def test_a_run_has_what_it_needs_to_be_asked(task: str, runs: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_has_what_it_needs_to_be_asked(task, runs, capsys):
     kind, tokenizer, measures = MODELS[task]
     run = RunDirectory(runs(task))
     trained = read_trained(run, "numpy")
@@ -92,7 +89,7 @@ QUESTIONS: dict[str, tuple[list[str], list[str]]] = {
 
 
 @EVERY_TASK
-def test_a_run_can_be_asked(task: str, runs: Any, cli: Callable[..., Any]) -> None:
+def test_a_run_can_be_asked(task, runs, cli):
     texts, options = QUESTIONS[task]
     run = runs(task)
     found = cli("decode", run, *texts, "--json", *options)
@@ -105,7 +102,7 @@ def test_a_run_can_be_asked(task: str, runs: Any, cli: Callable[..., Any]) -> No
     assert alone == plain.out, "each text gets what it gets alone"
 
 
-def test_answers_have_the_form_of_their_kind(runs: Any, cli: Callable[..., Any]) -> None:
+def test_answers_have_the_form_of_their_kind(runs, cli):
     (found,) = cli("decode", runs("language"), "5 mars 1987", "--json").document
     assert found["output"] in (runs("language") / "classes.txt").read_text().split()[1:]
     assert 0 < found["probability"] < 1
@@ -131,7 +128,7 @@ def endless(positions: str) -> Trained:
 
 
 @pytest.mark.parametrize("positions", ["learned", "rotary"])
-def test_a_text_may_grow_beyond_what_was_seen_at_once(positions: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_may_grow_beyond_what_was_seen_at_once(positions, monkeypatch):
     """Beyond it the model reads the last half anew: so learned positions do not end, and others are not new to it."""
     trained = endless(positions)
     read: list[list[int]] = []
@@ -150,11 +147,11 @@ def test_a_text_may_grow_beyond_what_was_seen_at_once(positions: str, monkeypatc
 
 
 @pytest.mark.parametrize("positions", ["learned", "rotary"])
-def test_a_search_goes_on_beyond_what_was_seen_at_once(positions: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_goes_on_beyond_what_was_seen_at_once(positions, monkeypatch):
     trained = endless(positions)
     made: list[tuple[int, int, float]] = []
 
-    def search(model: Decoder, prompts: Any, max_len: int, **options: Any) -> Any:
+    def search(model: Decoder, prompts, max_len: int, **options):
         found = beam_search(model, prompts, max_len, **options)
         made.append((len(prompts[0]), max_len, found[0][0].log_probability))
         return found
@@ -174,7 +171,7 @@ def test_a_search_goes_on_beyond_what_was_seen_at_once(positions: str, monkeypat
     assert both[0] == answers.answer(trained, ["ab"], 3, answers.Way(beam=3))[0]
 
 
-def test_a_window_of_two_leaves_room_for_what_is_new() -> None:
+def test_a_window_of_two_leaves_room_for_what_is_new():
     config = DecoderConfig(6, d_model=8, num_heads=2, d_ff=8, num_layers=1, max_seq_len=2)
     model = Decoder(config, backend=get_backend("numpy", kernels="plain"), seed=1)
     model.generator.bias.data[: len(SEQUENCE)] = -1e4  # no end
@@ -184,7 +181,7 @@ def test_a_window_of_two_leaves_room_for_what_is_new() -> None:
     assert found["output"].startswith("abc")
 
 
-def test_what_is_unknown_is_counted_and_said(runs: Any, cli: Callable[..., Any]) -> None:
+def test_what_is_unknown_is_counted_and_said(runs, cli):
     done = cli("decode", runs("tags"), "5 qqq 1987", "--json")
     assert "note: text 1: 2 of 3 covered (66.7 %); missing: 'qqq'; what is missing is read as [UNK]" in done.err
     assert done.document[0]["tokens"] == ["5", "[UNK]", "1987"]
@@ -202,11 +199,11 @@ def test_what_is_unknown_is_counted_and_said(runs: Any, cli: Callable[..., Any])
         ("lm", ["a", "--temperature", "0"], "temperature: expected a number > 0, got 0.0"),
     ],
 )
-def test_questions_without_sense(task: str, words: list[str], message: str, runs: Any, cli: Any) -> None:
+def test_questions_without_sense(task, words, message, runs, cli):
     cli("decode", runs(task), *words).refused(message)
 
 
-def test_a_language_model_ends_with_a_sample(runs: Any, cli: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_language_model_ends_with_a_sample(runs, cli, tmp_path):
     words = [word for key, value in SMALL.items() for word in ("--set", f"{key}={value}")]
     runs("lm")  # its cache
     done = cli("train", "lm", "--out", "a", "--json", *words)
@@ -219,7 +216,7 @@ def test_a_language_model_ends_with_a_sample(runs: Any, cli: Callable[..., Any],
     assert re.search(r"held-out loss .*, token accuracy .* %\nheld-out \d+\.\d+ bits per character \(6 seq", text.out)
 
 
-def test_a_classifier_goes_on_where_it_stopped(runs: Any, cli: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_classifier_goes_on_where_it_stopped(runs, cli, tmp_path):
     """With BatchNorm too: its running statistics are in the checkpoint."""
     options = SMALL | {"count": 20, "norm": "batch", "save_every": 2, "eval_every": 100, "log_every": 1}
     words = [word for key, value in options.items() for word in ("--set", f"{key}={value}")]

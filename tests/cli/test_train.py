@@ -1,12 +1,7 @@
 """npformer train: what a run leaves behind, what it says, and that a seed decides all of it."""
 
-from __future__ import annotations
-
 import json
 import re
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,9 +17,7 @@ LAST_LINES = r"held-out loss \d+\.\d{4}, token accuracy \d+\.\d %\nheld-out exac
 
 
 @pytest.mark.parametrize("task", ["copy", "reverse", "sort", "pairs"])
-def test_every_task_trains_and_leaves_a_run(
-    task: str, cli: Callable[..., Any], small: Callable[..., list[str]], tmp_path: Path
-) -> None:
+def test_every_task_trains_and_leaves_a_run(task, cli, small, tmp_path):
     (tmp_path / "own.tsv").write_text(PAIRS)
     done = cli("train", task, *(["--data", "own.tsv"] if task == "pairs" else []), *small())
     run = tmp_path / "runs" / f"{task}-001"
@@ -43,7 +36,7 @@ def test_every_task_trains_and_leaves_a_run(
     assert f"the run's folder is runs/{task}-001\n" in done.err
 
 
-def test_config_and_vocabulary_read_back_equal(trained: Path) -> None:
+def test_config_and_vocabulary_read_back_equal(trained):
     given = read_toml(trained / "config.toml", SECTIONS)
     assembled = assemble(given)
     assert write_toml(assembled.options.sections()) == (trained / "config.toml").read_text()
@@ -52,9 +45,7 @@ def test_config_and_vocabulary_read_back_equal(trained: Path) -> None:
     assert Vocabulary.load(trained / "vocabulary.txt") == SequenceTask("reverse", seed=0).vocabulary
 
 
-def test_json_is_one_document_and_nothing_else_is_on_stdout(
-    cli: Callable[..., Any], small: Callable[..., list[str]], tmp_path: Path
-) -> None:
+def test_json_is_one_document_and_nothing_else_is_on_stdout(cli, small, tmp_path):
     done = cli("train", "copy", "--json", "--out", "my run", *small())
     assert done.code == 0
     found = done.document
@@ -70,9 +61,7 @@ def test_json_is_one_document_and_nothing_else_is_on_stdout(
     assert "numpy" in found["backend"]
 
 
-def test_a_loss_that_is_no_number_is_null_in_json(
-    cli: Callable[..., Any], small: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_loss_that_is_no_number_is_null_in_json(cli, small, monkeypatch):
     from npformer.training import Evaluation, Trainer
 
     monkeypatch.setattr(Trainer, "evaluate", lambda self, count: Evaluation(float("nan"), 0.0, 0.0, 1, ("a",)))
@@ -81,9 +70,7 @@ def test_a_loss_that_is_no_number_is_null_in_json(
     assert found["loss"] is None
 
 
-def test_what_to_try_next_can_be_pasted(
-    cli: Callable[..., Any], small: Callable[..., list[str]], tmp_path: Path
-) -> None:
+def test_what_to_try_next_can_be_pasted(cli, small, tmp_path):
     import shlex
 
     (tmp_path / "own.tsv").write_text("".join(f'it\'s ${n} "now"\t{n}\n' for n in range(60)))
@@ -94,7 +81,7 @@ def test_what_to_try_next_can_be_pasted(
     assert cli(*command).code == 0
 
 
-def test_default_folders_are_numbered(cli: Callable[..., Any], small: Callable[..., list[str]], tmp_path: Path) -> None:
+def test_default_folders_are_numbered(cli, small, tmp_path):
     (tmp_path / "runs" / "copy-007").mkdir(parents=True)
     (tmp_path / "runs" / "reverse-300").mkdir()
     done = cli("train", "copy", "--json", *small(steps=2))
@@ -103,12 +90,12 @@ def test_default_folders_are_numbered(cli: Callable[..., Any], small: Callable[.
 
 
 def test_nothing_is_ever_overwritten(
-    cli: Callable[..., Any],
-    small: Callable[..., list[str]],
-    trained: Path,
-    contents: Callable[[Path], Any],
-    tmp_path: Path,
-) -> None:
+    cli,
+    small,
+    trained,
+    contents,
+    tmp_path,
+):
     before = contents(trained)
     cli("train", "reverse", "--out", trained, *small()).refused(str(trained), "Nothing is ever overwritten", "--resume")
     assert contents(trained) == before
@@ -120,12 +107,12 @@ def test_nothing_is_ever_overwritten(
 
 
 def test_a_seed_decides_everything(
-    cli: Callable[..., Any],
-    small: Callable[..., list[str]],
-    trained: Path,
-    same_run: Callable[[Path, Path], None],
-    tmp_path: Path,
-) -> None:
+    cli,
+    small,
+    trained,
+    same_run,
+    tmp_path,
+):
     assert cli("train", "reverse", "--out", "again", *small(dropout=0.2)).code == 0
     same_run(tmp_path / "again", trained)
     assert cli("train", "reverse", "--out", "other", "--seed", 1, *small(dropout=0.2)).code == 0
@@ -133,17 +120,13 @@ def test_a_seed_decides_everything(
         same_run(tmp_path / "other", trained)
 
 
-def test_the_config_of_a_run_trains_it_again(
-    cli: Callable[..., Any], trained: Path, same_run: Callable[[Path, Path], None], tmp_path: Path
-) -> None:
+def test_the_config_of_a_run_trains_it_again(cli, trained, same_run, tmp_path):
     assert cli("train", "--config", trained / "config.toml", "--out", "again").code == 0
     same_run(tmp_path / "again", trained)
     assert (tmp_path / "again" / "config.toml").read_text() == (trained / "config.toml").read_text()
 
 
-def test_set_wins_over_the_file_and_the_short_spelling_over_set(
-    cli: Callable[..., Any], trained: Path, tmp_path: Path
-) -> None:
+def test_set_wins_over_the_file_and_the_short_spelling_over_set(cli, trained, tmp_path):
     short = ("copy", "--config", trained / "config.toml", "--out", "new", "--seed", 3)
     assert cli("train", *short, "--set", "run.seed=2", "--set", "steps=2", "--set", "warmup_steps=1").code == 0
     found = read_toml(tmp_path / "new" / "config.toml", SECTIONS)
@@ -151,11 +134,11 @@ def test_set_wins_over_the_file_and_the_short_spelling_over_set(
     assert found["model"]["dropout"] == 0.2
 
 
-def test_a_short_run_needs_no_second_option(cli: Callable[..., Any], small: Callable[..., list[str]]) -> None:
+def test_a_short_run_needs_no_second_option(cli, small):
     assert cli("train", "copy", *small(steps=1)).code == 0
 
 
-def test_a_log_has_whole_lines_and_no_bar(cli: Callable[..., Any], small: Callable[..., list[str]]) -> None:
+def test_a_log_has_whole_lines_and_no_bar(cli, small):
     err = cli("train", "copy", *small()).err
     assert "\r" not in err
     lines = err.splitlines()
@@ -166,9 +149,7 @@ def test_a_log_has_whole_lines_and_no_bar(cli: Callable[..., Any], small: Callab
 
 
 @pytest.mark.filterwarnings("ignore:.*(overflow|invalid value):RuntimeWarning")
-def test_a_run_that_diverges_fails_and_says_what_to_try(
-    cli: Callable[..., Any], small: Callable[..., list[str]], tmp_path: Path
-) -> None:
+def test_a_run_that_diverges_fails_and_says_what_to_try(cli, small, tmp_path):
     options = small(learning_rate=1e30, schedule="constant", clip_norm="none", norm_order="pre")
     done = cli("train", "copy", "--out", "run", *options)
     assert (done.code, done.out) == (1, "")
@@ -178,9 +159,7 @@ def test_a_run_that_diverges_fails_and_says_what_to_try(
 
 
 @pytest.mark.filterwarnings("ignore:.*(overflow|invalid value):RuntimeWarning")
-def test_a_rate_that_breaks_the_parameters_in_the_last_step_is_no_success(
-    cli: Callable[..., Any], small: Callable[..., list[str]], tmp_path: Path
-) -> None:
+def test_a_rate_that_breaks_the_parameters_in_the_last_step_is_no_success(cli, small, tmp_path):
     """The loss of a step is that before its update."""
     options = small(learning_rate=1e38, schedule="constant", steps=1, kernels="numpy")
     done = cli("train", "copy", "--out", "run", *options)

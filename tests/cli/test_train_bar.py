@@ -1,7 +1,5 @@
 """On a terminal npformer train shows a bar."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import pty
@@ -10,11 +8,10 @@ import struct
 import subprocess
 import sys
 import termios
-from collections.abc import Callable
 from contextlib import suppress
 
 
-def test_a_bar_on_a_terminal(small: Callable[..., list[str]], environment: dict[str, str], tmp_path: object) -> None:
+def test_a_bar_on_a_terminal(small, environment, tmp_path):
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 120, 0, 0))
     argv = [sys.executable, "-m", "npformer", "train", "copy", *small(steps=90)]

@@ -1,12 +1,7 @@
 """Bad input to npformer train: exit 2, a message that says what came, what was expected and what to do, no folder."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -83,7 +78,7 @@ FILES = {
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> set[str]:
+def files(tmp_path):
     for name, data in FILES.items():
         (tmp_path / name).write_bytes(data)
     (tmp_path / "folder").mkdir()
@@ -91,21 +86,19 @@ def files(tmp_path: Path) -> set[str]:
 
 
 @pytest.mark.parametrize(("words", "message"), CASES.values(), ids=CASES)
-def test_bad_input_is_refused_before_there_is_a_folder(
-    words: list[str], message: list[str], cli: Callable[..., Any], files: set[str], tmp_path: Path
-) -> None:
+def test_bad_input_is_refused_before_there_is_a_folder(words, message, cli, files, tmp_path):
     cli("train", *words).refused(*message)
     assert {path.name for path in tmp_path.iterdir()} == files
 
 
-def test_cupy_without_a_gpu(cli: Callable[..., Any], tmp_path: Path) -> None:
+def test_cupy_without_a_gpu(cli, tmp_path):
     if cupy_problem() is None:
         pytest.skip("a GPU answers here")
     cli("train", "copy", "--device", "cupy").refused("cupy: ", "use --device numpy")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_cannot_be_written_to(environment: dict[str, str], tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_to(environment, tmp_path):
     """Permission bits do not stop root; a file system mounted read-only, where this process alone sees it, does."""
     for out in (tmp_path, tmp_path / "run"):
         command = [*mounted(tmp_path, "ro"), sys.executable, "-m", "npformer", "train", "copy", "--out", str(out)]

@@ -1,13 +1,9 @@
 """npformer train --resume: what it continues, what it refuses, and what to do about a damaged checkpoint."""
 
-from __future__ import annotations
-
 import shlex
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,21 +14,19 @@ PICTURES = {"curves.png", "attention.png", "lock"}  # lock holds the number of t
 
 
 @pytest.fixture
-def run(trained: Path, tmp_path: Path) -> Path:
+def run(trained, tmp_path):
     """A finished run of our own, to be damaged."""
     return Path(shutil.copytree(trained, tmp_path / "my run"))
 
 
-def back_to(run: Path, step: int) -> None:
+def back_to(run: Path, step: int):
     """As if it had stopped there."""
     for path in (run / "checkpoints").iterdir():
         if path.name > f"step-{step:08d}":
             shutil.rmtree(path)
 
 
-def test_a_finished_run_says_its_results_again_and_changes_nothing(
-    cli: Callable[..., Any], run: Path, contents: Callable[[Path], dict[str, str]]
-) -> None:
+def test_a_finished_run_says_its_results_again_and_changes_nothing(cli, run, contents):
     before = contents(run)
     done = cli("train", "--resume", run, "--json")
     assert done.code == 0
@@ -44,9 +38,7 @@ def test_a_finished_run_says_its_results_again_and_changes_nothing(
     assert "steps 30 to 30" in text.err
 
 
-def test_continues_to_the_same_end_from_any_folder(
-    cli: Callable[..., Any], run: Path, trained: Path, same_run: Callable[[Path, Path], None]
-) -> None:
+def test_continues_to_the_same_end_from_any_folder(cli, run, trained, same_run):
     back_to(run, 20)
     done = cli("train", "--resume", "my run")
     assert done.code == 0
@@ -54,7 +46,7 @@ def test_continues_to_the_same_end_from_any_folder(
     same_run(run, trained)
 
 
-def test_no_other_option_is_taken(cli: Callable[..., Any], run: Path, contents: Callable[[Path], Any]) -> None:
+def test_no_other_option_is_taken(cli, run, contents):
     before = contents(run)
     for words, named in [(["copy"], "TASK"), (["--seed", "0"], "--seed"), (["--out", "x"], "--out"),
                          (["--device", "numpy"], "--device"), (["--data", "x"], "--data"),
@@ -64,14 +56,14 @@ def test_no_other_option_is_taken(cli: Callable[..., Any], run: Path, contents: 
 
 
 @pytest.mark.parametrize("place", ["nowhere", "folder", "file"])
-def test_what_is_no_run(cli: Callable[..., Any], tmp_path: Path, place: str) -> None:
+def test_what_is_no_run(cli, tmp_path, place):
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").touch()
     cli("train", "--resume", place).refused(f"{place}: expected the folder of a run", "npformer train")
     assert list((tmp_path / "folder").iterdir()) == []
 
 
-def test_a_run_without_checkpoints_says_how_to_begin_again(cli: Callable[..., Any], run: Path, tmp_path: Path) -> None:
+def test_a_run_without_checkpoints_says_how_to_begin_again(cli, run, tmp_path):
     shutil.rmtree(run / "checkpoints")
     refused = cli("train", "--resume", run)
     refused.refused("expected at least one checkpoint to resume from", "found none")
@@ -80,7 +72,7 @@ def test_a_run_without_checkpoints_says_how_to_begin_again(cli: Callable[..., An
     assert (tmp_path / "again" / "attention.png").exists()
 
 
-def test_another_process_trains_there(cli: Callable[..., Any], run: Path, contents: Callable[[Path], Any]) -> None:
+def test_another_process_trains_there(cli, run, contents):
     with RunDirectory.open(run).lock():
         before = contents(run)
         cli("train", "--resume", run).refused("in use by another process", "wait for it or stop it")
@@ -94,14 +86,14 @@ def test_another_process_trains_there(cli: Callable[..., Any], run: Path, conten
     "damage", [lambda data: data[:-9], lambda data: data[:50] + b"~" + data[51:], lambda data: b""]
 )
 def test_the_advice_for_a_damaged_checkpoint_works(
-    cli: Callable[..., Any],
-    run: Path,
-    trained: Path,
-    contents: Callable[[Path], Any],
-    same_run: Callable[[Path, Path], None],
-    file: str,
-    damage: Callable[[bytes], bytes],
-) -> None:
+    cli,
+    run,
+    trained,
+    contents,
+    same_run,
+    file,
+    damage,
+):
     path = run / "checkpoints" / "step-00000030" / file
     path.write_bytes(damage(path.read_bytes()))
     before = contents(run)
@@ -122,7 +114,7 @@ def advice(run: Path) -> list[str]:
     return ["mv", str(run / "checkpoints" / "step-00000030"), str(run / "step-00000030-damaged")]
 
 
-def test_when_no_checkpoint_is_sound_there_is_nothing_to_move(cli: Callable[..., Any], run: Path) -> None:
+def test_when_no_checkpoint_is_sound_there_is_nothing_to_move(cli, run):
     for path in (run / "checkpoints").iterdir():
         (path / "state.json").write_bytes(b"{}")
     refused = cli("train", "--resume", run)
@@ -130,19 +122,19 @@ def test_when_no_checkpoint_is_sound_there_is_nothing_to_move(cli: Callable[...,
     assert "mv " not in refused.err
 
 
-def test_a_checkpoint_of_another_model(cli: Callable[..., Any], run: Path) -> None:
+def test_a_checkpoint_of_another_model(cli, run):
     cli("train", "--resume", run, "--set", "d_ff=20").refused(
         "step-00000030: does not fit the model", "expected", "another configuration"
     )
 
 
-def test_a_checkpoint_of_the_future_is_left_alone(cli: Callable[..., Any], run: Path) -> None:
+def test_a_checkpoint_of_the_future_is_left_alone(cli, run):
     save_checkpoint(run / "checkpoints", 40, {}, {"identity": {"task": "other"}}, None)
     cli("train", "--resume", run).refused("reverse: expected the data that the run was trained on")
 
 
 @pytest.fixture
-def pairs_run(cli: Callable[..., Any], small: Callable[..., list[str]], tmp_path: Path) -> Path:
+def pairs_run(cli, small, tmp_path):
     (tmp_path / "own.tsv").write_text("".join(f"{n}\t{n}\n" for n in range(60)))
     assert cli("train", "pairs", "--data", "own.tsv", "--out", "run", *small(steps=5, save_every=2)).code == 0
     back_to(tmp_path / "run", 4)
@@ -150,9 +142,7 @@ def pairs_run(cli: Callable[..., Any], small: Callable[..., list[str]], tmp_path
 
 
 @pytest.mark.parametrize("line", ["7\t8\n", "seven\teight\n"])  # the same characters, and new ones
-def test_changed_data_is_refused(
-    cli: Callable[..., Any], pairs_run: Path, tmp_path: Path, contents: Callable[[Path], Any], line: str
-) -> None:
+def test_changed_data_is_refused(cli, pairs_run, tmp_path, contents, line):
     data = tmp_path / "own.tsv"
     text = data.read_text()
     data.write_text(text + line)
@@ -163,9 +153,7 @@ def test_changed_data_is_refused(
     assert cli("train", "--resume", pairs_run).code == 0
 
 
-def test_data_that_has_moved(
-    cli: Callable[..., Any], pairs_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_data_that_has_moved(cli, pairs_run, tmp_path, monkeypatch):
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert cli("train", "--resume", pairs_run).code == 0, "the folder one stands in must not matter"

@@ -1,13 +1,9 @@
 """npformer train --resume: files of a run that were cut, edited, lost, or left behind by a kill."""
 
-from __future__ import annotations
-
 import shlex
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,14 +13,14 @@ from npformer.training.checkpoint import list_checkpoints, load_checkpoint, save
 
 
 @pytest.fixture
-def run(trained: Path, tmp_path: Path) -> Path:
+def run(trained, tmp_path):
     """A run of our own, which stopped at step 20 of 30."""
     run = Path(shutil.copytree(trained, tmp_path / "My run"))
     shutil.rmtree(run / "checkpoints" / "step-00000030")
     return run
 
 
-def edit(run: Path, old: str, new: str) -> None:
+def edit(run: Path, old: str, new: str):
     text = (run / "config.toml").read_text()
     assert old in text
     (run / "config.toml").write_text(text.replace(old, new))
@@ -36,13 +32,13 @@ def advised(err: str, start: str, end: str = ";") -> list[str]:
 
 
 def test_edited_options_are_told_and_both_ways_out_work(
-    cli: Callable[..., Any],
-    run: Path,
-    trained: Path,
-    contents: Callable[[Path], Any],
-    same_run: Callable[[Path, Path], None],
-    tmp_path: Path,
-) -> None:
+    cli,
+    run,
+    trained,
+    contents,
+    same_run,
+    tmp_path,
+):
     edit(run, "learning_rate = 0.002", "learning_rate = 0.001")
     edit(run, "eval_examples = 10", "eval_examples = 11")
     before = contents(run)
@@ -68,7 +64,7 @@ def test_edited_options_are_told_and_both_ways_out_work(
     assert cli("train", "--resume", other).code == 0, "from now on these are the run's options"
 
 
-def test_options_are_changed_by_naming_them(cli: Callable[..., Any], run: Path, trained: Path) -> None:
+def test_options_are_changed_by_naming_them(cli, run, trained):
     assert "steps 20 to 40" in cli("train", "--resume", run, "--set", "steps=40", "--set", "keep_last=3").err
     assert "steps = 40" in (run / "config.toml").read_text()
     assert [path.name[-2:] for path in list_checkpoints(run / "checkpoints")][-1] == "40"
@@ -77,7 +73,7 @@ def test_options_are_changed_by_naming_them(cli: Callable[..., Any], run: Path, 
     assert "d_ff = 16" in (run / "config.toml").read_text(), "what was refused is not written"
 
 
-def test_a_change_that_was_killed_half_way_is_made_by_the_same_command(cli: Callable[..., Any], run: Path) -> None:
+def test_a_change_that_was_killed_half_way_is_made_by_the_same_command(cli, run):
     """config.toml is written first, the checkpoint then."""
     edit(run, "steps = 30", "steps = 40")
     assert "steps 20 to 40" in cli("train", "--resume", run, "--set", "steps=40").err
@@ -86,14 +82,14 @@ def test_a_change_that_was_killed_half_way_is_made_by_the_same_command(cli: Call
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.6, 0.95])
 @pytest.mark.parametrize("at", ["line", "middle of a line"])
 def test_a_cut_config_is_told_and_can_be_had_back(
-    cli: Callable[..., Any],
-    run: Path,
-    trained: Path,
-    contents: Callable[[Path], Any],
-    same_run: Callable[[Path, Path], None],
-    share: float,
-    at: str,
-) -> None:
+    cli,
+    run,
+    trained,
+    contents,
+    same_run,
+    share,
+    at,
+):
     text = (run / "config.toml").read_bytes()
     end = text.index(b"\n", int(share * len(text))) + 1 if share else 0
     (run / "config.toml").write_bytes(text[: end if at == "line" else end + 4])
@@ -108,7 +104,7 @@ def test_a_cut_config_is_told_and_can_be_had_back(
     assert (run / "config.toml").read_bytes() == text
 
 
-def test_what_a_reader_adds_to_config_is_no_edit(cli: Callable[..., Any], run: Path) -> None:
+def test_what_a_reader_adds_to_config_is_no_edit(cli, run):
     edit(run, "[model]", "# my notes\n[model]")
     before = (run / "config.toml").read_bytes()
     assert cli("train", "--resume", run).code == 0
@@ -116,12 +112,12 @@ def test_what_a_reader_adds_to_config_is_no_edit(cli: Callable[..., Any], run: P
 
 
 def test_a_cut_vocabulary_is_told_and_can_be_had_back(
-    cli: Callable[..., Any],
-    run: Path,
-    trained: Path,
-    contents: Callable[[Path], Any],
-    same_run: Callable[[Path, Path], None],
-) -> None:
+    cli,
+    run,
+    trained,
+    contents,
+    same_run,
+):
     text = (run / "vocabulary.txt").read_bytes()
     (run / "vocabulary.txt").write_bytes(text[:20])
     before = contents(run)
@@ -135,7 +131,7 @@ def test_a_cut_vocabulary_is_told_and_can_be_had_back(
 
 
 @pytest.fixture
-def littered(run: Path) -> Path:
+def littered(run):
     """The run after kills between a write and its rename, and between a save and what it makes superfluous."""
     saved = run / "checkpoints"
     last = load_checkpoint(saved / "step-00000020")
@@ -148,13 +144,11 @@ def littered(run: Path) -> Path:
     return run
 
 
-def test_what_kills_left_behind_goes_once_the_run_is_resumed(
-    cli: Callable[..., Any], littered: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_kills_left_behind_goes_once_the_run_is_resumed(cli, littered, monkeypatch):
     """Before the first new save, which may be hours away."""
     found = list[str]()
 
-    def look(self: Trainer) -> None:
+    def look(self: Trainer):
         found.extend(sorted(path.name for folder in (littered, littered / "checkpoints") for path in folder.iterdir()))
         raise DivergedError("enough")
 
@@ -163,7 +157,7 @@ def test_what_kills_left_behind_goes_once_the_run_is_resumed(
     assert [name for name in found if name.startswith((".tmp-", "step-"))] == ["step-00000006", "step-00000020"]
 
 
-def test_a_refusal_removes_nothing(cli: Callable[..., Any], littered: Path, contents: Callable[[Path], Any]) -> None:
+def test_a_refusal_removes_nothing(cli, littered, contents):
     before = contents(littered)
     cli("train", "--resume", littered, "--set", "d_ff=20").refused("does not fit the model")
     assert contents(littered) == before

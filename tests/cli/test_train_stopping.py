@@ -1,15 +1,12 @@
 """Stopping npformer train in every way, and going on: the end is that of the run nobody stopped, bit for bit."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,13 +23,13 @@ LONG = {
 
 
 @pytest.fixture(scope="session")
-def long_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def long_run(tmp_path_factory):
     """The place where the run that nobody stopped is kept."""
     return tmp_path_factory.mktemp("long") / "run"
 
 
 @pytest.fixture
-def begin(shell: Callable[..., Any], small: Callable[..., list[str]], long_run: Path) -> list[str]:
+def begin(shell, small, long_run):
     """The words that begin a long run; the uninterrupted one has been made by then."""
     words = ["train", "sort", *small(**LONG), "--out"]
     if not long_run.exists():
@@ -68,15 +65,15 @@ def paused(words: list[str], environment: dict[str, str]) -> Iterator[Any]:
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_saves_and_the_run_goes_on_to_the_same_end(
-    number: int,
-    code: int,
-    begin: list[str],
-    long_run: Path,
-    environment: dict[str, str],
-    shell: Callable[..., Any],
-    same_run: Callable[[Path, Path], None],
-    tmp_path: Path,
-) -> None:
+    number,
+    code,
+    begin,
+    long_run,
+    environment,
+    shell,
+    same_run,
+    tmp_path,
+):
     run = tmp_path / "run"
     with paused([*begin, str(run)], environment) as child:
         child.send_signal(number)
@@ -95,13 +92,13 @@ def test_a_signal_saves_and_the_run_goes_on_to_the_same_end(
 
 
 def test_a_reader_of_the_progress_who_leaves_gets_a_run_that_goes_on_to_the_same_end(
-    begin: list[str],
-    long_run: Path,
-    environment: dict[str, str],
-    shell: Callable[..., Any],
-    same_run: Callable[[Path, Path], None],
-    tmp_path: Path,
-) -> None:
+    begin,
+    long_run,
+    environment,
+    shell,
+    same_run,
+    tmp_path,
+):
     run = tmp_path / "run"
     with paused([*begin, str(run)], environment) as child:
         child.stderr.close()
@@ -114,9 +111,7 @@ def test_a_reader_of_the_progress_who_leaves_gets_a_run_that_goes_on_to_the_same
 
 
 @pytest.mark.parametrize("closed", ["stdout", "stderr", "both"])
-def test_an_output_that_was_closed_before_is_no_traceback(
-    closed: str, small: Callable[..., list[str]], environment: dict[str, str], tmp_path: Path
-) -> None:
+def test_an_output_that_was_closed_before_is_no_traceback(closed, small, environment, tmp_path):
     """What was trained is saved: all of it, unless nobody hears how it goes."""
     ours, theirs = os.pipe()
     os.close(ours)
@@ -141,13 +136,13 @@ sys.exit(main(sys.argv[2:]))
 
 
 def test_kills_at_several_moments_change_nothing(
-    begin: list[str],
-    long_run: Path,
-    environment: dict[str, str],
-    shell: Callable[..., Any],
-    same_run: Callable[[Path, Path], None],
-    tmp_path: Path,
-) -> None:
+    begin,
+    long_run,
+    environment,
+    shell,
+    same_run,
+    tmp_path,
+):
     """The moments of a save, one after the other, are tried in tests/training/test_checkpoint_disk.py."""
     run, killed = tmp_path / "run", []
     words = [*begin, str(run)]
@@ -164,10 +159,8 @@ def test_kills_at_several_moments_change_nothing(
 
 
 @pytest.mark.usefixtures("usual_signals")
-def test_a_second_signal_is_obeyed_at_once(
-    cli: Callable[..., Any], small: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    def signal_twice(self: Progress) -> None:
+def test_a_second_signal_is_obeyed_at_once(cli, small, monkeypatch, tmp_path):
+    def signal_twice(self: Progress):
         signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)
 
@@ -204,11 +197,11 @@ shutil.copytree(run, os.environ["KEEP"])  # what is mounted here goes with this 
 
 
 def test_a_full_disk_costs_nothing_that_was_saved(
-    small: Callable[..., list[str]],
-    environment: dict[str, str],
-    same_run: Callable[[Path, Path], None],
-    tmp_path: Path,
-) -> None:
+    small,
+    environment,
+    same_run,
+    tmp_path,
+):
     disk, keep = tmp_path / "disk", tmp_path / "kept"
     disk.mkdir()
     words = ["train", "sort", *small(save_every=3, keep_last=20, dropout=0.1, kernels="numpy")]

@@ -1,7 +1,5 @@
 """Collating pads at the end and shifts the target by one."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -11,30 +9,30 @@ from npformer.errors import DataError, TokenError
 VOCABULARY = Vocabulary.from_characters("abcxyz")  # a=3 b=4 c=5 x=6 y=7 z=8
 
 
-def test_a_batch_by_hand() -> None:
+def test_a_batch_by_hand():
     batch = collate([Example("ab", "xyz"), Example("c", "z")], VOCABULARY)
     np.testing.assert_array_equal(batch.src, [[3, 4, 2], [5, 2, 0]])
     np.testing.assert_array_equal(batch.tgt_in, [[1, 6, 7, 8], [1, 8, 0, 0]])
     np.testing.assert_array_equal(batch.tgt_out, [[6, 7, 8, 2], [8, 2, 0, 0]])
 
 
-def test_arrays_are_int64_and_contiguous() -> None:
+def test_arrays_are_int64_and_contiguous():
     for array in collate([Example("ab", "xyz"), Example("c", "z")], VOCABULARY):
         assert array.dtype == np.int64
         assert array.flags.c_contiguous
 
 
-def test_empty_texts_are_an_end_alone() -> None:
+def test_empty_texts_are_an_end_alone():
     batch = collate([Example("", "")], VOCABULARY)
     assert [array.tolist() for array in batch] == [[[2]], [[1]], [[2]]]
 
 
-def test_no_examples_are_refused() -> None:
+def test_no_examples_are_refused():
     with pytest.raises(DataError, match="examples: expected at least one, got none"):
         collate([], VOCABULARY)
 
 
 @pytest.mark.parametrize("example", [Example("a!", "x"), Example("a", "x!")])
-def test_a_character_without_an_id_is_refused(example: Example) -> None:
+def test_a_character_without_an_id_is_refused(example):
     with pytest.raises(TokenError, match="'!'"):
         collate([example], VOCABULARY)

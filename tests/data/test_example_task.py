@@ -25,7 +25,7 @@ def make(kind: Literal["translate", "classify", "tag"]) -> ExampleTask:
     return ExampleTask(kind, kind, tokenizer, examples[:50], examples[50:], seed=0, digest="", classes=classes)
 
 
-def test_a_text_is_classified_behind_its_first_token() -> None:
+def test_a_text_is_classified_behind_its_first_token():
     task = make("classify")
     batch = task.collate([Example("a b", "even"), Example("c", "odd")])
     a, b, c, first = map(task.vocabulary.id_of, ("a", "b", "c", "[CLS]"))
@@ -35,7 +35,7 @@ def test_a_text_is_classified_behind_its_first_token() -> None:
     assert task.max_length == 5
 
 
-def test_every_word_has_a_tag_and_padding_has_none() -> None:
+def test_every_word_has_a_tag_and_padding_has_none():
     task = make("tag")
     batch = task.collate([Example("a b", "odd even"), Example("c", "odd")])
     a, b, c = map(task.vocabulary.id_of, "abc")
@@ -45,7 +45,7 @@ def test_every_word_has_a_tag_and_padding_has_none() -> None:
 
 
 @pytest.mark.parametrize("kind", ["translate", "classify", "tag"])
-def test_an_epoch_has_every_example_once(kind: Literal["translate", "classify", "tag"]) -> None:
+def test_an_epoch_has_every_example_once(kind):
     task = make(kind)
     rows = []
     for step in range(8, 15):  # the second epoch of 7 steps
@@ -57,7 +57,7 @@ def test_an_epoch_has_every_example_once(kind: Literal["translate", "classify", 
     assert sorted(text) == sorted(TEXTS[:50])
 
 
-def test_what_has_no_class_or_tag_is_refused() -> None:
+def test_what_has_no_class_or_tag_is_refused():
     with pytest.raises(TokenError, match="target: expected one of odd, even, got 'prime'"):
         make("classify").collate([Example("a", "prime")])
     with pytest.raises(TokenError, match=r"got '\[PAD\]'"):

@@ -1,13 +1,10 @@
 """The dates data set is sound, and its script writes the shipped file again byte for byte."""
 
-from __future__ import annotations
-
 import datetime
 import importlib.util
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -19,7 +16,7 @@ SHIPPED = EXAMPLES / "data" / "dates.tsv"
 
 
 @pytest.fixture
-def script() -> ModuleType:
+def script():
     pytest.importorskip("babel", reason="the script that made dates.tsv needs Babel")
     spec = importlib.util.spec_from_file_location("make_dates", SCRIPT)
     module = importlib.util.module_from_spec(spec)
@@ -31,14 +28,14 @@ def shipped_pairs() -> list[list[str]]:
     return [line.split("\t") for line in SHIPPED.read_text(encoding="utf-8").removesuffix("\n").split("\n")]
 
 
-def test_sources_are_distinct_and_short() -> None:
+def test_sources_are_distinct_and_short():
     sources = [source for source, _ in shipped_pairs()]
     assert len(set(sources)) == len(sources) == 12_000
     assert max(map(len, sources)) < 32
     assert SHIPPED.stat().st_size < 600_000
 
 
-def test_targets_are_dates_that_the_source_spells() -> None:
+def test_targets_are_dates_that_the_source_spells():
     for source, target in shipped_pairs():
         day = datetime.date.fromisoformat(target)
         assert day.isoformat() == target
@@ -47,14 +44,14 @@ def test_targets_are_dates_that_the_source_spells() -> None:
         assert sorted(digits) == sorted([str(day.day), str(day.year)]), source
 
 
-def test_the_file_loads_as_a_task() -> None:
+def test_the_file_loads_as_a_task():
     task = PairsTask.from_tsv(SHIPPED, seed=0)
     assert task.train_size > 10_000
     assert len(task.held_out()) > 1_000
     assert len(task.vocabulary) < 64
 
 
-def test_the_script_writes_the_same_bytes_again(script: ModuleType, tmp_path: Path) -> None:
+def test_the_script_writes_the_same_bytes_again(script, tmp_path):
     core = pytest.importorskip("babel.core")
     version = core.get_cldr_version() if hasattr(core, "get_cldr_version") else "unknown"
     if version != script.CLDR_VERSION:
@@ -63,14 +60,12 @@ def test_the_script_writes_the_same_bytes_again(script: ModuleType, tmp_path: Pa
     assert (tmp_path / "dates.tsv").read_bytes() == SHIPPED.read_bytes()
 
 
-def test_seed_and_count_matter(script: ModuleType) -> None:
+def test_seed_and_count_matter(script):
     assert script.make_lines(50, seed=1) == script.make_lines(60, seed=1)[:50]
     assert script.make_lines(50, seed=1) != script.make_lines(50, seed=2)
 
 
-def test_an_existing_file_is_replaced_only_by_force(
-    script: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_existing_file_is_replaced_only_by_force(script, tmp_path, capsys):
     path = tmp_path / "dates.tsv"
     path.write_text("precious")
     assert script.main(["--out", str(path), "--count", "5"]) == 2
@@ -81,20 +76,18 @@ def test_an_existing_file_is_replaced_only_by_force(
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_folder_that_is_not_there_is_an_error_and_not_a_traceback(
-    script: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_that_is_not_there_is_an_error_and_not_a_traceback(script, tmp_path, capsys):
     assert script.main(["--out", str(tmp_path / "no" / "dates.tsv"), "--count", "5"]) == 2
     assert "No such file" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("count", ["0", "100001"])
-def test_a_count_out_of_bounds_is_refused(script: ModuleType, count: str) -> None:
+def test_a_count_out_of_bounds_is_refused(script, count):
     with pytest.raises(SystemExit, match="2"):
         script.main(["--count", count])
 
 
-def test_help_shows_an_example() -> None:
+def test_help_shows_an_example():
     pytest.importorskip("babel")
     done = subprocess.run([sys.executable, str(SCRIPT), "--help"], capture_output=True, text=True, check=True)
     assert "example: python examples/make_dates.py" in done.stdout

@@ -1,7 +1,5 @@
 """Pairs from a file: refusals name the line, epochs lose nothing, the split is stable."""
 
-from __future__ import annotations
-
 import codecs
 import hashlib
 from collections import Counter
@@ -31,7 +29,7 @@ def as_tsv(examples: list[Example]) -> bytes:
 
 
 @pytest.fixture
-def task(tmp_path: Path) -> PairsTask:
+def task(tmp_path):
     return PairsTask.from_tsv(write(tmp_path, as_tsv(numbers(500))), seed=0)
 
 
@@ -44,7 +42,7 @@ def same(one: Batch, other: Batch) -> bool:
     return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
 
 
-def test_what_a_task_says_of_itself(tmp_path: Path) -> None:
+def test_what_a_task_says_of_itself(tmp_path):
     path = write(tmp_path, as_tsv(numbers(500)))
     task = PairsTask.from_tsv(path, seed=0)
     assert task.name == "pairs.tsv"
@@ -56,7 +54,7 @@ def test_what_a_task_says_of_itself(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("batch_size", [1, 7, 32, 450, 1000])
-def test_every_training_example_comes_once_per_epoch(task: PairsTask, batch_size: int) -> None:
+def test_every_training_example_comes_once_per_epoch(task, batch_size):
     expected = Counter(numbers(500)) - Counter(task.held_out())
     steps = -(-task.train_size // batch_size)
     for epoch in range(2):
@@ -66,12 +64,12 @@ def test_every_training_example_comes_once_per_epoch(task: PairsTask, batch_size
         assert sizes[1:] == [batch_size] * (steps - 1)
 
 
-def test_epochs_differ_in_order(task: PairsTask) -> None:
+def test_epochs_differ_in_order(task):
     steps = -(-task.train_size // 32)
     assert not any(same(task.batch(step, 32), task.batch(step + steps, 32)) for step in range(1, steps + 1))
 
 
-def test_a_batch_follows_from_file_seed_step_and_size_alone(tmp_path: Path, task: PairsTask) -> None:
+def test_a_batch_follows_from_file_seed_step_and_size_alone(tmp_path, task):
     forwards = [task.batch(step, 32) for step in range(1, 40)]
     again = PairsTask.from_tsv(tmp_path / "pairs.tsv", seed=0)
     backwards = [again.batch(step, 32) for step in range(39, 0, -1)][::-1]
@@ -83,20 +81,20 @@ def test_a_batch_follows_from_file_seed_step_and_size_alone(tmp_path: Path, task
     assert not any(same(other_seed.batch(step, 32), forwards[step - 1]) for step in range(1, 15))
 
 
-def test_batches_of_like_length_need_little_padding(task: PairsTask) -> None:
+def test_batches_of_like_length_need_little_padding(task):
     sources = [task.batch(step, 16).src for step in range(1, task.train_size // 16 + 1)]
     assert sum((src == 0).sum() for src in sources) < 0.1 * sum(src.size for src in sources)
     widths = [src.shape[1] for src in sources]
     assert widths != sorted(widths), "batches come shuffled, not from short to long"
 
 
-def test_padding_and_shift(task: PairsTask) -> None:
+def test_padding_and_shift(task):
     _, tgt_in, tgt_out = task.batch(3, 32)
     assert (tgt_in[:, 0] == 1).all()
     np.testing.assert_array_equal(tgt_in[:, 1:], np.where(tgt_out[:, :-1] == 2, 0, tgt_out[:, :-1]))
 
 
-def test_equal_sources_fall_on_one_side() -> None:
+def test_equal_sources_fall_on_one_side():
     examples = [Example(source, target) for source, _ in numbers(300) for target in ("a", "b", "c")]
     task = PairsTask(examples, name="t", digest="", seed=0)
     held_out = Counter(example.source for example in task.held_out())
@@ -105,7 +103,7 @@ def test_equal_sources_fall_on_one_side() -> None:
     assert not trained & set(held_out)
 
 
-def test_repeated_lines_are_trained_on_as_often_and_held_out_once() -> None:
+def test_repeated_lines_are_trained_on_as_often_and_held_out_once():
     examples = numbers(200) * 2
     task = PairsTask(examples, name="t", digest="", seed=0)
     assert len(set(task.held_out())) == len(task.held_out())
@@ -114,7 +112,7 @@ def test_repeated_lines_are_trained_on_as_often_and_held_out_once() -> None:
     assert len(seen) + len(task.held_out()) == 200
 
 
-def test_the_split_is_stable_under_seed_order_and_added_lines() -> None:
+def test_the_split_is_stable_under_seed_order_and_added_lines():
     def held_out(examples: list[Example], seed: int) -> list[Example]:
         return PairsTask(examples, name="t", digest="", seed=seed).held_out()
 
@@ -123,7 +121,7 @@ def test_the_split_is_stable_under_seed_order_and_added_lines() -> None:
     assert set(held_out(numbers(600), 0)) & set(numbers(300)) == set(expected)
 
 
-def test_the_split_is_the_same_in_every_version() -> None:
+def test_the_split_is_the_same_in_every_version():
     """To move a source to the other side would let models train on what they are judged by."""
     task = PairsTask(numbers(60), name="t", digest="", seed=0)
     assert [source for source, _ in task.held_out()] == [
@@ -137,7 +135,7 @@ def test_the_split_is_the_same_in_every_version() -> None:
     ]
 
 
-def test_held_out_prefixes_are_samples_of_the_whole_file() -> None:
+def test_held_out_prefixes_are_samples_of_the_whole_file():
     task = PairsTask(numbers(2000), name="t", digest="", seed=0)
     assert task.held_out(20) == task.held_out()[:20]
     places = [numbers(2000).index(example) for example in task.held_out(40)]
@@ -146,12 +144,12 @@ def test_held_out_prefixes_are_samples_of_the_whole_file() -> None:
     assert max(places) > 1600
 
 
-def test_the_caller_cannot_change_the_held_out_list(task: PairsTask) -> None:
+def test_the_caller_cannot_change_the_held_out_list(task):
     task.held_out().clear()
     assert task.held_out()
 
 
-def test_marks_line_ends_and_odd_characters_are_read_as_they_are(tmp_path: Path) -> None:
+def test_marks_line_ends_and_odd_characters_are_read_as_they_are(tmp_path):
     lines = [f"{n}\u2028e\u0301\t\u00e9\x85 {n}" for n in range(100)]
     plain = "\n".join(lines).encode()
     expected = PairsTask.from_tsv(write(tmp_path, plain), seed=0)
@@ -182,13 +180,13 @@ def test_marks_line_ends_and_odd_characters_are_read_as_they_are(tmp_path: Path)
         ("a\u2028\tb\nx".encode(), "line 2: expected source<TAB>target, got no tab"),
     ],
 )
-def test_a_bad_file_is_refused_with_its_line(tmp_path: Path, content: bytes, message: str) -> None:
+def test_a_bad_file_is_refused_with_its_line(tmp_path, content, message):
     with pytest.raises(DataError, match=rf"pairs\.tsv(, |: ){message}"):
         PairsTask.from_tsv(write(tmp_path, content), seed=0)
 
 
 @pytest.mark.parametrize("name", ["missing.tsv", "."])
-def test_a_path_that_is_no_file_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_path_that_is_no_file_is_refused(tmp_path, name):
     with pytest.raises(DataError, match=r"expected a readable UTF-8 text file, got: .*; check the path"):
         PairsTask.from_tsv(tmp_path / name, seed=0)
 
@@ -200,29 +198,29 @@ def test_a_path_that_is_no_file_is_refused(tmp_path: Path, name: str) -> None:
         (1 - 1e-9, "none is training at held_out_fraction=.*; lower it, or add lines"),
     ],
 )
-def test_an_empty_side_is_refused(fraction: float, message: str) -> None:
+def test_an_empty_side_is_refused(fraction, message):
     with pytest.raises(DataError, match=message):
         PairsTask(numbers(20), name="t", digest="", seed=0, held_out_fraction=fraction)
 
 
 @pytest.mark.parametrize("fraction", [0, 1, -0.1, 1.5, float("nan")])
-def test_a_fraction_outside_its_bounds_is_refused(fraction: float) -> None:
+def test_a_fraction_outside_its_bounds_is_refused(fraction):
     with pytest.raises(ConfigError, match="held_out_fraction: expected more than 0 and less than 1, got"):
         PairsTask(numbers(20), name="t", digest="", seed=0, held_out_fraction=fraction)
 
 
 @pytest.mark.parametrize(("step", "batch_size"), [(0, 4), (1, 0)])
-def test_a_step_or_size_below_one_is_refused(task: PairsTask, step: int, batch_size: int) -> None:
+def test_a_step_or_size_below_one_is_refused(task, step, batch_size):
     with pytest.raises(ConfigError, match=r"(step|batch_size): expected a whole number >= 1, got 0"):
         task.batch(step, batch_size)
 
 
 @pytest.mark.parametrize("count", [0, -1])
-def test_a_count_below_one_is_refused(task: PairsTask, count: int) -> None:
+def test_a_count_below_one_is_refused(task, count):
     with pytest.raises(ConfigError, match="count: expected a whole number >= 1"):
         task.held_out(count)
 
 
-def test_a_negative_seed_is_refused() -> None:
+def test_a_negative_seed_is_refused():
     with pytest.raises(ConfigError, match="seed: expected a whole number >= 0, got -1"):
         PairsTask(numbers(20), name="t", digest="", seed=-1)

@@ -1,7 +1,5 @@
 """Files of word vectors are read in every text format there is, and refused with the line that is broken."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path
@@ -42,7 +40,7 @@ def read(path: Path, text: str | bytes, width: int = 3, dtype: str = "float64") 
 
 
 @pytest.mark.parametrize("text", FORMATS.values(), ids=FORMATS)
-def test_every_format_is_read(tmp_path: Path, text: str) -> None:
+def test_every_format_is_read(tmp_path, text):
     table, coverage = read(tmp_path / "v.txt", text)
     assert pretrained_width(tmp_path / "v.txt") == 3
     for number, piece in enumerate(VOCABULARY.pieces):
@@ -50,19 +48,19 @@ def test_every_format_is_read(tmp_path: Path, text: str) -> None:
     assert coverage == "5 of 6 covered (83.3 %); missing: 'absent'"
 
 
-def test_special_pieces_are_left_alone_and_the_first_of_two_equal_words_counts(tmp_path: Path) -> None:
+def test_special_pieces_are_left_alone_and_the_first_of_two_equal_words_counts(tmp_path):
     table, _ = read(tmp_path / "v", "king 1 2 3\nking 4 5 6\n[MASK] 1 1 1\n")
     np.testing.assert_array_equal(table[VOCABULARY.id_of("king")], [1, 2, 3])
     np.testing.assert_array_equal(table[VOCABULARY.id_of("[MASK]")], [-1, -1, -1])
 
 
-def test_a_word_that_is_no_utf_8_is_passed_over(tmp_path: Path) -> None:
+def test_a_word_that_is_no_utf_8_is_passed_over(tmp_path):
     table, coverage = read(tmp_path / "v", b"\xff\xc3 1 2 3\nking 4 5 6\n")
     assert coverage.startswith("1 of 6 covered")
     np.testing.assert_array_equal(table[VOCABULARY.id_of("king")], [4, 5, 6])
 
 
-def test_numbers_take_the_tables_dtype(tmp_path: Path) -> None:
+def test_numbers_take_the_tables_dtype(tmp_path):
     table, _ = read(tmp_path / "v", "king 0.1 1e-300 3\n", dtype="float32")
     np.testing.assert_array_equal(table[VOCABULARY.id_of("king")], np.array([0.1, 0, 3], np.float32))
 
@@ -102,18 +100,18 @@ def test_numbers_take_the_tables_dtype(tmp_path: Path) -> None:
         (b"3 3\na \x01\x02\xff\n\x00\x80", "v.txt, line 2: .*is it a text file of word2vec, GloVe or fastText"),
     ],
 )
-def test_a_broken_file_is_refused_with_its_line(tmp_path: Path, text: bytes, message: str) -> None:
+def test_a_broken_file_is_refused_with_its_line(tmp_path, text, message):
     with pytest.raises(DataError, match=message):
         read(tmp_path / "v.txt", text)
 
 
 @pytest.mark.parametrize("name", ["missing", "."])
-def test_a_path_that_is_no_file_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_path_that_is_no_file_is_refused(tmp_path, name):
     with pytest.raises(DataError, match="expected a readable file of word vectors, got: "):
         read_pretrained(tmp_path / name, VOCABULARY, np.zeros((len(VOCABULARY), 3)))
 
 
-def test_a_long_broken_line_is_shown_in_part(tmp_path: Path) -> None:
+def test_a_long_broken_line_is_shown_in_part(tmp_path):
     with pytest.raises(DataError, match=r"line 1: expected vectors of width C=3, got 400") as caught:
         read(tmp_path / "v", "word" + " 1" * 400)
     assert len(str(caught.value)) < 300
@@ -122,7 +120,7 @@ def test_a_long_broken_line_is_shown_in_part(tmp_path: Path) -> None:
     assert len(str(caught.value)) < 400
 
 
-def test_a_large_file_needs_no_memory_of_its_size(tmp_path: Path) -> None:
+def test_a_large_file_needs_no_memory_of_its_size(tmp_path):
     numbers = " ".join(["0.25"] * 50)
     (tmp_path / "v").write_text("".join(f"word{number} {numbers}\n" for number in range(20_000)))
     reading = """if True:

@@ -1,7 +1,5 @@
 """Generated words: pure batches, held-out words never trained on, and no endless loop."""
 
-from __future__ import annotations
-
 import itertools
 import subprocess
 import sys
@@ -34,7 +32,7 @@ def train_sources(task: SequenceTask, steps: int, batch_size: int) -> set[str]:
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_targets_are_what_the_name_says(name: str) -> None:
+def test_targets_are_what_the_name_says(name):
     task = SequenceTask(name, seed=0)
     batch = task.batch(1, 200)
     sources, targets = texts(task, batch.src), texts(task, batch.tgt_out)
@@ -43,7 +41,7 @@ def test_targets_are_what_the_name_says(name: str) -> None:
     assert len(set(sources)) > 150
 
 
-def test_shapes_shift_and_padding() -> None:
+def test_shapes_shift_and_padding():
     src, tgt_in, tgt_out = SequenceTask("reverse", seed=3, max_length=9).batch(7, 32)
     assert src.shape[0] == tgt_in.shape[0] == tgt_out.shape[0] == 32
     assert src.shape[1] == tgt_in.shape[1] == tgt_out.shape[1] <= 10
@@ -55,7 +53,7 @@ def test_shapes_shift_and_padding() -> None:
         assert ((rows == 2).sum(axis=1) == 1).all()
 
 
-def test_a_batch_follows_from_options_seed_step_and_size_alone() -> None:
+def test_a_batch_follows_from_options_seed_step_and_size_alone():
     task, again = SequenceTask("copy", seed=5), SequenceTask("copy", seed=5)
     forwards = [task.batch(step, 16) for step in range(1, 6)]
     again.held_out(50)
@@ -67,7 +65,7 @@ def test_a_batch_follows_from_options_seed_step_and_size_alone() -> None:
     assert not same(SequenceTask("copy", seed=6).batch(1, 16), forwards[0])
 
 
-def test_another_process_draws_the_same() -> None:
+def test_another_process_draws_the_same():
     code = (
         "from npformer.data import SequenceTask; task = SequenceTask('sort', seed=9);"
         "print(task.batch(4, 8).src.tolist(), task.held_out(9))"
@@ -78,7 +76,7 @@ def test_another_process_draws_the_same() -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"symbols": 3, "max_length": 5}, {"symbols": 2, "max_length": 4}])
-def test_held_out_sources_are_never_trained_on(options: dict[str, int]) -> None:
+def test_held_out_sources_are_never_trained_on(options):
     task = SequenceTask("copy", seed=1, **options)
     held_out = {source for source, _ in SequenceTask("copy", seed=2, **options).held_out(5000)}
     trained = train_sources(task, steps=200, batch_size=64)
@@ -87,14 +85,14 @@ def test_held_out_sources_are_never_trained_on(options: dict[str, int]) -> None:
     assert not held_out & trained
 
 
-def test_the_side_of_a_word_depends_on_the_word_alone() -> None:
+def test_the_side_of_a_word_depends_on_the_word_alone():
     small = {source for source, _ in SequenceTask("copy", seed=0, symbols=3, max_length=5).held_out(10**6)}
     large = {source for source, _ in SequenceTask("sort", seed=7, symbols=4, max_length=7).held_out(10**6)}
     assert {word for word in large if len(word) <= 5 and set(word) <= set("abc")} == small
 
 
 @pytest.mark.parametrize("chunk", [4096, 16])
-def test_both_sides_together_are_all_words(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_sides_together_are_all_words(chunk, monkeypatch):
     monkeypatch.setattr("npformer.data.sequences._CHUNK", chunk)  # 16: draws stop early, the rest is listed
     task = SequenceTask("copy", seed=0, symbols=3, min_length=2, max_length=4)
     words = {"".join(word) for length in (2, 3, 4) for word in itertools.product("abc", repeat=length)}
@@ -103,13 +101,13 @@ def test_both_sides_together_are_all_words(chunk: int, monkeypatch: pytest.Monke
     assert held_out < words
 
 
-def test_the_side_of_a_word_is_the_same_in_every_version() -> None:
+def test_the_side_of_a_word_is_the_same_in_every_version():
     """To move a word to the other side would let models train on what they are judged by."""
     task = SequenceTask("copy", seed=0, symbols=3, max_length=4)
     assert sorted(source for source, _ in task.held_out()) == ["aaa", "aaab", "abbc", "caaa", "ccab"]
 
 
-def test_about_one_word_in_sixteen_is_held_out_at_every_length() -> None:
+def test_about_one_word_in_sixteen_is_held_out_at_every_length():
     for length, symbols in [(4, 26), (8, 4), (17, 2)]:
         task = SequenceTask("copy", seed=0, symbols=symbols, min_length=length, max_length=length)
         total = symbols**length
@@ -117,7 +115,7 @@ def test_about_one_word_in_sixteen_is_held_out_at_every_length() -> None:
         assert abs(share - 1 / 16) < 5 * np.sqrt(15 / 256 / total), (length, symbols, share)
 
 
-def test_held_out_examples_are_distinct_and_begin_alike_whatever_the_count() -> None:
+def test_held_out_examples_are_distinct_and_begin_alike_whatever_the_count():
     task = SequenceTask("reverse", seed=4)
     many = task.held_out(3000)
     assert len(set(many)) == len({source for source, _ in many}) == 3000
@@ -126,14 +124,14 @@ def test_held_out_examples_are_distinct_and_begin_alike_whatever_the_count() -> 
     assert SequenceTask("reverse", seed=5).held_out(10) != many[:10]
 
 
-def test_fewer_held_out_words_than_asked_are_all_there_is() -> None:
+def test_fewer_held_out_words_than_asked_are_all_there_is():
     task = SequenceTask("copy", seed=0, symbols=2, max_length=8)
     found = task.held_out(10**9)
     assert 1 < len(found) == len(set(found)) < 2**9
     assert task.held_out(len(found) + 1) == found
 
 
-def test_lengths_are_uniform_and_letters_are_those_asked_for() -> None:
+def test_lengths_are_uniform_and_letters_are_those_asked_for():
     task = SequenceTask("copy", seed=0, symbols=20, min_length=3, max_length=6)
     words = [word for step in range(1, 41) for word in texts(task, task.batch(step, 100).src)]
     counts = np.bincount([len(word) for word in words], minlength=8)
@@ -142,7 +140,7 @@ def test_lengths_are_uniform_and_letters_are_those_asked_for() -> None:
     assert set("".join(words)) == set(LETTERS[:20])
 
 
-def test_max_length_counts_tokens_and_the_vocabulary_is_shared() -> None:
+def test_max_length_counts_tokens_and_the_vocabulary_is_shared():
     task = SequenceTask("sort", seed=0, symbols=5, max_length=7)
     assert task.max_length == 8
     assert task.vocabulary.pieces[3:] == tuple("abcde")
@@ -150,12 +148,12 @@ def test_max_length_counts_tokens_and_the_vocabulary_is_shared() -> None:
 
 
 @pytest.mark.parametrize("options", [{"max_length": 1}, {"symbols": 2, "max_length": 2}])
-def test_a_space_with_an_empty_side_is_refused(options: dict[str, int]) -> None:
+def test_a_space_with_an_empty_side_is_refused(options):
     with pytest.raises(ConfigError, match="got none to hold out; allow more symbols or a larger max_length"):
         SequenceTask("copy", seed=0, **options)
 
 
-def test_a_space_without_training_words_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_space_without_training_words_is_refused(monkeypatch):
     monkeypatch.setattr("npformer.data.sequences._is_held_out", lambda words: np.ones(len(words), bool))
     with pytest.raises(ConfigError, match="got none to train on"):
         SequenceTask("copy", seed=0, symbols=2, max_length=3)
@@ -175,28 +173,28 @@ def test_a_space_without_training_words_is_refused(monkeypatch: pytest.MonkeyPat
         ({"name": "shuffle"}, "task: expected one of copy, reverse, sort, got 'shuffle'"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(options: dict[str, object], message: str) -> None:
+def test_options_that_make_no_sense_are_refused(options, message):
     with pytest.raises(ConfigError, match=message):
         SequenceTask(**{"name": "copy", "seed": 0, **options})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("step", "batch_size"), [(0, 4), (1, 0), (-3, 4), ("1", 4)])
-def test_a_step_or_size_below_one_is_refused(step: int, batch_size: int) -> None:
+def test_a_step_or_size_below_one_is_refused(step, batch_size):
     with pytest.raises(ConfigError, match=r"(step|batch_size): expected a whole number >= 1, got"):
         SequenceTask("copy", seed=0).batch(step, batch_size)
 
 
-def test_a_count_below_one_is_refused() -> None:
+def test_a_count_below_one_is_refused():
     with pytest.raises(ConfigError, match="count: expected a whole number >= 1, got 0"):
         SequenceTask("copy", seed=0).held_out(0)
 
 
-def test_numpy_integers_are_whole_numbers_too() -> None:
+def test_numpy_integers_are_whole_numbers_too():
     task = SequenceTask("copy", seed=np.int64(2))  # type: ignore[arg-type]
     assert same(task.batch(np.int64(3), np.int32(4)), task.batch(3, 4))  # type: ignore[arg-type]
 
 
-def test_long_words_work() -> None:
+def test_long_words_work():
     task = SequenceTask("copy", seed=0, min_length=100, max_length=120)
     assert 101 <= task.batch(1, 16).src.shape[1] <= 121
     assert len(set(task.held_out(300))) == 300

@@ -1,6 +1,5 @@
 """All tasks are what the trainer asks for, and the package names its public parts."""
 
-from __future__ import annotations
 
 import npformer.data
 from npformer.data import Characters, Example, PairsTask, SequenceTask, Task, TextTask
@@ -8,7 +7,7 @@ from npformer.data import Characters, Example, PairsTask, SequenceTask, Task, Te
 MEMBERS = {name for name in vars(Task) if not name.startswith("_")}
 
 
-def test_tasks_have_every_member() -> None:
+def test_tasks_have_every_member():
     pairs = [Example(str(n), str(n)) for n in range(100)]
     tasks: list[Task] = [
         SequenceTask("copy", seed=0),
@@ -26,7 +25,7 @@ def test_tasks_have_every_member() -> None:
         assert all(array.shape[1] <= task.max_length and array.max() < len(task.vocabulary) for array in batch)
 
 
-def test_public_names_are_there_and_none_is_forgotten() -> None:
+def test_public_names_are_there_and_none_is_forgotten():
     public = npformer.data.__all__
     assert len(set(public)) == len(public)
     assert all(hasattr(npformer.data, name) for name in public)

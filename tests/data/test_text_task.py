@@ -20,7 +20,7 @@ def make(kind: Literal["masked", "causal"], *, max_length: int = 20, seed: int =
     return TextTask(kind, kind, tokenizer, TRAIN, HELD_OUT, seed=seed, digest="", max_length=max_length)
 
 
-def test_a_causal_window_is_asked_for_as_a_whole() -> None:
+def test_a_causal_window_is_asked_for_as_a_whole():
     task = make("causal")
     for batch in (task.batch(3, 16), task.collate(task.held_out(5))):
         assert (batch.tokens[:, 0] == 1).all()
@@ -29,21 +29,21 @@ def test_a_causal_window_is_asked_for_as_a_whole() -> None:
     assert all(task.tokenizer.decode(row) in TRAIN for row in task.batch(3, 16).targets)
 
 
-def test_training_windows_begin_anywhere() -> None:
+def test_training_windows_begin_anywhere():
     text = TRAIN[:300]
     task = TextTask("lm", "causal", Characters.learn([text]), text, HELD_OUT, seed=0, digest="", max_length=20)
     rows = {task.tokenizer.decode(row) for step in range(1, 100) for row in task.batch(step, 64).targets}
     assert rows == {text[i : i + 20] for i in range(281)}
 
 
-def test_held_out_windows_follow_each_other_and_are_spread_if_they_are_to_be_few() -> None:
+def test_held_out_windows_follow_each_other_and_are_spread_if_they_are_to_be_few():
     task = make("causal")
     windows = [source for source, _ in task.held_out()]
     assert "".join(windows) == HELD_OUT
     assert [source for source, _ in task.held_out(4)] == [windows[i * len(windows) // 4] for i in range(4)]
 
 
-def test_masked_windows_have_whole_words() -> None:
+def test_masked_windows_have_whole_words():
     task = make("masked")
     assert " ".join(source for source, _ in task.held_out()) == HELD_OUT
     for step in range(1, 50):
@@ -66,7 +66,7 @@ def masked_shares(batches: list[TokenBatch], mask: int) -> tuple[float, float, f
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_of_a_hundred_tokens_fifteen_are_asked_for_and_twelve_hidden(training: bool) -> None:
+def test_of_a_hundred_tokens_fifteen_are_asked_for_and_twelve_hidden(training):
     task = make("masked", max_length=40)
     mask = task.vocabulary.id_of("[MASK]")
     if training:
@@ -82,7 +82,7 @@ def test_of_a_hundred_tokens_fifteen_are_asked_for_and_twelve_hidden(training: b
     assert set(tokens[tokens != mask]).isdisjoint(task.vocabulary.special_ids - {0})
 
 
-def test_a_held_out_window_is_masked_alike_in_any_company() -> None:
+def test_a_held_out_window_is_masked_alike_in_any_company():
     task = make("masked")
     windows = task.held_out()[:12]
     together = task.collate(windows)
@@ -95,11 +95,11 @@ def test_a_held_out_window_is_masked_alike_in_any_company() -> None:
     assert len({tuple(np.flatnonzero(row)) for row in together.targets}) > 6
 
 
-def test_a_short_window_is_asked_for_something() -> None:
+def test_a_short_window_is_asked_for_something():
     batch = make("masked").collate([Example(word, word) for word in WORDS])
     assert (batch.targets > 0).any(axis=1).all()
 
 
-def test_no_windows_are_refused() -> None:
+def test_no_windows_are_refused():
     with pytest.raises(DataError, match="expected at least one, got none"):
         make("causal").collate([])

@@ -1,13 +1,11 @@
 """Tokenisers: what is encoded decodes to itself, what cannot be is [UNK] and counted, and nothing crashes."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np
 import pytest
 
-from npformer.data import SPECIAL, Characters, Coverage, Tokenizer, Vocabulary, WordPiece, Words
+from npformer.data import SPECIAL, Characters, Coverage, Vocabulary, WordPiece, Words
 from npformer.errors import ConfigError, TokenError
 
 #: Code points: ASCII, Latin, Greek, Cyrillic, Hebrew, Arabic, Devanagari, Thai, kana, Chinese, Korean, emoji,
@@ -44,7 +42,7 @@ def random_texts(alphabet: str, seed: int, count: int = 20) -> list[str]:
 
 @EVERY_KIND
 @pytest.mark.parametrize("alphabet", ALPHABETS, ids=lambda alphabet: f"U+{ord(alphabet[0]):04X}")
-def test_text_of_any_alphabet_comes_back(kind: str, alphabet: str) -> None:
+def test_text_of_any_alphabet_comes_back(kind, alphabet):
     texts = random_texts(alphabet, seed=len(alphabet))
     tokenizer = LEARNERS[kind](texts)
     for text in texts:
@@ -56,7 +54,7 @@ def test_text_of_any_alphabet_comes_back(kind: str, alphabet: str) -> None:
 
 
 @EVERY_KIND
-def test_foreign_text_is_unknown_counted_and_no_crash(kind: str) -> None:
+def test_foreign_text_is_unknown_counted_and_no_crash(kind):
     tokenizer = LEARNERS[kind](["some plain text", "and some more text"])
     for number, alphabet in enumerate(ALPHABETS):
         for text in random_texts(alphabet, seed=number, count=5):
@@ -68,7 +66,7 @@ def test_foreign_text_is_unknown_counted_and_no_crash(kind: str) -> None:
 
 
 @EVERY_KIND
-def test_the_name_of_a_special_piece_is_text_like_any_other(kind: str) -> None:
+def test_the_name_of_a_special_piece_is_text_like_any_other(kind):
     text = "the [MASK] and [LF] [UNK] [PAD] [EOS] of it"
     tokenizer = LEARNERS[kind]([text] * 3)
     ids = set(tokenizer.encode(text))
@@ -79,20 +77,20 @@ def test_the_name_of_a_special_piece_is_text_like_any_other(kind: str) -> None:
 
 
 @EVERY_KIND
-def test_one_text_may_stand_for_many(kind: str) -> None:
+def test_one_text_may_stand_for_many(kind):
     alone, listed = LEARNERS[kind]("some text, some more"), LEARNERS[kind](["some text, some more"])
     assert alone.vocabulary == listed.vocabulary
     assert alone.coverage("some odd text") == listed.coverage(["some odd text"])
 
 
 @EVERY_KIND
-def test_the_order_of_texts_changes_nothing(kind: str) -> None:
+def test_the_order_of_texts_changes_nothing(kind):
     texts = random_texts("abcde", seed=3, count=40)
     assert LEARNERS[kind](texts).vocabulary == LEARNERS[kind](texts[::-1]).vocabulary
 
 
 @pytest.mark.parametrize("kind", [Characters, Words, WordPiece])
-def test_without_unk_the_unknown_part_is_refused(kind: type[Tokenizer]) -> None:
+def test_without_unk_the_unknown_part_is_refused(kind):
     tokenizer = kind(Vocabulary(("[PAD]", " ", "a", "b")))
     with pytest.raises(TokenError, match=r"'é' .*(has no pieces|is not) in the vocabulary"):
         tokenizer.encode("a é")
@@ -101,7 +99,7 @@ def test_without_unk_the_unknown_part_is_refused(kind: type[Tokenizer]) -> None:
     assert tokenizer.coverage(["b é"]).missing["é"] == 1
 
 
-def test_words_are_learnt_by_frequency_then_by_name() -> None:
+def test_words_are_learnt_by_frequency_then_by_name():
     texts = ["b b b c", "a a d, c"]
     assert Words.learn(texts).vocabulary.pieces == (*SPECIAL, "b", "a", "c", "d,")
     assert Words.learn(texts, min_count=2).vocabulary.pieces == (*SPECIAL, "b", "a", "c")
@@ -117,12 +115,12 @@ def test_words_are_learnt_by_frequency_then_by_name() -> None:
         ({"max_size": True}, "max_size: expected a whole number >= 7, got True"),
     ],
 )
-def test_bounds_without_sense_are_refused(options: dict[str, int], message: str) -> None:
+def test_bounds_without_sense_are_refused(options, message):
     with pytest.raises(ConfigError, match=message):
         Words.learn(["a"], **options)
 
 
-def test_special_pieces_stay_out_of_decoded_text_and_the_first_end_ends_it() -> None:
+def test_special_pieces_stay_out_of_decoded_text_and_the_first_end_ends_it():
     tokenizer = Words.learn(["the cat sat"])
     cls, sep, end, pad = (tokenizer.vocabulary.id_of(piece) for piece in ("[CLS]", "[SEP]", "[EOS]", "[PAD]"))
     ids = [cls, *tokenizer.encode("the dog"), sep, pad, *tokenizer.encode("cat"), end, *tokenizer.encode("sat")]
@@ -131,7 +129,7 @@ def test_special_pieces_stay_out_of_decoded_text_and_the_first_end_ends_it() -> 
         tokenizer.decode([99])
 
 
-def test_coverage_reads_as_a_line_of_a_log() -> None:
+def test_coverage_reads_as_a_line_of_a_log():
     assert str(Words.learn(["a b"]).coverage(["a b a", "c d d"])) == ("3 of 6 covered (50.0 %); missing: 'd' × 2, 'c'")
     assert str(Coverage(1000, Counter())) == "1,000 of 1,000 covered (100.0 %)"
     assert str(Coverage(0, Counter())) == "0 of 0 covered"

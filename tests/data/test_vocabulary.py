@@ -17,7 +17,7 @@ SPECIAL = ("[PAD]", "[BOS]", "[EOS]")
 NASTY = " \n\t\r\v\f\x00\x1c\x1d\x1e\x85\u2028\u2029\u00a0\ufeff\u0301e\u00e9\U0001f600[]#"
 
 
-def test_special_pieces_come_first_and_characters_are_sorted_once() -> None:
+def test_special_pieces_come_first_and_characters_are_sorted_once():
     vocabulary = Vocabulary.from_characters("banana")
     assert vocabulary.pieces == (*SPECIAL, "a", "b", "n")
     assert (PAD_ID, BOS_ID, EOS_ID) == (0, 1, 2)
@@ -25,25 +25,25 @@ def test_special_pieces_come_first_and_characters_are_sorted_once() -> None:
     assert Vocabulary.from_characters(["ban", "", "an"]) == vocabulary
 
 
-def test_encode_and_decode_are_inverse() -> None:
+def test_encode_and_decode_are_inverse():
     vocabulary = Vocabulary.from_characters("helo[PAD]")
     assert vocabulary.decode(vocabulary.encode("hello[PAD]")) == "hello[PAD]"
     assert min(vocabulary.encode("hello[PAD]")) >= 3, "text never becomes a special piece"
 
 
-def test_decode_stops_at_the_first_end_and_leaves_special_pieces_out() -> None:
+def test_decode_stops_at_the_first_end_and_leaves_special_pieces_out():
     vocabulary = Vocabulary.from_characters("ab")
     assert vocabulary.decode(np.array([1, 3, 0, 4, 2, 3, 99])) == "ab"
     assert vocabulary.decode([]) == ""
 
 
 @pytest.mark.parametrize("token", [-1, 5])
-def test_decode_refuses_an_id_outside_the_vocabulary(token: int) -> None:
+def test_decode_refuses_an_id_outside_the_vocabulary(token):
     with pytest.raises(TokenError, match=rf"token id {token} at position 1: expected 0 to 4"):
         Vocabulary.from_characters("ab").decode([3, token])
 
 
-def test_an_unknown_character_is_named_with_its_place_and_what_there_is() -> None:
+def test_an_unknown_character_is_named_with_its_place_and_what_there_is():
     message = (
         "character 'é' (U+00E9) at position 3 of 'cabé' is not in the vocabulary, "
         "which holds 3 characters: 'abc'; remove it, or build the vocabulary from a text that has it"
@@ -52,18 +52,18 @@ def test_an_unknown_character_is_named_with_its_place_and_what_there_is() -> Non
         Vocabulary.from_characters("abc").encode("cabé")
 
 
-def test_a_large_vocabulary_is_shown_in_part() -> None:
+def test_a_large_vocabulary_is_shown_in_part():
     vocabulary = Vocabulary.from_characters(map(chr, range(0x4E00, 0x4E00 + 500)))
     with pytest.raises(TokenError, match=r"holds 500 characters: .{102} and 400 more"):
         vocabulary.encode("a")
 
 
-def test_a_vocabulary_is_frozen() -> None:
+def test_a_vocabulary_is_frozen():
     with pytest.raises(dataclasses.FrozenInstanceError):
         Vocabulary.from_characters("a").pieces = ()  # type: ignore[misc]
 
 
-def test_nasty_characters_survive_a_round_trip(tmp_path: Path) -> None:
+def test_nasty_characters_survive_a_round_trip(tmp_path):
     vocabulary = Vocabulary.from_characters(NASTY)
     vocabulary.save(tmp_path / "vocabulary.txt")
     loaded = Vocabulary.load(tmp_path / "vocabulary.txt")
@@ -71,12 +71,12 @@ def test_nasty_characters_survive_a_round_trip(tmp_path: Path) -> None:
     assert loaded.decode(loaded.encode(NASTY)) == NASTY
 
 
-def test_the_line_number_is_the_id(tmp_path: Path) -> None:
+def test_the_line_number_is_the_id(tmp_path):
     Vocabulary.from_characters("a\u2028\n\r").save(tmp_path / "v")
     assert (tmp_path / "v").read_bytes() == "[PAD]\n[BOS]\n[EOS]\n[LF]\n\r\na\n\u2028\n".encode()
 
 
-def test_a_mark_at_the_start_and_a_missing_last_line_feed_are_accepted(tmp_path: Path) -> None:
+def test_a_mark_at_the_start_and_a_missing_last_line_feed_are_accepted(tmp_path):
     (tmp_path / "v").write_bytes(b"\xef\xbb\xbf[PAD]\n[BOS]\n[EOS]\na")
     assert Vocabulary.load(tmp_path / "v").pieces == (*SPECIAL, "a")
 
@@ -97,7 +97,7 @@ def test_a_mark_at_the_start_and_a_missing_last_line_feed_are_accepted(tmp_path:
         (b"[PAD]\n[BOS]\n[EOS]\na\n\n", "line 5: expected a piece, got an empty line"),
     ],
 )
-def test_a_bad_file_is_refused_with_its_line(tmp_path: Path, content: bytes, message: str) -> None:
+def test_a_bad_file_is_refused_with_its_line(tmp_path, content, message):
     (tmp_path / "v.txt").write_bytes(content)
     with pytest.raises(DataError, match=r"v\.txt") as caught:
         Vocabulary.load(tmp_path / "v.txt")
@@ -109,7 +109,7 @@ def test_a_bad_file_is_refused_with_its_line(tmp_path: Path, content: bytes, mes
 BERT = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
-def test_which_special_pieces_a_file_needs_is_its_users_to_say(tmp_path: Path) -> None:
+def test_which_special_pieces_a_file_needs_is_its_users_to_say(tmp_path):
     (tmp_path / "v").write_text("[PAD]\nthe\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n##s\n")
     vocabulary = Vocabulary.load(tmp_path / "v", special=BERT)
     assert [vocabulary.id_of(piece) for piece in BERT] == [0, 2, 3, 4, 5]
@@ -120,19 +120,19 @@ def test_which_special_pieces_a_file_needs_is_its_users_to_say(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("missing", BERT[1:])
-def test_a_missing_special_piece_is_named_with_the_line_where_the_file_ends(tmp_path: Path, missing: str) -> None:
+def test_a_missing_special_piece_is_named_with_the_line_where_the_file_ends(tmp_path, missing):
     (tmp_path / "v").write_text("".join(f"{piece}\n" for piece in (*BERT, "a") if piece != missing))
     with pytest.raises(DataError, match=rf"v, line 6: expected the special piece '\{missing[:-1]}\]' before the end"):
         Vocabulary.load(tmp_path / "v", special=BERT)
 
 
-def test_a_file_with_the_wrong_line_ends_says_so_for_every_special_piece(tmp_path: Path) -> None:
+def test_a_file_with_the_wrong_line_ends_says_so_for_every_special_piece(tmp_path):
     (tmp_path / "v").write_bytes(b"[PAD]\n[UNK]\r\na\r\n")
     with pytest.raises(DataError, match=r"expected the special piece '\[UNK\]' .*, got none; end lines with"):
         Vocabulary.load(tmp_path / "v", special=("[PAD]", "[UNK]"))
 
 
-def test_an_unknown_character_becomes_unk_where_there_is_one() -> None:
+def test_an_unknown_character_becomes_unk_where_there_is_one():
     vocabulary = Vocabulary.from_characters("abc", special=ALL_SPECIAL)
     assert (vocabulary.id_of("[PAD]"), vocabulary.id_of("[BOS]"), vocabulary.id_of("[EOS]")) == (0, 1, 2)
     unknown = vocabulary.id_of("[UNK]")
@@ -140,19 +140,19 @@ def test_an_unknown_character_becomes_unk_where_there_is_one() -> None:
     assert vocabulary.decode([vocabulary.id_of("[CLS]"), *vocabulary.encode("aéb"), 0]) == "a[UNK]b"
 
 
-def test_without_an_end_piece_nothing_ends() -> None:
+def test_without_an_end_piece_nothing_ends():
     vocabulary = Vocabulary(("[PAD]", "a", "b"))
     assert vocabulary.decode([1, 2, 0, 1]) == "aba"
 
 
-def test_the_id_of_a_piece_that_is_not_there_is_refused() -> None:
+def test_the_id_of_a_piece_that_is_not_there_is_refused():
     message = "'[CLS]' is not in the vocabulary of 4 pieces, of which [PAD], [BOS], [EOS] are special; build it with"
     with pytest.raises(TokenError, match=re.escape(message)):
         Vocabulary.from_characters("a").id_of("[CLS]")
 
 
 @pytest.mark.parametrize("name", ["missing", "."])
-def test_a_path_that_is_no_file_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_path_that_is_no_file_is_refused(tmp_path, name):
     with pytest.raises(DataError, match="expected a readable UTF-8 text file, got: "):
         Vocabulary.load(tmp_path / name)
 
@@ -170,26 +170,26 @@ def test_a_path_that_is_no_file_is_refused(tmp_path: Path, name: str) -> None:
         ((*SPECIAL, "\ud800"), "piece 3: .* cannot be one line"),
     ],
 )
-def test_pieces_that_a_file_could_not_hold_are_refused(pieces: tuple[str, ...], message: str) -> None:
+def test_pieces_that_a_file_could_not_hold_are_refused(pieces, message):
     with pytest.raises(ConfigError, match=message):
         Vocabulary(pieces)
 
 
-def test_saving_never_overwrites(tmp_path: Path) -> None:
+def test_saving_never_overwrites(tmp_path):
     (tmp_path / "v").write_text("precious")
     with pytest.raises(OutputError, match="expected a new file, but it exists"):
         Vocabulary.from_characters("a").save(tmp_path / "v")
     assert (tmp_path / "v").read_text() == "precious"
 
 
-def test_saving_into_a_folder_that_is_not_there_says_so(tmp_path: Path) -> None:
+def test_saving_into_a_folder_that_is_not_there_says_so(tmp_path):
     with pytest.raises(OutputError, match="cannot be written: No such file or directory"):
         Vocabulary.from_characters("a").save(tmp_path / "no" / "v")
 
 
-def test_a_write_that_fails_leaves_no_half_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_that_fails_leaves_no_half_file(tmp_path, monkeypatch):
     class FullDisk:
-        def __init__(self, path: Path) -> None:
+        def __init__(self, path: Path):
             self.name = str(path)
             with open(path, "wb") as file:
                 file.write(b"[PAD]\n")
@@ -197,9 +197,9 @@ def test_a_write_that_fails_leaves_no_half_file(tmp_path: Path, monkeypatch: pyt
         def __enter__(self) -> FullDisk:
             return self
 
-        def __exit__(self, *_: object) -> None: ...
+        def __exit__(self, *_): ...
 
-        def write(self, content: bytes) -> None:
+        def write(self, content: bytes):
             raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "open", lambda path, mode: FullDisk(path))

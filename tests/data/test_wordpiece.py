@@ -1,11 +1,8 @@
 """WordPiece cuts after the longest piece that fits, and learns pieces that make the text likelier."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,7 +19,7 @@ def wordpiece(*pieces: str) -> WordPiece:
     return WordPiece(Vocabulary(("[PAD]", "[UNK]", *pieces)))
 
 
-def test_words_are_cut_after_the_longest_piece_that_fits() -> None:
+def test_words_are_cut_after_the_longest_piece_that_fits():
     tokenizer = wordpiece("want", "##want", "##ed", "wa", "un", "runn", "##ing", "##aff", "##able", "##a")
     assert tokenizer.tokenize("unwanted running") == ["un", "##want", "##ed", "runn", "##ing"]
     assert tokenizer.tokenize("unaffable") == ["un", "##aff", "##able"]
@@ -30,33 +27,33 @@ def test_words_are_cut_after_the_longest_piece_that_fits() -> None:
     assert tokenizer.tokenize("") == []
 
 
-def test_the_longest_piece_is_taken_even_if_the_rest_is_then_unknown() -> None:
+def test_the_longest_piece_is_taken_even_if_the_rest_is_then_unknown():
     assert wordpiece("ab", "a", "##bc").tokenize("abc") == ["[UNK]"]
 
 
-def test_pieces_within_a_word_are_others_than_at_its_start() -> None:
+def test_pieces_within_a_word_are_others_than_at_its_start():
     tokenizer = wordpiece("a", "##b", "#", "###", "##a")
     assert tokenizer.tokenize("ab ba ##b a#b") == ["a", "##b", "[UNK]", "#", "###", "##b", "a", "###", "##b"]
     assert tokenizer.decode(tokenizer.encode("ab ##b a#b")) == "ab ##b a#b"
 
 
-def test_a_word_that_goes_on_where_none_began_is_joined_all_the_same() -> None:
+def test_a_word_that_goes_on_where_none_began_is_joined_all_the_same():
     tokenizer = wordpiece("a", "##b")
     assert tokenizer.decode([3, 3, 2, 3, 1, 3]) == "bb ab [UNK]b"
 
 
-def test_a_very_long_word_is_cut_like_any_other() -> None:
+def test_a_very_long_word_is_cut_like_any_other():
     assert len(wordpiece("a", "##a").tokenize("a" * 200_000)) == 200_000
 
 
-def test_a_vocabulary_file_round_trips(tmp_path: Path) -> None:
+def test_a_vocabulary_file_round_trips(tmp_path):
     learnt = WordPiece.learn([TEXT], 60)
     learnt.vocabulary.save(tmp_path / "v")
     loaded = WordPiece(Vocabulary.load(tmp_path / "v", special=SPECIAL))
     assert loaded.tokenize(TEXT) == learnt.tokenize(TEXT)
 
 
-def test_learning_keeps_every_character_and_fills_the_size() -> None:
+def test_learning_keeps_every_character_and_fills_the_size():
     characters = sorted(set(TEXT) - {" "})
     least = len(SPECIAL) + 2 * len(characters)
     for size in (least, least + 1, least + 7):
@@ -68,7 +65,7 @@ def test_learning_keeps_every_character_and_fills_the_size() -> None:
         WordPiece.learn([TEXT], least - 1)
 
 
-def test_learning_ends_when_no_pair_is_left_or_frequent_enough() -> None:
+def test_learning_ends_when_no_pair_is_left_or_frequent_enough():
     assert "slowest" not in WordPiece.learn([TEXT], 10_000, min_count=2).vocabulary.pieces
     pieces = WordPiece.learn([TEXT], 10_000, min_count=1).vocabulary.pieces
     assert {"low", "newest", "slowest"} <= set(pieces)
@@ -92,7 +89,7 @@ def cut_words(text: str) -> _CutWords:
 
 
 @pytest.mark.parametrize("text", [TEXT.replace("aaaa aaaa aaa", ""), "aa aa ab ba cc abab", "xaa xaa yaab aab aac"])
-def test_a_merge_adds_to_the_likelihood_what_was_foretold_and_no_other_adds_more(text: str) -> None:
+def test_a_merge_adds_to_the_likelihood_what_was_foretold_and_no_other_adds_more(text):
     cut = cut_words(text)
     for size in range(len(cut.pieces) + 1, len(cut.pieces) + 12):
         before = [[cut.pieces[p] for p in word] for word in cut._words]
@@ -114,7 +111,7 @@ def test_a_merge_adds_to_the_likelihood_what_was_foretold_and_no_other_adds_more
         assert after - likelihood == pytest.approx(max(gains.values()), abs=1e-9)
 
 
-def test_neighbours_by_chance_stay_apart() -> None:
+def test_neighbours_by_chance_stay_apart():
     letters = "abcde"
     text = " ".join(first + second for first in letters for second in letters)
     assert len(WordPiece.learn([text], 1000, min_count=1).vocabulary) == len(SPECIAL) + 2 * len(letters)
@@ -130,7 +127,7 @@ def _merge_by_hand(word: list[str], left: str, right: str) -> list[str]:
     return out
 
 
-def test_no_learnt_beginning_of_a_word_looks_like_what_goes_on() -> None:
+def test_no_learnt_beginning_of_a_word_looks_like_what_goes_on():
     cut = cut_words("##ab ##ab ##ab #### #### ###")
     cut.merge_until(100, min_count=2)
     for first, *further in ([cut.pieces[p] for p in word] for word in cut._words):
@@ -139,7 +136,7 @@ def test_no_learnt_beginning_of_a_word_looks_like_what_goes_on() -> None:
     assert "##" not in cut.pieces
 
 
-def test_counts_stay_true_while_pieces_merge() -> None:
+def test_counts_stay_true_while_pieces_merge():
     cut = cut_words(TEXT)
     cut.merge_until(len(cut.pieces) + 15, min_count=1)
     pieces, pairs = Counter[int](), Counter[tuple[int, int]]()

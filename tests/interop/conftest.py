@@ -1,10 +1,8 @@
 """The other side of a comparison: the same network out of torch.nn.Transformer's own parts."""
 
-from __future__ import annotations
-
 import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -22,7 +20,7 @@ SMOOTHING = 0.1
 class Twin:
     """``net``, whose state dict has the names that npformer.interop.torch speaks; call it for the logits (B, T, V)."""
 
-    def __init__(self, torch: ModuleType, config: npf.TransformerConfig, dtype: str) -> None:
+    def __init__(self, torch: ModuleType, config: npf.TransformerConfig, dtype: str):
         nn, width, kind = torch.nn, config.d_model, {"dtype": getattr(torch, dtype)}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that nested tensors, an optimisation of inference, are off
@@ -47,7 +45,7 @@ class Twin:
         self.torch, self.config, self.net = torch, config, nn.ModuleDict(parts)
         self.sinusoids = torch.tensor(_sinusoids(config.max_seq_len, width), **kind)
 
-    def __call__(self, src: Any, tgt_in: Any) -> Any:
+    def __call__(self, src, tgt_in):
         """Token ids (B, S) and (B, T) to logits (B, T, V)."""
         no_src, no_tgt = src == self.config.pad_id, tgt_in == self.config.pad_id  # True = hidden
         length = tgt_in.shape[1]
@@ -59,7 +57,7 @@ class Twin:
         )  # fmt: skip
         return self.net["generator"](h)
 
-    def _embed(self, side: str, tokens: Any) -> Any:
+    def _embed(self, side: str, tokens):
         x = self.net[f"{side}_embed"](tokens)
         if self.config.scale_embedding:
             x = x * math.sqrt(self.config.d_model)
@@ -82,7 +80,7 @@ def _sinusoids(length: int, width: int) -> list[list[float]]:
 class Comparison:
     """What both sides of a comparison need."""
 
-    def __init__(self, torch: ModuleType) -> None:
+    def __init__(self, torch: ModuleType):
         self.torch = torch
 
     def model(self, config: npf.TransformerConfig, backend: Backend) -> npf.Transformer:
@@ -116,7 +114,7 @@ class Comparison:
     def tensors(self, batch: Sequence[Any]) -> list[Any]:
         return [self.torch.tensor(np.ascontiguousarray(x)) for x in batch]
 
-    def loss(self, logits: Any, targets: Any, smoothing: float = SMOOTHING) -> Any:
+    def loss(self, logits, targets, smoothing: float = SMOOTHING):
         """PyTorch's mean cross-entropy over the targets that are not padding."""
         flat = logits.reshape(-1, logits.shape[-1])
         options = {"ignore_index": 0, "label_smoothing": smoothing}
@@ -141,7 +139,7 @@ class Comparison:
         model.backward(npf.functional.cross_entropy_backward(1.0, loss_cache)[0], cache)
         return logits, to_state_dict(model, grads=True)
 
-    def their_training(self, twin: Twin, data: Sequence[Sequence[Any]]) -> Any:
+    def their_training(self, twin: Twin, data: Sequence[Sequence[Any]]):
         """The loss of each step of PyTorch's Adam, one per batch."""
         optimizer, losses = self.torch.optim.Adam(twin.net.parameters(), **ADAM), []
         for batch in data:
@@ -153,7 +151,7 @@ class Comparison:
             losses.append(float(loss.detach()))
         return np.array(losses)
 
-    def our_training(self, model: npf.Transformer, data: Sequence[Sequence[Any]]) -> Any:
+    def our_training(self, model: npf.Transformer, data: Sequence[Sequence[Any]]):
         """The loss of each step of our Adam, one per batch."""
         step = npf.TrainStep(model, npf.Adam(model.arena, **ADAM), label_smoothing=SMOOTHING)
         return np.array([float(step(*batch)) for batch in data])
@@ -168,7 +166,7 @@ class Comparison:
 
 
 @pytest.fixture(scope="session")
-def comparison() -> Iterator[Comparison]:
+def comparison():
     """Both sides of a comparison with PyTorch, where it is installed."""
     reason = "PyTorch is not installed: install its CPU build, torch 2.13.0+cpu, to run the parity tests"
     torch = pytest.importorskip("torch", reason=reason)

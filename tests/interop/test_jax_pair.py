@@ -1,9 +1,5 @@
 """Gradients of JAX code: right ones pass, wrong rules do not, and JAX's settings stay as they are."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -17,17 +13,17 @@ RNG = np.random.default_rng(0)
 X, W = RNG.normal(size=(3, 4)), RNG.normal(size=(4, 2))
 
 
-def make_scaled_sine(factor: float) -> Any:
+def make_scaled_sine(factor: float):
     """A custom_vjp, y = x sin(w), whose gradient of w is off by a factor."""
 
     @jax.custom_vjp
-    def scaled_sine(x: Any, w: Any) -> Any:
+    def scaled_sine(x, w):
         return x * jnp.sin(w)
 
-    def forward(x: Any, w: Any) -> Any:
+    def forward(x, w):
         return scaled_sine(x, w), (x, w)
 
-    def backward(cache: Any, dy: Any) -> Any:
+    def backward(cache, dy):
         x, w = cache
         return dy * jnp.sin(w), factor * dy * x * jnp.cos(w)
 
@@ -35,7 +31,7 @@ def make_scaled_sine(factor: float) -> Any:
     return scaled_sine
 
 
-def test_a_rule_of_ones_own_is_checked_by_the_names_of_its_inputs() -> None:
+def test_a_rule_of_ones_own_is_checked_by_the_names_of_its_inputs():
     right = npf.gradcheck(npf.from_jax(make_scaled_sine(1.0)), X, X + 1)
     assert right.ok, str(right)
     assert right.name == "scaled_sine"
@@ -46,7 +42,7 @@ def test_a_rule_of_ones_own_is_checked_by_the_names_of_its_inputs() -> None:
     assert wrong.rows[1].ratio == pytest.approx(1.001)
 
 
-def test_jax_settings_stay_as_they_are() -> None:
+def test_jax_settings_stay_as_they_are():
     before = jax.config.jax_enable_x64, jnp.ones(2).dtype
     pair = npf.from_jax(jnp.sin)
     y, cache = pair.forward(X)
@@ -55,9 +51,9 @@ def test_jax_settings_stay_as_they_are() -> None:
     assert (jax.config.jax_enable_x64, jnp.ones(2).dtype) == before
 
 
-def test_jitted_functions_several_outputs_and_integers() -> None:
+def test_jitted_functions_several_outputs_and_integers():
     @jax.jit
-    def both(tokens: Any, table: Any) -> Any:
+    def both(tokens, table):
         rows = table[tokens]
         return {"y": jnp.tanh(rows), "best": jnp.argmax(rows.real, axis=-1), "sum": rows.sum(axis=0)}
 
@@ -66,10 +62,10 @@ def test_jitted_functions_several_outputs_and_integers() -> None:
     assert [row.tensor for row in report.rows] == ["table"]
 
 
-def test_a_tree_of_parameters() -> None:
+def test_a_tree_of_parameters():
     tree = {"in": {"w": W.astype("float32"), "b": np.ones(2)}, "out": [RNG.normal(size=(2, 2)), 3]}
 
-    def network(parameters: Any, x: Any, scale: float = 1.0) -> Any:
+    def network(parameters, x, scale: float = 1.0):
         hidden = jnp.tanh(x @ parameters["in"]["w"] + parameters["in"]["b"])
         return scale * hidden @ parameters["out"][0] * parameters["out"][1]
 
@@ -79,13 +75,13 @@ def test_a_tree_of_parameters() -> None:
     assert tree["in"]["b"].tolist() == [1, 1]
 
 
-def test_a_wrong_rule_inside_a_network_with_parameters() -> None:
+def test_a_wrong_rule_inside_a_network_with_parameters():
     function = make_scaled_sine(0.99)
     report = npf.gradcheck(npf.from_jax(lambda p, x: function(x, x * p["w"]), parameters={"w": np.ones(4)}), X)
     assert [row.ok for row in report.rows] == [False, False]
 
 
-def test_what_is_refused() -> None:
+def test_what_is_refused():
     with pytest.raises(ConfigError, match="expected a function of JAX arrays, got an object of type int"):
         npf.from_jax(3)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"a dict of arrays, which would go unchecked; say from_jax\(function, param"):
@@ -98,5 +94,5 @@ def test_what_is_refused() -> None:
         npf.from_jax(lambda x: jax.scipy.special.erf(x)).forward(X + 1j)
 
 
-def test_a_function_that_takes_no_complex_numbers() -> None:
+def test_a_function_that_takes_no_complex_numbers():
     assert npf.gradcheck(npf.from_jax(lambda x: jax.scipy.special.erf(x)), X).ok

@@ -4,8 +4,6 @@ Central differences and the complex step show that a backward belongs to its for
 the forward is the operation that the rest of the world calls by that name.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -37,22 +35,22 @@ class Case(NamedTuple):
     theirs: Callable[..., Any]  # (torch, *tensors) -> y
 
 
-def keep(shape: tuple[int, ...]) -> Any:
+def keep(shape: tuple[int, ...]):
     """What dropout multiplies by under DRAW: 0, or 1/(1 − rate) as nearly as 16 bits can say it."""
     kept, _ = F.dropout_forward(np.ones(shape), DRAW)
     assert set(np.round(np.unique(kept), 3)) == {0.0, 1.429}
     return kept
 
 
-def norm(torch: Any, x: Any, gamma: Any, beta: Any, eps: float = 1e-5) -> Any:
+def norm(torch, x, gamma, beta, eps: float = 1e-5):
     return torch.nn.functional.layer_norm(x, x.shape[-1:], gamma, beta, eps)
 
 
-def linear(torch: Any, x: Any, weight: Any, bias: Any) -> Any:
+def linear(torch, x, weight, bias):
     return torch.nn.functional.linear(x, weight.T, bias)
 
 
-def attention(name: str, mask: AttentionMask, allowed: Any) -> Case:
+def attention(name: str, mask: AttentionMask, allowed) -> Case:
     """allowed: PyTorch's boolean mask for the same thing, True = may be looked at."""
     return Case(
         f"attention, {name}", lambda q, k, v: F.attention_forward(q, k, v, mask), F.attention_backward,
@@ -63,7 +61,7 @@ def attention(name: str, mask: AttentionMask, allowed: Any) -> Case:
     )  # fmt: skip
 
 
-def dropped_attention(torch: Any, q: Any, k: Any, v: Any) -> Any:
+def dropped_attention(torch, q, k, v):
     scores = (q @ k.mT / 2).masked_fill(~torch.from_numpy(CAUSAL), -torch.inf)
     return (scores.softmax(-1) * torch.from_numpy(keep((2, 3, 6, 7)))) @ v
 
@@ -80,7 +78,7 @@ def cross_entropy(ignore_index: int | None, smoothing: float) -> Case:
 
 
 def feed_forward(activation: str, draw: Draw | None) -> Case:
-    def theirs(torch: Any, x: Any, w1: Any, b1: Any, w2: Any, b2: Any) -> Any:
+    def theirs(torch, x, w1, b1, w2, b2):
         a = getattr(torch.nn.functional, activation)(linear(torch, x, w1, b1))
         return linear(torch, a if draw is None else a * torch.from_numpy(keep((3, 6, 7))), w2, b2)
 
@@ -91,11 +89,11 @@ def feed_forward(activation: str, draw: Draw | None) -> Case:
     )  # fmt: skip
 
 
-def post_norm(torch: Any, x: Any, f: Any, gamma: Any, beta: Any) -> Any:
+def post_norm(torch, x, f, gamma, beta):
     return norm(torch, x + f * torch.from_numpy(keep((3, 6, 4))), gamma, beta, 1e-3)
 
 
-def add_norm(torch: Any, x: Any, f: Any, gamma: Any, beta: Any) -> Any:
+def add_norm(torch, x, f, gamma, beta):
     total = x + f * torch.from_numpy(keep((3, 6, 4)))
     return total, norm(torch, total, gamma, beta, 1e-3)
 
@@ -138,7 +136,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_outputs_and_gradients(case: Case, comparison: Any) -> None:
+def test_outputs_and_gradients(case, comparison):
     torch, rng = comparison.torch, np.random.default_rng(1)
     inputs = [2 * rng.normal(size=shape) for shape in case.shapes]
     tensors = [torch.tensor(x, requires_grad=True) for x in inputs]
@@ -156,10 +154,10 @@ def test_outputs_and_gradients(case: Case, comparison: Any) -> None:
         np.testing.assert_allclose(gradient, true, rtol=0, atol=1e-12 * largest(true))
 
 
-def largest(x: Any) -> float:
+def largest(x) -> float:
     return float(np.abs(x).max())
 
 
-def test_no_pair_is_left_out() -> None:
+def test_no_pair_is_left_out():
     """Those that are not here, tests/benchmarks/test_peers.py compares; it goes over them all."""
     assert {case.name.split(",")[0] for case in CASES} <= set(F.OPERATIONS) == set(NAMES)

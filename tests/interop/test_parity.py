@@ -4,17 +4,12 @@ A gradient check cannot see a network that is wired wrongly but differentiated r
 implementation can: PyTorch's own encoder and decoder, given our parameters, in float64.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 import npformer as npf
-from npformer.backend import Backend
 from npformer.interop.torch import load_from_file, load_state_dict, save_state_dict, to_state_dict
 
 POST = npf.TransformerConfig(
@@ -42,9 +37,7 @@ each_config = pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS.ke
 
 @each_config
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_logits_and_every_gradient(
-    config: npf.TransformerConfig, smoothing: float, comparison: Any, numpy64: Backend
-) -> None:
+def test_logits_and_every_gradient(config, smoothing, comparison, numpy64):
     model = comparison.model(config, numpy64)
     twin = comparison.twin(model)
     for batch in comparison.batches(config, 4):
@@ -56,7 +49,7 @@ def test_logits_and_every_gradient(
 
 
 @pytest.mark.parametrize("name", TRAINED)
-def test_a_hundred_steps_of_adam(name: str, comparison: Any, numpy64: Backend) -> None:
+def test_a_hundred_steps_of_adam(name, comparison, numpy64):
     config = CONFIGS[name]
     model = comparison.model(config, numpy64)
     data = comparison.batches(config, 100)
@@ -65,7 +58,7 @@ def test_a_hundred_steps_of_adam(name: str, comparison: Any, numpy64: Backend) -
     assert np.mean(theirs[-10:]) < np.mean(theirs[:10]) - 0.1, "expected losses that fall: else nothing was trained"
 
 
-def test_weights_come_back_from_pytorch(comparison: Any, numpy64: Backend, tmp_path: Path) -> None:
+def test_weights_come_back_from_pytorch(comparison, numpy64, tmp_path):
     files = pytest.importorskip("safetensors.torch")
     for config in CONFIGS.values():
         path, batch = tmp_path / "weights.safetensors", comparison.batches(config, 1)[0]
@@ -83,7 +76,7 @@ def test_weights_come_back_from_pytorch(comparison: Any, numpy64: Backend, tmp_p
         assert all(comparison.torch.equal(back[name], tensor) for name, tensor in weights.items())
 
 
-def test_tensors_that_numpy_cannot_read_are_named(comparison: Any, numpy64: Backend, tmp_path: Path) -> None:
+def test_tensors_that_numpy_cannot_read_are_named(comparison, numpy64, tmp_path):
     files, half = pytest.importorskip("safetensors.torch"), comparison.torch.bfloat16
     model = comparison.model(POST, numpy64)
     before = model.arena.values.copy()

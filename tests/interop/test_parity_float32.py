@@ -6,8 +6,6 @@ and the rows of the batch in another order is the same function, of which every 
 GELU, since a ReLU that stands at its kink may fall on either side, in either program.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,7 +13,6 @@ import numpy as np
 import pytest
 
 import npformer as npf
-from npformer.backend import Backend
 from npformer.interop.torch import to_state_dict
 
 STEPS = 50
@@ -38,7 +35,7 @@ def reordered(state: Mapping[str, Any], order: Mapping[str, Any]) -> dict[str, A
     return found
 
 
-def reordered_measures(comparison: Any, model: npf.Transformer, data: list[Any], seed: int) -> tuple[Any, Any, Any]:
+def reordered_measures(comparison, model: npf.Transformer, data: list[Any], seed: int) -> tuple[Any, Any, Any]:
     """Logits, gradients and losses of PyTorch with everything in another order, put back in the first order."""
     rng, config = np.random.default_rng(seed), model.config
     rows = rng.permutation(len(data[0][0]))
@@ -51,7 +48,7 @@ def reordered_measures(comparison: Any, model: npf.Transformer, data: list[Any],
     return logits[np.argsort(rows)], reordered(gradients, back), comparison.their_training(twin, data)
 
 
-def distances(comparison: Any, measures: tuple[Any, Any, Any], reference: tuple[Any, Any, Any]) -> Any:
+def distances(comparison, measures: tuple[Any, Any, Any], reference: tuple[Any, Any, Any]):
     """How far the logits, the worst gradient (scaled) and the losses of training are from the reference."""
     logits, gradients, losses = measures
     error, _ = comparison.worst_gradient(gradients, reference[1])
@@ -59,9 +56,7 @@ def distances(comparison: Any, measures: tuple[Any, Any, Any], reference: tuple[
 
 
 @pytest.mark.parametrize("norm_order", ["post", "pre"])
-def test_no_further_from_pytorch_than_thrice_what_it_is_from_itself(
-    norm_order: Any, comparison: Any, numpy32: Backend
-) -> None:
+def test_no_further_from_pytorch_than_thrice_what_it_is_from_itself(norm_order, comparison, numpy32):
     config = npf.TransformerConfig(
         40, 40, d_model=64, num_heads=4, num_encoder_layers=2, num_decoder_layers=2, d_ff=128, max_seq_len=12,
         dropout=0.0, norm_order=norm_order, activation="gelu",

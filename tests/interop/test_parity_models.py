@@ -1,7 +1,5 @@
 """Encoder and Decoder do what torch.nn.TransformerEncoder does with their parameters: logits and every gradient."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +8,6 @@ import numpy as np
 import pytest
 
 import npformer as npf
-from npformer.backend import Backend
 from npformer.models import Decoder, DecoderConfig, Encoder, EncoderConfig
 from npformer.proof.catalogue import shaken
 
@@ -19,7 +16,7 @@ TOKENS = np.array([[3, 5, 4, 6, 2], [6, 5, 2, 0, 0], [4, 2, 0, 0, 0]])
 ORDERS = pytest.mark.parametrize(("norm_order", "activation"), [("post", "relu"), ("pre", "gelu")])
 
 
-def pairs(model: Any, stack: str, head: str) -> Iterator[tuple[str, list[str], bool]]:
+def pairs(model, stack: str, head: str) -> Iterator[tuple[str, list[str], bool]]:
     """(PyTorch's name, ours side by side, whether transposed) of every parameter."""
     yield "embedding.weight", ["embedding.weight"], False
     yield "positions.weight", ["positions.weight"], False
@@ -41,7 +38,7 @@ def pairs(model: Any, stack: str, head: str) -> Iterator[tuple[str, list[str], b
         yield f"head.{kind}", [f"{head}.{kind}"], True
 
 
-def twin_of(torch: Any, model: Any, classes: int) -> Any:
+def twin_of(torch, model, classes: int):
     """The same network out of PyTorch's parts, its parameters to be loaded."""
     nn, config, dtype = torch.nn, model.config, {"dtype": torch.float64}
     layer = nn.TransformerEncoderLayer(
@@ -60,7 +57,7 @@ def twin_of(torch: Any, model: Any, classes: int) -> Any:
     })  # fmt: skip
 
 
-def theirs(torch: Any, net: Any, causal: bool, first: bool) -> Any:
+def theirs(torch, net, causal: bool, first: bool):
     tokens, hidden = torch.tensor(TOKENS), torch.tensor(TOKENS == 0)
     length, width = TOKENS.shape[1], SIZE["d_model"]
     x = net["embedding"](tokens) * width**0.5 + net["positions"].weight[:length]
@@ -69,7 +66,7 @@ def theirs(torch: Any, net: Any, causal: bool, first: bool) -> Any:
     return net["head"](h[:, 0] if first else h)
 
 
-def expect_parity(torch: Any, model: Any, stack: str, head: str, *, causal: bool, first: bool = False) -> None:
+def expect_parity(torch, model, stack: str, head: str, *, causal: bool, first: bool = False):
     named = dict(model.named_parameters())
     logits, cache = model.forward(TOKENS)
     net = twin_of(torch, model, logits.shape[-1])
@@ -101,7 +98,7 @@ def options(norm_order: str, activation: str) -> dict[str, Any]:
 
 @ORDERS
 @pytest.mark.parametrize("head", ["sequence", "tokens", "masked"])
-def test_an_encoder_is_pytorchs(norm_order: str, activation: str, head: Any, comparison: Any, numpy64: Backend) -> None:
+def test_an_encoder_is_pytorchs(norm_order, activation, head, comparison, numpy64):
     classes = None if head == "masked" else 4
     config = EncoderConfig(7, head=head, num_classes=classes, **options(norm_order, activation))
     model = shaken(Encoder(config, backend=numpy64))
@@ -109,15 +106,13 @@ def test_an_encoder_is_pytorchs(norm_order: str, activation: str, head: Any, com
 
 
 @ORDERS
-def test_a_decoder_is_pytorchs_encoder_under_a_causal_mask(
-    norm_order: str, activation: str, comparison: Any, numpy64: Backend
-) -> None:
+def test_a_decoder_is_pytorchs_encoder_under_a_causal_mask(norm_order, activation, comparison, numpy64):
     model = shaken(Decoder(DecoderConfig(7, **options(norm_order, activation)), backend=numpy64))
     expect_parity(comparison.torch, model, "decoder", "generator", causal=True)
 
 
 @pytest.mark.parametrize("visible", [None, TOKENS != 0])
-def test_a_gru_is_pytorchs(visible: Any, comparison: Any, numpy64: Backend) -> None:
+def test_a_gru_is_pytorchs(visible, comparison, numpy64):
     torch, rng = comparison.torch, np.random.default_rng(1)
     layer: Any = shaken(npf.layers.Gru(3, 4, backend=numpy64))
     x, dy = rng.normal(size=(3, 5, 3)), rng.normal(size=(3, 5, 4))

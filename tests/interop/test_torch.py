@@ -1,12 +1,9 @@
 """Weights go to PyTorch's names and back unchanged, and what does not fit changes nothing."""
 
-from __future__ import annotations
-
 import errno
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -54,13 +51,13 @@ VARIANTS = {
 
 
 @pytest.mark.parametrize("config", VARIANTS.values(), ids=VARIANTS.keys())
-def test_a_round_trip_changes_no_bit(config: npf.TransformerConfig, numpy64: Backend) -> None:
+def test_a_round_trip_changes_no_bit(config, numpy64):
     model, other = a_model(numpy64, config), a_model(numpy64, config, seed=5)
     interop.torch.load_state_dict(other, interop.torch.to_state_dict(model))
     np.testing.assert_array_equal(other.arena.values, model.arena.values)
 
 
-def test_a_round_trip_on_a_device_that_is_not_the_cpu(strict64: Backend, numpy64: Backend) -> None:
+def test_a_round_trip_on_a_device_that_is_not_the_cpu(strict64, numpy64):
     for config in (CONFIG, TIED):
         model, other = a_model(numpy64, config), a_model(strict64, config, seed=5)
         interop.torch.load_state_dict(other, interop.torch.to_state_dict(model))
@@ -71,13 +68,13 @@ def test_a_round_trip_on_a_device_that_is_not_the_cpu(strict64: Backend, numpy64
 
 
 @pytest.mark.gpu
-def test_a_round_trip_on_a_gpu(cupy64: Backend, numpy64: Backend) -> None:
+def test_a_round_trip_on_a_gpu(cupy64, numpy64):
     model, other = a_model(numpy64), a_model(cupy64, seed=5)
     interop.torch.load_state_dict(other, interop.torch.to_state_dict(model))
     np.testing.assert_array_equal(cupy64.host(other.arena.values), model.arena.values)
 
 
-def test_names_and_layouts(numpy64: Backend) -> None:
+def test_names_and_layouts(numpy64):
     model = a_model(numpy64)
     ours = dict(model.named_parameters())
     state, grads = interop.torch.to_state_dict(model), interop.torch.to_state_dict(model, grads=True)
@@ -95,7 +92,7 @@ def test_names_and_layouts(numpy64: Backend) -> None:
     assert sum(array.size for array in state.values()) == model.num_parameters()
 
 
-def test_arrays_are_contiguous_copies(numpy64: Backend) -> None:
+def test_arrays_are_contiguous_copies(numpy64):
     for config in (CONFIG, TIED):
         model = a_model(numpy64, config)
         before = model.arena.values.copy(), model.arena.grads.copy()
@@ -107,7 +104,7 @@ def test_arrays_are_contiguous_copies(numpy64: Backend) -> None:
         np.testing.assert_array_equal(model.arena.grads, before[1])
 
 
-def test_tied_tables_have_all_three_names_and_must_agree(numpy64: Backend) -> None:
+def test_tied_tables_have_all_three_names_and_must_agree(numpy64):
     model = a_model(numpy64, TIED)
     for grads in (False, True):
         state = interop.torch.to_state_dict(model, grads)
@@ -120,7 +117,7 @@ def test_tied_tables_have_all_three_names_and_must_agree(numpy64: Backend) -> No
     assert "tie_embeddings=False" in message
 
 
-def test_one_error_lists_everything(numpy64: Backend) -> None:
+def test_one_error_lists_everything(numpy64):
     model = a_model(numpy64)
     state: dict[str, Any] = dict(interop.torch.to_state_dict(a_model(numpy64, seed=5)))
     gone = [name for name in state if name.startswith("encoder.layers.1.")]
@@ -151,7 +148,7 @@ def test_one_error_lists_everything(numpy64: Backend) -> None:
     assert max(map(len, message.splitlines())) <= 110
 
 
-def test_final_norms_that_one_side_lacks_are_named_with_the_remedy(numpy64: Backend) -> None:
+def test_final_norms_that_one_side_lacks_are_named_with_the_remedy(numpy64):
     without, with_norms = a_model(numpy64), a_model(numpy64, VARIANTS["post, final norms"])
     message = refusal(without, interop.torch.to_state_dict(with_norms))
     assert "not part of the model (4): encoder.norm.weight" in message
@@ -161,7 +158,7 @@ def test_final_norms_that_one_side_lacks_are_named_with_the_remedy(numpy64: Back
     assert "TransformerConfig(final_norm=False)" in message
 
 
-def test_values_are_converted_to_the_models_dtype(numpy32: Backend, numpy64: Backend) -> None:
+def test_values_are_converted_to_the_models_dtype(numpy32, numpy64):
     model, other = a_model(numpy64), a_model(numpy32, seed=5)
     interop.torch.load_state_dict(other, interop.torch.to_state_dict(model))
     np.testing.assert_array_equal(other.arena.values, _packed(other, model))
@@ -170,7 +167,7 @@ def test_values_are_converted_to_the_models_dtype(numpy32: Backend, numpy64: Bac
     assert "generator.bias: overflow" in refusal(other, state)
 
 
-def _packed(other: npf.Transformer, model: npf.Transformer) -> Any:
+def _packed(other: npf.Transformer, model: npf.Transformer):
     """The values of model, in other's dtype, where other's arena has them (its gaps are wider)."""
     flat = np.zeros_like(other.arena.values)
     for here, there in zip(other.arena.segments, model.arena.segments, strict=True):
@@ -178,7 +175,7 @@ def _packed(other: npf.Transformer, model: npf.Transformer) -> Any:
     return flat
 
 
-def test_a_file_comes_back_to_the_bit(numpy32: Backend, tmp_path: Path) -> None:
+def test_a_file_comes_back_to_the_bit(numpy32, tmp_path):
     path = tmp_path / "weights.safetensors"
     for config in (CONFIG, TIED):
         model, other = a_model(numpy32, config), a_model(numpy32, config, seed=5)
@@ -188,7 +185,7 @@ def test_a_file_comes_back_to_the_bit(numpy32: Backend, tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["weights.safetensors"]
 
 
-def test_files_of_gradients_are_not_taken_for_weights(numpy64: Backend, tmp_path: Path) -> None:
+def test_files_of_gradients_are_not_taken_for_weights(numpy64, tmp_path):
     model, path = a_model(numpy64), tmp_path / "gradients.safetensors"
     interop.torch.save_state_dict(model, path, grads=True)
     with safe_open(str(path), framework="numpy") as file:
@@ -200,13 +197,11 @@ def test_files_of_gradients_are_not_taken_for_weights(numpy64: Backend, tmp_path
     np.testing.assert_array_equal(model.arena.values, before)
 
 
-def _no_space(descriptor: int, data: Any) -> int:
+def _no_space(descriptor: int, data) -> int:
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_files_that_cannot_be_read_or_written(
-    numpy64: Backend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_that_cannot_be_read_or_written(numpy64, tmp_path, monkeypatch):
     model, path = a_model(numpy64), tmp_path / "weights.safetensors"
     with pytest.raises(CheckpointError, match=r"weights\.safetensors: expected a model file, found nothing"):
         interop.torch.load_from_file(model, path)
@@ -227,7 +222,7 @@ def test_files_that_cannot_be_read_or_written(
         interop.torch.load_from_file(model, path)
 
 
-def test_pytorch_is_neither_needed_nor_imported() -> None:
+def test_pytorch_is_neither_needed_nor_imported():
     code = (
         "import sys, npformer as npf, npformer.interop;"
         "model = npf.Transformer(npf.TransformerConfig(5, 5, d_model=4, num_heads=1, num_encoder_layers=1, "
@@ -238,12 +233,12 @@ def test_pytorch_is_neither_needed_nor_imported() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, timeout=600)
 
 
-def test_public_names() -> None:
+def test_public_names():
     assert interop.__all__ == ["from_jax", "from_torch", "torch"]
     assert interop.torch.__name__ == "npformer.interop.torch"
 
 
-def test_what_a_batch_norm_remembers_travels(numpy64: Backend) -> None:
+def test_what_a_batch_norm_remembers_travels(numpy64):
     config = npf.TransformerConfig(5, 5, d_model=4, num_heads=1, num_encoder_layers=1, num_decoder_layers=1, d_ff=4,
                                    norm="batch")  # fmt: skip
     model, other = (a_model(numpy64, config, seed) for seed in (1, 2))

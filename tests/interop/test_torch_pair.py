@@ -1,9 +1,6 @@
 """Gradients of PyTorch code: right ones pass, wrong ones do not, and nothing of what is checked is changed."""
 
-from __future__ import annotations
-
 import copy
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,57 +14,57 @@ RNG = np.random.default_rng(0)
 X, W = RNG.normal(size=(3, 4)), RNG.normal(size=(4, 2))
 
 
-def make_scaled_sine(factor: float) -> Any:
+def make_scaled_sine(factor: float):
     """A torch.autograd.Function, y = x sin(w), whose gradient of w is off by a factor."""
 
     class ScaledSine(torch.autograd.Function):
         @staticmethod
-        def forward(ctx: Any, x: Any, w: Any) -> Any:
+        def forward(ctx, x, w):
             ctx.save_for_backward(x, w)
             return x * torch.sin(w)
 
         @staticmethod
-        def backward(ctx: Any, dy: Any) -> Any:
+        def backward(ctx, dy):
             x, w = ctx.saved_tensors
             return dy * torch.sin(w), factor * dy * x * torch.cos(w)
 
     return ScaledSine
 
 
-def make_power(exponent: float) -> Any:
+def make_power(exponent: float):
     """A torch.autograd.Function in the newer form, y = xⁿ with n an integer; backward takes another exponent."""
 
     class Power(torch.autograd.Function):
         @staticmethod
-        def forward(base: Any, n: int) -> Any:
+        def forward(base, n: int):
             return base**n
 
         @staticmethod
-        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        def setup_context(ctx, inputs, output):
             base, ctx.n = inputs
             ctx.save_for_backward(base)
 
         @staticmethod
-        def backward(ctx: Any, dy: Any) -> Any:
+        def backward(ctx, dy):
             (base,) = ctx.saved_tensors
             return dy * ctx.n * base**exponent, None
 
     return Power
 
 
-def test_a_function_is_checked_by_the_names_of_its_inputs() -> None:
+def test_a_function_is_checked_by_the_names_of_its_inputs():
     right = npf.gradcheck(npf.from_torch(make_scaled_sine(1.0)), X, X + 1)
     assert right.ok, str(right)
     assert right.name == "ScaledSine"
     assert [row.tensor for row in right.rows] == ["x", "w"]
 
 
-def test_a_wrong_backward_is_found_and_told_from_a_right_one() -> None:
+def test_a_wrong_backward_is_found_and_told_from_a_right_one():
     report = npf.gradcheck(npf.from_torch(make_scaled_sine(1.001)), X, X + 1)
     assert [row.ok for row in report.rows] == [True, False]
 
 
-def test_nothing_of_a_backward_is_in_the_witness() -> None:
+def test_nothing_of_a_backward_is_in_the_witness():
     """What the witness says does not depend on the backward: as wrong as can be, numeric is what it was."""
     numeric = [
         npf.gradcheck(npf.from_torch(make_scaled_sine(factor)), X, X + 1, explain=False).rows[1] for factor in (2, 3)
@@ -75,10 +72,10 @@ def test_nothing_of_a_backward_is_in_the_witness() -> None:
     assert [row.ratio for row in numeric] == pytest.approx([2, 3])
 
 
-def test_values_are_computed_without_gradients() -> None:
+def test_values_are_computed_without_gradients():
     seen = []
 
-    def sine(x: Any) -> Any:
+    def sine(x):
         seen.append((torch.is_grad_enabled(), x.requires_grad))
         return x.sin()
 
@@ -88,22 +85,22 @@ def test_values_are_computed_without_gradients() -> None:
     assert seen == [(False, False), (True, True)]
 
 
-def test_a_function_in_the_newer_form_with_an_integer() -> None:
+def test_a_function_in_the_newer_form_with_an_integer():
     report = npf.gradcheck(npf.from_torch(make_power(2)), X, 3)
     assert report.ok, str(report)
     assert [row.tensor for row in report.rows] == ["base"]
     assert not npf.gradcheck(npf.from_torch(make_power(1)), X, 3).ok
 
 
-def test_a_backward_that_returns_none_claims_0() -> None:
+def test_a_backward_that_returns_none_claims_0():
     class Forgetful(torch.autograd.Function):
         @staticmethod
-        def forward(ctx: Any, x: Any, w: Any) -> Any:
+        def forward(ctx, x, w):
             ctx.save_for_backward(w)
             return x * w
 
         @staticmethod
-        def backward(ctx: Any, dy: Any) -> Any:
+        def backward(ctx, dy):
             return dy * ctx.saved_tensors[0], None
 
     report = npf.gradcheck(npf.from_torch(Forgetful), X, X + 1)
@@ -111,8 +108,8 @@ def test_a_backward_that_returns_none_claims_0() -> None:
     assert report.rows[1].analytic == 0
 
 
-def test_functions_of_tensors() -> None:
-    def both(a: Any, b: Any) -> Any:
+def test_functions_of_tensors():
+    def both(a, b):
         product = a @ b
         return product.tanh(), {"max": product.max(dim=-1), "nothing": None}  # values, and indices that are left out
 
@@ -125,10 +122,10 @@ def test_functions_of_tensors() -> None:
     assert detached.rows[0].analytic == 0
 
 
-def test_inputs_written_to_and_with_gaps() -> None:
+def test_inputs_written_to_and_with_gaps():
     seen = []
 
-    def in_place(x: Any) -> Any:
+    def in_place(x):
         seen.append(x.stride())
         return x.mul_(2).sin_()
 
@@ -140,7 +137,7 @@ def test_inputs_written_to_and_with_gaps() -> None:
         seen.clear()
 
 
-def test_numbers_that_need_a_check_without_the_complex_step() -> None:
+def test_numbers_that_need_a_check_without_the_complex_step():
     """Softmax, ReLU and max refuse complex numbers, and |x| loses an imaginary part: they are checked all the same."""
     for function in (lambda x: torch.relu(x) ** 2, lambda x: x.softmax(-1)):
         assert npf.gradcheck(npf.from_torch(function), X).ok
@@ -151,16 +148,16 @@ def test_numbers_that_need_a_check_without_the_complex_step() -> None:
         npf.from_torch(lambda x: x.abs()).forward(X + 1j)
 
 
-def test_an_upstream_gradient_lies_as_it_is_given() -> None:
+def test_an_upstream_gradient_lies_as_it_is_given():
     seen = []
 
     class Identity(torch.autograd.Function):
         @staticmethod
-        def forward(ctx: Any, x: Any) -> Any:
+        def forward(ctx, x):
             return x.clone()
 
         @staticmethod
-        def backward(ctx: Any, dy: Any) -> Any:
+        def backward(ctx, dy):
             seen.append(dy.stride())
             return dy.clone()
 
@@ -171,7 +168,7 @@ def test_an_upstream_gradient_lies_as_it_is_given() -> None:
     assert seen == [(4, 1), (0, 1), (8, 2)]
 
 
-def test_inputs_keep_their_precision_outside_of_a_check() -> None:
+def test_inputs_keep_their_precision_outside_of_a_check():
     pair = npf.from_torch(lambda x: x * 2)
     for dtype in ("float32", "float64"):
         y, cache = pair.forward(X.astype(dtype))
@@ -179,7 +176,7 @@ def test_inputs_keep_their_precision_outside_of_a_check() -> None:
         assert pair.backward(y, cache)[0].dtype == dtype
 
 
-def a_module() -> Any:
+def a_module():
     """float32, in train mode, with statistics and with dropout."""
     torch.manual_seed(3)
     return torch.nn.Sequential(
@@ -188,7 +185,7 @@ def a_module() -> Any:
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_a_module_is_checked_and_unchanged(training: bool) -> None:
+def test_a_module_is_checked_and_unchanged(training):
     module = a_module().train(training)
     module[0].weight.grad = torch.ones(5, 4)
     before = {name: x.clone() for name, x in module.state_dict().items()}
@@ -205,13 +202,13 @@ def test_a_module_is_checked_and_unchanged(training: bool) -> None:
     assert module[0].bias.grad is None
 
 
-def test_a_wrong_function_inside_a_module_is_found() -> None:
+def test_a_wrong_function_inside_a_module_is_found():
     class Layer(torch.nn.Module):
-        def __init__(self, factor: float) -> None:
+        def __init__(self, factor: float):
             super().__init__()
             self.gain, self.function = torch.nn.Parameter(torch.rand(4) + 0.5), make_scaled_sine(factor)
 
-        def forward(self, x: Any) -> Any:
+        def forward(self, x):
             return self.function.apply(x, self.gain.expand_as(x))
 
     assert npf.gradcheck(npf.from_torch(Layer(1.0)), X).ok
@@ -219,14 +216,14 @@ def test_a_wrong_function_inside_a_module_is_found() -> None:
     assert {row.tensor: row.ok for row in report.rows} == {"x": True, "gain": False}
 
 
-def test_statistics_follow_the_precision_of_the_rest() -> None:
+def test_statistics_follow_the_precision_of_the_rest():
     pair = npf.from_torch(a_module().eval())
     for _, parameter in pair.named_parameters():
         parameter.data = parameter.data.astype(np.float32)
     assert pair.forward(X.astype(np.float32))[0].dtype == np.float32
 
 
-def test_complex_numbers_reach_a_module_where_it_takes_them() -> None:
+def test_complex_numbers_reach_a_module_where_it_takes_them():
     module = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Tanh(), torch.nn.Linear(3, 2))
     pair = npf.from_torch(module)
     y, _ = pair.forward(X + 1e-30j)
@@ -236,7 +233,7 @@ def test_complex_numbers_reach_a_module_where_it_takes_them() -> None:
     assert all(row.scaled_error <= 1e-10 for row in report.rows)
 
 
-def test_dropout_drops_the_same_each_time_and_takes_no_complex_step() -> None:
+def test_dropout_drops_the_same_each_time_and_takes_no_complex_step():
     pair = npf.from_torch(torch.nn.Dropout(0.5))
     first, second = ((torch.manual_seed(seed), pair.forward(X + 3)[0])[1] for seed in (1, 2))
     np.testing.assert_array_equal(first, second)
@@ -248,15 +245,15 @@ def test_dropout_drops_the_same_each_time_and_takes_no_complex_step() -> None:
     np.testing.assert_array_equal(pair.backward(dy, cache)[0] == 0, first == 0)
 
 
-def test_tied_frozen_and_integer() -> None:
+def test_tied_frozen_and_integer():
     class Tied(torch.nn.Module):
-        def __init__(self) -> None:
+        def __init__(self):
             super().__init__()
             self.table, self.out = torch.nn.Embedding(7, 4), torch.nn.Linear(4, 7)
             self.out.weight = self.table.weight
             self.out.bias.requires_grad_(False)
 
-        def forward(self, tokens: Any) -> Any:
+        def forward(self, tokens):
             return self.out(self.table(tokens))
 
     report = npf.gradcheck(npf.from_torch(Tied()), np.array([[1, 2, 2], [3, 0, 6]]))
@@ -264,13 +261,13 @@ def test_tied_frozen_and_integer() -> None:
     assert [row.tensor for row in report.rows] == ["table.weight"]
 
 
-def test_several_outputs_and_a_state_that_a_call_changes() -> None:
+def test_several_outputs_and_a_state_that_a_call_changes():
     class Counting(torch.nn.LSTM):
-        def __init__(self) -> None:
+        def __init__(self):
             super().__init__(4, 3, batch_first=True)
             self.register_buffer("calls", torch.zeros(()))
 
-        def forward(self, x: Any) -> Any:
+        def forward(self, x):
             self.calls += 1
             y, (h, c) = super().forward(x)
             return y * self.calls, h, c
@@ -281,7 +278,7 @@ def test_several_outputs_and_a_state_that_a_call_changes() -> None:
     assert float(module.calls) == 0
 
 
-def test_what_is_refused() -> None:
+def test_what_is_refused():
     for target in (3, torch.nn.Linear):
         with pytest.raises(ConfigError, match=r"expected a subclass of torch.autograd.Function, an nn.Module or"):
             npf.from_torch(target)
@@ -295,7 +292,7 @@ def test_what_is_refused() -> None:
         npf.gradcheck(npf.from_torch(lambda x: x @ x), X)
 
 
-def test_copies_are_independent_of_the_module_they_are_of() -> None:
+def test_copies_are_independent_of_the_module_they_are_of():
     module = a_module().eval()
     pair, x = npf.from_torch(module), copy.deepcopy(X)
     before, _ = pair.forward(x)

@@ -1,8 +1,5 @@
 """The grader on right answers; its own answers held against npformer and against a measured derivative."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +8,7 @@ import pytest
 from npformer import functional as F  # noqa: N812
 from npformer.backend import Backend
 from npformer.functional import AttentionMask
-from npformer.lab.grader import EXERCISES, Exercise, Limits, find, grade_file, report
+from npformer.lab.grader import EXERCISES, Limits, find, grade_file, report
 from npformer.lab.grader.cases import Case, cases_of
 from npformer.lab.grader.runner import run
 from npformer.lab.grader.source import read_source
@@ -24,14 +21,14 @@ each_exercise = pytest.mark.parametrize("exercise", EXERCISES, ids=[exercise.nam
 
 
 @each_exercise
-def test_a_right_answer_in_other_words_passes(exercise: Exercise, tmp_path: Path) -> None:
+def test_a_right_answer_in_other_words_passes(exercise, tmp_path):
     (found,) = grade_file(answered(exercise.name, tmp_path))
     assert found.ok, report.report(found, 3, "")
     assert report.verdict(found) == f"{exercise.name}: right."
 
 
 @each_exercise
-def test_the_answers_are_the_derivatives_of_their_forwards(exercise: Exercise, tmp_path: Path) -> None:
+def test_the_answers_are_the_derivatives_of_their_forwards(exercise, tmp_path):
     path = tmp_path / f"{exercise.name}.py"
     path.write_text(template(exercise))
     cases = cases_of(exercise)[:2]
@@ -46,7 +43,7 @@ def test_the_answers_are_the_derivatives_of_their_forwards(exercise: Exercise, t
 
 
 @each_exercise
-def test_the_forwards_are_those_of_npformer(exercise: Exercise, numpy64: Backend) -> None:
+def test_the_forwards_are_those_of_npformer(exercise, numpy64):
     for case in cases_of(exercise):
         theirs = npformers(exercise.name, case, numpy64)
         ours = named(exercise.outputs, case.outputs)
@@ -54,7 +51,7 @@ def test_the_forwards_are_those_of_npformer(exercise: Exercise, numpy64: Backend
             np.testing.assert_allclose(mine, theirs_, rtol=1e-11, atol=1e-13)
 
 
-def test_cases_are_awkward_enough() -> None:
+def test_cases_are_awkward_enough():
     for exercise in EXERCISES:
         labels = [case.label for case in cases_of(exercise)]
         assert len(set(labels)) == len(labels) >= 3, exercise.name
@@ -74,7 +71,7 @@ def _shortest_row(case: Case) -> int:
     return min(x.shape[-1] for x in arrays if x.ndim)
 
 
-def test_the_order_leads_from_parts_to_wholes() -> None:
+def test_the_order_leads_from_parts_to_wholes():
     seen: set[str] = {"split_heads", "merge_heads"}
     for exercise in EXERCISES:
         assert set(exercise.available) <= seen, exercise.name
@@ -106,7 +103,7 @@ def _with_mask(name: str, a: dict[str, Any]) -> tuple[Any, ...]:
     return y if isinstance(y, tuple) else (y,)
 
 
-def _attention(q: Any, k: Any, v: Any, visible: Any) -> Any:
+def _attention(q, k, v, visible):
     """With npformer's masks where they can say the same, which is everywhere here."""
     if visible is None:
         return F.attention_forward(q, k, v)[0]
@@ -114,7 +111,7 @@ def _attention(q: Any, k: Any, v: Any, visible: Any) -> Any:
     return F.attention_forward(q, k, v, mask)[0]
 
 
-def _layer(name: str, a: dict[str, Any], backend: Backend) -> Any:
+def _layer(name: str, a: dict[str, Any], backend: Backend):
     width, heads = a["x"].shape[-1], a["num_heads"]
     mask = AttentionMask() if a["visible"] is None or name == "decoder_layer" else AttentionMask(a["visible"][:, 0, 0])
     if name == "multi_head_attention":
@@ -147,7 +144,7 @@ def _other_params(params: dict[str, Any]) -> dict[str, Any]:
     return {feed_forward.get(key, key): value for key, value in params.items()}
 
 
-def _fill(layer: Any, values: dict[str, Any], prefix: str = "") -> None:
+def _fill(layer, values: dict[str, Any], prefix: str = ""):
     parameters = dict(layer.named_parameters())
     assert {prefix + name for name in parameters} == values.keys()
     for name, parameter in parameters.items():

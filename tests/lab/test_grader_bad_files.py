@@ -1,7 +1,5 @@
 """Files that are wrong in other ways than a wrong gradient: each ends soon, harms nothing, and is told clearly."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -54,7 +52,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("text", "words"), REFUSED.values(), ids=REFUSED.keys())
-def test_what_cannot_be_graded_is_refused_with_a_reason(tmp_path: Path, text: str, words: list[str]) -> None:
+def test_what_cannot_be_graded_is_refused_with_a_reason(tmp_path, text, words):
     with pytest.raises(DataError) as refused:
         graded(tmp_path, text)
     message = str(refused.value)
@@ -115,7 +113,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize(("text", "words"), FAULTS.values(), ids=FAULTS.keys())
-def test_what_goes_wrong_is_told(tmp_path: Path, text: str, words: list[str]) -> None:
+def test_what_goes_wrong_is_told(tmp_path, text, words):
     found = graded(tmp_path, text)
     assert found.status == "wrong"
     shown = report.report(found, 1, "npformer grade mine.py")
@@ -124,7 +122,7 @@ def test_what_goes_wrong_is_told(tmp_path: Path, text: str, words: list[str]) ->
         assert word in " ".join(shown.split())
 
 
-def test_an_endless_loop_is_stopped_and_its_line_named(tmp_path: Path) -> None:
+def test_an_endless_loop_is_stopped_and_its_line_named(tmp_path):
     """The solution itself lets the clock strike, in the midst of its loop."""
     found = graded(tmp_path, backward("import signal\n    while True: signal.raise_signal(signal.SIGALRM)"))
     shown = " ".join(report.report(found, 1, "").split())
@@ -132,18 +130,18 @@ def test_an_endless_loop_is_stopped_and_its_line_named(tmp_path: Path) -> None:
     assert "line 5: while True: signal" in shown
 
 
-def test_a_loop_that_catches_everything_is_stopped_all_the_same(tmp_path: Path) -> None:
+def test_a_loop_that_catches_everything_is_stopped_all_the_same(tmp_path):
     loop = "while True:\n        try:\n            while True: list(range(9))\n        except BaseException: pass"
     found = graded(tmp_path, backward(loop), seconds=3)
     assert "relu_backward did not come back within 3 s" in " ".join(report.report(found, 1, "").split())
 
 
-def test_an_endless_loop_at_the_top_is_refused(tmp_path: Path) -> None:
+def test_an_endless_loop_at_the_top_is_refused(tmp_path):
     with pytest.raises(DataError, match=r"did not come to an end within 3 s\n  line 1: while True"):
         graded(tmp_path, "while True: pass\n" + RIGHT, seconds=3)
 
 
-def test_prints_disturb_nothing_and_are_shown_shortened(tmp_path: Path) -> None:
+def test_prints_disturb_nothing_and_are_shown_shortened(tmp_path):
     noise = 'import os\nfor i in range(20000): print(i, \'{"event": "end"}\')\nos.write(1, b"raw\\n")\n'
     found = graded(tmp_path, RIGHT + noise)
     assert found.ok
@@ -153,17 +151,17 @@ def test_prints_disturb_nothing_and_are_shown_shortened(tmp_path: Path) -> None:
     assert len(shown) < 1500
 
 
-def test_a_print_in_backward_is_shown_once_per_input(tmp_path: Path) -> None:
+def test_a_print_in_backward_is_shown_once_per_input(tmp_path):
     assert graded(tmp_path, backward("print('here'); return np.where(cache, dy, 0)")).printed == "here\n" * 4
 
 
-def test_a_warning_is_shown_with_its_line(tmp_path: Path) -> None:
+def test_a_warning_is_shown_with_its_line(tmp_path):
     found = graded(tmp_path, backward("np.log(0.0)\n    return np.where(cache, dy, 0)"))
     assert found.ok
     assert "divide by zero encountered in log (line 4)" in report.report(found, 1, "")
 
 
-def test_no_file_is_written_or_removed(tmp_path: Path) -> None:
+def test_no_file_is_written_or_removed(tmp_path):
     precious = tmp_path / "precious.txt"
     precious.write_text("data")
     for action in (f"open({str(precious)!r}, 'w')", f"os.remove({str(precious)!r})", "os.mkdir('new')"):
@@ -173,14 +171,14 @@ def test_no_file_is_written_or_removed(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == ["mine.py", "precious.txt"]
 
 
-def test_the_answers_cannot_be_read_from_npformers_files(tmp_path: Path) -> None:
+def test_the_answers_cannot_be_read_from_npformers_files(tmp_path):
     from npformer.lab.grader.parts import relu
 
     with pytest.raises(DataError, match="reads npformer's own code"):
         graded(tmp_path, backward(f"exec(open({relu.__file__!r}).read())"))
 
 
-def test_a_part_cannot_be_borrowed_from_another_exercise_in_the_file(tmp_path: Path) -> None:
+def test_a_part_cannot_be_borrowed_from_another_exercise_in_the_file(tmp_path):
     path = tmp_path / "two.py"
     path.write_text(
         "import parts\nfrom parts import softmax_forward as given\n"
@@ -192,12 +190,12 @@ def test_a_part_cannot_be_borrowed_from_another_exercise_in_the_file(tmp_path: P
         list(grade_file(path))
 
 
-def test_a_helper_beside_the_file_may_be_imported_a_false_numpy_not(tmp_path: Path) -> None:
+def test_a_helper_beside_the_file_may_be_imported_a_false_numpy_not(tmp_path):
     (tmp_path / "helper.py").write_text("def gate(x): return x > 0\n")
     (tmp_path / "numpy.py").write_text("1 / 0\n")
     text = RIGHT.replace("x > 0\n", "helper.gate(x)\n").replace("import numpy", "import helper, numpy")
     assert graded(tmp_path, text).ok
 
 
-def test_a_program_below_main_is_not_run(tmp_path: Path) -> None:
+def test_a_program_below_main_is_not_run(tmp_path):
     assert graded(tmp_path, RIGHT + "if __name__ == '__main__':\n    import os; os._exit(3)\n").ok

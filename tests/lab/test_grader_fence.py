@@ -1,7 +1,5 @@
 """What a solution may not do ends its process at once, whatever it has changed or catches."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -52,7 +50,7 @@ WAYS_ROUND = {
 
 
 @pytest.mark.parametrize("way", WAYS_ROUND.values(), ids=WAYS_ROUND.keys())
-def test_there_is_no_object_to_change_and_so_be_let_through(tmp_path: Path, way: str) -> None:
+def test_there_is_no_object_to_change_and_so_be_let_through(tmp_path, way):
     precious = tmp_path / "precious.txt"
     precious.write_text("data")
     hushed = "".join(f"    {line}\n" for line in way.splitlines())
@@ -61,7 +59,7 @@ def test_there_is_no_object_to_change_and_so_be_let_through(tmp_path: Path, way:
     assert precious.read_text() == "data"
 
 
-def test_nothing_runs_after_a_refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_runs_after_a_refusal(tmp_path, monkeypatch):
     runs: list[runner.Run] = []
     monkeypatch.setattr(grade, "run", lambda *given, **named: runs.append(runner.run(*given, **named)) or runs[-1])
     with pytest.raises(DataError, match=r"changes files \(os.mkdir\)"):
@@ -95,7 +93,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("act", "words"), REFUSED.values(), ids=REFUSED.keys())
-def test_what_is_closed_is_refused(tmp_path: Path, act: str, words: str) -> None:
+def test_what_is_closed_is_refused(tmp_path, act, words):
     (tmp_path / "link").symlink_to(PACKAGE)
     with pytest.raises(DataError) as refused:
         graded(tmp_path, act)
@@ -116,11 +114,11 @@ def test_what_is_closed_is_refused(tmp_path: Path, act: str, words: str) -> None
     ],
     ids=["named tuples", "tracebacks", "logging", "own files", "numpy.testing"],
 )
-def test_what_does_no_harm_is_let_through(tmp_path: Path, act: str) -> None:
+def test_what_does_no_harm_is_let_through(tmp_path, act):
     assert graded(tmp_path, act).ok
 
 
-def test_the_help_and_the_fence_say_what_is_not_stopped(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_and_the_fence_say_what_is_not_stopped(capsys):
     from npformer.cli.main import main
 
     with pytest.raises(SystemExit):

@@ -1,7 +1,5 @@
 """A gradient that is measured, by whatever function, is told from one that is derived, however slowly."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -89,7 +87,7 @@ def graded(folder: Path, text: str) -> Grade:
 
 
 @pytest.mark.parametrize(("text", "sign"), MEASURED.values(), ids=MEASURED.keys())
-def test_what_is_measured_is_refused_and_its_sign_told(tmp_path: Path, text: str, sign: str) -> None:
+def test_what_is_measured_is_refused_and_its_sign_told(tmp_path, text, sign):
     found = graded(tmp_path, text)
     assert not found.ok
     (told,) = [f.text for f in found.findings if f.name == "backward"]
@@ -123,9 +121,7 @@ WORDS = {
 
 @pytest.mark.parametrize("h", [1e-4, 1e-5, 3e-6, 1e-6])
 @pytest.mark.parametrize("name", WORDS)
-def test_differences_in_the_backwards_own_lines_are_told_by_their_precision(
-    tmp_path: Path, name: str, h: float
-) -> None:
+def test_differences_in_the_backwards_own_lines_are_told_by_their_precision(tmp_path, name, h):
     forward, line = WORDS[name]
     found = graded(tmp_path, forward + IN_ITS_OWN_LINES.replace("{h}", repr(h)).format(name, line))
     assert not found.ok
@@ -158,6 +154,6 @@ def relu_backward(dy, cache):
 
 
 @pytest.mark.parametrize("text", [SOFTMAX + SLOW, RELU + HELPERS], ids=["forward once more", "number by number"])
-def test_a_derivative_by_loops_and_helpers_is_right(tmp_path: Path, text: str) -> None:
+def test_a_derivative_by_loops_and_helpers_is_right(tmp_path, text):
     found = graded(tmp_path, text)
     assert found.ok, report.report(found, 3, "")

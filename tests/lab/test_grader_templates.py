@@ -1,21 +1,18 @@
 """Templates: complete, empty where they should be, plain NumPy, and never written over anything."""
 
-from __future__ import annotations
-
 import ast
-from pathlib import Path
 
 import pytest
 
 from npformer.errors import OutputError
-from npformer.lab.grader import EXERCISES, Exercise, grade_file, templates
+from npformer.lab.grader import EXERCISES, grade_file, templates
 from npformer.lab.grader.parts import softmax
 
 each_exercise = pytest.mark.parametrize("exercise", EXERCISES, ids=[exercise.name for exercise in EXERCISES])
 
 
 @each_exercise
-def test_a_template_is_a_complete_question(exercise: Exercise) -> None:
+def test_a_template_is_a_complete_question(exercise):
     text = templates.template(exercise)
     tree = ast.parse(text)
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
@@ -32,14 +29,14 @@ def test_a_template_is_a_complete_question(exercise: Exercise) -> None:
 
 
 @each_exercise
-def test_an_answer_holds_derivation_and_code(exercise: Exercise) -> None:
+def test_an_answer_holds_derivation_and_code(exercise):
     text = templates.answer(exercise)
     assert f"def {exercise.name}_backward(" in text
     assert "npformer.lab" not in text
     assert "Source" in text or "Backward" in text, "the derivation"
 
 
-def test_an_untouched_template_is_not_begun(tmp_path: Path) -> None:
+def test_an_untouched_template_is_not_begun(tmp_path):
     path = tmp_path / "softmax.py"
     templates.write_new(path, templates.template(EXERCISES[3]))
     (found,) = grade_file(path)
@@ -47,7 +44,7 @@ def test_an_untouched_template_is_not_begun(tmp_path: Path) -> None:
     assert [f.name for f in found.findings if f.ok] == ["forward", "inputs"]
 
 
-def test_a_template_overwrites_nothing(tmp_path: Path) -> None:
+def test_a_template_overwrites_nothing(tmp_path):
     path = tmp_path / "softmax.py"
     path.write_text("my work")
     with pytest.raises(OutputError, match="nothing is ever overwritten"):
@@ -57,7 +54,7 @@ def test_a_template_overwrites_nothing(tmp_path: Path) -> None:
         templates.write_new(tmp_path / "no folder" / "softmax.py", "template")
 
 
-def test_the_parts_of_all_exercises_run_by_themselves() -> None:
+def test_the_parts_of_all_exercises_run_by_themselves():
     names: dict[str, object] = {}
     exec(templates.all_parts(), names)
     assert "decoder_layer_backward" not in names

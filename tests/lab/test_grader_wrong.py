@@ -1,10 +1,7 @@
 """Typical wrong answers: each must be refused, and the learner told what it is, and not before it is asked for."""
 
-from __future__ import annotations
-
 import sys
 import types
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -168,10 +165,10 @@ WRONG = [
 
 
 @pytest.fixture
-def in_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def in_process(monkeypatch):
     """Grade without the other process (tests of their own run that): the same events, from plain calls."""
 
-    def run(exercise: Any, source: Any, beside: Any, cases: Any, limits: Any, oracle: bool) -> Run:
+    def run(exercise, source, beside, cases, limits, oracle: bool) -> Run:
         parts = types.ModuleType("parts")
         exec(parts_source(exercise.available), parts.__dict__)
         monkeypatch.setitem(sys.modules, "parts", parts)
@@ -206,9 +203,7 @@ def answer(folder: Path, name: str, body: str) -> Grade:
 
 
 @pytest.mark.parametrize(("name", "body", "about", "cause"), WRONG, ids=[f"{w[0]}-{w[3]}" for w in WRONG])
-def test_a_typical_mistake_is_seen_and_named(
-    in_process: None, tmp_path: Path, name: str, body: str, about: str, cause: str
-) -> None:
+def test_a_typical_mistake_is_seen_and_named(in_process, tmp_path, name, body, about, cause):
     found = answer(tmp_path, name, body)
     assert found.status == "wrong"
     assert (found.about, found.explanation.cause) == (about, cause)
@@ -221,13 +216,13 @@ def test_a_typical_mistake_is_seen_and_named(
         assert not any(h in " ".join(text.split()) for h in others), "a hint that was not asked for"
 
 
-def test_an_input_on_which_alone_it_fails_is_named(in_process: None, tmp_path: Path) -> None:
+def test_an_input_on_which_alone_it_fails_is_named(in_process, tmp_path):
     body = WRONG[[w[3] for w in WRONG].index("assigned instead of added")][1]
     text = " ".join(report.report(answer(tmp_path, "embedding", body), 1, "").split())
     assert "wrong on “repeated tokens”, “one sequence with gaps”, “long rows”, right on “no token twice”" in text
 
 
-def test_the_report_shows_expected_and_given_numbers(in_process: None, tmp_path: Path) -> None:
+def test_the_report_shows_expected_and_given_numbers(in_process, tmp_path):
     text = report.report(answer(tmp_path, "linear", "x, W = cache; return 2 * dy @ W.T, 0, 0"), 1, "")
     expected, yours = (
         [float(number) for number in line.split()[1:]]
@@ -236,14 +231,14 @@ def test_the_report_shows_expected_and_given_numbers(in_process: None, tmp_path:
     assert yours == pytest.approx([2 * number for number in expected], rel=1e-3)
 
 
-def test_two_mistakes_are_reported_one_is_spoken_of(in_process: None, tmp_path: Path) -> None:
+def test_two_mistakes_are_reported_one_is_spoken_of(in_process, tmp_path):
     body = "x, W = cache; X, D = x.reshape(-1, x.shape[-1]), dy.reshape(-1, dy.shape[-1])\n"
     found = answer(tmp_path, "linear", body + "    return 2 * dy @ W.T, X.T @ D, D.mean(0)")
     assert report.verdict(found) == "linear: not yet; dx and dbias are not right."
     assert found.about == "dbias"
 
 
-def test_every_typical_mistake_is_a_mistake() -> None:
+def test_every_typical_mistake_is_a_mistake():
     import numpy as np
 
     from npformer.lab.grader.cases import cases_of

@@ -1,7 +1,5 @@
 """The bugs as data: complete, readable, and shown at 80 columns."""
 
-from __future__ import annotations
-
 import pickle
 import re
 from collections import Counter
@@ -10,7 +8,7 @@ import pytest
 
 from npformer.errors import ConfigError
 from npformer.lab.museum import text
-from npformer.lab.museum.bug import CATEGORIES, Bug
+from npformer.lab.museum.bug import CATEGORIES
 from npformer.lab.museum.bugs import BUGS, bug
 from npformer.lab.museum.demonstration import Comparison, Course, _step, compare
 from npformer.lab.museum.detections import Detections
@@ -20,24 +18,24 @@ from npformer.lab.museum.empty_tests import EMPTY_TESTS
 NUMBERS = set(range(1, 31))
 
 
-def test_how_many_there_are() -> None:
+def test_how_many_there_are():
     assert len(BUGS) >= 60
     assert max(Counter(one.id for one in BUGS).values()) == 1
     assert max(Counter(one.edits for one in BUGS if not one.test).values()) == 1
 
 
-def test_the_whole_collection_is_on_show() -> None:
+def test_the_whole_collection_is_on_show():
     assert {number for one in BUGS for number in one.sources} == NUMBERS
 
 
-def test_categories_follow_one_another() -> None:
+def test_categories_follow_one_another():
     categories = [one.category for one in BUGS]
     assert list(dict.fromkeys(categories)) == list(CATEGORIES)
     assert categories == sorted(categories, key=CATEGORIES.index)
 
 
 @pytest.mark.parametrize("one", BUGS, ids=lambda one: one.id)
-def test_every_bug_is_complete(one: Bug) -> None:
+def test_every_bug_is_complete(one):
     assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", one.id)
     assert len(one.id) < 34
     assert one.edits
@@ -53,7 +51,7 @@ def test_every_bug_is_complete(one: Bug) -> None:
 
 
 @pytest.mark.parametrize("one", BUGS, ids=lambda one: one.id)
-def test_everything_fits_80_columns(one: Bug) -> None:
+def test_everything_fits_80_columns(one):
     detections = Detections(
         one, 5, {"gradient of something": "a problem " * 12, "b": "c", "d": "e", "f": "g", "h": "i"}, "why " * 30
     )
@@ -64,25 +62,25 @@ def test_everything_fits_80_columns(one: Bug) -> None:
     assert all(len(line) <= 80 for part in shown for line in part.splitlines())
 
 
-def test_an_id_that_is_not_there_names_the_nearest() -> None:
+def test_an_id_that_is_not_there_names_the_nearest():
     assert bug("causal-off").title
     with pytest.raises(ConfigError, match=r"expected an id .* got 'causal-of'; did you mean causal-off"):
         bug("causal-of")
 
 
-def test_bugs_and_results_travel_between_processes() -> None:
+def test_bugs_and_results_travel_between_processes():
     table = [Detections(one, 1, {"a": "b"}, "c") for one in BUGS]
     assert pickle.loads(pickle.dumps(table)) == table
 
 
-def test_a_short_run_is_wrong_with_the_bug_and_right_without() -> None:
+def test_a_short_run_is_wrong_with_the_bug_and_right_without():
     found = compare(bug("causal-off"), steps=12)
     assert len(found.right.losses) == len(found.wrong.losses) == 12
     assert found.right.losses[0] != found.wrong.losses[0]
     assert found == compare(bug("causal-off"), steps=12)
 
 
-def test_a_run_that_breaks_is_told_not_raised() -> None:
+def test_a_run_that_breaks_is_told_not_raised():
     found = compare(bug("adam-t-zero"), steps=3)
     assert found.wrong.trouble == "training stops with ZeroDivisionError: float division by zero"
     assert found.to_dict()["wrong"]["loss"] is None
@@ -90,6 +88,6 @@ def test_a_run_that_breaks_is_told_not_raised() -> None:
 
 
 @pytest.mark.parametrize("name", sorted({option for one in BUGS for option in one.run or ()}))
-def test_every_option_of_a_run_is_one_that_is_read(name: str) -> None:
+def test_every_option_of_a_run_is_one_that_is_read(name):
     known = {*_step.__globals__["_OF_MODEL"], *_step.__code__.co_consts, "clip_norm", "accumulate", "label_smoothing"}
     assert name in known | {"equal_lengths"}

@@ -1,7 +1,5 @@
 """All checks holds without a bug, notices each bug, and a survivor is called one."""
 
-from __future__ import annotations
-
 import pytest
 
 from npformer.errors import GradientError
@@ -37,20 +35,20 @@ def harmless(edit: Edit) -> Bug:
     return Bug("harmless", "operation", "changes nothing", (edit,), "a", "b", "A. B.")
 
 
-def test_names_are_distinct_and_every_check_says_what_it_means() -> None:
+def test_names_are_distinct_and_every_check_says_what_it_means():
     checks = all_checks()
     assert len({check.name for check in checks}) == len(checks)
     assert all(check.meaning for check in checks)
 
 
-def test_all_checks_hold_on_the_correct_program() -> None:
+def test_all_checks_hold_on_the_correct_program():
     """To find which functions each check runs it is run, and refused if it fails: see below."""
     found = prepared()
     assert [len(check.parts) for check in all_checks()] == [len(found.reached[check.name]) for check in found.checks]
 
 
 @pytest.mark.parametrize(("name", "check", "diagnosis"), SAMPLE)
-def test_a_bug_is_noticed_by_the_check_that_should(name: str, check: str, diagnosis: str) -> None:
+def test_a_bug_is_noticed_by_the_check_that_should(name, check, diagnosis):
     """That check alone; the command asks every check that the bug concerns."""
     one = bug(name)
     (asked,) = (each for each in all_checks() if each.name == check)
@@ -60,7 +58,7 @@ def test_a_bug_is_noticed_by_the_check_that_should(name: str, check: str, diagno
     assert diagnosis in diagnosis_of(one, {check: problems[0]})
 
 
-def test_a_bug_is_detected_by_every_check_that_notices_it() -> None:
+def test_a_bug_is_detected_by_every_check_that_notices_it():
     detections = examine(bug("clip-squared"))
     assert {"clipping"} < detections.problems.keys()
     assert detections.diagnosis == detections.problems["clipping"]
@@ -68,7 +66,7 @@ def test_a_bug_is_detected_by_every_check_that_notices_it() -> None:
     assert not detections.survives()
 
 
-def test_each_bug_is_detected_by_one_check_at_least() -> None:
+def test_each_bug_is_detected_by_one_check_at_least():
     """Not the whole table: each bug against the checks that run it, until one fails."""
     survivors = []
     for one in (one for one in BUGS if not one.test):
@@ -81,30 +79,30 @@ def test_each_bug_is_detected_by_one_check_at_least() -> None:
 
 
 @pytest.mark.parametrize("one", [one for one in BUGS if one.test], ids=lambda one: one.id)
-def test_an_empty_test_passes_on_a_wrong_kernel_and_is_answered(one: Bug) -> None:
+def test_an_empty_test_passes_on_a_wrong_kernel_and_is_answered(one):
     assert EMPTY_TESTS[one.test].passes(), "the test fails on the right kernel too: it shows nothing"
     detections = examine(one)
     assert list(detections.problems) == [TEST_GUARD]
 
 
 @pytest.mark.parametrize("name", ["no assertion", "with itself", "shapes only", "no dropout", "one head"])
-def test_the_answer_is_about_the_kernel(name: str) -> None:
+def test_the_answer_is_about_the_kernel(name):
     assert EMPTY_TESTS[name].answer() == ""
 
 
 @pytest.mark.parametrize("name", ["length one", "gamma one", "zero inputs", "wide tolerance"])
-def test_what_proves_nothing_is_refused_on_a_right_kernel_too(name: str) -> None:
+def test_what_proves_nothing_is_refused_on_a_right_kernel_too(name):
     assert "PROVES NOTHING" in EMPTY_TESTS[name].answer() or "refused" in EMPTY_TESTS[name].answer()
 
 
-def test_an_empty_test_that_does_fail_is_no_bug() -> None:
+def test_an_empty_test_that_does_fail_is_no_bug():
     edit = Edit("npformer.functional.softmax:softmax_backward", "(y * (dy - shared),)", "(y * dy,)")
     wrong = Bug("x", "tests that cannot fail", "t", (edit,), "a", "b", "A. B.", test="ones upstream")
     with pytest.raises(GradientError, match="expected the test to pass on the wrong kernel"):
         examine(wrong)
 
 
-def test_a_change_that_changes_nothing_survives() -> None:
+def test_a_change_that_changes_nothing_survives():
     edit = Edit("npformer.data.batches:batch_of", "[first, *target]", "[first, *list(target)]")
     (detections,) = detection_table([harmless(edit)], workers=1)
     assert detections.survives()
@@ -112,7 +110,7 @@ def test_a_change_that_changes_nothing_survives() -> None:
     assert detections.to_dict()["survives"]
 
 
-def test_only_killers_and_without() -> None:
+def test_only_killers_and_without():
     one, two = bug("causal-off"), bug("noam-max")
     table = [Detections(one, 9, {"causality": "a", "parity": "b"}, ""), Detections(two, 9, {"schedules": "c"}, "")]
     assert only_detectors(table) == {"schedules": ["noam-max"]}
@@ -120,7 +118,7 @@ def test_only_killers_and_without() -> None:
     assert [detections.survives(["causality", "parity"]) for detections in table] == [True, False]
 
 
-def test_reach_finds_the_checks_that_run_the_code() -> None:
+def test_reach_finds_the_checks_that_run_the_code():
     checks = [check for check in all_checks() if check.name in ("clipping", "schedules", "values of softmax")]
     chosen = [bug(name) for name in ("clip-squared", "noam-max", "softmax-overflow", "layer-norm-no-eps")]
     found = prepare(checks, chosen)
@@ -129,12 +127,12 @@ def test_reach_finds_the_checks_that_run_the_code() -> None:
     ]  # fmt: skip
 
 
-def test_checks_that_fail_without_a_bug_is_refused() -> None:
+def test_checks_that_fail_without_a_bug_is_refused():
     with pytest.raises(GradientError, match="always: expected it to hold on npformer itself, but no"):
         prepare([Check("always", "fails", (lambda program: ["no"],))], [])
 
 
-def test_a_crash_is_a_problem() -> None:
+def test_a_crash_is_a_problem():
     def crash(program: Program) -> list[str]:
         raise ZeroDivisionError("by zero\nmore")
 

@@ -1,7 +1,5 @@
 """A bug is put in everywhere, and taken out again without a trace."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterator
 from types import FunctionType
@@ -38,12 +36,12 @@ def same(before: list[object], after: list[object]) -> bool:
     return len(before) == len(after) and all(a is b or a == b for a, b in zip(before, after, strict=True))
 
 
-def gradient(backward: object) -> np.ndarray:  # type: ignore[type-arg]
+def gradient(backward) -> np.ndarray:  # type: ignore[type-arg]
     _, cache = softmax_forward(np.array([[0.3, -1.0, 2.0]]))
     return np.asarray(backward(np.array([[1.0, 2.0, -1.0]]), cache))  # type: ignore[operator]
 
 
-def test_the_bug_is_wherever_the_function_is() -> None:
+def test_the_bug_is_wherever_the_function_is():
     places = [softmax_backward, attention.softmax_backward, PLAIN.softmax.backward, OPS.softmax.backward]
     right = [gradient(place) for place in places]
     with patched([TWICE]) as backend:
@@ -54,7 +52,7 @@ def test_the_bug_is_wherever_the_function_is() -> None:
         np.testing.assert_array_equal(gradient(place), expected)
 
 
-def test_it_reaches_partials_tables_methods_and_properties() -> None:
+def test_it_reaches_partials_tables_methods_and_properties():
     assert isinstance(OPS.dropout.forward, functools.partial)
     assert OPS.dropout.forward.func is dropout_forward
     edits = [
@@ -74,7 +72,7 @@ def test_it_reaches_partials_tables_methods_and_properties() -> None:
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_afterwards_everything_is_the_same_object_again(fails: bool) -> None:
+def test_afterwards_everything_is_the_same_object_again(fails):
     before = list(everything())
     for one in BUGS:
         try:
@@ -89,7 +87,7 @@ def test_afterwards_everything_is_the_same_object_again(fails: bool) -> None:
         assert all(a is b for a, b in zip(before, after, strict=True) if hasattr(a, "co_code"))
 
 
-def test_what_a_bug_remembers_on_a_function_is_forgotten() -> None:
+def test_what_a_bug_remembers_on_a_function_is_forgotten():
     edit = Edit(SOFTMAX, "(y,) = cache", "(y,) = cache\n    softmax_backward.seen = True")
     with patched([edit]):
         gradient(softmax_backward)
@@ -97,7 +95,7 @@ def test_what_a_bug_remembers_on_a_function_is_forgotten() -> None:
     assert not hasattr(softmax_backward, "seen")
 
 
-def test_default_arguments_are_changed_and_restored() -> None:
+def test_default_arguments_are_changed_and_restored():
     forward, x = layer_norm_forward, np.array([[1.0, -1.0]])
     right = forward(x, np.ones(2), np.zeros(2))[0]
     with patched([Edit("npformer.functional.layer_norm:layer_norm_forward", "eps: float = 1e-5", "eps: float = 3.0")]):
@@ -105,7 +103,7 @@ def test_default_arguments_are_changed_and_restored() -> None:
     np.testing.assert_array_equal(forward(x, np.ones(2), np.zeros(2))[0], right)
 
 
-def test_a_patch_inside_a_patch() -> None:
+def test_a_patch_inside_a_patch():
     right = gradient(softmax_backward)
     with patched([TWICE]):
         with patched([Edit("npformer.functional.softmax:softmax_forward", "return y, Soft", "return -y, Soft")]):
@@ -124,14 +122,14 @@ def test_a_patch_inside_a_patch() -> None:
         (Edit("npformer.optim.adam:AdamW.__init__", "if not weight_decay", "if weight_decay"), "closure"),
     ],
 )
-def test_an_edit_that_does_not_fit_is_an_error_and_changes_nothing(edit: Edit, message: str) -> None:
+def test_an_edit_that_does_not_fit_is_an_error_and_changes_nothing(edit, message):
     before = list(everything())
     with pytest.raises(PatchError, match=message), patched([TWICE, edit]):
         pytest.fail("the context was entered")
     assert same(before, list(everything()))
 
 
-def test_what_runs_is_noted_and_nothing_stays_changed() -> None:
+def test_what_runs_is_noted_and_nothing_stays_changed():
     before, other = list(everything()), "npformer.functional.layer_norm:layer_norm_forward"
     with noted([SOFTMAX, other]) as ran:
         assert ran == set()
@@ -145,7 +143,7 @@ def test_what_runs_is_noted_and_nothing_stays_changed() -> None:
     assert ran == {other}
 
 
-def test_changed_functions_stand_alone() -> None:
+def test_changed_functions_stand_alone():
     (wrong,) = changed_functions([TWICE])
     assert isinstance(wrong, FunctionType)
     assert wrong.__name__ == "softmax_backward"

@@ -1,14 +1,11 @@
 """What a bug leaves as it is, is not computed again: cases that do not run it, targets, slopes of a right forward."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from importlib import import_module
 
 import pytest
 
 from npformer.backend import Backend
-from npformer.lab.museum.bug import Bug
 from npformer.lab.museum.bugs import bug
 from npformer.lab.museum.checks import Check, Program, gradients
 from npformer.lab.museum.detections import examine, prepared
@@ -19,10 +16,10 @@ BACKWARD, FORWARD = bug("attention-dk-no-transpose"), bug("attention-scale-d")
 
 
 @pytest.fixture
-def counted(monkeypatch: pytest.MonkeyPatch) -> Callable[[object, str], list[object]]:
+def counted(monkeypatch):
     """Counts the calls of a function: count(module, name) is a list that grows by one at each."""
 
-    def count(module: object, name: str) -> list[object]:
+    def count(module, name: str) -> list[object]:
         calls: list[object] = []
         own = getattr(module, name)
         monkeypatch.setattr(module, name, lambda *given: (calls.append(given), own(*given))[1])
@@ -31,7 +28,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Callable[[object, str], list[obj
     return count
 
 
-def test_all_proofs_share_the_layers_that_they_are_about(counted: Callable[[object, str], list[object]]) -> None:
+def test_all_proofs_share_the_layers_that_they_are_about(counted):
     """Each case is built for the proofs once, for its gradient once, and a few times by those that need more."""
     prepared()
     built = counted(import_module("npformer.proof.case"), "shaken")
@@ -41,9 +38,7 @@ def test_all_proofs_share_the_layers_that_they_are_about(counted: Callable[[obje
 
 
 @pytest.mark.parametrize(("one", "computed"), [(BACKWARD, False), (FORWARD, True)], ids=["backward", "forward"])
-def test_slopes_are_those_of_the_right_program_as_long_as_no_forward_changes(
-    counted: Callable[[object, str], list[object]], one: Bug, computed: bool
-) -> None:
+def test_slopes_are_those_of_the_right_program_as_long_as_no_forward_changes(counted, one, computed):
     check, parts = next(each for each in prepared().concerned(one) if each[0].name == "gradient of attention")
     slopes = counted(gradients, "_slopes")
     with patched(one.edits) as backend:
@@ -51,7 +46,7 @@ def test_slopes_are_those_of_the_right_program_as_long_as_no_forward_changes(
     assert bool(slopes) is computed
 
 
-def test_only_parts_that_run_what_is_changed_are_run() -> None:
+def test_only_parts_that_run_what_is_changed_are_run():
     found = prepared()
     for check, parts in found.concerned(BACKWARD):
         assert 0 < len(parts) <= len(check.parts)
@@ -61,7 +56,7 @@ def test_only_parts_that_run_what_is_changed_are_run() -> None:
     assert 0 < some < of / 2
 
 
-def test_a_check_ends_with_the_first_part_that_finds_a_problem(numpy64: Backend) -> None:
+def test_a_check_ends_with_the_first_part_that_finds_a_problem(numpy64):
     asked: list[int] = []
 
     def part(number: int) -> Callable[[Program], list[str]]:
@@ -77,7 +72,7 @@ def test_a_check_ends_with_the_first_part_that_finds_a_problem(numpy64: Backend)
 class Noted:
     """A right program in which asking for "x" runs "f", and what comes from it."""
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Backend):
         self.backend, self.ran, self.times = backend, set[str](), 0
         self.right = Program(backend, ran=self.ran)
 
@@ -90,7 +85,7 @@ class Noted:
         return Program(self.backend, frozenset(changed), self.right)
 
 
-def test_what_is_known_holds_while_nothing_that_ran_for_it_is_changed(numpy64: Backend) -> None:
+def test_what_is_known_holds_while_nothing_that_ran_for_it_is_changed(numpy64):
     noted = Noted(numpy64)
     noted.ran.add("before")
     assert tuple(noted.right.known("x", noted.find)) == (1, 2)
@@ -101,7 +96,7 @@ def test_what_is_known_holds_while_nothing_that_ran_for_it_is_changed(numpy64: B
     assert noted.times == 2
 
 
-def test_whoever_uses_what_is_shared_counts_as_running_what_made_it(numpy64: Backend) -> None:
+def test_whoever_uses_what_is_shared_counts_as_running_what_made_it(numpy64):
     noted = Noted(numpy64)
     first = noted.right.shared("x", lambda: [*noted.find()])
     noted.ran.clear()

@@ -1,10 +1,7 @@
 """The gradient check under mutation testing: no mutant that changes a gradient survives, and most are named."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from importlib import import_module
-from typing import Any
 
 import numpy as np
 import pytest
@@ -30,18 +27,18 @@ from npformer.proof.mutants import mutants
 
 
 @pytest.fixture(scope="module")
-def outcomes() -> list[Outcome]:
+def outcomes():
     return mutation_test(sample=36, seed=0)
 
 
-def test_no_mutant_of_a_sample_survives(outcomes: list[Outcome]) -> None:
+def test_no_mutant_of_a_sample_survives(outcomes):
     assert len(outcomes) == 36
     assert [outcome for outcome in outcomes if outcome.fate == SURVIVED] == []
     assert {outcome.fate for outcome in outcomes} <= {KILLED, CRASHED, EQUIVALENT}
     assert all(outcome.case for outcome in outcomes if outcome.fate in (KILLED, CRASHED))
 
 
-def test_most_of_the_killed_are_named(outcomes: list[Outcome]) -> None:
+def test_most_of_the_killed_are_named(outcomes):
     found = summary(outcomes)
     judged, killed = found["diagnosis"], found[KILLED]
     assert sum(judged.values()) == killed > 20
@@ -49,7 +46,7 @@ def test_most_of_the_killed_are_named(outcomes: list[Outcome]) -> None:
     assert judged["wrong"] <= 0.05 * killed
 
 
-def test_a_sample_is_drawn_by_its_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sample_is_drawn_by_its_seed(monkeypatch):
     monkeypatch.setattr(module, "judge", lambda defendant, backend: defendant.mutant.describe())
     first, again, other = mutation_test(5, seed=3), mutation_test(5, seed=3), mutation_test(5, seed=4)
     assert first == again != other
@@ -61,12 +58,12 @@ def of(op: str, operator: str, word: str = "") -> Defendant:
     return next(d for d in defendants() if d.op == op and d.mutant.operator == operator and word in d.mutant.describe())
 
 
-def test_inherited_methods_are_changed_too() -> None:
+def test_inherited_methods_are_changed_too():
     of_layer = {d.mutant.function for d in defendants() if d.owner is EncoderLayer}
     assert of_layer == {"backward", "enter_backward", "join_backward"}
 
 
-def test_one_mutant(numpy64: Any) -> None:
+def test_one_mutant(numpy64):
     found = judge(of("layer_norm", "drop a term", "`g - along_one` became `g`"), numpy64)
     assert (found.fate, found.case, found.operator, found.cause) == (
         KILLED, "layer_norm", "drop a term", "drop a term",
@@ -77,7 +74,7 @@ def test_one_mutant(numpy64: Any) -> None:
     assert (found.fate, found.diagnosis) == (CRASHED, "ShapeError")
 
 
-def test_a_mutant_of_a_layer_leaves_the_class_alone(numpy64: Any) -> None:
+def test_a_mutant_of_a_layer_leaves_the_class_alone(numpy64):
     before = dict(vars(EncoderLayer))
     defendant = next(d for d in defendants() if d.owner is EncoderLayer and d.mutant.operator == "change a sign")
     assert judge(defendant, numpy64).judgement in ("right", "same effect")
@@ -87,7 +84,7 @@ def test_a_mutant_of_a_layer_leaves_the_class_alone(numpy64: Any) -> None:
     assert isinstance(defendant.put_into(case).build(numpy64), EncoderLayer)
 
 
-def test_what_changes_no_gradient_is_equivalent(numpy64: Any) -> None:
+def test_what_changes_no_gradient_is_equivalent(numpy64):
     right = next(iter(mutants(functional.softmax_backward)))
     same = replace(right, build=functional.softmax_backward)
     cases = of("softmax", "scale by 2").cases
@@ -96,15 +93,13 @@ def test_what_changes_no_gradient_is_equivalent(numpy64: Any) -> None:
     assert judge(Defendant(noisy, "softmax", None, cases), numpy64).fate == EQUIVALENT
 
 
-def test_a_mutant_that_gives_nan_is_not_equivalent(numpy64: Any) -> None:
+def test_a_mutant_that_gives_nan_is_not_equivalent(numpy64):
     right = next(iter(mutants(functional.softmax_backward)))
     nan = replace(right, build=lambda dy, cache: (dy * np.nan,))
     assert judge(Defendant(nan, "softmax", None, of("softmax", "scale by 2").cases), numpy64).fate == KILLED
 
 
-def test_a_blind_check_lets_mutants_survive_and_it_is_said_what_they_change(
-    monkeypatch: pytest.MonkeyPatch, numpy64: Any
-) -> None:
+def test_a_blind_check_lets_mutants_survive_and_it_is_said_what_they_change(monkeypatch, numpy64):
     own = Judge.row
     monkeypatch.setattr(Judge, "row", lambda *given: replace(own(*given), verdict="right"))
     found = judge(of("layer_norm", "scale by 2", "(layer_norm_backward"), numpy64)
@@ -115,7 +110,7 @@ def test_a_blind_check_lets_mutants_survive_and_it_is_said_what_they_change(
     assert summary([found])[SURVIVED] == 1
 
 
-def test_a_check_that_is_blind_to_one_per_cent_of_an_error(monkeypatch: pytest.MonkeyPatch, numpy64: Any) -> None:
+def test_a_check_that_is_blind_to_one_per_cent_of_an_error(monkeypatch, numpy64):
     right = next(iter(mutants(functional.softmax_backward)))
     slight = replace(right, build=lambda dy, cache: (functional.softmax_backward(dy, cache)[0] * 1.01,))
     defendant = Defendant(slight, "softmax", None, of("softmax", "scale by 2").cases)
@@ -145,11 +140,11 @@ def test_a_check_that_is_blind_to_one_per_cent_of_an_error(monkeypatch: pytest.M
         ("drop a term", "", "", "unknown"),
     ],
 )
-def test_judgement_of_a_diagnosis(operator: str, cause: str, diagnosis: str, judgement: str) -> None:
+def test_judgement_of_a_diagnosis(operator, cause, diagnosis, judgement):
     assert Outcome("…", operator, KILLED, "softmax", cause, diagnosis).judgement == judgement
 
 
-def test_the_summary() -> None:
+def test_the_summary():
     def outcome(fate: str, cause: str = "") -> Outcome:
         return Outcome("…", "drop a term", fate, "", cause)
 

@@ -1,13 +1,11 @@
 """What the tests of optimisers share: a small arena with a matrix, two biases and a gap between them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
 import pytest
 
-from npformer.backend import Arena, Backend
+from npformer.backend import Arena
 from npformer.layers import Parameter
 
 Host = np.ndarray[Any, Any]
@@ -15,7 +13,7 @@ SHAPES = {"first.weight": (3, 5), "first.bias": (5,), "second.weight": (2, 3), "
 
 
 @pytest.fixture
-def arena(numpy64: Backend) -> Arena:
+def arena(numpy64):
     """Five parameters with random values; their gradients are 0."""
     rng = np.random.default_rng(0)
     parameters = [(name, Parameter(name, rng.normal(size=shape)), ()) for name, shape in SHAPES.items()]
@@ -28,6 +26,6 @@ def tensors(arena: Arena, flat: Host) -> dict[str, Host]:
 
 
 @pytest.fixture(name="tensors")
-def tensors_fixture() -> Any:
+def tensors_fixture():
     """tensors(arena, flat): each parameter's part of a flat array, by name: views."""
     return tensors

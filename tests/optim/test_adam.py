@@ -1,7 +1,5 @@
 """Adam over the arena against Adam written out tensor by tensor."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from npformer.backend import Arena
 from npformer.errors import ConfigError
 from npformer.layers import Layer
 from npformer.models import Transformer, TransformerConfig
@@ -42,7 +39,7 @@ def run(optimizer: Adam, tensors: Callable[..., dict[str, Host]], steps: int = 2
     return given
 
 
-def test_twenty_steps_equal_the_algorithm_tensor_by_tensor(arena: Arena, tensors: Any) -> None:
+def test_twenty_steps_equal_the_algorithm_tensor_by_tensor(arena, tensors):
     before = {name: p.copy() for name, p in tensors(arena, arena.values).items()}
     optimizer = Adam(arena, lr=0.03, betas=BETAS, eps=EPS)
     gradients = run(optimizer, tensors)
@@ -51,7 +48,7 @@ def test_twenty_steps_equal_the_algorithm_tensor_by_tensor(arena: Arena, tensors
         np.testing.assert_allclose(p, by_hand(before[name], gradients[name], 0.03), rtol=1e-13, atol=2e-15)
 
 
-def test_the_first_step_goes_by_the_rate_against_the_sign(arena: Arena) -> None:
+def test_the_first_step_goes_by_the_rate_against_the_sign(arena):
     """t counts from 1: then m̂ = g and v̂ = g², and the step is lr·g/(|g| + ε)."""
     before = arena.values.copy()
     arena.grads[:5] = [3.0, -0.001, 1e6, 0.0, -2.0]
@@ -60,14 +57,14 @@ def test_the_first_step_goes_by_the_rate_against_the_sign(arena: Arena) -> None:
     assert np.array_equal(arena.values[5:], before[5:])
 
 
-def test_a_rate_given_to_step_is_used(arena: Arena) -> None:
+def test_a_rate_given_to_step_is_used(arena):
     before = arena.values.copy()
     arena.grads[:5] = 1
     Adam(arena, lr=100.0, eps=1e-12).step(0.25)
     np.testing.assert_allclose(before[:5] - arena.values[:5], 0.25, rtol=1e-8)
 
 
-def test_frozen_segments_stay_as_they_are_and_scaled_ones_move_so(arena: Arena, tensors: Any) -> None:
+def test_frozen_segments_stay_as_they_are_and_scaled_ones_move_so(arena, tensors):
     arena.configure("first", trainable=False)
     arena.configure("second.bias", lr_scale=0.5)
     before = {name: p.copy() for name, p in tensors(arena, arena.values).items()}
@@ -81,7 +78,7 @@ def test_frozen_segments_stay_as_they_are_and_scaled_ones_move_so(arena: Arena, 
         np.testing.assert_allclose(after[name], by_hand(before[name], gradients[name], lr), rtol=1e-13, atol=2e-15)
 
 
-def test_adamw_shrinks_matrices_apart_from_the_gradient(arena: Arena, tensors: Any) -> None:
+def test_adamw_shrinks_matrices_apart_from_the_gradient(arena, tensors):
     before = {name: p.copy() for name, p in tensors(arena, arena.values).items()}
     gradients = run(AdamW(arena, lr=0.03, betas=BETAS, eps=EPS, weight_decay=0.1), tensors)
     for name, p in tensors(arena, arena.values).items():
@@ -90,7 +87,7 @@ def test_adamw_shrinks_matrices_apart_from_the_gradient(arena: Arena, tensors: A
         np.testing.assert_allclose(p, expected, rtol=1e-12, atol=1e-14, err_msg=name)
 
 
-def test_decay_does_not_go_through_the_moments(arena: Arena, tensors: Any) -> None:
+def test_decay_does_not_go_through_the_moments(arena, tensors):
     before = {name: p.copy() for name, p in tensors(arena, arena.values).items()}
     arena.configure("second.weight", weight_decay=0.5, lr_scale=2.0)
     optimizer = AdamW(arena, lr=0.1, weight_decay=0.2)
@@ -102,7 +99,7 @@ def test_decay_does_not_go_through_the_moments(arena: Arena, tensors: Any) -> No
         np.testing.assert_allclose(p, before[name] * kept.get(name, 1.0), rtol=1e-15, err_msg=name)
 
 
-def test_no_bias_gain_or_shift_of_a_transformer_decays(numpy64: Any) -> None:
+def test_no_bias_gain_or_shift_of_a_transformer_decays(numpy64):
     config = TransformerConfig(7, 7, d_model=4, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, d_ff=6)
     model: Layer = Transformer(config, backend=numpy64)
     before = {name: p.data.copy() for name, p in model.named_parameters()}
@@ -112,7 +109,7 @@ def test_no_bias_gain_or_shift_of_a_transformer_decays(numpy64: Any) -> None:
         np.testing.assert_allclose(p.data, shrunk, rtol=1e-15, err_msg=name)
 
 
-def test_moments_are_views_by_kind_and_name(arena: Arena, tensors: Any) -> None:
+def test_moments_are_views_by_kind_and_name(arena, tensors):
     optimizer = Adam(arena)
     run(optimizer, tensors, steps=2)
     moments = optimizer.moments()
@@ -123,7 +120,7 @@ def test_moments_are_views_by_kind_and_name(arena: Arena, tensors: Any) -> None:
             assert np.array_equal(moments[f"{kind}.{name}"], part)
 
 
-def test_gaps_between_parameters_stay_zero(arena: Arena, tensors: Any) -> None:
+def test_gaps_between_parameters_stay_zero(arena, tensors):
     optimizer = AdamW(arena, weight_decay=0.1)
     run(optimizer, tensors, steps=3)
     inside = np.zeros(arena.size, dtype=bool)
@@ -146,6 +143,6 @@ def test_gaps_between_parameters_stay_zero(arena: Arena, tensors: Any) -> None:
         ({"weight_decay": -0.1}, "weight_decay: expected a number >= 0, got -0.1"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(options: dict[str, Any], text: str, arena: Arena) -> None:
+def test_options_that_make_no_sense_are_refused(options, text, arena):
     with pytest.raises(ConfigError, match=f"^{re.escape(text)}$"):
         AdamW(arena, **options)

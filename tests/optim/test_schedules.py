@@ -1,9 +1,6 @@
 """Learning rates at the steps that can be worked out by hand."""
 
-from __future__ import annotations
-
 import re
-from typing import Any
 
 import pytest
 
@@ -40,12 +37,12 @@ COSINE = WarmupCosine(peak=1.0, warmup_steps=4, total_steps=12, floor=0.2)
         (WarmupCosine(peak=2.0, warmup_steps=3, total_steps=3, floor=0.5), 4, 0.5),
     ],
 )
-def test_the_rate_at_a_step(schedule: Any, step: int, rate: float) -> None:
+def test_the_rate_at_a_step(schedule, step, rate):
     assert schedule(step) == pytest.approx(rate, rel=1e-14, abs=1e-16)
 
 
 @pytest.mark.parametrize(("d_model", "warmup_steps"), [(0, 4), (4, 0)])
-def test_noam_without_width_or_warm_up_is_refused(d_model: int, warmup_steps: int) -> None:
+def test_noam_without_width_or_warm_up_is_refused(d_model, warmup_steps):
     text = (
         "Noam: expected d_model >= 1 and warmup_steps >= 1, got "
         f"Noam(d_model={d_model}, warmup_steps={warmup_steps}, factor=1.0)"
@@ -55,7 +52,7 @@ def test_noam_without_width_or_warm_up_is_refused(d_model: int, warmup_steps: in
 
 
 @pytest.mark.parametrize("warmup_steps", [-1, 11])
-def test_a_warm_up_longer_than_all_is_refused(warmup_steps: int) -> None:
+def test_a_warm_up_longer_than_all_is_refused(warmup_steps):
     text = f"warmup_steps: expected 0 <= warmup_steps <= total_steps=10, got {warmup_steps}"
     with pytest.raises(ConfigError, match=f"^{re.escape(text)}$"):
         WarmupCosine(1.0, warmup_steps, 10)

@@ -1,15 +1,11 @@
 """What tests of pictures share."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-
 import pytest
 from matplotlib.figure import Figure
 
 
 @pytest.fixture
-def stays_inside() -> Callable[[Figure], bool]:
+def stays_inside():
     """stays_inside(figure): whether no text of it, once drawn, reaches over an edge; else it says which."""
 
     def check(figure: Figure) -> bool:

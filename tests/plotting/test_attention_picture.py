@@ -1,11 +1,7 @@
 """The picture of attention: every head in its place, every token readable, hidden keys visible as such."""
 
-from __future__ import annotations
-
 import struct
 from itertools import pairwise
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -67,7 +63,7 @@ def pixels(axes: Axes) -> npt.NDArray[np.float64]:
     return np.asarray(axes.images[0].get_array())
 
 
-def test_rows_are_attentions_in_order_and_columns_are_heads() -> None:
+def test_rows_are_attentions_in_order_and_columns_are_heads():
     weights, source, target = example(3)
     figure = attention_figure(weights, source, target, title="reverse")
     assert bold_texts(figure) == [
@@ -92,7 +88,7 @@ def test_rows_are_attentions_in_order_and_columns_are_heads() -> None:
     assert lefts == sorted(set(lefts))
 
 
-def test_each_kind_of_attention_has_its_own_tokens() -> None:
+def test_each_kind_of_attention_has_its_own_tokens():
     weights, _, _ = example(2, layers=1)
     figure = attention_figure(weights, ["a", " "], ["[BOS]", "b", "[EOS]"])
     encoder, decoder, cross = heads_of(figure)[::4]
@@ -107,13 +103,13 @@ def test_each_kind_of_attention_has_its_own_tokens() -> None:
     ]
 
 
-def test_queries_are_named_once_per_row_and_keys_under_every_head() -> None:
+def test_queries_are_named_once_per_row_and_keys_under_every_head():
     panels = heads_of(attention_figure(*example(4)))
     assert [bool(labels(axes)[0]) for axes in panels[:4]] == [True, False, False, False]
     assert all(len(labels(axes)[1]) >= 4 for axes in panels)
 
 
-def test_query_i_is_row_i_and_key_j_is_column_j() -> None:
+def test_query_i_is_row_i_and_key_j_is_column_j():
     weights = {"decoder.layers.0.cross_attention": np.array([[[0.9, 0.1, 0.0], [0.25, 0.25, 0.5]]])}
     (axes,) = heads_of(attention_figure(weights, list("abc"), list("xy")))
     image, ramp = pixels(axes), colours.weight_ramp()
@@ -124,13 +120,13 @@ def test_query_i_is_row_i_and_key_j_is_column_j() -> None:
     assert axes.get_xlim() == (-0.5, 2.5)
 
 
-def test_the_scale_is_0_to_1_for_every_head() -> None:
+def test_the_scale_is_0_to_1_for_every_head():
     flat = np.full((1, 4, 4), 0.25)
     (axes,) = heads_of(attention_figure({"encoder.layers.0.self_attention": flat}, list("abcd"), []))
     np.testing.assert_allclose(pixels(axes)[0, 0], colours.weight_ramp()(0.25)[:3])
 
 
-def test_exactly_zero_is_the_hidden_colour_and_nearly_zero_is_not() -> None:
+def test_exactly_zero_is_the_hidden_colour_and_nearly_zero_is_not():
     weights = np.array([[[1.0, 0.0], [1 - 1e-9, 1e-9]]])
     figure = attention_figure({"decoder.layers.0.self_attention": weights}, [], list("ab"))
     image = pixels(heads_of(figure)[0])
@@ -139,7 +135,7 @@ def test_exactly_zero_is_the_hidden_colour_and_nearly_zero_is_not() -> None:
     assert "exactly 0 (hidden)" in [text.get_text() for text in figure.texts]
 
 
-def test_what_is_not_a_number_is_shown_and_named() -> None:
+def test_what_is_not_a_number_is_shown_and_named():
     weights = np.array([[[np.nan, np.nan], [0.5, 0.5]]], dtype=np.float32)
     figure = attention_figure({"encoder.layers.0.self_attention": weights}, list("ab"), [])
     np.testing.assert_allclose(pixels(heads_of(figure)[0])[0, 1], to_rgb(colours.WARNING))
@@ -149,7 +145,7 @@ def test_what_is_not_a_number_is_shown_and_named() -> None:
 
 
 @pytest.mark.parametrize("length", [1, 3, 12, 16, 30, 40])
-def test_every_token_is_named_and_no_two_names_overlap(length: int) -> None:
+def test_every_token_is_named_and_no_two_names_overlap(length):
     weights, source, target = example(length, layers=1, heads=2)
     figure = attention_figure(weights, source, target)
     figure.canvas.draw()
@@ -164,7 +160,7 @@ def test_every_token_is_named_and_no_two_names_overlap(length: int) -> None:
     assert all(upper.y0 >= lower.y1 - 3 for upper, lower in pairwise(edges))
 
 
-def test_wide_names_of_keys_are_written_upwards() -> None:
+def test_wide_names_of_keys_are_written_upwards():
     words = ["the", "quick", "brown", "fox", "a"] * 2
     weights = {"encoder.layers.0.self_attention": np.full((1, 10, 10), 0.1)}
     figure = attention_figure(weights, words, [])
@@ -176,7 +172,7 @@ def test_wide_names_of_keys_are_written_upwards() -> None:
 
 
 @pytest.mark.parametrize("length", [3, 12, 40])
-def test_nothing_reaches_over_the_edge_and_no_row_into_the_next(length: int, stays_inside: Any) -> None:
+def test_nothing_reaches_over_the_edge_and_no_row_into_the_next(length, stays_inside):
     weights, source, target = example(length, layers=1, heads=1)
     target[1] = "extraordinarily"
     figure = attention_figure(weights, source, target, title="reverse " * 40)
@@ -187,13 +183,13 @@ def test_nothing_reaches_over_the_edge_and_no_row_into_the_next(length: int, sta
         assert title.get_window_extent().y1 < lowest
 
 
-def test_beyond_forty_tokens_only_some_are_named() -> None:
+def test_beyond_forty_tokens_only_some_are_named():
     weights, source, target = example(100, layers=1, heads=1)
     queries, keys = labels(heads_of(attention_figure(weights, source, target))[0])
     assert queries == keys == [source[place] for place in range(0, 100, 3)]
 
 
-def test_a_large_model_stays_within_the_pixels_a_viewer_can_open() -> None:
+def test_a_large_model_stays_within_the_pixels_a_viewer_can_open():
     weights, source, target = example(40, layers=12, heads=16)
     layout = plan([attention_map(name, value, source, target) for name, value in weights.items()], "")
     assert layout.width * layout.dpi <= 12_000
@@ -202,7 +198,7 @@ def test_a_large_model_stays_within_the_pixels_a_viewer_can_open() -> None:
 
 
 @pytest.mark.parametrize(("length", "smallest", "largest"), [(3, 900, 3000), (12, 1300, 3200), (30, 2000, 5000)])
-def test_the_file_is_a_png_of_sensible_size(length: int, smallest: int, largest: int, tmp_path: Path) -> None:
+def test_the_file_is_a_png_of_sensible_size(length, smallest, largest, tmp_path):
     draw_attention(*example(length), tmp_path / "attention.png", title="reverse")
     data = (tmp_path / "attention.png").read_bytes()
     assert data[:8] == b"\x89PNG\r\n\x1a\n"
@@ -210,19 +206,19 @@ def test_the_file_is_a_png_of_sensible_size(length: int, smallest: int, largest:
     assert smallest <= width < height <= largest
 
 
-def test_equal_weights_give_equal_bytes(tmp_path: Path) -> None:
+def test_equal_weights_give_equal_bytes(tmp_path):
     draw_attention(*example(3), tmp_path / "a.png")
     draw_attention(*example(3), tmp_path / "b.png")
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
 
 
-def test_tokens_and_titles_are_taken_as_they_are(tmp_path: Path) -> None:
+def test_tokens_and_titles_are_taken_as_they_are(tmp_path):
     weights = {"encoder.layers.0.self_attention": np.full((1, 3, 3), 1 / 3)}
     draw_attention(weights, ["$x^$", "中", "\\frac$$"], [], tmp_path / "a.png", title="cost: $5 → \\$6 {$\n中")
     assert (tmp_path / "a.png").stat().st_size > 1000  # and no warning, which would be an error
 
 
-def test_the_weights_are_left_as_they_were() -> None:
+def test_the_weights_are_left_as_they_were():
     weights, source, target = example(3)
     before = {name: value.copy() for name, value in weights.items()}
     for value in weights.values():
@@ -232,14 +228,14 @@ def test_the_weights_are_left_as_they_were() -> None:
         np.testing.assert_array_equal(value, before[name])
 
 
-def test_names_of_other_models() -> None:
+def test_names_of_other_models():
     weights = np.full((1, 2, 2), 0.5)
     assert attention_map("layers.2.self_attention", weights, [], ["a", "b"]).title == "layer 3 · self-attention"
     assert attention_map("attention", weights, [], ["a", "b"]).title == "attention"
 
 
 @pytest.mark.parametrize("shape", [(2, 3), (1, 2, 2, 3), (2, 3, 2), (0, 2, 3), (2, 2, 2)], ids=lambda shape: str(shape))
-def test_weights_that_do_not_fit_the_tokens(shape: tuple[int, ...]) -> None:
+def test_weights_that_do_not_fit_the_tokens(shape):
     expected = r"cross_attention: expected weights \(H, T=2 target tokens, S=3 source tokens\).*got \(.*batch axis"
     with pytest.raises(ShapeError, match=expected):
         attention_figure({"decoder.layers.0.cross_attention": np.ones(shape)}, list("abc"), list("xy"))
@@ -253,21 +249,21 @@ def test_weights_that_do_not_fit_the_tokens(shape: tuple[int, ...]) -> None:
         (np.full((1, 1, 1), -0.5), "between 0 and 1, got -0.5 to -0.5"),
     ],
 )
-def test_numbers_that_are_no_weights(weights: npt.NDArray[np.generic], message: str) -> None:
+def test_numbers_that_are_no_weights(weights, message):
     with pytest.raises(DTypeError, match=message):
         attention_figure({"encoder.layers.0.self_attention": weights}, ["a"], [])
 
 
-def test_no_attention_at_all_is_an_error() -> None:
+def test_no_attention_at_all_is_an_error():
     with pytest.raises(ShapeError, match="expected at least one attention, got none"):
         attention_figure({}, ["a"], ["b"])
 
 
-def test_no_tokens_is_an_error() -> None:
+def test_no_tokens_is_an_error():
     with pytest.raises(ShapeError, match="none of them 0"):
         attention_figure({"encoder.layers.0.self_attention": np.ones((1, 0, 0))}, [], [])
 
 
-def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written(tmp_path):
     with pytest.raises(OutputError, match="create it first"):
         draw_attention(*example(3), tmp_path / "nowhere" / "a.png")

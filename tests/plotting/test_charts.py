@@ -1,9 +1,5 @@
 """Charts side by side: every curve is drawn, named at its end, and inside the picture."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
@@ -22,7 +18,7 @@ def texts(figure: Figure, place: int = 0) -> list[str]:
     return [text.get_text() for text in figure.axes[place].texts]
 
 
-def test_every_chart_has_its_curves_and_their_names() -> None:
+def test_every_chart_has_its_curves_and_their_names():
     first, second = chart(Curve("a", [1, 2], [3.0, 4.0]), Curve("b", [1, 2], [5.0, 1.0])), chart(Curve("c", [1], [2.0]))
     figure = charts_figure([first, second], "Heading", ["a note"])
     assert [texts(figure, i) for i in range(2)] == [["a", "b"], ["c"]]
@@ -31,13 +27,13 @@ def test_every_chart_has_its_curves_and_their_names() -> None:
     assert (figure.axes[0].get_xlabel(), figure.axes[0].get_ylabel()) == ("tokens", "milliseconds")
 
 
-def test_names_that_would_touch_are_moved_apart() -> None:
+def test_names_that_would_touch_are_moved_apart():
     figure = charts_figure([chart(Curve("a", [1, 2], [1.0, 1.0]), Curve("b", [1, 2], [1.0, 1.001]))], "t")
     low, high = (text.get_position()[1] for text in figure.axes[0].texts)
     assert high - low > 0.05
 
 
-def test_a_curve_that_ends_before_the_others_is_named_where_it_ends() -> None:
+def test_a_curve_that_ends_before_the_others_is_named_where_it_ends():
     figure = charts_figure(
         [chart(Curve("short", [1, 2, 3], [1.0, 2.0, NAN]), Curve("long", [1, 2, 3], [1, 1, 1]))], "t"
     )
@@ -45,24 +41,24 @@ def test_a_curve_that_ends_before_the_others_is_named_where_it_ends() -> None:
     assert place == (2, 2.0)
 
 
-def test_places_of_measurement_are_the_ticks_of_a_logarithmic_axis() -> None:
+def test_places_of_measurement_are_the_ticks_of_a_logarithmic_axis():
     axes = charts_figure([chart(Curve("a", [128, 512, 2048], [1.0, 2.0, 3.0]), log_x=True)], "t").axes[0]
     assert axes.get_xscale() == "log"
     assert axes.get_xticks().tolist() == [128, 512, 2048]
 
 
-def test_numbers_that_cannot_be_negative_start_at_zero() -> None:
+def test_numbers_that_cannot_be_negative_start_at_zero():
     assert charts_figure([chart(Curve("a", [1, 2], [5.0, 6.0]))], "t").axes[0].get_ylim()[0] == 0
     assert charts_figure([chart(Curve("a", [1, 2], [-5.0, 6.0]))], "t").axes[0].get_ylim()[0] < -5
 
 
-def test_noise_does_not_fill_a_logarithmic_axis() -> None:
+def test_noise_does_not_fill_a_logarithmic_axis():
     low, high = charts_figure([chart(Curve("a", [1, 2], [1.0, 1.01]), log_y=True)], "t").axes[0].get_ylim()
     assert high / low > 7
 
 
 @pytest.mark.parametrize("log", [False, True])
-def test_everything_stays_inside_the_picture(log: bool) -> None:
+def test_everything_stays_inside_the_picture(log):
     curves = [Curve(f"a rather long name {i}", [1, 2], [1.0, 10.0**i]) for i in range(4)]
     figure = charts_figure([chart(*curves, log_y=log)] * 2, "A heading", ["a note that is long " * 12])
     figure.canvas.draw()
@@ -74,7 +70,7 @@ def test_everything_stays_inside_the_picture(log: bool) -> None:
     assert not boxes[-1].overlaps(boxes[-2])
 
 
-def test_the_file(tmp_path: Path) -> None:
+def test_the_file(tmp_path):
     draw_charts([chart(Curve("a", [1], [1.0]))], tmp_path / "a.png", "t")
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(DataError, match="expected at least one, each with a curve"):

@@ -1,7 +1,5 @@
 """The ramp of the attention maps is fair: equal differences of weight look equally large."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 from matplotlib.colors import to_rgb
@@ -17,7 +15,7 @@ def cie_lightness(rgb: npt.ArrayLike) -> npt.NDArray[np.float64]:
     return np.where(y > 216 / 24389, 116 * np.cbrt(y) - 16, y * 24389 / 27)
 
 
-def test_lightness_falls_from_near_white_to_dark_in_even_steps() -> None:
+def test_lightness_falls_from_near_white_to_dark_in_even_steps():
     ramp = colours.weight_ramp()(np.linspace(0, 1, 11))[:, :3]
     lightness = cie_lightness(ramp)
     steps = -np.diff(lightness)
@@ -27,7 +25,7 @@ def test_lightness_falls_from_near_white_to_dark_in_even_steps() -> None:
     assert steps.max() < 1.25 * steps.mean()
 
 
-def test_hidden_keys_have_a_colour_that_no_weight_has() -> None:
+def test_hidden_keys_have_a_colour_that_no_weight_has():
     ramp = colours.weight_ramp()(np.linspace(0, 1, 256))[:, :3]
     hidden = np.array(to_rgb(colours.HIDDEN))
     assert np.abs(ramp - hidden).max(axis=1).min() > 0.04
@@ -35,6 +33,6 @@ def test_hidden_keys_have_a_colour_that_no_weight_has() -> None:
     assert hidden[0] > hidden[2] + 0.04  # hidden keys are warm
 
 
-def test_lines_of_one_panel_differ_in_lightness_too() -> None:
+def test_lines_of_one_panel_differ_in_lightness_too():
     for one, other in [(colours.TRAINING, colours.HELD_OUT), (colours.TOKENS, colours.SEQUENCES)]:
         assert abs(cie_lightness(to_rgb(one)) - cie_lightness(to_rgb(other))) > 5

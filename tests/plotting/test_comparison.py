@@ -1,10 +1,5 @@
 """The picture of a bug's effect shows both runs and says what broke down."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -14,7 +9,7 @@ from npformer.plotting.comparison import comparison_figure, draw_comparison
 NAN = float("nan")
 
 
-def test_both_runs_are_drawn_and_named() -> None:
+def test_both_runs_are_drawn_and_named():
     figure = comparison_figure([2.0, 1.0], [2.0, 3.0], "A title", ["right: a", "wrong: b"])
     (axes,) = figure.axes
     assert [text.get_text() for text in axes.texts if text.get_text()] == ["wrong 3", "right 1"]
@@ -24,17 +19,17 @@ def test_both_runs_are_drawn_and_named() -> None:
     assert [text.get_text() for text in figure.texts] == ["A title", "right: a", "wrong: b"]
 
 
-def test_a_run_that_broke_down_is_a_gap_and_a_sentence() -> None:
+def test_a_run_that_broke_down_is_a_gap_and_a_sentence():
     (axes,) = comparison_figure([2.0, 1.0, 0.9], [2.0, NAN, NAN], "t").axes
     assert any("2 of 3 values not finite, first at step 2" in text.get_text() for text in axes.texts)
 
 
-def test_everything_stays_inside_the_picture(stays_inside: Any) -> None:
+def test_everything_stays_inside_the_picture(stays_inside):
     figure = comparison_figure([2.0, 1.0], [2.0, NAN], "A long title " * 9, ["a note that is long " * 12])
     assert stays_inside(figure)
 
 
-def test_the_file(tmp_path: Path) -> None:
+def test_the_file(tmp_path):
     draw_comparison([1.0], [2.0], tmp_path / "a.png", "t")
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(OutputError, match=r"ending in \.png"):

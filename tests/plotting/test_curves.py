@@ -1,9 +1,6 @@
 """The picture of a run shows what was logged, and says what it cannot show."""
 
-from __future__ import annotations
-
 import struct
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,11 +16,11 @@ from npformer.plotting.panels import percent, spread
 NAN, INF = float("nan"), float("inf")
 
 
-def train(step: int, loss: Any, rate: float = 1e-3) -> dict[str, Any]:
+def train(step: int, loss, rate: float = 1e-3) -> dict[str, Any]:
     return {"step": step, "kind": "train", "loss": loss, "learning_rate": rate, "tokens_per_second": 4e4}
 
 
-def held_out(step: int, loss: Any, tokens: float = 0.93, whole: float = 0.61) -> dict[str, Any]:
+def held_out(step: int, loss, tokens: float = 0.93, whole: float = 0.61) -> dict[str, Any]:
     return {"step": step, "kind": "eval", "loss": loss, "token_accuracy": tokens, "exact_match": whole}
 
 
@@ -39,11 +36,11 @@ def texts(axes: Axes) -> list[str]:
     return [text.get_text() for text in axes.texts if text.get_text()]
 
 
-def line(axes: Axes, name: str) -> Any:
+def line(axes: Axes, name: str):
     return next(found for found in axes.lines if found.get_label() == name)
 
 
-def test_a_run_with_everything(stays_inside: Any) -> None:
+def test_a_run_with_everything(stays_inside):
     figure = curves_figure([*run([2.0, 1.5, 1.0]), held_out(200, 1.6), held_out(300, 1.2, 0.95, 0.7)])
     assert titles(figure) == ["Loss (nats per token)", "Held-out accuracy (%)", "Learning rate"]
     loss, accuracy, rate = figure.axes
@@ -59,13 +56,13 @@ def test_a_run_with_everything(stays_inside: Any) -> None:
     assert stays_inside(figure)
 
 
-def test_all_panels_share_the_step_axis_and_the_lowest_names_it() -> None:
+def test_all_panels_share_the_step_axis_and_the_lowest_names_it():
     figure = curves_figure([*run([2.0, 1.0]), held_out(400, 1.0)])
     assert {axes.get_xlim() for axes in figure.axes} == {(0.0, 400.0)}
     assert [axes.get_xlabel() for axes in figure.axes] == ["", "", "training step"]
 
 
-def test_the_axis_starts_where_a_continued_run_starts() -> None:
+def test_the_axis_starts_where_a_continued_run_starts():
     figure = curves_figure([train(5000, 1.0), train(6000, 0.9)])
     assert figure.axes[0].get_xlim() == (5000.0, 6000.0)
 
@@ -74,21 +71,21 @@ def test_the_axis_starts_where_a_continued_run_starts() -> None:
     ("losses", "scale"),
     [([2.0, 1.0], "linear"), ([2.0, 0.05], "log"), ([2.0, 0.0], "linear"), ([NAN, NAN], "linear")],
 )
-def test_the_loss_has_a_log_scale_where_its_range_asks_for_it(losses: list[float], scale: str) -> None:
+def test_the_loss_has_a_log_scale_where_its_range_asks_for_it(losses, scale):
     axes = curves_figure(run(losses)).axes[0]
     assert axes.get_yscale() == scale
     assert axes.get_title(loc="left").endswith("log scale") == (scale == "log")
 
 
-def test_without_evaluation_there_is_no_accuracy_panel() -> None:
+def test_without_evaluation_there_is_no_accuracy_panel():
     assert titles(curves_figure(run([2.0, 1.5]))) == ["Loss (nats per token)", "Learning rate"]
 
 
-def test_without_training_lines_the_evaluation_is_shown() -> None:
+def test_without_training_lines_the_evaluation_is_shown():
     assert titles(curves_figure([held_out(1, 2.0)])) == ["Loss (nats per token)", "Held-out accuracy (%)"]
 
 
-def test_a_single_point_is_visible(stays_inside: Any) -> None:
+def test_a_single_point_is_visible(stays_inside):
     figure = curves_figure([train(100, 2.0)])
     drawn = line(figure.axes[0], "training")
     assert drawn.get_marker() == "o"
@@ -97,7 +94,7 @@ def test_a_single_point_is_visible(stays_inside: Any) -> None:
     assert stays_inside(figure)
 
 
-def test_losses_that_are_not_finite_are_gaps_and_the_picture_says_so(stays_inside: Any) -> None:
+def test_losses_that_are_not_finite_are_gaps_and_the_picture_says_so(stays_inside):
     figure = curves_figure([*run([2.0, 1.5, NAN, 1.4, INF, None]), held_out(300, INF), held_out(600, 1.0)])
     axes = figure.axes[0]
     np.testing.assert_array_equal(np.isnan(line(axes, "training").get_ydata()), [False, False, True, False, True, True])
@@ -112,7 +109,7 @@ def test_losses_that_are_not_finite_are_gaps_and_the_picture_says_so(stays_insid
     assert stays_inside(figure)
 
 
-def test_the_sentence_about_gaps_stands_clear_of_the_lines_and_the_title() -> None:
+def test_the_sentence_about_gaps_stands_clear_of_the_lines_and_the_title():
     figure = curves_figure([*run([2.0, NAN]), held_out(200, NAN)])
     figure.canvas.draw()
     subtitle = figure.texts[1].get_window_extent()
@@ -124,19 +121,19 @@ def test_the_sentence_about_gaps_stands_clear_of_the_lines_and_the_title() -> No
     assert title.get_window_extent().y1 < subtitle.y0
 
 
-def test_a_run_of_nothing_but_nan_is_drawn(stays_inside: Any) -> None:
+def test_a_run_of_nothing_but_nan_is_drawn(stays_inside):
     figure = curves_figure([*run([NAN, NAN]), held_out(200, NAN, NAN, NAN)])
     assert "2 of 2 values not finite" in texts(figure.axes[0])[0]
     assert stays_inside(figure)
 
 
 @pytest.mark.parametrize("losses", [[0.0], [0.0, 0.0], [-1.0, 2.0], [5.0, 5.0], [1e-300, 1e98], [1e38, 3e38]])
-def test_odd_values_are_drawn_without_a_warning(losses: list[float], tmp_path: Path) -> None:
+def test_odd_values_are_drawn_without_a_warning(losses, tmp_path):
     draw_curves([train(step, loss, rate=0.0) for step, loss in enumerate(losses)], tmp_path / "curves.png")
     assert (tmp_path / "curves.png").stat().st_size > 1000
 
 
-def test_many_logged_values_get_a_running_mean_and_the_title_says_so() -> None:
+def test_many_logged_values_get_a_running_mean_and_the_title_says_so():
     losses = [2.0 + (-1) ** step for step in range(200)]
     axes = curves_figure(run(losses)).axes[0]
     assert axes.get_title(loc="right") == "pale: as logged · solid: mean of 7 values"
@@ -144,7 +141,7 @@ def test_many_logged_values_get_a_running_mean_and_the_title_says_so() -> None:
     assert curves_figure(run(losses[:59])).axes[0].get_title(loc="right") == ""
 
 
-def test_names_of_lines_that_end_together_do_not_touch() -> None:
+def test_names_of_lines_that_end_together_do_not_touch():
     figure = curves_figure([*run([2.0, 1.0]), held_out(200, 1.0, 1.0, 1.0)])
     figure.canvas.draw()
     for axes in figure.axes[:2]:
@@ -152,7 +149,7 @@ def test_names_of_lines_that_end_together_do_not_touch() -> None:
         assert upper.y0 >= lower.y1
 
 
-def test_spread_keeps_order_and_mean() -> None:
+def test_spread_keeps_order_and_mean():
     assert spread([], 1.0) == []
     assert spread([0.0, 5.0], 1.0) == [0.0, 5.0]
     assert spread([2.0, 2.0], 1.0) == [2.5, 1.5]
@@ -163,18 +160,18 @@ def test_spread_keeps_order_and_mean() -> None:
     ("value", "text"),
     [(0.0, "0.0 %"), (61.04, "61.0 %"), (99.94, "99.9 %"), (99.96, "> 99.9 %"), (100.0, "100.0 %")],
 )
-def test_no_score_is_rounded_up_to_a_perfect_one(value: float, text: str) -> None:
+def test_no_score_is_rounded_up_to_a_perfect_one(value, text):
     assert percent(value) == text
 
 
 @pytest.mark.parametrize("metrics", [[], [{"step": 1, "kind": "note"}]])
-def test_nothing_to_draw_is_an_error_and_writes_nothing(metrics: list[Any], tmp_path: Path) -> None:
+def test_nothing_to_draw_is_an_error_and_writes_nothing(metrics, tmp_path):
     with pytest.raises(DataError, match="expected at least one line of training or evaluation, got none"):
         draw_curves(metrics, tmp_path / "curves.png")
     assert not list(tmp_path.iterdir())
 
 
-def test_the_file_is_a_png_of_sensible_size_and_equal_runs_give_equal_bytes(tmp_path: Path) -> None:
+def test_the_file_is_a_png_of_sensible_size_and_equal_runs_give_equal_bytes(tmp_path):
     metrics = [*run([2.0, 1.0]), held_out(200, 1.0)]
     draw_curves(metrics, tmp_path / "curves.png")
     draw_curves(metrics, tmp_path / "again.png")
@@ -186,6 +183,6 @@ def test_the_file_is_a_png_of_sensible_size_and_equal_runs_give_equal_bytes(tmp_
     assert (tmp_path / "again.png").read_bytes() == data
 
 
-def test_a_place_that_cannot_be_written_is_told_before_drawing(tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written_is_told_before_drawing(tmp_path):
     with pytest.raises(OutputError, match="expected an existing folder"):
         draw_curves([], tmp_path / "nowhere" / "curves.png")

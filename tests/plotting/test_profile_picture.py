@@ -1,9 +1,6 @@
 """The picture of a profile: bars as long as times, ceilings inside them, every text within the picture."""
 
-from __future__ import annotations
-
 import struct
-from pathlib import Path
 
 import pytest
 from matplotlib.colors import to_hex
@@ -32,7 +29,7 @@ def texts(figure: Figure) -> list[str]:
     return [text.get_text() for text in figure.axes[0].texts]
 
 
-def test_bars_their_ceilings_and_their_order() -> None:
+def test_bars_their_ceilings_and_their_order():
     (axes,) = profile_figure(ROWS, "t").axes
     bars = [(round(bar.get_width(), 9), to_hex(bar.get_facecolor()).upper()) for bar in axes.patches]
     solid = [bar for bar in bars if bar[1] in (colours.TRAINING, colours.HELD_OUT)]
@@ -43,7 +40,7 @@ def test_bars_their_ceilings_and_their_order() -> None:
     assert axes.get_ylim()[0] > axes.get_ylim()[1] == 0  # downwards
 
 
-def test_names_and_numbers() -> None:
+def test_names_and_numbers():
     figure = profile_figure(ROWS, "A title", ["a note"])
     found = texts(figure)
     assert [text for text in found if text in {row.op for row in ROWS}] == ["linear", "softmax", "layers, in Python"]
@@ -55,7 +52,7 @@ def test_names_and_numbers() -> None:
     assert [text.get_text() for text in figure.texts] == ["A title", "a note"]
 
 
-def test_nothing_sticks_out() -> None:
+def test_nothing_sticks_out():
     dear = [row("sinusoidal_positions", "backward", 12.345, 12.345, "products", 0.999)]
     figure = profile_figure([*dear, *ROWS], "A training step's 12,345.6 ms", ["a long note " * 40])
     figure.canvas.draw()
@@ -68,7 +65,7 @@ def test_nothing_sticks_out() -> None:
         assert 0 <= box.y0 < box.y1 <= height, text
 
 
-def test_the_file(tmp_path: Path) -> None:
+def test_the_file(tmp_path):
     path = tmp_path / "p.png"
     draw_profile(ROWS, path, "t")
     first = path.read_bytes()
@@ -77,7 +74,7 @@ def test_the_file(tmp_path: Path) -> None:
     assert path.read_bytes() == first
 
 
-def test_what_is_refused(tmp_path: Path) -> None:
+def test_what_is_refused(tmp_path):
     with pytest.raises(DataError, match=r"^rows: expected at least one part of a step that took time, got none"):
         draw_profile([], tmp_path / "p.png", "t")
     notes = tmp_path / "notes.png"

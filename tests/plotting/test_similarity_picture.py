@@ -1,9 +1,5 @@
 """Maps of similarity: one for each matrix, groups named once and framed."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -13,7 +9,7 @@ from npformer.plotting.similarity import draw_similarity, similarity_figure
 GROUPS = ["Jan", "Jan", "Jan", "Feb"]
 
 
-def test_a_map_for_each_matrix_and_a_name_for_each_group() -> None:
+def test_a_map_for_each_matrix_and_a_name_for_each_group():
     maps = [("before", np.eye(4)), ("after", np.ones((4, 4)) - 2 * np.eye(4))]
     figure = similarity_figure(maps, GROUPS, "Heading", "a note")
     before, after, _ = figure.axes
@@ -24,14 +20,14 @@ def test_a_map_for_each_matrix_and_a_name_for_each_group() -> None:
     assert after.images[0].get_array().min() == 0, "what points away is shown as 0"
 
 
-def test_a_matrix_must_fit_its_words(tmp_path: Path) -> None:
+def test_a_matrix_must_fit_its_words(tmp_path):
     draw_similarity([("a", np.eye(4))], GROUPS, tmp_path / "a.png", "t")
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(ShapeError, match=r"a: expected similarities of the 4 words in groups, got \(3, 3\)"):
         draw_similarity([("a", np.eye(3))], GROUPS, tmp_path / "a.png", "t")
 
 
-def test_nothing_overlaps_the_colour_bar() -> None:
+def test_nothing_overlaps_the_colour_bar():
     figure = similarity_figure([("a", np.eye(4)), ("b", np.eye(4))], GROUPS, "t", "note")
     figure.canvas.draw()
     box = figure.axes[-1].get_tightbbox()

@@ -1,9 +1,6 @@
 """The picture of the V: right curves and wrong ones told apart, names beside them, nothing lost."""
 
-from __future__ import annotations
-
 import struct
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +16,7 @@ from npformer.proof.sweep import STEPS
 V = STEPS**2 + 1e-16 / STEPS
 
 
-def curve(name: str, verdict: str = "right", error: Any = V) -> Curve:
+def curve(name: str, verdict: str = "right", error=V) -> Curve:
     return Curve(name, STEPS, np.asarray(error), verdict)
 
 
@@ -38,7 +35,7 @@ def lines(figure: Figure) -> list[Any]:
     return [line for line in figure.axes[0].lines if line.get_linestyle() == "-"]
 
 
-def test_curves_and_their_names() -> None:
+def test_curves_and_their_names():
     figure = sweep_figure(MIXED)
     assert [line.get_color() for line in lines(figure)] == [colours.TRAINING, colours.WARNING, colours.WARNING]
     np.testing.assert_array_equal(lines(figure)[0].get_xdata(), STEPS)
@@ -50,7 +47,7 @@ def test_curves_and_their_names() -> None:
     assert ink["softmax · x: right"] == colours.TRAINING
 
 
-def test_the_axes() -> None:
+def test_the_axes():
     (axes,) = sweep_figure(MIXED).axes
     assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
     assert axes.get_xlim()[0] > STEPS[0] > STEPS[-1] > axes.get_xlim()[1]  # h shrinks to the right
@@ -58,7 +55,7 @@ def test_the_axes() -> None:
     assert {"h²", "rounding/h"} <= set(texts(axes.figure))
 
 
-def test_many_curves_are_counted_not_all_named() -> None:
+def test_many_curves_are_counted_not_all_named():
     figure = sweep_figure([curve(f"right {i}") for i in range(30)] + [curve("the wrong one", "WRONG")])
     named = [text for text in texts(figure) if ": " in text]
     assert named[0] == "the wrong one: WRONG"
@@ -68,14 +65,14 @@ def test_many_curves_are_counted_not_all_named() -> None:
     assert lines(figure)[0].get_alpha() < lines(sweep_figure(MIXED))[0].get_alpha()
 
 
-def test_an_error_of_exactly_zero_is_a_gap_and_nan_is_no_trouble() -> None:
+def test_an_error_of_exactly_zero_is_a_gap_and_nan_is_no_trouble():
     error = V.copy()
     error[[3, 5]] = 0, np.nan
     shown = lines(sweep_figure([curve("x", error=error)]))[0].get_ydata()
     assert np.flatnonzero(np.isnan(shown)).tolist() == [3, 5]
 
 
-def test_nothing_sticks_out() -> None:
+def test_nothing_sticks_out():
     long = "DecoderStack: post, relu · layers.0.memory_attention.output.weight"
     figure = sweep_figure([curve(long, "PROVES NOTHING") for _ in range(20)])
     figure.canvas.draw()
@@ -88,7 +85,7 @@ def test_nothing_sticks_out() -> None:
     assert "DecoderStack:…ttention.output.weight: PROVES NOTHING" in texts(figure)
 
 
-def test_the_file(tmp_path: Path) -> None:
+def test_the_file(tmp_path):
     path = tmp_path / "v.png"
     draw_sweep(MIXED, path)
     data = path.read_bytes()
@@ -97,7 +94,7 @@ def test_the_file(tmp_path: Path) -> None:
     assert path.read_bytes() == data
 
 
-def test_what_is_refused(tmp_path: Path) -> None:
+def test_what_is_refused(tmp_path):
     with pytest.raises(DataError, match=r"^curves: expected at least one, got none; nothing to draw$"):
         draw_sweep([], tmp_path / "v.png")
     with pytest.raises(OutputError, match=r"^picture: expected a file name ending in \.png"):

@@ -1,7 +1,5 @@
 """Every token leaves ink on an axis, and none is long."""
 
-from __future__ import annotations
-
 import pytest
 
 from npformer.plotting.labels import is_special, label_width, one_line, token_label
@@ -32,20 +30,20 @@ from npformer.plotting.labels import is_special, label_width, one_line, token_la
         ("extraordinarily", "extraordina…"),
     ],
 )
-def test_token_label(token: str, label: str) -> None:
+def test_token_label(token, label):
     assert token_label(token) == label
 
 
-def test_only_names_in_capitals_are_special() -> None:
+def test_only_names_in_capitals_are_special():
     assert is_special("[EOS]")
     assert not any(map(is_special, ["E", "[", "[]", "[e]", "x[EOS]"]))
 
 
-def test_wide_characters_take_more_room() -> None:
+def test_wide_characters_take_more_room():
     assert label_width("中中", 10) > label_width("nn", 10) > label_width("n", 10) > 0
 
 
-def test_a_heading_is_one_line_of_bounded_length() -> None:
+def test_a_heading_is_one_line_of_bounded_length():
     assert one_line("reverse: a b\nc", 40) == "reverse: a b↵c"
     assert one_line("run\u202e \x1b", 40) == "run\\u202e \\x1b"
     assert one_line("abcdef", 6) == "abcdef"

@@ -1,7 +1,5 @@
 """What the tests of the checker share: a matrix product, and gradients of it that are wrong."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -20,16 +18,16 @@ def product_backward(dy: Host, cache: tuple[Host, Host]) -> tuple[Host, Host]:
 
 
 @pytest.fixture
-def product() -> tuple[Any, Any]:
+def product():
     """The pair of y = a b; square matrices let a transposed or swapped gradient pass for its shape."""
     return product_forward, product_backward
 
 
 @pytest.fixture
-def a() -> Host:
+def a():
     return np.random.default_rng(0).normal(size=(3, 3))
 
 
 @pytest.fixture
-def b() -> Host:
+def b():
     return np.random.default_rng(1).normal(size=(3, 3))

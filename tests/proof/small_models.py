@@ -1,9 +1,6 @@
 """What tests break: a small model, its operations exchanged, its tokens."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -16,11 +13,11 @@ BACKEND = get_backend("numpy", dtype="float64", kernels="plain")
 SRC, TGT = np.array([[3, 1, 2, 4], [4, 2, 0, 0]]), np.array([[1, 4, 3], [1, 2, 0]])
 
 
-def with_ops(**pairs: Any) -> Backend:
+def with_ops(**pairs) -> Backend:
     return replace(BACKEND, ops=replace(BACKEND.ops, **pairs))
 
 
-def model(kind: type[Transformer] = Transformer, backend: Backend = BACKEND, **changes: Any) -> Any:
+def model(kind: type[Transformer] = Transformer, backend: Backend = BACKEND, **changes):
     size = {"d_model": 4, "num_heads": 2, "d_ff": 6, "num_encoder_layers": 1, "num_decoder_layers": 2, "dropout": 0.0}
     return shaken(kind(TransformerConfig(5, 5, **size | changes), backend=backend))
 
@@ -28,5 +25,5 @@ def model(kind: type[Transformer] = Transformer, backend: Backend = BACKEND, **c
 class UnmaskedMemory(Transformer):
     """Source padding is not hidden from cross-attention."""
 
-    def _encode(self, *args: Any) -> Any:
+    def _encode(self, *args):
         return super()._encode(*args)[0], ALL_VISIBLE

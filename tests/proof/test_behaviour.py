@@ -1,7 +1,5 @@
 """What a backward must do beside being right: each breach is one problem in plain words, and the check is not ok."""
 
-from __future__ import annotations
-
 import inspect
 import itertools
 import re
@@ -22,44 +20,44 @@ X = np.random.default_rng(0).normal(size=(3, 4))
 THIS = Path(__file__).name
 
 
-def cube(x: Host) -> Any:
+def cube(x: Host):
     return x**3, x.copy()
 
 
-def slope(dy: Host, x: Host) -> Any:
+def slope(dy: Host, x: Host):
     return dy * 3 * x**2
 
 
-def dithered() -> Any:
+def dithered():
     calls = itertools.count()
     return (lambda x: (x**3 * (1 + 1e-7 * (next(calls) % 2)), x)), slope
 
 
-def changing_dy() -> Any:
-    def backward(dy: Host, x: Host) -> Any:
+def changing_dy():
+    def backward(dy: Host, x: Host):
         dy *= 3 * x**2
         return dy
 
     return cube, backward
 
 
-def changing_cache() -> Any:
-    def backward(dy: Host, x: Host) -> Any:
+def changing_cache():
+    def backward(dy: Host, x: Host):
         np.square(x, out=x)
         return dy * 3 * x
 
     return cube, backward
 
 
-def emptying_cache() -> Any:
-    def backward(dy: Host, cache: list[Host]) -> Any:
+def emptying_cache():
+    def backward(dy: Host, cache: list[Host]):
         return slope(dy, cache.pop())
 
     return (lambda x: (x**3, [x])), backward
 
 
-def changing_input() -> Any:
-    def forward(x: Host) -> Any:
+def changing_input():
+    def forward(x: Host):
         before = x.copy()
         x -= x.max()
         return before**3, before
@@ -67,10 +65,10 @@ def changing_input() -> Any:
     return forward, slope
 
 
-def changing_input_late() -> Any:
+def changing_input_late():
     """The cache is the input itself."""
 
-    def backward(dy: Host, x: Host) -> Any:
+    def backward(dy: Host, x: Host):
         found = slope(dy, x)
         x[...] = 0
         return found
@@ -78,19 +76,19 @@ def changing_input_late() -> Any:
     return (lambda x: (x**3, x)), backward
 
 
-def clipping() -> Any:
+def clipping():
     """Right at every dy that is drawn, and not at the sum of two."""
     return cube, lambda dy, x: slope(np.clip(dy, -2.7, 2.7), x)
 
 
-def in_memory_order() -> Any:
+def in_memory_order():
     return cube, lambda dy, x: slope(dy.ravel(order="K").reshape(dy.shape), x)
 
 
-def raw_memory() -> Any:
+def raw_memory():
     """As a kernel that is given a pointer and a size reads it."""
 
-    def backward(dy: Host, x: Host) -> Any:
+    def backward(dy: Host, x: Host):
         base = dy if dy.base is None else dy.base
         flat = np.resize(base.ravel(), dy.size)
         return slope(flat.reshape(dy.shape), x)
@@ -98,8 +96,8 @@ def raw_memory() -> Any:
     return cube, backward
 
 
-def trusting_strides() -> Any:
-    def backward(dy: Host, x: Host) -> Any:
+def trusting_strides():
+    def backward(dy: Host, x: Host):
         if dy.strides[0] == 0:
             raise ValueError("stride 0")
         return slope(dy, x)
@@ -107,7 +105,7 @@ def trusting_strides() -> Any:
     return cube, backward
 
 
-def writing_where_it_can() -> Any:
+def writing_where_it_can():
     """A scratch that is broadcast dy itself, scaled in place where that is allowed."""
     return cube, lambda dy, x: slope(dy * (1 if dy.flags.writeable else 2), x)
 
@@ -135,7 +133,7 @@ BREACHES: dict[str, tuple[Callable[[], Any], str]] = {
 
 
 @pytest.mark.parametrize("breach", BREACHES)
-def test_each_breach_is_one_problem(breach: str) -> None:
+def test_each_breach_is_one_problem(breach):
     make, text = BREACHES[breach]
     report = gradcheck(make(), X)
     (problem,) = report.problems
@@ -145,19 +143,19 @@ def test_each_breach_is_one_problem(breach: str) -> None:
 
 
 @pytest.mark.parametrize("breach", ["dy", "cache", "emptied", "raw", "strides", "read-only"])
-def test_the_gradients_themselves_stay_right(breach: str) -> None:
+def test_the_gradients_themselves_stay_right(breach):
     assert [row.verdict for row in gradcheck(BREACHES[breach][0](), X).rows] == [RIGHT]
 
 
 @pytest.mark.parametrize("pair", [(cube, slope), (lambda x: (x**3, x), slope)], ids=["copy", "input as cache"])
-def test_what_keeps_to_all_that_has_no_problem(pair: Any) -> None:
+def test_what_keeps_to_all_that_has_no_problem(pair):
     report = gradcheck(pair, X)
     assert (report.ok, report.problems, report.notes) == (True, (), ())
 
 
-def test_a_layer_that_changes_dy_or_its_input(numpy64: Any) -> None:
+def test_a_layer_that_changes_dy_or_its_input(numpy64):
     class Hasty(LayerNorm):
-        def backward(self, dy: Any, cache: Any) -> Any:
+        def backward(self, dy, cache):
             found = super().backward(dy, cache)
             dy *= 0
             return found
@@ -167,7 +165,7 @@ def test_a_layer_that_changes_dy_or_its_input(numpy64: Any) -> None:
     assert [problem[:19] for problem in gradcheck(Hasty(4, backend=numpy64), x).problems] == ["backward changes dy"]
 
 
-def branching(x: Host, mode: str = "cube", mask: Any = None) -> Any:
+def branching(x: Host, mode: str = "cube", mask=None):
     if mode == "cube":
         y = x * x * x
     else:
@@ -187,7 +185,7 @@ def places(*texts: str) -> str:
     return ", ".join(f"branching ({THIS}, line {n})" for n in numbers)
 
 
-def test_branches_that_were_not_entered_are_named() -> None:
+def test_branches_that_were_not_entered_are_named():
     report = gradcheck((branching, slope), X)
     expected = f"not entered at this point, so not checked: {places('x**2', 'np.where', 'y + 1')}"
     assert (report.ok, report.notes) == (True, (expected,))
@@ -195,13 +193,13 @@ def test_branches_that_were_not_entered_are_named() -> None:
     assert masked.notes == (f"not entered at this point, so not checked: {places('x**2', 'y + 1')}",)
 
 
-def test_a_tracer_that_was_there_is_put_back() -> None:
+def test_a_tracer_that_was_there_is_put_back():
     """After an error in forward, too: a debugger or a measurement of coverage goes on."""
 
-    def tracer(frame: Any, event: str, arg: Any) -> None:
+    def tracer(frame, event: str, arg):
         return None
 
-    def failing(x: Host) -> Any:
+    def failing(x: Host):
         if sys.gettrace() not in (tracer, None):
             raise ArithmeticError("only when traced")
         return branching(x)
@@ -219,7 +217,7 @@ def test_a_tracer_that_was_there_is_put_back() -> None:
     assert (after, after_error) == (tracer, tracer)
 
 
-def test_inputs_that_are_passed_on_are_named() -> None:
+def test_inputs_that_are_passed_on_are_named():
     pair = (lambda x, ids, p, kind, rest: (x[ids] * p, x.shape), lambda dy, shape: np.zeros(shape) + 0.5 * dy)
     report = gradcheck(pair, X, np.arange(3), 0.5, "rows", None)
     assert report.notes == ("passed on unchecked: ids (int64 array), p (float 0.5)",)

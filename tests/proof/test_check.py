@@ -1,7 +1,5 @@
 """The checker is checked: right gradients pass, wrong ones fail and are named, what it cannot tell it does not pass."""
 
-from __future__ import annotations
-
 import re
 import traceback
 from collections.abc import Callable
@@ -11,7 +9,7 @@ import numpy as np
 import pytest
 
 from npformer import functional
-from npformer.errors import DTypeError, NpformerError, ShapeError
+from npformer.errors import DTypeError, ShapeError
 from npformer.proof import gradcheck
 from npformer.proof.report import KINK, NOTHING, RIGHT, UNCLEAR, WRONG
 
@@ -25,13 +23,13 @@ def one_doubled(da: Host) -> Host:
     return da
 
 
-def spoiled(product: Any, spoil: Callable[[Host, Host], Any]) -> tuple[Any, Any]:
+def spoiled(product, spoil: Callable[[Host, Host], Any]) -> tuple[Any, Any]:
     forward, backward = product
     return forward, lambda dy, cache: spoil(*backward(dy, cache))
 
 
 @MODES
-def test_a_right_gradient_is_right(options: Any, product: Any, a: Host, b: Host) -> None:
+def test_a_right_gradient_is_right(options, product, a, b):
     report = gradcheck(product, a, b, **options)
     assert report.ok
     assert [(row.tensor, row.shape, row.verdict, row.note) for row in report.rows] == [
@@ -57,14 +55,14 @@ def test_a_right_gradient_is_right(options: Any, product: Any, a: Host, b: Host)
     ],
     ids=["scaled", "shifted", "transposed", "zero", "sign", "one element", "NaN", "infinite"],
 )
-def test_a_wrong_gradient_is_found_and_named(options: Any, spoil: Any, product: Any, a: Host, b: Host) -> None:
+def test_a_wrong_gradient_is_found_and_named(options, spoil, product, a, b):
     report = gradcheck(spoiled(product, spoil), a, b, **options)
     assert not report.ok
     assert [(row.tensor, row.verdict) for row in report.rows] == [("a", WRONG), ("b", RIGHT)]
     assert report.worst.tensor == "a"
 
 
-def test_swapped_gradients_are_both_wrong(product: Any, a: Host, b: Host) -> None:
+def test_swapped_gradients_are_both_wrong(product, a, b):
     report = gradcheck(spoiled(product, lambda da, db: (db, da)), a, b)
     assert [row.verdict for row in report.rows] == [WRONG, WRONG]
 
@@ -74,13 +72,11 @@ def test_swapped_gradients_are_both_wrong(product: Any, a: Host, b: Host) -> Non
     ("spoil", "ratio"),
     [(lambda da, db: (1.001 * da, db), 1.001), (lambda da, db: (-da, db), -1), (lambda da, db: (0 * da, db), 0)],
 )
-def test_the_ratio_shows_a_constant_factor(
-    options: Any, spoil: Any, ratio: float, product: Any, a: Host, b: Host
-) -> None:
+def test_the_ratio_shows_a_constant_factor(options, spoil, ratio, product, a, b):
     assert gradcheck(spoiled(product, spoil), a, b, **options).worst.ratio == pytest.approx(ratio, rel=1e-8)
 
 
-def test_the_row_names_the_element_and_both_numbers(product: Any, a: Host, b: Host) -> None:
+def test_the_row_names_the_element_and_both_numbers(product, a, b):
     worst = gradcheck(spoiled(product, lambda da, db: (one_doubled(da), db)), a, b).worst
     assert worst.worst_index == (1, 2)
     assert worst.ratio == pytest.approx(2, rel=1e-12)
@@ -90,7 +86,7 @@ def test_the_row_names_the_element_and_both_numbers(product: Any, a: Host, b: Ho
 
 
 @pytest.mark.parametrize(("other", "error"), [(8.0, 0.002 / 4), (8000.0, 0.002 / 8)])
-def test_the_error_is_scaled_as_the_design_says(other: float, error: float) -> None:
+def test_the_error_is_scaled_as_the_design_says(other, error):
     """max|a − n| / max(max|n|, 1e-3·largest of the check): 4 rules beside 8, and 8000/1000 beside 8000."""
     right, wrong = np.array([4.0, -2.0, 1.0]), np.array([4.0, -2.002, 1.001])
     size = np.array([other, 1.0])
@@ -109,13 +105,13 @@ def test_the_error_is_scaled_as_the_design_says(other: float, error: float) -> N
 
 
 @pytest.mark.parametrize(("shift", "verdict"), [(0.5e-10, RIGHT), (2e-10, WRONG)])
-def test_the_complex_step_must_agree_to_1e_10(shift: float, verdict: str) -> None:
+def test_the_complex_step_must_agree_to_1e_10(shift, verdict):
     pair = (lambda x: (x * 1.0, None), lambda dy, _: dy * (1 + shift))
     assert gradcheck(pair, np.array([0.7])).rows[0].verdict == verdict
 
 
 @pytest.mark.parametrize(("shift", "verdict"), [(0.5e-10, RIGHT), (6e-9, WRONG)])
-def test_differences_alone_tell_a_constant_mistyped_by_6e_9(shift: float, verdict: str) -> None:
+def test_differences_alone_tell_a_constant_mistyped_by_6e_9(shift, verdict):
     pair = (lambda x: (np.tanh(x), x), lambda dy, x: dy * (1 - np.tanh(x) ** 2) * (1 + shift))
     assert gradcheck(pair, np.array([0.7, -0.2]), complex_step=False).rows[0].verdict == verdict
 
@@ -124,12 +120,12 @@ RELU = (lambda x: (np.where(x.real > 0, x, 0), x > 0), lambda dy, is_open: dy * 
 AT_A_KINK = np.array([0.5, 3e-9, -0.7])  # nearer to 0 than any h that is tried
 
 
-def test_a_kink_is_no_failure_where_the_complex_step_can_tell() -> None:
+def test_a_kink_is_no_failure_where_the_complex_step_can_tell():
     (row,) = gradcheck(RELU, AT_A_KINK).rows
     assert (row.verdict, row.note, row.ok) == (RIGHT, "central differences cannot tell here", True)
 
 
-def test_a_kink_nearby_is_no_failure_without_the_complex_step_either() -> None:
+def test_a_kink_nearby_is_no_failure_without_the_complex_step_either():
     """What cannot be told is not called WRONG; and there is room for a smaller step beside most kinks."""
     (row,) = gradcheck(RELU, AT_A_KINK, complex_step=False).rows
     assert row.verdict in (RIGHT, KINK, UNCLEAR)
@@ -139,27 +135,27 @@ def test_a_kink_nearby_is_no_failure_without_the_complex_step_either() -> None:
     assert gradcheck(RELU, np.array([0.5, -0.7]), complex_step=False).ok
 
 
-def test_a_kink_at_the_very_point_does_not_pass() -> None:
+def test_a_kink_at_the_very_point_does_not_pass():
     x = np.array([0.5, 0.0, -0.7])
     assert not gradcheck(RELU, x, complex_step=False).ok
     assert not gradcheck(RELU, x).ok
 
 
 @pytest.mark.parametrize("options", [{}, {"complex_step": False}], ids=str)
-def test_a_wrong_gradient_beside_a_kink_is_wrong(options: Any) -> None:
+def test_a_wrong_gradient_beside_a_kink_is_wrong(options):
     pair = (RELU[0], lambda dy, is_open: 1.01 * dy * is_open)
     assert gradcheck(pair, AT_A_KINK, **options).rows[0].verdict == WRONG
 
 
 @MODES
-def test_a_check_whose_gradients_are_all_zero_proves_nothing(options: Any) -> None:
+def test_a_check_whose_gradients_are_all_zero_proves_nothing(options):
     pair = (lambda x: (0 * x, x), lambda dy, x: 0 * dy)
     report = gradcheck(pair, np.array([0.5, 0.7]), **options)
     assert (report.rows[0].verdict, report.rows[0].note) == (NOTHING, "every gradient of this check is 0")
     assert not report.ok
 
 
-def test_one_gradient_of_zero_beside_others_is_right() -> None:
+def test_one_gradient_of_zero_beside_others_is_right():
     pair = (lambda x, z: (x + 0 * z, None), lambda dy, _: (dy, 0 * dy))
     assert gradcheck(pair, np.array([0.5, 0.7]), np.array([0.1, 0.2])).ok
 
@@ -178,14 +174,12 @@ def test_one_gradient_of_zero_beside_others_is_right() -> None:
         ),
     ],
 )
-def test_gradients_that_do_not_fit_are_refused(
-    spoil: Any, error: type[NpformerError], text: str, product: Any, a: Host, b: Host
-) -> None:
+def test_gradients_that_do_not_fit_are_refused(spoil, error, text, product, a, b):
     with pytest.raises(error, match=f"^{re.escape(text)}$"):
         gradcheck(spoiled(product, spoil), a, b)
 
 
-def test_an_empty_check_is_refused(product: Any) -> None:
+def test_an_empty_check_is_refused(product):
     with pytest.raises(ShapeError, match=r"^a: expected at least one element, got \(0, 3\); an empty check proves"):
         gradcheck(product, np.ones((0, 3)), np.ones((3, 3)))
     text = "inputs: expected at least one float array, or a target with parameters, got nothing to check"
@@ -193,7 +187,7 @@ def test_an_empty_check_is_refused(product: Any) -> None:
         gradcheck(product, np.array([[1]]), np.array([[2]]))
 
 
-def test_many_elements_are_checked_along_directions(product: Any) -> None:
+def test_many_elements_are_checked_along_directions(product):
     rng = np.random.default_rng(0)
     a, b = rng.normal(size=(3, 700)), rng.normal(size=(700, 2))
     report = gradcheck(product, a, b)
@@ -205,7 +199,7 @@ def test_many_elements_are_checked_along_directions(product: Any) -> None:
     assert "dir " in str(report)
 
 
-def test_the_upstream_gradient_is_random_so_a_softmax_is_really_tested() -> None:
+def test_the_upstream_gradient_is_random_so_a_softmax_is_really_tested():
     def forward(x: Host) -> tuple[Host, Host]:
         powers = np.exp(x)
         return powers / powers.sum(axis=-1, keepdims=True), powers / powers.sum(axis=-1, keepdims=True)
@@ -217,12 +211,12 @@ def test_the_upstream_gradient_is_random_so_a_softmax_is_really_tested() -> None
     assert other[0] != other[1]
 
 
-def test_gradients_that_are_zero_but_for_rounding_prove_nothing() -> None:
-    def row_sums_forward(x: Any) -> tuple[Any, Any]:
+def test_gradients_that_are_zero_but_for_rounding_prove_nothing():
+    def row_sums_forward(x) -> tuple[Any, Any]:
         y, cache = functional.softmax_forward(x)
         return y.sum(axis=-1), cache
 
-    def row_sums_backward(dy: Any, cache: Any) -> tuple[Any]:
+    def row_sums_backward(dy, cache) -> tuple[Any]:
         return functional.softmax_backward(np.broadcast_to(dy[..., None], cache.y.shape), cache)
 
     x = np.random.default_rng(0).normal(size=(3, 5))
@@ -232,11 +226,11 @@ def test_gradients_that_are_zero_but_for_rounding_prove_nothing() -> None:
     assert wrong.verdict == WRONG
 
 
-def failing_forward(x: Host) -> Any:
+def failing_forward(x: Host):
     return np.linalg.inv(x), x
 
 
-def failing_backward(dy: Host, x: Host) -> Any:
+def failing_backward(dy: Host, x: Host):
     raise RuntimeError("a kernel did not start")
 
 
@@ -249,9 +243,7 @@ def failing_backward(dy: Host, x: Host) -> Any:
     ids=["forward", "backward"],
 )
 @pytest.mark.parametrize("options", [{}, {"precision": "float32"}], ids=str)
-def test_an_error_inside_of_the_target_shows_its_own_lines(
-    options: Any, pair: Any, x: Host, error: type[Exception], first: str
-) -> None:
+def test_an_error_inside_of_the_target_shows_its_own_lines(options, pair, x, error, first):
     """After gradcheck's line, the one that calls it, no line of the checker's own."""
     with pytest.raises(error) as caught:
         gradcheck(pair, x, **options)
@@ -261,20 +253,20 @@ def test_an_error_inside_of_the_target_shows_its_own_lines(
     assert frames.count("gradcheck") == 1
 
 
-def test_an_error_of_the_checker_s_own_keeps_its_lines(product: Any, a: Host, b: Host) -> None:
+def test_an_error_of_the_checker_s_own_keeps_its_lines(product, a, b):
     with pytest.raises(ShapeError) as caught:
         gradcheck(spoiled(product, lambda da, db: da), a, b)
     assert traceback.extract_tb(caught.value.__traceback__)[-1].filename.endswith("inputs.py")
 
 
-def test_inputs_drawn_with_the_seed_of_the_check_are_no_special_point() -> None:
+def test_inputs_drawn_with_the_seed_of_the_check_are_no_special_point():
     """dy = x, of which y = x/‖x‖ has the gradient 0, and any multiple of it is right."""
 
-    def forward(x: Host) -> Any:
+    def forward(x: Host):
         n = np.sqrt(np.sum(x * x, axis=-1, keepdims=True))
         return x / n, (x / n, n)
 
-    def backward(dy: Host, cache: Any, factor: float = 1) -> Any:
+    def backward(dy: Host, cache, factor: float = 1):
         y, n = cache
         return factor * (dy - y * np.sum(dy * y, axis=-1, keepdims=True)) / n
 

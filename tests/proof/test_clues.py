@@ -1,7 +1,5 @@
 """What a check knows of its problem: sizes by their letters, tokens, masks, heads, and npformer's own code."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -21,7 +19,7 @@ TOKENS = np.array([[3, 1, 3, 0], [0, 3, 4, 6]])
 X = RNG.normal(size=(3, 5, 12))
 
 
-def test_an_operations_sizes_and_mask() -> None:
+def test_an_operations_sizes_and_mask():
     q, k = RNG.normal(size=(2, 3, 4, 6)), RNG.normal(size=(2, 3, 5, 6))
     visible = np.arange(5) < np.array([[5], [3]])
     clues = clues_of(None, (q, k), {"mask": AttentionMask(visible), "draw": Draw(0, 0, 0, 0, rate=0.5)})
@@ -30,7 +28,7 @@ def test_an_operations_sizes_and_mask() -> None:
     assert (clues.tokens, clues.num_heads) == (None, None)
 
 
-def test_the_first_array_names_the_sizes_and_a_weight_does_not() -> None:
+def test_the_first_array_names_the_sizes_and_a_weight_does_not():
     assert clues_of(None, (RNG.normal(size=(2, 3, 4)), RNG.normal(size=(4, 7))), {}).sizes == {
         "B": 2, "T": 3, "C": 4, "√C": 2,
     }  # fmt: skip
@@ -38,13 +36,13 @@ def test_the_first_array_names_the_sizes_and_a_weight_does_not() -> None:
     assert clues_of(None, (RNG.normal(size=(1, 3, 4)),), {}).sizes.keys() == {"T", "C", "√C"}  # 1 is no factor
 
 
-def test_tokens() -> None:
+def test_tokens():
     clues = clues_of(None, (TOKENS,), {})
     assert clues.tokens is TOKENS
     assert clues.sizes == {"B": 2, "T": 4}
 
 
-def test_a_layers_sizes(numpy64: Any) -> None:
+def test_a_layers_sizes(numpy64):
     layer = MultiHeadAttention(12, 2, dropout=0.5, backend=numpy64)
     wanted = {"B": 3, "T": 5, "C": 12, "H": 2, "D": 6, "√C": math.sqrt(12), "√D": math.sqrt(6)}
     assert clues_of(layer, (X,), {}).sizes == wanted
@@ -53,18 +51,18 @@ def test_a_layers_sizes(numpy64: Any) -> None:
     assert clues_of(layer, (X,), {}).target is layer
 
 
-def referenced(target: Any, *inputs: Any) -> Clues:
+def referenced(target, *inputs) -> Clues:
     checked = subject(target, inputs, {}, None)
     upstream = tuple(np.ones(y.shape) for y in checked.outputs({}))
     return with_reference(clues_of(target, inputs, {}), checked, inputs, {}, upstream)
 
 
-def test_a_pair_of_the_same_name_and_value_is_compared_with_npformers() -> None:
-    def softmax_forward(x: Host) -> Any:
+def test_a_pair_of_the_same_name_and_value_is_compared_with_npformers():
+    def softmax_forward(x: Host):
         powers = np.exp(x)
         return powers / powers.sum(axis=-1, keepdims=True), None
 
-    def other_forward(x: Host) -> Any:
+    def other_forward(x: Host):
         return softmax_forward(x)
 
     pair = (softmax_forward, lambda dy, _: dy)
@@ -78,19 +76,19 @@ def test_a_pair_of_the_same_name_and_value_is_compared_with_npformers() -> None:
     assert referenced(pair, X).mistakes == ()
 
 
-def test_layers_are_compared_with_the_method_that_they_override(numpy64: Any) -> None:
+def test_layers_are_compared_with_the_method_that_they_override(numpy64):
     class Mine(LayerNorm):
-        def backward(self, dy: Any, cache: Any) -> Any:
+        def backward(self, dy, cache):
             return super().backward(dy, cache)
 
     class Farther(Mine):
         pass
 
     class Fresh(Layer):
-        def forward(self, x: Any) -> Any:
+        def forward(self, x):
             return x, None
 
-        def backward(self, dy: Any, cache: Any) -> Any:
+        def backward(self, dy, cache):
             return dy
 
     for kind in (Mine, Farther):
@@ -99,7 +97,7 @@ def test_layers_are_compared_with_the_method_that_they_override(numpy64: Any) ->
         assert list(referenced(layer, X).mistakes) == []
 
 
-def test_all_layers(numpy64: Any) -> None:
+def test_all_layers(numpy64):
     layer = EncoderLayer(4, 2, 6, backend=numpy64)
     layer.norm2 = layer.norm1
     found = all_layers(layer)

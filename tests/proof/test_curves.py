@@ -1,9 +1,5 @@
 """The V of every tensor of a report: at the place and along the direction that the report names."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -15,14 +11,14 @@ from npformer.proof.sweep import STEPS
 X = np.random.default_rng(0).normal(size=(2, 3))
 
 
-def pair(factor: float) -> Any:
+def pair(factor: float):
     return lambda x, w: (np.tanh(x) * w, (x, w)), lambda dy, c: (
         dy * c[1] / np.cosh(c[0]) ** 2,
         factor * dy * np.tanh(c[0]),
     )
 
 
-def test_a_right_gradient_is_a_v_and_a_wrong_one_a_level() -> None:
+def test_a_right_gradient_is_a_v_and_a_wrong_one_a_level():
     inputs = X, X + 2
     report = gradcheck(pair(1.01), *inputs, name="mine")
     right, wrong = v_curves(report, pair(1.01), inputs, {})
@@ -35,7 +31,7 @@ def test_a_right_gradient_is_a_v_and_a_wrong_one_a_level() -> None:
 
 @pytest.mark.parametrize("seed", [0, 5])
 @pytest.mark.parametrize("elementwise", [True, False])
-def test_the_curve_is_of_the_reports_place(elementwise: bool, seed: int, numpy64: Any) -> None:
+def test_the_curve_is_of_the_reports_place(elementwise, seed, numpy64):
     """With another upstream gradient, or another direction, the differences would be of something else."""
     layer = Linear(3, 4, backend=numpy64)
     report = gradcheck(layer, X, elementwise=elementwise, seed=seed)

@@ -1,7 +1,5 @@
 """What the pattern of an error tells, tensor by tensor, without a reference; and that noise tells nothing."""
 
-from __future__ import annotations
-
 import math
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +19,7 @@ TOKENS = np.array([[3, 1, 3, 0], [0, 3, 4, 6]])  # 3 and 0 are used more than on
 VISIBLE = np.arange(T) < np.array([[5], [3], [2]])
 
 
-def cause(a: Host, n: Host = N, **clues: Any) -> str:
+def cause(a: Host, n: Host = N, **clues) -> str:
     found = diagnose({"x": a}, {"x": n}, Clues(**clues))
     return found["x"].cause
 
@@ -45,13 +43,13 @@ def cause(a: Host, n: Host = N, **clues: Any) -> str:
         (-0.31, "-0.31", "it is -0.31 of what it should be everywhere"),
     ],
 )
-def test_a_constant_factor_and_what_it_equals(factor: float, name: str, text: str) -> None:
+def test_a_constant_factor_and_what_it_equals(factor, name, text):
     found = by_pattern(factor * N, N, Clues(sizes=SIZES))
     assert found.cause.split(" = ")[0] == f"scaled by {name}"
     assert found.text == text
 
 
-def test_signs_zeros_and_numbers_that_are_none() -> None:
+def test_signs_zeros_and_numbers_that_are_none():
     assert by_pattern(-N, N, Clues()) == ("sign", "it has the opposite sign everywhere")
     assert by_pattern(0 * N, N, Clues()) == ("zero", "it is zero everywhere, where it should not be")
     assert by_pattern(N, 0 * N, Clues()) == ("not zero", "it should be zero everywhere, and is not")
@@ -60,7 +58,7 @@ def test_signs_zeros_and_numbers_that_are_none() -> None:
     assert by_pattern(hurt, N, Clues()) == ("not finite", "2 of 180 entries are NaN or infinite")
 
 
-def test_a_true_gradient_of_rounding_alone_counts_as_zero() -> None:
+def test_a_true_gradient_of_rounding_alone_counts_as_zero():
     """As that of a key's bias, beside others that are not zero."""
     noise = 1e-17 * RNG.normal(size=4)
     truth = {"bias": noise, "weight": N}
@@ -69,7 +67,7 @@ def test_a_true_gradient_of_rounding_alone_counts_as_zero() -> None:
     assert {name: d.cause for name, d in found.items()} == {"bias": "not zero"}
 
 
-def test_names_of_numbers() -> None:
+def test_names_of_numbers():
     assert name_of(-1.0, SIZES) == "−1"
     assert name_of(2.0, {"B": 2.0}) == "2"
     assert name_of(12.0, {"C": 12.0}) == "C = 12"
@@ -77,14 +75,14 @@ def test_names_of_numbers() -> None:
     assert name_of(1.4, {"B": 0.0}) == "1.4"
 
 
-def test_exchanged_axes() -> None:
+def test_exchanged_axes():
     square = RNG.normal(size=(2, 4, 4))
     found = by_pattern(np.swapaxes(square, 1, 2), square, Clues())
     assert found == ("transposed", "axes 1 and 2 are exchanged")
     assert cause(np.swapaxes(N, 0, 1).reshape(N.shape)) == UNKNOWN.cause  # not a transposition: another shape
 
 
-def test_repeated_tokens_assigned_instead_of_accumulated() -> None:
+def test_repeated_tokens_assigned_instead_of_accumulated():
     dy, table = RNG.normal(size=(*TOKENS.shape, 4)), np.zeros((7, 4))
     np.add.at(table, TOKENS, dy)
     assigned = np.zeros_like(table)
@@ -96,14 +94,14 @@ def test_repeated_tokens_assigned_instead_of_accumulated() -> None:
     assert cause(everywhere, table, tokens=TOKENS) == UNKNOWN.cause
 
 
-def test_where_every_token_is_repeated_nothing_follows_from_that() -> None:
+def test_where_every_token_is_repeated_nothing_follows_from_that():
     tokens, table = np.array([[1, 2, 1], [2, 1, 2]]), RNG.normal(size=(4, 3))
     table[[0, 3]] = 0
     wrong = np.where(table != 0, table + RNG.normal(size=table.shape), 0)
     assert cause(wrong, table, tokens=tokens) == UNKNOWN.cause
 
 
-def test_masked_positions() -> None:
+def test_masked_positions():
     leaked = np.where(VISIBLE[..., None], N, N + RNG.normal(size=N.shape))
     assert cause(leaked, key_visible=VISIBLE) == "wrong at masked positions"
     assert cause(np.where(VISIBLE[..., None], N + 1e-3 * N**2, N), key_visible=VISIBLE) == UNKNOWN.cause
@@ -114,7 +112,7 @@ def test_masked_positions() -> None:
 
 @pytest.mark.parametrize(("index", "where"), [(0, "first"), (-1, "last")])
 @pytest.mark.parametrize("axis", [0, 1, 2])
-def test_one_end_of_an_axis(axis: int, index: int, where: str) -> None:
+def test_one_end_of_an_axis(axis, index, where):
     wrong = N.copy()
     np.moveaxis(wrong, axis, 0)[index] += RNG.normal(size=wrong.shape[:axis] + wrong.shape[axis + 1 :])
     found = by_pattern(wrong, N, Clues())
@@ -122,18 +120,18 @@ def test_one_end_of_an_axis(axis: int, index: int, where: str) -> None:
     assert found == (f"wrong at the {where} position", f"only index {number} of axis {axis} is wrong, the {where}")
 
 
-def test_a_position_in_the_middle_is_no_pattern() -> None:
+def test_a_position_in_the_middle_is_no_pattern():
     wrong = N.copy()
     wrong[:, 2] += RNG.normal(size=(B, H * D))
     assert cause(wrong) == UNKNOWN.cause
 
 
-def test_zero_in_places() -> None:
+def test_zero_in_places():
     found = by_pattern(np.where(N > 1, 0, N), N, Clues())
     assert found == ("zero in places", f"{np.sum(N > 1)} of 180 entries are 0 where they should not be")
 
 
-def test_sums_over_an_axis() -> None:
+def test_sums_over_an_axis():
     for axis in range(3):
         total = np.broadcast_to(N.sum(axis=axis, keepdims=True), N.shape)
         for wrong, word in ((total, "summed"), (total / N.shape[axis], "averaged")):
@@ -141,12 +139,12 @@ def test_sums_over_an_axis() -> None:
             assert found == ("axis summed twice", f"it is {word} over axis {axis} once too often")
 
 
-def test_a_missing_mean() -> None:
+def test_a_missing_mean():
     found = by_pattern(N - N.mean(axis=-1, keepdims=True), N, Clues())
     assert found == ("term missing", "it is off by a constant along axis 2: is a mean over it missing?")
 
 
-def test_heads() -> None:
+def test_heads():
     split = N.reshape(B, T, H, D)
     found = by_pattern(split[:, :, ::-1].reshape(N.shape), N, Clues(num_heads=H))
     assert found == ("heads exchanged", "head h holds what belongs to head h − 1: cross-talk")
@@ -157,7 +155,7 @@ def test_heads() -> None:
 
 
 @pytest.mark.parametrize("size", [1.0, 1e-3, 1e-5, 3e-7])
-def test_noise_is_no_pattern(size: float) -> None:
+def test_noise_is_no_pattern(size):
     """Random errors, on tensors of many shapes, with every clue there is: better no diagnosis than a guess."""
     rng = np.random.default_rng(1)
     shapes = [(7, 4), (4, 4), (3, 5, 12), (3, 2, 5, 6), (6,), (12,), (2, 3, 4)]
@@ -172,12 +170,12 @@ def test_noise_is_no_pattern(size: float) -> None:
     assert UNKNOWN.text == "no known pattern fits"
 
 
-def test_what_is_right_gets_no_diagnosis() -> None:
+def test_what_is_right_gets_no_diagnosis():
     assert diagnose({"a": N, "b": 2 * N}, {"a": N, "b": N}).keys() == {"b"}
     assert diagnose({"a": N + 1e-9}, {"a": N}) == {}
 
 
-def test_a_mutant_explains_all_tensors_or_none() -> None:
+def test_a_mutant_explains_all_tensors_or_none():
     """A tensor that is rounding alone need not agree to the last digit of its noise; every other one must."""
     double, other = SimpleNamespace(operator="scale by 2"), SimpleNamespace(operator="drop a term")
     gradients = {
@@ -192,15 +190,15 @@ def test_a_mutant_explains_all_tensors_or_none() -> None:
     assert explaining_mutant(claimed, Clues(mistakes=[double])) is None  # type: ignore[list-item]
 
 
-def test_a_mutant_that_crashes_explains_nothing() -> None:
-    def rerun(mutant: Any) -> dict[str, Host]:
+def test_a_mutant_that_crashes_explains_nothing():
+    def rerun(mutant) -> dict[str, Host]:
         raise ValueError("shapes")
 
     crash = SimpleNamespace(operator="swap operands")
     assert explaining_mutant({"x": N}, Clues(mistakes=[crash], rerun=rerun)) is None  # type: ignore[list-item]
 
 
-def test_the_report_says_it() -> None:
+def test_the_report_says_it():
     pair = (lambda x: (np.tanh(x), x), lambda dy, x: x.shape[1] * dy / np.cosh(x) ** 2)
     report = gradcheck(pair, N[:, :, :4])
     (row,) = report.rows

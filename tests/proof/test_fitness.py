@@ -1,7 +1,5 @@
 """The complex step must prove itself: where NumPy loses or flips an imaginary part it is left out, and that is said."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from pathlib import Path
@@ -24,12 +22,12 @@ POSITIVE = SQUARE @ SQUARE.T + 3 * np.eye(3)
 def layer_norm(statistic: Callable[[Host], Any], has_x_hat_term: bool = True) -> Pair:
     """LayerNorm without γ and β; statistic(x) is its variance."""
 
-    def forward(x: Host) -> Any:
+    def forward(x: Host):
         r = 1 / np.sqrt(statistic(x) + EPS)
         x_hat = (x - x.mean(axis=-1, keepdims=True)) * r
         return x_hat, (x_hat, r)
 
-    def backward(dy: Host, cache: Any) -> Any:
+    def backward(dy: Host, cache):
         x_hat, r = cache
         along = x_hat * np.mean(dy * x_hat, axis=-1, keepdims=True) if has_x_hat_term else 0
         return r * (dy - dy.mean(axis=-1, keepdims=True) - along)
@@ -37,7 +35,7 @@ def layer_norm(statistic: Callable[[Host], Any], has_x_hat_term: bool = True) ->
     return forward, backward
 
 
-def by_method(x: Host) -> Any:
+def by_method(x: Host):
     return x.var(axis=-1, keepdims=True)
 
 
@@ -50,7 +48,7 @@ STATISTICS = {
 }
 
 
-def note_of(report: Report, call: str, function: Callable[..., Any]) -> str:
+def note_of(report: Report, call: str, function) -> str:
     """The one note of a report, which names the call and a line of this file that function has."""
     (note,) = report.notes
     lines, first = inspect.getsourcelines(function)
@@ -62,24 +60,24 @@ def note_of(report: Report, call: str, function: Callable[..., Any]) -> str:
 
 
 @pytest.mark.parametrize("call", STATISTICS)
-def test_right_layer_norm_is_right_whatever_its_variance_is_computed_by(call: str) -> None:
+def test_right_layer_norm_is_right_whatever_its_variance_is_computed_by(call):
     report = gradcheck(layer_norm(STATISTICS[call]), X)
     assert report.ok, report
     note_of(report, call, STATISTICS[call])
 
 
 @pytest.mark.parametrize("call", STATISTICS)
-def test_a_missing_term_is_wrong_all_the_same(call: str) -> None:
+def test_a_missing_term_is_wrong_all_the_same(call):
     (row,) = gradcheck(layer_norm(STATISTICS[call], has_x_hat_term=False), X, explain=False).rows
     assert row.verdict == WRONG
 
 
 def l2_norm(factor: float = 1) -> Pair:
-    def forward(x: Host) -> Any:
+    def forward(x: Host):
         n = np.linalg.norm(x, axis=-1, keepdims=True)
         return x / n, (x / n, n)
 
-    def backward(dy: Host, cache: Any) -> Any:
+    def backward(dy: Host, cache):
         y, n = cache
         return (dy - factor * y * np.sum(dy * y, axis=-1, keepdims=True)) / n
 
@@ -93,11 +91,11 @@ def size(factor: float = 1) -> Pair:
 def cholesky(factor: float = 1) -> Pair:
     """dA = L⁻ᵀ·Φ(LᵀdL)·L⁻¹ with Φ the lower triangle, its diagonal halved; its symmetric part is what is meant."""
 
-    def forward(a: Host) -> Any:
+    def forward(a: Host):
         lower = np.linalg.cholesky(a)
         return lower, lower
 
-    def backward(dy: Host, lower: Host) -> Any:
+    def backward(dy: Host, lower: Host):
         inner = np.tril(lower.T @ np.tril(dy))
         inverse = np.linalg.inv(lower)
         return factor * inverse.T @ (inner - np.diag(np.diag(inner)) / 2) @ inverse
@@ -106,7 +104,7 @@ def cholesky(factor: float = 1) -> Pair:
 
 
 def eigvalsh(factor: float = 1) -> Pair:
-    def forward(a: Host) -> Any:
+    def forward(a: Host):
         return np.linalg.eigvalsh(a), np.linalg.eigh(a.real)[1]
 
     return forward, lambda dy, v: factor * (v * dy) @ v.T
@@ -126,7 +124,7 @@ OTHERS: dict[str, tuple[Callable[..., Pair], Host, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("call", OTHERS)
-def test_other_calls_that_the_complex_step_does_not_survive(call: str) -> None:
+def test_other_calls_that_the_complex_step_does_not_survive(call):
     make, x, options = OTHERS[call]
     report = gradcheck(make(), x, **options)
     assert report.ok, report
@@ -134,7 +132,7 @@ def test_other_calls_that_the_complex_step_does_not_survive(call: str) -> None:
     assert gradcheck(make(1.001), x, explain=False, **options).rows[0].verdict == WRONG
 
 
-def test_a_fit_forward_has_no_note() -> None:
+def test_a_fit_forward_has_no_note():
     report = gradcheck((lambda x: (np.tanh(x), np.tanh(x)), lambda dy, y: dy * (1 - y * y)), X)
     assert (report.ok, report.notes) == (True, ())
 
@@ -142,8 +140,8 @@ def test_a_fit_forward_has_no_note() -> None:
 @pytest.mark.parametrize(
     "error", [TypeError("no complex numbers"), ValueError(""), AssertionError(), KeyError("c"), RuntimeError("a\nb")]
 )
-def test_whatever_a_foreign_forward_raises_at_complex_numbers_it_is_unfit_and_no_error(error: Exception) -> None:
-    def forward(x: Host) -> Any:
+def test_whatever_a_foreign_forward_raises_at_complex_numbers_it_is_unfit_and_no_error(error):
+    def forward(x: Host):
         if np.iscomplexobj(x):
             raise error
         return np.tanh(x), x
@@ -156,8 +154,8 @@ def test_whatever_a_foreign_forward_raises_at_complex_numbers_it_is_unfit_and_no
     assert "\n" not in note
 
 
-def test_a_cast_to_real_is_seen() -> None:
-    def forward(x: Host) -> Any:
+def test_a_cast_to_real_is_seen():
+    def forward(x: Host):
         return np.tanh(x.astype(np.float64)), x
 
     report = gradcheck((forward, lambda dy, x: dy * (1 - np.tanh(x) ** 2)), X)
@@ -166,14 +164,14 @@ def test_a_cast_to_real_is_seen() -> None:
 
 
 @pytest.mark.parametrize("complex_step", [True, False])
-def test_a_constant_mistyped_by_6e_9_is_wrong_with_either_witness(complex_step: bool) -> None:
+def test_a_constant_mistyped_by_6e_9_is_wrong_with_either_witness(complex_step):
     """As √(2/π) to eight digits; no one is told to switch anything off."""
     right, typed = 0.7978845608028654, 0.7978845656
 
-    def forward(x: Host) -> Any:
+    def forward(x: Host):
         return np.tanh(right * x), x
 
-    def backward(dy: Host, x: Host) -> Any:
+    def backward(dy: Host, x: Host):
         return dy * (1 - np.tanh(right * x) ** 2) * typed
 
     report = gradcheck((forward, backward), X, complex_step=complex_step)
@@ -183,7 +181,7 @@ def test_a_constant_mistyped_by_6e_9_is_wrong_with_either_witness(complex_step: 
     assert not report.notes
 
 
-def test_a_unit_roundoff_more_than_the_true_constant_is_right() -> None:
+def test_a_unit_roundoff_more_than_the_true_constant_is_right():
     pair = (
         lambda x: (np.tanh(0.79788 * x), x),
         lambda dy, x: dy * (1 - np.tanh(0.79788 * x) ** 2) * 0.7978800000000001,
@@ -191,7 +189,7 @@ def test_a_unit_roundoff_more_than_the_true_constant_is_right() -> None:
     assert gradcheck(pair, X).rows[0].verdict == RIGHT
 
 
-def test_where_differences_cannot_tell_a_call_that_loses_imaginary_parts_is_enough() -> None:
+def test_where_differences_cannot_tell_a_call_that_loses_imaginary_parts_is_enough():
     """|x| beside its kink: the complex step says 0 there, and must not be believed."""
     report = gradcheck(size(), np.array([0.5, 3e-9, -0.7]))
     assert WRONG not in {row.verdict for row in report.rows}

@@ -1,7 +1,5 @@
 """For each identity on an operation a wrong pair that it catches: no identity may pass whatever it is given."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -43,119 +41,119 @@ def pair(name: str, backward: Backward) -> tuple[Any, Backward]:
     return getattr(F, f"{name}_forward"), backward
 
 
-def no_mean_of_tokens(dy: Any, cache: Any) -> Any:
+def no_mean_of_tokens(dy, cache):
     dx, *others = F.batch_norm_backward(dy, cache)
     return dx + cache.r * cache.shares * np.sum(dy * cache.gamma, axis=tuple(range(dy.ndim - 1))), *others
 
 
-def gate_of_gradient(dy: Any, cache: Any) -> Any:
+def gate_of_gradient(dy, cache):
     return (np.maximum(dy, 0),)
 
 
-def scale_forgotten(dy: Any, cache: Any) -> Any:
+def scale_forgotten(dy, cache):
     return (dy * cache.keep,)
 
 
-def gelu_of_tanh(dy: Any, cache: Any) -> Any:
+def gelu_of_tanh(dy, cache):
     """The derivative of the tanh form, for the erf form."""
     x, c = cache.x, math.sqrt(2 / math.pi)
     t = np.tanh(c * (x + 0.044715 * x**3))
     return (dy * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * c * (1 + 3 * 0.044715 * x * x)),)
 
 
-def gelu_off_by_one_percent(dy: Any, cache: Any) -> Any:
+def gelu_off_by_one_percent(dy, cache):
     return (1.01 * F.gelu_backward(dy, cache)[0],)
 
 
-def residual_cut(dy: Any, cache: Any) -> Any:
+def residual_cut(dy, cache):
     return np.zeros_like(dy), F.residual_backward(dy, cache)[1]
 
 
-def mask_forgotten(dy: Any, cache: Any) -> Any:
+def mask_forgotten(dy, cache):
     return dy, dy
 
 
-def last_token_wins(dy: Any, cache: Any) -> Any:
+def last_token_wins(dy, cache):
     dtable = np.zeros((cache.num_rows, dy.shape[-1]))
     dtable[cache.tokens.reshape(-1)] = cache.scale * dy.reshape(-1, dy.shape[-1])
     return (dtable,)
 
 
-def root_forgotten(dy: Any, cache: Any) -> Any:
+def root_forgotten(dy, cache):
     return (F.embedding_backward(dy, cache)[0] / cache.scale,)
 
 
-def into_pad_row(dy: Any, cache: Any) -> Any:
+def into_pad_row(dy, cache):
     dtable = F.embedding_backward(dy, cache)[0]
     dtable[0] += dy[0, 0]
     return (dtable,)
 
 
-def mean_over_batch(dy: Any, cache: Any) -> Any:
+def mean_over_batch(dy, cache):
     dx, dtable = F.learned_positions_backward(dy, cache)
     return dx, dtable / len(dy)
 
 
-def base_100000(x: Any, offset: int = 0) -> Any:
+def base_100000(x, offset: int = 0):
     fast = sinusoidal_table(x.shape[-2], x.shape[-1], offset, x)
     angle = np.arange(x.shape[-2])[:, None] / 100000.0 ** (2 * (np.arange(x.shape[-1]) // 2) / x.shape[-1])
     return x + np.where(np.arange(x.shape[-1]) % 2, np.cos(angle), np.sin(angle)) + 0 * fast, ()
 
 
-def softmax_without_sum(dy: Any, cache: Any) -> Any:
+def softmax_without_sum(dy, cache):
     return (cache.y * dy,)
 
 
-def softmax_over_batch(dy: Any, cache: Any) -> Any:
+def softmax_over_batch(dy, cache):
     return (F.softmax_backward(dy, cache)[0] / len(dy),)
 
 
-def softmax_minus_1e9(x: Any, visible: Any = None) -> Any:
+def softmax_minus_1e9(x, visible=None):
     return F.softmax_forward(np.where(visible, x, -1e9))
 
 
-def norm_backward(dy: Any, cache: Any, *, mean: bool = True, along: bool = True, outside: bool = False) -> Any:
+def norm_backward(dy, cache, *, mean: bool = True, along: bool = True, outside: bool = False):
     x_hat, r, gamma = cache
     g = dy if outside else dy * gamma
     dx = g - mean * g.mean(axis=-1, keepdims=True) - along * x_hat * (g * x_hat).mean(axis=-1, keepdims=True)
     return (gamma if outside else 1.0) * r * dx, (dy * x_hat).sum(axis=(0, 1)), dy.sum(axis=(0, 1))
 
 
-def no_mean(dy: Any, cache: Any) -> Any:
+def no_mean(dy, cache):
     return norm_backward(dy, cache, mean=False)
 
 
-def no_x_hat(dy: Any, cache: Any) -> Any:
+def no_x_hat(dy, cache):
     return norm_backward(dy, cache, along=False)
 
 
-def gamma_outside(dy: Any, cache: Any) -> Any:
+def gamma_outside(dy, cache):
     return norm_backward(dy, cache, outside=True)
 
 
-def gain_from_y(dy: Any, cache: Any) -> Any:
+def gain_from_y(dy, cache):
     dx, _, dbeta = F.layer_norm_backward(dy, cache)
     return dx, (dy * cache.x_hat * cache.gamma).sum(axis=(0, 1)), dbeta
 
 
-def unbiased(x: Any, gamma: Any, beta: Any, eps: float) -> Any:
+def unbiased(x, gamma, beta, eps: float):
     c = x.shape[-1]
     y, cache = F.layer_norm_forward(x, gamma * math.sqrt((c - 1) / c), beta, eps * (c - 1) / c)
     return y, cache._replace(gamma=gamma)
 
 
-def eps_outside(x: Any, gamma: Any, beta: Any, eps: float) -> Any:
+def eps_outside(x, gamma, beta, eps: float):
     centred = x - x.mean(axis=-1, keepdims=True)
     r = 1 / (np.sqrt((centred**2).mean(axis=-1, keepdims=True)) + eps)
     return gamma * centred * r + beta, F.layer_norm_forward(x, gamma, beta, eps)[1]._replace(r=r, x_hat=centred * r)
 
 
-def no_eps(x: Any, gamma: Any, beta: Any, eps: float) -> Any:
+def no_eps(x, gamma, beta, eps: float):
     with np.errstate(all="ignore"):
         return F.layer_norm_forward(x, gamma, beta, 0.0)
 
 
-def attention_backward(dout: Any, cache: Any, *, flaw: str = "") -> Any:
+def attention_backward(dout, cache, *, flaw: str = ""):
     """The right backward, but for one flaw."""
     q, k, v, (w,), dropout = cache
     scale = 1 / math.sqrt(q.shape[-1])
@@ -171,7 +169,7 @@ def flawed(flaw: str) -> tuple[Any, Backward]:
     return F.attention_forward, lambda dout, cache: attention_backward(dout, cache, flaw=flaw)
 
 
-def attention_forward(q: Any, k: Any, v: Any, mask: AttentionMask = ALL_VISIBLE, draw: Any = None) -> Any:
+def attention_forward(q, k, v, mask: AttentionMask = ALL_VISIBLE, draw=None):
     """−1e9 for hidden scores: where all are hidden, all come out equal."""
     scores = np.where(mask.visible(q.shape[2], k.shape[2], q), q @ np.swapaxes(k, -1, -2) / 2, -1e9)
     weights, softmax = F.softmax_forward(scores)
@@ -179,29 +177,29 @@ def attention_forward(q: Any, k: Any, v: Any, mask: AttentionMask = ALL_VISIBLE,
     return dropped @ v, AttentionCache(q, k, v, softmax, dropout)
 
 
-def ahead_forward(q: Any, k: Any, v: Any, mask: AttentionMask) -> Any:
+def ahead_forward(q, k, v, mask: AttentionMask):
     return F.attention_forward(q, k, v, replace(mask, query_offset=mask.query_offset + 1))
 
 
-def own_hidden(q: Any, k: Any, v: Any, mask: AttentionMask) -> Any:
+def own_hidden(q, k, v, mask: AttentionMask):
     return F.attention_forward(q, k, v, replace(mask, query_offset=mask.query_offset - 1))
 
 
-def ffn_mask_forgotten(dy: Any, cache: Any) -> Any:
+def ffn_mask_forgotten(dy, cache):
     return F.feed_forward_backward(dy, cache._replace(dropout=cache.dropout._replace(keep=None)))
 
 
-def not_smoothed(dloss: Any, cache: Any) -> Any:
+def not_smoothed(dloss, cache):
     """(1 − ε)·onehot is subtracted, ε/V forgotten."""
     q = np.where(cache.q > cache.q.min(), cache.q, 0.0)
     return ((cache.p - q) * (cache.counted * (dloss / cache.num_counted)),)
 
 
-def over_batch_alone(dloss: Any, cache: Any) -> Any:
+def over_batch_alone(dloss, cache):
     return F.cross_entropy_backward(dloss * cache.num_counted / len(cache.p), cache)
 
 
-def counts_padding(logits: Any, targets: Any, ignore_index: Any, label_smoothing: float) -> Any:
+def counts_padding(logits, targets, ignore_index, label_smoothing: float):
     loss, cache = F.cross_entropy_forward(logits, targets, ignore_index, label_smoothing)
     return loss * cache.num_counted / targets.size, cache._replace(num_counted=np.asarray(float(targets.size)))
 
@@ -258,14 +256,14 @@ BREAKERS: dict[str, Broken] = {
 
 
 @pytest.mark.parametrize("broken", BREAKERS)
-def test_what_is_broken_is_caught(broken: str) -> None:
+def test_what_is_broken_is_caught(broken):
     name, target, inputs = BREAKERS[broken]
     found = IDENTITIES[name](target, *inputs, kind=broken.split(":")[0])
     assert found.fails, str(found)
     assert found.violation is not None, found.reason
 
 
-def test_the_same_pairs_without_a_flaw_pass() -> None:
+def test_the_same_pairs_without_a_flaw_pass():
     for broken, (name, _, inputs) in BREAKERS.items():
         operation = broken.split(":")[0]
         right = (getattr(F, f"{operation}_forward"), getattr(F, f"{operation}_backward"))
@@ -274,7 +272,7 @@ def test_the_same_pairs_without_a_flaw_pass() -> None:
     assert IDENTITIES["attention-query-key"](flawed(""), Q, K, V, SEEN, DRAW).holds
 
 
-def test_every_identity_on_an_operation_has_a_breaker() -> None:
+def test_every_identity_on_an_operation_has_a_breaker():
     networks = {"MultiHeadAttention", "Transformer", "EncoderLayer"}
     on_operations = {name for name, one in IDENTITIES.items() if not one.applies_to & networks}
     assert on_operations <= {name for name, *_ in BREAKERS.values()}
@@ -283,15 +281,15 @@ def test_every_identity_on_an_operation_has_a_breaker() -> None:
 @pytest.mark.parametrize(
     "broken", ["layer_norm: γ outside", "softmax: over the batch", "residual: path cut", "attention: scale twice"]
 )
-def test_the_path_integral_catches_them_too(broken: str) -> None:
+def test_the_path_integral_catches_them_too(broken):
     _, target, inputs = BREAKERS[broken]
     assert IDENTITIES["path-integral"](target, *inputs).fails
 
 
-def test_a_mask_drawn_anew_in_backward_does_not_hold() -> None:
+def test_a_mask_drawn_anew_in_backward_does_not_hold():
     own = np.random.default_rng(0)
 
-    def redrawn(dy: Any, cache: Any) -> Any:
+    def redrawn(dy, cache):
         return (dy * (own.random(dy.shape) > 0.3) / 0.7,)
 
     for name in ("gate", "path-integral", "adjoint"):

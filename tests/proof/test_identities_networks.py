@@ -1,7 +1,5 @@
 """For each identity on parameters and wiring a wrong layer or network that it catches."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -37,17 +35,17 @@ model = partial(small_model, dropout=0.2)
 BLIND = AttentionMask(np.array([[True] * 3, [False] * 3]))
 
 
-def heads(mechanism: Any = None, backend: Backend = BACKEND) -> Layer:
+def heads(mechanism=None, backend: Backend = BACKEND) -> Layer:
     return shaken(MultiHeadAttention(4, 2, dropout=0.3, mechanism=mechanism, backend=backend))
 
 
 class Flawed(ScaledDotProduct):
     """Attention whose backward multiplies dq, dk and dv by factors."""
 
-    def __init__(self, *factors: float) -> None:
+    def __init__(self, *factors: float):
         self.factors = factors
 
-    def backward(self, *args: Any) -> Any:
+    def backward(self, *args):
         *gradients, dbias = super().backward(*args)
         return (*(f * d for f, d in zip(self.factors, gradients, strict=True)), dbias)
 
@@ -55,7 +53,7 @@ class Flawed(ScaledDotProduct):
 class Swapped(ScaledDotProduct):
     """dq and dk in the wrong order; in self-attention the shapes still fit."""
 
-    def backward(self, *args: Any) -> Any:
+    def backward(self, *args):
         dq, dk, dv, dbias = super().backward(*args)
         return dk, dq, dv, dbias
 
@@ -63,7 +61,7 @@ class Swapped(ScaledDotProduct):
 class Uniform(ScaledDotProduct):
     """A query that sees nothing attends to everything, as with −1e9."""
 
-    def forward(self, ops: Any, q: Any, k: Any, v: Any, mask: Any, draw: Any, bias: Any) -> Any:
+    def forward(self, ops, q, k, v, mask, draw, bias):
         blind = ~mask.key_visible.any(axis=1, keepdims=True)
         return super().forward(ops, q, k, v, AttentionMask(mask.key_visible | blind), draw, bias)
 
@@ -71,7 +69,7 @@ class Uniform(ScaledDotProduct):
 class HeadsNotMovedBack(MultiHeadAttention):
     """The heads' gradient is reshaped without moving the head axis: right shape, wrong place."""
 
-    def backward(self, dy: Any, cache: Any) -> Any:
+    def backward(self, dy, cache):
         of_x, of_memory, _, _, heads, output = cache.open()
         dmerged = self.output.backward(dy, output)
         batch, length, width = dmerged.shape
@@ -84,7 +82,7 @@ class HeadsNotMovedBack(MultiHeadAttention):
 class OnlyTheTopLayer(DecoderStack):
     """The memory's gradient of the last layer alone, not the sum over layers."""
 
-    def backward(self, dy: Any, cache: Any) -> Any:
+    def backward(self, dy, cache):
         dmemory = None
         dx = dy if self.norm is None else self.norm.backward(dy, cache.pop())
         for layer in reversed(self.layers):
@@ -96,27 +94,27 @@ class OnlyTheTopLayer(DecoderStack):
 class BetaTwice(EncoderLayer):
     """The first norm's β gets its gradient twice."""
 
-    def backward(self, dy: Any, cache: Any) -> Any:
+    def backward(self, dy, cache):
         dx = super().backward(dy, cache)
         self.norm1.beta.grad *= 2
         return dx
 
 
-def wrong_stack(**changes: Any) -> Layer:
+def wrong_stack(**changes) -> Layer:
     made = model(**changes)
     made.decoder.__class__ = OnlyTheTopLayer  # type: ignore[attr-defined]
     return made
 
 
 class FutureVisible(Transformer):
-    def _decode(self, cache: Any, tgt_in: Any, memory: Any, memory_mask: Any, key: Any, recorder: Any) -> Any:
+    def _decode(self, cache, tgt_in, memory, memory_mask, key, recorder):
         real = AttentionMask(tgt_in != self.config.pad_id)
         x = embed(cache, self.tgt_embedding, self.tgt_positions, self.dropout, tgt_in, None)
         h = cache.run(self.decoder, x, memory, mask=real, memory_mask=memory_mask, recorder=child(recorder, "decoder"))
         return cache.run(self.generator, h)
 
 
-def no_mean(dy: Any, cache: Any) -> Any:
+def no_mean(dy, cache):
     """Post-LN whose norm forgets the mean term."""
     x_hat, r, gamma = cache.norm
     g = dy * gamma
@@ -125,24 +123,24 @@ def no_mean(dy: Any, cache: Any) -> Any:
     return dx, df, (dy * x_hat).sum(axis=(0, 1)), dy.sum(axis=(0, 1))
 
 
-def root_forgotten(dy: Any, cache: Any) -> Any:
+def root_forgotten(dy, cache):
     return (F.embedding_backward(dy, cache)[0] / cache.scale,)
 
 
-def into_every_row(dy: Any, cache: Any) -> Any:
+def into_every_row(dy, cache):
     return (F.embedding_backward(dy, cache)[0] + 1e-9,)
 
 
-def mask_forgotten(dy: Any, cache: Any) -> Any:
+def mask_forgotten(dy, cache):
     return F.feed_forward_backward(dy, cache._replace(dropout=cache.dropout._replace(keep=None)))
 
 
-def bias_over_batch(dy: Any, cache: Any) -> Any:
+def bias_over_batch(dy, cache):
     dx, dweight, dbias = F.linear_backward(dy, cache)
     return dx, dweight, dbias / len(dy)
 
 
-def keys_moved(dout: Any, cache: Any) -> Any:
+def keys_moved(dout, cache):
     """A little is added to every dK, so it no longer sums to 0."""
     dq, dk, dv = F.attention_backward(dout, cache)
     return dq, dk + 1e-3 * cache.q.mean(), dv
@@ -189,14 +187,14 @@ BREAKERS: dict[str, Broken] = {
 
 
 @pytest.mark.parametrize("broken", BREAKERS)
-def test_what_is_broken_is_caught(broken: str) -> None:
+def test_what_is_broken_is_caught(broken):
     name, make, inputs, options = BREAKERS[broken]
     found = IDENTITIES[name](make(), *inputs, **options)
     assert found.fails, str(found)
     assert found.violation is not None, found.reason
 
 
-def test_every_identity_inside_a_network_has_a_breaker() -> None:
+def test_every_identity_inside_a_network_has_a_breaker():
     about_networks = {
         name
         for name, one in IDENTITIES.items()
@@ -205,12 +203,12 @@ def test_every_identity_inside_a_network_has_a_breaker() -> None:
     assert about_networks <= {name for name, *_ in BREAKERS.values()}
 
 
-def test_a_network_wired_wrongly_has_right_gradients() -> None:
+def test_a_network_wired_wrongly_has_right_gradients():
     """So the path integral holds where who-sees-whom does not: neither replaces the other."""
     assert IDENTITIES["path-integral"](model(UnmaskedMemory), SRC, TGT, key=KEY).holds
 
 
-def test_parts_are_named_as_parameters_are() -> None:
+def test_parts_are_named_as_parameters_are():
     made = model()
     names = {name for name, _ in made.named_parameters()}
     prefixes = dict(parts(made))

@@ -22,16 +22,16 @@ def verdicts(report: Report) -> dict[str, str]:
     return {row.tensor: row.verdict for row in report.rows}
 
 
-def chain(x: Host, weights: list[Host]) -> Any:
+def chain(x: Host, weights: list[Host]):
     return x @ weights[0] @ weights[1], (x, weights)
 
 
-def chain_backward(dy: Host, cache: Any, factor: float = 1) -> Any:
+def chain_backward(dy: Host, cache, factor: float = 1):
     x, (w, v) = cache
     return dy @ v.T @ w.T, [x.T @ dy @ v.T, factor * (x @ w).T @ dy]
 
 
-def test_a_list_is_checked_array_by_array() -> None:
+def test_a_list_is_checked_array_by_array():
     report = gradcheck((chain, chain_backward), X, [W, V])
     assert verdicts(report) == {"x": RIGHT, "weights[0]": RIGHT, "weights[1]": RIGHT}
     assert report.ok
@@ -39,15 +39,15 @@ def test_a_list_is_checked_array_by_array() -> None:
     assert verdicts(wrong) == {"x": RIGHT, "weights[0]": RIGHT, "weights[1]": WRONG}
 
 
-def test_a_tuple_of_gradients_serves_a_list_and_the_types_of_inputs_are_kept() -> None:
+def test_a_tuple_of_gradients_serves_a_list_and_the_types_of_inputs_are_kept():
     class Weights(NamedTuple):
         first: Host
         second: Host
 
-    def forward(x: Host, weights: Weights) -> Any:
+    def forward(x: Host, weights: Weights):
         return x @ weights.first @ weights.second, (x, weights)
 
-    def backward(dy: Host, cache: Any) -> Any:
+    def backward(dy: Host, cache):
         dx, dws = chain_backward(dy, cache)
         return dx, tuple(dws)
 
@@ -55,11 +55,11 @@ def test_a_tuple_of_gradients_serves_a_list_and_the_types_of_inputs_are_kept() -
     assert verdicts(report) == {"x": RIGHT, "weights[0]": RIGHT, "weights[1]": RIGHT}
 
 
-def affine(x: Host, p: dict[str, Any]) -> Any:
+def affine(x: Host, p: dict[str, Any]):
     return p["scale"] * (x @ p["W"] + p["b"][0]), (x, p)
 
 
-def affine_backward(dy: Host, cache: Any, factor: float = 1) -> Any:
+def affine_backward(dy: Host, cache, factor: float = 1):
     x, p = cache
     g = p["scale"] * dy
     return g @ p["W"].T, {"W": x.T @ g, "b": [factor * g.sum(axis=0)]}
@@ -68,7 +68,7 @@ def affine_backward(dy: Host, cache: Any, factor: float = 1) -> Any:
 PARAMETERS: dict[str, Any] = {"W": W, "b": [B], "scale": 0.5, "ids": np.arange(3)}
 
 
-def test_a_dict_is_checked_in_its_depth_and_what_is_passed_on_is_named() -> None:
+def test_a_dict_is_checked_in_its_depth_and_what_is_passed_on_is_named():
     report = gradcheck((affine, affine_backward), X, PARAMETERS)
     assert verdicts(report) == {"x": RIGHT, "p['W']": RIGHT, "p['b'][0]": RIGHT}
     assert report.notes == ("passed on unchecked: p['scale'] (float 0.5), p['ids'] (int64 array)",)
@@ -77,8 +77,8 @@ def test_a_dict_is_checked_in_its_depth_and_what_is_passed_on_is_named() -> None
 
 
 @pytest.mark.parametrize(("factor", "verdict"), [(1, RIGHT), (1.001, WRONG)])
-def test_a_float_in_a_dict_is_checked_if_a_gradient_of_it_is_in_what_came_back(factor: float, verdict: str) -> None:
-    def backward(dy: Host, cache: Any) -> Any:
+def test_a_float_in_a_dict_is_checked_if_a_gradient_of_it_is_in_what_came_back(factor, verdict):
+    def backward(dy: Host, cache):
         dx, dp = affine_backward(dy, cache)
         return dx, dp | {"scale": factor * np.sum(dy * (X @ W + B)), "ids": None}
 
@@ -95,26 +95,26 @@ def test_a_float_in_a_dict_is_checked_if_a_gradient_of_it_is_in_what_came_back(f
         (W, "gradient of p: expected a dict like the input, with 'W' in it, got float64 array"),
     ],
 )
-def test_a_gradient_of_another_form_is_refused(gradient: Any, text: str) -> None:
+def test_a_gradient_of_another_form_is_refused(gradient, text):
     with pytest.raises(ShapeError, match=f"^{re.escape(text)}$"):
         gradcheck((affine, lambda dy, cache: (dy @ W.T, gradient)), X, PARAMETERS)
 
 
-def test_gradients_may_come_by_name() -> None:
-    def backward(dy: Host, cache: Any) -> Any:
+def test_gradients_may_come_by_name():
+    def backward(dy: Host, cache):
         dx, dw = chain_backward(dy, cache)
         return {"weights": dw, "x": dx}
 
     assert verdicts(gradcheck((chain, backward), X, [W, V])) == {"x": RIGHT, "weights[0]": RIGHT, "weights[1]": RIGHT}
 
 
-def power(x: Host, c: float) -> Any:
+def power(x: Host, c: float):
     return c * x**2, (x, c)
 
 
 @pytest.mark.parametrize(("factor", "verdict"), [(1, RIGHT), (1.001, WRONG)])
-def test_a_python_float_is_checked_if_backward_returns_a_gradient_for_it(factor: float, verdict: str) -> None:
-    def backward(dy: Host, cache: Any) -> Any:
+def test_a_python_float_is_checked_if_backward_returns_a_gradient_for_it(factor, verdict):
+    def backward(dy: Host, cache):
         x, c = cache
         return dy * 2 * c * x, factor * float(np.sum(dy * x**2))
 
@@ -126,12 +126,12 @@ def test_a_python_float_is_checked_if_backward_returns_a_gradient_for_it(factor:
 
 @pytest.mark.parametrize(("factor", "verdict"), [(1, RIGHT), (1.001, WRONG)])
 @pytest.mark.parametrize("structure", [None, "symmetric"])
-def test_a_layer_s_float_too_and_one_beside_a_symmetric_matrix(factor: float, verdict: str, structure: Any) -> None:
+def test_a_layer_s_float_too_and_one_beside_a_symmetric_matrix(factor, verdict, structure):
     class Power:
-        def forward(self, x: Host, c: float) -> Any:
+        def forward(self, x: Host, c: float):
             return power(x, c)
 
-        def backward(self, dy: Host, cache: Any) -> Any:
+        def backward(self, dy: Host, cache):
             x, c = cache
             return dy * 2 * c * x, factor * float(np.sum(dy * x**2))
 
@@ -139,7 +139,7 @@ def test_a_layer_s_float_too_and_one_beside_a_symmetric_matrix(factor: float, ve
     assert verdicts(report) == {"x": RIGHT, "c": verdict}
 
 
-def test_a_python_float_without_a_gradient_is_named() -> None:
+def test_a_python_float_without_a_gradient_is_named():
     report = gradcheck((power, lambda dy, cache: dy * 2 * cache[1] * cache[0]), X, 0.5)
     assert verdicts(report) == {"x": RIGHT}
     assert report.notes == ("passed on unchecked: c (float 0.5)",)
@@ -147,7 +147,7 @@ def test_a_python_float_without_a_gradient_is_named() -> None:
     assert (verdicts(by_none), by_none.notes) == (verdicts(report), report.notes)
 
 
-def test_floats_alone_are_checked() -> None:
+def test_floats_alone_are_checked():
     pair = (lambda a, b: (np.array([a * b, a]), (a, b)), lambda dy, c: (dy[0] * c[1] + dy[1], dy[0] * c[0]))
     assert verdicts(gradcheck(pair, 0.3, 0.7)) == {"a": RIGHT, "b": RIGHT}
     swapped = (pair[0], lambda dy, c: (dy[0] * c[0] + dy[1], dy[0] * c[1]))
@@ -155,13 +155,13 @@ def test_floats_alone_are_checked() -> None:
 
 
 @pytest.mark.parametrize(("share", "verdict"), [(0.0, RIGHT), (1e-6, WRONG)])
-def test_none_says_0_and_is_right_only_where_that_is_true(share: float, verdict: str) -> None:
+def test_none_says_0_and_is_right_only_where_that_is_true(share, verdict):
     pair = (lambda x, z: (np.sin(x) + share * np.sum(z**2), x), lambda dy, x: (dy * np.cos(x), None))
     report = gradcheck(pair, X, V, explain=False)
     assert verdicts(report) == {"x": RIGHT, "z": verdict}
 
 
-def test_a_single_none_for_a_single_input() -> None:
+def test_a_single_none_for_a_single_input():
     assert verdicts(gradcheck((lambda x: (np.sin(x), x), lambda dy, x: None), X, explain=False)) == {"x": WRONG}
     assert verdicts(gradcheck((lambda x: (0 * x, x), lambda dy, x: None), X)) == {"x": NOTHING}
 
@@ -174,14 +174,14 @@ def test_a_single_none_for_a_single_input() -> None:
         (lambda dy: dy.sum(), "()"),
     ],
 )
-def test_a_gradient_of_another_shape_is_told_what_to_do(gradient: Any, text: str) -> None:
+def test_a_gradient_of_another_shape_is_told_what_to_do(gradient, text):
     pair = (lambda x, b: (x @ W + b, None), lambda dy, _: (dy @ W.T, gradient(dy)))
     with pytest.raises(ShapeError, match=f"^gradient of b: expected {re.escape('(4,), got ' + text)}"):
         gradcheck(pair, X, B)
 
 
-def test_a_gradient_in_a_list_must_be_float64_too() -> None:
-    def backward(dy: Host, cache: Any) -> Any:
+def test_a_gradient_in_a_list_must_be_float64_too():
+    def backward(dy: Host, cache):
         dx, (dw, dv) = chain_backward(dy, cache)
         return dx, [dw, dv.astype(np.float32)]
 
@@ -189,7 +189,7 @@ def test_a_gradient_in_a_list_must_be_float64_too() -> None:
         gradcheck((chain, backward), X, [W, V])
 
 
-def test_names() -> None:
+def test_names():
     pair = (lambda *xs: (xs[0] @ xs[1], xs), lambda dy, xs: (dy @ xs[1].T, xs[0].T @ dy))
     assert list(verdicts(gradcheck(pair, X, W))) == ["input0", "input1"]
     assert list(verdicts(gradcheck(pair, X, W, names=["query", "key"]))) == ["query", "key"]
@@ -199,8 +199,8 @@ def test_names() -> None:
             gradcheck(pair, X, W, names=names)
 
 
-def test_inputs_are_given_in_new_memory_and_are_afterwards_what_they_were() -> None:
-    def forward(x: Host, weights: list[Host]) -> Any:
+def test_inputs_are_given_in_new_memory_and_are_afterwards_what_they_were():
+    def forward(x: Host, weights: list[Host]):
         assert not any(np.shares_memory(a, b) for a, b in zip((x, *weights), (X, W, V), strict=True))
         return chain(x, weights)
 

@@ -1,7 +1,5 @@
 """Invariants hold on everything in the catalogue, say so in 80 columns, and leave their target as it was."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from functools import cache
@@ -34,7 +32,7 @@ def certified(case: Case, backend: Backend) -> ClaimResults:
     return certify(case.build(backend), *case.inputs, name=case.name, device=backend.device, **case.options)
 
 
-def small_model(**changes: Any) -> Transformer:
+def small_model(**changes) -> Transformer:
     config = TransformerConfig(5, 5, d_model=4, num_heads=2, d_ff=6, num_encoder_layers=1, num_decoder_layers=1)
     return Transformer(config, backend=get_backend("numpy", dtype=changes.get("dtype", "float64")))
 
@@ -47,12 +45,12 @@ def certified_before(name: str) -> ClaimResults:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_every_invariant_holds_on_the_catalogue(case: Case) -> None:
+def test_every_invariant_holds_on_the_catalogue(case):
     report = certified_before(case.name)
     assert report.ok, str(report)
 
 
-def test_every_invariant_has_something_to_say() -> None:
+def test_every_invariant_has_something_to_say():
     cases = [case for case in CASES if "tied" in case.name or case.name == "MultiHeadAttention: self"]
     held = {row.name for case in cases for row in certified_before(case.name).rows if row.holds}
     assert held == set(INVARIANTS)
@@ -65,16 +63,16 @@ def test_every_invariant_has_something_to_say() -> None:
         ("Transformer: post, gelu, tied", ("causality", "padding-invariance", "ignored-tokens", "tying")),
     ],
 )
-def test_it_runs_on_a_device_that_is_not_the_host(case: str, names: tuple[str, ...], strict64: Backend) -> None:
+def test_it_runs_on_a_device_that_is_not_the_host(case, names, strict64):
     (one,) = (found for found in CASES if found.name == case)
     for name in names:
         row = INVARIANTS[name](one.build(strict64), *one.inputs, device=strict64.device, **one.options)
         assert not row.fails, f"{name}: {row}"
 
 
-def test_the_text_fits_80_columns_and_names_what_failed() -> None:
+def test_the_text_fits_80_columns_and_names_what_failed():
     class Wrong(Linear):
-        def backward(self, dy: Any, cache: Any) -> Any:
+        def backward(self, dy, cache):
             self.weight.grad[...] = 0
             return super().backward(dy, cache)
 
@@ -88,7 +86,7 @@ def test_the_text_fits_80_columns_and_names_what_failed() -> None:
         report.raise_if_failed()
 
 
-def test_results_are_data() -> None:
+def test_results_are_data():
     report = certify(LayerNorm(4, backend=backend64()), X)
     found = json.loads(report.to_json())
     assert found["ok"] is True
@@ -99,11 +97,11 @@ def test_results_are_data() -> None:
     assert report["determinism"].holds
 
 
-def test_a_report_on_nothing_is_not_ok() -> None:
+def test_a_report_on_nothing_is_not_ok():
     assert not ClaimResults("empty").ok
 
 
-def test_inputs_that_do_not_fit_are_the_callers_error() -> None:
+def test_inputs_that_do_not_fit_are_the_callers_error():
     with pytest.raises(ShapeError, match="C_in=4"):
         certify(Linear(4, 5, backend=backend64()), X[..., :3])
 
@@ -111,7 +109,7 @@ def test_inputs_that_do_not_fit_are_the_callers_error() -> None:
 class Careless:
     """A stranger's layer with state of every kind, which its forward and backward change."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.weight = SimpleNamespace(data=np.ones(4, dtype=np.float32), grad=np.full(4, 7.0, dtype=np.float32))
         self.calls, self.count, self.rng = ["made"], 0, np.random.default_rng(3)
         self.running, self.notes = np.zeros(4), {"calls": 0}
@@ -119,7 +117,7 @@ class Careless:
     def named_parameters(self) -> Iterator[tuple[str, Any]]:
         yield "weight", self.weight
 
-    def forward(self, x: Any) -> tuple[Any, Any]:
+    def forward(self, x) -> tuple[Any, Any]:
         self.calls.append("forward")
         self.count += 1
         self.notes["calls"] += 1
@@ -127,7 +125,7 @@ class Careless:
         self.running += x.mean(axis=(0, 1)) + self.rng.normal(size=4)
         return x * self.weight.data, x
 
-    def backward(self, dy: Any, cache: Any) -> Any:
+    def backward(self, dy, cache):
         self.weight.grad = self.weight.grad + (dy * cache).sum(axis=(0, 1))
         if self.count > 4:
             raise RuntimeError("tired")
@@ -135,7 +133,7 @@ class Careless:
 
 
 @pytest.mark.parametrize("name", [None, *INVARIANTS])
-def test_everything_is_restored_even_after_an_error(name: str | None) -> None:
+def test_everything_is_restored_even_after_an_error(name):
     layer = Careless()
     data, grad, running, state = layer.weight.data, layer.weight.grad, layer.running, layer.rng.bit_generator.state
     (certify if name is None else INVARIANTS[name])(layer, X)
@@ -150,12 +148,12 @@ def test_everything_is_restored_even_after_an_error(name: str | None) -> None:
     assert layer.rng.bit_generator.state == state
 
 
-def test_an_error_in_backward_is_a_finding() -> None:
+def test_an_error_in_backward_is_a_finding():
     report = certify(Careless(), X)
     assert "raised RuntimeError: tired" in str(report["determinism"])
 
 
-def test_a_model_keeps_its_arrays_values_and_gradients(dtype: str) -> None:
+def test_a_model_keeps_its_arrays_values_and_gradients(dtype):
     model = small_model(dtype=dtype)
     model.arena.grads[...] = 0.5
     values, data = model.arena.values.copy(), model.generator.weight.data
@@ -166,22 +164,22 @@ def test_a_model_keeps_its_arrays_values_and_gradients(dtype: str) -> None:
     assert np.all(model.arena.grads == 0.5)
 
 
-def test_strangers_need_no_base_class() -> None:
+def test_strangers_need_no_base_class():
     class Doubler:
         """y = w·x with w of one number per channel; its cache is a list that backward empties."""
 
         causal = True
 
-        def __init__(self) -> None:
+        def __init__(self):
             self.w = SimpleNamespace(data=np.full(4, 2.0), grad=np.zeros(4))
 
         def named_parameters(self) -> Iterator[tuple[str, Any]]:
             yield "w", self.w
 
-        def forward(self, x: Any) -> tuple[Any, Any]:
+        def forward(self, x) -> tuple[Any, Any]:
             return x * self.w.data, [x]
 
-        def backward(self, dy: Any, cache: Any) -> Any:
+        def backward(self, dy, cache):
             if not cache:
                 raise CacheUsedError("used")
             self.w.grad += (dy * cache.pop()).sum(axis=(0, 1))
@@ -192,7 +190,7 @@ def test_strangers_need_no_base_class() -> None:
     assert report["causality"].holds
 
 
-def test_masks_of_layers_are_found_whatever_they_govern() -> None:
+def test_masks_of_layers_are_found_whatever_they_govern():
     mask = AttentionMask(np.array([[True, True, False], [True, False, False]]), causal=True)
     layer = EncoderLayer(4, 2, 6, dropout=0.2, backend=backend64())
     report = certify(layer, X, mask=mask, key=RandomKey(1))

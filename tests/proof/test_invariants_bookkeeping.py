@@ -1,7 +1,5 @@
 """For each invariant of bookkeeping something broken that it catches, and that others do not mind."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -19,61 +17,61 @@ X, MEMORY = rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 5, 4))
 HIDDEN = AttentionMask(np.array([[True] * 5, [False] * 5]))
 
 
-def squared(x: Any) -> Any:
+def squared(x):
     return x * x, [x]
 
 
-def empties_its_cache(dy: Any, cache: Any) -> Any:
+def empties_its_cache(dy, cache):
     return 2 * (cache.pop() if cache else 0) * dy
 
 
 class OwnDice(Dropout):
     """Draws from a generator of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__(0.5, backend=BACKEND)
         self.rng = np.random.default_rng(0)
 
-    def forward(self, x: Any, key: Any = None) -> Any:
+    def forward(self, x, key=None):
         return super().forward(x, RandomKey(int(self.rng.integers(1 << 30))))
 
 
 class GateFromGradient(Layer):
-    def forward(self, x: Any) -> Any:
+    def forward(self, x):
         return np.maximum(x, 0), None
 
-    def backward(self, dy: Any, cache: Any) -> Any:
+    def backward(self, dy, cache):
         return np.maximum(dy, 0)
 
 
 class Assigns(Linear):
-    def backward(self, dy: Any, cache: Any) -> Any:
+    def backward(self, dy, cache):
         self.bias.grad[...] = 0
         return super().backward(dy, cache)
 
 
 class CachesOnSelf(Linear):
-    def forward(self, x: Any) -> Any:
+    def forward(self, x):
         y, self.cache = super().forward(x)
         return y, None
 
-    def backward(self, dy: Any, cache: Any) -> Any:
+    def backward(self, dy, cache):
         return super().backward(dy, self.cache)
 
 
 class StacksOnSelf(Linear):
     """Right as long as the last forward is the first to come back."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__(4, 5, backend=BACKEND)
         self.caches: list[Any] = []
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x):
         y, cache = super().forward(x)
         self.caches.append(cache)
         return y, None
 
-    def backward(self, dy: Any, cache: Any) -> Any:
+    def backward(self, dy, cache):
         return super().backward(dy, self.caches.pop())
 
 
@@ -82,30 +80,30 @@ class ReusesItsOutput(Layer):
 
     buffer = np.zeros((2, 3, 4))
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x):
         self.buffer[...] = 2 * x
         return self.buffer, None
 
-    def backward(self, dy: Any, cache: Any) -> Any:
+    def backward(self, dy, cache):
         return 2 * dy
 
 
 class WorksTwice(Layer):
-    def forward(self, x: Any) -> Any:
+    def forward(self, x):
         return x * x, x
 
-    def backward(self, dy: Any, cache: Any) -> Any:
+    def backward(self, dy, cache):
         return 2 * cache * dy
 
 
 class Spoils(Layer):
     """Writes into what it is given: "x", "dy", "y", "weight" or "mask"."""
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str):
         super().__init__(BACKEND)
         self.what, self.norm = what, LayerNorm(4, backend=BACKEND)
 
-    def forward(self, x: Any, mask: AttentionMask = ALL_VISIBLE) -> Any:
+    def forward(self, x, mask: AttentionMask = ALL_VISIBLE):
         if self.what == "x":
             x *= 2
         if self.what == "weight":
@@ -115,7 +113,7 @@ class Spoils(Layer):
         y = 2 * x
         return y, y
 
-    def backward(self, dy: Any, cache: Any) -> Any:
+    def backward(self, dy, cache):
         if self.what == "dy":
             dy *= 2
         if self.what == "y":
@@ -124,22 +122,22 @@ class Spoils(Layer):
 
 
 class Casts(Linear):
-    def backward(self, dy: Any, cache: Any) -> Any:
+    def backward(self, dy, cache):
         return super().backward(dy, cache).astype(np.float32)
 
 
 class Reshapes(Linear):
-    def backward(self, dy: Any, cache: Any) -> Any:
+    def backward(self, dy, cache):
         return super().backward(dy, cache).reshape(-1, 4)
 
 
 class ReturnsNan(Linear):
-    def backward(self, dy: Any, cache: Any) -> Any:
+    def backward(self, dy, cache):
         return super().backward(dy, cache) * np.nan
 
 
 class ReturnsTwo(Linear):
-    def backward(self, dy: Any, cache: Any) -> Any:
+    def backward(self, dy, cache):
         return super().backward(dy, cache), dy
 
 
@@ -171,12 +169,12 @@ def result(name: str, broken: str) -> ClaimResult:
 
 
 @pytest.mark.parametrize("broken", BREAKERS)
-def test_what_is_broken_is_caught(broken: str) -> None:
+def test_what_is_broken_is_caught(broken):
     found = result(BREAKERS[broken][0], broken)
     assert found.fails, str(found)
 
 
-def test_every_invariant_of_bookkeeping_has_a_breaker() -> None:
+def test_every_invariant_of_bookkeeping_has_a_breaker():
     assert {name for name, *_ in BREAKERS.values()} == set(list(INVARIANTS)[6:])  # the others: breakers
 
 
@@ -190,5 +188,5 @@ def test_every_invariant_of_bookkeeping_has_a_breaker() -> None:
         ("works twice", ("reuse", "no-mutation", "linear-backward")),
     ],
 )
-def test_a_check_looks_for_one_thing(broken: str, holds: tuple[str, ...]) -> None:
+def test_a_check_looks_for_one_thing(broken, holds):
     assert not [name for name in holds if result(name, broken).fails]

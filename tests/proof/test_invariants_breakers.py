@@ -1,7 +1,5 @@
 """For each invariant of wiring something broken that it catches: no check may pass whatever it is given."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -26,13 +24,13 @@ X, MEMORY = rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 5, 4))
 CAUSAL = AttentionMask(causal=True)
 
 
-def attend_one_ahead(q: Any, k: Any, v: Any, mask: AttentionMask = ALL_VISIBLE, draw: Any = None) -> Any:
+def attend_one_ahead(q, k, v, mask: AttentionMask = ALL_VISIBLE, draw=None):
     """A causal mask that is off by one: the next token is visible."""
     mask = replace(mask, query_offset=mask.query_offset + 1) if mask.causal else mask
     return F.attention_forward(q, k, v, mask, draw)
 
 
-def attend_minus_1e9(q: Any, k: Any, v: Any, mask: AttentionMask = ALL_VISIBLE, draw: Any = None) -> Any:
+def attend_minus_1e9(q, k, v, mask: AttentionMask = ALL_VISIBLE, draw=None):
     """Hidden scores get −1e9 added; where all are hidden, all come out equal."""
     visible = mask.visible(q.shape[2], k.shape[2], q)
     scores = q @ np.swapaxes(k, -1, -2) / math.sqrt(q.shape[-1])
@@ -42,23 +40,23 @@ def attend_minus_1e9(q: Any, k: Any, v: Any, mask: AttentionMask = ALL_VISIBLE, 
     return dropped @ v, AttentionCache(q, k, v, softmax, dropout)
 
 
-def divided_by_batch(dout: Any, cache: Any) -> Any:
+def divided_by_batch(dout, cache):
     dq, dk, dv = F.attention_backward(dout, cache)
     return dq / len(dq), dk / len(dk), dv
 
 
-def loss_over_all(logits: Any, targets: Any, ignore_index: int | None = 0, label_smoothing: float = 0.0) -> Any:
+def loss_over_all(logits, targets, ignore_index: int | None = 0, label_smoothing: float = 0.0):
     """The mean over B·T: padding is counted."""
     loss, cache = F.cross_entropy_forward(logits, targets, ignore_index, label_smoothing)
     share = np.sum(targets != ignore_index) / targets.size
     return loss * share, (cache, share)
 
 
-def loss_over_all_backward(dloss: Any, cache: Any) -> Any:
+def loss_over_all_backward(dloss, cache):
     return F.cross_entropy_backward(dloss * cache[1], cache[0])
 
 
-def smoothing_over_ignored(dloss: Any, cache: Any) -> Any:
+def smoothing_over_ignored(dloss, cache):
     """Where nothing should come back, the smoothing's part does."""
     return ((cache.p - cache.q) * np.where(cache.counted, dloss, 1e-3 * dloss) / cache.num_counted,)
 
@@ -68,34 +66,34 @@ class Peeks(Layer):
 
     causal = True
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x):
         return x + x.mean(axis=1, keepdims=True), x.shape
 
-    def backward(self, dy: Any, cache: Any) -> Any:
+    def backward(self, dy, cache):
         return dy + dy.mean(axis=1, keepdims=True)
 
 
 class ByPlaceInBatch(Layer):
     """Sequence b is multiplied by b + 1."""
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x):
         weight = 1.0 + np.arange(len(x))[:, None, None]
         return x * weight, weight
 
-    def backward(self, dy: Any, cache: Any) -> Any:
+    def backward(self, dy, cache):
         return dy * cache
 
 
 class KeepsOneOfTwo(Transformer):
     """The source embedding's gradient replaces what stood there."""
 
-    def __init__(self, config: TransformerConfig, **options: Any) -> None:
+    def __init__(self, config: TransformerConfig, **options):
         super().__init__(config, **options)
         self.src_embedding.__class__ = Replaces
 
 
 class Replaces(Embedding):
-    def backward(self, dy: Any, cache: Any) -> None:
+    def backward(self, dy, cache):
         self.weight.grad[...] = 0
         super().backward(dy, cache)
 
@@ -159,12 +157,12 @@ def result(name: str, broken: str) -> ClaimResult:
 
 
 @pytest.mark.parametrize("broken", BREAKERS)
-def test_what_is_broken_is_caught(broken: str) -> None:
+def test_what_is_broken_is_caught(broken):
     found = result(BREAKERS[broken][0], broken)
     assert found.fails, str(found)
 
 
-def test_every_invariant_of_wiring_has_a_breaker() -> None:
+def test_every_invariant_of_wiring_has_a_breaker():
     assert {name for name, *_ in BREAKERS.values()} == set(list(INVARIANTS)[:6])  # the others: bookkeeping
 
 
@@ -177,11 +175,11 @@ def test_every_invariant_of_wiring_has_a_breaker() -> None:
         ("−1e9, model", ("causality", "linear-backward", "sequences-alone")),
     ],
 )
-def test_a_check_looks_for_one_thing(broken: str, holds: tuple[str, ...]) -> None:
+def test_a_check_looks_for_one_thing(broken, holds):
     assert not [name for name in holds if result(name, broken).fails]
 
 
-def test_a_violation_says_where_and_both_numbers() -> None:
+def test_a_violation_says_where_and_both_numbers():
     found = result("causality", "next token visible, model")
     assert "tgt_in[:, " in found.violation.where
     assert len(found.violation.place) == 3

@@ -1,15 +1,12 @@
 """Invariants have something to say of every model, and of a norm over the batch only what is true."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
-from npformer.backend import Backend
 from npformer.functional import AttentionMask
 from npformer.layers import EncoderLayer
 from npformer.models import Decoder
-from npformer.proof import Case, catalogue, certify
+from npformer.proof import catalogue, certify
 
 CASES = {case.name: case for case in catalogue()}
 DECODERS = [case for case in CASES.values() if case.name.startswith("Decoder: ")]
@@ -17,7 +14,7 @@ TAGGERS = [case for case in CASES.values() if case.name.startswith(("Encoder: to
 
 
 @pytest.mark.parametrize("case", DECODERS, ids=lambda case: case.name)
-def test_decoders_are_certified_causal_and_blind_to_padding(case: Case, numpy64: Backend) -> None:
+def test_decoders_are_certified_causal_and_blind_to_padding(case, numpy64):
     report = certify(case.build(numpy64), *case.inputs, **case.options)
     assert report.ok, str(report)
     assert report["causality"].holds
@@ -27,13 +24,13 @@ def test_decoders_are_certified_causal_and_blind_to_padding(case: Case, numpy64:
 
 
 @pytest.mark.parametrize("case", TAGGERS, ids=lambda case: case.name)
-def test_encoders_are_blind_to_padding_and_look_ahead(case: Case, numpy64: Backend) -> None:
+def test_encoders_are_blind_to_padding_and_look_ahead(case, numpy64):
     report = certify(case.build(numpy64), *case.inputs, **case.options)
     assert report["padding-invariance"].holds
     assert not report["causality"].applies
 
 
-def test_a_decoder_that_looks_ahead_or_at_padding_is_found(numpy64: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_decoder_that_looks_ahead_or_at_padding_is_found(numpy64, monkeypatch):
     case = CASES["Decoder: none, full, post"]
     for hidden, failing in ((True, "causality"), (False, "padding-invariance")):
         with monkeypatch.context() as patch:
@@ -46,7 +43,7 @@ def test_a_decoder_that_looks_ahead_or_at_padding_is_found(numpy64: Backend, mon
             assert certify(model, np.array([[3, 0, 4, 6, 2], [6, 5, 0, 3, 1]]))[failing].fails
 
 
-def test_sequences_under_batch_norm_are_alone_in_inference(numpy64: Backend) -> None:
+def test_sequences_under_batch_norm_are_alone_in_inference(numpy64):
     training = CASES["BatchNorm: training, padding"]
     report = certify(training.build(numpy64), *training.inputs, **training.options)
     assert not report["sequences-alone"].applies

@@ -1,7 +1,5 @@
 """A hair's breadth away: what rounding may do to a witness and to a claim."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -17,16 +15,16 @@ X = np.array([0.3, -1.2, 2.0])
 UPSTREAMS = [(np.array([2.0, -1.0, 0.5]),), (np.array([-0.4, 1.0, 2.5]),)]
 
 
-def jitter_of(pair: Any, x: Host = X, upstreams: Any = UPSTREAMS, **options: Any) -> tuple[Oracle, Jitter]:
+def jitter_of(pair, x: Host = X, upstreams=UPSTREAMS, **options) -> tuple[Oracle, Jitter]:
     oracle = Oracle(subject(pair, [x], {}, get_backend("numpy").device), upstreams, **options)
     return oracle, Jitter(oracle, 0)
 
 
-def sine() -> Any:
+def sine():
     return lambda x: (np.sin(x), x), lambda dy, x: dy * np.cos(x)
 
 
-def moves(pair: Any, i: int, x: Host = X, **options: Any) -> Any:
+def moves(pair, i: int, x: Host = X, **options):
     oracle, jitter = jitter_of(pair, x, **options)
     direction = unit(x.shape, (i,))
     slope = oracle.complex_step("x", direction)
@@ -34,7 +32,7 @@ def moves(pair: Any, i: int, x: Host = X, **options: Any) -> Any:
     return jitter.moves("x", (i,), direction, slope, claimed)
 
 
-def test_of_a_smooth_function_both_move_by_the_rounding_of_their_inputs() -> None:
+def test_of_a_smooth_function_both_move_by_the_rounding_of_their_inputs():
     found = moves(sine(), 2)
     for moved in (found.witness, found.claim):
         assert moved.shape == (2,)
@@ -43,7 +41,7 @@ def test_of_a_smooth_function_both_move_by_the_rounding_of_their_inputs() -> Non
         assert np.all(moved <= 2 * MOVE * size)
 
 
-def test_points_move_by_at_most_two_units_in_the_last_place_and_the_same_way_each_time() -> None:
+def test_points_move_by_at_most_two_units_in_the_last_place_and_the_same_way_each_time():
     seen: list[Host] = []
 
     def backward(dy: Host, x: Host) -> Host:
@@ -59,8 +57,8 @@ def test_points_move_by_at_most_two_units_in_the_last_place_and_the_same_way_eac
     assert len({tuple(each) for each in seen_first}) == 2 * DRAWS
 
 
-def test_far_from_0_what_cancels_moves_by_far_more() -> None:
-    def forward(x: Host) -> Any:
+def test_far_from_0_what_cancels_moves_by_far_more():
+    def forward(x: Host):
         return (x - x.mean()) ** 2, x
 
     def backward(dy: Host, x: Host) -> Host:
@@ -73,13 +71,13 @@ def test_far_from_0_what_cancels_moves_by_far_more() -> None:
     assert np.all((far.claim > 1e-11) & (far.claim < 1e-8))
 
 
-def test_without_the_complex_step_the_claim_alone_is_asked() -> None:
+def test_without_the_complex_step_the_claim_alone_is_asked():
     found = moves(sine(), 2, use_complex=False)
     np.testing.assert_array_equal(found.witness, 0)
     assert np.all(found.claim > 0)
 
 
-def test_of_claims_is_of_every_entry_and_the_first_upstream_gradient() -> None:
+def test_of_claims_is_of_every_entry_and_the_first_upstream_gradient():
     _, jitter = jitter_of((sine()[0], lambda dy, x: np.array([0.0, dy[1] * np.cos(x[1]), 5.0])))
     claimed = np.array([0.0, UPSTREAMS[0][0][1] * np.cos(X[1]), 7.0])
     found = jitter.of_claims("x", claimed)
@@ -89,7 +87,7 @@ def test_of_claims_is_of_every_entry_and_the_first_upstream_gradient() -> None:
 
 
 @pytest.mark.parametrize("use_complex", [True, False])
-def test_fresh_upstream_gradients_are_new_ones(use_complex: bool) -> None:
+def test_fresh_upstream_gradients_are_new_ones(use_complex):
     """An error of x₀ that the first two upstream gradients do not show."""
     known = [each[0] for each in UPSTREAMS]
 

@@ -1,7 +1,5 @@
 """Entry by entry: small wrong entries beside large right ones are WRONG, and rounding of terms that cancel is not."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -14,7 +12,7 @@ Host = np.ndarray[Any, Any]
 WITNESSES = pytest.mark.parametrize("options", [{}, {"complex_step": False}], ids=["complex", "central"])
 
 
-def verdict(pair: Any, x: Host, **options: Any) -> str:
+def verdict(pair, x: Host, **options) -> str:
     (row,) = gradcheck(pair, x, **options).rows
     return row.verdict
 
@@ -27,7 +25,7 @@ MATRIX = np.random.default_rng(5).normal(size=(4, 6))
 @pytest.mark.parametrize(
     ("large", "tolerance"), [(1e11, 1e-10), (1e12, 1e-10), (2e3, 1e-3)], ids=["1e11", "1e12", "2e3 at 1e-3"]
 )
-def test_small_gradients_claimed_to_be_zero_beside_large_ones(large: float, tolerance: float, options: Any) -> None:
+def test_small_gradients_claimed_to_be_zero_beside_large_ones(large, tolerance, options):
     w = np.array([2.0, 0.5, -1.0, 3.0, 0.2, 0.7])
 
     def pair(small: float) -> tuple[Any, Any]:
@@ -41,12 +39,12 @@ def test_small_gradients_claimed_to_be_zero_beside_large_ones(large: float, tole
 
 @WITNESSES
 @pytest.mark.parametrize("seed", range(4))
-def test_a_tiny_bias_beside_large_weights_in_one_tensor(seed: int, options: Any) -> None:
+def test_a_tiny_bias_beside_large_weights_in_one_tensor(seed, options):
     """1e9 times smaller; by smaller and smaller steps it moves the output by nothing at all."""
     rng = np.random.default_rng(seed)
     a, p = 1e9 * rng.normal(size=(7, 4)), rng.normal(size=5)
 
-    def forward(p: Host) -> Any:
+    def forward(p: Host):
         return np.tanh(a @ p[:4] * 1e-9) * 1e9 + p[4], p
 
     def backward(dy: Host, p: Host, factor: float) -> Host:
@@ -62,11 +60,11 @@ def test_a_tiny_bias_beside_large_weights_in_one_tensor(seed: int, options: Any)
 
 
 @pytest.mark.parametrize("near", [0.0, 3e-9, 3e-8, 1e-6])
-def test_a_small_wrong_entry_shows_beside_a_kink(near: float) -> None:
+def test_a_small_wrong_entry_shows_beside_a_kink(near):
     """Differences look at the kink first, and must still ask what the rule of the entry says."""
     scales = np.array([1.0, 1.0, 1e-11])
 
-    def forward(x: Host) -> Any:
+    def forward(x: Host):
         return scales * np.where(x.real > 0, x, 0.5 * x), x
 
     def backward(dy: Host, x: Host) -> Host:
@@ -86,16 +84,16 @@ def softmax_slope(dy: Host, y: Host) -> Host:
 
 @WITNESSES
 @pytest.mark.parametrize("says_none", [False, True])
-def test_a_gradient_that_cancels_to_0_may_be_noise_or_none(says_none: bool, options: Any) -> None:
+def test_a_gradient_that_cancels_to_0_may_be_noise_or_none(says_none, options):
     """A key's bias moves all scores of a query alike."""
     rng = np.random.default_rng(5)
     q, v, k, b = (rng.normal(size=shape) for shape in ((3, 4), (5, 4), (5, 4), 4))
 
-    def forward(k: Host, b: Host) -> Any:
+    def forward(k: Host, b: Host):
         y = softmax(q @ (k + b).T)
         return y @ v, y
 
-    def backward(dy: Host, y: Host) -> Any:
+    def backward(dy: Host, y: Host):
         dk = softmax_slope(dy @ v.T, y).T @ q
         return dk, None if says_none else dk.sum(axis=0)
 
@@ -105,7 +103,7 @@ def test_a_gradient_that_cancels_to_0_may_be_noise_or_none(says_none: bool, opti
 
 @WITNESSES
 @pytest.mark.parametrize("rounds_to_0", [False, True])
-def test_a_saturated_softmax_may_return_0_where_the_truth_is_1e_20(rounds_to_0: bool, options: Any) -> None:
+def test_a_saturated_softmax_may_return_0_where_the_truth_is_1e_20(rounds_to_0, options):
     x = np.array([[0.1, -46.2, -1.3, 2.0], [700.4, 0.2, 1.0, -3.1], [40.3, -0.1, 0.5, 0.7]])
 
     def backward(dy: Host, y: Host) -> Host:
@@ -121,11 +119,11 @@ def test_a_saturated_softmax_may_return_0_where_the_truth_is_1e_20(rounds_to_0: 
 
 
 @WITNESSES
-def test_a_variance_far_from_0_may_be_differentiated_by_terms_that_cancel(options: Any) -> None:
+def test_a_variance_far_from_0_may_be_differentiated_by_terms_that_cancel(options):
     """x/n − Σx/n² of 1e6 is 1e-10 off, by the rounding of x alone; what is wrong by more than that is WRONG."""
     n = MATRIX.shape[-1]
 
-    def forward(x: Host) -> Any:
+    def forward(x: Host):
         centred = x - x.mean(axis=-1, keepdims=True)
         return np.mean(centred * centred, axis=-1), x
 
@@ -139,7 +137,7 @@ def test_a_variance_far_from_0_may_be_differentiated_by_terms_that_cancel(option
     assert verdict((forward, lambda dy, x: 2 * dy[:, None] * x / n), MATRIX + 1e6, **options) == WRONG
 
 
-def test_noise_is_no_excuse_for_itself() -> None:
+def test_noise_is_no_excuse_for_itself():
     """A backward whose last seven digits are noise moves by as much as it is off; that does not make it right."""
 
     def backward(dy: Host, x: Host) -> Host:

@@ -1,7 +1,5 @@
 """Kernels in 32 and 16 bits: right within what rounding allows, WRONG beyond it, by a reference or without one."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 
@@ -29,26 +27,26 @@ def same(x: Host) -> Host:
     return x
 
 
-def softmax(rounded: Any = same, has_sum: bool = True) -> tuple[Any, Any]:
-    def forward(x: Host) -> Any:
+def softmax(rounded=same, has_sum: bool = True) -> tuple[Any, Any]:
+    def forward(x: Host):
         powers = np.exp(x - np.max(x.real, axis=-1, keepdims=True))
         y = rounded(powers / powers.sum(axis=-1, keepdims=True))
         return y, y
 
-    def backward(dy: Host, y: Host) -> Any:
+    def backward(dy: Host, y: Host):
         return rounded(y * (dy - np.sum(dy * y, axis=-1, keepdims=True) if has_sum else y * dy))
 
     return forward, backward
 
 
-def layer_norm(rounded: Any = same, has_x_hat_term: bool = True, factor: float = 1) -> tuple[Any, Any]:
-    def forward(x: Host, gamma: Host, beta: Host) -> Any:
+def layer_norm(rounded=same, has_x_hat_term: bool = True, factor: float = 1) -> tuple[Any, Any]:
+    def forward(x: Host, gamma: Host, beta: Host):
         centred = x - x.mean(axis=-1, keepdims=True)
         r = 1 / np.sqrt(np.mean(centred * centred, axis=-1, keepdims=True) + np.asarray(1e-5, x.real.dtype))
         x_hat = rounded(centred * r)
         return rounded(gamma * x_hat + beta), (x_hat, rounded(r), gamma)
 
-    def backward(dy: Host, cache: Any) -> Any:
+    def backward(dy: Host, cache):
         x_hat, r, gamma = cache
         g = dy * gamma
         along = x_hat * np.mean(g * x_hat, axis=-1, keepdims=True) if has_x_hat_term else 0
@@ -67,7 +65,7 @@ KERNELS: dict[str, tuple[str, Any, str | None]] = {
 ALL = pytest.mark.parametrize("name", KERNELS)
 
 
-def checked(make: Any, name: str, reference: Any = None, **spoiled: Any) -> Report:
+def checked(make, name: str, reference=None, **spoiled) -> Report:
     dtype, rounded, precision = KERNELS[name]
     inputs = [x.astype(dtype) for x in ((X,) if make is softmax else (X, GAMMA, BETA))]
     if reference is None:
@@ -82,7 +80,7 @@ def verdicts(report: Report) -> set[str]:
 @pytest.mark.parametrize("make", [softmax, layer_norm])
 @pytest.mark.parametrize("form", ["pair", "forward"])
 @pytest.mark.parametrize("name", ["float32", "float16", "bfloat16"])
-def test_a_right_kernel_is_right_by_a_reference(name: str, form: str, make: Any) -> None:
+def test_a_right_kernel_is_right_by_a_reference(name, form, make):
     pair = make()
     reference = pair if form == "pair" else lambda *inputs: pair[0](*inputs)[0]
     report = checked(make, name, reference)
@@ -97,14 +95,14 @@ def test_a_right_kernel_is_right_by_a_reference(name: str, form: str, make: Any)
 @ALL
 @pytest.mark.parametrize("make", [softmax, layer_norm])
 @pytest.mark.parametrize("has_reference", [True, False])
-def test_a_right_kernel_is_never_wrong(has_reference: bool, make: Any, name: str) -> None:
+def test_a_right_kernel_is_never_wrong(has_reference, make, name):
     report = checked(make, name, make() if has_reference else None)
     assert verdicts(report) <= {RIGHT, UNCLEAR}, report
     assert report.problems == ()
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_right_bfloat16_kernel_is_not_wrong_by_differences_of_its_own(seed: int) -> None:
+def test_a_right_bfloat16_kernel_is_not_wrong_by_differences_of_its_own(seed):
     """Its numbers come as float32, but steps and noise must be those of bfloat16."""
     rng = np.random.default_rng(seed)
     inputs = (rng.normal(size=(4, 8)), 1 + 0.3 * rng.normal(size=8), 0.3 * rng.normal(size=8))
@@ -114,32 +112,32 @@ def test_a_right_bfloat16_kernel_is_not_wrong_by_differences_of_its_own(seed: in
 
 @pytest.mark.parametrize("name", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("has_reference", [True, False])
-def test_a_missing_term_is_wrong(has_reference: bool, name: str) -> None:
+def test_a_missing_term_is_wrong(has_reference, name):
     report = checked(layer_norm, name, layer_norm() if has_reference else None, has_x_hat_term=False)
     assert report.rows[0].verdict == WRONG
     assert WRONG not in {row.verdict for row in report.rows[1:]}
 
 
 @pytest.mark.parametrize("name", ["float32", "float16"])
-def test_a_softmax_without_its_sum_is_wrong(name: str) -> None:
+def test_a_softmax_without_its_sum_is_wrong(name):
     assert verdicts(checked(softmax, name, softmax(), has_sum=False)) == {WRONG}
 
 
 @pytest.mark.parametrize(("factor", "verdict"), [(1, RIGHT), (1.0001, WRONG), (1.01, WRONG)])
-def test_float32_with_a_reference_tells_a_factor_of_1_0001(factor: float, verdict: str) -> None:
+def test_float32_with_a_reference_tells_a_factor_of_1_0001(factor, verdict):
     report = checked(layer_norm, "float32", layer_norm(), factor=factor)
     assert [row.verdict for row in report.rows] == [verdict, RIGHT, RIGHT]
 
 
 @pytest.mark.parametrize(("has_x_hat_term", "verdict"), [(True, RIGHT), (False, WRONG)])
-def test_float32_without_a_reference_is_judged_by_its_own_forward(has_x_hat_term: bool, verdict: str) -> None:
+def test_float32_without_a_reference_is_judged_by_its_own_forward(has_x_hat_term, verdict):
     report = checked(layer_norm, "float32", has_x_hat_term=has_x_hat_term)
     assert [row.verdict for row in report.rows] == [verdict, RIGHT, RIGHT]
     (note,) = report.notes
     assert note.startswith("no reference: differences of the float32 forward itself decide; reference=(a float64 pair")
 
 
-def test_what_cannot_be_told_without_a_reference_says_that_one_would_help() -> None:
+def test_what_cannot_be_told_without_a_reference_says_that_one_would_help():
     report = checked(layer_norm, "bfloat16")
     assert UNCLEAR in verdicts(report)
     for row in report.rows:
@@ -148,9 +146,9 @@ def test_what_cannot_be_told_without_a_reference_says_that_one_would_help() -> N
     assert not report.ok
 
 
-def test_a_layer_in_float32_is_its_own_reference_in_float64(numpy64: Any) -> None:
+def test_a_layer_in_float32_is_its_own_reference_in_float64(numpy64):
     class Forgetful(LayerNorm):
-        def backward(self, dy: Any, cache: Any) -> Any:
+        def backward(self, dy, cache):
             return super().backward(dy, cache) / self.gamma.data
 
     x = np.random.default_rng(0).normal(size=(2, 3, 4)).astype(np.float32)
@@ -164,14 +162,14 @@ EXP = (lambda x: (np.exp(x), np.exp(x)), lambda dy, y: dy * y)
 
 
 @pytest.mark.filterwarnings("ignore:overflow")
-def test_an_overflow_is_told() -> None:
+def test_an_overflow_is_told():
     report = gradcheck(EXP, np.array([1, 12, 3, 0.5], dtype=np.float16), reference=EXP)
     assert report.problems == ("output 0 overflows: 1 of 4 entries are not finite in float16, all are in float64",)
     (row,) = report.rows
     assert (row.verdict, row.note) == (WRONG, "1 of 4 entries are not finite in float16")
 
 
-def test_a_forward_that_computes_something_else_is_told() -> None:
+def test_a_forward_that_computes_something_else_is_told():
     report = gradcheck(softmax(), X.astype(np.float32), reference=lambda x: softmax()[0](1.01 * x)[0])
     (problem,) = report.problems
     assert re.fullmatch(
@@ -190,16 +188,16 @@ def test_a_forward_that_computes_something_else_is_told() -> None:
     ],
     ids=["shapes", "float64", "float8"],
 )  # fmt: skip
-def test_what_cannot_be_compared_is_refused(x: Host, reference: Any, precision: Any, text: str) -> None:
+def test_what_cannot_be_compared_is_refused(x, reference, precision, text):
     with pytest.raises(ConfigError, match=f"^{re.escape(text)}"):
         gradcheck(softmax(), x, reference=reference, precision=precision)
 
 
-def test_names_and_lists_serve_here_too() -> None:
-    def forward(x: Host, weights: list[Host]) -> Any:
+def test_names_and_lists_serve_here_too():
+    def forward(x: Host, weights: list[Host]):
         return x @ weights[0] @ weights[1], (x, weights)
 
-    def backward(dy: Host, cache: Any) -> Any:
+    def backward(dy: Host, cache):
         x, (w, v) = cache
         return dy @ v.T @ w.T, [x.T @ dy @ v.T, (x @ w).T @ dy]
 

@@ -1,7 +1,5 @@
 """Mutants: every kind of mistake, each in exactly one place, of functions that stay as they are."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import textwrap
@@ -19,13 +17,13 @@ from npformer.proof.mutants import Mutant, mutants, nested_mutants
 Host = np.ndarray[Any, Any]
 
 
-def everything(xp: Any, a: Host, b: Host, c: Host) -> tuple[Host, Host]:
+def everything(xp, a: Host, b: Host, c: Host) -> tuple[Host, Host]:
     total = xp.sum(a * b, axis=0) - c
     kept = xp.where(total > 0, total / b, c)
     return xp.matmul(a, xp.matrix_transpose(b)) + kept, -kept
 
 
-def of(function: Any, operator: str) -> set[tuple[str, str]]:
+def of(function, operator: str) -> set[tuple[str, str]]:
     return {(m.before, m.after) for m in mutants(function) if m.operator == operator}
 
 
@@ -59,15 +57,15 @@ WHERE = "xp.where(total > 0, total / b, c)"
         ("return zero", RETURNED, "(xp.matmul(a, xp.matrix_transpose(b)) + kept, 0 * -kept)"),
     ],
 )
-def test_every_operator_occurs(operator: str, before: str, after: str) -> None:
+def test_every_operator_occurs(operator, before, after):
     assert (before, after) in of(everything, operator)
 
 
-def test_the_docstring_names_every_operator() -> None:
+def test_the_docstring_names_every_operator():
     assert {m.operator for m in mutants(everything) if m.operator not in str(module.__doc__)} == set()
 
 
-def places(mutant: Mutant, function: Any) -> int:
+def places(mutant: Mutant, function) -> int:
     """In how many places ``after`` for ``before`` makes the mutant of the function."""
     source = textwrap.dedent(inspect.getsource(function))
     after = ast.parse(mutant.after, mode="eval").body
@@ -82,7 +80,7 @@ def places(mutant: Mutant, function: Any) -> int:
 
 def _put(tree: ast.AST, target: ast.AST, after: ast.expr) -> ast.AST:
     class Put(ast.NodeTransformer):
-        def visit(self, node: ast.AST) -> Any:
+        def visit(self, node: ast.AST):
             return after if node is target else self.generic_visit(node)
 
     changed: ast.AST = Put().visit(tree)
@@ -90,7 +88,7 @@ def _put(tree: ast.AST, target: ast.AST, after: ast.expr) -> ast.AST:
 
 
 @pytest.mark.parametrize("function", [everything, softmax_backward, layer_norm_backward, linear_backward])
-def test_each_mutant_differs_in_exactly_one_place(function: Any) -> None:
+def test_each_mutant_differs_in_exactly_one_place(function):
     found = mutants(function)
     original = ast.unparse(ast.parse(textwrap.dedent(inspect.getsource(function))))
     assert len({m.source for m in found} | {original}) == len(found) + 1
@@ -98,7 +96,7 @@ def test_each_mutant_differs_in_exactly_one_place(function: Any) -> None:
         assert places(mutant, function) == 1, mutant.describe()
 
 
-def test_the_line_and_the_sentence() -> None:
+def test_the_line_and_the_sentence():
     (mutant,) = [
         m
         for m in mutants(layer_norm_backward)
@@ -111,7 +109,7 @@ def test_the_line_and_the_sentence() -> None:
     )
 
 
-def test_the_original_is_untouched_and_the_mutant_is_wrong() -> None:
+def test_the_original_is_untouched_and_the_mutant_is_wrong():
     before = softmax_backward, softmax_backward.__code__, vars(functional).copy()
     y = np.array([[0.2, 0.3, 0.5]])
     (mutant,) = [m for m in mutants(softmax_backward) if m.operator == "drop a term" and not m.after.startswith("-")][
@@ -125,7 +123,7 @@ def test_the_original_is_untouched_and_the_mutant_is_wrong() -> None:
     assert (softmax_backward, softmax_backward.__code__, vars(functional).copy()) == before
 
 
-def test_functions_inside_functions() -> None:
+def test_functions_inside_functions():
     scale = 3.0
 
     def backward(dy: float) -> float:
@@ -134,14 +132,14 @@ def test_functions_inside_functions() -> None:
     assert {m.build(2.0) for m in mutants(backward)} == {3.0, 2.0, 12.0, -6.0, 0.0}
 
 
-def test_a_mistake_that_changes_nothing_in_the_text_is_none() -> None:
+def test_a_mistake_that_changes_nothing_in_the_text_is_none():
     def square(x: float) -> float:
         return x - x
 
     assert "swap operands" not in {m.operator for m in mutants(square)}
 
 
-def test_nested_mutants_hold_a_mistake_of_a_part_inside_the_whole() -> None:
+def test_nested_mutants_hold_a_mistake_of_a_part_inside_the_whole():
     parts = {m.function for m in nested_mutants(attention_backward)}
     assert parts == {"attention_backward", "softmax_backward", "dropout_backward"}
     rng = np.random.default_rng(0)
@@ -155,7 +153,7 @@ def test_nested_mutants_hold_a_mistake_of_a_part_inside_the_whole() -> None:
     np.testing.assert_array_equal(attention_backward(dout, cache)[0], right[0])
 
 
-def test_there_are_at_least_300_over_operations_and_layers() -> None:
+def test_there_are_at_least_300_over_operations_and_layers():
     found = defendants()
     assert len(found) >= 300
     assert {d.op for d in found if d.op} == {
@@ -171,7 +169,7 @@ def test_there_are_at_least_300_over_operations_and_layers() -> None:
     assert len({(d.mutant.function, d.mutant.line, d.mutant.before, d.mutant.after) for d in found}) > 300
 
 
-def test_a_function_whose_code_was_exchanged_has_the_mutants_of_its_new_code() -> None:
+def test_a_function_whose_code_was_exchanged_has_the_mutants_of_its_new_code():
     """As the museum does it; what was found meanwhile is not what is found afterwards."""
 
     def made(x: Host) -> Host:

@@ -1,12 +1,9 @@
 """A stranger's first check, in a new process with an empty home: what it imports, and what it leaves behind."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 CODE = """
 import json, sys
@@ -32,7 +29,7 @@ print(json.dumps({{"ok": report.ok, "wrong": wrong.ok, "modules": sorted(sys.mod
 """
 
 
-def test_a_first_check_compiles_nothing_and_asks_for_no_folder(tmp_path: Path) -> None:
+def test_a_first_check_compiles_nothing_and_asks_for_no_folder(tmp_path):
     home = tmp_path / "home"
     home.mkdir()
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("NUMBA", "XDG", "PYTEST"))}

@@ -1,7 +1,5 @@
 """The witnesses against derivatives known from school."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -17,19 +15,19 @@ UPSTREAMS = [(np.array([[2.0, -1.0], [0.5, 3.0]]),), (np.array([[-0.4, 1.0], [2.
 SLOPES = np.array([r * (np.exp(X) * np.sin(X) + np.exp(X) * np.cos(X)) for (r,) in UPSTREAMS])
 
 
-def of(forward: Any, x: Host, upstreams: Any = UPSTREAMS, use_complex: bool = True) -> Oracle:
-    def no_backward(*_: Any) -> None:
+def of(forward, x: Host, upstreams=UPSTREAMS, use_complex: bool = True) -> Oracle:
+    def no_backward(*_):
         raise AssertionError("a witness must not ask the accused")
 
     checked = subject((lambda x: (forward(x), None), no_backward), [x], {}, get_backend("numpy").device)
     return Oracle(checked, upstreams, use_complex)
 
 
-def curve(x: Host) -> Any:
+def curve(x: Host):
     return np.exp(x) * np.sin(x)
 
 
-def test_the_complex_step_is_exact_and_central_differences_confirm_it() -> None:
+def test_the_complex_step_is_exact_and_central_differences_confirm_it():
     found = of(curve, X).every_element("x")
     np.testing.assert_allclose(found.truth, SLOPES, rtol=1e-15)
     np.testing.assert_allclose(found.by_central, SLOPES, rtol=1e-8)
@@ -37,7 +35,7 @@ def test_the_complex_step_is_exact_and_central_differences_confirm_it() -> None:
     assert np.all(np.abs(found.by_central - SLOPES) <= found.central_error * (1 + 1e-6) + 1e-15)
 
 
-def test_extrapolated_differences_are_better_than_1e_11_and_know_it() -> None:
+def test_extrapolated_differences_are_better_than_1e_11_and_know_it():
     found = of(curve, X, use_complex=False).every_element("x")
     assert found.by_complex is None
     assert found.truth is found.by_central
@@ -47,21 +45,21 @@ def test_extrapolated_differences_are_better_than_1e_11_and_know_it() -> None:
 
 
 @pytest.mark.parametrize("size", [1e-6, 1.0, 1e6])
-def test_steps_are_of_the_size_of_x(size: float) -> None:
+def test_steps_are_of_the_size_of_x(size):
     """log and its like have a scale of their own; a step that is no part of it would leave the domain."""
     x = size * np.array([0.5, 1.5, 3.0])
     found = of(np.log, x, [(np.ones(3),)], use_complex=False).every_element("x")
     np.testing.assert_allclose(found.truth[0], 1 / x, rtol=1e-10)
 
 
-def test_reach_is_what_would_be_there_if_nothing_cancelled() -> None:
+def test_reach_is_what_would_be_there_if_nothing_cancelled():
     oracle = of(lambda x: np.stack([3 * x[0], -3 * x[0] + x[1]]), np.array([0.3, 0.7]), [(np.ones(2),)])
     found = oracle.every_element("x")
     np.testing.assert_allclose(found.truth[0], [0, 1], atol=1e-15)
     np.testing.assert_allclose(found.reach[0], [6, 1])
 
 
-def test_noise_is_told() -> None:
+def test_noise_is_told():
     """Rounded to float32 inside: the estimate is never far below the error, whatever agrees by luck."""
     for seed in range(20):
         x = np.random.default_rng(seed).normal(size=4)
@@ -73,7 +71,7 @@ def test_noise_is_told() -> None:
 
 
 @pytest.mark.parametrize("rounding", [2.0**-11, 2.0**-8], ids=["float16", "bfloat16"])
-def test_noise_of_16_bits_is_told_too(rounding: float) -> None:
+def test_noise_of_16_bits_is_told_too(rounding):
     """Steps must be such as those bits show: smaller ones move nothing, and look smooth."""
 
     def rounded(x: Host) -> Host:
@@ -91,14 +89,14 @@ def test_noise_of_16_bits_is_told_too(rounding: float) -> None:
         assert np.all(np.abs(found.truth[0] - (1 - np.tanh(x) ** 2)) <= 8 * found.central_error[0])
 
 
-def test_a_step_that_moves_nothing_is_not_believed() -> None:
+def test_a_step_that_moves_nothing_is_not_believed():
     x = np.array([0.1234567, 1.7654321])
     found = of(lambda x: np.round(x, 4), x, [(np.ones(2),)], use_complex=False).every_element("x")
     assert np.all(np.abs(found.truth[0] - 1) <= 8 * found.central_error[0])
 
 
-def test_beside_a_kink_a_smaller_step_is_found_and_at_a_kink_none() -> None:
-    def bent(x: Host) -> Any:
+def test_beside_a_kink_a_smaller_step_is_found_and_at_a_kink_none():
+    def bent(x: Host):
         return np.where(x.real > 0, x, 0)
 
     found = of(bent, np.array([2e-6, 1.0, 1e-12]), [(np.ones(3),)]).every_element("x")
@@ -107,8 +105,8 @@ def test_beside_a_kink_a_smaller_step_is_found_and_at_a_kink_none() -> None:
     assert found.by_central[0, 2] == pytest.approx(0.5)  # what every step size says at a kink
 
 
-def test_steps_that_leave_the_domain_are_made_smaller() -> None:
-    def root(x: Host) -> Any:
+def test_steps_that_leave_the_domain_are_made_smaller():
+    def root(x: Host):
         if np.any(x < 0):
             raise np.linalg.LinAlgError
         return np.sqrt(x)
@@ -117,7 +115,7 @@ def test_steps_that_leave_the_domain_are_made_smaller() -> None:
     np.testing.assert_allclose(found.truth[0], [0.5 / np.sqrt(1e-3), 0.5], rtol=1e-9)
 
 
-def test_a_direction_gives_the_slope_along_it() -> None:
+def test_a_direction_gives_the_slope_along_it():
     directions = [np.array([[1.0, 0.0], [0.0, -2.0]]), np.array([[0.5, 1.0], [3.0, 1.0]])]
     expected = [[np.sum(slope * direction) for direction in directions] for slope in SLOPES]
     for use_complex in (True, False):
@@ -125,6 +123,6 @@ def test_a_direction_gives_the_slope_along_it() -> None:
         np.testing.assert_allclose(found.truth, expected, rtol=1e-10)
 
 
-def test_units() -> None:
+def test_units():
     np.testing.assert_array_equal(unit((2, 2), (0, 1)), [[0, 1], [0, 0]])
     assert unit((), ()) == 1

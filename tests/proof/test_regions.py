@@ -1,7 +1,5 @@
 """Large tensors: a mistake in one block or one small entry is found, and its place is named."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -17,10 +15,10 @@ LARGE = np.random.default_rng(1).normal(size=(300, 300))  # 90,000
 SCALES = 10.0 ** np.random.default_rng(2).uniform(-10, 0, size=X.shape)
 
 
-def checked(x: Host, spoil: Any, scales: Any = 1.0, **options: Any) -> Row:
+def checked(x: Host, spoil, scales=1.0, **options) -> Row:
     """y = scales·sin x, backward spoiled."""
 
-    def backward(dy: Host, x: Host) -> Any:
+    def backward(dy: Host, x: Host):
         dx = scales * dy * np.cos(x)
         spoil(dx)
         return dx
@@ -29,14 +27,14 @@ def checked(x: Host, spoil: Any, scales: Any = 1.0, **options: Any) -> Row:
     return row
 
 
-def times(factor: float, *index: Any) -> Any:
-    def spoil(dx: Host) -> None:
+def times(factor: float, *index):
+    def spoil(dx: Host):
         dx[index] *= factor
 
     return spoil
 
 
-def right(dx: Host) -> None:
+def right(dx: Host):
     return None
 
 
@@ -52,7 +50,7 @@ PLACES: dict[str, tuple[Any, ...]] = {
 
 
 @pytest.mark.parametrize("region", PLACES)
-def test_the_region_of_a_mistake_is_named(region: str) -> None:
+def test_the_region_of_a_mistake_is_named(region):
     row = checked(X, times(1.01, *PLACES[region]))
     assert (row.verdict, row.region) == (WRONG, region)
     assert row.by_direction
@@ -61,12 +59,12 @@ def test_the_region_of_a_mistake_is_named(region: str) -> None:
 
 
 @pytest.mark.parametrize("region", ["[3, 7, 11]", "[:, 16:24, 3]", "[5, :, :]"])
-def test_so_it_is_where_the_wrong_entries_are_small(region: str) -> None:
+def test_so_it_is_where_the_wrong_entries_are_small(region):
     row = checked(X, times(1.01, *PLACES[region]), SCALES)
     assert (row.verdict, row.region) == (WRONG, region)
 
 
-def test_one_hidden_entry_is_found_that_directions_do_not_see() -> None:
+def test_one_hidden_entry_is_found_that_directions_do_not_see():
     """1e-12 of the largest, and twice too large: in a sum over 90,000 that is nothing."""
     scales = np.ones(LARGE.shape)
     scales[123, 45] = 1e-12
@@ -79,18 +77,18 @@ def test_one_hidden_entry_is_found_that_directions_do_not_see() -> None:
 
 @pytest.mark.parametrize("scales", [1.0, SCALES], ids=["alike", "sizes from 1e-10 to 1"])
 @pytest.mark.parametrize("complex_step", [True, False])
-def test_a_right_gradient_is_right_and_has_no_region(scales: Any, complex_step: bool) -> None:
+def test_a_right_gradient_is_right_and_has_no_region(scales, complex_step):
     row = checked(X, right, scales, complex_step=complex_step)
     assert (row.verdict, row.region) == (RIGHT, "")
 
 
-def layer_norm(spoil: Any) -> Any:
-    def forward(x: Host) -> Any:
+def layer_norm(spoil):
+    def forward(x: Host):
         centred = x - x.mean(axis=-1, keepdims=True)
         r = 1 / np.sqrt(np.mean(centred * centred, axis=-1, keepdims=True))
         return centred * r, (centred * r, r)
 
-    def backward(dy: Host, cache: Any) -> Any:
+    def backward(dy: Host, cache):
         x_hat, r = cache
         along = x_hat * np.mean(dy * x_hat, axis=-1, keepdims=True)
         dx = r * (dy - dy.mean(axis=-1, keepdims=True) - along)
@@ -101,7 +99,7 @@ def layer_norm(spoil: Any) -> Any:
 
 
 @pytest.mark.parametrize("offset", [0, 1e3, 1e6])
-def test_terms_that_cancel_are_no_mistake(offset: float) -> None:
+def test_terms_that_cancel_are_no_mistake(offset):
     """Far from 0, rounding moves the gradient of LayerNorm by far more than 1e-16."""
     (row,) = gradcheck(layer_norm(right), X + offset).rows
     assert (row.verdict, row.region) == (RIGHT, "")
@@ -110,13 +108,13 @@ def test_terms_that_cancel_are_no_mistake(offset: float) -> None:
         assert (row.verdict, row.region) == (WRONG, region)
 
 
-def softmax(spoil: Any) -> Any:
-    def forward(x: Host) -> Any:
+def softmax(spoil):
+    def forward(x: Host):
         powers = np.exp(x - np.max(x.real, axis=-1, keepdims=True))
         y = powers / powers.sum(axis=-1, keepdims=True)
         return y, y
 
-    def backward(dy: Host, y: Host) -> Any:
+    def backward(dy: Host, y: Host):
         dx = y * (dy - np.sum(dy * y, axis=-1, keepdims=True))
         spoil(dx)
         return dx
@@ -125,20 +123,20 @@ def softmax(spoil: Any) -> Any:
 
 
 @pytest.mark.parametrize("scale", [10, 200, 1000])
-def test_a_saturated_softmax_is_right(scale: float) -> None:
+def test_a_saturated_softmax_is_right(scale):
     """Where y is 1 but for rounding, dy − Σ dy·y cancels to 0 or to noise, and true gradients are 1e-20 and less."""
     x = scale * LARGE[:100, :64]
     (row,) = gradcheck(softmax(right), x).rows
     assert (row.verdict, row.region) == (RIGHT, "")
 
-    def without_tiny(dx: Host) -> None:
+    def without_tiny(dx: Host):
         dx[np.abs(dx) < 1e-18] = 0
 
     assert gradcheck(softmax(without_tiny), x).rows[0].verdict == RIGHT
 
 
-def test_a_small_wrong_entry_of_a_peaked_softmax_is_found() -> None:
-    def spoil(dx: Host) -> None:
+def test_a_small_wrong_entry_of_a_peaked_softmax_is_found():
+    def spoil(dx: Host):
         dx[tuple(small)] *= 1.01
 
     x = 5 * LARGE[:100, :64]
@@ -149,8 +147,8 @@ def test_a_small_wrong_entry_of_a_peaked_softmax_is_found() -> None:
 
 
 @pytest.mark.parametrize("size", [1e-10, 1e-6])
-def test_in_a_saturated_softmax_the_wrong_entry_is_named_and_not_the_noise(size: float) -> None:
-    def spoil(dx: Host) -> None:
+def test_in_a_saturated_softmax_the_wrong_entry_is_named_and_not_the_noise(size):
+    def spoil(dx: Host):
         dx[np.abs(dx) < 1e-18] = 0
         dx[tuple(small)] *= 1.01
 
@@ -161,10 +159,10 @@ def test_in_a_saturated_softmax_the_wrong_entry_is_named_and_not_the_noise(size:
     assert (row.verdict, row.region) == (WRONG, f"[{small[0]}, {small[1]}]")
 
 
-def test_small_tensors_have_no_region() -> None:
+def test_small_tensors_have_no_region():
     row = checked(X[0, :10], times(1.01, 3, 7))
     assert (row.verdict, row.region, row.worst_index) == (WRONG, "", (3, 7))
 
 
-def test_nan_in_a_large_gradient_is_wrong() -> None:
+def test_nan_in_a_large_gradient_is_wrong():
     assert checked(X, times(np.nan, 3, 7, 11)).verdict == WRONG

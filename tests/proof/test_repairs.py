@@ -1,7 +1,5 @@
 """The mistake in a backward is found by undoing it, and its line is named."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -15,46 +13,46 @@ RNG = np.random.default_rng(0)
 X, W, B = RNG.normal(size=(4, 3)), RNG.normal(size=(3, 5)), RNG.normal(size=5)
 
 
-def linear_layer(x: Any, w: Any, b: Any) -> Any:
+def linear_layer(x, w, b):
     h = x @ w + b
     return np.tanh(h), (x, w, np.tanh(h))
 
 
-def right(dy: Any, cache: Any) -> Any:
+def right(dy, cache):
     x, w, y = cache
     dh = dy * (1 - y * y)
     return dh @ w.T, x.T @ dh, dh.sum(axis=0)
 
 
-def without_derivative(dy: Any, cache: Any) -> Any:
+def without_derivative(dy, cache):
     x, w, _y = cache
     dh = dy
     return dh @ w.T, x.T @ dh, dh.sum(axis=0)
 
 
-def averaged(dy: Any, cache: Any) -> Any:
+def averaged(dy, cache):
     x, w, y = cache
     dh = dy * (1 - y * y)
     return dh @ w.T, x.T @ dh, dh.mean(axis=0)
 
 
-def wrong_sign(dy: Any, cache: Any) -> Any:
+def wrong_sign(dy, cache):
     x, w, y = cache
     dh = dy * (1 + y * y)
     return dh @ w.T, x.T @ dh, dh.sum(axis=0)
 
 
-def two_mistakes(dy: Any, cache: Any) -> Any:
+def two_mistakes(dy, cache):
     x, w, y = cache
     dh = dy * (1 - y * y)
     return -(dh @ w.T) * 3, x.T @ dh, dh.mean(axis=0)
 
 
-def check(backward: Any) -> Report:
+def check(backward) -> Report:
     return gradcheck((linear_layer, backward), X, W, B)
 
 
-def line_of(function: Any, text: str) -> int:
+def line_of(function, text: str) -> int:
     import inspect
 
     lines, first = inspect.getsourcelines(function)
@@ -69,28 +67,28 @@ def line_of(function: Any, text: str) -> int:
         (wrong_sign, ["x", "w", "b"], "sign", "1 + y * y"),
     ],
 )
-def test_one_mistake_is_named_for_all_that_it_spoils(backward: Any, tensors: list[str], cause: str, line: str) -> None:
+def test_one_mistake_is_named_for_all_that_it_spoils(backward, tensors, cause, line):
     rows = [row for row in check(backward).rows if row.verdict == "WRONG"]
     assert [row.tensor for row in rows] == tensors
     assert {row.cause for row in rows} == {cause}
     assert not line or f"line {line_of(backward, line)} of {backward.__name__}" in rows[0].diagnosis
 
 
-def test_what_is_right_has_no_cause() -> None:
+def test_what_is_right_has_no_cause():
     assert [row.cause for row in check(right).rows] == ["", "", ""]
 
 
-def test_of_two_mistakes_both_are_found() -> None:
+def test_of_two_mistakes_both_are_found():
     causes = {row.tensor: row.cause for row in check(two_mistakes).rows if row.verdict == "WRONG"}
     assert causes.keys() == {"x", "b"}
     assert causes["b"] == "scaled by 1/N = 0.25"
     assert causes["x"] != "unknown"
 
 
-def test_a_right_tensor_is_never_spoiled_to_mend_another() -> None:
+def test_a_right_tensor_is_never_spoiled_to_mend_another():
     """dw is right with the mistake in dx's weight; a change of dh would mend dx and spoil dw."""
 
-    def backward(dy: Any, cache: Any) -> Any:
+    def backward(dy, cache):
         x, w, y = cache
         dh = dy * (1 - y * y)
         return (2 * dh) @ w.T, x.T @ dh, dh.sum(axis=0)
@@ -100,12 +98,12 @@ def test_a_right_tensor_is_never_spoiled_to_mend_another() -> None:
     assert row.cause in ("scaled by 2", "extra factor")
 
 
-def test_digits_are_taken_from_the_forward() -> None:
-    def gelu(x: Any) -> Any:
+def test_digits_are_taken_from_the_forward():
+    def gelu(x):
         inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
         return 0.5 * x * (1 + np.tanh(inner)), x
 
-    def backward(dy: Any, x: Any) -> Any:
+    def backward(dy, x):
         t = np.tanh(0.7978845608028654 * (x + 0.0447 * x**3))
         slope = 0.7978845608028654 * (1 + 3 * 0.044715 * x**2)
         return dy * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * slope)
@@ -115,20 +113,20 @@ def test_digits_are_taken_from_the_forward() -> None:
     assert "`0.0447` should be `0.044715`" in row.diagnosis
 
 
-def test_no_source_is_no_harm() -> None:
+def test_no_source_is_no_harm():
     names: dict[str, Any] = {"np": np}
     exec("def backward(dy, y):\n    return dy * (1 + y * y)\n", names)
     (row,) = gradcheck((lambda x: (np.tanh(x), np.tanh(x)), names["backward"]), X).rows
     assert (row.verdict, row.cause) == ("WRONG", "unknown")
 
 
-def test_a_loop_that_waits_for_a_condition_is_left_alone() -> None:
+def test_a_loop_that_waits_for_a_condition_is_left_alone():
     """With n −= 1 changed to n += 1 it would never return."""
 
-    def forward(x: Any) -> Any:
+    def forward(x):
         return np.sin(np.sin(x)), x
 
-    def backward(dy: Any, x: Any) -> Any:
+    def backward(dy, x):
         n = 2
         while n > 0:
             dy, n = dy * np.cos(np.sin(x) if n == 2 else -x + 1), n - 1
@@ -139,16 +137,16 @@ def test_a_loop_that_waits_for_a_condition_is_left_alone() -> None:
     assert (row.verdict, row.cause) == ("WRONG", "unknown")
 
 
-def test_a_cache_is_left_as_it_was() -> None:
+def test_a_cache_is_left_as_it_was():
     """A change that is tried may write into what it is given."""
     kept: list[Host] = []
 
-    def forward(x: Any) -> Any:
+    def forward(x):
         table = np.array([1.0, 2.0, 3.0])
         kept.append(table)
         return x * table, (x, table)
 
-    def backward(dy: Any, cache: Any) -> Any:
+    def backward(dy, cache):
         _, table = cache
         scaled = dy * table
         scaled += dy

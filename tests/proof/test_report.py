@@ -1,11 +1,8 @@
 """What a check found, as a table for people and as JSON for machines."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import fields, replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +15,7 @@ GOOD = Row("norm.gamma", (4, 2), 8, 1e-16, 2e-12, (1, 0), 0.5, 0.5, 2.0, RIGHT)
 BAD = replace(GOOD, tensor="weight", scaled_error=0.25, analytic=1.0, verdict=WRONG, note="look here")
 
 
-def test_only_right_is_ok() -> None:
+def test_only_right_is_ok():
     verdicts = {verdict: replace(GOOD, verdict=verdict).ok for verdict in (RIGHT, WRONG, KINK, UNCLEAR, NOTHING)}
     assert verdicts == {RIGHT: True, WRONG: False, KINK: False, UNCLEAR: False, NOTHING: False}
     assert Report("check", (GOOD, GOOD)).ok
@@ -38,19 +35,19 @@ def test_only_right_is_ok() -> None:
         (1e-13, 2e-13, 1e-12, 0.5),
     ],
 )
-def test_the_ratio(analytic: float, numeric: float, scale: float, ratio: float) -> None:
+def test_the_ratio(analytic, numeric, scale, ratio):
     row = replace(GOOD, analytic=analytic, numeric=numeric, scale=scale)
     assert row.ratio == pytest.approx(ratio, nan_ok=True)
 
 
-def test_the_worst_row_is_one_that_is_not_right() -> None:
+def test_the_worst_row_is_one_that_is_not_right():
     small = replace(BAD, scaled_error=1e-20)
     assert Report("check", (GOOD, small)).worst is small
     assert Report("check", (small, BAD)).worst is BAD
     assert Report("check", (replace(GOOD, scaled_error=1e-15), GOOD)).worst.scaled_error == 1e-15
 
 
-def test_the_table_shows_every_number_under_its_heading() -> None:
+def test_the_table_shows_every_number_under_its_heading():
     header, good, bad, note = str(Report("check", (GOOD, BAD))).splitlines()
     assert header.split() == ["tensor", "shape", "elem", "error", "worst", "analytic", "numeric", "ratio", "verdict"]
     assert good.split() == ["norm.gamma", "4×2", "8", "1.0e-16", "1,0", "5.00e-01", "5.00e-01", "1", "right"]
@@ -60,7 +57,7 @@ def test_the_table_shows_every_number_under_its_heading() -> None:
         assert header.index(heading) + len(heading) == good.index(cell, 10) + len(cell.rstrip())
 
 
-def test_a_long_name_has_a_line_of_its_own_and_a_scalar_is_called_so() -> None:
+def test_a_long_name_has_a_line_of_its_own_and_a_scalar_is_called_so():
     name = "decoder.layers.0.self_attention.query.weight"
     row = replace(GOOD, tensor=name, shape=(), worst_index=(), analytic=math.nan)
     first, second = str(Report("check", (row,))).splitlines()[1:]
@@ -69,7 +66,7 @@ def test_a_long_name_has_a_line_of_its_own_and_a_scalar_is_called_so() -> None:
     assert "–" in second.split()
 
 
-def test_no_line_is_longer_than_80_columns() -> None:
+def test_no_line_is_longer_than_80_columns():
     row = replace(
         BAD, shape=(2, 2, 5, 4), worst_index=(1, 1, 4, 3), elements=8000, analytic=-1.0, diagnosis=30 * "why "
     )
@@ -78,11 +75,11 @@ def test_no_line_is_longer_than_80_columns() -> None:
     assert "weight, another.long.name.of.a.tensor: why why" in str(report)
 
 
-def test_directions_are_called_so() -> None:
+def test_directions_are_called_so():
     assert " dir 1 " in str(Report("check", (replace(GOOD, worst_index=(1,), by_direction=True),)))
 
 
-def test_failure_raises_with_the_name_and_the_table() -> None:
+def test_failure_raises_with_the_name_and_the_table():
     Report("check", (GOOD,)).raise_if_failed()
     report = Report("my layer", (GOOD, BAD))
     with pytest.raises(GradientError) as caught:
@@ -91,16 +88,16 @@ def test_failure_raises_with_the_name_and_the_table() -> None:
     assert isinstance(caught.value, AssertionError)  # so that a test that uses it fails as a test does
 
 
-def strictly(text: str) -> Any:
+def strictly(text: str):
     """Parse JSON; NaN and Infinity, which are none, raise."""
 
-    def refuse(constant: str) -> None:
+    def refuse(constant: str):
         raise ValueError(constant)
 
     return json.loads(text, parse_constant=refuse)
 
 
-def test_json_holds_everything_and_is_json_even_with_nan() -> None:
+def test_json_holds_everything_and_is_json_even_with_nan():
     odd = replace(BAD, scaled_error=math.nan, central_error=math.inf, analytic=np.nan, scale=-math.inf)
     document = strictly(Report("check", (GOOD, odd)).to_json())
     assert document["name"] == "check"
@@ -119,7 +116,7 @@ LARGE = replace(BAD, region="[512:768, :, 3]", unjudged=4, by_direction=True, up
 SAID = Report("check", (GOOD, LARGE), problems=("backward changes dy",), notes=("passed on unchecked: p (float 0.5)",))
 
 
-def test_a_problem_is_a_failure_though_every_row_is_right() -> None:
+def test_a_problem_is_a_failure_though_every_row_is_right():
     report = Report("check", (GOOD,), problems=("backward changes dy",))
     assert not report.ok
     with pytest.raises(GradientError, match="PROBLEM: backward changes dy"):
@@ -127,7 +124,7 @@ def test_a_problem_is_a_failure_though_every_row_is_right() -> None:
     assert Report("check", (GOOD,), notes=("passed on unchecked: p (float 0.5)",)).ok
 
 
-def test_problems_and_notes_stand_below_the_table_and_are_wrapped() -> None:
+def test_problems_and_notes_stand_below_the_table_and_are_wrapped():
     lines = str(SAID).splitlines()
     assert lines[-2:] == ["PROBLEM: backward changes dy", "note: passed on unchecked: p (float 0.5)"]
     long = Report("check", (GOOD,), problems=(30 * "words ",), notes=(30 * "words ",))
@@ -144,11 +141,11 @@ def test_problems_and_notes_stand_below_the_table_and_are_wrapped() -> None:
         (replace(GOOD, unjudged=3), "(3 of 8 entries too small beside the largest to be judged)"),
     ],
 )
-def test_a_row_says_where_it_is_wrong_and_what_was_not_judged(row: Row, text: str) -> None:
+def test_a_row_says_where_it_is_wrong_and_what_was_not_judged(row, text):
     assert [line.strip() for line in row.lines()[1:]] == [text]
 
 
-def test_json_has_problems_notes_and_all_fields_of_a_row() -> None:
+def test_json_has_problems_notes_and_all_fields_of_a_row():
     document = strictly(SAID.to_json())
     assert document["problems"] == ["backward changes dy"]
     assert document["notes"] == ["passed on unchecked: p (float 0.5)"]

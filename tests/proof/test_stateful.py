@@ -1,7 +1,5 @@
 """Classes as people write them: their parameters are found, their mistakes too, and they stay as they were."""
 
-from __future__ import annotations
-
 import copy
 import inspect
 from typing import Any
@@ -22,7 +20,7 @@ class Dense:
 
     factor = 1.0
 
-    def __init__(self, inputs: int = 3, outputs: int = 4) -> None:
+    def __init__(self, inputs: int = 3, outputs: int = 4):
         rng = np.random.default_rng([inputs, outputs])
         self.W, self.b = rng.normal(size=(inputs, outputs)).astype("float32"), np.zeros(outputs)
 
@@ -47,7 +45,7 @@ class Tanh:
 class Added(Dense):
     """Gradients are there from the beginning, in the precision of W, and are added to."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.dW, self.db = np.ones_like(self.W), np.ones_like(self.b)
 
@@ -60,7 +58,7 @@ class Added(Dense):
 class InPlace:
     """The gradient is written into what is there, and zeroed by forward; a velocity belongs to the optimiser."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.W = RNG.normal(size=(3, 4))
         self.dW, self.velocity = np.ones_like(self.W), np.zeros_like(self.W)
 
@@ -77,7 +75,7 @@ class InPlace:
 class Hidden:
     """_w with _dw, and a way back to the object around it."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self._w, self._dw, self.around = RNG.normal(size=3), np.zeros(3), self
 
     def forward(self, x: Host) -> Host:
@@ -92,7 +90,7 @@ class Hidden:
 class Private:
     """_w with _w_grad; called, with no method forward."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self._w = RNG.normal(size=3)
         self._w_grad: Any = None
 
@@ -108,7 +106,7 @@ class Private:
 class Tables:
     """Dicts params and grads."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.params = {"W": RNG.normal(size=(3, 4)), "b": RNG.normal(size=4)}
         self.grads: dict[str, Host] = {}
 
@@ -124,7 +122,7 @@ class Tables:
 class Lists:
     """Lists params and grads, the gradients written into what is there."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         weights = RNG.normal(size=(3, 4))
         self.params, self.grads = [weights], [np.full_like(weights, 7)]
 
@@ -139,14 +137,14 @@ class Lists:
 
 
 class Box:
-    def __init__(self, data: Host) -> None:
+    def __init__(self, data: Host):
         self.data, self.grad = data, np.zeros_like(data)
 
 
 class Boxes:
     """Objects of their own with data and grad."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.weights = Box(RNG.normal(size=(3, 4)))
 
     def forward(self, x: Host) -> Host:
@@ -161,7 +159,7 @@ class Boxes:
 class Network:
     """Layers in a list, and a list of all parameters, which holds the layers' own arrays."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.layers = [Dense(), Tanh(), Dense(4, 2)]
         self.params = [layer.W for layer in self.layers if isinstance(layer, Dense)]
         self.grads: list[Host] = []
@@ -192,7 +190,7 @@ FORMS: dict[str, tuple[Any, list[str]]] = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_each_form_is_checked_by_its_names(form: str) -> None:
+def test_each_form_is_checked_by_its_names(form):
     target, names = FORMS[form]
     report = npf.gradcheck(npf.from_object(target), X)
     assert report.ok, str(report)
@@ -202,14 +200,14 @@ def test_each_form_is_checked_by_its_names(form: str) -> None:
     assert inner is getattr(type(target), "forward", type(target).__call__)
 
 
-def test_a_wrong_gradient_is_found_however_deep() -> None:
+def test_a_wrong_gradient_is_found_however_deep():
     network = Network()
     network.layers[2].factor = 1.01  # type: ignore[union-attr]
     report = npf.gradcheck(npf.from_object(network), X)
     assert [row.tensor for row in report.rows if not row.ok] == ["layers.2.W"]
 
 
-def test_the_object_stays_as_it_was() -> None:
+def test_the_object_stays_as_it_was():
     network = Network()
     network.forward(X), network.backward(np.ones((5, 2)))
     before, held = copy.deepcopy(network), [id(layer.W) for layer in network.layers if isinstance(layer, Dense)]
@@ -222,7 +220,7 @@ def test_the_object_stays_as_it_was() -> None:
     assert network.layers[0].W.dtype == np.float32  # type: ignore[union-attr]
 
 
-def test_the_check_is_of_the_object_as_it_was_given() -> None:
+def test_the_check_is_of_the_object_as_it_was_given():
     layer = Dense()
     pair = npf.from_object(layer)
     before, _ = pair.forward(X)
@@ -233,7 +231,7 @@ def test_the_check_is_of_the_object_as_it_was_given() -> None:
 class Drawing:
     """Draws from NumPy's global numbers and from its own, counts its calls, and keeps a running mean."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.rng, self.calls, self.mean = np.random.default_rng(4), 0, np.zeros(3)
 
     def forward(self, x: Host) -> Host:
@@ -246,7 +244,7 @@ class Drawing:
         return dy * self.mask
 
 
-def test_what_a_call_leaves_behind_is_not_there_in_the_next() -> None:
+def test_what_a_call_leaves_behind_is_not_there_in_the_next():
     target = Drawing()
     np.random.seed(1)
     first, _ = npf.from_object(target).forward(X)
@@ -270,7 +268,7 @@ class Loss:
         return 2 * self.rest / self.rest.size
 
 
-def test_a_loss_whose_backward_takes_nothing() -> None:
+def test_a_loss_whose_backward_takes_nothing():
     report = npf.gradcheck(npf.from_object(Loss()), X, np.arange(15).reshape(5, 3), complex_step=False)
     assert report.ok, str(report)
     assert [row.tensor for row in report.rows] == ["y"]
@@ -288,7 +286,7 @@ class Several:
         return [first * b + second, first * a + second]
 
 
-def test_several_inputs_and_outputs() -> None:
+def test_several_inputs_and_outputs():
     report = npf.gradcheck(npf.from_object(Several()), X, X + 1)
     assert report.ok, str(report)
     assert [row.tensor for row in report.rows] == ["a", "b"]
@@ -297,19 +295,19 @@ def test_several_inputs_and_outputs() -> None:
 class Table:
     """An embedding: no float input, and backward returns nothing."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.table = RNG.normal(size=(6, 3))
 
     def forward(self, tokens: Host) -> Host:
         self.tokens = tokens
         return self.table[tokens]
 
-    def backward(self, dy: Host) -> None:
+    def backward(self, dy: Host):
         self.step_for_table = np.zeros(self.table.shape)
         np.add.at(self.step_for_table, self.tokens, dy)
 
 
-def test_a_gradient_under_another_name_and_no_float_input() -> None:
+def test_a_gradient_under_another_name_and_no_float_input():
     tokens = np.array([[1, 2, 2], [5, 0, 1]])
     with pytest.raises(ConfigError) as caught:
         npf.from_object(Table())
@@ -324,7 +322,7 @@ def test_a_gradient_under_another_name_and_no_float_input() -> None:
     assert [row.tensor for row in report.rows] == ["table"]
 
 
-def test_what_is_given_comes_before_what_is_found() -> None:
+def test_what_is_given_comes_before_what_is_found():
     network = Network()
     pair = npf.from_object(network, parameters={"layers.0.W": None, "layers.2.W": "layers.0.dW"})
     with pytest.raises(npf.errors.ShapeError, match=r"gradient of layers\.2\.W: expected \(4, 2\), got \(3, 4\)"):
@@ -334,9 +332,9 @@ def test_what_is_given_comes_before_what_is_found() -> None:
     assert [row.tensor for row in rows] == ["x", "layers.0.b", "layers.2.W", "layers.2.b"]
 
 
-def test_a_constant_that_is_no_parameter() -> None:
+def test_a_constant_that_is_no_parameter():
     class Scaled(Tanh):
-        def __init__(self) -> None:
+        def __init__(self):
             self.scale = np.array([1.0, 2.0, 3.0])
 
         def forward(self, x: Host) -> Host:
@@ -350,7 +348,7 @@ def test_a_constant_that_is_no_parameter() -> None:
     assert npf.gradcheck(npf.from_object(Scaled(), parameters={"scale": None}), X).ok
 
 
-def test_what_is_refused() -> None:
+def test_what_is_refused():
     class Updating(Tanh):
         def backward(self, dy: Host, learning_rate: float) -> Host:  # type: ignore[override]
             return dy

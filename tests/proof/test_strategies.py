@@ -1,10 +1,7 @@
 """Shapes keep to their budget and like the sizes they should; arrays keep away from 0 and from ties."""
 
-from __future__ import annotations
-
 import math
 import sys
-from typing import Any
 
 import numpy as np
 import pytest
@@ -24,7 +21,7 @@ SETTINGS = hypothesis.settings(**SAME, suppress_health_check=list(hypothesis.Hea
 
 @SETTINGS
 @given(strategies.shapes(min_dims=1, max_dims=4))
-def test_shapes_keep_to_the_budget(shape: Shape) -> None:
+def test_shapes_keep_to_the_budget(shape):
     assert 1 <= len(shape) <= 4
     assert all(2 <= side <= 129 for side in shape)
     assert math.prod(shape) <= 2000
@@ -32,19 +29,19 @@ def test_shapes_keep_to_the_budget(shape: Shape) -> None:
 
 @SETTINGS
 @given(strategies.shapes(0, 2, sides=(), min_side=5, max_side=9, max_elements=30))
-def test_shapes_of_other_sides(shape: Shape) -> None:
+def test_shapes_of_other_sides(shape):
     assert len(shape) <= 2
     assert all(5 <= side <= 9 for side in shape)
     assert math.prod(shape) <= 30
 
 
-def test_every_side_that_is_liked_occurs_and_others_do() -> None:
+def test_every_side_that_is_liked_occurs_and_others_do():
     seen: list[int] = []
     places: set[int] = set()
 
     @hypothesis.settings(SETTINGS, max_examples=300)
     @given(strategies.shapes(min_dims=2, max_dims=3))
-    def look(shape: Shape) -> None:
+    def look(shape: Shape):
         seen.extend(shape)
         places.update(i for i, side in enumerate(shape) if side > 100)
 
@@ -54,24 +51,24 @@ def test_every_side_that_is_liked_occurs_and_others_do() -> None:
 
 
 @pytest.mark.parametrize("options", [{"min_dims": 3, "max_dims": 2}, {"max_elements": 15}, {"min_side": 0}])
-def test_shapes_that_cannot_be(options: dict[str, int]) -> None:
+def test_shapes_that_cannot_be(options):
     with pytest.raises(ConfigError, match="expected 0 <= min_dims <= max_dims"):
         strategies.shapes(**options)
 
 
 @SETTINGS
 @given(st.data(), strategies.shapes(), st.sampled_from(["float32", "float64"]))
-def test_numbers_are_far_from_0_and_from_each_other(data: Any, shape: Shape, dtype: str) -> None:
+def test_numbers_are_far_from_0_and_from_each_other(data, shape, dtype):
     x = data.draw(strategies.arrays(shape, dtype))
     assert (x.shape, x.dtype) == (shape, np.dtype(dtype))
     assert np.all((np.abs(x) >= 0.1 - 1e-7) & (np.abs(x) <= 2))
     assert np.min(np.diff(np.sort(x, axis=None)), initial=9) >= 1.9 / x.size - 1e-6
 
 
-def test_arrays_of_one_length_of_drawn_shapes_and_of_none() -> None:
+def test_arrays_of_one_length_of_drawn_shapes_and_of_none():
     @SETTINGS
     @given(strategies.arrays(4), strategies.shapes(2, 2).flatmap(strategies.arrays), strategies.arrays(st.just((2, 3))))
-    def look(one: Any, two: Any, three: Any) -> None:
+    def look(one, two, three):
         assert (one.shape, two.ndim, three.shape) == ((4,), 2, (2, 3))
         assert one.min() != one.max()
 
@@ -80,12 +77,12 @@ def test_arrays_of_one_length_of_drawn_shapes_and_of_none() -> None:
         strategies.arrays((2, 0))
 
 
-def test_pairs_broadcast_to_one_of_them_in_either_order() -> None:
+def test_pairs_broadcast_to_one_of_them_in_either_order():
     wider = {0: 0, 1: 0}
 
     @SETTINGS
     @given(strategies.broadcasting_pairs())
-    def look(pair: tuple[Shape, Shape]) -> None:
+    def look(pair: tuple[Shape, Shape]):
         result = np.broadcast_shapes(*pair)
         assert result in pair
         wider[pair.index(result)] += pair[0] != pair[1]
@@ -98,13 +95,13 @@ def test_pairs_broadcast_to_one_of_them_in_either_order() -> None:
 @given(strategies.broadcasting_pairs(strategies.shapes(1, 2, max_elements=40)).flatmap(
     lambda pair: st.tuples(*map(strategies.arrays, pair))
 ))  # fmt: skip
-def test_a_product_that_broadcasts_is_checked_with_them(pair: tuple[Any, Any]) -> None:
-    def summed(gradient: Any, like: Any) -> Any:
+def test_a_product_that_broadcasts_is_checked_with_them(pair):
+    def summed(gradient, like):
         extra = tuple(range(gradient.ndim - like.ndim))
         short = tuple(i for i, side in enumerate(like.shape) if side == 1)
         return gradient.sum(axis=extra).sum(axis=short, keepdims=True)
 
-    def backward(dy: Any, cache: Any) -> Any:
+    def backward(dy, cache):
         a, b = cache
         return summed(dy * b, a), summed(dy * a, b)
 
@@ -112,7 +109,7 @@ def test_a_product_that_broadcasts_is_checked_with_them(pair: tuple[Any, Any]) -
     assert report.ok, str(report)
 
 
-def test_without_hypothesis_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_hypothesis_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "hypothesis.extra.numpy", None)
     with pytest.raises(ConfigError, match=r"pip install 'npformer\[hypothesis\]'"):
         strategies.shapes()

@@ -1,7 +1,5 @@
 """Anything can be checked, a stranger's code too, and nothing of it is changed by the check."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -23,7 +21,7 @@ X = np.random.default_rng(0).normal(size=(2, 3, 4))
 class Box:
     """A stranger's parameter."""
 
-    def __init__(self, data: Host) -> None:
+    def __init__(self, data: Host):
         self.data, self.grad = data, np.zeros_like(data)
 
 
@@ -33,7 +31,7 @@ class Gate:
     backend = "my own"
     name = "my gate"
 
-    def __init__(self, factor: float = 1.0, dtype: str = "float64") -> None:
+    def __init__(self, factor: float = 1.0, dtype: str = "float64"):
         rng = np.random.default_rng(1)
         self.w, self.c = Box(rng.normal(size=4).astype(dtype)), Box(rng.normal(size=4).astype(dtype))
         self.factor = factor
@@ -54,14 +52,14 @@ class Gate:
         return inner * self.w.data + 2 * dy * self.c.data * x
 
 
-def test_a_strangers_layer_is_checked_input_and_parameters() -> None:
+def test_a_strangers_layer_is_checked_input_and_parameters():
     report = gradcheck(Gate(), X)
     assert report.ok
     assert report.name == "my gate"
     assert [row.tensor for row in report.rows] == ["x", "w", "inner.c"]
 
 
-def test_a_strangers_wrong_parameter_gradient_is_found() -> None:
+def test_a_strangers_wrong_parameter_gradient_is_found():
     report = gradcheck(Gate(factor=0.999), X)
     assert [row.ok for row in report.rows] == [True, True, False]
     assert report.worst.tensor == "inner.c"
@@ -71,21 +69,21 @@ def test_a_strangers_wrong_parameter_gradient_is_found() -> None:
 class Block(Layer):
     """A user's layer of npformer's layers: LN(x W) + x, whose backward may forget the residual path."""
 
-    def __init__(self, backend: Backend, forgets: bool = False) -> None:
+    def __init__(self, backend: Backend, forgets: bool = False):
         super().__init__(backend)
         self.inner, self.norm, self.forgets = Linear(4, 4, backend=backend), LayerNorm(4, backend=backend), forgets
 
-    def forward(self, x: Any) -> tuple[Any, CacheStack]:
+    def forward(self, x) -> tuple[Any, CacheStack]:
         cache = CacheStack(self)
         h = cache.keep(self.inner.forward(x))
         return cache.keep(self.norm.forward(h)) + x, cache
 
-    def backward(self, dy: Any, cache: CacheStack) -> Any:
+    def backward(self, dy, cache: CacheStack):
         dx = self.inner.backward(self.norm.backward(dy, cache.pop()), cache.pop())
         return dx if self.forgets else dx + dy
 
 
-def test_a_users_layer_of_layers_is_checked(numpy64: Backend) -> None:
+def test_a_users_layer_of_layers_is_checked(numpy64):
     report = gradcheck(Block(numpy64), X)
     assert report.ok
     assert [row.tensor for row in report.rows] == ["x", "inner.weight", "inner.bias", "norm.gamma", "norm.beta"]
@@ -93,7 +91,7 @@ def test_a_users_layer_of_layers_is_checked(numpy64: Backend) -> None:
     assert [row.tensor for row in wrong.rows if not row.ok] == ["x"]
 
 
-def test_a_pair_of_the_table_is_checked_and_other_inputs_are_passed_on() -> None:
+def test_a_pair_of_the_table_is_checked_and_other_inputs_are_passed_on():
     tokens = np.array([[1, 3, 1], [1, 0, 4]])
     assert gradcheck(PLAIN.embedding, tokens, np.random.default_rng(0).normal(size=(5, 2)), 1.5).ok
     visible = np.array([[True, True, False], [False, True, True]])
@@ -103,13 +101,13 @@ def test_a_pair_of_the_table_is_checked_and_other_inputs_are_passed_on() -> None
     assert [row.tensor for row in report.rows] == ["q", "k", "v"]
 
 
-def test_several_outputs_have_gradients_of_their_own() -> None:
+def test_several_outputs_have_gradients_of_their_own():
     pair = (lambda x: ((x * x, np.sin(x)), x), lambda dy, x: 2 * x * dy[0] + np.cos(x) * dy[1])
     assert gradcheck(pair, X[0]).ok
     assert not gradcheck((pair[0], lambda dy, x: 2 * x * dy[0]), X[0]).ok
 
 
-def test_a_forward_may_write_its_output_into_the_same_memory_each_time() -> None:
+def test_a_forward_may_write_its_output_into_the_same_memory_each_time():
     memory = {dtype: np.zeros(3, dtype=dtype) for dtype in ("float64", "complex128")}
 
     def forward(x: Host) -> tuple[Host, Host]:
@@ -120,7 +118,7 @@ def test_a_forward_may_write_its_output_into_the_same_memory_each_time() -> None
     assert gradcheck((forward, lambda dy, x: 2 * x * dy), np.array([0.1, 0.2, 0.3])).ok
 
 
-def test_an_input_called_like_a_parameter_keeps_a_row_of_its_own() -> None:
+def test_an_input_called_like_a_parameter_keeps_a_row_of_its_own():
     class Named(Gate):
         def named_parameters(self) -> Iterator[tuple[str, Box]]:
             yield from (("x", self.w), ("c", self.c))
@@ -130,7 +128,7 @@ def test_an_input_called_like_a_parameter_keeps_a_row_of_its_own() -> None:
     assert [row.tensor for row in report.rows] == ["input x", "x", "c"]
 
 
-def test_a_forward_that_writes_into_its_input_is_told_so() -> None:
+def test_a_forward_that_writes_into_its_input_is_told_so():
     def forward(x: Host) -> tuple[Host, None]:
         x *= 2
         return x + 0, None
@@ -140,14 +138,14 @@ def test_a_forward_that_writes_into_its_input_is_told_so() -> None:
     assert report.problems == ("forward or backward changes its input x; work on a copy",)
 
 
-def test_float32_is_checked_in_float64(numpy32: Backend) -> None:
+def test_float32_is_checked_in_float64(numpy32):
     report = gradcheck(MultiHeadAttention(4, 2, backend=numpy32), X.astype(np.float32))
     assert report.ok
     assert report.worst.scaled_error < 1e-12
     assert gradcheck(Gate(dtype="float32"), X.astype(np.float32)).ok
 
 
-def unchanged(target: Any, check: Any) -> None:
+def unchanged(target, check):
     """Run check; every parameter must then hold the same arrays with the same bits as before."""
     boxes = [getattr(p, "owner", p) for _, p in target.named_parameters()]
     for box in boxes:
@@ -160,7 +158,7 @@ def unchanged(target: Any, check: Any) -> None:
         assert (box.data.tobytes(), box.grad.tobytes()) == (data_bits, grad_bits)
 
 
-def test_nothing_is_changed_by_a_check(numpy32: Backend) -> None:
+def test_nothing_is_changed_by_a_check(numpy32):
     x = X.astype(np.float32)
     bits = x.tobytes()
     for gate in (Gate(), Gate(factor=3.0), Gate(dtype="float32")):
@@ -177,34 +175,34 @@ def test_nothing_is_changed_by_a_check(numpy32: Backend) -> None:
     assert x.flags.writeable
 
 
-def test_nothing_is_changed_when_forward_raises() -> None:
+def test_nothing_is_changed_when_forward_raises():
     gate = Gate(dtype="float32")
     gate.fails_at = np.float64
 
-    def check() -> None:
+    def check():
         with pytest.raises(ZeroDivisionError, match="forward gave up"):
             gradcheck(gate, X)
 
     unchanged(gate, check)
 
 
-def test_nothing_is_changed_when_backward_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_changed_when_backward_raises(monkeypatch):
     gate = Gate()
 
-    def backward(dy: Host, cache: Any) -> Host:
+    def backward(dy: Host, cache) -> Host:
         gate.w.grad += 1
         raise ZeroDivisionError
 
     monkeypatch.setattr(gate, "backward", backward)
 
-    def check() -> None:
+    def check():
         with pytest.raises(ZeroDivisionError):
             gradcheck(gate, X)
 
     unchanged(gate, check)
 
 
-def test_a_layer_on_another_device_is_checked_there(strict64: Backend) -> None:
+def test_a_layer_on_another_device_is_checked_there(strict64):
     """array-api-strict takes no complex numbers here, so central differences decide alone."""
     layer = Linear(4, 3, backend=strict64)
     before = layer.weight.data
@@ -212,7 +210,7 @@ def test_a_layer_on_another_device_is_checked_there(strict64: Backend) -> None:
     assert layer.weight.data is before
 
 
-def test_a_pair_is_checked_without_compiling_kernels_that_it_does_not_run() -> None:
+def test_a_pair_is_checked_without_compiling_kernels_that_it_does_not_run():
     code = (
         "import sys, numpy as np, npformer as npf\n"
         "pair = npf.functional.relu_forward, npf.functional.relu_backward\n"

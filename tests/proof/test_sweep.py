@@ -1,7 +1,5 @@
 """A sweep over step sizes tells right from wrong, sees a kink, and says so when it cannot tell."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -40,7 +38,7 @@ each_smooth = pytest.mark.parametrize("name", SMOOTH)
 
 
 @each_smooth
-def test_the_slope_of_a_smooth_function_settles(name: str) -> None:
+def test_the_slope_of_a_smooth_function_settles(name):
     forward, derivative = SMOOTH[name]
     found = swept(forward)
     truth = UPSTREAM[0] * derivative(X)[0]
@@ -49,7 +47,7 @@ def test_the_slope_of_a_smooth_function_settles(name: str) -> None:
     assert abs(found.jump) < 1e-6
 
 
-def test_the_error_is_a_v() -> None:
+def test_the_error_is_a_v():
     found = swept(np.exp)
     error = np.abs(found.central - UPSTREAM[0] * np.exp(X[0]))
     assert np.array_equal(found.h, STEPS)
@@ -60,18 +58,18 @@ def test_the_error_is_a_v() -> None:
 
 @each_smooth
 @pytest.mark.parametrize(("factor", "verdict"), [(1, RIGHT), (1.001, WRONG), (1.00001, WRONG), (2, WRONG), (-1, WRONG)])
-def test_right_and_wrong_slopes(name: str, factor: float, verdict: str) -> None:
+def test_right_and_wrong_slopes(name, factor, verdict):
     forward, derivative = SMOOTH[name]
     truth = float(UPSTREAM[0] * derivative(X)[0])
     assert swept(forward).verdict(factor * truth, abs(truth), 1e-7) == verdict
 
 
-def test_a_claim_that_is_not_a_number_is_wrong() -> None:
+def test_a_claim_that_is_not_a_number_is_wrong():
     found = swept(np.tanh)
     assert [found.verdict(claim, 1.0, 1e-7) for claim in (np.nan, np.inf)] == [WRONG, WRONG]
 
 
-def test_no_slope_at_all() -> None:
+def test_no_slope_at_all():
     flat = swept(lambda x: 0 * x)
     assert (flat.slope, flat.noise, flat.jump) == (0, 0, 0)
     assert (flat.verdict(0.0, 1.0, 1e-7), flat.verdict(0.01, 1.0, 1e-7)) == (RIGHT, WRONG)
@@ -84,21 +82,21 @@ def relu(x: Host) -> Host:
 
 
 @pytest.mark.parametrize("claim", [0.0, 0.5, 1.0])
-def test_a_kink_at_the_very_point(claim: float) -> None:
+def test_a_kink_at_the_very_point(claim):
     found = swept(relu, np.array([0.0, -0.8, 1.1]))
     assert found.jump == pytest.approx(UPSTREAM[0])
     assert found.verdict(claim * UPSTREAM[0], 1.0, 1e-7) == KINK
 
 
 @pytest.mark.parametrize("distance", [1e-6, -1e-6, 1e-5, 1e-3, 0.05])
-def test_beside_a_kink_there_is_a_slope(distance: float) -> None:
+def test_beside_a_kink_there_is_a_slope(distance):
     found = swept(relu, np.array([distance, -0.8, 1.1]))
     truth = UPSTREAM[0] * ((distance > 0) + 0.4 * distance)
     assert found.verdict(truth, 1.0, 1e-7) == RIGHT
     assert found.verdict(truth + 0.5, 1.0, 1e-7) == WRONG
 
 
-def test_float32_inside_cannot_tell_and_never_accuses() -> None:
+def test_float32_inside_cannot_tell_and_never_accuses():
     """Three coarse differences agree by luck now and then; that must not make a right slope WRONG."""
     rng, verdicts = np.random.default_rng(0), []
     for forward, derivative in SMOOTH.values():
@@ -109,20 +107,20 @@ def test_float32_inside_cannot_tell_and_never_accuses() -> None:
     assert set(verdicts) == {UNCLEAR}
 
 
-def test_float32_inside_still_shows_what_is_badly_wrong_and_where_a_kink_is() -> None:
+def test_float32_inside_still_shows_what_is_badly_wrong_and_where_a_kink_is():
     found = swept(in_float32(lambda x: 1.7 * x))
     assert found.verdict(2 * 1.7 * UPSTREAM[0], 1.0, 1e-7) == WRONG
     at_the_kink = swept(in_float32(relu), np.array([0.0, -0.8, 1.1]))
     assert at_the_kink.verdict(0.0, 1.0, 1e-7) == KINK
 
 
-def test_noise_alone_cannot_tell() -> None:
+def test_noise_alone_cannot_tell():
     rng = np.random.default_rng(0)
     found = swept(lambda x: x + 1e-3 * rng.normal(size=x.shape))
     assert found.verdict(UPSTREAM[0], 1.0, 1e-7) == UNCLEAR
 
 
-def test_large_steps_may_leave_the_domain() -> None:
+def test_large_steps_may_leave_the_domain():
     x = np.array([0.05, 0.5, 0.5])  # log(0.05 − 0.1) is not a number
     assert swept(np.log, x).verdict(UPSTREAM[0] / 0.05, 1.0, 1e-7) == RIGHT
     nowhere = swept(lambda x: np.sqrt(-1 - x**2), x)

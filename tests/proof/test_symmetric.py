@@ -1,7 +1,5 @@
 """structure="symmetric": a gradient may lie in either triangle, and counts by its symmetric part."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 
@@ -18,7 +16,7 @@ A = RNG.normal(size=(2, 3, 3))  # a batch, not symmetric: it is made so
 W = RNG.normal(size=(3, 3))
 
 
-def lower_energy(a: Host) -> Any:
+def lower_energy(a: Host):
     """½·xᵀAx for the rows x of W, from A's lower triangle alone, as LAPACK reads it."""
     lower = np.tril(a)
     whole = lower + np.swapaxes(np.tril(a, -1), -1, -2)
@@ -39,24 +37,24 @@ SPREADS = {
 
 @pytest.mark.parametrize("complex_step", [True, False])
 @pytest.mark.parametrize("where", SPREADS)
-def test_a_gradient_may_lie_in_either_triangle(where: str, complex_step: bool) -> None:
+def test_a_gradient_may_lie_in_either_triangle(where, complex_step):
     pair = (lower_energy, lambda dy, _: SPREADS[where](dy))
     report = gradcheck(pair, A, structure="symmetric", complex_step=complex_step)
     assert report.ok, report
     assert gradcheck(pair, A).ok is (where == "lower triangle")  # without structure: the entries that are read
 
 
-def test_a_wrong_symmetric_part_is_wrong() -> None:
+def test_a_wrong_symmetric_part_is_wrong():
     pair = (lower_energy, lambda dy, _: 2 * np.tril(spread(dy)))  # the diagonal counts twice
     (row,) = gradcheck(pair, A, structure="symmetric", explain=False).rows
     assert (row.verdict, row.worst_index[1]) == (WRONG, row.worst_index[2])
 
 
-def test_structure_by_name_leaves_other_square_inputs_alone() -> None:
-    def forward(a: Host, b: Host) -> Any:
+def test_structure_by_name_leaves_other_square_inputs_alone():
+    def forward(a: Host, b: Host):
         return np.linalg.inv(a) @ b, (a, b)
 
-    def backward(dy: Host, cache: Any) -> Any:
+    def backward(dy: Host, cache):
         a, b = cache
         db = np.linalg.inv(a).T @ dy
         return -db @ (np.linalg.inv(a) @ b).T, np.tril(db)
@@ -66,15 +64,15 @@ def test_structure_by_name_leaves_other_square_inputs_alone() -> None:
     assert [row.verdict for row in report.rows] == [RIGHT, WRONG]
 
 
-def test_what_a_backward_must_do_is_tried_with_a_structure_too() -> None:
+def test_what_a_backward_must_do_is_tried_with_a_structure_too():
     """And an input that was given unsymmetric, and is made symmetric, is not called changed."""
 
-    def forward(a: Host) -> Any:
+    def forward(a: Host):
         if a.ndim == 2:
             a = a[None]
         return lower_energy(a)[0], np.ones(1)
 
-    def backward(dy: Host, once: Host) -> Any:
+    def backward(dy: Host, once: Host):
         once *= 2
         return spread(dy) * once / 2
 
@@ -95,7 +93,7 @@ def test_what_a_backward_must_do_is_tried_with_a_structure_too() -> None:
         ({"v": "symmetric"}, ShapeError, "v: expected square matrices, got (3,); it cannot be symmetric"),
     ],
 )
-def test_another_structure_is_refused(structure: Any, error: type[Exception], text: str) -> None:
+def test_another_structure_is_refused(structure, error, text):
     pair = (lambda a, v: (a @ v, (a, v)), lambda dy, c: (dy[..., None] * c[1], np.einsum("bi,bij->j", dy, c[0])))
     with pytest.raises(error, match=re.escape(text)):
         gradcheck(pair, A, W[0], structure=structure)

@@ -1,11 +1,7 @@
 """A check from a user's file: its forms, what is said of every bad one, and where its options go."""
 
-from __future__ import annotations
-
 import re
 import sys
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -32,7 +28,7 @@ class Sharp:
 
 
 @pytest.fixture
-def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def write(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     def make(text: str, name: str = "mine.py") -> str:
@@ -42,7 +38,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return make
 
 
-def test_the_default_function_is_build(write: Any, numpy64: Any) -> None:
+def test_the_default_function_is_build(write, numpy64):
     case = user_case(write("def build(): return Model(), (X,)"))
     assert (case.group, case.name, case.options, case.how) == ("user", "Model", {}, {})
     report = case.check(numpy64)
@@ -50,18 +46,18 @@ def test_the_default_function_is_build(write: Any, numpy64: Any) -> None:
     assert case.build(numpy64) is case.build(numpy64)
 
 
-def test_another_function_by_name(write: Any) -> None:
+def test_another_function_by_name(write):
     write("def build(): 1 / 0\ndef other(): return Model(), (X,), {'times': 2.0}")
     assert user_case("mine.py:other").options == {"times": 2.0}
 
 
-def test_a_pair(write: Any, numpy64: Any) -> None:
+def test_a_pair(write, numpy64):
     text = "def double(x): return 2 * x, None\ndef build(): return (double, lambda dy, _: 3 * dy), (X,)"
     report = user_case(write(text)).check(numpy64)
     assert (report.name, report.rows[0].verdict) == ("double", WRONG)
 
 
-def test_options_go_to_forward_and_to_the_check(write: Any, numpy64: Any) -> None:
+def test_options_go_to_forward_and_to_the_check(write, numpy64):
     assert {"complex_step", "tolerance", "seed", "elementwise", "allow_length_one", "name"} <= CHECK_OPTIONS
     case = user_case(write("def build(): return Model(), (X,), {'times': 3.0, 'seed': 5, 'name': 'mine'}"))
     assert (case.options, case.how) == ({"times": 3.0}, {"seed": 5, "name": "mine"})
@@ -74,12 +70,12 @@ def test_options_go_to_forward_and_to_the_check(write: Any, numpy64: Any) -> Non
     assert dropped == [True, False]
 
 
-def test_many_elements_are_checked_along_directions(write: Any, numpy64: Any) -> None:
+def test_many_elements_are_checked_along_directions(write, numpy64):
     text = "def build(): return Model(), (np.random.default_rng(0).normal(size=(200, 30)),)"
     assert user_case(write(text)).check(numpy64).rows[0].by_direction
 
 
-def test_the_file_may_import_its_neighbours(write: Any, numpy64: Any, tmp_path: Path) -> None:
+def test_the_file_may_import_its_neighbours(write, numpy64, tmp_path):
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / "neighbour_of_mine.py").write_text("three = 3.0")
@@ -92,7 +88,7 @@ def test_the_file_may_import_its_neighbours(write: Any, numpy64: Any, tmp_path: 
 
 
 @pytest.mark.parametrize("spec", ["none.py", "none.py:build", "mine.py:", ".", ""])
-def test_no_such_file(write: Any, spec: str) -> None:
+def test_no_such_file(write, spec):
     write("def build(): return Model(), (X,)")
     text = f"--model: expected a Python file, or FILE.py:NAME, got {spec!r}; there is no file "
     with pytest.raises(DataError, match=f"^{re.escape(text)}"):
@@ -116,7 +112,7 @@ LINES = len(START.splitlines())
         ("def build(more): return more", ": expected a file that runs, got TypeError: build() missing 1 required"),
     ],
 )
-def test_a_file_that_does_not_run(write: Any, text: str, said: str) -> None:
+def test_a_file_that_does_not_run(write, text, said):
     with pytest.raises(DataError, match=f"^mine.py{re.escape(said)}"):
         user_case(write(text))
     assert not any("nowhere" in path for path in sys.path)
@@ -135,13 +131,13 @@ def test_a_file_that_does_not_run(write: Any, text: str, said: str) -> None:
         ("def build(): return Model(), [X]", "it returned (target, an object of type list, an object of type dict)"),
     ],
 )
-def test_another_form(write: Any, text: str, given: str) -> None:
+def test_another_form(write, text, given):
     with pytest.raises(ConfigError, match=f"^{re.escape(f'mine.py: expected build, {FORM}; {given}')}$"):
         user_case(write(text))
 
 
 @pytest.mark.parametrize("target", ["'model'", "Model", "(1, 2)", "(len,)", "None"])
-def test_a_target_that_cannot_be_checked(write: Any, target: str) -> None:
+def test_a_target_that_cannot_be_checked(write, target):
     text = (
         "mine.py: expected of build a target with the methods forward and backward, or a pair of such functions, got "
     )
@@ -149,7 +145,7 @@ def test_a_target_that_cannot_be_checked(write: Any, target: str) -> None:
         user_case(write(f"def build(): return {target}, (X,)"))
 
 
-def test_an_error_of_npformers_is_passed_on_as_it_is(write: Any) -> None:
+def test_an_error_of_npformers_is_passed_on_as_it_is(write):
     write("from npformer.errors import ConfigError\ndef build(): raise ConfigError('d_model: expected 8')")
     with pytest.raises(ConfigError, match=r"^d_model: expected 8$"):
         user_case("mine.py")

@@ -1,7 +1,5 @@
 """A check that could not have failed is refused, or proves nothing; each rule has its sentence."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -15,7 +13,7 @@ from npformer.proof.subject import subject
 from npformer.proof.vacuity import WIDEST_TOLERANCE, refuse_length_one, refuse_wide, why_blind
 
 
-def test_tolerances() -> None:
+def test_tolerances():
     refuse_wide(1e-10)
     refuse_wide(WIDEST_TOLERANCE)
     for tolerance in (0.0, -1.0, 0.2, float("nan"), float("inf")):
@@ -30,7 +28,7 @@ def test_tolerances() -> None:
 @pytest.mark.parametrize(
     ("shape", "axis"), [((1, 4), 0), ((1, 3, 4), 0), ((2, 1, 4), 1), ((2, 3, 1, 4), 2), ((1, 1, 4), 0)]
 )
-def test_lengths_of_one(shape: tuple[int, ...], axis: int) -> None:
+def test_lengths_of_one(shape, axis):
     with pytest.raises(ShapeError) as caught:
         refuse_length_one((np.zeros((2, 3)), np.zeros(shape)), ("a", "b"))
     assert str(caught.value) == (
@@ -39,12 +37,12 @@ def test_lengths_of_one(shape: tuple[int, ...], axis: int) -> None:
     )
 
 
-def test_lengths_that_are_no_harm() -> None:
+def test_lengths_that_are_no_harm():
     harmless: tuple[Any, ...] = (np.zeros((2, 3)), np.zeros(1), np.zeros(()), np.zeros((3, 1)), 7, None, "post")
     refuse_length_one(harmless, [str(i) for i in range(len(harmless))])
 
 
-def test_why_blind() -> None:
+def test_why_blind():
     x = np.array([1.0, 2.0])
     assert why_blind({"x": x}) == ""
     assert why_blind({"x": x, "gamma": np.ones(3)}) == "gamma is 1 everywhere; use random numbers"
@@ -52,14 +50,14 @@ def test_why_blind() -> None:
     assert why_blind({"x": np.array([3.0])}) == ""  # one number is no constant
 
 
-def test_the_note_stands_beside_every_gradient_that_would_have_passed() -> None:
+def test_the_note_stands_beside_every_gradient_that_would_have_passed():
     pair = (lambda x, gamma: (x * gamma, (x, gamma)), lambda dy, cache: (dy * cache[1], 2 * dy * cache[0]))
     rows = gradcheck(pair, np.array([0.5, 0.7]), np.ones(2)).rows
     assert [row.verdict for row in rows] == [NOTHING, "WRONG"]
     assert rows[0].note == "gamma is 1 everywhere; use random numbers"
 
 
-def test_the_upstream_gradient_is_random() -> None:
+def test_the_upstream_gradient_is_random():
     """All ones would give a softmax, whose outputs sum to 1, a gradient of 0 whatever its kernel."""
     pair: Any = (lambda x: ((x, 2 * x), None), lambda dy, _: dy[0] + 2 * dy[1])
     checked = subject(pair, (np.zeros((3, 4)),), {}, None)

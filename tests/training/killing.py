@@ -1,21 +1,18 @@
 """Kills of one's own at a moment that is counted and not timed: for processes of tests."""
 
-from __future__ import annotations
-
 import os
 import signal
-from typing import Any
 
 #: What changes a disk, or ends such a change. A kill between two of these calls is a kill before the second.
 CHANGES = ("open", "write", "fsync", "close", "mkdir", "rename", "replace", "truncate", "unlink", "rmdir")
 
 
-def kill_at(moment: int) -> None:
+def kill_at(moment: int):
     """From now on count this process's calls of CHANGES, and kill it at that one: before it, of a write halfway."""
     calls = 0
 
-    def counted(name: str, real: Any) -> Any:
-        def call(*given: Any, **named: Any) -> Any:
+    def counted(name: str, real):
+        def call(*given, **named):
             nonlocal calls
             calls += 1
             if calls == moment:

@@ -1,10 +1,7 @@
 """From options to a run's parts, and from its folder back to its model."""
 
-from __future__ import annotations
-
 import errno
 import os
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,13 +26,13 @@ def given(**sections: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 @pytest.fixture
-def pairs(tmp_path: Path) -> Path:
+def pairs(tmp_path):
     path = tmp_path / "own.tsv"
     path.write_text("".join(f"{n}\t{n}\n" for n in range(50)))
     return path
 
 
-def test_every_option_reaches_its_part() -> None:
+def test_every_option_reaches_its_part():
     parts = assemble(
         given(
             run={"device": "numpy", "task": "sort", "seed": 5, "dtype": "float64"},
@@ -60,11 +57,11 @@ def test_every_option_reaches_its_part() -> None:
     assert parts.identity == {"task": "sort", "digest": None}
 
 
-def test_what_decodes_amid_training_is_compiled_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_decodes_amid_training_is_compiled_before_it(monkeypatch):
     asked: list[set[str]] = []
     before = module.get_backend
 
-    def get_backend(*given: Any, **options: Any) -> Any:
+    def get_backend(*given, **options):
         return replace(before(*given, **options), compile_ahead=lambda calls: asked.append(set(calls)))
 
     monkeypatch.setattr(module, "get_backend", get_backend)
@@ -73,7 +70,7 @@ def test_what_decodes_amid_training_is_compiled_before_it(monkeypatch: pytest.Mo
     assert once > {"attention.backward", "cross_entropy.forward", "adam", "encoder_of_texts", "decoder_steps"}
 
 
-def test_the_seed_decides_parameters_and_batches() -> None:
+def test_the_seed_decides_parameters_and_batches():
     one, same, other = (assemble(given(run={"device": "numpy", "seed": seed})) for seed in (1, 1, 2))
     for first, second, third in zip(
         *(dict(p.step.model.named_parameters()).values() for p in (one, same, other)), strict=True
@@ -84,11 +81,11 @@ def test_the_seed_decides_parameters_and_batches() -> None:
     assert one.task.held_out(5) != other.task.held_out(5)
 
 
-def test_plain_adam_by_default() -> None:
+def test_plain_adam_by_default():
     assert type(assemble(given()).step.optimizer) is Adam
 
 
-def test_pairs_come_from_their_file(pairs: Path) -> None:
+def test_pairs_come_from_their_file(pairs):
     parts = assemble(given(run={"task": "pairs"}, data={"file": str(pairs), "held_out_fraction": 0.5}))
     assert isinstance(parts.task, PairsTask)
     assert parts.identity == {"task": "pairs", "digest": parts.task.digest}
@@ -101,7 +98,7 @@ def test_pairs_come_from_their_file(pairs: Path) -> None:
         assemble(given(run={"task": "pairs"}, data={"file": "nowhere"}))
 
 
-def test_the_data_of_a_resumed_run_has_to_be_the_same(pairs: Path, tmp_path: Path) -> None:
+def test_the_data_of_a_resumed_run_has_to_be_the_same(pairs, tmp_path):
     options = given(run={"task": "pairs"}, data={"file": str(pairs)}, model=SMALL | {"src_vocab_size": 13})
     parts = assemble(options)
     identity = parts.identity
@@ -115,8 +112,8 @@ def test_the_data_of_a_resumed_run_has_to_be_the_same(pairs: Path, tmp_path: Pat
         assemble(options, checkpoint)
 
 
-def test_a_run_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(path: Path, data: bytes) -> None:
+def test_a_run_that_cannot_be_written(tmp_path, monkeypatch):
+    def full(path: Path, data: bytes):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(module, "write_atomically", full)
@@ -125,7 +122,7 @@ def test_a_run_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> RunDirectory:
+def run(tmp_path):
     """A run that was saved at the steps 1 and 2, the first being the better one."""
     run, parts = RunDirectory.create(tmp_path / "run", tmp_path, "copy"), assemble(given())
     write_run(run, parts)
@@ -138,13 +135,13 @@ def run(tmp_path: Path) -> RunDirectory:
 
 
 @pytest.mark.parametrize(("best", "value"), [(False, 2), (True, 1)])
-def test_read_model_takes_the_latest_or_the_best(run: RunDirectory, best: bool, value: int) -> None:
+def test_read_model_takes_the_latest_or_the_best(run, best, value):
     model, vocabulary = read_model(run, "numpy", best)
     assert all((parameter.data == value).all() for _, parameter in model.named_parameters())
     assert len(vocabulary) == model.config.src_vocab_size == 29
 
 
-def test_damage_names_the_way_on(run: RunDirectory) -> None:
+def test_damage_names_the_way_on(run):
     assert load_latest(run).step == 2
     (run.checkpoints / "step-00000002" / "state.json").write_text("{}")
     with pytest.raises(CheckpointError, match=r"try again: mv .*step-00000002 .*run/step-00000002-damaged$"):
@@ -155,7 +152,7 @@ def test_damage_names_the_way_on(run: RunDirectory) -> None:
     assert "mv" not in str(found.value)
 
 
-def test_no_checkpoint(run: RunDirectory) -> None:
+def test_no_checkpoint(run):
     run.checkpoints.rename(run.path / "away")
     with pytest.raises(CheckpointError, match=r"found none: .* npformer train --config .*run/config.toml$"):
         load_latest(run)
@@ -164,14 +161,14 @@ def test_no_checkpoint(run: RunDirectory) -> None:
             read_model(run, "numpy", best)
 
 
-def test_parts_fit_a_trainer(tmp_path: Path) -> None:
+def test_parts_fit_a_trainer(tmp_path):
     parts = assemble(given(training={"steps": 1, "final_examples": 3}))
     run = RunDirectory.create(tmp_path / "run", tmp_path, "reverse")
     Trainer(run, parts.task, parts.step, parts.options.training, parts.identity).train()
     assert load_latest(run).state["identity"] == parts.identity
 
 
-def test_a_new_run_s_files_and_their_names_are_durable(tmp_path: Path, is_durable: Callable[[Path], bool]) -> None:
+def test_a_new_run_s_files_and_their_names_are_durable(tmp_path, is_durable):
     run = RunDirectory(tmp_path)
     write_run(run, assemble(given(run={"device": "numpy", "task": "copy"})))
     save_checkpoint(run.checkpoints, 1, {}, {}, None)
@@ -179,8 +176,6 @@ def test_a_new_run_s_files_and_their_names_are_durable(tmp_path: Path, is_durabl
         assert is_durable(path), path
 
 
-def test_the_run_s_folder_is_durable_with_its_first_checkpoint(
-    tmp_path: Path, is_durable: Callable[[Path], bool]
-) -> None:
+def test_the_run_s_folder_is_durable_with_its_first_checkpoint(tmp_path, is_durable):
     save_checkpoint(tmp_path / "checkpoints", 1, {}, {}, None)
     assert is_durable(tmp_path)

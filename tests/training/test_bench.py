@@ -1,15 +1,11 @@
 """Timing steps, and the profile of one: parts add up, and a slow part is seen where it is."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from dataclasses import fields, replace
-from typing import Any
 
 import pytest
 
 from npformer import seconds
-from npformer.backend import Backend, Ops, Pair, get_backend
+from npformer.backend import Ops, Pair, get_backend
 from npformer.backend.numpy.blas_threads import blas_threads
 from npformer.backend.roofline import Ceilings
 from npformer.errors import ConfigError
@@ -22,12 +18,12 @@ CEILINGS = Ceilings(flops=1e9, bytes=1e9, shape=(1, 1, 1))
 
 
 @pytest.fixture(autouse=True)
-def known_ceilings(monkeypatch: pytest.MonkeyPatch) -> None:
+def known_ceilings(monkeypatch):
     monkeypatch.setattr(bench, "measure_ceilings", lambda backend, shapes: CEILINGS)
 
 
 @pytest.fixture
-def alone() -> Backend:
+def alone():
     """The plain kernels in float32 on one thread."""
     return get_backend("numpy", kernels="plain", threads=1)
 
@@ -40,10 +36,10 @@ class FakeTime:
     def perf_counter(self) -> float:
         return self.now
 
-    def taken_by(self, function: Callable[..., Any], seconds: float) -> Callable[..., Any]:
+    def taken_by(self, function, seconds: float):
         """The function, which takes so long."""
 
-        def slow(*inputs: Any, **options: Any) -> Any:
+        def slow(*inputs, **options):
             self.now += seconds
             return function(*inputs, **options)
 
@@ -51,7 +47,7 @@ class FakeTime:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
+def clock(monkeypatch):
     """What a profile looks at."""
     found = FakeTime()
     monkeypatch.setattr(seconds, "time", found)
@@ -71,7 +67,7 @@ def step_flops(preset: Preset) -> int:
     return 6 * tokens * weights + attentions * 12 * tokens * preset.length * c
 
 
-def test_the_parts_add_up_to_a_step(alone: Backend) -> None:
+def test_the_parts_add_up_to_a_step(alone):
     profile = profile_step(PRESETS["tiny"], alone, 0.1, Budget(steps=4))
     assert sum(row.seconds for row in profile.rows) == pytest.approx(profile.seconds)
     assert sum(row.share for row in profile.rows) == pytest.approx(1)
@@ -79,14 +75,14 @@ def test_the_parts_add_up_to_a_step(alone: Backend) -> None:
     assert [row.seconds for row in profile.rows] == sorted((row.seconds for row in profile.rows), reverse=True)
 
 
-def test_what_each_part_takes(alone: Backend, clock: FakeTime, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_each_part_takes(alone, clock, monkeypatch):
     """A forward one second, a backward two, an update three; from the third pair of steps on four seconds more."""
     steps, names = list[int](), [field.name for field in fields(Ops)]
     pairs = {name: getattr(alone.ops, name) for name in names}
     taking = {name: Pair(clock.taken_by(p.forward, 1), clock.taken_by(p.backward, 2)) for name, p in pairs.items()}
     update = bench.Adam.step
 
-    def one_more(*inputs: Any) -> None:
+    def one_more(*inputs):
         steps.append(1)
         clock.now += 4 if len(steps) > 6 else 0  # one to fill caches, one to count, two pairs
         update(*inputs)
@@ -101,7 +97,7 @@ def test_what_each_part_takes(alone: Backend, clock: FakeTime, monkeypatch: pyte
     assert (len(steps), profile.steps) == (10, 2)  # the quicker half
 
 
-def test_calls_and_work_of_a_step(alone: Backend) -> None:
+def test_calls_and_work_of_a_step(alone):
     profile = profile_step(PRESET, alone, 0.1, Budget(steps=1))
     rows = by_part(profile)
     calls = {"feed_forward": 4, "attention": 6, "post_norm": 10, "linear": 15, "embedding": 2, "cross_entropy": 1}
@@ -119,7 +115,7 @@ def test_calls_and_work_of_a_step(alone: Backend) -> None:
 
 
 @pytest.mark.parametrize("direction", ["forward", "backward"])
-def test_a_slow_operation_is_found(alone: Backend, clock: FakeTime, direction: str) -> None:
+def test_a_slow_operation_is_found(alone, clock, direction):
     pair = alone.ops.attention
     slow = pair._replace(**{direction: clock.taken_by(getattr(pair, direction), 0.01)})
     profile = profile_step(PRESET, replace(alone, ops=replace(alone.ops, attention=slow)), 0.1, Budget(steps=6))
@@ -128,9 +124,7 @@ def test_a_slow_operation_is_found(alone: Backend, clock: FakeTime, direction: s
     assert first.seconds == profile.seconds == pytest.approx(6 * 0.01)
 
 
-def test_a_slow_optimiser_and_slow_layers_are_told_apart(
-    alone: Backend, clock: FakeTime, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_slow_optimiser_and_slow_layers_are_told_apart(alone, clock, monkeypatch):
     monkeypatch.setattr(bench.Adam, "step", clock.taken_by(bench.Adam.step, 0.02))
     monkeypatch.setattr(bench.Arena, "zero_grad", clock.taken_by(bench.Arena.zero_grad, 0.04))
     rows = profile_step(PRESET, alone, 0.1, Budget(steps=6)).rows
@@ -139,11 +133,11 @@ def test_a_slow_optimiser_and_slow_layers_are_told_apart(
     assert [row.seconds for row in rows[:2]] == pytest.approx([0.04, 0.02], rel=0, abs=at_least)
 
 
-def test_a_profile_has_one_blas_thread_and_gives_the_others_back(alone: Backend) -> None:
+def test_a_profile_has_one_blas_thread_and_gives_the_others_back(alone):
     seen, before = [], blas_threads()
     pair = alone.ops.linear
 
-    def looking(*inputs: Any) -> Any:
+    def looking(*inputs):
         seen.append(blas_threads())
         return pair.forward(*inputs)
 
@@ -153,19 +147,19 @@ def test_a_profile_has_one_blas_thread_and_gives_the_others_back(alone: Backend)
     assert blas_threads() == before
 
 
-def test_threads_whose_times_overlap_are_refused() -> None:
+def test_threads_whose_times_overlap_are_refused():
     with pytest.raises(ConfigError, match=r"^backend: expected one of a single thread, .* got 2; get_backend\("):
         profile_step(PRESET, get_backend("numpy", kernels="plain", threads=2), 0.1, Budget(steps=1))
 
 
-def test_timing_steps(alone: Backend) -> None:
+def test_timing_steps(alone):
     found = time_steps(PRESET, alone, 0.0, Budget(steps=30))
     assert len(found.seconds) == 30
     assert min(found.seconds) > 0
     assert found.last_loss < found.first_loss  # the steps do train
 
 
-def test_how_long_to_measure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_how_long_to_measure(monkeypatch):
     monkeypatch.setattr("time.perf_counter", lambda: 100.0)
     assert [Budget(steps=2).left(done, began=0.0) for done in (1, 2)] == [True, False]
     timed = Budget(seconds=5.0)

@@ -1,12 +1,9 @@
 """A checkpoint loads exactly, or says why not and where to go from there."""
 
-from __future__ import annotations
-
 import math
 import os
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -46,7 +43,7 @@ def names(folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("shape", [(), (1,), (0,), (0, 3), (3, 4), (2, 3, 4)])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_arrays_come_back_bit_for_bit(tmp_path: Path, dtype: str, shape: tuple[int, ...]) -> None:
+def test_arrays_come_back_bit_for_bit(tmp_path, dtype, shape):
     array = make(dtype, shape)
     given = {
         "plain": array,
@@ -65,7 +62,7 @@ def test_arrays_come_back_bit_for_bit(tmp_path: Path, dtype: str, shape: tuple[i
         assert back.flags.c_contiguous
 
 
-def test_everything_else_comes_back(tmp_path: Path) -> None:
+def test_everything_else_comes_back(tmp_path):
     state = {
         "rng": {"state": 2**127 + 1},
         "betas": [0.9, 0.98],
@@ -84,13 +81,13 @@ def test_everything_else_comes_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("array", [np.array(["a"]), np.array([None]), [1.0], np.zeros(2, np.longdouble)])
-def test_other_arrays_are_refused(tmp_path: Path, array: Any) -> None:
+def test_other_arrays_are_refused(tmp_path, array):
     with pytest.raises(DTypeError, match=r"array 'x': expected a NumPy array of one of bool.*got"):
         save_checkpoint(tmp_path, 1, {"x": array}, {}, None)
     assert os.listdir(tmp_path) == []
 
 
-def test_states_that_json_would_change_are_refused(tmp_path: Path) -> None:
+def test_states_that_json_would_change_are_refused(tmp_path):
     with pytest.raises(CheckpointError, match=r"checkpoint\.state\.a\[1\]: expected None, bool.*got set"):
         save_checkpoint(tmp_path, 1, {}, {"a": [1, {2}]}, None)
     with pytest.raises(ConfigError, match="step: expected an integer of at least 0, got -1"):
@@ -99,7 +96,7 @@ def test_states_that_json_would_change_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("file", [ARRAYS, STATE])
-def test_any_truncation_is_noticed(tmp_path: Path, file: str) -> None:
+def test_any_truncation_is_noticed(tmp_path, file):
     save_checkpoint(tmp_path, 1, SMALL, {}, None)
     path = save_checkpoint(tmp_path, 2, SMALL, {"a": 1e-05}, 0.5)
     data = (path / file).read_bytes()
@@ -115,7 +112,7 @@ def test_any_truncation_is_noticed(tmp_path: Path, file: str) -> None:
 
 
 @pytest.mark.parametrize("file", [ARRAYS, STATE])
-def test_any_flipped_bit_is_noticed(tmp_path: Path, file: str) -> None:
+def test_any_flipped_bit_is_noticed(tmp_path, file):
     path = save_checkpoint(tmp_path, 2, {**SMALL, "é": np.ones(2) * 1j}, {"a": [1e-05, True, "é"]}, math.inf)
     data = (path / file).read_bytes()
     for position in range(len(data)):
@@ -134,7 +131,7 @@ def test_any_flipped_bit_is_noticed(tmp_path: Path, file: str) -> None:
 
 
 @pytest.mark.parametrize("file", [ARRAYS, STATE])
-def test_files_of_two_checkpoints_do_not_mix(tmp_path: Path, file: str) -> None:
+def test_files_of_two_checkpoints_do_not_mix(tmp_path, file):
     one = save_checkpoint(tmp_path, 1, SMALL, {}, None)
     two = save_checkpoint(tmp_path, 2, {"w": SMALL["w"] + 1}, {}, None)
     shutil.copy(one / file, two / file)
@@ -142,7 +139,7 @@ def test_files_of_two_checkpoints_do_not_mix(tmp_path: Path, file: str) -> None:
         load_checkpoint(two)
 
 
-def test_missing_parts_are_named(tmp_path: Path) -> None:
+def test_missing_parts_are_named(tmp_path):
     for file in (ARRAYS, STATE):
         path = save_checkpoint(tmp_path, 1, SMALL, {}, None)
         (path / file).unlink()
@@ -158,7 +155,7 @@ def test_missing_parts_are_named(tmp_path: Path) -> None:
         load_checkpoint(tmp_path / "file")
 
 
-def test_another_format_is_told_apart_from_damage(tmp_path: Path) -> None:
+def test_another_format_is_told_apart_from_damage(tmp_path):
     path = save_checkpoint(tmp_path, 1, SMALL, {}, None)
     document = atomic.unseal((path / STATE).read_bytes())
     (path / STATE).write_bytes(atomic.seal({**document, "format": 99}))
@@ -169,12 +166,12 @@ def test_another_format_is_told_apart_from_damage(tmp_path: Path) -> None:
         load_checkpoint(path)
 
 
-def test_a_copy_under_another_name_loads(tmp_path: Path) -> None:
+def test_a_copy_under_another_name_loads(tmp_path):
     shutil.copytree(save_checkpoint(tmp_path, 1, SMALL, {}, None), tmp_path / "mine")
     assert load_checkpoint(tmp_path / "mine").step == 1
 
 
-def test_the_way_out_is_a_sound_checkpoint(tmp_path: Path) -> None:
+def test_the_way_out_is_a_sound_checkpoint(tmp_path):
     paths = [save_checkpoint(tmp_path, step, SMALL, {}, None) for step in (1, 2, 3, 4, 10**8)]
     (paths[2] / ARRAYS).write_bytes(b"")
     for path, sound in [(paths[2], 2), (paths[4], 4)]:
@@ -187,7 +184,7 @@ def test_the_way_out_is_a_sound_checkpoint(tmp_path: Path) -> None:
         load_checkpoint(paths[0])
 
 
-def test_order_latest_and_best(tmp_path: Path) -> None:
+def test_order_latest_and_best(tmp_path):
     assert list_checkpoints(tmp_path / "absent") == []
     assert latest_checkpoint(tmp_path) is None
     assert best_checkpoint(tmp_path) is None
@@ -204,13 +201,13 @@ def test_order_latest_and_best(tmp_path: Path) -> None:
     assert best.name == "step-99999999"
 
 
-def test_best_passes_over_what_it_cannot_read(tmp_path: Path) -> None:
+def test_best_passes_over_what_it_cannot_read(tmp_path):
     kept = save_checkpoint(tmp_path, 1, {}, {}, 0.1)
     (save_checkpoint(tmp_path, 2, {}, {}, 0.9) / STATE).write_bytes(b"{}")
     assert best_checkpoint(tmp_path) == kept
 
 
-def test_prune_keeps_the_last_the_best_and_the_unreadable(tmp_path: Path) -> None:
+def test_prune_keeps_the_last_the_best_and_the_unreadable(tmp_path):
     for step, score in [(1, 0.1), (2, 0.9), (3, 0.2), (4, 0.3), (5, None), (6, 0.5)]:
         save_checkpoint(tmp_path, step, {}, {}, score)
     (tmp_path / "step-00000004" / STATE).write_bytes(b"")
@@ -223,7 +220,7 @@ def test_prune_keeps_the_last_the_best_and_the_unreadable(tmp_path: Path) -> Non
         prune(tmp_path, 0)
 
 
-def test_leftovers_are_ignored_and_removed_by_the_next_save(tmp_path: Path) -> None:
+def test_leftovers_are_ignored_and_removed_by_the_next_save(tmp_path):
     path = save_checkpoint(tmp_path, 1, SMALL, {}, None)
     shutil.copytree(path, tmp_path / ".tmp-step-00000002-abc")
     assert names(tmp_path) == ["step-00000001"]
@@ -231,14 +228,14 @@ def test_leftovers_are_ignored_and_removed_by_the_next_save(tmp_path: Path) -> N
     assert sorted(os.listdir(tmp_path)) == ["step-00000001", "step-00000003"]
 
 
-def test_a_step_saved_again_is_replaced(tmp_path: Path) -> None:
+def test_a_step_saved_again_is_replaced(tmp_path):
     for value in (1, 2, 3):
         path = save_checkpoint(tmp_path, 7, {"w": np.array([value])}, {}, float(value))
         assert os.listdir(tmp_path) == ["step-00000007"]
         assert load_checkpoint(path).arrays["w"] == value
 
 
-def test_a_replacement_that_was_interrupted_counts(tmp_path: Path) -> None:
+def test_a_replacement_that_was_interrupted_counts(tmp_path):
     path = save_checkpoint(tmp_path, 7, SMALL, {"turn": 1}, None)
     path.rename(tmp_path / "kept")
     save_checkpoint(tmp_path, 7, SMALL, {"turn": 2}, None).rename(tmp_path / "step-00000007.new")

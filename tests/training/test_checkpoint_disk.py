@@ -1,7 +1,5 @@
 """No kill and no full disk ever costs a checkpoint that was saved before."""
 
-from __future__ import annotations
-
 import errno
 import os
 import re
@@ -10,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -34,16 +31,16 @@ class WatchedSystem:
 
     CALLS = ("open", "write", "fsync", "close", "rename", "mkdir")
 
-    def __init__(self, fail_at: int = -1, lasting: bool = False, code: int = errno.ENOSPC) -> None:
+    def __init__(self, fail_at: int = -1, lasting: bool = False, code: int = errno.ENOSPC):
         self.fail_at, self.lasting, self.code, self.calls = fail_at, lasting, code, 0
         self.watch = lambda: None
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str):
         real = getattr(os, name)
         return self._counted(name, real) if name in self.CALLS else real
 
-    def _counted(self, name: str, real: Any) -> Any:
-        def call(*args: Any) -> Any:
+    def _counted(self, name: str, real):
+        def call(*args):
             self.calls += 1
             due = self.calls - 1 == self.fail_at or (self.lasting and self.calls > self.fail_at)
             if due and name != "close":
@@ -57,7 +54,7 @@ class WatchedSystem:
         return call
 
 
-def watched(monkeypatch: pytest.MonkeyPatch, system: Any) -> None:
+def watched(monkeypatch: pytest.MonkeyPatch, system):
     monkeypatch.setattr(atomic, "os", system)
     monkeypatch.setattr(checkpoint, "os", system)
 
@@ -83,9 +80,7 @@ def message_of_save(folder: Path, step: int) -> str | None:
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO])
 @pytest.mark.parametrize("lasting", [False, True])
 @pytest.mark.parametrize("again", [False, True])
-def test_a_failure_at_any_call_costs_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, lasting: bool, again: bool
-) -> None:
+def test_a_failure_at_any_call_costs_nothing(tmp_path, monkeypatch, code, lasting, again):
     for system in every_failure(monkeypatch, lasting, code):
         folder = tmp_path / str(system.fail_at)
         for step in (1, 2):
@@ -108,7 +103,7 @@ def test_a_failure_at_any_call_costs_nothing(
         assert sorted(os.listdir(folder)) == [f"step-{number:08d}" for number in sorted({1, 2, step})]
 
 
-def test_the_previous_checkpoint_is_named_as_it_will_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_previous_checkpoint_is_named_as_it_will_be(tmp_path, monkeypatch):
     save_checkpoint(tmp_path, 7, SMALL, {}, None).rename(tmp_path / "step-00000007.new")
     watched(monkeypatch, WatchedSystem(6))
     with pytest.raises(CheckpointError, match="previous checkpoint step-00000007 is intact"):
@@ -116,19 +111,19 @@ def test_the_previous_checkpoint_is_named_as_it_will_be(tmp_path: Path, monkeypa
     assert names(tmp_path) == ["step-00000007"]
 
 
-def test_first_save_fails_without_promising_an_earlier_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_save_fails_without_promising_an_earlier_one(tmp_path, monkeypatch):
     watched(monkeypatch, WatchedSystem(3))
     with pytest.raises(CheckpointError, match="There is no earlier checkpoint"):
         save_checkpoint(tmp_path, 1, SMALL, {}, None)
     assert os.listdir(tmp_path) == []
 
 
-def test_whole_at_every_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whole_at_every_moment(tmp_path, monkeypatch):
     """What a kill between any two system calls would leave: looked at after each of them."""
     save_checkpoint(tmp_path, 1, SMALL, {"turn": 0}, 1.0)
     system, seen = WatchedSystem(), [(1, 0)]
 
-    def look() -> None:
+    def look():
         paths = list_checkpoints(tmp_path)
         assert all(load_checkpoint(path).score == 1.0 for path in paths)
         newest = load_checkpoint(paths[-1])
@@ -146,7 +141,7 @@ def test_whole_at_every_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("break_it", [lambda a: a + 1, lambda a: a.astype(np.float64), lambda a: a[:1]])
-def test_what_reads_back_wrong_is_not_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, break_it: Any) -> None:
+def test_what_reads_back_wrong_is_not_saved(tmp_path, monkeypatch, break_it):
     real = safetensors.numpy.save
     monkeypatch.setattr(
         checkpoint.safetensors.numpy, "save", lambda arrays: real({k: break_it(a) for k, a in arrays.items()})
@@ -156,7 +151,7 @@ def test_what_reads_back_wrong_is_not_saved(tmp_path: Path, monkeypatch: pytest.
     assert os.listdir(tmp_path) == []
 
 
-def test_a_file_in_the_way(tmp_path: Path) -> None:
+def test_a_file_in_the_way(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(CheckpointError, match="not saved: File exists"):
         save_checkpoint(tmp_path / "file", 1, SMALL, {}, None)
@@ -185,7 +180,7 @@ print("saved", step)
 """
 
 
-def test_a_really_full_disk(tmp_path: Path) -> None:
+def test_a_really_full_disk(tmp_path):
     """On a file system of 256 KiB, mounted where only this process sees it."""
     unshare = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-rm"]
     mount = [
@@ -249,7 +244,7 @@ while killed(Path(sys.argv[1]) / str(moment), moment):
 """
 
 
-def test_kills_at_every_moment(tmp_path: Path) -> None:
+def test_kills_at_every_moment(tmp_path):
     """Processes that save, replace and prune, each killed at another call that changes the disk; a write halfway."""
     done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], cwd=ROOT, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")

@@ -57,7 +57,7 @@ def back(tmp_path: Path, model: Model, training: Training) -> tuple[Model, Train
     return Model(**values["model"]), Training(**values["training"])
 
 
-def test_a_file_is_read(tmp_path: Path) -> None:
+def test_a_file_is_read(tmp_path):
     text = '\ufeff[model]\r\nd_model = 8\r\ndropout = 0\r\nfinal_norm = "none"\r\n[training]\nbetas = [1, 0.5]\n'
     values = read(tmp_path, text)
     assert values == {
@@ -68,7 +68,7 @@ def test_a_file_is_read(tmp_path: Path) -> None:
     assert read(tmp_path, "") == {"model": {}, "training": {}}
 
 
-def test_what_is_written_is_plain_to_read() -> None:
+def test_what_is_written_is_plain_to_read():
     text = write_toml({"model": Model(), "training": Training(5, clip_norm=None, names=("a", 'b"'))})
     assert text.startswith('[model]\nd_model = 64\ndropout = 0.1\nnorm_order = "post"\ntie_embeddings = false\n')
     assert 'clip_norm = "none"\n' in text
@@ -106,7 +106,7 @@ def random_float(draw: random.Random) -> float:
 
 
 @pytest.mark.parametrize("seed", range(200))
-def test_random_options_come_back(tmp_path: Path, seed: int) -> None:
+def test_random_options_come_back(tmp_path, seed):
     draw = random.Random(seed)
     model = Model(
         d_model=draw.randrange(-(2**70), 2**70),
@@ -130,7 +130,7 @@ def test_random_options_come_back(tmp_path: Path, seed: int) -> None:
     assert repr(back(tmp_path, model, training)) == repr((model, training))  # tells 0.0 from -0.0
 
 
-def test_nan_and_numpy_floats_come_back(tmp_path: Path) -> None:
+def test_nan_and_numpy_floats_come_back(tmp_path):
     model, training = back(tmp_path, Model(dropout=math.nan), Training(1, lr=np.float64(0.1), clip_norm=2))
     assert math.isnan(model.dropout)
     assert (training.lr, training.clip_norm) == (0.1, 2.0)
@@ -147,7 +147,7 @@ def test_nan_and_numpy_floats_come_back(tmp_path: Path) -> None:
         (Training(1, note="\ud800"), "training.note: expected text that UTF-8 can hold"),
     ],
 )
-def test_what_would_not_come_back_is_not_written(training: Training, message: str) -> None:
+def test_what_would_not_come_back_is_not_written(training, message):
     with pytest.raises(ConfigError, match=re.escape(message)):
         write_toml({"training": training})
 
@@ -203,13 +203,13 @@ def test_what_would_not_come_back_is_not_written(training: Training, message: st
         ("#" * (1 << 18) + "\n", "expected an options file of at most 262,144 bytes, found more"),
     ],
 )
-def test_wrong_files_are_explained(tmp_path: Path, text: str | bytes, message: str) -> None:
+def test_wrong_files_are_explained(tmp_path, text, message):
     with pytest.raises(ConfigError, match=re.escape(message)) as caught:
         read(tmp_path, text)
     assert str(caught.value).startswith(str(tmp_path / "config.toml"))
 
 
-def test_a_place_is_looked_for_once_there_is_something_to_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_place_is_looked_for_once_there_is_something_to_say(tmp_path, monkeypatch):
     """Otherwise each of a long file's lines would be read for each of its options."""
     looked: list[Any] = []
     monkeypatch.setattr(config_file, "_place", lambda *given: looked.append(given) or "here")
@@ -220,7 +220,7 @@ def test_a_place_is_looked_for_once_there_is_something_to_say(tmp_path: Path, mo
     assert len(looked) == 1
 
 
-def test_missing_and_unreadable_files(tmp_path: Path) -> None:
+def test_missing_and_unreadable_files(tmp_path):
     with pytest.raises(ConfigError, match=r"absent: expected an options file, found nothing"):
         read_toml(tmp_path / "absent", SECTIONS)
     with pytest.raises(ConfigError, match="expected an options file to read, got: Is a directory"):
@@ -259,7 +259,7 @@ def test_missing_and_unreadable_files(tmp_path: Path) -> None:
         ("model.seed=3", ("model", "seed", 3)),
     ],
 )
-def test_assignments(text: str, expected: tuple[str, str, Any]) -> None:
+def test_assignments(text, expected):
     got = parse_assignment(text, SECTIONS)
     assert got == expected
     assert type(got[2]) is type(expected[2])
@@ -292,12 +292,12 @@ def test_assignments(text: str, expected: tuple[str, str, Any]) -> None:
         ("clip_norm=x", "training.clip_norm: expected a number or \"none\", got 'x'"),
     ],
 )
-def test_wrong_assignments_are_explained(text: str, message: str) -> None:
+def test_wrong_assignments_are_explained(text, message):
     with pytest.raises(ConfigError, match=re.escape(message)):
         parse_assignment(text, SECTIONS)
 
 
-def test_an_option_of_an_unsupported_type_is_the_programmers_error() -> None:
+def test_an_option_of_an_unsupported_type_is_the_programmers_error():
     @dataclass(frozen=True)
     class Odd:
         path: Path = Path()
@@ -306,6 +306,6 @@ def test_an_option_of_an_unsupported_type_is_the_programmers_error() -> None:
         write_toml({"odd": Odd()})
 
 
-def test_toml_itself_agrees() -> None:
+def test_toml_itself_agrees():
     text = write_toml({"training": Training(3, note='a\n\x7f"')})
     assert tomllib.loads(text)["training"]["note"] == 'a\n\x7f"'

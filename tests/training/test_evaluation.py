@@ -1,7 +1,5 @@
 """Evaluation on a model whose answers are known: it says what a table tells it to say."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -30,14 +28,14 @@ class Saying:
     def batch(self) -> int:
         return int(self.src.shape[0])
 
-    def reorder(self, rows: Host) -> None:
+    def reorder(self, rows: Host):
         self.src, self.said = self.src[rows], self.said[rows]
 
 
 class Copier(Transformer):
     """Says the source again. After a 'c', if it said that itself or was told so, it goes on with 'b' for ever."""
 
-    def __init__(self, backend: Backend, size: int, c: int, b: int) -> None:
+    def __init__(self, backend: Backend, size: int, c: int, b: int):
         self.backend = backend
         self.config = SimpleNamespace(pad_id=PAD_ID, positions="sinusoidal", src_vocab_size=size)  # type: ignore[assignment]
         self.size, self.c, self.b = size, c, b
@@ -63,12 +61,12 @@ class Copier(Transformer):
 
 
 @pytest.fixture
-def vocabulary() -> Vocabulary:
+def vocabulary():
     return Vocabulary.from_characters("abc")
 
 
 @pytest.fixture
-def copier(numpy64: Backend, vocabulary: Vocabulary) -> Copier:
+def copier(numpy64, vocabulary):
     c, b = vocabulary.encode("cb")
     return Copier(numpy64, len(vocabulary), c, b)
 
@@ -82,7 +80,7 @@ EXAMPLES = [
 RIGHT_TOKENS, TOKENS = 5 + 2 + 2 + 3, 5 + 2 + 3 + 5
 
 
-def test_all_numbers_are_those_counted_by_hand(copier: Any, vocabulary: Vocabulary) -> None:
+def test_all_numbers_are_those_counted_by_hand(copier, vocabulary):
     found = evaluate(copier, EXAMPLES, vocabulary, max_len=6)
     assert found.outputs == ("abab", "a", "ab", "acbbbb")  # in the order of the examples
     assert found.count == 4
@@ -95,9 +93,7 @@ def test_all_numbers_are_those_counted_by_hand(copier: Any, vocabulary: Vocabula
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 3])
-def test_the_size_of_batches_changes_nothing(
-    batch_size: int, copier: Any, vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_size_of_batches_changes_nothing(batch_size, copier, vocabulary, monkeypatch):
     """Loss is a mean over tokens, not over batches."""
     whole = evaluate(copier, EXAMPLES, vocabulary, max_len=6)
     monkeypatch.setattr(evaluation, "BATCH_SIZE", batch_size)
@@ -107,12 +103,12 @@ def test_the_size_of_batches_changes_nothing(
         whole.token_accuracy, whole.exact_match, whole.outputs)  # fmt: skip
 
 
-def test_an_output_cut_at_max_len_is_no_match(copier: Any, vocabulary: Vocabulary) -> None:
+def test_an_output_cut_at_max_len_is_no_match(copier, vocabulary):
     found = evaluate(copier, EXAMPLES[:2], vocabulary, max_len=3)
     assert found.outputs == ("aba", "a")
     assert found.exact_match == 0.5
 
 
-def test_nothing_to_evaluate_is_refused(copier: Any, vocabulary: Vocabulary) -> None:
+def test_nothing_to_evaluate_is_refused(copier, vocabulary):
     with pytest.raises(DataError, match=r"^examples: expected at least one, got none"):
         evaluate(copier, [], vocabulary, max_len=6)

@@ -1,7 +1,5 @@
 """Evaluation of models that read one sequence, against the same numbers counted by hand, row by row."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -41,7 +39,7 @@ def masked() -> TextTask:
     return TextTask("m", "masked", tokenizer, TEXT, TEXT, seed=0, digest="", max_length=9)
 
 
-def model_for(task: Any, backend: Backend) -> Encoder | Decoder:
+def model_for(task, backend: Backend) -> Encoder | Decoder:
     size = len(task.vocabulary)
     if task.kind == "causal":
         return Decoder(DecoderConfig(vocab_size=size, **SIZES), backend=backend, seed=3)
@@ -55,9 +53,7 @@ TASKS = pytest.mark.parametrize("make", [classify, tag, masked, causal])
 
 @TASKS
 @pytest.mark.parametrize("batch_size", [1, 2, 250])
-def test_numbers_are_those_counted_by_hand(
-    make: Any, batch_size: int, numpy64: Backend, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_numbers_are_those_counted_by_hand(make, batch_size, numpy64, monkeypatch):
     monkeypatch.setattr(evaluation, "BATCH_SIZE", batch_size)
     task = make()
     model, examples = model_for(task, numpy64), task.held_out(5)
@@ -90,7 +86,7 @@ def test_numbers_are_those_counted_by_hand(
         )
 
 
-def test_padding_is_never_an_answer(numpy64: Backend) -> None:
+def test_padding_is_never_an_answer(numpy64):
     """Even if the model is sure of it."""
     task = classify()
     model = model_for(task, numpy64)
@@ -98,7 +94,7 @@ def test_padding_is_never_an_answer(numpy64: Backend) -> None:
     assert set(evaluate_task(model, task, 6).outputs) <= {"x", "y"}
 
 
-def test_outputs_of_hidden_words_are_the_text_with_them_filled_in(numpy64: Backend) -> None:
+def test_outputs_of_hidden_words_are_the_text_with_them_filled_in(numpy64):
     task = masked()
     model, examples = model_for(task, numpy64), task.held_out(3)
     outputs = evaluate_task(model, task, 3).outputs
@@ -118,13 +114,13 @@ def test_outputs_of_hidden_words_are_the_text_with_them_filled_in(numpy64: Backe
         ("causal", {"token_accuracy": 0.5, "bits_per_character": 3.0}, -2.0),
     ],
 )
-def test_what_is_told_of_each_kind_and_what_is_best(kind: Any, measures: dict[str, float], score: float) -> None:
+def test_what_is_told_of_each_kind_and_what_is_best(kind, measures, score):
     found = Evaluation(2.0, 0.5, 0.25, 4, (), kind, 3.0)
     assert found.measures == measures
     assert found.score == pytest.approx(score, rel=1e-12)
 
 
-def test_a_translation_of_words_is_measured_by_its_own_tokens(numpy64: Backend) -> None:
+def test_a_translation_of_words_is_measured_by_its_own_tokens(numpy64):
     """Words are cut by the task's tokenizer, not letter by letter."""
     from npformer.models import Transformer, TransformerConfig
 

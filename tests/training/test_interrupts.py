@@ -1,10 +1,8 @@
 """Ctrl-C at any line of a step leaves the state before the step or the state after it, and the count says which."""
 
-from __future__ import annotations
-
 import signal
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from types import FrameType
 from typing import Any
 
@@ -24,7 +22,7 @@ TABLES = ["plain", "numpy", "numba"]
 
 
 @pytest.fixture(autouse=True)
-def python_s_own_handler() -> Iterator[None]:
+def python_s_own_handler():
     """Whatever the tests were started by, Ctrl-C raises KeyboardInterrupt here."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
@@ -34,7 +32,7 @@ def python_s_own_handler() -> Iterator[None]:
 class Subject:
     """A step, and its state after 0, 1, 2 and 3 steps that nobody interrupted."""
 
-    def __init__(self, kernels: str, accumulate: int = 1, **changes: Any) -> None:
+    def __init__(self, kernels: str, accumulate: int = 1, **changes):
         config = EncoderConfig(9, num_classes=4, head="sequence", d_model=8, num_heads=2, d_ff=12, num_layers=1,
                                max_seq_len=5, dropout=0.1, **changes)  # fmt: skip
         if kernels == "numba":
@@ -51,12 +49,12 @@ class Subject:
     def state(self) -> list[Any]:
         return [array.copy() for array in self._arrays]
 
-    def go_to(self, number: int) -> None:
+    def go_to(self, number: int):
         self.step.optimizer.t = number
         for array, kept in zip(self._arrays, self.states[number], strict=True):
             array[...] = kept
 
-    def expect_whole(self, where: Any) -> None:
+    def expect_whole(self, where):
         """Its state is the one that the count names."""
         number = self.step.step_number
         for array, kept in zip(self._arrays, self.states[number], strict=True):
@@ -67,7 +65,7 @@ def pressing_at(chosen: Collection[int], call: Callable[[], Any]) -> list[str]:
     """Press Ctrl-C at these of the lines of npformer that call goes through; the files of the lines it came to."""
     files: list[str] = []
 
-    def trace(frame: FrameType, event: str, _: Any) -> Any:
+    def trace(frame: FrameType, event: str, _):
         if not frame.f_code.co_filename.startswith(PACKAGE):
             return None
         if event == "line":
@@ -84,12 +82,12 @@ def pressing_at(chosen: Collection[int], call: Callable[[], Any]) -> list[str]:
     return files
 
 
-def two_steps(subject: Subject) -> None:
+def two_steps(subject: Subject):
     subject.step(TOKENS[1], CLASSES[1])
     subject.step(TOKENS[2], CLASSES[2])
 
 
-def at_once(subject: Subject) -> None:
+def at_once(subject: Subject):
     subject.step.many([(TOKENS[1], CLASSES[1]), (TOKENS[2], CLASSES[2])])
 
 
@@ -104,9 +102,7 @@ def places(files: list[str]) -> list[int]:
     ("kernels", "options"),
     [*((table, {}) for table in TABLES), ("numpy", {"norm": "batch"}), ("numpy", {"accumulate": 3})],
 )
-def test_the_state_is_the_one_that_the_count_names(
-    kernels: str, options: dict[str, Any], make: Callable[[Subject], None], presses: int
-) -> None:
+def test_the_state_is_the_one_that_the_count_names(kernels, options, make, presses):
     subject = Subject(kernels, **options)
     subject.go_to(1)
     found = set()

@@ -1,7 +1,5 @@
 """The metrics of a run survive kills, full disks and resumes, and garbage is never passed over."""
 
-from __future__ import annotations
-
 import errno
 import json
 import math
@@ -9,8 +7,6 @@ import os
 import resource
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -24,32 +20,32 @@ RECORDS = [{"step": step, "loss": 1 / step, "note": "naïve\r\n"} for step in ra
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> MetricsLog:
+def log(tmp_path):
     log = MetricsLog(tmp_path / "metrics.jsonl")
     for record in RECORDS:
         log.append(record)
     return log
 
 
-def test_records_come_back_line_by_line(log: MetricsLog) -> None:
+def test_records_come_back_line_by_line(log):
     assert read(log.path) == RECORDS
     assert [json.loads(line) for line in log.path.read_text().splitlines()] == RECORDS
 
 
-def test_each_line_is_in_the_file_at_once(tmp_path: Path) -> None:
+def test_each_line_is_in_the_file_at_once(tmp_path):
     log = MetricsLog(tmp_path / "m")
     for count in (1, 2, 3):
         log.append({"step": count})
         assert len(read(log.path)) == count
 
 
-def test_no_file_is_no_records(tmp_path: Path) -> None:
+def test_no_file_is_no_records(tmp_path):
     assert read(tmp_path / "absent") == []
     MetricsLog(tmp_path / "absent").truncate_after(3)
     assert os.listdir(tmp_path) == []
 
 
-def test_numbers_that_are_not_finite_survive_as_strict_json(tmp_path: Path) -> None:
+def test_numbers_that_are_not_finite_survive_as_strict_json(tmp_path):
     log = MetricsLog(tmp_path / "m")
     log.append({"a": math.nan, "b": math.inf, "c": np.float32(-np.inf), "d": np.int64(3), "e": None})
     json.loads(log.path.read_text(), parse_constant=lambda word: pytest.fail(word))
@@ -58,13 +54,13 @@ def test_numbers_that_are_not_finite_survive_as_strict_json(tmp_path: Path) -> N
     assert back == {"b": math.inf, "c": -math.inf, "d": 3, "e": None}
 
 
-def test_what_is_not_json_is_refused_and_nothing_written(log: MetricsLog) -> None:
+def test_what_is_not_json_is_refused_and_nothing_written(log):
     with pytest.raises(DataError, match=r"expected numbers, texts.*object"):
         log.append({"x": object()})
     assert read(log.path) == RECORDS
 
 
-def test_a_torn_last_line_is_left_out_at_every_length(log: MetricsLog) -> None:
+def test_a_torn_last_line_is_left_out_at_every_length(log):
     data = log.path.read_bytes()
     for length in range(len(data)):
         log.path.write_bytes(data[:length])
@@ -76,7 +72,7 @@ def test_a_torn_last_line_is_left_out_at_every_length(log: MetricsLog) -> None:
 
 
 @pytest.mark.parametrize("garbage", [b"{", b"5", b'{"a": \xff}', b"text", b'{"a": 1} {"b": 2}', b"[" * 9999])
-def test_garbage_is_named_by_line_and_left_alone(log: MetricsLog, garbage: bytes) -> None:
+def test_garbage_is_named_by_line_and_left_alone(log, garbage):
     lines = log.path.read_bytes().splitlines(keepends=True)
     for number in range(len(lines) + 1):  # also as the last line: it has its end, so it is not torn
         data = b"".join([*lines[:number], garbage + b"\n", *lines[number:]])
@@ -90,7 +86,7 @@ def test_garbage_is_named_by_line_and_left_alone(log: MetricsLog, garbage: bytes
 
 @pytest.mark.parametrize("step", range(7))
 @pytest.mark.parametrize("tail", [b"", b'{"step": 2, "lo', b'{"step": 2}'])
-def test_resume_drops_later_steps(log: MetricsLog, step: int, tail: bytes) -> None:
+def test_resume_drops_later_steps(log, step, tail):
     log.append({"words": "no step"})
     log.path.write_bytes(log.path.read_bytes() + tail)
     log.truncate_after(step)
@@ -105,13 +101,13 @@ def test_resume_drops_later_steps(log: MetricsLog, step: int, tail: bytes) -> No
     assert read(log.path) == [*expected, {"step": step + 1}]
 
 
-def test_a_file_of_one_torn_line_is_emptied(tmp_path: Path) -> None:
+def test_a_file_of_one_torn_line_is_emptied(tmp_path):
     (tmp_path / "m").write_bytes(b'{"st')
     MetricsLog(tmp_path / "m").truncate_after(3)
     assert (tmp_path / "m").read_bytes() == b""
 
 
-def test_a_failed_resume_keeps_the_file(log: MetricsLog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_resume_keeps_the_file(log, monkeypatch):
     before = log.path.read_bytes()
     monkeypatch.setattr(atomic.os, "write", _full)
     with pytest.raises(OutputError, match="disk is full"):
@@ -120,7 +116,7 @@ def test_a_failed_resume_keeps_the_file(log: MetricsLog, monkeypatch: pytest.Mon
     assert os.listdir(log.path.parent) == [log.path.name]
 
 
-def _full(descriptor: int, data: memoryview, real: Any = os.write) -> int:
+def _full(descriptor: int, data: memoryview, real=os.write) -> int:
     """Take three bytes, then be full."""
     if len(data) > 3 and not _full.taken:  # type: ignore[attr-defined]
         _full.taken = True  # type: ignore[attr-defined]
@@ -132,7 +128,7 @@ def _full(descriptor: int, data: memoryview, real: Any = os.write) -> int:
 _full.taken = False  # type: ignore[attr-defined]
 
 
-def test_a_full_disk_leaves_no_half_line(log: MetricsLog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_no_half_line(log, monkeypatch):
     before = log.path.read_bytes()
     monkeypatch.setattr(os, "write", _full)
     with pytest.raises(OutputError, match=r"disk is full.*earlier lines are intact.*free some space"):
@@ -143,9 +139,7 @@ def test_a_full_disk_leaves_no_half_line(log: MetricsLog, monkeypatch: pytest.Mo
     assert read(log.path) == [*RECORDS, {"step": 6}]
 
 
-def test_half_a_line_that_cannot_be_taken_back_is_removed_later(
-    log: MetricsLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_half_a_line_that_cannot_be_taken_back_is_removed_later(log, monkeypatch):
     monkeypatch.setattr(os, "write", _full)
     monkeypatch.setattr(metrics.os, "ftruncate", _no)
     with pytest.raises(OutputError):
@@ -156,7 +150,7 @@ def test_half_a_line_that_cannot_be_taken_back_is_removed_later(
     assert read(log.path) == [*RECORDS, {"step": 7}]
 
 
-def _no(*args: Any) -> None:
+def _no(*args):
     raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
@@ -174,7 +168,7 @@ except OutputError as error:
 """
 
 
-def test_a_real_size_limit(tmp_path: Path) -> None:
+def test_a_real_size_limit(tmp_path):
     path = tmp_path / "m"
     done = subprocess.run(
         [sys.executable, "-c", LIMITED, str(path)],
@@ -190,14 +184,14 @@ def test_a_real_size_limit(tmp_path: Path) -> None:
     assert 900 < path.stat().st_size <= 1000
 
 
-def test_unwritable_and_unreadable_places_are_named(tmp_path: Path) -> None:
+def test_unwritable_and_unreadable_places_are_named(tmp_path):
     with pytest.raises(OutputError, match=r"absent/m: expected to write.*No such file"):
         MetricsLog(tmp_path / "absent" / "m").append({})
     with pytest.raises(DataError, match="directory"):
         read(tmp_path)
 
 
-def test_a_link_is_not_followed(tmp_path: Path) -> None:
+def test_a_link_is_not_followed(tmp_path):
     mine, link = tmp_path / "mine", tmp_path / "metrics.jsonl"
     mine.write_text('{"step": 9}\n')
     link.symlink_to(mine)
@@ -208,7 +202,7 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
     assert mine.read_text() == '{"step": 9}\n'
 
 
-def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_pipe_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "m")
     with pytest.raises(OutputError, match="a pipe"):
         MetricsLog(tmp_path / "m").append({"step": 1})

@@ -1,13 +1,10 @@
 """A model comes back from its file to the bit, and a damaged file is refused with words."""
 
-from __future__ import annotations
-
 import dataclasses
 import errno
 import json
 import os
 import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,7 +23,7 @@ from npformer.training.model_file import FORMAT
 SIZES: dict[str, Any] = {"d_model": 4, "num_heads": 2, "num_layers": 2, "d_ff": 4}
 
 
-def build(backend: Backend, seed: int = 1, **changes: Any) -> Transformer:
+def build(backend: Backend, seed: int = 1, **changes) -> Transformer:
     options = {"d_model": 4, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1, "d_ff": 4}
     model = shaken(Transformer(TransformerConfig(5, 5, **(options | changes)), backend=backend, seed=seed))
     assert isinstance(model, Transformer)
@@ -34,7 +31,7 @@ def build(backend: Backend, seed: int = 1, **changes: Any) -> Transformer:
 
 
 @pytest.fixture
-def saved(tmp_path: Path, numpy64: Backend) -> Path:
+def saved(tmp_path, numpy64):
     path = tmp_path / "model.safetensors"
     save(build(numpy64), path)
     return path
@@ -44,9 +41,7 @@ def saved(tmp_path: Path, numpy64: Backend) -> Path:
     "changes", [{}, {"tie_embeddings": True}, {"positions": "learned", "norm_order": "pre", "dropout": 0.25}]
 )
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_a_model_comes_back_to_the_bit(
-    changes: Any, dtype: str, tmp_path: Path, numpy32: Backend, numpy64: Backend
-) -> None:
+def test_a_model_comes_back_to_the_bit(changes, dtype, tmp_path, numpy32, numpy64):
     backend = numpy32 if dtype == "float32" else numpy64
     model = build(backend, **changes)
     save(model, tmp_path / "model")
@@ -61,13 +56,13 @@ def test_a_model_comes_back_to_the_bit(
     assert np.array_equal(model(src, [[1, 3]]), again(src, [[1, 3]]))
 
 
-def test_a_model_saved_on_a_device_is_loaded_on_the_host(tmp_path: Path, strict64: Backend, numpy64: Backend) -> None:
+def test_a_model_saved_on_a_device_is_loaded_on_the_host(tmp_path, strict64, numpy64):
     save(build(strict64), tmp_path / "model")
     found, expected = model_arrays(load(tmp_path / "model", backend=numpy64)), model_arrays(build(numpy64))
     assert all(np.array_equal(found[name], expected[name]) for name in expected)
 
 
-def test_every_truncation_is_refused(saved: Path, numpy64: Backend) -> None:
+def test_every_truncation_is_refused(saved, numpy64):
     load(saved, backend=numpy64)
     text = f"{saved}: expected a whole safetensors file, got one that is truncated or corrupt ("
     for length in range(saved.stat().st_size - 1, -1, -1):
@@ -77,7 +72,7 @@ def test_every_truncation_is_refused(saved: Path, numpy64: Backend) -> None:
         assert str(caught.value).startswith(text), length
 
 
-def test_what_is_no_file_of_a_model_is_refused(tmp_path: Path, numpy64: Backend) -> None:
+def test_what_is_no_file_of_a_model_is_refused(tmp_path, numpy64):
     with pytest.raises(CheckpointError, match=r"nothing: expected a model file, found nothing; check the name$"):
         load(tmp_path / "nothing", backend=numpy64)
     with pytest.raises(CheckpointError, match=r": expected a "):
@@ -97,19 +92,19 @@ def test_what_is_no_file_of_a_model_is_refused(tmp_path: Path, numpy64: Backend)
     "config", ["{", "[1]", "null", '{"d_model": 4}', '{"src_vocab_size": 5, "tgt_vocab_size": 5, "depth": 3}',
                '{"src_vocab_size": 5, "tgt_vocab_size": 5, "num_heads": 7}', None]
 )  # fmt: skip
-def test_a_configuration_that_is_none_is_refused(config: str | None, tmp_path: Path, numpy64: Backend) -> None:
+def test_a_configuration_that_is_none_is_refused(config, tmp_path, numpy64):
     metadata = {"format": FORMAT, "model": "Transformer"} | ({} if config is None else {"config": config})
     save_file({"x": np.ones(3)}, tmp_path / "model", metadata)
     with pytest.raises(CheckpointError, match=r"model: expected a configuration of a Transformer, got: "):
         load(tmp_path / "model", backend=numpy64)
 
 
-def test_another_dtype_is_refused_not_rounded(saved: Path, numpy32: Backend) -> None:
+def test_another_dtype_is_refused_not_rounded(saved, numpy32):
     with pytest.raises(CheckpointError, match=r"src_embedding.weight: expected \(5, 4\) float32, got \(5, 4\) float64"):
         load(saved, backend=numpy32)
 
 
-def test_all_that_does_not_fit_is_listed_and_nothing_is_changed(numpy64: Backend) -> None:
+def test_all_that_does_not_fit_is_listed_and_nothing_is_changed(numpy64):
     model, other = build(numpy64), model_arrays(build(numpy64, seed=2))
     before = model.arena.values.copy()
     arrays = dict(other)
@@ -127,14 +122,14 @@ def test_all_that_does_not_fit_is_listed_and_nothing_is_changed(numpy64: Backend
     assert not np.array_equal(model.arena.values, before)
 
 
-def test_a_long_list_of_problems_is_cut(numpy64: Backend) -> None:
+def test_a_long_list_of_problems_is_cut(numpy64):
     model = build(numpy64)
     count = len(dict(model.named_parameters()))
     with pytest.raises(CheckpointError, match=rf"is missing; and {count - 5} more; is it of another"):
         set_arrays(model, {}, "FILE")
 
 
-def test_a_place_that_cannot_be_written_is_named(tmp_path: Path, numpy64: Backend) -> None:
+def test_a_place_that_cannot_be_written_is_named(tmp_path, numpy64):
     for path in (tmp_path / "no" / "folder" / "model", tmp_path):
         text = rf"^{re.escape(str(path))}: expected a place to write [\d,]+ bytes, got: "
         with pytest.raises(CheckpointError, match=text):
@@ -142,10 +137,10 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path, numpy64: Backen
     assert not list(tmp_path.iterdir())
 
 
-def test_a_failed_write_leaves_the_old_file(saved: Path, numpy64: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_leaves_the_old_file(saved, numpy64, monkeypatch):
     before = saved.read_bytes()
 
-    def full(*_: Any) -> None:
+    def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
@@ -155,7 +150,7 @@ def test_a_failed_write_leaves_the_old_file(saved: Path, numpy64: Backend, monke
     assert [path.name for path in saved.parent.iterdir()] == [saved.name]
 
 
-def test_the_file_says_what_it_is(saved: Path) -> None:
+def test_the_file_says_what_it_is(saved):
     data = saved.read_bytes()
     header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
     assert header["__metadata__"]["format"] == FORMAT
@@ -174,7 +169,7 @@ OTHERS: list[tuple[Any, Any]] = [
 
 
 @pytest.mark.parametrize(("kind", "config"), OTHERS)
-def test_every_model_comes_back_as_what_it_was(kind: Any, config: Any, tmp_path: Path, numpy64: Backend) -> None:
+def test_every_model_comes_back_as_what_it_was(kind, config, tmp_path, numpy64):
     model = shaken(kind(config, backend=numpy64, seed=1))
     for _, buffer in model.named_buffers():
         buffer.data[...] = np.random.default_rng(0).uniform(1, 2, buffer.data.shape)
@@ -189,7 +184,7 @@ def test_every_model_comes_back_as_what_it_was(kind: Any, config: Any, tmp_path:
     assert np.array_equal(model([[3, 4, 2]]), again([[3, 4, 2]]))
 
 
-def test_a_file_without_a_check_sum_is_of_an_earlier_version(tmp_path: Path, numpy64: Backend) -> None:
+def test_a_file_without_a_check_sum_is_of_an_earlier_version(tmp_path, numpy64):
     model = build(numpy64)
     metadata = {"format": "npformer-model-1", "config": json.dumps(dataclasses.asdict(model.config))}
     arrays = {name: np.ascontiguousarray(array) for name, array in model_arrays(model).items()}
@@ -200,7 +195,7 @@ def test_a_file_without_a_check_sum_is_of_an_earlier_version(tmp_path: Path, num
         load(tmp_path / "m", backend=numpy64)
 
 
-def test_a_model_of_the_future_and_a_configuration_of_another_are_refused(tmp_path: Path, numpy64: Backend) -> None:
+def test_a_model_of_the_future_and_a_configuration_of_another_are_refused(tmp_path, numpy64):
     config = json.dumps(dataclasses.asdict(OTHERS[0][1]))
     for kind, message in (
         ("Mamba", r"expected a model of Transformer, Encoder, Decoder, got 'Mamba'; use the version of npformer that"),
@@ -211,7 +206,7 @@ def test_a_model_of_the_future_and_a_configuration_of_another_are_refused(tmp_pa
             load(tmp_path / "m", backend=numpy64)
 
 
-def test_a_model_without_its_running_statistics_is_refused(numpy64: Backend) -> None:
+def test_a_model_without_its_running_statistics_is_refused(numpy64):
     model = Encoder(OTHERS[3][1], backend=numpy64)
     arrays = model_arrays(model)
     del arrays["encoder.layers.0.norm1.running_mean"]
@@ -219,7 +214,7 @@ def test_a_model_without_its_running_statistics_is_refused(numpy64: Backend) -> 
         set_arrays(model, arrays, "FILE")
 
 
-def test_a_configuration_of_numpys_numbers_is_saved(tmp_path: Path, numpy64: Backend) -> None:
+def test_a_configuration_of_numpys_numbers_is_saved(tmp_path, numpy64):
     """As of a vocabulary's size that was counted: data.max() + 1."""
     config = DecoderConfig(np.int64(5), dropout=np.float32(0.5), tie_embeddings=np.bool_(True), **SIZES)  # type: ignore[arg-type]
     save(Decoder(config, backend=numpy64), tmp_path / "model")
@@ -227,7 +222,7 @@ def test_a_configuration_of_numpys_numbers_is_saved(tmp_path: Path, numpy64: Bac
     assert [type(each) for each in (config.vocab_size, config.dropout, config.tie_embeddings)] == [int, float, bool]
 
 
-def test_a_subclass_is_saved_as_the_model_it_is_made_of(tmp_path: Path, numpy64: Backend) -> None:
+def test_a_subclass_is_saved_as_the_model_it_is_made_of(tmp_path, numpy64):
     class Mine(Decoder):
         pass
 
@@ -240,9 +235,9 @@ def test_a_subclass_is_saved_as_the_model_it_is_made_of(tmp_path: Path, numpy64:
         save(model.decoder.layers[0].norm1, tmp_path / "model")  # type: ignore[arg-type]
 
 
-def test_of_two_arrays_of_one_name_none_is_lost(numpy64: Backend) -> None:
+def test_of_two_arrays_of_one_name_none_is_lost(numpy64):
     class Twice(Layer):
-        def __init__(self) -> None:
+        def __init__(self):
             super().__init__(numpy64)
             self.weights = [Parameter("w", np.ones(2)) for _ in range(2)]
 
@@ -250,6 +245,6 @@ def test_of_two_arrays_of_one_name_none_is_lost(numpy64: Backend) -> None:
         model_arrays(Twice())
 
 
-def test_a_file_needs_a_name(numpy64: Backend) -> None:
+def test_a_file_needs_a_name(numpy64):
     with pytest.raises(CheckpointError, match=r"expected a place to write .* bytes, got: a file needs a name"):
         save(build(numpy64), "")

@@ -1,8 +1,6 @@
 """What a model file claims is compared with what it holds before anything is made of it; what could not come back is
 not written."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import struct
@@ -22,19 +20,19 @@ from npformer.training import load, model_file, save
 SIZES: dict[str, Any] = {"d_model": 4, "num_heads": 2, "num_layers": 1, "d_ff": 4}
 
 
-def build(backend: Backend, **changes: Any) -> Decoder:
+def build(backend: Backend, **changes) -> Decoder:
     return Decoder(DecoderConfig(5, **(SIZES | changes)), backend=backend, seed=1)
 
 
 class GainAlone(LayerNorm):
     """A norm without β."""
 
-    def __init__(self, d_model: int, backend: Backend) -> None:
+    def __init__(self, d_model: int, backend: Backend):
         Layer.__init__(self, backend)
         self.gamma = Parameter("gamma", backend.array(np.ones(d_model)))
 
 
-def test_what_load_would_refuse_is_not_written(tmp_path: Path, numpy64: Backend) -> None:
+def test_what_load_would_refuse_is_not_written(tmp_path, numpy64):
     model = build(numpy64)
     save(model, tmp_path / "model")
     before = (tmp_path / "model").read_bytes()
@@ -46,7 +44,7 @@ def test_what_load_would_refuse_is_not_written(tmp_path: Path, numpy64: Backend)
     assert (tmp_path / "model").read_bytes() == before
 
 
-def test_a_configuration_that_load_would_refuse_is_not_written(tmp_path: Path, numpy64: Backend) -> None:
+def test_a_configuration_that_load_would_refuse_is_not_written(tmp_path, numpy64):
     @dataclasses.dataclass(frozen=True)
     class Mine(DecoderConfig):
         depth: int = 3
@@ -56,7 +54,7 @@ def test_a_configuration_that_load_would_refuse_is_not_written(tmp_path: Path, n
     assert list(tmp_path.iterdir()) == []
 
 
-def claiming(path: Path, **changes: Any) -> Path:
+def claiming(path: Path, **changes) -> Path:
     """A file of one number that says it is a model."""
     options: dict[str, Any] = {"src_vocab_size": 5, "tgt_vocab_size": 5}
     metadata = {"format": model_file.FORMAT, "model": "Transformer", "config": json.dumps(options | changes)}
@@ -72,9 +70,7 @@ def claiming(path: Path, **changes: Any) -> Path:
      {"positions": "learned", "max_seq_len": 2**31 - 1}, {"num_encoder_layers": 10**9}, {"d_model": 10**30},
      {"num_heads": -1}],
 )  # fmt: skip
-def test_a_large_claim_costs_nothing(
-    changes: Any, tmp_path: Path, numpy32: Backend, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_claim_costs_nothing(changes, tmp_path, numpy32, monkeypatch):
     """No model is built, and no array of more numbers than the file's is made on the way."""
     monkeypatch.setattr(model_file, "build_model", lambda *_, **__: pytest.fail("a model was built"))
     with pytest.raises(CheckpointError, match="model: expected"):
@@ -97,9 +93,7 @@ def test_a_large_claim_costs_nothing(
         ("[1]", "got: expected options by name, got [1]"),
     ],
 )  # fmt: skip
-def test_a_configuration_of_other_things_is_refused(
-    config: str, message: str, tmp_path: Path, numpy32: Backend
-) -> None:
+def test_a_configuration_of_other_things_is_refused(config, message, tmp_path, numpy32):
     metadata = {"format": model_file.FORMAT, "model": "Decoder", "config": config}
     save_file({"x": np.ones(3)}, tmp_path / "model", metadata)
     with pytest.raises(CheckpointError, match=r"model: expected a configuration of a Decoder, ") as caught:
@@ -118,7 +112,7 @@ def test_a_configuration_of_other_things_is_refused(
         ({"x": ("F32", [1] * 80 + [4], [0, 16])}, "does not fit the model"),
     ],
 )
-def test_a_header_that_lies_is_refused(header: Any, message: str, tmp_path: Path, numpy32: Backend) -> None:
+def test_a_header_that_lies_is_refused(header, message, tmp_path, numpy32):
     config = json.dumps({"vocab_size": 5})
     entries = {
         name: dict(zip(("dtype", "shape", "data_offsets"), entry, strict=True)) for name, entry in header.items()
@@ -130,7 +124,7 @@ def test_a_header_that_lies_is_refused(header: Any, message: str, tmp_path: Path
         load(tmp_path / "model", backend=numpy32)
 
 
-def test_every_change_of_content_is_told(tmp_path: Path, numpy64: Backend) -> None:
+def test_every_change_of_content_is_told(tmp_path, numpy64):
     """A flipped bit of a number, another option, a name more in the metadata: the SHA-256 is over all of them."""
     save(build(numpy64), tmp_path / "model")
     data = (tmp_path / "model").read_bytes()
@@ -154,7 +148,7 @@ def test_every_change_of_content_is_told(tmp_path: Path, numpy64: Backend) -> No
 
 
 @pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
-def test_a_diverged_model_is_told_and_taken_only_on_demand(number: float, tmp_path: Path, numpy64: Backend) -> None:
+def test_a_diverged_model_is_told_and_taken_only_on_demand(number, tmp_path, numpy64):
     model = build(numpy64)
     save(model, tmp_path / "model")
     before = (tmp_path / "model").read_bytes()
@@ -170,23 +164,21 @@ def test_a_diverged_model_is_told_and_taken_only_on_demand(number: float, tmp_pa
     assert np.array_equal(found.arena.values, model.arena.values, equal_nan=True)
 
 
-def test_running_statistics_are_weights_too(tmp_path: Path, numpy64: Backend) -> None:
+def test_running_statistics_are_weights_too(tmp_path, numpy64):
     model = build(numpy64, norm="batch")
     model.decoder.layers[0].norm1.running_variance.data[0] = np.inf
     with pytest.raises(CheckpointError, match=r"got inf in decoder\.layers\.0\.norm1\.running_variance"):
         save(model, tmp_path / "model")
 
 
-def test_complex_numbers_are_for_checks(tmp_path: Path) -> None:
+def test_complex_numbers_are_for_checks(tmp_path):
     model = build(get_backend("numpy", "complex128"))
     with pytest.raises(CheckpointError, match=r"expected numbers of float32 or float64 to save, got complex128, which"):
         save(model, tmp_path / "model")
 
 
-def test_a_model_too_large_for_the_memory_is_told(
-    tmp_path: Path, numpy64: Backend, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: Any, **__: Any) -> None:
+def test_a_model_too_large_for_the_memory_is_told(tmp_path, numpy64, monkeypatch):
+    def full(*_, **__):
         raise MemoryError("no room for 8 EiB")
 
     save(build(numpy64), tmp_path / "model")

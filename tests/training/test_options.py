@@ -1,9 +1,6 @@
 """The options of a run: presets, what follows from the data, what is refused, and the way through a file."""
 
-from __future__ import annotations
-
 import dataclasses
-from pathlib import Path
 from typing import Any, get_type_hints
 
 import pytest
@@ -41,7 +38,7 @@ def given(**sections: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return EMPTY | sections
 
 
-def test_sections_are_those_of_options() -> None:
+def test_sections_are_those_of_options():
     assert list(SECTIONS) == [field.name for field in dataclasses.fields(Options)]
     found = complete(EMPTY, 20, 9)
     for name, value in found.sections().items():
@@ -49,7 +46,7 @@ def test_sections_are_those_of_options() -> None:
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_every_task_has_its_model_and_a_file_says_so(task: str, tmp_path: Path) -> None:
+def test_every_task_has_its_model_and_a_file_says_so(task, tmp_path):
     """Whatever a task's own defaults are, others can be given, and what is written gives the same again."""
     entry = TASKS[task]
     classes = 5 if entry.kind in ("classify", "tag") else 0
@@ -65,7 +62,7 @@ def test_every_task_has_its_model_and_a_file_says_so(task: str, tmp_path: Path) 
     assert complete(read_toml(path, SECTIONS), 20, 9, classes) == options
 
 
-def test_a_model_has_its_own_options_alone() -> None:
+def test_a_model_has_its_own_options_alone():
     text = (
         r"model\.num_layers: expected an option of the model that the task copy asks for, a Transformer; it has .*d_ff"
     )
@@ -81,7 +78,7 @@ def test_a_model_has_its_own_options_alone() -> None:
         complete(given(run={"task": "language"}, model={"num_classes": 4}), 20, 9, 5)
 
 
-def test_what_is_not_given_follows_from_the_data_and_the_preset() -> None:
+def test_what_is_not_given_follows_from_the_data_and_the_preset():
     model = complete(EMPTY, 29, 13).model
     assert (model.src_vocab_size, model.tgt_vocab_size, model.max_seq_len) == (29, 29, 13)
     assert {name: getattr(model, name) for name in SMALL_MODEL} == SMALL_MODEL
@@ -90,14 +87,14 @@ def test_what_is_not_given_follows_from_the_data_and_the_preset() -> None:
 
 
 @pytest.mark.parametrize(("steps", "warmup"), [(1, 1), (4, 1), (30, 6), (999, 199), (1000, 200), (10**6, 200)])
-def test_a_short_run_has_a_short_warm_up(steps: int, warmup: int) -> None:
+def test_a_short_run_has_a_short_warm_up(steps, warmup):
     pairs = {"task": "pairs"}  # which has no warm-up of its own
     assert complete(given(run=pairs, training={"steps": steps}), 5, 5).training.warmup_steps == warmup
     assert complete(given(run=pairs, training={"steps": steps, "warmup_steps": 0}), 5, 5).training.warmup_steps == 0
     assert complete(given(training={"steps": 20}), 5, 5).training.warmup_steps == 4, "of 30 that the task reverse has"
 
 
-def test_every_option_comes_back_from_a_file(tmp_path: Path) -> None:
+def test_every_option_comes_back_from_a_file(tmp_path):
     for changed in (OTHER, EMPTY):
         options = complete(changed, 20, 9)
         path = tmp_path / "config.toml"
@@ -112,7 +109,7 @@ def test_every_option_comes_back_from_a_file(tmp_path: Path) -> None:
         assert same <= {"src_vocab_size", "tgt_vocab_size"}
 
 
-def test_every_option_can_be_set_in_a_shell() -> None:
+def test_every_option_can_be_set_in_a_shell():
     for name, section in OTHER.items():
         for key, value in section.items():
             text = "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
@@ -142,12 +139,12 @@ def test_every_option_can_be_set_in_a_shell() -> None:
         ("model", {"num_heads": 5}, "num_heads: expected a divisor of d_model=64, got 5; the nearest is 4"),
     ],
 )  # fmt: skip
-def test_what_makes_no_sense_is_refused(section: str, options: dict[str, Any], message: str) -> None:
+def test_what_makes_no_sense_is_refused(section, options, message):
     with pytest.raises(ConfigError, match=message):
         complete(given(**{section: options}), 20, 9)
 
 
-def test_schedules() -> None:
+def test_schedules():
     made = [TrainingOptions(schedule=name).make_schedule(64) for name in ("constant", "noam", "warmup_cosine")]
     assert [type(schedule) for schedule in made] == [Constant, Noam, WarmupCosine]
     options = TrainingOptions(steps=40, warmup_steps=10, learning_rate=0.5)

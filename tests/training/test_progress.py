@@ -1,7 +1,5 @@
 """Progress: a bar where there is a terminal, whole lines where there is none."""
 
-from __future__ import annotations
-
 import errno
 import io
 import re
@@ -31,7 +29,7 @@ def tell(stream: io.StringIO, done: int = 0) -> str:
     return stream.getvalue()
 
 
-def test_lines_in_a_log() -> None:
+def test_lines_in_a_log():
     assert tell(io.StringIO()).splitlines() == [
         "before",
         "step    7/1000  loss 1.2346  rate 2.00e-03  12,346 tokens/s",
@@ -40,7 +38,7 @@ def test_lines_in_a_log() -> None:
     ]
 
 
-def test_a_bar_on_a_terminal() -> None:
+def test_a_bar_on_a_terminal():
     shown = tell(Terminal(), done=500)
     assert shown.startswith("before\n"), "nothing of the bar before the first step"
     assert re.search(r"\r 50%\|.*\| 500/1000 ", shown)
@@ -50,13 +48,13 @@ def test_a_bar_on_a_terminal() -> None:
     assert re.search(r"\| 503/1000 \[[^\r]*\n$", shown), "the bar's last state stays"
 
 
-def test_no_bar_without_a_step() -> None:
+def test_no_bar_without_a_step():
     stream = Terminal()
     Progress(5, 5, stream).close()
     assert stream.getvalue() == ""
 
 
-def test_the_stream_is_stderr_as_it_is_at_the_time(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_stream_is_stderr_as_it_is_at_the_time(capsys):
     Progress(5).say("hello")
     assert capsys.readouterr() == ("", "hello\n")
 
@@ -64,7 +62,7 @@ def test_the_stream_is_stderr_as_it_is_at_the_time(capsys: pytest.CaptureFixture
 class Closed(io.StringIO):
     """Takes so many lines; then its reader has gone."""
 
-    def __init__(self, lines: int = 0, code: int = errno.EPIPE) -> None:
+    def __init__(self, lines: int = 0, code: int = errno.EPIPE):
         super().__init__()
         self._left, self._code, self.tried = lines, code, 0
 
@@ -77,7 +75,7 @@ class Closed(io.StringIO):
 
 
 @pytest.mark.parametrize("code", [errno.EPIPE, errno.EIO])  # EIO: of a terminal that is no more
-def test_a_reader_who_has_gone_is_noted_and_told_no_more(code: int) -> None:
+def test_a_reader_who_has_gone_is_noted_and_told_no_more(code):
     stream = Closed(lines=1, code=code)
     progress = Progress(5, stream=stream)
     progress.say("heard")
@@ -89,7 +87,7 @@ def test_a_reader_who_has_gone_is_noted_and_told_no_more(code: int) -> None:
     assert stream.getvalue() == "heard\n"
 
 
-def test_a_bar_whose_terminal_has_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bar_whose_terminal_has_gone(monkeypatch):
     stream = Closed(code=errno.EIO)
     monkeypatch.setattr(stream, "isatty", lambda: True)
     progress = Progress(5, stream=stream)
@@ -100,12 +98,12 @@ def test_a_bar_whose_terminal_has_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     progress.close()
 
 
-def test_other_errors_of_the_output_are_told() -> None:
+def test_other_errors_of_the_output_are_told():
     with pytest.raises(OSError, match="no reader"):
         Progress(5, stream=Closed(code=errno.ENOSPC)).say("x")
 
 
-def test_percent_never_flatters() -> None:
+def test_percent_never_flatters():
     assert [percent(share) for share in (0.0, 0.9996, 1.0, 0.999, 0.29, 1 / 3)] == [
         "0.0 %", "99.9 %", "100.0 %", "99.9 %", "29.0 %", "33.3 %",
     ]  # fmt: skip

@@ -1,7 +1,5 @@
 """A resumed run repeats the uninterrupted one bit for bit, wherever it was stopped and whatever is switched on."""
 
-from __future__ import annotations
-
 import dataclasses
 import signal
 from collections.abc import Iterable
@@ -47,11 +45,11 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
 class StopAt(Progress):
     """Sends a signal in the step of that number (of this session)."""
 
-    def __init__(self, step: int | None) -> None:
+    def __init__(self, step: int | None):
         super().__init__(STEPS)
         self._left = step
 
-    def advance(self) -> None:
+    def advance(self):
         if self._left is not None:
             self._left -= 1
             if self._left == 0:
@@ -86,7 +84,7 @@ def end(folder: Path) -> tuple[Any, ...]:
 
 
 @pytest.fixture(params=VARIANTS.values(), ids=list(VARIANTS))
-def options(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def options(request, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("own.tsv").write_text("".join(f"{n}\t{n * n}\n" for n in range(40)))
     return merged(request.param)
@@ -97,7 +95,7 @@ def stops(kind: str) -> Iterable[int]:
 
 
 @pytest.mark.parametrize("kind", ["after every step", "here and there", "once, between two lines"])
-def test_stops_leave_no_trace(options: dict[str, Any], tmp_path: Path, kind: str) -> None:
+def test_stops_leave_no_trace(options, tmp_path, kind):
     assert train(tmp_path / "straight", options)
     ended = [train(tmp_path / "stopped", options, after) for after in stops(kind)]
     if not any(ended):
@@ -106,7 +104,7 @@ def test_stops_leave_no_trace(options: dict[str, Any], tmp_path: Path, kind: str
     assert end(tmp_path / "stopped") == end(tmp_path / "straight")
 
 
-def test_what_was_done_after_the_last_checkpoint_is_done_again(options: dict[str, Any], tmp_path: Path) -> None:
+def test_what_was_done_after_the_last_checkpoint_is_done_again(options, tmp_path):
     """A kill leaves lines in the log that are later than the checkpoint, and perhaps half a line."""
     assert train(tmp_path / "straight", options)
     assert not train(tmp_path / "killed", options, 8)
@@ -123,7 +121,7 @@ def test_what_was_done_after_the_last_checkpoint_is_done_again(options: dict[str
 
 
 @pytest.mark.parametrize("forget", ["loss_sum", "loss_count", "moments.first", "moments.second", "parameters", "step"])
-def test_each_thing_remembered_is_needed(tmp_path: Path, forget: str) -> None:
+def test_each_thing_remembered_is_needed(tmp_path, forget):
     """The comparison above notices if one of them is lost."""
     options = merged(VARIANTS["dropout"])
     assert train(tmp_path / "straight", options)

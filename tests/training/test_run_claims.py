@@ -1,10 +1,6 @@
 """What the folder of a run claims is compared with its checkpoint before a model is built, or data are made."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -33,7 +29,7 @@ def trainer_in(run: RunDirectory, parts: Assembled) -> Trainer:
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> RunDirectory:
+def run(tmp_path):
     """A run of two steps."""
     options = {"device": "numpy", "kernels": "plain", "task": "copy"}
     parts = assemble({"run": options, "data": {"max_length": 4}, "model": SMALL, "training": TRAINED})
@@ -43,7 +39,7 @@ def run(tmp_path: Path) -> RunDirectory:
     return made
 
 
-def change(run: RunDirectory, old: str, new: str) -> None:
+def change(run: RunDirectory, old: str, new: str):
     text = run.config_path.read_text()
     assert old in text
     run.config_path.write_text(text.replace(old, new))
@@ -64,9 +60,7 @@ def resumed(run: RunDirectory) -> Assembled:
         ('dtype = "float32"', 'dtype = "float64"'),
     ],
 )  # fmt: skip
-def test_a_model_that_the_checkpoint_does_not_hold_is_not_built(
-    old: str, new: str, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_that_the_checkpoint_does_not_hold_is_not_built(old, new, run, monkeypatch):
     change(run, old, new)
     monkeypatch.setattr(module, "build_model", lambda *_, **__: pytest.fail("a model was built"))
     for read in (read_trained, resumed):
@@ -74,7 +68,7 @@ def test_a_model_that_the_checkpoint_does_not_hold_is_not_built(
             read(run)
 
 
-def test_data_of_another_task_are_not_made(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_of_another_task_are_not_made(run, monkeypatch):
     change(run, 'task = "copy"', 'task = "dates"')
     monkeypatch.setattr(module, "make_task", lambda *_: pytest.fail("data were made"))
     with pytest.raises(CheckpointError, match=r"^dates: expected the data that the run was trained on, .*'copy'"):
@@ -95,7 +89,7 @@ def test_data_of_another_task_are_not_made(run: RunDirectory, monkeypatch: pytes
         ("seed = 0", "seed = " + "[" * 5000, "expected TOML"),
     ],
 )
-def test_options_out_of_bounds_are_refused(read: Any, old: str, new: str, message: str, run: RunDirectory) -> None:
+def test_options_out_of_bounds_are_refused(read, old, new, message, run):
     change(run, old, new)
     with pytest.raises(ConfigError, match=message):
         read(run)
@@ -108,7 +102,7 @@ def test_options_out_of_bounds_are_refused(read: Any, old: str, new: str, messag
         {"arrays": None}, {"arrays": {"bytes": 1}}, {"arrays": {"bytes": "1", "sha256": "", "complex": []}},
     ],
 )  # fmt: skip
-def test_a_sealed_state_of_other_things_is_refused(changes: dict[str, Any], run: RunDirectory) -> None:
+def test_a_sealed_state_of_other_things_is_refused(changes, run):
     """Anybody can make the check sum of what he wrote."""
     path = latest_checkpoint(run.checkpoints)
     assert path is not None
@@ -124,7 +118,7 @@ def test_a_sealed_state_of_other_things_is_refused(changes: dict[str, Any], run:
 
 
 @pytest.mark.parametrize("names", [["parameters.generator.bias"], ["nothing"], [[]], [3]])
-def test_complex_numbers_that_are_none_are_refused(names: list[Any], run: RunDirectory) -> None:
+def test_complex_numbers_that_are_none_are_refused(names, run):
     path = latest_checkpoint(run.checkpoints)
     assert path is not None
     document = unseal((path / STATE).read_bytes())
@@ -137,7 +131,7 @@ def test_complex_numbers_that_are_none_are_refused(names: list[Any], run: RunDir
 @pytest.mark.parametrize(
     "state", [{}, {"loss_count": 1}, {"loss_count": "1", "versions": {}}, {"loss_count": 1, "versions": None}]
 )
-def test_a_checkpoint_of_another_program_is_not_resumed(state: dict[str, Any], run: RunDirectory) -> None:
+def test_a_checkpoint_of_another_program_is_not_resumed(state, run):
     found = load_latest(run)
     parts = assemble(read_toml(run.config_path, SECTIONS), found)
     before = parts.step.model.arena.values.copy()
@@ -147,7 +141,7 @@ def test_a_checkpoint_of_another_program_is_not_resumed(state: dict[str, Any], r
     assert np.array_equal(parts.step.model.arena.values, before)
 
 
-def test_diverged_weights_are_told(run: RunDirectory) -> None:
+def test_diverged_weights_are_told(run):
     found = load_latest(run)
     found.arrays["parameters.generator.bias"][1] = np.nan
     save_checkpoint(run.checkpoints, 3, found.arrays, found.state, None)
@@ -156,7 +150,7 @@ def test_diverged_weights_are_told(run: RunDirectory) -> None:
             read(run)
 
 
-def test_an_absurdly_nested_state_is_refused(run: RunDirectory) -> None:
+def test_an_absurdly_nested_state_is_refused(run):
     path = latest_checkpoint(run.checkpoints)
     assert path is not None
     (path / STATE).write_text(json.dumps({"format": 1})[:-1] + ', "state": ' + "[" * 100_000)

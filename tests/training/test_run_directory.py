@@ -1,17 +1,13 @@
 """A run directory is never taken twice, never overwritten, and refused early if it cannot serve."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,21 +16,21 @@ from npformer.training import run_directory
 from npformer.training.run_directory import RunDirectory
 
 
-def test_the_places_of_a_run(tmp_path: Path) -> None:
+def test_the_places_of_a_run(tmp_path):
     run = RunDirectory(tmp_path)
     places = (run.config_path, run.metrics_path, run.vocabulary_path, run.checkpoints)
     expected = ("config.toml", "metrics.jsonl", "vocabulary.txt", "checkpoints")
     assert places == tuple(tmp_path / name for name in expected)
 
 
-def test_a_named_folder_is_made_with_its_parents(tmp_path: Path) -> None:
+def test_a_named_folder_is_made_with_its_parents(tmp_path):
     run = RunDirectory.create(tmp_path / "a" / "b", tmp_path / "runs", "copy")
     assert run.path == tmp_path / "a" / "b"
     assert os.listdir(run.path) == []
     assert not (tmp_path / "runs").exists()
 
 
-def test_an_empty_folder_is_accepted_also_after_a_start_that_died(tmp_path: Path) -> None:
+def test_an_empty_folder_is_accepted_also_after_a_start_that_died(tmp_path):
     for _ in range(2):
         run = RunDirectory.create(tmp_path, tmp_path, "copy")
         with run.lock():
@@ -42,7 +38,7 @@ def test_an_empty_folder_is_accepted_also_after_a_start_that_died(tmp_path: Path
 
 
 @pytest.mark.parametrize("name", ["config.toml", ".hidden", "checkpoints"])
-def test_a_folder_with_anything_in_it_is_refused_and_left_alone(tmp_path: Path, name: str) -> None:
+def test_a_folder_with_anything_in_it_is_refused_and_left_alone(tmp_path, name):
     (tmp_path / name).write_text("mine")
     with pytest.raises(OutputError, match=rf"found '{name}' in it \(1 in all\).*another --out, or .*--resume"):
         RunDirectory.create(tmp_path, tmp_path / "runs", "copy")
@@ -50,7 +46,7 @@ def test_a_folder_with_anything_in_it_is_refused_and_left_alone(tmp_path: Path, 
     assert (tmp_path / name).read_text() == "mine"
 
 
-def test_free_numbers_are_taken_in_turn(tmp_path: Path) -> None:
+def test_free_numbers_are_taken_in_turn(tmp_path):
     def create(task: str) -> str:
         return RunDirectory.create(None, tmp_path / "runs", task).path.name
 
@@ -65,20 +61,20 @@ def test_free_numbers_are_taken_in_turn(tmp_path: Path) -> None:
     assert create("a/b c") == "a-b-c-001"
 
 
-def test_racing_runs_get_different_folders(tmp_path: Path) -> None:
+def test_racing_runs_get_different_folders(tmp_path):
     with ThreadPoolExecutor(8) as pool:
         runs = list(pool.map(lambda _: RunDirectory.create(None, tmp_path, "copy"), range(40)))
     assert sorted(run.path.name for run in runs) == [f"copy-{number:03d}" for number in range(1, 41)]
 
 
-def test_a_number_taken_since_we_looked_is_not_reused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_number_taken_since_we_looked_is_not_reused(tmp_path, monkeypatch):
     (tmp_path / "copy-001").mkdir()
     answers = iter([[], ["copy-001"]])
     monkeypatch.setattr(run_directory.os, "listdir", lambda path: next(answers))
     assert RunDirectory.create(None, tmp_path, "copy").path.name == "copy-002"
 
 
-def test_a_file_in_the_way(tmp_path: Path) -> None:
+def test_a_file_in_the_way(tmp_path):
     (tmp_path / "file").write_text("mine")
     for path in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(OutputError, match="a file is in the way: choose another --out"):
@@ -90,10 +86,8 @@ def test_a_file_in_the_way(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("call", ["mkdir", "open", "listdir"])
 @pytest.mark.parametrize("code", [errno.EACCES, errno.EROFS, errno.ENOSPC])
-def test_a_place_that_cannot_be_written_is_refused_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, code: int
-) -> None:
-    def fail(*args: Any, **kwargs: Any) -> None:
+def test_a_place_that_cannot_be_written_is_refused_at_once(tmp_path, monkeypatch, call, code):
+    def fail(*args, **kwargs):
         raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr(os, call, fail)
@@ -102,14 +96,14 @@ def test_a_place_that_cannot_be_written_is_refused_at_once(
             RunDirectory.create(path, tmp_path / "runs", "copy")
 
 
-def test_a_real_place_that_cannot_be_written() -> None:
+def test_a_real_place_that_cannot_be_written():
     if not Path("/proc").is_dir():
         pytest.skip("no /proc here, where nobody may make a folder")
     with pytest.raises(OutputError, match=r"/proc/.*expected to write there"):
         RunDirectory.create(Path("/proc/npformer-run"), Path("runs"), "copy")
 
 
-def test_open_wants_a_run(tmp_path: Path) -> None:
+def test_open_wants_a_run(tmp_path):
     (tmp_path / "config.toml").touch()
     assert RunDirectory.open(tmp_path).path == tmp_path
     for path, found in [
@@ -121,7 +115,7 @@ def test_open_wants_a_run(tmp_path: Path) -> None:
             RunDirectory.open(path)
 
 
-def test_the_lock_lets_one_in(tmp_path: Path) -> None:
+def test_the_lock_lets_one_in(tmp_path):
     run = RunDirectory(tmp_path)
     with (
         run.lock(),
@@ -145,7 +139,7 @@ with RunDirectory(Path(sys.argv[1])).lock():
 """
 
 
-def test_the_lock_goes_with_a_killed_process(tmp_path: Path) -> None:
+def test_the_lock_goes_with_a_killed_process(tmp_path):
     pipe, command = subprocess.PIPE, [sys.executable, "-c", HOLD, str(tmp_path)]
     with subprocess.Popen(command, stdin=pipe, stdout=pipe) as child:
         assert child.stdout is not None
@@ -161,8 +155,8 @@ def test_the_lock_goes_with_a_killed_process(tmp_path: Path) -> None:
             assert (tmp_path / "lock").read_text() == f"{os.getpid()}\n"
 
 
-def test_a_file_system_without_locks_is_used_with_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*args: Any) -> None:
+def test_a_file_system_without_locks_is_used_with_a_warning(tmp_path, monkeypatch):
+    def refuse(*args):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
     monkeypatch.setattr(fcntl, "flock", refuse)
@@ -173,7 +167,7 @@ def test_a_file_system_without_locks_is_used_with_a_warning(tmp_path: Path, monk
         assert (tmp_path / "lock").exists()
 
 
-def test_a_lock_that_cannot_be_made(tmp_path: Path) -> None:
+def test_a_lock_that_cannot_be_made(tmp_path):
     with (
         pytest.raises(OutputError, match="expected to write there"),
         RunDirectory(tmp_path / "absent").lock(),
@@ -182,14 +176,14 @@ def test_a_lock_that_cannot_be_made(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def elsewhere(tmp_path: Path) -> Path:
+def elsewhere(tmp_path):
     """A file of somebody else."""
     path = tmp_path / "elsewhere"
     path.write_text("mine\n")
     return path
 
 
-def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path, elsewhere: Path) -> None:
+def test_a_lock_that_is_a_link_is_not_followed(tmp_path, elsewhere):
     run = RunDirectory.create(tmp_path / "run", tmp_path, "copy")
     (run.path / "lock").symlink_to(elsewhere)
     with pytest.raises(OutputError, match=r"lock: expected to write there, .* no regular file, but a link"), run.lock():
@@ -197,14 +191,14 @@ def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path, elsewhere: Path) 
     assert elsewhere.read_text() == "mine\n"
 
 
-def test_a_lock_that_is_a_pipe_is_refused(tmp_path: Path) -> None:
+def test_a_lock_that_is_a_pipe_is_refused(tmp_path):
     os.mkfifo(tmp_path / "lock")
     with pytest.raises(OutputError, match=r"lock: expected to write there, .* a pipe"), RunDirectory(tmp_path).lock():
         pytest.fail("held")
 
 
 @pytest.mark.parametrize("name", ["config.toml", "vocabulary.txt", "classes.txt", "metrics.jsonl"])
-def test_a_pipe_in_a_file_s_place_is_not_waited_for(tmp_path: Path, name: str) -> None:
+def test_a_pipe_in_a_file_s_place_is_not_waited_for(tmp_path, name):
     for each in {"config.toml", "vocabulary.txt"} - {name}:
         (tmp_path / each).write_text("x")
     os.mkfifo(tmp_path / name)
@@ -213,9 +207,7 @@ def test_a_pipe_in_a_file_s_place_is_not_waited_for(tmp_path: Path, name: str) -
 
 
 @pytest.mark.parametrize("path", [None, "a/b"])
-def test_the_folder_is_durable_in_its_parents(
-    tmp_path: Path, is_durable: Callable[[Path], bool], path: str | None
-) -> None:
+def test_the_folder_is_durable_in_its_parents(tmp_path, is_durable, path):
     place = RunDirectory.create(tmp_path / path if path else None, tmp_path / "runs" / "deep", "copy").path
     while place != tmp_path:
         place = place.parent

@@ -1,14 +1,11 @@
 """The training loop: when it logs, evaluates and saves, what it writes, and how it stops."""
 
-from __future__ import annotations
-
 import errno
 import io
 import os
 import shutil
 import signal
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,26 +26,26 @@ TRAINING = {"steps": 6, "batch_size": 4, "eval_examples": 3, "final_examples": 5
 class Told(Progress):
     """Keeps what it is told; `at` is called with the number of each step."""
 
-    def __init__(self, at: Callable[[int], None] = lambda step: None) -> None:
+    def __init__(self, at: Callable[[int], None] = lambda step: None):
         super().__init__(0)
         self.steps, self.said, self.closed, self._at = 0, list[str](), False, at
 
-    def advance(self) -> None:
+    def advance(self):
         self.steps += 1
         self._at(self.steps)
 
-    def say(self, line: str) -> None:
+    def say(self, line: str):
         self.said.append(line)
 
-    def close(self) -> None:
+    def close(self):
         self.closed = True
 
 
 @pytest.fixture
-def make(tmp_path: Path) -> Callable[..., Trainer]:
+def make(tmp_path):
     """A trainer of a small run, always in the same folder."""
 
-    def build(told: Progress | None = None, **training: Any) -> Trainer:
+    def build(told: Progress | None = None, **training) -> Trainer:
         options = {"run": {"device": "numpy"}, "data": {}, "model": MODEL, "training": TRAINING | training}
         parts = assemble(options)
         return Trainer(
@@ -66,7 +63,7 @@ def saved(trainer: Trainer) -> list[int]:
     return [load_checkpoint(path).step for path in list_checkpoints(trainer.run.checkpoints)]
 
 
-def test_when_it_logs_evaluates_and_saves(make: Callable[..., Trainer]) -> None:
+def test_when_it_logs_evaluates_and_saves(make):
     trainer = make(steps=11, log_every=4, eval_every=3, save_every=5, keep_last=9)
     trainer.train()
     assert [record["step"] for record in records(trainer, "train")] == [4, 8, 11]
@@ -79,17 +76,17 @@ def test_when_it_logs_evaluates_and_saves(make: Callable[..., Trainer]) -> None:
     assert trainer.step.step_number == 11, "there is nothing left to train"
 
 
-def test_a_logged_loss_is_the_mean_since_the_last_line(make: Callable[..., Trainer]) -> None:
+def test_a_logged_loss_is_the_mean_since_the_last_line(make):
     trainer, losses = make(steps=7, log_every=3), []
     step, norms = trainer.step, []
 
     class Watched:
-        def __call__(self, *batch: Any) -> Any:
+        def __call__(self, *batch):
             losses.append(step(*batch))
             norms.append(step.grad_norm)
             return losses[-1]
 
-        def __getattr__(self, name: str) -> Any:
+        def __getattr__(self, name: str):
             return getattr(step, name)
 
     trainer.step = Watched()  # type: ignore[assignment]
@@ -101,7 +98,7 @@ def test_a_logged_loss_is_the_mean_since_the_last_line(make: Callable[..., Train
     assert [r["learning_rate"] for r in found] == [rates[i] for i in (2, 5, 6)]
 
 
-def test_the_speed_is_that_of_training_alone(make: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_speed_is_that_of_training_alone(make, monkeypatch):
     now = [0.0]
     monkeypatch.setattr("time.perf_counter", lambda: now[0])
 
@@ -109,7 +106,7 @@ def test_the_speed_is_that_of_training_alone(make: Callable[..., Trainer], monke
         now[0] += 1000
         return Evaluation(0.0, 0.0, 0.0, count, ("",) * count)
 
-    def second(step: int) -> None:
+    def second(step: int):
         now[0] += 1
 
     monkeypatch.setattr(Trainer, "evaluate", evaluation)
@@ -119,7 +116,7 @@ def test_the_speed_is_that_of_training_alone(make: Callable[..., Trainer], monke
     assert records(trainer, "train")[0]["tokens_per_second"] == tokens / 4
 
 
-def test_old_checkpoints_go_and_the_best_stays(make: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_checkpoints_go_and_the_best_stays(make, monkeypatch):
     matches = iter([0.1, 0.8, 0.3, 0.2, 0.4, 0.1])
     monkeypatch.setattr(Trainer, "evaluate", lambda self, count: Evaluation(1.0, 0.5, next(matches), count, ("",)))
     trainer = make(steps=6, eval_every=1, save_every=1, keep_last=2)
@@ -131,7 +128,7 @@ def test_old_checkpoints_go_and_the_best_stays(make: Callable[..., Trainer], mon
 @pytest.mark.usefixtures("usual_signals")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("at", [1, 2, 3])
-def test_a_signal_ends_the_step_and_saves(make: Callable[..., Trainer], number: int, at: int) -> None:
+def test_a_signal_ends_the_step_and_saves(make, number, at):
     told = Told(lambda step: signal.raise_signal(number) if step == at else None)
     trainer = make(told, save_every=2)
     with pytest.raises(
@@ -144,7 +141,7 @@ def test_a_signal_ends_the_step_and_saves(make: Callable[..., Trainer], number: 
     assert load_latest(trainer.run).arrays["parameters.generator.weight"].shape == (8, 29)
 
 
-def test_a_reader_who_leaves_ends_the_step_and_saves(make: Callable[..., Trainer], tmp_path: Path) -> None:
+def test_a_reader_who_leaves_ends_the_step_and_saves(make, tmp_path):
     straight = make(log_every=2, save_every=4)
     straight.train()
     expected, lines = load_latest(straight.run), records(straight, "train")
@@ -169,28 +166,26 @@ def test_a_reader_who_leaves_ends_the_step_and_saves(make: Callable[..., Trainer
 
 
 @pytest.mark.usefixtures("usual_signals")
-def test_a_signal_in_the_last_step_changes_nothing(make: Callable[..., Trainer]) -> None:
+def test_a_signal_in_the_last_step_changes_nothing(make):
     trainer = make(Told(lambda step: signal.raise_signal(signal.SIGTERM) if step == 6 else None))
     trainer.train()
     assert saved(trainer) == [6]
 
 
 @pytest.mark.usefixtures("usual_signals")
-def test_what_to_type_next_is_quoted(tmp_path: Path, make: Callable[..., Trainer]) -> None:
+def test_what_to_type_next_is_quoted(tmp_path, make):
     trainer = make(Told(lambda step: signal.raise_signal(signal.SIGINT)))
     trainer.run = RunDirectory(tmp_path / "two words")
     with pytest.raises(Interrupted, match=r"--resume '.*/two words'$"):
         trainer.train()
 
 
-def test_a_save_that_fails_is_told_and_costs_nothing(
-    make: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_save_that_fails_is_told_and_costs_nothing(make, monkeypatch):
     from npformer import atomic
 
     real = os.fsync
 
-    def full_after_three(descriptor: int) -> None:
+    def full_after_three(descriptor: int):
         if told.steps > 3:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         real(descriptor)
@@ -208,9 +203,7 @@ def test_a_save_that_fails_is_told_and_costs_nothing(
 @pytest.mark.parametrize(("log_every", "last_line"), [(1, 4), (6, None)])
 @pytest.mark.filterwarnings("ignore:.*(overflow|invalid value):RuntimeWarning")
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_a_diverged_model_does_not_push_out_a_sound_checkpoint(
-    make: Callable[..., Trainer], log_every: int, last_line: int | None, value: float
-) -> None:
+def test_a_diverged_model_does_not_push_out_a_sound_checkpoint(make, log_every, last_line, value):
     """Noticed at the next line of the log or, if that comes first, at the next save."""
     told = Told()
     trainer = make(told, save_every=2, log_every=log_every, keep_last=1)
@@ -225,14 +218,12 @@ def test_a_diverged_model_does_not_push_out_a_sound_checkpoint(
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 @pytest.mark.parametrize("array", ["parameters.src_embedding.weight", "moments.first.generator.bias",
                                    "moments.second.generator.weight"])  # fmt: skip
-def test_numbers_that_no_loss_shows_are_looked_at_before_they_are_saved(
-    make: Callable[..., Trainer], array: str, value: float
-) -> None:
+def test_numbers_that_no_loss_shows_are_looked_at_before_they_are_saved(make, array, value):
     """No source has a [BOS], so its embedding is never looked up; an infinite moment makes updates of 0 evermore."""
     told = Told()
     trainer = make(told, save_every=2, log_every=1, keep_last=1)
 
-    def break_it(step: int) -> None:
+    def break_it(step: int):
         if step == 4:
             trainer._arrays()[array].flat[MODEL["d_model"]] = value
 
@@ -250,7 +241,7 @@ def test_numbers_that_no_loss_shows_are_looked_at_before_they_are_saved(
     assert other.step.step_number == 2
 
 
-def test_the_step_is_named_where_it_is_known(make: Callable[..., Trainer]) -> None:
+def test_the_step_is_named_where_it_is_known(make):
     told = Told()
     trainer = make(told, save_every=6, log_every=1)
     told._at = lambda step: trainer.step.model.arena.values.fill(np.nan) if step == 3 else None
@@ -258,7 +249,7 @@ def test_the_step_is_named_where_it_is_known(make: Callable[..., Trainer]) -> No
         trainer.train()
 
 
-def test_another_identity_is_refused_and_nothing_changed(make: Callable[..., Trainer]) -> None:
+def test_another_identity_is_refused_and_nothing_changed(make):
     make().train()
     other = make()
     before = other.step.model.arena.values.copy()
@@ -270,7 +261,7 @@ def test_another_identity_is_refused_and_nothing_changed(make: Callable[..., Tra
     assert other.step.step_number == 0
 
 
-def test_a_checkpoint_of_another_model_changes_nothing(make: Callable[..., Trainer]) -> None:
+def test_a_checkpoint_of_another_model_changes_nothing(make):
     make().train()
     other = make()
     before, lines = other.step.model.arena.values.copy(), other.run.metrics_path.read_bytes()
@@ -283,13 +274,13 @@ def test_a_checkpoint_of_another_model_changes_nothing(make: Callable[..., Train
     assert other.run.metrics_path.read_bytes() == lines
 
 
-def test_versions_name_the_library_of_products_that_compiled_kernels_use() -> None:
+def test_versions_name_the_library_of_products_that_compiled_kernels_use():
     intel = pytest.importorskip("npformer.backend.numba.intel")
     assert module.versions(get_backend("numpy", kernels="numba"))["products"] == intel.product_library()
     assert "products" not in module.versions(get_backend("numpy", kernels="numpy"))
 
 
-def test_versions_name_the_core_whose_kernels_multiply(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_versions_name_the_core_whose_kernels_multiply(monkeypatch):
     """Two machines of one architecture may have different ones, and then other last bits."""
     backend = get_backend("numpy", kernels="numpy")
     for core, found in (("Haswell", "Haswell"), (None, None)):
@@ -297,7 +288,7 @@ def test_versions_name_the_core_whose_kernels_multiply(monkeypatch: pytest.Monke
         assert module.versions(backend).get("BLAS core") == found
 
 
-def test_other_versions_are_noted(make: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_versions_are_noted(make, monkeypatch):
     make().train()
     same, told = make(), Told()
     same.restore(load_latest(same.run))
@@ -310,19 +301,19 @@ def test_other_versions_are_noted(make: Callable[..., Trainer], monkeypatch: pyt
     assert "{'numpy': '9.9'}; results may differ in the last bits" in told.said[0]
 
 
-def test_a_full_device_ends_the_run_with_what_was_done_saved(make: Callable[..., Trainer]) -> None:
+def test_a_full_device_ends_the_run_with_what_was_done_saved(make):
     class Full:
         """A step that finds no room for the third batch."""
 
-        def __init__(self, step: Any) -> None:
+        def __init__(self, step):
             self.step = step
 
-        def __call__(self, *batch: Any) -> Any:
+        def __call__(self, *batch):
             if self.step.step_number == 2:
                 raise DeviceMemoryError("batch_size: too large")
             return self.step(*batch)
 
-        def __getattr__(self, name: str) -> Any:
+        def __getattr__(self, name: str):
             return getattr(self.step, name)
 
     trainer = make()
@@ -341,10 +332,8 @@ def test_a_full_device_ends_the_run_with_what_was_done_saved(make: Callable[...,
     assert np.isfinite(straight)
 
 
-def test_a_full_device_at_the_first_step_leaves_nothing(
-    make: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*inputs: Any) -> Any:
+def test_a_full_device_at_the_first_step_leaves_nothing(make, monkeypatch):
+    def full(*inputs):
         raise DeviceMemoryError("batch_size: too large")
 
     trainer = make()

@@ -1,7 +1,5 @@
 """Phrases are Babel's; each means one day; tags say what each word is."""
 
-from __future__ import annotations
-
 import datetime
 from itertools import islice
 
@@ -16,7 +14,7 @@ DAYS = list(islice(random_days(5), 12))
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_phrase_is_what_babel_writes_and_knows_its_fields(form: str) -> None:
+def test_a_phrase_is_what_babel_writes_and_knows_its_fields(form):
     for day in DAYS:
         for locale in LOCALES:
             phrase = write(day, locale, form)  # type: ignore[arg-type]
@@ -27,7 +25,7 @@ def test_a_phrase_is_what_babel_writes_and_knows_its_fields(form: str) -> None:
             assert int(fields["year"]) in (day.year, day.year % 100)
 
 
-def test_without_its_locale_a_phrase_means_one_day_everywhere() -> None:
+def test_without_its_locale_a_phrase_means_one_day_everywhere():
     uncertain = ambiguous_forms()
     days = [datetime.date(year, month, day) for year in (1951, 2012) for month in range(1, 13) for day in (3, 11)]
     meanings: dict[str, set[datetime.date]] = {}
@@ -40,13 +38,13 @@ def test_without_its_locale_a_phrase_means_one_day_everywhere() -> None:
     assert all(len(days) == 1 for days in meanings.values())
 
 
-def test_what_others_read_otherwise_is_uncertain() -> None:
+def test_what_others_read_otherwise_is_uncertain():
     uncertain = ambiguous_forms()
     assert {("en_US", "short"), ("pl", "long"), ("hr", "long"), ("de", "medium")} <= uncertain
     assert {("en_US", "long"), ("fr", "medium"), ("de", "full")}.isdisjoint(uncertain)
 
 
-def test_a_source_has_one_target_and_a_day_one_side() -> None:
+def test_a_source_has_one_target_and_a_day_one_side():
     task = dates(count=1_500)
     decode = task.tokenizer.decode
     batches = [task.batch(step, 100) for step in range(1, -(-task.train_size // 100) + 1)]
@@ -58,7 +56,7 @@ def test_a_source_has_one_target_and_a_day_one_side() -> None:
     assert 0.05 < len(held_out) / (len(held_out) + len(train)) < 0.15
 
 
-def test_tags_name_each_word() -> None:
+def test_tags_name_each_word():
     task = tags(count=5_000)
     assert task.classes == ("[PAD]", *TAGS)
     seen = set()
@@ -72,7 +70,7 @@ def test_tags_name_each_word() -> None:
     assert seen == set(TAGS)
 
 
-def test_a_known_phrase_is_tagged_as_it_should_be() -> None:
+def test_a_known_phrase_is_tagged_as_it_should_be():
     found = dict(tags(count=5_000).held_out())
     locale_first = [(source, target) for source, target in found.items() if source.startswith("en_US ")]
     assert locale_first
@@ -80,7 +78,7 @@ def test_a_known_phrase_is_tagged_as_it_should_be() -> None:
         assert target == "other other other month other day other year", source
 
 
-def test_a_word_that_begins_with_a_sign_is_tagged_by_what_follows() -> None:
+def test_a_word_that_begins_with_a_sign_is_tagged_by_what_follows():
     found = {source: target for source, target in tags(count=5_000).held_out() if "曜日" in source}
     assert found
     for source, target in found.items():  # "ja 1987年3月5日木曜日": 日 belongs to no field

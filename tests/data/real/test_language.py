@@ -1,7 +1,5 @@
 """Phrases keep their languages together, and the ceiling is what the best possible answer reaches."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 
 import pytest
@@ -10,7 +8,7 @@ from npformer.data import Example
 from npformer.data.real.language import LANGUAGES, ceiling, language
 
 
-def test_the_ceiling_is_the_best_answers_accuracy() -> None:
+def test_the_ceiling_is_the_best_answers_accuracy():
     examples = [Example("a", "x"), Example("a", "y"), Example("b", "x"), Example("c", "z"), Example("c", "x")]
     assert ceiling(examples) == 3 / 5
     task = language(days=100)
@@ -24,7 +22,7 @@ def test_the_ceiling_is_the_best_answers_accuracy() -> None:
     assert sum(len(counter) > 1 for counter in votes.values()) > 5, "some phrases are of several languages"
 
 
-def test_twenty_languages_are_as_frequent_as_each_other() -> None:
+def test_twenty_languages_are_as_frequent_as_each_other():
     held_out = language(days=200).held_out()
     counts = Counter(target for _, target in held_out)
     assert set(counts) == set(LANGUAGES)

@@ -1,7 +1,5 @@
 """Numbers are said as the two languages say them, and text comes back from its pieces."""
 
-from __future__ import annotations
-
 import pytest
 
 from npformer.data.real.numbers import numbers
@@ -15,7 +13,7 @@ SAID = {
 }
 
 
-def test_every_number_is_said_in_french_and_its_pieces_give_the_text_again() -> None:
+def test_every_number_is_said_in_french_and_its_pieces_give_the_text_again():
     pytest.importorskip("num2words", reason="numbers are made with num2words")
     task = numbers(below=1_000, count=1_000)
     decode = task.tokenizer.decode
@@ -29,7 +27,7 @@ def test_every_number_is_said_in_french_and_its_pieces_give_the_text_again() -> 
         assert decode(task.tokenizer.encode(text)) == text
 
 
-def test_numbers_are_drawn_from_all_below_the_bound() -> None:
+def test_numbers_are_drawn_from_all_below_the_bound():
     task = numbers(below=100_000, count=300)
     assert task.train_size + len(task.held_out()) == 300
     assert sum("thousand" in source for source, _ in task.held_out()) > len(task.held_out()) / 2

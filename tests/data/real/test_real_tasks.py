@@ -1,13 +1,11 @@
 """What holds for every task on real data: batches of a step, sides that do not meet, what is missing is named."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
 import pytest
 
-from npformer.data import Batch, ExampleTask, Task, TokenBatch
+from npformer.data import Batch, ExampleTask, TokenBatch
 from npformer.data.real import REAL_TASKS
 from npformer.errors import ConfigError
 
@@ -25,19 +23,19 @@ KINDS = {"dates": "translate", "numbers": "translate", "scan": "translate", "lan
 
 
 @pytest.fixture(scope="module")
-def tasks() -> dict[str, Task]:
+def tasks():
     return {name: REAL_TASKS[name](seed=0, **options) for name, options in SMALL.items()}
 
 
 EVERY_TASK = pytest.mark.parametrize("name", REAL_TASKS)
 
 
-def test_every_task_is_tried() -> None:
+def test_every_task_is_tried():
     assert set(SMALL) == set(REAL_TASKS) == set(KINDS)
 
 
 @EVERY_TASK
-def test_a_batch_is_a_function_of_seed_and_step(tasks: dict[str, Task], name: str) -> None:
+def test_a_batch_is_a_function_of_seed_and_step(tasks, name):
     task, again, other = tasks[name], REAL_TASKS[name](seed=0, **SMALL[name]), REAL_TASKS[name](seed=1, **SMALL[name])
     assert task.kind == KINDS[name]
     for step in (7, 2, 7):
@@ -49,7 +47,7 @@ def test_a_batch_is_a_function_of_seed_and_step(tasks: dict[str, Task], name: st
 
 
 @EVERY_TASK
-def test_batches_keep_to_their_shapes_and_bounds(tasks: dict[str, Task], name: str) -> None:
+def test_batches_keep_to_their_shapes_and_bounds(tasks, name):
     task = tasks[name]
     batches = [task.batch(step, 16) for step in range(1, 12)]
     batches += [task.collate(task.held_out(10)), task.collate(task.held_out(11)[5:])]
@@ -67,7 +65,7 @@ def test_batches_keep_to_their_shapes_and_bounds(tasks: dict[str, Task], name: s
 
 
 @EVERY_TASK
-def test_max_length_is_that_of_the_longest(tasks: dict[str, Task], name: str) -> None:
+def test_max_length_is_that_of_the_longest(tasks, name):
     task = tasks[name]
     steps = range(1, getattr(task, "train_size", 800) // 16 + 2)
     longest = max(array.shape[1] for step in steps for array in task.batch(step, 16) if array.ndim == 2)
@@ -76,7 +74,7 @@ def test_max_length_is_that_of_the_longest(tasks: dict[str, Task], name: str) ->
 
 
 @EVERY_TASK
-def test_held_out_examples_are_distinct_and_not_trained_on(tasks: dict[str, Task], name: str) -> None:
+def test_held_out_examples_are_distinct_and_not_trained_on(tasks, name):
     task = tasks[name]
     held_out = task.held_out()
     assert len(held_out) >= 20
@@ -93,7 +91,7 @@ def test_held_out_examples_are_distinct_and_not_trained_on(tasks: dict[str, Task
 
 
 @EVERY_TASK
-def test_held_out_texts_are_in_the_vocabulary(tasks: dict[str, Task], name: str) -> None:
+def test_held_out_texts_are_in_the_vocabulary(tasks, name):
     texts = [example.source for example in tasks[name].held_out()]
     coverage = tasks[name].tokenizer.coverage(texts)
     assert coverage.covered >= 0.99 * coverage.total, str(coverage)
@@ -102,7 +100,7 @@ def test_held_out_texts_are_in_the_vocabulary(tasks: dict[str, Task], name: str)
 @pytest.mark.parametrize(
     ("name", "package"), [("dates", "babel"), ("tags", "babel"), ("language", "babel"), ("numbers", "num2words")]
 )
-def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch, name: str, package: str) -> None:
+def test_a_missing_package_is_named_with_its_extra(monkeypatch, name, package):
     monkeypatch.setattr("npformer.data.real.extra.find_spec", lambda package: None)
     with pytest.raises(
         ConfigError, match=rf"expected the package {package}, which {name} is made with.*npformer\[data"
@@ -123,6 +121,6 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
         ("lm", {"seed": -1}, "seed: expected a whole number >= 0, got -1"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(name: str, options: dict[str, Any], message: str) -> None:
+def test_options_that_make_no_sense_are_refused(name, options, message):
     with pytest.raises(ConfigError, match=message):
         REAL_TASKS[name](**options)

@@ -1,7 +1,5 @@
 """The commands and splits are those published: their numbers, and what the paper's examples mean."""
 
-from __future__ import annotations
-
 import functools
 
 import pytest
@@ -27,7 +25,7 @@ PRINTED = {
 task_of = functools.cache(lambda split: scan(split=split))
 
 
-def test_commands_are_as_many_as_published_and_mean_what_they_mean() -> None:
+def test_commands_are_as_many_as_published_and_mean_what_they_mean():
     examples = scan_examples()
     meaning = dict(examples)
     assert len(examples) == len(meaning) == 20_910
@@ -41,7 +39,7 @@ def test_commands_are_as_many_as_published_and_mean_what_they_mean() -> None:
 @pytest.mark.parametrize(
     ("split", "train", "held_out"), [("simple", 16_728, 4_182), ("length", 16_990, 3_920), ("jump", 14_670, 7_706)]
 )
-def test_splits_have_the_published_sizes(split: str, train: int, held_out: int) -> None:
+def test_splits_have_the_published_sizes(split, train, held_out):
     task = task_of(split)
     assert (task.train_size, len(task.held_out())) == (train, held_out)
 
@@ -53,13 +51,13 @@ def trained(task: ExampleTask) -> list[tuple[str, str]]:
     return [(decode(a), decode(c)) for src, _, out in batches for a, c in zip(src, out, strict=True)]
 
 
-def test_what_is_held_out_of_length_is_longer_than_all_that_is_trained() -> None:
+def test_what_is_held_out_of_length_is_longer_than_all_that_is_trained():
     task = task_of("length")
     assert max(len(actions.split()) for _, actions in trained(task)) == 22
     assert min(len(example.target.split()) for example in task.held_out()) == 24
 
 
-def test_jump_is_trained_alone_and_held_out_in_company() -> None:
+def test_jump_is_trained_alone_and_held_out_in_company():
     task = task_of("jump")
     with_jump = [command for command, _ in trained(task) if "jump" in command.split()]
     assert with_jump == ["jump"] * 1_467

@@ -1,7 +1,5 @@
 """Data is made once and kept; whatever is wrong with what was kept, it is made again."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +13,7 @@ LINES = ["first", "", "März\u2028 5", "last"]
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path, monkeypatch):
     folder = tmp_path / "some" / "where"
     monkeypatch.setenv("NPFORMER_CACHE", str(folder))
     return folder
@@ -31,7 +29,7 @@ def counted() -> tuple[Callable[[], list[str]], list[int]]:
     return make, calls
 
 
-def test_lines_are_made_once(folder: Path) -> None:
+def test_lines_are_made_once(folder):
     make, calls = counted()
     assert [cached_lines("x.tsv", make) for _ in range(3)] == [LINES] * 3
     assert len(calls) == 1
@@ -51,7 +49,7 @@ def test_lines_are_made_once(folder: Path) -> None:
         lambda content: content.partition(b"\n")[2],
     ],
 )
-def test_a_broken_file_is_made_again(folder: Path, spoil: Callable[[bytes], bytes]) -> None:
+def test_a_broken_file_is_made_again(folder, spoil):
     make, calls = counted()
     cached_lines("x.tsv", make)
     whole = (folder / "x.tsv").read_bytes()
@@ -61,9 +59,7 @@ def test_a_broken_file_is_made_again(folder: Path, spoil: Callable[[bytes], byte
     assert (folder / "x.tsv").read_bytes() == whole
 
 
-def test_where_nothing_can_be_written_nothing_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: Path
-) -> None:
+def test_where_nothing_can_be_written_nothing_is_kept(tmp_path, monkeypatch, folder):
     (tmp_path / "file").write_text("not a folder")
     monkeypatch.setenv("NPFORMER_CACHE", str(tmp_path / "file" / "cache"))
     make, calls = counted()
@@ -71,8 +67,8 @@ def test_where_nothing_can_be_written_nothing_is_kept(
     assert len(calls) == 2
 
 
-def test_a_failed_write_leaves_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(descriptor: int, data: bytes) -> None:
+def test_a_failed_write_leaves_nothing(folder, monkeypatch):
+    def full(descriptor: int, data: bytes):
         os.write(descriptor, data[:1])
         raise OSError("the disk is full")
 
@@ -81,7 +77,7 @@ def test_a_failed_write_leaves_nothing(folder: Path, monkeypatch: pytest.MonkeyP
     assert list(folder.iterdir()) == []
 
 
-def test_without_a_home_there_is_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_home_there_is_no_cache(monkeypatch):
     def no_home() -> Path:
         raise RuntimeError("Could not determine home directory.")
 
@@ -91,7 +87,7 @@ def test_without_a_home_there_is_no_cache(monkeypatch: pytest.MonkeyPatch) -> No
     assert cached_lines("x.tsv", lambda: LINES) == LINES
 
 
-def test_the_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_folder_follows_the_environment(monkeypatch, tmp_path):
     monkeypatch.setenv("NPFORMER_CACHE", str(tmp_path / "own"))
     assert cache_folder() == tmp_path / "own"
     monkeypatch.setenv("NPFORMER_CACHE", "")
