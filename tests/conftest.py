@@ -6,7 +6,7 @@ import functools
 import gc
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import array_api_strict as strict
@@ -29,7 +29,7 @@ from tests.tiers import (  # noqa: F401 - hooks, found by their names
 )
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish():
     """Thousands of tests stay in memory to the end: the garbage collector need not look at them each time."""
     gc.collect()
     gc.freeze()
@@ -40,22 +40,22 @@ class StrictDevice:
 
     name = "device1"
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.device = strict.Device(self.name)
 
-    def array(self, host: Any, dtype: str) -> Any:
+    def array(self, host, dtype: str):
         return strict.asarray(np.array(host, dtype=dtype), device=self.device)
 
-    def host(self, x: Any) -> Any:
+    def host(self, x):
         return np.asarray(x.to_device(strict.Device("CPU_DEVICE")))
 
-    def owns(self, x: Any) -> bool:
+    def owns(self, x) -> bool:
         return hasattr(x, "__array_namespace__") and x.__array_namespace__() is strict
 
-    def zeros(self, shape: tuple[int, ...], dtype: str) -> Any:
+    def zeros(self, shape: tuple[int, ...], dtype: str):
         return strict.zeros(shape, dtype=getattr(strict, dtype), device=self.device)
 
-    def synchronize(self) -> None:
+    def synchronize(self):
         pass
 
 
@@ -65,7 +65,7 @@ def needs_numba(items: Sequence[Any]) -> bool:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def compiled_once(request: pytest.FixtureRequest) -> None:
+def compiled_once(request):
     """Compile before the first test, so that none of them sees the announcement among its own output.
 
     Processes that share the tests share this, too: each compiles on its share of the cores, and takes from disk what
@@ -86,7 +86,7 @@ def compiled_once(request: pytest.FixtureRequest) -> None:
 
 
 @pytest.fixture
-def usual_signals() -> Iterator[None]:
+def usual_signals():
     """SIGINT, SIGTERM and SIGHUP do what they do at a terminal, however these tests were started.
 
     A shell that starts them in its background lets them ignore SIGINT, and nohup SIGHUP.
@@ -99,25 +99,25 @@ def usual_signals() -> Iterator[None]:
 
 
 @pytest.fixture
-def numpy64() -> Backend:
+def numpy64():
     """NumPy in float64, the plain pairs."""
     return get_backend("numpy", dtype="float64", kernels="plain")
 
 
 @pytest.fixture
-def numpy32() -> Backend:
+def numpy32():
     """NumPy in float32, the plain pairs."""
     return get_backend("numpy", dtype="float32", kernels="plain")
 
 
 @pytest.fixture(params=["float32", "float64"])
-def dtype(request: pytest.FixtureRequest) -> str:
+def dtype(request):
     """Each precision in turn."""
     return str(request.param)
 
 
 @pytest.fixture(params=["plain", "numpy", "numba"])
-def kernels(request: pytest.FixtureRequest) -> str:
+def kernels(request):
     """Each table of kernels in turn."""
     problem = numba_problem() if request.param == "numba" else None
     if problem is not None:
@@ -126,13 +126,13 @@ def kernels(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def any64(kernels: str) -> Backend:
+def any64(kernels):
     """NumPy in float64, with each table of kernels in turn."""
     return get_backend("numpy", dtype="float64", kernels=kernels)
 
 
 @pytest.fixture
-def any32(kernels: str) -> Backend:
+def any32(kernels):
     """NumPy in float32, with each table of kernels in turn."""
     return get_backend("numpy", dtype="float32", kernels=kernels)
 
@@ -145,7 +145,7 @@ def strict_ops() -> Ops:
     """
     drawn: dict[Any, Any] = {}
 
-    def bits(draw: Draw, size: int, like: Any) -> Any:
+    def bits(draw: Draw, size: int, like):
         key = (draw, size, like.shape[0])
         if key not in drawn:
             drawn[key] = philox_bits(draw, size, like)
@@ -155,13 +155,13 @@ def strict_ops() -> Ops:
 
 
 @pytest.fixture
-def strict64() -> Backend:
+def strict64():
     """The plain pairs on array-api-strict's pretend device, in float64: a stand-in for CuPy."""
     return Backend(name="strict", ops=strict_ops(), device=StrictDevice(), dtype="float64")
 
 
 @pytest.fixture
-def gpu() -> None:
+def gpu():
     """Asked for by what needs a GPU; skips, visibly, where none answers."""
     problem = cupy_problem()
     if problem is not None:
@@ -169,12 +169,12 @@ def gpu() -> None:
 
 
 @pytest.fixture
-def cupy64(gpu: None) -> Backend:
+def cupy64(gpu):
     """CuPy in float64, where a GPU answers."""
     return get_backend("cupy", dtype="float64")
 
 
 @pytest.fixture
-def cupy32(gpu: None) -> Backend:
+def cupy32(gpu):
     """CuPy in float32, its products too, where a GPU answers."""
     return get_backend("cupy", dtype="float32")

@@ -127,7 +127,7 @@ def _first_failing(words: Sequence[str], fault: str) -> str:
 _in_force = ExitStack()
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
+def pytest_collection_finish(session: pytest.Session):
     """In a process of tests that was started from here: everything is imported, so put the fault in."""
     name = os.environ.get(VARIABLE)
     if name:

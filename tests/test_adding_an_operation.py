@@ -47,7 +47,7 @@ def changed(lines: list[str], diff: str) -> Iterator[str]:
     yield from rest
 
 
-def follow(root: Path, blocks: list[Block]) -> None:
+def follow(root: Path, blocks: list[Block]):
     """Do in root what these blocks say."""
     for block in blocks:
         path = root / block.file
@@ -60,7 +60,7 @@ def follow(root: Path, blocks: list[Block]) -> None:
 
 
 @pytest.fixture
-def copy(tmp_path: Path) -> Path:
+def copy(tmp_path):
     """The repository's files in a folder of their own."""
     for name in COPIED:
         if (ROOT / name).is_dir():
@@ -96,7 +96,7 @@ ELSEWHERE = (
 )
 
 
-def test_the_page_makes_an_operation_that_everything_takes_up(copy: Path) -> None:
+def test_the_page_makes_an_operation_that_everything_takes_up(copy):
     follow(copy, BLOCKS)
     home = python(copy, "-c", "import npformer; print(npformer.__file__)")
     assert Path(home.stdout.strip()).is_relative_to(copy), home.stderr
@@ -129,13 +129,13 @@ assert KERNELS.rms_norm.forward.__module__ == "npformer.backend.numpy.rms_norm"
 """
 
 
-def test_mutation_testing_the_profile_and_the_tables_know_it(copy: Path) -> None:
+def test_mutation_testing_the_profile_and_the_tables_know_it(copy):
     follow(copy, BLOCKS)
     found = python(copy, "-c", MUTANTS)
     assert found.returncode == 0, found.stderr
 
 
-def test_few_files_name_it(copy: Path) -> None:
+def test_few_files_name_it(copy):
     follow(copy, BLOCKS)
     naming = [
         path for path in copy.rglob("*") if path.suffix in (".py", ".md") and "rms_norm" in path.read_text("utf-8")
@@ -156,7 +156,7 @@ OMISSIONS = {
 
 
 @pytest.mark.parametrize("file", OMISSIONS)
-def test_a_step_that_is_left_out_is_noticed(file: str, copy: Path) -> None:
+def test_a_step_that_is_left_out_is_noticed(file, copy):
     without = [each for each in BLOCKS if each.file != file]
     follow(copy, [each for each in without if "numpy" not in each.file] if "__init__" in file else without)
     found = run_tests(copy, OMISSIONS[file])

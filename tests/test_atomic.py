@@ -8,7 +8,6 @@ import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,15 +19,15 @@ CALLS = ("open", "write", "fsync", "replace", "rename", "mkdir")
 class FailingSystem:
     """The os module, but call number `fail_at` (from 0) fails; a failing write has stored one byte before."""
 
-    def __init__(self, fail_at: int, code: int = errno.ENOSPC) -> None:
+    def __init__(self, fail_at: int, code: int = errno.ENOSPC):
         self.fail_at, self.code, self.calls = fail_at, code, 0
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str):
         real = getattr(os, name)
         return self._counted(name, real) if name in CALLS else real
 
-    def _counted(self, name: str, real: Any) -> Any:
-        def call(*args: Any) -> Any:
+    def _counted(self, name: str, real):
+        def call(*args):
             self.calls += 1
             if self.calls - 1 != self.fail_at:
                 return real(*args)
@@ -51,7 +50,7 @@ def failures(monkeypatch: pytest.MonkeyPatch, code: int = errno.ENOSPC) -> Itera
             return
 
 
-def test_write_atomically_replaces_the_content(tmp_path: Path) -> None:
+def test_write_atomically_replaces_the_content(tmp_path):
     path = tmp_path / "file"
     for data in (b"", b"first", b"second" * 100_000):
         atomic.write_atomically(path, data)
@@ -59,13 +58,13 @@ def test_write_atomically_replaces_the_content(tmp_path: Path) -> None:
         assert os.listdir(tmp_path) == ["file"]
 
 
-def test_a_new_file_has_the_usual_mode(tmp_path: Path) -> None:
+def test_a_new_file_has_the_usual_mode(tmp_path):
     atomic.write_atomically(tmp_path / "ours", b"")
     (tmp_path / "usual").touch()
     assert (tmp_path / "ours").stat().st_mode == (tmp_path / "usual").stat().st_mode
 
 
-def test_write_atomically_fails_whole_at_every_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_write_atomically_fails_whole_at_every_call(tmp_path, monkeypatch):
     path = tmp_path / "file"
     failed = 0
     for system in failures(monkeypatch):
@@ -82,18 +81,18 @@ def test_write_atomically_fails_whole_at_every_call(tmp_path: Path, monkeypatch:
     assert failed == 6
 
 
-def test_writes_that_the_system_takes_in_parts_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writes_that_the_system_takes_in_parts_are_completed(tmp_path, monkeypatch):
     monkeypatch.setattr(atomic.os, "write", lambda fd, data, real=os.write: real(fd, data[:3]))
     atomic.write_atomically(tmp_path / "file", b"0123456789")
     assert (tmp_path / "file").read_bytes() == b"0123456789"
 
 
-def test_a_missing_folder_is_an_oserror(tmp_path: Path) -> None:
+def test_a_missing_folder_is_an_oserror(tmp_path):
     with pytest.raises(FileNotFoundError):
         atomic.write_atomically(tmp_path / "no" / "file", b"")
 
 
-def test_everything_is_synced_before_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_everything_is_synced_before_it_is_named(tmp_path, monkeypatch):
     order: list[str] = []
     for name in ("fsync", "replace", "rename"):
         real = getattr(os, name)
@@ -105,7 +104,7 @@ def test_everything_is_synced_before_it_is_named(tmp_path: Path, monkeypatch: py
     assert order == ["fsync", "fsync", "fsync", "rename", "fsync"]
 
 
-def test_commit_folder_appears_whole_or_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commit_folder_appears_whole_or_not(tmp_path, monkeypatch):
     files = {"a": b"1", "b": b"2"}
     failed = 0
     for number, _ in enumerate(failures(monkeypatch)):
@@ -121,8 +120,8 @@ def test_commit_folder_appears_whole_or_not(tmp_path: Path, monkeypatch: pytest.
     assert path.exists()
 
 
-def test_commit_folder_is_called_off_by_its_check(tmp_path: Path) -> None:
-    def refuse(path: Path) -> None:
+def test_commit_folder_is_called_off_by_its_check(tmp_path):
+    def refuse(path: Path):
         assert (path / "a").read_bytes() == b"1"
         raise RuntimeError("no")
 
@@ -131,7 +130,7 @@ def test_commit_folder_is_called_off_by_its_check(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
-def test_remove_folder_hides_before_it_deletes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remove_folder_hides_before_it_deletes(tmp_path, monkeypatch):
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "file").touch()
     monkeypatch.setattr(atomic.shutil, "rmtree", lambda *args, **kwargs: None)  # the kill comes here
@@ -145,7 +144,7 @@ def test_remove_folder_hides_before_it_deletes(tmp_path: Path, monkeypatch: pyte
     assert os.listdir(tmp_path) == ["kept"]
 
 
-def test_file_systems_that_cannot_sync_a_folder_are_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_systems_that_cannot_sync_a_folder_are_accepted(tmp_path, monkeypatch):
     monkeypatch.setattr(atomic, "os", FailingSystem(1, errno.EINVAL))
     atomic.sync_folder(tmp_path)
     monkeypatch.setattr(atomic, "os", FailingSystem(1, errno.EIO))
@@ -154,12 +153,12 @@ def test_file_systems_that_cannot_sync_a_folder_are_accepted(tmp_path: Path, mon
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
-def test_a_full_disk_is_called_full(code: int) -> None:
+def test_a_full_disk_is_called_full(code):
     assert atomic.disk_is_full(OSError(code, "x"))
     assert "disk is full" in atomic.describe(OSError(code, "x"))
 
 
-def test_other_errors_keep_their_words() -> None:
+def test_other_errors_keep_their_words():
     assert not atomic.disk_is_full(OSError(errno.EACCES, "Permission denied"))
     assert atomic.describe(OSError(errno.EACCES, "Permission denied")) == "Permission denied"
 
@@ -171,7 +170,7 @@ DOCUMENT = {
 }
 
 
-def test_sealed_json_comes_back() -> None:
+def test_sealed_json_comes_back():
     back = atomic.unseal(atomic.seal(DOCUMENT))
     assert back == DOCUMENT
     assert list(back) == list(DOCUMENT)
@@ -179,12 +178,12 @@ def test_sealed_json_comes_back() -> None:
     assert math.isnan(atomic.unseal(atomic.seal({"x": (1, math.nan)}))["x"][1])
 
 
-def test_sealed_json_is_strict_json() -> None:
+def test_sealed_json_is_strict_json():
     parsed = json.loads(atomic.seal(DOCUMENT), parse_constant=lambda word: pytest.fail(word))
     assert isinstance(parsed, dict)
 
 
-def test_a_seal_breaks_at_any_truncation_and_any_flipped_bit() -> None:
+def test_a_seal_breaks_at_any_truncation_and_any_flipped_bit():
     data = atomic.seal(DOCUMENT)
     broken = [data[:length] for length in range(len(data))]
     for position in range(len(data)):
@@ -199,6 +198,6 @@ def test_a_seal_breaks_at_any_truncation_and_any_flipped_bit() -> None:
 
 
 @pytest.mark.parametrize("value", [{1: 2}, {"$float": "x"}, {1, 2}, b"bytes", 1j, [object()]])
-def test_what_json_would_change_is_refused(value: Any) -> None:
+def test_what_json_would_change_is_refused(value):
     with pytest.raises(ValueError, match=r"^\.state.*: expected None, bool, int"):
         atomic.seal({"state": value})

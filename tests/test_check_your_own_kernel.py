@@ -44,7 +44,7 @@ PLAIN_BLOCK = pytest.mark.parametrize("block", [each for each in BLOCKS if not i
 TEST_FILE = pytest.mark.parametrize("block", list(filter(is_a_test_file, BLOCKS)), ids=title)
 
 
-def skip_unless_installed(block: str) -> None:
+def skip_unless_installed(block: str):
     for package in OPTIONAL:
         if re.search(rf"^(?:import|from) {package}\b", block, re.M):
             pytest.importorskip(package)
@@ -59,13 +59,13 @@ def run(block: str) -> dict[str, Any]:
 
 
 @PLAIN_BLOCK
-def test_a_block_runs(block: str) -> None:
+def test_a_block_runs(block):
     skip_unless_installed(block)
     run(block)
 
 
 @TEST_FILE
-def test_a_file_of_tests_passes(block: str, tmp_path: Path) -> None:
+def test_a_file_of_tests_passes(block, tmp_path):
     skip_unless_installed(block)
     (tmp_path / "test_block.py").write_text(block, encoding="utf-8")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "npformer.pytest_plugin", "-p", "no:cacheprovider"]
@@ -76,12 +76,12 @@ def test_a_file_of_tests_passes(block: str, tmp_path: Path) -> None:
 
 
 @EVERY_BLOCK
-def test_a_block_that_checks_says_what_came_of_it(block: str) -> None:
+def test_a_block_that_checks_says_what_came_of_it(block):
     """A block whose report nobody looks at would pass with any gradient."""
     assert re.search(r"raise_if_failed|assert |print\(npf.gradcheck|gradcheck\(\(square", block)
 
 
-def test_there_are_blocks_of_every_kind() -> None:
+def test_there_are_blocks_of_every_kind():
     assert sum(map(is_a_test_file, BLOCKS)) == 2
     for package in OPTIONAL:
         assert any(f"import {package}\n" in block or f"from {package} " in block for block in BLOCKS), package
@@ -98,7 +98,7 @@ def test_there_are_blocks_of_every_kind() -> None:
         assert any(word in block for block in BLOCKS), word
 
 
-def test_the_shown_table_is_the_one_that_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_shown_table_is_the_one_that_is_printed(capsys):
     """By its names and verdicts: last digits depend on the processor."""
     block = next(block for block in BLOCKS if "print(npf.gradcheck" in block)
     run(block)
@@ -117,13 +117,13 @@ def rows_of(heading: str) -> list[list[str]]:
     return [re.findall(r"`([^`]+)`", cell) for cell in cells]
 
 
-def test_every_verdict_is_explained() -> None:
+def test_every_verdict_is_explained():
     known = {reports.RIGHT, reports.WRONG, reports.KINK, reports.UNCLEAR, reports.NOTHING}
     assert {word for row in rows_of("Verdicts") for word in row} == known
 
 
 @pytest.mark.parametrize("heading", ["Problems", "Notes"])
-def test_what_is_explained_is_said_somewhere(heading: str) -> None:
+def test_what_is_explained_is_said_somewhere(heading):
     folder = Path(npformer.proof.__file__).parent
     trees = [ast.parse(path.read_text(encoding="utf-8")) for path in folder.glob("*.py")]
     said = [
@@ -136,7 +136,7 @@ def test_what_is_explained_is_said_somewhere(heading: str) -> None:
     assert missing == []
 
 
-def test_every_command_is_there() -> None:
+def test_every_command_is_there():
     assert SHELL
     for line in SHELL:
         program, option, module, *_ = shlex.split(line)
@@ -144,23 +144,23 @@ def test_every_command_is_there() -> None:
         assert find_spec(module) is not None, module
 
 
-def square(x: Any) -> tuple[Any, Any]:
+def square(x) -> tuple[Any, Any]:
     return x * x, x
 
 
-def with_one_wrong(dy: Any, x: Any, factor: float = 2.0) -> Any:
+def with_one_wrong(dy, x, factor: float = 2.0):
     """Gradient of square, of which entry 7 is this many times too large."""
     return 2 * dy * x * np.where(np.arange(x.size) == 7, factor, 1.0)
 
 
-def beside(largest: float, size: int) -> Any:
+def beside(largest: float, size: int):
     x = np.random.default_rng(0).normal(size=size)
     x[0] = largest
     return x
 
 
 @pytest.mark.parametrize(("ratio", "verdict"), [(1e12, "WRONG"), (1e15, "right")])
-def test_an_entry_is_hidden_beyond_a_ratio_and_counted(ratio: float, verdict: str) -> None:
+def test_an_entry_is_hidden_beyond_a_ratio_and_counted(ratio, verdict):
     weights = beside(ratio, 100)
     wrong = weights * np.where(np.arange(100) == 7, 2.0, 1.0)
     (row,) = npf.gradcheck((lambda x: (x * weights, None), lambda dy, _: dy * wrong), beside(1.0, 100)).rows
@@ -171,11 +171,11 @@ def test_an_entry_is_hidden_beyond_a_ratio_and_counted(ratio: float, verdict: st
 @pytest.mark.parametrize(
     ("ratio", "elementwise", "verdict"), [(1e9, None, "WRONG"), (1e11, None, "right"), (1e11, True, "WRONG")]
 )
-def test_an_entry_is_hidden_in_a_large_check(ratio: float, elementwise: bool | None, verdict: str) -> None:
-    def forward(a: Any, b: Any) -> tuple[Any, Any]:
+def test_an_entry_is_hidden_in_a_large_check(ratio, elementwise, verdict):
+    def forward(a, b) -> tuple[Any, Any]:
         return (a * a, b * b), (a, b)
 
-    def backward(dy: Any, cache: Any) -> tuple[Any, Any]:
+    def backward(dy, cache) -> tuple[Any, Any]:
         return with_one_wrong(dy[0], cache[0]), 2 * dy[1] * cache[1]
 
     inputs = beside(ratio, 1000), beside(1.0, 1500)
@@ -184,8 +184,8 @@ def test_an_entry_is_hidden_in_a_large_check(ratio: float, elementwise: bool | N
 
 
 @pytest.mark.parametrize(("share", "verdict"), [(3e-9, "WRONG"), (1e-11, "right")])
-def test_one_entry_of_a_large_tensor_shows_from_a_share_of_itself_on(share: float, verdict: str) -> None:
-    def backward(dy: Any, x: Any) -> Any:
+def test_one_entry_of_a_large_tensor_shows_from_a_share_of_itself_on(share, verdict):
+    def backward(dy, x):
         return with_one_wrong(dy, x, 1 + share * x.size)
 
     (row,) = npf.gradcheck((square, backward), beside(1e9, 3000), explain=False).rows
@@ -193,8 +193,8 @@ def test_one_entry_of_a_large_tensor_shows_from_a_share_of_itself_on(share: floa
 
 
 @pytest.mark.parametrize(("slope_at_0", "verdict"), [(0.0, "right"), (0.5, "KINK HERE")])
-def test_the_middle_of_a_kink_is_called_right(slope_at_0: float, verdict: str) -> None:
-    def backward(dy: Any, x: Any) -> Any:
+def test_the_middle_of_a_kink_is_called_right(slope_at_0, verdict):
+    def backward(dy, x):
         return dy * np.where(x == 0, slope_at_0, np.sign(x))
 
     (row,) = npf.gradcheck((lambda x: (np.abs(x), x), backward), np.array([0.0, 1.0, -2.0])).rows

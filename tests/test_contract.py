@@ -30,11 +30,11 @@ EVERY_LAYER = pytest.mark.parametrize("case", [c for c in CASES if c.group != "o
 ZERO_GRADIENTS = {("attention: length 1", 0), ("attention: length 1", 1)}
 
 
-def is_float(x: Any) -> bool:
+def is_float(x) -> bool:
     return isinstance(x, np.ndarray) and x.dtype.kind == "f"
 
 
-def frozen(x: Any, dtype: str) -> Any:
+def frozen(x, dtype: str):
     """Float arrays as read-only copies in dtype, gaps between their numbers kept; a mask's array read-only."""
     if isinstance(x, AttentionMask) and x.key_visible is not None:
         return dataclasses.replace(x, key_visible=frozen(x.key_visible, dtype))
@@ -46,12 +46,12 @@ def frozen(x: Any, dtype: str) -> Any:
     return copy
 
 
-def parts(y: Any) -> tuple[Any, ...]:
+def parts(y) -> tuple[Any, ...]:
     """What came out, as a tuple."""
     return y if isinstance(y, tuple) else (() if y is None else (y,))
 
 
-def leaves(cache: Any) -> Iterator[Any]:
+def leaves(cache) -> Iterator[Any]:
     """Everything that a cache holds, however deep."""
     if isinstance(cache, (tuple, list, CacheStack, LayerCache)):
         for item in cache:
@@ -60,7 +60,7 @@ def leaves(cache: Any) -> Iterator[Any]:
         yield cache
 
 
-def upstream_for(y: Any, seed: int = 3) -> Any:
+def upstream_for(y, seed: int = 3):
     """A random read-only gradient for each output."""
     rng = np.random.default_rng(seed)
     made = [np.asarray(rng.normal(size=part.shape)).astype(part.dtype) for part in parts(y)]
@@ -69,7 +69,7 @@ def upstream_for(y: Any, seed: int = 3) -> Any:
     return tuple(made) if isinstance(y, tuple) else made[0]
 
 
-def same_bits(one: Any, other: Any) -> bool:
+def same_bits(one, other) -> bool:
     return all(np.array_equal(a, b) for a, b in zip(parts(one), parts(other), strict=True))
 
 
@@ -84,7 +84,7 @@ def in_fast_kernels(case: Case) -> bool:
     ids=lambda x: getattr(x, "name", x),
     indirect=["kernels"],
 )
-def test_gradients_are_right(case: Case, any64: Backend) -> None:
+def test_gradients_are_right(case, any64):
     report = case.check(any64)
     assert report.ok, f"\n{report}"
     for row in report.rows:
@@ -93,7 +93,7 @@ def test_gradients_are_right(case: Case, any64: Backend) -> None:
         assert row.central_error <= 1e-7
 
 
-def test_the_catalogue_holds_every_operation_and_every_layer(numpy64: Backend) -> None:
+def test_the_catalogue_holds_every_operation_and_every_layer(numpy64):
     tried = {case.name.partition(":")[0] for case in CASES}
     assert tried >= set(OPERATIONS)
     kinds = [getattr(layers, name) for name in layers.__all__]
@@ -103,7 +103,7 @@ def test_the_catalogue_holds_every_operation_and_every_layer(numpy64: Backend) -
 
 
 @EVERY_PAIR
-def test_a_pair_is_pure_and_repeatable(case: Case, any64: Backend) -> None:
+def test_a_pair_is_pure_and_repeatable(case, any64):
     pair = case.build(any64)
     inputs = [frozen(x, "float64") for x in case.inputs]
     before = [np.copy(x) if isinstance(x, np.ndarray) else x for x in inputs]
@@ -125,7 +125,7 @@ def test_a_pair_is_pure_and_repeatable(case: Case, any64: Backend) -> None:
 
 
 @EVERY_LAYER
-def test_a_layer_writes_nothing_but_gradients_and_those_by_adding(case: Case, any64: Backend) -> None:
+def test_a_layer_writes_nothing_but_gradients_and_those_by_adding(case, any64):
     layer = case.build(any64)
     parameters = dict(layer.named_parameters())
     before = {name: p.data.copy() for name, p in parameters.items()}
@@ -147,7 +147,7 @@ def test_a_layer_writes_nothing_but_gradients_and_those_by_adding(case: Case, an
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @EVERY_PAIR
-def test_gradients_have_the_shape_and_dtype_of_the_inputs(case: Case, dtype: str, kernels: str) -> None:
+def test_gradients_have_the_shape_and_dtype_of_the_inputs(case, dtype, kernels):
     pair = case.build(get_backend("numpy", dtype=dtype, kernels=kernels))
     inputs = [frozen(x, dtype) for x in case.inputs]
     y, cache = pair.forward(*inputs, **case.options)
@@ -161,7 +161,7 @@ def test_gradients_have_the_shape_and_dtype_of_the_inputs(case: Case, dtype: str
 
 
 @EVERY_LAYER
-def test_nothing_in_a_layer_is_silently_promoted(case: Case, any32: Backend) -> None:
+def test_nothing_in_a_layer_is_silently_promoted(case, any32):
     layer = case.build(any32)
     y, cache = layer.forward(*[frozen(x, "float32") for x in case.inputs], **case.options)
     kept = {leaf.dtype for leaf in leaves(cache) if hasattr(leaf, "dtype")}
@@ -176,7 +176,7 @@ def test_nothing_in_a_layer_is_silently_promoted(case: Case, any32: Backend) -> 
 
 @EVERY_LAYER
 @pytest.mark.parametrize("dtype", ["float16", "float64"])
-def test_numbers_of_another_precision_are_refused_with_the_reason(case: Case, dtype: str, any32: Backend) -> None:
+def test_numbers_of_another_precision_are_refused_with_the_reason(case, dtype, any32):
     """A layer with parameters; one without computes in the precision of what it is given. Models are given ids."""
     layer = case.build(any32)
     inputs = [frozen(x, dtype) for x in case.inputs]
@@ -196,7 +196,7 @@ def test_numbers_of_another_precision_are_refused_with_the_reason(case: Case, dt
 
 @EVERY_LAYER
 @pytest.mark.parametrize("dtype", ["float16", "float64"])
-def test_gradients_of_another_precision_are_converted(case: Case, dtype: str, any32: Backend) -> None:
+def test_gradients_of_another_precision_are_converted(case, dtype, any32):
     """To the bit as if they had come in float32: dx, and what parameters receive."""
     found = []
     for converted in (False, True):
@@ -212,7 +212,7 @@ def test_gradients_of_another_precision_are_converted(case: Case, dtype: str, an
 
 @EVERY_PAIR
 @pytest.mark.parametrize("dtype", ["float16", "float64"])
-def test_an_operation_refuses_two_precisions_and_computes_in_one(case: Case, dtype: str, any32: Backend) -> None:
+def test_an_operation_refuses_two_precisions_and_computes_in_one(case, dtype, any32):
     pair = case.build(any32)
     narrow, other = ([frozen(x, each) for x in case.inputs] for each in ("float32", dtype))
     floats = [i for i, x in enumerate(narrow) if is_float(x)]
@@ -242,7 +242,7 @@ def expected_of(name: str) -> dict[str, Host]:
     return computed(case, Backend(name="numpy", ops=PLAIN, device=get_backend("numpy").device, dtype="float64"))
 
 
-def expect_plain(case: Case, backend: Backend) -> None:
+def expect_plain(case: Case, backend: Backend):
     """Fail unless outputs and gradients equal the plain pairs' to 1e-12."""
     expected = expected_of(case.name)
     found = computed(case, backend)
@@ -253,12 +253,12 @@ def expect_plain(case: Case, backend: Backend) -> None:
 
 
 @EVERY_CASE
-def test_every_table_of_kernels_equals_the_plain_pairs(case: Case, any64: Backend) -> None:
+def test_every_table_of_kernels_equals_the_plain_pairs(case, any64):
     expect_plain(case, any64)
 
 
 @EVERY_CASE
-def test_the_strict_device_equals_the_plain_pairs(case: Case, strict64: Backend) -> None:
+def test_the_strict_device_equals_the_plain_pairs(case, strict64):
     expect_plain(case, strict64)
 
 
@@ -266,7 +266,7 @@ def spoiled(case: Case, backend: Backend, spoil: Callable[[int, Host], Host]) ->
     """The check of a pair whose gradients, numbered, were tampered with."""
     pair = case.build(backend)
 
-    def backward(dy: Any, cache: Any) -> tuple[Any, ...]:
+    def backward(dy, cache) -> tuple[Any, ...]:
         return tuple(spoil(i, np.array(g)) for i, g in enumerate(parts(pair.backward(dy, cache))))
 
     options = case.options | {"explain": False}  # wrong is enough here; why takes longer to find
@@ -280,7 +280,7 @@ def one_element(number: int, gradient: Host) -> Host:
 
 
 @EVERY_PAIR
-def test_gradients_that_are_one_in_a_thousand_off_in_one_element_are_wrong(case: Case, numpy64: Backend) -> None:
+def test_gradients_that_are_one_in_a_thousand_off_in_one_element_are_wrong(case, numpy64):
     report = spoiled(case, numpy64, one_element)
     wanted = [RIGHT if (case.name, k) in ZERO_GRADIENTS else WRONG for k in range(sum(map(is_float, case.inputs)))]
     assert [row.verdict for row in report.rows] == wanted, f"\n{report}"
@@ -288,7 +288,7 @@ def test_gradients_that_are_one_in_a_thousand_off_in_one_element_are_wrong(case:
 
 
 @pytest.mark.parametrize("op", ["attention", "layer_norm", "feed_forward"])
-def test_a_gradient_that_is_off_makes_no_other_wrong(op: str, numpy64: Backend) -> None:
+def test_a_gradient_that_is_off_makes_no_other_wrong(op, numpy64):
     case = next(case for case in CASES if case.name.partition(":")[0] == op)
     count = sum(map(is_float, case.inputs))
     for k in range(count):
@@ -302,7 +302,7 @@ def uses() -> dict[str, list[tuple[Case, Any]]]:
     plain, found = get_backend("numpy", dtype="float64", kernels="plain"), dict[str, list[tuple[Case, Any]]]()
 
     def noting(op: str, pair: Pair, case: Case) -> Pair:
-        def backward(dy: Any, cache: Any, into: Any = ()) -> Any:
+        def backward(dy, cache, into=()):
             found.setdefault(op, []).append((case, into))
             return pair.backward(dy, cache, into)
 
@@ -318,19 +318,19 @@ def uses() -> dict[str, list[tuple[Case, Any]]]:
 
 
 @pytest.mark.parametrize("op", OPERATIONS)
-def test_layers_have_a_place_for_the_gradient_of_every_parameter(op: str) -> None:
+def test_layers_have_a_place_for_the_gradient_of_every_parameter(op):
     assert {len(into) for _, into in uses().get(op, [])} <= {OPERATIONS[op].parameters}
 
 
 @pytest.mark.parametrize("op", OPERATIONS)
-def test_a_kernel_that_is_one_in_a_thousand_off_is_seen_in_a_layer(op: str, numpy64: Backend) -> None:
+def test_a_kernel_that_is_one_in_a_thousand_off_is_seen_in_a_layer(op, numpy64):
     if op not in uses():
         pytest.skip("no layer calls it")
     case, into = uses()[op][0]
     constants = sum(place is None for place in into)  # the last parameters, which learn nothing here
     pair = getattr(numpy64.ops, op)
 
-    def backward(dy: Any, cache: Any) -> tuple[Any, ...]:
+    def backward(dy, cache) -> tuple[Any, ...]:
         gradients = parts(pair.backward(dy, cache))
         last = len(gradients) - 1 - constants
         return tuple(1.001 * gradient if i == last else gradient for i, gradient in enumerate(gradients))
@@ -342,7 +342,7 @@ def test_a_kernel_that_is_one_in_a_thousand_off_is_seen_in_a_layer(op: str, nump
 
 
 @pytest.mark.gpu
-def test_cupy_equals_the_plain_pairs(numpy64: Backend, cupy64: Backend) -> None:
+def test_cupy_equals_the_plain_pairs(numpy64, cupy64):
     for case in CASES:
         plain, found = computed(case, numpy64), computed(case, cupy64)
         largest = max(float(np.max(np.abs(x))) for x in plain.values())

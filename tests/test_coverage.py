@@ -38,14 +38,14 @@ def rows() -> list[Row]:
 EVERY_ROW = pytest.mark.parametrize("row", rows(), ids=lambda row: f"{row.part} ({row.check.rpartition('/')[2]})")
 
 
-def test_the_table_is_read() -> None:
+def test_the_table_is_read():
     parts = [row.part for row in rows()]
     assert len(parts) >= 65
     assert len(re.findall(r"^\| part ", TEXT, re.M)) == 5
 
 
 @EVERY_ROW
-def test_the_file_and_the_check_exist(row: Row) -> None:
+def test_the_file_and_the_check_exist(row):
     assert (ROOT / row.file).is_file(), row.file
     file, _, name = row.check.partition("::")
     assert (ROOT / file).is_file(), file
@@ -55,7 +55,7 @@ def test_the_file_and_the_check_exist(row: Row) -> None:
 
 
 @EVERY_ROW
-def test_the_command_is_understood(row: Row) -> None:
+def test_the_command_is_understood(row):
     program, *words = shlex.split(row.command)
     if program == "npformer":
         with contextlib.redirect_stderr(io.StringIO()) as said:
@@ -72,7 +72,7 @@ def test_the_command_is_understood(row: Row) -> None:
         assert (ROOT / words[2]).is_file(), row.command
 
 
-def test_every_operation_is_in_it() -> None:
+def test_every_operation_is_in_it():
     """By its own file, or by that of the composite or the layer that it is for."""
     named = {Path(row.file).stem for row in rows()}
     elsewhere = {

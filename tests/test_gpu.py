@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from npformer import Adam, TrainStep, Transformer, TransformerConfig, functional, get_backend
 from npformer.backend import Backend
 from npformer.functional import AttentionMask, Draw
-from npformer.proof import Case, catalogue
+from npformer.proof import catalogue
 from npformer.proof.budget import against_float64
 
 pytestmark = pytest.mark.gpu
@@ -22,7 +21,7 @@ EVERY_CASE = pytest.mark.parametrize("case", catalogue(), ids=lambda case: case.
 UNITS = {"float32": 0.0, "tf32": 2.0**-10, "bfloat16": 2.0**-8}
 
 
-def trained(backend: Backend, steps: int, *, recorded: bool = True, many: bool = False, **options: Any) -> Any:
+def trained(backend: Backend, steps: int, *, recorded: bool = True, many: bool = False, **options):
     """(losses, values) after steps of training on batches that the seed decides."""
     rng = np.random.default_rng(0)
     batches = [tuple(rng.integers(1, 9, size=(3, 4, 6))) for _ in range(steps)]
@@ -35,19 +34,19 @@ def trained(backend: Backend, steps: int, *, recorded: bool = True, many: bool =
 
 
 @EVERY_CASE
-def test_every_gradient_is_right_on_the_gpu(case: Case, cupy64: Backend) -> None:
+def test_every_gradient_is_right_on_the_gpu(case, cupy64):
     """Along random directions: each element asks for a forward twice, and is held against the plain one elsewhere."""
     dataclasses.replace(case, along_directions=True).check(cupy64).raise_if_failed()
 
 
 @EVERY_CASE
-def test_float32_is_within_its_rounding_budget(case: Case, cupy32: Backend) -> None:
+def test_float32_is_within_its_rounding_budget(case, cupy32):
     if case.float64_only:
         pytest.skip("its gradient is a difference of nearly equal numbers, lost in float32")
     against_float64(case.build, case.inputs, case.options, cupy32, case.name).raise_if_failed()
 
 
-def test_dropout_bits_are_those_of_the_host(cupy64: Backend) -> None:
+def test_dropout_bits_are_those_of_the_host(cupy64):
     draw = functional.Draw(seed=2**64 - 1, step=2**63, micro=3, site=12345678901234567890, rate=0.5)
     on_host = functional.philox_bits(draw, 1003, np.zeros(1))
     on_gpu = functional.philox_bits(draw, 1003, cupy64.zeros((1,)))
@@ -55,7 +54,7 @@ def test_dropout_bits_are_those_of_the_host(cupy64: Backend) -> None:
 
 
 @pytest.mark.parametrize("on_device", [False, True], ids=["step on the host", "step on the device"])
-def test_kernels_drop_what_the_host_drops(on_device: bool, cupy64: Backend, numpy64: Backend) -> None:
+def test_kernels_drop_what_the_host_drops(on_device, cupy64, numpy64):
     x = 1 + np.random.default_rng(0).random((5, 7, 61))
     draw = Draw(seed=2**64 - 1, step=2**63 + 5, micro=2, site=2**63, rate=0.4)
     there = draw
@@ -65,14 +64,14 @@ def test_kernels_drop_what_the_host_drops(on_device: bool, cupy64: Backend, nump
     np.testing.assert_array_equal(cupy64.host(y), numpy64.ops.dropout.forward(x, draw)[0])
 
 
-def test_training_follows_the_host(cupy64: Backend, numpy64: Backend) -> None:
+def test_training_follows_the_host(cupy64, numpy64):
     for accumulate in (1, 2):
         (losses, _), (true, _) = (trained(backend, 20, accumulate=accumulate) for backend in (cupy64, numpy64))
         np.testing.assert_allclose(losses, true, rtol=1e-10)
 
 
 @pytest.mark.parametrize("precision", UNITS)
-def test_a_recorded_step_is_an_eager_one_to_the_bit(precision: str, gpu: None) -> None:
+def test_a_recorded_step_is_an_eager_one_to_the_bit(precision, gpu):
     backend = get_backend("cupy", dtype="float32", precision=precision)
     recorded, eager = trained(backend, 20), trained(backend, 20, recorded=False)
     again, together = trained(backend, 20), trained(backend, 20, many=True)
@@ -82,7 +81,7 @@ def test_a_recorded_step_is_an_eager_one_to_the_bit(precision: str, gpu: None) -
     assert len(set(recorded[0])) == 20
 
 
-def test_thousands_of_replays_leak_nothing(cupy32: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_thousands_of_replays_leak_nothing(cupy32, monkeypatch):
     import cupy
 
     rng = np.random.default_rng(0)
@@ -91,7 +90,7 @@ def test_thousands_of_replays_leak_nothing(cupy32: Backend, monkeypatch: pytest.
     pools = [cupy.get_default_memory_pool()]
     new_pool = step.runner.compute._driver.pool
 
-    def remembered() -> Any:
+    def remembered():
         pools.append(new_pool())
         return pools[-1]
 
@@ -108,7 +107,7 @@ def test_thousands_of_replays_leak_nothing(cupy32: Backend, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("precision", UNITS)
-def test_a_product_is_rounded_as_its_precision_says(precision: str, gpu: None) -> None:
+def test_a_product_is_rounded_as_its_precision_says(precision, gpu):
     """|found − A·B| ≤ (2u + u² + 2K·2⁻²⁴)·|A|·|B|, and more than float32's rounding where u says so."""
     backend = get_backend("cupy", dtype="float32", precision=precision)
     rng = np.random.default_rng(0)
@@ -128,7 +127,7 @@ def test_a_product_is_rounded_as_its_precision_says(precision: str, gpu: None) -
 
 
 @pytest.mark.parametrize("mask", [AttentionMask(causal=True), AttentionMask(causal=True, window=100)], ids=str)
-def test_long_attention_is_that_of_the_host(mask: AttentionMask, cupy32: Backend, numpy64: Backend) -> None:
+def test_long_attention_is_that_of_the_host(mask, cupy32, numpy64):
     rng = np.random.default_rng(0)
     q, k, v, dout = (rng.normal(size=(1, 2, 3001, 64)) for _ in range(4))
     draw = Draw(3, 4, 1, 99, 0.1)
@@ -140,7 +139,7 @@ def test_long_attention_is_that_of_the_host(mask: AttentionMask, cupy32: Backend
         assert np.max(np.abs(cupy32.host(a) - b)) <= 2e-5 * np.max(np.abs(b))
 
 
-def test_attention_over_many_tokens_needs_little_memory(cupy32: Backend) -> None:
+def test_attention_over_many_tokens_needs_little_memory(cupy32):
     """Scores of 2 × 60,000² numbers would take 29 GB."""
     import cupy
 

@@ -108,12 +108,12 @@ def allowed(part: str) -> set[str]:
     return {other for other in below if other not in USERS_OF or part in USERS_OF[other] | {other}}
 
 
-def test_every_part_has_its_place() -> None:
+def test_every_part_has_its_place():
     parts = {part_of(path) for path in FILES} - {"__init__", "__main__"}
     assert parts - {"data"} <= {part for storey in STOREYS for part in storey}
 
 
-def test_imports_run_downwards() -> None:
+def test_imports_run_downwards():
     upwards = {}
     for path in FILES:
         part = part_of(path)
@@ -126,7 +126,7 @@ def test_imports_run_downwards() -> None:
     assert upwards == {}
 
 
-def test_foreign_packages_are_imported_where_they_belong() -> None:
+def test_foreign_packages_are_imported_where_they_belong():
     elsewhere = {}
     for path in FILES:
         foreign = {name.split(".")[0] for name, _ in imports(path)} - {"npformer"} - set(sys.stdlib_module_names)
@@ -138,7 +138,7 @@ def test_foreign_packages_are_imported_where_they_belong() -> None:
     assert elsewhere == {}
 
 
-def test_cupy_and_pictures_are_imported_when_they_are_needed() -> None:
+def test_cupy_and_pictures_are_imported_when_they_are_needed():
     too_early = {}
     for path in FILES:
         at_top = {name for name, is_at_top in imports(path) if is_at_top}
@@ -154,7 +154,7 @@ def test_cupy_and_pictures_are_imported_when_they_are_needed() -> None:
     assert too_early == {}
 
 
-def test_optim_knows_no_model_and_the_functional_part_knows_nobody() -> None:
+def test_optim_knows_no_model_and_the_functional_part_knows_nobody():
     for part, lower in (("optim", {"models", "layers", "training"}), ("functional", {"backend", "layers"})):
         assert all(own_parts(path).isdisjoint(lower) for path in FILES if part_of(path) == part)
 
@@ -166,7 +166,7 @@ def added_by(statement: str) -> list[str]:
     return run.stdout.split()
 
 
-def test_importing_npformer_imports_nothing_else() -> None:
+def test_importing_npformer_imports_nothing_else():
     """Every run of pytest where npformer is installed loads its plugin."""
     code = "import sys; import npformer; print('numpy' in sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
@@ -177,7 +177,7 @@ def test_importing_npformer_imports_nothing_else() -> None:
     ]  # fmt: skip
 
 
-def test_names_imported_late_are_those_of_the_types_and_of_all() -> None:
+def test_names_imported_late_are_those_of_the_types_and_of_all():
     written = tree_of(ROOT / "__init__.py")
     block = next(node for node in written.body if isinstance(node, ast.If))
     typed = {alias.name for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names}
@@ -187,7 +187,7 @@ def test_names_imported_late_are_those_of_the_types_and_of_all() -> None:
         npformer.gradchekc  # noqa: B018
 
 
-def test_each_part_can_be_the_first_that_is_asked_for() -> None:
+def test_each_part_can_be_the_first_that_is_asked_for():
     """So late an import can begin anywhere: no part may rely on another that somebody imported before it."""
     parts = sorted(npformer._PARTS)
     code = (
@@ -199,7 +199,7 @@ def test_each_part_can_be_the_first_that_is_asked_for() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_importing_all_of_npformer_is_quick() -> None:
+def test_importing_all_of_npformer_is_quick():
     """Counted in modules: 231 were added to NumPy's when this was written, 172 of them npformer's own."""
     added = added_by("from npformer import *")
     packages = {name.partition(".")[0] for name in added} - sys.stdlib_module_names
@@ -209,7 +209,7 @@ def test_importing_all_of_npformer_is_quick() -> None:
     assert len(added) < 250
 
 
-def test_files_are_short_and_open_with_a_sentence() -> None:
+def test_files_are_short_and_open_with_a_sentence():
     wrong = {}
     for path in FILES:
         opening = (ast.get_docstring(tree_of(path)) or "").partition("\n\n")[0]
@@ -229,7 +229,7 @@ HOMES = {
 
 
 @pytest.mark.parametrize("pair", PAIRS)
-def test_an_operations_file_reads_from_top_to_bottom(pair: str) -> None:
+def test_an_operations_file_reads_from_top_to_bottom(pair):
     tree = ast.parse((ROOT / "functional" / f"{HOMES.get(pair, pair)}.py").read_text(encoding="utf-8"))
     defined = [node for node in tree.body if isinstance(node, (ast.ClassDef, ast.FunctionDef))]
     names = [node.name for node in defined]
@@ -251,7 +251,7 @@ def test_an_operations_file_reads_from_top_to_bottom(pair: str) -> None:
     assert "tuple[Array" in ast.unparse(defined[backward].returns)  # type: ignore[union-attr, arg-type]
 
 
-def test_every_file_of_functional_is_named_in_its_table_of_contents() -> None:
+def test_every_file_of_functional_is_named_in_its_table_of_contents():
     listed = set((functional.__doc__ or "").split("``")[1::2])
     files = {path.stem for path in (ROOT / "functional").glob("*.py")} - {"__init__", "arrays"}
     assert files <= listed
@@ -291,6 +291,6 @@ def circles() -> list[set[str]]:
     return sorted(map(set, together - {frozenset()}), key=sorted)
 
 
-def test_no_modules_import_each_other() -> None:
+def test_no_modules_import_each_other():
     """A late import that hides a circle is found as well: what both need belongs into a module below them."""
     assert [circle for circle in circles() if not all(name.startswith(CIRCULAR) for name in circle)] == []

@@ -4,38 +4,37 @@ from __future__ import annotations
 
 import re
 from importlib.metadata import requires, version
-from pathlib import Path
 
 import pytest
 
 from tests import lowest
 
 
-def test_every_requirement_has_a_lowest_version() -> None:
+def test_every_requirement_has_a_lowest_version():
     wanted = {re.match(r"[\w-]+", line)[0] for line in requires("npformer") or () if _is_for_tests(line)}  # type: ignore[index]
     assert set(lowest.constraints()) == wanted
     assert lowest.lowest_python() == (3, 11)
 
 
-def test_lowest_versions_go_together_with_the_lowest_numpy() -> None:
+def test_lowest_versions_go_together_with_the_lowest_numpy():
     """Matplotlib's packages before 3.8.4 were built for NumPy 1, NVRTC has no version 12.4."""
     lower = lowest.constraints()
     assert _numbers(lower["matplotlib"]) >= (3, 8, 4)
     assert _numbers(lower["nvidia-cuda-nvrtc-cu12"]) >= (12, 4, 99)
 
 
-def test_no_lowest_version_is_above_what_is_installed() -> None:
+def test_no_lowest_version_is_above_what_is_installed():
     for name in ("numpy", "array-api-compat", "tqdm", "safetensors", "matplotlib", "pytest"):
         assert _numbers(lowest.constraints()[name]) <= _numbers(version(name)), name
 
 
-def test_a_requirement_without_a_lowest_version_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_requirement_without_a_lowest_version_is_named(monkeypatch, tmp_path):
     monkeypatch.setattr(lowest, "requirements", lambda: ["numpy>=2.0,<2.6", "tqdm"])
     with pytest.raises(ValueError, match=r"expected a requirement as name>=version, got 'tqdm'"):
         lowest.constraints()
 
 
-def test_another_python_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_another_python_is_refused(monkeypatch, capsys):
     monkeypatch.setattr(lowest, "lowest_python", lambda: (3, 7))
     assert lowest.main([]) == 2
     assert "expected Python 3.7, got 3." in capsys.readouterr().err

@@ -54,7 +54,7 @@ CONFIG = {
 }  # fmt: skip
 
 
-def found(name: str) -> Any:
+def found(name: str):
     """npformer.NAME, dots followed."""
     thing: Any = npf
     for part in name.split("."):
@@ -63,7 +63,7 @@ def found(name: str) -> Any:
 
 
 @pytest.mark.parametrize("name", SIGNATURES)
-def test_documented_signatures(name: str) -> None:
+def test_documented_signatures(name):
     parameters = inspect.signature(found(name)).parameters
     wanted = SIGNATURES[name]
     order = [parameter for parameter in parameters if parameter in wanted]
@@ -77,7 +77,7 @@ def test_documented_signatures(name: str) -> None:
     assert required - {"self"} <= set(wanted)
 
 
-def test_configuration_options() -> None:
+def test_configuration_options():
     parameters = inspect.signature(npf.TransformerConfig).parameters
     assert set(CONFIG) <= set(parameters)
     for name, default in CONFIG.items():
@@ -91,7 +91,7 @@ def ruff_order(name: str) -> tuple[int, list[Any]]:
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_all_is_sorted_complete_and_real(package: str) -> None:
+def test_all_is_sorted_complete_and_real(package):
     module = importlib.import_module(package)
     listed = list(module.__all__)
     assert listed == sorted(set(listed), key=ruff_order)
@@ -110,7 +110,7 @@ def handed_on(node: ast.stmt) -> list[str]:
     return []
 
 
-def test_functional_exposes_every_pair() -> None:
+def test_functional_exposes_every_pair():
     for path in (ROOT / "functional").glob("*.py"):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.FunctionDef) and node.name.endswith(("_forward", "_backward")):
@@ -119,13 +119,13 @@ def test_functional_exposes_every_pair() -> None:
                 assert hasattr(npf.functional, node.name.rpartition("_")[0] + "_backward")
 
 
-def test_every_error_is_named_in_the_tree_and_descends_from_one_root() -> None:
+def test_every_error_is_named_in_the_tree_and_descends_from_one_root():
     kinds = {name: kind for name, kind in vars(npf.errors).items() if isinstance(kind, type)}
     assert all(issubclass(kind, npf.errors.NpformerError) for kind in kinds.values())
     assert all(name in (npf.errors.__doc__ or "") for name in kinds)
 
 
-def test_the_documented_program_runs(tmp_path: Path) -> None:
+def test_the_documented_program_runs(tmp_path):
     backend = npf.get_backend("auto", dtype="float32")
     config = npf.TransformerConfig(
         src_vocab_size=16, tgt_vocab_size=16, d_model=64, num_heads=4, num_encoder_layers=2, num_decoder_layers=2,

@@ -22,7 +22,7 @@ PAIR = """
 
 
 @pytest.fixture
-def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
+def run(pytester, monkeypatch):  # type: ignore[no-untyped-def]
     """Runs pytest with the plugin and no other on a file of tests, below PAIR."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
@@ -37,13 +37,13 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch):  # type: ig
     return outcome
 
 
-def test_the_plugin_is_an_entry_point() -> None:
+def test_the_plugin_is_an_entry_point():
     config = configparser.ConfigParser()
     config.read(Path(__file__).parents[1] / "setup.cfg", encoding="utf-8")
     assert config["options.entry_points"]["pytest11"].split() == ["npformer", "=", "npformer.pytest_plugin"]
 
 
-def test_a_right_gradient_passes_and_a_wrong_one_fails_with_the_table(run) -> None:  # type: ignore[no-untyped-def]
+def test_a_right_gradient_passes_and_a_wrong_one_fails_with_the_table(run):  # type: ignore[no-untyped-def]
     result = run("""
     def test_right(gradcheck):
         assert gradcheck(pair(), X).ok
@@ -58,7 +58,7 @@ def test_a_right_gradient_passes_and_a_wrong_one_fails_with_the_table(run) -> No
     result.stdout.no_fnmatch_line("*test_wrong.py:*: Failed*")
 
 
-def test_each_check_is_made_with_several_seeds(run) -> None:  # type: ignore[no-untyped-def]
+def test_each_check_is_made_with_several_seeds(run):  # type: ignore[no-untyped-def]
     result = run(
         """
     def test_seeds(gradcheck, monkeypatch):
@@ -94,7 +94,7 @@ SIZED = """
     [([], (2, 3, 7)), (["--gradcheck-sizes", "3, 127,128"], (3, 127, 128))],
     ids=["default", "given"],
 )
-def test_sizes(run, words: list[str], sizes: tuple[int, ...]) -> None:  # type: ignore[no-untyped-def]
+def test_sizes(run, words, sizes):  # type: ignore[no-untyped-def]
     result = run(SIZED, "-v", *words)
     result.assert_outcomes(passed=len(sizes) + 2)
     result.stdout.fnmatch_lines([f"*::test_size?{size}? PASSED*" for size in sizes])
@@ -103,13 +103,13 @@ def test_sizes(run, words: list[str], sizes: tuple[int, ...]) -> None:  # type: 
 @pytest.mark.parametrize(
     ("word", "value"), [("--gradcheck-seeds", "0"), ("--gradcheck-sizes", "3,x"), ("--gradcheck-sizes", "")]
 )
-def test_what_is_no_number_is_refused(run, word: str, value: str) -> None:  # type: ignore[no-untyped-def]
+def test_what_is_no_number_is_refused(run, word, value):  # type: ignore[no-untyped-def]
     result = run(SIZED, f"{word}={value}")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([f"*argument {word}: expected a whole number >= 1, got *"])
 
 
-def test_the_options_are_explained(run) -> None:  # type: ignore[no-untyped-def]
+def test_the_options_are_explained(run):  # type: ignore[no-untyped-def]
     result = run("", "--help")
     result.stdout.fnmatch_lines(["gradient checks (npformer):", "*--gradcheck-seeds=N*", "*--gradcheck-sizes=N,…*"])
     result = run("", "--fixtures")

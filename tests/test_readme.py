@@ -45,7 +45,7 @@ def blocks(language: str, text: str = README) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.S | re.M)
 
 
-def test_the_first_two_shell_blocks_train_and_test() -> None:
+def test_the_first_two_shell_blocks_train_and_test():
     fenced = re.findall(r"^```(\w*)\n", README, re.M)
     first, second = blocks("sh")[:2]
     assert fenced[0] == "sh"
@@ -54,7 +54,7 @@ def test_the_first_two_shell_blocks_train_and_test() -> None:
     assert second.strip().endswith("-m pytest -n 2 --dist worksteal")
 
 
-def test_they_are_found_by_their_marks() -> None:
+def test_they_are_found_by_their_marks():
     marked = re.findall(r"^<!-- command: ([\w-]+) -->\n```sh\n(.*?)^```$", README, re.S | re.M)
     assert [name for name, _ in marked] == ["install-and-train", "install-and-test"]
     assert [block for _, block in marked] == blocks("sh")[:2]
@@ -62,7 +62,7 @@ def test_they_are_found_by_their_marks() -> None:
     assert asked == [name for name, _ in marked]
 
 
-def test_the_workflow_and_the_hooks_run_what_ci_runs() -> None:
+def test_the_workflow_and_the_hooks_run_what_ci_runs():
     parts = set(re.findall(r"^(\w+)\(\) \{", (ROOT / ".ci" / "run").read_text(encoding="utf-8"), re.M))
     hooks = re.findall(r"entry: (.*)", (ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))
     assert hooks == [".ci/run style", ".ci/run smoke"]
@@ -78,7 +78,7 @@ def commands(text: str) -> list[str]:
 
 
 @EVERY_PAGE
-def test_every_command_of_a_page_is_understood(page: str) -> None:
+def test_every_command_of_a_page_is_understood(page):
     for command in commands(PAGES[page]):
         program, *words = shlex.split(command.replace("…", "x"))
         if program == "npformer":
@@ -89,12 +89,12 @@ def test_every_command_of_a_page_is_understood(page: str) -> None:
             assert find_spec(words[1]) is not None, command
 
 
-def test_there_are_commands() -> None:
+def test_there_are_commands():
     assert len(commands(README)) >= 5
     assert len(commands(PAGES["docs/commands.md"])) >= 25
 
 
-def test_the_python_example_learns_to_reverse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_python_example_learns_to_reverse(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
     exec(compile(blocks("python")[1], "README.md", "exec"), names)
@@ -104,7 +104,7 @@ def test_the_python_example_learns_to_reverse(tmp_path: Path, monkeypatch: pytes
     assert (tmp_path / "reverse.safetensors").is_file()
 
 
-def test_the_taste_is_right_and_its_bug_is_found(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_the_taste_is_right_and_its_bug_is_found(capsys, tmp_path):
     taste, script = blocks("python")[0], tmp_path / "taste.py"
     script.write_text(taste, encoding="utf-8")
     runpy.run_path(str(script))
@@ -123,7 +123,7 @@ def test_the_taste_is_right_and_its_bug_is_found(capsys: pytest.CaptureFixture[s
     assert printed[4] == cause
 
 
-def test_it_is_short() -> None:
+def test_it_is_short():
     assert len(README.split()) <= 1200
     contributing = PAGES["CONTRIBUTING.md"].splitlines()
     assert len(contributing) <= 100
@@ -131,19 +131,19 @@ def test_it_is_short() -> None:
 
 
 @EVERY_PAGE
-def test_no_measured_number_is_typed_by_hand(page: str) -> None:
+def test_no_measured_number_is_typed_by_hand(page):
     prose = re.sub(r"^```.*?^```$", "", GENERATED.sub("", PAGES[page]), flags=re.S | re.M)
     found = set(FIGURE.findall(prose)) - NO_MEASUREMENT.get(page, set())
     assert not found, "python -m benchmarks.measured keeps it, python -m benchmarks.pages writes it"
 
 
-def test_what_is_counted_is_there() -> None:
+def test_what_is_counted_is_there():
     assert f"one of {len(BUGS)} bugs" in README
     assert f"There are {len(EXERCISES)} such exercises" in README
 
 
 @EVERY_PAGE
-def test_what_is_named_exists(page: str) -> None:
+def test_what_is_named_exists(page):
     for name in re.findall(r"(?<![\w.~/])(?:npformer|benchmarks|tests|examples)/(?!results/)[\w/.]+", PAGES[page]):
         assert (ROOT / name.rstrip(".")).exists(), name
 
@@ -154,7 +154,7 @@ def anchors(text: str) -> set[str]:
 
 
 @EVERY_PAGE
-def test_links_and_pictures_lead_somewhere(page: str) -> None:
+def test_links_and_pictures_lead_somewhere(page):
     links = re.findall(r"\]\(([^)\s]+)\)", PAGES[page]) + re.findall(r'(?:src|srcset)="([^"]+)"', PAGES[page])
     for link in links:
         if not link.startswith("http"):
@@ -164,7 +164,7 @@ def test_links_and_pictures_lead_somewhere(page: str) -> None:
             assert not anchor or anchor in anchors(target.read_text(encoding="utf-8")), link
 
 
-def test_pictures_are_small_and_described() -> None:
+def test_pictures_are_small_and_described():
     pictures = list((ROOT / "docs" / "pictures").iterdir())
     assert all(path.stat().st_size <= 60_000 for path in pictures)
     for page, text in PAGES.items():

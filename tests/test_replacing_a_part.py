@@ -17,7 +17,7 @@ BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"),
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def page(tmp_path_factory):
     """The names that are there after all blocks have run, in a folder of their own."""
     names: dict[str, Any] = {"__name__": "page"}
     with pytest.MonkeyPatch.context() as patch:
@@ -28,20 +28,20 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return names
 
 
-def test_the_page_makes_checks_trains_saves_and_loads(page: dict[str, Any]) -> None:
+def test_the_page_makes_checks_trains_saves_and_loads(page):
     assert len(BLOCKS) == 9
     assert page["right"] > 0.95
     assert len(page["answers"]) == 100
 
 
-def test_decoding_step_by_step_is_the_forward_with_foreign_parts(page: dict[str, Any]) -> None:
+def test_decoding_step_by_step_is_the_forward_with_foreign_parts(page):
     model, src, tgt_in = page["build"]("float64"), page["src"], page["tgt_in"]
     state = model.start(src, tgt_in.shape[1])
     stepped = np.stack([model.step(tokens, state) for tokens in tgt_in.T], axis=1)
     np.testing.assert_allclose(stepped, model(src, tgt_in), rtol=1e-9, atol=1e-12)
 
 
-def test_other_arrays_are_refused_and_nothing_is_changed(page: dict[str, Any]) -> None:
+def test_other_arrays_are_refused_and_nothing_is_changed(page):
     model = page["build"]()
     before = model.arena.values.copy()
     arrays = page["model_arrays"](model)
@@ -51,7 +51,7 @@ def test_other_arrays_are_refused_and_nothing_is_changed(page: dict[str, Any]) -
     assert np.array_equal(model.arena.values, before)
 
 
-def test_a_feed_forward_with_npformers_arrays_is_loaded_as_npformers(page: dict[str, Any], tmp_path: Path) -> None:
+def test_a_feed_forward_with_npformers_arrays_is_loaded_as_npformers(page, tmp_path):
     model = npf.Transformer(page["CONFIG"], backend=npf.get_backend("numpy", dtype="float32"), seed=0)
     layer: Any = model.encoder.layers[0]
     layer.feed_forward = page["SquaredReluFeedForward"](32, 64, backend=model.backend)

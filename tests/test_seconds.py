@@ -28,13 +28,13 @@ CLOCKS: dict[str, Callable[[], Iterator[float]]] = {
 
 
 @pytest.fixture(params=CLOCKS)
-def clock(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def clock(request, monkeypatch):
     """The system's clock, out of order."""
     ticks = CLOCKS[request.param]()
     monkeypatch.setattr("time.perf_counter", lambda: next(ticks))
 
 
-def test_a_duration_is_positive_and_a_rate_finite_or_unknown(clock: None) -> None:
+def test_a_duration_is_positive_and_a_rate_finite_or_unknown(clock):
     for _ in range(20):
         began = seconds.now()
         assert seconds.since(began) > 0
@@ -43,32 +43,32 @@ def test_a_duration_is_positive_and_a_rate_finite_or_unknown(clock: None) -> Non
         assert math.isnan(rate) or 0 < rate < 300
 
 
-def test_a_rate_by_a_clock_that_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rate_by_a_clock_that_goes_on(monkeypatch):
     monkeypatch.setattr("time.perf_counter", lambda: 104.0)
     assert (seconds.since(100.0), seconds.rate(300, 100.0)) == (4.0, 75.0)
 
 
-def test_measuring_steps_comes_to_an_end(clock: None) -> None:
+def test_measuring_steps_comes_to_an_end(clock):
     found = time_steps(PRESET, get_backend("numpy", kernels="plain", threads=1), 0.0, Budget(seconds=5.0))
     assert min(found.seconds) > 0
     assert found.first > 0
 
 
-def test_a_profile_has_shares(clock: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_profile_has_shares(clock, monkeypatch):
     monkeypatch.setattr(bench, "measure_ceilings", lambda backend, shapes: roofline.Ceilings(1e9, 1e9, (1, 1, 1)))
     found = profile_step(PRESET, get_backend("numpy", kernels="plain", threads=1), 0.0, Budget(steps=2))
     assert all(row.seconds >= 0 and math.isfinite(row.share) for row in found.rows)
     assert min(found.seconds, found.unclocked) > 0
 
 
-def test_the_roofline_is_finite(clock: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_roofline_is_finite(clock, monkeypatch):
     monkeypatch.setitem(roofline.LARGE, "numpy", 8)
     found = measure_ceilings(get_backend("numpy", kernels="plain", threads=1), streamed=800)
     assert 0 < found.flops < math.inf
     assert 0 < found.bytes < math.inf
 
 
-def test_an_operation_takes_some_time(clock: None) -> None:
+def test_an_operation_takes_some_time(clock):
     watch = Clock(get_backend("numpy", kernels="plain", threads=1).device)
     watch.start()
     watch.time(Part("linear", "forward"), lambda: None)
@@ -77,9 +77,9 @@ def test_an_operation_takes_some_time(clock: None) -> None:
 
 @pytest.mark.parametrize("command", [("bench",), ("bench", "--profile")])
 def test_the_command_line_measures(
-    clock: None, command: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    clock, command, tmp_path, capsys,
+    monkeypatch,
+):  # fmt: skip
     from npformer.cli.main import main
 
     monkeypatch.chdir(tmp_path)
@@ -89,7 +89,7 @@ def test_the_command_line_measures(
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["steps"] >= 1
 
 
-def test_training_goes_on_and_its_speed_is_unknown(clock: None, tmp_path: Path) -> None:
+def test_training_goes_on_and_its_speed_is_unknown(clock, tmp_path):
     from npformer.cli.main import main
 
     run = tmp_path / "run"
@@ -99,7 +99,7 @@ def test_training_goes_on_and_its_speed_is_unknown(clock: None, tmp_path: Path) 
     assert all(math.isnan(line["tokens_per_second"]) or line["tokens_per_second"] > 0 for line in lines)
 
 
-def test_one_place_reads_the_clock() -> None:
+def test_one_place_reads_the_clock():
     """What reads it elsewhere might divide by a difference."""
     found = [path for path in Path(npformer.__file__).parent.rglob("*.py") if "import time" in path.read_text("utf-8")]
     assert [path.name for path in found] == ["seconds.py"]

@@ -9,8 +9,6 @@ import sys
 from itertools import product
 from pathlib import Path
 
-import pytest
-
 from npformer.proof import catalogue
 from tests import sampling
 from tests.sampling import sample, values_of
@@ -27,7 +25,7 @@ def run(*words: str, seed: str = "0") -> str:
     return done.stdout
 
 
-def test_every_value_of_every_parameter_is_kept() -> None:
+def test_every_value_of_every_parameter_is_kept():
     axes = {"kernels": ["plain", "numpy", "numba"], "shape": [(1, 1), (2, 3), (5, 7), (4, 9)], "dtype": ["f", "d"]}
     cases = {str(x): values_of(dict(zip(axes, x, strict=True))) for x in product(*axes.values())}
     kept = sample(cases)
@@ -36,14 +34,14 @@ def test_every_value_of_every_parameter_is_kept() -> None:
     assert sample(dict(reversed(cases.items()))) == kept, "the order in which cases come plays a part"
 
 
-def test_examples_that_are_no_product_are_all_kept() -> None:
+def test_examples_that_are_no_product_are_all_kept():
     cases = {f"{i}": values_of({"given": f"text {i}", "message": "refused"}) for i in range(30)}
     assert sample(cases) == set(cases)
     objects = [object() for _ in range(30)]
     assert len(sample({f"{i}": values_of({"of": x}) for i, x in enumerate(objects)})) == 30
 
 
-def test_functions_share_the_catalogue() -> None:
+def test_functions_share_the_catalogue():
     """A function takes one case in four of it, or a few, and hardly two take the same."""
     cases = {case.name: {"case": case} for case in catalogue()}
     left = [set(cases) - sampling._of_others(f"test_{i}", cases) for i in range(24)]
@@ -53,7 +51,7 @@ def test_functions_share_the_catalogue() -> None:
     assert sampling._of_others("test_few", few) == set()
 
 
-def test_each_function_has_a_case_for_each_table_of_kernels() -> None:
+def test_each_function_has_a_case_for_each_table_of_kernels():
     """Of those collected here; and what needs a GPU is there as a whole."""
     said = run("--collect-only", "--full", "tests/test_contract.py", "tests/backend/test_rows_of_a_batch.py")
     kept = run("--collect-only", "tests/test_contract.py", "tests/backend/test_rows_of_a_batch.py")
@@ -68,7 +66,7 @@ def test_each_function_has_a_case_for_each_table_of_kernels() -> None:
     assert kept.count("::") < said.count("::") / 3
 
 
-def test_the_sample_is_said_and_the_same_in_every_process() -> None:
+def test_the_sample_is_said_and_the_same_in_every_process():
     files = "tests/optim", "tests/layers/test_layer.py"
     first, second = (run("--collect-only", *files, seed=seed) for seed in ("1", "2"))
     assert first.count("::") == second.count("::") > 50
@@ -81,13 +79,13 @@ def test_the_sample_is_said_and_the_same_in_every_process() -> None:
     assert "sampled" not in named, "who names a test gets all its cases"
 
 
-def test_processes_that_share_the_tests_say_it_too(tmp_path: Path) -> None:
+def test_processes_that_share_the_tests_say_it_too(tmp_path):
     said = run("-n", "2", "--basetemp", str(tmp_path / "base"), "-m", "smoke", "tests/optim")
     assert re.search(r"^\d+ of \d+ cases sampled; all: python -m pytest --full$", said, re.M)
     assert re.search(r"^([1-9]\d*) passed", said, re.M)
 
 
-def test_the_quick_look_compiles_nothing() -> None:
+def test_the_quick_look_compiles_nothing():
     """Numba cannot be imported in it, what starts a process is skipped, and kernels are NumPy's unless named."""
     code = (
         "import subprocess, sys, pytest\n"
@@ -105,13 +103,13 @@ def test_the_quick_look_compiles_nothing() -> None:
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=600)
 
 
-def test_what_is_slow_is_called_by_its_name() -> None:
+def test_what_is_slow_is_called_by_its_name():
     for file, names in SLOW.items():
         assert file.split("/")[0] in SMOKE
         text = (Path(__file__).parent / file).read_text(encoding="utf-8")
         assert [name for name in names if f"def {name}(" not in text] == []
 
 
-def test_this_run_is_counted(request: pytest.FixtureRequest) -> None:
+def test_this_run_is_counted(request):
     counts = request.config.stash.get(COUNTS, None)
     assert counts is None or 0 < counts[0] <= counts[1]

@@ -17,7 +17,7 @@ HIDDEN = [
 
 
 @pytest.mark.parametrize("character", HIDDEN, ids=[f"U+{ord(c):04X}" for c in HIDDEN])
-def test_what_is_no_letter_is_shown_by_its_number(character: str) -> None:
+def test_what_is_no_letter_is_shown_by_its_number(character):
     shown = visible(f"a{character}b")
     assert shown.isascii()
     assert shown.isprintable()
@@ -39,7 +39,7 @@ def test_what_is_no_letter_is_shown_by_its_number(character: str) -> None:
         ("م\u200c\u200cن", "م\\u200c\\u200cن"),  # nor another joiner
     ],
 )
-def test_spelling(text: str, shown: str) -> None:
+def test_spelling(text, shown):
     assert visible(text) == shown
     assert visible(shown) == shown
 
@@ -51,11 +51,11 @@ def test_spelling(text: str, shown: str) -> None:
         "❤\ufe0f\u200d🔥", "語\u3000語", "1\u00a0000",
     ],
 )  # fmt: skip
-def test_text_of_every_script_stays(text: str) -> None:
+def test_text_of_every_script_stays(text):
     assert visible(text) == text
 
 
-def test_of_what_unicode_calls_control_or_format_the_drawn_signs_alone_pass() -> None:
+def test_of_what_unicode_calls_control_or_format_the_drawn_signs_alone_pass():
     unseen = (
         c for c in map(chr, range(sys.maxunicode + 1)) if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp")
     )
@@ -67,9 +67,9 @@ def test_of_what_unicode_calls_control_or_format_the_drawn_signs_alone_pass() ->
     }  # fmt: skip
 
 
-def test_line_breaks_stay_where_they_are_asked_for() -> None:
+def test_line_breaks_stay_where_they_are_asked_for():
     assert visible("a\n\tb\x1b", keep="\n\t") == "a\n\tb\\x1b"
 
 
-def test_paths_and_errors_are_texts_too() -> None:
+def test_paths_and_errors_are_texts_too():
     assert visible(ValueError("\x1b")) == "\\x1b"

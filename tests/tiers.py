@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import pytest
 
@@ -54,11 +54,11 @@ HERE = Path(__file__).parent
 COUNTS = pytest.StashKey[tuple[int, int]]()
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
+def pytest_addoption(parser: pytest.Parser):
     parser.addoption("--full", action="store_true", help="run every case of every test, not a sample of them")
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def pytest_configure(config: pytest.Config):
     if is_smoke(config):
         sys.modules["numba"] = None  # type: ignore[assignment] - to import it is an error
         numpy_backends.find_spec = lambda name: None  # type: ignore[attr-defined]
@@ -69,12 +69,12 @@ def is_smoke(config: pytest.Config) -> bool:
     return bool(config.getoption("markexpr") == "smoke")
 
 
-def pytest_sessionstart(session: pytest.Session) -> None:
+def pytest_sessionstart(session: pytest.Session):
     if is_smoke(session.config) and not getattr(session.config.option, "numprocesses", None):  # those do the work
         subprocess.Popen.__init__ = _refused  # type: ignore[method-assign]
 
 
-def _refused(self: Any, *arguments: Any, **options: Any) -> NoReturn:
+def _refused(self, *arguments, **options) -> NoReturn:
     pytest.skip("the quick look starts no process")
 
 
@@ -89,7 +89,7 @@ def _place(path: Path) -> tuple[str, ...]:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]):
     """Mark what is for the quick look; leave out what is not of the sample."""
     kept = sampled(items)
     _mark_smoke(kept)
@@ -102,7 +102,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = kept
 
 
-def _mark_smoke(items: Iterable[pytest.Item]) -> None:
+def _mark_smoke(items: Iterable[pytest.Item]):
     """Mark the first case of some functions of each file, in which nothing that is compiled is asked for by name."""
     functions: dict[Path, set[str]] = {}
     for item in items:
@@ -120,20 +120,20 @@ def _is_quick(item: pytest.Item) -> bool:
     return place[:1] in [(name,) for name in SMOKE] and not slow and "numba" not in given
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
+def pytest_sessionfinish(session: pytest.Session):
     output = getattr(session.config, "workeroutput", None)
     if output is not None and COUNTS in session.config.stash:
         output["sampled"] = session.config.stash[COUNTS]
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node: Any) -> None:
+def pytest_testnodedown(node):
     """A process of pytest-xdist has ended: what it collected is what every other did."""
     if "sampled" in getattr(node, "workeroutput", {}):
         node.config.stash[COUNTS] = node.workeroutput["sampled"]
 
 
-def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+def pytest_terminal_summary(terminalreporter, config: pytest.Config):
     if COUNTS in config.stash:
         kept, total = config.stash[COUNTS]
         terminalreporter.write_line(f"{kept} of {total} cases sampled; all: python -m pytest --full")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -23,11 +23,11 @@ BOUND = {"float32": 3e-5, "float64": 1e-12}
 FLOOR = {"float32": 1e-2, "float64": 1e-3}
 
 
-def parts(y: Any) -> tuple[Any, ...]:
+def parts(y) -> tuple[Any, ...]:
     return y if isinstance(y, tuple) else (() if y is None else (y,))
 
 
-def scaled_errors(found: Any, true: Any) -> Iterator[float]:
+def scaled_errors(found, true) -> Iterator[float]:
     """For each array max|f − t| over the largest of t, or FLOOR of the largest of all."""
     floor = max((float(np.max(np.abs(t), initial=0)) * FLOOR[t.dtype.name] for t in parts(true)), default=0.0)
     for f, t in zip(parts(found), parts(true), strict=True):
@@ -38,7 +38,7 @@ def scaled_errors(found: Any, true: Any) -> Iterator[float]:
         yield error / (max(size, floor) or 1)
 
 
-def upstream_for(y: Any, rng: np.random.Generator) -> Any:
+def upstream_for(y, rng: np.random.Generator):
     made = tuple(np.asarray(rng.normal(size=part.shape)).astype(part.dtype) for part in parts(y))
     for part in made:
         part.flags.writeable = False
@@ -53,11 +53,11 @@ def column_views(arrays: tuple[Any, ...], rng: np.random.Generator) -> tuple[Hos
 class Agreement:
     """Callable: whether one fast pair agrees with its plain one on one set of inputs; each check says what does not."""
 
-    def __init__(self, table: Ops) -> None:
+    def __init__(self, table: Ops):
         self.table = table
         self.rng = np.random.default_rng(5)
 
-    def __call__(self, op: str, *inputs: Any, **options: Any) -> bool:
+    def __call__(self, op: str, *inputs, **options) -> bool:
         fast, plain = getattr(self.table, op), getattr(PLAIN, op)
         if inputs[0].shape[:1] == (0,):  # no rows, so none is the first of them
             inputs = tuple(x._replace(first_row=0) if isinstance(x, Draw) else x for x in inputs)
@@ -78,7 +78,7 @@ class Agreement:
             assert not isinstance(x, np.ndarray) or np.array_equal(x, was, equal_nan=x.dtype.kind == "f")
         return True
 
-    def near(self, found: Any, true: Any) -> None:
+    def near(self, found, true):
         errors = list(scaled_errors(found, true))
         assert max(errors, default=0) <= self.bound, f"scaled errors {errors}"
 
@@ -93,7 +93,7 @@ class Agreement:
         yield [None] * count
         yield totals[-1:]
 
-    def adds(self, fast: Pair, dy: Any, cache: Any, gradients: tuple[Any, ...], into: list[Host | None]) -> None:
+    def adds(self, fast: Pair, dy, cache, gradients: tuple[Any, ...], into: list[Host | None]):
         """backward with ``into`` adds what it should, and returns the rest."""
         before = [None if total is None else total.copy() for total in into]
         rest = parts(fast.backward(dy, cache, into=into))
@@ -116,13 +116,13 @@ def laid_out(x: Host, layout: str) -> Host:
 
 
 @pytest.fixture
-def lay_out() -> Callable[[Host, str], Host]:
+def lay_out():
     """lay_out(x, layout): x in memory as users' arrays may be."""
     return laid_out
 
 
 @pytest.fixture(params=["numpy", "numba"])
-def table(request: pytest.FixtureRequest) -> Ops:
+def table(request):
     """Each table of fast kernels in turn, bare: what is left to the plain pairs is not theirs."""
     if request.param == "numpy":
         return KERNELS
@@ -135,7 +135,7 @@ def table(request: pytest.FixtureRequest) -> Ops:
 
 
 @pytest.fixture
-def agree(table: Ops) -> Callable[..., bool]:
+def agree(table):
     """agree(op, *inputs): whether the fast pair does what the plain one does; if not, it says what differs."""
     return Agreement(table)
 
@@ -155,7 +155,7 @@ def inputs_of(op: str) -> tuple[Any, ...]:
 
 @pytest.fixture(params=["linear", "embedding", "learned_positions", "attention", "layer_norm", "post_norm", "add_norm",
                         "feed_forward"])  # fmt: skip
-def refuses_wrong_shapes(request: pytest.FixtureRequest) -> Callable[[Ops], None]:
+def refuses_wrong_shapes(request):
     """A check of a table's pair: dy of another shape than y's, or a parameter's place of another, is not computed with.
 
     A kernel would read, or write, memory that is not the array's.
@@ -168,7 +168,7 @@ def refuses_wrong_shapes(request: pytest.FixtureRequest) -> Callable[[Ops], None
             for size in (1, shape[axis] + 1):
                 yield (*shape[:axis], size, *shape[axis + 1 :])
 
-    def check(table: Ops) -> None:
+    def check(table: Ops):
         pair = getattr(table, op)
         y, cache = pair.forward(*inputs)
         dy = np.ones(parts(y)[0].shape)

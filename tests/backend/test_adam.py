@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ BETAS, EPS = (0.9, 0.98), 1e-9
 
 
 @pytest.fixture(params=["numpy", "numba", "cuda"])
-def adam_update(request: pytest.FixtureRequest) -> Callable[..., None]:
+def adam_update(request):
     """adam_update(p, g, m, v, lr, betas, eps, t, decay) of each table in turn; decay is lr·λ."""
     problem = {"numba": numba_problem, "cuda": host_card.compiler_problem}.get(request.param, lambda: None)()
     if problem is not None:
@@ -31,16 +30,14 @@ def adam_update(request: pytest.FixtureRequest) -> Callable[..., None]:
         return update
     card = host_card.HostCard(block=40, backwards=True)
 
-    def on_card(p: Any, g: Any, m: Any, v: Any, lr: float, betas: Any, eps: float, t: int, decay: float) -> None:
+    def on_card(p, g, m, v, lr: float, betas, eps: float, t: int, decay: float):
         rates = np.array([lr, 1 / (1 - betas[0] ** t), 1 / (1 - betas[1] ** t)])
         adam.adam_update(card, p, g, m, v, rates, betas, eps, 1.0, decay / lr)
 
     return on_card
 
 
-def plain_update(
-    p: Any, g: Any, m: Any, v: Any, lr: float, betas: tuple[float, float], eps: float, t: int, decay: float
-) -> None:
+def plain_update(p, g, m, v, lr: float, betas: tuple[float, float], eps: float, t: int, decay: float):
     """The formula of ``optim/adam.py``, by that file."""
     backend = get_backend("numpy", dtype=str(p.dtype), kernels="plain", threads=1)
     parameter: Any = Parameter("p", p.copy().reshape(1, p.size))  # a matrix, which decays
@@ -54,7 +51,7 @@ def plain_update(
 
 @pytest.mark.parametrize("size", [0, 1, 5, 1000, BLOCK + 1, 3 * BLOCK - 7])
 @pytest.mark.parametrize("decay", [0.0, 0.1])
-def test_it_is_the_plain_formula(adam_update: Any, dtype: str, size: int, decay: float) -> None:
+def test_it_is_the_plain_formula(adam_update, dtype, size, decay):
     rng = np.random.default_rng(0)
     fast = tuple(flat.astype(dtype) for flat in (*rng.normal(size=(3, size)), rng.random(size)))
     plain = tuple(flat.copy() for flat in fast)
@@ -69,7 +66,7 @@ def test_it_is_the_plain_formula(adam_update: Any, dtype: str, size: int, decay:
 
 
 @pytest.mark.parametrize("betas", [BETAS, (0.5, 0.6), (0.0, 0.0), (0.99, 0.9999)])
-def test_moments_that_decay_are_never_denormal(adam_update: Any, dtype: str, betas: tuple[float, float]) -> None:
+def test_moments_that_decay_are_never_denormal(adam_update, dtype, betas):
     smallest = np.finfo(dtype).smallest_normal
     sizes = 10.0 ** -np.arange(0, 46 if dtype == "float32" else 330, 0.5)
     p, g, m, v = (np.zeros(sizes.size, dtype) for _ in range(4))
@@ -83,7 +80,7 @@ def test_moments_that_decay_are_never_denormal(adam_update: Any, dtype: str, bet
 
 
 @pytest.mark.parametrize("adam_update", ["numba", "cuda"], indirect=True)
-def test_moments_that_decay_become_0(adam_update: Any, dtype: str) -> None:
+def test_moments_that_decay_become_0(adam_update, dtype):
     """But for NumPy's, which may stay at the smallest number that it knows."""
     p, g, m, v = np.ones(8, dtype), 10.0 ** np.arange(-6, 2).astype(dtype), np.zeros(8, dtype), np.zeros(8, dtype)
     for t in range(1, 600):  # 0.8⁶⁰⁰ is 1e-58
@@ -94,7 +91,7 @@ def test_moments_that_decay_become_0(adam_update: Any, dtype: str) -> None:
     assert np.isfinite(p).all()
 
 
-def test_what_never_had_a_gradient_stays_as_it_is(adam_update: Any, dtype: str) -> None:
+def test_what_never_had_a_gradient_stays_as_it_is(adam_update, dtype):
     p, g, m, v = np.array([0.0, 3.0, -1e-20, 0.0], dtype), *(np.zeros(4, dtype) for _ in range(3))
     before = p.copy()
     for t in range(1, 50):
@@ -107,7 +104,7 @@ def test_what_never_had_a_gradient_stays_as_it_is(adam_update: Any, dtype: str) 
 @pytest.mark.parametrize(
     ("adam_update", "tiny"), [("numpy", 1e-15), ("numba", 1e-14), ("cuda", 1e-14)], indirect=["adam_update"]
 )
-def test_a_tiny_gradient_still_moves_its_parameter(adam_update: Any, dtype: str, tiny: float) -> None:
+def test_a_tiny_gradient_still_moves_its_parameter(adam_update, dtype, tiny):
     """By the full step: what is flushed to 0 is far below any effect."""
     p, g, m, v = np.zeros(3, dtype), np.array([tiny, -tiny, 0], dtype), np.zeros(3, dtype), np.zeros(3, dtype)
     adam_update(p, g, m, v, 0.1, BETAS, 1e-20, 1, 0.0)
@@ -116,7 +113,7 @@ def test_a_tiny_gradient_still_moves_its_parameter(adam_update: Any, dtype: str,
 
 @pytest.mark.filterwarnings("ignore:invalid value")  # NumPy's own, of ∞/∞
 @pytest.mark.parametrize("value", [np.nan, np.copysign(np.nan, -1.0), np.inf, -np.inf])
-def test_a_gradient_that_is_no_number_stays_visible_and_alone(adam_update: Any, dtype: str, value: float) -> None:
+def test_a_gradient_that_is_no_number_stays_visible_and_alone(adam_update, dtype, value):
     p, g, m, v = np.ones(33, dtype), np.ones(33, dtype), np.zeros(33, dtype), np.zeros(33, dtype)
     g[17] = value
     for t in range(1, 30):
@@ -127,7 +124,7 @@ def test_a_gradient_that_is_no_number_stays_visible_and_alone(adam_update: Any, 
         assert np.isnan(p[17])
 
 
-def test_a_view_into_the_middle_of_an_arena(adam_update: Any, dtype: str) -> None:
+def test_a_view_into_the_middle_of_an_arena(adam_update, dtype):
     flats = [np.full(40, value, dtype) for value in (2, 3, 2, 2)]
     adam_update(*(flat[8:24] for flat in flats), 0.1, BETAS, EPS, 1, 0.01)
     for flat in (flats[0], *flats[2:]):

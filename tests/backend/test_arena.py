@@ -23,7 +23,7 @@ def new_arena(backend: Backend) -> tuple[Arena, dict[str, Parameter]]:
 
 
 @pytest.fixture(params=["float32", "float64"])
-def packed(request: pytest.FixtureRequest) -> tuple[Arena, dict[str, Parameter]]:
+def packed(request):
     """An arena of six parameters, and these."""
     return new_arena(get_backend("numpy", dtype=request.param))
 
@@ -31,7 +31,7 @@ def packed(request: pytest.FixtureRequest) -> tuple[Arena, dict[str, Parameter]]
 Packed = tuple[Arena, dict[str, Parameter]]
 
 
-def test_every_segment_starts_on_a_cache_line(packed: Packed) -> None:
+def test_every_segment_starts_on_a_cache_line(packed):
     arena, parameters = packed
     for segment in arena.segments:
         for flat in (arena.values, arena.grads):
@@ -43,7 +43,7 @@ def test_every_segment_starts_on_a_cache_line(packed: Packed) -> None:
     assert arena.size >= stops[-1]
 
 
-def test_parameters_keep_their_numbers_and_become_views(packed: Packed) -> None:
+def test_parameters_keep_their_numbers_and_become_views(packed):
     arena, parameters = packed
     rng = np.random.default_rng(0)
     for name, parameter in parameters.items():
@@ -60,7 +60,7 @@ def test_parameters_keep_their_numbers_and_become_views(packed: Packed) -> None:
     assert not any(parameter.grad.any() for parameter in parameters.values())
 
 
-def test_gaps_stay_zero_through_clipping_and_adam(packed: Packed) -> None:
+def test_gaps_stay_zero_through_clipping_and_adam(packed):
     arena, parameters = packed
     optimizer = AdamW(arena, lr=0.1, weight_decay=0.3)
     rng = np.random.default_rng(1)
@@ -79,12 +79,12 @@ def test_gaps_stay_zero_through_clipping_and_adam(packed: Packed) -> None:
         assert np.all(flat[~gap] != 0)
 
 
-def test_matrices_decay_and_vectors_do_not(packed: Packed) -> None:
+def test_matrices_decay_and_vectors_do_not(packed):
     arena, _ = packed
     assert {s.name: s.weight_decay for s in arena.segments} == {name: float(len(SHAPES[name]) > 1) for name in SHAPES}
 
 
-def test_neighbours_of_equal_settings_are_one_run(packed: Packed) -> None:
+def test_neighbours_of_equal_settings_are_one_run(packed):
     arena, _ = packed
     segment = {s.name: s for s in arena.segments}
     assert len(list(arena.runs())) == 6  # matrix, vector, matrix, vector, matrix, scalar
@@ -98,7 +98,7 @@ def test_neighbours_of_equal_settings_are_one_run(packed: Packed) -> None:
 
 
 @pytest.mark.parametrize("frozen", list(SHAPES))
-def test_a_frozen_segment_is_in_no_run_and_never_moves(packed: Packed, frozen: str) -> None:
+def test_a_frozen_segment_is_in_no_run_and_never_moves(packed, frozen):
     arena, parameters = packed
     for name in SHAPES:
         arena.configure(name, weight_decay=0.0)
@@ -114,7 +114,7 @@ def test_a_frozen_segment_is_in_no_run_and_never_moves(packed: Packed, frozen: s
     assert not arena.view(optimizer.m, segment).any()
 
 
-def test_everything_frozen_or_nothing_there_is_no_run(numpy32: Backend) -> None:
+def test_everything_frozen_or_nothing_there_is_no_run(numpy32):
     arena, _ = new_arena(numpy32)
     for name in SHAPES:
         arena.configure(name, trainable=False)
@@ -122,7 +122,7 @@ def test_everything_frozen_or_nothing_there_is_no_run(numpy32: Backend) -> None:
     assert list(Arena([], numpy32).runs()) == []
 
 
-def test_configure_takes_names_prefixes_and_aliases_and_nothing_in_between(packed: Packed) -> None:
+def test_configure_takes_names_prefixes_and_aliases_and_nothing_in_between(packed):
     arena, _ = packed
     arena.configure("a", lr_scale=2.0)
     arena.configure("tied.scale", lr_scale=3.0)
@@ -135,7 +135,7 @@ def test_configure_takes_names_prefixes_and_aliases_and_nothing_in_between(packe
     assert [s.lr_scale for s in arena.segments] == [2, 2, 1, 1, 1, 3]
 
 
-def test_a_tied_parameter_is_there_once_with_its_aliases(numpy64: Backend) -> None:
+def test_a_tied_parameter_is_there_once_with_its_aliases(numpy64):
     options: dict[str, Any] = {"d_model": 8, "num_heads": 2, "d_ff": 12, "num_encoder_layers": 1}
     config = TransformerConfig(7, 7, num_decoder_layers=1, tie_embeddings=True, **options)
     model = Transformer(config, backend=numpy64)
@@ -147,7 +147,7 @@ def test_a_tied_parameter_is_there_once_with_its_aliases(numpy64: Backend) -> No
     assert [s.name for s in model.arena.segments if not s.trainable] == ["src_embedding.weight"]
 
 
-def test_a_replica_has_the_same_values_and_gradients_of_its_own(packed: Packed) -> None:
+def test_a_replica_has_the_same_values_and_gradients_of_its_own(packed):
     arena, parameters = packed
     copies = {name: Parameter(name, p.data) for name, p in reversed(parameters.items())}
     stranger = Parameter("stranger", np.ones(3))
@@ -167,7 +167,7 @@ def test_a_replica_has_the_same_values_and_gradients_of_its_own(packed: Packed) 
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
-def test_gradients_of_replicas_are_added(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gradients_of_replicas_are_added(threads, monkeypatch):
     monkeypatch.setattr("npformer.backend.arena.WORTH_SHARING", 1)
     arena, parameters = new_arena(get_backend("numpy", "float64", kernels="plain", threads=threads))
     replica = arena.replica((name, Parameter(name, p.data), ()) for name, p in parameters.items())
@@ -179,7 +179,7 @@ def test_gradients_of_replicas_are_added(threads: int, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 8])
 @pytest.mark.parametrize("where", [slice(0, 0), slice(0, 1), slice(64, 128), slice(7, 1000), slice(128, 64 * 24 + 128)])
-def test_parts_are_all_of_it_once_on_cache_lines(threads: int, where: slice, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_are_all_of_it_once_on_cache_lines(threads, where, monkeypatch):
     backend = get_backend("numpy", "float32", kernels="plain", threads=threads)
     arena = Arena([], backend)
     assert arena.parts(where) == ([where] if where.stop > where.start else [])  # too short to be worth sharing
@@ -193,7 +193,7 @@ def test_parts_are_all_of_it_once_on_cache_lines(threads: int, where: slice, mon
         assert len(parts) == threads
 
 
-def test_an_update_in_parts_is_the_update(any64: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_update_in_parts_is_the_update(any64, monkeypatch):
     values = []
     for threads, worth in ((1, 1), (3, 1), (3, 1 << 18)):
         monkeypatch.setattr("npformer.backend.arena.WORTH_SHARING", worth)
@@ -207,14 +207,14 @@ def test_an_update_in_parts_is_the_update(any64: Backend, monkeypatch: pytest.Mo
     np.testing.assert_allclose(values[2], values[0], rtol=1e-14)
 
 
-def test_an_arena_of_nothing() -> None:
+def test_an_arena_of_nothing():
     arena = Arena([], get_backend("numpy", kernels="plain", threads=2))
     arena.add_gradients(arena.replica([]))
     assert arena.parts(slice(0, 0)) == []
 
 
 @pytest.mark.parametrize("change", [{"lr_scale": float("nan")}, {"lr_scale": -1.0}, {"weight_decay": float("inf")}])
-def test_settings_that_make_no_sense_are_refused(packed: Packed, change: dict[str, float]) -> None:
+def test_settings_that_make_no_sense_are_refused(packed, change):
     arena, _ = packed
     before = arena.segments
     with pytest.raises(ConfigError, match=f"{next(iter(change))}: expected a finite number >= 0"):
@@ -222,7 +222,7 @@ def test_settings_that_make_no_sense_are_refused(packed: Packed, change: dict[st
     assert arena.segments is before
 
 
-def test_two_parameters_of_one_name_are_refused(numpy64: Backend) -> None:
+def test_two_parameters_of_one_name_are_refused(numpy64):
     parameters = [("w", Parameter("w", np.ones(3)), ()) for _ in range(2)]
     with pytest.raises(ConfigError, match="w: expected a name for each parameter, got one for several"):
         Arena(parameters, numpy64)

@@ -7,12 +7,11 @@ import dataclasses
 import re
 import sys
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 import pytest
 
-from npformer.backend import PLAIN, Backend, cupy_problem, get_backend
+from npformer.backend import PLAIN, cupy_problem, get_backend
 from npformer.errors import ConfigError, DeviceError
 
 
@@ -20,21 +19,21 @@ def no_device() -> bool:
     return False
 
 
-def fake_cupy(**members: Any) -> ModuleType:
+def fake_cupy(**members) -> ModuleType:
     """A module that imports as CuPy does where no GPU is, with some members replaced."""
     module = ModuleType("cupy")
     vars(module).update({"__version__": "99.0", "is_available": no_device} | members)
     return module
 
 
-def refuse(*args: Any) -> Any:
+def refuse(*args):
     raise RuntimeError("cudaErrorInsufficientDriver")
 
 
 class NoSum:
     """An array on a GPU that computes nonsense."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int):
         pass
 
     def __add__(self, other: int) -> NoSum:
@@ -64,7 +63,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_a_gpu_that_does_not_answer(monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+def test_a_gpu_that_does_not_answer(monkeypatch, case):
     module, message = BROKEN[case]
     monkeypatch.setitem(sys.modules, "cupy", module)
     assert get_backend("auto").name == "numpy"
@@ -80,12 +79,10 @@ def test_a_gpu_that_does_not_answer(monkeypatch: pytest.MonkeyPatch, case: str) 
         (AttributeError("numpy has no attribute x"), r"its import fails \(AttributeError: numpy has no attribute x\)"),
     ],
 )
-def test_an_import_that_breaks_is_told_from_one_that_is_missing(
-    monkeypatch: pytest.MonkeyPatch, error: Exception, message: str
-) -> None:
+def test_an_import_that_breaks_is_told_from_one_that_is_missing(monkeypatch, error, message):
     real_import = builtins.__import__
 
-    def broken_import(name: str, *args: Any, **options: Any) -> ModuleType:
+    def broken_import(name: str, *args, **options) -> ModuleType:
         if name == "cupy":
             raise error
         return real_import(name, *args, **options)
@@ -97,13 +94,13 @@ def test_an_import_that_breaks_is_told_from_one_that_is_missing(
         get_backend("cupy")
 
 
-def test_numpy_is_chosen_without_asking_for_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_numpy_is_chosen_without_asking_for_a_gpu(monkeypatch):
     monkeypatch.setattr("npformer.backend.cupy.cupy_problem", refuse)
     assert str(get_backend("numpy", kernels="plain", threads=1)) == "numpy (plain) on CPU, float32"
     assert str(get_backend("numpy", kernels="numpy", threads=3)) == "numpy (numpy) on CPU, float32, 3 threads"
 
 
-def test_so_many_threads_as_asked_for_or_as_pay(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_so_many_threads_as_asked_for_or_as_pay(monkeypatch):
     monkeypatch.setattr("npformer.backend.numpy.default_threads", lambda: 4)
     asked = (0, 1 << 15, (1 << 16) - 1, 1 << 16, 1 << 30)
     chosen = {
@@ -113,11 +110,11 @@ def test_so_many_threads_as_asked_for_or_as_pay(monkeypatch: pytest.MonkeyPatch)
     assert [get_backend("numpy", kernels="numpy", threads=3).parts_of(n) for n in (1, 2, 9)] == [1, 2, 3]
 
 
-def test_auto_takes_the_gpu_where_one_answers() -> None:
+def test_auto_takes_the_gpu_where_one_answers():
     assert get_backend("auto").name == ("numpy" if cupy_problem() else "cupy")
 
 
-def test_unknown_names_and_dtypes_are_listed() -> None:
+def test_unknown_names_and_dtypes_are_listed():
     with pytest.raises(ConfigError, match="backend: expected auto, numpy or cupy, got 'torch'"):
         get_backend("torch")
     for dtype in ("float16", "int64", "", "double"):
@@ -134,12 +131,12 @@ def test_unknown_names_and_dtypes_are_listed() -> None:
         ({"kernels": "fast"}, "kernels: expected one of auto, plain, numpy, numba, cuda, got 'fast'"),
     ],
 )
-def test_what_a_cpu_has_no_use_for_is_refused(options: Any, text: str) -> None:
+def test_what_a_cpu_has_no_use_for_is_refused(options, text):
     with pytest.raises(ConfigError, match=f"^{re.escape(text)}"):
         get_backend("numpy", **options)
 
 
-def test_a_precision_is_one_of_products_of_float32(numpy32: Backend) -> None:
+def test_a_precision_is_one_of_products_of_float32(numpy32):
     assert get_backend("numpy").precision == "float32"
     gpu = dataclasses.replace(numpy32, name="cupy", precision="tf32", kernels="cuda", threads=1)
     assert str(gpu) == "cupy (cuda) on CPU, float32, products in tf32"
@@ -147,7 +144,7 @@ def test_a_precision_is_one_of_products_of_float32(numpy32: Backend) -> None:
         dataclasses.replace(gpu, dtype="float64")
 
 
-def test_kernels_of_the_other_device_are_refused() -> None:
+def test_kernels_of_the_other_device_are_refused():
     from npformer.backend.cupy import cupy_backend
 
     with pytest.raises(ConfigError, match="kernels: expected auto, plain or cuda on a GPU, got numba"):
@@ -157,7 +154,7 @@ def test_kernels_of_the_other_device_are_refused() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
-def test_arrays_come_in_its_dtype_and_are_copies(dtype: str) -> None:
+def test_arrays_come_in_its_dtype_and_are_copies(dtype):
     backend = get_backend("numpy", dtype=dtype)
     host = np.arange(3.0)
     x = backend.array(host)
@@ -171,14 +168,14 @@ def test_arrays_come_in_its_dtype_and_are_copies(dtype: str) -> None:
     assert not backend.device.owns([1.0])
 
 
-def test_a_backend_is_frozen_and_captures_nothing_on_numpy() -> None:
+def test_a_backend_is_frozen_and_captures_nothing_on_numpy():
     backend = get_backend("numpy")
     assert backend.capture(no_device) is no_device
     with pytest.raises(dataclasses.FrozenInstanceError):
         backend.dtype = "float64"  # type: ignore[misc]
 
 
-def test_any_device_with_the_five_methods_will_do(strict64: Backend) -> None:
+def test_any_device_with_the_five_methods_will_do(strict64):
     for field in dataclasses.fields(PLAIN):  # forwards differ in who draws their bits
         assert getattr(strict64.ops, field.name).backward is getattr(PLAIN, field.name).backward
     assert str(strict64) == "strict (plain) on device1, float64"

@@ -23,7 +23,7 @@ from npformer.training import TrainStep
 NAMES = list(OPERATIONS)
 
 
-def refuse(*given: Any, **options: Any) -> Any:
+def refuse(*given, **options):
     raise AssertionError("the other kernel was asked")
 
 
@@ -34,7 +34,7 @@ def noting(names: list[str], name: str) -> Pair:
     """The plain pair, which notes that it was asked."""
     pair: Pair = getattr(PLAIN, name)
 
-    def forward(*inputs: Any, **options: Any) -> Any:
+    def forward(*inputs, **options):
         names.append(name)
         return pair.forward(*inputs, **options)
 
@@ -42,16 +42,16 @@ def noting(names: list[str], name: str) -> Pair:
 
 
 @functools.cache
-def inputs_for(dtype: Any) -> dict[str, tuple[Any, ...]]:
+def inputs_for(dtype) -> dict[str, tuple[Any, ...]]:
     """For each operation its usual inputs, whose numbers are of this dtype; ids are integers."""
 
-    def given(x: Any) -> Any:
+    def given(x):
         return np.abs(3 * x).astype(dtype) if isinstance(x, np.ndarray) and x.dtype.kind == "f" else x
 
     return {op: tuple(map(given, getattr(op_samples, op)(UsualSizes(np.random.default_rng(0))))) for op in NAMES}
 
 
-def parts(y: Any) -> tuple[Any, ...]:
+def parts(y) -> tuple[Any, ...]:
     return y if isinstance(y, tuple) else (() if y is None else (y,))
 
 
@@ -63,14 +63,14 @@ def both_ways(ops: Ops, name: str, inputs: tuple[Any, ...], upstream: Callable[[
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_fast_kernels_take_their_own(name: str, dtype: str) -> None:
+def test_fast_kernels_take_their_own(name, dtype):
     ops = with_fallback(PLAIN, REFUSING)
     assert len(both_ways(ops, name, inputs_for(dtype)[name])) >= 1
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("dtype", ["complex128", "complex64", "int64", "int16", "float16", "longdouble", ">f4"])
-def test_for_everything_else_the_plain_pair_computes(name: str, dtype: str) -> None:
+def test_for_everything_else_the_plain_pair_computes(name, dtype):
     inputs = inputs_for(dtype)[name]
     with np.errstate(over="ignore", invalid="ignore"):  # float16 ends at 65504
         true = both_ways(PLAIN, name, inputs)
@@ -81,7 +81,7 @@ def test_for_everything_else_the_plain_pair_computes(name: str, dtype: str) -> N
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_one_other_dtype_among_the_inputs_is_enough(name: str) -> None:
+def test_one_other_dtype_among_the_inputs_is_enough(name):
     narrow, wide = inputs_for("float32")[name], inputs_for("complex128")[name]
     for i, x in enumerate(narrow):
         if isinstance(x, np.ndarray) and x.dtype.kind == "f":
@@ -89,7 +89,7 @@ def test_one_other_dtype_among_the_inputs_is_enough(name: str) -> None:
             both_ways(with_fallback(REFUSING, PLAIN), name, mixed)
 
 
-def test_named_inputs_are_looked_at_too() -> None:
+def test_named_inputs_are_looked_at_too():
     refusing, taking = with_fallback(REFUSING, PLAIN), with_fallback(PLAIN, REFUSING)
     x, weight, bias = inputs_for("float32")["linear"]
     taking.linear.forward(x, weight=weight, bias=bias)
@@ -99,7 +99,7 @@ def test_named_inputs_are_looked_at_too() -> None:
     refusing.embedding.forward(table=table.astype(int), tokens=ids, scale=scale)
 
 
-def test_each_backward_gets_its_own_forwards_cache() -> None:
+def test_each_backward_gets_its_own_forwards_cache():
     """Calls of two dtypes in turn, as in a gradient check, and gradients added where they live."""
     marked = Pair(PLAIN.linear.forward, lambda dy, cache, into=(): "fast")
     ops = with_fallback(dataclasses.replace(PLAIN, linear=marked), PLAIN)
@@ -114,18 +114,18 @@ def test_each_backward_gets_its_own_forwards_cache() -> None:
     np.testing.assert_array_equal(total, expected)
 
 
-def test_what_both_share_is_left_as_it_is_and_names_stay() -> None:
+def test_what_both_share_is_left_as_it_is_and_names_stay():
     ops = with_fallback(dataclasses.replace(REFUSING, gelu=PLAIN.gelu), PLAIN)
     assert ops.gelu is PLAIN.gelu
     assert ops.linear is not REFUSING.linear
     assert with_fallback(PLAIN, REFUSING).linear.forward.__name__ == "linear_forward"
 
 
-def test_which_numbers_fast_kernels_take() -> None:
+def test_which_numbers_fast_kernels_take():
     assert [letter for letter in "fdgeFDG?bBhHiIlLqQ" if takes_real(letter)] == ["f", "d"]
 
 
-def test_whole_numbers_are_not_cut_off(any32: Any) -> None:
+def test_whole_numbers_are_not_cut_off(any32):
     """A kernel that wrote into memory like x's would round the result down to a whole number, or refuse."""
     x = np.arange(12).reshape(3, 4) ** 2
     y, cache = LayerNorm(4, backend=any32).forward(x)
@@ -134,7 +134,7 @@ def test_whole_numbers_are_not_cut_off(any32: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float16", "int64", "bool"])
-def test_gradients_of_another_kind_come_in(any32: Any, dtype: str) -> None:
+def test_gradients_of_another_kind_come_in(any32, dtype):
     """A user's loss may be computed in any precision; a gradient of ones is easily written in integers."""
     for name, inputs in inputs_for("float32").items():
         if name != "cross_entropy":  # a loss is one number
@@ -146,7 +146,7 @@ def test_gradients_of_another_kind_come_in(any32: Any, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_nothing_falls_back_while_training(kernels: str, dtype: str) -> None:
+def test_nothing_falls_back_while_training(kernels, dtype):
     asked: list[str] = []
     backend = get_backend("numpy", dtype, kernels=kernels, threads=1)
     noticed = with_fallback(backend.ops, Ops(**{name: noting(asked, name) for name in NAMES}))

@@ -91,13 +91,13 @@ CASES: dict[str, tuple[tuple[Any, ...], tuple[int, int], tuple[int, int]]] = {
 
 
 @pytest.mark.parametrize("op", CASES)
-def test_by_hand(op: str) -> None:
+def test_by_hand(op):
     inputs, forward, backward = CASES[op]
     y, _ = getattr(PLAIN, op).forward(*inputs)
     assert work_of(op, y, inputs) == (Work(*forward), Work(*backward))
 
 
-def test_without_dropout_less_moves() -> None:
+def test_without_dropout_less_moves():
     assert work_of("dropout", X, (X, None)) == (NOTHING, NOTHING)
     assert work_of("residual", X, (X, X, None))[1] == NOTHING
     assert work_of("post_norm", X, (X, X, *NORM, None))[1].numbers == 4 * NC + C + 4 * C
@@ -113,12 +113,12 @@ def test_without_dropout_less_moves() -> None:
         (AttentionMask(causal=True, window=2, stride=2), 7 + 6 + 5 + 3 + 1),
     ],
 )
-def test_local_attention_is_charged_for_the_pairs_that_may_meet(mask: AttentionMask, pairs: int) -> None:
+def test_local_attention_is_charged_for_the_pairs_that_may_meet(mask, pairs):
     visible = mask.visible(7, 7, LONG)
     assert visible is not None
     assert pairs == visible.sum()
     assert work_of("local_attention", LONG, (LONG, LONG, LONG, mask))[0].flops == 4 * 2 * pairs * 4
 
 
-def test_adam_reads_four_arrays_and_writes_three() -> None:
+def test_adam_reads_four_arrays_and_writes_three():
     assert adam_work(10).plus(Work(1, 2)) == Work(1, 72)

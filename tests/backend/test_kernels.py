@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from npformer.backend import PLAIN, Ops
+from npformer.backend import PLAIN
 from npformer.backend.fallback import with_fallback
 from npformer.backend.numpy import numba_problem
 from npformer.backend.ops import kernels_in
@@ -29,7 +28,7 @@ EVERY_LAYOUT = pytest.mark.parametrize("layout", LAYOUTS)
 
 
 @pytest.fixture
-def normal(dtype: str, layout: str, lay_out: Callable[[Host, str], Host]) -> Callable[..., Host]:
+def normal(dtype, layout, lay_out):
     """normal(*shape): random numbers, no zeros and no ones, in the test's dtype and layout."""
     rng = np.random.default_rng(0)
     return lambda *shape: lay_out(rng.normal(size=shape).astype(dtype), layout)
@@ -48,7 +47,7 @@ FOLDERS = {
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_these_kernels_are_found_by_their_names_and_no_others(folder: str) -> None:
+def test_these_kernels_are_found_by_their_names_and_no_others(folder):
     problem = numba_problem() if folder == "numba" else None
     if problem is not None:
         pytest.skip(problem)
@@ -58,7 +57,7 @@ def test_these_kernels_are_found_by_their_names_and_no_others(folder: str) -> No
         assert [half.__name__ for half in pair] == [f"{op}_forward", f"{op}_backward"]
 
 
-def test_numpys_table_has_them_all(table: Ops) -> None:
+def test_numpys_table_has_them_all(table):
     """And the compiled table has more."""
     for op, pair in vars(PLAIN).items():
         assert (getattr(table, op) is pair) == (op not in FOLDERS["numpy"].split()), op
@@ -67,7 +66,7 @@ def test_numpys_table_has_them_all(table: Ops) -> None:
 @EVERY_DTYPE
 @EVERY_SHAPE
 @EVERY_LAYOUT
-def test_linear(agree: Any, normal: Any, shape: tuple[int, ...]) -> None:
+def test_linear(agree, normal, shape):
     for width in (1, 6):
         assert agree("linear", normal(*shape), normal(shape[-1], width), normal(width))
     assert agree("linear", normal(shape[-1]), normal(shape[-1], 3), normal(3))
@@ -77,7 +76,7 @@ def test_linear(agree: Any, normal: Any, shape: tuple[int, ...]) -> None:
 @EVERY_SHAPE
 @EVERY_DRAW
 @EVERY_LAYOUT
-def test_dropout_and_residual(agree: Any, normal: Any, shape: tuple[int, ...], draw: Draw | None) -> None:
+def test_dropout_and_residual(agree, normal, shape, draw):
     assert agree("dropout", normal(*shape), draw)
     assert agree("residual", normal(*shape), normal(*shape), draw)
 
@@ -86,7 +85,7 @@ def test_dropout_and_residual(agree: Any, normal: Any, shape: tuple[int, ...], d
 @EVERY_SHAPE
 @EVERY_DRAW
 @EVERY_LAYOUT
-def test_norms(agree: Any, normal: Any, shape: tuple[int, ...], draw: Draw | None) -> None:
+def test_norms(agree, normal, shape, draw):
     C = shape[-1]
     x, f, gamma, beta = 2 + normal(*shape), normal(*shape), normal(C), normal(C)
     eps = 1e-5 if C > 1 else 1.0  # one number has no variance: dx is 0, and its rounding errors grow by 1/√eps
@@ -98,7 +97,7 @@ def test_norms(agree: Any, normal: Any, shape: tuple[int, ...], draw: Draw | Non
 @EVERY_DTYPE
 @EVERY_SHAPE
 @EVERY_LAYOUT
-def test_batch_norm(agree: Any, normal: Any, shape: tuple[int, ...]) -> None:
+def test_batch_norm(agree, normal, shape):
     C = shape[-1]
     x, gamma, beta, mean = 2 + normal(*shape), normal(C), normal(C), normal(C)
     counts = np.random.default_rng(3).random(shape[:-1]) < 0.6
@@ -112,7 +111,7 @@ def test_batch_norm(agree: Any, normal: Any, shape: tuple[int, ...]) -> None:
 @EVERY_DRAW
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 @pytest.mark.parametrize("layout", ["gaps"])
-def test_feed_forward(agree: Any, normal: Any, shape: tuple[int, ...], draw: Draw | None, activation: str) -> None:
+def test_feed_forward(agree, normal, shape, draw, activation):
     C = shape[-1]
     for F in (1, 7):
         assert agree("feed_forward", normal(*shape), normal(C, F), normal(F), normal(F, C), normal(C), activation, draw)
@@ -121,13 +120,13 @@ def test_feed_forward(agree: Any, normal: Any, shape: tuple[int, ...], draw: Dra
 @EVERY_DTYPE
 @EVERY_SHAPE
 @EVERY_LAYOUT
-def test_gelu(agree: Any, normal: Any, shape: tuple[int, ...]) -> None:
+def test_gelu(agree, normal, shape):
     assert agree("gelu", 3 * normal(*shape))
 
 
 @EVERY_DTYPE
 @pytest.mark.parametrize("largest", [1.0, 0.7, 5.0, 9.0, 40.0, 1e4, 1e15])
-def test_gelu_near_0_where_its_pieces_meet_and_far_out(agree: Any, dtype: str, largest: float) -> None:
+def test_gelu_near_0_where_its_pieces_meet_and_far_out(agree, dtype, largest):
     x = (largest * np.linspace(-1, 1, 4001)).astype(dtype)
     assert agree("gelu", x)
     assert agree("gelu", x[:, None])
@@ -136,7 +135,7 @@ def test_gelu_near_0_where_its_pieces_meet_and_far_out(agree: Any, dtype: str, l
 @EVERY_DTYPE
 @EVERY_LAYOUT
 @pytest.mark.parametrize("shape", [(1, 1, 1), (2, 3, 5), (0, 3, 4), (3, 2, 4, 6)], ids=str)
-def test_positions(agree: Any, normal: Any, shape: tuple[int, ...]) -> None:
+def test_positions(agree, normal, shape):
     assert agree("sinusoidal_positions", normal(*shape), 3)
     assert agree("sinusoidal_positions", normal(*shape))
     if len(shape) == 3:
@@ -146,7 +145,7 @@ def test_positions(agree: Any, normal: Any, shape: tuple[int, ...]) -> None:
 @EVERY_DTYPE
 @EVERY_LAYOUT
 @pytest.mark.parametrize("shape", [(1, 2), (2, 3, 6), (0, 3, 4), (3, 2, 5, 6), (2, 2, 0, 4)], ids=str)
-def test_rotary(agree: Any, normal: Any, shape: tuple[int, ...]) -> None:
+def test_rotary(agree, normal, shape):
     assert agree("rotary", normal(*shape))
     assert agree("rotary", normal(*shape), 300, 50.0)
 
@@ -154,7 +153,7 @@ def test_rotary(agree: Any, normal: Any, shape: tuple[int, ...]) -> None:
 @EVERY_DTYPE
 @EVERY_LAYOUT
 @pytest.mark.parametrize("shape", [(1, 1, 0), (1, 7, 6), (5, 5, 0), (6, 0, 0), (130, 150, 3)], ids=str)
-def test_relative_bias(agree: Any, normal: Any, shape: tuple[int, int, int]) -> None:
+def test_relative_bias(agree, normal, shape):
     for K, causal, max_distance in ((8, False, 5), (5, True, 4), (32, False, 128)):
         assert agree("relative_bias", normal(K, 3), *shape, causal, max_distance)
 
@@ -162,7 +161,7 @@ def test_relative_bias(agree: Any, normal: Any, shape: tuple[int, int, int]) -> 
 @EVERY_DTYPE
 @EVERY_LAYOUT
 @pytest.mark.parametrize(("num_rows", "shape"), [(1, (4,)), (5, (2, 7)), (50, (3, 40)), (7, (1, 1)), (9, (0, 3))])
-def test_embedding(agree: Any, normal: Any, num_rows: int, shape: tuple[int, ...]) -> None:
+def test_embedding(agree, normal, num_rows, shape):
     tokens = np.random.default_rng(1).integers(0, num_rows, size=shape)
     for ids in (tokens, tokens.astype(np.uint8), tokens - num_rows):  # NumPy counts negative ids from the end
         if ids.min(initial=0) >= 0:
@@ -170,7 +169,7 @@ def test_embedding(agree: Any, normal: Any, num_rows: int, shape: tuple[int, ...
 
 
 @pytest.mark.parametrize("ids", [[[1, 5]], [[-6, 0]]], ids=str)
-def test_a_token_outside_the_table_is_refused(table: Ops, ids: list[list[int]]) -> None:
+def test_a_token_outside_the_table_is_refused(table, ids):
     """A kernel that trusted them would read, and in backward write, memory of somebody else."""
     rows = np.ones((5, 3), np.float32)
     with pytest.raises(IndexError, match="out of bounds for axis 0 with size 5"):
@@ -179,7 +178,7 @@ def test_a_token_outside_the_table_is_refused(table: Ops, ids: list[list[int]]) 
 
 @EVERY_DTYPE
 @pytest.mark.parametrize("layout", ["read-only"])
-def test_a_gradient_in_another_precision_is_taken(table: Ops, normal: Any, dtype: str) -> None:
+def test_a_gradient_in_another_precision_is_taken(table, normal, dtype):
     """As by the plain pairs: a user's float64 array goes into a float32 model's backward."""
     other = {"float32": "float64", "float64": "float32"}[dtype]
     x, gain, weight = normal(2, 3, 4), normal(4), normal(4, 4)
@@ -231,7 +230,7 @@ def wrong_inputs() -> list[tuple[str, tuple[Any, ...]]]:
 
 
 @pytest.mark.parametrize(("op", "inputs"), wrong_inputs(), ids=lambda value: value if isinstance(value, str) else "")
-def test_bad_input_is_refused_in_the_plain_kernels_words(table: Ops, op: str, inputs: tuple[Any, ...]) -> None:
+def test_bad_input_is_refused_in_the_plain_kernels_words(table, op, inputs):
     with pytest.raises(NpformerError) as plain:
         getattr(PLAIN, op).forward(*inputs)
     with pytest.raises(type(plain.value)) as fast:
@@ -240,5 +239,5 @@ def test_bad_input_is_refused_in_the_plain_kernels_words(table: Ops, op: str, in
     assert len(str(plain.value)) > math.log(2)
 
 
-def test_gradients_of_another_shape_are_refused(table: Ops, refuses_wrong_shapes: Callable[[Ops], None]) -> None:
+def test_gradients_of_another_shape_are_refused(table, refuses_wrong_shapes):
     refuses_wrong_shapes(table)

@@ -80,7 +80,7 @@ def lost(case: str, found: list[Host], true: list[Host]) -> list[str]:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_no_number_where_there_is_none(table: Ops, case: str, dtype: str) -> None:
+def test_no_number_where_there_is_none(table, case, dtype):
     op, inputs = case.split()[0], inputs_for(case, dtype)
     problems: list[str] = []
     for name, value in SPECIAL.items():
@@ -96,7 +96,7 @@ def test_no_number_where_there_is_none(table: Ops, case: str, dtype: str) -> Non
     assert not problems, "\n".join(problems)
 
 
-def test_a_class_that_cannot_be_does_not_count(table: Ops, dtype: str) -> None:
+def test_a_class_that_cannot_be_does_not_count(table, dtype):
     """A logit of −∞ is a probability of 0, and the loss is that of the other classes."""
     logits, targets, *_ = inputs_for("cross_entropy", dtype)
     barred = np.concatenate([logits, np.full((*logits.shape[:-1], 1), -np.inf, dtype)], axis=-1)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import copy
 import dataclasses
 import inspect
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from npformer import functional as F  # noqa: N812 - as the package itself calls it
-from npformer.backend import PLAIN, Backend, Ops, Pair, get_backend, plain_pair, with_bits
+from npformer.backend import PLAIN, Ops, Pair, get_backend, plain_pair, with_bits
 from npformer.backend.ops import DRAWING, add_into, with_kernels
 from npformer.functional import Draw
 from npformer.lab.museum.bug import Edit
@@ -26,7 +25,7 @@ NAMES = list(F.OPERATIONS)
 
 
 @pytest.fixture
-def linear() -> tuple[Any, np.ndarray]:
+def linear():
     """(cache of linear_forward, dy)."""
     rng = np.random.default_rng(0)
     return PLAIN.linear.forward(rng.normal(size=(5, 3)), rng.normal(size=(3, 2)), np.ones(2))[1], rng.normal(
@@ -34,7 +33,7 @@ def linear() -> tuple[Any, np.ndarray]:
     )
 
 
-def test_into_adds_and_never_assigns(linear: tuple[Any, np.ndarray]) -> None:
+def test_into_adds_and_never_assigns(linear):
     cache, dy = linear
     dx, dweight, dbias = F.linear_backward(dy, cache)
     totals = np.full((3, 2), 7.0), np.full(2, -3.0)
@@ -44,7 +43,7 @@ def test_into_adds_and_never_assigns(linear: tuple[Any, np.ndarray]) -> None:
         np.testing.assert_allclose(totals[1], -3 + times * dbias, rtol=1e-14)
 
 
-def test_into_writes_through_views(linear: tuple[Any, np.ndarray]) -> None:
+def test_into_writes_through_views(linear):
     cache, dy = linear
     block = np.zeros((3, 6))
     PLAIN.linear.backward(dy, cache, into=(block[:, 2:4], None))
@@ -53,7 +52,7 @@ def test_into_writes_through_views(linear: tuple[Any, np.ndarray]) -> None:
     assert not block[:, 4:].any()
 
 
-def test_none_is_frozen_and_skipped(linear: tuple[Any, np.ndarray]) -> None:
+def test_none_is_frozen_and_skipped(linear):
     cache, dy = linear
     dx, _, dbias = F.linear_backward(dy, cache)
     total = np.zeros(2)
@@ -61,7 +60,7 @@ def test_none_is_frozen_and_skipped(linear: tuple[Any, np.ndarray]) -> None:
     np.testing.assert_array_equal(total, dbias)
 
 
-def test_what_is_not_added_is_returned(linear: tuple[Any, np.ndarray]) -> None:
+def test_what_is_not_added_is_returned(linear):
     cache, dy = linear
     gradients = F.linear_backward(dy, cache)
     for returned, wanted in (
@@ -76,13 +75,13 @@ def test_what_is_not_added_is_returned(linear: tuple[Any, np.ndarray]) -> None:
     assert isinstance(one, np.ndarray)
 
 
-def test_more_places_than_gradients_is_an_error() -> None:
+def test_more_places_than_gradients_is_an_error():
     pair = plain_pair(F.relu_forward, F.relu_backward)
     with pytest.raises(ValueError, match="zip"):
         pair.backward(np.ones(2), pair.forward(np.ones(2))[1], into=(np.zeros(2), np.zeros(2)))
 
 
-def test_every_operation_of_functional_is_in_the_table_in_teaching_order() -> None:
+def test_every_operation_of_functional_is_in_the_table_in_teaching_order():
     assert [field.name for field in dataclasses.fields(Ops)] == list(vars(PLAIN)) == NAMES
     assert {f"{name}_forward" for name in NAMES} == {name for name in F.__all__ if name.endswith("_forward")}
     for name, pair in vars(PLAIN).items():
@@ -92,7 +91,7 @@ def test_every_operation_of_functional_is_in_the_table_in_teaching_order() -> No
     assert listed == [name for name in NAMES if name in listed]
 
 
-def test_a_misspelt_operation_is_an_error_that_names_the_nearest() -> None:
+def test_a_misspelt_operation_is_an_error_that_names_the_nearest():
     with pytest.raises(AttributeError, match="liner: expected the name of an operation, such as linear"):
         _ = PLAIN.liner
     with pytest.raises(TypeError, match="liner"):
@@ -113,9 +112,7 @@ def test_a_misspelt_operation_is_an_error_that_names_the_nearest() -> None:
         ("def _feed_forward(): ...\ndef move_forwards(): ...\nx_forward = 3", None),
     ],
 )
-def test_kernels_are_found_by_their_names_or_refused(
-    source: str, message: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kernels_are_found_by_their_names_or_refused(source, message, tmp_path, monkeypatch):
     folder = f"folder_of_kernels_{abs(hash(source))}"
     (tmp_path / folder).mkdir()
     for name in ("__init__", "a", *(["b"] if "twice" in source else [])):
@@ -132,9 +129,7 @@ def test_kernels_are_found_by_their_names_or_refused(
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
 @pytest.mark.parametrize("name", ["numpy", pytest.param("cupy", marks=pytest.mark.gpu)])
-def test_plain_kernels_are_the_functions_of_functional_themselves(
-    name: str, dtype: str, request: pytest.FixtureRequest
-) -> None:
+def test_plain_kernels_are_the_functions_of_functional_themselves(name, dtype, request):
     """Nothing stands for one of them, be it as right: what checks plain kernels is to check every line of functional.
 
     A forward whose bits somebody else draws is a partial, which does not unwrap.
@@ -153,7 +148,7 @@ def op_cases(op: str) -> list[Case]:
 
 
 @pytest.mark.parametrize("op", NAMES)
-def test_plain_kernels_run_the_text_of_functional(op: str, numpy64: Backend) -> None:
+def test_plain_kernels_run_the_text_of_functional(op, numpy64):
     targets = {f"{f.__module__}:{f.__name__}" for f in (getattr(F, f"{op}_{way}") for way in WAYS)}
     bits = "npformer.functional.philox:philox_bits"
     with noted([*targets, bits]) as ran:
@@ -173,20 +168,20 @@ WRONG = {
 
 
 @pytest.mark.parametrize("op", WRONG)
-def test_a_mistake_in_functional_is_seen_by_a_gradient_check_of_plain_kernels(op: str) -> None:
+def test_a_mistake_in_functional_is_seen_by_a_gradient_check_of_plain_kernels(op):
     for edits, right in (([], True), ([WRONG[op]], False)):
         with patched(edits) as backend:
             assert [case.check(backend).ok for case in op_cases(op)] == [right]
 
 
-def test_a_kernel_replaced_is_seen_by_every_layer_and_touches_nothing_else(numpy64: Backend) -> None:
+def test_a_kernel_replaced_is_seen_by_every_layer_and_touches_nothing_else(numpy64):
     seen: list[tuple[int, ...]] = []
 
-    def forward(x: Any, gamma: Any, beta: Any, eps: float) -> tuple[Any, Any]:
+    def forward(x, gamma, beta, eps: float) -> tuple[Any, Any]:
         seen.append(x.shape)
         return F.layer_norm_forward(2 * x, gamma, beta, eps)
 
-    def backward(dy: Any, cache: Any, into: Any = ()) -> Any:
+    def backward(dy, cache, into=()):
         return 2 * numpy64.ops.layer_norm.backward(dy, cache, into)
 
     swapped = dataclasses.replace(numpy64, ops=dataclasses.replace(numpy64.ops, layer_norm=Pair(forward, backward)))
@@ -201,15 +196,15 @@ def test_a_kernel_replaced_is_seen_by_every_layer_and_touches_nothing_else(numpy
     assert all(getattr(swapped.ops, name) is getattr(numpy64.ops, name) for name in others)
 
 
-def test_the_table_is_frozen() -> None:
+def test_the_table_is_frozen():
     with pytest.raises(dataclasses.FrozenInstanceError):
         PLAIN.relu = PLAIN.gelu  # type: ignore[misc]
 
 
-def test_every_operation_that_draws_takes_other_bits(numpy64: Backend) -> None:
+def test_every_operation_that_draws_takes_other_bits(numpy64):
     calls: list[int] = []
 
-    def bits(draw: Draw, size: int, like: Any) -> Any:
+    def bits(draw: Draw, size: int, like):
         calls.append(size)
         return np.zeros(size, dtype=np.uint16)  # everything is dropped
 
@@ -231,7 +226,7 @@ def test_every_operation_that_draws_takes_other_bits(numpy64: Backend) -> None:
     assert calls == [36, 24, 36, 24]  # weights, sub-layer, inside the feed-forward, sub-layer
 
 
-def test_add_into_adds_to_the_last_and_returns_the_others() -> None:
+def test_add_into_adds_to_the_last_and_returns_the_others():
     gradients = np.ones(2), np.full(3, 2.0), np.full(4, 3.0)
     assert add_into(gradients, ()) == gradients
     totals = [np.full(n, 10.0) for n in (2, 3, 4)]

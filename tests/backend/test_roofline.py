@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -14,16 +13,14 @@ from npformer.backend.roofline import LARGE, Ceilings, measure_ceilings
 
 
 @pytest.fixture
-def alone() -> Backend:
+def alone():
     """The plain kernels in float32 on one thread."""
     return get_backend("numpy", kernels="plain", threads=1)
 
 
 @pytest.mark.parametrize("products_of_16", [(0.25, 0.75), (0.75, 0.25)])
 @pytest.mark.parametrize("memory", [(0.125, 1.0), (1.0, 0.125)])
-def test_rates_come_from_the_best_time(
-    memory: tuple[float, float], products_of_16: tuple[float, float], alone: Backend, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rates_come_from_the_best_time(memory, products_of_16, alone, monkeypatch):
     monkeypatch.setitem(roofline.LARGE, "numpy", 8)
     products = [0.5, 0.5, 0.5, 0.5, *products_of_16]  # of 8, of (3, 4, 5): a linear map's and the arrays' own
     seconds = iter([*products, *memory])  # a copy, a change in place
@@ -38,7 +35,7 @@ def test_rates_come_from_the_best_time(
     assert next(seconds, None) is None
 
 
-def test_the_best_of_several_rounds_without_the_first(alone: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_best_of_several_rounds_without_the_first(alone, monkeypatch):
     lengths = iter([0.1, 5.0, 3.0, 4.0])
 
     class FakeTime:
@@ -50,14 +47,14 @@ def test_the_best_of_several_rounds_without_the_first(alone: Backend, monkeypatc
     clock = FakeTime()
     monkeypatch.setattr("npformer.seconds.time", clock)
 
-    def work() -> None:
+    def work():
         clock.now += next(lengths)
 
     assert roofline._best(work, alone) == 3.0
     assert next(lengths, None) is None
 
 
-def test_this_machine(alone: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_this_machine(alone, monkeypatch):
     monkeypatch.setattr(roofline, "ENOUGH", 0.0)
     found = measure_ceilings(alone, [(2, 2, 2)], streamed=1 << 20)
     assert found.shape == (LARGE["numpy"],) * 3
@@ -65,11 +62,11 @@ def test_this_machine(alone: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     assert 0 < found.bytes < math.inf
 
 
-def test_on_a_gpu_the_product_is_that_of_a_linear_map(alone: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_gpu_the_product_is_that_of_a_linear_map(alone, monkeypatch):
     """In its precision, and large: here a backend that says it is CuPy's."""
     seen: list[tuple[int, ...]] = []
 
-    def forward(x: Any, weight: Any, bias: Any) -> Any:
+    def forward(x, weight, bias):
         seen.append((*x.shape, *weight.shape, *bias.shape))
         return alone.ops.linear.forward(x, weight, bias)
 
@@ -81,7 +78,7 @@ def test_on_a_gpu_the_product_is_that_of_a_linear_map(alone: Backend, monkeypatc
     assert set(seen) == {(16, 16, 16, 16, 16), (2, 3, 3, 4, 4)}
 
 
-def test_the_nearer_ceiling() -> None:
+def test_the_nearer_ceiling():
     at = Ceilings(flops=100.0, bytes=10.0, shape=(1, 1, 1))
     assert at.bound(200.0, 10.0) == (2.0, "products")
     assert at.bound(100.0, 30.0) == (3.0, "memory")

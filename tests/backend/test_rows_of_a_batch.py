@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from npformer.backend import Backend, Ops, Pair
+from npformer.backend import Ops, Pair
 from npformer.backend.ops import DRAWING
 from npformer.functional import AttentionMask, Draw
 from npformer.functional.philox import WORD
@@ -47,14 +47,14 @@ def pair_for(ops: Ops, op: str) -> Pair:
     if op != "biased_attention":
         return pair
 
-    def forward(q: Host, k: Host, *others: Any) -> Any:
+    def forward(q: Host, k: Host, *others):
         bias = np.cos(np.arange(q[0, :, :, :1].size * k.shape[2])).reshape(*q.shape[1:3], k.shape[2])
         return pair.forward(q, k, others[0], bias, *others[1:])
 
     return Pair(forward, pair.backward)
 
 
-def run(pair: Pair, inputs: tuple[Any, ...], draw: Draw, dy: Any) -> tuple[Any, list[Host]]:
+def run(pair: Pair, inputs: tuple[Any, ...], draw: Draw, dy) -> tuple[Any, list[Host]]:
     """(the gradient of the output, made if dy is None; outputs and gradients of what has rows)."""
     y, cache = pair.forward(*inputs, draw)
     outputs = y if isinstance(y, tuple) else (y,)
@@ -65,14 +65,14 @@ def run(pair: Pair, inputs: tuple[Any, ...], draw: Draw, dy: Any) -> tuple[Any, 
     return dy, [*outputs, *(g for g, x in zip(gradients, inputs, strict=False) if has_rows(x))]
 
 
-def has_rows(x: Any) -> bool:
+def has_rows(x) -> bool:
     return isinstance(x, np.ndarray) and x.ndim > 2
 
 
 @pytest.mark.parametrize("op", DRAWING)
 @pytest.mark.parametrize("size", SIZES, ids=str)
 @pytest.mark.parametrize("draw", DRAWS.values(), ids=list(DRAWS))
-def test_parts_of_a_batch_are_parts_of_the_whole(any64: Backend, op: str, size: tuple[int, int], draw: Draw) -> None:
+def test_parts_of_a_batch_are_parts_of_the_whole(any64, op, size, draw):
     pair, inputs = pair_for(any64.ops, op), inputs_for(op, *size)
     dy, whole = run(pair, inputs, draw, None)
     for rows in PARTS:
@@ -84,7 +84,7 @@ def test_parts_of_a_batch_are_parts_of_the_whole(any64: Backend, op: str, size: 
 
 
 @pytest.mark.parametrize("op", DRAWING)
-def test_rows_drawn_from_the_start_would_be_seen(any64: Backend, op: str) -> None:
+def test_rows_drawn_from_the_start_would_be_seen(any64, op):
     pair, inputs = pair_for(any64.ops, op), inputs_for(op, 3, 5)
     dy, whole = run(pair, inputs, DRAWS["small"], None)
     rows = slice(3, 7)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from typing import Any
 
 import numpy as np
 import pytest
 
-from npformer.backend import PLAIN, Backend, Ops, Pair, get_backend
+from npformer.backend import PLAIN, Ops, Pair, get_backend
 from npformer.backend.flops import NOTHING, work_of
 from npformer.backend.timing import Clock, Part, timed_backend, timed_ops, timed_pair
 from npformer.models import Transformer
@@ -22,37 +21,37 @@ X = np.ones((2, 3, 4))
 class FakeTime:
     """Stands for the module time, and for a device whose waiting takes a second."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.now = 0.0
         self.events: list[str] = []
 
     def perf_counter(self) -> float:
         return self.now
 
-    def synchronize(self) -> None:
+    def synchronize(self):
         self.events.append("wait")
         self.now += 1.0
 
-    def body(self, *inputs: Any) -> tuple[str, str]:
+    def body(self, *inputs) -> tuple[str, str]:
         self.events.append("body")
         self.now += 10.0
         return "y", "cache"
 
 
 @pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
+def fake(monkeypatch):
     found = FakeTime()
     monkeypatch.setattr("npformer.seconds.time", found)
     return found
 
 
 @pytest.fixture
-def alone() -> Backend:
+def alone():
     """The plain kernels in float32 on one thread."""
     return get_backend("numpy", kernels="plain", threads=1)
 
 
-def test_a_call_is_timed_until_the_device_is_done(fake: FakeTime) -> None:
+def test_a_call_is_timed_until_the_device_is_done(fake):
     clock = Clock(fake)  # type: ignore[arg-type]
     pair = timed_pair("relu", Pair(fake.body, fake.body), clock)
     clock.start()
@@ -67,7 +66,7 @@ def test_a_call_is_timed_until_the_device_is_done(fake: FakeTime) -> None:
     }
 
 
-def test_a_stopped_clock_neither_waits_nor_remembers(fake: FakeTime) -> None:
+def test_a_stopped_clock_neither_waits_nor_remembers(fake):
     clock = Clock(fake)  # type: ignore[arg-type]
     pair = timed_pair("relu", Pair(fake.body, fake.body), clock)
     _, cache = pair.forward(X)
@@ -78,7 +77,7 @@ def test_a_stopped_clock_neither_waits_nor_remembers(fake: FakeTime) -> None:
     assert clock.parts == {}
 
 
-def test_start_begins_anew(alone: Backend) -> None:
+def test_start_begins_anew(alone):
     clock = Clock(alone.device)
     for calls in (2, 3):
         clock.start()
@@ -87,7 +86,7 @@ def test_start_begins_anew(alone: Backend) -> None:
         assert clock.stop()[Part("a", "forward")].calls == calls
 
 
-def test_work_is_counted_when_asked(alone: Backend) -> None:
+def test_work_is_counted_when_asked(alone):
     clock = Clock(alone.device)
     relu = timed_ops(PLAIN, clock).relu
     for counting, wanted in ((True, work_of("relu", X, (X,))), (False, (NOTHING, NOTHING))):
@@ -98,7 +97,7 @@ def test_work_is_counted_when_asked(alone: Backend) -> None:
         assert tuple(found[Part("relu", way)].work for way in ("forward", "backward")) == wanted
 
 
-def test_every_operation_is_on_the_clock(alone: Backend) -> None:
+def test_every_operation_is_on_the_clock(alone):
     clock = Clock(alone.device)
     silent = Ops(**{field.name: Pair(lambda: (None, None), lambda dy, cache, into: None) for field in fields(Ops)})
     clock.start()
@@ -109,12 +108,12 @@ def test_every_operation_is_on_the_clock(alone: Backend) -> None:
     assert set(clock.stop()) == {Part(f.name, way) for f in fields(Ops) for way in ("forward", "backward")}
 
 
-def test_nothing_is_captured(alone: Backend) -> None:
+def test_nothing_is_captured(alone):
     with_graph = replace(alone, capture=lambda function: lambda *inputs: 1 / 0)
     assert timed_backend(with_graph, Clock(alone.device)).capture(abs)(-1) == 1
 
 
-def test_a_timed_step_is_the_same_to_the_bit(alone: Backend) -> None:
+def test_a_timed_step_is_the_same_to_the_bit(alone):
     clock = Clock(alone.device)
     config, batch = PRESETS["tiny"].config(dropout=0.1), PRESETS["tiny"].example_batch()
     values = []

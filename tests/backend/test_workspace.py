@@ -21,7 +21,7 @@ SHAPE = (64, 2 + SMALL // 64)  # bytes of uint8: just large enough to be kept
 PATIENCE = 600  # seconds until a test gives up on what would never happen
 
 
-def fresh_pool(work: Callable[[], None]) -> None:
+def fresh_pool(work: Callable[[], None]):
     """Run work on a thread of its own, whose pool is empty, and raise what it raised."""
     with ThreadPoolExecutor(1) as pool:
         pool.submit(work).result()
@@ -31,8 +31,8 @@ def address(x: Host) -> int:
     return int(x.__array_interface__["data"][0])
 
 
-def test_memory_is_used_again_once_nobody_refers_to_it() -> None:
-    def work() -> None:
+def test_memory_is_used_again_once_nobody_refers_to_it():
+    def work():
         x = empty(SHAPE, np.uint8)
         where = address(x)
         assert address(empty(SHAPE, np.uint8)) != where
@@ -67,8 +67,8 @@ def test_memory_is_used_again_once_nobody_refers_to_it() -> None:
         lambda x: np.ma.masked_array(x),
     ],
 )
-def test_whatever_still_sees_the_memory_keeps_it(view: Callable[[Host], Any]) -> None:
-    def work() -> None:
+def test_whatever_still_sees_the_memory_keeps_it(view):
+    def work():
         x = empty(SHAPE, np.uint8)
         span = range(address(x), address(x) + x.nbytes)
         seen = view(x)
@@ -83,11 +83,11 @@ def test_whatever_still_sees_the_memory_keeps_it(view: Callable[[Host], Any]) ->
     fresh_pool(work)
 
 
-def test_a_function_that_fails_does_not_keep_its_memory_for_ever() -> None:
-    def work() -> None:
+def test_a_function_that_fails_does_not_keep_its_memory_for_ever():
+    def work():
         where = []
 
-        def fail() -> None:
+        def fail():
             where.append(address(empty(SHAPE, np.uint8)))
             x = empty(SHAPE, np.uint8)
             where.append(address(x))
@@ -101,10 +101,10 @@ def test_a_function_that_fails_does_not_keep_its_memory_for_ever() -> None:
     fresh_pool(work)
 
 
-def test_random_use_never_overlaps() -> None:
+def test_random_use_never_overlaps():
     """Arrays of many sizes, kept, dropped and viewed at random: what was written is what is read."""
 
-    def work() -> None:
+    def work():
         rng = np.random.default_rng(0)
         held: list[tuple[Host, int]] = []
         for number in range(2000):
@@ -121,7 +121,7 @@ def test_random_use_never_overlaps() -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bool", "int64", "complex128"])
 @pytest.mark.parametrize("shape", [(), (0,), (0, 5), (5, 0, 7), (1,), (3, 5), (100, 1001), (7, 11, 1013)])
-def test_arrays_are_as_asked_for(dtype: str, shape: tuple[int, ...]) -> None:
+def test_arrays_are_as_asked_for(dtype, shape):
     for made in (empty(shape, dtype), empty(shape, np.dtype(dtype)), empty_like(np.empty(shape, dtype).T).T):
         assert made.shape == shape
         assert made.dtype == dtype
@@ -132,7 +132,7 @@ def test_arrays_are_as_asked_for(dtype: str, shape: tuple[int, ...]) -> None:
     assert empty(shape, dtype).flags.c_contiguous
 
 
-def test_every_thread_has_memory_of_its_own() -> None:
+def test_every_thread_has_memory_of_its_own():
     """What one thread no longer needs, another does not get: no lock is needed between looking and taking."""
     with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as other:
         dropped = one.submit(lambda: address(empty(SHAPE, np.uint8))).result()
@@ -141,10 +141,10 @@ def test_every_thread_has_memory_of_its_own() -> None:
         assert dropped == one.submit(lambda: address(empty(SHAPE, np.uint8))).result()
 
 
-def test_threads_at_work_at_the_same_time_do_not_overwrite_each_other() -> None:
+def test_threads_at_work_at_the_same_time_do_not_overwrite_each_other():
     barrier = threading.Barrier(4)
 
-    def work(number: int) -> None:
+    def work(number: int):
         for _ in range(100):
             mine = [empty(SHAPE, np.uint8) for _ in range(3)]
             for x in mine:
@@ -156,11 +156,11 @@ def test_threads_at_work_at_the_same_time_do_not_overwrite_each_other() -> None:
         list(pool.map(work, range(4)))
 
 
-def test_an_array_handed_to_another_thread_is_kept_there() -> None:
+def test_an_array_handed_to_another_thread_is_kept_there():
     made, checked = threading.Event(), threading.Event()
     box: list[Host] = []
 
-    def make() -> None:
+    def make():
         box.append(empty(SHAPE, np.uint8)[1:])
         box[0][...] = 7
         made.set()
@@ -179,10 +179,10 @@ def test_an_array_handed_to_another_thread_is_kept_there() -> None:
     assert not any(address(empty(SHAPE, np.uint8)) in span for _ in range(5))
 
 
-def test_unused_memory_is_given_up_when_sizes_change(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unused_memory_is_given_up_when_sizes_change(monkeypatch):
     monkeypatch.setattr(workspace, "KEEP", 1 << 20)
 
-    def work() -> None:
+    def work():
         tracemalloc.start()
         try:
             for step in range(60):  # each size half as large again as the one before the last
@@ -196,10 +196,10 @@ def test_unused_memory_is_given_up_when_sizes_change(monkeypatch: pytest.MonkeyP
     fresh_pool(work)
 
 
-def test_two_thousand_random_shapes_leave_what_the_first_hundred_did() -> None:
+def test_two_thousand_random_shapes_leave_what_the_first_hundred_did():
     """Steps of thirty arrays, kept and then dropped, those of the first step the largest of all."""
 
-    def work() -> None:
+    def work():
         rng = np.random.default_rng(0)
         pool, kept, peak = workspace._here.pool, [], 0
         for step in range(2000):
@@ -214,10 +214,10 @@ def test_two_thousand_random_shapes_leave_what_the_first_hundred_did() -> None:
     fresh_pool(work)
 
 
-def test_what_is_needed_in_each_step_is_kept() -> None:
+def test_what_is_needed_in_each_step_is_kept():
     """Steps of one shape, far beyond KEEP: no buffer is made after the first, none is given up."""
 
-    def work() -> None:
+    def work():
         sizes = [*range(SMALL, 40 * SMALL, SMALL // 2), *range(80 * SMALL, SMALL, -SMALL)]
 
         def step() -> list[int]:
@@ -235,8 +235,8 @@ def test_what_is_needed_in_each_step_is_kept() -> None:
     fresh_pool(work)
 
 
-def test_what_was_needed_once_is_not_kept_for_ever() -> None:
-    def work() -> None:
+def test_what_was_needed_once_is_not_kept_for_ever():
+    def work():
         held = [empty((1 << 24,), np.uint8) for _ in range(8)]
         del held
         for i in range(400):
@@ -248,7 +248,7 @@ def test_what_was_needed_once_is_not_kept_for_ever() -> None:
     fresh_pool(work)
 
 
-def test_a_pool_with_a_limit_gives_nothing_up_and_ends_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pool_with_a_limit_gives_nothing_up_and_ends_there(monkeypatch):
     monkeypatch.setattr(workspace, "KEEP", 0)
     monkeypatch.setattr(workspace, "ROOM", 0.0)
     pool = Pool(limit=1000)
@@ -267,14 +267,14 @@ def test_a_pool_with_a_limit_gives_nothing_up_and_ends_there(monkeypatch: pytest
     assert not pool.owns(empty(SHAPE, np.uint8).base)
 
 
-def test_memory_of_another_thread_is_its_own() -> None:
+def test_memory_of_another_thread_is_its_own():
     pool = Pool(limit=1000)
     with from_pool(pool, Traced):
         fresh_pool(lambda: expect_plain(empty((300,), np.uint8)))
     assert pool.sizes == []
 
 
-def expect_plain(x: Host) -> None:
+def expect_plain(x: Host):
     assert type(x) is np.ndarray
 
 
@@ -291,7 +291,7 @@ def columns(shape: tuple[int, ...], *widths: int, dtype: str = "float32") -> tup
 
 @pytest.mark.parametrize("widths", [(4,), (4, 4, 4), (1, 5, 2)])
 @pytest.mark.parametrize("shape", [(2, 3), (5,), (1, 1)])
-def test_columns_of_one_array_are_joined_without_a_copy(shape: tuple[int, ...], widths: tuple[int, ...]) -> None:
+def test_columns_of_one_array_are_joined_without_a_copy(shape, widths):
     whole, parts = columns(shape, *widths)
     for first in range(len(widths)):
         found = side_by_side(parts[first:])
@@ -300,7 +300,7 @@ def test_columns_of_one_array_are_joined_without_a_copy(shape: tuple[int, ...], 
         assert address(found) == address(whole) + sum(widths[:first]) * whole.itemsize
 
 
-def test_memory_of_the_pool_and_of_heads() -> None:
+def test_memory_of_the_pool_and_of_heads():
     memory = empty((64, 8, 3, 4, 16), "float32")  # large enough to be a buffer's
     memory[...] = np.random.default_rng(0).normal(size=memory.shape)
     parts = [memory[:, :, i].reshape(64, 8, 64) for i in range(3)]
@@ -310,7 +310,7 @@ def test_memory_of_the_pool_and_of_heads() -> None:
     assert address(found) == address(memory)
 
 
-def test_what_does_not_lie_side_by_side_is_not_joined() -> None:
+def test_what_does_not_lie_side_by_side_is_not_joined():
     whole, (a, b, c) = columns((4, 2), 3, 3, 3)
     other, (d, *_) = columns((4, 2), 3, 3, 3)
     assert address(d) != address(a)

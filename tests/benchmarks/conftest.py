@@ -17,7 +17,7 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture(scope="session")
-def run() -> Run:
+def run():
     """Runs a benchmark as a reader does: run("train_step", "--size", "tiny")."""
 
     def run_benchmark(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -10,7 +10,7 @@ SECONDS = {
 }  # fmt: skip
 
 
-def row(name: str, seconds: float, **more: Any) -> dict[str, Any]:
+def row(name: str, seconds: float, **more) -> dict[str, Any]:
     """One contender."""
     return {
         "name": name, "threads": "1", "median": seconds, "best": seconds, "rounds": 2, "steps": 20,

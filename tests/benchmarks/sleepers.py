@@ -45,7 +45,7 @@ def hog(megabytes: int) -> Contender:
 def crasher() -> Contender:
     """Ends in the middle of its first task."""
 
-    def crash() -> None:
+    def crash():
         print("the reason why", file=sys.stderr)
         raise SystemExit(7)
 

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,13 +15,13 @@ from npformer.cli.main import main as npformer
 SMALL = {"steps": 2, "d_model": 8, "d_ff": 8, "num_heads": 2, "eval_examples": 2, "final_examples": 2, "batch_size": 4}
 
 
-def command(monkeypatch: pytest.MonkeyPatch, *words: Any) -> int:
+def command(monkeypatch: pytest.MonkeyPatch, *words) -> int:
     monkeypatch.setattr(sys, "argv", ["benchmarks.beam", *map(str, words)])
     return beam.main()
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def runs(tmp_path_factory):
     """Two small runs: one whose model translates, one whose model tells languages apart."""
     root = tmp_path_factory.mktemp("runs")
     with pytest.MonkeyPatch.context() as patch:
@@ -35,7 +32,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield root
 
 
-def test_both_ways_decode_every_text_in_each_round(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_ways_decode_every_text_in_each_round(monkeypatch):
     seen: list[tuple[str, int]] = []
     monkeypatch.setattr(npf, "greedy", lambda model, part, max_len: seen.append(("greedy", len(part))))
     monkeypatch.setattr(npf, "beam_search", lambda model, part, max_len, beam: seen.append((f"beam {beam}", len(part))))
@@ -45,7 +42,7 @@ def test_both_ways_decode_every_text_in_each_round(monkeypatch: pytest.MonkeyPat
     assert 0 < found["ratio"]["low"] <= found["ratio"]["median"] <= found["ratio"]["high"]
 
 
-def test_a_run_is_measured(runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_is_measured(runs, monkeypatch, capsys):
     words = [runs / "copy", "--texts", 6, "--batch", "2,6", "--rounds", 2, "--max-len", 5]
     assert command(monkeypatch, *words) == 0
     table = capsys.readouterr().out.splitlines()[-2:]
@@ -68,9 +65,7 @@ def test_a_run_is_measured(runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
         (["copy", "--save", "nowhere/x.json"], "--save: expected a .json file in a folder that is there"),
     ],
 )
-def test_what_cannot_be_measured_is_refused(
-    words: list[str], message: str, runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_be_measured_is_refused(words, message, runs, monkeypatch, capsys):
     assert command(monkeypatch, runs / words[0], *words[1:]) == 2
     ended = capsys.readouterr()
     assert message in ended.err

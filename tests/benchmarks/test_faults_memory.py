@@ -9,7 +9,7 @@ import pytest
 from benchmarks.faults import memory
 
 
-def test_a_row_for_each_kind_of_work(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_row_for_each_kind_of_work(capsys):
     assert memory.main(["--kernels", "numpy", "--shapes", "3", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert [(row["kernels"], row["work"], row["shapes"]) for row in rows] == [
@@ -19,7 +19,7 @@ def test_a_row_for_each_kind_of_work(capsys: pytest.CaptureFixture[str]) -> None
     assert all(row["first_bytes"] > 1e7 and row["last_bytes"] > 1e7 for row in rows)
 
 
-def test_the_table_says_how_much_it_grew() -> None:
+def test_the_table_says_how_much_it_grew():
     row = {"kernels": "numpy", "work": "train", "shapes": 2000, "first_bytes": 5e7, "last_bytes": 6.5e7}
     heading, line = memory.table([row | {"growth_in_use": -1e6, "kept": 4e6}]).splitlines()
     assert heading.split() == ["kernels", "work", "shapes", "after", "100", "at", "last", "growth", "in", "use", "kept"]
@@ -27,7 +27,7 @@ def test_the_table_says_how_much_it_grew() -> None:
     assert line.split() == ["numpy", "train", "2000", *sizes]
 
 
-def test_no_shapes_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_shapes_are_refused(capsys):
     with pytest.raises(SystemExit, match="2"):
         memory.main(["--shapes", "0"])
     assert "--shapes: expected an integer >= 1, got 0" in capsys.readouterr().err

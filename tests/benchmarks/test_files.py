@@ -6,10 +6,7 @@ import collections
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-
-import pytest
 
 from benchmarks.faults import files
 from benchmarks.faults.file_subjects import SUBJECTS
@@ -45,7 +42,7 @@ FAULTY = """if True:
 """
 
 
-def test_two_hundred_files_are_read_or_refused(tmp_path: Path) -> None:
+def test_two_hundred_files_are_read_or_refused(tmp_path):
     found = list(files.outcomes(range(204), 0, tmp_path, limited=False))
     assert [f"{each['number']}: {each['text']}" for each in found if each["outcome"] in files.FAULTS] == []
     counts = collections.Counter((each["kind"], each["outcome"]) for each in found)
@@ -54,7 +51,7 @@ def test_two_hundred_files_are_read_or_refused(tmp_path: Path) -> None:
     assert sum(counts[subject.name, "read"] for subject in SUBJECTS) > 10
 
 
-def test_a_file_follows_from_the_seed_and_its_number(tmp_path: Path) -> None:
+def test_a_file_follows_from_the_seed_and_its_number(tmp_path):
     for folder in ("a", "b", "c"):
         (tmp_path / folder).mkdir()
     one = [each["outcome"] for each in files.outcomes(range(34), 3, tmp_path / "a", limited=False)]
@@ -64,14 +61,14 @@ def test_a_file_follows_from_the_seed_and_its_number(tmp_path: Path) -> None:
     assert one[17:] == other
 
 
-def test_every_fault_is_seen(tmp_path: Path) -> None:
+def test_every_fault_is_seen(tmp_path):
     command = [sys.executable, "-c", FAULTY, str(tmp_path)]  # alone: its memory is limited
     said = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     assert all(len(set(line.split(" | "))) == 1 for line in said.splitlines()), said
     assert len(said.splitlines()) == 6
 
 
-def test_a_process_that_dies_is_a_fault_of_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_dies_is_a_fault_of_its_file(monkeypatch):
     first = json.dumps({"number": 0, "kind": "model", "outcome": "read", "seconds": 0, "memory": 0, "text": ""})
     worker = f"import sys; print({first!r} * (sys.argv[-1] == '0:2')); sys.exit(7)"
     monkeypatch.setattr(files, "WORKER", ["-c", worker])
@@ -80,7 +77,7 @@ def test_a_process_that_dies_is_a_fault_of_its_file(monkeypatch: pytest.MonkeyPa
     assert "file 1: the process that read it ended with 7" in found[1]["text"]
 
 
-def test_the_command(run: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+def test_the_command(run):
     done = run("faults.files", "--count", "34", "--json")
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)

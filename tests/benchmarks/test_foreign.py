@@ -47,7 +47,7 @@ def differences(pair: Foreign, which: int) -> Array:
     return found
 
 
-def test_the_list_is_long_and_its_names_are_unique() -> None:
+def test_the_list_is_long_and_its_names_are_unique():
     names = [each.name for each in (*RIGHT, *WRONG)]
     assert [name for name, count in Counter(names).items() if count > 1] == []
     by_hand = sum(each.by_hand for each in WRONG)
@@ -58,14 +58,14 @@ def test_the_list_is_long_and_its_names_are_unique() -> None:
     assert sum(of_each[pair.name] >= 2 for pair in RIGHT) > len(RIGHT) / 2
 
 
-def test_the_files_are_short() -> None:
+def test_the_files_are_short():
     folder = Path(command.__file__).parent
     assert [path.name for path in folder.glob("*.py") if path.read_text(encoding="utf-8").count("\n") > 300] == []
     assert {path.stem for path in folder.glob("pairs_*.py")} == {theme.__name__.rpartition(".")[2] for theme in THEMES}
 
 
 @pytest.mark.parametrize("pair", RIGHT, ids=lambda pair: pair.name)
-def test_a_right_pair_agrees_with_central_differences(pair: Foreign) -> None:
+def test_a_right_pair_agrees_with_central_differences(pair):
     places = [i for i, x in enumerate(pair.inputs) if is_float(x)]
     found = gradients(pair, pair.backward)
     assert [g.shape for g in found] == [pair.inputs[i].shape for i in places]
@@ -76,7 +76,7 @@ def test_a_right_pair_agrees_with_central_differences(pair: Foreign) -> None:
     )
 
 
-def test_pairs_keep_their_precision() -> None:
+def test_pairs_keep_their_precision():
     """In float32 all is float32: outputs and gradients."""
     wrong = {}
     for pair in RIGHT:
@@ -90,7 +90,7 @@ def test_pairs_keep_their_precision() -> None:
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: wrong.name)
-def test_a_wrong_pair_differs(wrong: Wrong) -> None:
+def test_a_wrong_pair_differs(wrong):
     right = gradients(wrong.pair, wrong.pair.backward)
     with np.errstate(all="ignore"):
         found = gradients(wrong.pair, wrong.backward)
@@ -112,7 +112,7 @@ def labels() -> set[str]:
     return operators | {str(text.value) for text in made if isinstance(text, ast.Constant)}
 
 
-def test_every_label_has_a_family() -> None:
+def test_every_label_has_a_family():
     assert {kind for families in score.FAMILIES.values() for kind in families} <= set(KINDS)
     assert set(mutated.OF_OPERATOR) <= set(score.FAMILIES)
     assert {"drop a term", "return zero", "transposed", "unknown"} <= labels()
@@ -139,9 +139,7 @@ def row(verdict: str, cause: str) -> Row:
         ([("right", "")], "right", ""),
     ],
 )
-def test_the_score_of_a_report(
-    rows: list[tuple[str, str]], verdict: str, cause_is: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_score_of_a_report(rows, verdict, cause_is, monkeypatch):
     made = Report("x", tuple(row(*each) for each in rows))
     monkeypatch.setattr(score, "check", lambda *_: made)
     wrong = Wrong("w", RIGHT[0], RIGHT[0].backward, True, frozenset({"sign"}))
@@ -150,16 +148,16 @@ def test_the_score_of_a_report(
     assert found.is_failure == (cause_is != "right")
 
 
-def test_a_report_that_is_not_ok_has_a_problem() -> None:
+def test_a_report_that_is_not_ok_has_a_problem():
     said = ("backward changes its input x",)
     assert score.verdict_of(Report("x", (row("right", ""),), said)) == "problem"
     assert score.verdict_of(Report("x", (row("WRONG", ""),), said)) == "WRONG"
 
 
-def test_a_pairs_options_go_to_gradcheck(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pairs_options_go_to_gradcheck(monkeypatch):
     seen: dict[str, Any] = {}
 
-    def gradcheck(target: Any, *inputs: Any, reference: Any = None, structure: Any = None, **options: Any) -> Report:
+    def gradcheck(target, *inputs, reference=None, structure=None, **options) -> Report:
         seen.update(target=target, inputs=inputs, reference=reference, structure=structure)
         return Report("x", (row("right", ""),))
 
@@ -176,7 +174,7 @@ def test_a_pairs_options_go_to_gradcheck(monkeypatch: pytest.MonkeyPatch) -> Non
     assert {x.dtype for x in seen["inputs"]} == {np.dtype("float64")}
 
 
-def test_an_exception_is_a_result(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exception_is_a_result(monkeypatch):
     def fails(*_: object) -> Report:
         raise RuntimeError("no")
 
@@ -185,20 +183,20 @@ def test_an_exception_is_a_result(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (found.verdict, found.message, found.is_failure) == ("raised", "RuntimeError: no", True)
 
 
-def test_a_wrong_pair_is_told_apart_only_if_its_right_pair_is_right() -> None:
+def test_a_wrong_pair_is_told_apart_only_if_its_right_pair_is_right():
     told = score.Outcome("a: edit", "a", "by hand", "WRONG", "sign", "right")
     for verdict, count in (("right", 1), ("WRONG", 0)):
         found = score.summary([score.Outcome("a", "a", "right", verdict), told])
         assert found["by hand"].get("told apart", 0) == count
 
 
-def test_the_first_score_adds_up() -> None:
+def test_the_first_score_adds_up():
     document = json.loads((RESULTS / "foreign-first.json").read_text(encoding="utf-8"))
     found = [score.Outcome(**each) for each in document["results"]]
     assert document["summary"] == score.summary(found)
 
 
-def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_the_command(capsys, tmp_path):
     assert command.main(["--only", "RMS NORM", "--save", str(tmp_path / "found.json")]) == 0
     assert "pairs" in capsys.readouterr().out
     document = json.loads((tmp_path / "found.json").read_text(encoding="utf-8"))

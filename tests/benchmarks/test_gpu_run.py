@@ -45,7 +45,7 @@ class Clock:
     def part(self, name: str, takes: float, most: float = 100.0, error: Exception | None = None) -> Part:
         """A part that takes so long, and returns what it was allowed and what it knew."""
 
-        def do(setting: Setting) -> Any:
+        def do(setting: Setting):
             self.now += min(takes, setting.seconds)
             if error or takes > setting.seconds:
                 raise error or ContenderError(f"{name} was stopped")
@@ -61,7 +61,7 @@ def done(clock: Clock, folder: Path, seconds: float, *chosen: Part) -> tuple[dic
     return document, {each["part"]: each["state"] for each in document["parts"]}
 
 
-def test_parts_are_done_in_order_until_the_time_is_over(tmp_path: Path) -> None:
+def test_parts_are_done_in_order_until_the_time_is_over(tmp_path):
     clock = Clock()
     order = [clock.part("a", 10), clock.part("b", 50, most=20), clock.part("c", 5), clock.part("d", 1)]
     document, states = done(clock, tmp_path, 35 + LEAST - 1, *order)
@@ -73,7 +73,7 @@ def test_parts_are_done_in_order_until_the_time_is_over(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "results.json").read_text("utf-8")) == document, "the last part too"
 
 
-def test_a_part_that_fails_does_not_stop_the_next(tmp_path: Path) -> None:
+def test_a_part_that_fails_does_not_stop_the_next(tmp_path):
     clock = Clock()
     order = [clock.part("a", 1, error=ValueError("no such thing")), clock.part("b", 1)]
     document, states = done(clock, tmp_path, 100, *order)
@@ -81,11 +81,11 @@ def test_a_part_that_fails_does_not_stop_the_next(tmp_path: Path) -> None:
     assert document["parts"][0]["said"] == "ValueError: no such thing"
 
 
-def test_what_is_known_is_written_after_each_part(tmp_path: Path) -> None:
+def test_what_is_known_is_written_after_each_part(tmp_path):
     """Even if the process ends in the middle of the next one."""
     clock = Clock()
 
-    def interrupted(setting: Setting) -> Any:
+    def interrupted(setting: Setting):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -97,7 +97,7 @@ def test_what_is_known_is_written_after_each_part(tmp_path: Path) -> None:
     assert "| a | done | 1.0 |" in (tmp_path / "results.md").read_text("utf-8")
 
 
-def test_the_most_important_comes_first_and_all_fits() -> None:
+def test_the_most_important_comes_first_and_all_fits():
     names = [part.name for part in parts()]
     sizes = ("tiny", "small", "mid", "base")
     assert names == [
@@ -110,12 +110,12 @@ def test_the_most_important_comes_first_and_all_fits() -> None:
     assert sum(part.seconds for part in before_peers) < 540
 
 
-def test_npformers_own_rows_wait_for_no_peer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_npformers_own_rows_wait_for_no_peer(tmp_path, monkeypatch):
     """A peer that never gets ready ends the part in which it runs, and the row is there already."""
     started: list[list[str]] = []
 
     @contextmanager
-    def contenders(entries: Any, environment: Any, seconds: float | None = None) -> Any:
+    def contenders(entries, environment, seconds: float | None = None):
         started.append([entry.name for entry in entries])
         if any(entry.name.startswith("torch") for entry in entries):
             raise ContenderError("torch-compile: it ended with code -9")
@@ -132,7 +132,7 @@ def test_npformers_own_rows_wait_for_no_peer(tmp_path: Path, monkeypatch: pytest
     assert own["holds"] is not None
 
 
-def test_the_tests_of_a_gpu_are_found_without_collecting_all() -> None:
+def test_the_tests_of_a_gpu_are_found_without_collecting_all():
     """Their files are named, and no other file asks for a GPU."""
     asking = re.compile(r"mark\.gpu|\bcupy64\b|\bcupy32\b|gpu: None")
     found = {
@@ -143,7 +143,7 @@ def test_the_tests_of_a_gpu_are_found_without_collecting_all() -> None:
     assert pytest_command()[-len(found) :] == list(gpu_parts.TESTS)
 
 
-def test_what_asks_for_a_gpu_is_marked() -> None:
+def test_what_asks_for_a_gpu_is_marked():
     """Else -m gpu leaves it out."""
     command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:xdist", *gpu_parts.TESTS, "-m"]
     marked, all_others = (
@@ -155,16 +155,16 @@ def test_what_asks_for_a_gpu_is_marked() -> None:
         assert name not in all_others
 
 
-def test_gradients_are_sampled_on_a_gpu(numpy64: Backend) -> None:
+def test_gradients_are_sampled_on_a_gpu(numpy64):
     """Element by element a forward is asked for hundreds of times, of hundreds of kernels each."""
     (case,) = (case for case in catalogue() if case.name == "DecoderLayer: post, relu")
     asked = 0
 
-    def build(backend: Backend) -> Any:
+    def build(backend: Backend):
         layer = case.build(backend)
         forward = layer.forward
 
-        def counted(*inputs: Any, **options: Any) -> Any:
+        def counted(*inputs, **options):
             nonlocal asked
             asked += 1
             return forward(*inputs, **options)
@@ -176,7 +176,7 @@ def test_gradients_are_sampled_on_a_gpu(numpy64: Backend) -> None:
     assert 0 < asked < 600  # of 26 tensors
 
 
-def test_several_processes_share_the_tests_where_they_can(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_processes_share_the_tests_where_they_can(monkeypatch):
     monkeypatch.setattr(gpu_parts, "installed", lambda package: True)
     assert pytest_command()[6:8] == ["-n", "8"]
     monkeypatch.setattr(gpu_parts, "installed", lambda package: False)
@@ -184,12 +184,12 @@ def test_several_processes_share_the_tests_where_they_can(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(("marked", "expected"), [([True, True], False), ([True, False], True), ([], True)])
-def test_numba_is_not_compiled_for_tests_of_a_gpu(marked: list[bool], expected: bool) -> None:
+def test_numba_is_not_compiled_for_tests_of_a_gpu(marked, expected):
     items = [SimpleNamespace(get_closest_marker=lambda name, mark=mark: mark or None) for mark in marked]
     assert needs_numba(items) is expected
 
 
-def test_the_markdown_tells_everything(tmp_path: Path) -> None:
+def test_the_markdown_tells_everything(tmp_path):
     found = results()
     states = [{"part": "tests", "state": "done", "seconds": 60.0, "said": "a | b\nc"}]
     judged = [target._asdict() for target in targets(found)]
@@ -208,7 +208,7 @@ def test_the_markdown_tells_everything(tmp_path: Path) -> None:
     assert targets_table(judged).endswith(f"{len(judged)} of {len(judged)} targets hold")
 
 
-def test_the_markdown_of_nothing_says_that_nothing_was_measured() -> None:
+def test_the_markdown_of_nothing_says_that_nothing_was_measured():
     judged = [target._asdict() for target in targets({})]
     text = markdown({"machine": ABOUT, "parts": [], "results": {}, "targets": judged})
     assert text.count("| not measured |") == len(judged)
@@ -224,12 +224,12 @@ def test_the_markdown_of_nothing_says_that_nothing_was_measured() -> None:
         ("", 4, (0, "it said nothing")),
     ],
 )
-def test_what_pytest_said(said: str, code: int | None, found: tuple[int, str]) -> None:
+def test_what_pytest_said(said, code, found):
     known = summary(said, code)
     assert (known["passed"], known["summary"], known["code"]) == (*found, code)
 
 
-def test_tests_that_take_too_long_are_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tests_that_take_too_long_are_stopped(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "executable", "/bin/sleep")  # refuses -m, and ends at once
     assert gpu_parts.tests(Setting(600.0, tmp_path, dict(os.environ), torch=False))["code"] not in (0, None)
     slow = tmp_path / "slow"
@@ -253,7 +253,7 @@ def test_tests_that_take_too_long_are_stopped(tmp_path: Path, monkeypatch: pytes
     assert (found["code"], found["summary"]) == (None, "stopped in the middle of: begun")
 
 
-def test_cupys_reductions_are_not_compiled_with_cub_for_tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cupys_reductions_are_not_compiled_with_cub_for_tests(tmp_path, monkeypatch):
     says = tmp_path / "says"
     says.write_text('#!/bin/sh\necho "accelerators: <${CUPY_ACCELERATORS-cub}>"\n', encoding="utf-8")
     says.chmod(0o700)
@@ -262,7 +262,7 @@ def test_cupys_reductions_are_not_compiled_with_cub_for_tests(tmp_path: Path, mo
     assert found["summary"] == "accelerators: <>"
 
 
-def test_a_contender_that_takes_too_long_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_contender_that_takes_too_long_is_stopped(monkeypatch):
     entry = Entry("slow", "tests.benchmarks.sleepers:sleeper", {"seconds": 3600.0})
     with (
         pytest.raises(ContenderError, match=r"slow: expected an answer, it ended with code -9:\n +it said nothing"),
@@ -275,7 +275,7 @@ Main = Callable[[list[str]], int]
 
 
 @pytest.mark.skipif(cupy_problem() is None, reason="a GPU answers")
-def test_without_a_gpu_one_error_says_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_gpu_one_error_says_what_is_missing(tmp_path, capsys):
     assert command.main(["--against", "none", "--out", str(tmp_path / "out")]) == 2
     said = capsys.readouterr().err
     assert said.startswith("benchmarks: --device cupy: ")
@@ -283,7 +283,7 @@ def test_without_a_gpu_one_error_says_what_is_missing(tmp_path: Path, capsys: py
     assert not (tmp_path / "out").exists()
 
 
-def test_the_pages_commands_are_understood_and_leave_nothing_out() -> None:
+def test_the_pages_commands_are_understood_and_leave_nothing_out():
     page = (ROOT / "docs" / "gpu.md").read_text(encoding="utf-8")
     lines = re.findall(r"^python -m benchmarks\.gpu (.*?)(?: *#.*)?$", page, re.MULTILINE)
     found = [[part.name for part in command.checked(command._parser().parse_args(line.split()))] for line in lines]
@@ -291,7 +291,7 @@ def test_the_pages_commands_are_understood_and_leave_nothing_out() -> None:
     assert not any(name.startswith("against") for name in found[0] + found[1])
 
 
-def test_the_pages_extras_exist() -> None:
+def test_the_pages_extras_exist():
     page, settings = ((ROOT / name).read_text(encoding="utf-8") for name in ("docs/gpu.md", "setup.cfg"))
     extras = {name for part in re.findall(r"\[([a-z0-9,]+)\]", page) for name in part.split(",")}
     assert extras == {"test", "cuda12", "cuda13"}
@@ -309,14 +309,12 @@ def test_the_pages_extras_exist() -> None:
         (["--only", "tests,trian"], "--only: expected beginnings of tests, ceilings, train tf32 tiny"),
     ],
 )
-def test_bad_options_are_refused(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_options_are_refused(arguments, words, capsys):
     assert command.main(arguments) == 2
     assert words in capsys.readouterr().err
 
 
-def test_with_a_gpu_results_are_never_overwritten(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_with_a_gpu_results_are_never_overwritten(tmp_path, monkeypatch, capsys):
     clock = Clock()
     monkeypatch.setattr(command, "check_gpu", lambda torch: None)
     monkeypatch.setattr(command, "parts", lambda: [clock.part("train a", 1), clock.part("decode", 1)])

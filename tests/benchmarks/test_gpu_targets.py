@@ -18,27 +18,27 @@ def judged(found: dict[str, Any]) -> dict[str, Target]:
     return by_name
 
 
-def test_where_everything_is_reached_all_hold() -> None:
+def test_where_everything_is_reached_all_hold():
     found = targets(results())
     assert len(found) == 1 + 4 + 12 + 1 + 2 + 3
     assert [target.what for target in found if not target.holds] == []
 
 
-def test_what_was_not_measured_neither_holds_nor_fails() -> None:
+def test_what_was_not_measured_neither_holds_nor_fails():
     found = targets({})
     assert len(found) == len(targets(results()))
     assert {(target.found, target.holds) for target in found} == {(None, None)}
 
 
 @pytest.mark.parametrize(("size", "most"), list(zip(SIZES, MILLISECONDS, strict=True)))
-def test_milliseconds_of_a_step(size: str, most: float) -> None:
+def test_milliseconds_of_a_step(size, most):
     for factor, holds in ((0.999, True), (1.001, False)):
         many = training(size, "tf32", npformer_cuda_many=most * 1e-3 * factor, npformer_cuda=1.0)
         assert judged(results() | {f"train tf32 {size}": many})[f"{size}, tf32"].holds is holds
 
 
 @pytest.mark.parametrize(("precision", "peer", "wanted"), RATIOS)
-def test_ratios(precision: str, peer: str, wanted: tuple[float, ...]) -> None:
+def test_ratios(precision, peer, wanted):
     for size, least in zip(SIZES, wanted, strict=True):
         for factor, holds in ((1.001, True), (0.999, False)):
             seconds = {
@@ -51,7 +51,7 @@ def test_ratios(precision: str, peer: str, wanted: tuple[float, ...]) -> None:
             assert (target.holds, target.wanted) == (holds, f"≥ {least:g}")
 
 
-def test_a_peer_that_was_left_out_is_not_measured() -> None:
+def test_a_peer_that_was_left_out_is_not_measured():
     table = training("tiny", "tf32")
     table["contenders"] = [each for each in table["contenders"] if each["name"] != "torch-reduce-overhead"]
     found = judged(results() | {"against tf32 tiny": table})
@@ -59,7 +59,7 @@ def test_a_peer_that_was_left_out_is_not_measured() -> None:
     assert found["tiny, tf32: times as fast as torch-fast"].holds
 
 
-def test_the_fastest_captured_row_counts_round_by_round() -> None:
+def test_the_fastest_captured_row_counts_round_by_round():
     assert best(training("tiny", "tf32")["contenders"])["name"] == "npformer-cuda-many", "eager ones are no candidates"
     ours, theirs = row("npformer-cuda", 1.0), row("torch-fast", 1.0)
     ours["round_medians"], theirs["round_medians"] = [1.0, 10.0, 1.0], [2.0, 20.0, 3.0]
@@ -80,19 +80,19 @@ def test_the_fastest_captured_row_counts_round_by_round() -> None:
         ("gradients", {"rows": []}, "gradients in float32"),
     ],
 )
-def test_each_of_the_others_can_fail(part: str, change: dict[str, Any], what: str) -> None:
+def test_each_of_the_others_can_fail(part, change, what):
     found = results()
     failed = [name for name, target in judged(found | {part: found[part] | change}).items() if not target.holds]
     assert failed == [what]
 
 
-def test_a_little_more_memory_may_be_somebody_elses() -> None:
+def test_a_little_more_memory_may_be_somebody_elses():
     found = results()
     found["replays"]["growth"] = GROWTH
     assert judged(found)["10,000 steps of changing shapes"].holds
 
 
-def test_another_computation_fails_whatever_its_speed() -> None:
+def test_another_computation_fails_whatever_its_speed():
     for part in ("train bfloat16 mid", "against bfloat16 mid"):
         found = results()
         found[part]["same"]["holds"] = False

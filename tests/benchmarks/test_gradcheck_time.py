@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,14 +11,14 @@ from benchmarks import gradcheck_time as timing
 
 
 @pytest.mark.parametrize(("case", "target"), [("first", "sine"), ("ordinary", "layer_norm")])
-def test_a_case_in_a_process_of_its_own(case: str, target: str) -> None:
+def test_a_case_in_a_process_of_its_own(case, target):
     result = timing.measured(case, target, 1)
     assert result["as_expected"], result["report"]
     assert len(result["seconds"]) == 1
     assert json.loads(json.dumps(result)) == result
 
 
-def test_a_region_is_wrong_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_region_is_wrong_and_nothing_else(capsys):
     gradient = np.ones((1000, 1000))
     wrong = timing.spoiled(gradient, "region") != gradient
     assert wrong.sum() == 40 * 100
@@ -31,7 +30,7 @@ def test_a_region_is_wrong_and_nothing_else(capsys: pytest.CaptureFixture[str]) 
     assert answer["region_named"] == timing.names_region(answer["report"])
 
 
-def test_a_region_is_named_by_its_bounds() -> None:
+def test_a_region_is_named_by_its_bounds():
     assert timing.names_region("wrong in x[300:340, 500:600]")
     assert timing.names_region("rows 301 to 339, columns 502 to 598")
     assert not timing.names_region("wrong in rows 300 to 340")
@@ -44,9 +43,7 @@ def a_result(**changes: object) -> dict[str, object]:
     return made | changes
 
 
-def test_the_document_the_file_and_the_exit_code(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_the_document_the_file_and_the_exit_code(monkeypatch, capsys, tmp_path):
     changes: dict[str, object] = {}
     monkeypatch.setattr(timing, "measured", lambda case, target, rounds: a_result(case=case, **changes))
     path = tmp_path / "found.json"
@@ -62,6 +59,6 @@ def test_the_document_the_file_and_the_exit_code(
 
 
 @pytest.mark.parametrize(("words", "said"), [(["--rounds", "0"], ">= 1, got 0"), (["--only", "all"], "got all")])
-def test_what_cannot_be_run(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_run(words, said, capsys):
     assert timing.main(words) == 2
     assert said in capsys.readouterr().err

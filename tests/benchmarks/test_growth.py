@@ -17,18 +17,18 @@ SIZES = [Preset(7, 12, 3, 1, 20, 5, 2), PRESETS["small"], Preset(30, 8, 2, 3, 8,
 
 
 @pytest.mark.parametrize("power", [0.0, 1.0, 1.37, 2.0])
-def test_the_exponent_of_a_power_is_found(power: float) -> None:
+def test_the_exponent_of_a_power_is_found(power):
     x = [3.0, 10.0, 70.0]
     assert exponent(x, [5 * each**power for each in x]) == pytest.approx(power)
 
 
-def test_an_outlier_is_outvoted() -> None:
+def test_an_outlier_is_outvoted():
     x = [1.0, 2.0, 4.0, 8.0, 16.0]
     assert exponent(x, [1.0, 2.0, 5.0, 8.0, 16.0]) == pytest.approx(1.0, abs=0.05)
 
 
 @pytest.mark.parametrize(("count", "upper"), [(2, 2), (3, 2), (5, 3), (6, 4), (7, 4)])
-def test_the_upper_half_counts(count: int, upper: int) -> None:
+def test_the_upper_half_counts(count, upper):
     """Level in the lower half, quadratic in the upper one."""
     values = [2.0**i for i in range(count)]
     start = values[count - upper]
@@ -49,12 +49,12 @@ def test_the_upper_half_counts(count: int, upper: int) -> None:
         (1.1, 0.9, 1.0, "as it should, the fastest term dearer than counted"),
     ],
 )
-def test_the_verdict(measured: float, counted: float, limit: float, verdict: str) -> None:
+def test_the_verdict(measured, counted, limit, verdict):
     assert Growth(measured, counted, limit).verdict == verdict
 
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
-def test_all_parameters_are_counted(size: Preset) -> None:
+def test_all_parameters_are_counted(size):
     model = npf.Transformer(size.config(), backend=npf.get_backend("numpy", kernels="plain"))
     assert parameters(size) == sum(segment.stop - segment.start for segment in model.arena.segments)
 
@@ -65,7 +65,7 @@ def test_all_parameters_are_counted(size: Preset) -> None:
     [Preset(8, 64, 2, 6, 64, 32, 32), Preset(8, 32, 8, 3, 64, 128, 4), Preset(900, 32, 2, 1, 32, 32, 32)],
     ids=str,
 )
-def test_a_step_keeps_what_is_counted(size: Preset, recompute: bool) -> None:
+def test_a_step_keeps_what_is_counted(size, recompute):
     """Forward with dropout and backward, on a thread of its own, whose reused memory is its own too."""
     pytest.importorskip("numba", reason="the count is that of compiled kernels")
     backend = npf.get_backend("numpy", kernels="numba", threads=1)
@@ -90,5 +90,5 @@ def test_a_step_keeps_what_is_counted(size: Preset, recompute: bool) -> None:
     assert 1 < found / counted < most
 
 
-def test_further_threads_keep_gradients_of_their_own() -> None:
+def test_further_threads_keep_gradients_of_their_own():
     assert kept_bytes(SIZES[0], 3) - kept_bytes(SIZES[0], 1) == 2 * 4 * parameters(SIZES[0])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from benchmarks.faults import kernel_cache
 from benchmarks.faults.kernel_cache import KERNELS, Case, Outcome, main, tried
 
 
-def test_damage_costs_a_compilation_and_is_fatal_without_the_digest(capsys: pytest.CaptureFixture[str]) -> None:
+def test_damage_costs_a_compilation_and_is_fatal_without_the_digest(capsys):
     assert main(["--count", "6", "--json"]) == 0
     document: dict[str, Any] = json.loads(capsys.readouterr().out)
     *kinds, everything = document["results"]
@@ -24,13 +23,13 @@ def test_damage_costs_a_compilation_and_is_fatal_without_the_digest(capsys: pyte
     assert rows["emptied"] == rows["cut short"] == ["1", "0", "0", "0", "1", "0"]  # an error
 
 
-def test_a_process_that_ends_is_a_crash_and_the_next_case_goes_on(tmp_path: Path) -> None:
+def test_a_process_that_ends_is_a_crash_and_the_next_case_goes_on(tmp_path):
     cases = [Case("whole", kernel, tmp_path) for kernel in ("no.such", KERNELS[0], "no.such")]
     assert list(tried(cases, unchecked=False)) == [
         Outcome(False, "crash"), Outcome(True, "right"), Outcome(False, "crash"),
     ]  # fmt: skip
 
 
-def test_what_cannot_be_run_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_run_is_refused(capsys):
     assert main(["--count", "0"]) == 2
     assert "--count: expected an integer >= 1, got 0" in capsys.readouterr().err

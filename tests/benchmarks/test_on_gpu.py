@@ -21,7 +21,6 @@ from benchmarks.own.roofline import step_bytes
 from benchmarks.products import step_flop
 from benchmarks.tasks import Contender, repeated
 from benchmarks.turns import Budget, Child, Entry, contenders
-from npformer.backend import Backend
 from npformer.models.presets import PRESETS
 from npformer.training import Trainer
 from npformer.training.bench import Budget as StepBudget
@@ -36,7 +35,7 @@ def asked(torch: bool = True, precisions: tuple[str, ...] = ("tf32",)) -> Option
     return Options("cupy", ["tiny"], ["cuda"], list(precisions), torch, Budget(), False, True, {"recompute": False})
 
 
-def test_contenders_of_a_training_step() -> None:
+def test_contenders_of_a_training_step():
     found = train_step.entries(asked(), "tiny", 0.1, "weights", "tf32")
     assert [entry.name for entry in found] == [
         "npformer-cuda", "npformer-cuda-many", "npformer-cuda-eager",
@@ -61,7 +60,7 @@ def parameters_of(module: str, name: str) -> set[str]:
 
 
 @pytest.mark.parametrize("name", [*on_gpu.FORMS.values(), "decode", "ops", "ceilings"])
-def test_pytorchs_factories_take_what_they_are_given(name: str) -> None:
+def test_pytorchs_factories_take_what_they_are_given(name):
     pytest.importorskip("torch", reason="PyTorch is not installed")
     module = {"decode": "torch_decode", "ops": "torch_ops", "ceilings": "torch_roofline"}.get(name, "torch_train")
     wanted = {"torch_train": {"size", "dropout", "device", "weights", "precision"},
@@ -72,7 +71,7 @@ def test_pytorchs_factories_take_what_they_are_given(name: str) -> None:
 
 
 @pytest.mark.parametrize(("size", "bound"), [("tiny", 8e9 / 4e12), ("base", step_flop(PRESETS["base"]) / 4e14)])
-def test_rates_beside_the_ceilings(size: str, bound: float) -> None:
+def test_rates_beside_the_ceilings(size, bound):
     child = object.__new__(Child)
     child.facts = {"ready_seconds": 2.0}
     found = on_gpu.with_rates({"median": 0.01}, child, size, "tf32", CEILINGS)
@@ -82,7 +81,7 @@ def test_rates_beside_the_ceilings(size: str, bound: float) -> None:
     assert (found["ready_seconds"], found["kernels"], found["device_bytes"]) == (2.0, None, None)
 
 
-def test_the_table_on_a_gpu() -> None:
+def test_the_table_on_a_gpu():
     result = training("tiny", "tf32") | {"left_out": ["torch-compile"]}
     result["contenders"][0] |= {"kernels": None, "device_bytes": None, "ready_seconds": None, "times_as_fast": None}
     lines = train_step.describe(result).splitlines()
@@ -95,7 +94,7 @@ def test_the_table_on_a_gpu() -> None:
     assert "tf32 400, float32 50 TFLOP/s; memory 4,000 GB/s" in on_gpu.ceilings_line(CEILINGS).replace("\n    ", " ")
 
 
-def test_the_ceiling_is_the_best_that_anyone_saw() -> None:
+def test_the_ceiling_is_the_best_that_anyone_saw():
     seen = [
         {"products": {"tf32": 3.0, "float32": 1.0}, "memory": 9.0},
         {"products": {"tf32": 2.0, "float32": 4.0}, "memory": 8.0},
@@ -107,7 +106,7 @@ def test_the_ceiling_is_the_best_that_anyone_saw() -> None:
     ("float32", 2e-5, True), ("float32", 4e-5, False), ("tf32", 2.9e-3, True), ("tf32", 3.1e-3, False),
     ("bfloat16", 2.3e-2, True), ("bfloat16", 2.5e-2, False),
 ])  # fmt: skip
-def test_how_far_losses_may_lie_apart(precision: str, apart: float, holds: bool) -> None:
+def test_how_far_losses_may_lie_apart(precision, apart, holds):
     from tests.benchmarks.test_reports import child
 
     children = [child("npformer-cuda", 3.0), child("torch-fast", 3.0 + apart)]
@@ -115,7 +114,7 @@ def test_how_far_losses_may_lie_apart(precision: str, apart: float, holds: bool)
     assert train_step.same(children, measured, 0.1, on_gpu.SAME[precision])["holds"] is holds
 
 
-def test_steps_made_together_share_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_steps_made_together_share_their_time(monkeypatch):
     """Ten steps are asked for before anyone waits; the answer has a time and a value for each."""
     waits: list[int] = []
     calls: list[int] = []
@@ -135,7 +134,7 @@ def test_steps_made_together_share_their_time(monkeypatch: pytest.MonkeyPatch) -
     assert answer["seconds"] == pytest.approx([0.005] * 20)
 
 
-def test_a_task_is_repeated_before_anyone_waits() -> None:
+def test_a_task_is_repeated_before_anyone_waits():
     def task() -> int:
         return 3
 
@@ -143,13 +142,13 @@ def test_a_task_is_repeated_before_anyone_waits() -> None:
     assert repeated(task, 1) is task
 
 
-def test_what_a_contender_knows_of_its_gpu_is_in_its_row() -> None:
+def test_what_a_contender_knows_of_its_gpu_is_in_its_row():
     made = Contender({}, {}, on_device=lambda: {"device_bytes": 5, "kernels": 7})
     assert Server(made, 0).answer({"do": "device"}) == {"device_bytes": 5, "kernels": 7}
     assert Server(Contender({}, {}), 0).answer({"do": "device"}) == {}
 
 
-def test_an_optional_contender_that_cannot_start_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_optional_contender_that_cannot_start_is_left_out(capsys):
     good = Entry("good", "tests.benchmarks.sleepers:sleeper", {"seconds": 0.001})
     broken = Entry("broken", "no_such_module:nothing", optional=True)
     with contenders([broken, good], os.environ) as children:
@@ -160,7 +159,7 @@ def test_an_optional_contender_that_cannot_start_is_left_out(capsys: pytest.Capt
     assert "No module named 'no_such_module'" in said
 
 
-def test_the_bytes_of_a_step_are_those_of_the_profile(numpy32: Backend) -> None:
+def test_the_bytes_of_a_step_are_those_of_the_profile(numpy32):
     alone = npf.get_backend("numpy", kernels="numpy", threads=1)
     rows = profile_step(PRESETS["tiny"], alone, 0.1, StepBudget(steps=1)).rows
     assert step_bytes(PRESETS["tiny"], alone) == sum(each.bytes for each in rows)
@@ -172,10 +171,10 @@ GRAPH = SimpleNamespace(graph=77)
 class FakeDriver:
     """cuGraphGetNodes and cuGraphNodeGetType over a list of kinds."""
 
-    def __init__(self, kinds: list[int], code: int = 0) -> None:
+    def __init__(self, kinds: list[int], code: int = 0):
         self.kinds, self.code = kinds, code
 
-    def cuGraphGetNodes(self, graph: Any, nodes: Any, count: Any) -> int:  # noqa: N802 - as the driver calls it
+    def cuGraphGetNodes(self, graph, nodes, count) -> int:  # noqa: N802 - as the driver calls it
         assert graph.value == 77
         if nodes is None:
             count._obj.value = len(self.kinds)
@@ -184,20 +183,20 @@ class FakeDriver:
                 nodes[i] = 1000 + i
         return self.code
 
-    def cuGraphNodeGetType(self, node: Any, kind: Any) -> int:  # noqa: N802
+    def cuGraphNodeGetType(self, node, kind) -> int:  # noqa: N802
         assert isinstance(node, ctypes.c_void_p)
         kind._obj.value = self.kinds[node.value - 1000]
         return 0
 
 
-def test_kernels_of_a_graph_are_counted() -> None:
+def test_kernels_of_a_graph_are_counted():
     assert count_kernels(FakeDriver([0, 1, 0, 2, 0]), GRAPH) == 3  # 1 a copy, 2 a fill
     assert count_kernels(FakeDriver([]), GRAPH) == 0
     with pytest.raises(RuntimeError, match=r"expected success \(0\).*got error 3"):
         count_kernels(FakeDriver([0], code=3), GRAPH)
 
 
-def test_without_a_graph_nothing_is_said_of_kernels(numpy32: Backend) -> None:
+def test_without_a_graph_nothing_is_said_of_kernels(numpy32):
     model = npf.Transformer(PRESETS["tiny"].config(), backend=numpy32)
     assert launched(npf.TrainStep(model, npf.Adam(model.arena)), 1) == {}
     assert memory_watched(numpy32)() == {}
@@ -206,7 +205,7 @@ def test_without_a_graph_nothing_is_said_of_kernels(numpy32: Backend) -> None:
 @pytest.mark.parametrize(("used", "growth"), [
     ([5, 9, 7, 9, 8, 9, 9, 8, 9, 9], 0), ([5, 9, 7, 9, 8, 9, 9, 8, 9, 10], 1), ([9, 8, 7, 6, 5, 4, 4, 4, 4, 4], -5),
 ])  # fmt: skip
-def test_memory_that_grows_is_seen(used: list[int], growth: int) -> None:
+def test_memory_that_grows_is_seen(used, growth):
     turns: list[tuple[int, tuple[int, ...]]] = []
 
     def turn(count: int, lengths: tuple[int, ...]) -> float:
@@ -219,14 +218,14 @@ def test_memory_that_grows_is_seen(used: list[int], growth: int) -> None:
     assert turns == [(1000, SETS[i % 2]) for i in range(TURNS)]
 
 
-def test_shapes_come_and_go() -> None:
+def test_shapes_come_and_go():
     from npformer.backend.capture import MOST
 
     assert all(len(lengths) <= MOST for lengths in SETS), "within a turn graphs are replayed"
     assert len({*SETS[0], *SETS[1]}) == sum(map(len, SETS)) > MOST, "from turn to turn some have to go"
 
 
-def test_gradients_are_held_against_float64() -> None:
+def test_gradients_are_held_against_float64():
     task = gradients("numpy", "numpy").task("gradients")
     found = task()
     assert found["wrong"] == 0
@@ -236,7 +235,7 @@ def test_gradients_are_held_against_float64() -> None:
     assert all("% of the budget" in each["note"] and each["error"] > 0 for each in found["rows"])
 
 
-def test_reverse_is_trained_as_the_command_does_it() -> None:
+def test_reverse_is_trained_as_the_command_does_it():
     task = reverse("numpy", "float32", "numpy", steps=2).task("train")
     found = task()
     assert found["sequences"] == 1000
@@ -244,7 +243,7 @@ def test_reverse_is_trained_as_the_command_does_it() -> None:
     assert found["seconds"] > 0
 
 
-def test_precisions_are_of_a_gpu() -> None:
+def test_precisions_are_of_a_gpu():
     parser = options.new_parser("x", "", "", "tiny", "plain", 1)
     given = options.checked(parser.parse_args(["--against", "none"]))
     assert (given.precisions, given.kernels) == (["float32"], ["plain"])
@@ -254,7 +253,7 @@ def test_precisions_are_of_a_gpu() -> None:
         options.checked(parser.parse_args(["--against", "none", "--precision", "half"]))
 
 
-def test_with_a_gpu_all_precisions_and_kernels_are_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_a_gpu_all_precisions_and_kernels_are_the_default(monkeypatch):
     monkeypatch.setattr(options, "cupy_problem", lambda: None)
     parser = options.new_parser("x", "", "", "tiny", "auto,numpy,plain", 1)
     given = options.checked(parser.parse_args(["--against", "none", "--device", "cupy"]))
@@ -271,7 +270,7 @@ def test_with_a_gpu_all_precisions_and_kernels_are_the_default(monkeypatch: pyte
     assert options.checked(parser.parse_args(["--device", "cupy"])).torch
 
 
-def test_decoding_is_judged_in_float32_alone() -> None:
+def test_decoding_is_judged_in_float32_alone():
     from benchmarks.decode import agrees
 
     assert agrees({"agreement": 0.99, "precision": "float32"})
@@ -279,18 +278,18 @@ def test_decoding_is_judged_in_float32_alone() -> None:
     assert agrees({"agreement": 0.5, "precision": "bfloat16"})
 
 
-def test_several_steps_are_asked_of_a_gpu() -> None:
+def test_several_steps_are_asked_of_a_gpu():
     assert tasks.TOGETHER["numpy"] == 1
     assert tasks.TOGETHER["cupy"] > 1
     assert row("a", 1.0)["steps"]
 
 
-def test_what_is_compiled_at_its_first_call_is_compiled_before_the_clock_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_compiled_at_its_first_call_is_compiled_before_the_clock_runs(monkeypatch):
     """An evaluation, with its argmax, comes before the training that is timed."""
     evaluated: list[int] = []
     real = Trainer.train
 
-    def train(self: Trainer) -> None:
+    def train(self: Trainer):
         real(self)
         assert self.last_evaluation is not None
         evaluated.append(self.step.step_number)

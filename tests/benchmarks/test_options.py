@@ -15,10 +15,10 @@ MAINS = pytest.mark.parametrize("main", [train_step.main, decode.main, ops.main]
 
 
 @pytest.fixture
-def without(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+def without(monkeypatch):
     """without("torch"): as if it were not installed."""
 
-    def hide(package: str) -> None:
+    def hide(package: str):
         there = options.installed
         monkeypatch.setattr(options, "installed", lambda name: name != package and there(name))
 
@@ -36,9 +36,7 @@ def refusal(
 
 
 @MAINS
-def test_without_torch_one_error_says_what_to_install(
-    main: Main, without: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_torch_one_error_says_what_to_install(main, without, monkeypatch, capsys):
     without("torch")
     error = refusal(main, ["--kernels", "plain"], monkeypatch, capsys)
     assert error == (
@@ -48,9 +46,7 @@ def test_without_torch_one_error_says_what_to_install(
 
 
 @MAINS
-def test_compiled_kernels_need_numba_and_auto_does_without(
-    main: Main, without: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_compiled_kernels_need_numba_and_auto_does_without(main, without, monkeypatch, capsys):
     without("numba")
     error = refusal(main, ["--kernels", "numba"], monkeypatch, capsys)
     assert "expected Numba, it is not installed" in error
@@ -61,7 +57,7 @@ def test_compiled_kernels_need_numba_and_auto_does_without(
 
 @MAINS
 @pytest.mark.skipif(cupy_problem() is None, reason="a GPU answers")
-def test_cupy_without_a_gpu(main: Main, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_cupy_without_a_gpu(main, monkeypatch, capsys):
     error = refusal(main, ["--device", "cupy", "--against", "none"], monkeypatch, capsys)
     assert "--device cupy: " in error
     assert "or use --device numpy" in error
@@ -84,13 +80,11 @@ def test_cupy_without_a_gpu(main: Main, monkeypatch: pytest.MonkeyPatch, capsys:
         (decode.main, ["--save", "decode.txt"], "--save: expected a .json file in a folder that is there, got"),
     ],
 )  # fmt: skip
-def test_bad_options_are_refused(
-    main: Main, arguments: list[str], words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bad_options_are_refused(main, arguments, words, monkeypatch, capsys):
     assert words in refusal(main, ["--against", "none", *arguments], monkeypatch, capsys)
 
 
-def test_contenders_do_not_inherit_what_would_slow_one_side_down(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_contenders_do_not_inherit_what_would_slow_one_side_down(monkeypatch):
     slowing = {"OPENBLAS_CORETYPE": "Haswell", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     for name in machine.contenders_environment(keep=False)[1]:
         monkeypatch.delenv(name)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +12,7 @@ import npformer as npf
 from benchmarks.cases import DRAW
 from benchmarks.own.model import NO_END, decoding_model, save_weights, sources
 from benchmarks.own.ops import NAMES
-from npformer.backend import PLAIN, Backend, cupy_problem
+from npformer.backend import PLAIN, cupy_problem
 from npformer.functional import Draw
 from npformer.models.presets import PRESETS, Preset
 
@@ -22,7 +20,7 @@ SMALL = Preset(11, 12, 3, 2, 20, 6, 4)
 
 
 @pytest.fixture
-def torch() -> Iterator[Any]:
+def torch():
     """PyTorch with one thread, where it is installed."""
     module = pytest.importorskip("torch", reason="PyTorch is not installed")
     threads = module.get_num_threads()
@@ -31,13 +29,13 @@ def torch() -> Iterator[Any]:
     module.set_num_threads(threads)
 
 
-def as_tuple(x: Any) -> tuple[Any, ...]:
+def as_tuple(x) -> tuple[Any, ...]:
     """A tuple of one, if it is not a tuple."""
     return () if x is None else x if isinstance(x, tuple) else (x,)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_operation_is_the_same_without_dropout(name: str, torch: Any) -> None:
+def test_an_operation_is_the_same_without_dropout(name, torch):
     from benchmarks.peers import torch_ops
 
     function, inputs, given = torch_ops.prepared(name, SMALL, 0.0, torch.device("cpu"))
@@ -58,15 +56,13 @@ def test_an_operation_is_the_same_without_dropout(name: str, torch: Any) -> None
         np.testing.assert_allclose(mine, other, rtol=1e-4, atol=1e-4)
 
 
-def without_dropout(option: Any) -> Any:
+def without_dropout(option):
     """An option of the forward, without dropout."""
     return None if isinstance(option, Draw) and option == DRAW else option
 
 
 @pytest.mark.parametrize("form", ["Textbook", "Fused"])
-def test_a_network_has_the_same_logits_and_padding_is_hidden(
-    form: str, torch: Any, numpy32: Backend, tmp_path: Path
-) -> None:
+def test_a_network_has_the_same_logits_and_padding_is_hidden(form, torch, numpy32, tmp_path):
     from safetensors.numpy import load_file
 
     from benchmarks.peers import torch_model
@@ -84,7 +80,7 @@ def test_a_network_has_the_same_logits_and_padding_is_hidden(
     assert np.abs(unhidden - theirs)[counted].max() > 1e-2, "the check would not see whether padding is hidden"
 
 
-def test_incremental_decoding_says_the_same(torch: Any, numpy32: Backend, tmp_path: Path) -> None:
+def test_incremental_decoding_says_the_same(torch, numpy32, tmp_path):
     from safetensors.numpy import load_file
 
     from benchmarks.peers import torch_decode, torch_model
@@ -105,9 +101,7 @@ def test_incremental_decoding_says_the_same(torch: Any, numpy32: Backend, tmp_pa
 
 
 @pytest.mark.parametrize("form", ["textbook", "fast"])
-def test_steps_made_together_are_the_steps_made_one_by_one(
-    form: str, torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_steps_made_together_are_the_steps_made_one_by_one(form, torch, tmp_path, monkeypatch):
     from benchmarks import tasks
     from benchmarks.peers import torch_train
 
@@ -121,7 +115,7 @@ def test_steps_made_together_are_the_steps_made_one_by_one(
     np.testing.assert_allclose(made.task("step")(), one_by_one[2:], rtol=1e-6)  # the first two made it ready
 
 
-def test_bfloat16_is_what_autocast_makes_it(torch: Any, tmp_path: Path) -> None:
+def test_bfloat16_is_what_autocast_makes_it(torch, tmp_path):
     """Products are rounded, so the loss is another, but not by much; losses and weights stay float32."""
     from benchmarks.peers import torch_train
 
@@ -133,7 +127,7 @@ def test_bfloat16_is_what_autocast_makes_it(torch: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["linear", "attention", "feed_forward", "cross_entropy"])
-def test_operations_in_bfloat16_run_both_ways(name: str, torch: Any) -> None:
+def test_operations_in_bfloat16_run_both_ways(name, torch):
     from benchmarks.peers import torch_ops
 
     made = torch_ops.ops("tiny", "numpy", 1, "bfloat16")
@@ -142,7 +136,7 @@ def test_operations_in_bfloat16_run_both_ways(name: str, torch: Any) -> None:
         task()
 
 
-def test_tf32_is_a_setting_of_products(torch: Any) -> None:
+def test_tf32_is_a_setting_of_products(torch):
     from benchmarks.peers.torch_device import place
 
     before = torch.get_float32_matmul_precision()
@@ -157,14 +151,14 @@ def test_tf32_is_a_setting_of_products(torch: Any) -> None:
 
 
 @pytest.mark.skipif(cupy_problem() is None, reason="a GPU answers")
-def test_pytorch_without_a_gpu_says_so(torch: Any) -> None:
+def test_pytorch_without_a_gpu_says_so(torch):
     from benchmarks.peers.torch_device import place
 
     with pytest.raises(RuntimeError, match="expected that it sees a GPU, it does not"):
         place("cupy", "tf32")
 
 
-def test_ceilings_are_rates(torch: Any) -> None:
+def test_ceilings_are_rates(torch):
     from benchmarks.peers.torch_roofline import ceilings
 
     task = ceilings("numpy", ["float32", "bfloat16"], large=32, copied=1 << 16).task("ceilings")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
 
 import array_api_compat.numpy
 import numpy as np
@@ -23,7 +22,7 @@ def counted_step(size: Preset, backend: Backend, recompute: bool, monkeypatch: p
     found: list[int] = []
     multiply = np.matmul
 
-    def counting(a: Any, b: Any) -> Any:
+    def counting(a, b):
         product = multiply(a, b)
         found.append(2 * math.prod(product.shape) * a.shape[-1])
         return product
@@ -40,21 +39,19 @@ def counted_step(size: Preset, backend: Backend, recompute: bool, monkeypatch: p
 
 @pytest.mark.parametrize("recompute", [False, True])
 @pytest.mark.parametrize("size", [Preset(7, 12, 3, 1, 20, 5, 2), Preset(11, 8, 2, 3, 8, 6, 3)], ids=str)
-def test_the_count_is_that_of_a_real_step(
-    size: Preset, recompute: bool, numpy64: Backend, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_count_is_that_of_a_real_step(size, recompute, numpy64, monkeypatch):
     one_hot = 2 * 2 * size.batch * size.length * size.vocab_size * size.d_model  # the plain embedding's gradients
     assert counted_step(size, numpy64, recompute, monkeypatch) == step_flop(size, recompute) + one_hot
 
 
-def test_the_parts_add_up() -> None:
+def test_the_parts_add_up():
     size = PRESETS["mid"]
     assert step_flop(size) == linear_flop(size) + attention_flop(size)
     assert 70e9 < step_flop(size) < 85e9
 
 
 @pytest.mark.parametrize("split", [False, True])
-def test_every_product_is_timed_three_for_each_linear_map(split: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_product_is_timed_three_for_each_linear_map(split, monkeypatch):
     monkeypatch.setattr(own_products, "FLOP_PER_TURN", 1.0)  # once: how long it takes is not the question
     task = products("tiny", split).task("products")
     seconds = task()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +21,7 @@ SMALL = Preset(vocab_size=9, d_model=8, num_heads=2, num_layers=1, d_ff=12, leng
 
 
 @pytest.fixture(scope="module")
-def cards() -> Any:
+def cards():
     """The card of the tests; skips, visibly, without a compiler."""
     if (problem := host_card.compiler_problem()) is not None:
         pytest.skip(problem)
@@ -30,7 +29,7 @@ def cards() -> Any:
 
 
 @pytest.fixture
-def machine(cards: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+def machine(cards, monkeypatch):
     """The machine, which every contender of npformer finds where it looks for CuPy."""
     made = recording.Machine(guarded.guarded)
 
@@ -47,7 +46,7 @@ def machine(cards: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     return made
 
 
-def test_steps_alone_together_and_unrecorded_are_the_same(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_steps_alone_together_and_unrecorded_are_the_same(machine, monkeypatch):
     """And recorded as often as they should be: never at the first time, at the second, not again."""
     monkeypatch.setattr(own_on_gpu, "count_kernels", lambda driver, graph: 1700)
     together, losses = TOGETHER["cupy"], {}
@@ -68,7 +67,7 @@ def test_steps_alone_together_and_unrecorded_are_the_same(machine: Any, monkeypa
     assert len(set(losses["one"])) == 1 + together
 
 
-def test_ceilings_and_bytes(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ceilings_and_bytes(machine, monkeypatch):
     monkeypatch.setitem(LARGE, "cupy", 8)
     monkeypatch.setitem(STREAMED, "cupy", 1 << 12)
     monkeypatch.setattr("npformer.backend.roofline.ENOUGH", 0.0)
@@ -82,7 +81,7 @@ def test_ceilings_and_bytes(machine: Any, monkeypatch: pytest.MonkeyPatch) -> No
     assert moved() == roofline.step_bytes(SMALL, on_host)
 
 
-def test_decoding(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_decoding(machine, monkeypatch):
     monkeypatch.setattr(machine, "zeros", lambda shape, dtype: machine.array(np.zeros(shape), dtype))  # of bool too
     task = decode.decode("tiny", 4, [2], "cupy", "cuda").task("batch 2")
     said = task()
@@ -90,14 +89,14 @@ def test_decoding(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", ops.NAMES)
-def test_operations(name: str, machine: Any) -> None:
+def test_operations(name, machine):
     made = ops.ops("tiny", "cupy", "cuda", 1, "float32")
     for way in ("forward", "backward"):
         task = made.task(f"{name} {way}")
         assert task() == [None] * TOGETHER["cupy"]
 
 
-def test_replays(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replays(machine, monkeypatch):
     """Two rounds of each set in each turn: graphs are made, replayed and given up, and memory does not grow."""
     monkeypatch.setattr(replays, "used_memory", lambda: machine.used)
     monkeypatch.setattr(replays, "SIZE", replace(SMALL, batch=2))
@@ -111,7 +110,7 @@ def test_replays(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert machine.launches >= machine.records
 
 
-def test_gradients(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gradients(machine, monkeypatch):
     monkeypatch.setattr(gradients, "SIZE", SMALL)
     task = gradients.gradients("cupy", "cuda").task("gradients")
     found = task()

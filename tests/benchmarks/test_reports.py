@@ -6,7 +6,6 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,7 +14,7 @@ from benchmarks.turns import Child, Measured
 
 
 @pytest.fixture(scope="module")
-def alone(run: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def alone(run, tmp_path_factory):
     """One round of training steps of plain kernels, no peer; also with layers that recompute."""
     options = ("--size", "tiny", "--dropout", "0", "--kernels", "plain", "--against", "none", "--rounds", "1")
     kept = tmp_path_factory.mktemp("results") / "train_step.json"
@@ -25,7 +24,7 @@ def alone(run: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
     return json.loads(ended.stdout)
 
 
-def test_train_step_alone(alone: Any) -> None:
+def test_train_step_alone(alone):
     assert alone["benchmark"] == "train_step"
     assert alone["machine"]["precision"] == "float32"
     assert alone["machine"]["command"].startswith("python -m benchmarks.train_step --size tiny --dropout 0 ")
@@ -45,7 +44,7 @@ def test_train_step_alone(alone: Any) -> None:
     assert max(map(len, lines)) <= 100
 
 
-def test_train_step_with_layers_that_recompute(alone: Any) -> None:
+def test_train_step_with_layers_that_recompute(alone):
     """They are a row of their own and compute the same, to the last bit."""
     (result,) = alone["results"]
     assert [row["name"] for row in result["contenders"]] == ["npformer-plain", "npformer-plain-recompute"]
@@ -55,7 +54,7 @@ def test_train_step_with_layers_that_recompute(alone: Any) -> None:
     assert again < once
 
 
-def test_ops_alone(run: Any) -> None:
+def test_ops_alone(run):
     """Two operations, two kernels."""
     options = ("--size", "tiny", "--op", "relu,layer_norm", "--kernels", "numpy,plain", "--against", "none")
     ended = run("ops", *options, "--rounds", "1")
@@ -69,7 +68,7 @@ def test_ops_alone(run: Any) -> None:
     assert float(rows[0][4]) == pytest.approx(2 * 64 * 12 * 256 * 4 / 1e6, abs=0.05)  # x read, y written
 
 
-def test_decode_alone(run: Any) -> None:
+def test_decode_alone(run):
     """Two kernels say the same."""
     options = ("--size", "tiny", "--tokens", "5", "--batch", "2", "--kernels", "numpy,plain", "--against", "none")
     ended = run("decode", *options, "--rounds", "1", "--json")
@@ -88,7 +87,7 @@ def child(name: str, loss: float) -> Child:
     return made
 
 
-def test_a_peer_that_computes_something_else_is_no_peer() -> None:
+def test_a_peer_that_computes_something_else_is_no_peer():
     children = [child("npformer-plain", 3.0), child("torch-fast", 3.000001)]
     curves = {
         "npformer-plain": Measured([[1.0]], [3.0, 2.9], [0.0]),
@@ -105,12 +104,12 @@ def test_a_peer_that_computes_something_else_is_no_peer() -> None:
     assert not train_step.same(children, curves, 0.1)["holds"]
 
 
-def test_agreement_counts_tokens_that_all_chose() -> None:
+def test_agreement_counts_tokens_that_all_chose():
     said = {name: Measured([], [[[5, 6], [7, last]]], []) for name, last in (("a", 8), ("b", 9), ("c", 8))}
     assert decode.agreement(said) == 0.75
 
 
-def test_what_other_processes_use_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_other_processes_use_is_counted(tmp_path, monkeypatch):
     """Of a system's ticks: user, nice, system, idle, waiting for a disk, interrupts, soft ones, stolen."""
     stat, tick = tmp_path / "stat", os.sysconf("SC_CLK_TCK")
     monkeypatch.setattr(contender, "open", lambda path, **how: stat.open(**how), raising=False)
@@ -125,9 +124,7 @@ def test_what_other_processes_use_is_counted(tmp_path: Path, monkeypatch: pytest
     assert contender.Usage().of_others() == (0.0, 0.0), "this system does not tell"
 
 
-def test_a_benchmark_says_that_others_are_at_work(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_benchmark_says_that_others_are_at_work(monkeypatch, capsys):
     words = ["--size", "tiny", "--op", "linear", "--kernels", "plain", "--against", "none", "--rounds", "1"]
     monkeypatch.setattr(sys, "argv", ["ops", *words])
     for share, said in ((0.6, True), (0.0, False)):
@@ -136,26 +133,26 @@ def test_a_benchmark_says_that_others_are_at_work(
         assert ("DISTURBED: other processes used 60% of the cores" in capsys.readouterr().out) == said
 
 
-def test_the_share_of_others_is_that_of_all_rounds() -> None:
+def test_the_share_of_others_is_that_of_all_rounds():
     assert compare.others_share(Measured([], [], [(0.1, 1.0), (-0.01, 1.0), (0.6, 4.0)])) == pytest.approx(0.115)
     assert compare.others_share(Measured([], [], [(0.0, 0.0)])) is None
 
 
-def test_the_report_says_when_it_is_not_to_be_believed() -> None:
+def test_the_report_says_when_it_is_not_to_be_believed():
     rows = [{"name": "torch", "others_share": 0.3}, {"name": "npformer-plain", "others_share": None}]
     (line,) = compare.others(rows)
     assert line.startswith("DISTURBED: other processes used 30% of the cores while torch worked.")
     assert compare.others([{"name": "torch", "others_share": 0.02}]) == []
 
 
-def test_help_has_examples(run: Any) -> None:
+def test_help_has_examples(run):
     for name in ("train_step", "decode", "ops", "scaling", "gpu"):
         ended = run(name, "--help")
         assert ended.returncode == 0
         assert f"python -m benchmarks.{name} --" in ended.stdout
 
 
-def test_only_the_peers_import_torch() -> None:
+def test_only_the_peers_import_torch():
     root = Path(train_step.__file__).parent
     users = [path.relative_to(root) for path in root.rglob("*.py") if "import torch" in path.read_text("utf-8")]
     assert {path.parts[0] for path in users} == {"peers"}

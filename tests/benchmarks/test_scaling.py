@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any
 
 import pytest
 
@@ -15,7 +14,7 @@ from npformer.models.presets import Preset
 
 
 @pytest.fixture(scope="module")
-def document() -> Any:
+def document():
     """What a quick run of two sweeps says in JSON."""
     import subprocess
 
@@ -27,7 +26,7 @@ def document() -> Any:
     return json.loads(ended.stdout)
 
 
-def test_every_point_has_its_time_its_memory_and_their_counts(document: Any) -> None:
+def test_every_point_has_its_time_its_memory_and_their_counts(document):
     assert (document["benchmark"], document["settings"]["quick"]) == ("scaling", True)
     for result, (sweep, field) in zip(document["results"], [("T", "length"), ("depth", "num_layers")], strict=True):
         assert (result["sweep"], result["kernels"]) == (sweep, "plain")
@@ -44,7 +43,7 @@ def test_every_point_has_its_time_its_memory_and_their_counts(document: Any) -> 
     assert lengths[-1] > 1.5 * lengths[0], "the memory is that of the model"
 
 
-def test_a_size_is_measured_once(document: Any) -> None:
+def test_a_size_is_measured_once(document):
     """The base configuration is a point of every sweep."""
     first, second = (
         next(point for point in result["points"] if Preset(**point["shape"]) == scaling.QUICK_BASE)
@@ -53,7 +52,7 @@ def test_a_size_is_measured_once(document: Any) -> None:
     assert first["round_medians"] == second["round_medians"]
 
 
-def test_the_report_is_a_table_and_a_line_for_each_cost(document: Any) -> None:
+def test_the_report_is_a_table_and_a_line_for_each_cost(document):
     lines = scaling.describe(document["results"][0]).splitlines()
     assert max(map(len, lines)) <= 100
     assert lines[0] == "T, plain kernels"
@@ -68,7 +67,7 @@ def point(value: int, median: float, others: float | None = 0.0) -> scaling.Poin
     return made | {"model_bytes": 10**6, "kept_bytes": 10**6 * value, "others_share": others}
 
 
-def test_a_cost_that_grows_too_fast_is_named() -> None:
+def test_a_cost_that_grows_too_fast_is_named():
     found = scaling.summed_up("batch", "plain", [point(value, value**1.5) for value in (1, 2, 4, 8)])
     assert found["time"] == {
         "measured": pytest.approx(1.5), "counted": pytest.approx(1.0), "limit": 1, "verdict": "FASTER THAN IT SHOULD"
@@ -77,13 +76,13 @@ def test_a_cost_that_grows_too_fast_is_named() -> None:
     assert "memory grows as batch^0.00, kept MB as batch^1.00: more slowly than counted" in scaling.describe(found)
 
 
-def test_other_processes_are_named_where_they_were_worst() -> None:
+def test_other_processes_are_named_where_they_were_worst():
     points = [point(1, 1.0, 0.15), point(2, 1.0, 0.3), point(4, 1.0, None)]
     assert scaling.disturbed(points) == ["DISTURBED: at 2 other processes used 30% of the cores: measure again later"]
     assert scaling.disturbed(points[2:]) == []
 
 
-def test_width_takes_the_feed_forward_along() -> None:
+def test_width_takes_the_feed_forward_along():
     wide = scaling.varied(scaling.BASE, "width", 1024)
     assert (wide.d_model, wide.d_ff, wide.num_heads) == (1024, 4096, scaling.BASE.num_heads)
     assert scaling.varied(scaling.BASE, "batch", 8) == scaling.BASE
@@ -96,9 +95,7 @@ def test_width_takes_the_feed_forward_along() -> None:
         (["--kernels", "fast"], "--kernels: expected of numba, numpy, plain, auto"),
     ],
 )
-def test_bad_options_are_refused(
-    arguments: list[str], words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bad_options_are_refused(arguments, words, monkeypatch, capsys):
     monkeypatch.setattr(turns.subprocess, "Popen", lambda *_, **__: pytest.fail("expected that nothing is started"))
     monkeypatch.setattr(sys, "argv", ["benchmark", *arguments])
     assert scaling.main() == 2

@@ -29,11 +29,11 @@ class FakeTime:
         self.now += 1
         return self.now
 
-    def sleep(self, seconds: float) -> None:
+    def sleep(self, seconds: float):
         pass
 
 
-def test_the_fast_one_is_found_to_be_fast_and_no_two_work_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fast_one_is_found_to_be_fast_and_no_two_work_at_once(monkeypatch):
     monkeypatch.setattr(turns, "time", FakeTime())
     with contenders(ENTRIES, os.environ) as children:
         measured = take_turns(children, "nap", SHORT)
@@ -51,14 +51,14 @@ def test_the_fast_one_is_found_to_be_fast_and_no_two_work_at_once(monkeypatch: p
     assert all(ended <= begun for (_, ended), (begun, _) in itertools.pairwise(naps)), "two worked at the same time"
 
 
-def test_the_order_turns_around() -> None:
+def test_the_order_turns_around():
     with contenders(ENTRIES[:2], os.environ) as children:
         measured = take_turns(children, "nap", SHORT._replace(rounds=2, turn=0.001))
     naps = sorted((value, name) for name, each in measured.items() for value in each.values[-2:])
     assert [name for _, name in naps] == ["fast", "torch-slow", "torch-slow", "fast"]
 
 
-def test_rounds_bound_from_above_and_a_missing_task_is_left_out() -> None:
+def test_rounds_bound_from_above_and_a_missing_task_is_left_out():
     entries = [ENTRIES[0], Entry("other", f"{SLEEPERS}:hog", {"megabytes": 1})]
     with contenders(entries, os.environ) as children:
         assert take_turns(children, "no such task", SHORT) == {}
@@ -67,7 +67,7 @@ def test_rounds_bound_from_above_and_a_missing_task_is_left_out() -> None:
     assert children[0].facts == {"seconds": FAST}
 
 
-def test_memory_is_counted_without_what_imports_take() -> None:
+def test_memory_is_counted_without_what_imports_take():
     with contenders([Entry("hog", f"{SLEEPERS}:hog", {"megabytes": 200})], os.environ) as (child,):
         before = child.memory()
         child.run("nap", 1)
@@ -78,7 +78,7 @@ def test_memory_is_counted_without_what_imports_take() -> None:
     assert 190e6 < after["peak"] - after["imports"] < 500e6
 
 
-def test_a_contender_that_ends_is_reported_with_what_it_said() -> None:
+def test_a_contender_that_ends_is_reported_with_what_it_said():
     with (
         contenders([Entry("crasher", f"{SLEEPERS}:crasher")], os.environ) as children,
         pytest.raises(ContenderError, match=r"crasher: expected an answer, it ended with code 7:\n +the reason why"),
@@ -86,7 +86,7 @@ def test_a_contender_that_ends_is_reported_with_what_it_said() -> None:
         take_turns(children, "nap", SHORT)
 
 
-def test_a_contender_that_does_not_start_ends_the_others() -> None:
+def test_a_contender_that_does_not_start_ends_the_others():
     with (
         pytest.raises(ContenderError, match=r"(?s)broken: .* code 1:.*No module named 'no_such_module'"),
         contenders([ENTRIES[0], Entry("broken", "no_such_module:nothing")], os.environ),
@@ -94,20 +94,20 @@ def test_a_contender_that_does_not_start_ends_the_others() -> None:
         pytest.fail("expected no contenders")
 
 
-def test_all_are_gone_afterwards() -> None:
+def test_all_are_gone_afterwards():
     with contenders(ENTRIES[:1], os.environ) as (child,):
         assert child.running
     assert not child.running
 
 
-def test_times_and_rounds_of_a_summary() -> None:
+def test_times_and_rounds_of_a_summary():
     times = summary.times([[3.0, 1.0], [2.0], [10.0]])
     assert times == (2.5, 1.0, 3, 4)
     with pytest.raises(ValueError, match="rounds: expected at least one"):
         summary.times([])
 
 
-def test_a_ratio_compares_rounds_that_took_turns() -> None:
+def test_a_ratio_compares_rounds_that_took_turns():
     ours = [[1.0], [10.0, 10.0], [2.0], [4.0], [1.0, 3.0, 2.0]]  # the machine was slow in the second round
     theirs = [[2.0], [20.0], [6.0, 6.0], [8.0], [8.0]]
     assert summary.ratio(ours, theirs) == (2.0, 2.0, 3.0)
@@ -116,5 +116,5 @@ def test_a_ratio_compares_rounds_that_took_turns() -> None:
         summary.ratio(ours, theirs[:-1])
 
 
-def test_quartiles_are_interpolated() -> None:
+def test_quartiles_are_interpolated():
     assert summary.quartiles([4.0, 1.0, 3.0, 2.0]) == (1.75, 3.25)

@@ -1,6 +1,5 @@
 """All tasks are what the trainer asks for, and the package names its public parts."""
 
-
 import npformer.data
 from npformer.data import Characters, Example, PairsTask, SequenceTask, Task, TextTask
 

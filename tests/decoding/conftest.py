@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -16,10 +13,10 @@ SIZES = {"d_model": 8, "num_heads": 2, "d_ff": 12, "max_seq_len": 16, "dropout":
 
 
 @pytest.fixture
-def transformer() -> Callable[..., Transformer]:
+def transformer():
     """transformer(backend, seed=1, **changes), nine tokens on each side."""
 
-    def build(backend: Backend, seed: int = 1, **changes: Any) -> Transformer:
+    def build(backend: Backend, seed: int = 1, **changes) -> Transformer:
         options = {"num_encoder_layers": 1, "num_decoder_layers": 1} | SIZES | changes
         model = shaken(Transformer(TransformerConfig(9, 9, **options), backend=backend, seed=seed))
         assert isinstance(model, Transformer)
@@ -29,10 +26,10 @@ def transformer() -> Callable[..., Transformer]:
 
 
 @pytest.fixture
-def decoder() -> Callable[..., Decoder]:
+def decoder():
     """decoder(backend, seed=1, **changes), nine tokens, two layers."""
 
-    def build(backend: Backend, seed: int = 1, **changes: Any) -> Decoder:
+    def build(backend: Backend, seed: int = 1, **changes) -> Decoder:
         config = DecoderConfig(9, **({"num_layers": 2} | SIZES | changes))
         model = shaken(Decoder(config, backend=backend, seed=seed))
         assert isinstance(model, Decoder)
@@ -42,10 +39,10 @@ def decoder() -> Callable[..., Decoder]:
 
 
 @pytest.fixture
-def log_probability() -> Callable[..., float]:
+def log_probability():
     """log_probability(model, given, tokens): of a whole text at once, without padding; a prompt counts nothing."""
 
-    def score(model: Transformer | Decoder, given: Any, tokens: Any) -> float:
+    def score(model: Transformer | Decoder, given, tokens) -> float:
         given, tokens = [int(t) for t in given if t], [int(t) for t in tokens]
         if isinstance(model, Decoder):
             logits, first = model.backend.host(model([tokens[:-1]]))[0], len(given)

@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from npformer.backend import Backend
 from npformer.decoding import beam_search, greedy
 from npformer.decoding.beams import Beams
 from npformer.decoding.opening import Opening
-from npformer.errors import ConfigError, NpformerError, ShapeError
+from npformer.errors import ConfigError, ShapeError
 from npformer.models import Encoder, EncoderConfig, Transformer, TransformerConfig
 
 Build = Callable[..., Any]
@@ -27,14 +26,14 @@ def penalty(length: int, alpha: float = 0.6) -> float:
     return float(((5 + length) / 6) ** alpha)
 
 
-def cut(row: Any, eos_id: int = 2) -> list[int]:
+def cut(row, eos_id: int = 2) -> list[int]:
     """A row as greedy returns it, up to its end."""
     tokens = [int(t) for t in row]
     return tokens[: tokens.index(eos_id) + 1] if eos_id in tokens else tokens
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_beam_of_one_is_greedy_decoding(seed: int, transformer: Build, any64: Backend) -> None:
+def test_a_beam_of_one_is_greedy_decoding(seed, transformer, any64):
     model = transformer(any64, seed)
     for one, row in zip(beam_search(model, SRC, 9, beam=1), greedy(model, SRC, 9), strict=True):
         assert len(one) == 1
@@ -43,9 +42,7 @@ def test_a_beam_of_one_is_greedy_decoding(seed: int, transformer: Build, any64: 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
 @pytest.mark.parametrize("beam", [2, 4, 7])
-def test_scores_are_those_of_whole_texts(
-    beam: int, alpha: float, transformer: Build, log_probability: Score, any64: Backend
-) -> None:
+def test_scores_are_those_of_whole_texts(beam, alpha, transformer, log_probability, any64):
     model = transformer(any64, 2)
     model.generator.bias.data[2] += 3  # texts of many lengths
     lengths = set()
@@ -68,9 +65,7 @@ def every_text(max_len: int) -> list[list[int]]:
     return ended + [list(text) for text in itertools.product(inner, repeat=max_len)]
 
 
-def test_a_beam_wide_enough_finds_the_best_text_there_is(
-    transformer: Build, log_probability: Score, numpy64: Backend
-) -> None:
+def test_a_beam_wide_enough_finds_the_best_text_there_is(transformer, log_probability, numpy64):
     model, texts = transformer(numpy64, 3), every_text(3)
     found = beam_search(model, SRC[:1], 3, beam=len(texts), length_penalty=1.0)
     for src, hypotheses in zip(SRC, found, strict=False):
@@ -79,14 +74,14 @@ def test_a_beam_wide_enough_finds_the_best_text_there_is(
         assert hypotheses[0].tokens.tolist() == texts[int(np.argmax(scores))]
 
 
-def by_lists(model: Transformer, log_probability: Score, src: Any, max_len: int, beam: int) -> list[list[int]]:
+def by_lists(model: Transformer, log_probability: Score, src, max_len: int, beam: int) -> list[list[int]]:
     """The rule of the search in plain words, each text scored anew; texts that ended, best first."""
     under_way: list[list[int]] = [[]]
     ended: list[tuple[float, list[int]]] = []
     path: list[int] | None = []  # the greedy one
     known: dict[tuple[int, ...], float] = {}
 
-    def score(model: Transformer, src: Any, text: list[int]) -> float:
+    def score(model: Transformer, src, text: list[int]) -> float:
         if tuple(text) not in known:
             known[tuple(text)] = log_probability(model, src, text)
         return known[tuple(text)]
@@ -111,9 +106,7 @@ def by_lists(model: Transformer, log_probability: Score, src: Any, max_len: int,
 
 
 @pytest.mark.parametrize(("seed", "beam"), [(0, 3), (2, 4), (3, 2), (4, 4)])
-def test_all_sources_together_are_searched_as_each_by_lists(
-    seed: int, beam: int, transformer: Build, log_probability: Score, numpy64: Backend
-) -> None:
+def test_all_sources_together_are_searched_as_each_by_lists(seed, beam, transformer, log_probability, numpy64):
     model = transformer(numpy64, seed)
     model.generator.bias.data[2] += 0.5
     for src, found in zip(SRC, beam_search(model, SRC, 5, beam=beam), strict=True):
@@ -121,9 +114,7 @@ def test_all_sources_together_are_searched_as_each_by_lists(
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_the_best_score_is_never_below_that_of_greedy_decoding(
-    seed: int, transformer: Build, log_probability: Score, numpy64: Backend
-) -> None:
+def test_the_best_score_is_never_below_that_of_greedy_decoding(seed, transformer, log_probability, numpy64):
     model = transformer(numpy64, seed)
     model.generator.weight.data[...] *= 3  # sharper, so that paths are lost
     src = np.random.default_rng(seed).integers(3, 9, (20, 5))
@@ -136,7 +127,7 @@ def test_the_best_score_is_never_below_that_of_greedy_decoding(
     assert better
 
 
-def test_each_source_is_searched_as_it_is_alone(transformer: Build, any64: Backend) -> None:
+def test_each_source_is_searched_as_it_is_alone(transformer, any64):
     model = transformer(any64, 2)
     for src, together in zip(SRC, beam_search(model, SRC, 9), strict=True):
         (alone,) = beam_search(model, [[t for t in src if t]], 9)
@@ -144,9 +135,7 @@ def test_each_source_is_searched_as_it_is_alone(transformer: Build, any64: Backe
         assert np.allclose([one.score for one in together], [one.score for one in alone], rtol=0, atol=1e-12)
 
 
-def test_rows_are_computed_no_longer_than_they_matter(
-    transformer: Build, numpy64: Backend, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_are_computed_no_longer_than_they_matter(transformer, numpy64, monkeypatch):
     model = transformer(numpy64, 2)
     model.generator.bias.data[2] += 3
     sizes: list[int] = []
@@ -158,7 +147,7 @@ def test_rows_are_computed_no_longer_than_they_matter(
     assert len(sizes) < 30
 
 
-def test_a_stop_function_ends_texts(transformer: Build, numpy64: Backend) -> None:
+def test_a_stop_function_ends_texts(transformer, numpy64):
     model = transformer(numpy64, 1)
     model.generator.bias.data[2] -= 100
     for found in beam_search(model, SRC, 9, stop=lambda ids: len(ids) >= 3 and ids[-1] == ids[-2]):
@@ -169,9 +158,7 @@ def test_a_stop_function_ends_texts(transformer: Build, numpy64: Backend) -> Non
 
 
 @pytest.mark.parametrize("changes", [{}, {"positions": "rotary", "attention": "linear"}, {"positions": "relative"}])
-def test_prompts_of_unequal_length_are_continued(
-    changes: dict[str, Any], decoder: Build, log_probability: Score, numpy64: Backend
-) -> None:
+def test_prompts_of_unequal_length_are_continued(changes, decoder, log_probability, numpy64):
     model, prompts = decoder(numpy64, **changes), SRC.copy()
     prompts[prompts == 2] = 5
     for prompt, together in zip(prompts, beam_search(model, prompts, 9), strict=True):
@@ -184,13 +171,13 @@ def test_prompts_of_unequal_length_are_continued(
             assert abs(one.score - log_p / penalty(len(one.tokens) - len(prompt))) < 1e-10
 
 
-def test_a_device_finds_the_same(transformer: Build, numpy64: Backend, strict64: Backend) -> None:
+def test_a_device_finds_the_same(transformer, numpy64, strict64):
     here, there = (beam_search(transformer(backend, 2), SRC[:3], 5, beam=3) for backend in (numpy64, strict64))
     for one, other in zip(here, there, strict=True):
         assert [each.tokens.tolist() for each in one] == [each.tokens.tolist() for each in other]
 
 
-def test_hypotheses_stay_where_they_are_when_a_source_leaves(numpy64: Backend) -> None:
+def test_hypotheses_stay_where_they_are_when_a_source_leaves(numpy64):
     opening = Opening(None, np.ones(2), np.zeros((2, 6)), np.zeros(2, dtype=np.int64), [], np.arange(2))
     beams = Beams(opening, 3, 0.0, 0)
     logits = np.full((2, 109), -50.0)
@@ -206,7 +193,7 @@ def test_hypotheses_stay_where_they_are_when_a_source_leaves(numpy64: Backend) -
     assert [[each[0].tolist() for each in texts] for texts in beams.found()] == [[[3, 2]], [[3, 2], [4, 2], [5, 2]]]
 
 
-def test_a_pad_id_of_few_bits_cuts_no_token(numpy64: Backend) -> None:
+def test_a_pad_id_of_few_bits_cuts_no_token(numpy64):
     found = []
     for pad_id in (0, np.int8(0)):
         config = TransformerConfig(9, 300, d_model=8, num_heads=2, d_ff=8, max_seq_len=8, pad_id=pad_id)
@@ -229,14 +216,12 @@ def test_a_pad_id_of_few_bits_cuts_no_token(numpy64: Backend) -> None:
         ({"src": [[3, 2], [0, 0]]}, ShapeError, "src: expected at least one token in each row, got padding alone in"),
     ],
 )
-def test_what_cannot_be_searched_is_refused(
-    options: dict[str, Any], error: type[NpformerError], text: str, transformer: Build, numpy64: Backend
-) -> None:
+def test_what_cannot_be_searched_is_refused(options, error, text, transformer, numpy64):
     with pytest.raises(error, match=f"^{re.escape(text)}"):
         beam_search(transformer(numpy64), **({"src": SRC} | options))
 
 
-def test_an_encoder_has_nothing_to_decode(numpy64: Backend) -> None:
+def test_an_encoder_has_nothing_to_decode(numpy64):
     model = Encoder(EncoderConfig(9, d_model=8, num_heads=2, num_layers=1, d_ff=12), backend=numpy64)
     with pytest.raises(
         ConfigError, match=r"^model: expected a Transformer or a Decoder, got Encoder; an Encoder reads"

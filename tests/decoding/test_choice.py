@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from npformer.backend import Backend, get_backend
+from npformer.backend import get_backend
 from npformer.backend.numpy import numba_problem
 from npformer.decoding.choice import NOBODY, choose, seats
 
@@ -15,7 +15,7 @@ Host = np.ndarray[Any, Any]
 
 
 @pytest.fixture(params=["float32", "float64"])
-def compiled(request: pytest.FixtureRequest) -> Backend:
+def compiled(request):
     problem = numba_problem()
     if problem is not None:
         pytest.skip(problem)
@@ -36,7 +36,7 @@ def beams(seed: int, n: int, w: int, beam: int, vocab_size: int) -> tuple[Host, 
     return logits, log_p, greedy, room
 
 
-def test_the_likeliest_go_on_the_greedy_one_first(numpy64: Backend) -> None:
+def test_the_likeliest_go_on_the_greedy_one_first(numpy64):
     p = np.array([[0.05, 0.5, 0.3, 0.15], [0.1, 0.1, 0.7, 0.1], [0.25, 0.25, 0.25, 0.25]])
     log_p = np.log([[0.2, 0.8, 0.0]], where=np.array([[True, True, False]]), out=np.full((1, 3), NOBODY))
     rows, tokens, total, greedy = choose(np.log(p), log_p, np.array([0]), np.array([3]), 9, numpy64)
@@ -46,7 +46,7 @@ def test_the_likeliest_go_on_the_greedy_one_first(numpy64: Backend) -> None:
     assert greedy.tolist() == [0]
 
 
-def test_an_empty_place_goes_on_from_itself(numpy64: Backend) -> None:
+def test_an_empty_place_goes_on_from_itself(numpy64):
     log_p, room = np.array([[NOBODY, 0.0], [NOBODY, NOBODY]]), np.array([1, 2])
     rows, tokens, total, greedy = choose(np.zeros((4, 5)), log_p, np.array([-1, -1]), room, 9, numpy64)
     assert (rows.tolist(), tokens.tolist()) == ([[0, 1], [2, 3]], [[9, 0], [9, 9]])
@@ -58,9 +58,7 @@ def test_an_empty_place_goes_on_from_itself(numpy64: Backend) -> None:
 @pytest.mark.parametrize(("w", "beam"), [(1, 1), (1, 4), (2, 4), (4, 4), (3, 7), (7, 7)])
 @pytest.mark.parametrize("vocab_size", [2, 5, 300])
 @pytest.mark.parametrize("spoilt", [None, np.nan, np.inf, -np.inf])
-def test_compiled_it_is_the_plain_choice(
-    seed: int, w: int, beam: int, vocab_size: int, spoilt: float | None, compiled: Backend
-) -> None:
+def test_compiled_it_is_the_plain_choice(seed, w, beam, vocab_size, spoilt, compiled):
     logits, *others = beams(seed, 5, w, beam, vocab_size)
     if spoilt is not None:
         logits[np.random.default_rng(seed).random(logits.shape) < 0.3] = spoilt
@@ -75,7 +73,7 @@ def test_compiled_it_is_the_plain_choice(
         assert np.allclose(one, other, rtol=0, atol=1e-12 if compiled.dtype == "float64" else 1e-5)
 
 
-def test_of_equally_likely_ones_the_first_goes_on(compiled: Backend) -> None:
+def test_of_equally_likely_ones_the_first_goes_on(compiled):
     logits, log_p = np.zeros((8, 6), compiled.dtype), np.array([[-1.0] * 4, [-1.0, NOBODY, -1.0, -1.0]])
     for backend in (compiled, get_backend("numpy", dtype=compiled.dtype, kernels="plain")):
         rows, tokens, _, greedy = choose(logits, log_p, np.array([1, -1]), np.array([4, 4]), 9, backend)
@@ -84,14 +82,14 @@ def test_of_equally_likely_ones_the_first_goes_on(compiled: Backend) -> None:
         assert greedy.tolist() == [1, -1]
 
 
-def test_what_is_compiled_is_taken(compiled: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_compiled_is_taken(compiled, monkeypatch):
     monkeypatch.setattr("npformer.decoding.choice.best_tokens", None)
     logits, *others = beams(0, 3, 4, 4, 20)
     rows, _, _, _ = choose(logits.astype(compiled.dtype), *others, 9, compiled)
     assert rows.shape == (3, 4)
 
 
-def test_logits_in_another_order_are_left_to_numpy(compiled: Backend) -> None:
+def test_logits_in_another_order_are_left_to_numpy(compiled):
     logits, *others = beams(0, 3, 4, 4, 20)
     assert compiled.beam_choice is not None
     assert compiled.beam_choice(np.asfortranarray(logits.astype(compiled.dtype)), *others, 4, 9) is None
@@ -100,7 +98,7 @@ def test_logits_in_another_order_are_left_to_numpy(compiled: Backend) -> None:
         assert np.allclose(one, other, rtol=0, atol=1e-5)
 
 
-def test_the_first_of_siblings_keeps_the_place_and_others_take_empty_ones() -> None:
+def test_the_first_of_siblings_keeps_the_place_and_others_take_empty_ones():
     parents = np.array([[2, 2, 0, 1], [1, 1, 1, 1], [0, 3, 3, 3], [3, 3, 3, 2], [0, 1, 2, 3]])
     there = np.array([[1, 1, 1, 1], [1, 1, 0, 0], [1, 1, 1, 0], [0, 1, 1, 1], [1, 1, 1, 1]], dtype=bool)
     places = seats(parents, there, 4)

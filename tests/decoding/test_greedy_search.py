@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import numpy as np
 import pytest
 
 from npformer.backend import Backend
 from npformer.decoding import greedy
-from npformer.errors import ConfigError, NpformerError, ShapeError, TokenError
+from npformer.errors import ConfigError, ShapeError, TokenError
 from npformer.models import Transformer, TransformerConfig
 from npformer.proof.catalogue import shaken
 
 SRC = np.array([[3, 5, 4, 6, 2], [8, 6, 2, 0, 0], [4, 2, 0, 0, 0], [7, 7, 7, 2, 0]])
 
 
-def build(backend: Backend, **changes: Any) -> Transformer:
+def build(backend: Backend, **changes) -> Transformer:
     config = TransformerConfig(9, 9, d_model=8, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, d_ff=12,
                                **({"max_seq_len": 8} | changes))  # fmt: skip
     model = shaken(Transformer(config, backend=backend, seed=1))
@@ -27,7 +26,7 @@ def build(backend: Backend, **changes: Any) -> Transformer:
     return model
 
 
-def by_full_recomputation(model: Transformer, row: Any, max_len: int, eos_id: int = 2) -> list[int]:
+def by_full_recomputation(model: Transformer, row, max_len: int, eos_id: int = 2) -> list[int]:
     """One sequence at a time, without its padding, the whole model anew for every token."""
     tokens = [1]
     while len(tokens) <= max_len and not (len(tokens) > 1 and tokens[-1] == eos_id):
@@ -46,7 +45,7 @@ def ending(model: Transformer, max_len: int) -> int:
     raise AssertionError("no token ends the rows at different lengths; take another seed")
 
 
-def test_a_batch_decodes_as_its_rows_alone_and_ends_row_by_row(numpy64: Backend) -> None:
+def test_a_batch_decodes_as_its_rows_alone_and_ends_row_by_row(numpy64):
     model = build(numpy64)
     eos_id = ending(model, 7)
     expected = [by_full_recomputation(model, row, 7, eos_id) for row in SRC]
@@ -59,7 +58,7 @@ def test_a_batch_decodes_as_its_rows_alone_and_ends_row_by_row(numpy64: Backend)
         assert greedy(model, [row], max_len=7, eos_id=eos_id).tolist() == [alone]
 
 
-def test_decoding_stops_once_all_rows_have_ended(numpy64: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_decoding_stops_once_all_rows_have_ended(numpy64, monkeypatch):
     model = build(numpy64)
     model.generator.bias.data[2] += 100  # [EOS] at once
     calls = []
@@ -69,7 +68,7 @@ def test_decoding_stops_once_all_rows_have_ended(numpy64: Backend, monkeypatch: 
     assert len(calls) == 1
 
 
-def test_rows_that_have_ended_leave_once_they_are_half(numpy64: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_that_have_ended_leave_once_they_are_half(numpy64, monkeypatch):
     model = build(numpy64)
     eos_id = ending(model, 7)
     ends = sorted(len(by_full_recomputation(model, row, 7, eos_id)) for row in SRC)
@@ -85,7 +84,7 @@ def test_rows_that_have_ended_leave_once_they_are_half(numpy64: Backend, monkeyp
         assert going == size or 2 * going > size
 
 
-def test_learned_positions_may_end_before_max_len(numpy64: Backend) -> None:
+def test_learned_positions_may_end_before_max_len(numpy64):
     model = build(numpy64, positions="learned")
     model.generator.bias.data[2] += 100  # [EOS] at once
     assert greedy(model, SRC, max_len=30).tolist() == [[2]] * 4
@@ -95,7 +94,7 @@ def test_learned_positions_may_end_before_max_len(numpy64: Backend) -> None:
 
 
 @pytest.mark.parametrize("max_len", [1, 3])
-def test_no_row_is_longer_than_max_len(numpy64: Backend, max_len: int) -> None:
+def test_no_row_is_longer_than_max_len(numpy64, max_len):
     model = build(numpy64)
     model.generator.bias.data[2] -= 100  # never [EOS]
     found = greedy(model, SRC, max_len=max_len)
@@ -103,14 +102,14 @@ def test_no_row_is_longer_than_max_len(numpy64: Backend, max_len: int) -> None:
     assert found.tolist() == [by_full_recomputation(model, row, max_len) for row in SRC]
 
 
-def test_the_begin_token_is_the_one_given(numpy64: Backend) -> None:
+def test_the_begin_token_is_the_one_given(numpy64):
     model = build(numpy64)
     first = {bos: greedy(model, SRC, max_len=1, bos_id=bos)[:, 0].tolist() for bos in (1, 5)}
     for bos, tokens in first.items():
         assert tokens == np.argmax(model(SRC, [[bos]] * 4)[:, -1], axis=-1).tolist()
 
 
-def test_a_device_decodes_the_same(numpy64: Backend, strict64: Backend) -> None:
+def test_a_device_decodes_the_same(numpy64, strict64):
     found, on_device = (greedy(build(backend), SRC[:2], max_len=3) for backend in (numpy64, strict64))
     assert np.array_equal(found, on_device)
     assert isinstance(on_device, np.ndarray)
@@ -125,8 +124,6 @@ def test_a_device_decodes_the_same(numpy64: Backend, strict64: Backend) -> None:
         (SRC, {"bos_id": 9}, TokenError, "tokens[0, 0]: expected a token id with 0 <= id < 9, got 9"),
     ],
 )
-def test_what_cannot_be_decoded_is_refused(
-    src: Any, options: Any, error: type[NpformerError], text: str, numpy64: Backend
-) -> None:
+def test_what_cannot_be_decoded_is_refused(src, options, error, text, numpy64):
     with pytest.raises(error, match=f"^{re.escape(text)}"):
         greedy(build(numpy64), src, **options)

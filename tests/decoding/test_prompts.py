@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from npformer.backend import Backend
 from npformer.decoding import greedy
-from npformer.errors import ConfigError, NpformerError, ShapeError, TokenError
+from npformer.errors import ConfigError, ShapeError, TokenError
 from npformer.models import Decoder
 
 Build = Callable[..., Decoder]
@@ -26,7 +25,7 @@ KINDS: list[dict[str, Any]] = [
 MOVABLE = [kind for kind in KINDS if (kind["positions"], kind["attention"]) != ("rotary", "linear")]
 
 
-def whole(row: Any) -> list[int]:
+def whole(row) -> list[int]:
     return [int(t) for t in np.trim_zeros(np.asarray(row), "b")]
 
 
@@ -38,7 +37,7 @@ def by_full_recomputation(model: Decoder, prompt: list[int], max_len: int) -> li
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_each_row_goes_on_from_its_own_prompt(kind: dict[str, Any], decoder: Build, numpy64: Backend) -> None:
+def test_each_row_goes_on_from_its_own_prompt(kind, decoder, numpy64):
     model = decoder(numpy64, **kind)
     model.generator.bias.data[0] -= 100  # pads are cut off below
     found = greedy(model, PROMPTS, 12)
@@ -52,7 +51,7 @@ def test_each_row_goes_on_from_its_own_prompt(kind: dict[str, Any], decoder: Bui
 @pytest.mark.parametrize(
     "kind", [k for k in KINDS if (k["positions"], k["attention"]) != ("rotary", "linear")], ids=str
 )
-def test_logits_of_unequal_rows_are_those_of_each_alone(kind: dict[str, Any], decoder: Build, any64: Backend) -> None:
+def test_logits_of_unequal_rows_are_those_of_each_alone(kind, decoder, any64):
     model = decoder(any64, **kind)
     prompts = [whole(prompt) for prompt in PROMPTS]
     begins = np.array([6 - len(prompt) for prompt in prompts])
@@ -70,7 +69,7 @@ def test_logits_of_unequal_rows_are_those_of_each_alone(kind: dict[str, Any], de
         prompts = [[*prompt, int(token)] for prompt, token in zip(prompts, tokens, strict=True)]
 
 
-def test_a_prompt_that_fills_its_row_is_returned(decoder: Build, numpy64: Backend) -> None:
+def test_a_prompt_that_fills_its_row_is_returned(decoder, numpy64):
     model = decoder(numpy64)
     assert greedy(model, PROMPTS[:1], 6).tolist() == PROMPTS[:1].tolist()
     found = greedy(model, PROMPTS, 6)
@@ -78,10 +77,10 @@ def test_a_prompt_that_fills_its_row_is_returned(decoder: Build, numpy64: Backen
     assert whole(found[1])[:2] == [8, 6]
 
 
-def test_a_stop_function_ends_a_row(decoder: Build, numpy64: Backend) -> None:
+def test_a_stop_function_ends_a_row(decoder, numpy64):
     model, seen = decoder(numpy64), []
 
-    def stop(ids: Any) -> bool:
+    def stop(ids) -> bool:
         seen.append(ids.tolist())
         ids[:] = 0  # what it is given is its own
         return len(seen[-1]) == 8
@@ -112,9 +111,7 @@ def test_a_stop_function_ends_a_row(decoder: Build, numpy64: Backend) -> None:
         ),
     ],
 )
-def test_prompts_that_cannot_be_continued_are_refused(
-    prompts: Any, options: dict[str, Any], error: type[NpformerError], text: str, decoder: Build, numpy64: Backend
-) -> None:
+def test_prompts_that_cannot_be_continued_are_refused(prompts, options, error, text, decoder, numpy64):
     max_len = options.pop("max_len", 8)
     with pytest.raises(error, match=f"^{re.escape(text)}"):
         greedy(decoder(numpy64, **options), prompts, max_len)
@@ -133,8 +130,6 @@ def test_prompts_that_cannot_be_continued_are_refused(
         ),
     ],
 )
-def test_places_to_begin_at_that_cannot_be_are_refused(
-    begins: Any, kind: dict[str, Any], error: type[NpformerError], text: str, decoder: Build, numpy64: Backend
-) -> None:
+def test_places_to_begin_at_that_cannot_be_are_refused(begins, kind, error, text, decoder, numpy64):
     with pytest.raises(error, match=f"^{re.escape(text)}"):
         decoder(numpy64, **kind).start(2, 8, np.array(begins))

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from npformer.backend import Backend
 from npformer.decoding import greedy, sample
 from npformer.decoding.sampling import drawn, probabilities
 from npformer.errors import ConfigError
@@ -35,18 +34,18 @@ P = np.array([[0.4, 0.1, 0.3, 0.2], [0.25, 0.25, 0.25, 0.25]])
         ({"temperature": 1e-310}, [[1, 0, 0, 0], [0.25] * 4]),
     ],
 )
-def test_what_is_drawn_from(options: dict[str, Any], expected: Any) -> None:
+def test_what_is_drawn_from(options, expected):
     assert np.allclose(probabilities(np.log(P) + 700, **options), expected, rtol=0, atol=1e-12)
 
 
-def test_a_number_picks_the_token_in_whose_share_it_lies() -> None:
+def test_a_number_picks_the_token_in_whose_share_it_lies():
     p = np.array([[0.25, 0.0, 0.5, 0.25]])
     picked = {u: int(drawn(p, np.array([u]))[0]) for u in (0.0, 0.2499, 0.25, 0.7499, 0.75, np.nextafter(1, 0))}
     assert list(picked.values()) == [0, 0, 2, 2, 3, 3]
     assert drawn(np.array([[0.0, 0.0, 1.0, 0.0]]), np.array([np.nextafter(1, 0)])).tolist() == [2]
 
 
-def test_tokens_come_as_often_as_is_likely(transformer: Build, numpy64: Backend) -> None:
+def test_tokens_come_as_often_as_is_likely(transformer, numpy64):
     model, n = transformer(numpy64), 4000
     src = np.repeat(SRC[:1], n, axis=0)
     p = probabilities(model(SRC[:1], [[1]])[:, -1], 0.7, 6, 0.95)[0]
@@ -58,18 +57,18 @@ def test_tokens_come_as_often_as_is_likely(transformer: Build, numpy64: Backend)
     assert chi_squared < 25  # at most 5 degrees of freedom: 1 in 7000
 
 
-def test_a_seed_draws_the_same_and_another_something_else(transformer: Build, any64: Backend) -> None:
+def test_a_seed_draws_the_same_and_another_something_else(transformer, any64):
     model = transformer(any64)
     one, again, other = (sample(model, SRC, 12, seed=seed) for seed in (5, 5, 6))
     assert np.array_equal(one, again)
     assert one.shape != other.shape or (one != other).any()
 
 
-def trimmed(row: Any) -> list[int]:
+def trimmed(row) -> list[int]:
     return np.trim_zeros(np.asarray(row), "b").tolist()
 
 
-def test_a_row_draws_as_it_does_alone(transformer: Build, decoder: Build, numpy64: Backend) -> None:
+def test_a_row_draws_as_it_does_alone(transformer, decoder, numpy64):
     for model in (transformer(numpy64), decoder(numpy64), decoder(numpy64, attention="linear", positions="rotary")):
         together = sample(model, SRC, 12, top_p=0.9)
         for row in (0, 1, 2):
@@ -78,18 +77,18 @@ def test_a_row_draws_as_it_does_alone(transformer: Build, decoder: Build, numpy6
         assert trimmed(sample(model, SRC[[2, 1]], 12, top_p=0.9)[0]) == trimmed(together[2])
 
 
-def test_copies_of_a_row_draw_differently(transformer: Build, numpy64: Backend) -> None:
+def test_copies_of_a_row_draw_differently(transformer, numpy64):
     found = sample(transformer(numpy64), np.repeat(SRC[:1], 8, axis=0), 12)
     assert len({tuple(row) for row in found.tolist()}) == 8
 
 
-def test_the_likeliest_token_alone_is_greedy_decoding(transformer: Build, any64: Backend) -> None:
+def test_the_likeliest_token_alone_is_greedy_decoding(transformer, any64):
     model = transformer(any64)
     for options in ({"top_k": 1}, {"temperature": 1e-9}, {"top_p": 1e-9}):
         assert np.array_equal(sample(model, SRC, 10, **options), greedy(model, SRC, 10))
 
 
-def test_a_device_draws_the_same(transformer: Build, numpy64: Backend, strict64: Backend) -> None:
+def test_a_device_draws_the_same(transformer, numpy64, strict64):
     here, there = (sample(transformer(backend), SRC, 5, top_k=5) for backend in (numpy64, strict64))
     assert np.array_equal(here, there)
 
@@ -107,8 +106,6 @@ def test_a_device_draws_the_same(transformer: Build, numpy64: Backend, strict64:
         ({"max_len": 0}, "max_len: expected an integer >= 1, got 0"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(
-    options: dict[str, Any], text: str, transformer: Build, numpy64: Backend
-) -> None:
+def test_options_that_make_no_sense_are_refused(options, text, transformer, numpy64):
     with pytest.raises(ConfigError, match=f"^{re.escape(text)}"):
         sample(transformer(numpy64), SRC, **options)

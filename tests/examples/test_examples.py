@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import runpy
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,20 +19,18 @@ def output_of(script: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
     return capsys.readouterr().out.splitlines()
 
 
-def test_one_gradient_is_right_and_the_other_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_gradient_is_right_and_the_other_wrong(capsys):
     rows = [line for line in output_of("one_gradient.py", capsys) if line.startswith("x ")]
     assert ["right" in rows[0], "WRONG" in rows[1]] == [True, True]
 
 
-def test_the_forgotten_path_is_wrong_in_x_alone(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_forgotten_path_is_wrong_in_x_alone(capsys):
     rows = [line for line in output_of("own_layer.py", capsys) if "right" in line or "WRONG" in line]
     assert [line.split()[0] for line in rows if "WRONG" in line] == ["x"]
     assert len(rows) == 10
 
 
-def test_a_run_is_drawn_for_a_word(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_is_drawn_for_a_word(tmp_path, monkeypatch, capsys):
     few = ("steps=2", "d_model=8", "d_ff=8", "num_heads=2", "eval_examples=2", "final_examples=2", "batch_size=4")
     options = [word for each in (*few, "kernels=numpy", "device=numpy") for word in ("--set", each)]
     assert npformer(["train", "reverse", "--out", str(tmp_path / "run"), *options]) == 0
@@ -44,27 +41,27 @@ def test_a_run_is_drawn_for_a_word(
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-def test_every_script_is_in_the_list() -> None:
+def test_every_script_is_in_the_list():
     listed = (EXAMPLES / "README.md").read_text(encoding="utf-8")
     assert all(f"`{script.name}`" in listed for script in EXAMPLES.glob("*.py"))
 
 
-def test_a_layer_trained_by_hand_writes_words_backwards(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_layer_trained_by_hand_writes_words_backwards(capsys):
     (line,) = output_of("train_by_hand.py", capsys)
     assert float(line.partition("; ")[2].rpartition("; ")[2].partition("%")[0]) > 99
 
 
-def test_the_gradients_written_by_hand_are_right() -> None:
+def test_the_gradients_written_by_hand_are_right():
     from examples import train_by_hand as page
 
     rng = np.random.default_rng(3)
     names, tokens = list(page.new_parameters(rng)), rng.integers(0, page.V, (2, page.T))
     values = [value + 0.1 * rng.normal(size=value.shape) for value in page.new_parameters(rng).values()]
 
-    def forward(*values: Any) -> Any:
+    def forward(*values):
         return page.forward(dict(zip(names, values, strict=True)), tokens)
 
-    def backward(dlogits: Any, caches: Any) -> Any:
+    def backward(dlogits, caches):
         g = page.backward(dlogits, caches)
         return tuple(g[name] for name in names)
 

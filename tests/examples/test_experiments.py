@@ -22,7 +22,6 @@ from examples.experiments import (
     step_time,
 )
 from examples.experiments.tagger import Tagger
-from npformer.backend import Backend
 from npformer.data import Example
 from npformer.layers import BatchNorm, LayerNorm
 
@@ -32,9 +31,7 @@ NAMES = sorted({path.stem for path in FOLDER.glob("*.py")} - HELPERS)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_each_has_a_small_setting_a_table_and_a_picture(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_each_has_a_small_setting_a_table_and_a_picture(name, tmp_path, capsys):
     if name == "beside_pytorch":
         pytest.importorskip("torch")
     module = importlib.import_module(f"examples.experiments.{name}")
@@ -45,7 +42,7 @@ def test_each_has_a_small_setting_a_table_and_a_picture(
     assert "nan" not in printed
 
 
-def test_each_is_listed_where_one_looks() -> None:
+def test_each_is_listed_where_one_looks():
     listed = (FOLDER.parent / "README.md").read_text(encoding="utf-8")
     contents = importlib.import_module("examples.experiments").__doc__ or ""
     for name in NAMES:
@@ -53,18 +50,18 @@ def test_each_is_listed_where_one_looks() -> None:
         assert f"``{name}``" in contents
 
 
-def test_memory_grows_as_the_text_says() -> None:
+def test_memory_grows_as_the_text_says():
     found = cost_and_length.measure(cost_and_length.SMALL._replace(rounds=1))
     exponents = {name: cost.memory_exponent for name, cost in found.items()}
     assert exponents.pop("full attention") > 1.8
     assert max(exponents.values()) < 1.15
 
 
-def test_an_exponent_is_a_slope() -> None:
+def test_an_exponent_is_a_slope():
     assert cost_and_length.exponent((1, 10, 100), [3.0, 300.0, 30000.0]) == pytest.approx(2.0)
 
 
-def test_the_gradient_of_a_recurrent_net_dies_out_and_a_transformers_does_not() -> None:
+def test_the_gradient_of_a_recurrent_net_dies_out_and_a_transformers_does_not():
     found = first_token.measure(first_token.SMALL)
     assert found["GRU"][-1] < 1e-6 * found["GRU"][0]
     assert found["Transformer"][-1] > 1e-2 * found["Transformer"][0]
@@ -72,7 +69,7 @@ def test_the_gradient_of_a_recurrent_net_dies_out_and_a_transformers_does_not() 
     assert [share == 0 for share in found["convolution"]] == beyond
 
 
-def test_padding_moves_batch_norm_alone_and_only_if_it_is_counted() -> None:
+def test_padding_moves_batch_norm_alone_and_only_if_it_is_counted():
     moved = norms.moved_by_padding((0.0, 0.5), 8)
     assert moved[norms.LAYER] == [0, 0]
     assert moved[norms.COUNTING][0] == 0
@@ -80,7 +77,7 @@ def test_padding_moves_batch_norm_alone_and_only_if_it_is_counted() -> None:
     assert max(moved[norms.MASKED]) < 1e-12
 
 
-def test_batch_norm_remembers_each_step_once(numpy64: Backend) -> None:
+def test_batch_norm_remembers_each_step_once(numpy64):
     model = Tagger(5, 8, 1, norm=partial(BatchNorm, 8, backend=numpy64), backend=numpy64)
     tokens = np.array([[1, 2, 3, 4], [2, 2, 1, 3]])
     first = model.layers[0].norm
@@ -89,29 +86,29 @@ def test_batch_norm_remembers_each_step_once(numpy64: Backend) -> None:
     np.testing.assert_allclose(first.running_mean.data, 0.1 * seen, rtol=1e-12)
 
 
-def test_dropout_after_the_sum_costs_the_stream() -> None:
+def test_dropout_after_the_sum_costs_the_stream():
     left = dropout_place.surviving(dropout_place.SMALL)
     assert left["before the sum"][-1] > 0.9
     assert left["after the sum"][-1] < 0.85
     assert left["before the sum"][0] == pytest.approx(1.0)
 
 
-def test_post_norm_starts_with_larger_gradients_in_its_last_layer() -> None:
+def test_post_norm_starts_with_larger_gradients_in_its_last_layer():
     sizes = norm_order.gradients(norm_order.SMALL._replace(depths=(8,)))
     assert sizes["post-LN"][-1] > 2 * sizes["pre-LN"][-1]
 
 
-def test_warm_up_ends_at_the_peak() -> None:
+def test_warm_up_ends_at_the_peak():
     rate = norm_order.WarmUp(2.0, 4)
     assert [rate(step) for step in (1, 2, 4, 9)] == [0.5, 1.0, 2.0, 2.0]
 
 
-def test_only_the_recurrent_chain_grows_with_length() -> None:
+def test_only_the_recurrent_chain_grows_with_length():
     short, long = (step_time.chain(step_time.SMALL, length) for length in (16, 64))
     assert {name for name in short if long[name] > short[name]} == {"GRU"}
 
 
-def test_neighbouring_steps_are_averaged() -> None:
+def test_neighbouring_steps_are_averaged():
     assert step_time.blocks([1.0, 3.0, 5.0, 7.0], 2) == ([1.5, 3.5], [2.0, 6.0])
 
 
@@ -123,12 +120,12 @@ def test_neighbouring_steps_are_averaged() -> None:
         ("1. Mai 1950", ("1950", "Mai", "1")),
     ],
 )
-def test_fields_of_a_date_are_found(source: str, parts: tuple[str, str, str]) -> None:
+def test_fields_of_a_date_are_found(source, parts):
     places = heads.source_fields(source)
     assert tuple(source[places[field]] for field in ("year", "month", "day")) == parts
 
 
-def test_weights_are_counted_where_they_fall() -> None:
+def test_weights_are_counted_where_they_fall():
     example = Example("1. Mai 1950", "1950-05-01")
     cross, own = np.zeros((1, 2, 11, 12)), np.zeros((1, 2, 12, 12))
     cross[0, 0, :4, 7:11] = 1 / 4  # head 1 looks at the year while it is written,
@@ -145,7 +142,7 @@ def test_weights_are_counted_where_they_fall() -> None:
     assert second[heads.OWN] == pytest.approx([(3 / 4 + 2 / 3 + 0) / 3, 1.0])
 
 
-def test_names_of_months_are_told_from_other_words() -> None:
+def test_names_of_months_are_told_from_other_words():
     dates = embeddings.read_dates()
     assert {dates.month_of[word] for word in ("March", "março", "mars", "März")} == {2}
     assert len(set(dates.month_of.values())) == 12
@@ -158,13 +155,13 @@ def test_names_of_months_are_told_from_other_words() -> None:
     assert src.shape[0] == 1
 
 
-def test_both_libraries_find_the_same_losses() -> None:
+def test_both_libraries_find_the_same_losses():
     pytest.importorskip("torch")
     losses = beside_pytorch.measure(beside_pytorch.SMALL).losses
     np.testing.assert_allclose(losses["npformer"], losses["PyTorch"], rtol=1e-12)
 
 
-def test_tables_are_straight(capsys: pytest.CaptureFixture[str]) -> None:
+def test_tables_are_straight(capsys):
     common.print_table(["", 16, "b"], [("name", 0.123456, 7), ("n", 12.0, "x")])
     assert capsys.readouterr().out.splitlines() == [
         "         16  b",
@@ -174,7 +171,7 @@ def test_tables_are_straight(capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
-def test_a_fit_learns(numpy64: Backend) -> None:
+def test_a_fit_learns(numpy64):
     model = Tagger(5, 8, 1, norm=partial(LayerNorm, 8, backend=numpy64), backend=numpy64)
     tokens = np.array([[1, 2, 3, 4, 0]])
     losses = common.fit(model, [(tokens, tokens)] * 30, lr=0.03)

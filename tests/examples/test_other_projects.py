@@ -9,7 +9,6 @@ import pytest
 
 import npformer as npf
 from examples.other_projects import attention, common, dropout, formulas, linear, tokens
-from examples.other_projects.common import Mistake
 
 FOLDER = Path(common.__file__).parent
 THEMES = (linear, formulas, attention, dropout, tokens)
@@ -37,33 +36,33 @@ EVERY = pytest.mark.parametrize("each", [m for theme in THEMES for m in theme.MI
 
 
 @EVERY
-def test_the_right_one_is_right(each: Mistake) -> None:
+def test_the_right_one_is_right(each):
     npf.gradcheck((each.forward, each.right), *each.inputs).raise_if_failed()
 
 
 @EVERY
-def test_the_wrong_one_is_wrong_where_it_is(each: Mistake) -> None:
+def test_the_wrong_one_is_wrong_where_it_is(each):
     report = npf.gradcheck((each.forward, each.wrong), *each.inputs)
     assert [row.tensor for row in report.rows if row.verdict == "WRONG"] == WRONG[each.what]
     assert [row.tensor for row in report.rows if row.verdict not in ("WRONG", "right")] == []
     assert SAID.get(each.what, "") in " ".join(row.diagnosis for row in report.rows)
 
 
-def test_the_lists_name_every_pair() -> None:
+def test_the_lists_name_every_pair():
     assert list(WRONG) == [each.what for theme in THEMES for each in theme.MISTAKES]
     assert set(SAID) <= set(WRONG)
     files = {path.stem for path in FOLDER.glob("*.py")} - {"__init__", "__main__", "common"}
     assert files == {Path(theme.__file__).stem for theme in THEMES}
 
 
-def test_all_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_are_printed(capsys):
     runpy.run_module("examples.other_projects", run_name="__main__")
     printed = capsys.readouterr().out
     assert [line for line in printed.splitlines() if line in WRONG] == list(WRONG)
     assert printed.count("right:\n") == printed.count("wrong:\n") == len(WRONG)
 
 
-def test_one_theme_is_printed_alone(capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_theme_is_printed_alone(capsys):
     runpy.run_path(str(FOLDER / "linear.py"), run_name="__main__")
     printed = capsys.readouterr().out
     assert [line for line in printed.splitlines() if line in WRONG] == [each.what for each in linear.MISTAKES]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,12 +19,12 @@ RIVALS = {"gru": partial(GruTranslator, 7, 4), "conv": partial(ConvTranslator, 7
 
 @pytest.mark.parametrize("target", [TGT, np.tile(TGT, (1, 3))], ids=["shorter", "longer"])
 @pytest.mark.parametrize("make", RIVALS.values(), ids=RIVALS)
-def test_translators_have_right_gradients(make: Any, target: Any, numpy64: npf.Backend) -> None:
+def test_translators_have_right_gradients(make, target, numpy64):
     assert npf.gradcheck(make(backend=numpy64), SRC, target, elementwise=False).ok
 
 
 @pytest.mark.parametrize("make", RIVALS.values(), ids=RIVALS)
-def test_no_target_sees_a_later_one(make: Any, numpy64: npf.Backend) -> None:
+def test_no_target_sees_a_later_one(make, numpy64):
     model = make(backend=numpy64)
     other = TGT.copy()
     other[:, 2] = 2
@@ -33,20 +32,20 @@ def test_no_target_sees_a_later_one(make: Any, numpy64: npf.Backend) -> None:
     assert np.abs(model(SRC, TGT)[:, 2] - model(SRC, other)[:, 2]).max() > 1e-3
 
 
-def test_padding_of_the_source_changes_nothing_for_a_gru(numpy64: npf.Backend) -> None:
+def test_padding_of_the_source_changes_nothing_for_a_gru(numpy64):
     model = GruTranslator(7, 4, backend=numpy64)
     np.testing.assert_array_equal(model(SRC[:, :4], TGT), model(np.pad(SRC[:, :4], ((0, 0), (0, 3))), TGT))
 
 
 @pytest.mark.parametrize("norm", [LayerNorm, BatchNorm])
 @pytest.mark.parametrize("after", [False, True])
-def test_taggers_have_right_gradients(norm: Any, after: bool, numpy64: npf.Backend) -> None:
+def test_taggers_have_right_gradients(norm, after, numpy64):
     make = partial(norm, 4, backend=numpy64)
     model = Tagger(7, 4, 1, num_heads=2, norm=make, dropout=0.3, after=after, backend=numpy64)
     assert npf.gradcheck(model, SRC, key=npf.RandomKey(0), elementwise=False).ok
 
 
-def test_dropout_after_the_sum_drops_the_stream(numpy64: npf.Backend) -> None:
+def test_dropout_after_the_sum_drops_the_stream(numpy64):
     zeros = {}
     for after in (False, True):
         norm = partial(LayerNorm, 16, backend=numpy64)

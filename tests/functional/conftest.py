@@ -7,6 +7,6 @@ import pytest
 
 
 @pytest.fixture
-def rng() -> np.random.Generator:
+def rng():
     """The same random numbers in every test."""
     return np.random.default_rng(12345)

@@ -18,7 +18,7 @@ from npformer.functional import (
 DRAW = Draw(seed=1, step=0, micro=0, site=8, rate=0.5)
 
 
-def test_the_sum_runs_on_untouched_and_the_norm_is_of_it(rng: np.random.Generator) -> None:
+def test_the_sum_runs_on_untouched_and_the_norm_is_of_it(rng):
     x, f, dsum, dnormed = (rng.normal(size=(2, 3, 16)) for _ in range(4))
     gamma, beta = rng.normal(size=16), rng.normal(size=16)
     (total, normed), cache = add_norm_forward(x, f, gamma, beta, 1e-5, DRAW)
@@ -34,7 +34,7 @@ def test_the_sum_runs_on_untouched_and_the_norm_is_of_it(rng: np.random.Generato
         np.testing.assert_allclose(found, wanted, rtol=1e-13)
 
 
-def test_the_streams_own_gradient_passes_unscaled(rng: np.random.Generator) -> None:
+def test_the_streams_own_gradient_passes_unscaled(rng):
     x, f, dsum = (rng.normal(size=(2, 4)) for _ in range(3))
     _, cache = add_norm_forward(x, f, rng.normal(size=4), rng.normal(size=4), 1e-5, None)
     dx, df, dgamma, dbeta = add_norm_backward((dsum, np.zeros_like(dsum)), cache)
@@ -44,7 +44,7 @@ def test_the_streams_own_gradient_passes_unscaled(rng: np.random.Generator) -> N
     assert not dbeta.any()
 
 
-def test_errors_are_those_of_its_parts() -> None:
+def test_errors_are_those_of_its_parts():
     x, ones = np.ones((2, 4)), np.ones(4)
     with pytest.raises(ShapeError, match=r"f: expected the shape of x = \(2, 4\), got \(4,\)"):
         add_norm_forward(x, ones, ones, ones, 1e-5, None)

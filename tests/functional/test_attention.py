@@ -18,7 +18,7 @@ MASK = AttentionMask(np.array([[True] * 5, [True, False, True, False, False]]), 
 
 
 @pytest.fixture
-def qkv(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def qkv(rng):
     """Queries (B, H, T, D), keys and values (B, H, S, D)."""
     return rng.normal(size=(B, H, T, D)), rng.normal(size=(B, H, S, D)), rng.normal(size=(B, H, S, D))
 
@@ -34,7 +34,7 @@ def kept(draw: Draw) -> np.ndarray:
     return (philox_bits(draw, B * H * T * S, np.ones(1)) >= threshold).reshape(B, H, T, S) * scale
 
 
-def test_values_query_by_query(qkv: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
+def test_values_query_by_query(qkv):
     q, k, v = qkv
     out, _ = attention_forward(q, k, v, MASK, DRAW)
     keep = kept(DRAW)
@@ -48,9 +48,7 @@ def test_values_query_by_query(qkv: tuple[np.ndarray, np.ndarray, np.ndarray]) -
         assert out[b, h, i] == pytest.approx(mean, rel=1e-12)
 
 
-def test_gradients_are_the_sums_of_the_docstring(
-    qkv: tuple[np.ndarray, np.ndarray, np.ndarray], rng: np.random.Generator
-) -> None:
+def test_gradients_are_the_sums_of_the_docstring(qkv, rng):
     q, k, v = qkv
     dout = rng.normal(size=(B, H, T, D))
     _, cache = attention_forward(q, k, v, MASK, DRAW)
@@ -64,9 +62,7 @@ def test_gradients_are_the_sums_of_the_docstring(
     np.testing.assert_allclose(dk, np.einsum("bhts,bhtd->bhsd", dscores, q) / D**0.5, rtol=1e-11, atol=1e-14)
 
 
-def test_nothing_of_a_hidden_key_reaches_the_output_or_gets_a_gradient(
-    qkv: tuple[np.ndarray, np.ndarray, np.ndarray], rng: np.random.Generator
-) -> None:
+def test_nothing_of_a_hidden_key_reaches_the_output_or_gets_a_gradient(qkv, rng):
     q, k, v = qkv
     mask = AttentionMask(np.array([[True, True, False, True, False]] * B))
     out, cache = attention_forward(q, k, v, mask)
@@ -80,9 +76,7 @@ def test_nothing_of_a_hidden_key_reaches_the_output_or_gets_a_gradient(
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_a_query_that_sees_nothing_has_output_0_and_gradient_0(
-    qkv: tuple[np.ndarray, np.ndarray, np.ndarray], dtype: type
-) -> None:
+def test_a_query_that_sees_nothing_has_output_0_and_gradient_0(qkv, dtype):
     q, k, v = (x.astype(dtype) for x in qkv)
     nothing_in_the_second = AttentionMask(np.array([[True] * S, [False] * S]))
     out, cache = attention_forward(q, k, v, nothing_in_the_second, DRAW)
@@ -95,7 +89,7 @@ def test_a_query_that_sees_nothing_has_output_0_and_gradient_0(
     assert not attention_weights(q, k, nothing_in_the_second)[1].any()
 
 
-def test_one_key_is_simply_taken(rng: np.random.Generator) -> None:
+def test_one_key_is_simply_taken(rng):
     q, k, v = (rng.normal(size=(2, 1, n, 3)) for n in (4, 1, 1))
     out, cache = attention_forward(q, k, v)
     dq, dk, dv = attention_backward(np.ones_like(out), cache)
@@ -106,7 +100,7 @@ def test_one_key_is_simply_taken(rng: np.random.Generator) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_saturated_scores_choose_one_key(dtype: type) -> None:
+def test_saturated_scores_choose_one_key(dtype):
     q = np.array([[[[100.0]], [[-100.0]]]], dtype=dtype)  # (1, 2, 1, 1): scores of ±1e4
     k = np.broadcast_to(np.array([[100.0], [-100.0]], dtype=dtype), (1, 2, 2, 1))
     v = np.broadcast_to(np.array([[3.0], [5.0]], dtype=dtype), (1, 2, 2, 1))
@@ -118,7 +112,7 @@ def test_saturated_scores_choose_one_key(dtype: type) -> None:
     assert dv.ravel().tolist() == [1, 0, 0, 1]
 
 
-def test_the_order_of_keys_does_not_matter(qkv: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
+def test_the_order_of_keys_does_not_matter(qkv):
     q, k, v = qkv
     order = [3, 0, 4, 1, 2]
     np.testing.assert_allclose(
@@ -126,7 +120,7 @@ def test_the_order_of_keys_does_not_matter(qkv: tuple[np.ndarray, np.ndarray, np
     )
 
 
-def test_weights_for_a_reader_are_before_dropout_and_sum_to_1(qkv: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
+def test_weights_for_a_reader_are_before_dropout_and_sum_to_1(qkv):
     q, k, v = qkv
     weights = attention_weights(q, k)
     np.testing.assert_allclose(weights.sum(-1), 1, rtol=1e-13)
@@ -143,12 +137,12 @@ def test_weights_for_a_reader_are_before_dropout_and_sum_to_1(qkv: tuple[np.ndar
         ((2, 3, 4, 6), (2, 3, 5, 6), (2, 3, 4, 6), r"v: expected the shape of k = \(2, 3, 5, 6\), got \(2, 3, 4, 6\)"),
     ],
 )
-def test_shapes_that_do_not_meet(q: tuple[int, ...], k: tuple[int, ...], v: tuple[int, ...], message: str) -> None:
+def test_shapes_that_do_not_meet(q, k, v, message):
     with pytest.raises(ShapeError, match=message):
         attention_forward(np.ones(q), np.ones(k), np.ones(v))
 
 
-def test_a_mask_for_another_batch_is_an_error(qkv: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
+def test_a_mask_for_another_batch_is_an_error(qkv):
     q, k, v = (x[:1] for x in qkv)
     with pytest.raises(ShapeError, match=r"key_visible: expected \(B, S\) = \(1, 5\), got \(2, 5\)"):
         attention_forward(q, k, v, MASK)

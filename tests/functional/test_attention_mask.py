@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
 import numpy as np
 import pytest
@@ -35,7 +34,7 @@ def may_look(mask: AttentionMask, b: int, i: int, j: int) -> bool:
 @pytest.mark.parametrize("key_visible", [None, KEY_VISIBLE], ids=["all keys", "padding"])
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("query_offset", [0, 2, 9])
-def test_every_pair(key_visible: np.ndarray | None, causal: bool, query_offset: int) -> None:
+def test_every_pair(key_visible, causal, query_offset):
     for window, stride in itertools.product([None, 1, 2, 100], [None, 1, 2, 3]):
         mask = AttentionMask(key_visible, causal, query_offset, window, stride)
         visible = mask.visible(T, S, LIKE)
@@ -44,11 +43,11 @@ def test_every_pair(key_visible: np.ndarray | None, causal: bool, query_offset: 
         assert found[:, 0].tolist() == wanted, mask
 
 
-def test_the_diagonal_is_visible_and_the_next_token_is_not() -> None:
+def test_the_diagonal_is_visible_and_the_next_token_is_not():
     assert AttentionMask(causal=True).visible(3, 3, LIKE).tolist() == np.tri(3, dtype=bool).tolist()
 
 
-def test_nothing_hidden_is_nothing_computed() -> None:
+def test_nothing_hidden_is_nothing_computed():
     assert ALL_VISIBLE.visible(T, S, LIKE) is None
     assert AttentionMask(query_offset=3).visible(T, S, LIKE) is None
 
@@ -61,19 +60,19 @@ def test_nothing_hidden_is_nothing_computed() -> None:
         ({"query_offset": -1}, r"query_offset: expected an integer >= 0, got -1"),
     ],
 )
-def test_options_that_make_no_sense(options: dict[str, int], message: str) -> None:
+def test_options_that_make_no_sense(options, message):
     with pytest.raises(ConfigError, match=message):
         AttentionMask(**options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("shape", [(S,), (B, S + 1), (1, S), (B + 1, S), (B, 1, S)])
-def test_key_visible_of_another_shape_is_an_error(shape: tuple[int, ...]) -> None:
+def test_key_visible_of_another_shape_is_an_error(shape):
     with pytest.raises(ShapeError, match=rf"key_visible: expected \(B, S\) = \({B}, {S}\), got \("):
         AttentionMask(np.ones(shape, dtype=bool)).visible(T, S, LIKE)
 
 
 @pytest.mark.parametrize("values", [np.zeros((B, S)), np.ones((B, S), dtype=int)])
-def test_a_mask_of_numbers_is_an_error(values: np.ndarray[Any, Any]) -> None:
+def test_a_mask_of_numbers_is_an_error(values):
     message = rf"key_visible: expected booleans, True = this key may be looked at, got {values.dtype}; .* mask == 0"
     with pytest.raises(DTypeError, match=message):
         AttentionMask(values).visible(T, S, LIKE)

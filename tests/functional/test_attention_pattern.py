@@ -33,7 +33,7 @@ def met(pattern: Window | Stride, length: int) -> set[tuple[int, int]]:
 
 @EVERY_PATTERN
 @LENGTHS
-def test_every_pair_that_may_meet_does(pattern: Window | Stride, length: int) -> None:
+def test_every_pair_that_may_meet_does(pattern, length):
     found = met(pattern, length)
     for t in range(length):
         for s in range(length):
@@ -45,7 +45,7 @@ def test_every_pair_that_may_meet_does(pattern: Window | Stride, length: int) ->
 
 @EVERY_PATTERN
 @LENGTHS
-def test_positions_say_which_keys_were_brought(pattern: Window | Stride, length: int) -> None:
+def test_positions_say_which_keys_were_brought(pattern, length):
     x = np.arange(1.0, length + 1).reshape(1, 1, length, 1)
     positions = pattern.positions(length, x)
     brought = pattern.rows(np.broadcast_to(*_for_every_query(pattern, x)), length)[0, 0]  # (T, M)
@@ -61,7 +61,7 @@ def _for_every_query(pattern: Window | Stride, x: Host) -> tuple[Host, tuple[int
 
 @EVERY_PATTERN
 @LENGTHS
-def test_backward_is_the_transpose(pattern: Window | Stride, length: int, rng: np.random.Generator) -> None:
+def test_backward_is_the_transpose(pattern, length, rng):
     x = rng.normal(size=(2, 3, length, 4))
     keys, blocks = pattern.keys(x), pattern.blocks(x)
     dkeys, dblocks = rng.normal(size=keys.shape), rng.normal(size=blocks.shape)

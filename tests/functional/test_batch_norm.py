@@ -21,13 +21,13 @@ Host = np.ndarray[Any, Any]
 
 
 @pytest.fixture
-def given(rng: np.random.Generator) -> tuple[Host, ...]:
+def given(rng):
     """x (2, 3, 4), gamma, beta (4,), dy (2, 3, 4)."""
     return tuple(rng.normal(size=shape) for shape in ((2, 3, 4), 4, 4, (2, 3, 4)))
 
 
 @pytest.mark.parametrize("counts", [None, COUNTS])
-def test_values_column_by_column(given: tuple[Host, ...], counts: Host | None) -> None:
+def test_values_column_by_column(given, counts):
     x, gamma, beta, _ = given
     y, cache = batch_norm_forward(x, gamma, beta, counts, 0.02)
     for c in range(4):
@@ -39,13 +39,13 @@ def test_values_column_by_column(given: tuple[Host, ...], counts: Host | None) -
         assert (float(cache.mean[c]), float(cache.variance[c])) == pytest.approx((mean, variance), rel=1e-12)
 
 
-def test_a_large_mean_costs_no_digits(given: tuple[Host, ...]) -> None:
+def test_a_large_mean_costs_no_digits(given):
     x, gamma, beta, _ = given
     y, _ = batch_norm_forward(x, gamma, beta)
     np.testing.assert_allclose(batch_norm_forward(x + 1e6, gamma, beta)[0], y, atol=1e-8)
 
 
-def test_padding_moves_no_statistic_and_gets_no_share_of_them(given: tuple[Host, ...]) -> None:
+def test_padding_moves_no_statistic_and_gets_no_share_of_them(given):
     x, gamma, beta, dy = given
     dy = np.where(COUNTS[..., None], dy, 0)
     spoilt = np.where(COUNTS[..., None], x, 1e3)
@@ -62,7 +62,7 @@ def test_padding_moves_no_statistic_and_gets_no_share_of_them(given: tuple[Host,
     np.testing.assert_allclose(found[1:], packed[1:], rtol=1e-11, atol=1e-13)
 
 
-def test_gradient_is_the_jacobian_of_the_docstring(given: tuple[Host, ...]) -> None:
+def test_gradient_is_the_jacobian_of_the_docstring(given):
     x, gamma, beta, dy = (part.reshape(-1, part.shape[-1])[..., :1] for part in given)
     _, cache = batch_norm_forward(x, gamma[0], beta[0], None, 1e-3)
     dx, dgamma, dbeta = batch_norm_backward(dy, cache)
@@ -73,7 +73,7 @@ def test_gradient_is_the_jacobian_of_the_docstring(given: tuple[Host, ...]) -> N
     np.testing.assert_allclose((dgamma[0], dbeta[0]), (dy[:, 0] @ u * r, dy.sum()), rtol=1e-12)
 
 
-def test_a_batch_of_padding_alone_is_finite(given: tuple[Host, ...]) -> None:
+def test_a_batch_of_padding_alone_is_finite(given):
     x, gamma, beta, dy = given
     y, cache = batch_norm_forward(x, gamma, beta, np.zeros((2, 3), dtype=bool))
     assert not cache.mean.any()
@@ -82,7 +82,7 @@ def test_a_batch_of_padding_alone_is_finite(given: tuple[Host, ...]) -> None:
     assert all(np.isfinite(part).all() for part in batch_norm_backward(dy, cache))
 
 
-def test_inference_on_the_batchs_own_statistics_is_training(given: tuple[Host, ...]) -> None:
+def test_inference_on_the_batchs_own_statistics_is_training(given):
     x, gamma, beta, dy = given
     y, cache = batch_norm_forward(x, gamma, beta)
     constant, constant_cache = batch_norm_inference_forward(x, gamma, beta, cache.mean, cache.variance)
@@ -94,7 +94,7 @@ def test_inference_on_the_batchs_own_statistics_is_training(given: tuple[Host, .
     np.testing.assert_allclose(dx + through, whole[0], rtol=1e-10, atol=1e-12)
 
 
-def test_in_inference_a_token_is_alone(given: tuple[Host, ...]) -> None:
+def test_in_inference_a_token_is_alone(given):
     x, gamma, beta, _ = given
     whole, _ = batch_norm_inference_forward(x, gamma, beta, gamma, beta**2)
     one, _ = batch_norm_inference_forward(x[1:, 2:], gamma, beta, gamma, beta**2)
@@ -102,13 +102,13 @@ def test_in_inference_a_token_is_alone(given: tuple[Host, ...]) -> None:
 
 
 @pytest.mark.parametrize("name", ["gamma", "beta", "mean", "variance"])
-def test_parameters_must_be_as_wide_as_x(name: str, given: tuple[Host, ...]) -> None:
+def test_parameters_must_be_as_wide_as_x(name, given):
     parts = dict.fromkeys(("gamma", "beta", "mean", "variance"), np.ones(4)) | {name: np.ones(3)}
     with pytest.raises(ShapeError, match=rf"^{name}: expected \(C,\) = \(4,\), got \(3,\)$"):
         batch_norm_inference_forward(given[0], **parts)
 
 
 @pytest.mark.parametrize("shape", [(2,), (3, 2), (2, 3, 4)])
-def test_counts_must_say_something_of_each_token(shape: tuple[int, ...], given: tuple[Host, ...]) -> None:
+def test_counts_must_say_something_of_each_token(shape, given):
     with pytest.raises(ShapeError, match=r"^counts: expected the shape of x without C = \(2, 3\), got "):
         batch_norm_forward(*given[:3], np.ones(shape, dtype=bool))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any
 
 import numpy as np
 import pytest
@@ -26,13 +25,13 @@ DRAW = Draw(seed=1, step=2, micro=3, site=4, rate=0.4)
 
 
 @pytest.fixture
-def given(rng: np.random.Generator) -> tuple[Any, ...]:
+def given(rng):
     """q, k, v, bias (H, T, S) and dout."""
     shapes = ((B, H, T, D), (B, H, S, D), (B, H, S, D), (H, T, S), (B, H, T, D))
     return tuple(rng.normal(size=shape) for shape in shapes)
 
 
-def test_a_bias_of_zeros_is_attention_bits_of_dropout_among_them(given: tuple[Any, ...]) -> None:
+def test_a_bias_of_zeros_is_attention_bits_of_dropout_among_them(given):
     q, k, v, bias, dout = given
     out, cache = biased_attention_forward(q, k, v, 0 * bias, MASK, DRAW)
     plain, plain_cache = attention_forward(q, k, v, MASK, DRAW)
@@ -42,7 +41,7 @@ def test_a_bias_of_zeros_is_attention_bits_of_dropout_among_them(given: tuple[An
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-14)
 
 
-def test_values_query_by_query(given: tuple[Any, ...]) -> None:
+def test_values_query_by_query(given):
     q, k, v, bias, _ = given
     out, _ = biased_attention_forward(q, k, v, bias)
     for b, h, t in np.ndindex(B, H, T):
@@ -52,7 +51,7 @@ def test_values_query_by_query(given: tuple[Any, ...]) -> None:
         assert biased_attention_weights(q, k, bias)[b, h, t] == pytest.approx(np.array(powers) / sum(powers))
 
 
-def test_the_bias_gets_the_sum_over_the_batch_and_a_shift_of_its_rows_is_not_seen(given: tuple[Any, ...]) -> None:
+def test_the_bias_gets_the_sum_over_the_batch_and_a_shift_of_its_rows_is_not_seen(given):
     q, k, v, bias, dout = given
     out, cache = biased_attention_forward(q, k, v, bias)
     *_, dbias = biased_attention_backward(dout, cache)
@@ -63,7 +62,7 @@ def test_the_bias_gets_the_sum_over_the_batch_and_a_shift_of_its_rows_is_not_see
     np.testing.assert_allclose(biased_attention_forward(q, k, v, bias + bias[..., :1])[0], out, rtol=1e-12)
 
 
-def test_a_query_that_sees_nothing_has_output_0_and_gradient_0(given: tuple[Any, ...]) -> None:
+def test_a_query_that_sees_nothing_has_output_0_and_gradient_0(given):
     q, k, v, bias, dout = given
     out, cache = biased_attention_forward(q, k, v, bias, MASK)
     assert not out[1].any()
@@ -73,6 +72,6 @@ def test_a_query_that_sees_nothing_has_output_0_and_gradient_0(given: tuple[Any,
 
 
 @pytest.mark.parametrize("shape", [(4, 5), (2, 3, 4, 5), (3, 5, 4), (1, 4, 5)])
-def test_a_bias_of_another_shape_is_refused(given: tuple[Any, ...], shape: tuple[int, ...]) -> None:
+def test_a_bias_of_another_shape_is_refused(given, shape):
     with pytest.raises(ShapeError, match=f"^{re.escape(f'bias: expected (H, T, S) = (3, 4, 5), got {shape}')}$"):
         biased_attention_forward(*given[:3], np.ones(shape))

@@ -35,7 +35,7 @@ def by_numpy(x: Host, weight: Host, causal: bool) -> Host:
 @KERNELS
 @CAUSAL
 @pytest.mark.parametrize("length", [1, 5])
-def test_values_are_those_of_numpy(length: int, kernel: int, causal: bool, rng: np.random.Generator) -> None:
+def test_values_are_those_of_numpy(length, kernel, causal, rng):
     x, weight, bias, _ = made(rng, length, kernel)
     y, _ = conv1d_forward(x, weight, bias, causal)
     np.testing.assert_allclose(y, by_numpy(x, weight, causal) + bias, rtol=1e-12, atol=1e-13)
@@ -43,7 +43,7 @@ def test_values_are_those_of_numpy(length: int, kernel: int, causal: bool, rng: 
 
 @KERNELS
 @CAUSAL
-def test_gradients_are_the_sums_of_the_docstring(kernel: int, causal: bool, rng: np.random.Generator) -> None:
+def test_gradients_are_the_sums_of_the_docstring(kernel, causal, rng):
     x, weight, bias, dy = made(rng, 5, kernel)
     dx, dweight, dbias = conv1d_backward(dy, conv1d_forward(x, weight, bias, causal)[1])
     left = kernel - 1 if causal else (kernel - 1) // 2
@@ -58,13 +58,13 @@ def test_gradients_are_the_sums_of_the_docstring(kernel: int, causal: bool, rng:
     np.testing.assert_allclose(dbias, dy.sum(axis=(0, 1)), rtol=1e-12)
 
 
-def test_a_kernel_of_one_is_a_linear_map(rng: np.random.Generator) -> None:
+def test_a_kernel_of_one_is_a_linear_map(rng):
     x, weight, bias, _ = made(rng, 5, 1)
     np.testing.assert_allclose(conv1d_forward(x, weight, bias)[0], x @ weight[0] + bias, rtol=1e-13)
 
 
 @KERNELS
-def test_causal_sees_no_later_token_and_no_further_back_than_its_kernel(kernel: int, rng: np.random.Generator) -> None:
+def test_causal_sees_no_later_token_and_no_further_back_than_its_kernel(kernel, rng):
     x, weight, bias, _ = made(rng, 12, kernel)
     y, _ = conv1d_forward(x, weight, bias, True)
     x2 = x.copy()
@@ -73,7 +73,7 @@ def test_causal_sees_no_later_token_and_no_further_back_than_its_kernel(kernel: 
     assert np.flatnonzero(moved).tolist() == list(range(2, min(12, 2 + kernel)))
 
 
-def test_a_shift_of_the_tokens_shifts_the_outputs(rng: np.random.Generator) -> None:
+def test_a_shift_of_the_tokens_shifts_the_outputs(rng):
     x, weight, bias, _ = made(rng, 9, 3)
     y, _ = conv1d_forward(x, weight, bias)
     later, _ = conv1d_forward(x[:, 2:], weight, bias)
@@ -90,6 +90,6 @@ def test_a_shift_of_the_tokens_shifts_the_outputs(rng: np.random.Generator) -> N
         ((2, 5, 3), (3, 3, 4), (3,), "bias: expected (C_out,) = (4,), got (3,)"),
     ],
 )
-def test_shapes_that_do_not_meet(x: Any, weight: Any, bias: Any, text: str) -> None:
+def test_shapes_that_do_not_meet(x, weight, bias, text):
     with pytest.raises(ShapeError, match=f"^{re.escape(text)}$"):
         conv1d_forward(np.ones(x), np.ones(weight), np.ones(bias))

@@ -23,7 +23,7 @@ def token_loss(row: list[float], target: int, smoothing: float) -> float:
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.5])
 @pytest.mark.parametrize("ignore_index", [0, 2, None, -100])
-def test_the_mean_is_over_counted_tokens(rng: np.random.Generator, smoothing: float, ignore_index: int | None) -> None:
+def test_the_mean_is_over_counted_tokens(rng, smoothing, ignore_index):
     logits = rng.normal(size=(2, 3, 5))
     loss, cache = cross_entropy_forward(logits, TARGETS, ignore_index, smoothing)
     counted = [(b, t) for b, t in np.ndindex(2, 3) if ignore_index is None or TARGETS[b, t] != ignore_index]
@@ -38,7 +38,7 @@ def test_the_mean_is_over_counted_tokens(rng: np.random.Generator, smoothing: fl
         np.testing.assert_allclose(dlogits[place], expected, rtol=1e-11, atol=1e-15)
 
 
-def test_ignored_tokens_do_not_matter_at_all(rng: np.random.Generator) -> None:
+def test_ignored_tokens_do_not_matter_at_all(rng):
     logits, changed = rng.normal(size=(2, 3, 5)), rng.normal(size=(2, 3, 5))
     changed = np.where((TARGETS == 0)[..., None], changed, logits)
     (loss, cache), (again, cache_again) = (cross_entropy_forward(z, TARGETS, 0, 0.1) for z in (logits, changed))
@@ -47,7 +47,7 @@ def test_ignored_tokens_do_not_matter_at_all(rng: np.random.Generator) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_nothing_counted_is_loss_0_and_gradient_0(rng: np.random.Generator, dtype: type) -> None:
+def test_nothing_counted_is_loss_0_and_gradient_0(rng, dtype):
     loss, cache = cross_entropy_forward(rng.normal(size=(2, 3, 5)).astype(dtype), np.zeros((2, 3), dtype=int), 0, 0.1)
     (dlogits,) = cross_entropy_backward(1.0, cache)
     assert float(loss) == 0
@@ -56,7 +56,7 @@ def test_nothing_counted_is_loss_0_and_gradient_0(rng: np.random.Generator, dtyp
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_logits_of_size_1e4_are_exact_enough(dtype: type) -> None:
+def test_logits_of_size_1e4_are_exact_enough(dtype):
     logits = np.array([[1e4, -1e4, 0.0], [1e4, -1e4, 0.0], [1e4, 1e4, 1e4]], dtype=dtype)
     loss, cache = cross_entropy_forward(logits, np.array([0, 1, 2]), None, 0.0)
     assert float(loss) == pytest.approx((0 + 2e4 + math.log(3)) / 3, rel=1e-6)
@@ -65,34 +65,34 @@ def test_logits_of_size_1e4_are_exact_enough(dtype: type) -> None:
     np.testing.assert_allclose(cross_entropy_backward(1.0, cache)[0], expected, rtol=1e-6, atol=1e-7)
 
 
-def test_each_row_of_the_gradient_sums_to_0_and_a_shift_changes_nothing(rng: np.random.Generator) -> None:
+def test_each_row_of_the_gradient_sums_to_0_and_a_shift_changes_nothing(rng):
     logits = rng.normal(size=(2, 3, 5))
     loss, cache = cross_entropy_forward(logits, TARGETS, 0, 0.1)
     assert float(cross_entropy_forward(logits + 300, TARGETS, 0, 0.1)[0]) == pytest.approx(float(loss), rel=1e-12)
     np.testing.assert_allclose(cross_entropy_backward(1.0, cache)[0].sum(-1), 0, atol=1e-15)
 
 
-def test_equal_logits_cost_log_v() -> None:
+def test_equal_logits_cost_log_v():
     for smoothing in (0.0, 0.3):
         loss, _ = cross_entropy_forward(np.full((4, 7), 2.5), np.array([0, 3, 6, 1]), None, smoothing)
         assert float(loss) == pytest.approx(math.log(7), rel=1e-13)
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int32, np.uint64])
-def test_narrow_targets_do_not_wrap(rng: np.random.Generator, dtype: type) -> None:
+def test_narrow_targets_do_not_wrap(rng, dtype):
     logits, targets = rng.normal(size=(4, 300)), np.array([1, 44, 127, 0])
     wide, narrow = (cross_entropy_forward(logits, t, None) for t in (targets, targets.astype(dtype)))
     assert float(wide[0]) == float(narrow[0])
     assert np.array_equal(cross_entropy_backward(1.0, wide[1])[0], cross_entropy_backward(1.0, narrow[1])[0])
 
 
-def test_one_token() -> None:
+def test_one_token():
     loss, cache = cross_entropy_forward(np.array([1.0, 2.0]), np.array(1))
     assert float(loss) == pytest.approx(math.log(1 + math.exp(-1)), rel=1e-13)
     assert cross_entropy_backward(1.0, cache)[0].shape == (2,)
 
 
-def test_errors_name_what_is_wrong() -> None:
+def test_errors_name_what_is_wrong():
     logits = np.ones((2, 3, 5))
     for smoothing in (-0.1, 1.0, math.nan):
         with pytest.raises(ConfigError, match=rf"expected 0 <= label_smoothing < 1, got {smoothing}"):
@@ -104,7 +104,7 @@ def test_errors_name_what_is_wrong() -> None:
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_a_class_that_is_ruled_out(smoothing: float) -> None:
+def test_a_class_that_is_ruled_out(smoothing):
     """Its logit is −∞: as if it were not there, unless it is the target or smoothing expects a share of it."""
     logits, targets = np.array([[-np.inf, 1.0, 2.0]]), np.array([1])
     loss, cache = cross_entropy_forward(logits, targets, None, smoothing)

@@ -31,17 +31,17 @@ class GivenBits:
     ("rate", "threshold"),
     [(0.0, 0), (1 / 65536, 1), (0.1, 6554), (0.25, 16384), (0.5, 32768), (0.9, 58982), (65535 / 65536, 65535)],
 )
-def test_threshold_and_scale(rate: float, threshold: int) -> None:
+def test_threshold_and_scale(rate, threshold):
     assert dropout_threshold(rate) == (threshold, 65536 / (65536 - threshold))
 
 
 @pytest.mark.parametrize("rate", [-0.1, 1.0, 1.5, math.nan, math.inf, 0.999999])
-def test_a_rate_that_is_no_probability_below_1_is_an_error(rate: float) -> None:
+def test_a_rate_that_is_no_probability_below_1_is_an_error(rate):
     with pytest.raises(ConfigError, match=rf"dropout: expected a rate with 0 <= rate < 1 .*, got {rate}"):
         dropout_forward(np.ones(3), DRAW._replace(rate=rate))
 
 
-def test_bits_at_the_threshold_are_kept_and_bits_below_it_are_not() -> None:
+def test_bits_at_the_threshold_are_kept_and_bits_below_it_are_not():
     bits = GivenBits([16383, 16384, 0, 65535])
     y, cache = dropout_forward(np.array([[3.0, 3.0], [3.0, 3.0]]), DRAW, bits)
     assert y.tolist() == [[0, 4], [0, 4]]
@@ -50,14 +50,14 @@ def test_bits_at_the_threshold_are_kept_and_bits_below_it_are_not() -> None:
     assert bits.calls == 1  # backward draws nothing
 
 
-def test_no_draw_is_inference(rng: np.random.Generator) -> None:
+def test_no_draw_is_inference(rng):
     x = rng.normal(size=(3, 4))
     y, cache = dropout_forward(x, None)
     assert np.array_equal(y, x)
     assert np.array_equal(dropout_backward(x, cache)[0], x)
 
 
-def test_backward_uses_the_mask_and_the_scale_of_the_forward(rng: np.random.Generator) -> None:
+def test_backward_uses_the_mask_and_the_scale_of_the_forward(rng):
     x = 1 + rng.random(size=(50, 40))
     y, cache = dropout_forward(x, DRAW)
     assert 0 < np.count_nonzero(y == 0) < y.size
@@ -66,7 +66,7 @@ def test_backward_uses_the_mask_and_the_scale_of_the_forward(rng: np.random.Gene
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.25, 0.7])
-def test_the_share_that_is_kept_and_the_mean(rate: float) -> None:
+def test_the_share_that_is_kept_and_the_mean(rate):
     size = 400_000
     y, _ = dropout_forward(np.ones(size), DRAW._replace(rate=rate), philox_bits)
     keep = 1 / dropout_threshold(rate)[1]
@@ -75,14 +75,14 @@ def test_the_share_that_is_kept_and_the_mean(rate: float) -> None:
     assert abs(y.mean() - 1) < 4 * deviation / keep
 
 
-def test_every_lane_is_kept_equally_often() -> None:
+def test_every_lane_is_kept_equally_often():
     bits = philox_bits(DRAW, 16 * 20_000, np.ones(1)).reshape(-1, 16)
     kept = np.mean(bits >= 16384, axis=0)
     assert np.max(np.abs(kept - 0.75)) < 5 * math.sqrt(0.75 * 0.25 / 20_000)
 
 
 @pytest.mark.parametrize("change", [{"seed": 6}, {"step": 3}, {"micro": 2}, {"site": 98}])
-def test_masks_of_other_seeds_steps_and_places_are_independent(change: dict[str, int]) -> None:
+def test_masks_of_other_seeds_steps_and_places_are_independent(change):
     ones = np.ones(100_000)
     one, other = (dropout_forward(ones, draw)[0] != 0 for draw in (DRAW, DRAW._replace(**change)))
     assert abs(np.corrcoef(one, other)[0, 1]) < 5 / math.sqrt(100_000)

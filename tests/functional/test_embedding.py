@@ -13,7 +13,7 @@ BACKWARDS = pytest.mark.parametrize("backward", [embedding_backward, numpy_backw
 
 
 @BACKWARDS
-def test_repeated_tokens_accumulate(rng: np.random.Generator, backward: object) -> None:
+def test_repeated_tokens_accumulate(rng, backward):
     tokens, table, dy = np.array([[3, 1, 3], [0, 3, 4]]), rng.normal(size=(6, 4)), rng.normal(size=(2, 3, 4))
     y, cache = embedding_forward(tokens, table, 2.5)
     (dtable,) = backward(dy, cache)  # type: ignore[operator]
@@ -27,7 +27,7 @@ def test_repeated_tokens_accumulate(rng: np.random.Generator, backward: object) 
 
 @BACKWARDS
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int32, np.int64, np.uint64])
-def test_narrow_token_ids_do_not_wrap(rng: np.random.Generator, backward: object, dtype: type) -> None:
+def test_narrow_token_ids_do_not_wrap(rng, backward, dtype):
     tokens = np.array([1, 44, 127, 0], dtype=dtype)
     table, dy = rng.normal(size=(300, 3)), rng.normal(size=(4, 3))
     y, cache = embedding_forward(tokens, table)
@@ -38,7 +38,7 @@ def test_narrow_token_ids_do_not_wrap(rng: np.random.Generator, backward: object
 
 
 @BACKWARDS
-def test_one_token_and_no_tokens(backward: object) -> None:
+def test_one_token_and_no_tokens(backward):
     table = np.arange(6.0).reshape(3, 2)
     y, cache = embedding_forward(np.array(2), table)
     assert y.tolist() == [4, 5]
@@ -48,7 +48,7 @@ def test_one_token_and_no_tokens(backward: object) -> None:
     assert not backward(y, cache)[0].any()  # type: ignore[operator]
 
 
-def test_errors_name_what_is_wrong() -> None:
+def test_errors_name_what_is_wrong():
     with pytest.raises(DTypeError, match=r"tokens: expected integers \(token ids\), got float64"):
         embedding_forward(np.ones(3), np.ones((4, 2)))
     with pytest.raises(ShapeError, match=r"table: expected \(V, C\), got \(4,\)"):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -21,15 +19,13 @@ DRAW = Draw(seed=1, step=0, micro=0, site=8, rate=0.4)
 
 
 @pytest.fixture
-def parts(rng: np.random.Generator) -> list[np.ndarray[Any, Any]]:
+def parts(rng):
     """x (2, 3, 4), w1 (4, 6), b1 (6,), w2 (6, 4), b2 (4,)."""
     return [rng.normal(size=size) for size in ((2, 3, 4), (4, 6), (6,), (6, 4), (4,))]
 
 
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
-def test_values_and_gradients_line_by_line(
-    parts: list[np.ndarray[Any, Any]], rng: np.random.Generator, activation: str
-) -> None:
+def test_values_and_gradients_line_by_line(parts, rng, activation):
     x, w1, b1, w2, b2 = parts
     y, cache = feed_forward_forward(*parts, activation, DRAW)
     h = np.einsum("btc,cf->btf", x, w1) + b1
@@ -52,18 +48,18 @@ def test_values_and_gradients_line_by_line(
         np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-14)
 
 
-def test_each_token_is_alone(parts: list[np.ndarray[Any, Any]]) -> None:
+def test_each_token_is_alone(parts):
     together, _ = feed_forward_forward(*parts, "gelu", None)
     alone, _ = feed_forward_forward(parts[0][1:, 2:], *parts[1:], "gelu", None)
     np.testing.assert_allclose(alone[0, 0], together[1, 2], rtol=1e-13)
 
 
-def test_an_unknown_activation_is_an_error_that_lists_the_known(parts: list[np.ndarray[Any, Any]]) -> None:
+def test_an_unknown_activation_is_an_error_that_lists_the_known(parts):
     with pytest.raises(ConfigError, match="activation: expected one of relu, gelu, got 'swish'"):
         feed_forward_forward(*parts, "swish", None)
 
 
-def test_widths_must_meet(parts: list[np.ndarray[Any, Any]]) -> None:
+def test_widths_must_meet(parts):
     x, w1, b1, w2, b2 = parts
     with pytest.raises(ShapeError, match=r"x: expected \(\.\.\., C_in=6\), got \(2, 3, 4\)"):
         feed_forward_forward(x, w2, b2, w1, b1, "relu", None)

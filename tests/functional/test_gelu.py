@@ -20,7 +20,7 @@ def slope(x: float) -> float:
     return normal_below(x) + x * math.exp(-x * x / 2) / math.sqrt(2 * math.pi)
 
 
-def test_values_and_gradients_against_math_erfc() -> None:
+def test_values_and_gradients_against_math_erfc():
     x = np.linspace(-6, 6, 241)
     y, cache = gelu_forward(x)
     np.testing.assert_allclose(y, [value * normal_below(value) for value in x], rtol=0, atol=2e-15)
@@ -28,14 +28,14 @@ def test_values_and_gradients_against_math_erfc() -> None:
     np.testing.assert_allclose(dx, [3 * slope(value) for value in x], rtol=0, atol=1e-14)
 
 
-def test_is_not_the_tanh_form() -> None:
+def test_is_not_the_tanh_form():
     x = np.array([0.5, 1.0, 2.0, -2.0])
     tanh_form = 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
     assert np.all(np.abs(gelu_forward(x)[0] - tanh_form) > 1e-6)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_far_out_it_is_relu_without_warnings(dtype: type) -> None:
+def test_far_out_it_is_relu_without_warnings(dtype):
     x = np.array([1e4, -1e4, 1e6, -1e6, 1e18, -1e18], dtype=dtype)
     y, cache = gelu_forward(x)
     (dx,) = gelu_backward(np.ones_like(x), cache)

@@ -20,7 +20,7 @@ SHAPES = {"x": (B, T, C_IN), "start": (B, C), "weight": (C_IN, 3 * C), "bias": (
 
 
 @pytest.fixture
-def given(rng: np.random.Generator) -> tuple[Host, ...]:
+def given(rng):
     return tuple(rng.normal(size=shape) for shape in SHAPES.values())
 
 
@@ -47,12 +47,12 @@ def by_loops(given: tuple[Host, ...], visible: Host | None) -> Host:
 
 
 @pytest.mark.parametrize("visible", [None, VISIBLE])
-def test_values_number_by_number(given: tuple[Host, ...], visible: Host | None) -> None:
+def test_values_number_by_number(given, visible):
     y, _ = gru_forward(*given, visible)
     np.testing.assert_allclose(y, by_loops(given, visible), rtol=1e-12, atol=1e-14)
 
 
-def test_padding_hands_on_state_and_gradient(given: tuple[Host, ...], rng: np.random.Generator) -> None:
+def test_padding_hands_on_state_and_gradient(given, rng):
     x, start, *parameters = given
     y, cache = gru_forward(x, start, *parameters, VISIBLE)
     assert np.array_equal(y[1, 0], y[1, 1])
@@ -68,7 +68,7 @@ def test_padding_hands_on_state_and_gradient(given: tuple[Host, ...], rng: np.ra
     np.testing.assert_allclose(gru_backward(dy, nothing_cache)[1], dy.sum(axis=1), rtol=1e-13)
 
 
-def test_it_goes_on_where_it_stopped(given: tuple[Host, ...]) -> None:
+def test_it_goes_on_where_it_stopped(given):
     x, start, *parameters = given
     whole, _ = gru_forward(x, start, *parameters)
     first, _ = gru_forward(x[:, :2], start, *parameters)
@@ -76,7 +76,7 @@ def test_it_goes_on_where_it_stopped(given: tuple[Host, ...]) -> None:
     np.testing.assert_allclose(np.concatenate([first, rest], axis=1), whole, rtol=1e-14)
 
 
-def test_the_gradient_of_the_first_state_shrinks_with_the_way_back(rng: np.random.Generator) -> None:
+def test_the_gradient_of_the_first_state_shrinks_with_the_way_back(rng):
     """dh_T/dh_0 is a product of T Jacobians: what attention, whose way is one step from anywhere, does not have."""
     _, start, *parameters = (0.5 * rng.normal(size=shape) for shape in SHAPES.values())
     sizes = []
@@ -88,7 +88,7 @@ def test_the_gradient_of_the_first_state_shrinks_with_the_way_back(rng: np.rando
     assert sizes[0] > 10 * sizes[1] > 100 * sizes[2] > 0
 
 
-def test_gates_that_are_shut_do_not_overflow(given: tuple[Host, ...]) -> None:
+def test_gates_that_are_shut_do_not_overflow(given):
     x, start, weight, bias, *rest = given
     y, cache = gru_forward(x, start, weight, bias + 1000, *rest)  # z = 1: the state stays
     np.testing.assert_allclose(y, np.repeat(start[:, None], T, axis=1), rtol=1e-12)
@@ -108,7 +108,7 @@ def test_gates_that_are_shut_do_not_overflow(given: tuple[Host, ...]) -> None:
         ("visible", (2, 3), "visible: expected (B, T) = (2, 4), got (2, 3)"),
     ],
 )
-def test_shapes_that_do_not_meet(name: str, shape: tuple[int, ...], text: str, given: tuple[Host, ...]) -> None:
+def test_shapes_that_do_not_meet(name, shape, text, given):
     parts: dict[str, Host] = dict(zip(SHAPES, given, strict=True)) | {name: np.ones(shape)}
     with pytest.raises(ShapeError, match=f"^{re.escape(text)}$"):
         gru_forward(**parts)

@@ -9,7 +9,7 @@ from npformer.errors import ShapeError
 from npformer.functional import linear_backward, linear_forward
 
 
-def test_values_and_gradients_are_the_sums_of_the_docstring(rng: np.random.Generator) -> None:
+def test_values_and_gradients_are_the_sums_of_the_docstring(rng):
     x, weight, bias, dy = rng.normal(size=(5, 3)), rng.normal(size=(3, 4)), rng.normal(size=4), rng.normal(size=(5, 4))
     y, cache = linear_forward(x, weight, bias)
     dx, dweight, dbias = linear_backward(dy, cache)
@@ -26,7 +26,7 @@ def test_values_and_gradients_are_the_sums_of_the_docstring(rng: np.random.Gener
 
 
 @pytest.mark.parametrize("leading", [(), (1,), (2, 3), (2, 1, 3)])
-def test_any_number_of_leading_axes(rng: np.random.Generator, leading: tuple[int, ...]) -> None:
+def test_any_number_of_leading_axes(rng, leading):
     x, weight, bias, dy = rng.normal(size=(*leading, 3)), rng.normal(size=(3, 4)), rng.normal(size=4), rng.normal(
         size=(*leading, 4)
     )  # fmt: skip
@@ -38,7 +38,7 @@ def test_any_number_of_leading_axes(rng: np.random.Generator, leading: tuple[int
     np.testing.assert_allclose(dbias, dy.reshape(-1, 4).sum(0), rtol=1e-12)
 
 
-def test_no_tokens_give_no_output_and_zero_gradients() -> None:
+def test_no_tokens_give_no_output_and_zero_gradients():
     y, cache = linear_forward(np.empty((0, 2, 3)), np.ones((3, 4)), np.ones(4))
     dx, dweight, dbias = linear_backward(y, cache)
     assert y.shape == (0, 2, 4)
@@ -57,8 +57,6 @@ def test_no_tokens_give_no_output_and_zero_gradients() -> None:
         ((2, 3), (3,), (3,), r"weight: expected \(C_in, C_out\), got \(3,\)"),
     ],
 )
-def test_widths_that_do_not_meet_are_named(
-    x: tuple[int, ...], weight: tuple[int, ...], bias: tuple[int, ...], message: str
-) -> None:
+def test_widths_that_do_not_meet_are_named(x, weight, bias, message):
     with pytest.raises(ShapeError, match=message):
         linear_forward(np.ones(x), np.ones(weight), np.ones(bias))

@@ -35,7 +35,7 @@ def by_pairs(q: Host, k: Host, visible: Host) -> Host:
 
 @pytest.mark.parametrize("length", [1, 5, 64, 65, 150])
 @pytest.mark.parametrize("causal", [False, True])
-def test_it_is_the_sum_over_pairs(length: int, causal: bool, rng: np.random.Generator) -> None:
+def test_it_is_the_sum_over_pairs(length, causal, rng):
     q, k, v, dout = made(rng, length, length)
     seen = np.arange(length) < np.array([[length], [max(1, length // 2)]])
     mask = AttentionMask(seen, causal=causal)
@@ -56,7 +56,7 @@ def test_it_is_the_sum_over_pairs(length: int, causal: bool, rng: np.random.Gene
     np.testing.assert_allclose(dk, np.swapaxes(dscores, 2, 3) @ phi(q) * slope[1], rtol=1e-10, atol=1e-12)
 
 
-def test_the_size_of_a_chunk_changes_nothing(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_size_of_a_chunk_changes_nothing(rng, monkeypatch):
     q, k, v, dout = made(rng, 23, 23)
     found = []
     for chunk in (1, 4, 23, 100):
@@ -68,7 +68,7 @@ def test_the_size_of_a_chunk_changes_nothing(rng: np.random.Generator, monkeypat
             np.testing.assert_allclose(y, x, rtol=1e-11, atol=1e-13)
 
 
-def test_steps_of_any_size_are_the_causal_form(rng: np.random.Generator) -> None:
+def test_steps_of_any_size_are_the_causal_form(rng):
     q, k, v, _ = made(rng, 9, 9)
     seen = np.array([[True] * 9, [False, True, True, False, True, True, True, True, True]])
     whole, _ = linear_attention_forward(q, k, v, AttentionMask(seen, causal=True))
@@ -79,7 +79,7 @@ def test_steps_of_any_size_are_the_causal_form(rng: np.random.Generator) -> None
         np.testing.assert_allclose(out, whole[:, :, part], rtol=1e-12, atol=1e-14)
 
 
-def test_no_later_key_and_no_hidden_one_arrives(rng: np.random.Generator) -> None:
+def test_no_later_key_and_no_hidden_one_arrives(rng):
     q, k, v, _ = made(rng, 70, 70)
     seen = np.arange(70) != 3
     mask = AttentionMask(np.stack([seen, seen]), causal=True)
@@ -92,7 +92,7 @@ def test_no_later_key_and_no_hidden_one_arrives(rng: np.random.Generator) -> Non
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_a_query_that_sees_nothing_has_output_0_and_gradient_0(dtype: type, rng: np.random.Generator) -> None:
+def test_a_query_that_sees_nothing_has_output_0_and_gradient_0(dtype, rng):
     q, k, v, dout = (x.astype(dtype) for x in made(rng, 4, 5))
     out, cache = linear_attention_forward(q, k, v, AttentionMask(np.array([[True] * 5, [False] * 5])))
     assert not out[1].any()
@@ -102,7 +102,7 @@ def test_a_query_that_sees_nothing_has_output_0_and_gradient_0(dtype: type, rng:
         assert gradient[0].all()
 
 
-def test_large_numbers_do_not_overflow() -> None:
+def test_large_numbers_do_not_overflow():
     q, k = np.full((1, 1, 3, 2), 800.0), np.full((1, 1, 3, 2), -700.0)
     v = np.ones((1, 1, 3, 2))
     out, cache = linear_attention_forward(q, k, v)
@@ -111,7 +111,7 @@ def test_large_numbers_do_not_overflow() -> None:
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_memory_grows_as_the_length(causal: bool) -> None:
+def test_memory_grows_as_the_length(causal):
     forward = lambda q, k, v: linear_attention_forward(q, k, v, AttentionMask(causal=causal))  # noqa: E731
     assert memory_exponent(forward, linear_attention_backward, 1024, 4096) < 1.05
 
@@ -134,7 +134,7 @@ NO_PAIRS = (
          "key_visible: expected (B, S) = (2, 4), got (2, 3)"),
     ],
 )  # fmt: skip
-def test_what_it_cannot_do(keys: int, mask: AttentionMask, error: Any, text: str, rng: np.random.Generator) -> None:
+def test_what_it_cannot_do(keys, mask, error, text, rng):
     q, k, v, _ = made(rng, 4, keys)
     with pytest.raises(error, match=f"^{re.escape(text)}$"):
         linear_attention_forward(q, k, v, mask)

@@ -34,9 +34,7 @@ def made(rng: np.random.Generator, length: int) -> tuple[np.ndarray[Any, Any], .
 
 
 @pytest.mark.parametrize(("length", "window", "stride", "causal"), PATTERNS)
-def test_it_is_full_attention_with_the_same_mask(
-    length: int, window: int | None, stride: int | None, causal: bool, rng: np.random.Generator
-) -> None:
+def test_it_is_full_attention_with_the_same_mask(length, window, stride, causal, rng):
     q, k, v, dout, visible = made(rng, length)
     for mask in (AttentionMask(None, causal, 0, window, stride), AttentionMask(visible, causal, 0, window, stride)):
         out, cache = local_attention_forward(q, k, v, mask)
@@ -47,7 +45,7 @@ def test_it_is_full_attention_with_the_same_mask(
             np.testing.assert_allclose(one, other, rtol=1e-11, atol=1e-13)
 
 
-def test_nothing_of_a_key_beyond_the_window_arrives(rng: np.random.Generator) -> None:
+def test_nothing_of_a_key_beyond_the_window_arrives(rng):
     q, k, v, dout, _ = made(rng, 9)
     out, cache = local_attention_forward(q, k, v, AttentionMask(window=3))
     k2, v2 = k.copy(), v.copy()
@@ -60,7 +58,7 @@ def test_nothing_of_a_key_beyond_the_window_arrives(rng: np.random.Generator) ->
     assert dv[:, :, :7].all()
 
 
-def test_a_query_that_sees_nothing_has_output_0_and_gradient_0(rng: np.random.Generator) -> None:
+def test_a_query_that_sees_nothing_has_output_0_and_gradient_0(rng):
     q, k, v, dout, _ = made(rng, 6)
     mask = AttentionMask(np.array([[True] * 6, [True] + [False] * 5]), window=2)
     out, cache = local_attention_forward(q, k, v, mask, Draw(seed=1, step=0, micro=0, site=2, rate=0.2))
@@ -73,7 +71,7 @@ def test_a_query_that_sees_nothing_has_output_0_and_gradient_0(rng: np.random.Ge
     assert all(np.isfinite(gradient).all() for gradient in (dq, dk, dv))
 
 
-def test_dropout_drops_its_rate_and_scales_the_rest(rng: np.random.Generator) -> None:
+def test_dropout_drops_its_rate_and_scales_the_rest(rng):
     length = 400
     q = np.zeros((1, 1, length, 1))
     draw = Draw(seed=3, step=1, micro=0, site=9, rate=0.25)
@@ -84,12 +82,12 @@ def test_dropout_drops_its_rate_and_scales_the_rest(rng: np.random.Generator) ->
 
 
 @pytest.mark.parametrize("mask", [AttentionMask(window=16), AttentionMask(window=16, causal=True)])
-def test_memory_grows_as_the_length(mask: AttentionMask) -> None:
+def test_memory_grows_as_the_length(mask):
     forward = lambda q, k, v: local_attention_forward(q, k, v, mask)  # noqa: E731
     assert memory_exponent(forward, local_attention_backward, 1024, 4096) < 1.05
 
 
-def test_the_measure_sees_n_squared() -> None:
+def test_the_measure_sees_n_squared():
     assert memory_exponent(attention_forward, attention_backward, 256, 1024) > 1.9
 
 
@@ -106,7 +104,7 @@ def test_the_measure_sees_n_squared() -> None:
          "got (2, 5)"),
     ],
 )  # fmt: skip
-def test_what_is_not_local(keys: int, mask: AttentionMask, error: Any, text: str, rng: np.random.Generator) -> None:
+def test_what_is_not_local(keys, mask, error, text, rng):
     k = rng.normal(size=(B, H, keys, D))
     with pytest.raises(error, match=f"^{re.escape(text)}$"):
         local_attention_forward(rng.normal(size=(B, H, 6, D)), k, k, mask)
@@ -114,6 +112,6 @@ def test_what_is_not_local(keys: int, mask: AttentionMask, error: Any, text: str
 
 @pytest.mark.parametrize("name", ["window", "stride"])
 @pytest.mark.parametrize("size", [0, -2])
-def test_a_window_or_stride_of_nothing_is_refused(name: str, size: int) -> None:
+def test_a_window_or_stride_of_nothing_is_refused(name, size):
     with pytest.raises(ConfigError, match=f"^{name}: expected an integer >= 1 or None, got {size}$"):
         AttentionMask(**{name: size})

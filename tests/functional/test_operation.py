@@ -30,20 +30,20 @@ def samples(row: Operation) -> Iterator[list[Any]]:
     yield from (list(each.inputs) for each in catalogue() if each.group == "op" and each.name.split(":")[0] == row.name)
 
 
-def is_of(kinds: str, x: Any) -> bool:
+def is_of(kinds: str, x) -> bool:
     return isinstance(x, np.ndarray) and x.dtype.kind in kinds
 
 
-def parts(y: Any) -> tuple[Any, ...]:
+def parts(y) -> tuple[Any, ...]:
     return y if isinstance(y, tuple) else (y,)
 
 
-def with_input(inputs: list[Any], where: int, x: Any) -> list[Any]:
+def with_input(inputs: list[Any], where: int, x) -> list[Any]:
     return [*inputs[:where], x, *inputs[where + 1 :]]
 
 
 @EVERY_ROW
-def test_the_backward_depends_on_what_it_needs_and_on_nothing_else(row: Operation) -> None:
+def test_the_backward_depends_on_what_it_needs_and_on_nothing_else(row):
     rng, needed = np.random.default_rng(0), set()
     for inputs in samples(row):
         y, cache = row.forward(*inputs)
@@ -60,7 +60,7 @@ def test_the_backward_depends_on_what_it_needs_and_on_nothing_else(row: Operatio
 
 
 @EVERY_ROW
-def test_the_output_depends_linearly_on_what_the_row_says_and_on_nothing_else(row: Operation) -> None:
+def test_the_output_depends_linearly_on_what_the_row_says_and_on_nothing_else(row):
     """Up to a constant: f(u + v) − f(u) − f(v) + f(0) is 0 for all u and v, the other inputs held."""
     rng, floats, bent = np.random.default_rng(1), set(), set()
     for inputs in samples(row):
@@ -76,19 +76,17 @@ def test_the_output_depends_linearly_on_what_the_row_says_and_on_nothing_else(ro
 
 
 @EVERY_ROW
-def test_what_is_no_number_is_said_to_be_ids(row: Operation) -> None:
+def test_what_is_no_number_is_said_to_be_ids(row):
     found = {row.inputs[i] for inputs in samples(row) for i, x in enumerate(inputs) if is_of("biu", x)}
     assert found == set(row.ids.split())
 
 
 @EVERY_ROW
-def test_the_plain_forwards_products_take_the_flops_that_the_row_says(
-    row: Operation, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_plain_forwards_products_take_the_flops_that_the_row_says(row, monkeypatch):
     """None takes fewer; some take more than is least: what a mask hides, and sums over what came before."""
     library, took = namespace(np.ones(1)), [0]
 
-    def matmul(a: Host, b: Host, own: Any = library.matmul) -> Host:
+    def matmul(a: Host, b: Host, own=library.matmul) -> Host:
         product: Host = own(a, b)
         took[0] += 2 * product.size * a.shape[-1]
         return product
@@ -103,7 +101,7 @@ def test_the_plain_forwards_products_take_the_flops_that_the_row_says(
     assert min(ratios) in (0, 1) or row.name == "local_attention"
 
 
-def test_every_pair_of_every_file_has_its_row_and_its_samples() -> None:
+def test_every_pair_of_every_file_has_its_row_and_its_samples():
     defined, rows = set(), []
     for path in FILES:
         module = import_module(f"npformer.functional.{path.stem}")
@@ -126,6 +124,6 @@ def test_every_pair_of_every_file_has_its_row_and_its_samples() -> None:
         ({"ids": "tokens"}, "got tokens"),
     ],
 )
-def test_a_row_that_cannot_be_is_refused(facts: dict[str, Any], message: str) -> None:
+def test_a_row_that_cannot_be_is_refused(facts, message):
     with pytest.raises(TypeError, match=message):
         Operation(**{"forward": relu_forward, "backward": relu_backward, **facts})

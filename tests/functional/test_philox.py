@@ -28,7 +28,7 @@ def words(values: list[int]) -> tuple[np.ndarray, ...]:
 
 
 @pytest.mark.parametrize(("counter", "key", "answer"), KNOWN)
-def test_published_answers(counter: list[int], key: list[int], answer: list[int]) -> None:
+def test_published_answers(counter, key, answer):
     block = philox_block(words(counter), (key[0], key[1]))  # type: ignore[arg-type]
     assert [int(word[0]) for word in block] == answer
 
@@ -41,7 +41,7 @@ def numpy_block(counter: list[int], key: list[int]) -> list[int]:
     return [int(w) for w in np.random.Philox(key=np.array(key, dtype=np.uint64), counter=parts).random_raw(4)]
 
 
-def test_blocks_equal_numpys_for_random_and_for_extreme_words(rng: np.random.Generator) -> None:
+def test_blocks_equal_numpys_for_random_and_for_extreme_words(rng):
     drawn = [[int(w) for w in row] for row in rng.integers(0, WORD, size=(20, 6), dtype=np.uint64, endpoint=True)]
     extreme = [[EXTREMES[i] for i in row] for row in rng.integers(0, len(EXTREMES), size=(40, 6))]
     for row in [*drawn, *extreme]:
@@ -49,7 +49,7 @@ def test_blocks_equal_numpys_for_random_and_for_extreme_words(rng: np.random.Gen
         assert [int(word[0]) for word in block] == numpy_block(row[:4], row[4:]), row
 
 
-def test_lanes_run_through_a_word_from_its_lowest_bits() -> None:
+def test_lanes_run_through_a_word_from_its_lowest_bits():
     draw = Draw(seed=3, step=5, micro=7, site=11, rate=0.5)
     bits = philox_bits(draw, 40, np.ones(1))
     assert bits.dtype == np.uint16
@@ -60,7 +60,7 @@ def test_lanes_run_through_a_word_from_its_lowest_bits() -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 15, 16, 17, 1000])
-def test_a_longer_draw_continues_a_shorter_one(size: int) -> None:
+def test_a_longer_draw_continues_a_shorter_one(size):
     draw = Draw(seed=1, step=0, micro=0, site=2, rate=0.5)
     bits = philox_bits(draw, size, np.ones(1))
     assert bits.shape == (size,)
@@ -69,7 +69,7 @@ def test_a_longer_draw_continues_a_shorter_one(size: int) -> None:
 
 @pytest.mark.parametrize("step", EXTREMES)
 @pytest.mark.parametrize("micro", [0, 1, WORD])
-def test_plain_numpy_and_strict_device_draw_the_same(step: int, micro: int) -> None:
+def test_plain_numpy_and_strict_device_draw_the_same(step, micro):
     on_device = strict.ones(1, device=strict.Device("device1"))
     for seed, site in ((0, 0), (WORD, 1), (12345, WORD)):
         draw = Draw(seed, step, micro, site, 0.5)
@@ -80,7 +80,7 @@ def test_plain_numpy_and_strict_device_draw_the_same(step: int, micro: int) -> N
         assert np.array_equal(plain, np.asarray(far.to_device(strict.Device("CPU_DEVICE"))))
 
 
-def test_step_and_micro_may_be_arrays_on_the_device() -> None:
+def test_step_and_micro_may_be_arrays_on_the_device():
     device = strict.Device("device1")
     plain = philox_bits(Draw(4, WORD - 3, 2**40, 6, 0.5), 20, np.ones(1))
     host = Draw(4, np.array(WORD - 3, dtype=np.uint64), np.array(2**40, dtype=np.uint64), 6, 0.5)
@@ -95,7 +95,7 @@ def test_step_and_micro_may_be_arrays_on_the_device() -> None:
 @pytest.mark.parametrize(
     "draw", [Draw(3, 5, 7, 11, 0.5), Draw(WORD, WORD, WORD - 1, 2**63, 0.5)], ids=["small", "large"]
 )
-def test_rows_of_a_batch_draw_what_they_draw_in_the_whole(row: tuple[int, ...], draw: Draw) -> None:
+def test_rows_of_a_batch_draw_what_they_draw_in_the_whole(row, draw):
     rows, size = 9, int(np.prod(row))
     whole = philox_bits(draw, rows * size, np.ones((rows, *row)))
     for bits in (philox_bits, numpy_bits):
@@ -105,7 +105,7 @@ def test_rows_of_a_batch_draw_what_they_draw_in_the_whole(row: tuple[int, ...], 
             assert np.array_equal(part, whole[first * size : last * size]), (bits, first, last)
 
 
-def test_later_rows_on_a_device_and_none_at_all() -> None:
+def test_later_rows_on_a_device_and_none_at_all():
     draw = Draw(1, 2, 3, 4, 0.5, first_row=3)
     far = philox_bits(draw, 10, strict.ones((2, 5), device=strict.Device("device1")))
     near = philox_bits(draw, 10, np.ones((2, 5)))

@@ -23,7 +23,7 @@ def encoding(length: int, width: int, offset: int = 0) -> np.ndarray:
 
 @pytest.mark.parametrize("width", [1, 2, 5, 8])
 @pytest.mark.parametrize("offset", [0, 3, 100_000])
-def test_sines_stand_in_even_columns_and_cosines_in_odd_ones(width: int, offset: int) -> None:
+def test_sines_stand_in_even_columns_and_cosines_in_odd_ones(width, offset):
     table = encoding(6, width, offset)
     for p in range(6):
         for column in range(width):
@@ -32,12 +32,12 @@ def test_sines_stand_in_even_columns_and_cosines_in_odd_ones(width: int, offset:
             assert table[p, column] == pytest.approx(wanted, abs=1e-10)
 
 
-def test_an_offset_continues_the_sequence() -> None:
+def test_an_offset_continues_the_sequence():
     np.testing.assert_array_equal(encoding(4, 6, 5), encoding(9, 6)[5:])
 
 
 @pytest.mark.parametrize("delta", [1, 7, 50])
-def test_a_step_of_delta_rotates_each_pair_by_the_same_angle_everywhere(delta: int) -> None:
+def test_a_step_of_delta_rotates_each_pair_by_the_same_angle_everywhere(delta):
     width = 8
     table = encoding(200, width)
     for i in range(width // 2):
@@ -47,7 +47,7 @@ def test_a_step_of_delta_rotates_each_pair_by_the_same_angle_everywhere(delta: i
         np.testing.assert_allclose(pair[delta:], pair[:-delta] @ rotation.T, atol=1e-12)
 
 
-def test_it_is_added_to_every_sequence_and_has_no_last_position(rng: np.random.Generator) -> None:
+def test_it_is_added_to_every_sequence_and_has_no_last_position(rng):
     x = rng.normal(size=(2, 3, 4))
     y, cache = sinusoidal_positions_forward(x, 10**6)
     np.testing.assert_allclose(y - x, np.broadcast_to(encoding(3, 4, 10**6), x.shape), atol=1e-15)
@@ -55,7 +55,7 @@ def test_it_is_added_to_every_sequence_and_has_no_last_position(rng: np.random.G
     assert np.array_equal(sinusoidal_positions_backward(x, cache)[0], x)
 
 
-def test_learned_rows_are_added_and_their_gradient_sums_over_the_batch(rng: np.random.Generator) -> None:
+def test_learned_rows_are_added_and_their_gradient_sums_over_the_batch(rng):
     x, table, dy = rng.normal(size=(2, 3, 4)), rng.normal(size=(9, 4)), rng.normal(size=(2, 3, 4))
     y, cache = learned_positions_forward(x, table, 2)
     dx, dtable = learned_positions_backward(dy, cache)
@@ -68,7 +68,7 @@ def test_learned_rows_are_added_and_their_gradient_sums_over_the_batch(rng: np.r
 
 
 @pytest.mark.parametrize("offset", [0, 2])
-def test_a_table_may_be_used_to_its_last_row(rng: np.random.Generator, offset: int) -> None:
+def test_a_table_may_be_used_to_its_last_row(rng, offset):
     x, table = rng.normal(size=(1, 5 - offset, 2)), rng.normal(size=(5, 2))
     y, cache = learned_positions_forward(x, table, offset)
     np.testing.assert_array_equal(y[0], x[0] + table[offset:])
@@ -77,7 +77,7 @@ def test_a_table_may_be_used_to_its_last_row(rng: np.random.Generator, offset: i
     np.testing.assert_array_equal(dtable[offset:], y[0])
 
 
-def test_errors_say_what_to_do() -> None:
+def test_errors_say_what_to_do():
     with pytest.raises(ShapeError, match=r"x: expected at most 5 positions \(max_seq_len\), got 6; raise max_seq_len"):
         learned_positions_forward(np.ones((1, 4, 2)), np.ones((5, 2)), 2)
     with pytest.raises(ShapeError, match=r"table: expected \(P, C\) = \(5, 2\), got \(5, 1\)"):

@@ -18,7 +18,7 @@ from npformer.functional import (
 DRAW = Draw(seed=1, step=0, micro=0, site=8, rate=0.5)
 
 
-def test_is_the_norm_of_the_sum(rng: np.random.Generator) -> None:
+def test_is_the_norm_of_the_sum(rng):
     x, f, dy = (rng.normal(size=(2, 3, 16)) for _ in range(3))
     gamma, beta = rng.normal(size=16), rng.normal(size=16)
     y, cache = post_norm_forward(x, f, gamma, beta, 1e-5, DRAW)
@@ -32,14 +32,14 @@ def test_is_the_norm_of_the_sum(rng: np.random.Generator) -> None:
         np.testing.assert_allclose(found, wanted, rtol=1e-13)
 
 
-def test_is_not_pre_ln(rng: np.random.Generator) -> None:
+def test_is_not_pre_ln(rng):
     x, f = 5 * rng.normal(size=(2, 4)), rng.normal(size=(2, 4))
     y, _ = post_norm_forward(x, f, np.ones(4), np.zeros(4), 1e-5, None)
     np.testing.assert_allclose(y.mean(-1), 0, atol=1e-12)
     np.testing.assert_allclose(y.var(-1), 1, rtol=1e-3)
 
 
-def test_errors_are_those_of_its_parts() -> None:
+def test_errors_are_those_of_its_parts():
     x, ones = np.ones((2, 4)), np.ones(4)
     with pytest.raises(ShapeError, match=r"f: expected the shape of x = \(2, 4\), got \(2, 3\)"):
         post_norm_forward(x, np.ones((2, 3)), ones, ones, 1e-5, None)

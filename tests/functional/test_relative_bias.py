@@ -18,7 +18,7 @@ BOTH_WAYS = [0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 23, 32, 46, 64, 91]
 CAUSAL = [*range(16), 16, 19, 21, 24, 27, 31, 35, 40, 46, 52, 59, 67, 77, 87, 99, 113]
 
 
-def buckets(num_buckets: int, queries: int, keys: int, *options: Any) -> np.ndarray[Any, Any]:
+def buckets(num_buckets: int, queries: int, keys: int, *options) -> np.ndarray[Any, Any]:
     """The bucket of every pair (T, S), read off a table that holds its own row numbers."""
     table = np.arange(float(num_buckets))[:, None]
     return relative_bias_forward(table, queries, keys, *options)[0][0].astype(int)
@@ -29,28 +29,28 @@ def starts(row: np.ndarray[Any, Any]) -> list[int]:
     return [int(np.argmax(row == bucket)) for bucket in sorted(set(row.tolist()))]
 
 
-def test_keys_behind_the_query_are_in_the_buckets_of_the_formula() -> None:
+def test_keys_behind_the_query_are_in_the_buckets_of_the_formula():
     behind = buckets(32, 1, 400, 399)[0, ::-1]  # distances 0 … 399
     assert starts(behind) == BOTH_WAYS
     assert np.all(np.diff(behind) >= 0)
     assert set(behind[91:]) == {15}  # as far as one looks
 
 
-def test_keys_ahead_have_the_other_half() -> None:
+def test_keys_ahead_have_the_other_half():
     ahead = buckets(32, 1, 400, 0)[0]  # distances 0, −1, …
     assert ahead[0] == 0
     assert starts(ahead[1:]) == [start - 1 for start in BOTH_WAYS[1:]]
     assert sorted(set(ahead[1:].tolist())) == list(range(17, 32))
 
 
-def test_causal_buckets_are_all_for_the_past() -> None:
+def test_causal_buckets_are_all_for_the_past():
     behind = buckets(32, 1, 400, 399, True)[0, ::-1]
     assert starts(behind) == CAUSAL
     assert sorted(set(behind.tolist())) == list(range(32))
     assert set(buckets(32, 1, 9, 0, True)[0]) == {0}  # keys ahead, which a causal mask hides
 
 
-def test_the_bias_of_a_pair_depends_on_its_distance(rng: np.random.Generator) -> None:
+def test_the_bias_of_a_pair_depends_on_its_distance(rng):
     table = rng.normal(size=(8, 3))
     bias, _ = relative_bias_forward(table, 6, 9, 2, False, 7)
     assert bias.shape == (3, 6, 9)
@@ -60,7 +60,7 @@ def test_the_bias_of_a_pair_depends_on_its_distance(rng: np.random.Generator) ->
     assert np.array_equal(later[:, 0], bias[:, 5])
 
 
-def test_an_entry_gets_the_sum_over_its_pairs(rng: np.random.Generator) -> None:
+def test_an_entry_gets_the_sum_over_its_pairs(rng):
     table, dbias = rng.normal(size=(6, 2)), rng.normal(size=(2, 4, 5))
     _, cache = relative_bias_forward(table, 4, 5, 1, False, 5)
     (dtable,) = relative_bias_backward(dbias, cache)
@@ -80,11 +80,11 @@ def test_an_entry_gets_the_sum_over_its_pairs(rng: np.random.Generator) -> None:
         (32, True, 16, "max_distance: expected more than 16, as nearer ones have their own buckets, got 16"),
     ],
 )
-def test_buckets_that_cannot_be(num_buckets: int, causal: bool, max_distance: int, text: str) -> None:
+def test_buckets_that_cannot_be(num_buckets, causal, max_distance, text):
     with pytest.raises(ConfigError, match=f"^{re.escape(text)}$"):
         relative_bias_forward(np.ones((num_buckets, 2)), 3, 3, 0, causal, max_distance)
 
 
-def test_a_table_is_a_matrix() -> None:
+def test_a_table_is_a_matrix():
     with pytest.raises(ShapeError, match=r"^table: expected \(K, H\), got \(32,\)$"):
         relative_bias_forward(np.ones(32), 3, 3)

@@ -11,7 +11,7 @@ from npformer.functional import Draw, dropout_forward, residual_backward, residu
 DRAW = Draw(seed=1, step=0, micro=0, site=8, rate=0.5)
 
 
-def test_dropout_meets_the_sub_layer_and_not_the_stream(rng: np.random.Generator) -> None:
+def test_dropout_meets_the_sub_layer_and_not_the_stream(rng):
     x, f, dy = (rng.normal(size=(2, 3, 40)) for _ in range(3))
     y, cache = residual_forward(x, f, DRAW)
     keep_scale = dropout_forward(np.ones_like(f), DRAW)[0]
@@ -22,7 +22,7 @@ def test_dropout_meets_the_sub_layer_and_not_the_stream(rng: np.random.Generator
     np.testing.assert_array_equal(df, dy * keep_scale)
 
 
-def test_without_dropout_both_get_dy(rng: np.random.Generator) -> None:
+def test_without_dropout_both_get_dy(rng):
     x, f, dy = (rng.normal(size=(3, 4)) for _ in range(3))
     y, cache = residual_forward(x, f, None)
     np.testing.assert_array_equal(y, x + f)
@@ -30,6 +30,6 @@ def test_without_dropout_both_get_dy(rng: np.random.Generator) -> None:
         np.testing.assert_array_equal(gradient, dy)
 
 
-def test_shapes_must_be_equal_and_not_only_broadcast() -> None:
+def test_shapes_must_be_equal_and_not_only_broadcast():
     with pytest.raises(ShapeError, match=r"f: expected the shape of x = \(2, 3, 4\), got \(1, 3, 4\)"):
         residual_forward(np.ones((2, 3, 4)), np.ones((1, 3, 4)), None)

@@ -15,7 +15,7 @@ from npformer.functional import rotary_backward, rotary_forward
 Host = np.ndarray[Any, Any]
 
 
-def test_values_point_by_point(rng: np.random.Generator) -> None:
+def test_values_point_by_point(rng):
     x = rng.normal(size=(2, 3, 6))
     y, _ = rotary_forward(x, 4, 100.0)
     for b, t, i in np.ndindex(2, 3, 3):
@@ -24,7 +24,7 @@ def test_values_point_by_point(rng: np.random.Generator) -> None:
         assert y[b, t, 2 * i + 1] == pytest.approx(turned.imag, rel=1e-12)
 
 
-def test_scores_depend_on_the_distance_alone(rng: np.random.Generator) -> None:
+def test_scores_depend_on_the_distance_alone(rng):
     q, k = rng.normal(size=(1, 8)), rng.normal(size=(1, 8))
 
     def score(at_query: int, at_key: int) -> float:
@@ -37,14 +37,14 @@ def test_scores_depend_on_the_distance_alone(rng: np.random.Generator) -> None:
     assert abs(score(1, 0) - score(7, 0)) > 1e-3
 
 
-def test_a_sequence_from_its_middle_is_the_same_sequence(rng: np.random.Generator) -> None:
+def test_a_sequence_from_its_middle_is_the_same_sequence(rng):
     x = rng.normal(size=(2, 3, 9, 4))
     whole, _ = rotary_forward(x)
     np.testing.assert_array_equal(rotary_forward(x[:, :, 5:], 5)[0], whole[:, :, 5:])
     np.testing.assert_array_equal(whole[:, :, 0], x[:, :, 0])  # nothing turns at position 0
 
 
-def test_lengths_stay_and_the_gradient_turns_back(rng: np.random.Generator) -> None:
+def test_lengths_stay_and_the_gradient_turns_back(rng):
     x = rng.normal(size=(3, 5, 6))
     y, cache = rotary_forward(x, 2)
     np.testing.assert_allclose(np.linalg.norm(y, axis=-1), np.linalg.norm(x, axis=-1), rtol=1e-13)
@@ -52,7 +52,7 @@ def test_lengths_stay_and_the_gradient_turns_back(rng: np.random.Generator) -> N
     np.testing.assert_allclose(back, x, rtol=1e-12, atol=1e-14)
 
 
-def test_far_positions_in_float32_are_turned_by_the_angle_of_float64(rng: np.random.Generator) -> None:
+def test_far_positions_in_float32_are_turned_by_the_angle_of_float64(rng):
     x = rng.normal(size=(4, 8))
     exact, _ = rotary_forward(x, 100_000)
     rough, _ = rotary_forward(x.astype(np.float32), 100_000)
@@ -70,6 +70,6 @@ def test_far_positions_in_float32_are_turned_by_the_angle_of_float64(rng: np.ran
         ((3, 4), 0, math.nan, ConfigError, "base: expected a number > 0, got nan"),
     ],
 )
-def test_what_cannot_be_turned(shape: tuple[int, ...], start: int, base: float, error: Any, text: str) -> None:
+def test_what_cannot_be_turned(shape, start, base, error, text):
     with pytest.raises(error, match=f"^{re.escape(text)}$"):
         rotary_forward(np.ones(shape), start, base)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,14 +14,14 @@ CASES = [case for case in catalogue() if case.group == "layer"]
 
 
 @pytest.fixture(params=CASES, ids=lambda case: case.name)
-def layer_case(request: pytest.FixtureRequest) -> Case:
+def layer_case(request):
     """Each layer of the catalogue in turn."""
     case: Case = request.param
     return case
 
 
 @pytest.fixture
-def forward_backward() -> Callable[[Layer, Case], tuple[Any, Any, Any]]:
+def forward_backward():
     """A function that runs a case's layer once, forward and backward: (y, dy, the used cache)."""
 
     def run(layer: Layer, case: Case) -> tuple[Any, Any, Any]:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
-from npformer.backend import Backend
 from npformer.backend.timing import Clock, timed_backend
 from npformer.errors import ConfigError
 from npformer.layers import BatchNorm, Conv1d, EncoderLayer
@@ -17,14 +14,14 @@ X = np.random.default_rng(0).normal(2.0, 3.0, size=(4, 5, 3))
 VISIBLE = np.arange(5) < np.array([[5], [3], [2], [4]])
 
 
-def seen_by(norm: BatchNorm, x: Any, **options: Any) -> Statistics:
+def seen_by(norm: BatchNorm, x, **options) -> Statistics:
     """What norm saw in a training forward."""
     (seen,) = statistics_in(norm.forward(x, training=True, **options)[1])
     return seen
 
 
 @pytest.mark.parametrize("visible", [None, VISIBLE])
-def test_running_statistics_move_towards_those_of_the_batch(visible: Any, any64: Backend) -> None:
+def test_running_statistics_move_towards_those_of_the_batch(visible, any64):
     norm = BatchNorm(3, momentum=0.25, backend=any64)
     tokens = X.reshape(-1, 3) if visible is None else X[visible]
     norm.remember(seen_by(norm, X, visible=visible))
@@ -32,12 +29,12 @@ def test_running_statistics_move_towards_those_of_the_batch(visible: Any, any64:
     np.testing.assert_allclose(norm.running_variance.data, 0.75 + 0.25 * tokens.var(0, ddof=1), rtol=1e-12)
 
 
-def test_statistics_are_seen_on_the_clock_too(any64: Backend) -> None:
+def test_statistics_are_seen_on_the_clock_too(any64):
     backend = timed_backend(any64, Clock(any64.device))
     np.testing.assert_allclose(seen_by(BatchNorm(3, backend=backend), X).mean, X.mean((0, 1)), rtol=1e-12)
 
 
-def test_a_forward_alone_remembers_nothing_and_inference_uses_what_was_remembered(numpy64: Backend) -> None:
+def test_a_forward_alone_remembers_nothing_and_inference_uses_what_was_remembered(numpy64):
     norm = BatchNorm(3, momentum=1.0, eps=0.0, backend=numpy64)
     norm.forward(X, training=True)
     assert np.array_equal(norm(X), X)  # mean 0, variance 1 still
@@ -46,7 +43,7 @@ def test_a_forward_alone_remembers_nothing_and_inference_uses_what_was_remembere
     np.testing.assert_allclose(norm(X[:1]), (X[:1] - tokens.mean(0)) / tokens.std(0, ddof=1), rtol=1e-12)
 
 
-def test_padding_alone_and_a_single_token_leave_finite_statistics(numpy64: Backend) -> None:
+def test_padding_alone_and_a_single_token_leave_finite_statistics(numpy64):
     norm = BatchNorm(3, backend=numpy64)
     norm.remember(seen_by(norm, X, visible=np.zeros_like(VISIBLE)))
     assert not norm.running_mean.data.any()
@@ -55,18 +52,18 @@ def test_padding_alone_and_a_single_token_leave_finite_statistics(numpy64: Backe
     assert np.isfinite(norm.running_variance.data).all()
 
 
-def test_in_training_a_token_depends_on_its_neighbours_and_in_inference_not(numpy64: Backend) -> None:
+def test_in_training_a_token_depends_on_its_neighbours_and_in_inference_not(numpy64):
     norm = BatchNorm(3, backend=numpy64)
     for training in (True, False):
         whole, alone = (norm(x, training=training) for x in (X, X[:1]))
         assert np.array_equal(whole[:1], alone) != training
 
 
-def test_an_unknown_norm_is_refused(numpy64: Backend) -> None:
+def test_an_unknown_norm_is_refused(numpy64):
     with pytest.raises(ConfigError, match=r"^norm: expected one of layer, batch, got 'group'$"):
         EncoderLayer(4, 2, 6, norm="group", backend=numpy64)
 
 
-def test_a_kernel_of_nothing_is_refused(numpy64: Backend) -> None:
+def test_a_kernel_of_nothing_is_refused(numpy64):
     with pytest.raises(ConfigError, match=r"^kernel_size: expected an integer >= 1, got 0$"):
         Conv1d(3, 4, 0, backend=numpy64)

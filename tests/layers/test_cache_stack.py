@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import re
 import weakref
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
-from npformer.backend import Backend
 from npformer.errors import CacheUsedError
 from npformer.layers import CacheStack, EncoderStack, LayerCache, NoCache
 from npformer.models import Transformer, TransformerConfig
-from npformer.proof.catalogue import Case
 
 
 def used_text(owner: str) -> str:
@@ -24,7 +21,7 @@ def used_text(owner: str) -> str:
     )
 
 
-def test_what_was_kept_last_is_popped_first() -> None:
+def test_what_was_kept_last_is_popped_first():
     cache = CacheStack(object())
     assert [cache.keep((name, f"cache of {name}")) for name in "ab"] == ["a", "b"]
     assert len(cache) == 2
@@ -33,7 +30,7 @@ def test_what_was_kept_last_is_popped_first() -> None:
         cache.pop()
 
 
-def test_an_entry_is_freed_when_it_is_popped() -> None:
+def test_an_entry_is_freed_when_it_is_popped():
     cache, kept = CacheStack(object()), np.ones(3)
     cache.keep((None, kept))
     alive = weakref.ref(kept)
@@ -43,7 +40,7 @@ def test_an_entry_is_freed_when_it_is_popped() -> None:
     assert alive() is None
 
 
-def test_a_layer_cache_is_opened_once_and_keeps_nothing_then() -> None:
+def test_a_layer_cache_is_opened_once_and_keeps_nothing_then():
     class Kept(NamedTuple):
         first: Any
         second: Any
@@ -60,13 +57,13 @@ def test_a_layer_cache_is_opened_once_and_keeps_nothing_then() -> None:
         cache.open()
 
 
-def test_no_cache_keeps_nothing() -> None:
+def test_no_cache_keeps_nothing():
     cache = NoCache(object())
     assert cache.keep(("y", "cache")) == "y"
     assert len(cache) == 0
 
 
-def test_a_second_backward_raises_and_adds_nothing(layer_case: Case, numpy64: Backend, forward_backward: Any) -> None:
+def test_a_second_backward_raises_and_adds_nothing(layer_case, numpy64, forward_backward):
     layer = layer_case.build(numpy64)
     _, dy, cache = forward_backward(layer, layer_case)
     before = {name: p.grad.copy() for name, p in layer.named_parameters()}
@@ -75,7 +72,7 @@ def test_a_second_backward_raises_and_adds_nothing(layer_case: Case, numpy64: Ba
     assert all(np.array_equal(p.grad, before[name]) for name, p in layer.named_parameters())
 
 
-def test_a_second_backward_of_a_model_raises(numpy64: Backend) -> None:
+def test_a_second_backward_of_a_model_raises(numpy64):
     model = Transformer(tiny(1), backend=numpy64)
     logits, cache = model.forward([[3, 4]], [[1, 5, 4]])
     model.backward(np.ones_like(logits), cache)
@@ -83,14 +80,14 @@ def test_a_second_backward_of_a_model_raises(numpy64: Backend) -> None:
         model.backward(np.ones_like(logits), cache)
 
 
-def test_inference_gives_the_output_of_forward(layer_case: Case, numpy64: Backend) -> None:
+def test_inference_gives_the_output_of_forward(layer_case, numpy64):
     layer = layer_case.build(numpy64)
     y, _ = layer.forward(*layer_case.inputs, **layer_case.options)
     assert np.array_equal(layer(*layer_case.inputs, **layer_case.options), y)
 
 
 @pytest.fixture
-def live_caches(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+def live_caches(monkeypatch):
     """For each cache of a layer made, how many are alive then."""
     alive: weakref.WeakSet[CacheStack | LayerCache[Any]] = weakref.WeakSet()
     counts: list[int] = []
@@ -98,7 +95,7 @@ def live_caches(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     for kind in (CacheStack, LayerCache):
         make: Any = kind.__init__
 
-        def counting(self: Any, *given: Any, make: Any = make) -> None:
+        def counting(self, *given, make=make):
             make(self, *given)
             alive.add(self)
             counts.append(len(alive))
@@ -115,9 +112,7 @@ def tiny(layers: int) -> TransformerConfig:
 
 
 @pytest.mark.parametrize("norm_order", ["post", "pre"])
-def test_inference_of_a_stack_holds_no_cache_of_a_finished_layer(
-    numpy64: Backend, live_caches: list[int], norm_order: str
-) -> None:
+def test_inference_of_a_stack_holds_no_cache_of_a_finished_layer(numpy64, live_caches, norm_order):
     peaks = []
     for layers in (1, 5):
         stack = EncoderStack(layers, 4, num_heads=2, d_ff=6, norm_order=norm_order, backend=numpy64)
@@ -127,7 +122,7 @@ def test_inference_of_a_stack_holds_no_cache_of_a_finished_layer(
     assert peaks[0] == peaks[1]
 
 
-def test_inference_of_a_model_needs_no_more_caches_when_it_is_deeper(numpy64: Backend, live_caches: list[int]) -> None:
+def test_inference_of_a_model_needs_no_more_caches_when_it_is_deeper(numpy64, live_caches):
     peaks = []
     for layers in (1, 4):
         Transformer(tiny(layers), backend=numpy64)([[3, 4]], [[1, 5]])
@@ -136,16 +131,14 @@ def test_inference_of_a_model_needs_no_more_caches_when_it_is_deeper(numpy64: Ba
     assert peaks[0] == peaks[1]
 
 
-def test_backward_frees_the_cache_of_a_layer_before_the_layer_below_runs(
-    numpy64: Backend, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_backward_frees_the_cache_of_a_layer_before_the_layer_below_runs(numpy64, monkeypatch):
     stack = EncoderStack(2, 4, num_heads=2, d_ff=6, backend=numpy64)
     y, cache = stack.forward(np.random.default_rng(0).normal(size=(1, 3, 4)))
     top = weakref.ref(cache._entries[-1])
     freed = []
     backward = stack.layers[0].backward
 
-    def watched(dy: Any, inner: CacheStack) -> Any:
+    def watched(dy, inner: CacheStack):
         freed.append(top() is None)
         return backward(dy, inner)
 

@@ -24,7 +24,7 @@ def mask(key: RandomKey, backend: Backend) -> np.ndarray[Any, Any]:
     return y != 0
 
 
-def test_the_same_path_draws_the_same_mask(numpy64: Backend) -> None:
+def test_the_same_path_draws_the_same_mask(numpy64):
     first, second = (mask(KEY.child("encoder").child("dropout"), numpy64) for _ in range(2))
     assert np.array_equal(first, second)
     assert 0.3 < first.mean() < 0.7
@@ -41,30 +41,30 @@ def test_the_same_path_draws_the_same_mask(numpy64: Backend) -> None:
     ],
     ids=["seed", "step", "micro", "step and micro swapped", "place"],
 )
-def test_any_other_key_draws_another_mask(other: RandomKey, numpy64: Backend) -> None:
+def test_any_other_key_draws_another_mask(other, numpy64):
     same = np.mean(mask(KEY, numpy64) == mask(other, numpy64))
     assert 0.3 < same < 0.7  # two unrelated masks agree at half of the places
 
 
-def test_the_order_of_names_matters() -> None:
+def test_the_order_of_names_matters():
     assert KEY.child("a").child("b") != KEY.child("b").child("a")
     assert KEY.child("a").child("b") == KEY.child("a").child("b")
 
 
-def test_a_site_is_the_same_in_every_process() -> None:
+def test_a_site_is_the_same_in_every_process():
     """A resumed run draws the masks that the interrupted one would have drawn."""
     assert KEY.child("encoder").child("layers.0").site == 12365371864655558970
 
 
 @pytest.mark.parametrize("seed", [-1, 2**64])
-def test_a_seed_outside_64_bits_is_refused(seed: int) -> None:
+def test_a_seed_outside_64_bits_is_refused(seed):
     text = f"seed: expected an integer with 0 <= seed < 2**64, got {seed}"
     with pytest.raises(ConfigError, match=f"^{re.escape(text)}$"):
         RandomKey(seed=seed)
     assert RandomKey(seed=2**64 - 1).seed == 2**64 - 1
 
 
-def test_no_key_and_no_rate_draw_nothing() -> None:
+def test_no_key_and_no_rate_draw_nothing():
     assert child(None, "encoder") is None
     assert draw(None, "dropout", 0.5) is None
     assert draw(KEY, "dropout", 0.0) is None
@@ -72,20 +72,18 @@ def test_no_key_and_no_rate_draw_nothing() -> None:
     assert drawn == (3, 5, 1, KEY.child("dropout").site, 0.5, 0)
 
 
-def test_watched_names_are_dotted_paths() -> None:
+def test_watched_names_are_dotted_paths():
     recorder = AttentionRecorder()
     recorder.child("encoder").child("layers.0").record("weights")
     assert recorder.weights == {"encoder.layers.0": "weights"}
 
 
 @pytest.mark.parametrize("norm_order", ["post", "pre"])
-def test_no_two_places_of_a_transformer_draw_the_same_numbers(
-    norm_order: Any, numpy64: Backend, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_two_places_of_a_transformer_draw_the_same_numbers(norm_order, numpy64, monkeypatch):
     sites = []
     real = RandomKey.draw
 
-    def spy(self: RandomKey, rate: float) -> Any:
+    def spy(self: RandomKey, rate: float):
         sites.append(self.site)
         return real(self, rate)
 
@@ -100,7 +98,7 @@ def test_no_two_places_of_a_transformer_draw_the_same_numbers(
     assert len(set(sites)) == len(sites)
 
 
-def test_one_layer_used_twice_draws_two_masks_and_adds_two_gradients(numpy64: Backend) -> None:
+def test_one_layer_used_twice_draws_two_masks_and_adds_two_gradients(numpy64):
     x = np.random.default_rng(0).normal(size=(2, 3, 4))
     shared = Twice(4, 6, backend=numpy64)
     y, cache = shared.forward(x, KEY)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import numpy as np
 import pytest
 
 from npformer.backend import Backend
-from npformer.errors import ConfigError, DTypeError, NpformerError, ShapeError
+from npformer.errors import ConfigError, DTypeError, ShapeError
 from npformer.functional import AttentionMask
 from npformer.layers import DecodeState, KeyValues, LayerState
 
@@ -34,13 +33,13 @@ def state_of(backend: Backend, length: int = 3) -> DecodeState:
 
 
 @pytest.fixture(params=["numpy64", "strict64"])
-def backend(request: pytest.FixtureRequest) -> Backend:
+def backend(request):
     """NumPy, and a device that is not the host."""
     found: Backend = request.getfixturevalue(request.param)
     return found
 
 
-def test_what_is_written_is_read_in_its_place(backend: Backend) -> None:
+def test_what_is_written_is_read_in_its_place(backend):
     rng = np.random.default_rng(0)
     room = KeyValues.empty(backend, 2, 3, 6, 4)
     keys, values = rng.normal(size=(2, 3, 5, 4)), rng.normal(size=(2, 3, 5, 4))
@@ -51,7 +50,7 @@ def test_what_is_written_is_read_in_its_place(backend: Backend) -> None:
 
 
 @pytest.mark.parametrize("rows", [[0, 1, 2], [2, 0], [1, 1, 0, 2], np.array([2], dtype=np.int32)])
-def test_a_selection_holds_the_rows_asked_for(backend: Backend, rows: Any) -> None:
+def test_a_selection_holds_the_rows_asked_for(backend, rows):
     state = state_of(backend)
     chosen = state.select(rows)
     assert (chosen.batch, chosen.max_len, chosen.length) == (len(rows), 5, 3)
@@ -70,14 +69,14 @@ def test_a_selection_holds_the_rows_asked_for(backend: Backend, rows: Any) -> No
     assert chosen.layers[1].memory is None
 
 
-def test_rows_of_the_same_sources_read_the_same_memory(numpy64: Backend) -> None:
+def test_rows_of_the_same_sources_read_the_same_memory(numpy64):
     twice = state_of(numpy64).select([0, 0, 2])
     swapped = twice.select([1, 0, 2])
     assert swapped.layers[0].memory is twice.layers[0].memory
     assert swapped.layers[0].own is not twice.layers[0].own
 
 
-def test_a_selection_shares_nothing_that_is_written(numpy64: Backend) -> None:
+def test_a_selection_shares_nothing_that_is_written(numpy64):
     state = state_of(numpy64)
     copy = state.select([0, 1, 2])
     before = [np.array(part) for layer in state.layers for part in layer.own]
@@ -91,7 +90,7 @@ def test_a_selection_shares_nothing_that_is_written(numpy64: Backend) -> None:
     assert state.length == 3
 
 
-def test_positions_not_reached_yet_are_not_copied(numpy64: Backend) -> None:
+def test_positions_not_reached_yet_are_not_copied(numpy64):
     state = state_of(numpy64, length=2)
     for part in state.layers[0].own:
         part[:, :, 2:] = -12345.678
@@ -110,14 +109,12 @@ def test_positions_not_reached_yet_are_not_copied(numpy64: Backend) -> None:
         ([0.0], DTypeError, "rows: expected row numbers, got float64"),
     ],
 )
-def test_rows_that_are_not_there_are_refused(
-    rows: Any, error: type[NpformerError], text: str, numpy64: Backend
-) -> None:
+def test_rows_that_are_not_there_are_refused(rows, error, text, numpy64):
     with pytest.raises(error, match=f"^{re.escape(text)}"):
         state_of(numpy64).select(rows)
 
 
-def test_the_mask_of_a_step_knows_the_tokens_before(numpy64: Backend) -> None:
+def test_the_mask_of_a_step_knows_the_tokens_before(numpy64):
     state = state_of(numpy64)
     before = np.array(state.visible[:, :3])
     new = np.array([[True, False], [False, True], [True, True]])
@@ -133,9 +130,7 @@ def test_the_mask_of_a_step_knows_the_tokens_before(numpy64: Backend) -> None:
         ((2, 1), "tokens: expected one row for each of the state's B=3, got 2"),
     ],
 )
-def test_tokens_that_do_not_fit_are_refused_and_change_nothing(
-    shape: tuple[int, int], text: str, numpy64: Backend
-) -> None:
+def test_tokens_that_do_not_fit_are_refused_and_change_nothing(shape, text, numpy64):
     state = state_of(numpy64)
     before = np.array(state.visible)
     with pytest.raises(ShapeError, match=f"^{re.escape(text)}"):
@@ -143,7 +138,7 @@ def test_tokens_that_do_not_fit_are_refused_and_change_nothing(
     assert np.array_equal(state.visible, before)
 
 
-def test_rows_are_reordered_in_place(backend: Backend) -> None:
+def test_rows_are_reordered_in_place(backend):
     state = state_of(backend).select([0, 0, 2, 2])
     buffers = [part for layer in state.layers for part in layer.own] + [state.visible]
     before = [np.array(backend.host(part)) for part in buffers]
@@ -158,7 +153,7 @@ def test_rows_are_reordered_in_place(backend: Backend) -> None:
 
 
 @pytest.mark.parametrize("rows", [[2, 0], [1, 1, 0], [2, 2], [1]])
-def test_rows_that_leave_do_so_in_place(backend: Backend, rows: list[int]) -> None:
+def test_rows_that_leave_do_so_in_place(backend, rows):
     state, expected = state_of(backend), state_of(backend).select(rows)
     buffers, memory = [layer.own.keys for layer in state.layers], state.layers[0].memory
     untouched = [np.array(backend.host(part)) for part in memory or ()]
@@ -188,14 +183,12 @@ def test_rows_that_leave_do_so_in_place(backend: Backend, rows: list[int]) -> No
         ([0, 1, 3], ConfigError, "rows: expected row numbers with 0 <= row < B=3, got [0, 1, 3]"),
     ],
 )
-def test_rows_that_cannot_be_reordered_are_refused(
-    rows: list[int], error: type[NpformerError], text: str, numpy64: Backend
-) -> None:
+def test_rows_that_cannot_be_reordered_are_refused(rows, error, text, numpy64):
     with pytest.raises(error, match=f"^{re.escape(text)}"):
         state_of(numpy64).reorder(rows)
 
 
-def test_each_row_has_the_positions_of_its_own_text(backend: Backend) -> None:
+def test_each_row_has_the_positions_of_its_own_text(backend):
     state = state_of(backend)
     table = np.arange(40.0).reshape(5, 8)
     state.positions = backend.array(table)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -21,7 +19,7 @@ MODEL = {"d_model": 4, "num_heads": 2, "d_ff": 8, "num_layers": 1, "dropout": 0.
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     """A file of four vectors of width 4 that the vocabulary knows, and one that it does not."""
     (tmp_path / "vectors.txt").write_text(FILE)
     return tmp_path / "vectors.txt"
@@ -33,7 +31,7 @@ def rows(backend: Backend, embedding: Embedding, *words: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("init", ["normal", "uniform"])
-def test_both_starts_have_the_same_deviation_and_a_seed(numpy64: Backend, init: str) -> None:
+def test_both_starts_have_the_same_deviation_and_a_seed(numpy64, init):
     table = Embedding(2000, 16, init=init, backend=numpy64, seed=3).weight.data  # type: ignore[arg-type]
     assert table.std() == pytest.approx(1 / 4, rel=0.02)
     assert abs(table.mean()) < 0.01
@@ -42,15 +40,13 @@ def test_both_starts_have_the_same_deviation_and_a_seed(numpy64: Backend, init: 
     assert np.array_equal(table, again)
 
 
-def test_an_unknown_start_is_refused(numpy64: Backend) -> None:
+def test_an_unknown_start_is_refused(numpy64):
     with pytest.raises(ConfigError, match="init: expected one of normal, uniform, got 'xavier'"):
         Embedding(3, 2, init="xavier", backend=numpy64)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["numpy32", "numpy64", "strict64", pytest.param("cupy64", marks=pytest.mark.gpu)])
-def test_vectors_from_a_file_and_the_usual_start_for_others(
-    name: str, path: Path, request: pytest.FixtureRequest
-) -> None:
+def test_vectors_from_a_file_and_the_usual_start_for_others(name, path, request):
     backend: Backend = request.getfixturevalue(name)
     embedding, coverage = Embedding.from_pretrained(path, VOCABULARY, backend=backend, seed=5)
     assert str(coverage) == "4 of 5 covered (80.0 %); missing: 'absent'"
@@ -65,20 +61,20 @@ def test_vectors_from_a_file_and_the_usual_start_for_others(
 
 
 @pytest.mark.parametrize("scale", [False, True])
-def test_vectors_from_a_file_are_scaled_if_asked_for(scale: bool, path: Path, numpy64: Backend) -> None:
+def test_vectors_from_a_file_are_scaled_if_asked_for(scale, path, numpy64):
     embedding, _ = Embedding.from_pretrained(path, VOCABULARY, scale=scale, backend=numpy64)
     expected = np.array([1, 1, 2, 0.5]) * (2 if scale else 1)  # √C = 2
     np.testing.assert_array_equal(embedding(np.array([[VOCABULARY.id_of("queen")]])), [[expected]])
 
 
-def test_the_width_asked_for_is_checked(path: Path, numpy64: Backend) -> None:
+def test_the_width_asked_for_is_checked(path, numpy64):
     embedding, _ = Embedding.from_pretrained(path, VOCABULARY, d_model=4, backend=numpy64)
     assert embedding.weight.data.shape == (len(VOCABULARY), 4)
     with pytest.raises(DataError, match=r"vectors\.txt, line 1: expected vectors of width C=6, got 4; choose"):
         Embedding.from_pretrained(path, VOCABULARY, d_model=6, backend=numpy64)
 
 
-def test_a_file_that_breaks_off_changes_nothing(path: Path, numpy64: Backend) -> None:
+def test_a_file_that_breaks_off_changes_nothing(path, numpy64):
     embedding = Embedding(len(VOCABULARY), 4, backend=numpy64)
     before = embedding.weight.data.copy()
     path.write_text(FILE + "broken 1 2\n")
@@ -87,13 +83,13 @@ def test_a_file_that_breaks_off_changes_nothing(path: Path, numpy64: Backend) ->
     assert np.array_equal(embedding.weight.data, before)
 
 
-def test_a_vocabulary_of_another_size_is_refused(path: Path, numpy64: Backend) -> None:
+def test_a_vocabulary_of_another_size_is_refused(path, numpy64):
     with pytest.raises(ShapeError, match="vocabulary: expected V=9 pieces, one for each row, got 12; make"):
         Embedding(9, 4, backend=numpy64).load_pretrained(path, VOCABULARY)
 
 
 @pytest.mark.parametrize("frozen", [True, False])
-def test_a_models_table_is_loaded_in_its_arena_and_frozen_or_tuned(path: Path, any64: Backend, frozen: bool) -> None:
+def test_a_models_table_is_loaded_in_its_arena_and_frozen_or_tuned(path, any64, frozen):
     config = EncoderConfig(vocab_size=len(VOCABULARY), head="sequence", num_classes=2, **MODEL)  # type: ignore[arg-type]
     model = Encoder(config, backend=any64)
     model.embedding.load_pretrained(path, VOCABULARY)
@@ -110,7 +106,7 @@ def test_a_models_table_is_loaded_in_its_arena_and_frozen_or_tuned(path: Path, a
     assert not np.array_equal(model.head.weight.data, head)
 
 
-def test_an_embedding_alone_is_frozen_by_its_own_arena(path: Path, numpy64: Backend) -> None:
+def test_an_embedding_alone_is_frozen_by_its_own_arena(path, numpy64):
     embedding, _ = Embedding.from_pretrained(path, VOCABULARY, backend=numpy64)
     arena = Arena(embedding.owned_parameters(), numpy64)
     arena.configure("weight", trainable=False)
@@ -121,7 +117,7 @@ def test_an_embedding_alone_is_frozen_by_its_own_arena(path: Path, numpy64: Back
 
 
 @pytest.mark.parametrize("name", ["numpy32", "numpy64", "strict64", pytest.param("cupy64", marks=pytest.mark.gpu)])
-def test_neighbours_are_those_of_the_definition(name: str, request: pytest.FixtureRequest) -> None:
+def test_neighbours_are_those_of_the_definition(name, request):
     backend: Backend = request.getfixturevalue(name)
     embedding = Embedding(40, 5, backend=backend, seed=1)
     table = np.asarray(backend.host(embedding.weight.data), np.float64)
@@ -135,7 +131,7 @@ def test_neighbours_are_those_of_the_definition(name: str, request: pytest.Fixtu
         np.testing.assert_allclose(similarities, cosine[order], rtol=1e-5 if backend.dtype == "float32" else 1e-12)
 
 
-def test_length_does_not_matter_equals_come_by_id_and_zeros_are_like_nothing(numpy64: Backend) -> None:
+def test_length_does_not_matter_equals_come_by_id_and_zeros_are_like_nothing(numpy64):
     embedding = Embedding(6, 2, backend=numpy64)
     embedding.weight.data[...] = [[0, 0], [100, 0], [0, 1e-9], [-1, 0], [3, 3], [2, 0]]
     ids, similarities = embedding.nearest(np.array([1.0, 0.0]))
@@ -144,7 +140,7 @@ def test_length_does_not_matter_equals_come_by_id_and_zeros_are_like_nothing(num
     assert embedding.nearest(0)[1].tolist() == [0] * 5
 
 
-def test_neighbours_in_words(path: Path, numpy64: Backend) -> None:
+def test_neighbours_in_words(path, numpy64):
     embedding, _ = Embedding.from_pretrained(path, VOCABULARY, backend=numpy64)
     embedding.weight.data[VOCABULARY.id_of("[MASK]")] = [1, 0, 2, 0.5]  # the nearest, were it no special piece
     found = embedding.nearest_words("king", VOCABULARY, k=2)
@@ -155,7 +151,7 @@ def test_neighbours_in_words(path: Path, numpy64: Backend) -> None:
         embedding.nearest_words("prince", VOCABULARY)
 
 
-def test_queries_without_sense_are_refused(numpy64: Backend) -> None:
+def test_queries_without_sense_are_refused(numpy64):
     embedding = Embedding(4, 3, backend=numpy64)
     with pytest.raises(ConfigError, match="k: expected an integer >= 1, got 0"):
         embedding.nearest(1, k=0)

@@ -30,20 +30,20 @@ from npformer.layers import (
     MultiHeadAttention,
     RelativeBias,
 )
-from npformer.layers.initializers import Seed, scaled_normal, scaled_uniform, xavier_uniform
+from npformer.layers.initializers import scaled_normal, scaled_uniform, xavier_uniform
 
 Host = np.ndarray[Any, Any]
 SIGMAS, SEED = 6, 7
 
 
-def expect_normal(x: Host, deviation: float) -> None:
+def expect_normal(x: Host, deviation: float):
     """x looks drawn from a normal distribution around 0."""
     _expect_mean_and_spread(x, deviation, kurtosis=3)
     within = np.mean(np.abs(x) < deviation)  # of a normal distribution 0.6827, of a uniform one 0.5774
     assert abs(within - 0.68269) <= SIGMAS * sqrt(0.68269 * 0.31731 / x.size), within
 
 
-def expect_uniform(x: Host, limit: float) -> None:
+def expect_uniform(x: Host, limit: float):
     """x looks drawn uniformly from ±limit."""
     _expect_mean_and_spread(x, limit / sqrt(3), kurtosis=9 / 5)
     # all N stay farther than a share t of the range 2·limit from one end with probability (1 − t)ᴺ < exp(−Nt)
@@ -52,27 +52,27 @@ def expect_uniform(x: Host, limit: float) -> None:
     assert limit - nearest <= x.max() <= limit
 
 
-def _expect_mean_and_spread(x: Host, deviation: float, kurtosis: float) -> None:
+def _expect_mean_and_spread(x: Host, deviation: float, kurtosis: float):
     assert abs(x.mean()) <= SIGMAS * deviation / sqrt(x.size), x.mean()
     spread = sqrt(np.mean(x * x))  # around the promised mean, 0
     assert abs(spread - deviation) <= SIGMAS * deviation / 2 * sqrt((kurtosis - 1) / x.size), spread / deviation
 
 
 @pytest.mark.parametrize("rows", [800, 1250])  # so that the two widths cannot be confused
-def test_xavier_uniform(rows: int) -> None:
+def test_xavier_uniform(rows):
     expect_uniform(xavier_uniform(SEED, rows, 10**6 // rows), sqrt(6 / (800 + 1250)))
 
 
-def test_scaled_normal() -> None:
+def test_scaled_normal():
     expect_normal(scaled_normal(SEED, 4000, 250), 1 / sqrt(250))
 
 
-def test_scaled_uniform() -> None:
+def test_scaled_uniform():
     expect_uniform(scaled_uniform(SEED, 4000, 250), sqrt(3 / 250))
 
 
 @pytest.mark.parametrize("init", [xavier_uniform, scaled_normal, scaled_uniform])
-def test_numbers_are_a_function_of_the_seed(init: Callable[[Seed, int, int], Host]) -> None:
+def test_numbers_are_a_function_of_the_seed(init):
     rng = np.random.default_rng(SEED)
     first, second = init(rng, 3, 4), init(rng, 3, 4)
     assert first.shape == (3, 4)
@@ -124,7 +124,7 @@ LAYERS: dict[str, tuple[Callable[[Backend], Layer], list[Promise]]] = {
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_parameters_start_as_their_layer_says(name: str, numpy64: Backend) -> None:
+def test_parameters_start_as_their_layer_says(name, numpy64):
     make, promises = LAYERS[name]
     found = {parameter: view.data for parameter, view in make(numpy64).named_parameters()}
     for parameter, expect, number in promises:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
 from npformer.backend import Backend
 from npformer.layers import Layer, Linear, Parameter
 from npformer.models import Transformer, TransformerConfig
-from npformer.proof.catalogue import Case
 
 ATTENTION = [f"{part}.{kind}" for kind in ("weight", "bias") for part in ("query", "key", "value")]
 ATTENTION += ["output.weight", "output.bias"]
@@ -36,31 +33,31 @@ BODY = [
 ]
 
 
-def small(backend: Backend, **changes: Any) -> Transformer:
+def small(backend: Backend, **changes) -> Transformer:
     options = {"d_model": 4, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1, "d_ff": 6} | changes
     return Transformer(TransformerConfig(7, 7, **options), backend=backend)
 
 
-def test_the_names_of_a_transformer_stay(numpy64: Backend) -> None:
+def test_the_names_of_a_transformer_stay(numpy64):
     """Checkpoints are keyed by these names: a change here loses users' models."""
     names = [name for name, _ in small(numpy64).named_parameters()]
     embeddings = ["src_embedding.weight", "tgt_embedding.weight"]
     assert names == [*embeddings, *BODY, "generator.weight", "generator.bias"]
 
 
-def test_a_tied_parameter_is_listed_once_under_its_first_name(numpy64: Backend) -> None:
+def test_a_tied_parameter_is_listed_once_under_its_first_name(numpy64):
     names = [name for name, _ in small(numpy64, tie_embeddings=True).named_parameters()]
     assert names == ["src_embedding.weight", *BODY, "generator.bias"]
 
 
-def test_pre_ln_and_learned_positions_have_names_of_their_own(numpy64: Backend) -> None:
+def test_pre_ln_and_learned_positions_have_names_of_their_own(numpy64):
     names = [name for name, _ in small(numpy64, norm_order="pre", positions="learned").named_parameters()]
     extra = ["src_positions.weight", "tgt_positions.weight"]
     finals = ["encoder.norm.gamma", "encoder.norm.beta", "decoder.norm.gamma", "decoder.norm.beta"]
     assert set(extra + finals) < set(names)
 
 
-def test_owned_parameters_are_each_block_once_with_aliases(numpy64: Backend) -> None:
+def test_owned_parameters_are_each_block_once_with_aliases(numpy64):
     owned = {
         name: (parameter, aliases)
         for name, parameter, aliases in small(numpy64, tie_embeddings=True).owned_parameters()
@@ -72,14 +69,14 @@ def test_owned_parameters_are_each_block_once_with_aliases(numpy64: Backend) -> 
     assert len({id(parameter) for parameter, _ in owned.values()}) == len(owned)
 
 
-def test_every_number_is_counted_once(numpy64: Backend) -> None:
+def test_every_number_is_counted_once(numpy64):
     attention, feed_forward, norms = 4 * (4 * 4 + 4), 2 * 4 * 6 + 6 + 4, 2 * 4
     body = 3 * attention + 2 * feed_forward + 5 * norms
     assert small(numpy64).num_parameters() == 2 * 7 * 4 + body + 4 * 7 + 7
     assert small(numpy64, tie_embeddings=True).num_parameters() == 7 * 4 + body + 7
 
 
-def test_gradients_of_two_backwards_add_up(layer_case: Case, numpy64: Backend, forward_backward: Any) -> None:
+def test_gradients_of_two_backwards_add_up(layer_case, numpy64, forward_backward):
     layer = layer_case.build(numpy64)
     forward_backward(layer, layer_case)
     once = {name: p.grad.copy() for name, p in layer.named_parameters()}
@@ -91,7 +88,7 @@ def test_gradients_of_two_backwards_add_up(layer_case: Case, numpy64: Backend, f
     assert not any(np.any(p.grad) for _, p in layer.named_parameters())
 
 
-def test_backward_writes_to_nothing_but_gradients(layer_case: Case, numpy64: Backend, forward_backward: Any) -> None:
+def test_backward_writes_to_nothing_but_gradients(layer_case, numpy64, forward_backward):
     layer = layer_case.build(numpy64)
     values = {name: p.data.copy() for name, p in layer.named_parameters()}
     inputs = [np.array(x) for x in layer_case.inputs]
@@ -100,7 +97,7 @@ def test_backward_writes_to_nothing_but_gradients(layer_case: Case, numpy64: Bac
     assert all(np.array_equal(a, b) for a, b in zip(inputs, layer_case.inputs, strict=True))
 
 
-def test_a_transposed_view_shares_numbers_and_gradient(numpy64: Backend) -> None:
+def test_a_transposed_view_shares_numbers_and_gradient(numpy64):
     table = Parameter("weight", np.arange(12.0).reshape(4, 3))
     tied = Linear(3, 4, backend=numpy64, weight=table.transposed("weight"))
     tied.weight.data[0, 1] = 99
@@ -110,7 +107,7 @@ def test_a_transposed_view_shares_numbers_and_gradient(numpy64: Backend) -> None
     assert np.array_equal(table.grad, [[1, 1, 1], [2, 2, 2], [3, 3, 3], [4, 4, 4]])
 
 
-def test_a_layer_without_forward_says_so(numpy64: Backend) -> None:
+def test_a_layer_without_forward_says_so(numpy64):
     class Unfinished(Layer):
         pass
 

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from npformer.backend import Backend
 from npformer.errors import ConfigError, ShapeError
 from npformer.functional import AttentionMask
 from npformer.layers import AttentionRecorder, MultiHeadAttention
@@ -19,7 +18,7 @@ VISIBLE = np.array([[True, True, False, True, False], [False, True, True, True, 
 
 
 @pytest.fixture
-def layer(numpy64: Backend) -> MultiHeadAttention:
+def layer(numpy64):
     attention = shaken(MultiHeadAttention(6, 3, backend=numpy64))
     assert isinstance(attention, MultiHeadAttention)
     return attention
@@ -48,7 +47,7 @@ def by_loops(layer: MultiHeadAttention, x: Host, memory: Host, visible: Host) ->
     return merged @ p["output.weight"] + p["output.bias"], all_weights
 
 
-def test_self_attention_equals_loops(layer: MultiHeadAttention) -> None:
+def test_self_attention_equals_loops(layer):
     x, recorder = tokens(0, 2, 5), AttentionRecorder()
     causal = np.tril(np.ones((5, 5), dtype=bool)) & VISIBLE[:, None, :]
     expected, weights = by_loops(layer, x, x, causal)  # (2, 0) sees nothing: weights and heads are 0
@@ -58,13 +57,13 @@ def test_self_attention_equals_loops(layer: MultiHeadAttention) -> None:
     assert not weights[1, :, 0].any()
 
 
-def test_cross_attention_takes_queries_from_x_and_the_rest_from_the_memory(layer: MultiHeadAttention) -> None:
+def test_cross_attention_takes_queries_from_x_and_the_rest_from_the_memory(layer):
     x, memory = tokens(1, 2, 3), tokens(2, 2, 5)
     expected, _ = by_loops(layer, x, memory, np.repeat(VISIBLE[:, None, :], 3, axis=1))
     np.testing.assert_allclose(layer(x, memory, mask=AttentionMask(VISIBLE)), expected, rtol=1e-12, atol=1e-13)
 
 
-def test_cross_attention_to_oneself_is_self_attention_forward_and_backward(layer: MultiHeadAttention) -> None:
+def test_cross_attention_to_oneself_is_self_attention_forward_and_backward(layer):
     x, dy = tokens(3, 2, 4), tokens(4, 2, 4)
     y, cache = layer.forward(x)
     dx = layer.backward(dy, cache)
@@ -78,7 +77,7 @@ def test_cross_attention_to_oneself_is_self_attention_forward_and_backward(layer
         np.testing.assert_allclose(view.grad, alone[name], rtol=1e-12, atol=1e-13, err_msg=name)
 
 
-def test_query_key_and_value_are_columns_of_one_block(layer: MultiHeadAttention) -> None:
+def test_query_key_and_value_are_columns_of_one_block(layer):
     views = dict(layer.named_parameters())
     for i, part in enumerate(("query", "key", "value")):
         for kind, block in (("weight", layer.weight), ("bias", layer.bias)):
@@ -91,7 +90,7 @@ def test_query_key_and_value_are_columns_of_one_block(layer: MultiHeadAttention)
             assert np.all(block.grad[..., columns] == i + 1)
 
 
-def test_each_projection_starts_xavier_uniform_for_its_own_width(numpy64: Backend) -> None:
+def test_each_projection_starts_xavier_uniform_for_its_own_width(numpy64):
     layer = MultiHeadAttention(30, 3, backend=numpy64)
     limit = np.sqrt(6 / 60)  # of (30, 30), not of the block (30, 90)
     for name, view in layer.named_parameters():
@@ -100,7 +99,7 @@ def test_each_projection_starts_xavier_uniform_for_its_own_width(numpy64: Backen
 
 
 @pytest.mark.parametrize(("heads", "nearest"), [(3, 2), (0, 1), (-2, 1), (11, 10)])
-def test_a_width_that_heads_do_not_divide_is_refused(numpy64: Backend, heads: int, nearest: int) -> None:
+def test_a_width_that_heads_do_not_divide_is_refused(numpy64, heads, nearest):
     text = f"num_heads: expected a divisor of d_model=10, got {heads}; the nearest is {nearest}"
     with pytest.raises(ConfigError, match=f"^{re.escape(text)}$"):
         MultiHeadAttention(10, heads, backend=numpy64)
@@ -116,6 +115,6 @@ def test_a_width_that_heads_do_not_divide_is_refused(numpy64: Backend, heads: in
         ((2, 3, 6), (3, 5, 6), "k: expected (B=2, H=3, S, D=2), got (3, 3, 5, 2)"),
     ],
 )
-def test_tokens_of_another_shape_are_refused(layer: MultiHeadAttention, x: Any, memory: Any, text: str) -> None:
+def test_tokens_of_another_shape_are_refused(layer, x, memory, text):
     with pytest.raises(ShapeError, match=f"^{re.escape(text)}$"):
         layer.forward(np.ones(x), None if memory is None else np.ones(memory))

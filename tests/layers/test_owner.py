@@ -21,7 +21,7 @@ class Box(Layer, ABC):
 
     state_names = ("calls",)
 
-    def __init__(self, on: Backend) -> None:
+    def __init__(self, on: Backend):
         super().__init__(on)
         self.items: Any = [Linear(2, 2, backend=on), [Linear(2, 2, backend=on)]]
         self.table: Any = {"a": Linear(2, 2, backend=on), "b": {}}
@@ -30,7 +30,7 @@ class Box(Layer, ABC):
 
 
 @pytest.fixture
-def box(numpy64: Backend) -> Box:
+def box(numpy64):
     return Box(numpy64)
 
 
@@ -49,7 +49,7 @@ CHANGES = [
 
 
 @pytest.mark.parametrize("statement", CHANGES)
-def test_a_change_makes_a_new_version(statement: str, box: Box) -> None:
+def test_a_change_makes_a_new_version(statement, box):
     *before, last = statement.split("; version_of(box); ")
     names = globals() | {"box": box}
     for one in before:
@@ -60,7 +60,7 @@ def test_a_change_makes_a_new_version(statement: str, box: Box) -> None:
     assert version_of(box) == version_of(box)
 
 
-def test_what_is_no_structure_makes_none(box: Box, numpy64: Backend) -> None:
+def test_what_is_no_structure_makes_none(box, numpy64):
     version = version_of(box)
     box.calls += 1
     box.items[0].weight.data[...] = 3
@@ -68,14 +68,14 @@ def test_what_is_no_structure_makes_none(box: Box, numpy64: Backend) -> None:
     assert (version_of(box), box.calls) == (version, 1)
 
 
-def test_what_is_replaced_counts_no_more(box: Box, numpy64: Backend) -> None:
+def test_what_is_replaced_counts_no_more(box, numpy64):
     before, box.items = box.items, ()
     version = version_of(box)
     before.append(Linear(2, 2, backend=numpy64))
     assert version_of(box) == version
 
 
-def test_lists_and_dicts_that_are_set_count_their_edits(box: Box) -> None:
+def test_lists_and_dicts_that_are_set_count_their_edits(box):
     kinds = [type(x) for x in (box.items, box.items[1], box.table, box.table["b"], box.pair, box.pair[1])]
     assert kinds == [LayerList, LayerList, LayerDict, LayerDict, tuple, LayerList]
     box.around = LayerDict(one=[box], two=LayerList([[]]))  # type: ignore[attr-defined]
@@ -91,13 +91,13 @@ def test_lists_and_dicts_that_are_set_count_their_edits(box: Box) -> None:
     assert version_of(box) == first
 
 
-def test_other_containers_of_layers_are_refused(box: Box) -> None:
+def test_other_containers_of_layers_are_refused(box):
     box.words = OrderedDict(a=1)  # type: ignore[attr-defined]
     with pytest.raises(ConfigError, match=r"^layers: expected them in a tuple, a plain list .* type OrderedDict"):
         box.table = OrderedDict(a=box.items[0])
 
 
-def test_a_class_is_as_written_until_a_method_is_replaced_and_again_when_it_is_back() -> None:
+def test_a_class_is_as_written_until_a_method_is_replaced_and_again_when_it_is_back():
     class Own(FeedForward):
         static = True
 

@@ -28,17 +28,17 @@ def normal(seed: int, *shape: int) -> Host:
     return np.asarray(np.random.default_rng(seed).normal(size=shape))
 
 
-def build(kind: Any, backend: Backend, recompute: bool, **changes: Any) -> Any:
+def build(kind, backend: Backend, recompute: bool, **changes):
     options = {"num_layers": 3, "d_model": 6, "num_heads": 2, "d_ff": 7, "dropout": 0.3} | changes
     return shaken(kind(**options, recompute=recompute, backend=backend))
 
 
-def inputs_of(kind: Any, dtype: str) -> tuple[Host, ...]:
+def inputs_of(kind, dtype: str) -> tuple[Host, ...]:
     x, memory = normal(1, 2, 4, 6).astype(dtype), normal(2, 2, 5, 6).astype(dtype)
     return (x,) if kind is EncoderStack else (x, memory)
 
 
-def backpropagated(stack: Any, inputs: tuple[Host, ...], key: RandomKey | None) -> list[bytes]:
+def backpropagated(stack, inputs: tuple[Host, ...], key: RandomKey | None) -> list[bytes]:
     """y, the gradients of the inputs and those of the parameters, to the bit."""
     y, cache = stack.forward(*inputs, mask=AttentionMask(VISIBLE, causal=True), key=key)
     gradients = stack.backward(np.cos(y), cache)
@@ -50,9 +50,7 @@ def backpropagated(stack: Any, inputs: tuple[Host, ...], key: RandomKey | None) 
 @ORDERS
 @pytest.mark.parametrize("key", [KEY, None], ids=["dropout", "inference"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_gradients_are_those_of_a_stack_that_remembers(
-    kind: Any, norm_order: str, key: RandomKey | None, dtype: str, kernels: str
-) -> None:
+def test_gradients_are_those_of_a_stack_that_remembers(kind, norm_order, key, dtype, kernels):
     backend = get_backend("numpy", dtype, kernels=kernels)
     stacks = [build(kind, backend, recompute, norm_order=norm_order) for recompute in (False, True)]
     remembered, recomputed = (backpropagated(stack, inputs_of(kind, dtype), key) for stack in stacks)
@@ -60,7 +58,7 @@ def test_gradients_are_those_of_a_stack_that_remembers(
 
 
 @pytest.mark.parametrize("changes", [{}, {"norm_order": "pre", "activation": "gelu", "tie_embeddings": True}], ids=str)
-def test_a_model_recomputes_both_its_stacks(changes: Any, any64: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_recomputes_both_its_stacks(changes, any64, monkeypatch):
     src, tgt = np.array([[3, 5, 4, 6, 2], [4, 2, 0, 0, 0]]), np.array([[1, 6, 4], [1, 4, 0]])
     found, forwards = [], []
     for recompute in (False, True):
@@ -70,7 +68,7 @@ def test_a_model_recomputes_both_its_stacks(changes: Any, any64: Backend, monkey
         assert isinstance(model, Transformer)
         runs: list[Any] = []
 
-        def noting(run: Any, *inputs: Any, runs: list[Any] = runs, **options: Any) -> Any:
+        def noting(run, *inputs, runs: list[Any] = runs, **options):
             runs.append(run)
             return run(*inputs, **options)
 
@@ -85,7 +83,7 @@ def test_a_model_recomputes_both_its_stacks(changes: Any, any64: Backend, monkey
 
 
 @STACKS
-def test_used_twice_it_says_so_and_adds_nothing(kind: Any, numpy64: Backend) -> None:
+def test_used_twice_it_says_so_and_adds_nothing(kind, numpy64):
     stack = build(kind, numpy64, recompute=True)
     y, cache = stack.forward(*inputs_of(kind, "float64"), key=KEY)
     stack.backward(np.ones_like(y), cache)
@@ -96,7 +94,7 @@ def test_used_twice_it_says_so_and_adds_nothing(kind: Any, numpy64: Backend) -> 
 
 
 @STACKS
-def test_two_caches_of_one_stack_do_not_mix(kind: Any, numpy64: Backend) -> None:
+def test_two_caches_of_one_stack_do_not_mix(kind, numpy64):
     stack = build(kind, numpy64, recompute=True)
     alone = backpropagated(stack, inputs_of(kind, "float64"), KEY)
     stack.zero_grad()
@@ -107,7 +105,7 @@ def test_two_caches_of_one_stack_do_not_mix(kind: Any, numpy64: Backend) -> None
     assert [p.grad.tobytes() for _, p in stack.named_parameters()] == alone[-len(list(stack.named_parameters())) :]
 
 
-def held(stack: Any, inputs: tuple[Host, ...]) -> tuple[int, int]:
+def held(stack, inputs: tuple[Host, ...]) -> tuple[int, int]:
     """Bytes that forward leaves behind for backward, and the most that backward needs beside them."""
     tracemalloc.start()
     try:
@@ -122,7 +120,7 @@ def held(stack: Any, inputs: tuple[Host, ...]) -> tuple[int, int]:
 
 @STACKS
 @ORDERS
-def test_forward_leaves_only_each_layers_input_behind(kind: Any, norm_order: str, numpy32: Backend) -> None:
+def test_forward_leaves_only_each_layers_input_behind(kind, norm_order, numpy32):
     x = normal(3, 8, 16, 24).astype("float32")
     inputs = (x,) if kind is EncoderStack else (x, x[:, 1:])
     left, most = {}, {}
@@ -138,7 +136,7 @@ def test_forward_leaves_only_each_layers_input_behind(kind: Any, norm_order: str
 
 @STACKS
 @ORDERS
-def test_inference_is_not_affected(kind: Any, norm_order: str, numpy64: Backend) -> None:
+def test_inference_is_not_affected(kind, norm_order, numpy64):
     remembering, recomputing = (build(kind, numpy64, recompute, norm_order=norm_order) for recompute in (False, True))
     inputs = inputs_of(kind, "float64")
     watches = AttentionRecorder(), AttentionRecorder()
@@ -150,7 +148,7 @@ def test_inference_is_not_affected(kind: Any, norm_order: str, numpy64: Backend)
 
 
 @ORDERS
-def test_gradcheck_passes(norm_order: str, numpy64: Backend) -> None:
+def test_gradcheck_passes(norm_order, numpy64):
     for kind in (EncoderStack, DecoderStack):
         stack = build(kind, numpy64, recompute=True, num_layers=2, norm_order=norm_order)
         assert gradcheck(stack, *inputs_of(kind, "float64"), key=KEY, elementwise=False).ok

@@ -40,14 +40,14 @@ KINDS = pytest.mark.parametrize("kind", [EncoderLayer, DecoderLayer])
 class Gain(Layer):
     """y = γ·x: forward, backward, and nothing else. Its cache is a plain array."""
 
-    def __init__(self, d_model: int, *, backend: Backend) -> None:
+    def __init__(self, d_model: int, *, backend: Backend):
         super().__init__(backend)
         self.gamma = Parameter("gamma", backend.array(np.linspace(0.5, 2, d_model)))
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x):
         return x * self.gamma.data, x
 
-    def backward(self, dy: Any, x: Any) -> Any:
+    def backward(self, dy, x):
         self.gamma.grad += np.sum(dy * x, axis=(0, 1))
         return dy * self.gamma.data
 
@@ -55,11 +55,11 @@ class Gain(Layer):
 class Twice(LayerNorm):
     """LayerNorm, and times 2."""
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x):
         y, cache = super().forward(x)
         return 2 * y, cache
 
-    def backward(self, dy: Any, cache: Any) -> Any:
+    def backward(self, dy, cache):
         return super().backward(2 * dy, cache)
 
 
@@ -68,7 +68,7 @@ class Told(Gain):
 
     over_batch = True
 
-    def forward(self, x: Any, **told: Any) -> Any:
+    def forward(self, x, **told):
         TOLD.append(told)
         return super().forward(x)
 
@@ -77,12 +77,12 @@ TOLD: list[dict[str, Any]] = []
 
 
 @pytest.fixture
-def told() -> list[dict[str, Any]]:
+def told():
     TOLD.clear()
     return TOLD
 
 
-def with_norms(norm: Any, layer: Any) -> tuple[Any, list[Any]]:
+def with_norms(norm, layer) -> tuple[Any, list[Any]]:
     """The layer with such norms, and these in order."""
     names = [name for name in ("norm1", "norm2", "norm3") if hasattr(layer, name)]
     for name in names:
@@ -93,7 +93,7 @@ def with_norms(norm: Any, layer: Any) -> tuple[Any, list[Any]]:
 @pytest.mark.parametrize("norm", [LayerNorm, Gain, Twice])
 @ORDERS
 @KINDS
-def test_each_sublayer_reads_the_stream_and_adds_to_it(kind: Any, norm_order: str, norm: Any, numpy64: Backend) -> None:
+def test_each_sublayer_reads_the_stream_and_adds_to_it(kind, norm_order, norm, numpy64):
     layer, norms = with_norms(norm, kind(**SIZE, norm_order=norm_order, dropout=0.2, backend=numpy64))
     shaken(layer)
     parts = [lambda h: layer.self_attention(h, mask=MASK), layer.feed_forward]
@@ -108,7 +108,7 @@ def test_each_sublayer_reads_the_stream_and_adds_to_it(kind: Any, norm_order: st
         npf.gradcheck(layer, *inputs, **masks, key=KEY, elementwise=False).raise_if_failed()
 
 
-def test_parts_are_told_what_they_ask_for(told: list[Any], numpy64: Backend) -> None:
+def test_parts_are_told_what_they_ask_for(told, numpy64):
     layer, (norm1, _) = with_norms(Told, EncoderLayer(**SIZE, backend=numpy64))
     layer.self_attention = layer.feed_forward = norm1
     for key in (KEY, None):
@@ -119,7 +119,7 @@ def test_parts_are_told_what_they_ask_for(told: list[Any], numpy64: Backend) -> 
         told.clear()
 
 
-def test_which_norms_one_kernel_may_compute_with_the_sum(numpy64: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_which_norms_one_kernel_may_compute_with_the_sum(numpy64, monkeypatch):
     class Named(LayerNorm):
         """Another name."""
 
@@ -132,7 +132,7 @@ def test_which_norms_one_kernel_may_compute_with_the_sum(numpy64: Backend, monke
 
 
 @ORDERS
-def test_sum_and_norm_are_one_operation_for_layer_norm_and_two_for_another(norm_order: str, numpy64: Backend) -> None:
+def test_sum_and_norm_are_one_operation_for_layer_norm_and_two_for_another(norm_order, numpy64):
     def noting(name: str, pair: Pair) -> Pair:
         return Pair(lambda *inputs: called.append(name) or pair.forward(*inputs), pair.backward)
 
@@ -149,7 +149,7 @@ def test_sum_and_norm_are_one_operation_for_layer_norm_and_two_for_another(norm_
 
 
 @ORDERS
-def test_a_plain_layer_stands_for_the_feed_forward_and_the_final_norm(norm_order: str, numpy64: Backend) -> None:
+def test_a_plain_layer_stands_for_the_feed_forward_and_the_final_norm(norm_order, numpy64):
     stack: Any = EncoderStack(2, **SIZE, norm_order=norm_order, final_norm=True, dropout=0.2, backend=numpy64)
     for layer in stack.layers:
         layer.feed_forward = Gain(4, backend=numpy64)
@@ -159,12 +159,12 @@ def test_a_plain_layer_stands_for_the_feed_forward_and_the_final_norm(norm_order
 
 
 @KINDS
-def test_another_norm_order_is_refused(kind: Any, numpy64: Backend) -> None:
+def test_another_norm_order_is_refused(kind, numpy64):
     with pytest.raises(ConfigError, match=r"^norm_order: expected 'post' or 'pre', got 'Pre'$"):
         kind(**SIZE, norm_order="Pre", backend=numpy64)
 
 
-def test_another_activation_is_refused(numpy64: Backend) -> None:
+def test_another_activation_is_refused(numpy64):
     text = "activation: expected one of relu, gelu, got 'swish'"
     with pytest.raises(ConfigError, match=f"^{re.escape(text)}$"):
         FeedForward(4, 6, activation="swish", backend=numpy64)

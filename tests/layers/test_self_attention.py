@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import numpy as np
 import pytest
@@ -28,25 +27,25 @@ CAUSAL = AttentionMask(SEEN, causal=True)
 X = np.random.default_rng(0).normal(size=(2, 6, 8))
 
 
-def built(backend: Backend, **words: Any) -> MultiHeadAttention:
+def built(backend: Backend, **words) -> MultiHeadAttention:
     layer = shaken(SelfAttention(**words).build(8, 2, dropout=0.0, backend=backend, seed=1))
     assert isinstance(layer, MultiHeadAttention)
     return layer
 
 
-def heads(layer: MultiHeadAttention, name: str) -> Any:
+def heads(layer: MultiHeadAttention, name: str):
     """Queries, keys or values (B, H, T, D) of X."""
     p = {part: view.data for part, view in layer.named_parameters()}
     return (X @ p[f"{name}.weight"] + p[f"{name}.bias"]).reshape(2, 6, 2, 4).swapaxes(1, 2)
 
 
-def weights_of(layer: MultiHeadAttention, mask: AttentionMask) -> Any:
+def weights_of(layer: MultiHeadAttention, mask: AttentionMask):
     recorder = AttentionRecorder()
     layer(X, mask=mask, recorder=recorder.child("here"))
     return recorder.weights["here"]
 
 
-def softmax(scores: Any, visible: Any) -> Any:
+def softmax(scores, visible):
     powers = np.where(visible, np.exp(scores), 0)
     return powers / np.maximum(powers.sum(-1, keepdims=True), 1e-300)
 
@@ -55,7 +54,7 @@ VISIBLE = np.tri(6, dtype=bool) & SEEN[:, None, None, :]
 BACK = np.arange(6)[:, None] - np.arange(6)
 
 
-def test_rotary_turns_queries_and_keys_and_leaves_values(numpy64: Backend) -> None:
+def test_rotary_turns_queries_and_keys_and_leaves_values(numpy64):
     layer = built(numpy64, place="rotary")
     q, k = (rotary_forward(heads(layer, name))[0] for name in ("query", "key"))
     weights = softmax(q @ k.swapaxes(2, 3) / 2, VISIBLE)
@@ -64,7 +63,7 @@ def test_rotary_turns_queries_and_keys_and_leaves_values(numpy64: Backend) -> No
     np.testing.assert_allclose(layer(X, mask=CAUSAL), expected, rtol=1e-11, atol=1e-13)
 
 
-def test_a_relative_bias_is_added_to_the_scores(numpy64: Backend) -> None:
+def test_a_relative_bias_is_added_to_the_scores(numpy64):
     layer = built(numpy64, place="relative", num_buckets=4, max_distance=3, causal=True)
     assert layer.score_bias is not None
     bias, _ = relative_bias_forward(layer.score_bias.weight.data, 6, 6, 0, True, 3)
@@ -77,7 +76,7 @@ def test_a_relative_bias_is_added_to_the_scores(numpy64: Backend) -> None:
     [({"window": 2}, abs(BACK) < 2), ({"stride": 3}, BACK % 3 == 0),
      ({"window": 2, "stride": 3}, (abs(BACK) < 2) | (BACK % 3 == 0))],
 )  # fmt: skip
-def test_local_attention_looks_at_what_is_near(words: dict[str, int], near: Any, numpy64: Backend) -> None:
+def test_local_attention_looks_at_what_is_near(words, near, numpy64):
     layer, full = built(numpy64, attention="local", **words), built(numpy64)
     scores = heads(layer, "query") @ heads(layer, "key").swapaxes(2, 3) / 2
     np.testing.assert_allclose(weights_of(layer, CAUSAL), softmax(scores, VISIBLE & near), rtol=1e-11, atol=1e-14)
@@ -86,7 +85,7 @@ def test_local_attention_looks_at_what_is_near(words: dict[str, int], near: Any,
 
 
 @pytest.mark.parametrize("place", ["absolute", "rotary"])
-def test_linear_attention_is_its_operation_between_the_projections(place: str, numpy64: Backend) -> None:
+def test_linear_attention_is_its_operation_between_the_projections(place, numpy64):
     layer = built(numpy64, attention="linear", place=place)
     q, k, v = (heads(layer, name) for name in ("query", "key", "value"))
     if place == "rotary":
@@ -97,7 +96,7 @@ def test_linear_attention_is_its_operation_between_the_projections(place: str, n
     np.testing.assert_allclose(weights_of(layer, CAUSAL) @ v, out, rtol=1e-11, atol=1e-14)
 
 
-def test_positions_that_know_distances_alone_do_not_see_a_shift(numpy64: Backend) -> None:
+def test_positions_that_know_distances_alone_do_not_see_a_shift(numpy64):
     mask = AttentionMask(causal=True, query_offset=0)
     for place in ("rotary", "relative"):
         layer = built(numpy64, place=place)
@@ -124,12 +123,12 @@ NO_BIAS = "which has no full matrix of scores to add it to; use rotary positions
         ),
     ],
 )
-def test_words_that_make_no_sense_are_refused(words: dict[str, Any], text: str) -> None:
+def test_words_that_make_no_sense_are_refused(words, text):
     with pytest.raises(ConfigError, match=f"^{re.escape(text)}$"):
         SelfAttention(**words)
 
 
-def test_parts_that_do_not_fit_are_refused(numpy64: Backend) -> None:
+def test_parts_that_do_not_fit_are_refused(numpy64):
     bias = RelativeBias(2, backend=numpy64)
     for mechanism in (Local(window=2), LinearAttention()):
         text = f"score_bias: expected none with {type(mechanism).__name__}, {NO_BIAS}"

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from npformer.backend import Backend
 from npformer.functional import AttentionMask
 from npformer.layers import DecoderStack, EncoderStack, LayerNorm, LearnedPositions
 from npformer.proof.catalogue import shaken
@@ -23,9 +22,7 @@ MEMORY_VISIBLE = np.array([[True, True, False], [True, False, False]])  # (B, S)
     ("norm_order", "final_norm", "has_norm"),
     [("post", None, False), ("pre", None, True), ("post", True, True), ("pre", False, False)],
 )
-def test_final_norm_none_means_only_for_pre_ln(
-    kind: Any, norm_order: str, final_norm: bool | None, has_norm: bool, numpy64: Backend
-) -> None:
+def test_final_norm_none_means_only_for_pre_ln(kind, norm_order, final_norm, has_norm, numpy64):
     stack = kind(**SIZE, norm_order=norm_order, final_norm=final_norm, backend=numpy64)
     assert isinstance(stack.norm, LayerNorm) == has_norm
 
@@ -41,7 +38,7 @@ def masked_normal(seed: int, visible: Host, dtype: str) -> Host:
     return np.asarray(x)
 
 
-def run(stack: Any, dy: Host, *inputs: Host, **masks: AttentionMask) -> tuple[Host, tuple[Host, ...], dict[str, Host]]:
+def run(stack, dy: Host, *inputs: Host, **masks: AttentionMask) -> tuple[Host, tuple[Host, ...], dict[str, Host]]:
     stack.zero_grad()
     y, cache = stack.forward(*inputs, **masks)
     gradients = stack.backward(dy, cache)
@@ -51,9 +48,7 @@ def run(stack: Any, dy: Host, *inputs: Host, **masks: AttentionMask) -> tuple[Ho
 
 @pytest.mark.parametrize("norm_order", ["post", "pre"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_what_stands_in_padding_reaches_no_output_and_no_gradient(
-    norm_order: str, dtype: str, numpy32: Backend, numpy64: Backend
-) -> None:
+def test_what_stands_in_padding_reaches_no_output_and_no_gradient(norm_order, dtype, numpy32, numpy64):
     backend = numpy32 if dtype == "float32" else numpy64
     encoder = shaken(EncoderStack(**SIZE, norm_order=norm_order, activation="gelu", backend=backend))
     decoder = shaken(DecoderStack(**SIZE, norm_order=norm_order, activation="gelu", backend=backend))
@@ -81,7 +76,7 @@ def test_what_stands_in_padding_reaches_no_output_and_no_gradient(
 
 
 @pytest.mark.parametrize("norm_order", ["post", "pre"])
-def test_the_gradient_of_the_memory_is_the_sum_over_the_layers_that_read_it(norm_order: str, numpy64: Backend) -> None:
+def test_the_gradient_of_the_memory_is_the_sum_over_the_layers_that_read_it(norm_order, numpy64):
     stack: Any = shaken(DecoderStack(**SIZE, norm_order=norm_order, final_norm=False, backend=numpy64))
     x, memory, dy = (masked_normal(seed, VISIBLE, "float64") for seed in (0, 1, 2))
     y, cache = stack.forward(x, memory)
@@ -96,7 +91,7 @@ def test_the_gradient_of_the_memory_is_the_sum_over_the_layers_that_read_it(norm
     assert y.shape == x.shape
 
 
-def test_learned_positions_add_the_rows_from_the_offset_on(numpy64: Backend) -> None:
+def test_learned_positions_add_the_rows_from_the_offset_on(numpy64):
     layer = LearnedPositions(7, 4, backend=numpy64)
     x = np.random.default_rng(0).normal(size=(2, 3, 4))
     assert np.array_equal(layer(x, 2), x + layer.weight.data[2:5])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,10 +16,10 @@ Host = np.ndarray[Any, Any]
 
 
 @pytest.fixture
-def small_model() -> Callable[..., Transformer]:
+def small_model():
     """small_model(backend, **changes): two layers each way, no gain at 1 and no bias at 0."""
 
-    def build(backend: Backend, **changes: Any) -> Transformer:
+    def build(backend: Backend, **changes) -> Transformer:
         options = {"d_model": 8, "num_heads": 2, "num_encoder_layers": 2, "num_decoder_layers": 2, "d_ff": 12}
         config = TransformerConfig(9, 9, **(options | {"dropout": 0.0, "max_seq_len": 8} | changes))
         model = shaken(Transformer(config, backend=backend, seed=3))
@@ -31,7 +30,7 @@ def small_model() -> Callable[..., Transformer]:
 
 
 @pytest.fixture
-def batch() -> tuple[Host, Host, Host]:
+def batch():
     """(src (3, 5), tgt_in (3, 4), tgt_out (3, 4)); 0 is padding."""
     src = np.array([[3, 5, 4, 6, 2], [8, 6, 2, 0, 0], [4, 2, 0, 0, 0]])
     tgt_in = np.array([[1, 6, 4, 5], [1, 8, 7, 0], [1, 4, 0, 0]])
@@ -40,7 +39,7 @@ def batch() -> tuple[Host, Host, Host]:
 
 
 @pytest.fixture
-def forward_backward() -> Callable[..., tuple[Host, float, dict[str, Host]]]:
+def forward_backward():
     """A function that returns (logits, loss, gradients by name) of a model on a batch."""
 
     def run(model: Transformer, src: Host, tgt_in: Host, tgt_out: Host) -> tuple[Host, float, dict[str, Host]]:

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
-from npformer.backend import Backend
-
 
 @pytest.mark.parametrize(("norm_order", "pad_id"), [("post", 0), ("pre", 0), ("post", 8)])
-def test_weights_of_every_attention_come_by_name(
-    norm_order: str, pad_id: int, numpy64: Backend, small_model: Any, batch: Any
-) -> None:
+def test_weights_of_every_attention_come_by_name(norm_order, pad_id, numpy64, small_model, batch):
     exchanged = np.arange(9)
     exchanged[[0, pad_id]] = [pad_id, 0]
     src, tgt_in = (exchanged[ids] for ids in batch[:2])
@@ -36,7 +30,7 @@ def test_weights_of_every_attention_come_by_name(
         assert np.array_equal(value > 0, visible), name
 
 
-def test_a_source_of_padding_alone_gets_no_weight(numpy64: Backend, small_model: Any) -> None:
+def test_a_source_of_padding_alone_gets_no_weight(numpy64, small_model):
     weights = small_model(numpy64).attention_weights([[0, 0]], [[1, 3]])
     assert not weights["encoder.layers.0.self_attention"].any()
     assert not weights["decoder.layers.0.cross_attention"].any()

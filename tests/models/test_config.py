@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,13 +18,13 @@ COUNTS = ("src_vocab_size", "tgt_vocab_size", "d_model", "num_encoder_layers", "
           "max_seq_len")  # fmt: skip
 
 
-def config(**changes: Any) -> TransformerConfig:
+def config(**changes) -> TransformerConfig:
     return TransformerConfig(**({"src_vocab_size": 7, "tgt_vocab_size": 9, "d_model": 12, "num_heads": 3} | changes))
 
 
 @pytest.mark.parametrize("name", COUNTS)
 @pytest.mark.parametrize("value", [0, -1, 8.0, "8"])
-def test_a_count_must_be_a_positive_integer(name: str, value: Any) -> None:
+def test_a_count_must_be_a_positive_integer(name, value):
     with pytest.raises(ConfigError, match=f"^{name}: expected an integer >= 1, got {re.escape(repr(value))}$"):
         config(**{name: value})
 
@@ -90,7 +89,7 @@ def test_a_count_must_be_a_positive_integer(name: str, value: Any) -> None:
         ({"attention": "local", "window": 2**31}, "window: expected at most 2,147,483,647, got 2,147,483,648"),
     ],
 )
-def test_a_value_that_makes_no_sense_is_refused(changes: dict[str, Any], text: str) -> None:
+def test_a_value_that_makes_no_sense_is_refused(changes, text):
     with pytest.raises(ConfigError, match=f"^{re.escape(text)}$"):
         config(**changes)
 
@@ -111,12 +110,12 @@ def test_a_value_that_makes_no_sense_is_refused(changes: dict[str, Any], text: s
         ({"pad_id": 7}, "pad_id: expected an id in every vocabulary, got 7"),
     ],
 )
-def test_an_encoder_that_makes_no_sense_is_refused(changes: dict[str, Any], text: str) -> None:
+def test_an_encoder_that_makes_no_sense_is_refused(changes, text):
     with pytest.raises(ConfigError, match=f"^{re.escape(text)}$"):
         EncoderConfig(**({"vocab_size": 7} | changes))
 
 
-def test_every_combination_is_in_the_gradient_table_or_refused_with_a_reason() -> None:
+def test_every_combination_is_in_the_gradient_table_or_refused_with_a_reason():
     backend = get_backend("numpy", dtype="float64")
     configs = [case.build(backend).config for case in catalogue() if case.group == "model"]
     tried = {(type(made), made.positions, made.attention) for made in configs}
@@ -131,16 +130,16 @@ def test_every_combination_is_in_the_gradient_table_or_refused_with_a_reason() -
         assert tried_norms >= {(kind, norm, order) for norm in ("layer", "batch") for order in ("post", "pre")}
 
 
-def test_integers_of_numpy_are_integers() -> None:
+def test_integers_of_numpy_are_integers():
     assert config(d_ff=np.int64(8)).d_ff == 8
 
 
-def test_a_configuration_does_not_change() -> None:
+def test_a_configuration_does_not_change():
     with pytest.raises(AttributeError):
         config().d_model = 8  # type: ignore[misc]
 
 
-def test_the_defaults_are_those_of_the_paper() -> None:
+def test_the_defaults_are_those_of_the_paper():
     default = TransformerConfig(1000, 1000)
     assert (default.d_model, default.num_heads, default.d_ff) == (512, 8, 2048)
     assert (default.num_encoder_layers, default.num_decoder_layers, default.dropout) == (6, 6, 0.1)
@@ -153,6 +152,6 @@ def test_the_defaults_are_those_of_the_paper() -> None:
     ({"num_heads": 2.0}, "num_heads: expected an integer >= 1, got 2.0"),
     ({"pad_id": 0.5}, "pad_id: expected an id in every vocabulary, got 0.5"),
 ])  # fmt: skip
-def test_a_fraction_is_no_whole_number(change: dict[str, Any], text: str) -> None:
+def test_a_fraction_is_no_whole_number(change, text):
     with pytest.raises(ConfigError, match=f"^{re.escape(text)}$"):
         config(**change)

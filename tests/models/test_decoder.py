@@ -21,7 +21,7 @@ KINDS = pytest.mark.parametrize(
 )  # fmt: skip
 
 
-def made(backend: Backend, **changes: Any) -> Decoder:
+def made(backend: Backend, **changes) -> Decoder:
     size: dict[str, Any] = {"d_model": 8, "num_heads": 2, "d_ff": 12, "num_layers": 2, "dropout": 0.0, "max_seq_len": 8}
     model = shaken(Decoder(DecoderConfig(7, **(size | changes)), backend=backend))
     assert isinstance(model, Decoder)
@@ -29,7 +29,7 @@ def made(backend: Backend, **changes: Any) -> Decoder:
 
 
 @KINDS
-def test_a_later_token_changes_no_earlier_logit(changes: dict[str, Any], numpy64: Backend) -> None:
+def test_a_later_token_changes_no_earlier_logit(changes, numpy64):
     model = made(numpy64, **changes)
     logits = model(TOKENS[:1])
     for t in range(1, 6):
@@ -41,21 +41,21 @@ def test_a_later_token_changes_no_earlier_logit(changes: dict[str, Any], numpy64
 
 
 @KINDS
-def test_padding_changes_nothing_that_counts(changes: dict[str, Any], numpy64: Backend) -> None:
+def test_padding_changes_nothing_that_counts(changes, numpy64):
     model = made(numpy64, **changes)
     alone = model(TOKENS[1:, :4])
     np.testing.assert_allclose(model(TOKENS)[1:, :4], alone, rtol=1e-12, atol=1e-13)
 
 
 @KINDS
-def test_steps_equal_the_whole(changes: dict[str, Any], numpy64: Backend) -> None:
+def test_steps_equal_the_whole(changes, numpy64):
     model = made(numpy64, **changes)
     state = model.start(2, 6)
     steps = [model.step(TOKENS[:, part], state) for part in (slice(0, 2), slice(2, 3), slice(3, 6))]
     np.testing.assert_allclose(np.concatenate(steps, axis=1), model(TOKENS), rtol=1e-12, atol=1e-13)
 
 
-def test_a_tied_table_gets_the_gradients_of_both_its_uses(numpy64: Backend) -> None:
+def test_a_tied_table_gets_the_gradients_of_both_its_uses(numpy64):
     tied, untied = made(numpy64, tie_embeddings=True), made(numpy64)
     values = dict(tied.named_parameters())
     table = values["embedding.weight"].data
@@ -72,7 +72,7 @@ def test_a_tied_table_gets_the_gradients_of_both_its_uses(numpy64: Backend) -> N
     np.testing.assert_allclose(values["embedding.weight"].grad, expected, rtol=1e-11, atol=1e-13)
 
 
-def test_the_weights_are_causal(numpy64: Backend) -> None:
+def test_the_weights_are_causal(numpy64):
     weights = made(numpy64).attention_weights(TOKENS)
     assert list(weights) == ["decoder.layers.0.self_attention", "decoder.layers.1.self_attention"]
     for found in weights.values():

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from npformer.backend import Backend
-from npformer.errors import ConfigError, DTypeError, NpformerError, ShapeError, TokenError
+from npformer.errors import ConfigError, DTypeError, ShapeError, TokenError
 from npformer.models import Transformer
 
 Build = Callable[..., Transformer]
@@ -43,14 +42,12 @@ def whole(model: Transformer, src: Host, tokens: Host) -> Host:
     return model.backend.host(model.decode(tokens, *model.encode(src)))
 
 
-def close(found: Any, expected: Any) -> bool:
+def close(found, expected) -> bool:
     return found.shape == expected.shape and bool(np.max(np.abs(found - expected)) < TOLERANCE)
 
 
 @pytest.mark.parametrize(("norm_order", "activation", "positions", "tied"), FORMS)
-def test_every_step_equals_the_whole_prefix(
-    norm_order: str, activation: str, positions: str, tied: bool, small_model: Build, any64: Backend
-) -> None:
+def test_every_step_equals_the_whole_prefix(norm_order, activation, positions, tied, small_model, any64):
     changes = {"norm_order": norm_order, "activation": activation, "positions": positions, "tie_embeddings": tied}
     model = small_model(any64, **changes)
     tokens = targets()
@@ -67,7 +64,7 @@ def test_every_step_equals_the_whole_prefix(
 
 @pytest.mark.parametrize("batch", [1, 2, 3, 7])
 @pytest.mark.parametrize("final_norm", [False, True])
-def test_any_number_of_rows(batch: int, final_norm: bool, small_model: Build, any64: Backend) -> None:
+def test_any_number_of_rows(batch, final_norm, small_model, any64):
     model = small_model(any64, final_norm=final_norm, d_model=15, num_heads=3, d_ff=13)  # no multiples of 2
     src, tokens = SRC[np.arange(batch) % 3], targets(1, batch)
     state, expected = model.start(src, MAX_LEN), whole(model, src, tokens)
@@ -75,7 +72,7 @@ def test_any_number_of_rows(batch: int, final_norm: bool, small_model: Build, an
         assert close(model.step(tokens[:, t], state), expected[:, t])
 
 
-def test_a_device_decodes_the_same(small_model: Build, numpy64: Backend, strict64: Backend) -> None:
+def test_a_device_decodes_the_same(small_model, numpy64, strict64):
     tokens, found = targets(), []
     for backend in (numpy64, strict64):
         model = small_model(backend)
@@ -89,7 +86,7 @@ def test_a_device_decodes_the_same(small_model: Build, numpy64: Backend, strict6
 
 
 @pytest.mark.gpu
-def test_cupy_decodes_the_same(small_model: Build, numpy64: Backend, cupy64: Backend) -> None:
+def test_cupy_decodes_the_same(small_model, numpy64, cupy64):
     tokens = targets()
     found = []
     for backend in (numpy64, cupy64):
@@ -99,7 +96,7 @@ def test_cupy_decodes_the_same(small_model: Build, numpy64: Backend, cupy64: Bac
     assert np.allclose(*found, rtol=0, atol=1e-10)
 
 
-def test_rows_go_on_as_if_nothing_else_were_there(small_model: Build, any64: Backend) -> None:
+def test_rows_go_on_as_if_nothing_else_were_there(small_model, any64):
     """Reordered, repeated and dropped rows, as a search does it, against each row's own prefix."""
     model = small_model(any64)
     rng = np.random.default_rng(3)
@@ -113,7 +110,7 @@ def test_rows_go_on_as_if_nothing_else_were_there(small_model: Build, any64: Bac
 
 
 @pytest.mark.parametrize("n", [1, 2])
-def test_rows_of_a_source_in_turn_read_one_memory(n: int, small_model: Build, any64: Backend) -> None:
+def test_rows_of_a_source_in_turn_read_one_memory(n, small_model, any64):
     """As the hypotheses of a beam: n tokens of each at once against their whole prefixes, then each alone again."""
     model, rng = small_model(any64), np.random.default_rng(4)
     rows, prefix = np.arange(3), np.zeros((3, 0), dtype=np.int64)
@@ -131,7 +128,7 @@ def test_rows_of_a_source_in_turn_read_one_memory(n: int, small_model: Build, an
         assert before.memory is after.memory, "copied for nothing"
 
 
-def test_a_row_that_has_ended_costs_the_others_nothing(small_model: Build, any64: Backend) -> None:
+def test_a_row_that_has_ended_costs_the_others_nothing(small_model, any64):
     """It feeds pads: they stay invisible, and its neighbours are what they are alone."""
     model = small_model(any64)
     tokens = targets(5)
@@ -143,7 +140,7 @@ def test_a_row_that_has_ended_costs_the_others_nothing(small_model: Build, any64
     assert np.isfinite(logits).all()
 
 
-def test_two_states_of_one_model_do_not_disturb_each_other(small_model: Build, any64: Backend) -> None:
+def test_two_states_of_one_model_do_not_disturb_each_other(small_model, any64):
     model = small_model(any64)
     one, two = targets(1), targets(2)
     states = model.start(SRC, MAX_LEN), model.start(SRC[::-1], MAX_LEN)
@@ -153,7 +150,7 @@ def test_two_states_of_one_model_do_not_disturb_each_other(small_model: Build, a
             assert close(model.step(tokens[:, t], state), logits[:, t])
 
 
-def test_logits_are_the_callers_to_keep(small_model: Build, any64: Backend) -> None:
+def test_logits_are_the_callers_to_keep(small_model, any64):
     model, tokens = small_model(any64), targets()
     state = model.start(SRC, MAX_LEN)
     first = model.step(tokens[:, 0], state)
@@ -174,9 +171,7 @@ def test_logits_are_the_callers_to_keep(small_model: Build, any64: Backend) -> N
         (np.ones((3, 0), dtype=int), ShapeError, "tokens: expected at least one sequence of at least one token"),
     ],
 )
-def test_a_failed_step_leaves_the_state_as_it_was(
-    tokens: Any, error: type[NpformerError], text: str, small_model: Build, numpy64: Backend
-) -> None:
+def test_a_failed_step_leaves_the_state_as_it_was(tokens, error, text, small_model, numpy64):
     model, good = small_model(numpy64), targets()
     state = model.start(SRC, MAX_LEN)
     model.step(good[:, :2], state)
@@ -186,9 +181,7 @@ def test_a_failed_step_leaves_the_state_as_it_was(
     assert close(model.step(good[:, 2], state), whole(model, SRC, good[:, :3])[:, -1])
 
 
-def test_a_step_that_breaks_off_half_way_can_be_taken_again(
-    small_model: Build, any64: Backend, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_step_that_breaks_off_half_way_can_be_taken_again(small_model, any64, monkeypatch):
     model, tokens = small_model(any64), targets()
     state = model.start(SRC, MAX_LEN)
     model.step(tokens[:, 0], state)
@@ -206,14 +199,12 @@ def test_a_step_that_breaks_off_half_way_can_be_taken_again(
         (9, {"positions": "learned"}, "max_len: expected at most max_seq_len=8, got 9"),
     ],
 )
-def test_room_that_cannot_be_made_is_refused(
-    max_len: int, changes: dict[str, Any], text: str, small_model: Build, numpy64: Backend
-) -> None:
+def test_room_that_cannot_be_made_is_refused(max_len, changes, text, small_model, numpy64):
     with pytest.raises(ConfigError, match=f"^{re.escape(text)}"):
         small_model(numpy64, **changes).start(SRC, max_len)
 
 
-def test_the_source_is_read_once(small_model: Build, numpy64: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_source_is_read_once(small_model, numpy64, monkeypatch):
     model = small_model(numpy64)
     state = model.start(SRC, MAX_LEN)
     monkeypatch.setattr(model, "encoder", None)

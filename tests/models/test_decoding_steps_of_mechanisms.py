@@ -28,7 +28,7 @@ KINDS = [
 MODELS = pytest.mark.parametrize("of", [Transformer, Decoder])
 
 
-def build(of: type, backend: Backend, kind: dict[str, Any]) -> Any:
+def build(of: type, backend: Backend, kind: dict[str, Any]):
     options = {"d_model": 8, "num_heads": 2, "d_ff": 12, "max_seq_len": 12, "dropout": 0.0} | kind
     if of is Decoder:
         return shaken(Decoder(DecoderConfig(9, num_layers=2, **options), backend=backend, seed=3))
@@ -36,16 +36,16 @@ def build(of: type, backend: Backend, kind: dict[str, Any]) -> Any:
     return shaken(Transformer(TransformerConfig(9, 9, **layers, **options), backend=backend, seed=3))
 
 
-def start(model: Any) -> Any:
+def start(model):
     return model.start(3, MAX_LEN) if isinstance(model, Decoder) else model.start(SRC, MAX_LEN)
 
 
-def logits(model: Any, tokens: Any, src: Any = SRC) -> Any:
+def logits(model, tokens, src=SRC):
     """(B, T, V) of the whole prefix."""
     return model.backend.host(model(tokens) if isinstance(model, Decoder) else model(src, tokens))
 
 
-def targets() -> Any:
+def targets():
     tokens = np.random.default_rng(0).integers(0, 9, (3, MAX_LEN))
     tokens[-1, :2] = 0
     return tokens
@@ -53,7 +53,7 @@ def targets() -> Any:
 
 @MODELS
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_every_step_equals_the_whole_prefix(of: type, kind: dict[str, Any], any64: Backend) -> None:
+def test_every_step_equals_the_whole_prefix(of, kind, any64):
     model, tokens = build(of, any64, kind), targets()
     for cuts in (range(MAX_LEN + 1), (0, 3, 4, 6, 9)):
         state = start(model)
@@ -67,9 +67,7 @@ def test_every_step_equals_the_whole_prefix(of: type, kind: dict[str, Any], any6
 @MODELS
 @pytest.mark.parametrize("kind", KINDS[:6:5] + KINDS[4:5], ids=str)
 @pytest.mark.parametrize("name", ["numpy64", "strict64"])
-def test_rows_go_on_from_the_rows_that_they_are_put_after(
-    of: type, kind: dict[str, Any], name: str, request: pytest.FixtureRequest
-) -> None:
+def test_rows_go_on_from_the_rows_that_they_are_put_after(of, kind, name, request):
     """A beam: first each source twice, then rows that change places with their siblings."""
     backend: Backend = request.getfixturevalue(name)
     model, tokens = build(of, backend, kind), targets()
@@ -87,9 +85,7 @@ def test_rows_go_on_from_the_rows_that_they_are_put_after(
 
 @MODELS
 @pytest.mark.parametrize("kind", [{}, {"attention": "linear"}], ids=str)
-def test_a_step_that_breaks_off_half_way_can_be_taken_again(
-    of: type, kind: dict[str, Any], any64: Backend, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_step_that_breaks_off_half_way_can_be_taken_again(of, kind, any64, monkeypatch):
     model, tokens = build(of, any64, kind), targets()
     state = start(model)
     model.step(tokens[:, 0], state)

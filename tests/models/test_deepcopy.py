@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from npformer import greedy
-from npformer.backend import Arena, Backend, get_backend
+from npformer.backend import Arena, get_backend
 from npformer.layers import Parameter
 from npformer.models import Decoder, DecoderConfig, Encoder, EncoderConfig, Transformer
 from npformer.models.kinds import Model
@@ -24,7 +24,7 @@ EVERY_KIND = pytest.mark.parametrize("changes", KINDS, ids=["post-LN", "pre-LN, 
 
 
 @pytest.fixture(params=["plain", "numba"])
-def backend(request: pytest.FixtureRequest) -> Backend:
+def backend(request):
     if request.param == "numba":
         pytest.importorskip("numba")
     return get_backend("numpy", dtype="float64", kernels=request.param, threads=2)
@@ -36,7 +36,7 @@ def arrays(model: Model) -> Iterator[Host]:
     yield from (buffer.data for _, buffer in model.named_buffers())
 
 
-def trained(model: Transformer, batch: Any) -> Host:
+def trained(model: Transformer, batch) -> Host:
     """Its values after three steps."""
     optimizer = AdamW(model.arena, lr=0.01, weight_decay=0.1)
     step = TrainStep(model, optimizer)
@@ -46,7 +46,7 @@ def trained(model: Transformer, batch: Any) -> Host:
 
 
 @EVERY_KIND
-def test_a_copy_is_equal_apart_and_packed(backend: Backend, small_model: Any, batch: Any, changes: Any) -> None:
+def test_a_copy_is_equal_apart_and_packed(backend, small_model, batch, changes):
     model = small_model(backend, **changes)
     model.arena.grads[...] = np.arange(model.arena.size)
     model.arena.configure("encoder", lr_scale=0.5)
@@ -62,7 +62,7 @@ def test_a_copy_is_equal_apart_and_packed(backend: Backend, small_model: Any, ba
         assert own.ctypes.data % 64 == 0
 
 
-def test_what_is_tied_stays_tied(backend: Backend, small_model: Any) -> None:
+def test_what_is_tied_stays_tied(backend, small_model):
     twin = copy.deepcopy(small_model(backend, tie_embeddings=True))
     assert twin.src_embedding is twin.tgt_embedding
     assert twin.generator.weight.owner is twin.src_embedding.weight
@@ -70,9 +70,7 @@ def test_what_is_tied_stays_tied(backend: Backend, small_model: Any) -> None:
 
 
 @EVERY_KIND
-def test_it_trains_as_the_first_would_which_stays_as_it_is(
-    backend: Backend, small_model: Any, batch: Any, changes: Any
-) -> None:
+def test_it_trains_as_the_first_would_which_stays_as_it_is(backend, small_model, batch, changes):
     model = small_model(backend, dropout=0.1, **changes)
     twin, before = copy.deepcopy(model), model.arena.values.copy()
     logits = model(*batch[:2])
@@ -84,9 +82,7 @@ def test_it_trains_as_the_first_would_which_stays_as_it_is(
     assert np.array_equal(model(*batch[:2]), twin(*batch[:2]))
 
 
-def test_an_optimizer_copied_with_its_model_goes_on_with_the_copy(
-    backend: Backend, small_model: Any, batch: Any
-) -> None:
+def test_an_optimizer_copied_with_its_model_goes_on_with_the_copy(backend, small_model, batch):
     model = small_model(backend)
     optimizer = AdamW(model.arena, lr=0.01)
     TrainStep(model, optimizer)(*batch)
@@ -99,7 +95,7 @@ def test_an_optimizer_copied_with_its_model_goes_on_with_the_copy(
     assert not np.shares_memory(other.m, optimizer.m)
 
 
-def test_a_copy_decodes_with_its_own_numbers(backend: Backend, small_model: Any, batch: Any) -> None:
+def test_a_copy_decodes_with_its_own_numbers(backend, small_model, batch):
     """Kernels that decode in one call are prepared for a model and hold addresses of its numbers."""
     model, src = small_model(backend), batch[0]
     expected = greedy(model, src, 6)
@@ -110,7 +106,7 @@ def test_a_copy_decodes_with_its_own_numbers(backend: Backend, small_model: Any,
     assert np.array_equal(greedy(model, src, 6), expected)
 
 
-def test_a_copied_state_goes_on_apart(backend: Backend, small_model: Any, batch: Any) -> None:
+def test_a_copied_state_goes_on_apart(backend, small_model, batch):
     model, tokens = small_model(backend), np.array([1, 1, 1])
     states = [model.start(batch[0], 6) for _ in range(2)]
     for state in states:
@@ -123,7 +119,7 @@ def test_a_copied_state_goes_on_apart(backend: Backend, small_model: Any, batch:
 
 
 @pytest.mark.parametrize("kind", ["encoder", "decoder", "with running statistics"])
-def test_the_other_models(backend: Backend, kind: str) -> None:
+def test_the_other_models(backend, kind):
     options: dict[str, Any] = {"d_model": 8, "num_heads": 2, "num_layers": 2, "d_ff": 12}
     ids = np.array([[3, 5, 4, 6, 2], [8, 6, 2, 0, 0]])
     model: Model
@@ -142,7 +138,7 @@ def test_the_other_models(backend: Backend, kind: str) -> None:
     assert not np.array_equal(twin(ids), expected)
 
 
-def test_a_parameter_with_other_data_is_only_copied(numpy64: Backend, small_model: Any) -> None:
+def test_a_parameter_with_other_data_is_only_copied(numpy64, small_model):
     """It is not of the arena any more, and nobody trains it: so in the copy."""
     model = small_model(numpy64)
     bias = model.generator.bias
@@ -154,14 +150,14 @@ def test_a_parameter_with_other_data_is_only_copied(numpy64: Backend, small_mode
     assert np.shares_memory(twin.generator.weight.data, twin.arena.values)
 
 
-def test_an_arena_alone(numpy64: Backend) -> None:
+def test_an_arena_alone(numpy64):
     arena = Arena([("w", Parameter("w", np.ones((2, 3))), ())], numpy64)
     other = copy.deepcopy(arena)
     other.values *= 2
     assert arena.values[0] == 1
 
 
-def test_a_pickle_is_refused_with_a_reason(numpy64: Backend, small_model: Any) -> None:
+def test_a_pickle_is_refused_with_a_reason(numpy64, small_model):
     for thing in (numpy64, small_model(numpy64)):
         with pytest.raises(TypeError, match=r"npf\.save\(model, path\)"):
             pickle.dumps(thing)

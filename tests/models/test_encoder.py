@@ -22,7 +22,7 @@ KINDS = pytest.mark.parametrize(
 )  # fmt: skip
 
 
-def made(backend: Backend, head: Any = "tokens", **changes: Any) -> Encoder:
+def made(backend: Backend, head="tokens", **changes) -> Encoder:
     classes = None if head == "masked" else 4
     size: dict[str, Any] = {"d_model": 8, "num_heads": 2, "d_ff": 12, "num_layers": 2, "dropout": 0.0, "max_seq_len": 8}
     model = shaken(Encoder(EncoderConfig(7, head=head, num_classes=classes, **(size | changes)), backend=backend))
@@ -31,14 +31,14 @@ def made(backend: Backend, head: Any = "tokens", **changes: Any) -> Encoder:
 
 
 @pytest.mark.parametrize(("head", "shape"), [("sequence", (3, 4)), ("tokens", (3, 5, 4)), ("masked", (3, 5, 7))])
-def test_each_head_has_its_shape_and_inference_is_forward(head: str, shape: Any, numpy64: Backend) -> None:
+def test_each_head_has_its_shape_and_inference_is_forward(head, shape, numpy64):
     model = made(numpy64, head)
     logits, _ = model.forward(TOKENS)
     assert logits.shape == shape
     assert np.array_equal(model(TOKENS), logits)
 
 
-def test_the_head_of_a_sequence_looks_at_its_first_token_alone(numpy64: Backend) -> None:
+def test_the_head_of_a_sequence_looks_at_its_first_token_alone(numpy64):
     """Compared to rounding: one head multiplies 3 rows and the other 15, and a row's last bits hang on that."""
     of_all, of_first = made(numpy64, "tokens"), made(numpy64, "sequence")
     expected, all_cache = of_all.forward(TOKENS)
@@ -54,7 +54,7 @@ def test_the_head_of_a_sequence_looks_at_its_first_token_alone(numpy64: Backend)
 
 
 @KINDS
-def test_padding_changes_nothing_that_counts(changes: dict[str, Any], numpy64: Backend) -> None:
+def test_padding_changes_nothing_that_counts(changes, numpy64):
     model = made(numpy64, **changes)
     real = TOKENS != 0
     longer = np.pad(TOKENS, ((0, 0), (0, 3)))
@@ -74,7 +74,7 @@ def test_padding_changes_nothing_that_counts(changes: dict[str, Any], numpy64: B
 
 
 @KINDS
-def test_every_token_is_seen_from_every_other(changes: dict[str, Any], numpy64: Backend) -> None:
+def test_every_token_is_seen_from_every_other(changes, numpy64):
     reach = 3 if changes.get("attention") == "local" else 5  # two layers of a window of 2
     model = made(numpy64, **changes)
     for at in range(5):
@@ -84,7 +84,7 @@ def test_every_token_is_seen_from_every_other(changes: dict[str, Any], numpy64: 
         assert moved.tolist() == [abs(t - at) < reach for t in range(5)]
 
 
-def test_weights_have_names_and_sum_to_1(numpy64: Backend) -> None:
+def test_weights_have_names_and_sum_to_1(numpy64):
     weights = made(numpy64).attention_weights(TOKENS)
     assert list(weights) == ["encoder.layers.0.self_attention", "encoder.layers.1.self_attention"]
     for found in weights.values():
@@ -92,7 +92,7 @@ def test_weights_have_names_and_sum_to_1(numpy64: Backend) -> None:
         assert not found[:, :, :, :].swapaxes(1, 3)[TOKENS == 0].any()
 
 
-def test_tokens_that_make_no_sense_are_refused(numpy64: Backend) -> None:
+def test_tokens_that_make_no_sense_are_refused(numpy64):
     model = made(numpy64)
     with pytest.raises(TokenError, match=r"^tokens\[0, 1\]: expected a token id with 0 <= id < 7, got 7"):
         model([[1, 7]])

@@ -43,7 +43,7 @@ KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
 EVERY_KIND = pytest.mark.parametrize("kind", KINDS)
 
 
-def made(kind: str, backend: Backend, seed: int = 0, **changes: Any) -> Any:
+def made(kind: str, backend: Backend, seed: int = 0, **changes):
     config, sizes = KINDS[kind]
     return build_model(config(**sizes, **SIZES | changes), backend=backend, seed=seed)
 
@@ -64,7 +64,7 @@ def cross_attentions(model: Layer) -> list[Any]:
 
 
 @EVERY_KIND
-def test_the_rate_of_dropout_is_that_of_every_place_that_drops(kind: str, numpy64: Backend) -> None:
+def test_the_rate_of_dropout_is_that_of_every_place_that_drops(kind, numpy64):
     model = made(kind, numpy64, dropout=0.25)
     assert {one.rate for one in parts(model, Dropout)} == {0.25}
     assert {one.dropout for one in parts(model, EncoderLayer, DecoderLayer)} == {0.25}
@@ -73,7 +73,7 @@ def test_the_rate_of_dropout_is_that_of_every_place_that_drops(kind: str, numpy6
 
 
 @EVERY_KIND
-def test_norms_are_where_and_what_they_are_said_to_be(kind: str, numpy64: Backend) -> None:
+def test_norms_are_where_and_what_they_are_said_to_be(kind, numpy64):
     for order, final, norm in product(("post", "pre"), (None, True, False), NORMS):
         model = made(kind, numpy64, norm=norm, norm_order=order, final_norm=final)
         assert {layer.norm_order for layer in parts(model, EncoderLayer, DecoderLayer)} == {order}
@@ -83,7 +83,7 @@ def test_norms_are_where_and_what_they_are_said_to_be(kind: str, numpy64: Backen
 
 
 @EVERY_KIND
-def test_other_words_reach_every_part(kind: str, numpy64: Backend) -> None:
+def test_other_words_reach_every_part(kind, numpy64):
     for word in (False, True):
         changed: dict[str, Any] = {"recompute": word, "scale_embedding": word, "activation": "gelu" if word else "relu"}
         model = made(kind, numpy64, **changed, num_heads=4 if word else 2)
@@ -101,9 +101,7 @@ def test_other_words_reach_every_part(kind: str, numpy64: Backend) -> None:
      ({"attention": "local", "window": 3, "stride": 2}, Local(3, 2))],
     ids=str,
 )  # fmt: skip
-def test_self_attention_is_as_described_and_that_to_the_memory_is_full(
-    kind: str, words: dict[str, Any], mechanism: Any, numpy64: Backend
-) -> None:
+def test_self_attention_is_as_described_and_that_to_the_memory_is_full(kind, words, mechanism, numpy64):
     model = made(kind, numpy64, **words)
     for one in self_attentions(model):
         assert mechanism in (one.mechanism, type(one.mechanism))
@@ -116,9 +114,7 @@ def test_self_attention_is_as_described_and_that_to_the_memory_is_full(
     [("sinusoidal", SinusoidalPositions), ("learned", LearnedPositions), ("rotary", None), ("relative", None),
      ("none", None)],
 )  # fmt: skip
-def test_positions_are_added_or_known_to_self_attention(
-    kind: str, positions: str, added: type | None, numpy64: Backend
-) -> None:
+def test_positions_are_added_or_known_to_self_attention(kind, positions, added, numpy64):
     model = made(kind, numpy64, positions=positions)
     adding = Counter(type(one) for one in model.all_layers() if isinstance(one, SinusoidalPositions | LearnedPositions))
     assert adding == ({} if added is None else {added: 2 if kind == "Transformer" else 1})
@@ -128,7 +124,7 @@ def test_positions_are_added_or_known_to_self_attention(
 
 
 @EVERY_KIND
-def test_buckets_of_distances_are_spent_on_keys_ahead_only_where_they_are_seen(kind: str, numpy64: Backend) -> None:
+def test_buckets_of_distances_are_spent_on_keys_ahead_only_where_they_are_seen(kind, numpy64):
     """Of 32 buckets 16 are for exact distances if attention is causal, else 8 for each direction."""
     model = made(kind, numpy64, positions="relative")
     for layer in parts(model, EncoderLayer, DecoderLayer):
@@ -140,7 +136,7 @@ def test_buckets_of_distances_are_spent_on_keys_ahead_only_where_they_are_seen(k
         assert len(distances) == (18 if causal else 11)  # beyond the exact ones some share a bucket
 
 
-def test_a_layer_of_self_attention_hands_on_all_its_words(numpy64: Backend) -> None:
+def test_a_layer_of_self_attention_hands_on_all_its_words(numpy64):
     words = {"place": "relative", "num_buckets": 6, "max_distance": 9}
     for causal in (False, True):
         layer = SelfAttention(**words, causal=causal).build(8, 2, dropout=0.4, backend=numpy64, seed=1)  # type: ignore[arg-type]
@@ -169,14 +165,14 @@ DRAWING: list[dict[str, Any]] = [{}, {"positions": "learned"}, {"positions": "re
 
 @EVERY_KIND
 @pytest.mark.parametrize("changes", DRAWING, ids=str)
-def test_no_two_parts_start_from_the_same_numbers(kind: str, changes: dict[str, Any], numpy64: Backend) -> None:
+def test_no_two_parts_start_from_the_same_numbers(kind, changes, numpy64):
     for (name, a), (other, b) in combinations(drawn(made(kind, numpy64, seed=3, **changes)).items(), 2):
         assert not of_one_stream(a, b), f"{name}, {other}"
 
 
 @EVERY_KIND
 @pytest.mark.parametrize("changes", DRAWING, ids=str)
-def test_every_part_starts_from_the_models_seed(kind: str, changes: dict[str, Any], numpy64: Backend) -> None:
+def test_every_part_starts_from_the_models_seed(kind, changes, numpy64):
     """A part that is not handed the seed starts from a seed of its own, the same in every model."""
     first, again, other = (drawn(made(kind, numpy64, seed=seed, **changes)) for seed in (3, 3, 4))
     assert first.keys() == other.keys()
@@ -196,7 +192,7 @@ LAYERS: dict[str, tuple[Any, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_parts_of_a_layer_alone_start_from_its_seed_and_differ(name: str, numpy64: Backend) -> None:
+def test_parts_of_a_layer_alone_start_from_its_seed_and_differ(name, numpy64):
     make, sizes = LAYERS[name]
     first, other = (drawn(make(**sizes, backend=numpy64, seed=seed)) for seed in (3, 4))
     for part, x in first.items():
@@ -205,7 +201,7 @@ def test_parts_of_a_layer_alone_start_from_its_seed_and_differ(name: str, numpy6
         assert not of_one_stream(a, b), f"{part}, {another}"
 
 
-def test_a_model_built_by_its_configuration_is_that_of_its_class(numpy64: Backend) -> None:
+def test_a_model_built_by_its_configuration_is_that_of_its_class(numpy64):
     for name, (kind, _) in MODELS.items():
         config, sizes = KINDS[name]
         described = config(**sizes, **SIZES)

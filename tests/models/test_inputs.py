@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from npformer.backend import Backend
 from npformer.errors import DTypeError, NpformerError, ShapeError, TokenError
 from npformer.models import Transformer, TransformerConfig
 from npformer.models.inputs import token_ids
@@ -38,30 +37,28 @@ BAD: list[tuple[Any, type[NpformerError], str]] = [
 
 
 @pytest.mark.parametrize(("ids", "error", "text"), BAD)
-def test_bad_ids_are_refused(ids: Any, error: type[NpformerError], text: str, numpy64: Backend) -> None:
+def test_bad_ids_are_refused(ids, error, text, numpy64):
     with pytest.raises(error, match=f"^{re.escape(text)}$"):
         token_ids("src", ids, 9, numpy64)
 
 
 @pytest.mark.parametrize(("ids", "error", "text"), BAD)
-def test_bad_ids_are_refused_before_a_device_sees_them(
-    ids: Any, error: type[NpformerError], text: str, strict64: Backend
-) -> None:
+def test_bad_ids_are_refused_before_a_device_sees_them(ids, error, text, strict64):
     with pytest.raises(error, match=f"^{re.escape(text)}$"):
         token_ids("src", ids, 9, strict64)
 
 
 @pytest.mark.parametrize("bad", [9, -1])
-def test_ids_on_the_device_are_checked_too(bad: int, strict64: Backend) -> None:
+def test_ids_on_the_device_are_checked_too(bad, strict64):
     """A GPU would wrap them around silently."""
     ids = strict64.integers(np.array([[1, bad]]))
     with pytest.raises(TokenError, match=rf"^src\[0, 1\]: expected a token id with 0 <= id < 9, got {bad} "):
         token_ids("src", ids, 9, strict64)
 
 
-def test_ids_of_another_device_are_refused(strict64: Backend, numpy64: Backend) -> None:
+def test_ids_of_another_device_are_refused(strict64, numpy64):
     class Elsewhere:
-        def __array__(self, *_: Any, **__: Any) -> None:
+        def __array__(self, *_, **__):
             raise TypeError("implicit conversion to a NumPy array is not allowed")
 
     text = "src: expected token ids in a NumPy array or on the model's device, got <class '"
@@ -70,12 +67,12 @@ def test_ids_of_another_device_are_refused(strict64: Backend, numpy64: Backend) 
             token_ids("src", Elsewhere(), 9, backend)
 
 
-def test_ids_of_the_device_pass_as_they_are(strict64: Backend) -> None:
+def test_ids_of_the_device_pass_as_they_are(strict64):
     ids = strict64.integers(np.array([[1, 2]]))
     assert token_ids("src", ids, 9, strict64) is ids
 
 
-def test_a_cache_keeps_ids_of_its_own(numpy64: Backend) -> None:
+def test_a_cache_keeps_ids_of_its_own(numpy64):
     """Whoever writes the next batch into the same array before backward changes no gradient."""
     model = Transformer(TransformerConfig(9, 9, d_model=4, num_heads=1, d_ff=4, dropout=0.0), backend=numpy64)
     ids = np.array([[1, 2], [3, 4]])
@@ -91,13 +88,13 @@ def test_a_cache_keeps_ids_of_its_own(numpy64: Backend) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "int32", "uint64"])
-def test_ids_of_any_integer_type_become_int64(dtype: str, numpy64: Backend) -> None:
+def test_ids_of_any_integer_type_become_int64(dtype, numpy64):
     ids = token_ids("src", np.array([[1, 2]], dtype=dtype), 300, numpy64)
     assert ids.dtype == np.int64
     assert np.array_equal(ids, [[1, 2]])
 
 
-def test_src_and_tgt_in_must_have_as_many_rows(numpy64: Backend) -> None:
+def test_src_and_tgt_in_must_have_as_many_rows(numpy64):
     model = Transformer(TransformerConfig(9, 9, d_model=4, num_heads=2, d_ff=4), backend=numpy64)
     with pytest.raises(ShapeError, match=r"^tgt_in: expected \(B=2, T\) like src, got \(1, 3\)$"):
         model([[1, 2], [3, 4]], [[1, 2, 3]])

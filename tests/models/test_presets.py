@@ -9,7 +9,7 @@ from npformer.models.presets import PRESETS
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_a_preset_is_a_model_and_its_batch(name: str) -> None:
+def test_a_preset_is_a_model_and_its_batch(name):
     preset = PRESETS[name]
     config = preset.config(dropout=0.25)
     assert (config.src_vocab_size, config.d_model, config.dropout) == (preset.vocab_size, preset.d_model, 0.25)
@@ -22,5 +22,5 @@ def test_a_preset_is_a_model_and_its_batch(name: str) -> None:
     assert not np.array_equal(src, preset.example_batch(seed=1)[0])
 
 
-def test_in_words() -> None:
+def test_in_words():
     assert str(PRESETS["tiny"]) == "V 16, d_model 64, heads 4, layers 2+2, d_ff 256, T 12, batch 64"

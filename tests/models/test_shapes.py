@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from npformer.backend import Backend
 from npformer.errors import ConfigError
 from npformer.models import DecoderConfig, EncoderConfig, TransformerConfig, build_model
 from npformer.models.shapes import Limit, model_of_shapes
@@ -20,18 +19,18 @@ KINDS: list[tuple[Any, dict[str, Any]]] = [
 ]
 
 
-def shapes(model: Any) -> dict[str, tuple[int, ...]]:
+def shapes(model) -> dict[str, tuple[int, ...]]:
     return {name: tuple(each.data.shape) for name, each in (*model.named_parameters(), *model.named_buffers())}
 
 
-def segments(model: Any) -> list[Any]:
+def segments(model) -> list[Any]:
     return [(each.name, tuple(each.shape), each.aliases) for each in model.arena.segments]
 
 
 @pytest.mark.parametrize("kind", range(3))
 @pytest.mark.parametrize("norm", ["layer", "batch"])
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary", "relative", "none"])
-def test_the_arrays_are_those_of_the_model(kind: int, norm: str, positions: str, numpy64: Backend) -> None:
+def test_the_arrays_are_those_of_the_model(kind, norm, positions, numpy64):
     config, sizes = KINDS[kind]
     for norm_order, tied in itertools.product(("pre", "post"), (False, True)):
         options = {"norm": norm, "positions": positions, "norm_order": norm_order, "tie_embeddings": tied}
@@ -41,7 +40,7 @@ def test_the_arrays_are_those_of_the_model(kind: int, norm: str, positions: str,
         assert segments(made) == segments(real)
 
 
-def test_it_stops_at_the_first_array_too_much() -> None:
+def test_it_stops_at_the_first_array_too_much():
     config = DecoderConfig(7, num_layers=10_000, **SIZES)
     limit = Limit(arrays=20)
     with pytest.raises(ConfigError, match="expected no more arrays and numbers than there are"):
@@ -53,7 +52,7 @@ def test_it_stops_at_the_first_array_too_much() -> None:
     assert limit.numbers == 100 - 7 * 8 - 8 * 24, "the table, and the first block"
 
 
-def test_exactly_as_much_as_it_needs_is_enough(numpy64: Backend) -> None:
+def test_exactly_as_much_as_it_needs_is_enough(numpy64):
     config = DecoderConfig(7, num_layers=2, **SIZES)
     model = build_model(config, backend=numpy64)
     arrays, numbers = len(segments(model)), model.num_parameters()
@@ -65,7 +64,7 @@ def test_exactly_as_much_as_it_needs_is_enough(numpy64: Backend) -> None:
             model_of_shapes(config, less)
 
 
-def test_no_number_is_made() -> None:
+def test_no_number_is_made():
     """The largest of all would take 2⁵¹ numbers."""
     sizes = {"d_model": 2**20, "d_ff": 2**20, "num_heads": 1, "num_layers": 1, "positions": "learned"}
     model = model_of_shapes(DecoderConfig(2**31 - 1, **sizes, max_seq_len=2**31 - 1))  # type: ignore[arg-type]

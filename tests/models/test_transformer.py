@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from npformer.backend import Backend
 from npformer.errors import ShapeError
 from npformer.functional import cross_entropy_backward, cross_entropy_forward
 from npformer.layers import RandomKey
@@ -19,15 +18,13 @@ DTYPES = pytest.mark.parametrize("dtype", ["float32", "float64"])
 
 
 @pytest.fixture
-def backends(numpy32: Backend, numpy64: Backend) -> dict[str, Backend]:
+def backends(numpy32, numpy64):
     return {"float32": numpy32, "float64": numpy64}
 
 
 @DTYPES
 @ORDERS
-def test_a_later_target_changes_no_earlier_logit(
-    dtype: str, norm_order: str, activation: str, backends: Any, small_model: Any, batch: Any
-) -> None:
+def test_a_later_target_changes_no_earlier_logit(dtype, norm_order, activation, backends, small_model, batch):
     model = small_model(backends[dtype], norm_order=norm_order, activation=activation)
     src, tgt_in, _ = batch
     logits = model(src, tgt_in)
@@ -40,9 +37,7 @@ def test_a_later_target_changes_no_earlier_logit(
 
 
 @ORDERS
-def test_every_source_token_is_seen_from_every_target(
-    norm_order: str, activation: str, numpy64: Backend, small_model: Any, batch: Any
-) -> None:
+def test_every_source_token_is_seen_from_every_target(norm_order, activation, numpy64, small_model, batch):
     model = small_model(numpy64, norm_order=norm_order, activation=activation)
     src, tgt_in, _ = batch
     logits = model(src, tgt_in)
@@ -57,8 +52,8 @@ def test_every_source_token_is_seen_from_every_target(
 @DTYPES
 @ORDERS
 def test_what_stands_in_padding_reaches_no_logit_and_no_gradient(
-    dtype: str, norm_order: str, activation: str, backends: Any, small_model: Any, batch: Any, forward_backward: Any
-) -> None:
+    dtype, norm_order, activation, backends, small_model, batch, forward_backward
+):
     """The pad rows are filled with numbers of size 1000: large and finite, since 0·NaN is NaN anyway."""
     model = small_model(backends[dtype], norm_order=norm_order, activation=activation)
     counted = batch[2] != 0
@@ -77,9 +72,7 @@ def test_what_stands_in_padding_reaches_no_logit_and_no_gradient(
 
 
 @ORDERS
-def test_more_padding_changes_nothing(
-    norm_order: str, activation: str, numpy64: Backend, small_model: Any, batch: Any, forward_backward: Any
-) -> None:
+def test_more_padding_changes_nothing(norm_order, activation, numpy64, small_model, batch, forward_backward):
     model = small_model(numpy64, norm_order=norm_order, activation=activation)
     wider = [np.pad(ids, ((0, 0), (0, extra))) for ids, extra in zip(batch, (3, 2, 2), strict=True)]
     logits, loss, gradients = forward_backward(model, *batch)
@@ -90,9 +83,7 @@ def test_more_padding_changes_nothing(
         np.testing.assert_allclose(wide_gradients[name], gradient, rtol=1e-9, atol=1e-13, err_msg=name)
 
 
-def test_a_batch_is_its_rows_in_any_order(
-    numpy64: Backend, small_model: Any, batch: Any, forward_backward: Any
-) -> None:
+def test_a_batch_is_its_rows_in_any_order(numpy64, small_model, batch, forward_backward):
     model = small_model(numpy64)
     order = [2, 0, 1]
     logits, loss, gradients = forward_backward(model, *batch)
@@ -108,8 +99,8 @@ def test_a_batch_is_its_rows_in_any_order(
 @DTYPES
 @ORDERS
 def test_a_batch_of_padding_alone_has_loss_0_and_gradient_0(
-    dtype: str, norm_order: str, activation: str, backends: Any, small_model: Any, forward_backward: Any
-) -> None:
+    dtype, norm_order, activation, backends, small_model, forward_backward
+):
     model = small_model(backends[dtype], norm_order=norm_order, activation=activation)
     nothing = np.zeros((2, 3), dtype=int)
     logits, loss, gradients = forward_backward(model, nothing, nothing, nothing)
@@ -118,9 +109,7 @@ def test_a_batch_of_padding_alone_has_loss_0_and_gradient_0(
     assert not any(gradient.any() for gradient in gradients.values())
 
 
-def test_one_row_of_padding_alone_does_no_harm_to_the_others(
-    numpy64: Backend, small_model: Any, batch: Any, forward_backward: Any
-) -> None:
+def test_one_row_of_padding_alone_does_no_harm_to_the_others(numpy64, small_model, batch, forward_backward):
     model = small_model(numpy64)
     with_empty = [np.concatenate([ids, np.zeros_like(ids[:1])]) for ids in batch]
     logits, loss, gradients = forward_backward(model, *batch)
@@ -131,7 +120,7 @@ def test_one_row_of_padding_alone_does_no_harm_to_the_others(
         np.testing.assert_allclose(more_gradients[name], gradient, rtol=1e-10, atol=1e-14, err_msg=name)
 
 
-def test_another_pad_id_is_hidden_as_well(numpy64: Backend, small_model: Any, batch: Any) -> None:
+def test_another_pad_id_is_hidden_as_well(numpy64, small_model, batch):
     model = small_model(numpy64, pad_id=8)
     src, tgt_in = (np.where(ids == 0, 8, np.where(ids == 8, 3, ids)) for ids in batch[:2])
     logits = model(src, tgt_in)
@@ -143,8 +132,8 @@ def test_another_pad_id_is_hidden_as_well(numpy64: Backend, small_model: Any, ba
 
 @ORDERS
 def test_a_tied_table_gets_the_gradients_of_all_its_uses(
-    norm_order: str, activation: str, numpy64: Backend, small_model: Any, batch: Any, forward_backward: Any
-) -> None:
+    norm_order, activation, numpy64, small_model, batch, forward_backward
+):
     options = {"norm_order": norm_order, "activation": activation}
     tied = small_model(numpy64, tie_embeddings=True, **options)
     untied = small_model(numpy64, **options)
@@ -164,16 +153,14 @@ def test_a_tied_table_gets_the_gradients_of_all_its_uses(
 
 
 @pytest.mark.parametrize("scaled", [True, False])
-def test_the_embedding_is_scaled_before_positions_are_added(
-    scaled: bool, numpy64: Backend, batch: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_embedding_is_scaled_before_positions_are_added(scaled, numpy64, batch, monkeypatch):
     config = TransformerConfig(9, 9, d_model=4, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, d_ff=4,
                                scale_embedding=scaled)  # fmt: skip
     model = Transformer(config, backend=numpy64)
     seen: list[Host] = []
     forward = model.encoder.forward
 
-    def spy(x: Host, **options: Any) -> Any:
+    def spy(x: Host, **options):
         seen.append(x)
         return forward(x, **options)
 
@@ -186,9 +173,7 @@ def test_the_embedding_is_scaled_before_positions_are_added(
 
 
 @pytest.mark.parametrize("changes", [{}, {"tie_embeddings": True, "positions": "learned", "norm_order": "pre"}])
-def test_parameters_depend_on_configuration_and_seed_alone(
-    changes: Any, numpy32: Backend, numpy64: Backend, strict64: Backend
-) -> None:
+def test_parameters_depend_on_configuration_and_seed_alone(changes, numpy32, numpy64, strict64):
     config = TransformerConfig(9, 9, d_model=4, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, d_ff=4,
                                **changes)  # fmt: skip
     wide, narrow, device = (
@@ -205,9 +190,7 @@ def test_parameters_depend_on_configuration_and_seed_alone(
     assert len({value.tobytes() for value in weights}) == len(weights)  # no two start equal
 
 
-def test_a_device_that_is_not_the_cpu_gives_the_same_logits_and_gradients(
-    numpy64: Backend, strict64: Backend, small_model: Any, batch: Any
-) -> None:
+def test_a_device_that_is_not_the_cpu_gives_the_same_logits_and_gradients(numpy64, strict64, small_model, batch):
     found = []
     for backend in (numpy64, strict64):
         model = small_model(backend, num_encoder_layers=1, num_decoder_layers=1, dropout=0.3)
@@ -223,7 +206,7 @@ def test_a_device_that_is_not_the_cpu_gives_the_same_logits_and_gradients(
         np.testing.assert_allclose(device_gradients[name], gradient, rtol=1e-10, atol=1e-13, err_msg=name)
 
 
-def test_dropout_is_drawn_with_a_key_and_not_without(numpy64: Backend, small_model: Any, batch: Any) -> None:
+def test_dropout_is_drawn_with_a_key_and_not_without(numpy64, small_model, batch):
     model = small_model(numpy64, dropout=0.3)
     src, tgt_in, _ = batch
     without, _ = model.forward(src, tgt_in)
@@ -234,7 +217,7 @@ def test_dropout_is_drawn_with_a_key_and_not_without(numpy64: Backend, small_mod
     assert not np.array_equal(first, without)
 
 
-def test_learned_positions_have_a_last_one(numpy64: Backend, small_model: Any) -> None:
+def test_learned_positions_have_a_last_one(numpy64, small_model):
     model = small_model(numpy64, positions="learned")
     tokens = np.full((1, 9), 3)
     text = (

@@ -23,7 +23,7 @@ TGT = np.array([[1, 6, 4], [1, 6, 0]])
 
 
 @pytest.fixture
-def model(numpy64: Any) -> Any:
+def model(numpy64):
     config = npf.TransformerConfig(
         src_vocab_size=7, tgt_vocab_size=7, d_model=8, num_heads=2, d_ff=12, num_encoder_layers=2,
         num_decoder_layers=1, max_seq_len=6, dropout=0.1, norm_order="post", activation="relu", pad_id=0,
@@ -31,11 +31,11 @@ def model(numpy64: Any) -> Any:
     return npf.Transformer(config, backend=numpy64, seed=0)
 
 
-def spoil(layer: Layer, op: str) -> None:
+def spoil(layer: Layer, op: str):
     """Give this one layer a pair whose first gradient is 0.1 % too large."""
     forward, backward = getattr(layer.ops, op)
 
-    def wrong(dy: Any, cache: Any, into: Any = ()) -> Any:
+    def wrong(dy, cache, into=()):
         found = backward(dy, cache, into=into)
         return (1.001 * found[0], *found[1:]) if isinstance(found, tuple) else 1.001 * found
 
@@ -49,18 +49,18 @@ def names(found: Bisection) -> list[str]:
 KEY = npf.RandomKey(seed=1, step=2)
 
 
-def test_nothing_to_look_for(model: Any) -> None:
+def test_nothing_to_look_for(model):
     found = bisect(model, SRC, TGT, key=KEY)
     assert found.ok
     assert found.path == ()
     assert str(found) == "every gradient is right: there is nothing to look for"
 
 
-def test_a_wrong_operation_in_one_layer_of_a_model(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_operation_in_one_layer_of_a_model(model, monkeypatch):
     spoil(model.encoder.layers[1].self_attention, "attention")
     checked: list[str] = []
 
-    def noting(*given: Any, **named: Any) -> Any:
+    def noting(*given, **named):
         checked.append(named["name"])
         return gradcheck(*given, **named)
 
@@ -80,7 +80,7 @@ def test_a_wrong_operation_in_one_layer_of_a_model(model: Any, monkeypatch: pyte
 
 
 class Bad(EncoderLayer):
-    def backward(self, dy: Any, cache: Any) -> Any:
+    def backward(self, dy, cache):
         kept = cache.open()
         dx, df = self.join_backward(dy, None, kept.join2)
         dx = self.feed_forward.backward(df, kept.feed_forward)
@@ -88,7 +88,7 @@ class Bad(EncoderLayer):
         return dx + self.self_attention.backward(df, kept.attention)
 
 
-def test_a_layer_that_puts_right_parts_together_wrongly(model: Any) -> None:
+def test_a_layer_that_puts_right_parts_together_wrongly(model):
     model.encoder.layers[0].__class__ = Bad
     found = bisect(model, SRC, TGT, key=KEY)
     assert names(found) == ["Transformer", "Transformer.encoder", "Transformer.encoder.layers.0"]
@@ -101,7 +101,7 @@ def test_a_layer_that_puts_right_parts_together_wrongly(model: Any) -> None:
     assert text.splitlines()[2].startswith("  Transformer.encoder: ")
 
 
-def test_of_two_wrong_places_the_one_that_backward_meets_first(model: Any) -> None:
+def test_of_two_wrong_places_the_one_that_backward_meets_first(model):
     spoil(model.encoder.layers[0].feed_forward, "feed_forward")
     spoil(model.decoder.layers[0].feed_forward, "feed_forward")
     assert names(bisect(model, SRC, TGT, key=KEY))[-1] == "Transformer.decoder.layers.0.feed_forward.feed_forward"
@@ -115,23 +115,23 @@ def test_of_two_wrong_places_the_one_that_backward_meets_first(model: Any) -> No
 class Twice(Layer):
     """One layer used twice, its backward right or not."""
 
-    def __init__(self, backend: Any, times: float = 1.0) -> None:
+    def __init__(self, backend, times: float = 1.0):
         super().__init__(backend)
         self.part = self.same = FeedForward(4, 6, backend=backend)
         self.times = times
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x):
         cache = CacheStack(self)
         return cache.keep(self.same.forward(cache.keep(self.part.forward(x)))), cache
 
-    def backward(self, dy: Any, cache: CacheStack) -> Any:
+    def backward(self, dy, cache: CacheStack):
         return self.times * self.part.backward(self.part.backward(dy, cache.pop()), cache.pop())
 
 
 X = np.random.default_rng(0).normal(size=(2, 3, 4))
 
 
-def test_a_shared_layer(numpy64: Any) -> None:
+def test_a_shared_layer(numpy64):
     assert bisect(Twice(numpy64), X).ok
     assert names(bisect(Twice(numpy64, times=2), X)) == ["Twice"]
     layer = Twice(numpy64)
@@ -149,7 +149,7 @@ def state(model: Layer) -> list[Any]:
     for name, p in model.named_parameters():
         found.append((name, id(p.data.base), p.data.tobytes(), p.grad.tobytes()))
 
-    def walk(layer: Layer) -> None:
+    def walk(layer: Layer):
         found.append((layer.backend, [(key, id(value)) for key, value in vars(layer).items()]))
         for _, part in layer._members():
             if isinstance(part, Layer):
@@ -159,7 +159,7 @@ def state(model: Layer) -> list[Any]:
     return found
 
 
-def test_everything_is_restored(model: Any) -> None:
+def test_everything_is_restored(model):
     spoil(model.encoder.layers[1].self_attention, "attention")
     model.encoder.layers[0].feed_forward.forward = model.encoder.layers[0].feed_forward.forward
     before = state(model)
@@ -169,14 +169,14 @@ def test_everything_is_restored(model: Any) -> None:
     assert "forward" not in vars(model.encoder.layers[1].feed_forward)
 
 
-def test_everything_is_restored_after_an_error(model: Any) -> None:
+def test_everything_is_restored_after_an_error(model):
     before = state(model)
     with pytest.raises(npf.errors.NpformerError):
         bisect(model, np.array([[1, 2, 99]]), TGT)
     assert state(model) == before
 
     class Failing(LayerNorm):
-        def forward(self, x: Any) -> Any:
+        def forward(self, x):
             raise RuntimeError("no forward today")
 
     model.encoder.layers[1].norm2.__class__ = Failing
@@ -186,7 +186,7 @@ def test_everything_is_restored_after_an_error(model: Any) -> None:
     assert state(model) == before
 
 
-def test_a_layer_whose_backend_is_missing_leaves_the_others_alone(model: Any) -> None:
+def test_a_layer_whose_backend_is_missing_leaves_the_others_alone(model):
     model.decoder.layers[0].feed_forward.backend = None
     before = state(model)
     with pytest.raises(AttributeError):
@@ -197,20 +197,20 @@ def test_a_layer_whose_backend_is_missing_leaves_the_others_alone(model: Any) ->
 class Absolute(Layer):
     """|x W|, which the complex step cannot see; its gradient is right for times 1."""
 
-    def __init__(self, backend: Any, times: float = 1.0) -> None:
+    def __init__(self, backend, times: float = 1.0):
         super().__init__(backend)
         self.linear = Linear(4, 5, backend=backend)
         self.times = times
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x):
         y, cache = self.linear.forward(x)
         return np.abs(y), (np.sign(y.real), cache)
 
-    def backward(self, dy: Any, cache: Any) -> Any:
+    def backward(self, dy, cache):
         return self.linear.backward(self.times * dy * cache[0], cache[1])
 
 
-def test_without_the_complex_step(numpy64: Any) -> None:
+def test_without_the_complex_step(numpy64):
     assert bisect(Absolute(numpy64), X).ok
     assert bisect(Absolute(numpy64), X, complex_step=False).ok
     found = bisect(Absolute(numpy64, times=2), X, complex_step=False)
@@ -218,6 +218,6 @@ def test_without_the_complex_step(numpy64: Any) -> None:
     assert {row.verdict for row in found.path[0][1].rows} == {"WRONG"}
 
 
-def test_what_has_no_parts_is_refused() -> None:
+def test_what_has_no_parts_is_refused():
     with pytest.raises(ConfigError, match="target: expected a layer or model, which has parts, got tuple"):
         bisect((np.sin, np.cos), np.ones(3))  # type: ignore[arg-type]

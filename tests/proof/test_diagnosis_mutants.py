@@ -16,42 +16,42 @@ RNG = np.random.default_rng(0)
 MEAN = {"axis": -1, "keepdims": True}
 
 
-def linear_forward(x: Host, weight: Host, bias: Host) -> Any:
+def linear_forward(x: Host, weight: Host, bias: Host):
     return np.einsum("...i,io->...o", x, weight) + bias, (x, weight)
 
 
-def linear_backward(dy: Host, cache: Any, *, dx: Any = 1, mean: bool = False, twice: Any = 1) -> Any:
+def linear_backward(dy: Host, cache, *, dx=1, mean: bool = False, twice=1):
     x, weight = cache
     dbias = dy.mean(axis=(0, 1)) if mean else dy.sum(axis=(0, 1))
     return dx * (dy @ weight.T), twice * np.tensordot(x, dy, 2 * [[0, 1]]), dbias
 
 
-def relu_forward(x: Host) -> Any:
+def relu_forward(x: Host):
     return x * (x.real > 0), x.real
 
 
-def relu_backward(dy: Host, x: Host, *, gate: bool = True, flip: bool = False) -> Any:
+def relu_backward(dy: Host, x: Host, *, gate: bool = True, flip: bool = False):
     return dy * ((x < 0) if flip else (x > 0)) if gate else dy.copy()
 
 
-def softmax_forward(x: Host) -> Any:
+def softmax_forward(x: Host):
     powers = np.exp(x)
     return powers / powers.sum(**MEAN), powers / powers.sum(**MEAN)
 
 
-def softmax_backward(dy: Host, p: Host, *, jacobian: bool = True, sign: int = -1, inner: bool = True) -> Any:
+def softmax_backward(dy: Host, p: Host, *, jacobian: bool = True, sign: int = -1, inner: bool = True):
     if not jacobian:
         return p * dy
     return p * (dy + sign * np.sum(dy * p if inner else dy, **MEAN))
 
 
-def layer_norm_forward(x: Host, gamma: Host, beta: Host, eps: float) -> Any:
+def layer_norm_forward(x: Host, gamma: Host, beta: Host, eps: float):
     u = x - x.mean(**MEAN)
     r = (np.mean(u * u, **MEAN) + eps) ** -0.5
     return u * r * gamma + beta, (u * r, r, gamma)
 
 
-def layer_norm_backward(dy: Host, cache: Any, *, without: str = "") -> Any:
+def layer_norm_backward(dy: Host, cache, *, without: str = ""):
     z, r, gamma = cache
     g = dy if without == "gamma" else dy * gamma
     dx = g.copy()
@@ -64,11 +64,11 @@ def layer_norm_backward(dy: Host, cache: Any, *, without: str = "") -> Any:
     return dx if without == "r" else r * dx, dgamma, -dy.sum(**sums) if without == "sign" else dy.sum(**sums)
 
 
-def embedding_forward(tokens: Host, table: Host, scale: float) -> Any:
+def embedding_forward(tokens: Host, table: Host, scale: float):
     return scale * table[tokens], (tokens, table.shape, scale)
 
 
-def embedding_backward(dy: Host, cache: Any, *, scaled: bool = True, accumulate: bool = True) -> Any:
+def embedding_backward(dy: Host, cache, *, scaled: bool = True, accumulate: bool = True):
     tokens, shape, scale = cache
     dtable = np.zeros(shape)
     if accumulate:
@@ -78,12 +78,12 @@ def embedding_backward(dy: Host, cache: Any, *, scaled: bool = True, accumulate:
     return scale * dtable if scaled else dtable
 
 
-def attention_forward(q: Host, k: Host, v: Host) -> Any:
+def attention_forward(q: Host, k: Host, v: Host):
     p = softmax_forward(np.einsum("bhtd,bhsd->bhts", q, k) / math.sqrt(q.shape[-1]))[0]
     return p @ v, (q, k, v, p)
 
 
-def attention_backward(dout: Host, cache: Any, *, without: str = "") -> Any:
+def attention_backward(dout: Host, cache, *, without: str = ""):
     q, k, v, p = cache
     dp = dout @ v.swapaxes(-1, -2)
     ds = p * (dp - (0 if without == "softmax" else np.sum(dp * p, **MEAN)))
@@ -92,31 +92,31 @@ def attention_backward(dout: Host, cache: Any, *, without: str = "") -> Any:
     return scale_q * (ds @ k), scale_k * (ds.swapaxes(-1, -2) @ q), p.swapaxes(-1, -2) @ dout
 
 
-def cross_entropy_forward(logits: Host, targets: Host, ignore: int) -> Any:
+def cross_entropy_forward(logits: Host, targets: Host, ignore: int):
     p, counts = softmax_forward(logits)[0], targets != ignore
     picked = np.take_along_axis(p, targets[..., None], -1)[..., 0]
     return -np.sum(np.log(picked) * counts) / counts.sum(), (p, targets, counts)
 
 
-def cross_entropy_backward(dloss: Any, cache: Any, *, target: bool = True, mean: bool = True, mask: bool = True) -> Any:
+def cross_entropy_backward(dloss, cache, *, target: bool = True, mean: bool = True, mask: bool = True):
     p, targets, counts = cache
     d = p - np.eye(p.shape[-1])[targets] * target
     return dloss * d * (counts[..., None] if mask else 1) / (counts.sum() if mean else 1)
 
 
-def residual_forward(x: Host, f: Host, draw: None) -> Any:
+def residual_forward(x: Host, f: Host, draw: None):
     return x + f, None
 
 
-def residual_backward(dy: Host, cache: None, *, times: Any = (1, 1)) -> Any:
+def residual_backward(dy: Host, cache: None, *, times=(1, 1)):
     return times[0] * dy, times[1] * dy
 
 
-def learned_positions_forward(x: Host, table: Host, offset: int) -> Any:
+def learned_positions_forward(x: Host, table: Host, offset: int):
     return x + table[offset : offset + x.shape[1]], (table.shape, offset)
 
 
-def learned_positions_backward(dy: Host, cache: Any, *, mean: bool = False) -> Any:
+def learned_positions_backward(dy: Host, cache, *, mean: bool = False):
     shape, offset = cache
     dtable = np.zeros(shape)
     dtable[offset : offset + dy.shape[1]] = dy.mean(axis=0) if mean else dy.sum(axis=0)
@@ -137,7 +137,7 @@ INPUTS: dict[str, tuple[Any, ...]] = {
 }
 
 
-def check(op: str, inputs: tuple[Any, ...] | None = None, **mistake: Any) -> dict[str, str]:
+def check(op: str, inputs: tuple[Any, ...] | None = None, **mistake) -> dict[str, str]:
     """Diagnosis of each wrong tensor."""
     forward, backward = globals()[f"{op}_forward"], globals()[f"{op}_backward"]
     report = gradcheck((forward, lambda dy, cache: backward(dy, cache, **mistake)), *(inputs or INPUTS[op]))
@@ -145,7 +145,7 @@ def check(op: str, inputs: tuple[Any, ...] | None = None, **mistake: Any) -> dic
 
 
 @pytest.mark.parametrize("op", INPUTS)
-def test_the_users_own_operations_are_right(op: str) -> None:
+def test_the_users_own_operations_are_right(op):
     assert check(op) == {}
 
 
@@ -190,7 +190,7 @@ def test_the_users_own_operations_are_right(op: str) -> None:
     ],
     ids=str,
 )
-def test_the_sentence_names_the_wrong_term(op: str, mistake: dict[str, Any], tensors: str, words: list[str]) -> None:
+def test_the_sentence_names_the_wrong_term(op, mistake, tensors, words):
     found = check(op, **mistake)
     assert list(found) == tensors.split()
     for text in found.values():
@@ -199,10 +199,10 @@ def test_the_sentence_names_the_wrong_term(op: str, mistake: dict[str, Any], ten
         assert f"{op}_backward, line" in text or "softmax_backward, line" in text or "assigned" in text
 
 
-def test_the_same_name_for_something_else_is_not_compared() -> None:
+def test_the_same_name_for_something_else_is_not_compared():
     """A softmax at temperature 2 is not npformer's; its mistake is read from the numbers alone."""
 
-    def softmax_forward(x: Host) -> Any:
+    def softmax_forward(x: Host):
         powers = np.exp(x / 2)
         return powers / powers.sum(**MEAN), powers / powers.sum(**MEAN)
 
@@ -211,14 +211,14 @@ def test_the_same_name_for_something_else_is_not_compared() -> None:
     (row,) = gradcheck((softmax_forward, lambda dy, p: p * dy / 2), X).rows
     assert row.cause == "unknown"
 
-    def relu_forward(x: Host, leak: float, more: float) -> Any:
+    def relu_forward(x: Host, leak: float, more: float):
         return np.where(x.real > 0, x, leak * x), None
 
     (row,) = gradcheck((relu_forward, lambda dy, _: 0 * dy), X, 0.1, 0.2).rows
     assert row.cause == "zero"
 
 
-def test_a_large_input_checked_along_directions_is_explained_as_well() -> None:
+def test_a_large_input_checked_along_directions_is_explained_as_well():
     large = RNG.normal(size=(40, 9, 8)), RNG.normal(size=8), RNG.normal(size=8), 1e-5
     found = check("layer_norm", large, without="z")
     assert found["gamma"].startswith("drop a factor: `dy * x_hat` became `dy`")
@@ -227,7 +227,7 @@ def test_a_large_input_checked_along_directions_is_explained_as_well() -> None:
 class Bad(EncoderLayer):
     """Forgets that x went past the feed-forward layer too."""
 
-    def backward(self, dy: Any, cache: Any) -> Any:
+    def backward(self, dy, cache):
         kept = cache.open()
         dx, df = self.join_backward(dy, None, kept.join2)
         dx = self.feed_forward.backward(df, kept.feed_forward)
@@ -236,14 +236,14 @@ class Bad(EncoderLayer):
 
 
 class Doubled(LayerNorm):
-    def backward(self, dy: Any, cache: Any) -> Any:
+    def backward(self, dy, cache):
         return 2 * super().backward(dy, cache)
 
 
 MISSING = "drop a term: `dx + dh` became `dh`"
 
 
-def test_a_layer_derived_from_npformers(numpy64: Any) -> None:
+def test_a_layer_derived_from_npformers(numpy64):
     layer = Bad(4, 2, 6, backend=numpy64)
     report = gradcheck(layer, X[..., :4])
     wrong = [row for row in report.rows if not row.ok]
@@ -253,7 +253,7 @@ def test_a_layer_derived_from_npformers(numpy64: Any) -> None:
     assert not [name for name in vars(layer) if "backward" in name]
 
 
-def test_a_derived_layer_inside_another(numpy64: Any) -> None:
+def test_a_derived_layer_inside_another(numpy64):
     layer = EncoderLayer(4, 2, 6, backend=numpy64)
     layer.norm1 = Doubled(4, backend=numpy64)
     wrong = [row for row in gradcheck(layer, X[..., :4]).rows if not row.ok]
@@ -266,7 +266,7 @@ def test_a_derived_layer_inside_another(numpy64: Any) -> None:
     assert all(row.diagnosis.startswith(MISSING) for row in wrong)
 
 
-def test_a_method_put_into_a_layer_stays_there(numpy64: Any) -> None:
+def test_a_method_put_into_a_layer_stays_there(numpy64):
     """While explanations are tried, methods are exchanged for a moment; afterwards all is as it was."""
     layer = Bad(4, 2, 6, backend=numpy64)
     own = layer.backward

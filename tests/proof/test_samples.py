@@ -15,11 +15,11 @@ Host = np.ndarray[Any, Any]
 X = np.random.default_rng(0).normal(size=(2, 5))
 
 
-def blocks_of_32(x: Host) -> Any:
+def blocks_of_32(x: Host):
     return np.sum(x**2, axis=-1), x
 
 
-def without_the_tail(dy: Host, x: Host) -> Any:
+def without_the_tail(dy: Host, x: Host):
     """The last entries of a row, one of 33 say, are forgotten where whole blocks came before them."""
     dx = 2 * x * dy[:, None]
     n = x.shape[-1]
@@ -32,7 +32,7 @@ def rows(n: int) -> tuple[Host]:
     return (np.random.default_rng(n).normal(size=(2, n)),)
 
 
-def test_sizes_find_what_only_a_size_shows() -> None:
+def test_sizes_find_what_only_a_size_shows():
     assert gradcheck((blocks_of_32, without_the_tail), X).ok
     report = gradcheck((blocks_of_32, without_the_tail), X, sizes=rows)
     (row,) = report.rows
@@ -43,7 +43,7 @@ def test_sizes_find_what_only_a_size_shows() -> None:
     assert gradcheck((blocks_of_32, lambda dy, x: 2 * x * dy[:, None]), X, sizes=rows).ok
 
 
-def test_each_size_is_tried_once() -> None:
+def test_each_size_is_tried_once():
     asked: list[int] = []
 
     def noted(n: int) -> tuple[Host]:
@@ -55,16 +55,16 @@ def test_each_size_is_tried_once() -> None:
     assert 33 in SIZES
 
 
-def leaky(x: Host) -> Any:
+def leaky(x: Host):
     return np.where(x.real > 0, x, np.where(x.real > -1, 0.1 * x, 0.5 * x - 0.5)), x
 
 
-def two_pieces(dy: Host, x: Host) -> Any:
+def two_pieces(dy: Host, x: Host):
     """Knows nothing of the third piece, below −1."""
     return dy * np.where(x > 0, 1, 0.1)
 
 
-def test_samples_find_what_only_another_point_shows() -> None:
+def test_samples_find_what_only_another_point_shows():
     x = np.array([0.5, -0.3, 0.8, -0.6])
     assert gradcheck((leaky, two_pieces), x).ok
     report = gradcheck((leaky, two_pieces), x, sample=lambda rng: [rng.uniform(-3, 3, size=4)])
@@ -75,7 +75,7 @@ def test_samples_find_what_only_another_point_shows() -> None:
     assert gradcheck((leaky, two_pieces), x, sample=lambda rng: [rng.uniform(-0.9, 3, size=4)]).ok
 
 
-def test_samples_are_those_of_the_seed() -> None:
+def test_samples_are_those_of_the_seed():
     drawn: list[Host] = []
 
     def sample(rng: np.random.Generator) -> list[Host]:
@@ -89,7 +89,7 @@ def test_samples_are_those_of_the_seed() -> None:
     assert len(np.unique(np.concatenate([first, other]))) == 2 * SAMPLES * 4
 
 
-def test_of_points_that_are_all_right_the_largest_error_is_shown() -> None:
+def test_of_points_that_are_all_right_the_largest_error_is_shown():
     pair = (lambda x: (np.sin(x), x), lambda dy, x: dy * np.cos(x) * (1 + 1e-12 * (np.max(x) > 1)))
     report = gradcheck(pair, np.array([0.1, 0.2]), sample=lambda rng: [rng.uniform(1, 2, size=2)])
     (row,) = report.rows
@@ -98,8 +98,8 @@ def test_of_points_that_are_all_right_the_largest_error_is_shown() -> None:
     assert row.scaled_error == pytest.approx(1e-12, rel=1e-2)
 
 
-def test_problems_and_notes_of_other_points_are_said_with_the_point_and_once() -> None:
-    def backward(dy: Host, x: Host) -> Any:
+def test_problems_and_notes_of_other_points_are_said_with_the_point_and_once():
+    def backward(dy: Host, x: Host):
         dx = dy * 2 * x
         if len(x) > 128:
             dy *= 0

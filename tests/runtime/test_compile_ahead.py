@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -36,12 +35,12 @@ RECORDING = {"elementwise.add", "elementwise.compare"}
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+def asked(monkeypatch):
     """The names of kernels that somebody wanted to have ready."""
     names: set[str] = set()
     before = compiling.prepare
 
-    def prepare(kernels: Any, dtype: str) -> Any:
+    def prepare(kernels, dtype: str):
         names.update(kernel.name for kernel in kernels)
         return before(kernels, dtype)
 
@@ -50,12 +49,12 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 
 
 @pytest.fixture
-def called(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[str]]:
+def called(monkeypatch):
     """The names of kernels that were called."""
     names: set[str] = set()
     before = compiling.Kernel.__call__
 
-    def call(kernel: Any, *arguments: Any) -> None:
+    def call(kernel, *arguments):
         names.add(kernel.name)
         before(kernel, *arguments)
 
@@ -63,17 +62,17 @@ def called(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[str]]:
     return names
 
 
-def build(**changes: Any) -> Transformer:
+def build(**changes) -> Transformer:
     backend = get_backend("numpy", "float64", kernels="numba", threads=2)
     return Transformer(TransformerConfig(9, 9, **SIZES | STACKS | changes), backend=backend)
 
 
-def batch(*shape: int) -> Any:
+def batch(*shape: int):
     return np.random.default_rng(0).integers(1, 9, size=shape)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_a_training_step_asks_for_what_it_calls(variant: str, asked: set[str], called: set[str]) -> None:
+def test_a_training_step_asks_for_what_it_calls(variant, asked, called):
     model = build(**VARIANTS[variant])
     assert asked == set()
     step = TrainStep(model, Adam(model.arena))
@@ -91,7 +90,7 @@ def test_a_training_step_asks_for_what_it_calls(variant: str, asked: set[str], c
             backend=get_backend("numpy", kernels="numba", threads=1)),
     Decoder(DecoderConfig(9, num_layers=1, **SIZES), backend=get_backend("numpy", kernels="numba", threads=1)),
 ], ids=["Encoder", "Decoder"])  # fmt: skip
-def test_so_do_models_of_one_sequence(model: Any, asked: set[str], called: set[str]) -> None:
+def test_so_do_models_of_one_sequence(model, asked, called):
     step = TrainStep(model, Adam(model.arena))
     before = set(asked)
     for shape in ((1, 2), (6, 5)):
@@ -100,9 +99,7 @@ def test_so_do_models_of_one_sequence(model: Any, asked: set[str], called: set[s
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_a_decoder_asks_for_what_it_calls(
-    variant: str, asked: set[str], called: set[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_decoder_asks_for_what_it_calls(variant, asked, called, monkeypatch):
     monkeypatch.setattr(decode_step, "WORTH_SHARING", 0)
     monkeypatch.setattr(decode_step.sharing.helper, "invite", lambda job, shared: job())
     model = build(**VARIANTS[variant])
@@ -114,7 +111,7 @@ def test_a_decoder_asks_for_what_it_calls(
     assert before - called <= {"linear.few_rows"}  # which a decoder in one call leaves to its own steps
 
 
-def test_a_decoder_alone_too(asked: set[str], called: set[str]) -> None:
+def test_a_decoder_alone_too(asked, called):
     model = Decoder(DecoderConfig(9, num_layers=1, **SIZES), backend=get_backend("numpy", kernels="numba"))
     greedy(model, batch(1, 2), max_len=4)
     before = set(asked)
@@ -124,7 +121,7 @@ def test_a_decoder_alone_too(asked: set[str], called: set[str]) -> None:
 
 
 @pytest.mark.parametrize("variant", ["post-LN", "rotary"])
-def test_so_does_a_beam_search(variant: str, asked: set[str], called: set[str]) -> None:
+def test_so_does_a_beam_search(variant, asked, called):
     model = build(**VARIANTS[variant])
     beam_search(model, batch(1, 2), max_len=4, beam=2)
     before = set(asked)
@@ -134,7 +131,7 @@ def test_so_does_a_beam_search(variant: str, asked: set[str], called: set[str]) 
     assert called <= before
 
 
-def test_one_thread_needs_no_help(asked: set[str]) -> None:
+def test_one_thread_needs_no_help(asked):
     model = build()
     one = replace(model.backend, threads=1)
     for layer in model.all_layers():
@@ -144,7 +141,7 @@ def test_one_thread_needs_no_help(asked: set[str]) -> None:
     assert "decode_kernel.help_with_steps" not in asked
 
 
-def test_it_is_asked_once_for_a_model(asked: set[str]) -> None:
+def test_it_is_asked_once_for_a_model(asked):
     model = build()
     for use in (lambda: TrainStep(model, Adam(model.arena)), lambda: greedy(model, batch(1, 2), max_len=2)):
         use()
@@ -159,12 +156,12 @@ class Counting(FeedForward):
 
     runs = 0
 
-    def forward(self, *inputs: Any, **options: Any) -> Any:
+    def forward(self, *inputs, **options):
         Counting.runs += 1
         return super().forward(*inputs, **options)
 
 
-def test_a_layer_from_elsewhere_is_not_run_unasked(asked: set[str]) -> None:
+def test_a_layer_from_elsewhere_is_not_run_unasked(asked):
     model = build()
     model.encoder.layers[0].feed_forward = Counting(8, 12, backend=model.backend)
     model.arena = type(model.arena)(model.owned_parameters(), model.backend)
@@ -173,7 +170,7 @@ def test_a_layer_from_elsewhere_is_not_run_unasked(asked: set[str]) -> None:
     assert asked == set()
 
 
-def test_a_model_is_as_it_was(small_model: Callable[..., Transformer]) -> None:
+def test_a_model_is_as_it_was(small_model):
     model = small_model(get_backend("numpy", "float64", kernels="numba"), norm="batch", dropout=0.5)
     model.arena.grads[...] = 7.0
     before = [np.array(x) for x in (model.arena.values, model.arena.grads, *(b.data for _, b in model.named_buffers()))]
@@ -189,7 +186,7 @@ def test_a_model_is_as_it_was(small_model: Callable[..., Transformer]) -> None:
     assert all(layer.backend is model.backend for layer in model.all_layers())
 
 
-def test_a_vocabulary_of_pads_alone_has_operations_too() -> None:
+def test_a_vocabulary_of_pads_alone_has_operations_too():
     backend = get_backend("numpy", kernels="numba")
     model = Transformer(TransformerConfig(1, 1, **SIZES | STACKS), backend=backend)
     assert "embedding" in operations_of(model, None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,9 +18,7 @@ Build = Callable[..., Transformer]
 SRC = np.array([[3, 5, 4, 6, 2], [8, 6, 2, 0, 0], [4, 2, 0, 0, 0]])
 
 
-def test_reading_the_source_leaves_no_threads_of_products_behind(
-    small_model: Build, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reading_the_source_leaves_no_threads_of_products_behind(small_model, monkeypatch):
     """They would wait, in a loop, on the core of the thread that helps with the steps."""
     problem = numba_problem()
     if problem is not None:
@@ -30,7 +27,7 @@ def test_reading_the_source_leaves_no_threads_of_products_behind(
         pytest.skip("this NumPy's BLAS cannot be told how many threads to use")
     seen, encode = [], module.fused_encode
 
-    def noting(model: Any, src: Any) -> Any:
+    def noting(model, src):
         seen.append(blas_threads())
         return encode(model, src)
 
@@ -45,9 +42,7 @@ def test_reading_the_source_leaves_no_threads_of_products_behind(
 
 
 @pytest.mark.parametrize(("least", "parts"), [(1, 2), (10**6, 1)])
-def test_sources_are_shared_out_where_that_pays(
-    least: int, parts: int, small_model: Build, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sources_are_shared_out_where_that_pays(least, parts, small_model, monkeypatch):
     read, encode = [], module.fused_encode
     monkeypatch.setattr(module, "fused_encode", lambda model, src: read.append(src) or encode(model, src))
     on = get_backend("numpy", dtype="float64", kernels="numpy", threads=2)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -44,12 +43,12 @@ def backend(threads: int = 2, dtype: str = "float64") -> Backend:
     return get_backend("numpy", dtype, kernels="numba", threads=threads)
 
 
-def build(on: Backend, **changes: Any) -> Transformer:
+def build(on: Backend, **changes) -> Transformer:
     options = SIZES | {"num_encoder_layers": 1, "num_decoder_layers": 2} | changes
     return Transformer(TransformerConfig(9, 9, **options), backend=on, seed=2)
 
 
-def new_step(model: Any, **options: Any) -> TrainStep:
+def new_step(model, **options) -> TrainStep:
     return TrainStep(model, Adam(model.arena, lr=0.01), seed=7, **options)
 
 
@@ -60,7 +59,7 @@ def batches(number: int, *shapes: tuple[int, int, int]) -> list[tuple[Host, Host
     return [tuple(rng.integers(0, 9, (b, n)) for n in (s, t, t)) for b, s, t in turns]  # type: ignore[misc]
 
 
-def trained(step: TrainStep, given: Any) -> list[bytes]:
+def trained(step: TrainStep, given) -> list[bytes]:
     """Loss, gradient and parameters after each batch, as bytes."""
     arena = step.model.arena
     return [np.asarray(step(*batch)).tobytes() + arena.grads.tobytes() + arena.values.tobytes() for batch in given]
@@ -77,7 +76,7 @@ def unrecorded(on: Backend) -> Backend:
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize("case", CASES)
-def test_recorded_steps_are_the_steps(case: str, threads: int) -> None:
+def test_recorded_steps_are_the_steps(case, threads):
     changes, options = CASES[case]
     given = batches(10, (7, 5, 4), (4, 6, 3))
     step = new_step(build(backend(threads), **changes), **options)
@@ -86,7 +85,7 @@ def test_recorded_steps_are_the_steps(case: str, threads: int) -> None:
     assert all(number >= 2 for number in records(step)[:2])  # four rows leave the third of three threads idle
 
 
-def test_in_float32_a_record_does_what_its_first_run_did(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_float32_a_record_does_what_its_first_run_did(monkeypatch):
     given = batches(5, (7, 5, 4))
     step = new_step(build(backend(dtype="float32")))
     found = trained(step, given)
@@ -97,7 +96,7 @@ def test_in_float32_a_record_does_what_its_first_run_did(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("case", NOT_RECORDED)
-def test_what_no_kernel_computes_is_run_as_it_is(case: str) -> None:
+def test_what_no_kernel_computes_is_run_as_it_is(case):
     given = batches(4, (6, 5, 4))
     step = new_step(build(backend(), **NOT_RECORDED[case]))
     assert trained(step, given) == trained(new_step(build(unrecorded(backend()), **NOT_RECORDED[case])), given)
@@ -115,7 +114,7 @@ def test_what_no_kernel_computes_is_run_as_it_is(case: str) -> None:
         ),
     ],
 )
-def test_the_other_models(kind: Callable[[Backend], Any], recorded: bool) -> None:
+def test_the_other_models(kind, recorded):
     model = kind(backend())
     whole = getattr(model.config, "head", "") == "sequence"
     given = [(ids, other[:, 0] if whole else other) for ids, other, _ in batches(5, (6, 5, 5))]
@@ -124,7 +123,7 @@ def test_the_other_models(kind: Callable[[Backend], Any], recorded: bool) -> Non
     assert records(step) == [int(recorded)] * 2
 
 
-def test_changes_between_steps_are_seen() -> None:
+def test_changes_between_steps_are_seen():
     def run(on: Backend) -> tuple[list[bytes], TrainStep]:
         step = new_step(build(on))
         model, given = step.model, batches(4, (6, 5, 4))
@@ -149,7 +148,7 @@ def test_changes_between_steps_are_seen() -> None:
     assert records(step) == [5, 5]
 
 
-def test_more_shapes_than_records(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_shapes_than_records(monkeypatch):
     monkeypatch.setattr(replay, "MOST_SHAPES", 3)
     shapes = [(2, 3 + i, 3) for i in range(5)]
     given = batches(3 * len(shapes), *shapes) + batches(4, shapes[0])
@@ -158,7 +157,7 @@ def test_more_shapes_than_records(monkeypatch: pytest.MonkeyPatch) -> None:
     assert records(step) == [1, 1]
 
 
-def test_records_share_their_memory() -> None:
+def test_records_share_their_memory():
     """A step of another shape takes what the first one's left, as far as it goes."""
     step = new_step(build(backend()))
     pools = [part._driver._pool for part in step.runner.shards.computes]
@@ -175,12 +174,12 @@ class Mixed(Layer):
 
     static = True
 
-    def __init__(self, own: Any, spelled: str) -> None:
+    def __init__(self, own, spelled: str):
         super().__init__(own.backend)
         self.own, self.spelled = own, spelled
         self.amount = np.array([0.5])
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x):
         if self.spelled == "weights":  # nothing of this depends on x, so nothing of it is an array being recorded
             weight = self.own.weight.data * self.amount[0]
             return self.ops.linear.forward(x, weight, self.own.bias.data)
@@ -196,14 +195,14 @@ class Mixed(Layer):
             x = x[np.arange(len(x))]
         return self.ops.linear.forward(x, self.own.weight.data, self.own.bias.data)
 
-    def backward(self, dy: Any, cache: Any) -> Any:
+    def backward(self, dy, cache):
         if cache is None:
             return dy @ self.own.weight.data.T
         return self.ops.linear.backward(dy, cache)[0]
 
 
 @pytest.mark.parametrize("spelled", ["weights", "bare", "copied", "converted", "picked", "strict"])
-def test_a_layer_that_computes_by_other_means_is_not_recorded(spelled: str) -> None:
+def test_a_layer_that_computes_by_other_means_is_not_recorded(spelled):
     def run(on: Backend) -> tuple[list[bytes], list[int]]:
         model = Decoder(DecoderConfig(9, num_layers=1, **SIZES), backend=on)
         model.generator = Mixed(model.generator, spelled)
@@ -217,13 +216,13 @@ def test_a_layer_that_computes_by_other_means_is_not_recorded(spelled: str) -> N
     assert made == [0, 0]
 
 
-def test_operations_of_another_table_are_asked_at_every_step() -> None:
+def test_operations_of_another_table_are_asked_at_every_step():
     """They may decide anew, as this one does: it doubles a map's output from the sixtieth time on."""
 
     def run(on: Backend) -> tuple[list[bytes], TrainStep]:
         count = 0
 
-        def forward(*inputs: Any) -> Any:
+        def forward(*inputs):
             nonlocal count
             count += 1
             y, cache = on.ops.linear.forward(*inputs)
@@ -238,12 +237,12 @@ def test_operations_of_another_table_are_asked_at_every_step() -> None:
     assert records(step) == [0]
 
 
-def test_a_mechanism_of_ones_own_is_asked_at_every_step() -> None:
+def test_a_mechanism_of_ones_own_is_asked_at_every_step():
     class Mine(ScaledDotProduct):
         state_names = ("calls",)
         calls = 0
 
-        def forward(self, *inputs: Any, **options: Any) -> Any:
+        def forward(self, *inputs, **options):
             Mine.calls += 1
             return super().forward(*inputs, **options)
 
@@ -253,7 +252,7 @@ def test_a_mechanism_of_ones_own_is_asked_at_every_step() -> None:
     assert Mine.calls == 2 * 5  # two threads
 
 
-def test_a_subclass_is_recorded_if_it_says_so_itself() -> None:
+def test_a_subclass_is_recorded_if_it_says_so_itself():
     class Silent(Transformer):
         """Somebody's own name for it."""
 
@@ -269,7 +268,7 @@ def test_a_subclass_is_recorded_if_it_says_so_itself() -> None:
     assert [records(step) for step in (silent, declared, own)] == [[0, 0], [1, 1], [1, 1]]
 
 
-def test_a_profile_sees_every_operation_of_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_profile_sees_every_operation_of_every_step(monkeypatch):
     """A step that is recorded has none to be seen."""
     monkeypatch.setattr(bench, "measure_ceilings", lambda backend, shapes: Ceilings(1e9, 1e9, (1, 1, 1)))
     preset = Preset(vocab_size=7, d_model=16, num_heads=2, num_layers=1, d_ff=32, length=5, batch=4)
@@ -278,7 +277,7 @@ def test_a_profile_sees_every_operation_of_every_step(monkeypatch: pytest.Monkey
     assert [row.calls for row in profile.rows if row.op == "attention"] == [3, 3]
 
 
-def test_a_hundred_shapes_leave_no_more_records_than_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hundred_shapes_leave_no_more_records_than_are_kept(monkeypatch):
     """Those used last, each seen twice; and the memory that they share has what the largest of them needs."""
     monkeypatch.setattr(replay, "MOST_SHAPES", 5)
     step = new_step(build(backend(threads=1)))

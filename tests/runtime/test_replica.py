@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from npformer.backend import Backend
 from npformer.layers import Layer, Linear, RandomKey
 from npformer.layers.owner import version_of
 from npformer.layers.parameter import Parameter, ParameterView
@@ -20,14 +19,14 @@ KINDS: list[dict[str, Any]] = [{}, {"tie_embeddings": True, "norm_order": "pre"}
 EVERY_KIND = pytest.mark.parametrize("changes", KINDS, ids=["post-LN", "pre-LN, tied", "learned positions"])
 
 
-def backpropagate(model: Transformer, batch: Any, key: RandomKey | None = KEY) -> Host:
+def backpropagate(model: Transformer, batch, key: RandomKey | None = KEY) -> Host:
     """The logits; adds to the gradients."""
     logits, cache = model.forward(batch[0], batch[1], key=key)
     model.backward(np.cos(logits), cache)
     return np.asarray(logits)
 
 
-def parts(thing: Any) -> list[tuple[str, Any]]:
+def parts(thing) -> list[tuple[str, Any]]:
     """(attribute, value) of a layer or parameter and of all those in it."""
     found: list[tuple[str, Any]] = []
     for name, value in vars(thing).items():
@@ -41,9 +40,7 @@ def parts(thing: Any) -> list[tuple[str, Any]]:
 
 
 @EVERY_KIND
-def test_it_computes_the_same_and_its_gradients_are_its_own(
-    numpy64: Backend, small_model: Any, batch: Any, changes: Any
-) -> None:
+def test_it_computes_the_same_and_its_gradients_are_its_own(numpy64, small_model, batch, changes):
     model = small_model(numpy64, dropout=0.3, **changes)
     replica = gradient_replica(model)
     assert [name for name, _ in replica.named_parameters()] == [name for name, _ in model.named_parameters()]
@@ -62,7 +59,7 @@ def test_it_computes_the_same_and_its_gradients_are_its_own(
 
 
 @EVERY_KIND
-def test_it_shares_all_but_layers_and_gradients(numpy64: Backend, small_model: Any, changes: Any) -> None:
+def test_it_shares_all_but_layers_and_gradients(numpy64, small_model, changes):
     model = small_model(numpy64, **changes)
     theirs, own = parts(model), parts(gradient_replica(model))
     assert [name for name, _ in own] == [name for name, _ in theirs]
@@ -75,16 +72,14 @@ def test_it_shares_all_but_layers_and_gradients(numpy64: Backend, small_model: A
             assert mine is other, name
 
 
-def test_what_is_tied_in_the_model_is_tied_in_the_replica(numpy64: Backend, small_model: Any) -> None:
+def test_what_is_tied_in_the_model_is_tied_in_the_replica(numpy64, small_model):
     replica = gradient_replica(small_model(numpy64, tie_embeddings=True))
     assert replica.src_embedding is replica.tgt_embedding
     assert np.shares_memory(replica.generator.weight.grad, replica.src_embedding.weight.grad)
     assert np.shares_memory(replica.generator.weight.grad, replica.arena.grads)
 
 
-def test_a_model_with_things_that_cannot_be_copied_has_a_replica(
-    numpy64: Backend, small_model: Any, batch: Any
-) -> None:
+def test_a_model_with_things_that_cannot_be_copied_has_a_replica(numpy64, small_model, batch):
     model = small_model(numpy64)
     model.notes = open(__file__, encoding="utf-8")  # noqa: SIM115 - a user may hang anything on a model
     with model.notes:
@@ -93,7 +88,7 @@ def test_a_model_with_things_that_cannot_be_copied_has_a_replica(
     assert np.array_equal(replica(*batch[:2]), model(*batch[:2]))
 
 
-def test_layers_in_containers_have_replicas_too(numpy64: Backend, small_model: Any) -> None:
+def test_layers_in_containers_have_replicas_too(numpy64, small_model):
     """Each once: what two layers share, their replicas share."""
     model = small_model(numpy64)
     first, second = model.encoder.layers
@@ -108,7 +103,7 @@ def test_layers_in_containers_have_replicas_too(numpy64: Backend, small_model: A
     assert replicas[0].words is first.words
 
 
-def test_new_values_are_seen_by_both(numpy64: Backend, small_model: Any, batch: Any) -> None:
+def test_new_values_are_seen_by_both(numpy64, small_model, batch):
     model = small_model(numpy64)
     replica, before = gradient_replica(model), model(*batch[:2])
     model.arena.values *= 1.5
@@ -116,7 +111,7 @@ def test_new_values_are_seen_by_both(numpy64: Backend, small_model: Any, batch: 
     assert not np.array_equal(replica(*batch[:2]), before)
 
 
-def test_replicas_are_made_once_for_a_version(numpy64: Backend, small_model: Any, batch: Any) -> None:
+def test_replicas_are_made_once_for_a_version(numpy64, small_model, batch):
     model = small_model(numpy64, dropout=0.3)
     replicas, version = Replicas(model), version_of(model)
     assert replicas.first(0, version) == []

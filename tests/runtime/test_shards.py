@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 from weakref import ref
@@ -39,13 +38,13 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
-def build(backend: Backend, **changes: Any) -> Transformer:
+def build(backend: Backend, **changes) -> Transformer:
     options = {"d_model": 10, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 2, "d_ff": 13}
     config = TransformerConfig(9, 9, **(options | {"dropout": 0.3, "max_seq_len": 6} | changes))
     return Transformer(config, backend=backend, seed=2)
 
 
-def new_step(model: Transformer, **options: Any) -> TrainStep:
+def new_step(model: Transformer, **options) -> TrainStep:
     return TrainStep(model, AdamW(model.arena, lr=0.01, eps=1e-4), seed=7, **options)  # eps: noise stays noise
 
 
@@ -55,35 +54,33 @@ def trained(step: TrainStep, batches: list[Batch]) -> list[tuple[Host, Host, Hos
     return [(np.asarray(step(*batch)), arena.grads.copy(), arena.values.copy()) for batch in batches]
 
 
-def same(found: list[tuple[Host, Host, Host]], true: list[tuple[Host, Host, Host]]) -> None:
+def same(found: list[tuple[Host, Host, Host]], true: list[tuple[Host, Host, Host]]):
     for step, (some, others) in enumerate(zip(found, true, strict=True)):
         for name, a, b in zip(("loss", "gradient", "parameters"), some, others, strict=True):
             np.testing.assert_allclose(a, b, rtol=0, atol=1e-12 * max(1, np.max(np.abs(b))), err_msg=f"{name}, {step}")
 
 
 @pytest.fixture
-def on_threads(kernels: str) -> Callable[..., Backend]:
+def on_threads(kernels):
     """on_threads(n, dtype): NumPy with each table of kernels in turn, on so many threads."""
     return lambda threads, dtype="float64": get_backend("numpy", dtype, kernels=kernels, threads=threads)
 
 
 @pytest.fixture
-def numpy_on_threads() -> Callable[..., Backend]:
+def numpy_on_threads():
     """numpy_on_threads(n): the plain pairs in float64 on so many threads."""
     return lambda threads: get_backend("numpy", "float64", kernels="plain", threads=threads)
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_any_number_of_threads_does_what_one_does(case: str, on_threads: Any) -> None:
+def test_any_number_of_threads_does_what_one_does(case, on_threads):
     changes, options = CASES[case]
     alone = trained(new_step(build(on_threads(1), **changes), **options), BATCHES)
     for threads in (2, 3, 5):
         same(trained(new_step(build(on_threads(threads), **changes), **options), BATCHES), alone)
 
 
-def test_the_cases_can_tell_a_wrong_share_and_a_wrong_mask(
-    numpy_on_threads: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_cases_can_tell_a_wrong_share_and_a_wrong_mask(numpy_on_threads, monkeypatch):
     """Without n_i/N, or with each part's masks drawn from the start, the test above would fail."""
     alone = trained(new_step(build(numpy_on_threads(1))), BATCHES)
     with monkeypatch.context() as patch:
@@ -96,7 +93,7 @@ def test_the_cases_can_tell_a_wrong_share_and_a_wrong_mask(
         same(trained(new_step(build(numpy_on_threads(3))), BATCHES), alone)
 
 
-def test_frozen_segments_stay_frozen(numpy_on_threads: Any) -> None:
+def test_frozen_segments_stay_frozen(numpy_on_threads):
     runs = []
     for threads in (1, 3):
         step = new_step(build(numpy_on_threads(threads)), clip_norm=0.05)
@@ -112,13 +109,13 @@ def test_frozen_segments_stay_frozen(numpy_on_threads: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_one_seed_and_so_many_threads_give_one_run_to_the_bit(dtype: str, on_threads: Any) -> None:
+def test_one_seed_and_so_many_threads_give_one_run_to_the_bit(dtype, on_threads):
     options: dict[str, Any] = {"accumulate": 2, "clip_norm": 0.05}
     runs = [trained(new_step(build(on_threads(3, dtype)), **options), BATCHES) for _ in range(2)]
     assert [[a.tobytes() for a in some] for some in runs[0]] == [[a.tobytes() for a in some] for some in runs[1]]
 
 
-def test_changes_of_the_model_between_steps_reach_every_thread(numpy_on_threads: Any) -> None:
+def test_changes_of_the_model_between_steps_reach_every_thread(numpy_on_threads):
     runs = []
     for threads in (1, 3):
         step = new_step(build(numpy_on_threads(threads)))
@@ -132,7 +129,7 @@ def test_changes_of_the_model_between_steps_reach_every_thread(numpy_on_threads:
     same(runs[1], runs[0])
 
 
-def test_parameters_loaded_between_steps_reach_every_thread(numpy_on_threads: Any) -> None:
+def test_parameters_loaded_between_steps_reach_every_thread(numpy_on_threads):
     other = model_arrays(build(numpy_on_threads(1), dropout=0.0))
     shaken = {name: array + 0.1 for name, array in other.items()}
     runs = []
@@ -144,7 +141,7 @@ def test_parameters_loaded_between_steps_reach_every_thread(numpy_on_threads: An
     same(runs[1], runs[0])
 
 
-def test_a_parameter_of_other_memory_reaches_every_thread(numpy_on_threads: Any) -> None:
+def test_a_parameter_of_other_memory_reaches_every_thread(numpy_on_threads):
     """Its old memory may be trained or not, nobody looks there any more."""
     losses = []
     for threads in (1, 3):
@@ -160,7 +157,7 @@ def failing_at(backend: Backend, token: int) -> Backend:
     """The backend, but the loss of a part with this target fails."""
     loss = backend.ops.cross_entropy
 
-    def forward(logits: Host, targets: Host, *options: Any) -> Any:
+    def forward(logits: Host, targets: Host, *options):
         if np.any(targets == token):
             raise MemoryError(f"no room for {token}")
         return loss.forward(logits, targets, *options)
@@ -169,7 +166,7 @@ def failing_at(backend: Backend, token: int) -> Backend:
 
 
 @pytest.mark.parametrize("token", [1, 2, 3], ids=["the caller's part", "a thread's", "the last thread's"])
-def test_an_error_on_any_thread_leaves_everything_as_it_was(token: int, numpy_on_threads: Any) -> None:
+def test_an_error_on_any_thread_leaves_everything_as_it_was(token, numpy_on_threads):
     target = np.array([[1, 4, 4], [2, 4, 4], [3, 4, 4]])
     step = new_step(build(failing_at(numpy_on_threads(3), token)))
     good = (target, target, np.full_like(target, 5))
@@ -184,7 +181,7 @@ def test_an_error_on_any_thread_leaves_everything_as_it_was(token: int, numpy_on
     same(trained(step, [good]), trained(calm, [good, good])[1:])  # nothing is left over in a replica's gradients
 
 
-def test_a_batch_that_is_refused_on_the_threads_changes_nothing(on_threads: Any) -> None:
+def test_a_batch_that_is_refused_on_the_threads_changes_nothing(on_threads):
     step = new_step(build(on_threads(3), positions="learned"))
     step(*EVEN)
     before = step.model.arena.values.copy()
@@ -194,7 +191,7 @@ def test_a_batch_that_is_refused_on_the_threads_changes_nothing(on_threads: Any)
     assert step.step_number == 1
 
 
-def test_padding_alone_on_every_thread(on_threads: Any) -> None:
+def test_padding_alone_on_every_thread(on_threads):
     step = new_step(build(on_threads(3)), clip_norm=1.0)
     before = step.model.arena.values.copy()
     step.optimizer.weight_decay = 0.0
@@ -203,7 +200,7 @@ def test_padding_alone_on_every_thread(on_threads: Any) -> None:
     assert np.array_equal(step.model.arena.values, before)
 
 
-def test_no_more_replicas_than_shards_and_none_for_one_thread(numpy_on_threads: Any) -> None:
+def test_no_more_replicas_than_shards_and_none_for_one_thread(numpy_on_threads):
     for threads, rows, replicas in ((5, 1, 0), (5, 2, 1), (3, 7, 2)):
         step = new_step(build(numpy_on_threads(threads)))
         step(*(ids[:rows] for ids in EVEN))
@@ -215,7 +212,7 @@ def test_no_more_replicas_than_shards_and_none_for_one_thread(numpy_on_threads: 
     ("least", "accumulate", "parts"),
     [(1, 1, [3]), (117, 1, [2]), (176, 1, [1]), (100, 2, [2, 1])],  # of 7·5·10 numbers; of 4·5·10 and 3·5·10
 )
-def test_a_part_has_enough_numbers_to_pay(least: int, accumulate: int, parts: list[int]) -> None:
+def test_a_part_has_enough_numbers_to_pay(least, accumulate, parts):
     on = replace(get_backend("numpy", "float64", kernels="numpy", threads=3), least_part=least)
     step = new_step(build(on), accumulate=accumulate)
     given = step._check(EVEN, 0)
@@ -224,7 +221,7 @@ def test_a_part_has_enough_numbers_to_pay(least: int, accumulate: int, parts: li
     same(trained(step, [EVEN]), trained(alone, [EVEN]))
 
 
-def test_a_backend_of_more_threads_than_the_step_was_made_for(numpy_on_threads: Any) -> None:
+def test_a_backend_of_more_threads_than_the_step_was_made_for(numpy_on_threads):
     step, true = (new_step(build(numpy_on_threads(2))) for _ in range(2))
     other = numpy_on_threads(5)
     for layer in step.model.all_layers():
@@ -232,7 +229,7 @@ def test_a_backend_of_more_threads_than_the_step_was_made_for(numpy_on_threads: 
     same(trained(step, BATCHES), trained(true, BATCHES))
 
 
-def test_the_replicas_go_with_the_step_at_once(numpy_on_threads: Any) -> None:
+def test_the_replicas_go_with_the_step_at_once(numpy_on_threads):
     """Their gradients are as large as the model; waiting for the garbage collector would keep them for long."""
     model = build(numpy_on_threads(3))
     gc.disable()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from types import MethodType
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +20,7 @@ OWN_FORWARD = FeedForward.forward
 
 
 @pytest.mark.parametrize("kind", [Decoder, Encoder, Transformer, *KINDS])
-def test_npformers_own_classes_say_so(kind: type) -> None:
+def test_npformers_own_classes_say_so(kind):
     is_part = kind is not Layer and issubclass(kind, Owner)
     assert ("static" in vars(kind)) == is_part
 
@@ -41,7 +40,7 @@ class Foreign:
     forward = ScaledDotProduct.forward
 
 
-def less(self: Any, x: Any, key: Any = None) -> Any:
+def less(self, x, key=None):
     y, cache = OWN_FORWARD(self, x, key)
     return y - 3 * np.sign(x), cache
 
@@ -54,9 +53,7 @@ def less(self: Any, x: Any, key: Any = None) -> Any:
     ("model.__class__ = type('Mine', (Transformer,), {})", False),
     ("model.step = model.step", False), ("inner.static = False", True),
 ])  # fmt: skip
-def test_a_model_is_static_if_all_of_it_is(
-    statement: str, expected: bool, small_model: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_is_static_if_all_of_it_is(statement, expected, small_model, monkeypatch):
     model = small_model(get_backend("numpy", kernels="plain"))
     layer = model.decoder.layers[0]
     monkeypatch.setattr(FeedForward, "forward", OWN_FORWARD)
@@ -65,9 +62,7 @@ def test_a_model_is_static_if_all_of_it_is(
 
 
 @pytest.mark.parametrize("place", ["decoder", "encoder", "class"])
-def test_fused_decoding_obeys_a_method_of_ones_own(
-    place: str, small_model: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fused_decoding_obeys_a_method_of_ones_own(place, small_model, monkeypatch):
     pytest.importorskip("numba")
     texts = []
     for kernels in ("plain", "numba"):

@@ -25,7 +25,7 @@ SIZES: dict[str, Any] = {"d_model": 8, "num_heads": 2, "d_ff": 12, "dropout": 0.
 
 
 @pytest.fixture(params=["plain", "numpy", "numba"])
-def backend(request: pytest.FixtureRequest) -> Backend:
+def backend(request):
     if request.param == "numba":
         pytest.importorskip("numba")
     return get_backend("numpy", dtype="float64", kernels=request.param, threads=2)
@@ -35,16 +35,16 @@ def decoder(on: Backend) -> Decoder:
     return Decoder(DecoderConfig(9, num_layers=2, **SIZES), backend=on)
 
 
-def packed(model: Any) -> Any:
+def packed(model):
     model.arena = Arena(model.owned_parameters(), model.backend)
     return model
 
 
-def new_step(model: Any, **options: Any) -> TrainStep:
+def new_step(model, **options) -> TrainStep:
     return TrainStep(model, Adam(model.arena, lr=0.01), **options)
 
 
-def test_a_replaced_layer_is_refused_until_it_is_packed(numpy64: Backend) -> None:
+def test_a_replaced_layer_is_refused_until_it_is_packed(numpy64):
     model = decoder(numpy64)
     step = new_step(model)
     model.generator = Linear(8, 9, backend=numpy64, seed=5)
@@ -58,7 +58,7 @@ def test_a_replaced_layer_is_refused_until_it_is_packed(numpy64: Backend) -> Non
     assert np.all(model.generator.weight.data != before)
 
 
-def test_one_that_is_frozen_may_be_anything(numpy64: Backend) -> None:
+def test_one_that_is_frozen_may_be_anything(numpy64):
     model = decoder(numpy64)
     step = new_step(model)
     model.arena.configure("embedding", trainable=False)
@@ -69,7 +69,7 @@ def test_one_that_is_frozen_may_be_anything(numpy64: Backend) -> None:
         step(IDS, IDS)
 
 
-def test_a_batch_norm_put_in_by_hand_learns_what_it_sees(backend: Backend) -> None:
+def test_a_batch_norm_put_in_by_hand_learns_what_it_sees(backend):
     config = TransformerConfig(9, 9, num_encoder_layers=1, num_decoder_layers=1, **SIZES)
     model = Transformer(config, backend=backend)
     norm = BatchNorm(8, backend=backend)
@@ -84,7 +84,7 @@ def test_a_batch_norm_put_in_by_hand_learns_what_it_sees(backend: Backend) -> No
 class Nested(Layer):
     """Two maps, one after the other, kept where a reader of attributes might not look; halved if there is a note."""
 
-    def __init__(self, on: Backend, kind: str) -> None:
+    def __init__(self, on: Backend, kind: str):
         super().__init__(on)
         first, second = (Linear(8, 8, backend=on, seed=seed) for seed in (1, 2))
         self.parts: Any = {
@@ -96,19 +96,19 @@ class Nested(Layer):
         parts = self.parts.values() if isinstance(self.parts, dict) else self.parts
         return [part[0] if isinstance(part, list) else part for part in parts]
 
-    def forward(self, x: Host, key: Any = None) -> Any:
+    def forward(self, x: Host, key=None):
         first, second = self.maps()
         h, kept = first.forward(x / 2 if self.notes else x)
         y, cache = second.forward(h)
         return y, (kept, cache)
 
-    def backward(self, dy: Host, cache: Any) -> Host:
+    def backward(self, dy: Host, cache) -> Host:
         first, second = self.maps()
         found: Host = first.backward(second.backward(dy, cache[1]), cache[0])
         return found / 2 if self.notes else found
 
 
-def nested_decoder(on: Backend, kind: str) -> Any:
+def nested_decoder(on: Backend, kind: str):
     model = decoder(on)
     if kind:
         model.decoder.layers[0].feed_forward = Nested(on, kind)  # type: ignore[assignment]
@@ -119,7 +119,7 @@ NAMES = {"tuple": ("0", "1"), "dict": ("first", "second"), "lists": ("0.0", "1.0
 
 
 @pytest.mark.parametrize("kind", NAMES)
-def test_layers_in_containers_are_found_checked_and_trained(kind: str, backend: Backend) -> None:
+def test_layers_in_containers_are_found_checked_and_trained(kind, backend):
     nested = Nested(backend, kind)
     expected = [f"parts.{name}.{part}" for name in NAMES[kind] for part in ("weight", "bias")]
     assert [name for name, _ in nested.named_parameters()] == expected
@@ -140,7 +140,7 @@ def test_layers_in_containers_are_found_checked_and_trained(kind: str, backend: 
 OWN_FORWARD = FeedForward.forward
 
 
-def half(self: Any, x: Any, key: Any = None) -> Any:
+def half(self, x, key=None):
     """A feed-forward's output, halved; its backward stays as it is."""
     y, cache = OWN_FORWARD(self, x, key)
     return y / 2, cache
@@ -151,14 +151,14 @@ class Halved(FeedForward):
 
 
 def with_half_maps(on: Backend) -> Backend:
-    def forward(*inputs: Any) -> Any:
+    def forward(*inputs):
         y, cache = on.ops.linear.forward(*inputs)
         return y / 2, cache
 
     return replace(on, ops=replace(on.ops, linear=Pair(forward, on.ops.linear.backward)))
 
 
-def change(model: Any, statement: str) -> None:
+def change(model, statement: str):
     """Run it; layer is the model's first one, inner its feed-forward."""
     layer = model.decoder.layers[0]
     known = (FeedForward, Halved, Linear, Local, half, partial, replace, with_half_maps)
@@ -187,7 +187,7 @@ OBEYED = {
 }
 
 
-def values_after(model: Any, statement: str, anew: bool = False) -> Host:
+def values_after(model, statement: str, anew: bool = False) -> Host:
     """Three steps, the change, and three more: of the step there is, or of one that is made anew."""
     FeedForward.forward = OWN_FORWARD  # type: ignore[method-assign]
     step = new_step(model)
@@ -202,7 +202,7 @@ def values_after(model: Any, statement: str, anew: bool = False) -> Host:
 
 
 @pytest.mark.parametrize("statement", OBEYED)
-def test_a_change_between_steps_is_obeyed(statement: str, backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_between_steps_is_obeyed(statement, backend, monkeypatch):
     monkeypatch.setattr(FeedForward, "forward", FeedForward.forward)  # what it is again in the end
     found, anew, before = (
         values_after(nested_decoder(backend, OBEYED[statement]), *given)
@@ -225,7 +225,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("statement", REFUSED)
-def test_what_would_not_be_trained_is_refused_and_nothing_changes(statement: str, backend: Backend) -> None:
+def test_what_would_not_be_trained_is_refused_and_nothing_changes(statement, backend):
     kind, message = REFUSED[statement]
     model = nested_decoder(backend, kind)
     step = new_step(model)
@@ -239,7 +239,7 @@ def test_what_would_not_be_trained_is_refused_and_nothing_changes(statement: str
     assert np.array_equal(model.arena.values, before)
 
 
-def test_a_copied_step_goes_on_apart(backend: Backend) -> None:
+def test_a_copied_step_goes_on_apart(backend):
     step = new_step(decoder(backend), seed=3, label_smoothing=0.1, clip_norm=0.5)
     for _ in range(3):
         step(IDS, IDS)
@@ -252,7 +252,7 @@ def test_a_copied_step_goes_on_apart(backend: Backend) -> None:
     assert np.array_equal(step.model.arena.values, other.model.arena.values)
 
 
-def test_without_a_bound_the_norm_is_measured_all_the_same(backend: Backend) -> None:
+def test_without_a_bound_the_norm_is_measured_all_the_same(backend):
     runs = [new_step(decoder(backend), clip_norm=bound) for bound in (None, float("inf"))]
     for step in runs:
         for _ in range(2):
@@ -263,7 +263,7 @@ def test_without_a_bound_the_norm_is_measured_all_the_same(backend: Backend) -> 
 
 
 @pytest.mark.parametrize("rate", [float("nan"), -1.0, float("inf"), None, "0.1"])
-def test_a_schedule_that_says_no_rate_is_refused(rate: Any, numpy64: Backend) -> None:
+def test_a_schedule_that_says_no_rate_is_refused(rate, numpy64):
     model = decoder(numpy64)
     step, before = new_step(model, schedule=lambda number: rate), model.arena.values.copy()
     with pytest.raises(ConfigError, match="schedule: expected a finite rate >= 0 for step 1"):
@@ -272,17 +272,17 @@ def test_a_schedule_that_says_no_rate_is_refused(rate: Any, numpy64: Backend) ->
 
 
 @pytest.mark.parametrize(("option", "value"), [("accumulate", 2.0), ("accumulate", 0), ("seed", 1.5), ("seed", None)])
-def test_options_that_are_no_whole_numbers_are_refused(option: str, value: Any, numpy64: Backend) -> None:
+def test_options_that_are_no_whole_numbers_are_refused(option, value, numpy64):
     with pytest.raises(ConfigError, match=f"{option}: expected an integer >= "):
         new_step(decoder(numpy64), **{option: value})
 
 
-def test_an_optimiser_of_a_model_is_one_of_its_arena(numpy64: Backend) -> None:
+def test_an_optimiser_of_a_model_is_one_of_its_arena(numpy64):
     with pytest.raises(ConfigError, match=r"arena: expected a model's arena, as in Adam\(model\.arena\), got Decoder"):
         Adam(decoder(numpy64))  # type: ignore[arg-type]
 
 
-def test_a_layer_that_knows_what_it_is_in_is_no_endless_tree() -> None:
+def test_a_layer_that_knows_what_it_is_in_is_no_endless_tree():
     on = get_backend("numpy", dtype="float64", kernels="plain", threads=2)
     model = decoder(on)
     names = [name for name, _ in model.named_parameters()]
@@ -298,7 +298,7 @@ def test_a_layer_that_knows_what_it_is_in_is_no_endless_tree() -> None:
     assert np.array_equal(*values)
 
 
-def test_a_buffer_alone_lets_threads_share_a_batch() -> None:
+def test_a_buffer_alone_lets_threads_share_a_batch():
     model = decoder(get_backend("numpy", dtype="float64", kernels="plain", threads=2))
     step = new_step(model)
     assert step.runner is not None
@@ -309,7 +309,7 @@ def test_a_buffer_alone_lets_threads_share_a_batch() -> None:
     assert step.runner.shards.count_for(1) == 2
 
 
-def test_another_optimiser_and_its_rate_are_looked_at(numpy64: Backend) -> None:
+def test_another_optimiser_and_its_rate_are_looked_at(numpy64):
     step = new_step(decoder(numpy64))
     step(IDS, IDS)
     step.optimizer.lr = float("nan")
@@ -320,14 +320,14 @@ def test_another_optimiser_and_its_rate_are_looked_at(numpy64: Backend) -> None:
         step(IDS, IDS)
 
 
-def test_a_schedule_may_be_a_formula_of_arrays(numpy64: Backend) -> None:
+def test_a_schedule_may_be_a_formula_of_arrays(numpy64):
     step = new_step(decoder(numpy64), schedule=lambda number: np.where(number < 10, 1e-3, 1e-4))
     step(IDS, IDS)
     assert step.learning_rate == 1e-3
 
 
-def test_batches_in_one_array_are_the_batches_they_were(numpy64: Backend) -> None:
-    def one_array() -> Any:
+def test_batches_in_one_array_are_the_batches_they_were(numpy64):
+    def one_array():
         ids = np.empty_like(IDS)
         for turn in range(3):
             ids[...] = np.roll(IDS, turn, axis=1)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 import numpy as np
 import pytest
@@ -29,11 +27,11 @@ def new_step() -> TrainStep:
 
 
 @pytest.mark.parametrize(("function", "most"), [(Transformer.forward, 4), (linear_forward, 14)])
-def test_the_way_of_a_batch_is_short(function: Callable[..., Any], most: int) -> None:
+def test_the_way_of_a_batch_is_short(function, most):
     """Between the step and the function there are at most so many frames of npformer's own."""
     step, between, files = new_step(), list[str](), set[str]()
 
-    def trace(frame: FrameType | None, event: str, _: Any) -> None:
+    def trace(frame: FrameType | None, event: str, _):
         if frame is not None and event == "call":
             files.add(frame.f_code.co_filename)
         if frame is not None and frame.f_code is function.__code__ and not between:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
@@ -19,10 +18,10 @@ class Obeyed(Exception):
 
 
 @pytest.fixture(autouse=True)
-def handlers() -> Iterator[None]:
+def handlers():
     """A handler of our own for both signals, and then the ones of pytest again."""
 
-    def obey(number: int, frame: object) -> None:
+    def obey(number: int, frame: object):
         raise Obeyed(number)
 
     before = {number: signal.signal(number, obey) for number in BOTH}
@@ -32,7 +31,7 @@ def handlers() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("number", BOTH)
-def test_the_first_is_noted_and_the_second_obeyed(number: int) -> None:
+def test_the_first_is_noted_and_the_second_obeyed(number):
     with stop_on_signals() as stop:
         assert stop.number is None
         signal.raise_signal(number)
@@ -43,7 +42,7 @@ def test_the_first_is_noted_and_the_second_obeyed(number: int) -> None:
 
 
 @pytest.mark.parametrize("asked", [False, True])
-def test_handlers_come_back(asked: bool) -> None:
+def test_handlers_come_back(asked):
     before = [signal.getsignal(number) for number in BOTH]
     with suppress(KeyError), stop_on_signals():
         if asked:
@@ -52,7 +51,7 @@ def test_handlers_come_back(asked: bool) -> None:
     assert [signal.getsignal(number) for number in BOTH] == before
 
 
-def test_what_is_ignored_stays_ignored() -> None:
+def test_what_is_ignored_stays_ignored():
     """A shell starts background jobs so; Ctrl-C is not meant for them."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with stop_on_signals() as stop:
@@ -63,11 +62,11 @@ def test_what_is_ignored_stays_ignored() -> None:
     assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 
 
-def test_in_another_thread_nothing_is_noted_and_nothing_breaks() -> None:
+def test_in_another_thread_nothing_is_noted_and_nothing_breaks():
     found: list[StopRequest] = []
     before = [signal.getsignal(number) for number in BOTH]
 
-    def work() -> None:
+    def work():
         with stop_on_signals() as stop:
             found.append(stop)
 
@@ -78,12 +77,12 @@ def test_in_another_thread_nothing_is_noted_and_nothing_breaks() -> None:
     assert [signal.getsignal(number) for number in BOTH] == before
 
 
-def press(count: int = 1) -> None:
+def press(count: int = 1):
     for _ in range(count):
         signal.raise_signal(signal.SIGINT)
 
 
-def update(held: HeldInterrupt, done: list[str], before: int = 0, within: int = 0, after: int = 0) -> None:
+def update(held: HeldInterrupt, done: list[str], before: int = 0, within: int = 0, after: int = 0):
     """A step of three lines, with so many presses in each."""
     with held:
         press(before)
@@ -108,9 +107,7 @@ def update(held: HeldInterrupt, done: list[str], before: int = 0, within: int = 
         ({"within": 1, "after": 1}, ["gradients", "update"]),
     ],
 )
-def test_a_first_one_is_held_until_nothing_is_half_done_and_a_second_outside_of_updates_is_not(
-    presses: dict[str, int], reached: list[str]
-) -> None:
+def test_a_first_one_is_held_until_nothing_is_half_done_and_a_second_outside_of_updates_is_not(presses, reached):
     handler, done = signal.getsignal(signal.SIGINT), list[str]()
     with pytest.raises(Obeyed):
         update(HeldInterrupt(), done, **presses)
@@ -118,7 +115,7 @@ def test_a_first_one_is_held_until_nothing_is_half_done_and_a_second_outside_of_
     assert signal.getsignal(signal.SIGINT) is handler
 
 
-def test_a_handler_that_only_notes_is_told_each_time_and_nothing_is_left_out() -> None:
+def test_a_handler_that_only_notes_is_told_each_time_and_nothing_is_left_out():
     told: list[int] = []
     signal.signal(signal.SIGINT, lambda number, frame: told.append(number))
     held, done = HeldInterrupt(), list[str]()
@@ -126,7 +123,7 @@ def test_a_handler_that_only_notes_is_told_each_time_and_nothing_is_left_out() -
     assert (done, len(told)) == (["gradients", "update", "end"], 2)
 
 
-def test_an_ignored_interrupt_is_not_held() -> None:
+def test_an_ignored_interrupt_is_not_held():
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with HeldInterrupt():
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN

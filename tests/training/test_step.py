@@ -24,17 +24,17 @@ TGT_OUT = np.array([[8, 6, 4, 5, 3, 2], [8, 2, 0, 0, 0, 0], [2, 0, 0, 0, 0, 0], 
 BATCH = (SRC, TGT_IN, TGT_OUT)
 
 
-def build(backend: Backend, **changes: Any) -> Transformer:
+def build(backend: Backend, **changes) -> Transformer:
     options = {"d_model": 8, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1, "d_ff": 12}
     config = TransformerConfig(9, 9, **(options | {"dropout": 0.0, "max_seq_len": 6} | changes))
     return Transformer(config, backend=backend, seed=2)
 
 
-def step_for(model: Transformer, lr: float = 0.01, **options: Any) -> TrainStep:
+def step_for(model: Transformer, lr: float = 0.01, **options) -> TrainStep:
     return TrainStep(model, Adam(model.arena, lr=lr), **options)
 
 
-def by_hand(model: Transformer, batch: Any, key: RandomKey | None = None, smoothing: float = 0.0) -> tuple[float, Host]:
+def by_hand(model: Transformer, batch, key: RandomKey | None = None, smoothing: float = 0.0) -> tuple[float, Host]:
     """(loss, the flat gradient) of one whole batch."""
     model.zero_grad()
     logits, cache = model.forward(batch[0], batch[1], key=key)
@@ -45,9 +45,7 @@ def by_hand(model: Transformer, batch: Any, key: RandomKey | None = None, smooth
 
 @pytest.mark.parametrize("accumulate", [1, 2, 3, 4, 5, 9])
 @pytest.mark.parametrize("label_smoothing", [0.0, 0.2])
-def test_micro_batches_give_the_loss_and_gradient_of_the_whole(
-    accumulate: int, label_smoothing: float, numpy64: Backend
-) -> None:
+def test_micro_batches_give_the_loss_and_gradient_of_the_whole(accumulate, label_smoothing, numpy64):
     model = build(numpy64)
     expected_loss, expected = by_hand(model, BATCH, smoothing=label_smoothing)
     step = step_for(model, lr=0.0, accumulate=accumulate, label_smoothing=label_smoothing)
@@ -55,7 +53,7 @@ def test_micro_batches_give_the_loss_and_gradient_of_the_whole(
     np.testing.assert_allclose(model.arena.grads, expected, rtol=0, atol=1e-12 * np.max(np.abs(expected)))
 
 
-def test_averaging_micro_batches_would_have_been_seen(numpy64: Backend) -> None:
+def test_averaging_micro_batches_would_have_been_seen(numpy64):
     """The batch above can tell the mean over tokens from the mean over micro-batches."""
     model = build(numpy64)
     whole_loss, whole = by_hand(model, BATCH)
@@ -64,7 +62,7 @@ def test_averaging_micro_batches_would_have_been_seen(numpy64: Backend) -> None:
     assert np.max(np.abs(np.mean([gradient for _, gradient in parts], axis=0) - whole)) > 0.1 * np.max(np.abs(whole))
 
 
-def test_steps_equal_forward_loss_backward_and_adam_by_hand(numpy64: Backend) -> None:
+def test_steps_equal_forward_loss_backward_and_adam_by_hand(numpy64):
     model, twin = build(numpy64, dropout=0.3), build(numpy64, dropout=0.3)
     schedule, clip_norm = Noam(d_model=8, warmup_steps=3), 0.5
     step = TrainStep(model, Adam(model.arena, lr=99.0, betas=(0.9, 0.98), eps=1e-3), seed=4, label_smoothing=0.1,
@@ -85,7 +83,7 @@ def test_steps_equal_forward_loss_backward_and_adam_by_hand(numpy64: Backend) ->
         np.testing.assert_allclose(model.arena.values, p, rtol=1e-10, atol=1e-13)
 
 
-def test_without_clipping_no_norm_is_taken(numpy64: Backend) -> None:
+def test_without_clipping_no_norm_is_taken(numpy64):
     step = step_for(build(numpy64))
     step(*BATCH)
     assert step.grad_norm is None
@@ -104,20 +102,20 @@ def run(backend: Backend, seed: int, monkeypatch: pytest.MonkeyPatch) -> tuple[l
     return losses, sorted(draws), model.arena.values.tobytes()
 
 
-def test_one_seed_gives_one_run_to_the_bit(numpy32: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_seed_gives_one_run_to_the_bit(numpy32, monkeypatch):
     first, again, other = (run(numpy32, seed, monkeypatch) for seed in (0, 0, 1))
     assert first == again
     assert first[0][0] != other[0][0]
     assert first[2] != other[2]
 
 
-def test_every_step_and_micro_batch_draws_masks_of_its_own(numpy64: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_step_and_micro_batch_draws_masks_of_its_own(numpy64, monkeypatch):
     _, draws, _ = run(numpy64, 7, monkeypatch)
     assert {(d.seed, d.step, d.micro) for d in draws} == {(7, step, micro) for step in range(3) for micro in (0, 1)}
     assert len(set(draws)) == len(draws)
 
 
-def replaced(place: int, value: Any) -> tuple[Any, ...]:
+def replaced(place: int, value) -> tuple[Any, ...]:
     return tuple(value if i == place else ids for i, ids in enumerate(BATCH))
 
 
@@ -147,7 +145,7 @@ BAD: list[tuple[Any, type[NpformerError], str]] = [
 
 
 @pytest.mark.parametrize(("batch", "error", "text"), BAD)
-def test_a_bad_batch_changes_nothing(batch: Any, error: type[NpformerError], text: str, numpy64: Backend) -> None:
+def test_a_bad_batch_changes_nothing(batch, error, text, numpy64):
     model = build(numpy64, positions="learned")
     step = step_for(model, accumulate=2, clip_norm=1.0)
     step(*BATCH)
@@ -159,7 +157,7 @@ def test_a_bad_batch_changes_nothing(batch: Any, error: type[NpformerError], tex
     assert step.step_number == 1
 
 
-def test_narrow_integers_train_as_wide_ones(numpy64: Backend) -> None:
+def test_narrow_integers_train_as_wide_ones(numpy64):
     """Token ids of one byte with more classes than a byte holds: class 256 is not class 0."""
     losses = []
     for dtype in ("uint8", "int64"):
@@ -171,7 +169,7 @@ def test_narrow_integers_train_as_wide_ones(numpy64: Backend) -> None:
 
 
 @pytest.mark.parametrize("accumulate", [1, 2])
-def test_a_batch_of_padding_alone_has_loss_0_and_gradient_0(accumulate: int, numpy32: Backend) -> None:
+def test_a_batch_of_padding_alone_has_loss_0_and_gradient_0(accumulate, numpy32):
     model = build(numpy32)
     before = model.arena.values.copy()
     step = step_for(model, accumulate=accumulate, clip_norm=1.0)
@@ -181,14 +179,14 @@ def test_a_batch_of_padding_alone_has_loss_0_and_gradient_0(accumulate: int, num
     assert np.array_equal(model.arena.values, before)
 
 
-def test_the_loss_is_a_fresh_array_each_time(numpy32: Backend) -> None:
+def test_the_loss_is_a_fresh_array_each_time(numpy32):
     step = step_for(build(numpy32))
     first = step(*BATCH)
     value = float(first)
     assert float(step(*BATCH)) < value == float(first)
 
 
-def test_a_step_on_a_device_that_is_not_the_cpu(numpy64: Backend, strict64: Backend) -> None:
+def test_a_step_on_a_device_that_is_not_the_cpu(numpy64, strict64):
     found = []
     for backend in (numpy64, strict64):
         model = build(backend, dropout=0.2)
@@ -210,12 +208,12 @@ def test_a_step_on_a_device_that_is_not_the_cpu(numpy64: Backend, strict64: Back
         ({"label_smoothing": 1.0}, "label_smoothing: expected 0 <= label_smoothing < 1, got 1.0"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(options: Any, text: str, numpy64: Backend) -> None:
+def test_options_that_make_no_sense_are_refused(options, text, numpy64):
     with pytest.raises(ConfigError, match=f"^{re.escape(text)}$"):
         step_for(build(numpy64), **options)
 
 
-def test_an_optimizer_of_another_model_is_refused(numpy64: Backend) -> None:
+def test_an_optimizer_of_another_model_is_refused(numpy64):
     text = "optimizer: expected one over model.arena, got one of another model; it would train that"
     with pytest.raises(ConfigError, match=f"^{re.escape(text)}$"):
         TrainStep(build(numpy64), Adam(build(numpy64).arena))

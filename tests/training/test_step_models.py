@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -41,11 +40,11 @@ CASES: dict[str, tuple[Any, np.ndarray[Any, Any]]] = {
 EVERY_CASE = pytest.mark.parametrize("case", CASES)
 
 
-def step_for(model: Model, lr: float = 0.0, **options: Any) -> TrainStep:
+def step_for(model: Model, lr: float = 0.0, **options) -> TrainStep:
     return TrainStep(model, Adam(model.arena, lr=lr), seed=4, **options)
 
 
-def by_hand(model: Any, targets: Any, key: RandomKey | None) -> tuple[float, Any]:
+def by_hand(model, targets, key: RandomKey | None) -> tuple[float, Any]:
     """(loss, the flat gradient) of one whole batch."""
     model.zero_grad()
     logits, cache = model.forward(TOKENS, key=key)
@@ -55,7 +54,7 @@ def by_hand(model: Any, targets: Any, key: RandomKey | None) -> tuple[float, Any
 
 
 @EVERY_CASE
-def test_a_step_is_forward_loss_and_backward(case: str, numpy64: Backend) -> None:
+def test_a_step_is_forward_loss_and_backward(case, numpy64):
     config, targets = CASES[case]
     model, mirror = (build_model(config, backend=numpy64, seed=2) for _ in range(2))
     expected, gradient = by_hand(mirror, targets, RandomKey(4, 0))
@@ -66,7 +65,7 @@ def test_a_step_is_forward_loss_and_backward(case: str, numpy64: Backend) -> Non
 
 @EVERY_CASE
 @pytest.mark.parametrize("options", [{"threads": 2}, {"threads": 3}, {"accumulate": 2}, {"accumulate": 5}])
-def test_parts_of_a_batch_add_up(case: str, options: dict[str, int], kernels: str) -> None:
+def test_parts_of_a_batch_add_up(case, options, kernels):
     config, targets = CASES[case]
     config = type(config)(**(vars(config) | {"dropout": 0.0}))
     alone = build_model(config, backend=get_backend("numpy", "float64", kernels=kernels, threads=1), seed=2)
@@ -80,7 +79,7 @@ def test_parts_of_a_batch_add_up(case: str, options: dict[str, int], kernels: st
 
 
 @EVERY_CASE
-def test_a_model_learns_one_batch_by_heart(case: str, any64: Backend) -> None:
+def test_a_model_learns_one_batch_by_heart(case, any64):
     config, targets = CASES[case]
     config = type(config)(**(vars(config) | {"dropout": 0.0, "d_model": 16}))
     step = step_for(build_model(config, backend=any64, seed=2), lr=0.01)
@@ -101,9 +100,7 @@ BAD: list[tuple[str, tuple[Any, ...], type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(("case", "batch", "error", "text"), BAD)
-def test_a_bad_batch_changes_nothing(
-    case: str, batch: Any, error: type[Exception], text: str, numpy64: Backend
-) -> None:
+def test_a_bad_batch_changes_nothing(case, batch, error, text, numpy64):
     model = build_model(CASES[case][0], backend=numpy64)
     before, step = model.arena.values.copy(), step_for(model, lr=0.01)
     with pytest.raises(error, match=f"^{re.escape(text)}"):
@@ -113,10 +110,10 @@ def test_a_bad_batch_changes_nothing(
 
 
 @pytest.fixture
-def with_batch_norm() -> Callable[..., Model]:
+def with_batch_norm():
     """with_batch_norm(kind, backend): a small model whose norms are over batches."""
 
-    def build(kind: str, backend: Backend, **changes: Any) -> Model:
+    def build(kind: str, backend: Backend, **changes) -> Model:
         options = SIZES | {"norm": "batch", "dropout": 0.0} | changes
         if kind == "transformer":
             layers = {"num_encoder_layers": 1, "num_decoder_layers": 1}
@@ -128,7 +125,7 @@ def with_batch_norm() -> Callable[..., Model]:
     return build
 
 
-def norms_of(layer: Any) -> list[BatchNorm]:
+def norms_of(layer) -> list[BatchNorm]:
     return [each for each in layer.all_layers() if isinstance(each, BatchNorm)]
 
 
@@ -142,9 +139,7 @@ def batch_of(kind: str) -> tuple[Any, ...]:
 
 @KINDS
 @ORDERS
-def test_every_norm_remembers_what_it_saw_once(
-    kind: str, norm_order: str, with_batch_norm: Any, any64: Backend
-) -> None:
+def test_every_norm_remembers_what_it_saw_once(kind, norm_order, with_batch_norm, any64):
     model, mirror = (with_batch_norm(kind, any64, norm_order=norm_order) for _ in range(2))
     _, cache = mirror.forward(*batch_of(kind)[:-1], key=RandomKey(4, 0))
     seen = list(statistics_in(cache))
@@ -160,7 +155,7 @@ def test_every_norm_remembers_what_it_saw_once(
 
 
 @KINDS
-def test_rows_are_not_shared_out(kind: str, with_batch_norm: Any) -> None:
+def test_rows_are_not_shared_out(kind, with_batch_norm):
     """They look at each other: halves of a batch would have statistics of their own."""
     models = [
         with_batch_norm(kind, get_backend("numpy", "float64", kernels="numpy", threads=threads)) for threads in (1, 3)
@@ -172,7 +167,7 @@ def test_rows_are_not_shared_out(kind: str, with_batch_norm: Any) -> None:
     np.testing.assert_allclose(models[1].arena.grads, models[0].arena.grads, rtol=0, atol=1e-12)
 
 
-def test_micro_batches_are_remembered_in_turn(with_batch_norm: Any, numpy64: Backend) -> None:
+def test_micro_batches_are_remembered_in_turn(with_batch_norm, numpy64):
     model, mirror = (with_batch_norm("encoder", numpy64) for _ in range(2))
     for rows in (slice(0, 3), slice(3, 5)):
         for one in statistics_in(mirror.forward(TOKENS[rows], key=RandomKey(4, 0))[1]):
@@ -182,14 +177,12 @@ def test_micro_batches_are_remembered_in_turn(with_batch_norm: Any, numpy64: Bac
         np.testing.assert_allclose(one.data, other.data, rtol=1e-12, atol=1e-14, err_msg=name)
 
 
-def test_a_step_that_fails_remembers_nothing(
-    with_batch_norm: Any, numpy64: Backend, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_step_that_fails_remembers_nothing(with_batch_norm, numpy64, monkeypatch):
     model = with_batch_norm("encoder", numpy64)
     before = {name: buffer.data.copy() for name, buffer in model.named_buffers()}
     step = step_for(model, lr=0.01)
 
-    def fail(*_: Any) -> None:
+    def fail(*_):
         raise MemoryError
 
     monkeypatch.setattr(type(step.optimizer), "step", fail)
@@ -199,7 +192,7 @@ def test_a_step_that_fails_remembers_nothing(
 
 
 @KINDS
-def test_inference_is_by_what_was_remembered(kind: str, with_batch_norm: Any, numpy64: Backend) -> None:
+def test_inference_is_by_what_was_remembered(kind, with_batch_norm, numpy64):
     """After many steps a row alone gets nearly what it gets in its batch, and without them it does not."""
     model = with_batch_norm(kind, numpy64)
     inputs = batch_of(kind)[:-1]

@@ -24,10 +24,10 @@ class AskingCard:
 
     precision = "float32"
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.most: dict[str, int] = {}
 
-    def empty(self, shape: tuple[int, ...], dtype: Any) -> Host:
+    def empty(self, shape: tuple[int, ...], dtype) -> Host:
         return np.zeros(shape, dtype)
 
     def contiguous(self, x: Host) -> Host:
@@ -36,7 +36,7 @@ class AskingCard:
     def address(self, x: Host) -> int:
         return int(x.ctypes.data)
 
-    def launch(self, kernel: str, dtype: Any, blocks: int, threads: int, *arguments: Any) -> None:
+    def launch(self, kernel: str, dtype, blocks: int, threads: int, *arguments):
         self.most[kernel] = max(threads, self.most.get(kernel, 0))
 
     def product(self, a: Host, b: Host, out: Host, *, add: bool = False, scale: float = 1.0) -> Host:
@@ -52,7 +52,7 @@ def most_threads(dtype: str, width: int) -> dict[str, int]:
     return card.most
 
 
-def _call_everything(card: AskingCard, dtype: str, width: int) -> None:
+def _call_everything(card: AskingCard, dtype: str, width: int):
     """Every operation, forward and backward, on rows of so many numbers, few and many; and what is no operation."""
     ops, zeros = cuda_ops(card), lambda *shape: np.zeros(shape, dtype)
     vector, square = zeros(width), zeros(width, 64)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import pytest
 
-from npformer.backend import Backend, Ops, get_backend
+from npformer.backend import Backend, get_backend
 from npformer.backend.cuda import cuda_ops
 from npformer.backend.fallback import with_fallback
 from tests.backend.cuda import host_card
@@ -17,7 +16,7 @@ BLOCKS = {"1 thread": (1, False), "40 threads": (40, True)}
 
 
 @pytest.fixture
-def cards() -> Any:
+def cards():
     """The module host_card; skips, visibly, without a compiler."""
     problem = host_card.compiler_problem()
     if problem is not None:
@@ -26,30 +25,30 @@ def cards() -> Any:
 
 
 @pytest.fixture(params=BLOCKS)
-def card(request: pytest.FixtureRequest, cards: Any) -> Any:
+def card(request, cards):
     """Kernels compiled as C++, in blocks of each size."""
     block, backwards = BLOCKS[request.param]
     return cards.HostCard(block=block, backwards=backwards)
 
 
-def backend_on(card: Any, dtype: str) -> Backend:
+def backend_on(card, dtype: str) -> Backend:
     """A backend whose operations are those for GPUs, on a card, with fall-back to plain ones."""
     plain = get_backend("numpy", dtype=dtype, kernels="plain")
     return dataclasses.replace(plain, ops=with_fallback(cuda_ops(card), plain.ops), kernels="cuda")
 
 
 @pytest.fixture
-def on_card() -> Any:
+def on_card():
     """on_card(card, dtype): the backend above."""
     return backend_on
 
 
 @pytest.fixture
-def table(card: Any) -> Ops:
+def table(card):
     """The kernels on that card, bare."""
     return cuda_ops(card)
 
 
 @pytest.fixture
-def card64(card: Any) -> Backend:
+def card64(card):
     return backend_on(card, "float64")

@@ -17,7 +17,7 @@ LISTED, MOST_LISTED = ("concat", "stack"), 8
 class Namespace:
     """The array API's functions for DeviceArrays."""
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str):
         found = getattr(compat, name)
         if isinstance(found, type) or not callable(found) or name == "isdtype":
             return found
@@ -27,7 +27,7 @@ class Namespace:
 NAMESPACE = Namespace()
 
 
-def call(name: str, function: Callable[..., Any], inputs: Sequence[Any], options: dict[str, Any]) -> Any:
+def call(name: str, function: Callable[..., Any], inputs: Sequence[Any], options: dict[str, Any]):
     """function of arrays: a view, or an array of its own."""
     arrays = [x for x in flat((*inputs, *options.values())) if isinstance(x, DeviceArray)]
     machine = arrays[0].machine if arrays else options["device"]
@@ -39,7 +39,7 @@ def call(name: str, function: Callable[..., Any], inputs: Sequence[Any], options
     if machine.recorded is not None and name in LISTED and len(inputs[0]) > MOST_LISTED:
         raise RuntimeError("the current stream is capturing, so synchronous API calls are disallowed")
 
-    def compute(given: Any = given) -> Any:
+    def compute(given=given):
         with np.errstate(all="ignore"):
             found = function(*given, **options)
         return np.asarray(found) if isinstance(found, np.generic) else found
@@ -61,14 +61,14 @@ def copying(target: Host, compute: Callable[[], Any]) -> Callable[[], None]:
     return lambda: np.copyto(target, compute())
 
 
-def bare(x: Any) -> Any:
+def bare(x):
     """x with the host's arrays in place of the device's."""
     if isinstance(x, DeviceArray):
         return x.bare
     return type(x)(map(bare, x)) if type(x) in (tuple, list) else x
 
 
-def flat(x: Any) -> Iterator[Any]:
+def flat(x) -> Iterator[Any]:
     if type(x) in (tuple, list):
         for part in x:
             yield from flat(part)
@@ -82,21 +82,21 @@ class DeviceArray:
     __array_ufunc__ = None  # NumPy leaves it alone
     __hash__ = None  # type: ignore[assignment]
 
-    def __init__(self, machine: Any, memory: Any, array: Host) -> None:
+    def __init__(self, machine, memory, array: Host):
         self.machine, self.memory, self.bare = machine, memory, array
 
     def __array_namespace__(self, api_version: str | None = None) -> Namespace:
         return NAMESPACE
 
     @property
-    def device(self) -> Any:
+    def device(self):
         return self.machine
 
     @property
     def T(self) -> DeviceArray:  # noqa: N802
         return self._view(self.bare.T)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str):
         if name in ("shape", "dtype", "ndim", "size", "strides", "itemsize", "nbytes", "flags"):
             return getattr(self.bare, name)
         if name in ("astype", "copy", "sum", "reshape", "transpose", "swapaxes", "ravel", "view"):
@@ -110,21 +110,21 @@ class DeviceArray:
     def _view(self, array: Host) -> DeviceArray:
         return DeviceArray(self.machine, self.memory, array)
 
-    def __getitem__(self, index: Any) -> DeviceArray:
+    def __getitem__(self, index) -> DeviceArray:
         parts = index if isinstance(index, tuple) else (index,)
         rest = () if any(part is Ellipsis for part in parts) else (Ellipsis,)  # a single number is a view, too
         return self._view(self.bare[*parts, *rest])
 
-    def __setitem__(self, index: Any, value: Any) -> None:
+    def __setitem__(self, index, value):
         assert not isinstance(value, np.ndarray), "an array of the host put into the device's"
         given = bare(value)
         self.machine.do(copying(self[index].bare, lambda: given))
 
-    def _read(self, *_: Any) -> Any:
+    def _read(self, *_):
         self.machine.expect_not_recording("reading an array's numbers")
         return self.bare
 
-    def __array__(self, *_: Any, **__: Any) -> Host:
+    def __array__(self, *_, **__) -> Host:
         raise TypeError("Implicit conversion to a NumPy array is not allowed")
 
     def __float__(self) -> float:
@@ -139,14 +139,14 @@ class DeviceArray:
     def __bool__(self) -> bool:
         return bool(self._read())
 
-    def item(self) -> Any:
+    def item(self):
         return self._read().item()
 
-    def tolist(self) -> Any:
+    def tolist(self):
         return self._read().tolist()
 
 
-def _operators() -> None:
+def _operators():
     functions = {
         "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.true_divide, "pow": np.power,
         "floordiv": np.floor_divide, "mod": np.remainder, "matmul": np.matmul, "and": np.bitwise_and,
@@ -156,13 +156,13 @@ def _operators() -> None:
     }  # fmt: skip
     for name, function in functions.items():
 
-        def forward(self: Any, other: Any, f: Any = function, n: str = name) -> Any:
+        def forward(self, other, f=function, n: str = name):
             return call(n, f, (self, other), {})
 
-        def reverse(self: Any, other: Any, f: Any = function, n: str = name) -> Any:
+        def reverse(self, other, f=function, n: str = name):
             return call(n, f, (other, self), {})
 
-        def in_place(self: Any, other: Any, f: Any = function) -> Any:
+        def in_place(self, other, f=function):
             target, given = self.bare, bare(other)
             assert not isinstance(other, np.ndarray), "an array of the host among the device's"
             self.machine.do(lambda: f(target, given, out=target, casting="same_kind"))

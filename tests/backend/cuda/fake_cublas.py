@@ -64,7 +64,7 @@ def parameters(declaration: str) -> dict[str, Any]:
 DECLARED = {text.split("(")[0]: parameters(text) for text in re.split(r"\n(?=cublas)", MANUAL.strip())}
 
 
-def by_columns(address: int, rows: int, columns: int, lead: int, kind: Any) -> Host:
+def by_columns(address: int, rows: int, columns: int, lead: int, kind) -> Host:
     """The matrix at an address of the host's memory, its columns ``lead`` numbers apart; not a copy."""
     unit = np.dtype(kind).itemsize
     bytes_of_it = (ctypes.c_char * (((columns - 1) * lead + rows) * unit)).from_address(address)
@@ -85,14 +85,14 @@ def to_tf32(x: Host) -> Host:
 class FakeCublas:
     """See the module's docstring. ``calls`` lists (name, arguments by name) of what was called."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self.works_at: int | None = None  # address of the workspace; a new stream forgets it
         for name, types in DECLARED.items():
             setattr(self, name, ctypes.CFUNCTYPE(ctypes.c_int, *types.values())(self._called(name, list(types))))
 
     def _called(self, name: str, names: list[str]) -> Callable[..., int]:
-        def function(*arguments: Any) -> int:
+        def function(*arguments) -> int:
             given = dict(zip(names, arguments, strict=True))
             self.calls.append((name, given))
             try:
@@ -147,7 +147,7 @@ class FakeCublas:
         unit = np.dtype(NUMBERS[given[f"{matrix}type"]]).itemsize
         return [given[matrix] + i * given.get(f"stride{matrix}", 0) * unit for i in range(count)]
 
-    def _one(self, given: dict[str, Any], matrices: list[Host]) -> None:
+    def _one(self, given: dict[str, Any], matrices: list[Host]):
         a, b, c = matrices
         if a.dtype == np.uint16:
             a, b = from_bfloat16(a), from_bfloat16(b)

@@ -22,7 +22,7 @@ class Owner(Host):
     inside: slice  # what is between them
 
 
-def guarded(shape: tuple[int, ...], dtype: Any) -> Host:
+def guarded(shape: tuple[int, ...], dtype) -> Host:
     """An array whose memory, and the zones around it, hold garbage; it begins on a boundary of 256 bytes."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
     owner = np.ndarray.__new__(Owner, (ZONE + 256 + size + ZONE,), np.uint8)
@@ -39,7 +39,7 @@ def owner_of(x: Host) -> Host:
     return x
 
 
-def expect_clean(owner: Owner, kernel: str) -> None:
+def expect_clean(owner: Owner, kernel: str):
     """Fail if a zone holds something else than garbage."""
     for side, zone in (("before", owner[: owner.inside.start]), ("behind", owner[owner.inside.stop :])):
         assert (zone == GARBAGE).all(), (

@@ -22,7 +22,7 @@ Host = np.ndarray[Any, Any]
 compiler_problem = host_kernels.compiler_problem
 
 
-def in_c(x: Any) -> Any:
+def in_c(x):
     """What a kernel is given for a number, as the real card gives it; None is a null pointer."""
     number = as_argument(x)
     kind = {np.int64: ctypes.c_longlong, np.float64: ctypes.c_double}.get(type(number))
@@ -37,7 +37,7 @@ class HostCard:
     ``backwards`` in which order blocks and threads run.
     """
 
-    def __init__(self, precision: str = "float32", block: int | None = 1, backwards: bool = False) -> None:
+    def __init__(self, precision: str = "float32", block: int | None = 1, backwards: bool = False):
         self.precision = precision
         self.block, self.backwards = block, backwards
         self.launched: list[str] = []
@@ -46,13 +46,13 @@ class HostCard:
         self.workspace = self.empty((256,), np.uint8)
         self.blas.use(1, self.address(self.workspace), self.workspace.nbytes)
 
-    def empty(self, shape: tuple[int, ...], dtype: Any) -> Host:
+    def empty(self, shape: tuple[int, ...], dtype) -> Host:
         return guarded.guarded(shape, dtype)  # whoever reads before writing is found out: it is NaN
 
     def contiguous(self, x: Host) -> Host:
         return np.ascontiguousarray(x)
 
-    def launch(self, kernel: str, dtype: Any, blocks: int, threads: int, *arguments: Any) -> None:
+    def launch(self, kernel: str, dtype, blocks: int, threads: int, *arguments):
         file, _, name = kernel.partition(".")
         assert 0 <= blocks < 2**31, f"{kernel}: {blocks} blocks"
         assert 1 <= threads <= 1024, f"{kernel}: {threads} threads in a block"

@@ -18,22 +18,22 @@ Host = np.ndarray[Any, Any]
 def hosted(ops: Ops, upload: Callable[[Host], Any], host: Callable[[Any], Host]) -> Ops:
     """ops behind copies to the card (upload(x), with the gaps of x) and back."""
 
-    def there(x: Any) -> Any:
+    def there(x):
         if isinstance(x, AttentionMask) and x.key_visible is not None:
             return dataclasses.replace(x, key_visible=upload(x.key_visible))
         if type(x) is tuple:
             return tuple(map(there, x))
         return upload(x) if isinstance(x, np.ndarray) else x
 
-    def back(x: Any) -> Any:
+    def back(x):
         return tuple(map(back, x)) if isinstance(x, tuple) else None if x is None else host(x)
 
     def hosted_pair(pair: Pair) -> Pair:
-        def forward(*inputs: Any, **options: Any) -> tuple[Any, Any]:
+        def forward(*inputs, **options) -> tuple[Any, Any]:
             y, cache = pair.forward(*map(there, inputs), **{name: there(x) for name, x in options.items()})
             return back(y), cache
 
-        def backward(dy: Any, cache: Any, into: Sequence[Host | None] = ()) -> Any:
+        def backward(dy, cache, into: Sequence[Host | None] = ()):
             places = [there(total) for total in into]
             found = pair.backward(there(dy), cache, into=places)
             for total, place in zip(into, places, strict=True):
@@ -60,7 +60,7 @@ def upload_to_numpy(x: Host) -> Host:
     return np.ndarray(x.shape, x.dtype, buffer=raw, offset=start, strides=x.strides)
 
 
-def upload_to_cupy(x: Host) -> Any:
+def upload_to_cupy(x: Host):
     """The same on CuPy's current device."""
     import cupy
 

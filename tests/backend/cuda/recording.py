@@ -33,7 +33,7 @@ class RecordingError(Exception):
 class Pool:
     """Memory that is handed out again; ``total`` is all that it has."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Machine):
         self.machine, self.total = machine, 0
         self.free: dict[int, list[Host]] = {}
 
@@ -45,7 +45,7 @@ class Pool:
         self.machine.grow(self, size)
         return Memory(self, self.machine.guarded((size,), np.uint8))
 
-    def release(self) -> None:
+    def release(self):
         for size, buffers in self.free.items():
             for buffer in buffers:
                 buffer.fill(255)
@@ -60,17 +60,17 @@ class Record(list[Callable[[], None]]):
 class Memory:
     """A piece of a pool, given back when nobody holds it any more."""
 
-    def __init__(self, pool: Pool, buffer: Host) -> None:
+    def __init__(self, pool: Pool, buffer: Host):
         self.pool, self.buffer = pool, buffer
 
-    def __del__(self) -> None:
+    def __del__(self):
         self.pool.free.setdefault(self.buffer.nbytes, []).append(self.buffer)
 
 
 class Stage:
     """Places that are filled at once: a copy waits for what was asked for before."""
 
-    def __init__(self, machine: Machine, like: Sequence[Host]) -> None:
+    def __init__(self, machine: Machine, like: Sequence[Host]):
         starts, size = places(like)
         block = machine.empty((size,), np.uint8)
         self.arrays = tuple(
@@ -79,7 +79,7 @@ class Stage:
         )
         self._block, self._starts, self._machine = block, starts, machine
 
-    def fill(self, numbers: Sequence[Host]) -> None:
+    def fill(self, numbers: Sequence[Host]):
         self._machine.expect_not_recording("a copy from the host")
         write(self._block.bare, self._starts, numbers)
 
@@ -89,7 +89,7 @@ class Machine:
 
     name = "a machine that records"
 
-    def __init__(self, guarded: Callable[..., Host], room: int = 1 << 40) -> None:
+    def __init__(self, guarded: Callable[..., Host], room: int = 1 << 40):
         self.guarded, self.room = guarded, room
         self.recorded: Record | None = None
         self.records = self.launches = 0
@@ -102,17 +102,17 @@ class Machine:
         """Bytes that all pools have."""
         return sum(pool.total for pool in self.pools)
 
-    def grow(self, pool: Pool, size: int) -> None:
+    def grow(self, pool: Pool, size: int):
         self.expect_not_recording("asking the driver for memory")
         if self.used + size > self.room:
             raise MachineFull(f"no room for {size} bytes")
         pool.total += size
 
-    def expect_not_recording(self, what: str) -> None:
+    def expect_not_recording(self, what: str):
         if self.recorded is not None:
             raise RecordingError(f"{what} while recording")
 
-    def do(self, work: Callable[[], None]) -> None:
+    def do(self, work: Callable[[], None]):
         """Do work, or write it down."""
         if self.recorded is None:
             with np.errstate(all="ignore"):
@@ -120,7 +120,7 @@ class Machine:
         else:
             self.recorded.append(work)
 
-    def empty(self, shape: tuple[int, ...], dtype: Any) -> DeviceArray:
+    def empty(self, shape: tuple[int, ...], dtype) -> DeviceArray:
         """An array that holds garbage, each time that this is done."""
         kind = np.dtype(dtype)
         size = math.prod(shape) * kind.itemsize
@@ -142,7 +142,7 @@ class Machine:
         self.expect_not_recording("a copy to the host")
         return x.bare.copy()
 
-    def owns(self, x: Any) -> bool:
+    def owns(self, x) -> bool:
         return isinstance(x, DeviceArray)
 
     def zeros(self, shape: tuple[int, ...], dtype: str) -> DeviceArray:
@@ -150,7 +150,7 @@ class Machine:
         x[...] = 0
         return x
 
-    def synchronize(self) -> None:
+    def synchronize(self):
         self.expect_not_recording("waiting")
 
     # a driver
@@ -160,11 +160,11 @@ class Machine:
         self.pools.append(made)
         return made
 
-    def release(self, pool: Pool) -> None:
+    def release(self, pool: Pool):
         self.synchronize()
         pool.release()
 
-    def trim(self) -> None:
+    def trim(self):
         self.synchronize()
         self.common.release()
 
@@ -188,7 +188,7 @@ class Machine:
         finally:
             self.recorded = None
 
-    def launch(self, graph: Record) -> None:
+    def launch(self, graph: Record):
         self.expect_not_recording("a launch")
         self.launches += 1
         for work in graph:
@@ -205,21 +205,21 @@ class Machine:
 class Card:
     """A card whose arrays are the machine's, on one whose arrays are the host's."""
 
-    def __init__(self, machine: Machine, inner: Any) -> None:
+    def __init__(self, machine: Machine, inner):
         self.machine, self.inner, self.precision = machine, inner, inner.precision
 
-    def empty(self, shape: tuple[int, ...], dtype: Any) -> DeviceArray:
+    def empty(self, shape: tuple[int, ...], dtype) -> DeviceArray:
         return self.machine.empty(shape, dtype)
 
     def contiguous(self, x: DeviceArray) -> DeviceArray:
         return x if x.flags.c_contiguous else x.copy()
 
-    def launch(self, kernel: str, dtype: Any, blocks: int, threads: int, *arguments: Any) -> None:
+    def launch(self, kernel: str, dtype, blocks: int, threads: int, *arguments):
         given = [bare(x) for x in arguments]
         assert not any(isinstance(x, np.ndarray) for x in arguments), f"{kernel}: an array of the host"
         self.machine.do(lambda: self.inner.launch(kernel, dtype, blocks, threads, *given))
 
-    def product(self, a: Any, b: Any, out: Any, *, add: bool = False, scale: float = 1.0) -> Any:
+    def product(self, a, b, out, *, add: bool = False, scale: float = 1.0):
         given = (a.bare, b.bare, out.bare)
         self.machine.do(lambda: self.inner.product(*given, add=add, scale=scale))
         return out

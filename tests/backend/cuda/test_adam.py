@@ -16,7 +16,7 @@ BETAS, EPS = (0.9, 0.98), 1e-9
 BOUND = {"float32": 2e-5, "float64": 1e-13}
 
 
-def rates_of(lr: float, t: int) -> Any:
+def rates_of(lr: float, t: int):
     return np.array([lr, 1 / (1 - BETAS[0] ** t), 1 / (1 - BETAS[1] ** t)])
 
 
@@ -37,7 +37,7 @@ def on_card(arena: Arena, weight_decay: float) -> adam.Runs:
 
 @pytest.mark.parametrize("decay", [0.0, 0.1])
 @pytest.mark.parametrize("together", [True, False], ids=["all runs at once", "run by run"])
-def test_twenty_steps_are_those_of_the_plain_formula(card: Any, dtype: str, decay: float, together: bool) -> None:
+def test_twenty_steps_are_those_of_the_plain_formula(card, dtype, decay, together):
     arena, parameters = an_arena(dtype)
     p, m, v = arena.values.copy(), np.zeros_like(arena.values), np.zeros_like(arena.values)
     optimizer, gradients = AdamW(arena, betas=BETAS, eps=EPS, weight_decay=decay), np.random.default_rng(1)
@@ -58,7 +58,7 @@ def test_twenty_steps_are_those_of_the_plain_formula(card: Any, dtype: str, deca
         assert card.launched == ["adam.adam"] * 20
 
 
-def test_what_is_in_no_run_is_not_touched(card: Any, dtype: str) -> None:
+def test_what_is_in_no_run_is_not_touched(card, dtype):
     arena, _ = an_arena(dtype)
     runs = on_card(arena, 0.1)
     inside = np.zeros(arena.size, bool)
@@ -71,7 +71,7 @@ def test_what_is_in_no_run_is_not_touched(card: Any, dtype: str) -> None:
         np.testing.assert_array_equal(flat != 2, inside)
 
 
-def test_rates_and_the_clipping_factor_are_read_from_memory(card: Any, dtype: str) -> None:
+def test_rates_and_the_clipping_factor_are_read_from_memory(card, dtype):
     """The same arguments, with other numbers behind them: what a recorded step does when it is played again."""
     start, g = np.random.default_rng(0).normal(size=(2, 40)).astype(dtype)
     rates, shrink = np.zeros(3), np.ones((), dtype)
@@ -85,7 +85,7 @@ def test_rates_and_the_clipping_factor_are_read_from_memory(card: Any, dtype: st
 
 
 @pytest.mark.parametrize("size", [0, 1, 33, 11_000])
-def test_a_length_by_exact_sums(card: Any, monkeypatch: pytest.MonkeyPatch, dtype: str, size: int) -> None:
+def test_a_length_by_exact_sums(card, monkeypatch, dtype, size):
     monkeypatch.setattr(adam, "SHARING", 2)  # blocks that each take several stretches
     g = (np.random.default_rng(0).integers(-64, 65, size=2 * size) / 16).astype(dtype)[:size]
     norm, _ = adam.gradient_norm(card, g, adam.Runs(np.array([[0, size]]), np.ones((1, 2))))
@@ -94,7 +94,7 @@ def test_a_length_by_exact_sums(card: Any, monkeypatch: pytest.MonkeyPatch, dtyp
 
 
 @pytest.mark.parametrize("share", [0.5, 1.0, 2.0, None])
-def test_the_length_of_a_gradient_and_the_factor_that_clips_it(card: Any, dtype: str, share: float | None) -> None:
+def test_the_length_of_a_gradient_and_the_factor_that_clips_it(card, dtype, share):
     arena, parameters = an_arena(dtype)
     for parameter in parameters:
         parameter.grad[...] = np.random.default_rng(2).normal(size=parameter.grad.shape)
@@ -114,7 +114,7 @@ def test_the_length_of_a_gradient_and_the_factor_that_clips_it(card: Any, dtype:
                                rtol=BOUND[dtype])  # fmt: skip
 
 
-def test_a_norm_that_is_no_number_is_seen_and_0_is_not_divided_by(card: Any, dtype: str) -> None:
+def test_a_norm_that_is_no_number_is_seen_and_0_is_not_divided_by(card, dtype):
     runs = adam.Runs(np.array([[0, 3000]]), np.ones((1, 2)))
     g = np.zeros(3000, dtype)
     assert adam.gradient_norm(card, g, runs, 1.0) == (0, 1)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from npformer.backend import PLAIN, Ops
+from npformer.backend import PLAIN
 from npformer.backend.cuda import attention, cuda_ops
 from npformer.backend.cuda.attention_tiles import MOST_ROWS, ROOM, WIDEST_HEAD, fits_one_tile, tile_rows
 from npformer.functional import AttentionMask, merge_heads, split_heads
@@ -23,7 +22,7 @@ WIDE = (1, 1, 21, 26, 256)
 
 
 @pytest.fixture(params=["short", "products", "tiles"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+def way(request, monkeypatch):
     """Each way in turn, whatever the size asks for; but what does not fit into one tile is not put there."""
 
     def forced(q: Host, k: Host, mask: AttentionMask) -> str:
@@ -35,7 +34,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.fixture
-def table(card: Any, way: str) -> Ops:
+def table(card, way):
     return cuda_ops(card)
 
 
@@ -47,23 +46,23 @@ test_a_bad_mask = host.test_a_bad_mask_is_refused_in_the_plain_kernels_words
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("name", POSITIONS)
-def test_it_equals_the_plain_pair(agree: Callable[..., bool], dtype: str, shape: tuple[int, ...], name: str) -> None:
+def test_it_equals_the_plain_pair(agree, dtype, shape, name):
     q, k, v = case(dtype, shape)
     assert agree("attention", q, k, v, POSITIONS[name], None)
     assert agree("attention", q, k, v, padded(POSITIONS[name], shape[0], shape[3]), DRAW)
 
 
-def test_wide_heads(agree: Callable[..., bool], dtype: str) -> None:
+def test_wide_heads(agree, dtype):
     assert agree("attention", *case(dtype, WIDE), AttentionMask(causal=True), DRAW)
 
 
 @pytest.mark.parametrize("keys", [1030, 8200])
-def test_long_rows(agree: Callable[..., bool], dtype: str, keys: int) -> None:
+def test_long_rows(agree, dtype, keys):
     """Longer than a warp shares, and than bits are drawn at once."""
     assert agree("attention", *case(dtype, (1, 1, 2, keys, 3)), AttentionMask(), DRAW)
 
 
-def test_arrays_with_gaps(agree: Callable[..., bool], dtype: str) -> None:
+def test_arrays_with_gaps(agree, dtype):
     """Views whose last axis has gaps, or runs backwards; one sequence for all; a mask that is a view."""
     q, k, v = (np.repeat(x, 2, axis=-1)[..., ::2] for x in case(dtype, (3, 2, 4, 5, 6)))
     visible = np.ones((3, 10), bool)[:, ::2]
@@ -72,9 +71,7 @@ def test_arrays_with_gaps(agree: Callable[..., bool], dtype: str) -> None:
 
 
 @pytest.mark.parametrize("scale", [30.0, 1e4])
-def test_saturated_scores_neither_overflow_nor_vanish(
-    agree: Callable[..., bool], way: str, dtype: str, scale: float
-) -> None:
+def test_saturated_scores_neither_overflow_nor_vanish(agree, way, dtype, scale):
     for name in ("all", "causal"):
         q, k, v = case(dtype, (2, 3, 4, 5, 6), scale)
         if way != "tiles":  # which takes δ as g·o, so that dp − δ is 0 but for rounding, and that times 1e4 is not
@@ -87,7 +84,7 @@ def test_saturated_scores_neither_overflow_nor_vanish(
 
 
 @pytest.mark.parametrize("on_device", [False, True], ids=["step", "step in memory"])
-def test_the_same_weights_are_dropped_as_by_the_plain_pair(table: Ops, on_device: bool) -> None:
+def test_the_same_weights_are_dropped_as_by_the_plain_pair(table, on_device):
     """With V the identity the output is the dropped weights themselves."""
     q, k, _ = case("float64", (3, 2, 4, 6, 6))
     v = np.broadcast_to(np.eye(6), (3, 2, 6, 6))
@@ -105,7 +102,7 @@ def test_the_same_weights_are_dropped_as_by_the_plain_pair(table: Ops, on_device
 
 
 @pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf])
-def test_no_number_where_there_is_none(table: Ops, dtype: str, special: float) -> None:
+def test_no_number_where_there_is_none(table, dtype, special):
     """What is not finite by the plain pair is not finite here, in outputs and gradients."""
     for place in range(4):
         given = [x.copy() for x in (*case(dtype, (2, 2, 5, 5, 4)), *case(dtype, (2, 2, 5, 5, 4))[:1])]
@@ -120,7 +117,7 @@ def test_no_number_where_there_is_none(table: Ops, dtype: str, special: float) -
 
 
 @pytest.mark.parametrize("count", [2, 3])
-def test_gradients_lie_side_by_side_as_their_inputs_do(table: Ops, count: int) -> None:
+def test_gradients_lie_side_by_side_as_their_inputs_do(table, count):
     """So that the gradient of a block (B, T, 3C) of projections can be read without a copy."""
     rng = np.random.default_rng(3)
     block = rng.normal(size=(2, 4, count * 12))
@@ -141,14 +138,14 @@ KERNELS = {
 }
 
 
-def test_each_way_has_its_kernels_and_no_more(card: Any, way: str, table: Ops) -> None:
+def test_each_way_has_its_kernels_and_no_more(card, way, table):
     q, k, v = case("float32", (2, 3, 4, 5, 6))
     y, cache = table.attention.forward(q, k, v, AttentionMask(causal=True), DRAW)
     table.attention.backward(y, cache)
     assert [kernel for kernel in card.launched if kernel.startswith("attention")] == KERNELS[way]
 
 
-def test_tiles_that_nobody_sees_are_passed_over(card: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tiles_that_nobody_sees_are_passed_over(card, monkeypatch):
     """What stands in them is not even read: NaN there reaches nobody."""
     monkeypatch.setattr(attention, "way", lambda *_: "tiles")
     table = cuda_ops(card)
@@ -176,12 +173,12 @@ SIZES = [  # B, H, T, S, D, mask, way
 
 
 @pytest.mark.parametrize(("B", "H", "T", "S", "D", "mask", "expected"), SIZES)
-def test_which_way(B: int, H: int, T: int, S: int, D: int, mask: AttentionMask, expected: str) -> None:
+def test_which_way(B, H, T, S, D, mask, expected):
     q, k = (np.broadcast_to(np.float32(0), (B, H, length, D)) for length in (T, S))
     assert attention.way(q, k, mask) == expected
 
 
-def test_tiles_fit_into_a_block(dtype: str) -> None:
+def test_tiles_fit_into_a_block(dtype):
     """Room for every matrix and row that a kernel takes, counted here as it takes them."""
     size = np.dtype(dtype).itemsize
     for D in range(1, WIDEST_HEAD + 1):

@@ -30,20 +30,20 @@ def near(x: Host) -> Host:
     return np.ldexp(np.round(mantissa * 256) / 256, exponent)
 
 
-def equal(found: Any, true: Any) -> None:
+def equal(found, true):
     for f, t in zip(found, true, strict=True):
         assert f.dtype == np.float32
         np.testing.assert_array_equal(f, t)
 
 
 @pytest.fixture
-def card(cards: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+def card(cards, monkeypatch):
     monkeypatch.setattr(bfloat16, "ROUND_FROM", 1)
     return cards.HostCard("bfloat16", block=40)
 
 
 @pytest.mark.parametrize("least", [1, 25])
-def test_linear(card: Any, monkeypatch: pytest.MonkeyPatch, least: int) -> None:
+def test_linear(card, monkeypatch, least):
     """With 25, no operand is rounded in the forward, and in backward all, since dy has 28 numbers."""
     monkeypatch.setattr(bfloat16, "ROUND_FROM", least)
     rng, forward = np.random.default_rng(1), near if least == 1 else lambda x: x
@@ -56,7 +56,7 @@ def test_linear(card: Any, monkeypatch: pytest.MonkeyPatch, least: int) -> None:
     assert least == 25 or not np.array_equal(y, x @ w + b), "the numbers do not tell"
 
 
-def test_feed_forward_with_relu(card: Any) -> None:
+def test_feed_forward_with_relu(card):
     rng = np.random.default_rng(2)
     x, w1, b1, w2, b2 = (whole(rng, 300 if i == 0 else 3, *shape) for i, shape in enumerate(
         ((4, 3), (3, 7), (7,), (7, 3), (3,))))  # fmt: skip
@@ -73,7 +73,7 @@ def test_feed_forward_with_relu(card: Any) -> None:
     assert cache.a.dtype == "uint16"  # nothing of the hidden layer is kept in float32
 
 
-def test_feed_forward_with_gelu_is_near_the_plain_pair(card: Any) -> None:
+def test_feed_forward_with_gelu_is_near_the_plain_pair(card):
     """Two roundings in a row, each by 2⁻⁹ of a number at most, in sums of many (with ReLU a gate may turn instead)."""
     rng = np.random.default_rng(3)
     inputs = [rng.normal(size=shape) for shape in ((6, 40), (40, 50), (50,), (50, 40), (40,))]
@@ -86,7 +86,7 @@ def test_feed_forward_with_gelu_is_near_the_plain_pair(card: Any) -> None:
         assert np.linalg.norm(f - t) <= 2 * 2.0**-8 * np.linalg.norm(t)
 
 
-def test_no_operand_is_rounded_twice(card: Any) -> None:
+def test_no_operand_is_rounded_twice(card):
     """Forward rounds x and W; backward only dy: for dx it is dy and W, for dW x and dy."""
     rng = np.random.default_rng(4)
     linear = cuda_ops(card).linear
@@ -97,7 +97,7 @@ def test_no_operand_is_rounded_twice(card: Any) -> None:
     assert card.launched.count("bfloat16.round_rows") == 1
 
 
-def test_the_hidden_layer_is_rounded_by_the_kernel_that_makes_it(card: Any) -> None:
+def test_the_hidden_layer_is_rounded_by_the_kernel_that_makes_it(card):
     rng = np.random.default_rng(5)
     inputs = [whole(rng, 9, *shape) for shape in ((4, 3), (3, 7), (7,), (7, 3), (3,))]
     layer = cuda_ops(card).feed_forward
@@ -106,7 +106,7 @@ def test_the_hidden_layer_is_rounded_by_the_kernel_that_makes_it(card: Any) -> N
     assert card.launched.count("bfloat16.round_rows") == 4  # x, W₁, W₂; dy
 
 
-def test_float64_is_never_rounded(card: Any) -> None:
+def test_float64_is_never_rounded(card):
     rng = np.random.default_rng(6)
     x, w, b = rng.normal(size=(4, 3)), rng.normal(size=(3, 7)), rng.normal(size=7)
     y, _ = cuda_ops(card).linear.forward(x, w, b)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import gc
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,20 +13,20 @@ from npformer.errors import DeviceError
 
 
 @pytest.fixture
-def fake(cards: Any) -> Any:
+def fake(cards):
     return cards.fake_cublas
 
 
-def test_declarations_are_the_manuals(fake: Any) -> None:
+def test_declarations_are_the_manuals(fake):
     assert {name: tuple(types.values()) for name, types in fake.DECLARED.items()} == SIGNATURES
 
 
-def test_a_library_that_is_too_old() -> None:
+def test_a_library_that_is_too_old():
     with pytest.raises(DeviceError, match="cuBLAS has no cublasCreate_v2: expected version 11 or later"):
         declared(object())
 
 
-def test_the_workspace_is_set_after_the_stream_which_forgets_it(fake: Any) -> None:
+def test_the_workspace_is_set_after_the_stream_which_forgets_it(fake):
     library = fake.FakeCublas()
     blas = Blas(library)
     blas.use(0x1234, 0x5600, 32)
@@ -41,7 +40,7 @@ def test_the_workspace_is_set_after_the_stream_which_forgets_it(fake: Any) -> No
 
 
 @pytest.mark.parametrize("closed", [False, True])
-def test_a_handle_goes_with_its_owner_once(fake: Any, closed: bool) -> None:
+def test_a_handle_goes_with_its_owner_once(fake, closed):
     library = fake.FakeCublas()
     blas = Blas(library)
     if closed:
@@ -51,7 +50,7 @@ def test_a_handle_goes_with_its_owner_once(fake: Any, closed: bool) -> None:
     assert library.calls[1:] == [("cublasDestroy_v2", {"handle": fake.HANDLE})]
 
 
-def gemm(blas: Blas, kind: str = "d", lead: int = 4, sizes: Sizes = Sizes(4, 4, 4)) -> None:  # noqa: B008
+def gemm(blas: Blas, kind: str = "d", lead: int = 4, sizes: Sizes = Sizes(4, 4, 4)):  # noqa: B008
     """A product of three 4 × 4 matrices in the host's memory."""
     arrays = [np.ones((4, 4)) for _ in range(3)]
     a, b, c = (Matrix(x.ctypes.data, Lines(False, lead), 0) for x in arrays)
@@ -59,13 +58,13 @@ def gemm(blas: Blas, kind: str = "d", lead: int = 4, sizes: Sizes = Sizes(4, 4, 
 
 
 @pytest.fixture
-def blas(fake: Any) -> Blas:
+def blas(fake):
     made = Blas(fake.FakeCublas())
     made.use(1, 256, 32)
     return made
 
 
-def test_what_cublas_refuses_is_an_error_with_its_name(blas: Blas) -> None:
+def test_what_cublas_refuses_is_an_error_with_its_name(blas):
     gemm(blas)
     with pytest.raises(DeviceError, match="cublasGemmEx: cuBLAS says INVALID_VALUE"):
         gemm(blas, lead=3)
@@ -74,13 +73,13 @@ def test_what_cublas_refuses_is_an_error_with_its_name(blas: Blas) -> None:
 
 
 @pytest.mark.parametrize(("status", "said"), [*STATUS.items(), (99, "status 99")])
-def test_every_status(fake: Any, blas: Blas, status: int, said: str) -> None:
+def test_every_status(fake, blas, status, said):
     blas._library._answer = lambda name, given: status
     with pytest.raises(DeviceError, match=f"cublasGemmEx: cuBLAS says {said}(;|$)"):
         gemm(blas)
 
 
-def test_without_a_handle_or_workspace_nothing_runs(fake: Any) -> None:
+def test_without_a_handle_or_workspace_nothing_runs(fake):
     library = fake.FakeCublas()
     blas = Blas(library)
     with pytest.raises(DeviceError, match="INTERNAL_ERROR"):
@@ -90,7 +89,7 @@ def test_without_a_handle_or_workspace_nothing_runs(fake: Any) -> None:
         gemm(blas)
 
 
-def test_numbers_are_rounded_to_10_bits_only_if_that_is_asked_for(blas: Blas) -> None:
+def test_numbers_are_rounded_to_10_bits_only_if_that_is_asked_for(blas):
     one = np.ones((1, 1), np.float32)
     at = Matrix(one.ctypes.data, Lines(False, 1), 0)
     for kind, tf32 in (("f", False), ("f", True), ("H", False)):

@@ -26,22 +26,22 @@ Batch = tuple[Host, Host, Host]
 
 
 @pytest.fixture
-def machine(cards: Any) -> Any:
+def machine(cards):
     return recording.Machine(guarded.guarded)
 
 
 @pytest.fixture
-def backend(machine: Any, cards: Any) -> Callable[..., Backend]:
+def backend(machine, cards):
     """backend(dtype): the kernels for GPUs on the machine that records."""
 
-    def build(dtype: str = "float32", on: Any = machine) -> Backend:
+    def build(dtype: str = "float32", on=machine) -> Backend:
         plain = Backend("recording", get_backend("numpy").ops, on, dtype)
         return assembled(plain, recording.Card(on, cards.HostCard()), on, recording.DeviceArray)
 
     return build
 
 
-def new_step(backend: Backend, changes: Any = None, **options: Any) -> TrainStep:
+def new_step(backend: Backend, changes=None, **options) -> TrainStep:
     sizes = {"d_model": 8, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1, "d_ff": 12}
     config = TransformerConfig(9, 9, **({"dropout": 0.3, **sizes} | (changes or {})))
     model = Transformer(config, backend=backend, seed=2)
@@ -70,7 +70,7 @@ def run(step: TrainStep, given: list[Batch]) -> list[Any]:
     return [(float(loss), None if norm is None else float(norm)) for loss, norm in made] + state(step)
 
 
-def same(a: list[Any], b: list[Any]) -> None:
+def same(a: list[Any], b: list[Any]):
     assert len(a) == len(b)
     for x, y in zip(a, b, strict=True):
         np.testing.assert_array_equal(x, y)
@@ -91,7 +91,7 @@ CASES: dict[str, tuple[Any, Any]] = {
 
 
 @pytest.mark.parametrize(("case", "dtype"), [*((case, "float32") for case in CASES), ("post-LN", "float64")])
-def test_twenty_replays_are_twenty_steps_to_the_bit(case: str, dtype: str, backend: Any, machine: Any) -> None:
+def test_twenty_replays_are_twenty_steps_to_the_bit(case, dtype, backend, machine):
     changes, options = CASES[case]
     given = batches(20)
     alone = run(unrecorded(new_step(backend(dtype), changes, **options)), given)
@@ -100,7 +100,7 @@ def test_twenty_replays_are_twenty_steps_to_the_bit(case: str, dtype: str, backe
     assert (machine.records, machine.launches) == (1, 19)
 
 
-def test_a_recorded_step_is_that_of_the_host(backend: Any) -> None:
+def test_a_recorded_step_is_that_of_the_host(backend):
     given = batches(8)
     found = run(new_step(backend("float64")), given)
     expected = run(new_step(get_backend("numpy", "float64", kernels="plain", threads=1)), given)
@@ -108,7 +108,7 @@ def test_a_recorded_step_is_that_of_the_host(backend: Any) -> None:
         np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-11)
 
 
-def test_many_steps_in_one_launch_are_as_many_calls(backend: Any, machine: Any) -> None:
+def test_many_steps_in_one_launch_are_as_many_calls(backend, machine):
     given = batches(12)
     alone = run(new_step(backend()), given)
     step, losses = new_step(backend()), []
@@ -123,14 +123,14 @@ def test_many_steps_in_one_launch_are_as_many_calls(backend: Any, machine: Any) 
 
 
 @pytest.mark.parametrize("backend_name", ["host", "machine"])
-def test_one_batch_or_none_for_many(backend_name: str, backend: Any) -> None:
+def test_one_batch_or_none_for_many(backend_name, backend):
     step = new_step(backend() if backend_name == "machine" else get_backend("numpy", kernels="plain"))
     assert step.many(batches(1)).shape == (1,)
     with pytest.raises(ConfigError, match="batches: expected at least one, got none"):
         step.many([])
 
 
-def test_losses_are_fresh_and_a_later_step_changes_none(backend: Any, machine: Any) -> None:
+def test_losses_are_fresh_and_a_later_step_changes_none(backend, machine):
     step, given = new_step(backend()), batches(6)
     found = [(step(*batch), step.grad_norm) for batch in given]
     assert len({float(loss) for loss, _ in found}) == len({float(norm) for _, norm in found}) == 6
@@ -153,7 +153,7 @@ CHANGES: dict[str, Callable[[TrainStep], None]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_what_a_record_has_baked_in_may_change(change: str, backend: Any) -> None:
+def test_what_a_record_has_baked_in_may_change(change, backend):
     given, runs = batches(6), []
     for make in (unrecorded, lambda step: step):
         step = make(new_step(backend()))
@@ -166,7 +166,7 @@ def test_what_a_record_has_baked_in_may_change(change: str, backend: Any) -> Non
     assert not np.array_equal(run(untouched, given)[-3], runs[0][-3]), "the change changes nothing"
 
 
-def test_shapes_come_and_go_and_memory_does_not_grow(backend: Any, machine: Any) -> None:
+def test_shapes_come_and_go_and_memory_does_not_grow(backend, machine):
     step = new_step(backend("float64"))
     shapes = [(rows, source, 6) for rows in (2, 3, 4) for source in (3, 5, 6)]
     alone, used = unrecorded(new_step(backend("float64"))), []
@@ -183,7 +183,7 @@ def test_shapes_come_and_go_and_memory_does_not_grow(backend: Any, machine: Any)
     assert machine.used < before
 
 
-def test_what_a_forgotten_step_had_for_itself_is_given_back(backend: Any, machine: Any) -> None:
+def test_what_a_forgotten_step_had_for_itself_is_given_back(backend, machine):
     step, released = new_step(backend()), []
     run(step, batches(3))
     (shape,) = step.runner.compute._shapes.values()
@@ -198,13 +198,11 @@ def test_what_a_forgotten_step_had_for_itself_is_given_back(backend: Any, machin
     assert released == [(pool, None)], "the record has to go first: it is about this memory"
 
 
-def test_a_step_that_reads_the_device_is_run_as_it_is_and_says_why_once(
-    backend: Any, machine: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_step_that_reads_the_device_is_run_as_it_is_and_says_why_once(backend, machine, capsys):
     class Curious(Transformer):
         static = True
 
-        def forward(self, src: Any, *inputs: Any, **options: Any) -> Any:
+        def forward(self, src, *inputs, **options):
             float(src[0, 0])
             return super().forward(src, *inputs, **options)
 
@@ -229,9 +227,7 @@ UNRECORDED = {
 
 
 @pytest.mark.parametrize("part", UNRECORDED)
-def test_what_cupy_does_not_record_is_right_all_the_same_and_said_once(
-    part: str, backend: Any, machine: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cupy_does_not_record_is_right_all_the_same_and_said_once(part, backend, machine, capsys):
     changes, why = UNRECORDED[part]
     given = batches(4)
     alone = run(unrecorded(new_step(backend(), changes)), given)
@@ -245,7 +241,7 @@ def test_what_cupy_does_not_record_is_right_all_the_same_and_said_once(
     assert (machine.records, machine.launches) == (0, 0)
 
 
-def test_rotary_positions_are_recorded(backend: Any, machine: Any) -> None:
+def test_rotary_positions_are_recorded(backend, machine):
     changes, given = {"positions": "rotary"}, batches(4)
     alone = run(unrecorded(new_step(backend(), changes)), given)
     same(run(new_step(backend(), changes), given), alone)
@@ -253,7 +249,7 @@ def test_rotary_positions_are_recorded(backend: Any, machine: Any) -> None:
 
 
 @pytest.mark.parametrize(("name", "count", "refused"), [("concat", 8, False), ("concat", 9, True), ("stack", 9, True)])
-def test_the_machine_refuses_to_record_what_cupy_does(name: str, count: int, refused: bool, machine: Any) -> None:
+def test_the_machine_refuses_to_record_what_cupy_does(name, count, refused, machine):
     """More than eight arrays are put side by side by a list of their addresses, which comes from the host."""
     parts = [machine.zeros((2, 3), "float32") for _ in range(count)]
     function = getattr(parts[0].__array_namespace__(), name)
@@ -262,14 +258,14 @@ def test_the_machine_refuses_to_record_what_cupy_does(name: str, count: int, ref
         machine.record(lambda: function(parts, axis=0))
 
 
-def test_recording_is_announced(backend: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_recording_is_announced(backend, capsys):
     step = new_step(backend())
     capsys.readouterr()
     run(step, batches(3))
     assert re.fullmatch(r"npformer: recorded a step as one CUDA graph in \d+\.\d\d s\n", capsys.readouterr().err)
 
 
-def test_a_bad_batch_changes_nothing(backend: Any) -> None:
+def test_a_bad_batch_changes_nothing(backend):
     step, given = new_step(backend(), {"positions": "learned", "max_seq_len": 6}), batches(3)
     run(step, given)
     before = state(step)
@@ -280,7 +276,7 @@ def test_a_bad_batch_changes_nothing(backend: Any) -> None:
     assert step.step_number == 3
 
 
-def test_other_records_make_room_before_memory_is_full(backend: Any, machine: Any) -> None:
+def test_other_records_make_room_before_memory_is_full(backend, machine):
     small, large = batches(3), batches(3, 12)
     alone = unrecorded(new_step(backend("float64")))
     expected = run(alone, small + large + small)[-3:]
@@ -297,7 +293,7 @@ def test_other_records_make_room_before_memory_is_full(backend: Any, machine: An
     same(state(step), expected)
 
 
-def test_full_memory_names_a_batch_that_fits(backend: Any, machine: Any) -> None:
+def test_full_memory_names_a_batch_that_fits(backend, machine):
     step, given = new_step(backend("float64"), clip_norm=None), batches(1, 4) + batches(1, 64)
     step(*given[0])
     machine.trim()
@@ -318,7 +314,7 @@ def test_full_memory_names_a_batch_that_fits(backend: Any, machine: Any) -> None
     assert step.step_number == 3
 
 
-def test_if_nothing_fits_it_says_so(backend: Any, machine: Any) -> None:
+def test_if_nothing_fits_it_says_so(backend, machine):
     step = new_step(backend("float64"))
     machine.trim()
     machine.room = machine.used + 1000

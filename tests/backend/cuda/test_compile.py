@@ -26,7 +26,7 @@ FLOAT_ATOMIC = re.compile(r"\b(?:atom|red)\.[\w.]*\b(?:f16|bf16|f32|f64)\w*")
 
 
 @pytest.fixture
-def nvrtc() -> Any:
+def nvrtc():
     """The module nvrtc; skips, visibly, where it is not installed."""
     problem = nvrtc_module.nvrtc_problem()
     if problem is not None:
@@ -35,7 +35,7 @@ def nvrtc() -> Any:
 
 
 @cache
-def soon(nvrtc: Any, kept_in: Any) -> dict[tuple[str, str, str], Future[Any]]:
+def soon(nvrtc, kept_in) -> dict[tuple[str, str, str], Future[Any]]:
     """What becomes of every file, being compiled on all cores."""
     pool = ThreadPoolExecutor(os.cpu_count())
     return {
@@ -48,11 +48,11 @@ def soon(nvrtc: Any, kept_in: Any) -> dict[tuple[str, str, str], Future[Any]]:
 
 
 @pytest.fixture(params=TARGETS, ids="-".join)
-def built(request: pytest.FixtureRequest, nvrtc: Any) -> Any:
+def built(request, nvrtc):
     """built(file): what became of it for a dtype and an architecture; fails where it does not compile."""
     everything = soon(nvrtc, host_kernels.folder())
 
-    def result(file: str) -> Any:
+    def result(file: str):
         found = everything[file, *request.param].result()
         assert found.status == 0, found.log
         return found
@@ -62,14 +62,14 @@ def built(request: pytest.FixtureRequest, nvrtc: Any) -> Any:
 
 
 @EVERY_FILE
-def test_it_compiles_without_a_warning(built: Any, file: str) -> None:
+def test_it_compiles_without_a_warning(built, file):
     found = built(file)
     assert "warning" not in found.log, found.log
     assert found.machine_code > 0
 
 
 @EVERY_FILE
-def test_every_kernel_is_there_and_fits(built: Any, file: str) -> None:
+def test_every_kernel_is_there_and_fits(built, file):
     found = built(file).resources()
     assert sorted(found) == sorted(kernels(file))
     assert len(found) >= 1
@@ -86,7 +86,7 @@ def registers_of_a_block(registers: int, threads: int) -> int:
 
 
 @EVERY_FILE
-def test_a_block_as_large_as_asked_for_has_its_registers(built: Any, file: str) -> None:
+def test_a_block_as_large_as_asked_for_has_its_registers(built, file):
     """Else the driver refuses to launch it. Blocks grow with the rows, up to a limit that wide rows show."""
     asked = asking.most_threads(built.dtype, 8192)
     assert asked == asking.most_threads(built.dtype, 16384), "wider rows ask for more threads"
@@ -98,14 +98,14 @@ def test_a_block_as_large_as_asked_for_has_its_registers(built: Any, file: str) 
         assert registers_of_a_block(takes.registers, threads) <= REGISTERS, f"{file}.{name}: {takes}, {threads} threads"
 
 
-def test_registers_are_taken_in_pieces() -> None:
+def test_registers_are_taken_in_pieces():
     assert registers_of_a_block(64, 1024) == REGISTERS
     assert registers_of_a_block(65, 1024) == 1024 * 72
     assert registers_of_a_block(70, 33) == 2 * 32 * 72
 
 
 @EVERY_FILE
-def test_two_runs_agree_since_no_order_is_left_to_chance(built: Any, file: str) -> None:
+def test_two_runs_agree_since_no_order_is_left_to_chance(built, file):
     """A sum by atomic operations is taken in whatever order threads arrive."""
     assert not FLOAT_ATOMIC.findall(built(file).ptx)
 
@@ -124,7 +124,7 @@ WRONG = {
 }
 
 
-def test_these_checks_fail_on_kernels_that_are_wrong(nvrtc: Any) -> None:
+def test_these_checks_fail_on_kernels_that_are_wrong(nvrtc):
     kept = host_kernels.folder()
     found = {why: nvrtc.compiled(f'extern "C" {text}', "sm_80", OPTIONS, kept) for why, text in WRONG.items()}
     assert found["registers"].resources()["wrong"].spilled > 0

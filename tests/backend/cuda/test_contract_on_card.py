@@ -6,23 +6,21 @@ import dataclasses
 import importlib.util
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from npformer.backend import PLAIN, Backend, Ops
+from npformer.backend import PLAIN
 from npformer.backend.cuda import cuda_ops
 from npformer.backend.cuda.source import files, kernels
 from npformer.backend.ops import kernels_in
 from npformer.functional import AttentionMask
-from npformer.proof import Case
 from npformer.proof.report import RIGHT
 
 TESTS = Path(__file__).resolve().parents[2]
 
 
-def load(path: str) -> Any:
+def load(path: str):
     """The module of a file of tests, whose fixtures this one has in its own way."""
     name = "npformer_tests_" + path.replace("/", "_").removesuffix(".py")
     if name not in sys.modules:
@@ -41,23 +39,23 @@ bad_input = load("backend/test_kernels.py")
 
 
 @pytest.fixture
-def any64(card64: Backend) -> Backend:
+def any64(card64):
     return card64
 
 
 @pytest.fixture
-def any32(cards: Any, on_card: Any) -> Backend:
+def any32(cards, on_card):
     return on_card(cards.HostCard(block=40, backwards=True), "float32")
 
 
 @pytest.fixture
-def whole64(cards: Any, on_card: Any) -> Backend:
+def whole64(cards, on_card):
     """For layers and models: blocks of one size, since every operation is tried in both."""
     return on_card(cards.HostCard(block=40, backwards=True), "float64")
 
 
 @pytest.fixture
-def table(card: Any) -> Ops:
+def table(card):
     return cuda_ops(card)
 
 
@@ -74,17 +72,17 @@ test_another_precision = bad_input.test_a_gradient_in_another_precision_is_taken
 
 
 @contract.EVERY_PAIR
-def test_equality(case: Case, any64: Backend) -> None:
+def test_equality(case, any64):
     contract.expect_plain(case, any64)
 
 
 @contract.EVERY_LAYER
-def test_equality_of_layers_and_models(case: Case, whole64: Backend) -> None:
+def test_equality_of_layers_and_models(case, whole64):
     contract.expect_plain(case, whole64)
 
 
 @contract.EVERY_LAYER
-def test_adding(case: Case, whole64: Backend) -> None:
+def test_adding(case, whole64):
     contract.test_a_layer_writes_nothing_but_gradients_and_those_by_adding(case, whole64)
 
 
@@ -100,7 +98,7 @@ TRIED = (
 @pytest.mark.parametrize(
     "case", [c for c in contract.CASES if c.group == "op" or c.name in TRIED], ids=lambda c: c.name
 )
-def test_gradients_are_right(case: Case, cards: Any, on_card: Any) -> None:
+def test_gradients_are_right(case, cards, on_card):
     """Along random directions: a forward takes its time here, and each element equals the plain pair's above."""
     report = dataclasses.replace(case, along_directions=True).check(on_card(cards.HostCard(), "float64"))
     assert report.ok, f"\n{report}"
@@ -109,7 +107,7 @@ def test_gradients_are_right(case: Case, cards: Any, on_card: Any) -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @contract.EVERY_PAIR
-def test_gradients_have_the_shape_and_dtype_of_the_inputs(case: Case, dtype: str, table: Ops) -> None:
+def test_gradients_have_the_shape_and_dtype_of_the_inputs(case, dtype, table):
     pair = case.build(dataclasses.replace(contract.get_backend("numpy"), ops=table))
     inputs = [contract.frozen(x, dtype) for x in case.inputs]
     y, cache = pair.forward(*inputs, **case.options)
@@ -123,7 +121,7 @@ def test_gradients_have_the_shape_and_dtype_of_the_inputs(case: Case, dtype: str
 ELSEWHERE = {"adam": "test_adam.py", "bfloat16": "test_bfloat16.py", "products": "test_products.py"}
 
 
-def test_the_card_is_handed_to_every_kernel_of_the_folder_and_to_no_plain_pair(cards: Any) -> None:
+def test_the_card_is_handed_to_every_kernel_of_the_folder_and_to_no_plain_pair(cards):
     card = cards.HostCard()
     ops, found = cuda_ops(card), kernels_in("npformer.backend.cuda")
     for op, plain in vars(PLAIN).items():
@@ -132,7 +130,7 @@ def test_the_card_is_handed_to_every_kernel_of_the_folder_and_to_no_plain_pair(c
         assert op not in found or all(half.args == (card,) for half in pair)
 
 
-def test_every_kernel_runs_in_small_cases_or_large_ones_or_in_tests_of_its_own(cards: Any, on_card: Any) -> None:
+def test_every_kernel_runs_in_small_cases_or_large_ones_or_in_tests_of_its_own(cards, on_card):
     card = cards.HostCard()
     for case in contract.CASES:
         contract.computed(case, on_card(card, "float64"))

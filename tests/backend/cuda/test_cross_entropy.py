@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
 
-from npformer.backend import PLAIN, Ops
+from npformer.backend import PLAIN
 from tests.backend.numpy import test_cross_entropy as host
 from tests.backend.numpy.test_cross_entropy import case
 
@@ -23,9 +20,9 @@ test_nothing_counts = host.test_nothing_that_counts_gives_loss_0_and_gradient_0
 @pytest.mark.parametrize("ignore_index", [0, None, -100])
 @pytest.mark.parametrize(("smoothing", "scale"), [(0.0, 1e4), (0.1, 1.0), (0.1, 1e4)])
 def test_it_equals_the_plain_pair(
-    agree: Callable[..., bool], dtype: str, shape: tuple[int, ...], ignore_index: int | None, smoothing: float,
-    scale: float,
-) -> None:  # fmt: skip
+    agree, dtype, shape, ignore_index, smoothing,
+    scale,
+):  # fmt: skip
     logits, targets = case(dtype, shape, scale)
     assert agree("cross_entropy", logits, targets, ignore_index, smoothing)
     if targets.ndim and ignore_index is not None:
@@ -34,13 +31,13 @@ def test_it_equals_the_plain_pair(
         assert agree("cross_entropy", logits, np.full_like(targets, ignore_index), ignore_index, smoothing)
 
 
-def test_narrow_targets(agree: Callable[..., bool], dtype: str) -> None:
+def test_narrow_targets(agree, dtype):
     logits, targets = case(dtype, (3, 4, 5))
     assert agree("cross_entropy", logits, targets.astype(np.uint8), -100, 0.1)
     assert agree("cross_entropy", logits, np.repeat(targets, 2, axis=1)[:, ::2].astype(np.int16), 2)
 
 
-def test_two_kernels_forward_and_one_back(card: Any, table: Ops) -> None:
+def test_two_kernels_forward_and_one_back(card, table):
     logits, targets = case("float32", (2, 3, 5))
     _, cache = table.cross_entropy.forward(logits, targets)
     table.cross_entropy.backward(1.0, cache)
@@ -48,7 +45,7 @@ def test_two_kernels_forward_and_one_back(card: Any, table: Ops) -> None:
     assert card.launched == [f"cross_entropy.{name}" for name in names]
 
 
-def test_padding_may_hold_anything_and_what_counts_is_seen(table: Ops, dtype: str) -> None:
+def test_padding_may_hold_anything_and_what_counts_is_seen(table, dtype):
     logits, targets = np.array(case(dtype, (4, 5))[0]), np.array([1, 0, 3, 2])
     clean, cache = table.cross_entropy.forward(logits, targets, 0, 0.1)
     gradient = table.cross_entropy.backward(1.0, cache)
@@ -62,7 +59,7 @@ def test_padding_may_hold_anything_and_what_counts_is_seen(table: Ops, dtype: st
     assert np.isnan(table.cross_entropy.backward(1.0, cache)).any(axis=1).tolist() == [False, False, False, True]
 
 
-def test_a_class_that_is_ruled_out_has_no_share(table: Ops, dtype: str) -> None:
+def test_a_class_that_is_ruled_out_has_no_share(table, dtype):
     """−∞ among the logits is an answer, not an error, if the target is another class."""
     logits, targets = np.array(case(dtype, (3, 40))[0]), np.array([1, 39, 3])
     logits[:, 4:20] = -np.inf

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
 
-from npformer.backend import PLAIN, Ops
+from npformer.backend import PLAIN
 from npformer.backend.cuda.card import drawn
 from npformer.functional import Draw
 
@@ -20,16 +17,14 @@ SHAPES = [(1, 1), (1,), (0, 3), (2, 3, 5), (3, 341), (33, 3, 31), (2, 8200)]
 
 @pytest.mark.parametrize("draw", DRAWS, ids=["inference", "dropout", "later rows", "rate 0"])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_dropout_and_residual(
-    agree: Callable[..., bool], dtype: str, shape: tuple[int, ...], draw: Draw | None
-) -> None:
+def test_dropout_and_residual(agree, dtype, shape, draw):
     rng = np.random.default_rng(0)
     x, f = rng.normal(size=shape).astype(dtype), rng.normal(size=(*shape[:-1], 2 * shape[-1])).astype(dtype)[..., ::2]
     assert agree("dropout", f, draw)
     assert agree("residual", x, f, draw)
 
 
-def test_the_same_numbers_fall_as_in_the_plain_pair(table: Ops, dtype: str) -> None:
+def test_the_same_numbers_fall_as_in_the_plain_pair(table, dtype):
     x = np.ones((7, 300), dtype)
     y, cache = table.dropout.forward(x, DRAW)
     true, _ = PLAIN.dropout.forward(x, DRAW)
@@ -38,7 +33,7 @@ def test_the_same_numbers_fall_as_in_the_plain_pair(table: Ops, dtype: str) -> N
     np.testing.assert_array_equal(table.residual.forward(x, x, DRAW)[0], 1 + true)
 
 
-def test_the_step_may_live_on_the_card(table: Ops) -> None:
+def test_the_step_may_live_on_the_card(table):
     x, step = np.ones((5, 70)), np.array(2**40 + 4, np.uint64)
     for number in (2**40 + 4, 2**63 + 9):
         step[...] = number
@@ -49,12 +44,12 @@ def test_the_step_may_live_on_the_card(table: Ops) -> None:
 
 
 @pytest.mark.parametrize("kind", [np.int64, np.uint64, np.int32])
-def test_a_step_of_numpys_whole_numbers_is_a_number_and_no_address(kind: Any) -> None:
+def test_a_step_of_numpys_whole_numbers_is_a_number_and_no_address(kind):
     x = np.ones((5, 70))
     assert drawn(DRAW._replace(step=kind(5)), x) == drawn(DRAW._replace(step=5), x)
 
 
-def test_one_kernel_each_way_and_none_where_nothing_drops(card: Any, table: Ops) -> None:
+def test_one_kernel_each_way_and_none_where_nothing_drops(card, table):
     x = np.ones((5, 70))
     y, cache = table.dropout.forward(x, None)
     assert y is x
@@ -69,7 +64,7 @@ def test_one_kernel_each_way_and_none_where_nothing_drops(card: Any, table: Ops)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_what_is_dropped_is_0_whatever_it_was_and_what_is_kept_is_seen(table: Ops, value: float) -> None:
+def test_what_is_dropped_is_0_whatever_it_was_and_what_is_kept_is_seen(table, value):
     x, bad = np.ones((4, 50)), np.full((4, 50), value)
     kept = PLAIN.dropout.forward(x, DRAW)[0] > 0
     for y in (table.dropout.forward(bad, DRAW)[0], table.dropout.backward(bad, table.dropout.forward(x, DRAW)[1])):

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
 
-from npformer.backend import PLAIN, Ops
+from npformer.backend import PLAIN
 from npformer.backend.cuda import cuda_ops
 from npformer.backend.cuda.embedding import CHUNK
 
@@ -17,16 +14,14 @@ CASES = [(1, (4,)), (5, (2, 7)), (50, (3, 40)), (7, (1, 1)), (9, (0, 3)), (3, (5
          (1, (5 * CHUNK,)), (2, (3, CHUNK)), (400, (2, CHUNK))]  # fmt: skip
 
 
-def tokens_of(num_rows: int, shape: tuple[int, ...]) -> Any:
+def tokens_of(num_rows: int, shape: tuple[int, ...]):
     """A third of them 0, as padding is."""
     rng = np.random.default_rng(1)
     return rng.integers(0, num_rows, size=shape) * (rng.random(shape) > 0.33)
 
 
 @pytest.mark.parametrize(("num_rows", "shape"), CASES)
-def test_it_equals_the_plain_pair(
-    agree: Callable[..., bool], dtype: str, num_rows: int, shape: tuple[int, ...]
-) -> None:
+def test_it_equals_the_plain_pair(agree, dtype, num_rows, shape):
     tokens, rng = tokens_of(num_rows, shape), np.random.default_rng(0)
     for width in (1, 33):
         weight = rng.normal(size=(num_rows, width)).astype(dtype)
@@ -36,7 +31,7 @@ def test_it_equals_the_plain_pair(
 
 
 @pytest.mark.parametrize("where", ["one row", "every edge", "sorted", "reversed"])
-def test_rows_across_the_edges_of_chunks(table: Ops, dtype: str, where: str) -> None:
+def test_rows_across_the_edges_of_chunks(table, dtype, where):
     count = 6 * CHUNK + 3
     places = np.arange(count)
     tokens = {"one row": places * 0 + 2, "every edge": (places + CHUNK // 2) // CHUNK, "sorted": places // 5,
@@ -51,7 +46,7 @@ def test_rows_across_the_edges_of_chunks(table: Ops, dtype: str, where: str) -> 
     np.testing.assert_array_equal(total, true)
 
 
-def test_sums_are_made_in_the_order_of_the_tokens(card: Any, table: Ops, dtype: str) -> None:
+def test_sums_are_made_in_the_order_of_the_tokens(card, table, dtype):
     """The same bits for every number of threads; and in chunks of CHUNK tokens of a row's own, where it fills them."""
     tokens = np.array([1] * CHUNK + [0] * CHUNK)
     dy = np.random.default_rng(0).normal(size=(2 * CHUNK, 5)).astype(dtype)
@@ -67,7 +62,7 @@ def test_sums_are_made_in_the_order_of_the_tokens(card: Any, table: Ops, dtype: 
     np.testing.assert_array_equal(*both)
 
 
-def test_how_many_kernels(card: Any, table: Ops) -> None:
+def test_how_many_kernels(card, table):
     weight = np.ones((5, 4))
     _, cache = table.embedding.forward(tokens_of(5, (3, CHUNK)), weight)
     assert card.launched == ["embedding.take_rows"]
@@ -79,7 +74,7 @@ def test_how_many_kernels(card: Any, table: Ops) -> None:
 
 @pytest.mark.parametrize("bad", [-1, 5, 2**40])
 @pytest.mark.parametrize("stop", [11, 29], ids=["in one chunk", "across an edge"])
-def test_a_token_outside_the_table_is_seen_and_writes_nowhere(table: Ops, bad: int, stop: int) -> None:
+def test_a_token_outside_the_table_is_seen_and_writes_nowhere(table, bad, stop):
     tokens, weight = np.arange(3 * CHUNK) % 5, np.random.default_rng(0).normal(size=(5, 4))
     tokens[7:stop] = bad
     y, cache = table.embedding.forward(tokens, weight, 2.0)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from npformer.backend import PLAIN, Ops
+from npformer.backend import PLAIN
 from npformer.backend.cuda import cuda_ops, feed_forward, linear
 from npformer.backend.cuda.card import drawn
 from npformer.backend.cuda.feed_forward import activate, backward_of_activation
@@ -28,21 +27,19 @@ def inputs(shape: tuple[int, ...], width: int, dtype: str = "float64") -> list[A
 @pytest.mark.parametrize("rate", [0.0, 0.3])
 @pytest.mark.parametrize(("shape", "width"), SHAPES, ids=str)
 @ACTIVATION
-def test_equals_the_plain_pair(
-    agree: Callable[..., bool], shape: tuple[int, ...], width: int, activation: str, rate: float, dtype: str
-) -> None:
+def test_equals_the_plain_pair(agree, shape, width, activation, rate, dtype):
     assert agree("feed_forward", *inputs(shape, width, dtype), activation, Draw(3, 7, 0, 11, rate, first_row=2))
 
 
 @ACTIVATION
-def test_blocks_take_several_rows(agree: Callable[..., bool], monkeypatch: pytest.MonkeyPatch, activation: str) -> None:
+def test_blocks_take_several_rows(agree, monkeypatch, activation):
     monkeypatch.setattr(linear, "PARTS", 2)
     monkeypatch.setattr(feed_forward, "parts_of", lambda rows: 3)
     assert agree("feed_forward", *inputs((7, 4), 5), activation, Draw(3, 7, 0, 11, 0.3))  # three each, and one is left
 
 
 @ACTIVATION
-def test_the_last_block_stops_with_the_last_row(card: Any, monkeypatch: pytest.MonkeyPatch, activation: str) -> None:
+def test_the_last_block_stops_with_the_last_row(card, monkeypatch, activation):
     monkeypatch.setattr(linear, "PARTS", 2)
     monkeypatch.setattr(feed_forward, "parts_of", lambda rows: 3)
     h, da = np.zeros((9, 5)), np.ones((9, 5))
@@ -54,7 +51,7 @@ def test_the_last_block_stops_with_the_last_row(card: Any, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("backwards", [False, True])
-def test_a_column_of_long_rows_is_begun_by_one_thread_and_added_to_by_another(cards: Any, backwards: bool) -> None:
+def test_a_column_of_long_rows_is_begun_by_one_thread_and_added_to_by_another(cards, backwards):
     x, w1, *rest = inputs((2, 3), 8200)
     table = cuda_ops(cards.HostCard(block=40, backwards=backwards))
     (y, cache), (_, plain) = (ops.feed_forward.forward(x, w1, *rest, "relu", None) for ops in (table, PLAIN))
@@ -66,18 +63,18 @@ def test_a_column_of_long_rows_is_begun_by_one_thread_and_added_to_by_another(ca
 
 @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
 @ACTIVATION
-def test_the_step_may_live_on_the_card(agree: Callable[..., bool], activation: str, step: Any) -> None:
+def test_the_step_may_live_on_the_card(agree, activation, step):
     assert agree("feed_forward", *inputs((4, 5), 17), activation, Draw(2**64 - 1, step, 2, 2**63 + 5, 0.5))
 
 
 @ACTIVATION
-def test_inference_and_layouts(agree: Callable[..., bool], lay_out: Callable[..., Any], activation: str) -> None:
+def test_inference_and_layouts(agree, lay_out, activation):
     for layout in ("gaps", "columns first"):
         assert agree("feed_forward", *(lay_out(x, layout) for x in inputs((2, 3, 5), 7)), activation, None)
 
 
 @ACTIVATION
-def test_kernels_and_products(card: Any, table: Ops, activation: str) -> None:
+def test_kernels_and_products(card, table, activation):
     """One kernel between the products, and none that a frozen parameter does not need."""
     y, cache = table.feed_forward.forward(*inputs((4, 5), 7), activation, Draw(3, 7, 0, 11, 0.3))
     assert card.launched == [f"feed_forward.{activation}_rows", "linear.add_bias"]
@@ -88,7 +85,7 @@ def test_kernels_and_products(card: Any, table: Ops, activation: str) -> None:
 
 
 @ACTIVATION
-def test_a_dropped_number_is_0_whatever_it_was(card: Any, activation: str) -> None:
+def test_a_dropped_number_is_0_whatever_it_was(card, activation):
     draw, h = Draw(3, 7, 0, 11, 0.5), np.full((6, 40), np.inf)
     kept = PLAIN.dropout.forward(np.ones((6, 40)), draw)[0] != 0
     a = activate(card, activation, h, np.zeros(40), drawn(draw, h))
@@ -97,12 +94,12 @@ def test_a_dropped_number_is_0_whatever_it_was(card: Any, activation: str) -> No
 
 @pytest.mark.parametrize("shape", [(), (1,), (3, 5), (2, 3, 65), (2, 9000), (0, 3), (3, 0)], ids=str)
 @ACTIVATION
-def test_activations_alone(agree: Callable[..., bool], activation: str, shape: tuple[int, ...], dtype: str) -> None:
+def test_activations_alone(agree, activation, shape, dtype):
     assert agree(activation, np.asarray(np.random.default_rng(1).normal(size=shape) * 2, dtype))
 
 
 @ACTIVATION
-def test_special_numbers(table: Ops, activation: str) -> None:
+def test_special_numbers(table, activation):
     x = np.array([np.nan, np.inf, -1e30, 1e30, 0.0, -0.0, 1e-300, -40.0, 40.0])
     found, plain = getattr(table, activation), getattr(PLAIN, activation)
     (y, cache), (true, plain_cache) = found.forward(x), plain.forward(x)
@@ -113,7 +110,7 @@ def test_special_numbers(table: Ops, activation: str) -> None:
 
 
 @ACTIVATION
-def test_nan_is_seen(table: Ops, activation: str) -> None:
+def test_nan_is_seen(table, activation):
     x, *parameters = inputs((3, 4), 5)
     x[1, 2] = np.nan
     y, cache = table.feed_forward.forward(x, *parameters, activation, None)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 import pytest
 
-from npformer.backend import Backend, Ops, cupy_problem, get_backend
+from npformer.backend import Ops, cupy_problem, get_backend
 from npformer.backend.cuda import cuda_ops
 from tests.backend import conftest as agreement
 from tests.backend import test_kernels as kernels
@@ -25,7 +24,7 @@ def on_gpu(threads: int | None) -> Ops:
     from npformer.backend.cupy.card import CupyCard
 
     class Card(CupyCard):
-        def launch(self, kernel: str, dtype: Any, blocks: int, asked: int, *arguments: Any) -> None:
+        def launch(self, kernel: str, dtype, blocks: int, asked: int, *arguments):
             super().launch(kernel, dtype, blocks, threads or asked, *arguments)
 
     ops: Ops = hosted.hosted(cuda_ops(Card()), hosted.upload_to_cupy, get_backend("cupy").device.host)
@@ -33,12 +32,12 @@ def on_gpu(threads: int | None) -> Ops:
 
 
 @pytest.fixture(params=BLOCKS)
-def table(request: pytest.FixtureRequest) -> Ops:
+def table(request):
     return on_gpu(BLOCKS[request.param])
 
 
 @pytest.fixture
-def any64(table: Ops, numpy64: Backend) -> Backend:
+def any64(table, numpy64):
     return dataclasses.replace(numpy64, ops=table)
 
 
@@ -60,13 +59,13 @@ if PROBLEM is None:  # else one line of skips stands for all of them
 
 
 @pytest.mark.gpu
-def test_a_gpu_is_there_for_the_tests_of_kernels() -> None:
+def test_a_gpu_is_there_for_the_tests_of_kernels():
     if PROBLEM is not None:
         pytest.skip(f"no GPU, so none of {len(HELD)} tests of kernels in blocks of {len(BLOCKS)} sizes: {PROBLEM}")
     assert {test.__name__ for test in HELD} <= globals().keys()
 
 
-def test_hosted_kernels_are_the_kernels(cards: Any) -> None:
+def test_hosted_kernels_are_the_kernels(cards):
     """What stands between these tests and a GPU changes nothing: here, on a card that is none."""
     ops = hosted.hosted(cuda_ops(cards.HostCard()), hosted.upload_to_numpy, np.array)
     agree = agreement.Agreement(ops)

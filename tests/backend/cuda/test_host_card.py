@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any
 
 import numpy as np
 import pytest
@@ -60,7 +59,7 @@ NAMES = ["turned", "added", "blind", "reversed_lanes", "outside", "read_outside"
 X = np.arange(1.0, 65.0)
 
 
-def library(host_kernels: Any, barrier: str) -> ctypes.PyDLL:
+def library(host_kernels, barrier: str) -> ctypes.PyDLL:
     built = host_kernels.build_text("tried", host_kernels.wrapped(KERNELS.replace("BARRIER", barrier), NAMES))
     loaded = ctypes.PyDLL(str(built))
     for name in NAMES:
@@ -69,10 +68,10 @@ def library(host_kernels: Any, barrier: str) -> ctypes.PyDLL:
 
 
 @pytest.fixture
-def run(cards: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+def run(cards, monkeypatch):
     """run(kernel, *arguments, threads, backwards, barrier): y, of 64 numbers, after the kernel above."""
 
-    def launch(name: str, *arguments: Any, threads: int, backwards: bool = False, barrier: str = "__syncthreads();"):
+    def launch(name: str, *arguments, threads: int, backwards: bool = False, barrier: str = "__syncthreads();"):
         kernels = cards.host_kernels
         monkeypatch.setattr(kernels, "library", lambda file, dtype: library(kernels, barrier))
         card = cards.HostCard(block=threads, backwards=backwards)
@@ -85,29 +84,29 @@ def run(cards: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.mark.parametrize("threads", [5, 32, 40, 64])
 @pytest.mark.parametrize("backwards", [False, True])
-def test_threads_meet_at_a_barrier(run: Any, threads: int, backwards: bool) -> None:
+def test_threads_meet_at_a_barrier(run, threads, backwards):
     y = run("turned", X, None, threads, threads=threads, backwards=backwards)
     np.testing.assert_array_equal(y[:threads], X[:threads][::-1])
 
 
 @pytest.mark.parametrize("backwards", [False, True])
-def test_a_barrier_that_is_missing_is_seen(run: Any, backwards: bool) -> None:
+def test_a_barrier_that_is_missing_is_seen(run, backwards):
     y = run("turned", X, None, 40, threads=40, backwards=backwards, barrier="")
     assert np.isnan(y[:40]).any()  # what others had not written yet
 
 
-def test_lanes_hear_each_other(run: Any) -> None:
+def test_lanes_hear_each_other(run):
     assert run("added", X, None, 7, threads=7)[0] == sum(range(1, 8))
     assert run("added", X, None, 32, threads=32)[0] == sum(range(1, 33))
     y = run("reversed_lanes", X, None, threads=32)
     np.testing.assert_array_equal(y[:32], X[:32][::-1] + X[3] + 0xAAAAAAAA)
 
 
-def test_an_absent_lane_says_nothing(run: Any) -> None:
+def test_an_absent_lane_says_nothing(run):
     assert np.isnan(run("blind", X, None, 7, threads=7)[0])
 
 
-def test_writing_outside_an_array_is_found(run: Any) -> None:
+def test_writing_outside_an_array_is_found(run):
     for at in (-1, 64, 100):
         with pytest.raises(
             AssertionError, match=f"outside: wrote {'before' if at < 0 else 'behind'} an array of 512 bytes"
@@ -118,12 +117,12 @@ def test_writing_outside_an_array_is_found(run: Any) -> None:
             run("outside", np.zeros(4), at, threads=1)
 
 
-def test_reading_outside_an_array_gives_no_number(run: Any) -> None:
+def test_reading_outside_an_array_gives_no_number(run):
     assert np.isnan([run("read_outside", X, None, at, threads=1)[0] for at in (-1, 64)]).all()
     assert run("read_outside", X, None, 63, threads=1)[0] == 64
 
 
-def test_what_a_kernel_writes_into_the_caller_s_memory_stays(run: Any) -> None:
+def test_what_a_kernel_writes_into_the_caller_s_memory_stays(run):
     wide = np.zeros((3, 4))
     run("outside", wide[:, 1:], 4, threads=1)
     assert wide.nonzero() == (1, 1)
@@ -134,27 +133,27 @@ def test_what_a_kernel_writes_into_the_caller_s_memory_stays(run: Any) -> None:
     assert not frozen.any()
 
 
-def test_shared_memory_begins_without_numbers(run: Any) -> None:
+def test_shared_memory_begins_without_numbers(run):
     for _ in range(2):
         assert np.isnan(run("unwritten", None, threads=1)[0])
 
 
 @pytest.mark.parametrize("kernel", ["parted", "two_barriers"])
-def test_a_barrier_that_not_all_reach_is_an_error(run: Any, kernel: str) -> None:
+def test_a_barrier_that_not_all_reach_is_an_error(run, kernel):
     with pytest.raises(
         AssertionError, match=rf"{kernel}: block 0, thread 0: waits for ever at the barrier of line \d+"
     ):
         run(kernel, threads=8)
 
 
-def test_what_the_compiler_checks_is_reported(run: Any) -> None:
+def test_what_the_compiler_checks_is_reported(run):
     with pytest.raises(AssertionError, match=r"too_far: block 0, thread 0: an index outside its array, in line \d+"):
         run("too_far", None, 2, threads=1)
     with pytest.raises(AssertionError, match=r"crooked: block 0, thread 0: a pointer that is null or not aligned"):
         run("crooked", X, None, threads=1)
 
 
-def test_a_launch_is_checked(cards: Any, run: Any) -> None:
+def test_a_launch_is_checked(cards, run):
     with pytest.raises(AssertionError, match=r"tried\.turned: 3 arguments, got 1"):
         run("turned", X, threads=1)
     with pytest.raises(AssertionError, match="an argument that no kernel takes: <class 'str'>"):

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
 
-from npformer.backend import Ops
 from npformer.functional import Draw, layer_norm_backward, layer_norm_forward
 
 DRAWS = [None, Draw(3, 4, 1, 99, 0.3), Draw(3, 4, 0, 98, 0.1, first_row=5)]
@@ -16,12 +12,12 @@ DRAWS = [None, Draw(3, 4, 1, 99, 0.3), Draw(3, 4, 0, 98, 0.1, first_row=5)]
 SHAPES = [(1, 1), (9,), (2, 3, 5), (0, 3, 4), (7, 4, 33), (2, 1027), (1, 2, 2051), (2, 8219)]
 
 
-def normal(dtype: str, *shape: int, seed: int = 0) -> Any:
+def normal(dtype: str, *shape: int, seed: int = 0):
     return np.random.default_rng(seed).normal(size=shape).astype(dtype)
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_layer_norm(agree: Callable[..., bool], dtype: str, shape: tuple[int, ...]) -> None:
+def test_layer_norm(agree, dtype, shape):
     C = shape[-1]
     eps = 1e-5 if C > 1 else 1.0  # one number has no variance: dx is 0, and its rounding errors grow by 1/√eps
     x = normal(dtype, *shape[:-1], 2 * C)[..., ::2]
@@ -30,9 +26,7 @@ def test_layer_norm(agree: Callable[..., bool], dtype: str, shape: tuple[int, ..
 
 @pytest.mark.parametrize("draw", DRAWS, ids=["inference", "dropout", "later rows"])
 @pytest.mark.parametrize("shape", [shape for shape in SHAPES if len(shape) > 1], ids=str)
-def test_after_a_residual_sum(
-    agree: Callable[..., bool], dtype: str, shape: tuple[int, ...], draw: Draw | None
-) -> None:
+def test_after_a_residual_sum(agree, dtype, shape, draw):
     C = shape[-1]
     x, f = 2 + normal(dtype, *shape), normal(dtype, *shape[:-1], 2 * C, seed=3)[..., 1::2]
     rest = (normal(dtype, C, seed=1), normal(dtype, C, seed=2), 1e-5 if C > 1 else 1.0, draw)
@@ -40,7 +34,7 @@ def test_after_a_residual_sum(
     assert agree("add_norm", x, f, *rest)
 
 
-def test_one_kernel_each_way_and_one_for_both_parameters(card: Any, table: Ops) -> None:
+def test_one_kernel_each_way_and_one_for_both_parameters(card, table):
     x, gain = normal("float32", 6, 4), normal("float32", 4)
     _, cache = table.add_norm.forward(x, x, gain, gain, 1e-5, DRAWS[1])
     assert card.launched == ["layer_norm.norm_rows"]
@@ -50,7 +44,7 @@ def test_one_kernel_each_way_and_one_for_both_parameters(card: Any, table: Ops) 
     assert card.launched[3:] == ["layer_norm.norm_rows_backward"]
 
 
-def test_the_step_may_live_on_the_card(table: Ops) -> None:
+def test_the_step_may_live_on_the_card(table):
     x, gain, step = normal("float64", 5, 7), normal("float64", 7), np.array(4, np.uint64)
     on_host = table.post_norm.forward(x, x, gain, gain, 1e-5, Draw(3, 4, 1, 99, 0.3))
     on_card = table.post_norm.forward(x, x, gain, gain, 1e-5, Draw(3, step, 1, 99, 0.3))
@@ -63,7 +57,7 @@ def test_the_step_may_live_on_the_card(table: Ops) -> None:
     assert not np.array_equal(later, on_host[0])
 
 
-def test_rows_far_from_0_keep_their_digits(table: Ops) -> None:
+def test_rows_far_from_0_keep_their_digits(table):
     """μ is taken off before the squares are added: mean(x²) − μ² would leave none of these digits."""
     x = 1000 + normal("float32", 4, 300)
     gain, nothing = np.ones(300, np.float32), np.zeros(300, np.float32)
@@ -76,7 +70,7 @@ def test_rows_far_from_0_keep_their_digits(table: Ops) -> None:
     np.testing.assert_allclose(dx, layer_norm_backward(dy.astype(np.float64), true_cache)[0], rtol=0, atol=4 * unit)
 
 
-def test_what_was_dropped_is_0_even_where_it_was_no_number(table: Ops) -> None:
+def test_what_was_dropped_is_0_even_where_it_was_no_number(table):
     x, gain, draw = normal("float64", 3, 40), normal("float64", 40), Draw(3, 4, 1, 99, 0.5)
     kept = table.dropout.forward(np.ones_like(x), draw)[0] > 0
     y, _ = table.post_norm.forward(x, np.where(kept, x, np.inf), gain, gain, 1e-5, draw)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from npformer.backend import Ops
 from npformer.backend.cuda import linear
 
 SHAPES = [((1, 1), 1), ((3, 5), 7), ((2, 4, 33), 65), ((40, 32), 300), ((2, 3, 2, 6), 5), ((0, 4), 3), ((2, 0, 4), 3)]
@@ -21,16 +19,16 @@ def inputs(shape: tuple[int, ...], width: int, dtype: str) -> list[Any]:
 
 
 @pytest.mark.parametrize(("shape", "width"), SHAPES, ids=str)
-def test_equals_the_plain_pair(agree: Callable[..., bool], shape: tuple[int, ...], width: int, dtype: str) -> None:
+def test_equals_the_plain_pair(agree, shape, width, dtype):
     assert agree("linear", *inputs(shape, width, dtype))
 
 
-def test_blocks_take_several_rows(agree: Callable[..., bool], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_take_several_rows(agree, monkeypatch):
     monkeypatch.setattr(linear, "PARTS", 2)
     assert agree("linear", *inputs((7, 4), 5, "float64"))  # three each, and one is left
 
 
-def test_the_last_block_stops_with_the_last_row(card: Any) -> None:
+def test_the_last_block_stops_with_the_last_row(card):
     """Beyond it is NaN elsewhere, and what is added to that leaves no trace."""
     y = np.zeros((9, 5))
     card.launch("linear.add_bias", "float64", 3, 32, y[:7], np.ones(5), 7, 5, 3)
@@ -38,11 +36,11 @@ def test_the_last_block_stops_with_the_last_row(card: Any) -> None:
 
 
 @pytest.mark.parametrize("layout", ["gaps", "columns first"])
-def test_inputs_lie_as_they_like(agree: Callable[..., bool], lay_out: Callable[..., Any], layout: str) -> None:
+def test_inputs_lie_as_they_like(agree, lay_out, layout):
     assert agree("linear", *(lay_out(x, layout) for x in inputs((2, 3, 10), 6, "float64")))
 
 
-def test_columns_of_a_block(card: Any, agree: Callable[..., bool]) -> None:
+def test_columns_of_a_block(card, agree):
     x, block, bias = inputs((2, 3, 10), 18, "float64")
     assert agree("linear", x, block[:, 6:12], bias[6:12])
     wide = np.random.default_rng(2).normal(size=(2, 3, 30))
@@ -51,7 +49,7 @@ def test_columns_of_a_block(card: Any, agree: Callable[..., bool]) -> None:
     assert set(card.launched) == {"linear.add_bias", "sums.add_rows"}
 
 
-def test_the_gradient_goes_into_columns_of_a_block_without_another_array(card: Any, table: Ops) -> None:
+def test_the_gradient_goes_into_columns_of_a_block_without_another_array(card, table):
     x, weight, bias = inputs((4, 10), 6, "float64")
     block, places = np.ones((10, 18)), np.ones(18)
     _, cache = table.linear.forward(x, weight, bias)
@@ -65,7 +63,7 @@ def test_the_gradient_goes_into_columns_of_a_block_without_another_array(card: A
     assert card.launched == ["sums.add_rows"]
 
 
-def test_a_frozen_matrix_costs_no_product(card: Any, table: Ops) -> None:
+def test_a_frozen_matrix_costs_no_product(card, table):
     _, cache = table.linear.forward(*inputs((4, 10), 6, "float64"))
     card.launched.clear(), card.cublas.calls.clear()
     table.linear.backward(np.ones((4, 6)), cache, into=(None, None))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,19 +21,19 @@ SMALLER = {"mid": {"batch": 20, "vocab_size": 99}, "base": {"batch": 12, "vocab_
 
 
 @pytest.fixture
-def counted() -> Callable[[Preset], tuple[int, int]]:
+def counted():
     """counted(preset): (nodes, products) of a recorded step, none of which is computed."""
 
     class Machine(recording.Machine):  # type: ignore[misc, name-defined]
         """Memory that nobody fills, and launches that do nothing."""
 
-        def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        def empty(self, shape: tuple[int, ...], dtype):
             kind = np.dtype(dtype)
             memory = self._in_use.take(math.prod(shape) * kind.itemsize)
             buffer = memory.buffer[: math.prod(shape) * kind.itemsize]
             return recording.DeviceArray(self, memory, buffer.view(kind).reshape(shape))
 
-        def launch(self, graph: Any) -> None:
+        def launch(self, graph):
             self.graph = graph
 
     class Card(asking.AskingCard):  # type: ignore[misc, name-defined]
@@ -43,22 +41,22 @@ def counted() -> Callable[[Preset], tuple[int, int]]:
 
         precision = "tf32"
 
-        def __init__(self, machine: Any) -> None:
+        def __init__(self, machine):
             super().__init__()
             self.machine, self.blas, self.empty = machine, self, machine.empty
             self.products = 0
 
-        def contiguous(self, x: Any) -> Any:
+        def contiguous(self, x):
             return x if x.flags.c_contiguous else x.copy()
 
-        def address(self, x: Any) -> int:
+        def address(self, x) -> int:
             return int(x.bare.ctypes.data)
 
-        def launch(self, kernel: str, dtype: Any, blocks: int, threads: int, *arguments: Any) -> None:
+        def launch(self, kernel: str, dtype, blocks: int, threads: int, *arguments):
             if blocks:
                 self.machine.do(lambda: None)
 
-        def gemm(self, *inputs: Any, **options: Any) -> None:
+        def gemm(self, *inputs, **options):
             self.products += self.machine.recorded is not None
             self.machine.do(lambda: None)
 
@@ -78,12 +76,12 @@ def counted() -> Callable[[Preset], tuple[int, int]]:
 
 
 @pytest.mark.parametrize("size", NODES)
-def test_a_step_is_no_more_nodes_than_it_was(size: str, counted: Any) -> None:
+def test_a_step_is_no_more_nodes_than_it_was(size, counted):
     """Where it is fewer, write that down: they should not come back."""
     assert counted(dataclasses.replace(PRESETS[size], **SMALLER.get(size, {}))) == NODES[size]
 
 
-def test_a_kernel_more_is_seen(counted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_more_is_seen(counted, monkeypatch):
     monkeypatch.setattr("npformer.backend.cuda.sums.ONE_PASS", 700)  # tiny's sums of 768 rows take two kernels, then
     nodes, products = counted(PRESETS["tiny"])
     assert (nodes - NODES["tiny"][0], products) == (19, NODES["tiny"][1])

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
 
-from npformer.backend import PLAIN, Ops
+from npformer.backend import PLAIN
 from npformer.backend.cuda import positions
 
 #: One number, an odd width (a sine without its cosine), no sequences, several pieces of 256 columns, no batch, two.
 SHAPES = [(1, 1, 1), (2, 3, 5), (0, 3, 4), (5, 9, 62), (7, 6), (3, 2, 4, 6), (2, 0, 4)]
 
 
-def normal(dtype: str, *shape: int) -> Any:
+def normal(dtype: str, *shape: int):
     return np.random.default_rng(0).normal(size=shape).astype(dtype)
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_positions(agree: Callable[..., bool], dtype: str, shape: tuple[int, ...]) -> None:
+def test_positions(agree, dtype, shape):
     x = normal(dtype, *shape[:-1], 2 * shape[-1])[..., ::2]
     assert agree("sinusoidal_positions", x)
     assert agree("sinusoidal_positions", x, 3)
@@ -31,7 +28,7 @@ def test_positions(agree: Callable[..., bool], dtype: str, shape: tuple[int, ...
     assert agree("learned_positions", x, np.asfortranarray(normal(dtype, shape[-2], shape[-1])))
 
 
-def test_far_positions_are_as_exact_as_near_ones(table: Ops, dtype: str) -> None:
+def test_far_positions_are_as_exact_as_near_ones(table, dtype):
     """An angle of some thousands has no digits left behind the point in float32: it must not be computed there."""
     x = np.zeros((1, 4, 6), dtype)
     bound = {"float32": 2.0**-24, "float64": 2e-12}[dtype]  # one rounding; an angle of 10⁴ rounded twice
@@ -39,7 +36,7 @@ def test_far_positions_are_as_exact_as_near_ones(table: Ops, dtype: str) -> None
     np.testing.assert_allclose(found, true, rtol=0, atol=bound)
 
 
-def test_many_sequences_share_what_is_computed_once(card: Any, table: Ops, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_sequences_share_what_is_computed_once(card, table, monkeypatch):
     monkeypatch.setattr(positions, "BLOCKS", 6)
     x = normal("float64", 9, 4, 150)  # 3 pieces, so 2 blocks for each of them
     found, true = (ops.sinusoidal_positions.forward(x, 1)[0] for ops in (table, PLAIN))
@@ -47,7 +44,7 @@ def test_many_sequences_share_what_is_computed_once(card: Any, table: Ops, monke
     assert card.launched == ["positions.add_positions"]
 
 
-def test_what_no_position_used_is_not_touched(card: Any, table: Ops) -> None:
+def test_what_no_position_used_is_not_touched(card, table):
     x, weight = normal("float64", 4, 3, 5), normal("float64", 9, 5)
     y, cache = table.learned_positions.forward(x, weight, 2)
     dx = table.learned_positions.backward(y, cache, into=(weight,))
@@ -59,7 +56,7 @@ def test_what_no_position_used_is_not_touched(card: Any, table: Ops) -> None:
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_what_is_no_number_stays_where_it_is(table: Ops, value: float) -> None:
+def test_what_is_no_number_stays_where_it_is(table, value):
     x = normal("float64", 4, 3, 5)
     x[1, 2, 3] = value
     for y in (table.sinusoidal_positions.forward(x)[0], table.learned_positions.forward(x, np.ones((3, 5)))[0]):

@@ -16,7 +16,7 @@ KINDS = ["rows", "turned", "columns of a block", "turned columns of a block", "g
 
 
 @pytest.fixture
-def one(cards: Any) -> Any:
+def one(cards):
     """A card; products do not depend on the size of blocks."""
     return cards.HostCard()
 
@@ -42,14 +42,14 @@ def heads(rng: np.random.Generator, b: int, t: int, h: int, d: int, dtype: str =
     return block[..., part * h * d : (part + 1) * h * d].reshape(b, t, h, d).swapaxes(1, 2)
 
 
-def called(card: Any) -> list[str]:
+def called(card) -> list[str]:
     """The names of cuBLAS's functions that were called since this was asked last."""
     names = [name.removeprefix("cublas") for name, _ in card.cublas.calls if "Gemm" in name]
     card.cublas.calls.clear()
     return names
 
 
-def check(card: Any, a: Host, b: Host, out: Host, *, rtol: float = 1e-12, **options: Any) -> None:
+def check(card, a: Host, b: Host, out: Host, *, rtol: float = 1e-12, **options):
     """The product, alone and added to what is there, with a scale."""
     card.product(a, b, out)
     true = np.matmul(a, b, dtype=np.float64)
@@ -60,7 +60,7 @@ def check(card: Any, a: Host, b: Host, out: Host, *, rtol: float = 1e-12, **opti
 
 @pytest.mark.parametrize("b_kind", KINDS)
 @pytest.mark.parametrize("a_kind", KINDS)
-def test_matrices_of_every_kind(one: Any, a_kind: str, b_kind: str) -> None:
+def test_matrices_of_every_kind(one, a_kind, b_kind):
     rng = np.random.default_rng(1)
     sizes = [(5, 7, 3), (1, 4, 6), (4, 1, 6), (4, 6, 1), (1, 1, 1), (2, 8, 16)]
     for m, k, n in sizes:
@@ -70,7 +70,7 @@ def test_matrices_of_every_kind(one: Any, a_kind: str, b_kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS[:4])
-def test_only_what_is_meant_is_written(one: Any, kind: str) -> None:
+def test_only_what_is_meant_is_written(one, kind):
     rng = np.random.default_rng(2)
     out = of_kind(rng, kind, (4, 5))
     whole = out if out.base is None else out.base
@@ -81,14 +81,14 @@ def test_only_what_is_meant_is_written(one: Any, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS[:4])
-def test_operands_in_lines_are_not_copied(one: Any, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+def test_operands_in_lines_are_not_copied(one, monkeypatch, kind):
     rng = np.random.default_rng(3)
     monkeypatch.setattr(one, "contiguous", None)
     one.product(of_kind(rng, kind, (4, 3)), of_kind(rng, kind, (3, 5)), of_kind(rng, kind, (4, 5)))
     assert called(one) == ["GemmEx"]
 
 
-def test_batches_at_equal_distances_are_one_call(one: Any) -> None:
+def test_batches_at_equal_distances_are_one_call(one):
     rng = np.random.default_rng(4)
     a, b = rng.normal(size=(3, 4, 5, 6)), rng.normal(size=(3, 4, 6, 7))
     check(one, a, b, one.empty((3, 4, 5, 7), "float64"))
@@ -102,14 +102,14 @@ def test_batches_at_equal_distances_are_one_call(one: Any) -> None:
     assert one.launched == []
 
 
-def test_a_batch_repeats_one_matrix(one: Any) -> None:
+def test_a_batch_repeats_one_matrix(one):
     rng = np.random.default_rng(5)
     check(one, rng.normal(size=(1, 4, 5, 6)), rng.normal(size=(3, 1, 6, 7)), one.empty((3, 4, 5, 7), "float64"))
     assert called(one) == ["GemmBatchedEx"] * 2
 
 
 @pytest.mark.parametrize(("b", "t", "h", "d"), [(2, 3, 4, 8), (3, 1, 2, 5), (2, 7, 1, 3), (1, 4, 3, 2)])
-def test_heads(one: Any, b: int, t: int, h: int, d: int) -> None:
+def test_heads(one, b, t, h, d):
     """All the products of attention, on views of (B, T, 3C)."""
     rng = np.random.default_rng(6)
     q, k, v = (heads(rng, b, t, h, d, part=part) for part in range(3))
@@ -122,7 +122,7 @@ def test_heads(one: Any, b: int, t: int, h: int, d: int) -> None:
     assert set(called(one)) == {"GemmBatchedEx" if b > 1 and h > 1 else "GemmStridedBatchedEx"}
 
 
-def test_the_listed_addresses(one: Any) -> None:
+def test_the_listed_addresses(one):
     rng = np.random.default_rng(7)
     q, k = heads(rng, 2, 3, 4, 8), heads(rng, 2, 3, 4, 8)
     one.product(q, k.swapaxes(-1, -2), one.empty((2, 4, 3, 3), "float64"))
@@ -133,9 +133,7 @@ def test_the_listed_addresses(one: Any) -> None:
 
 
 @pytest.mark.parametrize("precision", ["tf32", "bfloat16"])
-def test_listed_matrices_are_aligned_or_called_one_by_one(
-    cards: Any, monkeypatch: pytest.MonkeyPatch, precision: str
-) -> None:
+def test_listed_matrices_are_aligned_or_called_one_by_one(cards, monkeypatch, precision):
     """Rounding kernels read 16 bytes at once; the stand-in fails as cuBLAS may where addresses do not allow it."""
     monkeypatch.setattr(bfloat16, "ROUND_FROM", 1)
     rng, card = np.random.default_rng(8), cards.HostCard(precision)
@@ -146,14 +144,14 @@ def test_listed_matrices_are_aligned_or_called_one_by_one(
         assert set(called(card)) == names
 
 
-def place(card: Any, x: Host) -> Host:
+def place(card, x: Host) -> Host:
     """x (B, H, T, D) in the card's memory, which is aligned, in the order (B, T, H, D)."""
     own = card.empty((x.shape[0], x.shape[2], x.shape[1], x.shape[3]), x.dtype)
     own[...] = x.swapaxes(1, 2)
     return own.swapaxes(1, 2)
 
 
-def test_nothing_and_empty_sums(one: Any) -> None:
+def test_nothing_and_empty_sums(one):
     out = one.empty((3, 4), "float64")
     one.product(np.ones((3, 0)), np.ones((0, 4)), out)
     assert (out == 0).all()
@@ -163,13 +161,13 @@ def test_nothing_and_empty_sums(one: Any) -> None:
     assert called(one) == []
 
 
-def test_without_add_what_was_there_is_not_read(one: Any) -> None:
+def test_without_add_what_was_there_is_not_read(one):
     """Fresh memory is NaN, and 0·NaN would be one too."""
     assert np.isfinite(one.product(np.ones((2, 3)), np.ones((3, 2)), one.empty((2, 2), "float64"))).all()
 
 
 @pytest.mark.parametrize(("precision", "bits"), [("float32", 23), ("tf32", 10), ("bfloat16", 7)])
-def test_precisions(cards: Any, monkeypatch: pytest.MonkeyPatch, precision: str, bits: int) -> None:
+def test_precisions(cards, monkeypatch, precision, bits):
     """Operands are rounded to so many bits behind the point, sums are float32's; float64 is never rounded."""
     monkeypatch.setattr(bfloat16, "ROUND_FROM", 1)
     rng, card = np.random.default_rng(9), cards.HostCard(precision)
@@ -182,7 +180,7 @@ def test_precisions(cards: Any, monkeypatch: pytest.MonkeyPatch, precision: str,
     np.testing.assert_allclose(wide, true, rtol=1e-11)
 
 
-def test_small_operands_are_not_rounded_to_bfloat16(cards: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_operands_are_not_rounded_to_bfloat16(cards, monkeypatch):
     card, (a, b) = cards.HostCard("bfloat16"), (np.ones((8, 4), np.float32), np.ones((4, 2), np.float32))
     kinds = []
     for least in (33, 32):
@@ -201,7 +199,7 @@ def nearest_bfloat16(x: Host) -> Host:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("shape", [(1, 1), (5, 7), (3, 2, 4, 5), (2, 3, 70), (3, 5000)], ids=str)
-def test_rounding(card: Any, shape: tuple[int, ...], kind: str) -> None:
+def test_rounding(card, shape, kind):
     x = of_kind(np.random.default_rng(10), kind, shape, "float32")
     found = rounded(card, x)
     assert found.shape == shape
@@ -209,14 +207,14 @@ def test_rounding(card: Any, shape: tuple[int, ...], kind: str) -> None:
     np.testing.assert_array_equal(wide, nearest_bfloat16(x))
 
 
-def test_rounding_of_special_numbers(card: Any) -> None:
+def test_rounding_of_special_numbers(card):
     x = np.array([np.nan, -np.nan, np.inf, -np.inf, 0, -0.0, 1, 1 + 2**-8, 1 + 3 * 2**-8, 3.4e38], np.float32)
     wide = (rounded(card, x).astype(np.uint32) << 16).view(np.float32)
     np.testing.assert_array_equal(wide, np.array([np.nan, np.nan, np.inf, -np.inf, 0, 0, 1, 1, 1 + 2**-6, np.inf]))
     assert rounded(card, x[4:6]).tolist() == [0, 0x8000]
 
 
-def test_head_views_are_rounded_where_they_lie(card: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_head_views_are_rounded_where_they_lie(card, monkeypatch):
     monkeypatch.setattr(card, "contiguous", None)
     x = heads(np.random.default_rng(11), 2, 33, 3, 5, "float32")
     for view in (x, x.swapaxes(-1, -2)):
@@ -224,7 +222,7 @@ def test_head_views_are_rounded_where_they_lie(card: Any, monkeypatch: pytest.Mo
         np.testing.assert_array_equal(wide, nearest_bfloat16(view))
 
 
-def test_shapes_that_do_not_meet(one: Any) -> None:
+def test_shapes_that_do_not_meet(one):
     out = np.ones((2, 3, 4))
     with pytest.raises(ShapeError, match=r"a: expected \(…, M, K\) = \(2, 3, 5\), got \(2, 2, 5\)"):
         one.product(np.ones((2, 2, 5)), np.ones((5, 4)), out)

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.mark.parametrize("file", files())
-def test_every_part_is_in_the_text_once(file: str, dtype: str) -> None:
+def test_every_part_is_in_the_text_once(file, dtype):
     text = source(file, dtype)
     assert text.startswith({"float32": "typedef float real;", "float64": "typedef double real;"}[dtype])
     assert "#include" not in text
@@ -26,12 +26,12 @@ def test_every_part_is_in_the_text_once(file: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("file", files())
-def test_every_kernel_is_found_by_its_name(file: str) -> None:
+def test_every_kernel_is_found_by_its_name(file):
     names = kernels(file)
     assert len(names) == len(set(names)) == (HERE / f"{file}.cu").read_text(encoding="utf-8").count("__global__")
 
 
-def test_a_wheel_brings_the_kernels(tmp_path: Path) -> None:
+def test_a_wheel_brings_the_kernels(tmp_path):
     if importlib.util.find_spec("setuptools") is None:
         pytest.skip("setuptools is not installed: no wheel can be built here")
     for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):

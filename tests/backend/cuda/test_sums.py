@@ -13,13 +13,13 @@ from npformer.backend.cuda.sums import ONE_PASS, add_both, add_partials, column_
 ROWS = [0, 1, 5, 33, ONE_PASS, ONE_PASS + 1, 70_001]
 
 
-def numbers(dtype: str, *shape: int) -> Any:
+def numbers(dtype: str, *shape: int):
     """Small fractions of 16, whose sums are exact in either dtype."""
     return (np.random.default_rng(0).integers(-64, 65, size=shape) / 16).astype(dtype)
 
 
 @pytest.mark.parametrize(("rows", "width"), [(n, w) for n in ROWS for w in (1, 3, 32, 45) if n * w < 300_000])
-def test_columns(card: Any, dtype: str, rows: int, width: int) -> None:
+def test_columns(card, dtype, rows, width):
     x, into = numbers(dtype, rows, width), numbers(dtype, width)
     before, true = into.copy(), x.sum(axis=0)
     np.testing.assert_array_equal(column_sums(card, x), true)
@@ -28,21 +28,21 @@ def test_columns(card: Any, dtype: str, rows: int, width: int) -> None:
     assert len(card.launched) == (2 if rows <= ONE_PASS else 4)
 
 
-def test_a_place_with_gaps(card: Any) -> None:
+def test_a_place_with_gaps(card):
     x, wide = numbers("float64", 7, 5), np.full(10, 3.0)
     column_sums(card, x, wide[::2])
     np.testing.assert_array_equal(wide[::2], 3 + x.sum(axis=0))
     assert (wide[1::2] == 3).all()
 
 
-def test_columns_of_a_wider_matrix(card: Any) -> None:
+def test_columns_of_a_wider_matrix(card):
     x = numbers("float64", 7, 12)
     np.testing.assert_array_equal(add_partials(card, x[:, 4:9]), x[:, 4:9].sum(axis=0))
 
 
 @pytest.mark.parametrize("frozen", [(), (0,), (1,), (0, 1)])
 @pytest.mark.parametrize("step", [1, 2])
-def test_two_sums_at_once(card: Any, frozen: tuple[int, ...], step: int) -> None:
+def test_two_sums_at_once(card, frozen, step):
     partials = numbers("float64", 6, 2, 35)
     places: list[Any] = [None if i in frozen else np.full(35 * step, 2.0 + i)[::step] for i in range(2)]
     assert add_both(card, partials, places) == ()
@@ -52,7 +52,7 @@ def test_two_sums_at_once(card: Any, frozen: tuple[int, ...], step: int) -> None
     assert len(card.launched) <= 1 or step == 2
 
 
-def test_two_sums_returned(card: Any) -> None:
+def test_two_sums_returned(card):
     partials = numbers("float64", 6, 2, 35)
     np.testing.assert_array_equal(add_both(card, partials, ()), partials.sum(axis=0))
     second = np.ones(35)
@@ -61,14 +61,14 @@ def test_two_sums_returned(card: Any) -> None:
 
 
 @pytest.mark.parametrize("rows", [700, 1500])
-def test_the_number_of_threads_changes_no_bit(card: Any, dtype: str, rows: int) -> None:
+def test_the_number_of_threads_changes_no_bit(card, dtype, rows):
     x = np.random.default_rng(0).normal(size=(rows, 40)).astype(dtype)
     alone = type(card)(block=1)
     np.testing.assert_array_equal(column_sums(card, x), column_sums(alone, x))
     assert not np.array_equal(column_sums(card, x), x[::-1].sum(axis=0))  # an order that rounds otherwise is seen
 
 
-def test_what_is_no_number_is_seen(card: Any, dtype: str) -> None:
+def test_what_is_no_number_is_seen(card, dtype):
     x = numbers(dtype, 1500, 3)
     x[777, 1] = np.nan
     assert np.isnan(column_sums(card, x)).tolist() == [False, True, False]

@@ -27,30 +27,30 @@ class FakeCupy:
 
     uint8 = np.uint8
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.said: list[Any] = []
         self.stream = 1
         self.cuda = SimpleNamespace(get_current_stream=lambda: SimpleNamespace(ptr=self.stream))
 
-    def empty(self, shape: Any, dtype: Any) -> FakeArray:
+    def empty(self, shape, dtype) -> FakeArray:
         self.said.append(("empty", shape, dtype))
         return FakeArray()
 
-    def RawModule(self, *, code: str, options: tuple[str, ...]) -> Any:  # noqa: N802
+    def RawModule(self, *, code: str, options: tuple[str, ...]):  # noqa: N802
         self.said.append(("module", code, options))
         return SimpleNamespace(get_function=lambda name: lambda *given: self.said.append((name, *given)))
 
 
 class FakeBlas:
-    def __init__(self, said: list[Any]) -> None:
+    def __init__(self, said: list[Any]):
         self.said = said
 
-    def use(self, *given: int) -> None:
+    def use(self, *given: int):
         self.said.append(("use", *given))
 
 
 @pytest.fixture
-def cupy(monkeypatch: pytest.MonkeyPatch) -> FakeCupy:
+def cupy(monkeypatch):
     fake = FakeCupy()
     monkeypatch.setitem(sys.modules, "cupy", fake)
     monkeypatch.setattr(module, "loaded_library", lambda: fake.said)
@@ -58,7 +58,7 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> FakeCupy:
     return fake
 
 
-def test_kernels_are_compiled_once_and_announced_once(cupy: FakeCupy, capsys: pytest.CaptureFixture[str]) -> None:
+def test_kernels_are_compiled_once_and_announced_once(cupy, capsys):
     card, x = CupyCard(), FakeArray()
     cupy.said.clear()
     card.launch("linear.add_bias", "float32", 3, 64, x, x, 5, 7, 2)
@@ -74,7 +74,7 @@ def test_kernels_are_compiled_once_and_announced_once(cupy: FakeCupy, capsys: py
     assert capsys.readouterr().err.count("npformer: preparing kernels for this GPU") == 1
 
 
-def test_arguments_are_64_bits_wide_and_none_is_a_null_pointer() -> None:
+def test_arguments_are_64_bits_wide_and_none_is_a_null_pointer():
     """CuPy makes None no argument at all, and the driver would read the address of one."""
     for given, kind, value in ((None, np.int64, 0), (True, np.int64, 1), (-5, np.int64, -5), (np.uint8(3), np.int64, 3),
                                (np.True_, np.int64, 1), (0.5, np.float64, 0.5), (np.float32(0.5), np.float64, 0.5),
@@ -87,13 +87,13 @@ def test_arguments_are_64_bits_wide_and_none_is_a_null_pointer() -> None:
 
 
 @pytest.mark.parametrize("array", [np.array(5), np.ones(3)], ids=["a number", "numbers"])
-def test_an_array_of_the_host_is_no_argument(array: Any) -> None:
+def test_an_array_of_the_host_is_no_argument(array):
     """CuPy passes an array of one number by value, which a kernel takes for an address."""
     with pytest.raises(DeviceError, match=r"kernel: expected an array in the GPU's memory, got NumPy's of shape"):
         as_argument(array)
 
 
-def test_the_workspace_follows_the_stream(cupy: FakeCupy) -> None:
+def test_the_workspace_follows_the_stream(cupy):
     card = CupyCard()
     assert cupy.said == [("empty", WORKSPACE, np.uint8)]
     cupy.said.clear()
@@ -104,6 +104,6 @@ def test_the_workspace_follows_the_stream(cupy: FakeCupy) -> None:
     assert card.launched == {"cublas": 4}
 
 
-def test_another_precision(cupy: FakeCupy) -> None:
+def test_another_precision(cupy):
     with pytest.raises(ConfigError, match="precision: expected one of float32, tf32, bfloat16, got 'fp16'"):
         CupyCard("fp16")

@@ -20,12 +20,12 @@ REASON = "CuPy is not installed; in npformer's folder: pip install '.[cuda12]', 
 
 
 @pytest.fixture
-def cupy() -> Any:
+def cupy():
     return pytest.importorskip("cupy", reason=REASON)
 
 
 @pytest.fixture
-def emulation() -> Any:
+def emulation():
     if (problem := compiler_problem()) is not None:
         pytest.skip(problem)
     from tests.backend.cupy import emulated
@@ -33,7 +33,7 @@ def emulation() -> Any:
     return emulated
 
 
-def signature(real: Any) -> inspect.Signature:
+def signature(real) -> inspect.Signature:
     """That of a function of CuPy; of a compiled one by the first line of its docstring, without types."""
     try:
         found = inspect.signature(real)
@@ -49,7 +49,7 @@ def signature(real: Any) -> inspect.Signature:
     return found.replace(parameters=[each for name, each in found.parameters.items() if name != "self"])
 
 
-def names_of(there: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+def names_of(there, path: str = "") -> Iterator[tuple[str, Any]]:
     """(dotted name, function or class) of all that the emulation has."""
     for name, part in vars(there).items():
         if name in ("machine", "classes", "cublas", "ndarray", "uint8"):
@@ -69,7 +69,7 @@ ELSEWHERE = {
 OWN = {"ask", "run_until", "take", "release", "asked", "done", "is_default", "place"}
 
 
-def fits(own: Any, real: Any, name: str) -> None:
+def fits(own, real, name: str):
     """Fail unless whatever may be given to own may be given to real."""
     wanted, there = signature(own).parameters, signature(real).parameters
     places = list(there)
@@ -85,13 +85,13 @@ def fits(own: Any, real: Any, name: str) -> None:
     assert not missing, f"{name}: CuPy wants {missing}, too: {signature(real)}"
 
 
-def real_part(cupy: Any, path: str) -> Any:
+def real_part(cupy, path: str):
     for name in path.split("."):
         cupy = getattr(cupy, name)
     return cupy
 
 
-def test_all_that_is_emulated_is_cupys(emulation: Any, cupy: Any) -> None:
+def test_all_that_is_emulated_is_cupys(emulation, cupy):
     """Each name is there, and takes what the emulation takes; so test_runtime.py runs on CuPy's names."""
     real, there = cupy, emulation.emulated()
     for path, own in names_of(there):
@@ -119,8 +119,8 @@ def test_all_that_is_emulated_is_cupys(emulation: Any, cupy: Any) -> None:
     (lambda sise: None, "has no parameter sise"), (lambda code, options: None, "has another place"),
     (lambda: None, "wants .*size"),
 ])  # fmt: skip
-def test_names_that_cupy_lacks_are_found(own: Any, words: str) -> None:
-    def malloc(self: Any, size: int, code: Any = None, path: Any = None, options: Any = None) -> None: ...
+def test_names_that_cupy_lacks_are_found(own, words):
+    def malloc(self, size: int, code=None, path=None, options=None): ...
 
     with pytest.raises(AssertionError, match=words):
         fits(own, malloc, "malloc")
@@ -133,13 +133,13 @@ def value(header: str, name: str) -> int:
 
 
 @pytest.fixture
-def header() -> str:
+def header():
     """What cuBLAS declares."""
     package = pytest.importorskip("nvidia.cublas", reason="cuBLAS is not installed: it comes with the extra cuda12")
     return (Path(package.__path__[0]) / "include" / "cublas_api.h").read_text(encoding="utf-8")
 
 
-def test_cublas_declares_what_is_called(header: str) -> None:
+def test_cublas_declares_what_is_called(header):
     """The parameters of each function, in their order, and the numbers of its names."""
     for name, types in blas.SIGNATURES.items():
         declared = re.search(rf"CUBLASWINAPI {name}(\(.*?\));", header, re.DOTALL)
@@ -154,7 +154,7 @@ def test_cublas_declares_what_is_called(header: str) -> None:
     assert (value(header, "CUBLAS_OP_N"), value(header, "CUBLAS_OP_T")) == (int(False), int(True))
 
 
-def test_cublas_is_found_through_cupy(cupy: Any, header: str) -> None:
+def test_cublas_is_found_through_cupy(cupy, header):
     library = blas.declared(blas.loaded_library())
     assert all(getattr(library, name).argtypes == types for name, types in blas.SIGNATURES.items())
     for name in ("R_32F", "R_64F", "R_16BF"):
@@ -162,7 +162,7 @@ def test_cublas_is_found_through_cupy(cupy: Any, header: str) -> None:
 
 
 @pytest.mark.parametrize("file", files())
-def test_cupys_compiler_takes_every_kernel(cupy: Any, file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cupys_compiler_takes_every_kernel(cupy, file, monkeypatch):
     """With all the flags that CuPy adds by itself, but the architecture, for which it would ask the GPU."""
     from cupy.cuda import compiler
 

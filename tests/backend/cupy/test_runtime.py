@@ -23,14 +23,14 @@ CONFIG = TransformerConfig(9, 9, d_model=8, num_heads=2, num_encoder_layers=1, n
 
 
 @pytest.fixture
-def emulation() -> Any:
+def emulation():
     from tests.backend.cupy import emulated
 
     return emulated
 
 
 @pytest.fixture
-def cupy(emulation: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+def cupy(emulation, monkeypatch):
     found = emulation.emulated()
     monkeypatch.setitem(sys.modules, "cupy", found)
     monkeypatch.setattr(card_module, "loaded_library", lambda: found.cublas)
@@ -52,9 +52,7 @@ def trained(backend: Backend, steps: int = 7, lengths: tuple[int, ...] = (5,)) -
 
 @pytest.mark.parametrize("hasty", [False, True], ids=["lazy streams", "hasty ones"])
 @pytest.mark.parametrize("lengths", [(5,), (5, 3)], ids=["one shape", "two by turns"])
-def test_a_training_waits_for_all_that_it_needs(
-    cupy: Any, emulation: Any, lengths: tuple[int, ...], hasty: bool
-) -> None:
+def test_a_training_waits_for_all_that_it_needs(cupy, emulation, lengths, hasty):
     """More steps than inputs are kept for, on two streams, of which the host waits for neither."""
     cupy.machine.hasty = hasty
     found = trained(cupy_backend("float32", "cuda"), 12, lengths)
@@ -68,14 +66,12 @@ def test_a_training_waits_for_all_that_it_needs(
 
 
 @pytest.mark.parametrize(("waits", "hasty"), [("graphs", False), ("caller", True)])
-def test_a_stream_that_does_not_wait_is_seen(
-    cupy: Any, monkeypatch: pytest.MonkeyPatch, waits: str, hasty: bool
-) -> None:
+def test_a_stream_that_does_not_wait_is_seen(cupy, monkeypatch, waits, hasty):
     cupy.machine.hasty = hasty
     expected = trained(cupy_backend("float32", "cuda"))
     real = cupy.classes.Stream.wait_event
 
-    def wait_event(self: Any, event: Any) -> None:
+    def wait_event(self, event):
         if self.is_default == (waits == "caller"):
             real(self, event)
 
@@ -84,7 +80,7 @@ def test_a_stream_that_does_not_wait_is_seen(
     assert not all(np.array_equal(x, y) for x, y in zip(found, expected, strict=True))
 
 
-def test_inputs_are_not_overwritten_before_they_are_copied(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inputs_are_not_overwritten_before_they_are_copied(cupy, monkeypatch):
     """The event that says when a place is free again is waited for: without, twelve steps would share four places."""
     expected = trained(cupy_backend("float32", "cuda"), 12)
     monkeypatch.setattr(cupy.classes.Event, "synchronize", lambda self: None)
@@ -92,7 +88,7 @@ def test_inputs_are_not_overwritten_before_they_are_copied(cupy: Any, monkeypatc
     assert not all(np.array_equal(x, y) for x, y in zip(found, expected, strict=True))
 
 
-def test_what_a_forgotten_training_had_is_given_back(cupy: Any) -> None:
+def test_what_a_forgotten_training_had_is_given_back(cupy):
     """Its pool's memory, after its graph; its handle of cuBLAS. Meanwhile nobody uses it (see free_all_blocks)."""
     trained(cupy_backend("float32", "cuda"))
     gc.collect()
@@ -102,7 +98,7 @@ def test_what_a_forgotten_training_had_is_given_back(cupy: Any) -> None:
     assert [name for name, _ in cupy.cublas.library.calls].count("cublasDestroy_v2") == 1
 
 
-def test_nothing_is_collected_while_a_stream_records(cupy: Any) -> None:
+def test_nothing_is_collected_while_a_stream_records(cupy):
     """A forgotten step's finalizer waits for the device, which ends a capture."""
     driver = CupyDriver("a GPU")
     seen: list[bool] = []

@@ -15,10 +15,10 @@ PATIENCE = 600  # seconds until a test gives up on what would never happen
 
 
 @pytest.fixture
-def until() -> Callable[[Callable[[], bool]], None]:
+def until():
     """until(true): wait until true() says so."""
 
-    def wait(true: Callable[[], bool]) -> None:
+    def wait(true: Callable[[], bool]):
         pause, end = threading.Event(), time.monotonic() + PATIENCE
         while not true() and time.monotonic() < end:
             pause.wait(0.005)
@@ -27,7 +27,7 @@ def until() -> Callable[[Callable[[], bool]], None]:
 
 
 @pytest.fixture(scope="session")
-def compiled() -> Callable[[Callable[..., Any]], Any]:
+def compiled():
     """compiled(function), with the options of kernels; skips where Numba is missing."""
     pytest.importorskip("numba")
     from npformer.backend.numba.compiling import inlined
@@ -36,11 +36,11 @@ def compiled() -> Callable[[Callable[..., Any]], Any]:
 
 
 @pytest.fixture(scope="session")
-def elementwise(compiled: Any) -> Callable[[Any], Callable[[Host], Host]]:
+def elementwise(compiled):
     """elementwise(part): a function of arrays that applies part, a function of one number, to each number."""
 
-    def make(part: Any) -> Callable[[Host], Host]:
-        def loop(x: Host, y: Host) -> None:
+    def make(part) -> Callable[[Host], Host]:
+        def loop(x: Host, y: Host):
             for i in range(x.size):
                 y[i] = part(x[i])
 
@@ -57,7 +57,7 @@ def elementwise(compiled: Any) -> Callable[[Any], Callable[[Host], Host]]:
 
 
 @pytest.fixture(params=["alone", "shared"])
-def threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+def threads(request, monkeypatch):
     """Decoding steps of one thread, and of two; models are small in tests, and two threads would not share them."""
     pytest.importorskip("numba")
     from npformer.backend.numba import decode_step
@@ -68,7 +68,7 @@ def threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.fixture
-def a_helper_falls_asleep(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[Host]]:
+def a_helper_falls_asleep(monkeypatch):
     """a_helper_falls_asleep(phase): whoever is invited takes a part of that phase and never does it; where it was.
 
     No thread is needed for that, so no test hangs on which thread the system lets run.
@@ -79,7 +79,7 @@ def a_helper_falls_asleep(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], li
     def make(phase: int) -> list[Host]:
         places: list[Host] = []
 
-        def invite(job: Any, shared: Host) -> None:
+        def invite(job, shared: Host):
             shared[sharing.PRESENT], shared[sharing.ASLEEP] = 1, phase
             places.append(shared)
 
@@ -91,16 +91,16 @@ def a_helper_falls_asleep(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], li
 
 
 @pytest.fixture
-def change_stack() -> Callable[[str, Any], None]:
+def change_stack():
     """change_stack(name, stack): replace an array, a layer, a norm or a norm's kind in a stack of three layers."""
     from npformer.layers import LayerNorm
 
     class Silent(LayerNorm):
-        def forward(self, x: Any) -> Any:
+        def forward(self, x):
             y, cache = super().forward(x)
             return y * 0, cache
 
-    def change(name: str, stack: Any) -> None:
+    def change(name: str, stack):
         layers, weight = stack.layers, stack.layers[1].feed_forward.up.weight
         if name == "array":
             weight.data = weight.data * 0.9

@@ -23,7 +23,7 @@ DRAWS = [None, Draw(3, 4, 1, 99, 0.4), Draw(3, 4, 0, 98, 0.1, first_row=5)]
 
 
 @pytest.fixture
-def attention() -> Any:
+def attention():
     """The module of the compiled pair."""
     pytest.importorskip("numba")
     from npformer.backend.numba import attention
@@ -31,7 +31,7 @@ def attention() -> Any:
     return attention
 
 
-def agree(module: Any, q: Host, k: Host, v: Host, mask: AttentionMask, draw: Draw | None) -> bool:
+def agree(module, q: Host, k: Host, v: Host, mask: AttentionMask, draw: Draw | None) -> bool:
     out, cache = module.attention_forward(q, k, v, mask, draw)
     true, plain_cache = PLAIN.attention.forward(q, k, v, mask, draw)
     dout = np.random.default_rng(1).normal(size=out.shape)
@@ -46,9 +46,9 @@ def agree(module: Any, q: Host, k: Host, v: Host, mask: AttentionMask, draw: Dra
 @pytest.mark.parametrize(("queries", "keys"), [(9, 9), (7, 12), (12, 5), (1, 6), (0, 5)])
 @pytest.mark.parametrize("at_once", [1, 4, 100])
 def test_blocks_of_queries(
-    attention: Any, mask: dict[str, Any], draw: Draw | None, queries: int, keys: int, at_once: int,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    attention, mask, draw, queries, keys, at_once,
+    monkeypatch,
+):  # fmt: skip
     monkeypatch.setattr(attention, "FEWEST", 1)
     monkeypatch.setattr(attention, "BYTES_AT_ONCE", at_once * keys * 8)  # float64
     rng = np.random.default_rng(0)
@@ -61,14 +61,14 @@ def test_blocks_of_queries(
         assert agree(attention, q, k, v, AttentionMask(key_visible=visible, **mask), draw)
 
 
-def test_weights_over_many_keys_are_kept_only_if_some_are_dropped(attention: Any) -> None:
+def test_weights_over_many_keys_are_kept_only_if_some_are_dropped(attention):
     most = attention.KEPT_KEYS
     for keys, draw, kept in ((most, None, True), (most + 1, None, False), (most + 1, DRAWS[1], True)):
         q, k = np.zeros((1, 2, 3, 4)), np.zeros((1, 2, keys, 4))
         assert attention.attention_forward(q, k, k, draw=draw)[1].weights.size == kept * 2 * 3 * keys
 
 
-def test_a_block_has_so_many_queries_that_its_scores_fit(attention: Any) -> None:
+def test_a_block_has_so_many_queries_that_its_scores_fit(attention):
     at_once = attention._queries_at_once
     assert at_once(12, 12, 4) == 12
     assert at_once(5000, 512, 4) == attention.BYTES_AT_ONCE // 2048
@@ -77,7 +77,7 @@ def test_a_block_has_so_many_queries_that_its_scores_fit(attention: Any) -> None
 
 
 @pytest.mark.parametrize("layout", ["side by side", "turned", "gaps", "crooked", "one for all"])
-def test_heads_that_lie_anyhow(attention: Any, layout: str) -> None:
+def test_heads_that_lie_anyhow(attention, layout):
     rng = np.random.default_rng(0)
 
     def make() -> Host:

@@ -15,7 +15,7 @@ from npformer.backend.workspace import Pool  # noqa: E402
 Host = np.ndarray[Any, Any]
 
 
-def kernel_of(function: Any, signature: str, dtype: str) -> Any:
+def kernel_of(function, signature: str, dtype: str):
     """A kernel that is none of npformer's, compiled, and not kept on disk."""
     kernel = compiling.Kernel(numba.njit(nogil=True)(function), signature)
     kernel.dispatcher.disable_compile(False)
@@ -24,7 +24,7 @@ def kernel_of(function: Any, signature: str, dtype: str) -> Any:
     return kernel
 
 
-def run(dtype: str, *calls: tuple[Any, tuple[Any, ...]]) -> None:
+def run(dtype: str, *calls: tuple[Any, tuple[Any, ...]]):
     """Write the calls down, and make them."""
     tape = Tape(dtype, Pool(limit=0))
     for kernel, arguments in calls:
@@ -44,7 +44,7 @@ def everything(x, big, heads, flags, mask, ids, matrix, flag, whole, fraction, r
 
 
 @pytest.mark.parametrize("flag", [False, True])
-def test_every_kind_of_argument_arrives(dtype: str, flag: bool) -> None:
+def test_every_kind_of_argument_arrives(dtype, flag):
     kernel = kernel_of(everything, "xXhbBsm?ifmy", dtype)
     rng = np.random.default_rng(0)
     x, big = rng.random(3, dtype), rng.random((2, 3), dtype)
@@ -60,7 +60,7 @@ def test_every_kind_of_argument_arrives(dtype: str, flag: bool) -> None:
     assert found[3] == 3 + 40 + 300 + 7000
 
 
-def test_calls_are_made_in_order_until_one_fails() -> None:
+def test_calls_are_made_in_order_until_one_fails():
     def append(log, value):
         if value == 3:
             raise ValueError("three")
@@ -76,7 +76,7 @@ def test_calls_are_made_in_order_until_one_fails() -> None:
     assert log.tolist() == [4, 7, 8, 5, 0]
 
 
-def test_no_call_is_no_words_and_no_work() -> None:
+def test_no_call_is_no_words_and_no_work():
     words, starts = calling.program([], "float32")
     assert (words.tolist(), words.dtype, starts) == ([], np.int64, [])
     calling.run(words)

@@ -32,7 +32,7 @@ print(p[0])
 
 
 @pytest.fixture(autouse=True)
-def needs_numba() -> None:
+def needs_numba():
     pytest.importorskip("numba")
 
 
@@ -56,7 +56,7 @@ def is_announced(said: list[str]) -> bool:
     return bool(said)
 
 
-def test_it_is_said_once_and_what_is_on_disk_is_loaded_in_silence(tmp_path: Path) -> None:
+def test_it_is_said_once_and_what_is_on_disk_is_loaded_in_silence(tmp_path):
     """Until a file is damaged, which is said, or a part in another file has changed."""
     package, cache = tmp_path / "package", tmp_path / "cache"
     shutil.copytree(Path(npformer.__file__).parent, package / "npformer", ignore=shutil.ignore_patterns("__pycache__"))
@@ -72,7 +72,7 @@ def test_it_is_said_once_and_what_is_on_disk_is_loaded_in_silence(tmp_path: Path
     assert len(list((cache / "npformer").iterdir())) == 2  # the old version's is left to a checkout that has it
 
 
-def test_with_nowhere_to_keep_kernels_they_are_compiled_all_the_same(tmp_path: Path) -> None:
+def test_with_nowhere_to_keep_kernels_they_are_compiled_all_the_same(tmp_path):
     """A file stands where the folder would be, and no other can be made either."""
     (tmp_path / "npformer").touch()
     nowhere = """
@@ -86,7 +86,7 @@ tempfile.mkdtemp = refuse
     assert is_announced(said[1:])
 
 
-def test_a_full_disk_costs_time_and_is_told(tmp_path: Path) -> None:
+def test_a_full_disk_costs_time_and_is_told(tmp_path):
     full = """
 import os
 def no_space(*given):
@@ -99,7 +99,7 @@ os.replace = no_space
     assert list((tmp_path / "npformer").iterdir()) == []
 
 
-def test_neither_npformer_nor_kernels_without_numba_import_it() -> None:
+def test_neither_npformer_nor_kernels_without_numba_import_it():
     program = """
 import sys
 import npformer
@@ -110,7 +110,7 @@ assert "numba" not in sys.modules and "llvmlite" not in sys.modules
     assert run(program) == []
 
 
-def test_a_backend_compiles_nothing(tmp_path: Path) -> None:
+def test_a_backend_compiles_nothing(tmp_path):
     program = """
 from numba.core import dispatcher
 def refuse(*given):
@@ -126,7 +126,7 @@ for dtype in ("float32", "float64"):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_ones_own_pair_is_checked_without_numba_and_without_pictures(tmp_path: Path) -> None:
+def test_ones_own_pair_is_checked_without_numba_and_without_pictures(tmp_path):
     program = """
 import sys
 import numpy as np
@@ -141,7 +141,7 @@ assert {"numba", "llvmlite", "matplotlib"}.isdisjoint(sys.modules)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_first_call_compiles_once_whoever_makes_it(tmp_path: Path) -> None:
+def test_the_first_call_compiles_once_whoever_makes_it(tmp_path):
     """Other threads that come meanwhile wait; arguments that a kernel does not take are refused as ever."""
     program = """
 import threading
@@ -172,7 +172,7 @@ assert compiled == [("elementwise.add", "float32")]
     assert is_announced(run(program, NUMBA_CACHE_DIR=str(tmp_path)))
 
 
-def test_training_and_decoding_compile_nothing_more(dtype: str) -> None:
+def test_training_and_decoding_compile_nothing_more(dtype):
     """A writable array where one is only read, a NumPy number: Numba would have a kernel of its own for each."""
     from npformer.backend.numba import compiling
 

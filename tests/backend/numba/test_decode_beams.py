@@ -23,7 +23,7 @@ SRC = np.array([[3, 5, 4, 6, 2], [8, 6, 2, 0, 0], [4, 2, 0, 0, 0], [7, 7, 0, 2, 
 MAX_LEN = 30
 
 
-def model(kernels: str, dtype: str = "float64", **changes: Any) -> Any:
+def model(kernels: str, dtype: str = "float64", **changes):
     """The same numbers for all kernels; so loud that hypotheses differ, and end at different steps."""
     made = small_model(kernels, dtype, decoders=2, **changes)
     made.generator.weight.data[...] *= 2
@@ -31,11 +31,11 @@ def model(kernels: str, dtype: str = "float64", **changes: Any) -> Any:
     return made
 
 
-def one_by_one(of: Transformer, src: Host, **options: Any) -> list[list[Hypothesis]]:
+def one_by_one(of: Transformer, src: Host, **options) -> list[list[Hypothesis]]:
     return beam_search(of, src, MAX_LEN, stop=lambda text: False, **options)
 
 
-def same(found: list[list[Hypothesis]], expected: list[list[Hypothesis]], atol: float = 1e-11) -> None:
+def same(found: list[list[Hypothesis]], expected: list[list[Hypothesis]], atol: float = 1e-11):
     for ones, others in zip(found, expected, strict=True):
         assert [one.tokens.tolist() for one in ones] == [other.tokens.tolist() for other in others]
         for place in (1, 2):  # the score, and log P
@@ -44,7 +44,7 @@ def same(found: list[list[Hypothesis]], expected: list[list[Hypothesis]], atol: 
 
 
 @pytest.fixture(autouse=True)
-def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def few_at_once(monkeypatch):
     """A search takes several calls."""
     monkeypatch.setattr(beams, "AT_ONCE", 1)
 
@@ -58,13 +58,13 @@ def expected_of(eos_id: int, sources: int, beam: int) -> list[list[Hypothesis]]:
 @pytest.mark.parametrize("sources", [1, len(SRC)])
 @pytest.mark.parametrize("eos_id", [2, 5, 7, 99])
 @pytest.mark.usefixtures("threads")
-def test_the_hypotheses_are_those_of_step_by_step(eos_id: int, sources: int, beam: int) -> None:
+def test_the_hypotheses_are_those_of_step_by_step(eos_id, sources, beam):
     expected = expected_of(eos_id, sources, beam)
     same(beam_search(model("numba"), SRC[:sources], MAX_LEN, beam=beam, eos_id=eos_id), expected)
 
 
 @pytest.mark.parametrize("length_penalty", [0.0, 2.0])
-def test_sources_are_done_at_different_steps(length_penalty: float) -> None:
+def test_sources_are_done_at_different_steps(length_penalty):
     """Where short texts are the best, hypotheses under way are given up, between ends too."""
     src = np.random.default_rng(3).integers(3, 9, (12, 5))
     same(
@@ -74,13 +74,13 @@ def test_sources_are_done_at_different_steps(length_penalty: float) -> None:
 
 
 @pytest.mark.parametrize("changes", [{"norm_order": "pre"}, {"positions": "learned"}, {"tie_embeddings": True}])
-def test_in_other_forms_and_in_float32(changes: dict[str, Any]) -> None:
+def test_in_other_forms_and_in_float32(changes):
     """Of one kernel, since in float32 rounding may decide who goes on."""
     fast = model("numba", "float32", **changes)
     same(beam_search(fast, SRC, MAX_LEN), one_by_one(fast, SRC), 1e-4)
 
 
-def test_it_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_taken(monkeypatch):
     """But for the first step, after which there are more rows than before."""
     fast, steps = model("numba"), []
     expected, step = one_by_one(fast, SRC), fused_decode.step
@@ -90,7 +90,7 @@ def test_it_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(one.tokens.size for found in expected for one in found) > 8
 
 
-def test_rows_have_moved_when_it_is_over() -> None:
+def test_rows_have_moved_when_it_is_over():
     """What is kept is that of the rows that the last step computed, so that the state can go on from there."""
     fast, plain = model("numba"), model("plain")
     fast.generator.bias.data[2] = plain.generator.bias.data[2] = -100
@@ -115,20 +115,20 @@ def test_rows_have_moved_when_it_is_over() -> None:
     np.testing.assert_allclose(logits, expected, rtol=0, atol=1e-12)
 
 
-def test_where_more_may_go_on_than_there_are_places_it_is_refused() -> None:
+def test_where_more_may_go_on_than_there_are_places_it_is_refused():
     fast, one = model("numba"), np.array([0.0])
     state, given = fast.start(SRC[:1], MAX_LEN), (one[None], np.array([0]), np.array([2]), one, one)
     assert fused_decode.search(fast, np.array([1]), state, given, 3, 2) is None
     assert state.length == 0
 
 
-def test_of_a_model_without_such_steps_there_are_none() -> None:
+def test_of_a_model_without_such_steps_there_are_none():
     plain, one = model("plain"), np.array([0.0])
     state, given = plain.start(SRC[:1], MAX_LEN), (one[None], np.array([0]), np.array([1]), one, one)
     assert fused_decode.search(plain, np.array([1]), state, given, 3, 2) is None
 
 
-def test_a_model_without_such_steps_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_without_such_steps_is_asked_once(monkeypatch):
     asked: list[Any] = []
     monkeypatch.setattr(fused_decode, "search", lambda *given, **named: asked.append(given))
     same(beam_search(model("numba"), SRC, MAX_LEN), one_by_one(model("plain"), SRC))
@@ -136,15 +136,13 @@ def test_a_model_without_such_steps_is_asked_once(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("phase", [1, 20, 40])
-def test_a_helper_that_falls_asleep_on_the_way_costs_no_step(
-    phase: int, a_helper_falls_asleep: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_helper_that_falls_asleep_on_the_way_costs_no_step(phase, a_helper_falls_asleep, monkeypatch):
     monkeypatch.setattr(beams, "AT_ONCE", 200)
     places, expected = a_helper_falls_asleep(phase), one_by_one(model("plain"), SRC[:2], eos_id=99)
     same(beam_search(model("numba"), SRC[:2], MAX_LEN, eos_id=99), expected)
     assert any(place[sharing.LOST] for place in places)
 
 
-def test_numbers_of_few_bits_are_as_good() -> None:
+def test_numbers_of_few_bits_are_as_good():
     found = beam_search(model("numba"), SRC, np.int8(MAX_LEN), beam=np.int8(3), eos_id=np.int16(2))  # type: ignore[arg-type]
     same(found, one_by_one(model("plain"), SRC, beam=3))

@@ -28,7 +28,7 @@ PADS = 1.5  # added to their logit, so that some are chosen
 MAX_LEN = 37
 
 
-def model(kernels: str, dtype: str = "float64", **changes: Any) -> Any:
+def model(kernels: str, dtype: str = "float64", **changes):
     """The same numbers for all kernels: positions so loud, and biases so low, that texts are not one token for ever."""
     made = small_model(kernels, dtype, decoders=2, **({"positions": "learned", "max_seq_len": 64} | changes))
     for name, parameter in made.named_parameters():
@@ -45,7 +45,7 @@ def one_by_one(of: Transformer, batch: int, eos_id: int) -> Host:
 
 
 @pytest.fixture(autouse=True)
-def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def few_at_once(monkeypatch):
     """A text takes several calls."""
     monkeypatch.setattr(writing, "AT_ONCE", 16)
 
@@ -53,7 +53,7 @@ def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("eos_id", [*range(9), 99])
 @pytest.mark.parametrize("batch", [1, 3, len(SRC)])
 @pytest.mark.usefixtures("threads")
-def test_the_tokens_are_those_of_step_by_step(batch: int, eos_id: int) -> None:
+def test_the_tokens_are_those_of_step_by_step(batch, eos_id):
     """Rows end at different steps, or never, and pads, 0, are tokens that a model may choose."""
     fast = model("numba")
     expected = one_by_one(model("plain"), batch, eos_id)
@@ -61,7 +61,7 @@ def test_the_tokens_are_those_of_step_by_step(batch: int, eos_id: int) -> None:
     assert np.array_equal(greedy(fast, SRC[:batch], MAX_LEN, eos_id=eos_id), expected)
 
 
-def test_rows_end_at_different_steps_and_pads_are_chosen() -> None:
+def test_rows_end_at_different_steps_and_pads_are_chosen():
     """Or the test above would show less than it says."""
     texts = [row for eos_id in range(1, 9) for row in one_by_one(model("plain"), len(SRC), eos_id)]
     written = [np.trim_zeros(row, "b") for row in texts]
@@ -71,22 +71,22 @@ def test_rows_end_at_different_steps_and_pads_are_chosen() -> None:
 
 
 @pytest.mark.parametrize("changes", [{"norm_order": "pre"}, {"positions": "sinusoidal"}, {"tie_embeddings": True}])
-def test_in_other_forms_and_in_float32(changes: dict[str, Any]) -> None:
+def test_in_other_forms_and_in_float32(changes):
     """Of one kernel, since in float32 rounding may decide which token is the likeliest."""
     fast = model("numba", "float32", **changes)
     assert np.array_equal(greedy(fast, SRC, MAX_LEN), one_by_one(fast, len(SRC), 2))
 
 
-def test_it_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_taken(monkeypatch):
     fast = model("numba")
     expected = greedy(fast, SRC, MAX_LEN, eos_id=99)
     monkeypatch.setattr(Transformer.step, "__code__", (lambda *given, **named: 1 / 0).__code__)
     assert np.array_equal(greedy(fast, SRC, MAX_LEN, eos_id=99), expected)
 
 
-def test_a_step_of_ones_own_is_obeyed() -> None:
+def test_a_step_of_ones_own_is_obeyed():
     class Mine(Transformer):
-        def step(self, tokens: Any, state: Any) -> Any:
+        def step(self, tokens, state):
             return super().step(tokens, state) + 1e6 * np.eye(9)[7]
 
     one, other = model("numba"), model("numba")
@@ -97,7 +97,7 @@ def test_a_step_of_ones_own_is_obeyed() -> None:
     assert np.all(greedy(other, SRC, MAX_LEN) == 8)
 
 
-def test_the_state_goes_on_from_there() -> None:
+def test_the_state_goes_on_from_there():
     fast, plain = model("numba"), model("plain")
     states, going = [of.start(SRC, MAX_LEN) for of in (fast, plain)], np.ones(len(SRC), dtype=bool)
     first = np.ones(len(SRC), dtype=np.int64)
@@ -112,7 +112,7 @@ def test_the_state_goes_on_from_there() -> None:
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
 
 
-def test_not_more_than_there_is_room_for() -> None:
+def test_not_more_than_there_is_room_for():
     fast = model("numba")
     state, going = fast.start(SRC[:2], 5), np.ones(2, dtype=bool)
     chosen = fused_decode.likeliest(fast, np.ones(2, dtype=np.int64), state, going, 50, 99)
@@ -122,7 +122,7 @@ def test_not_more_than_there_is_room_for() -> None:
     assert steps.write(token[:1], 0, going, (99, 0), 1) is None
 
 
-def test_a_token_that_has_no_vector_is_refused_as_ever() -> None:
+def test_a_token_that_has_no_vector_is_refused_as_ever():
     for kernels in ("plain", "numba"):
         larger = model(kernels)
         weight, bias = larger.generator.weight, larger.generator.bias
@@ -131,32 +131,32 @@ def test_a_token_that_has_no_vector_is_refused_as_ever() -> None:
             greedy(larger, SRC, MAX_LEN)
 
 
-def test_of_a_model_without_such_steps_there_are_none() -> None:
+def test_of_a_model_without_such_steps_there_are_none():
     plain, tokens = model("plain"), np.ones(2, dtype=np.int64)
     assert fused_decode.likeliest(plain, tokens, plain.start(SRC[:2], 5), np.ones(2, dtype=bool), 4, 2) is None
 
 
-def test_the_likeliest_is_numpys() -> None:
+def test_the_likeliest_is_numpys():
     nan, inf = np.nan, np.inf
     for row in ([1.0], [1, 3, 3, 2], [-inf, -inf], [-2, nan, 5, nan], [nan, 1], [inf, 1, inf], [-nan, 3], [0.0, -0.0]):
         assert likeliest(np.array(row, dtype=np.float64)) == np.argmax(row)
 
 
 @pytest.mark.parametrize("phase", [1, 20, 40])
-def test_a_helper_that_falls_asleep_on_the_way_costs_no_step(phase: int, a_helper_falls_asleep: Any) -> None:
+def test_a_helper_that_falls_asleep_on_the_way_costs_no_step(phase, a_helper_falls_asleep):
     """Seven phases are a step: all of the step at which it is lost is done again, and none of those before."""
     places, expected = a_helper_falls_asleep(phase), one_by_one(model("plain"), 2, 99)
     np.testing.assert_array_equal(greedy(model("numba"), SRC[:2], MAX_LEN, eos_id=99), expected)
     assert any(place[sharing.LOST] for place in places)
 
 
-def test_an_operation_of_ones_own_is_obeyed() -> None:
+def test_an_operation_of_ones_own_is_obeyed():
     """Kernels of whole models spell the backend's own operations, and no others."""
 
     def with_another_map(on: Backend) -> Backend:
         linear = on.ops.linear
 
-        def forward(*inputs: Any) -> Any:
+        def forward(*inputs):
             y, cache = linear.forward(*inputs)
             return -3 * y, cache
 
@@ -173,7 +173,7 @@ def test_an_operation_of_ones_own_is_obeyed() -> None:
 
 
 @pytest.mark.parametrize("where", ["encoder.layers.0.feed_forward", "decoder.layers.1.norm2"])
-def test_a_forward_of_ones_own_is_called(where: str) -> None:
+def test_a_forward_of_ones_own_is_called(where):
     made, calls = model("numba"), list[int]()
     expected = greedy(made, SRC, MAX_LEN, eos_id=99)
     layer: Any = made
@@ -181,7 +181,7 @@ def test_a_forward_of_ones_own_is_called(where: str) -> None:
         layer = layer[int(part)] if part.isdigit() else getattr(layer, part)
     before = layer.forward
 
-    def hooked(*inputs: Any, **options: Any) -> Any:
+    def hooked(*inputs, **options):
         calls.append(1)
         return before(*inputs, **options)
 
@@ -194,7 +194,7 @@ def test_a_forward_of_ones_own_is_called(where: str) -> None:
     assert not calls
 
 
-def test_without_an_end_token_texts_go_on_to_the_end() -> None:
+def test_without_an_end_token_texts_go_on_to_the_end():
     for kernels in ("plain", "numba"):
         found = greedy(model(kernels), SRC, MAX_LEN, eos_id=None)
         assert np.array_equal(found, one_by_one(model("plain"), len(SRC), 99))
@@ -203,13 +203,13 @@ def test_without_an_end_token_texts_go_on_to_the_end() -> None:
             greedy(model(kernels), SRC, MAX_LEN, eos_id=2.0)  # type: ignore[arg-type]
 
 
-def test_a_hook_that_knows_its_model_does_not_keep_it() -> None:
-    def hooked_and_gone() -> Any:
+def test_a_hook_that_knows_its_model_does_not_keep_it():
+    def hooked_and_gone():
         made = model("numba")
         layer: Any = made.decoder.layers[0].feed_forward
         forward = layer.forward
 
-        def hooked(*inputs: Any, **options: Any) -> Any:
+        def hooked(*inputs, **options):
             assert made is not None
             return forward(*inputs, **options)
 
@@ -223,7 +223,7 @@ def test_a_hook_that_knows_its_model_does_not_keep_it() -> None:
 
 
 @pytest.mark.parametrize("where", ["encoder.layers.0.norm1", "decoder.layers.1.cross_attention"])
-def test_a_layer_on_a_backend_of_its_own_computes_there(where: str) -> None:
+def test_a_layer_on_a_backend_of_its_own_computes_there(where):
     made, calls = model("numba"), list[int]()
     greedy(made, SRC, MAX_LEN)
     layer: Any = made
@@ -232,7 +232,7 @@ def test_a_layer_on_a_backend_of_its_own_computes_there(where: str) -> None:
     name = "post_norm" if "norm" in where else "linear"
     pair = getattr(made.backend.ops, name)
 
-    def forward(*inputs: Any) -> Any:
+    def forward(*inputs):
         calls.append(1)
         return pair.forward(*inputs)
 

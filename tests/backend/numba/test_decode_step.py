@@ -44,7 +44,7 @@ def logits(of: Transformer, batch: int, change: Change | None = None) -> Host:
     return np.array(found)
 
 
-def error(dtype: str = "float64", batch: int = 2, change: Change | None = None, **changes: Any) -> float:
+def error(dtype: str = "float64", batch: int = 2, change: Change | None = None, **changes) -> float:
     """The largest difference between the two, over what is computed with and the tolerance."""
     plain, fast = (logits(model(kernels, dtype, **changes), batch, change) for kernels in ("plain", "numba"))
     assert fast.dtype == dtype
@@ -55,7 +55,7 @@ def error(dtype: str = "float64", batch: int = 2, change: Change | None = None, 
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 @pytest.mark.parametrize("batch", [1, 2, FEW_TOKENS, len(MANY)])
 @pytest.mark.usefixtures("threads")
-def test_it_is_the_composition(dtype: str, norm_order: str, activation: str, batch: int) -> None:
+def test_it_is_the_composition(dtype, norm_order, activation, batch):
     assert error(dtype, batch, norm_order=norm_order, activation=activation) < 1
 
 
@@ -66,25 +66,23 @@ def test_it_is_the_composition(dtype: str, norm_order: str, activation: str, bat
 )  # fmt: skip
 @pytest.mark.parametrize("batch", [2, len(MANY)])
 @pytest.mark.usefixtures("threads")
-def test_it_is_the_composition_in_every_form(changes: dict[str, Any], batch: int) -> None:
+def test_it_is_the_composition_in_every_form(changes, batch):
     assert error(batch=batch, **changes) < 1
 
 
-def in_place(of: Transformer) -> None:
+def in_place(of: Transformer):
     of.arena.values *= 0.9
 
 
-def another_precision(of: Transformer) -> None:
+def another_precision(of: Transformer):
     bias = of.generator.bias
     bias.data = bias.data.astype(np.float32)
 
 
 @pytest.mark.parametrize("change", [in_place, "array", "layer", "norm", "kind"])
 @pytest.mark.usefixtures("threads")
-def test_a_model_that_changes_between_steps_is_computed_with_as_it_is_now(
-    change: Change | str, change_stack: Any
-) -> None:
-    def apply(of: Transformer) -> None:
+def test_a_model_that_changes_between_steps_is_computed_with_as_it_is_now(change, change_stack):
+    def apply(of: Transformer):
         change_stack(change, of.decoder) if isinstance(change, str) else change(of)
 
     assert error(change=apply) < 1
@@ -93,19 +91,19 @@ def test_a_model_that_changes_between_steps_is_computed_with_as_it_is_now(
 
 
 @pytest.mark.parametrize("kernels", ["plain", "numba"])
-def test_a_parameter_of_another_precision_is_refused_between_steps(kernels: str) -> None:
+def test_a_parameter_of_another_precision_is_refused_between_steps(kernels):
     with pytest.raises(DTypeError, match=r"linear: expected numbers of one precision, .* bias float32"):
         logits(model(kernels), 2, another_precision)
 
 
-def test_it_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_taken(monkeypatch):
     fast = model("numba")
     assert fast.backend.decoder_steps is decoder_steps
     monkeypatch.setattr(DecoderStack.step, "__code__", (lambda *given, **named: 1 / 0).__code__)
     assert logits(fast, len(MANY)).shape == (MAX_LEN, len(MANY), 9)
 
 
-def test_it_is_prepared_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_prepared_once(monkeypatch):
     fast = model("numba")
     state = fast.start(SRC, MAX_LEN)
     step(fast, tokens(4)[:, 0], state)
@@ -115,7 +113,7 @@ def test_it_is_prepared_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert state.select([0, 1]).fused is None
 
 
-def test_weights_are_looked_at_once_for_all_states(change_stack: Any) -> None:
+def test_weights_are_looked_at_once_for_all_states(change_stack):
     fast, looked_at = model("numba"), []
     object.__setattr__(
         fast.backend, "decoder_steps", lambda decoder, threads: looked_at.append(1) or decoder_steps(decoder, threads)
@@ -139,7 +137,7 @@ def test_weights_are_looked_at_once_for_all_states(change_stack: Any) -> None:
     ["tgt_embedding.weight", "generator.weight", "generator.bias", "decoder.norm.beta", "decoder.layers.1.norm3.gamma",
      "decoder.layers.1.feed_forward.down.weight", "decoder.layers.2.cross_attention.output.bias"],
 )  # fmt: skip
-def test_arrays_of_other_shapes_are_left_to_the_layers(name: str) -> None:
+def test_arrays_of_other_shapes_are_left_to_the_layers(name):
     """The kernel knows addresses alone, and would read on behind what is there."""
     fast = model("numba", final_norm=True)
     state = fast.start(SRC, MAX_LEN)
@@ -152,13 +150,13 @@ def test_arrays_of_other_shapes_are_left_to_the_layers(name: str) -> None:
     assert state.length == 1
 
 
-def _parameter(of: Any, name: str) -> Any:
+def _parameter(of, name: str):
     for part in name.split("."):
         of = of[int(part)] if part.isdigit() else getattr(of, part)
     return of
 
 
-def test_a_layer_without_a_state_is_refused() -> None:
+def test_a_layer_without_a_state_is_refused():
     fast = model("numba")
     state = fast.start(SRC, MAX_LEN)
     step(fast, tokens(4)[:, 0], state)
@@ -167,7 +165,7 @@ def test_a_layer_without_a_state_is_refused() -> None:
         step(fast, tokens(4)[:, 1], state)
 
 
-def test_nothing_is_written_where_there_is_no_room() -> None:
+def test_nothing_is_written_where_there_is_no_room():
     fast = model("numba")
     state = fast.start(SRC, MAX_LEN)
     step(fast, tokens(4)[:, 0], state)
@@ -180,13 +178,13 @@ def test_nothing_is_written_where_there_is_no_room() -> None:
 
 
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
-def test_a_nan_is_seen(activation: str) -> None:
+def test_a_nan_is_seen(activation):
     fast = model("numba", activation=activation)
     fast.decoder.layers[1].feed_forward.up.bias.data[3] = np.nan
     assert np.isnan(logits(fast, 1)).all()
 
 
-def test_a_helper_that_falls_asleep_is_given_up(a_helper_falls_asleep: Any) -> None:
+def test_a_helper_that_falls_asleep_is_given_up(a_helper_falls_asleep):
     places, expected, fast = a_helper_falls_asleep(24), logits(model("plain"), 2), model("numba")  # in the second step
     state, lost = fast.start(SRC[:2], MAX_LEN), []
     for t, now in enumerate(tokens(2).T):
@@ -198,7 +196,7 @@ def test_a_helper_that_falls_asleep_is_given_up(a_helper_falls_asleep: Any) -> N
     assert 0 < steps._alone <= decode_step.ALONE
 
 
-def test_a_helper_leaves_when_there_is_nothing_to_do(until: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_helper_leaves_when_there_is_nothing_to_do(until, monkeypatch):
     monkeypatch.setattr(decode_step, "WORTH_SHARING", 0)
     fast = model("numba")
     state = fast.start(SRC, MAX_LEN)
@@ -208,7 +206,7 @@ def test_a_helper_leaves_when_there_is_nothing_to_do(until: Any, monkeypatch: py
     assert shared[sharing.PRESENT] == 0
 
 
-def test_a_helper_that_is_wanted_elsewhere_does_not_wait(until: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_helper_that_is_wanted_elsewhere_does_not_wait(until, monkeypatch):
     """As when rows leave a batch, and others' steps follow."""
     monkeypatch.setattr(decode_step, "WORTH_SHARING", 0)
     monkeypatch.setattr(sharing, "PATIENCE", 10**15)  # looks: for ever

@@ -25,7 +25,7 @@ model = partial(small_model, encoders=3)
 Change = Callable[[Transformer], Any]
 
 
-def error(src: Host, dtype: str = "float64", change: Change = lambda of: None, **changes: Any) -> float:
+def error(src: Host, dtype: str = "float64", change: Change = lambda of: None, **changes) -> float:
     """The largest difference between the layers and the kernel, over what is computed with and the tolerance."""
     plain, fast = (model(kernels, dtype, **changes) for kernels in ("plain", "numba"))
     assert fused_encode(fast, src) is not None
@@ -39,7 +39,7 @@ def error(src: Host, dtype: str = "float64", change: Change = lambda of: None, *
 @pytest.mark.parametrize("norm_order", ["post", "pre"])
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 @pytest.mark.parametrize("texts", [1, 2, len(SRC)])
-def test_it_is_the_composition(dtype: str, norm_order: str, activation: str, texts: int) -> None:
+def test_it_is_the_composition(dtype, norm_order, activation, texts):
     assert error(SRC[:texts], dtype, norm_order=norm_order, activation=activation) < 1
 
 
@@ -48,20 +48,20 @@ def test_it_is_the_composition(dtype: str, norm_order: str, activation: str, tex
     [{"final_norm": True}, {"norm_order": "pre", "final_norm": False}, {"scale_embedding": False},
      {"positions": "learned"}, {"num_heads": 1}, {"num_encoder_layers": 1}, {"dropout": 0.3}],
 )  # fmt: skip
-def test_it_is_the_composition_in_every_form(changes: dict[str, Any]) -> None:
+def test_it_is_the_composition_in_every_form(changes):
     assert error(SRC, **changes) < 1
 
 
 @pytest.mark.parametrize("tokens", [1, 2, encode_texts.QUERIES - 1, encode_texts.QUERIES + 3])
-def test_texts_of_any_length(tokens: int) -> None:
+def test_texts_of_any_length(tokens):
     src = np.random.default_rng(tokens).integers(0, 9, (3, tokens))
     src[-1] = 0  # whose tokens see nothing
     assert error(src) < 1
 
 
 @pytest.mark.parametrize("change", ["in place", "array", "layer", "norm"])
-def test_a_model_that_changes_is_computed_with_as_it_is_now(change: str, change_stack: Any) -> None:
-    def apply(of: Transformer) -> None:
+def test_a_model_that_changes_is_computed_with_as_it_is_now(change, change_stack):
+    def apply(of: Transformer):
         if change == "in place":
             of.arena.values *= 0.9
         else:
@@ -74,22 +74,22 @@ def test_a_model_that_changes_is_computed_with_as_it_is_now(change: str, change_
     assert np.max(np.abs(encode(changed, SRC)[0] - before)) > 1e-9
 
 
-def another_eps(of: Transformer) -> None:
+def another_eps(of: Transformer):
     of.encoder.layers[1].norm1.eps = 0.1
 
 
-def another_precision(of: Transformer) -> None:
+def another_precision(of: Transformer):
     bias = of.encoder.layers[1].feed_forward.down.bias
     bias.data = bias.data.astype(np.float32)
 
 
-def turned(of: Transformer) -> None:
+def turned(of: Transformer):
     weight = of.encoder.layers[0].self_attention.output.weight
     weight.data = np.asfortranarray(weight.data)
 
 
 @pytest.mark.parametrize("change", [another_eps, turned, "kind"])
-def test_what_the_kernel_does_not_know_is_left_to_the_layers(change: Change | str, change_stack: Any) -> None:
+def test_what_the_kernel_does_not_know_is_left_to_the_layers(change, change_stack):
     plain, fast = model("plain"), model("numba")
     for of in (plain, fast):
         change_stack(change, of.encoder) if isinstance(change, str) else change(of)
@@ -98,7 +98,7 @@ def test_what_the_kernel_does_not_know_is_left_to_the_layers(change: Change | st
 
 
 @pytest.mark.parametrize("kernels", ["plain", "numba"])
-def test_a_parameter_of_another_precision_is_refused(kernels: str) -> None:
+def test_a_parameter_of_another_precision_is_refused(kernels):
     of = model(kernels)
     another_precision(of)
     with pytest.raises(DTypeError, match=r"expected numbers of one precision, .* float32"):
@@ -114,13 +114,13 @@ def test_a_parameter_of_another_precision_is_refused(kernels: str) -> None:
         {"norm": "batch"},
     ],
 )
-def test_other_mechanisms_are_left_to_the_layers(changes: dict[str, Any]) -> None:
+def test_other_mechanisms_are_left_to_the_layers(changes):
     fast = model("numba", **changes)
     assert fused_encode(fast, SRC) is None
     np.testing.assert_allclose(encode(fast, SRC)[0], model("plain", **changes).encode(SRC)[0], rtol=0, atol=1e-12)
 
 
-def test_arrays_of_other_shapes_are_left_to_the_layers() -> None:
+def test_arrays_of_other_shapes_are_left_to_the_layers():
     """The kernel knows addresses alone, and would read on behind what is there."""
     for part, name in (("feed_forward", "up"), ("feed_forward", "down"), ("self_attention", "output")):
         fast = model("numba")
@@ -129,7 +129,7 @@ def test_arrays_of_other_shapes_are_left_to_the_layers() -> None:
         assert fused_encode(fast, SRC) is None
 
 
-def test_it_is_prepared_once_and_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_prepared_once_and_taken(monkeypatch):
     fast, made = model("numba"), []
     prepare = fast.backend.encoder_of_texts
     monkeypatch.setattr(EncoderStack.__call__, "__code__", (lambda *given, **named: 1 / 0).__code__)
@@ -140,7 +140,7 @@ def test_it_is_prepared_once_and_taken(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
-def test_a_nan_is_seen(activation: str) -> None:
+def test_a_nan_is_seen(activation):
     fast = model("numba", activation=activation)
     fast.encoder.layers[1].feed_forward.up.bias.data[3] = np.nan
     memory = fused_encode(fast, SRC)

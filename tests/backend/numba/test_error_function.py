@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ Host = np.ndarray[Any, Any]
 
 
 @pytest.fixture(scope="module")
-def erf(elementwise: Any) -> Callable[[Host], Host]:
+def erf(elementwise):
     """error_function of each number."""
     from npformer.backend.numba.error_function import error_function
 
@@ -24,7 +23,7 @@ def true_erf(x: Host) -> Host:
     return np.array([math.erf(v) for v in x.astype(np.float64)])
 
 
-def test_float32_is_within_3_ulp(erf: Any) -> None:
+def test_float32_is_within_3_ulp(erf):
     """With a fused multiply-add or without."""
     from npformer.backend.numba.error_function import END_OF_NEAR
 
@@ -38,17 +37,17 @@ def test_float32_is_within_3_ulp(erf: Any) -> None:
     assert np.max(np.abs(erf(x))) <= 1
 
 
-def test_float32_is_odd(erf: Any) -> None:
+def test_float32_is_odd(erf):
     x = np.linspace(0, 6, 10_001, dtype=np.float32)
     assert np.array_equal(erf(-x), -erf(x))
 
 
-def test_float64_is_the_standard_librarys(erf: Any) -> None:
+def test_float64_is_the_standard_librarys(erf):
     x = np.linspace(-7, 7, 10_001)
     np.testing.assert_allclose(erf(x), true_erf(x), rtol=3e-16)
 
 
-def test_the_ends_and_what_is_not_a_number(erf: Any, dtype: str) -> None:
+def test_the_ends_and_what_is_not_a_number(erf, dtype):
     x = np.array([np.inf, -np.inf, 1e30, -1e30, 4.0, 0.0, -0.0], dtype)
     assert erf(x).tolist() == [1, -1, 1, -1, 1 if dtype == "float32" else math.erf(4), 0, 0]
     tiny = np.array([1e-40, -1e-40, 1e-45], dtype)

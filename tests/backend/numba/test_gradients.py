@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from npformer.backend import PLAIN, Pair
+from npformer.backend import PLAIN
 
 Host = np.ndarray[Any, Any]
 
 
 @pytest.fixture
-def pairs() -> dict[str, Pair]:
+def pairs():
     pytest.importorskip("numba")
     from npformer.backend import numba as compiled
 
@@ -31,7 +31,7 @@ def places(shape: tuple[int, ...]) -> dict[str, Host]:
 
 @pytest.mark.parametrize("op", ["linear", "feed_forward"])
 @pytest.mark.parametrize("where", ["of its own", "columns", "turned", "gaps", "crooked"])
-def test_added_where_it_lives(pairs: dict[str, Pair], op: str, where: str) -> None:
+def test_added_where_it_lives(pairs, op, where):
     rng = np.random.default_rng(0)
     sizes = [(4, 6), (6,), (6, 4), (4,)][: 2 if op == "linear" else 4]
     x, parameters = rng.normal(size=(2, 3, 4)), [rng.normal(size=size) for size in sizes]
@@ -47,7 +47,7 @@ def test_added_where_it_lives(pairs: dict[str, Pair], op: str, where: str) -> No
             np.testing.assert_allclose(place, gradient, rtol=1e-12, atol=1e-12)
 
 
-def test_an_empty_room_for_what_nobody_wants_and_zeros_for_what_is_returned() -> None:
+def test_an_empty_room_for_what_nobody_wants_and_zeros_for_what_is_returned():
     pytest.importorskip("numba")
     from npformer.backend.numba.gradients import rooms
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import importlib.metadata
-from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
-from typing import Any
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,7 +19,7 @@ used = pytest.mark.skipif(intel().library is None, reason=f"Intel's library is n
 
 
 @pytest.fixture
-def anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+def anew(monkeypatch):
     """The module, which looks again, and forgets what it found."""
     intel.cache_clear()
     yield module
@@ -32,7 +30,7 @@ def anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
 class FakeLibrary:
     """What MKL answers when it is set up."""
 
-    def __init__(self, layer: int) -> None:
+    def __init__(self, layer: int):
         self._layer = layer
         self.asked: list[tuple[str, int]] = []
 
@@ -45,7 +43,7 @@ class FakeLibrary:
         return 0
 
 
-def installed(monkeypatch: pytest.MonkeyPatch, *names: str, processor: str = "sapphirerapids") -> None:
+def installed(monkeypatch: pytest.MonkeyPatch, *names: str, processor: str = "sapphirerapids"):
     """Let there be a package mkl 9.9 of these files, on this processor."""
     files = [SimpleNamespace(name=name, locate=lambda name=name: Path("/somewhere") / name) for name in names]
     package = SimpleNamespace(version="9.9", files=files)
@@ -53,8 +51,8 @@ def installed(monkeypatch: pytest.MonkeyPatch, *names: str, processor: str = "sa
     monkeypatch.setattr(module.llvm, "get_host_cpu_name", lambda: processor)
 
 
-def test_not_installed(anew: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    def none(name: str) -> Any:
+def test_not_installed(anew, monkeypatch):
+    def none(name: str):
         raise importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(importlib.metadata, "distribution", none)
@@ -64,9 +62,7 @@ def test_not_installed(anew: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize("name", ["libmkl_rt.so.3", "mkl_rt.2.dll"])
-def test_it_is_loaded_from_its_own_files_and_set_up(
-    name: str, anew: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_is_loaded_from_its_own_files_and_set_up(name, anew, monkeypatch):
     installed(monkeypatch, "libmkl_core.so.3", name)
     library, loaded = FakeLibrary(1), []
     monkeypatch.setattr(ctypes, "CDLL", lambda path: loaded.append(path) or library)
@@ -76,19 +72,19 @@ def test_it_is_loaded_from_its_own_files_and_set_up(
     assert product_library() == "MKL 9.9"
 
 
-def test_left_alone_on_a_processor_of_amd(anew: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_left_alone_on_a_processor_of_amd(anew, monkeypatch):
     installed(monkeypatch, "libmkl_rt.so.3", processor="znver5")
     monkeypatch.setattr(ctypes, "CDLL", lambda path: pytest.fail("loaded"))
     assert anew.intel() == Intel(None, "9.9", "on this processor (znver5) OpenBLAS is faster")
 
 
-def test_left_alone_if_another_package_has_given_it_threads(anew: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_left_alone_if_another_package_has_given_it_threads(anew, monkeypatch):
     installed(monkeypatch, "libmkl_rt.so.3")
     monkeypatch.setattr(ctypes, "CDLL", lambda path: FakeLibrary(0))
     assert anew.intel() == Intel(None, "9.9", "another package has set it up with threads of its own")
 
 
-def test_what_cannot_be_loaded_or_found(anew: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_loaded_or_found(anew, monkeypatch):
     installed(monkeypatch, "libmkl_rt.so.3")
     found = anew.intel()
     assert found.library is None
@@ -100,7 +96,7 @@ def test_what_cannot_be_loaded_or_found(anew: ModuleType, monkeypatch: pytest.Mo
 
 @used
 @pytest.mark.parametrize(("letter", "number"), [("s", ctypes.c_float), ("d", ctypes.c_double)])
-def test_the_real_one_multiplies_as_numpy_does_with_64_bit_sizes(letter: str, number: Any) -> None:
+def test_the_real_one_multiplies_as_numpy_does_with_64_bit_sizes(letter, number):
     rng, gemm = np.random.default_rng(0), intel_product(letter)
     a, b = (rng.normal(size=shape).astype(np.dtype(number)) for shape in ((7, 30), (30, 5)))
     c = np.empty((7, 5), a.dtype)
@@ -113,7 +109,7 @@ def test_the_real_one_multiplies_as_numpy_does_with_64_bit_sizes(letter: str, nu
 
 
 @used
-def test_the_real_one_has_no_threads_and_gives_the_same_bits_wherever_memory_lies(compiled: Any) -> None:
+def test_the_real_one_has_no_threads_and_gives_the_same_bits_wherever_memory_lies(compiled):
     from npformer.backend.numba.products import product
 
     library = intel().library

@@ -17,17 +17,17 @@ KEY, CODE = b"k" * 32, b"machine code"
 
 
 @pytest.fixture(autouse=True)
-def nothing_said_yet() -> None:
+def nothing_said_yet():
     kernel_folder.say_once.cache_clear()
 
 
 @pytest.fixture
-def kept(tmp_path: Path) -> Path:
+def kept(tmp_path):
     keeping.write(tmp_path / "kernel", KEY, CODE)
     return tmp_path / "kernel"
 
 
-def test_what_was_written_is_read_for_the_same_key(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_was_written_is_read_for_the_same_key(kept, capsys):
     assert keeping.read(kept, KEY) == CODE
     assert keeping.read(kept.with_name("other"), KEY) is None
     assert capsys.readouterr().err == ""
@@ -36,7 +36,7 @@ def test_what_was_written_is_read_for_the_same_key(kept: Path, capsys: pytest.Ca
     assert keeping.read(kept, b"l" * 32) is None  # another processor, version, source or kernel
 
 
-def test_no_bit_of_a_file_can_be_another(kept: Path) -> None:
+def test_no_bit_of_a_file_can_be_another(kept):
     whole = kept.read_bytes()
     for i in range(8 * len(whole)):
         changed = bytearray(whole)
@@ -50,7 +50,7 @@ def test_no_bit_of_a_file_can_be_another(kept: Path) -> None:
     assert keeping.read(kept, KEY) is None
 
 
-def test_it_is_said_once(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_is_said_once(kept, capsys):
     kept.write_bytes(b"")
     assert [keeping.read(kept, KEY) for _ in range(2)] == [None, None]
     said = capsys.readouterr().err.splitlines()
@@ -61,7 +61,7 @@ def test_it_is_said_once(kept: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 
 @pytest.mark.skipif(os.name != "posix", reason="who owns a file, and who may write it, is POSIX's to say")
-def test_what_others_have_made_or_could_write_is_not_read(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_others_have_made_or_could_write_is_not_read(kept, monkeypatch):
     link = kept.with_name("link")
     link.symlink_to(kept)
     os.mkfifo(kept.with_name("pipe"))
@@ -76,14 +76,14 @@ def test_what_others_have_made_or_could_write_is_not_read(kept: Path, monkeypatc
     assert keeping.read(kept, KEY) is None
 
 
-def test_what_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+def test_what_cannot_be_written_leaves_nothing(tmp_path):
     (tmp_path / "kernel").mkdir()
     with pytest.raises(OSError, match="kernel"):
         keeping.write(tmp_path / "kernel", KEY, CODE)
     assert [path.name for path in tmp_path.iterdir()] == ["kernel"]
 
 
-def test_old_versions_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_versions_go(tmp_path, monkeypatch):
     monkeypatch.setattr(keeping, "NEWEST", 2)
     for age, name in enumerate(["adam.update-a", "adam.update-b", "adam.update-c", "adam.updates-d"]):
         (tmp_path / name).touch()
@@ -92,7 +92,7 @@ def test_old_versions_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert {path.name for path in tmp_path.iterdir()} == {"adam.update-a", "adam.update-b", "adam.updates-d"}
 
 
-def test_a_flipped_bit_in_a_real_kernel_costs_its_compilation(tmp_path: Path) -> None:
+def test_a_flipped_bit_in_a_real_kernel_costs_its_compilation(tmp_path):
     program = """
 import numpy as np
 from npformer.backend.numba import elementwise

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,7 +19,7 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="who owns a folder, a
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path, monkeypatch):
     """The usual folder, and what is passing beside it."""
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(kernel_folder.tempfile, "tempdir", str(tmp_path))
@@ -36,14 +35,14 @@ def passing(found: Place) -> Path:
     return found.to_write
 
 
-def test_it_is_made_and_closed_to_others(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_is_made_and_closed_to_others(folder, capsys):
     for _ in range(2):
         assert place() == Place((folder,), folder)
     assert folder.stat().st_mode & 0o777 == 0o700
     assert capsys.readouterr().err == ""
 
 
-def test_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_it_is(monkeypatch):
     monkeypatch.setenv("HOME", "/home/somebody")
     monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
     monkeypatch.setenv("NUMBA_CACHE_DIR", "/given")
@@ -54,28 +53,28 @@ def test_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found == ["/given/npformer", "/caches/npformer", "/home/somebody/.cache/npformer"]
 
 
-def others_may_write(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def others_may_write(folder: Path, monkeypatch: pytest.MonkeyPatch):
     folder.mkdir(parents=True)
     folder.chmod(0o777)
 
 
-def of_somebody_else(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def of_somebody_else(folder: Path, monkeypatch: pytest.MonkeyPatch):
     folder.mkdir(parents=True, mode=0o700)
     user = os.getuid()
     monkeypatch.setattr(os, "getuid", lambda: user + 1)
 
 
-def a_link(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def a_link(folder: Path, monkeypatch: pytest.MonkeyPatch):
     folder.parent.mkdir()
     folder.symlink_to(folder.parent)
 
 
-def a_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def a_file(folder: Path, monkeypatch: pytest.MonkeyPatch):
     folder.parent.mkdir()
     folder.touch()
 
 
-def below_a_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def below_a_file(folder: Path, monkeypatch: pytest.MonkeyPatch):
     folder.parent.touch()
 
 
@@ -84,9 +83,7 @@ REFUSED = {others_may_write: "others can write to it", of_somebody_else: "it is 
 
 
 @pytest.mark.parametrize("make", REFUSED)
-def test_what_is_not_ones_own_is_neither_read_nor_written(
-    make: Any, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_not_ones_own_is_neither_read_nor_written(make, folder, monkeypatch, capsys):
     make(folder, monkeypatch)
     found = place()
     assert found.folders == (passing(found),)
@@ -97,10 +94,8 @@ def test_what_is_not_ones_own_is_neither_read_nor_written(
     assert said.endswith("Set that right, or set NUMBA_CACHE_DIR to another folder\n")
 
 
-def test_what_can_only_be_read_is_read(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def refuse(dir: Path) -> Any:
+def test_what_can_only_be_read_is_read(folder, monkeypatch, capsys):
+    def refuse(dir: Path):
         raise OSError(30, "Read-only file system")
 
     monkeypatch.setattr(kernel_folder.tempfile, "TemporaryFile", refuse)
@@ -109,7 +104,7 @@ def test_what_can_only_be_read_is_read(
     assert "got: Read-only file system; they last as long as this process" in capsys.readouterr().err
 
 
-def test_the_passing_folder_goes_with_the_process(folder: Path, tmp_path: Path) -> None:
+def test_the_passing_folder_goes_with_the_process(folder, tmp_path):
     others_may_write(folder, pytest.MonkeyPatch())
     program = """
 from npformer.backend.numba import elementwise, kernel_folder

@@ -70,7 +70,7 @@ def made_of(function: FunctionType, seen: set[Any]) -> Iterator[str]:
             yield from behind(value, name, function.__module__, attributes, seen)
 
 
-def behind(value: Any, name: str, module: str, attributes: set[str], seen: set[Any]) -> Iterator[str]:
+def behind(value, name: str, module: str, attributes: set[str], seen: set[Any]) -> Iterator[str]:
     """The modules behind one name that code in a module asks for."""
     value = getattr(value, "py_func", value)
     if isinstance(value, ModuleType) and value.__name__.startswith("npformer"):
@@ -101,11 +101,11 @@ def listed() -> set[Path]:
 
 
 @pytest.mark.parametrize("kernel", compiling._kernels, ids=lambda kernel: kernel.name)
-def test_every_file_that_a_kernel_is_made_of_decides_whether_it_is_stale(kernel: compiling.Kernel) -> None:
+def test_every_file_that_a_kernel_is_made_of_decides_whether_it_is_stale(kernel):
     assert forgotten(kernel, listed()) == set()
 
 
-def test_every_part_is_there() -> None:
+def test_every_part_is_there():
     assert all(path.is_file() for path in listed())
     assert ROOT / "backend/numba/compiling.py" in listed(), "it says how kernels are compiled"
 
@@ -118,5 +118,5 @@ def test_every_part_is_there() -> None:
         ("dropout.add_dropped", "functional/philox.py"),
     ],
 )
-def test_a_part_that_is_missing_would_be_seen(kernel: str, part: str) -> None:
+def test_a_part_that_is_missing_would_be_seen(kernel, part):
     assert forgotten(compiling.named(kernel), listed() - {ROOT / part}) >= {part}

@@ -17,7 +17,7 @@ EXTREMES = [0, 1, 2**32, 2**63 - 1, 2**63, WORD - 1, WORD]
 
 
 @pytest.fixture(scope="module")
-def draw_lanes(compiled: Any) -> Any:
+def draw_lanes(compiled):
     """draw_lanes(numbers, size): so many numbers of a draw, and how many words were written."""
     from npformer.backend.numba import philox
 
@@ -30,7 +30,7 @@ def draw_lanes(compiled: Any) -> Any:
         base = draw(words, seed, site, step, micro, start, size)
         return words, base, room.size
 
-    def take(numbers: Any, size: int) -> Host:
+    def take(numbers, size: int) -> Host:
         words, base, room = drawn(*numbers[:5], size)
         assert not words[room:].any(), "written past the room"
         return np.asarray(words.view(np.uint16)[base : base + size])
@@ -38,14 +38,14 @@ def draw_lanes(compiled: Any) -> Any:
     return take
 
 
-def take(draw_lanes: Any, draw: Draw, shape: tuple[int, ...]) -> Host:
+def take(draw_lanes, draw: Draw, shape: tuple[int, ...]) -> Host:
     from npformer.backend.numba.philox import numbers
 
     like = np.empty(shape)
     return np.asarray(draw_lanes(numbers(draw, like), like.size))
 
 
-def test_many_draws(draw_lanes: Any) -> None:
+def test_many_draws(draw_lanes):
     rng = np.random.default_rng(0)
     for _ in range(200):
         seed, step, micro, site = (int(n) for n in rng.integers(0, WORD, size=4, dtype=np.uint64, endpoint=True))
@@ -56,14 +56,14 @@ def test_many_draws(draw_lanes: Any) -> None:
 
 
 @pytest.mark.parametrize("step", EXTREMES)
-def test_extreme_words(draw_lanes: Any, step: int) -> None:
+def test_extreme_words(draw_lanes, step):
     for seed, micro, site in zip(EXTREMES, reversed(EXTREMES), EXTREMES[3:] + EXTREMES[:3], strict=True):
         draw = Draw(seed, step, micro, site, 0.5, 3)
         assert np.array_equal(take(draw_lanes, draw, (2, 37)), philox_bits(draw, 74, np.empty((2, 37))))
 
 
 @pytest.mark.parametrize("size", [*range(35), 8191, 8192])
-def test_every_size_from_every_lane(draw_lanes: Any, size: int) -> None:
+def test_every_size_from_every_lane(draw_lanes, size):
     from npformer.backend.numba.philox import numbers
 
     draw = Draw(1, 2, 3, 4, 0.5)
@@ -73,14 +73,14 @@ def test_every_size_from_every_lane(draw_lanes: Any, size: int) -> None:
         assert np.array_equal(draw_lanes(drawn, size), whole[start : start + size]), start
 
 
-def test_far_along_a_batch(draw_lanes: Any) -> None:
+def test_far_along_a_batch(draw_lanes):
     """Numbers beyond 2³²: a long batch of long rows."""
     draw = Draw(1, 2, 3, 4, 0.5, first_row=2**33 + 1)
     assert np.array_equal(take(draw_lanes, draw, (1, 19)), philox_bits(draw, 19, np.empty((1, 19))))
 
 
 @pytest.mark.usefixtures("compiled")
-def test_what_a_kernel_is_told() -> None:
+def test_what_a_kernel_is_told():
     from npformer.backend.numba.philox import NOTHING_DROPPED, numbers
 
     assert numbers(None, np.empty((2, 3))) == NOTHING_DROPPED

@@ -25,7 +25,7 @@ LAYOUTS: dict[str, Callable[[Host], Host]] = {
 
 
 @pytest.fixture(scope="module")
-def product() -> Product:
+def product():
     """product(a, b, beta, c), compiled as kernels are, for any layout."""
     numba = pytest.importorskip("numba")
     from npformer.backend.numba import compiling, products
@@ -37,7 +37,7 @@ def product() -> Product:
     return made
 
 
-def test_a_product_or_a_product_added(product: Product, dtype: str) -> None:
+def test_a_product_or_a_product_added(product, dtype):
     rng = np.random.default_rng(0)
     close = {"float32": 1e-4, "float64": 1e-12}[dtype]
     for m, k, n in SIZES:
@@ -50,7 +50,7 @@ def test_a_product_or_a_product_added(product: Product, dtype: str) -> None:
                 np.testing.assert_allclose(y, a @ b + beta * c, rtol=close, atol=close, err_msg=f"{m, k, n} {names}")
 
 
-def test_only_the_columns_that_are_meant_are_written(product: Product, dtype: str) -> None:
+def test_only_the_columns_that_are_meant_are_written(product, dtype):
     wide = np.full((4, 9), 7, dtype)
     product(np.ones((4, 2), dtype), np.ones((2, 3), dtype), 1, wide[:, 3:6])
     assert (wide == [7, 7, 7, 9, 9, 9, 7, 7, 7]).all()
@@ -64,7 +64,7 @@ def buffer(rng: np.random.Generator, order: int, shape: tuple[int, int], dtype: 
 
 
 @cache
-def own_gemm(dtype: str) -> Any:
+def own_gemm(dtype: str):
     """The product that npformer brings along, compiled once."""
     numba = pytest.importorskip("numba")
     from npformer.backend.numba.products import own_product
@@ -75,9 +75,7 @@ def own_gemm(dtype: str) -> Any:
 @pytest.mark.parametrize("order", [BY_ROWS, BY_COLUMNS])
 @pytest.mark.parametrize("turned", list(np.ndindex(2, 2)), ids=str)
 @pytest.mark.parametrize("beta", [0, 1])
-def test_the_product_that_takes_the_place_of_a_missing_one(
-    order: int, turned: tuple[int, int], beta: int, dtype: str
-) -> None:
+def test_the_product_that_takes_the_place_of_a_missing_one(order, turned, beta, dtype):
     """Called as CBLAS is: an order, two matrices turned or not, and c."""
     gemm, rng = own_gemm(dtype), np.random.default_rng(0)
     number = gemm.argtypes[7]
@@ -96,11 +94,11 @@ def test_the_product_that_takes_the_place_of_a_missing_one(
         assert np.array_equal(c_memory[:, -3:], gaps)
 
 
-def test_two_threads_at_once(product: Product) -> None:
+def test_two_threads_at_once(product):
     rng = np.random.default_rng(0)
     given = [(rng.normal(size=(120, 80)), rng.normal(size=(80, 90)), np.zeros((120, 90))) for _ in range(2)]
 
-    def work(i: int) -> None:
+    def work(i: int):
         a, b, c = given[i]
         for _ in range(50):
             product(a, b, 1, c)
@@ -114,7 +112,7 @@ def test_two_threads_at_once(product: Product) -> None:
         np.testing.assert_allclose(c, 50 * (a @ b), rtol=1e-10)
 
 
-def test_what_is_lined_up_is_not_copied_and_the_rest_is() -> None:
+def test_what_is_lined_up_is_not_copied_and_the_rest_is():
     pytest.importorskip("numba")
     from npformer.backend.numba.products import is_lined_up, lined_up
 

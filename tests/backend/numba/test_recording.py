@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,7 @@ ASK = {"all", "any", "clip", "conj", "conjugate", "cumprod", "cumsum", "max", "m
 
 
 @pytest.fixture
-def tape() -> Iterator[Any]:
+def tape():
     """A tape, on which this thread records."""
     tape = recording.Tape("float64", Pool(limit=1 << 20))
     recording.here.tape = tape
@@ -37,14 +36,14 @@ def tape() -> Iterator[Any]:
     recording.here.tape = None
 
 
-def test_every_method_of_an_array_is_known() -> None:
+def test_every_method_of_an_array_is_known():
     """One that a later NumPy brings has to be looked at."""
     methods = {name for name in dir(np.ndarray) if not name.startswith("_")}
     assert methods - HARMLESS - ASK - set(recording.LOOKS) == set()
 
 
 @pytest.mark.parametrize("name", sorted(ASK | set(recording.LOOKS)))
-def test_a_method_that_looks_at_numbers_is_refused(tape: Any, name: str) -> None:
+def test_a_method_that_looks_at_numbers_is_refused(tape, name):
     x = empty((3,), np.float64)
     arguments = {"__contains__": (1,), "__setitem__": (0, 1), "clip": (0, 1), "trace": ()}.get(name, ())
     x = empty((3, 3), np.float64) if name in ("trace", "round", "conj", "conjugate") else x
@@ -78,7 +77,7 @@ def test_a_method_that_looks_at_numbers_is_refused(tape: Any, name: str) -> None
         lambda x: x == x,
     ],
 )
-def test_other_sums_and_looks_are_refused(tape: Any, look: Callable[[Host], Any]) -> None:
+def test_other_sums_and_looks_are_refused(tape, look):
     x = empty((3, 3), np.float64)
     np.asarray(x)[...] = 1
     with pytest.raises(recording.NotRecordable):
@@ -86,7 +85,7 @@ def test_other_sums_and_looks_are_refused(tape: Any, look: Callable[[Host], Any]
     assert tape.calls == []
 
 
-def test_views_are_views_and_sums_are_calls(tape: Any) -> None:
+def test_views_are_views_and_sums_are_calls(tape):
     x, table = empty((2, 3, 4), np.float64), np.ones((3, 4))
     for view in (
         x.reshape(6, 4),
@@ -110,7 +109,7 @@ def test_views_are_views_and_sums_are_calls(tape: Any) -> None:
     assert recording.root_of(concat_last(whole[..., :4], whole[..., 4:])) is recording.root_of(whole)
 
 
-def test_memory_is_used_again_as_it_will_be(tape: Any) -> None:
+def test_memory_is_used_again_as_it_will_be(tape):
     """Only what is alive at the same time needs memory of its own."""
     x = empty((64,), np.float64)
     for _ in range(50):
@@ -119,7 +118,7 @@ def test_memory_is_used_again_as_it_will_be(tape: Any) -> None:
     assert len(tape.pool.sizes) <= 3
 
 
-def test_a_number_that_was_computed_is_refused(tape: Any) -> None:
+def test_a_number_that_was_computed_is_refused(tape):
     total = empty((1,), np.float64)
     with pytest.raises(recording.NotRecordable, match="number that was computed"):
         elementwise.compare(empty((3,), np.int64), total.reshape(()), empty((3,), np.bool_))

@@ -7,11 +7,11 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def needs_numba() -> None:
+def needs_numba():
     pytest.importorskip("numba")
 
 
-def test_contiguous_copies_only_what_has_gaps() -> None:
+def test_contiguous_copies_only_what_has_gaps():
     from npformer.backend.numba.rows import contiguous, contiguous_rows
 
     x = np.arange(24.0).reshape(2, 3, 4)
@@ -28,7 +28,7 @@ def test_contiguous_copies_only_what_has_gaps() -> None:
 
 
 @pytest.mark.parametrize("shape", [(4,), (3, 4), (2, 3, 4), (0, 4), (2, 0, 4), (2, 3, 0), (1, 1, 1, 1)])
-def test_as_rows(shape: tuple[int, ...]) -> None:
+def test_as_rows(shape):
     from npformer.backend.numba.rows import as_rows
 
     x = np.ones(shape)

@@ -45,7 +45,7 @@ def compiled(folder: Path, cores: int, before: str = "") -> tuple[list[str], lis
     return done.stdout.split(), done.stderr.splitlines()
 
 
-def test_processes_compile_and_this_one_takes_what_they_kept(tmp_path: Path) -> None:
+def test_processes_compile_and_this_one_takes_what_they_kept(tmp_path):
     own, said = compiled(tmp_path, 2)
     assert own == []
     assert said[0] == "npformer: compiling 2 kernels for float32, once ..."
@@ -57,7 +57,7 @@ def test_processes_compile_and_this_one_takes_what_they_kept(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(("cores", "before"), [(1, ""), (2, DYING), (2, "several.sys.executable = None")],
                          ids=["one core", "processes that die", "no program to start"])  # fmt: skip
-def test_what_processes_do_not_bring_about_this_one_does(cores: int, before: str, tmp_path: Path) -> None:
+def test_what_processes_do_not_bring_about_this_one_does(cores, before, tmp_path):
     own, said = compiled(tmp_path, cores, before)
     assert own == NAMES
     assert [line.partition(", ")[2] for line in said[1:3]] == NAMES
@@ -67,13 +67,13 @@ def test_what_processes_do_not_bring_about_this_one_does(cores: int, before: str
 class Compilable:
     """A kernel that is there once it has been compiled."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str):
         self.name, self.ready = name, False
 
     def load(self, dtype: str) -> bool:
         return self.ready
 
-    def compile(self, dtype: str) -> None:
+    def compile(self, dtype: str):
         self.ready = True
 
 
@@ -82,7 +82,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_on_a_terminal_it_is_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_terminal_it_is_a_bar(monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setattr(several, "cores", lambda: 1)
@@ -93,16 +93,16 @@ def test_on_a_terminal_it_is_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     assert said.splitlines()[-1].strip().startswith("npformer: compiled in ")
 
 
-def test_an_interrupt_ends_the_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_ends_the_processes(monkeypatch):
     children: list[Any] = []
 
-    def child(*_: Any) -> Any:
+    def child(*_):
         program = "import time; time.sleep(600)"
         children.append(subprocess.Popen([sys.executable, "-c", program], text=True, stdin=-1, stdout=-1))
         return children[-1]
 
     class Thread(several.threading.Thread):
-        def join(self, timeout: float | None = None) -> None:
+        def join(self, timeout: float | None = None):
             raise KeyboardInterrupt
 
     monkeypatch.setattr(several, "cores", lambda: 2)

@@ -25,7 +25,7 @@ LINE = 64  # bytes
 class Area:
     """A stretch of memory that arrays lie in; they may overlap."""
 
-    def __init__(self, low: int, high: int) -> None:
+    def __init__(self, low: int, high: int):
         self.low, self.high = low, high
 
     def read(self) -> bytes:
@@ -70,14 +70,14 @@ def moved(arrays: list[Host], own: list[Area], held: list[bytes], gap: int, seed
 
 
 @pytest.fixture
-def moving(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+def moving(monkeypatch):
     """Every call of a kernel is made again with its arrays elsewhere; the names of those that were."""
     pytest.importorskip("numba")
     from npformer.backend.numba.compiling import Kernel
 
     seen: set[str] = set()
 
-    def call(kernel: Kernel, *arguments: Any) -> None:
+    def call(kernel: Kernel, *arguments):
         if kernel.__name__ in HANDED_ADDRESSES:
             kernel.dispatcher(*arguments)
             return
@@ -98,7 +98,7 @@ def moving(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     return seen
 
 
-def train(backend: Backend, width: int, tokens: int, **options: Any) -> Transformer:
+def train(backend: Backend, width: int, tokens: int, **options) -> Transformer:
     """A step of training with so few tokens that whole arrays are no longer than a vector or two."""
     config = TransformerConfig(
         9, 9, d_model=width, num_heads=2, d_ff=2 * width, num_encoder_layers=1, num_decoder_layers=1, dropout=0.2,
@@ -113,7 +113,7 @@ def train(backend: Backend, width: int, tokens: int, **options: Any) -> Transfor
     return model
 
 
-def test_its_bits_are_the_same_wherever_they_lie(dtype: str, moving: set[str]) -> None:
+def test_its_bits_are_the_same_wherever_they_lie(dtype, moving):
     from npformer.backend.numba import compiling, elementwise
 
     backend = get_backend("numpy", dtype=dtype, kernels="numba", threads=1)

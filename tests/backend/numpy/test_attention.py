@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from npformer.backend import PLAIN, Ops
+from npformer.backend import PLAIN
 from npformer.backend.numpy.attention_mask import score_caps
 from npformer.errors import NpformerError
 from npformer.functional import AttentionMask, Draw, merge_heads, split_heads
@@ -52,9 +51,7 @@ def padded(mask: AttentionMask, B: int, S: int) -> AttentionMask:
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("name", POSITIONS)
 @pytest.mark.parametrize("draw", [None, DRAW], ids=["inference", "dropout"])
-def test_it_equals_the_plain_pair(
-    agree: Callable[..., bool], dtype: str, shape: tuple[int, ...], name: str, draw: Draw | None
-) -> None:
+def test_it_equals_the_plain_pair(agree, dtype, shape, name, draw):
     q, k, v = case(dtype, shape)
     assert agree("attention", q, k, v, POSITIONS[name], draw)
     assert agree("attention", q, k, v, padded(POSITIONS[name], shape[0], shape[3]), draw)
@@ -66,7 +63,7 @@ def test_it_equals_the_plain_pair(
 
 
 @pytest.mark.parametrize("scale", [30.0, 1e4])
-def test_saturated_scores_neither_overflow_nor_vanish(agree: Callable[..., bool], dtype: str, scale: float) -> None:
+def test_saturated_scores_neither_overflow_nor_vanish(agree, dtype, scale):
     for name in ("all", "causal"):
         q, k, v = case(dtype, (2, 3, 4, 5, 6), scale)
         assert agree("attention", q, k, v, POSITIONS[name], DRAW)
@@ -77,7 +74,7 @@ def test_saturated_scores_neither_overflow_nor_vanish(agree: Callable[..., bool]
     assert agree("attention", np.abs(q), -scale * np.abs(k), v, AttentionMask(), None)  # all scores far below 0
 
 
-def test_hidden_keys_do_not_matter_however_large(table: Ops) -> None:
+def test_hidden_keys_do_not_matter_however_large(table):
     q, k, v = case("float32", (2, 2, 3, 5, 4))
     mask = AttentionMask(np.arange(5)[None, :] < np.array([[3], [4]]))
     poisoned_k, poisoned_v = k.copy(), v.copy()
@@ -90,7 +87,7 @@ def test_hidden_keys_do_not_matter_however_large(table: Ops) -> None:
         np.testing.assert_allclose(h, g, rtol=1e-4, atol=1e-6)
 
 
-def test_a_query_that_sees_nothing_gets_nothing(table: Ops) -> None:
+def test_a_query_that_sees_nothing_gets_nothing(table):
     q, k, v = case("float32", (2, 2, 3, 5, 4))
     y, cache = table.attention.forward(q, k, v, AttentionMask(np.array([[True] * 5, [False] * 5])), DRAW)
     gradients = table.attention.backward(np.ones_like(y), cache)
@@ -99,7 +96,7 @@ def test_a_query_that_sees_nothing_gets_nothing(table: Ops) -> None:
     assert not any(g[1].any() for g in gradients)
 
 
-def test_the_same_weights_are_dropped_as_by_the_plain_pair(table: Ops) -> None:
+def test_the_same_weights_are_dropped_as_by_the_plain_pair(table):
     """With V the identity the output is the dropped weights themselves."""
     q, k, _ = case("float64", (3, 2, 4, 6, 6))
     v = np.broadcast_to(np.eye(6), (3, 2, 6, 6))
@@ -108,7 +105,7 @@ def test_the_same_weights_are_dropped_as_by_the_plain_pair(table: Ops) -> None:
     assert 0 < np.count_nonzero(y == 0) < y.size
 
 
-def test_merging_what_comes_out_copies_nothing(table: Ops) -> None:
+def test_merging_what_comes_out_copies_nothing(table):
     q, k, v = case("float32", (2, 3, 4, 5, 6))
     y, cache = table.attention.forward(q, k, v)
     for each in (y, *table.attention.backward(y, cache)):
@@ -116,7 +113,7 @@ def test_merging_what_comes_out_copies_nothing(table: Ops) -> None:
 
 
 @pytest.mark.parametrize("key_visible", [np.ones((1, 5), bool), np.ones((2, 4), bool), np.ones((2, 5))], ids=str)
-def test_a_bad_mask_is_refused_in_the_plain_kernels_words(table: Ops, key_visible: Host) -> None:
+def test_a_bad_mask_is_refused_in_the_plain_kernels_words(table, key_visible):
     q, k, v = case("float32", (2, 3, 4, 5, 6))
     messages = []
     for ops in (PLAIN, table):
@@ -128,7 +125,7 @@ def test_a_bad_mask_is_refused_in_the_plain_kernels_words(table: Ops, key_visibl
 
 @pytest.mark.parametrize("name", POSITIONS)
 @pytest.mark.parametrize("T", [1, 4])
-def test_score_caps_are_the_masks(name: str, T: int) -> None:
+def test_score_caps_are_the_masks(name, T):
     like, mask = np.empty((3, 1, T, 2), np.float32), POSITIONS[name]
     for given in (mask, padded(mask, 3, 5), AttentionMask(np.ones((3, 5), bool), mask.causal, window=mask.window)):
         caps, visible = score_caps(given, T, 5, like), given.visible(T, 5, like)

@@ -7,7 +7,6 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ EXTENSION = Path(np._core._multiarray_umath.__file__)  # type: ignore[attr-defin
 
 
 @pytest.fixture(autouse=True)
-def afresh() -> Iterator[None]:
+def afresh():
     """Libraries are looked for again, then and afterwards."""
     for found in (module._libraries, blas_function):
         found.cache_clear()
@@ -30,7 +29,7 @@ def afresh() -> Iterator[None]:
         found.cache_clear()
 
 
-def exports(**functions: object) -> Any:
+def exports(**functions: object):
     """A library with these functions."""
     library = type("Library", (), {})()
     for name, function in functions.items():
@@ -38,9 +37,7 @@ def exports(**functions: object) -> Any:
     return library
 
 
-def test_numpys_own_extension_is_asked_first_and_what_stands_beside_numpy_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_numpys_own_extension_is_asked_first_and_what_stands_beside_numpy_next(tmp_path, monkeypatch):
     (tmp_path / "numpy").mkdir()
     (tmp_path / "numpy.libs").mkdir()
     for name in ("libgfortran.dll", "libopenblas.dll", "libscipy_openblas64_.dll"):
@@ -48,7 +45,7 @@ def test_numpys_own_extension_is_asked_first_and_what_stands_beside_numpy_next(
     there = {EXTENSION.name: exports(one=1), "libscipy_openblas64_.dll": exports(one=2, two=3)}
     asked: list[str] = []
 
-    def load(path: str) -> Any:
+    def load(path: str):
         asked.append(Path(path).name)
         if Path(path).name not in there:
             raise OSError("invalid header")
@@ -62,7 +59,7 @@ def test_numpys_own_extension_is_asked_first_and_what_stands_beside_numpy_next(
 
 
 @pytest.mark.parametrize("spelling", PRODUCTS)
-def test_every_spelling_of_the_product_is_found(spelling: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_spelling_of_the_product_is_found(spelling, monkeypatch):
     library = exports(**{spelling.format("s"): "single", spelling.format("d"): "double"})
     monkeypatch.setattr(module, "_libraries", lambda: [exports(), library])
     assert (blas_product("s"), blas_product("d"), blas_product("c")) == ("single", "double", None)
@@ -71,7 +68,7 @@ def test_every_spelling_of_the_product_is_found(spelling: str, monkeypatch: pyte
 @pytest.mark.skipif(
     "openblas" not in str(np.show_config(mode="dicts")["Build Dependencies"]["blas"]), reason="NumPy has another BLAS"
 )
-def test_numpys_openblas_multiplies() -> None:
+def test_numpys_openblas_multiplies():
     function = blas_product("d")
     assert function is not None
     a, b, c = np.arange(6.0).reshape(2, 3), np.arange(12.0).reshape(3, 4), np.ones((2, 4))
@@ -83,26 +80,26 @@ def test_numpys_openblas_multiplies() -> None:
 
 
 @pytest.mark.parametrize("spelling", CORES)
-def test_every_spelling_of_the_core_is_found(spelling: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_spelling_of_the_core_is_found(spelling, monkeypatch):
     class Name:
         """A function of C's, which has a type to return."""
 
         restype: Any = ctypes.c_int
 
-        def __call__(self) -> Any:
+        def __call__(self):
             return b"Haswell" if self.restype is ctypes.c_char_p else 0
 
     monkeypatch.setattr(module, "_libraries", lambda: [exports(), exports(**{spelling: Name()})])
     assert blas_core() == "Haswell"
 
 
-def test_another_blas_has_no_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_blas_has_no_cores(monkeypatch):
     monkeypatch.setattr(module, "_libraries", lambda: [exports()])
     assert blas_core() is None
 
 
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="other processors have other cores")
-def test_numpys_openblas_says_which_core_it_took() -> None:
+def test_numpys_openblas_says_which_core_it_took():
     """Every x86-64 processor has what Nehalem has; a name that this OpenBLAS was built without gets another core."""
     if blas_core() is None:
         pytest.skip("NumPy has another BLAS")

@@ -16,20 +16,20 @@ known = pytest.mark.skipif(not can_set_blas_threads(), reason="NumPy uses a BLAS
 class Library:
     """A BLAS that notes what it is told."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.told: list[int] = []
         self.now = 5
 
     def get(self) -> int:
         return self.now
 
-    def set(self, threads: int) -> None:
+    def set(self, threads: int):
         self.told.append(threads)
         self.now = threads
 
 
 @pytest.fixture
-def library(monkeypatch: pytest.MonkeyPatch) -> Library:
+def library(monkeypatch):
     """Stands in for OpenBLAS, with five threads."""
     made = Library()
     monkeypatch.setattr(module, "_controller", lambda: made)
@@ -37,25 +37,25 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Library:
 
 
 @pytest.fixture
-def unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+def unknown(monkeypatch):
     """NumPy uses another BLAS."""
     monkeypatch.setattr(module, "_controller", lambda: None)
 
 
-def test_one_within_and_as_many_as_before_afterwards(library: Library) -> None:
+def test_one_within_and_as_many_as_before_afterwards(library):
     with one_blas_thread():
         assert blas_threads() == 1
     assert blas_threads() == 5
     assert library.told == [1, 5]
 
 
-def test_restored_after_an_error(library: Library) -> None:
+def test_restored_after_an_error(library):
     with pytest.raises(KeyboardInterrupt), one_blas_thread():
         raise KeyboardInterrupt
     assert blas_threads() == 5
 
 
-def test_nested(library: Library) -> None:
+def test_nested(library):
     with one_blas_thread():
         with contextlib.suppress(ValueError), one_blas_thread():
             raise ValueError
@@ -63,7 +63,7 @@ def test_nested(library: Library) -> None:
     assert blas_threads() == 5
 
 
-def test_another_blas_is_left_alone(unknown: None) -> None:
+def test_another_blas_is_left_alone(unknown):
     assert not can_set_blas_threads()
     assert blas_threads() is None
     with one_blas_thread():
@@ -73,7 +73,7 @@ def test_another_blas_is_left_alone(unknown: None) -> None:
 
 
 @known
-def test_numpys_own_openblas_does_as_it_is_told() -> None:
+def test_numpys_own_openblas_does_as_it_is_told():
     before = blas_threads()
     assert before is not None
     assert before >= 1
@@ -85,9 +85,7 @@ def test_numpys_own_openblas_does_as_it_is_told() -> None:
 
 @pytest.mark.parametrize("spelling", module.SPELLINGS)
 @pytest.mark.parametrize("missing", ["", "get", "set"])
-def test_both_functions_are_needed_under_any_spelling(
-    spelling: str, missing: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_both_functions_are_needed_under_any_spelling(spelling, missing, monkeypatch):
     made = Library()
     there = {spelling.format(verb): getattr(made, verb) for verb in ("get", "set") if verb != missing}
     monkeypatch.setattr(module, "_controller", module._controller.__wrapped__)

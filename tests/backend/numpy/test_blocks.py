@@ -10,7 +10,7 @@ from npformer.backend.numpy.blocks import column_sums, filled
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 3, 64, 65, 1000])
-def test_a_vector_of_one_number(size: int) -> None:
+def test_a_vector_of_one_number(size):
     found = filled(size, 0.25, np.dtype("float32"))
     assert found.shape == (size,)
     assert found.dtype == np.float32
@@ -19,7 +19,7 @@ def test_a_vector_of_one_number(size: int) -> None:
     assert not found.flags.writeable
 
 
-def test_two_thousand_lengths_leave_as_many_vectors_as_there_are_powers_of_two() -> None:
+def test_two_thousand_lengths_leave_as_many_vectors_as_there_are_powers_of_two():
     blocks._filled.cache_clear()
     for rows in range(1, 2001):
         column_sums(np.ones((rows, 2), np.float32))

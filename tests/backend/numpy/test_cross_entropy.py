@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from npformer.backend import PLAIN, Ops
+from npformer.backend import PLAIN
 
 SHAPES = [(1, 1), (1, 7), (2, 3, 5), (40, 30, 61), (0, 3, 4), (2, 0, 4), (5,)]
 
@@ -25,9 +24,9 @@ def case(dtype: str, shape: tuple[int, ...], scale: float = 1.0) -> tuple[Any, A
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("scale", [1.0, 1e4])
 def test_it_equals_the_plain_pair(
-    agree: Callable[..., bool], dtype: str, shape: tuple[int, ...], ignore_index: int | None, smoothing: float,
-    scale: float,
-) -> None:  # fmt: skip
+    agree, dtype, shape, ignore_index, smoothing,
+    scale,
+):  # fmt: skip
     logits, targets = case(dtype, shape, scale)
     assert agree("cross_entropy", logits, targets, ignore_index, smoothing)
     assert agree("cross_entropy", logits, targets.astype(np.uint8), ignore_index, smoothing)
@@ -37,7 +36,7 @@ def test_it_equals_the_plain_pair(
         assert agree("cross_entropy", logits, np.full_like(targets, ignore_index), ignore_index, smoothing)
 
 
-def test_a_target_that_is_no_class_is_treated_as_by_the_plain_pair(agree: Callable[..., bool], dtype: str) -> None:
+def test_a_target_that_is_no_class_is_treated_as_by_the_plain_pair(agree, dtype):
     logits, targets = case(dtype, (3, 4, 5))
     targets[0], targets[1, 2] = -1, 5
     for smoothing in (0.0, 0.2):
@@ -45,7 +44,7 @@ def test_a_target_that_is_no_class_is_treated_as_by_the_plain_pair(agree: Callab
         assert agree("cross_entropy", logits, targets, -1, smoothing)
 
 
-def test_the_loss_is_a_scalar_and_dloss_a_number_or_an_array(table: Ops) -> None:
+def test_the_loss_is_a_scalar_and_dloss_a_number_or_an_array(table):
     logits, targets = case("float32", (2, 3, 5))
     loss, cache = table.cross_entropy.forward(logits, targets)
     plain, plain_cache = PLAIN.cross_entropy.forward(logits, targets)
@@ -57,7 +56,7 @@ def test_the_loss_is_a_scalar_and_dloss_a_number_or_an_array(table: Ops) -> None
         assert found.dtype == np.float32
 
 
-def test_nothing_that_counts_gives_loss_0_and_gradient_0(table: Ops, dtype: str) -> None:
+def test_nothing_that_counts_gives_loss_0_and_gradient_0(table, dtype):
     logits, targets = case(dtype, (2, 3, 5), 1e4)
     loss, cache = table.cross_entropy.forward(logits, np.zeros_like(targets), 0, 0.1)
     assert loss == 0

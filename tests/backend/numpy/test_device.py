@@ -10,7 +10,7 @@ from npformer.backend.numpy import NumpyDevice
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex128", "int64", "bool"])
 @pytest.mark.parametrize("shape", [(), (0,), (1,), (3, 5), (0, 4), (1000, 17)])
-def test_zeros_start_on_a_cache_line(dtype: str, shape: tuple[int, ...]) -> None:
+def test_zeros_start_on_a_cache_line(dtype, shape):
     for x in [NumpyDevice().zeros(shape, dtype) for _ in range(5)]:
         assert x.shape == shape
         assert x.dtype == dtype
@@ -22,14 +22,14 @@ def test_zeros_start_on_a_cache_line(dtype: str, shape: tuple[int, ...]) -> None
         assert x.all()
 
 
-def test_two_zeros_share_no_memory() -> None:
+def test_two_zeros_share_no_memory():
     one, other = (NumpyDevice().zeros((7,), "float32") for _ in range(2))
     one[...] = 1
     assert not np.shares_memory(one, other)
     assert not other.any()
 
 
-def test_arrays_in_are_copies_and_out_are_views() -> None:
+def test_arrays_in_are_copies_and_out_are_views():
     device, x = NumpyDevice(), np.arange(3.0)
     copy = device.array(x, "float64")
     assert not np.shares_memory(copy, x)

@@ -8,7 +8,7 @@ from npformer.backend.numpy.embedding import embedding_backward
 from npformer.backend.numpy.kernels import KERNELS
 
 
-def test_two_runs_are_bit_equal_and_rows_that_were_not_used_are_not_touched() -> None:
+def test_two_runs_are_bit_equal_and_rows_that_were_not_used_are_not_touched():
     rng = np.random.default_rng(0)
     ids, table = rng.integers(3, 9, size=(4, 50)), rng.normal(size=(12, 6)).astype(np.float32)
     y, cache = KERNELS.embedding.forward(ids, table, 1.5)
@@ -22,7 +22,7 @@ def test_two_runs_are_bit_equal_and_rows_that_were_not_used_are_not_touched() ->
     assert np.isnan(total[[0, 1, 2, 9, 10, 11]]).all()
 
 
-def test_it_adds_into_a_transposed_table() -> None:
+def test_it_adds_into_a_transposed_table():
     """A table that is tied to the projection may be seen transposed."""
     rng = np.random.default_rng(0)
     ids, table = rng.integers(0, 5, size=(2, 7)), rng.normal(size=(5, 3))

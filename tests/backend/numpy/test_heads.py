@@ -11,7 +11,7 @@ from npformer.layers.layer import concat_last
 
 
 @pytest.mark.parametrize("length", [3, 200])  # in memory of its own, and in the pool's
-def test_gradients_of_one_product_lie_as_it_lay(length: int) -> None:
+def test_gradients_of_one_product_lie_as_it_lay(length):
     qkv = np.random.default_rng(0).normal(size=(2, length, 3 * 64))
     q, k, v = (split_heads(part, 4) for part in np.split(qkv, 3, axis=-1))
     dq, dk, dv = empty_gradients(q, k, v)
@@ -24,7 +24,7 @@ def test_gradients_of_one_product_lie_as_it_lay(length: int) -> None:
     assert joined.flags.c_contiguous
 
 
-def test_keys_and_values_of_another_sequence() -> None:
+def test_keys_and_values_of_another_sequence():
     rng = np.random.default_rng(0)
     kv, q = rng.normal(size=(2, 5, 2 * 8)), split_heads(rng.normal(size=(2, 5, 8)), 2)
     k, v = (split_heads(part, 2) for part in np.split(kv, 2, axis=-1))
@@ -37,7 +37,7 @@ def test_keys_and_values_of_another_sequence() -> None:
     assert merge_heads(dq).flags.c_contiguous
 
 
-def test_heads_of_three_arrays_have_memory_of_their_own() -> None:
+def test_heads_of_three_arrays_have_memory_of_their_own():
     q, k, v = np.ones((2, 3, 5, 4)), np.ones((2, 3, 6, 4)), np.ones((2, 3, 6, 4))
     for room, like in zip(empty_gradients(q, k, v), (q, k, v), strict=True):
         assert room.shape == like.shape
@@ -45,7 +45,7 @@ def test_heads_of_three_arrays_have_memory_of_their_own() -> None:
     assert empty_heads(q).dtype == q.dtype
 
 
-def test_factors_of_rows_lie_as_heads_do() -> None:
+def test_factors_of_rows_lie_as_heads_do():
     inverse = np.random.default_rng(0).normal(size=(2, 3, 5, 1))
     factors = row_factors(inverse, 1.25)
     assert np.array_equal(factors, inverse * 1.25)

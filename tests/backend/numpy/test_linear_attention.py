@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -34,7 +33,7 @@ def seen(B: int, S: int) -> Host:
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_it_equals_the_plain_pair(agree: Callable[..., bool], dtype: str, shape: tuple[int, ...]) -> None:
+def test_it_equals_the_plain_pair(agree, dtype, shape):
     B, H, T, S, D = shape
     q, k, v = heads(0, dtype, B, H, T, D), heads(1, dtype, B, H, S, D), heads(2, dtype, B, H, S, D)
     for mask in (AttentionMask(), AttentionMask(np.ones((B, S), bool)), AttentionMask(seen(B, S))):
@@ -42,13 +41,13 @@ def test_it_equals_the_plain_pair(agree: Callable[..., bool], dtype: str, shape:
 
 
 @pytest.mark.parametrize("T", LENGTHS)
-def test_chunks_make_no_difference(agree: Callable[..., bool], dtype: str, T: int) -> None:
+def test_chunks_make_no_difference(agree, dtype, T):
     q, k, v = (heads(seed, dtype, 3, 2, T, 5) for seed in range(3))
     for key_visible in (None, seen(3, T)):
         assert agree("linear_attention", q, k, v, AttentionMask(key_visible, causal=True))
 
 
-def test_large_numbers_do_not_overflow(agree: Callable[..., bool], dtype: str) -> None:
+def test_large_numbers_do_not_overflow(agree, dtype):
     q, k, v = (heads(seed, dtype, 2, 2, 7, 4) for seed in range(3))
     with np.errstate(over="raise"):
         for causal in (False, True):

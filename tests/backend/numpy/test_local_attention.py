@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -48,15 +47,13 @@ def seen(B: int, T: int) -> Host:
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @EVERY_PATTERN
 @pytest.mark.parametrize("draw", [None, DRAW], ids=["inference", "dropout"])
-def test_it_equals_the_plain_pair(
-    agree: Callable[..., bool], dtype: str, shape: tuple[int, ...], pattern: dict[str, Any], draw: Draw | None
-) -> None:
+def test_it_equals_the_plain_pair(agree, dtype, shape, pattern, draw):
     for key_visible in (None, np.ones((shape[0], shape[2]), bool), seen(shape[0], shape[2])):
         assert agree("local_attention", *heads(dtype, *shape), AttentionMask(key_visible, **pattern), draw)
 
 
 @pytest.mark.parametrize("name", ["window", "window wider than all", "stride", "both"])
-def test_saturated_scores_neither_overflow_nor_vanish(agree: Callable[..., bool], dtype: str, name: str) -> None:
+def test_saturated_scores_neither_overflow_nor_vanish(agree, dtype, name):
     """Scores of some hundred: e^100 is no moderate number, but what exp makes of their rounding errors is small.
 
     Not where a query sees one key alone: its gradient is 0, and the noise in its place as large as q.
@@ -67,7 +64,7 @@ def test_saturated_scores_neither_overflow_nor_vanish(agree: Callable[..., bool]
 
 
 @EVERY_PATTERN
-def test_it_equals_attention_with_the_same_mask(pattern: dict[str, Any]) -> None:
+def test_it_equals_attention_with_the_same_mask(pattern):
     given, mask = heads("float64", 2, 3, 7, 4), AttentionMask(seen(2, 7), **pattern)
     y, cache = KERNELS.local_attention.forward(*given, mask)
     true, plain = PLAIN.attention.forward(*given, mask)
@@ -77,7 +74,7 @@ def test_it_equals_attention_with_the_same_mask(pattern: dict[str, Any]) -> None
         np.testing.assert_allclose(f, t, rtol=1e-11, atol=1e-13)
 
 
-def test_the_same_weights_are_dropped_as_by_the_plain_pair() -> None:
+def test_the_same_weights_are_dropped_as_by_the_plain_pair():
     """With V the identity the output is the dropped weights themselves."""
     q, k, _ = heads("float64", 3, 2, 8, 8)
     v, mask = np.broadcast_to(np.eye(8), (3, 2, 8, 8)), AttentionMask(window=3, stride=4)
@@ -87,7 +84,7 @@ def test_the_same_weights_are_dropped_as_by_the_plain_pair() -> None:
     assert 0 < np.count_nonzero(y) < near
 
 
-def test_merging_what_comes_out_copies_nothing() -> None:
+def test_merging_what_comes_out_copies_nothing():
     y, cache = KERNELS.local_attention.forward(*heads("float32", 2, 3, 7, 4), AttentionMask(window=2))
     for each in (y, *KERNELS.local_attention.backward(y, cache)):
         assert np.shares_memory(merge_heads(each), each)

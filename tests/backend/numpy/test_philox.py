@@ -15,7 +15,7 @@ from npformer.functional.dropout import dropout_threshold
 
 
 @pytest.mark.parametrize("size", [0, 1, 3, 4, 5, 16, 17, 4099])
-def test_bits_are_equal(size: int) -> None:
+def test_bits_are_equal(size):
     rng = np.random.default_rng(size)
     for _ in range(5):
         seed, step, micro, site = (int(n) for n in rng.integers(0, 2**64, size=4, dtype=np.uint64))
@@ -27,7 +27,7 @@ def test_bits_are_equal(size: int) -> None:
 
 @pytest.mark.parametrize("shape", [(1,), (3, 5), (0, 4), (2, 3, 7), (5, CHUNK // 4 + 3), (2, CHUNK)], ids=str)
 @pytest.mark.parametrize("first_row", [0, 1, 3])
-def test_kept_is_what_the_plain_bits_keep(shape: tuple[int, ...], first_row: int) -> None:
+def test_kept_is_what_the_plain_bits_keep(shape, first_row):
     draw = Draw(2**64 - 1, 7, 2**63, 5, 0.37, first_row if shape[0] else 0)
     keep, scale = kept(draw, np.empty(shape, np.float32))
     threshold, true_scale = dropout_threshold(0.37)
@@ -37,13 +37,13 @@ def test_kept_is_what_the_plain_bits_keep(shape: tuple[int, ...], first_row: int
     assert np.array_equal(keep, philox_bits(draw, like.size, like).reshape(shape) >= threshold)
 
 
-def test_no_draw_keeps_everything_and_a_bad_rate_is_refused() -> None:
+def test_no_draw_keeps_everything_and_a_bad_rate_is_refused():
     assert kept(None, np.ones(3)) == (None, 1.0)
     with pytest.raises(ConfigError, match="rate"):
         kept(Draw(1, 2, 3, 4, 1.0), np.ones(3))
 
 
-def test_threads_do_not_disturb_each_other() -> None:
+def test_threads_do_not_disturb_each_other():
     draws = [Draw(1, 2, 3, site, 0.5) for site in range(64)]
     like = np.empty(2 * CHUNK)
     alone = [kept(draw, like)[0] for draw in draws]

@@ -26,14 +26,14 @@ PATIENCE = 600  # seconds until a test gives up on what would never happen
 
 
 @pytest.fixture
-def in_time(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+def in_time(monkeypatch):
     """in_time(f): f() in a thread that is given up if it hangs, without a turn that would block all other tests."""
     monkeypatch.setattr(module, "_turn", threading.Lock())
 
-    def run(action: Callable[[], Any]) -> None:
+    def run(action: Callable[[], Any]):
         ends: list[BaseException | None] = []
 
-        def tried() -> None:
+        def tried():
             try:
                 action()
                 ends.append(None)
@@ -51,11 +51,11 @@ def in_time(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 @pytest.fixture
-def waited_for(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+def waited_for(monkeypatch):
     """Set once a caller begins to wait for a job: one that ends afterwards shows whether the caller stays."""
     begun, wait = threading.Event(), module._Task.wait
 
-    def noted(task: Any) -> None:
+    def noted(task):
         begun.set()
         wait(task)
 
@@ -64,17 +64,17 @@ def waited_for(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
 
 
 def failing(error: BaseException) -> Callable[[], None]:
-    def job() -> None:
+    def job():
         raise error
 
     return job
 
 
 @pytest.mark.parametrize("size", [2, 3, 5])
-def test_jobs_run_at_the_same_time_each_on_its_own_thread(size: int) -> None:
+def test_jobs_run_at_the_same_time_each_on_its_own_thread(size):
     meeting, threads = threading.Barrier(size), set()
 
-    def job() -> None:
+    def job():
         meeting.wait(PATIENCE)
         threads.add(threading.current_thread())
 
@@ -85,10 +85,10 @@ def test_jobs_run_at_the_same_time_each_on_its_own_thread(size: int) -> None:
     assert threading.current_thread() in threads
 
 
-def test_the_first_job_is_the_callers_and_the_others_keep_their_thread() -> None:
+def test_the_first_job_is_the_callers_and_the_others_keep_their_thread():
     pool, seen = ThreadPool(3), [dict[int, int]() for _ in range(5)]
 
-    def job(places: dict[int, int], i: int) -> None:
+    def job(places: dict[int, int], i: int):
         places[i] = threading.get_ident()
 
     for places in seen:
@@ -97,7 +97,7 @@ def test_the_first_job_is_the_callers_and_the_others_keep_their_thread() -> None
     assert all(places == seen[0] for places in seen)
 
 
-def test_fewer_jobs_than_threads_and_none() -> None:
+def test_fewer_jobs_than_threads_and_none():
     done: list[int] = []
     pool, running = ThreadPool(4), threading.active_count()
     pool.run([])
@@ -109,11 +109,11 @@ def test_fewer_jobs_than_threads_and_none() -> None:
 
 
 @pytest.mark.parametrize("bad", [0, 1, 2])
-def test_an_error_of_any_job_reaches_the_caller_after_all_have_ended(bad: int, waited_for: threading.Event) -> None:
+def test_an_error_of_any_job_reaches_the_caller_after_all_have_ended(bad, waited_for):
     pool, ended = ThreadPool(3), []
     meeting = threading.Barrier(3)
 
-    def job(i: int) -> None:
+    def job(i: int):
         meeting.wait(PATIENCE)
         if i == bad:
             raise ValueError(f"job {i}")
@@ -127,14 +127,14 @@ def test_an_error_of_any_job_reaches_the_caller_after_all_have_ended(bad: int, w
     pool.run([meeting.wait] * 3)  # and the pool works on
 
 
-def test_the_first_of_several_errors_is_raised() -> None:
+def test_the_first_of_several_errors_is_raised():
     third_has_begun = threading.Event()
 
-    def second() -> None:
+    def second():
         third_has_begun.wait(PATIENCE)
         raise ValueError("second")
 
-    def third() -> None:
+    def third():
         third_has_begun.set()
         raise KeyError("third")
 
@@ -144,10 +144,10 @@ def test_the_first_of_several_errors_is_raised() -> None:
         ThreadPool(2).run([time.time, failing(SystemExit(3))])
 
 
-def test_an_error_keeps_nothing_of_the_batch_alive() -> None:
+def test_an_error_keeps_nothing_of_the_batch_alive():
     pool, arrays = ThreadPool(2), []
 
-    def job() -> None:
+    def job():
         array = np.ones(3)
         arrays.append(ref(array))
         raise MemoryError
@@ -163,14 +163,14 @@ def test_an_error_keeps_nothing_of_the_batch_alive() -> None:
         gc.enable()
 
 
-def test_an_interrupted_caller_waits_for_the_others(waited_for: threading.Event) -> None:
+def test_an_interrupted_caller_waits_for_the_others(waited_for):
     begun, ended = threading.Event(), []
 
-    def own() -> None:
+    def own():
         begun.wait(PATIENCE)
         raise KeyboardInterrupt
 
-    def other() -> None:
+    def other():
         begun.set()
         assert waited_for.wait(PATIENCE)
         ended.append(True)
@@ -181,15 +181,15 @@ def test_an_interrupted_caller_waits_for_the_others(waited_for: threading.Event)
 
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs a signal to one thread")
-def test_an_interrupt_while_waiting_for_the_others_arrives_when_they_have_ended(waited_for: threading.Event) -> None:
+def test_an_interrupt_while_waiting_for_the_others_arrives_when_they_have_ended(waited_for):
     ended, pressed, caller = list[bool](), threading.Event(), threading.get_ident()
 
-    def press(*_: Any) -> None:
+    def press(*_):
         if not pressed.is_set():
             pressed.set()
             raise KeyboardInterrupt
 
-    def other() -> None:
+    def other():
         assert waited_for.wait(PATIENCE)
         while not pressed.is_set():  # a signal between Python's last look for one and its wait ends no wait
             signal.pthread_kill(caller, signal.SIGUSR1)
@@ -205,11 +205,11 @@ def test_an_interrupt_while_waiting_for_the_others_arrives_when_they_have_ended(
     assert ended == [True]
 
 
-def test_waiting_has_no_lines_of_python_between_which_an_interrupt_tears_a_lock() -> None:
+def test_waiting_has_no_lines_of_python_between_which_an_interrupt_tears_a_lock():
     """Within threading.Event.wait one does: the other thread then dies of releasing a lock twice, and nobody ends."""
     task, files = module._Task(lambda: None), set[str]()
 
-    def trace(frame: Any, event: str, _: Any) -> Any:
+    def trace(frame, event: str, _):
         files.add(frame.f_code.co_filename)
         return trace
 
@@ -225,14 +225,14 @@ def test_waiting_has_no_lines_of_python_between_which_an_interrupt_tears_a_lock(
     assert files == {module.__file__}
 
 
-def test_what_nobody_has_begun_when_the_caller_fails_is_never_done(in_time: Any) -> None:
+def test_what_nobody_has_begun_when_the_caller_fails_is_never_done(in_time):
     """An interrupt between two hand-overs: what was not handed over will not be waited for."""
     pool, done = ThreadPool(3), []
     pool.run([time.time] * 3)
     put = pool._inboxes[1]
 
     class Interrupted:
-        def put(self, task: Any) -> None:
+        def put(self, task):
             raise KeyboardInterrupt
 
     pool._inboxes[1] = Interrupted()  # type: ignore[call-overload]
@@ -245,13 +245,11 @@ def test_what_nobody_has_begun_when_the_caller_fails_is_never_done(in_time: Any)
 
 
 @pytest.mark.parametrize("moment", range(6))
-def test_a_second_interrupt_at_any_moment_of_dropping_hangs_nothing(
-    moment: int, in_time: Any, waited_for: threading.Event, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_second_interrupt_at_any_moment_of_dropping_hangs_nothing(moment, in_time, waited_for, monkeypatch):
     """Before or after each of three tasks is dropped."""
     drop, calls = module._Task.drop, list[int]()
 
-    def interrupted(task: Any) -> bool:
+    def interrupted(task) -> bool:
         calls.append(1)
         if len(calls) == moment // 2 + 1 and moment % 2 == 0:
             raise KeyboardInterrupt
@@ -263,12 +261,12 @@ def test_a_second_interrupt_at_any_moment_of_dropping_hangs_nothing(
     monkeypatch.setattr(module._Task, "drop", interrupted)
     pool, done, begun = ThreadPool(4), list[int](), threading.Event()
 
-    def other() -> None:
+    def other():
         begun.set()
         assert waited_for.wait(PATIENCE)
         done.append(1)
 
-    def own() -> None:
+    def own():
         begun.wait(PATIENCE)
         raise KeyboardInterrupt
 
@@ -281,23 +279,23 @@ def test_a_second_interrupt_at_any_moment_of_dropping_hangs_nothing(
     assert done[ended:] == [2] * 4  # nothing of the first run came later
 
 
-def test_callers_take_turns_even_with_teams_of_different_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_callers_take_turns_even_with_teams_of_different_sizes(monkeypatch):
     busy, most, asked, callers_are_here = list[int](), [0], list[int](), threading.Event()
     turn, meeting = module._turn, threading.Barrier(2)
 
     class Turn:
         """The lock, which notes who asks for it."""
 
-        def __enter__(self) -> None:
+        def __enter__(self):
             asked.append(1)
             if len(asked) == 6:
                 callers_are_here.set()
             turn.acquire()
 
-        def __exit__(self, *_: object) -> None:
+        def __exit__(self, *_: object):
             turn.release()
 
-    def job() -> None:
+    def job():
         assert callers_are_here.wait(PATIENCE)
         busy.append(1)
         most[0] = max(most[0], len(busy))
@@ -317,24 +315,24 @@ def test_callers_take_turns_even_with_teams_of_different_sizes(monkeypatch: pyte
     assert blas_threads() == before  # two overlapping limits would leave the second one's "before": 1
 
 
-def test_a_job_may_give_jobs_to_a_team_itself(in_time: Any) -> None:
+def test_a_job_may_give_jobs_to_a_team_itself(in_time):
     pool, done = ThreadPool(2), []
 
-    def outer(name: str) -> None:
+    def outer(name: str):
         pool.run([lambda: done.append(name + "0"), lambda: done.append(name + "1")])
 
     in_time(lambda: pool.run([lambda: outer("a"), lambda: outer("b")]))
     assert sorted(done) == ["a0", "a1", "b0", "b1"]
 
 
-def test_products_stay_on_their_thread_meanwhile() -> None:
+def test_products_stay_on_their_thread_meanwhile():
     before, seen = blas_threads(), []
     ThreadPool(2).run([lambda: seen.append(blas_threads()), lambda: seen.append(blas_threads())])
     assert seen == [None if before is None else 1] * 2
     assert blas_threads() == before
 
 
-def test_threads_do_not_keep_a_program_alive() -> None:
+def test_threads_do_not_keep_a_program_alive():
     program = (
         "import threading, time; from npformer.backend.numpy.thread_pool import ThreadPool; "
         "ThreadPool(3).run([time.time] * 3); print(threading.active_count())"
@@ -346,16 +344,16 @@ def test_threads_do_not_keep_a_program_alive() -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # of a program with threads: that is what is tried
 @pytest.mark.parametrize("in_a_job", [False, True])
-def test_a_child_of_a_fork_has_threads_of_its_own(in_a_job: bool) -> None:
+def test_a_child_of_a_fork_has_threads_of_its_own(in_a_job):
     pool = ThreadPool(2)
     pool.run([time.time] * 2)
     children, meeting, met = [], threading.Barrier(2), []
 
-    def meet() -> None:
+    def meet():
         meeting.wait(PATIENCE)
         met.append(True)
 
-    def fork() -> None:
+    def fork():
         children.append(os.fork())
         if children[-1] == 0:
             signal.alarm(PATIENCE)  # ends it if it waits for threads that only its parent has
@@ -370,7 +368,7 @@ def test_a_child_of_a_fork_has_threads_of_its_own(in_a_job: bool) -> None:
     pool.run([time.time] * 2)
 
 
-def test_one_team_of_each_size_for_the_whole_process() -> None:
+def test_one_team_of_each_size_for_the_whole_process():
     runs = [
         get_backend("numpy", dtype, kernels="plain", threads=n).in_threads
         for dtype in ("float32", "float64")
@@ -380,7 +378,7 @@ def test_one_team_of_each_size_for_the_whole_process() -> None:
     assert all(isinstance(run.__self__, ThreadPool) for run in runs)  # type: ignore[attr-defined]
 
 
-def test_a_team_that_nobody_uses_is_forgotten_by_fork() -> None:
+def test_a_team_that_nobody_uses_is_forgotten_by_fork():
     pool = ThreadPool(2)
     assert pool in module._pools
     alive = ref(pool)
