@@ -70,7 +70,7 @@ def faults() -> list[Fault]:
 
 
 def _as_fault(number: int, one: Defendant) -> Fault:
-    right = getattr(functional, f"{one.op}_backward") if one.op else vars(one.owner)[one.mutant.function]
+    right = getattr(functional, f"{one.op}_backward") if one.op else getattr(one.owner, one.mutant.function)
     wrong = one.mutant.build
     assert isinstance(wrong, FunctionType)
     return Fault(f"mutant {number}, {one.mutant.describe()}", {f"{right.__module__}:{right.__qualname__}": wrong})

@@ -18,7 +18,7 @@ from npformer.backend import numpy as numpy_backends
 from tests.sampling import sampled
 
 #: Folders whose tests are in the quick look: of each file the first FEW test functions, of each the first case, …
-SMOKE, FEW = ("functional", "layers", "models", "optim", "proof", "training", "decoding", "data", "cli"), 3
+SMOKE, FEW = ("functional", "layers", "models", "optim", "proof", "runtime", "training", "decoding", "data", "cli"), 3
 #: … but for files that import subprocess, tests that ask for another process, and those of more than half a second.
 OTHER_PROCESS = {"shell", "environment"}
 SLOW = {
