@@ -40,7 +40,8 @@ def used_memory() -> int:
 
 def launched(update: npf.TrainStep, steps: int) -> dict[str, Any]:
     """How many kernels are in the graph of so many training steps, for each of them; {} if there is no graph."""
-    graphs = [shape.graph for shape in getattr(update._compute, "_shapes", {}).values() if shape.graph is not None]
+    compute = update.runner.compute if update.runner is not None else None
+    graphs = [shape.graph for shape in getattr(compute, "_shapes", {}).values() if shape.graph is not None]
     if not graphs:
         return {}
     return {"kernels": count_kernels(ctypes.CDLL("libcuda.so.1"), graphs[-1]) / steps}
