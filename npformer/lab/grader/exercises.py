@@ -26,7 +26,7 @@ class Exercise:
     formula: str  # the forward, in symbols that are the names in the code
     read: str  # what to read or think about first
     wrt: tuple[str, ...]  # the arguments that have a gradient, in the order in which backward returns them
-    docs: str  # the module of npformer whose docstring derives the gradient
+    docs: str  # the module of npformer whose docstring derives the gradient, or several with spaces between
     parts: tuple[str, ...] = ()  # the functions of earlier exercises that a solution may call
     outputs: tuple[str, ...] = ("y",)
 
@@ -162,14 +162,14 @@ EXERCISES: tuple[Exercise, ...] = (
         "encoder_layer_post", "Encoder layer, post-LN", "x ← LN₁(x + Attention(x))      x ← LN₂(x + FeedForward(x))",
         "Every value that is used twice receives two gradients. In self-attention x is query and memory. "
         "Your parts: multi_head_attention, post_norm, feed_forward.",
-        ("x", "params"), "npformer.layers.encoder_layer",
+        ("x", "params"), "npformer.layers.residual npformer.layers.encoder_layer",
         _pairs("multi_head_attention", "post_norm", "feed_forward"),
     ),
     Exercise(
         "encoder_layer_pre", "Encoder layer, pre-LN", "x ← x + Attention(LN₁(x))      x ← x + FeedForward(LN₂(x))",
         "Draw the stream x as a straight line, and where each sub-layer leaves and joins it. "
         "Your parts: multi_head_attention, layer_norm, add_norm, residual, feed_forward.",
-        ("x", "params"), "npformer.layers.encoder_layer",
+        ("x", "params"), "npformer.layers.residual npformer.layers.encoder_layer",
         _pairs("multi_head_attention", "layer_norm", "add_norm", "residual", "feed_forward"),
     ),
     Exercise(
@@ -177,7 +177,7 @@ EXERCISES: tuple[Exercise, ...] = (
         "x ← LN₁(x + Attention(x, x))\nx ← LN₂(x + Attention(x, memory))\nx ← LN₃(x + FeedForward(x))",
         "Six lines to undo. The memory is an input here: its gradient goes out to the encoder. "
         "Your parts: multi_head_attention, post_norm, feed_forward.",
-        ("x", "memory", "params"), "npformer.layers.decoder_layer",
+        ("x", "memory", "params"), "npformer.layers.residual npformer.layers.decoder_layer",
         _pairs("multi_head_attention", "post_norm", "feed_forward"),
     ),
 )  # fmt: skip

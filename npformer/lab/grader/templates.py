@@ -45,7 +45,7 @@ Then: npformer grade {exercise.name}.py"""  # noqa: E501
 
 def answer(exercise: Exercise) -> str:
     """The derivation, from npformer's own docstring, and the backward in plain NumPy."""
-    derivation = inspect.getdoc(import_module(exercise.docs)) or ""
+    derivation = "\n\n\n".join(inspect.getdoc(import_module(name)) or "" for name in exercise.docs.split())
     return f"{derivation}\n\n\n{_plain(exercise.backward)}\n"
 
 
