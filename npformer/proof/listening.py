@@ -53,7 +53,7 @@ def listening(target: Layer, move: tuple[int, int, HostArray] | None = None) -> 
                 )
                 for op, pair in vars(layer.backend.ops).items()
             }
-            layer.backend = replace(layer.backend, ops=Ops(**ops))
+            vars(layer)["backend"] = replace(layer.backend, ops=Ops(**ops))  # no new version of the model
             if layer is target or not is_own_layer_norm(layer):
                 vars(layer)["forward"] = partial(ear.forward, shown, layer, layer.forward)
                 vars(layer)["backward"] = partial(ear.backward, layer.backward)
@@ -64,7 +64,7 @@ def listening(target: Layer, move: tuple[int, int, HostArray] | None = None) -> 
                 vars(layer).pop(method, None)
                 if before is not None:
                     vars(layer)[method] = before
-            layer.backend = backends[name]
+            vars(layer)["backend"] = backends[name]
 
 
 @dataclass
