@@ -18,6 +18,7 @@ from npformer.layers import CacheStack, Layer, LayerCache
 from npformer.proof import Case, Report, catalogue
 from npformer.proof.report import RIGHT, WRONG
 from npformer.proof.subject import subject
+from tests.outputs import parts
 
 Host = np.ndarray[Any, Any]
 
@@ -44,11 +45,6 @@ def frozen(x, dtype: str):
     copy = copy.astype(dtype, order="K", copy=False) if is_float(x) else copy
     copy.flags.writeable = False
     return copy
-
-
-def parts(y) -> tuple[Any, ...]:
-    """What came out, as a tuple."""
-    return y if isinstance(y, tuple) else (() if y is None else (y,))
 
 
 def leaves(cache) -> Iterator[Any]:

@@ -220,17 +220,10 @@ def test_files_are_short_and_open_with_a_sentence():
     assert wrong == {}
 
 
-PAIRS = sorted(name.removesuffix("_forward") for name in functional.__all__ if name.endswith("_forward"))
-HOMES = {
-    "sinusoidal_positions": "positions",
-    "learned_positions": "positions",
-    "batch_norm_inference": "batch_norm",
-}
-
-
-@pytest.mark.parametrize("pair", PAIRS)
+@pytest.mark.parametrize("pair", functional.OPERATIONS)
 def test_an_operations_file_reads_from_top_to_bottom(pair):
-    tree = ast.parse((ROOT / "functional" / f"{HOMES.get(pair, pair)}.py").read_text(encoding="utf-8"))
+    home = functional.OPERATIONS[pair].forward.__module__.rpartition(".")[2]
+    tree = tree_of(ROOT / "functional" / f"{home}.py")
     defined = [node for node in tree.body if isinstance(node, (ast.ClassDef, ast.FunctionDef))]
     names = [node.name for node in defined]
     cache_name = pair.title().replace("_", "") + "Cache"

@@ -43,6 +43,12 @@ def random_op_case(op: str, seed: int, number: int) -> Case:
     return Case("op", name, lambda backend: getattr(backend.ops, op), inputs, length_one=True)
 
 
+def usual_inputs(op: str, dtype: Any = "float64") -> tuple[Any, ...]:
+    """Small inputs of an operation in this precision, with the usual options, and dropout if it has any."""
+    inputs = getattr(op_samples, op)(UsualSizes(np.random.default_rng(0)))
+    return tuple(x.astype(dtype) if isinstance(x, np.ndarray) and x.dtype.kind == "f" else x for x in inputs)
+
+
 def random_model_case(seed: int, number: int) -> Case:
     """Draw number of a small Transformer."""
     rng = np.random.default_rng([seed, len(OPS), number])

@@ -14,6 +14,8 @@ from npformer.backend.numpy import numba_problem
 from npformer.backend.numpy.kernels import KERNELS
 from npformer.errors import ShapeError
 from npformer.functional import OPERATIONS, Draw
+from npformer.proof.random_cases import usual_inputs
+from tests.outputs import parts
 
 Host = np.ndarray[Any, Any]
 
@@ -21,10 +23,6 @@ Host = np.ndarray[Any, Any]
 BOUND = {"float32": 3e-5, "float64": 1e-12}
 #: What a gradient that is exactly 0 is measured against, as a share of the largest: it comes out as rounding noise.
 FLOOR = {"float32": 1e-2, "float64": 1e-3}
-
-
-def parts(y) -> tuple[Any, ...]:
-    return y if isinstance(y, tuple) else (() if y is None else (y,))
 
 
 def scaled_errors(found, true) -> Iterator[float]:
@@ -140,19 +138,6 @@ def agree(table):
     return Agreement(table)
 
 
-def inputs_of(op: str) -> tuple[Any, ...]:
-    """What a small call of op takes, its parameters last."""
-    rng = np.random.default_rng(7)
-    x, heads = rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 2, 3, 4))
-    w1, b1, w2, gamma = (rng.normal(size=shape) for shape in ((4, 6), (6,), (6, 4), (4,)))
-    return {
-        "linear": (x, w1, b1), "embedding": (np.array([[1, 0, 4], [2, 2, 3]]), rng.normal(size=(5, 4))),
-        "learned_positions": (x, rng.normal(size=(7, 4))), "attention": (heads, heads, heads),
-        "layer_norm": (x, gamma, gamma), "post_norm": (x, x, gamma, gamma, 1e-5, None),
-        "add_norm": (x, x, gamma, gamma, 1e-5, None), "feed_forward": (x, w1, b1, w2, gamma, "relu", None),
-    }[op]  # fmt: skip
-
-
 @pytest.fixture(params=["linear", "embedding", "learned_positions", "attention", "layer_norm", "post_norm", "add_norm",
                         "feed_forward"])  # fmt: skip
 def refuses_wrong_shapes(request):
@@ -161,7 +146,7 @@ def refuses_wrong_shapes(request):
     A kernel would read, or write, memory that is not the array's.
     """
     op = request.param
-    inputs = inputs_of(op)
+    inputs = usual_inputs(op)
 
     def changed(shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         for axis in range(len(shape)):

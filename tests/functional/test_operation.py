@@ -17,6 +17,7 @@ from npformer.functional import OPERATIONS, Operation, relu_backward, relu_forwa
 from npformer.functional.arrays import namespace
 from npformer.proof import catalogue, op_samples
 from npformer.proof.random_cases import random_op_case
+from tests.outputs import parts
 
 Host = np.ndarray[Any, Any]
 FILES = Path(functional.__file__).parent.glob("*.py")
@@ -32,10 +33,6 @@ def samples(row: Operation) -> Iterator[list[Any]]:
 
 def is_of(kinds: str, x) -> bool:
     return isinstance(x, np.ndarray) and x.dtype.kind in kinds
-
-
-def parts(y) -> tuple[Any, ...]:
-    return y if isinstance(y, tuple) else (y,)
 
 
 def with_input(inputs: list[Any], where: int, x) -> list[Any]:
