@@ -9,13 +9,13 @@ Nothing above the backend changes when a kernel does.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, make_dataclass
+from dataclasses import Field, make_dataclass
 from difflib import get_close_matches
 from functools import cache, partial, wraps
 from importlib import import_module
 from inspect import isfunction
 from pkgutil import iter_modules
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from npformer.functional import OPERATIONS
 from npformer.functional.philox import Bits
@@ -73,15 +73,15 @@ class _Table:
 
 if TYPE_CHECKING:
 
-    @dataclass(frozen=True)
-    class Ops(_Table):
-        """A frozen dataclass with one Pair for each row of ``functional.OPERATIONS``: ``ops.linear.forward(…)``."""
+    class Ops(_Table):  # what a checker of types sees: a dataclass whose fields it need not know
+        __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
         def __init__(self, **pairs: Pair) -> None: ...
 
 else:
     Ops = make_dataclass("Ops", [(name, Pair) for name in OPERATIONS], bases=(_Table,), frozen=True)
-    Ops.__doc__, Ops.__module__ = "One Pair for each operation of ``functional``, in its teaching order.", __name__
+    Ops.__module__ = __name__
+    Ops.__doc__ = "One Pair for each operation of ``functional``, in its teaching order: ``ops.linear.forward(…)``."
 
 PLAIN = Ops(**{name: plain_pair(row.forward, row.backward) for name, row in OPERATIONS.items()})
 
