@@ -31,7 +31,7 @@ import numpy as np
 from npformer.errors import ConfigError
 from npformer.functional.arrays import namespace
 from npformer.layers import RandomKey
-from npformer.layers.batch_norm import Statistics, statistics_in
+from npformer.layers.batch_norm import BatchNorm, Statistics, statistics_in
 from npformer.layers.owner import version_of
 from npformer.models import Model
 from npformer.models.inputs import checked_batch
@@ -110,10 +110,11 @@ class TrainStep:
         """The step as it is written. Returns the loss ()."""
         with self.interrupt:
             self.model.arena.zero_grad()
-            settings, losses, seen = self.settings(), [], list[Statistics]()
+            settings, losses = self.settings(), []
+            seen: list[Statistics] | None = [] if self._has_batch_norm else None
             for (shard,) in shards_of(given, self.model.backend):
                 losses.append(shard.share * backpropagate(self.model, settings, shard, seen))  # forward, loss, backward
-            self.grad_norm = self.update(given.rates, seen)  # clip, update
+            self.grad_norm = self.update(given.rates, seen or [])  # clip, update
         return sum(losses[1:], start=losses[0])
 
     def update(self, rates: Rates | Array, seen: list[Statistics]) -> Array | None:
@@ -204,6 +205,7 @@ class TrainStep:
                     "optimizer: expected one over model.arena, got one of another model; it would train that"
                 )
             model.arena.expect_all(model.owned_parameters())
+            self._has_batch_norm = any(isinstance(each, BatchNorm) for each in model.all_layers())
             self._checked = now
 
     def __deepcopy__(self, memo: dict[int, Any]) -> TrainStep:

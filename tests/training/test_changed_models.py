@@ -28,7 +28,7 @@ SIZES: dict[str, Any] = {"d_model": 8, "num_heads": 2, "d_ff": 12, "dropout": 0.
 def backend(request):
     if request.param == "numba":
         pytest.importorskip("numba")
-    return get_backend("numpy", dtype="float64", kernels=request.param, threads=2)
+    return get_backend("numpy", dtype="float64", kernels=request.param, threads=1 if request.param == "plain" else 2)
 
 
 def decoder(on: Backend) -> Decoder:
