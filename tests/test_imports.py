@@ -270,7 +270,7 @@ def dotted(path: Path) -> str:
 
 MODULES = {dotted(path): path for path in FILES}
 #: Where circles are still left.
-CIRCULAR = ("npformer.backend", "npformer.proof.catalogue")
+CIRCULAR = ("npformer.backend",)
 
 
 def circles() -> list[set[str]]:

@@ -72,7 +72,8 @@ def run(args: argparse.Namespace) -> int:
     if not args.json:
         print(f"{_title(args, preset)}\n{backend}; {_blas(backend, preset)}", flush=True)
     found = time_steps(preset, backend, args.dropout, budget)
-    print(json.dumps(_about(args, backend) | _times(found, preset)) if args.json else _below(found, preset))
+    told = text.times(found, preset.batch * preset.length)
+    print(json.dumps(_about(args, backend) | _times(found, preset)) if args.json else told)
     return 0
 
 
@@ -131,10 +132,6 @@ def _one_thread(backend: Backend) -> str:
     if not can_set_blas_threads():
         return "one thread; this BLAS keeps its own threads"
     return "one thread, one BLAS thread: parts add up"
-
-
-def _below(found: StepTimes, preset: Preset) -> str:
-    return text.times(found, preset.batch * preset.length)
 
 
 def _about(args: argparse.Namespace, backend: Backend) -> dict[str, Any]:

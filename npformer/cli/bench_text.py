@@ -68,7 +68,7 @@ def reading(profile: Profile) -> str:
         f"With every operation at its ceiling the step would take {_ms(at_best)} instead of {_ms(profile.seconds)}. "
         f"Without the clock it took {_ms(profile.unclocked)}: the clock's part is {cost:+.1%}, noise included."
     )
-    return _percents(sentences)
+    return sentences.replace("%", " %")
 
 
 def wrapped(text: str) -> str:
@@ -111,7 +111,3 @@ def _number(value: float) -> str:
 
 def _ms(seconds: float) -> str:
     return f"{_number(1e3 * seconds)} ms"
-
-
-def _percents(text: str) -> str:
-    return text.replace("%", " %")

@@ -56,7 +56,7 @@ def examine() -> dict[str, str]:
         "Numba": _numba(compiled),
         "MKL": _mkl(compiled),
         "--kernels auto": ", because ".join(auto_kernels()),
-        "CuPy": problem or f"{_cupy_version()}, driver {_driver()}, {auto.device.name}",
+        "CuPy": problem or _cupy(auto.device.name),
         "--device auto": f"{auto.name}, because " + ("no GPU can be used: " + problem if problem else "a GPU answers"),
         "arithmetic": _arithmetic(),
     }
@@ -114,17 +114,11 @@ def _threads() -> str:
     return f"{'unknown' if now is None else now}; {limits}"
 
 
-def _cupy_version() -> str:
-    import importlib
-
-    return str(importlib.import_module("cupy").__version__)
-
-
-def _driver() -> str:
-    import importlib
-
-    number = importlib.import_module("cupy").cuda.runtime.driverGetVersion()
-    return f"CUDA {number // 1000}.{number % 1000 // 10}"
+def _cupy(device: str) -> str:
+    """CuPy's version, the driver's, and the device."""
+    cupy = importlib.import_module("cupy")
+    number = cupy.cuda.runtime.driverGetVersion()
+    return f"{cupy.__version__}, driver CUDA {number // 1000}.{number % 1000 // 10}, {device}"
 
 
 def _arithmetic() -> str:

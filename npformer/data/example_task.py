@@ -77,7 +77,7 @@ class ExampleTask:
         return list(self._held_out[: None if count is None else whole_number("count", count, at_least=1)])
 
     def _ids(self, example: Example) -> tuple[list[int], list[int]]:
-        """The ids of source and target; of a class one alone."""
+        """The ids of source and target; a class has one id."""
         tokens = self.tokenizer.encode(example.source)
         if self.kind == "translate":
             return tokens, self.tokenizer.encode(example.target)

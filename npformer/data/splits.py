@@ -1,4 +1,4 @@
-"""What is held out is decided by a hash: on every machine alike, whatever else there is, and for good."""
+"""A hash decides which texts are held out: the same on every machine, for ever, whatever other texts there are."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class Adam:
         return Rates(lr, 1 / (1 - self.betas[0] ** t), 1 / (1 - self.betas[1] ** t))
 
     def step_on_device(self, rates: Array, clip_norm: float | None = None) -> Array | None:
-        """Clip and ``step`` by rates (3,) in the device's memory; t is counted by whoever wrote them there.
+        """Clip and ``step`` by rates (3,) in the device's memory; t is counted by the code that wrote them.
 
         Returns the gradient's norm () before, None without clipping. The arena's gradients stay as they are.
         """

@@ -158,7 +158,7 @@ def write_picture(figure: Figure, path: Path) -> None:
 
 
 def _is_picture(path: Path) -> bool:
-    """Whether a picture is there itself: what a link leads to is not asked, and a pipe not waited for."""
+    """Whether path itself is a picture. A link is not followed, and a pipe is not opened."""
     if not stat.S_ISREG(path.lstat().st_mode):
         return False
     with path.open("rb") as file:

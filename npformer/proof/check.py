@@ -121,7 +121,7 @@ def _expect_no_more(how: How, other_points: bool) -> None:
 
 
 def _explained(report: Report, target: Any, inputs: Sequence[Any], how: How) -> Report:
-    """The report of a kernel of low precision, with the causes of what is wrong if it can be run in float64."""
+    """The report of a kernel of low precision. Wrong rows get a cause if the kernel can run in float64."""
     if not how.explain or all(row.verdict != WRONG for row in report.rows):
         return report
     exact = [x.astype(np.float64) if isinstance(x, np.ndarray) and is_float(x) else x for x in inputs]

@@ -95,7 +95,7 @@ def culprit_of(checked: Subject) -> str:
 
 
 class _Noting(np.ndarray[Any, Any]):
-    """A complex array that notes the calls which lose or flip the imaginary part of it, or of what comes of it."""
+    """A complex array that notes each call which loses or flips its imaginary part, or that of a result."""
 
     noted: list[str]
 

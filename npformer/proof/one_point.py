@@ -1,4 +1,4 @@
-"""One check at one point: witnesses, verdicts, what else a backward must do, and the cause of what is wrong."""
+"""The check at one point: witnesses, verdicts, other duties of a backward, and the causes of wrong gradients."""
 
 from __future__ import annotations
 

@@ -279,5 +279,5 @@ def _norms(terms: list[list[HostArray]]) -> HostArray:
 
 
 def _unit_roundoff(y: HostArray) -> float:
-    """u of y's precision; float64's of what is no floating-point number."""
+    """The unit roundoff of y's dtype; that of float64 unless y is floating-point."""
     return float(np.finfo(y.dtype).eps) / 2 if y.dtype.kind == "f" else 2.0**-53

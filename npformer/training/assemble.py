@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,7 +28,7 @@ from npformer.training.option_types import shown
 from npformer.training.options import SECTIONS, DataOptions, Options, RunOptions, TrainingOptions, complete
 from npformer.training.run_directory import RunDirectory
 from npformer.training.step import TrainStep
-from npformer.training.tasks import ANSWERS, TASKS, with_defaults
+from npformer.training.tasks import ANSWERS, TASKS, Sections, with_defaults
 from npformer.training.trainer import model_arrays_of
 
 DIVERGED = "move this checkpoint away, to go on from the one before it"
@@ -49,19 +48,18 @@ class Assembled:
         return write_toml(self.options.sections())
 
     def word_lists(self, run: RunDirectory) -> dict[Path, bytes]:
-        """What follows from the data, by the file of the run that it is written to."""
+        """The contents of vocabulary.txt and, if there are classes, classes.txt, by path in the run."""
         files = {run.vocabulary_path: self.task.vocabulary.content()}
         if self.task.classes:
             files[run.classes_path] = "".join(f"{name}\n" for name in self.task.classes).encode()
         return files
 
 
-def assemble(given: Mapping[str, Mapping[str, Any]], resumed: Checkpoint | None = None) -> Assembled:
+def assemble(given: Sections, resumed: Checkpoint | None = None) -> Assembled:
     """Build task, model, optimiser and step from the options given, by section and key.
 
-    resumed, if given, is the checkpoint to go on from: data and model have to be its own, and are compared with it
-    before the model is built. Raises ConfigError, DataError or DeviceError, CheckpointError if data or model are other;
-    nothing is written.
+    resumed: the checkpoint to resume from. Data and model are compared with it before the model is built. Raises
+    ConfigError, DataError or DeviceError, and CheckpointError if data or model differ. Nothing is written.
     """
     full = with_defaults(given)
     run, data = RunOptions(**full["run"]), DataOptions(**full["data"])
@@ -99,7 +97,7 @@ def make_task(run: RunOptions, data: DataOptions) -> Task:
 
 
 def _options_of(task: str, data: DataOptions) -> dict[str, Any]:
-    """What a task on real data is asked for, beside a seed."""
+    """The options of a task on real data, besides its seed."""
     if task == "scan":
         return {"split": data.split}
     if task in ("lm", "mlm"):
@@ -119,7 +117,7 @@ def _backend(run: RunOptions, device: str) -> Backend:
 
 
 def _backend_to_read(run: RunOptions, device: str) -> Backend:
-    """As the run was trained, if this device can; else by what it has: a model is its numbers."""
+    """The backend of the training run, or the device's default if it lacks those kernels or that precision."""
     try:
         return _backend(run, device)
     except ConfigError:  # kernels or a precision that this device does not have
@@ -168,7 +166,7 @@ def write_file(path: Path, content: bytes) -> None:
 
 
 class Trained(NamedTuple):
-    """What a run has learned, ready to be asked."""
+    """A trained model with all that it needs to answer."""
 
     model: Model
     tokenizer: Tokenizer
@@ -183,7 +181,7 @@ def read_model(run: RunDirectory, device: str = "auto", best: bool = False) -> t
 
 
 def read_trained(run: RunDirectory, device: str = "auto", best: bool = False) -> Trained:
-    """What a run has learned, from its latest checkpoint or its best. The data need not be there.
+    """The trained model of a run, from its latest or its best checkpoint. The data file is not needed.
 
     Raises CheckpointError if there is no checkpoint or it is damaged or of another model.
     """

@@ -207,7 +207,7 @@ def _read(path: Path) -> Checkpoint:
 
 
 def _read_state(path: Path) -> dict[str, Any]:
-    """The content of state.json, once it is known to be what was written."""
+    """The content of state.json. Raises CheckpointError unless it is exactly as it was written."""
     file = path / STATE
     data = _read_file(file)
     try:
@@ -284,7 +284,7 @@ def _save_failed(error: OSError, path: Path, needed: int, previous: Path | None)
 
 
 def _way_out(path: Path) -> str:
-    """Where to go from a checkpoint that cannot be read: the nearest earlier sound one, else a later one."""
+    """Advice for an unreadable checkpoint: the nearest sound one before it, else one after it."""
     step = _step(path) if _NAME.fullmatch(path.name) else math.inf
     others = [other for other in list_checkpoints(path.parent) if other != path]
     for other in sorted(others, key=lambda other: (_step(other) > step, -_step(other))):

@@ -26,7 +26,7 @@ MOST_BYTES = 1 << 18
 
 
 def read_toml(path: Path, sections: Mapping[str, type]) -> dict[str, dict[str, Any]]:
-    """The values that the file gives, by section and key; each section is there, if only empty.
+    """The values in the file, by section and key. Every section is present, perhaps empty.
 
     `sections` maps a section's name to the dataclass of its options. Raises ConfigError for a missing or
     malformed file, an unknown name or a value of the wrong type; the message names file, line and remedy.
@@ -35,7 +35,7 @@ def read_toml(path: Path, sections: Mapping[str, type]) -> dict[str, dict[str, A
 
 
 def parse_toml(text: str, path: Path, sections: Mapping[str, type]) -> dict[str, dict[str, Any]]:
-    """The same of a text; path is where messages say that it is from."""
+    """As ``read_toml``, from a text; messages name path as its source."""
     try:
         given = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # beside its own: a number of too many digits, too many brackets
@@ -79,8 +79,8 @@ def parse_assignment(text: str, sections: Mapping[str, type]) -> tuple[str, str,
 def write_toml(sections: Mapping[str, Any]) -> str:
     """The TOML of these dataclass instances, by section; read_toml gives equal values back.
 
-    An option that is None, as its default is, is left out. Raises ConfigError for a value that would not
-    come back: of another type than its annotation, or the text "none" where None is possible as well.
+    An option whose value and default are None is left out. Raises ConfigError for a value that could not be read
+    back: one of another type than its annotation, or the text "none" for an option that may be None.
     """
     lines: list[str] = []
     for section, options in sections.items():
@@ -130,7 +130,7 @@ def _check_section(section: str, entries: Any, sections: Mapping[str, type], pla
 
 
 def _place(path: Path, text: str, section: str, key: str | None = None) -> str:
-    """The file and, if it is written in the usual way, the line where a section or a key of it stands."""
+    """The file and the line of a section or of a key; the file alone if the line is not found."""
     current = None
     for number, line in enumerate(text.splitlines(), start=1):
         line = line.strip()
@@ -144,7 +144,7 @@ def _place(path: Path, text: str, section: str, key: str | None = None) -> str:
 
 
 def _unknown(what: str, name: str, valid: Iterable[str], sections: Mapping[str, type]) -> str:
-    """The message for a name that is not there: the nearest that is, and all of them."""
+    """The message for an unknown name: the nearest valid name, and all valid names."""
     names = list(valid)
     full = [f"{section}.{key}" for section in sections for key in kinds_of(sections[section])]
     keys = {option.partition(".")[2]: option for option in full}

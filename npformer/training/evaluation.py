@@ -46,7 +46,7 @@ class Evaluation:
 
     @property
     def measures(self) -> dict[str, float]:
-        """What to tell of a model of this kind, by name."""
+        """The measures of a model of this kind, by name."""
         both = {"token_accuracy": self.token_accuracy, "exact_match": self.exact_match}
         if self.kind == "classify":
             return {"accuracy": self.exact_match}
@@ -125,7 +125,7 @@ def likeliest(logits: HostArray) -> HostArray:
 
 
 def _told(task: Task, tokens: HostArray, found: HostArray, counted: HostArray) -> str:
-    """What was found of one example, as its target would say it; of hidden tokens, the text with them filled in."""
+    """The output for one example in the form of its target; for hidden tokens, the text with them filled in."""
     if task.kind == "classify":
         return task.classes[int(found)]
     if task.kind == "tag":

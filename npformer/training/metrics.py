@@ -1,4 +1,4 @@
-"""The diary of a run: one JSON object per line, written as it happens and readable while it grows.
+"""The metrics of a run: one JSON object per line, written at once and readable while the file grows.
 
 A number that is not finite is not JSON; it is written as "NaN", "Infinity" or "-Infinity", and
 `read` turns these three texts back into floats. A line that a dying process left half written has

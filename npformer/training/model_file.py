@@ -79,7 +79,7 @@ def load(path: str | os.PathLike[str], *, backend: Backend | None = None, expect
     Raises CheckpointError if the file is missing, truncated, corrupt or not a model of npformer, if its arrays are not
     those of its configuration in the backend's dtype, or if weights are not finite: the model had diverged
     (expect_finite=False loads it all the same). Raises DeviceMemoryError for a model that the memory is too small for.
-    No other error comes of what is in the file, and no memory is taken for what it only claims.
+    The file's content causes no other error. No memory is allocated before its header is checked.
     """
     backend = backend or get_backend()
     metadata, table = _read_header(Path(path))

@@ -17,7 +17,7 @@ from typing import Any, Literal, get_type_hints
 from npformer.errors import ConfigError
 from npformer.models.config import ModelConfig
 from npformer.optim import Constant, Noam, Schedule, WarmupCosine
-from npformer.training.tasks import ANSWERS, TASKS, with_defaults
+from npformer.training.tasks import ANSWERS, TASKS, Sections, with_defaults
 
 TaskName = Literal[
     "copy", "reverse", "sort", "pairs", "dates", "numbers", "scan", "language", "tags", "mlm", "lm"
@@ -29,7 +29,7 @@ MOST = 2**31 - 1  # of what is counted
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What is trained, and where. Raises ConfigError for a seed that is none."""
+    """The task, the device and the precision. Raises ConfigError for a seed out of range."""
 
     task: TaskName = "reverse"
     seed: int = 0
@@ -45,7 +45,7 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class DataOptions:
-    """What it is trained on: symbols and lengths for copy, reverse and sort, a file for pairs, and so on."""
+    """The data: symbols and lengths for copy, reverse and sort, a file for pairs, and so on."""
 
     file: str | None = None  # UTF-8, lines of source<TAB>target
     held_out_fraction: float = 0.1  # of the file's sources
@@ -58,7 +58,7 @@ class DataOptions:
 
 @dataclass(frozen=True)
 class TrainingOptions:
-    """How it is trained. Raises ConfigError for values that make no sense."""
+    """Steps, batches and the optimiser. Raises ConfigError for values out of range."""
 
     steps: int = 1000
     batch_size: int = 64
@@ -110,7 +110,7 @@ class TrainingOptions:
 
 
 def _model_options() -> type:
-    """A dataclass with the options of every model: which of them a model has is known once the task is."""
+    """A dataclass with the options of all models. The task decides which model, and so which options, a run has."""
     kinds = [get_type_hints(answer.config) for answer in ANSWERS.values()]
     known = {option: kind for hints in kinds for option, kind in hints.items()}
     return dataclasses.make_dataclass("ModelOptions", [(name, kind, None) for name, kind in known.items()])
@@ -138,7 +138,7 @@ class Options:
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
 
-def complete(given: Mapping[str, Mapping[str, Any]], vocab_size: int, max_length: int, num_classes: int = 0) -> Options:
+def complete(given: Sections, vocab_size: int, max_length: int, num_classes: int = 0) -> Options:
     """Fill in what was not given; the model's sizes follow from the data, the warm-up from the steps.
 
     given: section -> key -> value. Raises ConfigError where given sizes contradict the data, or the model that
@@ -166,7 +166,7 @@ def complete(given: Mapping[str, Mapping[str, Any]], vocab_size: int, max_length
 
 
 def _follows(task: str, model: Mapping[str, Any], vocab_size: int, num_classes: int) -> dict[str, Any]:
-    """The options of a model that follow from its data. Raises ConfigError if others were given."""
+    """The model options that follow from the data. Raises ConfigError if other values were given."""
     answer = ANSWERS[TASKS[task].kind]
     vocabulary = (vocab_size, "the size of the data's vocabulary")
     translates = TASKS[task].kind == "translate"
@@ -185,6 +185,6 @@ def _follows(task: str, model: Mapping[str, Any], vocab_size: int, num_classes: 
 
 
 def _warmup(training: Mapping[str, Any]) -> dict[str, int]:
-    """A fifth of the steps if the default is more: a short run must not need a second option to begin."""
+    """The default warm-up, but at most a fifth of the steps: a short run must not need a second option."""
     steps = training.get("steps", TrainingOptions.steps)
     return {"warmup_steps": min(training.get("warmup_steps", TrainingOptions.warmup_steps), max(1, steps // 5))}

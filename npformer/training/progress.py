@@ -17,8 +17,8 @@ _NO_READER = (errno.EPIPE, errno.EIO)
 class Progress:
     """A bar that moves with every step if stream is a terminal; else a line whenever there is news.
 
-    Once the reader has gone (``npformer train … 2>&1 | head``), nothing more is said, and nothing raised: whoever
-    trains looks at ``reader_has_gone`` between two steps.
+    Once the reader has gone (``npformer train … 2>&1 | head``), nothing more is written and nothing is raised. The
+    trainer looks at ``reader_has_gone`` between two steps.
     """
 
     def __init__(self, total: int, done: int = 0, stream: TextIO | None = None) -> None:

@@ -1,7 +1,7 @@
-"""What a run goes on with: the options it was saved with, whole files, and nothing that a kill has left behind.
+"""A run resumes with the options of its checkpoint, with whole files, and without leftovers of killed processes.
 
-Each checkpoint has the text of config.toml, so a file that was cut or edited is found out, and can be written anew.
-Options are changed on purpose by naming them (``--resume RUN --set learning_rate=0.001``).
+Each checkpoint holds the text of config.toml. So a config.toml that was cut or edited is noticed and can be written
+again. ``--set`` changes an option on purpose (``--resume RUN --set learning_rate=0.001``).
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from npformer.training.config_file import parse_toml, read_toml
 from npformer.training.option_types import NONE
 from npformer.training.options import SECTIONS
 from npformer.training.run_directory import RunDirectory
+from npformer.training.tasks import Sections
 
-Sections = Mapping[str, Mapping[str, Any]]
 MOST_NAMED = 5  # options of which a message says that they differ
 
 
 def assemble_again(run: RunDirectory, checkpoint: Checkpoint, changes: Sections) -> Assembled:
-    """The run's parts as the checkpoint was saved with, but for changes, by section and key. Nothing is written.
+    """The run's parts, with the options of the checkpoint and these changes, by section and key. Nothing is written.
 
-    Raises ConfigError if config.toml says something else, CheckpointError if the data or what was learned of it
-    (vocabulary.txt, classes.txt) is another, DataError if the data's file is not there.
+    Raises ConfigError if config.toml differs, CheckpointError if the data, vocabulary.txt or classes.txt differ,
+    DataError if the data's file is missing.
     """
     saved = _saved_options(run, checkpoint)
     wanted = {section: saved[section] | dict(changes.get(section, {})) for section in saved}
@@ -47,9 +47,9 @@ def assemble_again(run: RunDirectory, checkpoint: Checkpoint, changes: Sections)
 
 
 def tidy(run: RunDirectory, assembled: Assembled) -> None:
-    """Write files that are missing or to be changed; remove what killed processes have left behind.
+    """Write files that are missing or changed, and remove leftovers of killed processes.
 
-    For whoever holds the run's lock, once nothing speaks against resuming. Raises OutputError or CheckpointError.
+    The caller holds the run's lock and has checked that the run can resume. Raises OutputError or CheckpointError.
     """
     for folder in (run.path, run.checkpoints):
         remove_leftovers(folder)
@@ -64,13 +64,13 @@ def tidy(run: RunDirectory, assembled: Assembled) -> None:
 
 
 def _saved_options(run: RunDirectory, checkpoint: Checkpoint) -> dict[str, dict[str, Any]]:
-    """Those of the checkpoint; of one that was saved before checkpoints had them, those of config.toml."""
+    """The options of the checkpoint; those of config.toml for a checkpoint that has none."""
     text = checkpoint.state.get("config")
     return read_toml(run.config_path, SECTIONS) if text is None else parse_toml(text, checkpoint.path, SECTIONS)
 
 
 def _expect_options(run: RunDirectory, checkpoint: Checkpoint, saved: Sections, wanted: Sections) -> None:
-    """config.toml says what the checkpoint was saved with, or what is wanted now, or is not there."""
+    """Raise ConfigError unless config.toml is missing or holds the saved options or the wanted ones."""
     path = run.config_path
     if not path.exists():
         return
@@ -118,7 +118,7 @@ def _move(path: Path) -> str:
 
 
 def _plain(sections: Sections) -> dict[str, dict[str, Any]]:
-    """What two files must have alike: a section without options is none."""
+    """The sections that have options, for comparing two files."""
     return {section: dict(options) for section, options in sections.items() if options}
 
 
@@ -127,7 +127,7 @@ def _flat(sections: Sections) -> dict[str, Any]:
 
 
 def _word(options: Mapping[str, Any], name: str) -> str:
-    """An option's value as a shell gives it."""
+    """An option's value as it is written on a command line."""
     value = options.get(name, "missing")
     if isinstance(value, bool):
         return str(value).lower()

@@ -29,7 +29,7 @@ _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP}
 
 @dataclass(frozen=True)
 class RunDirectory:
-    """The places of a run. Make one by `create` or `open`, which look at the disk."""
+    """The files of a run. `create` and `open` make one and look at the disk."""
 
     path: Path
 
@@ -52,8 +52,8 @@ class RunDirectory:
     def open(cls, path: Path) -> RunDirectory:
         """An existing run, to resume or to decode with. Raises OutputError if path is not one.
 
-        Nor if a pipe, say, is in a file's place, which whoever reads it would wait for. With checkpoints it is a
-        run without its options, too: they are in each of them.
+        A pipe, a device or a folder in the place of a file is refused too: a reader would wait for a pipe. A folder
+        with checkpoints is a run even without config.toml, since each checkpoint holds the options.
         """
         run = cls(path)
         run._refuse_what_is_no_file()
@@ -120,7 +120,7 @@ class RunDirectory:
 
 
 def _take(descriptor: int, path: Path) -> None:
-    """Lock the open file and write our process id into it, for the message of those who come later."""
+    """Lock the open file and write our process id into it. Later processes show it in their message."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.ftruncate(descriptor, 0)
@@ -135,14 +135,14 @@ def _take(descriptor: int, path: Path) -> None:
         if error.errno not in _NO_LOCKS:
             raise _not_writable(path, error) from error
         warnings.warn(
-            f"{visible(path)}: this file system has no locks: see to it that one process alone trains here",
+            f"{visible(path)}: this file system has no locks: make sure that only one process trains here",
             RuntimeWarning,
             stacklevel=4,
         )
 
 
 def _numbered(root: Path, task: str) -> Path:
-    """Make and return root/TASK-NNN, with a number above all there; another process may be doing the same."""
+    """Make and return root/TASK-NNN with the next free number. Another process may do the same meanwhile."""
     stem = re.sub(r"[^\w.-]+", "-", task)
     _make(root)
     while True:
@@ -181,7 +181,7 @@ def _make(path: Path) -> None:
 
 
 def _refuse_taken(path: Path) -> None:
-    """A lock file alone is allowed: a run that died before it wrote anything has left it."""
+    """Raise OutputError if the folder holds more than a lock file, which a run leaves that died at once."""
     taken = [name for name in _names(path) if name != "lock"]
     if taken:
         raise OutputError(
@@ -191,7 +191,7 @@ def _refuse_taken(path: Path) -> None:
 
 
 def _refuse_unwritable(path: Path) -> None:
-    """Find out now, not at the first checkpoint hours later; permission bits alone do not tell."""
+    """Raise OutputError if nothing can be written, now and not at the first checkpoint hours later."""
     probe = path / f"{TEMPORARY}{secrets.token_hex(6)}"
     try:
         probe.touch(exist_ok=False)

@@ -98,7 +98,7 @@ class Trainer:
     def train(self) -> None:
         """Train until options.steps. Raises Interrupted after saving if SIGINT, SIGTERM or SIGHUP came.
 
-        So it does once nobody reads the progress any more, as if SIGPIPE had come.
+        A closed progress output has the same effect, as if SIGPIPE had come.
 
         Raises CheckpointError or OutputError if the disk is full, DivergedError if the loss, a parameter or a
         moment is no longer finite; what was saved before is intact. Raises DeviceMemoryError, after saving, if a
@@ -186,14 +186,14 @@ class Trainer:
             raise self._diverged(f"a finite loss, got {loss}", self._finite_at)
 
     def _expect_finite(self, arrays: Mapping[str, HostArray]) -> None:
-        """The loss of a step is that before its update, and does not show every number."""
+        """Raise DivergedError unless all are finite. The loss alone does not tell: it precedes the step's update."""
         odd = [name for name, array in arrays.items() if not np.isfinite(array).all()]
         if odd:
             found = f"{len(odd)} of {len(arrays)} arrays that are not, the first {odd[0]}"
             raise self._diverged(f"finite parameters and moments, got {found}", self._saved_at)
 
     def _diverged(self, expected: str, sound: int) -> DivergedError:
-        """A diverged model is past saving, and saving it would push out the last checkpoints that are of use."""
+        """The error for a diverged model. It is not saved: that would remove the last useful checkpoints."""
         number, last, rate = self.step.step_number, latest_checkpoint(self.run.checkpoints), self.options.learning_rate
         when = f"at step {number}" if sound == number - 1 else f"after step {sound} and at step {number} at the latest"
         kept = f"there is no checkpoint. Start a new run with a learning_rate below {rate:g}, or with clip_norm"

@@ -161,7 +161,7 @@ def test_a_file_system_without_locks_is_used_with_a_warning(tmp_path, monkeypatc
 
     monkeypatch.setattr(fcntl, "flock", refuse)
     with (
-        pytest.warns(RuntimeWarning, match="no locks: see to it that one process alone trains here"),
+        pytest.warns(RuntimeWarning, match="no locks: make sure that only one process trains here"),
         RunDirectory(tmp_path).lock(),
     ):
         assert (tmp_path / "lock").exists()

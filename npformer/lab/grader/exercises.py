@@ -47,12 +47,12 @@ class Exercise:
 
     @property
     def gradients(self) -> tuple[str, ...]:
-        """The names of what backward returns: dx, dweight, …"""
+        """The names of the gradients that backward returns: dx, dweight, …"""
         return tuple(f"d{name}" for name in self.wrt)
 
     @property
     def upstream(self) -> tuple[str, ...]:
-        """The names of what backward is given."""
+        """The names of the upstream gradients that backward gets."""
         return tuple(f"d{name}" for name in self.outputs)
 
     @property

@@ -148,7 +148,7 @@ def _failure(
 
 
 def _shapes(exercise: Exercise, outcome: Result) -> list[str]:
-    """The shapes of what went in, and of what came back."""
+    """The shapes of the inputs and of the upstream gradients."""
     given = list(zip(exercise.arguments, outcome.case.arguments, strict=True))
     given += list(named(exercise.upstream, outcome.case.upstream).items())
     return [f"{name} {shape(x)}" for name, x in given if isinstance(x, np.ndarray)]

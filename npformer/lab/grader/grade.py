@@ -119,7 +119,7 @@ def _stopped(exercise: Exercise, source: Source, happened: Run, limits: Limits) 
 def _measure_own_forward(
     exercise: Exercise, source: Source, beside: Sequence[Exercise], outcomes: Sequence[Result], limits: Limits
 ) -> None:
-    """Where the forward is not the exercise's, hold the backward against the derivative of what it is."""
+    """Where the learner's forward is another function, compare the backward with that function's derivative."""
     other = [t for t in outcomes if t.other_forward]
     chosen = [t for t in other if t.gradients and _other_numbers(t)][:ORACLE_CASES]
     slopes: dict[int, Any] = {}

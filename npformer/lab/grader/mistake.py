@@ -1,4 +1,4 @@
-"""What a typical mistake is: the formula that a wrong answer amounts to, and what to say to whoever wrote it."""
+"""A typical mistake: the formula of a wrong answer, and hints for the learner who wrote it."""
 
 from __future__ import annotations
 

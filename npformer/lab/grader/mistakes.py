@@ -1,4 +1,4 @@
-"""Typical wrong answers, each as the formula that it amounts to, with what to say to whoever wrote it.
+"""Typical wrong answers, each with its formula and with hints for the learner who wrote it.
 
 A learner's wrong gradient that equals one of these on every case *is* that mistake: then the teacher can
 speak to the point. What fits none is left to the mutants and patterns of ``npformer.proof``.

@@ -53,7 +53,7 @@ def read_source(path: Path) -> Source:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise DataError(f"{path}: expected a Python file in UTF-8, got a byte that is none at {error.start}") from None
+        raise DataError(f"{path}: expected a Python file in UTF-8, got an invalid byte at {error.start}") from None
     tree = _parsed(path, text)
     return Source(path, text, tree, frozenset(_names(tree)))
 

@@ -47,7 +47,7 @@ def _close(a: HostArray, b: HostArray, rtol: float = 1e-6) -> bool:
 
 
 def _said(check: Callable[[], Report]) -> str:
-    """The checker's answer: what it refuses with, or its first row that is not right."""
+    """The checker's answer: its refusal, or its first row that is not right."""
     try:
         report = check()
     except NpformerError as refused:

@@ -1,4 +1,4 @@
-"""The museum's bugs as explanations: whoever has made one of them is told its name.
+"""The museum's bugs as explanations: a user who made one of them is told its name.
 
 ``npf.gradcheck`` asks for them where a checked pair stands in for an operation of npformer, after the generic mistakes
 of ``proof/mutants.py``: a bug may be more than one of these at once.

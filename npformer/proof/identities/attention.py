@@ -30,7 +30,7 @@ class Heads(NamedTuple):
 
     @property
     def scale(self) -> float:
-        """The size of what is added up: saturated weights hide terms that are far larger than their sums."""
+        """The size of the terms. Saturated weights hide terms that are far larger than their sums."""
         terms = self.q.shape[-1] * (self.k.shape[-2] + self.q.shape[-2])
         return float(terms) * size(self.q, self.k, self.v, self.dout)
 

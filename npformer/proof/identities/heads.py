@@ -30,7 +30,7 @@ def _attentions(probe: Probe) -> Iterator[tuple[str, int]]:
 
 
 def _by_scores(probe: Probe) -> Iterator[tuple[str, int]]:
-    """Those of _attentions whose weights are the softmax of products q·k, neither turned nor through a feature map."""
+    """The attentions whose weights are softmax(q·k), without a rotation and without a feature map."""
     by_prefix, found = dict(parts(probe.target)), False
     for prefix, num_heads in _attentions(probe):
         layer = by_prefix[prefix]

@@ -142,7 +142,7 @@ def _untied_twin(model: Any) -> Any:
 
 
 def _uses(twin: Any) -> tuple[str, ...]:
-    """The names in an untied twin of what a tied model shares. Raises DoesNotApply if there are none."""
+    """The names, in an untied copy, of the parameters that a tied model shares. Raises DoesNotApply without any."""
     names = dict(twin.named_parameters())
     for uses in (USES, *USES_OF_ONE):
         if all(name in names for name in uses):

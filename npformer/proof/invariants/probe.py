@@ -172,7 +172,7 @@ def owner_of(parameter: Any) -> Any:
 
 
 def taken(value: Any, rows: Any) -> Any:
-    """Some rows of a batch: of an array, or of what a mask says of each sequence."""
+    """Some rows of a batch: of an array, or of a mask's key_visible."""
     if isinstance(value, AttentionMask):
         return value if value.key_visible is None else replace(value, key_visible=value.key_visible[rows])
     return value[rows]

@@ -1,4 +1,4 @@
-"""Changes by what is not there yet: a factor, a term, a sum, a choice, made of what the function knows."""
+"""Additions to existing code: a factor, a term, a sum or a choice, made of the values that the function knows."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def derived_factors(site: Site, known: Known) -> Found:
 
 
 def functions(site: Site, known: Known) -> Found:
-    """A function of what stands there."""
+    """A function applied to an existing value."""
     node, value = site.get(), known.values[id(site.get())]
     text = f"({ast.unparse(node)})"
     for derived in ("{0} ** 2", "{0} ** 0.5", "{0} ** 3", "1 / {0}", "1 - {0}", f"{_NP}.sign({{0}})",
@@ -77,7 +77,7 @@ def choices(site: Site, known: Known) -> Found:
 
 
 def terms_of_two(site: Site, known: Known) -> Found:
-    """A product of two names, added to a sum or to the whole of what is assigned or returned."""
+    """A product of two names, added to a sum or to an assigned or returned value."""
     node, value = site.get(), known.values[id(site.get())]
     is_in_sum = isinstance(site.parent, ast.BinOp) and isinstance(site.parent.op, ast.Add | ast.Sub)
     is_whole = isinstance(site.parent, ast.Assign | ast.AugAssign | ast.Return | ast.Tuple)

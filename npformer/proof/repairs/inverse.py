@@ -1,4 +1,4 @@
-"""Changes of what stands there already: signs, terms, axes, transpositions, choices, indices, constants."""
+"""Changes of existing code: signs, terms, axes, transpositions, choices, indices, constants."""
 
 from __future__ import annotations
 

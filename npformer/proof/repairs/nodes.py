@@ -39,7 +39,7 @@ class Edit(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What is known of a run: the value of each node by id, names and expressions to build with, forward's numbers."""
+    """The values of one run: of each node by id, of names and expressions to build with, and forward's constants."""
 
     values: Mapping[int, Any]
     pool: Mapping[str, Any]  # source of an expression -> its value

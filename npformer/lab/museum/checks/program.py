@@ -33,7 +33,7 @@ class Program:
         self._held: dict[Hashable, _Held] = {}
 
     def shared(self, key: Hashable, make: Callable[[], Value]) -> Value:
-        """make(), one object for all checks of this program; whoever asks for it counts as having run what made it."""
+        """make(), called once for all checks of this program. Each caller counts as having run what make() ran."""
         held = self._held.get(key)
         if held is None:
             held = self._held[key] = self._noted(make)
