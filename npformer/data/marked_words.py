@@ -23,9 +23,13 @@ class MarkedWords(Words):
 
     @classmethod
     def learn(
-        cls, texts: Iterable[str], *, min_count: int = 1, max_size: int | None = None,
+        cls,
+        texts: Iterable[str],
+        *,
+        min_count: int = 1,
+        max_size: int | None = None,
         special: Sequence[str] = SPECIAL,
-    ) -> Self:  # fmt: skip
+    ) -> Self:
         """As Words.learn, of words and marks."""
         apart = (" ".join(_PART.findall(text)) for text in as_texts(texts))
         return super().learn(apart, min_count=min_count, max_size=max_size, special=special)

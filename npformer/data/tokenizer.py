@@ -102,9 +102,13 @@ class Words(Tokenizer):
 
     @classmethod
     def learn(
-        cls, texts: Iterable[str], *, min_count: int = 1, max_size: int | None = None,
+        cls,
+        texts: Iterable[str],
+        *,
+        min_count: int = 1,
+        max_size: int | None = None,
         special: Sequence[str] = SPECIAL,
-    ) -> Self:  # fmt: skip
+    ) -> Self:
         """With the words seen at least min_count times, most frequent first (equals by code point).
 
         max_size bounds the vocabulary, special pieces included. Raises ConfigError for bounds without sense.

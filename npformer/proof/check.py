@@ -89,9 +89,14 @@ def gradcheck(
 
 
 def _checked(
-    target: Any, inputs: Sequence[Any], reference: Any, precision: str | None, how: How,
-    sample: Callable[[np.random.Generator], Sequence[Any]] | None, sizes: Callable[[int], Sequence[Any]] | None,
-) -> Report:  # fmt: skip
+    target: Any,
+    inputs: Sequence[Any],
+    reference: Any,
+    precision: str | None,
+    how: How,
+    sample: Callable[[np.random.Generator], Sequence[Any]] | None,
+    sizes: Callable[[int], Sequence[Any]] | None,
+) -> Report:
     """In float64, at all points; or in the target's own precision."""
     if reference is not None or precision is not None:
         _expect_no_more(how, sample is not None or sizes is not None)

@@ -53,10 +53,16 @@ class _Kernel(NamedTuple):
 
 
 def against_reference(
-    target: Any, reference: Any, inputs: Sequence[Any], precision: str | None, seed: int,
-    names: Sequence[str] | None, structure: str | Mapping[str, str] | None, device: Device | None,
+    target: Any,
+    reference: Any,
+    inputs: Sequence[Any],
+    precision: str | None,
+    seed: int,
+    names: Sequence[str] | None,
+    structure: str | Mapping[str, str] | None,
+    device: Device | None,
     options: dict[str, Any],
-) -> Report:  # fmt: skip
+) -> Report:
     """A Report of target's gradients in its own precision; see the head of this file.
 
     Raises ConfigError if there is neither a precision nor an input that has one, or if shapes of outputs differ.
@@ -92,9 +98,13 @@ def against_reference(
 
 
 def _kernel(
-    target: Any, inputs: Sequence[Any], precision: str | None, names: Sequence[str] | None, device: Device | None,
+    target: Any,
+    inputs: Sequence[Any],
+    precision: str | None,
+    names: Sequence[str] | None,
+    device: Device | None,
     options: dict[str, Any],
-) -> _Kernel:  # fmt: skip
+) -> _Kernel:
     dtypes = {str(x.dtype) for x in inputs if is_float(x)}
     found = precision or next((name for name in UNIT for dtype in dtypes if dtype.endswith(name)), None)
     if found not in UNIT:
@@ -164,9 +174,14 @@ def _moved(tensors: Mapping[str, HostArray], u: float, seed: int) -> HostArrays:
 
 
 def _spread(
-    truth: Subject, reference: Any, oracle: Oracle, evidence: Mapping[str, Evidence], upstream: Upstream,
-    kernel: _Kernel, seed: int,
-) -> HostArrays:  # fmt: skip
+    truth: Subject,
+    reference: Any,
+    oracle: Oracle,
+    evidence: Mapping[str, Evidence],
+    upstream: Upstream,
+    kernel: _Kernel,
+    seed: int,
+) -> HostArrays:
     """s_i of every tensor."""
     most = {tensor: np.zeros(found.truth.shape[1:]) for tensor, found in evidence.items()}
     if reference is None:
@@ -206,9 +221,15 @@ def _floors(oracle: Oracle, tensor: str, found: Evidence, upstream: Upstream, ke
 
 
 def _row(
-    tensor: str, a: HostArray, found: Evidence, spread: HostArray, floor: HostArray, most: float, kernel: _Kernel,
+    tensor: str,
+    a: HostArray,
+    found: Evidence,
+    spread: HostArray,
+    floor: HostArray,
+    most: float,
+    kernel: _Kernel,
     has_reference: bool,
-) -> Row:  # fmt: skip
+) -> Row:
     n, limit = found.truth[0], 8 * spread + floor
     scale = scale_of(n, most)
     off = np.abs(a - n)

@@ -74,9 +74,12 @@ def at_one_point(target: Any, inputs: Sequence[Any], how: How) -> Report:
 
 
 def _judged(
-    checked: Subject, upstreams: list[Upstream], claims: list[HostArrays],
-    directions: dict[str, list[HostArray]] | None, how: How,
-) -> Report:  # fmt: skip
+    checked: Subject,
+    upstreams: list[Upstream],
+    claims: list[HostArrays],
+    directions: dict[str, list[HostArray]] | None,
+    how: How,
+) -> Report:
     """A row for each tensor, without a diagnosis."""
     fit = fitness(checked, upstreams, how.seed) if how.complex_step else Fitness(False, "")
     oracle = Oracle(checked, upstreams, fit.is_fit)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from npformer.functional import ALL_VISIBLE, AttentionMask
-from npformer.proof.identities.identity import Claim, identity, size
+from npformer.proof.identities.identity import Claim, Claims, identity, size
 from npformer.proof.invariants.probe import Probe
 from npformer.proof.invariants.result import DoesNotApply
 from npformer.typing import HostArray
@@ -47,7 +46,7 @@ def _product(x: HostArray, dx: HostArray) -> HostArray:
 
 
 @identity("attention-key-shift", "Σ_S dK = 0 for each head", *BY_SOFTMAX)
-def attention_key_shift(probe: Probe) -> Iterator[Claim]:
+def attention_key_shift(probe: Probe) -> Claims:
     """Moving all keys by one vector c adds q·c/√D to every score of a query's row, and softmax does not see
     a shift of its row. So L is constant along it: <Σ_S dK, c> = 0 for every c. The mask hides pairs
     before and after alike, and dropout acts on weights that do not change.
@@ -57,7 +56,7 @@ def attention_key_shift(probe: Probe) -> Iterator[Claim]:
 
 
 @identity("attention-query-key", "Qᵀ dQ = (Kᵀ dK)ᵀ for each head", *BY_SOFTMAX)
-def attention_query_key(probe: Probe) -> Iterator[Claim]:
+def attention_query_key(probe: Probe) -> Claims:
     """Q Kᵀ is unchanged by Q → Q M, K → K M⁻ᵀ. With M = 1 + εA: <dQ, Q A> = <dK, K Aᵀ> for every A, hence
 
     Σ_t Q_tj dQ_ti = Σ_s K_si dK_sj
@@ -69,7 +68,7 @@ def attention_query_key(probe: Probe) -> Iterator[Claim]:
 
 
 @identity("attention-values", "Vᵀ dV = outᵀ dout for each head", *BY_SOFTMAX, "linear_attention")
-def attention_values(probe: Probe) -> Iterator[Claim]:
+def attention_values(probe: Probe) -> Claims:
     """out = P V with P free of V, so V → V M gives out → out M: <dV, V A> = <dout, out A> for every A."""
     h = _heads(probe)
     scale = size(_product(np.abs(h.out), np.abs(h.dout)))
@@ -77,7 +76,7 @@ def attention_values(probe: Probe) -> Iterator[Claim]:
 
 
 @identity("attention-value-shift", "Σ_S dV = Σ_T r dout, r the sum of a query's weights after dropout", "attention")
-def attention_value_shift(probe: Probe) -> Iterator[Claim]:
+def attention_value_shift(probe: Probe) -> Claims:
     """Moving all values by c moves out_t by r_t·c. Values of ones read r off the forward; r is 1 without
     dropout, 0 where a query sees nothing.
     """
@@ -87,7 +86,7 @@ def attention_value_shift(probe: Probe) -> Iterator[Claim]:
 
 
 @identity("attention-symmetry", "keys moved by one vector, queries and keys rotated: gradients follow", "attention")
-def attention_symmetry(probe: Probe) -> Iterator[Claim]:
+def attention_symmetry(probe: Probe) -> Claims:
     """out is unchanged by K → K + c and by Q → Q R, K → K R with R orthogonal. Differentiating both sides:
 
     dQ, dK, dV are the same at K + c;  at (Q R, K R) they are dQ R, dK R, dV.
@@ -108,7 +107,7 @@ def attention_symmetry(probe: Probe) -> Iterator[Claim]:
 @identity(
     "attention-visible", "weights are positive on exactly the visible keys, and sum to 1, or to 0 of none", "attention"
 )
-def attention_visible(probe: Probe) -> Iterator[Claim]:
+def attention_visible(probe: Probe) -> Claims:
     """Values that are 1 at key s and 0 elsewhere read the weights off the forward, key by key.
 
     Which pairs are visible is decided here by the mask's definition, pair by pair.
@@ -131,7 +130,7 @@ def attention_visible(probe: Probe) -> Iterator[Claim]:
 @identity(
     "attention-nothing", "a query that sees nothing: output, dQ exactly 0; a key that nobody sees: dK, dV", "attention"
 )
-def attention_nothing(probe: Probe) -> Iterator[Claim]:
+def attention_nothing(probe: Probe) -> Claims:
     """Such a query's output is 0 by definition, whatever q, k, v are; a key of weight 0 everywhere moves nothing."""
     h = _heads(probe)
     visible = visible_pairs(mask_of(probe), len(h.q), h.q.shape[2], h.k.shape[2])[:, None]  # (B, 1, T, S)

@@ -13,7 +13,7 @@ import numpy as np
 
 from npformer.functional import AttentionMask
 from npformer.proof.identities.attention import visible_pairs
-from npformer.proof.identities.identity import Claim, identity, parts, size
+from npformer.proof.identities.identity import Claim, Claims, identity, parts, size
 from npformer.proof.invariants.masks import governed
 from npformer.proof.invariants.probe import Probe
 from npformer.proof.invariants.result import DoesNotApply
@@ -66,7 +66,7 @@ def _moment(at: Tensors, gradients: Tensors, name: str, num_heads: int) -> tuple
 
 @identity("heads-query-key", "W_qᵀ dW_q + b_q ⊗ db_q = (W_kᵀ dW_k + b_k ⊗ db_k)ᵀ for each head",
          "MultiHeadAttention", inside=True)  # fmt: skip
-def heads_query_key(probe: Probe) -> Iterator[Claim]:
+def heads_query_key(probe: Probe) -> Claims:
     """q·k is unchanged by q → q M, k → k M⁻ᵀ, and q = x W_q + b_q follows if W_q and b_q do. So, M = 1 + εA,
 
     <dW_q, W_q A> + <db_q, b_q A> = <dW_k, W_k Aᵀ> + <db_k, b_k Aᵀ>      for every (D, D) matrix A
@@ -82,7 +82,7 @@ def heads_query_key(probe: Probe) -> Iterator[Claim]:
 
 
 @identity("heads-value-output", "W_vᵀ dW_v + b_v ⊗ db_v = dW_o W_oᵀ for each head", "MultiHeadAttention", inside=True)
-def heads_value_output(probe: Probe) -> Iterator[Claim]:
+def heads_value_output(probe: Probe) -> Claims:
     """A head adds P V W_o to the output, W_o its rows (D, C). V → V M, W_o → M⁻¹ W_o leaves that as it is:
 
     <dW_v, W_v A> + <db_v, b_v A> = <dW_o, A W_o>      for every (D, D) matrix A
@@ -98,7 +98,7 @@ def heads_value_output(probe: Probe) -> Iterator[Claim]:
 
 
 @identity("key-bias", "the key bias has gradient 0", "MultiHeadAttention", inside=True)
-def key_bias(probe: Probe) -> Iterator[Claim]:
+def key_bias(probe: Probe) -> Claims:
     """b_k moves all keys of a head by one vector, which adds q·b_k/√D to a query's whole row of scores.
 
     Softmax does not see that, so neither does L.
@@ -118,7 +118,7 @@ def key_bias(probe: Probe) -> Iterator[Claim]:
     "Encoder",
     "Decoder",
 )
-def value_bias(probe: Probe) -> Iterator[Claim]:
+def value_bias(probe: Probe) -> Claims:
     """Weights that sum to 1 carry b_v through: y holds b_v W_o + b_o. So b_v → b_v + c, b_o → b_o − c W_o
     changes nothing: <db_v, c> = <db_o, c W_o> for every c.
     """
@@ -153,7 +153,7 @@ def _expect_sight(probe: Probe) -> None:
 
 
 @identity("nothing-visible", "where a query sees nothing, y is the output bias", "MultiHeadAttention")
-def nothing_visible(probe: Probe) -> Iterator[Claim]:
+def nothing_visible(probe: Probe) -> Claims:
     """Such a query's heads are 0 by definition, so y = 0·W_o + b_o, exactly: padding is not attended to uniformly."""
     y, bias = probe.outputs()["output"], probe.tensors["output.bias"]
     for one in governed(probe):
@@ -165,7 +165,7 @@ def nothing_visible(probe: Probe) -> Iterator[Claim]:
 
 @identity("relu-units", "Σ_i W1_if dW1_if + b1_f db1_f = Σ_j W2_fj dW2_fj for each hidden unit f",
          "feed_forward", "FeedForward", inside=True)  # fmt: skip
-def relu_units(probe: Probe) -> Iterator[Claim]:
+def relu_units(probe: Probe) -> Claims:
     """ReLU(αh) = α·ReLU(h) for α > 0, so W1_·f, b1_f → α·, W2_f· → ·/α changes nothing, dropout between or not.
 
     d/dα at α = 1 gives the claim. GELU has no such symmetry.

@@ -44,7 +44,8 @@ class Claim(NamedTuple):
         return close(self.where, expected, got, self.scale, TOLERANCE)
 
 
-Judge = Callable[[Probe], Iterator[Claim]]
+Claims = Iterator[Claim]
+Judge = Callable[[Probe], Claims]
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ class Identity:
 
 
 def identity(name: str, meaning: str, *applies_to: str, inside: bool = False) -> Callable[[Judge], Identity]:
-    """Make a Identity of a judge: a function of a Probe that yields Claims or raises DoesNotApply."""
+    """Make an Identity of a judge: a function of a Probe that yields Claims or raises DoesNotApply."""
     return lambda judge: Identity(name, meaning, frozenset(applies_to), inside, judge)
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from npformer.functional import dropout_forward
-from npformer.proof.identities.identity import Claim, identity, over_tokens, size
+from npformer.proof.identities.identity import Claim, Claims, identity, over_tokens, size
 from npformer.proof.invariants.probe import Probe, Run
 from npformer.proof.invariants.result import DoesNotApply
 from npformer.typing import HostArray
@@ -24,7 +23,7 @@ def _rows(x: HostArray) -> HostArray:
 
 
 @identity("linear-weights", "Σ_i W_ij dW_ij + b_j db_j = Σ_n y_nj dy_nj for each column j", "linear", "Linear")
-def linear_weights(probe: Probe) -> Iterator[Claim]:
+def linear_weights(probe: Probe) -> Claims:
     """Euler: scaling column j of W and b_j by α scales y_j by α. d/dα of L at α = 1, written in both ways:
 
     Σ_i W_ij dW_ij + b_j db_j = Σ_n y_nj dy_nj
@@ -36,7 +35,7 @@ def linear_weights(probe: Probe) -> Iterator[Claim]:
 
 
 @identity("linear-inputs", "Σ_i x_ni dx_ni = Σ_j (y_nj − b_j) dy_nj for each token n", "linear", "Linear")
-def linear_inputs(probe: Probe) -> Iterator[Claim]:
+def linear_inputs(probe: Probe) -> Claims:
     """Euler again, for token n: scaling x_n by α scales y_n − b by α, so both derivatives at α = 1 are equal."""
     run, at = probe.run(), probe.tensors
     y, dy = _output(run)
@@ -46,7 +45,7 @@ def linear_inputs(probe: Probe) -> Iterator[Claim]:
 
 
 @identity("linear-exchange", "xᵀ dx = dW Wᵀ", "linear", "Linear")
-def linear_exchange(probe: Probe) -> Iterator[Claim]:
+def linear_exchange(probe: Probe) -> Claims:
     """x W does not change if x → x M and W → M⁻¹ W. With M = 1 + εA: <dx, x A> = <dW, A W> for every A, hence
 
     Σ_n x_nj dx_ni = Σ_k dW_jk W_ik
@@ -64,7 +63,7 @@ LAST_BIAS = {
 
 
 @identity("last-bias", "the bias that is added last has the gradient Σ_tokens dy", *LAST_BIAS)
-def last_bias(probe: Probe) -> Iterator[Claim]:
+def last_bias(probe: Probe) -> Claims:
     """y = (what does not depend on b) + b for every token, so db = Σ_tokens dy."""
     run = probe.run()
     name = next(name for name in LAST_BIAS.values() if name in run.gradients)
@@ -73,7 +72,7 @@ def last_bias(probe: Probe) -> Iterator[Claim]:
 
 
 @identity("gate", "x·dx = y·dy, element by element", "relu", "dropout", "Dropout")
-def gate(probe: Probe) -> Iterator[Claim]:
+def gate(probe: Probe) -> Claims:
     """y = m·x with a factor m that is locally constant (ReLU's gate, dropout's keep·s), so dx = m·dy,
     and x·dx = x·m·dy = y·dy for each element alone.
     """
@@ -83,7 +82,7 @@ def gate(probe: Probe) -> Iterator[Claim]:
 
 
 @identity("gelu-odd", "y(x) − y(−x) = x and dx(x) + dx(−x) = dy", "gelu")
-def gelu_odd(probe: Probe) -> Iterator[Claim]:
+def gelu_odd(probe: Probe) -> Claims:
     """Φ(x) + Φ(−x) = 1, so x·Φ(x) − (−x)·Φ(−x) = x; the derivative of that, dx(x) + dx(−x) = dy."""
     x, run = probe.tensors["x"], probe.run()
     mirrored = probe.run({"x": -x}, upstream=run.upstream)
@@ -95,7 +94,7 @@ def gelu_odd(probe: Probe) -> Iterator[Claim]:
 @identity(
     "residual", "dx is dy (or the norm's), and df is dx kept·scaled where f was", "residual", "post_norm", "add_norm"
 )
-def residual(probe: Probe) -> Iterator[Claim]:
+def residual(probe: Probe) -> Claims:
     """All that follows sees x + m·f, m the dropout factor of this draw: dx = dL/d(sum), df = m·dx.
 
     For the bare sum dL/d(sum) is dy itself.
@@ -119,7 +118,7 @@ def _table(probe: Probe) -> str:
 
 
 @identity("embedding-rows", "each row's gradient is the sum over the tokens that used it", "embedding", "Embedding")
-def embedding_rows(probe: Probe) -> Iterator[Claim]:
+def embedding_rows(probe: Probe) -> Claims:
     """y_n = s·table_v for every n with token_n = v. Scaling one entry table_vc by α scales these y_nc by α:
 
     table_vc dtable_vc = Σ_{n: token_n = v} y_nc dy_nc
@@ -138,7 +137,7 @@ def embedding_rows(probe: Probe) -> Iterator[Claim]:
 @identity(
     "absent-tokens", "rows of tokens that do not occur have gradient exactly 0", "embedding", "Embedding", "Transformer"
 )
-def absent_tokens(probe: Probe) -> Iterator[Claim]:
+def absent_tokens(probe: Probe) -> Claims:
     """No output depends on a row that nobody looked up. (A tied table is used by the output as well.)"""
     run = probe.run()
     tables = {_table(probe): "tokens"}
@@ -155,7 +154,7 @@ def absent_tokens(probe: Probe) -> Iterator[Claim]:
 
 @identity("positions", "dx = dy, and a learned row's gradient is the sum over the batch",
          "sinusoidal_positions", "learned_positions", "SinusoidalPositions", "LearnedPositions")  # fmt: skip
-def positions(probe: Probe) -> Iterator[Claim]:
+def positions(probe: Probe) -> Claims:
     """y = x + (what depends on the position alone): dx = dy; row p of a table was added to token p of every
     sequence, dtable_p = Σ_b dy_bp, and the other rows to none.
     """
@@ -171,7 +170,7 @@ def positions(probe: Probe) -> Iterator[Claim]:
 
 @identity("sinusoid", "y − x is sin(p/10000^(2i/C)) in column 2i and the cosine in column 2i+1",
          "sinusoidal_positions", "SinusoidalPositions")  # fmt: skip
-def sinusoid(probe: Probe) -> Iterator[Claim]:
+def sinusoid(probe: Probe) -> Claims:
     """The definition (Vaswani et al. 2017, section 3.5), entry by entry, with a power instead of an exp."""
     x, y = probe.tensors["x"], probe.outputs()["output"]
     column = np.arange(x.shape[-1])

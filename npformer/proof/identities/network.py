@@ -13,7 +13,7 @@ import numpy as np
 
 from npformer.functional import AttentionMask
 from npformer.proof.identities.attention import visible_pairs
-from npformer.proof.identities.identity import Claim, identity, parts, size
+from npformer.proof.identities.identity import Claim, Claims, identity, parts, size
 from npformer.proof.invariants.masks import pad_id_of
 from npformer.proof.invariants.probe import Probe
 from npformer.proof.invariants.result import DoesNotApply
@@ -25,7 +25,7 @@ QKV = ("self_attention.query", "self_attention.key", "self_attention.value")
 
 
 @identity("norm-readers", "dβ = Σ W db and γ·dγ + β·dβ = Σ W·dW over the matrices that alone read a norm", *ALL)
-def norm_readers(probe: Probe) -> Iterator[Claim]:
+def norm_readers(probe: Probe) -> Claims:
     """If x̃ = γ·x̂ + β is read by x̃ W + b and by nothing else, then two moves change nothing:
 
     β → β + c, b → b − c W for every reader:             dβ_c = Σ_readers Σ_j W_cj db_j
@@ -87,7 +87,7 @@ def _last_norms(model: Any) -> dict[str, list[str]]:
 
 
 @identity("stream-shift", "what is written into a stream that norms read: Σ_C of its gradient is 0", *ALL)
-def stream_shift(probe: Probe) -> Iterator[Claim]:
+def stream_shift(probe: Probe) -> Claims:
     """A norm does not see t·1 added to its input. In post-LN each sub-layer's output goes into a norm at once;
     in pre-LN into the stream, which only norms read, the last one at its end. So for the last matrix
     and bias of every sub-layer, Σ_c db_c = 0 and Σ_c dW_ic = 0, as long as nothing is dropped on the way.
@@ -124,7 +124,7 @@ def _writers(probe: Probe) -> Iterator[str]:
 
 
 @identity("embedding-positions", "Σ_v dE_v = scale·Σ_p dP_p: token and position tables meet in one sum", *MODELS)
-def embedding_positions(probe: Probe) -> Iterator[Claim]:
+def embedding_positions(probe: Probe) -> Claims:
     """x = scale·E[token] + P[position]. E_v → E_v + c for all v, P_p → P_p − scale·c for all p changes nothing."""
     sides = [name.removesuffix("positions.weight") for name in probe.parameters if name.endswith("positions.weight")]
     if not sides or getattr(probe.target.config, "tie_embeddings", False):
@@ -138,7 +138,7 @@ def embedding_positions(probe: Probe) -> Iterator[Claim]:
 
 
 @identity("who-sees-whom", "weights are positive on exactly the pairs that are meant to meet", *MODELS)
-def who_sees_whom(probe: Probe) -> Iterator[Claim]:
+def who_sees_whom(probe: Probe) -> Claims:
     """Encoder: real source tokens. Decoder on itself: real tokens, not later ones. Decoder on the encoder:
 
     real source tokens. The pairs are counted one by one from the token ids (Vaswani et al. 2017, section 3.2.3).

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
-from npformer.proof.identities.identity import Claim, identity, over_tokens, size
+from npformer.proof.identities.identity import Claim, Claims, identity, over_tokens, size
 from npformer.proof.identities.maps import dropout_factor
 from npformer.proof.invariants.probe import Probe
 from npformer.proof.invariants.result import DoesNotApply
@@ -51,14 +50,14 @@ def _statistics(n: Norm) -> tuple[HostArray, HostArray]:
 
 
 @identity("layer-norm-shift", "Σ_C dx = 0 for each token", *NORMS)
-def layer_norm_shift(probe: Probe) -> Iterator[Claim]:
+def layer_norm_shift(probe: Probe) -> Claims:
     """x and x + t·1 have the same x̂, so L does not change along 1: <dx, 1> = 0. ε plays no part."""
     n = _norm(probe)
     yield Claim("Σ_C dx", np.zeros(n.dx.shape[:-1]), np.sum(n.dx, axis=-1), size(np.sum(np.abs(n.dx), axis=-1)))
 
 
 @identity("layer-norm-scale", "<x − μ, dx> = ε/(σ² + ε)·<y − β, dy> for each token", *NORMS)
-def layer_norm_scale(probe: Probe) -> Iterator[Claim]:
+def layer_norm_scale(probe: Probe) -> Claims:
     """Along the ray μ + α(x − μ), x̂(α) = α·u/√(α²σ² + ε) with u = x − μ, so at α = 1
 
     dx̂/dα = u·r − u·σ²·r³ = x̂·(1 − σ²r²) = x̂·ε·r²      r = 1/√(σ² + ε)
@@ -73,7 +72,7 @@ def layer_norm_scale(probe: Probe) -> Iterator[Claim]:
 
 
 @identity("layer-norm-parameters", "dβ = Σ_tokens dy and γ·dγ = Σ_tokens (y − β)·dy", *NORMS, *OVER_A_BATCH)
-def layer_norm_parameters(probe: Probe) -> Iterator[Claim]:
+def layer_norm_parameters(probe: Probe) -> Claims:
     """β_c is added to channel c of every token; scaling γ_c by α scales y_c − β_c by α (Euler)."""
     n = _norm(probe)
     terms = (n.y - n.beta) * n.dy
@@ -82,7 +81,7 @@ def layer_norm_parameters(probe: Probe) -> Iterator[Claim]:
 
 
 @identity("layer-norm-statistics", "y is γ·(x − μ)/√(σ² + ε) + β, and β for a constant token", *NORMS)
-def layer_norm_statistics(probe: Probe) -> Iterator[Claim]:
+def layer_norm_statistics(probe: Probe) -> Claims:
     """The definition, with the mean of squares over C (not C − 1) and ε inside the root.
 
     A constant token has x − μ = 0, hence y = β and, by the two identities above, a finite dx.
@@ -100,7 +99,7 @@ def layer_norm_statistics(probe: Probe) -> Iterator[Claim]:
 
 
 @identity("batch-norm-shift", "Σ_tokens dx = 0 for each column, padding's dx among them", "batch_norm", "BatchNorm")
-def batch_norm_shift(probe: Probe) -> Iterator[Claim]:
+def batch_norm_shift(probe: Probe) -> Claims:
     """x and x + 1·c, one number c for each column and the same at every token, have the same x̂, since μ moves along.
 
     So L does not change: <Σ_tokens dx, c> = 0. Padding does not move μ, but is moved along, so it belongs into the sum.

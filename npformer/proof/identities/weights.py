@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
-from npformer.proof.identities.identity import Claim, identity, size
+from npformer.proof.identities.identity import Claim, Claims, identity, size
 from npformer.proof.invariants.probe import Probe
 
 
 @identity("softmax-rows", "each row of dx sums to 0", "softmax")
-def softmax_rows(probe: Probe) -> Iterator[Claim]:
+def softmax_rows(probe: Probe) -> Claims:
     """A shift of a whole row, x + t·1, cancels between numerator and denominator, so <dx, 1> = 0.
 
     Hidden entries take no part, and their dx is 0.
@@ -22,7 +20,7 @@ def softmax_rows(probe: Probe) -> Iterator[Claim]:
 
 
 @identity("softmax-sum", "each row of y sums to 1, hidden entries and empty rows are exactly 0 and stay so", "softmax")
-def softmax_sum(probe: Probe) -> Iterator[Claim]:
+def softmax_sum(probe: Probe) -> Claims:
     """Weights are a distribution over the visible entries. With nothing visible there is none: y = 0, dx = 0."""
     run = probe.run()
     y, dx = run.outputs["output"], run.gradients["x"]
@@ -35,7 +33,7 @@ def softmax_sum(probe: Probe) -> Iterator[Claim]:
 
 
 @identity("softmax-logarithm", "for dy = 1/y, dx = 1 − n·y, n the number of entries that take part", "softmax")
-def softmax_logarithm(probe: Probe) -> Iterator[Claim]:
+def softmax_logarithm(probe: Probe) -> Claims:
     """dy = 1/y is the gradient of Σ_i log y_i = Σ_i (x_i − lse), whose derivative by x_i is 1 − n·y_i.
 
     Entries with y = 0 take no part: dy = 0 there, and dx = −n·y = 0.
@@ -48,7 +46,7 @@ def softmax_logarithm(probe: Probe) -> Iterator[Claim]:
 
 
 @identity("cross-entropy-rows", "each row of dlogits sums to 0", "cross_entropy")
-def cross_entropy_rows(probe: Probe) -> Iterator[Claim]:
+def cross_entropy_rows(probe: Probe) -> Claims:
     """Loss and smoothing depend on log-softmax alone, and a shift of a token's logits cancels there.
 
     Equally: dlogits = (p − q)·dloss/N, and p and q both sum to 1, smoothed or not.
@@ -60,7 +58,7 @@ def cross_entropy_rows(probe: Probe) -> Iterator[Claim]:
 
 
 @identity("cross-entropy-uniform", "equal logits: the loss is log V, dlogits is (1/V − q)/N", "cross_entropy")
-def cross_entropy_uniform(probe: Probe) -> Iterator[Claim]:
+def cross_entropy_uniform(probe: Probe) -> Claims:
     """Equal logits give p = 1/V, so each counted token's loss is −Σ_v q_v log(1/V) = log V, whatever q is;
     so is their mean, if it is a mean over the counted tokens and q sums to 1. dlogits = dloss·(p − q)/N there.
     """

@@ -14,7 +14,7 @@ from npformer.proof.repairs.nodes import Found, Known, Site, fits, is_mask, is_o
 
 def factors(site: Site, known: Known) -> Found:
     """A number or an array of the pool, multiplied, divided or matrix-multiplied."""
-    node, value = site.get(), known.values[id(site.get())]
+    node, value = known.at(site)
     if not is_operand(site) or getattr(value, "dtype", np.dtype(float)).kind == "b":
         return
     shape = np.shape(value)
@@ -36,7 +36,7 @@ def factors(site: Site, known: Known) -> Found:
 
 def derived_factors(site: Site, known: Known) -> Found:
     """A function of an array of the pool, multiplied."""
-    node, value = site.get(), known.values[id(site.get())]
+    node, value = known.at(site)
     if not is_operand(site) or is_mask(value):
         return
     for text, v in known.pool.items():
@@ -48,7 +48,7 @@ def derived_factors(site: Site, known: Known) -> Found:
 
 def functions(site: Site, known: Known) -> Found:
     """A function applied to an existing value."""
-    node, value = site.get(), known.values[id(site.get())]
+    node, value = known.at(site)
     text = f"({ast.unparse(node)})"
     for derived in ("{0} ** 2", "{0} ** 0.5", "{0} ** 3", "1 / {0}", "1 - {0}", f"{_NP}.sign({{0}})",
                     f"{_NP}.exp({{0}})", f"{_NP}.conj({{0}})"):  # fmt: skip
@@ -63,7 +63,7 @@ def functions(site: Site, known: Known) -> Found:
 
 def choices(site: Site, known: Known) -> Found:
     """One of two, by a mask of the pool."""
-    node, value = site.get(), known.values[id(site.get())]
+    node, value = known.at(site)
     if not is_operand(site) or is_mask(value) or not np.ndim(value):
         return
     names = [text for text, v in known.pool.items() if text.isidentifier() and not is_mask(v) and np.ndim(v)]
@@ -78,7 +78,7 @@ def choices(site: Site, known: Known) -> Found:
 
 def terms_of_two(site: Site, known: Known) -> Found:
     """A product of two names, added to a sum or to an assigned or returned value."""
-    node, value = site.get(), known.values[id(site.get())]
+    node, value = known.at(site)
     is_in_sum = isinstance(site.parent, ast.BinOp) and isinstance(site.parent.op, ast.Add | ast.Sub)
     is_whole = isinstance(site.parent, ast.Assign | ast.AugAssign | ast.Return | ast.Tuple)
     if not (is_in_sum or is_whole or isinstance(node, ast.Name)) or is_mask(value):
@@ -107,7 +107,7 @@ def _broadcast(text: str, shape: tuple[int, ...], to: tuple[int, ...]) -> str:
 
 def names(site: Site, known: Known) -> Found:
     """Another array of the same shape in its place."""
-    node, value = site.get(), known.values[id(site.get())]
+    node, value = known.at(site)
     if isinstance(node, ast.Name | ast.Subscript | ast.Attribute):
         for text, v in known.pool.items():
             if np.shape(v) == np.shape(value) and text != ast.unparse(node):
@@ -115,7 +115,7 @@ def names(site: Site, known: Known) -> Found:
 
 
 def sums(site: Site, known: Known) -> Found:
-    node, value = site.get(), known.values[id(site.get())]
+    node, value = known.at(site)
     if getattr(value, "dtype", np.dtype(bool)).kind != "f":
         return
     axes = [*range(np.ndim(value)), *itertools.combinations(range(np.ndim(value)), 2)]
@@ -125,7 +125,7 @@ def sums(site: Site, known: Known) -> Found:
 
 
 def terms(site: Site, known: Known) -> Found:
-    node, value = site.get(), known.values[id(site.get())]
+    node, value = known.at(site)
     if not is_operand(site) or getattr(value, "dtype", np.dtype(float)).kind not in "fiu":
         return
     for text, v in known.pool.items():

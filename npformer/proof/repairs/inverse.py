@@ -60,10 +60,9 @@ def signs(site: Site, known: Known) -> Found:
 
 
 def drops(site: Site, known: Known) -> Found:
-    node = site.get()
+    node, value = known.at(site)
     if isinstance(node, ast.BinOp):
         if isinstance(node.op, ast.Add | ast.Sub):
-            value: Any = known.values.get(id(node))
             cause = "extra term" if is_real(value) else "wrong place"
             yield cause, node.left
             yield cause, node.right
@@ -88,7 +87,7 @@ _SHAPE_KEEPING = frozenset({"sqrt", "exp", "log", "tanh", "abs", "sign", "square
 
 
 def axes(site: Site, known: Known) -> Found:
-    node = site.get()
+    node, value = known.at(site)
     if isinstance(node, ast.keyword) and node.arg == "axis":
         return
     if not isinstance(node, ast.Call):
@@ -100,7 +99,6 @@ def axes(site: Site, known: Known) -> Found:
         inner = inner or (node.args[0] if node.args else None)
         if inner is not None:
             yield "summed axis", inner
-    value: Any = known.values.get(id(node))
     rank = max((np.ndim(v) for v in (value, *(known.values.get(id(a)) for a in inputs_of(node)))), default=0)
     for i, keyword in enumerate(node.keywords):
         if keyword.arg == "axis":
@@ -114,7 +112,7 @@ def axes(site: Site, known: Known) -> Found:
 
 
 def transposes(site: Site, known: Known) -> Found:
-    node = site.get()
+    node, value = known.at(site)
     cause = "reshaped" if isinstance(site.parent, ast.Attribute) and site.parent.attr == "reshape" else "transposed"
     if isinstance(node, ast.Attribute) and node.attr in ("T", "mT"):
         yield "transposed", node.value
@@ -132,7 +130,6 @@ def transposes(site: Site, known: Known) -> Found:
             yield "transposed", ast.BinOp(left, ast.MatMult(), right)
     if isinstance(node, ast.Constant) and isinstance(node.value, str) and "->" in node.value:
         yield from (("transposed", ast.Constant(text)) for text in _other_einsums(node.value))
-    value: Any = known.values.get(id(node))
     if is_value(site, known) and np.ndim(value) >= 2:
         for i, j in itertools.combinations(range(np.ndim(value)), 2):
             yield cause, ast.Call(ast.Attribute(node, "swapaxes", ast.Load()), [literal(i), literal(j)], [])
@@ -154,8 +151,7 @@ def transposes(site: Site, known: Known) -> Found:
 
 def turns(site: Site, known: Known) -> Found:
     """An axis the other way round, or not."""
-    node = site.get()
-    value: Any = known.values.get(id(node))
+    node, value = known.at(site)
     if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
         yield "reshaped", node.value
     if not is_value(site, known) or np.size(value) < 2:
@@ -179,7 +175,7 @@ def _other_einsums(text: str) -> Iterator[str]:
 
 
 def branches(site: Site, known: Known) -> Found:
-    node = site.get()
+    node, value = known.at(site)
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
         for op in (ast.Gt, ast.Lt, ast.GtE, ast.LtE, ast.Eq, ast.NotEq):
             if not isinstance(node.ops[0], op):
@@ -193,7 +189,6 @@ def branches(site: Site, known: Known) -> Found:
             yield "wrong branch", ast.Call(node.func, [condition, yes, changed], [])
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert | ast.Not):
         yield "wrong branch", node.operand
-    value: Any = known.values.get(id(node))
     if is_value(site, known) and is_mask(value) and not isinstance(node, ast.UnaryOp):
         yield "wrong branch", ast.UnaryOp(ast.Invert(), node)
         for text, mask in known.pool.items():
@@ -210,7 +205,7 @@ _OPPOSITES = {
 
 
 def places(site: Site, known: Known) -> Found:
-    node = site.get()
+    node, value = known.at(site)
     if isinstance(node, ast.Slice):
         for field in ("lower", "upper"):
             bound = getattr(node, field)
@@ -227,7 +222,6 @@ def places(site: Site, known: Known) -> Found:
             yield "wrong place", ast.Slice(literal(1), node.upper, node.step)
         if node.step is not None and node.lower is not None:
             yield "wrong place", ast.Slice(None, node.upper, node.step)
-    value: Any = known.values.get(id(node))
     is_index = isinstance(value, int | np.integer) or getattr(value, "dtype", np.dtype(float)).kind in "iu"
     if is_index and not isinstance(value, bool) and isinstance(node, ast.expr) and not _is_axis(site):
         is_inside = site.field == "slice" or isinstance(site.parent, ast.Slice | ast.Call | ast.Tuple | ast.Assign)

@@ -46,6 +46,11 @@ class Known(NamedTuple):
     helpers: tuple[str, ...]  # functions of one argument that the forward calls, too
     constants: tuple[float, ...]
 
+    def at(self, site: Site) -> tuple[Any, Any]:
+        """(what stands at a place, its value); None for a value that is not known."""
+        node = site.get()
+        return node, self.values.get(id(node))
+
 
 Found = Iterator[tuple[str, ast.AST]]
 
