@@ -23,6 +23,7 @@ from examples.experiments.tagger import Tagger
 from npformer.data import SequenceTask
 from npformer.data.batches import collate
 from npformer.layers import BatchNorm, LayerNorm
+from npformer.layers.norms import about_tokens
 from npformer.plotting.charts import Chart, Curve, draw_charts
 
 LAYER, COUNTING, MASKED = "LayerNorm", "BatchNorm, padding counted", "BatchNorm, padding left out"
@@ -57,7 +58,10 @@ def moved_by_padding(shares: tuple[float, ...], d_model: int) -> dict[str, list[
             (COUNTING, BatchNorm(d_model, backend=backend), None),
             (MASKED, BatchNorm(d_model, backend=backend), visible),
         ):
-            alone, beside = (norm(y, visible=m, training=True)[:, :900] for y, m in ((tokens, None), (x, mask)))
+            alone, beside = (
+                norm(y, **about_tokens(norm, npf.AttentionMask(m), npf.RandomKey(0)))[:, :900]
+                for y, m in ((tokens, None), (x, mask))
+            )
             found[name].append(float(np.linalg.norm(beside - alone) / np.linalg.norm(alone)))
     return found
 

@@ -27,6 +27,7 @@ from npformer.layers import (
     MultiHeadAttention,
     SinusoidalPositions,
 )
+from npformer.layers.norms import about_tokens
 
 Array = Any
 Norm = LayerNorm | BatchNorm
@@ -42,8 +43,9 @@ class SubLayer(Layer):
     def forward(self, x: Array, visible: Array, key: npf.RandomKey | None = None) -> tuple[Array, CacheStack]:
         """x (B, T, C) to y (B, T, C); visible (B, T) is False at padding."""
         cache = CacheStack(self)
-        normed = cache.run(self.norm, x, visible=visible, training=key is not None)
-        options = {"mask": npf.AttentionMask(visible)} if isinstance(self.f, MultiHeadAttention) else {}
+        mask = npf.AttentionMask(visible)
+        normed = cache.run(self.norm, x, **about_tokens(self.norm, mask, key))
+        options = {"mask": mask} if isinstance(self.f, MultiHeadAttention) else {}
         f = cache.run(self.f, normed, **options)
         if self.after:
             return cache.run(self.dropout, x + f, key=key), cache
@@ -97,7 +99,7 @@ class Tagger(Layer):
         x = cache.run(self.positions, cache.run(self.embedding, tokens))
         for i, layer in enumerate(self.layers):
             x = cache.run(layer, x, visible, key=key and key.child(f"layers.{i}"))
-        x = cache.run(self.norm, x, visible=visible, training=key is not None)
+        x = cache.run(self.norm, x, **about_tokens(self.norm, npf.AttentionMask(visible), key))
         return cache.run(self.head, x), cache
 
     def streams(self, tokens: Array, *, key: npf.RandomKey | None = None) -> list[Array]:

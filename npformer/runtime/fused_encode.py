@@ -20,8 +20,10 @@ _prepared: Prepared = WeakKeyDictionary()
 
 
 def start(model: Transformer, src: Array, max_len: int) -> DecodeState:
-    """model.start(src, max_len), encoding as ``encode`` does."""
+    """model.start(src, max_len), encoding as ``encode`` does; a model with a start of its own does as that says."""
     with model.backend.on_one_thread():
+        if getattr(model.start, "__func__", None) is not Transformer.start:
+            return model.start(src, max_len)
         return model.start(src, max_len, encode=partial(encode, model))
 
 

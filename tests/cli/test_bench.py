@@ -46,9 +46,15 @@ def test_a_step_in_numbers(cli):
 
 @pytest.mark.parametrize(
     ("kernels", "threads", "said"),
-    [("plain", 2, "2 threads; one BLAS thread each"), ("numpy", 1, "2 threads; a batch this small is for one alone, ")],
+    [
+        ("plain", 1, "(plain) on CPU, float32; BLAS threads: "),
+        ("numpy", 1, "2 threads; a batch this small is for one alone, "),
+        ("numba", 2, "2 threads; one BLAS thread each"),
+    ],
 )
 def test_it_says_how_many_threads_share_the_batch(cli, monkeypatch, kernels, threads, said):
+    if kernels == "numba" and numpy_kernels.numba_problem() is not None:
+        pytest.skip(numpy_kernels.numba_problem())
     monkeypatch.setattr(numpy_kernels, "default_threads", lambda: 2)
     monkeypatch.setattr(command, "can_set_blas_threads", lambda: True)
     options = ("bench", "--device", "numpy", "--kernels", kernels, "--steps", 1)
