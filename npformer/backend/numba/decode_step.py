@@ -7,7 +7,8 @@ an optimiser changes in place are seen.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import Any
@@ -27,6 +28,7 @@ WORTH_SHARING = 1 << 20  # products of two numbers in a step; of one token: what
 NUMBERS_A_LOOK = 50  # of a part: its reader has four times as long as it needs
 LONGEST_PATIENCE = 10 * sharing.PATIENCE  # of a helper between two steps, while a caller chooses many tokens
 ALONE = 32  # steps without help after a helper that fell asleep
+A_MOMENT = 1e-4  # seconds between two looks at whether it has left
 
 
 def decoder_steps(decoder: Any, threads: int) -> DecoderWeights | None:
@@ -149,9 +151,14 @@ class TokenSteps:
         self, tokens: Array, position: int, ends: tuple[int, int], chosen: Array, going: Array,
         beams: tuple[Array, ...], rows: Array,
     ) -> int:  # fmt: skip
-        """Take steps, as the kernel says; begin anew at the one at which a helper was lost."""
+        """Take steps, as the kernel says; begin anew at the one at which a helper was lost.
+
+        A lost helper still writes the keys and values of its part, once it is awake. Those are the ones that the
+        step begun anew writes, so they do no harm as long as their rows have not been moved: by a search, or by the
+        caller when all steps are taken.
+        """
         totals = np.empty_like(beams[-2])
-        ids, done = np.array(tokens).reshape(-1), 0
+        ids, done, lost = np.array(tokens).reshape(-1), 0, list[Array]()
         while True:
             self._given[2][POSITION] = position + done
             self._invite(len(chosen) - done)
@@ -161,9 +168,14 @@ class TokenSteps:
                 )
             done += int(self._given[2][DECIDED])
             if not self._shared[sharing.LOST]:
-                return done
+                break
+            lost.append(self._shared)
+            if rows.size:
+                until_left(lost)
             self._alone = ALONE
             self._new_place()
+        until_left(lost)
+        return done
 
     def _invite(self, steps: int) -> None:
         """Ask for help with so many steps, if it pays and nobody is here."""
@@ -173,6 +185,12 @@ class TokenSteps:
             self._alone = max(0, self._alone - max(1, steps))
             return
         sharing.helper.invite(partial(_help, self._kept, self._given, self._patience), self._shared)
+
+
+def until_left(places: Sequence[Array]) -> None:
+    """Wait until no helper is in any of these places."""
+    while any(place[sharing.PRESENT] for place in places):
+        time.sleep(A_MOMENT)
 
 
 def _help(kept: Any, given: tuple[Array, ...], patience: int) -> None:

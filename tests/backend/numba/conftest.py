@@ -69,21 +69,36 @@ def threads(request, monkeypatch):
 
 @pytest.fixture
 def a_helper_falls_asleep(monkeypatch):
-    """a_helper_falls_asleep(phase): whoever is invited takes a part of that phase and never does it; where it was.
+    """a_helper_falls_asleep(phase): whoever is invited takes a part of that phase, and does it when it is waited for.
 
-    No thread is needed for that, so no test hangs on which thread the system lets run.
+    Returns the places where that was. No thread is needed for it, so no test hangs on which thread the system lets run.
     """
     pytest.importorskip("numba")
-    from npformer.backend.numba import decode_step, sharing
+    from npformer.backend.numba import decode_parts, decode_step, sharing
 
     def make(phase: int) -> list[Host]:
+        given: list[tuple[Host, ...]] = []
         places: list[Host] = []
 
         def invite(job, shared: Host):
             shared[sharing.PRESENT], shared[sharing.ASLEEP] = 1, phase
+            given.append(job.args[1])
             places.append(shared)
 
+        def wake_up(lost: list[Host]):
+            """Give back the part that was taken from the back, as if nobody had taken it, and do it."""
+            for layers, model, sizes, shared, *others in given:
+                if shared[sharing.PRESENT] and any(shared is place for place in lost):
+                    late = shared.copy()
+                    late[sharing.LOST] = late[sharing.ASLEEP] = 0
+                    opened = shared[sharing.TICKET] // sharing.MOST_PARTS**2
+                    late[sharing.TICKET] = opened * sharing.MOST_PARTS**2 + sizes[decode_parts.PARTS] - 1
+                    decode_step.help_with_steps(layers, model, sizes, late, *others, 1)
+                    assert late[sharing.DONE] == shared[sharing.DONE] + 1
+                    shared[sharing.PRESENT] = 0
+
         monkeypatch.setattr(decode_step, "WORTH_SHARING", 0)
+        monkeypatch.setattr(decode_step, "until_left", wake_up)
         monkeypatch.setattr(sharing.helper, "invite", invite)
         return places
 

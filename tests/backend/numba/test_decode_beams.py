@@ -135,12 +135,15 @@ def test_a_model_without_such_steps_is_asked_once(monkeypatch):
     assert len(asked) == 1
 
 
+@pytest.mark.parametrize("at_once", [8, 200])
 @pytest.mark.parametrize("phase", [1, 20, 40])
-def test_a_helper_that_falls_asleep_on_the_way_costs_no_step(phase, a_helper_falls_asleep, monkeypatch):
-    monkeypatch.setattr(beams, "AT_ONCE", 200)
+def test_a_helper_that_falls_asleep_on_the_way_costs_no_step(phase, at_once, a_helper_falls_asleep, monkeypatch):
+    """What it writes when it wakes up meets rows that have not been moved since."""
+    monkeypatch.setattr(beams, "AT_ONCE", at_once)
     places, expected = a_helper_falls_asleep(phase), one_by_one(model("plain"), SRC[:2], eos_id=99)
     same(beam_search(model("numba"), SRC[:2], MAX_LEN, eos_id=99), expected)
     assert any(place[sharing.LOST] for place in places)
+    assert not any(place[sharing.PRESENT] for place in places if place[sharing.LOST])
 
 
 def test_numbers_of_few_bits_are_as_good():

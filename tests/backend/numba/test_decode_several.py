@@ -148,6 +148,7 @@ def test_a_helper_that_falls_asleep_on_the_way_costs_no_step(phase, a_helper_fal
     places, expected = a_helper_falls_asleep(phase), one_by_one(model("plain"), 2, 99)
     np.testing.assert_array_equal(greedy(model("numba"), SRC[:2], MAX_LEN, eos_id=99), expected)
     assert any(place[sharing.LOST] for place in places)
+    assert not any(place[sharing.PRESENT] for place in places if place[sharing.LOST])
 
 
 def test_an_operation_of_ones_own_is_obeyed():

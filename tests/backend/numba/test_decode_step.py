@@ -193,6 +193,7 @@ def test_a_helper_that_falls_asleep_is_given_up(a_helper_falls_asleep):
     assert lost == [[0]] + [[1]] * (MAX_LEN - 1)  # nobody is invited for a while
     steps = state.fused[1]
     assert steps._shared is not places[0]
+    assert places[0][sharing.PRESENT] == 0  # it was waited for: the caller may move rows
     assert 0 < steps._alone <= decode_step.ALONE
 
 
