@@ -28,7 +28,7 @@ Backward, the steps counted down. dx is ∂L/∂x of the stream, dh ∂L/∂h of
 
 The memory leaves the layer sideways. dm (B, S, C) goes to nothing in here: every decoder layer read the same m, so
 ``stacks.py`` adds dm over the layers, and the sum is the gradient of the encoder's output. In post-LN and without
-dropout, the whole layer is
+dropout, the whole backward is, with f'ᵀ for the backward of f,
 
     dt₃ = LN₃'ᵀ dy
     dt₂ = LN₂'ᵀ(dt₃ + FeedForward'ᵀ dt₃)
@@ -123,21 +123,20 @@ class DecoderLayer(ResidualLayer):
         mask says which targets a target may look at (causal, in a Transformer), memory_mask which
         sources.
         """
-        norm0, norm1, norm2, norm3 = self.places(self.norm1, self.norm2, self.norm3)
-        name = "self_attention"
-        h, entry = self.enter(x, norm0, mask, key)  # 1. (B, T, C)
+        at_entry, after_self, after_cross, at_end = self.places(self.norm1, self.norm2, self.norm3)
+        h, entry = self.enter(x, at_entry, mask, key)  # 1. (B, T, C)
         f, own = self.self_attention.forward(
-            h, mask=mask, key=child(key, name), recorder=child(recorder, name)
+            h, mask=mask, key=child(key, "self_attention"), recorder=child(recorder, "self_attention")
         )  # 2. (B, T, C)
-        x, h, join1 = self.join(x, f, name, norm1, mask, key)  # 3. (B, T, C) each
-        name = "cross_attention"
+        x, h, join1 = self.join(x, f, "self_attention", after_self, mask, key)  # 3. (B, T, C) each
         f, cross = self.cross_attention.forward(
-            h, memory, mask=memory_mask, key=child(key, name), recorder=child(recorder, name)
+            h, memory, mask=memory_mask, key=child(key, "cross_attention"), recorder=child(recorder, "cross_attention")
         )  # 4. (B, T, C)
-        x, h, join2 = self.join(x, f, name, norm2, mask, key)  # 5. (B, T, C) each
-        name = "feed_forward"
-        f, feed_forward = self.feed_forward.forward(h, **key_for(self.feed_forward, key, name))  # 6. (B, T, C)
-        y, _, join3 = self.join(x, f, name, norm3, mask, key)  # 7. (B, T, C)
+        x, h, join2 = self.join(x, f, "cross_attention", after_cross, mask, key)  # 5. (B, T, C) each
+        f, feed_forward = self.feed_forward.forward(
+            h, **key_for(self.feed_forward, key, "feed_forward")
+        )  # 6. (B, T, C)
+        y, _, join3 = self.join(x, f, "feed_forward", at_end, mask, key)  # 7. (B, T, C)
         return y, LayerCache(self, DecoderLayerCache(entry, own, join1, cross, join2, feed_forward, join3))
 
     def backward(self, dy: Array, cache: LayerCache[DecoderLayerCache]) -> tuple[Array, Array]:
@@ -157,11 +156,11 @@ class DecoderLayer(ResidualLayer):
 
     def step(self, x: Array, state: LayerState, *, mask: AttentionMask, memory_mask: AttentionMask) -> Array:
         """For decoding: x (B, n, C), the newest targets, to y (B, n, C); mask.query_offset tokens came before."""
-        norm0, norm1, norm2, norm3 = self.places(self.norm1, self.norm2, self.norm3)
-        h, _ = self.enter(x, norm0, mask, None)
+        at_entry, after_self, after_cross, at_end = self.places(self.norm1, self.norm2, self.norm3)
+        h, _ = self.enter(x, at_entry, mask, None)
         f = self.self_attention.step(h, state.own, mask)
-        x, h, _ = self.join(x, f, "self_attention", norm1, mask, None)
+        x, h, _ = self.join(x, f, "self_attention", after_self, mask, None)
         assert state.memory is not None  # start projected it
         f = self.cross_attention.step_memory(h, state.memory, memory_mask)
-        x, h, _ = self.join(x, f, "cross_attention", norm2, mask, None)
-        return self.join(x, self.feed_forward.forward(h)[0], "feed_forward", norm3, mask, None)[0]
+        x, h, _ = self.join(x, f, "cross_attention", after_cross, mask, None)
+        return self.join(x, self.feed_forward.forward(h)[0], "feed_forward", at_end, mask, None)[0]

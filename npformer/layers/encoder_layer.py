@@ -98,16 +98,16 @@ class EncoderLayer(ResidualLayer):
         recorder: AttentionRecorder | None = None,
     ) -> tuple[Array, LayerCache[EncoderLayerCache]]:
         """x (B, S, C) to y (B, S, C); mask says which keys are visible."""
-        norm0, norm1, norm2 = self.places(self.norm1, self.norm2)
-        name = "self_attention"
-        h, entry = self.enter(x, norm0, mask, key)  # 1. (B, S, C)
+        at_entry, after_attention, at_end = self.places(self.norm1, self.norm2)
+        h, entry = self.enter(x, at_entry, mask, key)  # 1. (B, S, C)
         f, attention = self.self_attention.forward(
-            h, mask=mask, key=child(key, name), recorder=child(recorder, name)
+            h, mask=mask, key=child(key, "self_attention"), recorder=child(recorder, "self_attention")
         )  # 2. (B, S, C)
-        x, h, join1 = self.join(x, f, name, norm1, mask, key)  # 3. (B, S, C) each
-        name = "feed_forward"
-        f, feed_forward = self.feed_forward.forward(h, **key_for(self.feed_forward, key, name))  # 4. (B, S, C)
-        y, _, join2 = self.join(x, f, name, norm2, mask, key)  # 5. (B, S, C)
+        x, h, join1 = self.join(x, f, "self_attention", after_attention, mask, key)  # 3. (B, S, C) each
+        f, feed_forward = self.feed_forward.forward(
+            h, **key_for(self.feed_forward, key, "feed_forward")
+        )  # 4. (B, S, C)
+        y, _, join2 = self.join(x, f, "feed_forward", at_end, mask, key)  # 5. (B, S, C)
         return y, LayerCache(self, EncoderLayerCache(entry, attention, join1, feed_forward, join2))
 
     def backward(self, dy: Array, cache: LayerCache[EncoderLayerCache]) -> Array:
@@ -125,8 +125,8 @@ class EncoderLayer(ResidualLayer):
 
     def step(self, x: Array, state: LayerState, *, mask: AttentionMask) -> Array:
         """For decoding: x (B, n, C), the newest tokens, to y (B, n, C); mask.query_offset tokens came before."""
-        norm0, norm1, norm2 = self.places(self.norm1, self.norm2)
-        h, _ = self.enter(x, norm0, mask, None)
+        at_entry, after_attention, at_end = self.places(self.norm1, self.norm2)
+        h, _ = self.enter(x, at_entry, mask, None)
         f = self.self_attention.step(h, state.own, mask)
-        x, h, _ = self.join(x, f, "self_attention", norm1, mask, None)
-        return self.join(x, self.feed_forward.forward(h)[0], "feed_forward", norm2, mask, None)[0]
+        x, h, _ = self.join(x, f, "self_attention", after_attention, mask, None)
+        return self.join(x, self.feed_forward.forward(h)[0], "feed_forward", at_end, mask, None)[0]

@@ -1,4 +1,6 @@
-"""Version numbers: whoever made something for a model sees by one number whether the model is still the same.
+"""Version numbers: a model's version grows when a part of it is set, so what was compiled for it knows it is stale.
+
+A reader of the mathematics may leave this file out.
 
 A training step checks a model, makes replicas of it and records what it does; a fused kernel takes addresses of its
 arrays. All of this holds for the model's structure: which layers and parameters it has, and how each is set. So every

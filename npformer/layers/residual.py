@@ -8,8 +8,8 @@ Both are one walk. x is the stream, h what the next sub-layer f reads, N the nor
     enter     h = N(x)
     join      t = x + Drop(f(h))      n = N(t)      post-LN: x, h ← n, n      pre-LN: x, h ← t, n
 
-n norms stand at n of the n + 1 places. Post-LN has none at the entry, pre-LN none after the last sub-layer; where
-there is none, N(x) = x.
+k sub-layers have k norms, at k of the k + 1 places. Post-LN has none at the entry, pre-LN none after the last
+sub-layer; where there is none, N(x) = x.
 
 Backward. dx is the gradient of the stream after the join, dh that of what the next sub-layer read there:
 
@@ -96,7 +96,8 @@ class ResidualLayer(Layer):
         if is_own_layer_norm(norm):
             pair = norm.ops.post_norm if post else norm.ops.add_norm
             out, normed = pair.forward(x, f, norm.gamma.data, norm.beta.data, norm.eps, drop)  # t and n at once
-            return *((out, out) if post else out), LayerCache(self, JoinCache(norm, None, normed))
+            x, h = (out, out) if post else out
+            return x, h, LayerCache(self, JoinCache(norm, None, normed))
         t, total = self.ops.residual.forward(x, f, drop)  # 1. (B, T, C)
         if norm is None:
             return t, t, LayerCache(self, JoinCache(None, total, None))

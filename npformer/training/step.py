@@ -9,12 +9,13 @@ so n_i/N is the gradient that enters each backward, and the sum of the gradients
 whole batch, however the padding is spread. (Averaging the micro-batches' means instead would let a
 token in a padded micro-batch weigh more.) N is counted on the host, where batches come from.
 
-A step is made for its model's structure, which it looks at again when the model's version has changed: it trains what
-there is now, or refuses a parameter that is not in the arena. Threads, records and CUDA graphs, which compute the same
-faster, are asked for by one call, and are in ``npformer/runtime``.
+A step checks once that every parameter of the model will be trained, and again when a part has been replaced, which
+gives the model a new version. It refuses a parameter that is not in the arena. Threads, records and CUDA graphs, which
+compute the same faster, are asked for by one call, and are in ``npformer/runtime``.
 
 Ctrl-C never tears a step: it is obeyed before an update or after it (``signals.HeldInterrupt``), a second one at
-once, unless an update is being made. Parameters, moments and running statistics are those that ``step_number`` says.
+once, unless an update is being made. Parameters, moments and running statistics always belong to the same
+``step_number``.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class TrainStep:
         self.accumulate = accumulate
         self.grad_norm: Array | None = None  # of the last step, before clipping; None without clipping
         self.interrupt = HeldInterrupt()
-        self._checked: tuple[Any, ...] = (None, None, None)  # what was found to go together
+        self._checked: tuple[Any, ...] = (None, None, None)  # model version, optimizer and segments at the last check
         self._expect_trainable()
         self.runner = runner_for(model, backpropagate)  # None: steps are made as they are written here
 
@@ -112,7 +113,7 @@ class TrainStep:
             self.model.arena.zero_grad()
             settings, losses = self.settings(), []
             seen: list[Statistics] | None = [] if self._has_batch_norm else None
-            for (shard,) in shards_of(given, self.model.backend):
+            for (shard,) in shards_of(given, self.model.backend):  # one for each micro-batch: only threads split more
                 losses.append(shard.share * backpropagate(self.model, settings, shard, seen))  # forward, loss, backward
             self.grad_norm = self.update(given.rates, seen or [])  # clip, update
         return sum(losses[1:], start=losses[0])
@@ -124,7 +125,7 @@ class TrainStep:
         """
         norm = None
         with self.interrupt.firmly():
-            if not isinstance(rates, Rates):
+            if not isinstance(rates, Rates):  # numbers on the device, for a CUDA graph
                 norm = self.optimizer.step_on_device(rates, self.clip_norm)
             else:
                 if self.clip_norm is not None:
