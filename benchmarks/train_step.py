@@ -49,9 +49,9 @@ def main() -> int:
 def benchmark(options: Options) -> int:
     """Measure all sizes at all rates, say what came of it. Returns the exit code."""
     rates = numbers("--dropout", str(options.own["dropout"]), 0, 1)
-    on_card = options.device == "cupy"
-    environment, about = report.opening(options, on_gpu.LEGEND if on_card else LEGEND)
-    ceilings = on_gpu.measure_ceilings(options, environment) if on_card else None
+    on_device = options.device == "cupy"
+    environment, about = report.opening(options, on_gpu.LEGEND if on_device else LEGEND)
+    ceilings = on_gpu.measure_ceilings(options, environment) if on_device else None
     if ceilings:
         report.say("\n" + on_gpu.ceilings_line(ceilings), options.json)
     found = []

@@ -96,7 +96,7 @@ def with_bits(ops: Ops, bits: Bits) -> Ops:
 
 
 def with_kernels(ops: Ops, folder: str, *first: Any) -> Ops:
-    """ops with the kernels of a folder, a package by its name; a kernel's first arguments are ``first``, a GPU's card.
+    """ops with the kernels of a folder, a package by its name; a kernel's first arguments are ``first``, say a GPU's runtime.
 
     A kernel is found by its name: ``linear_forward`` and ``linear_backward``, in any module of the folder, stand for
     the pair of linear. Both or neither, since a cache is for the backward of the forward that made it.

@@ -13,7 +13,7 @@ from npformer.backend.numpy import numba_problem
 from npformer.backend.numpy.adam import BLOCK
 from npformer.layers import Parameter
 from npformer.optim import AdamW
-from tests.backend.cuda import host_card
+from tests.backend.cuda import host_runtime
 
 BETAS, EPS = (0.9, 0.98), 1e-9
 
@@ -21,20 +21,20 @@ BETAS, EPS = (0.9, 0.98), 1e-9
 @pytest.fixture(params=["numpy", "numba", "cuda"])
 def adam_update(request):
     """adam_update(p, g, m, v, lr, betas, eps, t, decay) of each table in turn; decay is lr·λ."""
-    problem = {"numba": numba_problem, "cuda": host_card.compiler_problem}.get(request.param, lambda: None)()
+    problem = {"numba": numba_problem, "cuda": host_runtime.compiler_problem}.get(request.param, lambda: None)()
     if problem is not None:
         pytest.skip(problem)
     if request.param != "cuda":
         update = get_backend("numpy", kernels=request.param).adam_update
         assert update is not None
         return update
-    card = host_card.HostCard(block=40, backwards=True)
+    runtime = host_runtime.HostRuntime(block=40, backwards=True)
 
-    def on_card(p, g, m, v, lr: float, betas, eps: float, t: int, decay: float):
+    def on_gpu(p, g, m, v, lr: float, betas, eps: float, t: int, decay: float):
         rates = np.array([lr, 1 / (1 - betas[0] ** t), 1 / (1 - betas[1] ** t)])
-        adam.adam_update(card, p, g, m, v, rates, betas, eps, 1.0, decay / lr)
+        adam.adam_update(runtime, p, g, m, v, rates, betas, eps, 1.0, decay / lr)
 
-    return on_card
+    return on_gpu
 
 
 def plain_update(p, g, m, v, lr: float, betas: tuple[float, float], eps: float, t: int, decay: float):

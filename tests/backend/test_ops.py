@@ -122,9 +122,9 @@ def test_kernels_are_found_by_their_names_or_refused(source, message, tmp_path, 
         with pytest.raises(TypeError, match=message):
             with_kernels(PLAIN, folder)
         return
-    found, plain = vars(with_kernels(PLAIN, folder, "card")), vars(PLAIN)
+    found, plain = vars(with_kernels(PLAIN, folder, "GPU")), vars(PLAIN)
     assert [op for op in NAMES if found[op] is not plain[op]] == (["linear"] if "linear" in source else [])
-    assert "linear" not in source or found["linear"].forward.args == ("card",)
+    assert "linear" not in source or found["linear"].forward.args == ("GPU",)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])

@@ -15,28 +15,28 @@ from npformer.backend import Backend, get_backend
 from npformer.backend.cupy import assembled
 from npformer.backend.roofline import LARGE, STREAMED
 from npformer.models.presets import PRESETS, Preset
-from tests.backend.cuda import guarded, host_card, recording
+from tests.backend.cuda import guarded, host_runtime, recording
 
 SMALL = Preset(vocab_size=9, d_model=8, num_heads=2, num_layers=1, d_ff=12, length=5, batch=3)
 
 
 @pytest.fixture(scope="module")
-def cards():
-    """The card of the tests; skips, visibly, without a compiler."""
-    if (problem := host_card.compiler_problem()) is not None:
+def runtimes():
+    """The GPU of the tests; skips, visibly, without a compiler."""
+    if (problem := host_runtime.compiler_problem()) is not None:
         pytest.skip(problem)
-    return host_card
+    return host_runtime
 
 
 @pytest.fixture
-def machine(cards, monkeypatch):
+def machine(runtimes, monkeypatch):
     """The machine, which every contender of npformer finds where it looks for CuPy."""
     made = recording.Machine(guarded.guarded)
 
     def backend(device: str, kernels: str, precision: str = "float32") -> Backend:
         assert (device, kernels) == ("cupy", "cuda")
         plain = Backend("cupy", get_backend("numpy").ops, made, "float32", precision=precision)
-        return assembled(plain, recording.Card(made, cards.HostCard()), made, recording.DeviceArray)
+        return assembled(plain, recording.Runtime(made, runtimes.HostRuntime()), made, recording.DeviceArray)
 
     for module in (decode, gradients, ops, replays, roofline, train):
         monkeypatch.setattr(module, "backend", backend)

@@ -1,13 +1,13 @@
-"""Kernels for NVIDIA GPUs (.cu) and what calls them, for any card that offers ``Card``."""
+"""Kernels for NVIDIA GPUs (.cu) and what calls them, for any GPU that offers ``DeviceRuntime``."""
 
 from __future__ import annotations
 
-from npformer.backend.cuda.card import PRECISIONS, Card
+from npformer.backend.cuda.device_runtime import PRECISIONS, DeviceRuntime
 from npformer.backend.ops import PLAIN, Ops, with_kernels
 
-__all__ = ["PRECISIONS", "Card", "cuda_ops"]
+__all__ = ["PRECISIONS", "DeviceRuntime", "cuda_ops"]
 
 
-def cuda_ops(card: Card) -> Ops:
-    """The table of operations on a card; what has no kernel stays plain."""
-    return with_kernels(PLAIN, __name__, card)
+def cuda_ops(gpu: DeviceRuntime) -> Ops:
+    """The table of operations on a GPU; what has no kernel stays plain."""
+    return with_kernels(PLAIN, __name__, gpu)

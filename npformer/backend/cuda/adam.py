@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.backend.arena import Run
-from npformer.backend.cuda.card import Card, whole_blocks
+from npformer.backend.cuda.device_runtime import DeviceRuntime, whole_blocks
 from npformer.typing import Array, HostArray
 
 #: Threads of a block, and the elements it takes at a time.
@@ -18,7 +18,7 @@ SHARING = 528
 
 
 class Runs(NamedTuple):
-    """An arena's trainable runs as kernels want them, both on the card."""
+    """An arena's trainable runs as kernels want them, both on the GPU."""
 
     places: Array  # (R, 2) int64    start, stop, in order and apart from each other
     scales: Array  # (R, 2) float64  lr_scale; weight_decay times the optimiser's
@@ -33,44 +33,44 @@ def runs_table(runs: Iterable[Run], weight_decay: float = 0.0) -> tuple[HostArra
 
 
 def adam_update(
-    card: Card, p: Array, g: Array, m: Array, v: Array, rates: Array, betas: tuple[float, float], eps: float,
+    gpu: DeviceRuntime, p: Array, g: Array, m: Array, v: Array, rates: Array, betas: tuple[float, float], eps: float,
     lr_scale: float = 1.0, weight_decay: float = 0.0, shrink: Array | None = None,
 ) -> None:  # fmt: skip
     """One update of flat arrays (n,), in place.
 
-    rates (3,), float64 on the card, holds lr, 1/(1 − β₁ᵗ), 1/(1 − β₂ᵗ); shrink (), if given, multiplies the gradient.
+    rates (3,), float64 on the GPU, holds lr, 1/(1 − β₁ᵗ), 1/(1 − β₂ᵗ); shrink (), if given, multiplies the gradient.
     """
-    _update(card, (p, g, m, v), (None, None, 1), rates, shrink, (*betas, eps, lr_scale, weight_decay))
+    _update(gpu, (p, g, m, v), (None, None, 1), rates, shrink, (*betas, eps, lr_scale, weight_decay))
 
 
 def adam_over_runs(
-    card: Card, p: Array, g: Array, m: Array, v: Array, runs: Runs, rates: Array, betas: tuple[float, float],
+    gpu: DeviceRuntime, p: Array, g: Array, m: Array, v: Array, runs: Runs, rates: Array, betas: tuple[float, float],
     eps: float, shrink: Array | None = None,
 ) -> None:  # fmt: skip
     """``adam_update`` of each run of whole arenas, all in one kernel."""
-    _update(card, (p, g, m, v), (*runs, len(runs.places)), rates, shrink, (*betas, eps, 1.0, 0.0))
+    _update(gpu, (p, g, m, v), (*runs, len(runs.places)), rates, shrink, (*betas, eps, 1.0, 0.0))
 
 
 def _update(
-    card: Card, flats: tuple[Array, ...], runs: tuple[Any, ...], rates: Array, shrink: Array | None,
+    gpu: DeviceRuntime, flats: tuple[Array, ...], runs: tuple[Any, ...], rates: Array, shrink: Array | None,
     numbers: tuple[float, ...],
 ) -> None:  # fmt: skip
     size, dtype = flats[0].size, flats[0].dtype
     if size:
         blocks = whole_blocks(size, STRETCH)
         fractions = map(float, numbers)
-        card.launch("adam.adam", dtype, blocks, THREADS, *flats, *runs, size, STRETCH, rates, shrink, *fractions)
+        gpu.launch("adam.adam", dtype, blocks, THREADS, *flats, *runs, size, STRETCH, rates, shrink, *fractions)
 
 
-def gradient_norm(card: Card, g: Array, runs: Runs, longest: float | None = None) -> tuple[Array, Array | None]:
-    """(norm, shrink) of the runs of an arena's gradient g (n,), scalars () on the card.
+def gradient_norm(gpu: DeviceRuntime, g: Array, runs: Runs, longest: float | None = None) -> tuple[Array, Array | None]:
+    """(norm, shrink) of the runs of an arena's gradient g (n,), scalars () on the GPU.
 
     shrink = longest/max(norm, longest) is what clipping to longest multiplies the gradient by; None without longest.
     """
     dtype, blocks = g.dtype, min(SHARING, whole_blocks(g.size, STRETCH))
-    partials, norm = card.empty((blocks,), dtype), card.empty((), dtype)
-    shrink = None if longest is None else card.empty((), dtype)
+    partials, norm = gpu.empty((blocks,), dtype), gpu.empty((), dtype)
+    shrink = None if longest is None else gpu.empty((), dtype)
     places = (runs.places, len(runs.places))
-    card.launch("adam.square_partials", dtype, blocks, THREADS, g, *places, g.size, STRETCH, partials)
-    card.launch("adam.length_of", dtype, 1, THREADS, partials, norm, shrink, blocks, float(longest or 0.0))
+    gpu.launch("adam.square_partials", dtype, blocks, THREADS, g, *places, g.size, STRETCH, partials)
+    gpu.launch("adam.length_of", dtype, 1, THREADS, partials, norm, shrink, blocks, float(longest or 0.0))
     return norm, shrink

@@ -22,7 +22,7 @@ from npformer.backend.cuda.attention_tiles import (
     fits_one_tile,
     forward_by_tiles,
 )
-from npformer.backend.cuda.card import Card
+from npformer.backend.cuda.device_runtime import DeviceRuntime
 from npformer.backend.numpy.gradients import expect_gradients
 from npformer.functional.attention import expect_heads
 from npformer.functional.attention_mask import ALL_VISIBLE, AttentionMask
@@ -52,21 +52,21 @@ def way(q: Array, k: Array, mask: AttentionMask) -> str:
 
 
 def attention_forward(
-    card: Card, q: Array, k: Array, v: Array, mask: AttentionMask = ALL_VISIBLE, draw: Draw | None = None
+    gpu: DeviceRuntime, q: Array, k: Array, v: Array, mask: AttentionMask = ALL_VISIBLE, draw: Draw | None = None
 ) -> tuple[Array, ProductsCache | TilesCache]:
     expect_heads(q, k, v)
-    question = Question.asked(card, q, k, v, mask, draw)
+    question = Question.asked(gpu, q, k, v, mask, draw)
     chosen = way(q, k, mask)
     if chosen == "products":
-        return forward_by_products(card, question)
-    return forward_by_tiles(card, question, whole_head=chosen == "short")
+        return forward_by_products(gpu, question)
+    return forward_by_tiles(gpu, question, whole_head=chosen == "short")
 
 
 def attention_backward(
-    card: Card, dout: Array, cache: ProductsCache | TilesCache, into: Sequence[Array | None] = ()
+    gpu: DeviceRuntime, dout: Array, cache: ProductsCache | TilesCache, into: Sequence[Array | None] = ()
 ) -> tuple[Array, Array, Array]:
     expect_gradients(dout, cache.question.q.shape)
-    dout = with_neighbours(card, dout)
+    dout = with_neighbours(gpu, dout)
     if isinstance(cache, ProductsCache):
-        return backward_by_products(card, dout, cache)
-    return backward_by_tiles(card, dout, cache)
+        return backward_by_products(gpu, dout, cache)
+    return backward_by_tiles(gpu, dout, cache)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from npformer.backend.cuda.attention_question import Question, side_by_side
-from npformer.backend.cuda.card import Card, whole_blocks
+from npformer.backend.cuda.device_runtime import DeviceRuntime, whole_blocks
 from npformer.typing import Array
 
 #: Rows to a block, a warp each, where rows are at most SHORT_ROW long; longer ones have a block each.
@@ -24,37 +24,37 @@ def _rows(weights: Array) -> tuple[int, int, int, int]:
     return whole_blocks(rows, per_block), rows, keys, per_block
 
 
-def forward_by_products(card: Card, question: Question) -> tuple[Array, ProductsCache]:
+def forward_by_products(gpu: DeviceRuntime, question: Question) -> tuple[Array, ProductsCache]:
     """Attend. Returns out (B, H, T, D)."""
     q, k, v, pattern, draw, factor = question
     batch, heads, queries, _ = q.shape
-    weights = card.empty((batch, heads, queries, k.shape[2]), q.dtype)
-    card.product(q, k.swapaxes(-1, -2), weights)
-    dropped = card.empty(weights.shape, q.dtype) if draw.threshold > 0 else None
+    weights = gpu.empty((batch, heads, queries, k.shape[2]), q.dtype)
+    gpu.product(q, k.swapaxes(-1, -2), weights)
+    dropped = gpu.empty(weights.shape, q.dtype) if draw.threshold > 0 else None
     blocks, *rows = _rows(weights)
-    card.launch(
+    gpu.launch(
         "attention_rows.weigh_rows", q.dtype, blocks, THREADS,
         weights, dropped, *rows, heads, queries, *pattern, factor, *draw,
     )  # fmt: skip
-    (out,) = side_by_side(card, 1, q)
-    card.product(weights if dropped is None else dropped, v, out)
+    (out,) = side_by_side(gpu, 1, q)
+    gpu.product(weights if dropped is None else dropped, v, out)
     return out, ProductsCache(question, weights)
 
 
-def backward_by_products(card: Card, dout: Array, cache: ProductsCache) -> tuple[Array, Array, Array]:
+def backward_by_products(gpu: DeviceRuntime, dout: Array, cache: ProductsCache) -> tuple[Array, Array, Array]:
     """Gradients (dq, dk, dv)."""
     q, k, v, _, draw, factor = cache.question
     weights = cache.weights
-    dq, dk, dv = cache.question.gradients(card)
-    dscores = card.empty(weights.shape, weights.dtype)
-    card.product(dout, v.swapaxes(-1, -2), dscores)
-    dropped = card.empty(weights.shape, weights.dtype) if draw.threshold > 0 else None
+    dq, dk, dv = cache.question.gradients(gpu)
+    dscores = gpu.empty(weights.shape, weights.dtype)
+    gpu.product(dout, v.swapaxes(-1, -2), dscores)
+    dropped = gpu.empty(weights.shape, weights.dtype) if draw.threshold > 0 else None
     blocks, *rows = _rows(weights)
-    card.launch(
+    gpu.launch(
         "attention_rows.weigh_rows_backward", q.dtype, blocks, THREADS,
         weights, dscores, dropped, *rows, factor, draw.scale,
     )  # fmt: skip
-    card.product((weights if dropped is None else dropped).swapaxes(-1, -2), dout, dv)
-    card.product(dscores, k, dq)
-    card.product(dscores.swapaxes(-1, -2), q, dk)
+    gpu.product((weights if dropped is None else dropped).swapaxes(-1, -2), dout, dv)
+    gpu.product(dscores, k, dq)
+    gpu.product(dscores.swapaxes(-1, -2), q, dk)
     return dq, dk, dv

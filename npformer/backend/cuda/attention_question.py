@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from npformer.backend.cuda.card import NOTHING_DROPPED, Card, Drawn, drawn
+from npformer.backend.cuda.device_runtime import NOTHING_DROPPED, DeviceRuntime, Drawn, drawn
 from npformer.functional.attention_mask import AttentionMask, expect_key_visible
 from npformer.functional.philox import Draw
 from npformer.typing import Array
@@ -32,33 +32,33 @@ class Question(NamedTuple):
     factor: float  # 1/√D
 
     @staticmethod
-    def asked(card: Card, q: Array, k: Array, v: Array, mask: AttentionMask, draw: Draw | None) -> Question:
+    def asked(gpu: DeviceRuntime, q: Array, k: Array, v: Array, mask: AttentionMask, draw: Draw | None) -> Question:
         """Raises ShapeError or DTypeError for a mask of another batch, ConfigError for a bad rate."""
         batch, keys = k.shape[0], k.shape[2]
         visible = mask.key_visible
         if visible is not None:
             expect_key_visible(visible, batch, keys)
-            visible = card.contiguous(visible)
+            visible = gpu.contiguous(visible)
         pattern = Pattern(visible, mask.causal, mask.query_offset, mask.window or 0, mask.stride or 0)
         numbers = NOTHING_DROPPED
         if draw is not None:
             numbers = drawn(draw, _Weights((*q.shape[:3], keys)))
-        q, k, v = (with_neighbours(card, x) for x in (q, k, v))
+        q, k, v = (with_neighbours(gpu, x) for x in (q, k, v))
         return Question(q, k, v, pattern, numbers, 1 / math.sqrt(max(1, q.shape[-1])))
 
-    def gradients(self, card: Card) -> tuple[Array, Array, Array]:
+    def gradients(self, gpu: DeviceRuntime) -> tuple[Array, Array, Array]:
         """Room for dq, dk and dv, side by side where q, k and v were (as far as their rows' distances tell)."""
         _, heads, queries, width = self.q.shape
         keys, tokens = self.k.shape[2], heads * width * self.q.dtype.itemsize
         rows = [x.strides[2] // tokens if tokens and x.strides[2] % tokens == 0 else 0 for x in self[:3]]
         if rows == [3, 3, 3] and queries == keys:
-            dq, dk, dv = side_by_side(card, 3, self.q)
+            dq, dk, dv = side_by_side(gpu, 3, self.q)
             return dq, dk, dv
-        (dq,) = side_by_side(card, 1, self.q)
+        (dq,) = side_by_side(gpu, 1, self.q)
         if rows[1:] == [2, 2]:
-            dk, dv = side_by_side(card, 2, self.k)
+            dk, dv = side_by_side(gpu, 2, self.k)
         else:
-            (dk,), (dv,) = side_by_side(card, 1, self.k), side_by_side(card, 1, self.v)
+            (dk,), (dv,) = side_by_side(gpu, 1, self.k), side_by_side(gpu, 1, self.v)
         return dq, dk, dv
 
 
@@ -68,16 +68,16 @@ class _Weights(NamedTuple):
     shape: tuple[int, int, int, int]  # (B, H, T, S)
 
 
-def side_by_side(card: Card, count: int, like: Array) -> tuple[Array, ...]:
+def side_by_side(gpu: DeviceRuntime, count: int, like: Array) -> tuple[Array, ...]:
     """count arrays (B, H, T, D) in the order of (B, T, count·C), so that merging their heads is no copy."""
     batch, heads, length, width = like.shape
-    block = card.empty((batch, length, count, heads, width), like.dtype)
+    block = gpu.empty((batch, length, count, heads, width), like.dtype)
     return tuple(block[:, :, i].transpose(0, 2, 1, 3) for i in range(count))
 
 
-def with_neighbours(card: Card, x: Array) -> Array:
+def with_neighbours(gpu: DeviceRuntime, x: Array) -> Array:
     """x, or a copy of it whose last axis has no gaps."""
-    return x if x.shape[-1] <= 1 or x.strides[-1] == x.dtype.itemsize else card.contiguous(x)
+    return x if x.shape[-1] <= 1 or x.strides[-1] == x.dtype.itemsize else gpu.contiguous(x)
 
 
 def strided(*heads: Array) -> tuple[Any, ...]:

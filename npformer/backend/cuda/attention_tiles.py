@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from npformer.backend.cuda.attention_question import Question, side_by_side, strided
-from npformer.backend.cuda.card import Card
+from npformer.backend.cuda.device_runtime import DeviceRuntime
 from npformer.typing import Array
 
 #: What a block's matrices share, in bytes, and the most rows that one of them has: as in ``attention_tiles.cuh``.
@@ -42,42 +42,42 @@ def tile_rows(matrices: int, width: int, dtype: Any) -> int:
     return rows
 
 
-def forward_by_tiles(card: Card, question: Question, whole_head: bool) -> tuple[Array, TilesCache]:
+def forward_by_tiles(gpu: DeviceRuntime, question: Question, whole_head: bool) -> tuple[Array, TilesCache]:
     """Attend; whole_head: a tile is a head. Returns out (B, H, T, D)."""
     q, k, v, pattern, draw, factor = question
     batch, heads, queries, width = q.shape
     keys = k.shape[2]
     rows, cols = (max(queries, 1), max(keys, 1)) if whole_head else (tile_rows(3, width, q.dtype),) * 2
-    (out,) = side_by_side(card, 1, q)
-    top, inverse = card.empty((batch, heads, queries), q.dtype), card.empty((batch, heads, queries), q.dtype)
-    card.launch(
+    (out,) = side_by_side(gpu, 1, q)
+    top, inverse = gpu.empty((batch, heads, queries), q.dtype), gpu.empty((batch, heads, queries), q.dtype)
+    gpu.launch(
         "attention_tiles.attend", q.dtype, batch * heads * -(-queries // rows), THREADS,
         *strided(q, k, v, out), top, inverse, heads, queries, keys, width, rows, cols, factor, *pattern, *draw,
     )  # fmt: skip
     return out, TilesCache(question, out, top, inverse, whole_head)
 
 
-def backward_by_tiles(card: Card, dout: Array, cache: TilesCache) -> tuple[Array, Array, Array]:
+def backward_by_tiles(gpu: DeviceRuntime, dout: Array, cache: TilesCache) -> tuple[Array, Array, Array]:
     """Gradients (dq, dk, dv)."""
     (q, k, v, pattern, draw, factor), out, top, inverse, whole_head = cache
-    dq, dk, dv = cache.question.gradients(card)
+    dq, dk, dv = cache.question.gradients(gpu)
     batch, heads, queries, width = q.shape
     keys = k.shape[2]
     sizes = (heads, queries, keys, width)
     if whole_head:
-        card.launch(
+        gpu.launch(
             "attention_tiles.attend_backward", q.dtype, batch * heads, THREADS,
             *strided(dout, q, k, v, dq, dk, dv), top, inverse, *sizes, factor, *pattern, *draw,
         )  # fmt: skip
         return dq, dk, dv
-    delta = card.empty(top.shape, q.dtype)
+    delta = gpu.empty(top.shape, q.dtype)
     rows = tile_rows(5, width, q.dtype)
-    card.launch(
+    gpu.launch(
         "attention_long.attend_dqueries", q.dtype, batch * heads * -(-queries // rows), THREADS,
         *strided(dout, out, q, k, v, dq), top, inverse, delta, *sizes, rows, rows, factor, *pattern, *draw,
     )  # fmt: skip
     rows = tile_rows(6, width, q.dtype)
-    card.launch(
+    gpu.launch(
         "attention_long.attend_dkeys", q.dtype, batch * heads * -(-keys // rows), THREADS,
         *strided(dout, q, k, v, dk, dv), top, inverse, delta, *sizes, rows, rows, factor, *pattern, *draw,
     )  # fmt: skip

@@ -10,35 +10,35 @@ from __future__ import annotations
 
 import math
 
-from npformer.backend.cuda.card import Card, warps
+from npformer.backend.cuda.device_runtime import DeviceRuntime, warps
 from npformer.typing import Array
 
-#: Operands of so many numbers are rounded, and what meets them. Reasoned from a card's rates, not measured.
+#: Operands of so many numbers are rounded, and what meets them. Reasoned from a GPU's rates, not measured.
 ROUND_FROM = 1 << 20
 #: Numbers that one block rounds.
 AT_ONCE = 4096
 
 
-def is_rounded(card: Card, size: int, dtype: object) -> bool:
+def is_rounded(gpu: DeviceRuntime, size: int, dtype: object) -> bool:
     """Whether an operand of so many numbers of dtype is rounded to bfloat16."""
-    return card.precision == "bfloat16" and dtype == "float32" and size >= ROUND_FROM
+    return gpu.precision == "bfloat16" and dtype == "float32" and size >= ROUND_FROM
 
 
-def rounded_together(card: Card, *arrays: Array) -> tuple[Array, ...]:
+def rounded_together(gpu: DeviceRuntime, *arrays: Array) -> tuple[Array, ...]:
     """The operands of one product as it takes them: all of them in bfloat16, or as they are."""
-    if any(x.dtype == "uint16" or is_rounded(card, x.size, x.dtype) for x in arrays):
-        return tuple(x if x.dtype == "uint16" else rounded(card, x) for x in arrays)
+    if any(x.dtype == "uint16" or is_rounded(gpu, x.size, x.dtype) for x in arrays):
+        return tuple(x if x.dtype == "uint16" else rounded(gpu, x) for x in arrays)
     return arrays
 
 
-def rounded(card: Card, x: Array) -> Array:
+def rounded(gpu: DeviceRuntime, x: Array) -> Array:
     """x (..., M, N) in bfloat16, as uint16 in a new array, which is turned where x is."""
     unit = x.dtype.itemsize
     if x.ndim > 1 and x.strides[-1] != unit and x.strides[-2] == unit:
-        return rounded(card, x.swapaxes(-1, -2)).swapaxes(-1, -2)
+        return rounded(gpu, x.swapaxes(-1, -2)).swapaxes(-1, -2)
     if x.ndim < 2 or x.ndim > 4 or x.strides[-1] != unit:
-        x = card.contiguous(x)
-    out = card.empty(x.shape, "uint16")
+        x = gpu.contiguous(x)
+    out = gpu.empty(x.shape, "uint16")
     if x.flags.c_contiguous:
         shape, apart = (1, 1, -(-x.size // AT_ONCE), AT_ONCE), (0, 0, AT_ONCE)
     else:
@@ -48,5 +48,5 @@ def rounded(card: Card, x: Array) -> Array:
     at_once = max(1, AT_ONCE // max(width, 1))
     blocks = n0 * n1 * -(-rows // at_once)
     threads = warps(min(math.prod(shape[2:]), 256))
-    card.launch("bfloat16.round_rows", x.dtype, blocks, threads, x, out, x.size, n1, rows, width, *apart, at_once)
+    gpu.launch("bfloat16.round_rows", x.dtype, blocks, threads, x, out, x.size, n1, rows, width, *apart, at_once)
     return out

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from npformer.backend.cuda.card import Card, warps
+from npformer.backend.cuda.device_runtime import DeviceRuntime, warps
 from npformer.backend.cuda.embedding import token_ids
 from npformer.functional.arrays import as_rows
 from npformer.functional.cross_entropy import expect_loss
@@ -27,39 +27,39 @@ class CrossEntropyCache(NamedTuple):
 
 
 def cross_entropy_forward(
-    card: Card, logits: Array, targets: Array, ignore_index: int | None = 0, label_smoothing: float = 0.0
+    gpu: DeviceRuntime, logits: Array, targets: Array, ignore_index: int | None = 0, label_smoothing: float = 0.0
 ) -> tuple[Array, CrossEntropyCache]:
     expect_loss(logits, targets, label_smoothing)
-    rows, ids = as_rows(card.contiguous(logits)), token_ids(card, targets)
+    rows, ids = as_rows(gpu.contiguous(logits)), token_ids(gpu, targets)
     count, classes = rows.shape
     dtype, ignored = logits.dtype, (ignore_index is not None, ignore_index or 0)
-    top, inverse, losses = (card.empty((count,), dtype) for _ in range(3))
-    loss, num_counted = card.empty((), dtype), card.empty((), dtype)
+    top, inverse, losses = (gpu.empty((count,), dtype) for _ in range(3))
+    loss, num_counted = gpu.empty((), dtype), gpu.empty((), dtype)
     threads = warps(-(-classes // 4), MOST)
     if count:
-        card.launch(
+        gpu.launch(
             "cross_entropy.token_losses", dtype, count, threads,
             rows, ids, top, inverse, losses, classes, *ignored, float(label_smoothing),
         )  # fmt: skip
-    card.launch("cross_entropy.mean_loss", dtype, 1, warps(count), losses, ids, loss, num_counted, count, *ignored)
+    gpu.launch("cross_entropy.mean_loss", dtype, 1, warps(count), losses, ids, loss, num_counted, count, *ignored)
     return loss, CrossEntropyCache(
         rows, ids, top, inverse, num_counted, ignored, float(label_smoothing), tuple(logits.shape)
     )
 
 
 def cross_entropy_backward(
-    card: Card, dloss: Array | float, cache: CrossEntropyCache, into: Sequence[Array | None] = ()
+    gpu: DeviceRuntime, dloss: Array | float, cache: CrossEntropyCache, into: Sequence[Array | None] = ()
 ) -> Array:
-    """dloss is a number of the host, or an array () of the card, which is read there."""
+    """dloss is a number of the host, or an array () of the GPU, which is read there."""
     rows, ids, top, inverse, num_counted, ignored, label_smoothing, shape = cache
     count, classes = rows.shape
-    dlogits = card.empty(shape, rows.dtype)
-    on_card = isinstance(dloss, type(rows)) or isinstance(rows, type(dloss))
-    at = dloss.astype(rows.dtype, copy=False) if on_card else None  # type: ignore[union-attr]
+    dlogits = gpu.empty(shape, rows.dtype)
+    on_gpu = isinstance(dloss, type(rows)) or isinstance(rows, type(dloss))
+    at = dloss.astype(rows.dtype, copy=False) if on_gpu else None  # type: ignore[union-attr]
     if count:
-        card.launch(
+        gpu.launch(
             "cross_entropy.token_losses_backward", rows.dtype, count, warps(-(-classes // 4), MOST),
-            rows, ids, top, inverse, num_counted, at, 0.0 if on_card else float(dloss), dlogits, classes, *ignored,
+            rows, ids, top, inverse, num_counted, at, 0.0 if on_gpu else float(dloss), dlogits, classes, *ignored,
             label_smoothing,
         )  # fmt: skip
     return dlogits

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from npformer.backend.cuda.card import Card, Drawn, drawn, whole_blocks
+from npformer.backend.cuda.device_runtime import DeviceRuntime, Drawn, drawn, whole_blocks
 from npformer.functional.arrays import expect_shape
 from npformer.functional.philox import Draw
 from npformer.typing import Array
@@ -13,31 +13,33 @@ from npformer.typing import Array
 THREADS, STRETCH = 64, 1024
 
 
-def _dropped(card: Card, x: Array | None, f: Array, drawn: Drawn) -> Array:
+def _dropped(gpu: DeviceRuntime, x: Array | None, f: Array, drawn: Drawn) -> Array:
     """x + Drop(f), or Drop(f) alone."""
-    y = card.empty(f.shape, f.dtype)
+    y = gpu.empty(f.shape, f.dtype)
     if f.size:
-        card.launch(
+        gpu.launch(
             "dropout.drop", f.dtype, whole_blocks(f.size, STRETCH), THREADS,
-            None if x is None else card.contiguous(x), card.contiguous(f), y, f.size, STRETCH, *drawn,
+            None if x is None else gpu.contiguous(x), gpu.contiguous(f), y, f.size, STRETCH, *drawn,
         )  # fmt: skip
     return y
 
 
-def dropout_forward(card: Card, x: Array, draw: Draw | None) -> tuple[Array, Drawn]:
+def dropout_forward(gpu: DeviceRuntime, x: Array, draw: Draw | None) -> tuple[Array, Drawn]:
     dropped = drawn(draw, x)
-    return (_dropped(card, None, x, dropped) if dropped.threshold else x), dropped
+    return (_dropped(gpu, None, x, dropped) if dropped.threshold else x), dropped
 
 
-def dropout_backward(card: Card, dy: Array, cache: Drawn, into: Sequence[Array | None] = ()) -> Array:
-    return _dropped(card, None, dy, cache) if cache.threshold else dy
+def dropout_backward(gpu: DeviceRuntime, dy: Array, cache: Drawn, into: Sequence[Array | None] = ()) -> Array:
+    return _dropped(gpu, None, dy, cache) if cache.threshold else dy
 
 
-def residual_forward(card: Card, x: Array, f: Array, draw: Draw | None) -> tuple[Array, Drawn]:
+def residual_forward(gpu: DeviceRuntime, x: Array, f: Array, draw: Draw | None) -> tuple[Array, Drawn]:
     expect_shape("f", f, "the shape of x", *x.shape)
     dropped = drawn(draw, f)
-    return _dropped(card, x, f, dropped), dropped
+    return _dropped(gpu, x, f, dropped), dropped
 
 
-def residual_backward(card: Card, dy: Array, cache: Drawn, into: Sequence[Array | None] = ()) -> tuple[Array, Array]:
-    return dy, dropout_backward(card, dy, cache)
+def residual_backward(
+    gpu: DeviceRuntime, dy: Array, cache: Drawn, into: Sequence[Array | None] = ()
+) -> tuple[Array, Array]:
+    return dy, dropout_backward(gpu, dy, cache)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from npformer.backend.cuda.card import Card, warps, whole_blocks
+from npformer.backend.cuda.device_runtime import DeviceRuntime, warps, whole_blocks
 from npformer.backend.numpy.gradients import expect_gradients
 from npformer.functional.arrays import as_rows
 from npformer.functional.embedding import expect_table
@@ -22,55 +22,59 @@ class EmbeddingCache(NamedTuple):
     shape: tuple[int, ...]  # of y
 
 
-def embedding_forward(card: Card, tokens: Array, table: Array, scale: float = 1.0) -> tuple[Array, EmbeddingCache]:
-    """As the plain pair; where an id is outside the table, y is NaN: the card cannot raise, and must not read on."""
+def embedding_forward(
+    gpu: DeviceRuntime, tokens: Array, table: Array, scale: float = 1.0
+) -> tuple[Array, EmbeddingCache]:
+    """As the plain pair; where an id is outside the table, y is NaN: the GPU cannot raise, and must not read on."""
     expect_table(tokens, table)
     height, width = table.shape
-    y = card.empty((*tokens.shape, width), table.dtype)
-    ids = token_ids(card, tokens)
+    y = gpu.empty((*tokens.shape, width), table.dtype)
+    ids = token_ids(gpu, tokens)
     if ids.size:
-        card.launch(
+        gpu.launch(
             "embedding.take_rows", table.dtype, ids.size, warps(width, 256),
-            ids, card.contiguous(table), y, height, width, float(scale),
+            ids, gpu.contiguous(table), y, height, width, float(scale),
         )  # fmt: skip
     return y, EmbeddingCache(ids, height, float(scale), y.shape)
 
 
-def embedding_backward(card: Card, dy: Array, cache: EmbeddingCache, into: Sequence[Array | None] = ()) -> Array | None:
+def embedding_backward(
+    gpu: DeviceRuntime, dy: Array, cache: EmbeddingCache, into: Sequence[Array | None] = ()
+) -> Array | None:
     expect_gradients(dy, cache.shape, into, (cache.num_rows, cache.shape[-1]))
     place = into[0] if into else None
     if into and place is None:  # frozen
         return None
     if place is not None and place.flags.c_contiguous:
-        _add_rows(card, dy, cache, place)
+        _add_rows(gpu, dy, cache, place)
         return None
-    dtable = card.empty((cache.num_rows, dy.shape[-1]), dy.dtype)
+    dtable = gpu.empty((cache.num_rows, dy.shape[-1]), dy.dtype)
     dtable[...] = 0
-    _add_rows(card, dy, cache, dtable)
+    _add_rows(gpu, dy, cache, dtable)
     if place is None:
         return dtable
     place += dtable
     return None
 
 
-def _add_rows(card: Card, dy: Array, cache: EmbeddingCache, dtable: Array) -> None:
+def _add_rows(gpu: DeviceRuntime, dy: Array, cache: EmbeddingCache, dtable: Array) -> None:
     """dtable (V, C) += scale · the gradients of each row's tokens."""
     tokens, height, scale, _ = cache
     count, width = tokens.size, dy.shape[-1]
     if count == 0:
         return
     chunks = whole_blocks(count, CHUNK)
-    order, ordered = card.empty((count,), tokens.dtype), card.empty((count,), tokens.dtype)
-    card.launch("embedding.sort_tokens", dy.dtype, whole_blocks(count, TOGETHER), 256, tokens, order, ordered, count)
-    edges = card.empty((chunks, 2, width), dy.dtype)
+    order, ordered = gpu.empty((count,), tokens.dtype), gpu.empty((count,), tokens.dtype)
+    gpu.launch("embedding.sort_tokens", dy.dtype, whole_blocks(count, TOGETHER), 256, tokens, order, ordered, count)
+    edges = gpu.empty((chunks, 2, width), dy.dtype)
     sizes = (count, CHUNK, height, width, scale)
-    rows = as_rows(card.contiguous(dy))
-    card.launch("embedding.add_chunks", dy.dtype, chunks, warps(width), rows, order, ordered, dtable, edges, *sizes)
+    rows = as_rows(gpu.contiguous(dy))
+    gpu.launch("embedding.add_chunks", dy.dtype, chunks, warps(width), rows, order, ordered, dtable, edges, *sizes)
     if chunks > 1:
-        card.launch("embedding.add_edges", dy.dtype, chunks, warps(width), edges, ordered, dtable, *sizes)
+        gpu.launch("embedding.add_edges", dy.dtype, chunks, warps(width), edges, ordered, dtable, *sizes)
 
 
-def token_ids(card: Card, tokens: Array) -> Array:
+def token_ids(gpu: DeviceRuntime, tokens: Array) -> Array:
     """Token ids (N,) as kernels want them: 64 bits wide, one after the other."""
-    flat = card.contiguous(tokens).reshape(tokens.size)
+    flat = gpu.contiguous(tokens).reshape(tokens.size)
     return flat if flat.dtype == "int64" else flat.astype("int64")

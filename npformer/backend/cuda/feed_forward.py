@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from npformer.backend.cuda.bfloat16 import is_rounded, rounded_together
-from npformer.backend.cuda.card import Card, Drawn, drawn, warps
+from npformer.backend.cuda.device_runtime import DeviceRuntime, Drawn, drawn, warps
 from npformer.backend.cuda.linear import (
     add_bias_gradient,
     add_weight_gradient,
@@ -38,74 +38,74 @@ class FeedForwardCache(NamedTuple):
 
 
 def feed_forward_forward(
-    card: Card, x: Array, w1: Array, b1: Array, w2: Array, b2: Array, activation: str, draw: Draw | None
+    gpu: DeviceRuntime, x: Array, w1: Array, b1: Array, w2: Array, b2: Array, activation: str, draw: Draw | None
 ) -> tuple[Array, FeedForwardCache]:
     """As the plain kernel: x (..., C) by w1 (C, F), b1 (F,), the activation, w2 (F, C), b2 (C,). Returns y (..., C)."""
     expect_activation(activation)
     expect_linear(x, w1, b1)
-    hidden = card.empty((*x.shape[:-1], w1.shape[1]), x.dtype)
+    hidden = gpu.empty((*x.shape[:-1], w1.shape[1]), x.dtype)
     expect_linear(hidden, w2, b2)
     which, h = drawn(draw, hidden), as_rows(hidden)
-    rows, w1 = rounded_together(card, as_rows(x), w1)
-    card.product(rows, w1, h)
-    a = activate(card, activation, h, b1, which)
-    a, w2 = rounded_together(card, a, w2)
-    y = card.empty((*x.shape[:-1], w2.shape[1]), x.dtype)
-    affine(card, a, w2, b2, as_rows(y))
+    rows, w1 = rounded_together(gpu, as_rows(x), w1)
+    gpu.product(rows, w1, h)
+    a = activate(gpu, activation, h, b1, which)
+    a, w2 = rounded_together(gpu, a, w2)
+    y = gpu.empty((*x.shape[:-1], w2.shape[1]), x.dtype)
+    affine(gpu, a, w2, b2, as_rows(y))
     return y, FeedForwardCache(rows, w1, w2, h if activation == "gelu" else None, a, which, x.shape)
 
 
-def feed_forward_backward(card: Card, dy: Array, cache: FeedForwardCache, into: Into = ()) -> Any:
+def feed_forward_backward(gpu: DeviceRuntime, dy: Array, cache: FeedForwardCache, into: Into = ()) -> Any:
     """As the plain kernel: gradients (dx (..., C), dw1 (C, F), db1 (F,), dw2 (F, C), db2 (C,))."""
     x, w1, w2, h, a, which, shape = cache
     parameters = w1.shape, w1.shape[1:], w2.shape, w2.shape[1:]
     expect_gradients(dy, (*shape[:-1], w2.shape[1]), into, *parameters)
-    dy_rows = as_rows(card.contiguous(dy))
-    db2 = add_bias_gradient(card, dy_rows, place(into, 1))
-    taken, w2 = rounded_together(card, dy_rows, w2)
-    dw2 = add_weight_gradient(card, a, taken, place(into, 2), dy.dtype)
-    da = card.empty(a.shape, dy.dtype)
-    card.product(taken, w2.swapaxes(0, 1), da)
+    dy_rows = as_rows(gpu.contiguous(dy))
+    db2 = add_bias_gradient(gpu, dy_rows, place(into, 1))
+    taken, w2 = rounded_together(gpu, dy_rows, w2)
+    dw2 = add_weight_gradient(gpu, a, taken, place(into, 2), dy.dtype)
+    da = gpu.empty(a.shape, dy.dtype)
+    gpu.product(taken, w2.swapaxes(0, 1), da)
     dh, partials = backward_of_activation(
-        card, da, a if h is None else h, h is not None, which, place(into, 3) is not None
+        gpu, da, a if h is None else h, h is not None, which, place(into, 3) is not None
     )
-    db1 = None if partials is None else add_bias_gradient(card, partials, place(into, 3))
-    dh, w1 = rounded_together(card, dh, w1)
-    dw1 = add_weight_gradient(card, x, dh, place(into, 4), dy.dtype)
-    dx = card.empty(shape, dy.dtype)
-    card.product(dh, w1.swapaxes(0, 1), as_rows(dx))
+    db1 = None if partials is None else add_bias_gradient(gpu, partials, place(into, 3))
+    dh, w1 = rounded_together(gpu, dh, w1)
+    dw1 = add_weight_gradient(gpu, x, dh, place(into, 4), dy.dtype)
+    dx = gpu.empty(shape, dy.dtype)
+    gpu.product(dh, w1.swapaxes(0, 1), as_rows(dx))
     return returned(dx, dw1, db1, dw2, db2)
 
 
-def activate(card: Card, activation: str, h: Array, bias: Array, which: Drawn) -> Array:
+def activate(gpu: DeviceRuntime, activation: str, h: Array, bias: Array, which: Drawn) -> Array:
     """Drop(act(h + bias)) (N, F), in bfloat16 if the product that takes it wants that.
 
     h is overwritten: GELU's becomes h + bias, ReLU's may become the result.
     """
     rows, width = h.shape
-    narrow = card.empty(h.shape, "uint16") if is_rounded(card, h.size, h.dtype) else None
-    a = None if narrow is not None else h if activation == "relu" else card.empty(h.shape, h.dtype)
+    narrow = gpu.empty(h.shape, "uint16") if is_rounded(gpu, h.size, h.dtype) else None
+    a = None if narrow is not None else h if activation == "relu" else gpu.empty(h.shape, h.dtype)
     at_once = rows_at_once(rows, width)
-    card.launch(
+    gpu.launch(
         f"feed_forward.{activation}_rows", h.dtype, -(-rows // at_once), warps(width, 256),
-        h, card.contiguous(bias), a, narrow, rows, width, at_once, *which,
+        h, gpu.contiguous(bias), a, narrow, rows, width, at_once, *which,
     )  # fmt: skip
     return narrow if a is None else a
 
 
 def backward_of_activation(
-    card: Card, da: Array, kept: Array, is_gelu: bool, which: Drawn, with_sums: bool
+    gpu: DeviceRuntime, da: Array, kept: Array, is_gelu: bool, which: Drawn, with_sums: bool
 ) -> tuple[Array, Array | None]:
     """(dh (N, F), in bfloat16 if the products that take it want that; the sums of its columns, in parts (P, F)).
 
     kept is h for GELU and a for ReLU. With sums da is overwritten.
     """
     rows, width = da.shape
-    narrow = card.empty(da.shape, "uint16") if is_rounded(card, da.size, da.dtype) else None
+    narrow = gpu.empty(da.shape, "uint16") if is_rounded(gpu, da.size, da.dtype) else None
     dh = None if narrow is not None else da
-    partials = card.empty((parts_of(rows), width), da.dtype) if with_sums else None
+    partials = gpu.empty((parts_of(rows), width), da.dtype) if with_sums else None
     kept_as = (kept,) if is_gelu else (None, kept) if kept.dtype == "uint16" else (kept, None)
-    card.launch(
+    gpu.launch(
         f"feed_forward.{'gelu' if is_gelu else 'relu'}_rows_backward", da.dtype, parts_of(rows), warps(width, 512),
         da, *kept_as, dh, narrow, partials, rows, width, *which,
     )  # fmt: skip

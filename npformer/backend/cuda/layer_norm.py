@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from npformer.backend.cuda.card import NOTHING_DROPPED, Card, Drawn, drawn, warps
+from npformer.backend.cuda.device_runtime import NOTHING_DROPPED, DeviceRuntime, Drawn, drawn, warps
 from npformer.backend.cuda.sums import PARTS, add_both, parts_of
 from npformer.backend.numpy.gradients import expect_gradients
 from npformer.functional.arrays import as_rows, expect_shape
@@ -24,75 +24,79 @@ class NormCache(NamedTuple):
 
 
 def _forward(
-    card: Card, x: Array, f: Array | None, gamma: Array, beta: Array, eps: float, draw: Draw | None, total: bool
+    gpu: DeviceRuntime, x: Array, f: Array | None, gamma: Array, beta: Array, eps: float, draw: Draw | None, total: bool
 ) -> tuple[Array | None, Array, NormCache]:
     """(sum or None, normed, cache)."""
     expect_shape("gamma", gamma, "(C,)", x.shape[-1])
     expect_shape("beta", beta, "(C,)", x.shape[-1])
     dropped = NOTHING_DROPPED if f is None else drawn(draw, f)
-    x_rows = as_rows(card.contiguous(x))
+    x_rows = as_rows(gpu.contiguous(x))
     rows, width = x_rows.shape
-    y, x_hat, r = card.empty(x.shape, x.dtype), card.empty((rows, width), x.dtype), card.empty((rows,), x.dtype)
-    summed = card.empty(x.shape, x.dtype) if total else None
-    gamma = card.contiguous(gamma)
-    card.launch(
-        "layer_norm.norm_rows", x.dtype, rows, warps(-(-width // 4)), x_rows, None if f is None else card.contiguous(f),
-        gamma, card.contiguous(beta), summed, y, x_hat, r, width, eps, *dropped,
+    y, x_hat, r = gpu.empty(x.shape, x.dtype), gpu.empty((rows, width), x.dtype), gpu.empty((rows,), x.dtype)
+    summed = gpu.empty(x.shape, x.dtype) if total else None
+    gamma = gpu.contiguous(gamma)
+    gpu.launch(
+        "layer_norm.norm_rows", x.dtype, rows, warps(-(-width // 4)), x_rows, None if f is None else gpu.contiguous(f),
+        gamma, gpu.contiguous(beta), summed, y, x_hat, r, width, eps, *dropped,
     )  # fmt: skip
     return summed, y, NormCache(x_hat, r, gamma, dropped)
 
 
 def _backward(
-    card: Card, dy: Array, dsum: Array | None, cache: NormCache, with_f: bool, into: Sequence[Array | None]
+    gpu: DeviceRuntime, dy: Array, dsum: Array | None, cache: NormCache, with_f: bool, into: Sequence[Array | None]
 ) -> tuple[Any, ...]:
     x_hat, r, gamma, dropped = cache
     rows, width = x_hat.shape
     expect_gradients(as_rows(dy), x_hat.shape, into, gamma.shape, gamma.shape)
     if dsum is not None:
         expect_gradients(dsum, dy.shape)
-    dx = card.empty(dy.shape, dy.dtype)
-    df = card.empty(dy.shape, dy.dtype) if with_f and dropped.threshold > 0 else None
-    partials = card.empty((parts_of(rows, 2 * PARTS), 2, width), dy.dtype)  # small blocks: more of them at a time
-    card.launch(
+    dx = gpu.empty(dy.shape, dy.dtype)
+    df = gpu.empty(dy.shape, dy.dtype) if with_f and dropped.threshold > 0 else None
+    partials = gpu.empty((parts_of(rows, 2 * PARTS), 2, width), dy.dtype)  # small blocks: more of them at a time
+    gpu.launch(
         "layer_norm.norm_rows_backward", dy.dtype, partials.shape[0], warps(-(-width // 2), MOST),
-        card.contiguous(dy), x_hat, r, gamma, None if dsum is None else card.contiguous(dsum), dx, df, partials,
+        gpu.contiguous(dy), x_hat, r, gamma, None if dsum is None else gpu.contiguous(dsum), dx, df, partials,
         rows, width, *dropped,
     )  # fmt: skip
     inputs = (dx, dx if df is None else df) if with_f else (dx,)  # nothing dropped: both terms have the same gradient
-    return (*inputs, *add_both(card, partials, into))
+    return (*inputs, *add_both(gpu, partials, into))
 
 
-def layer_norm_forward(card: Card, x: Array, gamma: Array, beta: Array, eps: float = 1e-5) -> tuple[Array, NormCache]:
-    _, y, cache = _forward(card, x, None, gamma, beta, eps, None, total=False)
+def layer_norm_forward(
+    gpu: DeviceRuntime, x: Array, gamma: Array, beta: Array, eps: float = 1e-5
+) -> tuple[Array, NormCache]:
+    _, y, cache = _forward(gpu, x, None, gamma, beta, eps, None, total=False)
     return y, cache
 
 
-def layer_norm_backward(card: Card, dy: Array, cache: NormCache, into: Sequence[Array | None] = ()) -> Any:
-    found = _backward(card, dy, None, cache, False, into)
+def layer_norm_backward(gpu: DeviceRuntime, dy: Array, cache: NormCache, into: Sequence[Array | None] = ()) -> Any:
+    found = _backward(gpu, dy, None, cache, False, into)
     return found if len(found) > 1 else found[0]
 
 
 def post_norm_forward(
-    card: Card, x: Array, f: Array, gamma: Array, beta: Array, eps: float, draw: Draw | None
+    gpu: DeviceRuntime, x: Array, f: Array, gamma: Array, beta: Array, eps: float, draw: Draw | None
 ) -> tuple[Array, NormCache]:
     expect_shape("f", f, "the shape of x", *x.shape)
-    _, y, cache = _forward(card, x, f, gamma, beta, eps, draw, total=False)
+    _, y, cache = _forward(gpu, x, f, gamma, beta, eps, draw, total=False)
     return y, cache
 
 
-def post_norm_backward(card: Card, dy: Array, cache: NormCache, into: Sequence[Array | None] = ()) -> Any:
-    return _backward(card, dy, None, cache, True, into)
+def post_norm_backward(gpu: DeviceRuntime, dy: Array, cache: NormCache, into: Sequence[Array | None] = ()) -> Any:
+    return _backward(gpu, dy, None, cache, True, into)
 
 
 def add_norm_forward(
-    card: Card, x: Array, f: Array, gamma: Array, beta: Array, eps: float, draw: Draw | None
+    gpu: DeviceRuntime, x: Array, f: Array, gamma: Array, beta: Array, eps: float, draw: Draw | None
 ) -> tuple[tuple[Array, Array], NormCache]:
     expect_shape("f", f, "the shape of x", *x.shape)
-    total, y, cache = _forward(card, x, f, gamma, beta, eps, draw, total=True)
+    total, y, cache = _forward(gpu, x, f, gamma, beta, eps, draw, total=True)
     assert total is not None
     return (total, y), cache
 
 
-def add_norm_backward(card: Card, dy: tuple[Array, Array], cache: NormCache, into: Sequence[Array | None] = ()) -> Any:
+def add_norm_backward(
+    gpu: DeviceRuntime, dy: tuple[Array, Array], cache: NormCache, into: Sequence[Array | None] = ()
+) -> Any:
     dsum, dnormed = dy
-    return _backward(card, dnormed, dsum, cache, True, into)
+    return _backward(gpu, dnormed, dsum, cache, True, into)

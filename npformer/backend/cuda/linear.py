@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from npformer.backend.cuda.bfloat16 import rounded_together
-from npformer.backend.cuda.card import Card, warps
+from npformer.backend.cuda.device_runtime import DeviceRuntime, warps
 from npformer.backend.cuda.sums import PARTS, column_sums
 from npformer.backend.numpy.gradients import Into, expect_gradients
 from npformer.functional.arrays import as_rows
@@ -22,39 +22,39 @@ class LinearCache(NamedTuple):
     shape: tuple[int, ...]  # of x as it came
 
 
-def linear_forward(card: Card, x: Array, weight: Array, bias: Array) -> tuple[Array, LinearCache]:
+def linear_forward(gpu: DeviceRuntime, x: Array, weight: Array, bias: Array) -> tuple[Array, LinearCache]:
     """As the plain kernel: x (..., C_in) by weight (C_in, C_out) and bias (C_out,) to y (..., C_out)."""
     expect_linear(x, weight, bias)
-    rows, taken = rounded_together(card, as_rows(x), weight)
-    y = card.empty((*x.shape[:-1], weight.shape[1]), x.dtype)
-    affine(card, rows, taken, bias, as_rows(y))
+    rows, taken = rounded_together(gpu, as_rows(x), weight)
+    y = gpu.empty((*x.shape[:-1], weight.shape[1]), x.dtype)
+    affine(gpu, rows, taken, bias, as_rows(y))
     return y, LinearCache(rows, taken, x.shape)
 
 
-def linear_backward(card: Card, dy: Array, cache: LinearCache, into: Into = ()) -> Any:
+def linear_backward(gpu: DeviceRuntime, dy: Array, cache: LinearCache, into: Into = ()) -> Any:
     """As the plain kernel: gradients (dx (..., C_in), dweight (C_in, C_out), dbias (C_out,))."""
     x, weight, shape = cache
     expect_gradients(dy, (*shape[:-1], weight.shape[1]), into, weight.shape, weight.shape[1:])
-    dy_rows = as_rows(card.contiguous(dy))
-    bias_gradient = add_bias_gradient(card, dy_rows, place(into, 1))
-    taken, weight = rounded_together(card, dy_rows, weight)
-    weight_gradient = add_weight_gradient(card, x, taken, place(into, 2), dy.dtype)
-    dx = card.empty(shape, dy.dtype)
-    card.product(taken, weight.swapaxes(0, 1), as_rows(dx))
+    dy_rows = as_rows(gpu.contiguous(dy))
+    bias_gradient = add_bias_gradient(gpu, dy_rows, place(into, 1))
+    taken, weight = rounded_together(gpu, dy_rows, weight)
+    weight_gradient = add_weight_gradient(gpu, x, taken, place(into, 2), dy.dtype)
+    dx = gpu.empty(shape, dy.dtype)
+    gpu.product(taken, weight.swapaxes(0, 1), as_rows(dx))
     return returned(dx, weight_gradient, bias_gradient)
 
 
-def affine(card: Card, x: Array, weight: Array, bias: Array, y: Array) -> None:
+def affine(gpu: DeviceRuntime, x: Array, weight: Array, bias: Array, y: Array) -> None:
     """y (N, C_out) = x (N, C_in) weight (C_in, C_out) + bias (C_out,)."""
-    card.product(x, weight, y)
+    gpu.product(x, weight, y)
     rows, width = y.shape
     at_once = rows_at_once(rows, width)
     blocks = -(-rows // at_once)
-    card.launch("linear.add_bias", y.dtype, blocks, warps(width, 256), y, card.contiguous(bias), rows, width, at_once)
+    gpu.launch("linear.add_bias", y.dtype, blocks, warps(width, 256), y, gpu.contiguous(bias), rows, width, at_once)
 
 
 def rows_at_once(rows: int, width: int, most: int = 2048) -> int:
-    """How many rows a block takes: about ``most`` numbers, fewer if blocks would be too few for a large card."""
+    """How many rows a block takes: about ``most`` numbers, fewer if blocks would be too few for a large GPU."""
     return max(1, min(most // max(width, 1), rows // PARTS))
 
 
@@ -63,23 +63,23 @@ def place(into: Into, from_end: int) -> Any:
     return into[-from_end] if len(into) >= from_end else NEW
 
 
-def add_weight_gradient(card: Card, x: Array, dy: Array, where: Any, dtype: Any) -> Array | None:
+def add_weight_gradient(gpu: DeviceRuntime, x: Array, dy: Array, where: Any, dtype: Any) -> Array | None:
     """xᵀ dy (C_in, C_out), of x (N, C_in) and dy (N, C_out), added where it belongs; returned if it is NEW."""
     if where is None:
         return None
     new = where is NEW
-    total = card.empty((x.shape[1], dy.shape[1]), dtype) if new else where
-    card.product(x.swapaxes(0, 1), dy, total, add=not new)
+    total = gpu.empty((x.shape[1], dy.shape[1]), dtype) if new else where
+    gpu.product(x.swapaxes(0, 1), dy, total, add=not new)
     return total if new else None
 
 
-def add_bias_gradient(card: Card, rows: Array, where: Any) -> Array | None:
+def add_bias_gradient(gpu: DeviceRuntime, rows: Array, where: Any) -> Array | None:
     """Σ of rows (N, C_out), of dy or of parts of such sums, added where it belongs; returned if it is NEW."""
     if where is None:
         return None
     if where is NEW:
-        return column_sums(card, rows)
-    column_sums(card, rows, where)
+        return column_sums(gpu, rows)
+    column_sums(gpu, rows, where)
     return None
 
 

@@ -1,7 +1,7 @@
 // Dropout bits: Philox4x64-10, the numbers of functional/philox.py. A block of bits holds 16 numbers of 16 bits;
 // number n of a draw is lane n % 16 of block n / 16.
 
-// The parameters that stand for a draw, in the order of Drawn in card.py, and what a kernel makes of them.
+// The parameters that stand for a draw, in the order of Drawn in device_runtime.py, and what a kernel makes of them.
 #define DRAW whole seed, whole site, const word *step_at, whole step, whole micro, whole start, whole threshold, double scale
 #define DRAWN Draw{word(seed), word(site), step_at ? *step_at : word(step), word(micro), start, unsigned(threshold), real(scale)}
 

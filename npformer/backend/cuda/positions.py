@@ -6,50 +6,52 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from npformer.backend.cuda.card import Card, whole_blocks
+from npformer.backend.cuda.device_runtime import DeviceRuntime, whole_blocks
 from npformer.backend.cuda.sums import column_sums
 from npformer.backend.numpy.gradients import expect_gradients
 from npformer.functional.positions import LearnedPositionsCache, SinusoidalPositionsCache, expect_positions
 from npformer.typing import Array
 
 PIECE = 256  # columns (t, j) that a block takes
-BLOCKS = 1056  # enough to keep a large card busy
+BLOCKS = 1056  # enough to keep a large GPU busy
 
 
-def _added(card: Card, x: Array, table: Array | None, offset: int) -> Array:
+def _added(gpu: DeviceRuntime, x: Array, table: Array | None, offset: int) -> Array:
     """x (…, T, C) plus the positions from offset on."""
-    y = card.empty(x.shape, x.dtype)
+    y = gpu.empty(x.shape, x.dtype)
     length, width = x.shape[-2:]
     batch = math.prod(x.shape[:-2])
     if y.size:
         pieces = whole_blocks(length * width, PIECE)
         apart = min(batch, whole_blocks(BLOCKS, pieces))
-        card.launch(
+        gpu.launch(
             "positions.add_positions", x.dtype, apart * pieces, PIECE,
-            card.contiguous(x), table, y, batch, length, width, offset, PIECE, pieces,
+            gpu.contiguous(x), table, y, batch, length, width, offset, PIECE, pieces,
         )  # fmt: skip
     return y
 
 
-def sinusoidal_positions_forward(card: Card, x: Array, offset: int = 0) -> tuple[Array, SinusoidalPositionsCache]:
-    return _added(card, x, None, offset), SinusoidalPositionsCache()
+def sinusoidal_positions_forward(
+    gpu: DeviceRuntime, x: Array, offset: int = 0
+) -> tuple[Array, SinusoidalPositionsCache]:
+    return _added(gpu, x, None, offset), SinusoidalPositionsCache()
 
 
 def sinusoidal_positions_backward(
-    card: Card, dy: Array, cache: SinusoidalPositionsCache, into: Sequence[Array | None] = ()
+    gpu: DeviceRuntime, dy: Array, cache: SinusoidalPositionsCache, into: Sequence[Array | None] = ()
 ) -> Array:
     return dy
 
 
 def learned_positions_forward(
-    card: Card, x: Array, table: Array, offset: int = 0
+    gpu: DeviceRuntime, x: Array, table: Array, offset: int = 0
 ) -> tuple[Array, LearnedPositionsCache]:
     expect_positions(x, table, offset)
-    return _added(card, x, card.contiguous(table), offset), LearnedPositionsCache(offset, table.shape[0])
+    return _added(gpu, x, gpu.contiguous(table), offset), LearnedPositionsCache(offset, table.shape[0])
 
 
 def learned_positions_backward(
-    card: Card, dy: Array, cache: LearnedPositionsCache, into: Sequence[Array | None] = ()
+    gpu: DeviceRuntime, dy: Array, cache: LearnedPositionsCache, into: Sequence[Array | None] = ()
 ) -> Any:
     offset, num_rows = cache
     length, width = dy.shape[-2:]
@@ -58,18 +60,18 @@ def learned_positions_backward(
     if into and place is None:  # frozen
         return dy
     if place is not None:
-        _add_used(card, dy, place[offset : offset + length])
+        _add_used(gpu, dy, place[offset : offset + length])
         return dy
-    dtable = card.empty((num_rows, width), dy.dtype)
+    dtable = gpu.empty((num_rows, width), dy.dtype)
     dtable[...] = 0
-    _add_used(card, dy, dtable[offset : offset + length])
+    _add_used(gpu, dy, dtable[offset : offset + length])
     return dy, dtable
 
 
-def _add_used(card: Card, dy: Array, used: Array) -> None:
+def _add_used(gpu: DeviceRuntime, dy: Array, used: Array) -> None:
     """used (T, C) += the sum of dy (…, T, C) over all sequences."""
-    rows = card.contiguous(dy).reshape(math.prod(dy.shape[:-2]), used.size)
+    rows = gpu.contiguous(dy).reshape(math.prod(dy.shape[:-2]), used.size)
     if used.flags.c_contiguous:
-        column_sums(card, rows, used.reshape(used.size))
+        column_sums(gpu, rows, used.reshape(used.size))
     else:
-        used += column_sums(card, rows).reshape(used.shape)
+        used += column_sums(gpu, rows).reshape(used.shape)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from npformer.backend.cuda.card import Card
+from npformer.backend.cuda.device_runtime import DeviceRuntime
 from npformer.backend.ops import add_into
 from npformer.typing import Array
 
-#: Into how many parts a kernel that adds up rows by itself divides them, at most: four blocks a core of a large card.
+#: Into how many parts a kernel that adds up rows by itself divides them, at most: four blocks a core of a large GPU.
 PARTS = 528
 #: A block adds up COLUMNS columns in GROUPS groups of rows, as sums.cu says.
 COLUMNS, GROUPS = 32, 32
@@ -21,28 +21,28 @@ def parts_of(rows: int, most: int = PARTS) -> int:
     return max(1, min(most, -(-rows // 2)))
 
 
-def column_sums(card: Card, x: Array, into: Array | None = None) -> Array:
+def column_sums(gpu: DeviceRuntime, x: Array, into: Array | None = None) -> Array:
     """Σ of the rows of x (N, C), row-major: added to into (C,), or (None) a new array. Returns it."""
     rows, width = x.shape
     if rows <= ONE_PASS:
-        return add_partials(card, x, into)
-    partials = card.empty((min(MOST_PARTS, -(-rows // ROWS_OF_A_PART)), width), x.dtype)
-    _launch(card, x, partials.shape[0], partials, None, width, add=False)
-    return add_partials(card, partials, into)
+        return add_partials(gpu, x, into)
+    partials = gpu.empty((min(MOST_PARTS, -(-rows // ROWS_OF_A_PART)), width), x.dtype)
+    _launch(gpu, x, partials.shape[0], partials, None, width, add=False)
+    return add_partials(gpu, partials, into)
 
 
-def add_partials(card: Card, partials: Array, into: Array | None = None) -> Array:
+def add_partials(gpu: DeviceRuntime, partials: Array, into: Array | None = None) -> Array:
     """Σ of the rows of partials (P, C), a view of whole rows too: added to into (C,), or (None) a new array."""
     width = partials.shape[1]
     if into is not None and not into.flags.c_contiguous:
-        add_into((add_partials(card, partials),), (into,))
+        add_into((add_partials(gpu, partials),), (into,))
         return into
-    total = card.empty((width,), partials.dtype) if into is None else into
-    _launch(card, partials, 1, total, None, width, add=into is not None)
+    total = gpu.empty((width,), partials.dtype) if into is None else into
+    _launch(gpu, partials, 1, total, None, width, add=into is not None)
     return total
 
 
-def add_both(card: Card, partials: Array, into: Sequence[Array | None]) -> tuple[Array, ...]:
+def add_both(gpu: DeviceRuntime, partials: Array, into: Sequence[Array | None]) -> tuple[Array, ...]:
     """Σ of the rows of partials (P, 2, C), two sums in one kernel: returned, or added where into (two places) says.
 
     None is skipped. Where into names the second sum's place alone, the first is returned.
@@ -51,21 +51,21 @@ def add_both(card: Card, partials: Array, into: Sequence[Array | None]) -> tuple
     if len(into) == 2 and all(place is None or place.flags.c_contiguous for place in into):
         first, second = into
         if first is not None or second is not None:
-            _launch(card, partials.reshape(parts, 2 * width), 1, first, second, width, add=True)
+            _launch(gpu, partials.reshape(parts, 2 * width), 1, first, second, width, add=True)
         return ()
-    total = card.empty((2, width), partials.dtype)
-    _launch(card, partials.reshape(parts, 2 * width), 1, total[0], total[1], width, add=False)
+    total = gpu.empty((2, width), partials.dtype)
+    _launch(gpu, partials.reshape(parts, 2 * width), 1, total[0], total[1], width, add=False)
     return add_into((total[0], total[1]), into)
 
 
 def _launch(
-    card: Card, x: Array, parts: int, first: Array | None, second: Array | None, split: int, *, add: bool
+    gpu: DeviceRuntime, x: Array, parts: int, first: Array | None, second: Array | None, split: int, *, add: bool
 ) -> None:
     """The kernel, for x (N, W) whose rows may lie apart."""
     rows, width = x.shape
     apart = x.strides[0] // x.dtype.itemsize
     tiles = -(-width // COLUMNS)
     threads = COLUMNS * max(1, min(GROUPS, -(-rows // parts)))
-    card.launch(
+    gpu.launch(
         "sums.add_rows", x.dtype, parts * tiles, threads, x, first, second, rows, apart, width, split, tiles, add
     )

@@ -94,24 +94,24 @@ def cupy_backend(dtype: str, kernels: str = "auto", precision: str = "float32") 
 
 def with_kernels(plain: Backend, driver: Any) -> Backend:
     """plain with the kernels and products of CuPy's current device, and steps recorded as graphs."""
-    from npformer.backend.cupy.card import CupyCard
+    from npformer.backend.cupy.device_runtime import CupyRuntime
 
-    card = CupyCard(plain.precision)
-    return assembled(plain, card, driver, driver.cupy.ndarray)
+    gpu = CupyRuntime(plain.precision)
+    return assembled(plain, gpu, driver, driver.cupy.ndarray)
 
 
-def assembled(plain: Backend, card: Any, driver: Any, arrays: type) -> Backend:
-    """plain with kernels on a card for these arrays, and steps recorded by a driver."""
+def assembled(plain: Backend, gpu: Any, driver: Any, arrays: type) -> Backend:
+    """plain with kernels on a GPU for these arrays, and steps recorded by a driver."""
     from npformer.backend.capture import Captured
     from npformer.backend.cuda import cuda_ops
-    from npformer.backend.cuda.updates import CardUpdates
+    from npformer.backend.cuda.updates import DeviceUpdates
 
-    updates = CardUpdates(card, plain.device.array)
+    updates = DeviceUpdates(gpu, plain.device.array)
 
     def capture(function: Callable[..., Any], static_arguments: Callable[[Any], Any]) -> Captured:
         return Captured(function, static_arguments, driver, plain.dtype)
 
-    ops = with_fallback(cuda_ops(card), with_one_precision(PLAIN, arrays), arrays=arrays)
+    ops = with_fallback(cuda_ops(gpu), with_one_precision(PLAIN, arrays), arrays=arrays)
     return replace(
         plain, ops=ops, own_ops=ops, capture=capture, kernels="cuda",
         adam_update=updates.by_host_numbers, updates=updates,

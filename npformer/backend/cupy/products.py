@@ -31,7 +31,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 from npformer.backend.cuda.bfloat16 import rounded_together
-from npformer.backend.cuda.card import Card, whole_blocks
+from npformer.backend.cuda.device_runtime import DeviceRuntime, whole_blocks
 from npformer.backend.cupy.blas import Blas, Lines, Matrix, Sizes
 from npformer.errors import ShapeError
 from npformer.typing import Array
@@ -39,12 +39,12 @@ from npformer.typing import Array
 ALIGNED = 16
 
 
-class BlasCard(Card, Protocol):
-    """A card whose products are made by cuBLAS, or by what stands for it."""
+class BlasRuntime(DeviceRuntime, Protocol):
+    """A GPU whose products are made by cuBLAS, or by what stands for it."""
 
     @property
     def blas(self) -> Blas:
-        """The handle, which runs where the card's kernels do."""
+        """The handle, which runs where the GPU's kernels do."""
 
     def address(self, x: Array) -> int:
         """Where x's first number is."""
@@ -57,8 +57,8 @@ class Axis(NamedTuple):
     apart: tuple[int, int, int]
 
 
-def product(card: BlasCard, a: Array, b: Array, out: Array, add: bool = False, scale: float = 1.0) -> Array:
-    """What Card.product promises. Raises ShapeError if shapes do not meet."""
+def product(gpu: BlasRuntime, a: Array, b: Array, out: Array, add: bool = False, scale: float = 1.0) -> Array:
+    """What DeviceRuntime.product promises. Raises ShapeError if shapes do not meet."""
     expect_product(a, b, out)
     if out.size == 0:
         return out
@@ -68,32 +68,32 @@ def product(card: BlasCard, a: Array, b: Array, out: Array, add: bool = False, s
         return out
     lies = lines(out)
     if lies is None:
-        made = product(card, a, b, card.empty(out.shape, out.dtype), scale=scale)
+        made = product(gpu, a, b, gpu.empty(out.shape, out.dtype), scale=scale)
         out[...] = out + made if add else made
         return out
-    a, b = (x if lines(x) else card.contiguous(x) for x in rounded_together(card, a, b))
+    a, b = (x if lines(x) else gpu.contiguous(x) for x in rounded_together(gpu, a, b))
     if lies.turned:
-        _run(card, b.swapaxes(-1, -2), a.swapaxes(-1, -2), out.swapaxes(-1, -2), add, scale)
+        _run(gpu, b.swapaxes(-1, -2), a.swapaxes(-1, -2), out.swapaxes(-1, -2), add, scale)
     else:
-        _run(card, a, b, out, add, scale)
+        _run(gpu, a, b, out, add, scale)
     return out
 
 
-def _run(card: BlasCard, a: Array, b: Array, out: Array, add: bool, scale: float) -> None:
+def _run(gpu: BlasRuntime, a: Array, b: Array, out: Array, add: bool, scale: float) -> None:
     """All products, for a, b and out that lie in lines, out's being rows."""
     kind, lies = a.dtype.char, [found for x in (a, b, out) if (found := lines(x))]
-    tf32 = kind == "f" and card.precision != "float32"
-    starts = [card.address(x) for x in (a, b, out)]
+    tf32 = kind == "f" and gpu.precision != "float32"
+    starts = [gpu.address(x) for x in (a, b, out)]
     sizes = Sizes(out.shape[-1], out.shape[-2], a.shape[-1])
     repeated = axes(a, b, out)
 
     def call(starts: Sequence[int], apart: Sequence[int], count: int, listed: bool = False) -> None:
         first, second, total = (Matrix(*args) for args in zip(starts, lies, apart, strict=True))
-        card.blas.gemm(kind, tf32, sizes, scale, second, first, add, total, count, listed=listed)
+        gpu.blas.gemm(kind, tf32, sizes, scale, second, first, add, total, count, listed=listed)
 
     if len(repeated) == 2 and ((kind != "H" and not tf32) or _are_aligned(starts, repeated)):
-        found = _listed(card, starts, repeated)
-        call([card.address(addresses) for addresses in found], (0, 0, 0), found.shape[1], listed=True)
+        found = _listed(gpu, starts, repeated)
+        call([gpu.address(addresses) for addresses in found], (0, 0, 0), found.shape[1], listed=True)
         return
     *outer, last = repeated or [Axis(1, (0, 0, 0))]
     apart = [step // x.dtype.itemsize for step, x in zip(last.apart, (a, b, out), strict=True)]
@@ -102,13 +102,13 @@ def _run(card: BlasCard, a: Array, b: Array, out: Array, add: bool, scale: float
         call([at + far for at, far in zip(starts, moved, strict=True)], apart, last.times)
 
 
-def _listed(card: BlasCard, starts: list[int], two: list[Axis]) -> Array:
+def _listed(gpu: BlasRuntime, starts: list[int], two: list[Axis]) -> Array:
     """(3, count) addresses of a's, b's and out's matrices."""
     outer, inner = two
-    found = card.empty((3, outer.times * inner.times), "uint64")
+    found = gpu.empty((3, outer.times * inner.times), "uint64")
     places = itertools.chain(*zip(starts, outer.apart, inner.apart, strict=True))
     blocks = whole_blocks(found.shape[1])
-    card.launch("products.matrix_addresses", "float32", blocks, 256, found, outer.times, inner.times, *places)
+    gpu.launch("products.matrix_addresses", "float32", blocks, 256, found, outer.times, inner.times, *places)
     return found
 
 

@@ -1,4 +1,4 @@
-"""A card that computes nothing: it notes how many threads a block of each kernel is asked to have, at most."""
+"""A GPU that computes nothing: it notes how many threads a block of each kernel is asked to have, at most."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Host = np.ndarray[Any, Any]
 DRAW = Draw(1, 2, 0, 3, 0.5)
 
 
-class AskingCard:
+class AskingRuntime:
     """See the module's docstring. ``most`` is the number of threads, by kernel."""
 
     blas = SimpleNamespace(gemm=lambda *inputs, **options: None)
@@ -46,15 +46,15 @@ class AskingCard:
 @cache
 def most_threads(dtype: str, width: int) -> dict[str, int]:
     """The most threads that a block of each kernel is asked to have, in every precision, for rows of such a width."""
-    card = AskingCard()
-    for card.precision in PRECISIONS:
-        _call_everything(card, dtype, width)
-    return card.most
+    runtime = AskingRuntime()
+    for runtime.precision in PRECISIONS:
+        _call_everything(runtime, dtype, width)
+    return runtime.most
 
 
-def _call_everything(card: AskingCard, dtype: str, width: int):
+def _call_everything(runtime: AskingRuntime, dtype: str, width: int):
     """Every operation, forward and backward, on rows of so many numbers, few and many; and what is no operation."""
-    ops, zeros = cuda_ops(card), lambda *shape: np.zeros(shape, dtype)
+    ops, zeros = cuda_ops(runtime), lambda *shape: np.zeros(shape, dtype)
     vector, square = zeros(width), zeros(width, 64)
     for rows in (1, 1100):
         x, ids = zeros(1, rows, width), np.zeros((1, rows), np.int64)
@@ -78,6 +78,6 @@ def _call_everything(card: AskingCard, dtype: str, width: int):
         out, cache = ops.attention.forward(heads, heads, heads, AttentionMask(causal=True, window=window), DRAW)
         ops.attention.backward(out, cache)
     table = adam.Runs(*adam.runs_table([]))
-    adam.adam_over_runs(card, *[zeros(width)] * 4, table, zeros(3), (0.9, 0.99), 1e-8)
-    adam.gradient_norm(card, zeros(width), table, 1.0)
-    card.product(zeros(2048, 1024), square[:1024], zeros(2048, 64))
+    adam.adam_over_runs(runtime, *[zeros(width)] * 4, table, zeros(3), (0.9, 0.99), 1e-8)
+    adam.gradient_norm(runtime, zeros(width), table, 1.0)
+    runtime.product(zeros(2048, 1024), square[:1024], zeros(2048, 64))

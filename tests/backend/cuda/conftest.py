@@ -1,4 +1,4 @@
-"""The kernels for GPUs, on a card that is none."""
+"""The kernels for GPUs, with a device runtime on the host."""
 
 from __future__ import annotations
 
@@ -9,46 +9,46 @@ import pytest
 from npformer.backend import Backend, get_backend
 from npformer.backend.cuda import cuda_ops
 from npformer.backend.fallback import with_fallback
-from tests.backend.cuda import host_card
+from tests.backend.cuda import host_runtime
 
 #: (threads in every block, whether they and the blocks run last to first): alone, and a warp and a part of one.
 BLOCKS = {"1 thread": (1, False), "40 threads": (40, True)}
 
 
 @pytest.fixture
-def cards():
-    """The module host_card; skips, visibly, without a compiler."""
-    problem = host_card.compiler_problem()
+def runtimes():
+    """The module host_runtime; skips, visibly, without a compiler."""
+    problem = host_runtime.compiler_problem()
     if problem is not None:
         pytest.skip(problem)
-    return host_card
+    return host_runtime
 
 
 @pytest.fixture(params=BLOCKS)
-def card(request, cards):
+def runtime(request, runtimes):
     """Kernels compiled as C++, in blocks of each size."""
     block, backwards = BLOCKS[request.param]
-    return cards.HostCard(block=block, backwards=backwards)
+    return runtimes.HostRuntime(block=block, backwards=backwards)
 
 
-def backend_on(card, dtype: str) -> Backend:
-    """A backend whose operations are those for GPUs, on a card, with fall-back to plain ones."""
+def backend_on(runtime, dtype: str) -> Backend:
+    """A backend whose operations are those for GPUs, on a GPU, with fall-back to plain ones."""
     plain = get_backend("numpy", dtype=dtype, kernels="plain")
-    return dataclasses.replace(plain, ops=with_fallback(cuda_ops(card), plain.ops), kernels="cuda")
+    return dataclasses.replace(plain, ops=with_fallback(cuda_ops(runtime), plain.ops), kernels="cuda")
 
 
 @pytest.fixture
-def on_card():
-    """on_card(card, dtype): the backend above."""
+def on_gpu():
+    """on_gpu(runtime, dtype): the backend above."""
     return backend_on
 
 
 @pytest.fixture
-def table(card):
-    """The kernels on that card, bare."""
-    return cuda_ops(card)
+def table(runtime):
+    """The kernels on that GPU, bare."""
+    return cuda_ops(runtime)
 
 
 @pytest.fixture
-def card64(card):
-    return backend_on(card, "float64")
+def runtime64(runtime):
+    return backend_on(runtime, "float64")

@@ -1,4 +1,4 @@
-"""Kernels on a card as if they took and gave arrays of the host, so that the tests of host tables run on a GPU."""
+"""Kernels on a GPU as if they took and gave arrays of the host, so that the tests of host tables run on a GPU."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Host = np.ndarray[Any, Any]
 
 
 def hosted(ops: Ops, upload: Callable[[Host], Any], host: Callable[[Any], Host]) -> Ops:
-    """ops behind copies to the card (upload(x), with the gaps of x) and back."""
+    """ops behind copies to the GPU (upload(x), with the gaps of x) and back."""
 
     def there(x):
         if isinstance(x, AttentionMask) and x.key_visible is not None:
@@ -53,7 +53,7 @@ def bytes_between(x: Host) -> tuple[Host, int]:
 
 
 def upload_to_numpy(x: Host) -> Host:
-    """An array like x in memory of its own: what a card of the host is given."""
+    """An array like x in memory of its own: what a GPU of the host is given."""
     if x.size == 0:
         return x.copy()
     raw, start = bytes_between(x)

@@ -202,8 +202,8 @@ class Machine:
         return isinstance(error, MachineFull)
 
 
-class Card:
-    """A card whose arrays are the machine's, on one whose arrays are the host's."""
+class Runtime:
+    """A GPU whose arrays are the machine's, on one whose arrays are the host's."""
 
     def __init__(self, machine: Machine, inner):
         self.machine, self.inner, self.precision = machine, inner, inner.precision

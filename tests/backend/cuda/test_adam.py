@@ -1,4 +1,4 @@
-"""Adam on a card: the formula of optim/adam.py, all runs of an arena in one kernel, and its gradient's length."""
+"""Adam on a GPU: the formula of optim/adam.py, all runs of an arena in one kernel, and its gradient's length."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def an_arena(dtype: str) -> tuple[Arena, list[Any]]:
     return arena, parameters
 
 
-def on_card(arena: Arena, weight_decay: float) -> adam.Runs:
+def on_gpu(arena: Arena, weight_decay: float) -> adam.Runs:
     return adam.Runs(*adam.runs_table(arena.runs(decaying=weight_decay > 0), weight_decay))
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.1])
 @pytest.mark.parametrize("together", [True, False], ids=["all runs at once", "run by run"])
-def test_twenty_steps_are_those_of_the_plain_formula(card, dtype, decay, together):
+def test_twenty_steps_are_those_of_the_plain_formula(runtime, dtype, decay, together):
     arena, parameters = an_arena(dtype)
     p, m, v = arena.values.copy(), np.zeros_like(arena.values), np.zeros_like(arena.values)
     optimizer, gradients = AdamW(arena, betas=BETAS, eps=EPS, weight_decay=decay), np.random.default_rng(1)
@@ -48,63 +48,63 @@ def test_twenty_steps_are_those_of_the_plain_formula(card, dtype, decay, togethe
         rates = rates_of(0.01 / t, t)
         optimizer.step(0.01 / t)
         if together:
-            adam.adam_over_runs(card, p, arena.grads, m, v, on_card(arena, decay), rates, BETAS, EPS)
+            adam.adam_over_runs(runtime, p, arena.grads, m, v, on_gpu(arena, decay), rates, BETAS, EPS)
         for where, lr_scale, weight_decay in [] if together else arena.runs(decaying=decay > 0):
             flats = (p[where], arena.grads[where], m[where], v[where])
-            adam.adam_update(card, *flats, rates, BETAS, EPS, lr_scale, decay * weight_decay)
+            adam.adam_update(runtime, *flats, rates, BETAS, EPS, lr_scale, decay * weight_decay)
     for found, true in ((p, arena.values), (m, optimizer.m), (v, optimizer.v)):
         np.testing.assert_allclose(found, true, rtol=BOUND[dtype], atol=BOUND[dtype] * np.max(np.abs(true)))
     if together:
-        assert card.launched == ["adam.adam"] * 20
+        assert runtime.launched == ["adam.adam"] * 20
 
 
-def test_what_is_in_no_run_is_not_touched(card, dtype):
+def test_what_is_in_no_run_is_not_touched(runtime, dtype):
     arena, _ = an_arena(dtype)
-    runs = on_card(arena, 0.1)
+    runs = on_gpu(arena, 0.1)
     inside = np.zeros(arena.size, bool)
     for start, stop in runs.places:
         inside[start:stop] = True
     assert not inside.all()
     p, g, m, v = [np.full(arena.size, value, dtype) for value in (2, 3, 2, 2)]
-    adam.adam_over_runs(card, p, g, m, v, runs, rates_of(0.1, 1), BETAS, EPS)
+    adam.adam_over_runs(runtime, p, g, m, v, runs, rates_of(0.1, 1), BETAS, EPS)
     for flat in (p, m, v):
         np.testing.assert_array_equal(flat != 2, inside)
 
 
-def test_rates_and_the_clipping_factor_are_read_from_memory(card, dtype):
+def test_rates_and_the_clipping_factor_are_read_from_memory(runtime, dtype):
     """The same arguments, with other numbers behind them: what a recorded step does when it is played again."""
     start, g = np.random.default_rng(0).normal(size=(2, 40)).astype(dtype)
     rates, shrink = np.zeros(3), np.ones((), dtype)
     for lr, t, factor in ((0.1, 1, 1.0), (0.2, 7, 0.25)):
         rates[:], shrink[...] = rates_of(lr, t), factor
         found, true = ([start.copy(), np.zeros(40, dtype), np.zeros(40, dtype)] for _ in range(2))
-        adam.adam_update(card, found[0], g, found[1], found[2], rates, BETAS, EPS, shrink=shrink)
-        adam.adam_update(card, true[0], (g * factor).astype(dtype), true[1], true[2], rates_of(lr, t), BETAS, EPS)
+        adam.adam_update(runtime, found[0], g, found[1], found[2], rates, BETAS, EPS, shrink=shrink)
+        adam.adam_update(runtime, true[0], (g * factor).astype(dtype), true[1], true[2], rates_of(lr, t), BETAS, EPS)
         np.testing.assert_array_equal(found, true)
         assert not np.array_equal(found[0], start)
 
 
 @pytest.mark.parametrize("size", [0, 1, 33, 11_000])
-def test_a_length_by_exact_sums(card, monkeypatch, dtype, size):
+def test_a_length_by_exact_sums(runtime, monkeypatch, dtype, size):
     monkeypatch.setattr(adam, "SHARING", 2)  # blocks that each take several stretches
     g = (np.random.default_rng(0).integers(-64, 65, size=2 * size) / 16).astype(dtype)[:size]
-    norm, _ = adam.gradient_norm(card, g, adam.Runs(np.array([[0, size]]), np.ones((1, 2))))
+    norm, _ = adam.gradient_norm(runtime, g, adam.Runs(np.array([[0, size]]), np.ones((1, 2))))
     assert norm.shape == ()
     assert norm == np.sqrt(np.sum(g * g))
 
 
 @pytest.mark.parametrize("share", [0.5, 1.0, 2.0, None])
-def test_the_length_of_a_gradient_and_the_factor_that_clips_it(card, dtype, share):
+def test_the_length_of_a_gradient_and_the_factor_that_clips_it(runtime, dtype, share):
     arena, parameters = an_arena(dtype)
     for parameter in parameters:
         parameter.grad[...] = np.random.default_rng(2).normal(size=parameter.grad.shape)
     length = float(global_norm(arena))
     longest = None if share is None else share * length
     before = arena.grads.copy()
-    norm, shrink = adam.gradient_norm(card, before, on_card(arena, 0.0), longest)
+    norm, shrink = adam.gradient_norm(runtime, before, on_gpu(arena, 0.0), longest)
     np.testing.assert_allclose(norm, length, rtol=BOUND[dtype])
     assert norm.dtype == dtype
-    assert len(card.launched) == 2
+    assert len(runtime.launched) == 2
     if longest is None:
         assert shrink is None
         return
@@ -114,9 +114,9 @@ def test_the_length_of_a_gradient_and_the_factor_that_clips_it(card, dtype, shar
                                rtol=BOUND[dtype])  # fmt: skip
 
 
-def test_a_norm_that_is_no_number_is_seen_and_0_is_not_divided_by(card, dtype):
+def test_a_norm_that_is_no_number_is_seen_and_0_is_not_divided_by(runtime, dtype):
     runs = adam.Runs(np.array([[0, 3000]]), np.ones((1, 2)))
     g = np.zeros(3000, dtype)
-    assert adam.gradient_norm(card, g, runs, 1.0) == (0, 1)
+    assert adam.gradient_norm(runtime, g, runs, 1.0) == (0, 1)
     g[2500] = np.nan
-    assert np.isnan(adam.gradient_norm(card, g, runs, 1.0)[0])
+    assert np.isnan(adam.gradient_norm(runtime, g, runs, 1.0)[0])

@@ -1,4 +1,4 @@
-"""Attention on a card, in each of its three ways: every kind of mask, dropout, any shape, rows of nothing, NaN."""
+"""Attention on a GPU, in each of its three ways: every kind of mask, dropout, any shape, rows of nothing, NaN."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def way(request, monkeypatch):
 
 
 @pytest.fixture
-def table(card, way):
-    return cuda_ops(card)
+def table(runtime, way):
+    return cuda_ops(runtime)
 
 
 test_hidden_keys = host.test_hidden_keys_do_not_matter_however_large
@@ -138,17 +138,17 @@ KERNELS = {
 }
 
 
-def test_each_way_has_its_kernels_and_no_more(card, way, table):
+def test_each_way_has_its_kernels_and_no_more(runtime, way, table):
     q, k, v = case("float32", (2, 3, 4, 5, 6))
     y, cache = table.attention.forward(q, k, v, AttentionMask(causal=True), DRAW)
     table.attention.backward(y, cache)
-    assert [kernel for kernel in card.launched if kernel.startswith("attention")] == KERNELS[way]
+    assert [kernel for kernel in runtime.launched if kernel.startswith("attention")] == KERNELS[way]
 
 
-def test_tiles_that_nobody_sees_are_passed_over(card, monkeypatch):
+def test_tiles_that_nobody_sees_are_passed_over(runtime, monkeypatch):
     """What stands in them is not even read: NaN there reaches nobody."""
     monkeypatch.setattr(attention, "way", lambda *_: "tiles")
-    table = cuda_ops(card)
+    table = cuda_ops(runtime)
     q, k, v = (x.copy() for x in case("float64", (1, 1, 200, 200, 64)))
     k[:, :, :60], v[:, :, :60] = np.nan, np.nan
     q[:, :, :60] = np.nan

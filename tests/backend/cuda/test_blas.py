@@ -13,8 +13,8 @@ from npformer.errors import DeviceError
 
 
 @pytest.fixture
-def fake(cards):
-    return cards.fake_cublas
+def fake(runtimes):
+    return runtimes.fake_cublas
 
 
 def test_declarations_are_the_manuals(fake):

@@ -26,17 +26,17 @@ Batch = tuple[Host, Host, Host]
 
 
 @pytest.fixture
-def machine(cards):
+def machine(runtimes):
     return recording.Machine(guarded.guarded)
 
 
 @pytest.fixture
-def backend(machine, cards):
+def backend(machine, runtimes):
     """backend(dtype): the kernels for GPUs on the machine that records."""
 
     def build(dtype: str = "float32", on=machine) -> Backend:
         plain = Backend("recording", get_backend("numpy").ops, on, dtype)
-        return assembled(plain, recording.Card(on, cards.HostCard()), on, recording.DeviceArray)
+        return assembled(plain, recording.Runtime(on, runtimes.HostRuntime()), on, recording.DeviceArray)
 
     return build
 

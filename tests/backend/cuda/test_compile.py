@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from npformer.backend.cuda.source import REAL, files, kernels, source
-from npformer.backend.cupy.card import OPTIONS
+from npformer.backend.cupy.device_runtime import OPTIONS
 from tests.backend.cuda import asking, host_kernels
 from tests.backend.cuda import nvrtc as nvrtc_module
 

@@ -1,4 +1,4 @@
-"""Cross-entropy on a card: padding, smoothing, targets that are no class, saturated logits, no tokens."""
+"""Cross-entropy on a GPU: padding, smoothing, targets that are no class, saturated logits, no tokens."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def test_narrow_targets(agree, dtype):
     assert agree("cross_entropy", logits, np.repeat(targets, 2, axis=1)[:, ::2].astype(np.int16), 2)
 
 
-def test_two_kernels_forward_and_one_back(card, table):
+def test_two_kernels_forward_and_one_back(runtime, table):
     logits, targets = case("float32", (2, 3, 5))
     _, cache = table.cross_entropy.forward(logits, targets)
     table.cross_entropy.backward(1.0, cache)
     names = ["token_losses", "mean_loss", "token_losses_backward"]
-    assert card.launched == [f"cross_entropy.{name}" for name in names]
+    assert runtime.launched == [f"cross_entropy.{name}" for name in names]
 
 
 def test_padding_may_hold_anything_and_what_counts_is_seen(table, dtype):

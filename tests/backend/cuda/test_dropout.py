@@ -1,4 +1,4 @@
-"""Dropout and x + Drop(f) on a card: the plain pairs' bits, wherever the step lives."""
+"""Dropout and x + Drop(f) on a GPU: the plain pairs' bits, wherever the step lives."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from npformer.backend import PLAIN
-from npformer.backend.cuda.card import drawn
+from npformer.backend.cuda.device_runtime import drawn
 from npformer.functional import Draw
 
 DRAW = Draw(3, 4, 1, 99, 0.3)
@@ -33,7 +33,7 @@ def test_the_same_numbers_fall_as_in_the_plain_pair(table, dtype):
     np.testing.assert_array_equal(table.residual.forward(x, x, DRAW)[0], 1 + true)
 
 
-def test_the_step_may_live_on_the_card(table):
+def test_the_step_may_live_on_the_gpu(table):
     x, step = np.ones((5, 70)), np.array(2**40 + 4, np.uint64)
     for number in (2**40 + 4, 2**63 + 9):
         step[...] = number
@@ -49,17 +49,17 @@ def test_a_step_of_numpys_whole_numbers_is_a_number_and_no_address(kind):
     assert drawn(DRAW._replace(step=kind(5)), x) == drawn(DRAW._replace(step=5), x)
 
 
-def test_one_kernel_each_way_and_none_where_nothing_drops(card, table):
+def test_one_kernel_each_way_and_none_where_nothing_drops(runtime, table):
     x = np.ones((5, 70))
     y, cache = table.dropout.forward(x, None)
     assert y is x
     assert table.dropout.backward(x, cache) is x
-    assert card.launched == []
+    assert runtime.launched == []
     _, cache = table.residual.forward(x, x, DRAW)
     table.residual.backward(x, cache)
-    assert card.launched == ["dropout.drop"] * 2
+    assert runtime.launched == ["dropout.drop"] * 2
     _, cache = table.residual.forward(x, x, None)
-    assert card.launched == ["dropout.drop"] * 3
+    assert runtime.launched == ["dropout.drop"] * 3
     assert all(dx is x for dx in table.residual.backward(x, cache))
 
 

@@ -1,4 +1,4 @@
-"""Token embedding on a card: its gradient is summed in the order of the tokens, whoever comes first."""
+"""Token embedding on a GPU: its gradient is summed in the order of the tokens, whoever comes first."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_rows_across_the_edges_of_chunks(table, dtype, where):
     np.testing.assert_array_equal(total, true)
 
 
-def test_sums_are_made_in_the_order_of_the_tokens(card, table, dtype):
+def test_sums_are_made_in_the_order_of_the_tokens(runtime, table, dtype):
     """The same bits for every number of threads; and in chunks of CHUNK tokens of a row's own, where it fills them."""
     tokens = np.array([1] * CHUNK + [0] * CHUNK)
     dy = np.random.default_rng(0).normal(size=(2 * CHUNK, 5)).astype(dtype)
@@ -54,7 +54,7 @@ def test_sums_are_made_in_the_order_of_the_tokens(card, table, dtype):
     found = table.embedding.backward(dy, cache)
     in_order = [np.add.accumulate(part)[-1] for part in (dy[CHUNK:], dy[:CHUNK])]  # not np.sum, which adds in pairs
     np.testing.assert_array_equal(found, in_order)
-    alone = cuda_ops(type(card)(block=1)).embedding
+    alone = cuda_ops(type(runtime)(block=1)).embedding
     many = tokens_of(6, (200,))
     big = np.random.default_rng(2).normal(size=(200, 5)).astype(dtype)
     weight = np.zeros((6, 5), dtype)
@@ -62,14 +62,14 @@ def test_sums_are_made_in_the_order_of_the_tokens(card, table, dtype):
     np.testing.assert_array_equal(*both)
 
 
-def test_how_many_kernels(card, table):
+def test_how_many_kernels(runtime, table):
     weight = np.ones((5, 4))
     _, cache = table.embedding.forward(tokens_of(5, (3, CHUNK)), weight)
-    assert card.launched == ["embedding.take_rows"]
+    assert runtime.launched == ["embedding.take_rows"]
     table.embedding.backward(np.ones((3, CHUNK, 4)), cache, into=(weight,))
-    assert card.launched[1:] == ["embedding.sort_tokens", "embedding.add_chunks", "embedding.add_edges"]
+    assert runtime.launched[1:] == ["embedding.sort_tokens", "embedding.add_chunks", "embedding.add_edges"]
     table.embedding.backward(np.ones((3, CHUNK, 4)), cache, into=(None,))
-    assert len(card.launched) == 4
+    assert len(runtime.launched) == 4
 
 
 @pytest.mark.parametrize("bad", [-1, 5, 2**40])

@@ -1,4 +1,4 @@
-"""The feed-forward layer on a card, and its activations alone."""
+"""The feed-forward layer on a GPU, and its activations alone."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pytest
 
 from npformer.backend import PLAIN
 from npformer.backend.cuda import cuda_ops, feed_forward, linear
-from npformer.backend.cuda.card import drawn
+from npformer.backend.cuda.device_runtime import drawn
 from npformer.backend.cuda.feed_forward import activate, backward_of_activation
 from npformer.functional import Draw
 
 SHAPES = [((1, 1), 1), ((2, 3, 5), 7), ((70, 6), 33), ((3, 2, 4), 64), ((2, 3), 8200), ((0, 4), 5)]
-STEPS: dict[str, Any] = {"the host's": 7, "the card's": np.array(7, np.uint64)}
+STEPS: dict[str, Any] = {"the host's": 7, "the GPU's": np.array(7, np.uint64)}
 ACTIVATION = pytest.mark.parametrize("activation", ["relu", "gelu"])
 
 
@@ -39,21 +39,21 @@ def test_blocks_take_several_rows(agree, monkeypatch, activation):
 
 
 @ACTIVATION
-def test_the_last_block_stops_with_the_last_row(card, monkeypatch, activation):
+def test_the_last_block_stops_with_the_last_row(runtime, monkeypatch, activation):
     monkeypatch.setattr(linear, "PARTS", 2)
     monkeypatch.setattr(feed_forward, "parts_of", lambda rows: 3)
     h, da = np.zeros((9, 5)), np.ones((9, 5))
-    activate(card, activation, h[:7], np.ones(5), drawn(None, h))
-    backward_of_activation(card, da[:7], h[:7], activation == "gelu", drawn(None, h), False)
+    activate(runtime, activation, h[:7], np.ones(5), drawn(None, h))
+    backward_of_activation(runtime, da[:7], h[:7], activation == "gelu", drawn(None, h), False)
     assert (h[:7] == 1).all()
     assert (h[7:] == 0).all()
     assert (da[7:] == 1).all()
 
 
 @pytest.mark.parametrize("backwards", [False, True])
-def test_a_column_of_long_rows_is_begun_by_one_thread_and_added_to_by_another(cards, backwards):
+def test_a_column_of_long_rows_is_begun_by_one_thread_and_added_to_by_another(runtimes, backwards):
     x, w1, *rest = inputs((2, 3), 8200)
-    table = cuda_ops(cards.HostCard(block=40, backwards=backwards))
+    table = cuda_ops(runtimes.HostRuntime(block=40, backwards=backwards))
     (y, cache), (_, plain) = (ops.feed_forward.forward(x, w1, *rest, "relu", None) for ops in (table, PLAIN))
     found, true = (
         pair.backward(y, kept)[2] for pair, kept in ((table.feed_forward, cache), (PLAIN.feed_forward, plain))
@@ -63,7 +63,7 @@ def test_a_column_of_long_rows_is_begun_by_one_thread_and_added_to_by_another(ca
 
 @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
 @ACTIVATION
-def test_the_step_may_live_on_the_card(agree, activation, step):
+def test_the_step_may_live_on_the_gpu(agree, activation, step):
     assert agree("feed_forward", *inputs((4, 5), 17), activation, Draw(2**64 - 1, step, 2, 2**63 + 5, 0.5))
 
 
@@ -74,21 +74,21 @@ def test_inference_and_layouts(agree, lay_out, activation):
 
 
 @ACTIVATION
-def test_kernels_and_products(card, table, activation):
+def test_kernels_and_products(runtime, table, activation):
     """One kernel between the products, and none that a frozen parameter does not need."""
     y, cache = table.feed_forward.forward(*inputs((4, 5), 7), activation, Draw(3, 7, 0, 11, 0.3))
-    assert card.launched == [f"feed_forward.{activation}_rows", "linear.add_bias"]
-    card.launched.clear(), card.cublas.calls.clear()
+    assert runtime.launched == [f"feed_forward.{activation}_rows", "linear.add_bias"]
+    runtime.launched.clear(), runtime.cublas.calls.clear()
     table.feed_forward.backward(y, cache, into=(None,) * 4)
-    assert card.launched == [f"feed_forward.{activation}_rows_backward"]
-    assert len(card.cublas.calls) == 2
+    assert runtime.launched == [f"feed_forward.{activation}_rows_backward"]
+    assert len(runtime.cublas.calls) == 2
 
 
 @ACTIVATION
-def test_a_dropped_number_is_0_whatever_it_was(card, activation):
+def test_a_dropped_number_is_0_whatever_it_was(runtime, activation):
     draw, h = Draw(3, 7, 0, 11, 0.5), np.full((6, 40), np.inf)
     kept = PLAIN.dropout.forward(np.ones((6, 40)), draw)[0] != 0
-    a = activate(card, activation, h, np.zeros(40), drawn(draw, h))
+    a = activate(runtime, activation, h, np.zeros(40), drawn(draw, h))
     np.testing.assert_array_equal(a, np.where(kept, np.inf, 0))
 
 

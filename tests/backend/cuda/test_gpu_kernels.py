@@ -21,13 +21,13 @@ BLOCKS = {"as asked": None, "33 threads": 33, "331 threads": 331}
 
 def on_gpu(threads: int | None) -> Ops:
     """The kernels on CuPy's current device, in blocks of so many threads (None: as asked)."""
-    from npformer.backend.cupy.card import CupyCard
+    from npformer.backend.cupy.device_runtime import CupyRuntime
 
-    class Card(CupyCard):
+    class Runtime(CupyRuntime):
         def launch(self, kernel: str, dtype, blocks: int, asked: int, *arguments):
             super().launch(kernel, dtype, blocks, threads or asked, *arguments)
 
-    ops: Ops = hosted.hosted(cuda_ops(Card()), hosted.upload_to_cupy, get_backend("cupy").device.host)
+    ops: Ops = hosted.hosted(cuda_ops(Runtime()), hosted.upload_to_cupy, get_backend("cupy").device.host)
     return ops
 
 
@@ -65,9 +65,9 @@ def test_a_gpu_is_there_for_the_tests_of_kernels():
     assert {test.__name__ for test in HELD} <= globals().keys()
 
 
-def test_hosted_kernels_are_the_kernels(cards):
-    """What stands between these tests and a GPU changes nothing: here, on a card that is none."""
-    ops = hosted.hosted(cuda_ops(cards.HostCard()), hosted.upload_to_numpy, np.array)
+def test_hosted_kernels_are_the_kernels(runtimes):
+    """What stands between these tests and a GPU changes nothing: here, with a device runtime on the host."""
+    ops = hosted.hosted(cuda_ops(runtimes.HostRuntime()), hosted.upload_to_numpy, np.array)
     agree = agreement.Agreement(ops)
     rng = np.random.default_rng(0)
     for layout in kernels.LAYOUTS:

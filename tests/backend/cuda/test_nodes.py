@@ -36,7 +36,7 @@ def counted():
         def launch(self, graph):
             self.graph = graph
 
-    class Card(asking.AskingCard):  # type: ignore[misc, name-defined]
+    class Runtime(asking.AskingRuntime):  # type: ignore[misc, name-defined]
         """Each launch and each product is a node."""
 
         precision = "tf32"
@@ -62,15 +62,15 @@ def counted():
 
     def count(preset: Preset) -> tuple[int, int]:
         machine = Machine(lambda shape, dtype: np.empty(shape, dtype))
-        card = Card(machine)
-        plain = Backend("cupy", get_backend("numpy").ops, machine, "float32", precision=card.precision)
-        backend = assembled(plain, card, machine, recording.DeviceArray)
+        runtime = Runtime(machine)
+        plain = Backend("cupy", get_backend("numpy").ops, machine, "float32", precision=runtime.precision)
+        backend = assembled(plain, runtime, machine, recording.DeviceArray)
         model = npf.Transformer(preset.config(0.1), backend=backend, seed=0)
         step = npf.TrainStep(model, npf.Adam(model.arena, lr=1e-4), seed=0)
         for _ in range(2):
             step(*preset.example_batch())
         assert step.runner.compute.refusal is None
-        return len(machine.graph), card.products
+        return len(machine.graph), runtime.products
 
     return count
 

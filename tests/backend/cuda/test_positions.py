@@ -1,4 +1,4 @@
-"""Positions on a card: sines and cosines in double whatever the precision, and a learned table's gradient."""
+"""Positions on a GPU: sines and cosines in double whatever the precision, and a learned table's gradient."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ def test_far_positions_are_as_exact_as_near_ones(table, dtype):
     np.testing.assert_allclose(found, true, rtol=0, atol=bound)
 
 
-def test_many_sequences_share_what_is_computed_once(card, table, monkeypatch):
+def test_many_sequences_share_what_is_computed_once(runtime, table, monkeypatch):
     monkeypatch.setattr(positions, "BLOCKS", 6)
     x = normal("float64", 9, 4, 150)  # 3 pieces, so 2 blocks for each of them
     found, true = (ops.sinusoidal_positions.forward(x, 1)[0] for ops in (table, PLAIN))
     np.testing.assert_allclose(found, true, rtol=0, atol=1e-15)
-    assert card.launched == ["positions.add_positions"]
+    assert runtime.launched == ["positions.add_positions"]
 
 
-def test_what_no_position_used_is_not_touched(card, table):
+def test_what_no_position_used_is_not_touched(runtime, table):
     x, weight = normal("float64", 4, 3, 5), normal("float64", 9, 5)
     y, cache = table.learned_positions.forward(x, weight, 2)
     dx = table.learned_positions.backward(y, cache, into=(weight,))
@@ -52,7 +52,7 @@ def test_what_no_position_used_is_not_touched(card, table):
     before = normal("float64", 9, 5)
     np.testing.assert_array_equal(weight[[0, 1, 5, 6, 7, 8]], before[[0, 1, 5, 6, 7, 8]])
     np.testing.assert_allclose(weight[2:5], before[2:5] + y.sum(axis=0), rtol=0, atol=1e-14)
-    assert card.launched == ["positions.add_positions", "sums.add_rows"]
+    assert runtime.launched == ["positions.add_positions", "sums.add_rows"]
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])

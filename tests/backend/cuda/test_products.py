@@ -16,9 +16,9 @@ KINDS = ["rows", "turned", "columns of a block", "turned columns of a block", "g
 
 
 @pytest.fixture
-def one(cards):
-    """A card; products do not depend on the size of blocks."""
-    return cards.HostCard()
+def one(runtimes):
+    """A GPU; products do not depend on the size of blocks."""
+    return runtimes.HostRuntime()
 
 
 def of_kind(rng: np.random.Generator, kind: str, shape: tuple[int, ...], dtype: str = "float64") -> Host:
@@ -42,19 +42,19 @@ def heads(rng: np.random.Generator, b: int, t: int, h: int, d: int, dtype: str =
     return block[..., part * h * d : (part + 1) * h * d].reshape(b, t, h, d).swapaxes(1, 2)
 
 
-def called(card) -> list[str]:
+def called(runtime) -> list[str]:
     """The names of cuBLAS's functions that were called since this was asked last."""
-    names = [name.removeprefix("cublas") for name, _ in card.cublas.calls if "Gemm" in name]
-    card.cublas.calls.clear()
+    names = [name.removeprefix("cublas") for name, _ in runtime.cublas.calls if "Gemm" in name]
+    runtime.cublas.calls.clear()
     return names
 
 
-def check(card, a: Host, b: Host, out: Host, *, rtol: float = 1e-12, **options):
+def check(runtime, a: Host, b: Host, out: Host, *, rtol: float = 1e-12, **options):
     """The product, alone and added to what is there, with a scale."""
-    card.product(a, b, out)
+    runtime.product(a, b, out)
     true = np.matmul(a, b, dtype=np.float64)
     np.testing.assert_allclose(out, true, rtol=rtol, atol=rtol * np.abs(true).max(initial=1))
-    card.product(a, b, out, add=True, scale=-0.25)
+    runtime.product(a, b, out, add=True, scale=-0.25)
     np.testing.assert_allclose(out, 0.75 * true, rtol=rtol, atol=rtol * np.abs(true).max(initial=1))
 
 
@@ -133,20 +133,20 @@ def test_the_listed_addresses(one):
 
 
 @pytest.mark.parametrize("precision", ["tf32", "bfloat16"])
-def test_listed_matrices_are_aligned_or_called_one_by_one(cards, monkeypatch, precision):
+def test_listed_matrices_are_aligned_or_called_one_by_one(runtimes, monkeypatch, precision):
     """Rounding kernels read 16 bytes at once; the stand-in fails as cuBLAS may where addresses do not allow it."""
     monkeypatch.setattr(bfloat16, "ROUND_FROM", 1)
-    rng, card = np.random.default_rng(8), cards.HostCard(precision)
+    rng, runtime = np.random.default_rng(8), runtimes.HostRuntime(precision)
     for d, names in ((8, {"GemmBatchedEx"}), (5, {"GemmStridedBatchedEx"})):
         q, k = (heads(rng, 2, 4, 3, d, "float32") for _ in range(2))
-        out = card.empty((2, 4, 3, 4), "float32").swapaxes(1, 2)
-        check(card, place(card, q), place(card, k).swapaxes(-1, -2), out, rtol=1e-2)
-        assert set(called(card)) == names
+        out = runtime.empty((2, 4, 3, 4), "float32").swapaxes(1, 2)
+        check(runtime, place(runtime, q), place(runtime, k).swapaxes(-1, -2), out, rtol=1e-2)
+        assert set(called(runtime)) == names
 
 
-def place(card, x: Host) -> Host:
-    """x (B, H, T, D) in the card's memory, which is aligned, in the order (B, T, H, D)."""
-    own = card.empty((x.shape[0], x.shape[2], x.shape[1], x.shape[3]), x.dtype)
+def place(runtime, x: Host) -> Host:
+    """x (B, H, T, D) in the GPU's memory, which is aligned, in the order (B, T, H, D)."""
+    own = runtime.empty((x.shape[0], x.shape[2], x.shape[1], x.shape[3]), x.dtype)
     own[...] = x.swapaxes(1, 2)
     return own.swapaxes(1, 2)
 
@@ -167,26 +167,26 @@ def test_without_add_what_was_there_is_not_read(one):
 
 
 @pytest.mark.parametrize(("precision", "bits"), [("float32", 23), ("tf32", 10), ("bfloat16", 7)])
-def test_precisions(cards, monkeypatch, precision, bits):
+def test_precisions(runtimes, monkeypatch, precision, bits):
     """Operands are rounded to so many bits behind the point, sums are float32's; float64 is never rounded."""
     monkeypatch.setattr(bfloat16, "ROUND_FROM", 1)
-    rng, card = np.random.default_rng(9), cards.HostCard(precision)
+    rng, runtime = np.random.default_rng(9), runtimes.HostRuntime(precision)
     a, b = (rng.normal(size=(64, 64)).astype(np.float32) for _ in range(2))
     true, size = a.astype(np.float64) @ b, (np.abs(a) @ np.abs(b)).max()
-    error = np.abs(card.product(a, b, card.empty((64, 64), "float32")) - true).max() / size
+    error = np.abs(runtime.product(a, b, runtime.empty((64, 64), "float32")) - true).max() / size
     half = 2.0 ** -(bits + 1)
     assert half / 50 < error < 2 * half + 64 * 2.0**-24  # two operands rounded, and 64 sums
-    wide = card.product(a.astype(np.float64), b.astype(np.float64), card.empty((64, 64), "float64"))
+    wide = runtime.product(a.astype(np.float64), b.astype(np.float64), runtime.empty((64, 64), "float64"))
     np.testing.assert_allclose(wide, true, rtol=1e-11)
 
 
-def test_small_operands_are_not_rounded_to_bfloat16(cards, monkeypatch):
-    card, (a, b) = cards.HostCard("bfloat16"), (np.ones((8, 4), np.float32), np.ones((4, 2), np.float32))
+def test_small_operands_are_not_rounded_to_bfloat16(runtimes, monkeypatch):
+    runtime, (a, b) = runtimes.HostRuntime("bfloat16"), (np.ones((8, 4), np.float32), np.ones((4, 2), np.float32))
     kinds = []
     for least in (33, 32):
         monkeypatch.setattr(bfloat16, "ROUND_FROM", least)
-        card.product(a, b, card.empty((8, 2), "float32"))
-        _, given = card.cublas.calls[-1]
+        runtime.product(a, b, runtime.empty((8, 2), "float32"))
+        _, given = runtime.cublas.calls[-1]
         kinds.append((given["Atype"], given["Btype"], given["Ctype"], given["computeType"]))
     assert kinds == [(0, 0, 0, 77), (14, 14, 0, 68)]  # both operands are rounded, or neither
 
@@ -199,26 +199,26 @@ def nearest_bfloat16(x: Host) -> Host:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("shape", [(1, 1), (5, 7), (3, 2, 4, 5), (2, 3, 70), (3, 5000)], ids=str)
-def test_rounding(card, shape, kind):
+def test_rounding(runtime, shape, kind):
     x = of_kind(np.random.default_rng(10), kind, shape, "float32")
-    found = rounded(card, x)
+    found = rounded(runtime, x)
     assert found.shape == shape
     wide = (found.astype(np.uint32) << 16).view(np.float32)
     np.testing.assert_array_equal(wide, nearest_bfloat16(x))
 
 
-def test_rounding_of_special_numbers(card):
+def test_rounding_of_special_numbers(runtime):
     x = np.array([np.nan, -np.nan, np.inf, -np.inf, 0, -0.0, 1, 1 + 2**-8, 1 + 3 * 2**-8, 3.4e38], np.float32)
-    wide = (rounded(card, x).astype(np.uint32) << 16).view(np.float32)
+    wide = (rounded(runtime, x).astype(np.uint32) << 16).view(np.float32)
     np.testing.assert_array_equal(wide, np.array([np.nan, np.nan, np.inf, -np.inf, 0, 0, 1, 1, 1 + 2**-6, np.inf]))
-    assert rounded(card, x[4:6]).tolist() == [0, 0x8000]
+    assert rounded(runtime, x[4:6]).tolist() == [0, 0x8000]
 
 
-def test_head_views_are_rounded_where_they_lie(card, monkeypatch):
-    monkeypatch.setattr(card, "contiguous", None)
+def test_head_views_are_rounded_where_they_lie(runtime, monkeypatch):
+    monkeypatch.setattr(runtime, "contiguous", None)
     x = heads(np.random.default_rng(11), 2, 33, 3, 5, "float32")
     for view in (x, x.swapaxes(-1, -2)):
-        wide = (rounded(card, view).astype(np.uint32) << 16).view(np.float32)
+        wide = (rounded(runtime, view).astype(np.uint32) << 16).view(np.float32)
         np.testing.assert_array_equal(wide, nearest_bfloat16(view))
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from npformer.backend.cuda.source import REAL, files, source
-from tests.backend.cuda import fake_cublas, guarded, host_card, recording
+from tests.backend.cuda import fake_cublas, guarded, host_runtime, recording
 
 Host = np.ndarray[Any, Any]
 Work = Callable[[], None]
@@ -111,7 +111,7 @@ def emulated():
 def _classes(machine: Machine):
     """CuPy's classes, on a machine."""
     numbers = itertools.count(1)
-    kernels = host_card.HostCard()
+    kernels = host_runtime.HostRuntime()
 
     class Stream:
         def __init__(self, null: bool = False, non_blocking: bool = False):

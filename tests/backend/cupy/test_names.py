@@ -12,9 +12,9 @@ import pytest
 
 from npformer.backend.cuda.source import files, kernels, source
 from npformer.backend.cupy import blas
-from npformer.backend.cupy.card import OPTIONS
+from npformer.backend.cupy.device_runtime import OPTIONS
 from tests.backend.cuda import fake_cublas
-from tests.backend.cuda.host_card import compiler_problem
+from tests.backend.cuda.host_runtime import compiler_problem
 
 REASON = "CuPy is not installed; in npformer's folder: pip install '.[cuda12]', which needs no GPU"
 

@@ -13,10 +13,10 @@ import pytest
 from npformer import Adam, TrainStep, Transformer, TransformerConfig
 from npformer.backend import Backend, get_backend
 from npformer.backend.cupy import assembled, cupy_backend
-from npformer.backend.cupy import card as card_module
+from npformer.backend.cupy import device_runtime as module
 from npformer.backend.cupy.graph_driver import CupyDriver
 from npformer.functional import arrays
-from tests.backend.cuda.host_card import HostCard, compiler_problem
+from tests.backend.cuda.host_runtime import HostRuntime, compiler_problem
 
 pytestmark = pytest.mark.skipif(compiler_problem() is not None, reason=str(compiler_problem()))
 CONFIG = TransformerConfig(9, 9, d_model=8, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, d_ff=12)
@@ -33,7 +33,7 @@ def emulation():
 def cupy(emulation, monkeypatch):
     found = emulation.emulated()
     monkeypatch.setitem(sys.modules, "cupy", found)
-    monkeypatch.setattr(card_module, "loaded_library", lambda: found.cublas)
+    monkeypatch.setattr(module, "loaded_library", lambda: found.cublas)
     names = importlib.import_module(emulation.recording.DeviceArray.__module__).NAMESPACE
     monkeypatch.setitem(arrays._namespace_by_type, emulation.recording.DeviceArray, names)  # else CuPy is looked for
     memory = property(lambda x: found.classes.MemoryPointer(x.bare))
@@ -59,8 +59,8 @@ def test_a_training_waits_for_all_that_it_needs(cupy, emulation, lengths, hasty)
     recording = emulation.recording
     machine = recording.Machine(emulation.guarded.guarded)
     plain = Backend("recording", get_backend("numpy").ops, machine, "float32")
-    card = recording.Card(machine, HostCard())
-    expected = trained(assembled(plain, card, machine, recording.DeviceArray), 12, lengths)
+    runtime = recording.Runtime(machine, HostRuntime())
+    expected = trained(assembled(plain, runtime, machine, recording.DeviceArray), 12, lengths)
     for x, y in zip(found, expected, strict=True):
         np.testing.assert_array_equal(x, y)
 

@@ -1,4 +1,4 @@
-"""A card without a GPU: arrays are NumPy's, and kernels the same sources, compiled as C++.
+"""A GPU without a GPU: arrays are NumPy's, and kernels the same sources, compiled as C++.
 
 It is stricter than a GPU: fresh memory is NaN, what is written outside an array is found, and so is what
 CUDA leaves undefined between the threads of a block (fibers.h).
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from npformer.backend.cupy.blas import Blas
-from npformer.backend.cupy.card import as_argument
+from npformer.backend.cupy.device_runtime import as_argument
 from npformer.backend.cupy.products import product
 from tests.backend.cuda import fake_cublas, guarded, host_kernels
 
@@ -23,14 +23,14 @@ compiler_problem = host_kernels.compiler_problem
 
 
 def in_c(x):
-    """What a kernel is given for a number, as the real card gives it; None is a null pointer."""
+    """What a kernel is given for a number, as the real GPU gives it; None is a null pointer."""
     number = as_argument(x)
     kind = {np.int64: ctypes.c_longlong, np.float64: ctypes.c_double}.get(type(number))
     assert kind is not None, f"an argument that no kernel takes: {type(x)}"
     return kind(number)
 
 
-class HostCard:
+class HostRuntime:
     """See the module's docstring. ``launched`` counts kernels by name.
 
     ``block`` is how many threads a block has, whatever was asked for (None: as many as were), and

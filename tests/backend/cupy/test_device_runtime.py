@@ -1,4 +1,4 @@
-"""The real card, as far as it can be run without one: what it tells CuPy, and when."""
+"""The real GPU, as far as it can be run without one: what it tells CuPy, and when."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from npformer.backend.cuda.source import source
-from npformer.backend.cupy import card as module
+from npformer.backend.cupy import device_runtime as module
 from npformer.backend.cupy.blas import WORKSPACE
-from npformer.backend.cupy.card import OPTIONS, CupyCard, as_argument
+from npformer.backend.cupy.device_runtime import OPTIONS, CupyRuntime, as_argument
 from npformer.errors import ConfigError, DeviceError
 
 
@@ -23,7 +23,7 @@ class FakeArray:
 
 
 class FakeCupy:
-    """The few names of CuPy that the card uses. ``said`` lists what it was told."""
+    """The few names of CuPy that the GPU uses. ``said`` lists what it was told."""
 
     uint8 = np.uint8
 
@@ -59,18 +59,18 @@ def cupy(monkeypatch):
 
 
 def test_kernels_are_compiled_once_and_announced_once(cupy, capsys):
-    card, x = CupyCard(), FakeArray()
+    runtime, x = CupyRuntime(), FakeArray()
     cupy.said.clear()
-    card.launch("linear.add_bias", "float32", 3, 64, x, x, 5, 7, 2)
-    card.launch("linear.add_bias", np.dtype("float32"), 3, 64, x, x, 5, 7, 2)
-    card.launch("linear.add_bias", "float64", 1, 64, x, x, 5, 7, 2)
-    card.launch("sums.add_rows", "float32", 0, 64)
+    runtime.launch("linear.add_bias", "float32", 3, 64, x, x, 5, 7, 2)
+    runtime.launch("linear.add_bias", np.dtype("float32"), 3, 64, x, x, 5, 7, 2)
+    runtime.launch("linear.add_bias", "float64", 1, 64, x, x, 5, 7, 2)
+    runtime.launch("sums.add_rows", "float32", 0, 64)
     modules = [told for told in cupy.said if told[0] == "module"]
     assert modules == [("module", source("linear", dtype), OPTIONS) for dtype in ("float32", "float64")]
     launches = [told for told in cupy.said if told[0] == "add_bias"]
     assert [told[1:3] for told in launches] == [((3,), (64,))] * 2 + [((1,), (64,))]
     assert launches[0][3] == (x, x, 5, 7, 2)
-    assert card.launched == {"linear.add_bias": 3}
+    assert runtime.launched == {"linear.add_bias": 3}
     assert capsys.readouterr().err.count("npformer: preparing kernels for this GPU") == 1
 
 
@@ -94,16 +94,16 @@ def test_an_array_of_the_host_is_no_argument(array):
 
 
 def test_the_workspace_follows_the_stream(cupy):
-    card = CupyCard()
+    runtime = CupyRuntime()
     assert cupy.said == [("empty", WORKSPACE, np.uint8)]
     cupy.said.clear()
-    assert card.blas is card.blas
+    assert runtime.blas is runtime.blas
     cupy.stream = 9
-    assert card.blas is card.blas
+    assert runtime.blas is runtime.blas
     assert cupy.said == [("use", 1, 4096, WORKSPACE), ("use", 9, 4096, WORKSPACE)]
-    assert card.launched == {"cublas": 4}
+    assert runtime.launched == {"cublas": 4}
 
 
 def test_another_precision(cupy):
     with pytest.raises(ConfigError, match="precision: expected one of float32, tf32, bfloat16, got 'fp16'"):
-        CupyCard("fp16")
+        CupyRuntime("fp16")

@@ -1,4 +1,4 @@
-"""The contract of every pair, layer and model, and that of every table of kernels, on a card that is none."""
+"""The contract of every pair, layer and model, and that of every table of kernels, with a device runtime on the host."""
 
 from __future__ import annotations
 
@@ -39,24 +39,24 @@ bad_input = load("backend/test_kernels.py")
 
 
 @pytest.fixture
-def any64(card64):
-    return card64
+def any64(runtime64):
+    return runtime64
 
 
 @pytest.fixture
-def any32(cards, on_card):
-    return on_card(cards.HostCard(block=40, backwards=True), "float32")
+def any32(runtimes, on_gpu):
+    return on_gpu(runtimes.HostRuntime(block=40, backwards=True), "float32")
 
 
 @pytest.fixture
-def whole64(cards, on_card):
+def whole64(runtimes, on_gpu):
     """For layers and models: blocks of one size, since every operation is tried in both."""
-    return on_card(cards.HostCard(block=40, backwards=True), "float64")
+    return on_gpu(runtimes.HostRuntime(block=40, backwards=True), "float64")
 
 
 @pytest.fixture
-def table(card):
-    return cuda_ops(card)
+def table(runtime):
+    return cuda_ops(runtime)
 
 
 normal, lay_out = bad_input.normal, kernels_agree.lay_out  # fixtures that these tests ask for
@@ -98,9 +98,9 @@ TRIED = (
 @pytest.mark.parametrize(
     "case", [c for c in contract.CASES if c.group == "op" or c.name in TRIED], ids=lambda c: c.name
 )
-def test_gradients_are_right(case, cards, on_card):
+def test_gradients_are_right(case, runtimes, on_gpu):
     """Along random directions: a forward takes its time here, and each element equals the plain pair's above."""
-    report = dataclasses.replace(case, along_directions=True).check(on_card(cards.HostCard(), "float64"))
+    report = dataclasses.replace(case, along_directions=True).check(on_gpu(runtimes.HostRuntime(), "float64"))
     assert report.ok, f"\n{report}"
     assert {row.verdict for row in report.rows} == {RIGHT}
 
@@ -121,27 +121,27 @@ def test_gradients_have_the_shape_and_dtype_of_the_inputs(case, dtype, table):
 ELSEWHERE = {"adam": "test_adam.py", "bfloat16": "test_bfloat16.py", "products": "test_products.py"}
 
 
-def test_the_card_is_handed_to_every_kernel_of_the_folder_and_to_no_plain_pair(cards):
-    card = cards.HostCard()
-    ops, found = cuda_ops(card), kernels_in("npformer.backend.cuda")
+def test_the_gpu_is_handed_to_every_kernel_of_the_folder_and_to_no_plain_pair(runtimes):
+    runtime = runtimes.HostRuntime()
+    ops, found = cuda_ops(runtime), kernels_in("npformer.backend.cuda")
     for op, plain in vars(PLAIN).items():
         pair = getattr(ops, op)
         assert [half.func for half in pair] == list(found[op]) if op in found else pair is plain
-        assert op not in found or all(half.args == (card,) for half in pair)
+        assert op not in found or all(half.args == (runtime,) for half in pair)
 
 
-def test_every_kernel_runs_in_small_cases_or_large_ones_or_in_tests_of_its_own(cards, on_card):
-    card = cards.HostCard()
+def test_every_kernel_runs_in_small_cases_or_large_ones_or_in_tests_of_its_own(runtimes, on_gpu):
+    runtime = runtimes.HostRuntime()
     for case in contract.CASES:
-        contract.computed(case, on_card(card, "float64"))
+        contract.computed(case, on_gpu(runtime, "float64"))
     rng = np.random.default_rng(0)
-    agree = kernels_agree.Agreement(cuda_ops(card))
+    agree = kernels_agree.Agreement(cuda_ops(runtime))
     assert agree("embedding", rng.integers(0, 5, size=(3, 900)), rng.normal(size=(5, 3)))
     for T, D, window in [(130, 40, None), (530, 3, 1)]:  # scores in memory; scores that a window mostly hides
         q, k, v = rng.normal(size=(3, 1, 2, T, D))
         assert agree(
             "attention", q, k, v, AttentionMask(causal=True, window=window), kernels_agree.Draw(3, 4, 1, 99, 0.3)
         )
-    silent = {f"{file}.{name}" for file in files() for name in kernels(file)} - set(card.launched)
+    silent = {f"{file}.{name}" for file in files() for name in kernels(file)} - set(runtime.launched)
     assert {name.partition(".")[0] for name in silent} == set(ELSEWHERE), sorted(silent)
     assert all(Path(__file__).with_name(name).exists() for name in ELSEWHERE.values())

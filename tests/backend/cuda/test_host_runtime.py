@@ -1,4 +1,4 @@
-"""The card of the tests finds what a GPU would do wrong in silence."""
+"""The GPU of the tests finds what a GPU would do wrong in silence."""
 
 from __future__ import annotations
 
@@ -68,15 +68,15 @@ def library(host_kernels, barrier: str) -> ctypes.PyDLL:
 
 
 @pytest.fixture
-def run(cards, monkeypatch):
+def run(runtimes, monkeypatch):
     """run(kernel, *arguments, threads, backwards, barrier): y, of 64 numbers, after the kernel above."""
 
     def launch(name: str, *arguments, threads: int, backwards: bool = False, barrier: str = "__syncthreads();"):
-        kernels = cards.host_kernels
+        kernels = runtimes.host_kernels
         monkeypatch.setattr(kernels, "library", lambda file, dtype: library(kernels, barrier))
-        card = cards.HostCard(block=threads, backwards=backwards)
-        y = card.empty((64,), "float64")
-        card.launch(f"tried.{name}", "float64", 1, 1, *[y if a is None else a for a in arguments])
+        runtime = runtimes.HostRuntime(block=threads, backwards=backwards)
+        y = runtime.empty((64,), "float64")
+        runtime.launch(f"tried.{name}", "float64", 1, 1, *[y if a is None else a for a in arguments])
         return y
 
     return launch
@@ -112,7 +112,7 @@ def test_writing_outside_an_array_is_found(run):
             AssertionError, match=f"outside: wrote {'before' if at < 0 else 'behind'} an array of 512 bytes"
         ):
             run("outside", None, at, threads=1)
-    for at in (-1, 4):  # memory that the card did not give is lent with zones too
+    for at in (-1, 4):  # memory that the GPU did not give is lent with zones too
         with pytest.raises(AssertionError, match=r"wrote (before|behind) an array of 32 bytes"):
             run("outside", np.zeros(4), at, threads=1)
 
@@ -153,10 +153,10 @@ def test_what_the_compiler_checks_is_reported(run):
         run("crooked", X, None, threads=1)
 
 
-def test_a_launch_is_checked(cards, run):
+def test_a_launch_is_checked(runtimes, run):
     with pytest.raises(AssertionError, match=r"tried\.turned: 3 arguments, got 1"):
         run("turned", X, threads=1)
     with pytest.raises(AssertionError, match="an argument that no kernel takes: <class 'str'>"):
         run("outside", X, "1", threads=1)
     with pytest.raises(AssertionError, match="1025 threads in a block"):
-        cards.HostCard().launch("tried.turned", "float64", 1, 1025)
+        runtimes.HostRuntime().launch("tried.turned", "float64", 1, 1025)

@@ -1,4 +1,4 @@
-"""The card that is one: CuPy's memory and streams, kernels numba by NVRTC, products by cuBLAS."""
+"""The GPU that is one: CuPy's memory and streams, kernels compiled by NVRTC, products by cuBLAS."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from npformer.backend.cuda.card import PRECISIONS
+from npformer.backend.cuda.device_runtime import PRECISIONS
 from npformer.backend.cuda.source import source
 from npformer.backend.cupy.blas import WORKSPACE, Blas, loaded_library
 from npformer.backend.cupy.products import product
@@ -21,8 +21,8 @@ from npformer.typing import Array
 OPTIONS = ("--std=c++17", "--fmad=true", "--prec-div=true", "--prec-sqrt=true")
 
 
-class CupyCard:
-    """See ``Card``, whose promises it keeps on the current CUDA device and CuPy's current stream.
+class CupyRuntime:
+    """See ``DeviceRuntime``, whose promises it keeps on the current CUDA device and CuPy's current stream.
 
     Make one outside of any capture. ``launched`` counts kernels by name, products as "cublas".
     """

@@ -1,4 +1,4 @@
-"""What the kernels for GPUs need of a card: memory, kernels, matrix products. Nothing else is asked of it.
+"""What the kernels for GPUs need of a GPU: memory, kernels, matrix products. Nothing else is asked of it.
 
 ``backend/cupy`` has the real one. The tests have another, whose memory is the host's and whose kernels
 are the same sources, compiled as C++: so all that stands here and in the kernels runs without a GPU.
@@ -20,7 +20,7 @@ from npformer.typing import Array
 PRECISIONS = ("float32", "tf32", "bfloat16")
 
 
-class Card(Protocol):
+class DeviceRuntime(Protocol):
     """A GPU, or what stands for one. Everything is asked for in order, and nobody waits for it."""
 
     precision: str  # of the products of float32 numbers, one of PRECISIONS
@@ -52,7 +52,7 @@ class Drawn(NamedTuple):
 
     seed: int
     site: int
-    step_at: Array | None  # where the step lives in the card's memory; None: it is the next number
+    step_at: Array | None  # where the step lives in the GPU's memory; None: it is the next number
     step: int
     micro: int
     start: int  # which number of the draw belongs to the array's first element
@@ -68,10 +68,10 @@ def drawn(draw: Draw | None, like: Array) -> Drawn:
     if draw is None:
         return NOTHING_DROPPED
     threshold, scale = dropout_threshold(draw.rate)
-    on_card = not isinstance(draw.step, (int, np.integer))
+    on_gpu = not isinstance(draw.step, (int, np.integer))
     start = first_number(draw, math.prod(like.shape), like)
     return Drawn(
-        signed(draw.seed), signed(draw.site), draw.step if on_card else None, 0 if on_card else signed(draw.step),
+        signed(draw.seed), signed(draw.site), draw.step if on_gpu else None, 0 if on_gpu else signed(draw.step),
         signed(draw.micro), start, threshold, scale,
     )  # fmt: skip
 
