@@ -32,7 +32,7 @@ LEGEND = (
 )
 
 #: {"products": {precision: flop per second}, "memory": bytes per second, "bytes": {size: those of a step}}
-Ceilings = Mapping[str, Any]
+Roofline = Mapping[str, Any]
 
 
 def entries(options: Options, size: str, rate: float, weights: str, precision: str) -> list[Entry]:
@@ -49,7 +49,7 @@ def entries(options: Options, size: str, rate: float, weights: str, precision: s
     return found
 
 
-def measure_ceilings(options: Options, environment: Mapping[str, str], seconds: float | None = None) -> dict[str, Any]:
+def measure_roofline(options: Options, environment: Mapping[str, str], seconds: float | None = None) -> dict[str, Any]:
     """The best rates that either side sees, and the bytes of a step of each size, in so many seconds at most."""
     given = {"device": options.device, "precisions": options.precisions}
     started = [Entry("npformer-ceilings", "benchmarks.own.roofline:ceilings", {**given, "kernels": options.kernels[0]})]
@@ -67,10 +67,10 @@ def best_of(seen: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {"products": products, "memory": max(each["memory"] for each in seen)}
 
 
-def with_rates(row: dict[str, Any], child: Child, size: str, precision: str, ceilings: Ceilings) -> dict[str, Any]:
+def with_rates(row: dict[str, Any], child: Child, size: str, precision: str, roofline: Roofline) -> dict[str, Any]:
     """The row of a contender, with what it achieved beside the ceilings, and how long it took to be ready."""
-    flop, moved = step_flop(PRESETS[size]), ceilings["bytes"][size]
-    bound = max(flop / ceilings["products"][precision], moved / ceilings["memory"])
+    flop, moved = step_flop(PRESETS[size]), roofline["bytes"][size]
+    bound = max(flop / roofline["products"][precision], moved / roofline["memory"])
     return row | {
         "flop_per_second": flop / row["median"], "bytes_per_second": moved / row["median"],
         "of_bound": bound / row["median"], "ready_seconds": child.facts.get("ready_seconds"),
@@ -90,11 +90,11 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
     return report.table(COLUMNS, cells)
 
 
-def ceilings_line(ceilings: Ceilings) -> str:
+def roofline_line(roofline: Roofline) -> str:
     """The ceilings in words."""
-    products = ", ".join(f"{name} {rate / 1e12:,.0f}" for name, rate in ceilings["products"].items())
+    products = ", ".join(f"{name} {rate / 1e12:,.0f}" for name, rate in roofline["products"].items())
     return report.wrapped(
-        f"ceilings measured now: products {products} TFLOP/s; memory {ceilings['memory'] / 1e9:,.0f} GB/s, read and "
+        f"ceilings measured now: products {products} TFLOP/s; memory {roofline['memory'] / 1e9:,.0f} GB/s, read and "
         "written ones together"
     )
 

@@ -51,11 +51,11 @@ def benchmark(options: Options) -> int:
     rates = numbers("--dropout", str(options.own["dropout"]), 0, 1)
     on_device = options.device == "cupy"
     environment, about = report.opening(options, on_gpu.LEGEND if on_device else LEGEND)
-    ceilings = on_gpu.measure_ceilings(options, environment) if on_device else None
-    if ceilings:
-        report.say("\n" + on_gpu.ceilings_line(ceilings), options.json)
+    roofline = on_gpu.measure_roofline(options, environment) if on_device else None
+    if roofline:
+        report.say("\n" + on_gpu.roofline_line(roofline), options.json)
     found = []
-    for result in results(options, rates, environment, ceilings):
+    for result in results(options, rates, environment, roofline):
         found.append(result)
         report.say("\n" + describe(result), options.json)
     report.finish("train_step", about, options, found)
@@ -63,7 +63,7 @@ def benchmark(options: Options) -> int:
 
 
 def results(
-    options: Options, rates: Sequence[float], environment: Mapping[str, str], ceilings: on_gpu.Ceilings | None = None,
+    options: Options, rates: Sequence[float], environment: Mapping[str, str], roofline: on_gpu.Roofline | None = None,
     seconds: float | None = None,
 ) -> Iterator[dict[str, Any]]:  # fmt: skip
     """Measure each size at each rate, in each precision; each of these may take so many seconds."""
@@ -74,7 +74,7 @@ def results(
                 report.progress(f"{size}, dropout {rate:g}, {precision} …")
                 started = entries(options, size, rate, weights, precision)
                 with contenders(started, environment, seconds) as children:
-                    result = measure(options, size, rate, children, precision, ceilings)
+                    result = measure(options, size, rate, children, precision, roofline)
                 report.progress("")
                 left_out = {entry.name for entry in started} - {child.name for child in children}
                 yield result | {"left_out": sorted(left_out)}
@@ -112,18 +112,18 @@ def kernels_multiply_by_intel() -> bool:
 
 def measure(
     options: Options, size: str, rate: float, children: Sequence[Child], precision: str = "float32",
-    ceilings: on_gpu.Ceilings | None = None,
+    roofline: on_gpu.Roofline | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """All numbers of one table."""
     measured = take_turns(children, "step", options.budget)
     rows = compare.rows(children, measured)
     limit = None
-    if ceilings is None:
+    if roofline is None:
         limit = bound(size, take_turns(children, "products", options.budget._replace(seconds=1.0)))
         rows = [row | {"of_bound": limit["seconds"] / row["median"] if limit else None} for row in rows]
     else:
         named = {child.name: child for child in children}
-        rows = [on_gpu.with_rates(row, named[row["name"]], size, precision, ceilings) for row in rows]
+        rows = [on_gpu.with_rates(row, named[row["name"]], size, precision, roofline) for row in rows]
     return {
         "size": size, "shape": dataclasses.asdict(PRESETS[size]), "dropout": rate, "precision": precision,
         "contenders": rows, "times_as_fast_as": compare.best_peer(measured), "bound": limit,

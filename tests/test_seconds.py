@@ -13,7 +13,7 @@ import pytest
 import npformer
 from npformer import seconds
 from npformer.backend import get_backend, roofline
-from npformer.backend.roofline import measure_ceilings
+from npformer.backend.roofline import measure_roofline
 from npformer.backend.timing import Clock, Part
 from npformer.models.presets import Preset
 from npformer.training import bench, metrics
@@ -55,7 +55,7 @@ def test_measuring_steps_comes_to_an_end(clock):
 
 
 def test_a_profile_has_shares(clock, monkeypatch):
-    monkeypatch.setattr(bench, "measure_ceilings", lambda backend, shapes: roofline.Ceilings(1e9, 1e9, (1, 1, 1)))
+    monkeypatch.setattr(bench, "measure_roofline", lambda backend, shapes: roofline.Roofline(1e9, 1e9, (1, 1, 1)))
     found = profile_step(PRESET, get_backend("numpy", kernels="plain", threads=1), 0.0, Budget(steps=2))
     assert all(row.seconds >= 0 and math.isfinite(row.share) for row in found.rows)
     assert min(found.seconds, found.unclocked) > 0
@@ -63,7 +63,7 @@ def test_a_profile_has_shares(clock, monkeypatch):
 
 def test_the_roofline_is_finite(clock, monkeypatch):
     monkeypatch.setitem(roofline.LARGE, "numpy", 8)
-    found = measure_ceilings(get_backend("numpy", kernels="plain", threads=1), streamed=800)
+    found = measure_roofline(get_backend("numpy", kernels="plain", threads=1), streamed=800)
     assert 0 < found.flops < math.inf
     assert 0 < found.bytes < math.inf
 
@@ -83,7 +83,7 @@ def test_the_command_line_measures(
     from npformer.cli.main import main
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(bench, "measure_ceilings", lambda backend, shapes: roofline.Ceilings(1e9, 1e9, (1, 1, 1)))
+    monkeypatch.setattr(bench, "measure_roofline", lambda backend, shapes: roofline.Roofline(1e9, 1e9, (1, 1, 1)))
     for form in ([], ["--json"]):
         assert main([*command, "--device", "numpy", "--kernels", "plain", "--steps", "2", *form]) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["steps"] >= 1

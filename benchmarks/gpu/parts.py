@@ -114,7 +114,7 @@ def train(size: str, precision: str, setting: Setting) -> Any:
 def ceilings(setting: Setting) -> Any:
     """What the GPU can do at best, and the bytes of a step."""
     options = setting.options(SIZES, (*FIRST, *LAST), TRAINING)
-    return on_gpu.measure_ceilings(options, setting.environment, setting.seconds)
+    return on_gpu.measure_roofline(options, setting.environment, setting.seconds)
 
 
 def decode(setting: Setting) -> Any:

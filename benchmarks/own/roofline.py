@@ -9,7 +9,7 @@ from benchmarks.own.backend import about, backend
 from benchmarks.tasks import Contender, Task
 from npformer.backend import Backend
 from npformer.backend.flops import adam_work
-from npformer.backend.roofline import measure_ceilings
+from npformer.backend.roofline import measure_roofline
 from npformer.backend.timing import Clock, timed_backend
 from npformer.models.presets import PRESETS, Preset
 
@@ -22,7 +22,7 @@ def ceilings(device: str, kernels: str, precisions: list[str]) -> Contender:
     first = chosen[precisions[0]]
 
     def measure() -> dict[str, Any]:
-        found = {name: measure_ceilings(each) for name, each in chosen.items()}
+        found = {name: measure_roofline(each) for name, each in chosen.items()}
         products = {name: each.flops for name, each in found.items()}
         return {"products": products, "memory": max(each.bytes for each in found.values())}
 

@@ -43,12 +43,12 @@ def plain_pair(forward: Forward, backward: Callable[[Any, Any], tuple[Array, ...
 
     @wraps(backward)
     def backward_into(dy: Any, cache: Any, into: Sequence[Array | None] = ()) -> Any:
-        return settle(backward(dy, cache), into)
+        return accumulate(backward(dy, cache), into)
 
     return Pair(forward, backward_into)
 
 
-def settle(gradients: tuple[Array, ...], into: Sequence[Array | None]) -> Any:
+def accumulate(gradients: tuple[Array, ...], into: Sequence[Array | None]) -> Any:
     """What a Pair's backward does with all its gradients: add the parameters', return the others' as Pair promises."""
     rest = add_into(gradients, into)
     return rest[0] if len(rest) == 1 else (rest or None)
@@ -96,7 +96,7 @@ def with_bits(ops: Ops, bits: Bits) -> Ops:
 
 
 def with_kernels(ops: Ops, folder: str, *first: Any) -> Ops:
-    """ops with the kernels of a folder, a package by its name; a kernel's first arguments are ``first``, say a GPU's runtime.
+    """ops with the kernels of a folder, a package by its name. Each kernel takes the arguments ``first`` first.
 
     A kernel is found by its name: ``linear_forward`` and ``linear_backward``, in any module of the folder, stand for
     the pair of linear. Both or neither, since a cache is for the backward of the forward that made it.

@@ -27,7 +27,7 @@ MOST_ROUNDS = 10_000  # a clock that stands still would never say that it is eno
 Shape = tuple[int, int, int]  # (M, K, N) of a product (M, K)·(K, N)
 
 
-class Ceilings(NamedTuple):
+class Roofline(NamedTuple):
     """The fastest rates that were seen."""
 
     flops: float  # per second, of matrix products
@@ -40,12 +40,12 @@ class Ceilings(NamedTuple):
         return (products, "products") if products > memory else (memory, "memory")
 
 
-def measure_ceilings(backend: Backend, shapes: Sequence[Shape] = (), streamed: int | None = None) -> Ceilings:
+def measure_roofline(backend: Backend, shapes: Sequence[Shape] = (), streamed: int | None = None) -> Roofline:
     """Time a large product, those of shapes, and passes over so many bytes, with as many threads as there are now."""
     large = LARGE[backend.name]
     rates = {shape: _product_rate(backend, shape) for shape in ((large, large, large), *shapes)}
     fastest = max(rates, key=lambda shape: rates[shape])
-    return Ceilings(rates[fastest], _memory_rate(backend, streamed or STREAMED[backend.name]), fastest)
+    return Roofline(rates[fastest], _memory_rate(backend, streamed or STREAMED[backend.name]), fastest)
 
 
 def _product_rate(backend: Backend, shape: Shape) -> float:

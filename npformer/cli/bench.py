@@ -95,12 +95,12 @@ def _profile(args: argparse.Namespace, preset: Preset, backend: Backend, budget:
     if not args.json:
         print(f"{_title(args, preset)}\n{where}", flush=True)
     profile = profile_step(preset, backend, args.dropout, budget)
-    notes = [f"{_title(args, preset)}; {where}", text.ceilings(profile), text.reading(profile)]
+    notes = [f"{_title(args, preset)}; {where}", text.roofline(profile), text.reading(profile)]
     draw_profile(profile.rows, place, f"Where a training step's {1e3 * profile.seconds:,.1f} ms go", notes)
     if args.json:
         print(json.dumps(_about(args, backend) | _numbers(profile) | {"picture": str(place)}))
     else:
-        parts = [text.ceilings(profile), "", text.table(profile), "", text.wrapped(text.COLUMNS), ""]
+        parts = [text.roofline(profile), "", text.table(profile), "", text.wrapped(text.COLUMNS), ""]
         print("\n".join([*parts, text.wrapped(text.reading(profile)), f"drawn in {visible(place)}"]))
     return 0
 
@@ -172,9 +172,9 @@ def _numbers(profile: Profile) -> dict[str, Any]:
         "step_seconds": profile.seconds,
         "unclocked_step_seconds": profile.unclocked,
         "ceilings": {
-            "flops_per_second": profile.ceilings.flops,
-            "bytes_per_second": profile.ceilings.bytes,
-            "product_shape": list(profile.ceilings.shape),
+            "flops_per_second": profile.roofline.flops,
+            "bytes_per_second": profile.roofline.bytes,
+            "product_shape": list(profile.roofline.shape),
         },
         "rows": rows,
     }

@@ -36,12 +36,12 @@ def times(found: StepTimes, tokens: int) -> str:
     ])  # fmt: skip
 
 
-def ceilings(profile: Profile) -> str:
+def roofline(profile: Profile) -> str:
     """What the machine was seen to do at best."""
-    m, k, n = profile.ceilings.shape
+    m, k, n = profile.roofline.shape
     return (
-        f"ceilings measured now: products {_number(profile.ceilings.flops / 1e9)} GFLOP/s (at {m}×{k}·{k}×{n}), "
-        f"memory {_number(profile.ceilings.bytes / 1e9)} GB/s"
+        f"ceilings measured now: products {_number(profile.roofline.flops / 1e9)} GFLOP/s (at {m}×{k}·{k}×{n}), "
+        f"memory {_number(profile.roofline.bytes / 1e9)} GB/s"
     )
 
 
@@ -63,7 +63,7 @@ def reading(profile: Profile) -> str:
     cost = profile.seconds / profile.unclocked - 1
     sentences = (
         f"{_names(products)}, which hold all matrix products, take {seconds / profile.seconds:.0%} of the step, at "
-        f"{sum(row.flops for row in products) / seconds / profile.ceilings.flops:.0%} of the ceiling of products; "
+        f"{sum(row.flops for row in products) / seconds / profile.roofline.flops:.0%} of the ceiling of products; "
         f"the largest of the rest is {_name(largest)} ({largest.share:.0%}). "
         f"With every operation at its ceiling the step would take {_ms(at_best)} instead of {_ms(profile.seconds)}. "
         f"Without the clock it took {_ms(profile.unclocked)}: the clock's part is {cost:+.1%}, noise included."

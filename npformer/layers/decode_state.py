@@ -139,16 +139,16 @@ class DecodeState:
         self.visible[:, self.length : stop] = visible
         return AttentionMask(key_visible=self.visible[:, :stop], causal=True, query_offset=self.length)
 
-    def places(self, n: int) -> Array:
+    def position_encodings(self, n: int) -> Array:
         """What is added to the next n tokens: (n, C), or (B, n, C) if rows begin at places of their own."""
         stop = self.length + n
         if self.begins is None:
             return self.positions[self.length : stop, :]
         room, width = self.positions.shape
-        place = np.arange(self.length, stop) - self.begins[:, None]  # (B, n)
-        place = np.clip(place, 0, room - 1)  # only padding stands elsewhere
+        position = np.arange(self.length, stop) - self.begins[:, None]  # (B, n)
+        position = np.clip(position, 0, room - 1)  # only padding stands elsewhere
         xp = namespace(self.positions)
-        return xp.reshape(_take(self.positions, self.backend.integers(place.ravel())), (self.batch, n, width))
+        return xp.reshape(_take(self.positions, self.backend.integers(position.ravel())), (self.batch, n, width))
 
     def select(self, rows: Any) -> DecodeState:
         """A state of its own with these rows, host integers (n,) in [0, B), in any order, any of them repeated.

@@ -16,7 +16,7 @@ from npformer.layers.rotary import Rotary
 
 ATTENTIONS = ("full", "local", "linear")
 #: How attention may know of positions; "absolute": not at all, they are added to the embeddings, or nowhere.
-PLACES = ("absolute", "rotary", "relative")
+POSITION_ENCODINGS = ("absolute", "rotary", "relative")
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class SelfAttention:
     attention: str = "full"
     window: int | None = None  # of local attention, as is stride
     stride: int | None = None
-    place: str = "absolute"
+    position_encoding: str = "absolute"
     num_buckets: int = 32  # of relative positions, as is max_distance
     max_distance: int = 128
     causal: bool = False  # whether its masks will be: then no bucket is spent on keys ahead
@@ -34,8 +34,9 @@ class SelfAttention:
     def __post_init__(self) -> None:
         if self.attention not in ATTENTIONS:
             raise ConfigError(f"attention: expected one of {', '.join(ATTENTIONS)}, got {self.attention!r}")
-        if self.place not in PLACES:
-            raise ConfigError(f"place: expected one of {', '.join(PLACES)}, got {self.place!r}")
+        if self.position_encoding not in POSITION_ENCODINGS:
+            known = ", ".join(POSITION_ENCODINGS)
+            raise ConfigError(f"position_encoding: expected one of {known}, got {self.position_encoding!r}")
         AttentionMask(window=self.window, stride=self.stride)  # refuses what is < 1
         if self.attention == "local" and self.window is None and self.stride is None:
             raise ConfigError("window, stride: expected at least one of them for local attention, got none")
@@ -44,12 +45,12 @@ class SelfAttention:
                 f"window, stride: expected none for {self.attention} attention, got {self.window} and {self.stride}; "
                 "they are local attention's"
             )
-        if self.place == "relative" and self.attention != "full":
+        if self.position_encoding == "relative" and self.attention != "full":
             raise ConfigError(
                 f"positions: expected no relative bias with {self.attention} attention, which computes no full matrix "
                 "of scores to add it to; use rotary positions, or full attention"
             )
-        if self.place == "relative":
+        if self.position_encoding == "relative":
             expect_buckets(self.num_buckets, self.causal, self.max_distance)
 
     def mechanism(self) -> Mechanism:
@@ -66,8 +67,8 @@ class SelfAttention:
             d_model,
             num_heads,
             mechanism=self.mechanism(),
-            rotation=Rotary() if self.place == "rotary" else None,
-            score_bias=self._bias(num_heads, backend, seed) if self.place == "relative" else None,
+            rotation=Rotary() if self.position_encoding == "rotary" else None,
+            score_bias=self._bias(num_heads, backend, seed) if self.position_encoding == "relative" else None,
             dropout=dropout,
             backend=backend,
             seed=seed,

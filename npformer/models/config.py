@@ -103,8 +103,8 @@ class ModelConfig:
 
     def self_attention(self, *, causal: bool) -> SelfAttention:
         """How a sequence attends to itself."""
-        place = self.positions if self.positions in ("rotary", "relative") else "absolute"
-        return SelfAttention(self.attention, self.window, self.stride, place, causal=causal)
+        encoding = self.positions if self.positions in ("rotary", "relative") else "absolute"
+        return SelfAttention(self.attention, self.window, self.stride, encoding, causal=causal)
 
     def layer_options(self, *, causal: bool) -> dict[str, Any]:
         """What a stack hands to each of its layers, and keeps for itself."""

@@ -96,7 +96,7 @@ class Decoder(OneSequence):
         tokens, several = next_tokens(tokens, self.config.vocab_size, self.backend)
         mask = state.admit(tokens != self.config.pad_id)
         stop = state.length + tokens.shape[1]
-        x = self.embedding(tokens) + state.places(tokens.shape[1])
+        x = self.embedding(tokens) + state.position_encodings(tokens.shape[1])
         logits = self.generator(self.decoder.step(x, state.layers, mask=mask))  # (B, n, V)
         state.length = stop
         return logits if several else logits[:, 0, :]

@@ -36,13 +36,13 @@ ATTENTIONS: dict[str, dict[str, Any]] = {
 
 #: Each self-attention that a layer can have instead, by name.
 SELF_ATTENTIONS = {
-    "rotary": SelfAttention(place="rotary"),
-    "relative": SelfAttention(place="relative", num_buckets=4, max_distance=3),
-    "relative, causal buckets": SelfAttention(place="relative", num_buckets=3, max_distance=3, causal=True),
+    "rotary": SelfAttention(position_encoding="rotary"),
+    "relative": SelfAttention(position_encoding="relative", num_buckets=4, max_distance=3),
+    "relative, causal buckets": SelfAttention(position_encoding="relative", num_buckets=3, max_distance=3, causal=True),
     "local": SelfAttention("local", window=2),
-    "local, rotary": SelfAttention("local", window=1, stride=2, place="rotary"),
+    "local, rotary": SelfAttention("local", window=1, stride=2, position_encoding="rotary"),
     "linear": SelfAttention("linear"),
-    "linear, rotary": SelfAttention("linear", place="rotary"),
+    "linear, rotary": SelfAttention("linear", position_encoding="rotary"),
 }
 
 
@@ -88,7 +88,7 @@ def _with_attention(name: str, attention: SelfAttention, x: np.ndarray[Any, Any]
     """MultiHeadAttention as attention describes it; a rotation has two pairs of columns to turn."""
 
     def make(**arguments: Any) -> MultiHeadAttention:
-        return attention.build(x.shape[-1], 1 if attention.place == "rotary" else 2, seed=0, **arguments)
+        return attention.build(x.shape[-1], 1 if attention.position_encoding == "rotary" else 2, seed=0, **arguments)
 
     return layer(name, make, {"dropout": 0.3}, x, mask=mask, key=KEY)
 

@@ -16,7 +16,7 @@ import numpy as np
 from npformer.backend import Arena, Backend
 from npformer.backend.flops import NOTHING, Work, adam_work
 from npformer.backend.numpy.blas_threads import one_blas_thread
-from npformer.backend.roofline import Ceilings, Shape, measure_ceilings
+from npformer.backend.roofline import Roofline, Shape, measure_roofline
 from npformer.backend.timing import Clock, Part, Tally, timed_backend
 from npformer.errors import ConfigError
 from npformer.models import Transformer
@@ -84,7 +84,7 @@ class Profile:
     seconds: float  # of a step with the clock on
     unclocked: float  # seconds of one with the clock off
     steps: int
-    ceilings: Ceilings
+    roofline: Roofline
 
 
 def time_steps(preset: Preset, backend: Backend, dropout: float, budget: Budget) -> StepTimes:
@@ -109,8 +109,8 @@ def profile_step(preset: Preset, backend: Backend, dropout: float, budget: Budge
             "get_backend(..., threads=1)"
         )
     with one_blas_thread():
-        ceilings = measure_ceilings(backend, product_shapes(preset))
-        return _profile(preset, backend, dropout, budget, ceilings)
+        roofline = measure_roofline(backend, product_shapes(preset))
+        return _profile(preset, backend, dropout, budget, roofline)
 
 
 def product_shapes(preset: Preset) -> tuple[Shape, ...]:
@@ -119,7 +119,7 @@ def product_shapes(preset: Preset) -> tuple[Shape, ...]:
     return (tokens, c, 3 * c), (tokens, c, f), (tokens, f, c)
 
 
-def _profile(preset: Preset, backend: Backend, dropout: float, budget: Budget, ceilings: Ceilings) -> Profile:
+def _profile(preset: Preset, backend: Backend, dropout: float, budget: Budget, roofline: Roofline) -> Profile:
     clock = Clock(backend.device)
     model = Transformer(preset.config(dropout), backend=timed_backend(backend, clock), seed=0)
     step, batch = TrainStep(model, _TimedAdam(model.arena, clock)), preset.example_batch()
@@ -138,12 +138,12 @@ def _profile(preset: Preset, backend: Backend, dropout: float, budget: Budget, c
     on = sorted(on, key=lambda measured: measured[0])[: -(-len(on) // 2)]
     quick = sorted(off)[: -(-len(off) // 2)]  # of both the quicker half: what else the machine does only slows it
     seconds = float(np.mean([taken for taken, _ in on]))
-    rows = _rows(on, work, ceilings, np.dtype(backend.dtype).itemsize)
-    return Profile(rows, seconds, float(np.mean(quick)), len(on), ceilings)
+    rows = _rows(on, work, roofline, np.dtype(backend.dtype).itemsize)
+    return Profile(rows, seconds, float(np.mean(quick)), len(on), roofline)
 
 
 def _rows(
-    steps: Sequence[tuple[float, Mapping[Part, Tally]]], work: Mapping[Part, Work], ceilings: Ceilings, itemsize: int
+    steps: Sequence[tuple[float, Mapping[Part, Tally]]], work: Mapping[Part, Work], roofline: Roofline, itemsize: int
 ) -> tuple[Row, ...]:
     """The mean step's parts and what is left between them, the longest first."""
     total = sum(taken for taken, _ in steps)
@@ -152,7 +152,7 @@ def _rows(
     rows = []
     for part, seconds in (known | {BETWEEN: max(0.0, total - sum(known.values()))}).items():
         flops, numbers = work.get(part, NOTHING)
-        bound, by = ceilings.bound(flops, numbers * itemsize)
+        bound, by = roofline.bound(flops, numbers * itemsize)
         rows.append(
             Row(*part, calls[part], seconds / len(steps), flops, numbers * itemsize, bound,
                 by if flops or numbers else None, seconds / total)

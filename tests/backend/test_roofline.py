@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from npformer.backend import Backend, Pair, get_backend, roofline
-from npformer.backend.roofline import LARGE, Ceilings, measure_ceilings
+from npformer.backend.roofline import LARGE, Roofline, measure_roofline
 
 
 @pytest.fixture
@@ -30,8 +30,8 @@ def test_rates_come_from_the_best_time(memory, products_of_16, alone, monkeypatc
         return next(seconds)
 
     monkeypatch.setattr(roofline, "_best", known)
-    found = measure_ceilings(alone, [(3, 4, 5), (16, 16, 16)], streamed=800)
-    assert found == Ceilings(flops=4 * 2 * 16**3, bytes=8 * 2 * 800, shape=(16, 16, 16))
+    found = measure_roofline(alone, [(3, 4, 5), (16, 16, 16)], streamed=800)
+    assert found == Roofline(flops=4 * 2 * 16**3, bytes=8 * 2 * 800, shape=(16, 16, 16))
     assert next(seconds, None) is None
 
 
@@ -56,7 +56,7 @@ def test_the_best_of_several_rounds_without_the_first(alone, monkeypatch):
 
 def test_this_machine(alone, monkeypatch):
     monkeypatch.setattr(roofline, "ENOUGH", 0.0)
-    found = measure_ceilings(alone, [(2, 2, 2)], streamed=1 << 20)
+    found = measure_roofline(alone, [(2, 2, 2)], streamed=1 << 20)
     assert found.shape == (LARGE["numpy"],) * 3
     assert 0 < found.flops < math.inf
     assert 0 < found.bytes < math.inf
@@ -74,12 +74,12 @@ def test_on_a_gpu_the_product_is_that_of_a_linear_map(alone, monkeypatch):
     monkeypatch.setattr(roofline, "ENOUGH", 0.0)
     monkeypatch.setitem(roofline.LARGE, "cupy", 16)
     monkeypatch.setitem(roofline.STREAMED, "cupy", 1 << 20)
-    assert measure_ceilings(pretender, [(2, 3, 4)]).shape in ((16, 16, 16), (2, 3, 4))
+    assert measure_roofline(pretender, [(2, 3, 4)]).shape in ((16, 16, 16), (2, 3, 4))
     assert set(seen) == {(16, 16, 16, 16, 16), (2, 3, 3, 4, 4)}
 
 
 def test_the_nearer_ceiling():
-    at = Ceilings(flops=100.0, bytes=10.0, shape=(1, 1, 1))
+    at = Roofline(flops=100.0, bytes=10.0, shape=(1, 1, 1))
     assert at.bound(200.0, 10.0) == (2.0, "products")
     assert at.bound(100.0, 30.0) == (3.0, "memory")
     assert at.bound(0.0, 0.0) == (0.0, "memory")

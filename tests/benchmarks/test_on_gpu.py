@@ -91,7 +91,7 @@ def test_the_table_on_a_gpu():
     assert lines[3].split()[3:] == ["5.00", "1.00", "2,000", "50%", "170", "300", "1.50"]
     assert "left out, see above why: torch-compile" in lines
     assert max(map(len, on_gpu.LEGEND)) <= report.WIDTH
-    assert "tf32 400, float32 50 TFLOP/s; memory 4,000 GB/s" in on_gpu.ceilings_line(CEILINGS).replace("\n    ", " ")
+    assert "tf32 400, float32 50 TFLOP/s; memory 4,000 GB/s" in on_gpu.roofline_line(CEILINGS).replace("\n    ", " ")
 
 
 def test_the_ceiling_is_the_best_that_anyone_saw():

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from npformer.backend import numpy as numpy_kernels
-from npformer.backend.roofline import Ceilings
+from npformer.backend.roofline import Roofline
 from npformer.cli import bench as command
 from npformer.training import bench
 
@@ -15,8 +15,8 @@ FAST = ("--device", "numpy", "--kernels", "plain", "--steps", 3)
 @pytest.fixture(autouse=True)
 def known_ceilings(monkeypatch):
     """Measuring them takes a second."""
-    found = Ceilings(flops=2e11, bytes=4e10, shape=(8, 8, 8))
-    monkeypatch.setattr(bench, "measure_ceilings", lambda backend, shapes: found)
+    found = Roofline(flops=2e11, bytes=4e10, shape=(8, 8, 8))
+    monkeypatch.setattr(bench, "measure_roofline", lambda backend, shapes: found)
 
 
 def test_a_step_in_words(cli):

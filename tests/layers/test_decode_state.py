@@ -192,6 +192,6 @@ def test_each_row_has_the_positions_of_its_own_text(backend):
     state = state_of(backend)
     table = np.arange(40.0).reshape(5, 8)
     state.positions = backend.array(table)
-    assert np.array_equal(backend.host(state.places(2)), table[3:5])
+    assert np.array_equal(backend.host(state.position_encodings(2)), table[3:5])
     state.begins = np.array([0, 3, 4])
-    assert np.array_equal(backend.host(state.places(2)), table[[[3, 4], [0, 1], [0, 0]]])
+    assert np.array_equal(backend.host(state.position_encodings(2)), table[[[3, 4], [0, 1], [0, 0]]])

@@ -55,7 +55,7 @@ BACK = np.arange(6)[:, None] - np.arange(6)
 
 
 def test_rotary_turns_queries_and_keys_and_leaves_values(numpy64):
-    layer = built(numpy64, place="rotary")
+    layer = built(numpy64, position_encoding="rotary")
     q, k = (rotary_forward(heads(layer, name))[0] for name in ("query", "key"))
     weights = softmax(q @ k.swapaxes(2, 3) / 2, VISIBLE)
     np.testing.assert_allclose(weights_of(layer, CAUSAL), weights, rtol=1e-11, atol=1e-14)
@@ -64,7 +64,7 @@ def test_rotary_turns_queries_and_keys_and_leaves_values(numpy64):
 
 
 def test_a_relative_bias_is_added_to_the_scores(numpy64):
-    layer = built(numpy64, place="relative", num_buckets=4, max_distance=3, causal=True)
+    layer = built(numpy64, position_encoding="relative", num_buckets=4, max_distance=3, causal=True)
     assert layer.score_bias is not None
     bias, _ = relative_bias_forward(layer.score_bias.weight.data, 6, 6, 0, True, 3)
     scores = heads(layer, "query") @ heads(layer, "key").swapaxes(2, 3) / 2 + bias
@@ -84,11 +84,11 @@ def test_local_attention_looks_at_what_is_near(words, near, numpy64):
     np.testing.assert_allclose(layer(X, mask=CAUSAL), full(X, mask=narrow), rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.parametrize("place", ["absolute", "rotary"])
-def test_linear_attention_is_its_operation_between_the_projections(place, numpy64):
-    layer = built(numpy64, attention="linear", place=place)
+@pytest.mark.parametrize("position_encoding", ["absolute", "rotary"])
+def test_linear_attention_is_its_operation_between_the_projections(position_encoding, numpy64):
+    layer = built(numpy64, attention="linear", position_encoding=position_encoding)
     q, k, v = (heads(layer, name) for name in ("query", "key", "value"))
-    if place == "rotary":
+    if position_encoding == "rotary":
         q, k = rotary_forward(q)[0], rotary_forward(k)[0]
     out, _ = linear_attention_forward(q, k, v, CAUSAL)
     expected = layer.output(out.swapaxes(1, 2).reshape(2, 6, 8))
@@ -98,8 +98,8 @@ def test_linear_attention_is_its_operation_between_the_projections(place, numpy6
 
 def test_positions_that_know_distances_alone_do_not_see_a_shift(numpy64):
     mask = AttentionMask(causal=True, query_offset=0)
-    for place in ("rotary", "relative"):
-        layer = built(numpy64, place=place)
+    for position_encoding in ("rotary", "relative"):
+        layer = built(numpy64, position_encoding=position_encoding)
         late = AttentionMask(np.arange(6)[None, :].repeat(2, 0) >= 2, causal=True)
         shifted = np.concatenate([X[:, :2], X[:, :4]], axis=1)  # the same tokens, two places later
         unshifted = layer(X, mask=mask)[:, :4]
@@ -113,12 +113,12 @@ NO_BIAS = "which has no full matrix of scores to add it to; use rotary positions
     ("words", "text"),
     [
         ({"attention": "sparse"}, "attention: expected one of full, local, linear, got 'sparse'"),
-        ({"place": "learned"}, "place: expected one of absolute, rotary, relative, got 'learned'"),
+        ({"position_encoding": "learned"}, "position_encoding: expected one of absolute, rotary, relative, got 'learned'"),
         ({"attention": "local"}, "window, stride: expected at least one of them for local attention, got none"),
         ({"attention": "local", "window": 0}, "window: expected an integer >= 1 or None, got 0"),
         ({"attention": "local", "stride": 0}, "stride: expected an integer >= 1 or None, got 0"),
         (
-            {"place": "relative", "num_buckets": 5},
+            {"position_encoding": "relative", "num_buckets": 5},
             "num_buckets: expected an even number >= 4 (>= 2 of any kind if causal), got 5",
         ),
     ],

@@ -137,7 +137,7 @@ def test_buckets_of_distances_are_spent_on_keys_ahead_only_where_they_are_seen(k
 
 
 def test_a_layer_of_self_attention_hands_on_all_its_words(numpy64):
-    words = {"place": "relative", "num_buckets": 6, "max_distance": 9}
+    words = {"position_encoding": "relative", "num_buckets": 6, "max_distance": 9}
     for causal in (False, True):
         layer = SelfAttention(**words, causal=causal).build(8, 2, dropout=0.4, backend=numpy64, seed=1)  # type: ignore[arg-type]
         assert layer.dropout == 0.4

@@ -12,7 +12,7 @@ pytest.importorskip("numba")
 from npformer.backend import Arena, Backend, Pair, get_backend
 from npformer.backend.backend import run_eagerly
 from npformer.backend.numba import replay
-from npformer.backend.roofline import Ceilings
+from npformer.backend.roofline import Roofline
 from npformer.errors import ShapeError
 from npformer.layers import Layer, ScaledDotProduct
 from npformer.models import Decoder, DecoderConfig, Encoder, EncoderConfig, Transformer, TransformerConfig
@@ -270,7 +270,7 @@ def test_a_subclass_is_recorded_if_it_says_so_itself():
 
 def test_a_profile_sees_every_operation_of_every_step(monkeypatch):
     """A step that is recorded has none to be seen."""
-    monkeypatch.setattr(bench, "measure_ceilings", lambda backend, shapes: Ceilings(1e9, 1e9, (1, 1, 1)))
+    monkeypatch.setattr(bench, "measure_roofline", lambda backend, shapes: Roofline(1e9, 1e9, (1, 1, 1)))
     preset = Preset(vocab_size=7, d_model=16, num_heads=2, num_layers=1, d_ff=32, length=5, batch=4)
     profile = bench.profile_step(preset, backend(1, "float32"), 0.1, bench.Budget(steps=6))
     assert all(row.seconds > 0 for row in profile.rows)

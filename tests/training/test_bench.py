@@ -7,19 +7,19 @@ import pytest
 from npformer import seconds
 from npformer.backend import Ops, Pair, get_backend
 from npformer.backend.numpy.blas_threads import blas_threads
-from npformer.backend.roofline import Ceilings
+from npformer.backend.roofline import Roofline
 from npformer.errors import ConfigError
 from npformer.models.presets import PRESETS, Preset
 from npformer.training import bench
 from npformer.training.bench import BETWEEN, Budget, Profile, Row, profile_step, time_steps
 
 PRESET = Preset(vocab_size=7, d_model=16, num_heads=2, num_layers=2, d_ff=32, length=5, batch=4)
-CEILINGS = Ceilings(flops=1e9, bytes=1e9, shape=(1, 1, 1))
+CEILINGS = Roofline(flops=1e9, bytes=1e9, shape=(1, 1, 1))
 
 
 @pytest.fixture(autouse=True)
 def known_ceilings(monkeypatch):
-    monkeypatch.setattr(bench, "measure_ceilings", lambda backend, shapes: CEILINGS)
+    monkeypatch.setattr(bench, "measure_roofline", lambda backend, shapes: CEILINGS)
 
 
 @pytest.fixture

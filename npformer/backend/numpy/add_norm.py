@@ -14,7 +14,7 @@ from npformer.backend.numpy.gradients import Into, expect_gradients
 from npformer.backend.numpy.layer_norm import NormRows, NormSlopes, expect_gain
 from npformer.backend.numpy.philox import kept
 from npformer.backend.numpy.residual import ResidualRows
-from npformer.backend.ops import settle
+from npformer.backend.ops import accumulate
 from npformer.backend.workspace import empty
 from npformer.functional.add_norm import AddNormCache
 from npformer.functional.arrays import expect_shape
@@ -50,4 +50,4 @@ def add_norm_backward(dy: tuple[Array, Array], cache: AddNormCache, into: Into =
         slopes.write(dnormed_rows[rows], rows, block)
         block += dsum_rows[rows]
         dropped.write(block, rows)
-    return settle((dx, dropped.result(dx), slopes.dgamma, slopes.dbeta), into)
+    return accumulate((dx, dropped.result(dx), slopes.dgamma, slopes.dbeta), into)

@@ -34,7 +34,7 @@ from npformer.backend.numpy.blocks import filled, row_blocks
 from npformer.backend.numpy.gradients import Into, expect_gradients
 from npformer.backend.numpy.heads import empty_gradients, empty_heads, row_factors
 from npformer.backend.numpy.philox import kept
-from npformer.backend.ops import settle
+from npformer.backend.ops import accumulate
 from npformer.backend.workspace import empty
 from npformer.functional.attention_mask import ALL_VISIBLE, AttentionMask
 from npformer.functional.philox import Draw
@@ -125,13 +125,13 @@ def _scores(q: Array, k: Array, bias: Array | None, caps: HostArray | None, scor
 
 def attention_backward(dout: Array, cache: AttentionCache, into: Into = ()) -> Any:
     """As the plain kernel: gradients (dq (B, H, T, D), dk (B, H, S, D), dv (B, H, S, D))."""
-    return settle(_backward(dout, cache, None), into)
+    return accumulate(_backward(dout, cache, None), into)
 
 
 def biased_attention_backward(dout: Array, cache: AttentionCache, into: Into = ()) -> Any:
     """As the plain kernel: gradients (dq (B, H, T, D), dk (B, H, S, D), dv (B, H, S, D), dbias (H, T, S))."""
     dbias = np.zeros(cache.powers.shape[1:], dtype=cache.powers.dtype)
-    return settle((*_backward(dout, cache, dbias), dbias), into)
+    return accumulate((*_backward(dout, cache, dbias), dbias), into)
 
 
 def _backward(dout: Array, cache: AttentionCache, dbias: Array | None) -> tuple[Array, Array, Array]:

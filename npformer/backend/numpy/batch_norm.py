@@ -13,7 +13,7 @@ import numpy as np
 from npformer.backend.numpy.blocks import as_matrix, column_sums, row_blocks
 from npformer.backend.numpy.gradients import Into, expect_gradients
 from npformer.backend.numpy.layer_norm import expect_gain
-from npformer.backend.ops import settle
+from npformer.backend.ops import accumulate
 from npformer.backend.workspace import empty
 from npformer.functional.arrays import expect_shape
 from npformer.functional.batch_norm import BatchNormCache, BatchNormInferenceCache, token_shares
@@ -51,7 +51,7 @@ def batch_norm_backward(dy: Array, cache: BatchNormCache, into: Into = ()) -> An
         lost *= by_token[rows]
         block = np.multiply(dy_rows[rows], slope, out=dx_rows[rows])
         block -= lost
-    return settle((dx, dgamma, dbeta), into)
+    return accumulate((dx, dgamma, dbeta), into)
 
 
 def batch_norm_inference_forward(
@@ -72,7 +72,7 @@ def batch_norm_inference_backward(dy: Array, cache: BatchNormInferenceCache, int
     dgamma, dbeta = _sums(dy, x_hat)
     slope = r * gamma
     dx = np.multiply(dy, slope, out=empty(x_hat.shape, x_hat.dtype))
-    return settle((dx, dgamma, dbeta, -slope * dbeta, -0.5 * r * slope * dgamma), into)
+    return accumulate((dx, dgamma, dbeta, -slope * dbeta, -0.5 * r * slope * dgamma), into)
 
 
 def _affine(x: Array, mean: Array | None, r: Array, gamma: Array, beta: Array, x_hat: Array) -> Array:

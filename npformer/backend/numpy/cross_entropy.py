@@ -14,7 +14,7 @@ import numpy as np
 from npformer import functional as F  # noqa: N812
 from npformer.backend.numpy.blocks import as_matrix, filled, row_blocks
 from npformer.backend.numpy.gradients import Into
-from npformer.backend.ops import settle
+from npformer.backend.ops import accumulate
 from npformer.backend.workspace import empty
 from npformer.typing import Array
 
@@ -79,4 +79,4 @@ def cross_entropy_backward(dloss: Array | float, cache: CrossEntropyCache, into:
         if elsewhere:
             block -= (elsewhere * each[rows])[:, None]
         block[np.arange(len(block)), targets[rows]] -= at_target[rows]
-    return settle((dlogits,), into)
+    return accumulate((dlogits,), into)

@@ -13,7 +13,7 @@ import numpy as np
 from npformer.backend.numpy.blocks import as_matrix, row_blocks
 from npformer.backend.numpy.gradients import Into
 from npformer.backend.numpy.philox import kept
-from npformer.backend.ops import settle
+from npformer.backend.ops import accumulate
 from npformer.backend.workspace import empty
 from npformer.functional.dropout import DropoutCache
 from npformer.functional.philox import Draw
@@ -28,7 +28,7 @@ def dropout_forward(x: Array, draw: Draw | None) -> tuple[Array, DropoutCache]:
 
 def dropout_backward(dy: Array, cache: DropoutCache, into: Into = ()) -> Any:
     """As the plain kernel: gradient (dx (...),)."""
-    return settle((drop(dy, cache),), into)
+    return accumulate((drop(dy, cache),), into)
 
 
 def drop(x: Array, cache: DropoutCache) -> Array:

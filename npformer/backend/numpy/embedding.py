@@ -14,7 +14,7 @@ import numpy as np
 
 from npformer import functional as F  # noqa: N812
 from npformer.backend.numpy.gradients import Into, expect_gradients
-from npformer.backend.ops import settle
+from npformer.backend.ops import accumulate
 from npformer.functional.arrays import as_rows
 from npformer.functional.embedding import EmbeddingCache
 from npformer.typing import Array
@@ -36,7 +36,7 @@ def embedding_backward(dy: Array, cache: EmbeddingCache, into: Into = ()) -> Any
     dtable = into[0] if len(into) == 1 else np.zeros(shape, dtype=dy.dtype)
     if dtable is not None:
         _add_rows(dtable, dy, cache)
-    return None if len(into) == 1 else settle((dtable,), into)
+    return None if len(into) == 1 else accumulate((dtable,), into)
 
 
 def _add_rows(dtable: Array, dy: Array, cache: EmbeddingCache) -> None:

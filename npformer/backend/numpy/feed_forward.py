@@ -20,7 +20,7 @@ from npformer.backend.numpy.gelu import gelu_and_slope
 from npformer.backend.numpy.gradients import Into, expect_gradients, is_frozen
 from npformer.backend.numpy.linear import transposed_product
 from npformer.backend.numpy.philox import kept
-from npformer.backend.ops import settle
+from npformer.backend.ops import accumulate
 from npformer.backend.workspace import empty
 from npformer.functional.feed_forward import ACTIVATIONS
 from npformer.functional.philox import Draw
@@ -71,7 +71,7 @@ def feed_forward_backward(dy: Array, cache: FeedForwardCache, into: Into = ()) -
     dw1 = None if is_frozen(into, 4) else transposed_product(x_rows, dh)
     dx = empty(x.shape, x.dtype)
     np.matmul(dh, w1.T, out=as_matrix(dx))
-    return settle((dx, dw1, db1, dw2, db2), into)
+    return accumulate((dx, dw1, db1, dw2, db2), into)
 
 
 def _activate(hidden: Array, bias: Array, keep: HostArray | None, slope: Array | None) -> None:

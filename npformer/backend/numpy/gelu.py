@@ -19,7 +19,7 @@ import numpy as np
 
 from npformer.backend.numpy.blocks import as_matrix, filled, row_blocks
 from npformer.backend.numpy.gradients import Into
-from npformer.backend.ops import settle
+from npformer.backend.ops import accumulate
 from npformer.backend.workspace import empty
 from npformer.functional.erf import FAR_BOTTOM, FAR_TOP, NEAR, NEAR_BOTTOM, NEAR_TOP
 from npformer.typing import Array
@@ -41,7 +41,7 @@ def gelu_forward(x: Array) -> tuple[Array, GeluCache]:
 
 def gelu_backward(dy: Array, cache: GeluCache, into: Into = ()) -> Any:
     """As the plain kernel: gradient (dx (...),)."""
-    return settle((np.multiply(dy, cache.slope, out=empty(dy.shape, cache.slope.dtype)),), into)
+    return accumulate((np.multiply(dy, cache.slope, out=empty(dy.shape, cache.slope.dtype)),), into)
 
 
 def gelu_and_slope(x: Array, y: Array, slope: Array) -> None:

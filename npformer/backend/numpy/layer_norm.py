@@ -16,7 +16,7 @@ import numpy as np
 
 from npformer.backend.numpy.blocks import as_matrix, column_sums, filled, row_blocks
 from npformer.backend.numpy.gradients import Into, expect_gradients
-from npformer.backend.ops import settle
+from npformer.backend.ops import accumulate
 from npformer.backend.workspace import empty
 from npformer.functional.arrays import expect_shape
 from npformer.functional.layer_norm import LayerNormCache
@@ -40,7 +40,7 @@ def layer_norm_backward(dy: Array, cache: LayerNormCache, into: Into = ()) -> An
     slopes, dy_rows, dx_rows = NormSlopes(cache), as_matrix(dy), as_matrix(dx)
     for rows in row_blocks(*dx_rows.shape):
         slopes.write(dy_rows[rows], rows, dx_rows[rows])
-    return settle((dx, slopes.dgamma, slopes.dbeta), into)
+    return accumulate((dx, slopes.dgamma, slopes.dbeta), into)
 
 
 def expect_gain(x: Array, gamma: Array, beta: Array) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from npformer import functional as F  # noqa: N812
 from npformer.backend.numpy.blocks import as_matrix, column_sums
 from npformer.backend.numpy.gradients import Into, expect_gradients, is_frozen
-from npformer.backend.ops import settle
+from npformer.backend.ops import accumulate
 from npformer.backend.workspace import empty
 from npformer.functional.linear import LinearCache
 from npformer.typing import Array
@@ -38,7 +38,7 @@ def linear_backward(dy: Array, cache: LinearCache, into: Into = ()) -> Any:
     np.matmul(dy_rows, weight.T, out=as_matrix(dx))
     dweight = None if is_frozen(into, 2) else transposed_product(as_matrix(x), dy_rows)
     dbias = None if is_frozen(into, 1) else column_sums(dy_rows)
-    return settle((dx, dweight, dbias), into)
+    return accumulate((dx, dweight, dbias), into)
 
 
 def transposed_product(x: Array, dy: Array) -> Array:

@@ -18,7 +18,7 @@ import numpy as np
 from npformer.backend.numpy.blocks import row_blocks
 from npformer.backend.numpy.gradients import Into
 from npformer.backend.numpy.heads import empty_heads
-from npformer.backend.ops import settle
+from npformer.backend.ops import accumulate
 from npformer.backend.workspace import empty
 from npformer.functional.attention_mask import ALL_VISIBLE, AttentionMask
 from npformer.functional.linear_attention import CHUNK, expect_linear_attention
@@ -74,7 +74,7 @@ def linear_attention_backward(dout: Array, cache: LinearAttentionCache, into: In
         (_slopes_causal if causal else _slopes_of_all)(*given, *wanted)
         for slope, features in ((dq[rows], fq[rows]), (dk[rows], fk[rows])):
             slope *= np.minimum(features, 1)
-    return settle((dq, dk, dv), into)
+    return accumulate((dq, dk, dv), into)
 
 
 def _features(x: Array, y: Array) -> None:

@@ -20,7 +20,7 @@ from npformer.backend.numpy.blocks import row_blocks
 from npformer.backend.numpy.gradients import Into
 from npformer.backend.numpy.heads import empty_gradients, empty_heads, row_factors
 from npformer.backend.numpy.philox import kept
-from npformer.backend.ops import settle
+from npformer.backend.ops import accumulate
 from npformer.backend.workspace import empty
 from npformer.functional.attention_mask import AttentionMask
 from npformer.functional.attention_pattern import Window
@@ -128,7 +128,7 @@ def local_attention_backward(dout: Array, cache: LocalAttentionCache, into: Into
         _to_keys(E if keep is None else E * keep[rows], g, parts, dv[rows])
         _to_keys(dscores, q[rows], parts, dk[rows])
         dq[rows] = _of_keys(dscores, k[rows], parts)
-    return settle((dq, dk, dv), into)
+    return accumulate((dq, dk, dv), into)
 
 
 def _scores(q: Array, k: Array, parts: tuple[_Part, ...], caps: HostArray, scores: Array) -> None:

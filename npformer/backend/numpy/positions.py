@@ -13,7 +13,7 @@ import numpy as np
 
 from npformer import functional as F  # noqa: N812
 from npformer.backend.numpy.gradients import Into, expect_gradients
-from npformer.backend.ops import settle
+from npformer.backend.ops import accumulate
 from npformer.backend.workspace import empty
 from npformer.functional.positions import (
     LearnedPositionsCache,
@@ -56,7 +56,7 @@ def learned_positions_backward(dy: Array, cache: LearnedPositionsCache, into: In
     length = min(dy.shape[-2], cache.num_rows - cache.offset)
     expect_gradients(dy, (*dy.shape[:-2], length, dy.shape[-1]), into, (cache.num_rows, dy.shape[-1]))
     if len(into) != 1:
-        return settle(F.learned_positions_backward(dy, cache), into)
+        return accumulate(F.learned_positions_backward(dy, cache), into)
     if into[0] is not None:
         used = into[0][cache.offset : cache.offset + dy.shape[-2]]
         used += dy.reshape(-1, *dy.shape[-2:]).sum(axis=0)  # (T, C)

@@ -14,7 +14,7 @@ from npformer.backend.numpy.gradients import Into, expect_gradients
 from npformer.backend.numpy.layer_norm import NormRows, NormSlopes, expect_gain
 from npformer.backend.numpy.philox import kept
 from npformer.backend.numpy.residual import ResidualRows
-from npformer.backend.ops import settle
+from npformer.backend.ops import accumulate
 from npformer.backend.workspace import empty
 from npformer.functional.arrays import expect_shape
 from npformer.functional.dropout import DropoutCache
@@ -46,4 +46,4 @@ def post_norm_backward(dy: Array, cache: PostNormCache, into: Into = ()) -> Any:
     for rows in row_blocks(*dx_rows.shape):
         slopes.write(dy_rows[rows], rows, dx_rows[rows])
         dropped.write(dx_rows[rows], rows)
-    return settle((dx, dropped.result(dx), slopes.dgamma, slopes.dbeta), into)
+    return accumulate((dx, dropped.result(dx), slopes.dgamma, slopes.dbeta), into)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from npformer import functional as F  # noqa: N812
 from npformer.backend.numpy.gradients import Into
-from npformer.backend.ops import settle
+from npformer.backend.ops import accumulate
 from npformer.typing import Array
 
 Buckets: TypeAlias = npt.NDArray[np.intp]
@@ -40,7 +40,7 @@ def relative_bias_backward(dbias: Array, cache: RelativeBiasCache, into: Into = 
     dtable = np.empty((cache.num_buckets, dbias.shape[0]), dtype=dbias.dtype)
     for head, given in enumerate(dbias):
         dtable[:, head] = np.bincount(cache.bucket, given.reshape(-1), cache.num_buckets)
-    return settle((dtable,), into)
+    return accumulate((dtable,), into)
 
 
 @lru_cache(maxsize=32)

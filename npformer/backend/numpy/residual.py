@@ -10,7 +10,7 @@ from npformer.backend.numpy.blocks import as_matrix, row_blocks
 from npformer.backend.numpy.dropout import drop
 from npformer.backend.numpy.gradients import Into
 from npformer.backend.numpy.philox import kept
-from npformer.backend.ops import settle
+from npformer.backend.ops import accumulate
 from npformer.backend.workspace import empty
 from npformer.functional.arrays import expect_shape
 from npformer.functional.dropout import DropoutCache
@@ -31,7 +31,7 @@ def residual_forward(x: Array, f: Array, draw: Draw | None) -> tuple[Array, Resi
 
 def residual_backward(dy: Array, cache: ResidualCache, into: Into = ()) -> Any:
     """As the plain kernel: gradients (dx (..., C), df (..., C))."""
-    return settle((dy, drop(dy, cache.dropout)), into)
+    return accumulate((dy, drop(dy, cache.dropout)), into)
 
 
 class ResidualRows:

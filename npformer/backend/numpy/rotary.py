@@ -14,7 +14,7 @@ import numpy as np
 
 from npformer.backend.numpy.gradients import Into
 from npformer.backend.numpy.heads import empty_heads
-from npformer.backend.ops import settle
+from npformer.backend.ops import accumulate
 from npformer.backend.workspace import empty
 from npformer.functional.rotary import RotaryCache, expect_rotary
 from npformer.typing import Array, HostArray
@@ -28,7 +28,7 @@ def rotary_forward(x: Array, start: int = 0, base: float = 10000.0) -> tuple[Arr
 
 def rotary_backward(dy: Array, cache: RotaryCache, into: Into = ()) -> Any:
     """As the plain kernel: gradient (dx (..., T, D),)."""
-    return settle((_turned(dy, cache.start, cache.base, -1.0),), into)
+    return accumulate((_turned(dy, cache.start, cache.base, -1.0),), into)
 
 
 def _turned(x: Array, start: int, base: float, direction: float) -> Array:

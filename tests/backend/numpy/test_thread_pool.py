@@ -279,7 +279,7 @@ def test_a_second_interrupt_at_any_moment_of_dropping_hangs_nothing(moment, in_t
     assert done[ended:] == [2] * 4  # nothing of the first run came later
 
 
-def test_callers_take_turns_even_with_teams_of_different_sizes(monkeypatch):
+def test_callers_take_turns_even_with_pools_of_different_sizes(monkeypatch):
     busy, most, asked, callers_are_here = list[int](), [0], list[int](), threading.Event()
     turn, meeting = module._turn, threading.Barrier(2)
 
@@ -315,7 +315,7 @@ def test_callers_take_turns_even_with_teams_of_different_sizes(monkeypatch):
     assert blas_threads() == before  # two overlapping limits would leave the second one's "before": 1
 
 
-def test_a_job_may_give_jobs_to_a_team_itself(in_time):
+def test_a_job_may_give_jobs_to_a_pool_itself(in_time):
     pool, done = ThreadPool(2), []
 
     def outer(name: str):
@@ -368,7 +368,7 @@ def test_a_child_of_a_fork_has_threads_of_its_own(in_a_job):
     pool.run([time.time] * 2)
 
 
-def test_one_team_of_each_size_for_the_whole_process():
+def test_one_pool_of_each_size_for_the_whole_process():
     runs = [
         get_backend("numpy", dtype, kernels="plain", threads=n).in_threads
         for dtype in ("float32", "float64")
@@ -378,7 +378,7 @@ def test_one_team_of_each_size_for_the_whole_process():
     assert all(isinstance(run.__self__, ThreadPool) for run in runs)  # type: ignore[attr-defined]
 
 
-def test_a_team_that_nobody_uses_is_forgotten_by_fork():
+def test_a_pool_that_nobody_uses_is_forgotten_by_fork():
     pool = ThreadPool(2)
     assert pool in module._pools
     alive = ref(pool)
