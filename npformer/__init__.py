@@ -1,9 +1,9 @@
 """npformer: a Transformer on NumPy and CuPy, every backward pass written, derived and proven by hand.
 
 Start with ``npformer/functional``: the mathematics, one operation per file. Then ``layers``,
-``models``, ``training``. ``npf.gradcheck`` proves a gradient, yours too.
+``models``, ``training``. ``npf.gradcheck`` proves a gradient, also one of your own.
 
-A name is imported when it is first asked for: whoever checks a gradient needs no models.
+Each name is imported when it is first used, so a gradient check does not import the models.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from npformer.proof.bisect import bisect
     from npformer.training import TrainStep, load, save
 else:
-    #: Where a name is at home.
+    #: The public names by the module that defines them.
     _HOMES = {
         "npformer.backend": ("Backend", "Ops", "Pair", "get_backend"),
         "npformer.decoding": ("beam_search", "greedy", "sample"),
@@ -43,10 +43,10 @@ else:
     _PARTS = {"errors", "functional", "interop", "layers", *(home.partition(".")[2] for home in _HOMES)}
 
     def __getattr__(name):
-        """The name, or the part of npformer, imported now and kept."""
+        """Import a public name or a subpackage on first use, and keep it."""
         if name in _HOME_OF:
             found = getattr(import_module(_HOME_OF[name]), name)
-            if name == "gradcheck":  # proof knows nothing of the museum, whose bugs explain wrong gradients, too
+            if name == "gradcheck":  # proof does not import the museum, whose bugs also explain wrong gradients
                 import_module("npformer.proof.clues").EXPLANATIONS.append(_bugs)
         elif name in _PARTS:
             found = import_module(f"npformer.{name}")
@@ -56,7 +56,7 @@ else:
         return found
 
     def _bugs(op):
-        """The museum's versions of an operation's backward, imported once something is wrong."""
+        """The museum's wrong versions of an operation's backward. Imported only once a gradient is wrong."""
         return import_module("npformer.lab.museum.explanations").explanations(op)
 
     def __dir__():

@@ -1,10 +1,10 @@
-"""Files and folders that are whole or not there, whenever the process dies or the disk fills.
+"""Atomic files and folders: complete or absent, even if the process dies or the disk fills up.
 
 The pattern is always the same: write under a name that nobody reads (`.tmp-…`, in the same
 folder, since a rename is atomic only inside one file system), make it durable with fsync,
-then rename it to its name in one step, and fsync the folder, which is where names are kept.
-A crash leaves the old content or the new one, and at worst a `.tmp-` leftover. `seal` is for what
-happens to a file later: sealed JSON tells when any byte of it was lost or changed.
+rename it in one step to its final name, and fsync the folder, which stores the names.
+A crash leaves the old content or the new one, and at worst a `.tmp-` leftover. `seal` guards a
+file against later damage: sealed JSON shows whether any byte of it was lost or changed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-#: How every name begins that a reader must not take for a finished file or folder.
+#: The prefix of unfinished files and folders. Readers skip names that begin with it.
 TEMPORARY = ".tmp-"
 
 _FULL = {
@@ -30,7 +30,7 @@ _FULL = {
     errno.EDQUOT: "the disk is full: your quota on it is used up",
     errno.EFBIG: "the disk is full for this file: it would pass the size limit (see `ulimit -f`)",
 }
-#: What file systems answer that cannot fsync a folder; they offer nothing better.
+#: The errors of file systems that cannot fsync a folder. These offer nothing better.
 _NO_FOLDER_SYNC = {errno.EINVAL, errno.ENOTSUP}
 _NOT_REGULAR = "what is there is no regular file, but a link, a pipe or a device; move it away"
 _FLOAT = "$float"
@@ -42,12 +42,12 @@ def disk_is_full(error: OSError) -> bool:
 
 
 def describe(error: OSError) -> str:
-    """What went wrong, in words fit for the middle of a message."""
+    """The error in words that fit into the middle of a message."""
     return _FULL.get(error.errno or 0) or error.strerror or str(error)
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Replace the file path by data (bytes), or leave it as it is.
+    """Replace the content of the file path by data (bytes), or leave the file unchanged.
 
     Raises OSError if the folder is missing or not writable or the disk is full; no temporary
     file is left then, and path is the old file (or, if only the last fsync failed, the new one).
@@ -66,9 +66,9 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 def commit_folder(path: Path, files: Mapping[str, bytes], verify: Callable[[Path], None]) -> None:
-    """Let the folder path, which must not exist, appear with all its files by one rename.
+    """Create the folder path, which must not exist yet, with all its files by one rename.
 
-    `verify` gets the temporary folder, already written, and calls the whole thing off by raising.
+    `verify` gets the temporary folder once it is written, and cancels the commit by raising an error.
     Raises OSError, or what verify raises; no temporary folder is left then.
     """
     temporary = _temporary(path)
@@ -86,7 +86,7 @@ def commit_folder(path: Path, files: Mapping[str, bytes], verify: Callable[[Path
 
 
 def remove_folder(path: Path) -> None:
-    """Remove a folder so that a kill on the way never leaves half of it under its name. Raises OSError."""
+    """Remove a folder. A kill in between never leaves half of it under its name. Raises OSError."""
     temporary = _temporary(path)
     os.rename(path, temporary)
     sync_folder(path.parent)
@@ -104,22 +104,23 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Make the folder path and its parents, where they are missing, so that none is lost again. Raises OSError."""
+    """Make the folder path and its missing parents, and make their names durable. Raises OSError."""
     if path.is_dir():
         return
     make_folder(path.parent)
     try:
         os.mkdir(path)
     except FileExistsError:
-        if not path.is_dir():  # another process may have made it since
+        if not path.is_dir():  # another process may have made it in the meantime
             raise
     sync_folder(path.parent)
 
 
 def open_regular(path: Path, flags: int) -> int:
-    """A descriptor of the file path, made if flags say so.
+    """Open a regular file, or create it if flags say so. Returns its descriptor.
 
-    A link is not followed, and nothing waited for: raises OSError, in words for a message, for what is no regular file.
+    Links are not followed, and opening a pipe does not block. Raises OSError, with a message for the user, unless path
+    is a regular file.
     """
     try:
         descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
@@ -153,7 +154,7 @@ def write_synced(path: Path, data: bytes) -> None:
 
 
 def write_all(descriptor: int, data: bytes) -> None:
-    """Write all of data: the system may take it in parts, and fail at a later part. Raises OSError."""
+    """Write all of data. The system may accept it in parts, and fail at a later part. Raises OSError."""
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(descriptor, rest) :]
@@ -172,7 +173,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def seal(document: Mapping[str, Any]) -> bytes:
-    """The document as JSON whose last entry is the SHA-256 of all the others.
+    """The document as JSON. Its last entry is the SHA-256 of all the others.
 
     Takes None, bool, int, str, float, lists, tuples (which come back as lists) and dicts with text
     keys. A float that is not finite is written {"$float": "nan"} (or "inf", "-inf"). Raises
@@ -184,7 +185,7 @@ def seal(document: Mapping[str, Any]) -> bytes:
 
 
 def unseal(data: bytes) -> dict[str, Any]:
-    """The document of these bytes. Raises ValueError unless they are what `seal` made, to the last bit.
+    """The document in these bytes. Raises ValueError unless every bit is as `seal` wrote it.
 
     The digest alone is not enough: `1e-05` and `1E-05` are one number, but one bit has flipped.
     """
@@ -199,7 +200,7 @@ def unseal(data: bytes) -> dict[str, Any]:
 
 
 def _plain(value: Any, where: str) -> Any:
-    """The value in terms of JSON, which would turn other things silently into something else."""
+    """The value as types that JSON keeps. JSON would silently convert other types."""
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else {_FLOAT: str(float(value))}
     if value is None or isinstance(value, bool | int | str):
@@ -219,5 +220,5 @@ def _unplain(entry: dict[str, Any]) -> Any:
 
 
 def _temporary(path: Path) -> Path:
-    """A free name beside path; cut short, so that it is legal wherever path's own name is."""
+    """An unused name in path's folder. It is cut short, so that it is legal wherever path's own name is."""
     return path.with_name(f"{TEMPORARY}{path.name[:40]}-{secrets.token_hex(6)}")

@@ -1,4 +1,4 @@
-"""Everything npformer raises on purpose; each message says what was expected, what came, what to do.
+"""Everything npformer raises on purpose. Each message says what was expected, what was given and how to fix it.
 
 NpformerError
 ├── ShapeError          (ValueError)    an array has the wrong rank or size
@@ -20,7 +20,7 @@ from __future__ import annotations
 
 
 class NpformerError(Exception):
-    """The root: catch this to catch all of them."""
+    """The base class: catch it to catch all of npformer's errors."""
 
 
 class ShapeError(NpformerError, ValueError):

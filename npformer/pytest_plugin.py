@@ -1,11 +1,11 @@
-"""The pytest plugin: a fixture that checks gradients and fails the test with the table, and sizes to run a test at.
+"""The pytest plugin: a fixture that checks gradients, and a parameter that runs a test at several sizes.
 
     def test_softmax(gradcheck, gradcheck_size):
         gradcheck((softmax_forward, softmax_backward), np.random.default_rng(0).normal(size=(3, gradcheck_size)))
 
     python -m pytest --gradcheck-seeds 3 --gradcheck-sizes 3,31,32,33,127,128,129
 
-Every run of pytest where npformer is installed loads this file, so it imports the rest when a test asks for it.
+pytest loads this file in every run where npformer is installed, so it imports the rest only once a test uses it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test that takes gradcheck_size once for each size, unless it says itself which sizes it wants."""
+    """Run a test that takes gradcheck_size once for each size, unless the test parametrises it itself."""
     marks = metafunc.definition.iter_markers("parametrize")
     names = [mark.kwargs.get("argnames", mark.args[0] if mark.args else "") for mark in marks]
     its_own = {word.strip() for given in names for word in (given.split(",") if isinstance(given, str) else given)}
@@ -46,9 +46,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def gradcheck(request: pytest.FixtureRequest) -> Callable[..., Report]:
-    """``npf.gradcheck`` for each of ``--gradcheck-seeds`` seeds; a wrong gradient fails the test, with the table.
+    """``npf.gradcheck`` with each of ``--gradcheck-seeds`` seeds. A wrong gradient fails the test and shows the table.
 
-    It takes what npf.gradcheck takes; ``seed`` is the first of the seeds. Returns the last report.
+    It takes the arguments of npf.gradcheck. ``seed`` is the first of the seeds. Returns the last report.
     """
     seeds = request.config.getoption("gradcheck_seeds")
 

@@ -1,6 +1,6 @@
-"""How long something took, by a clock that may stand still or go back, as a moved virtual machine's does.
+"""Durations by a clock that may stand still or go backwards, for example when a virtual machine is moved.
 
-Whoever measures a duration asks here, so that none is zero or negative and every rate is finite, or unknown.
+All durations are measured here. None is zero or negative, so every rate is finite or, if unknown, NaN.
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from __future__ import annotations
 import math
 import time
 
-TICK = 1e-9  # seconds: what time.perf_counter tells apart, and the least that anything takes
+TICK = 1e-9  # seconds: the resolution of time.perf_counter, and the shortest duration that is reported
 
 
 def now() -> float:
-    """A moment, in seconds; only what lies between two has a meaning."""
+    """The current time in seconds. Only differences between two of these have a meaning."""
     return time.perf_counter()
 
 
@@ -22,6 +22,6 @@ def since(began: float) -> float:
 
 
 def rate(amount: float, began: float) -> float:
-    """amount for each second since that moment; NaN, which is unknown, if the clock has not gone on."""
+    """amount per second since that moment, or NaN (unknown) if the clock has not advanced."""
     taken = time.perf_counter() - began
     return amount / taken if taken > 0 else math.nan

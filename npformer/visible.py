@@ -1,8 +1,8 @@
-"""Text from files and users, as it may be printed: what is no letter and no space is shown by its number.
+"""Text from files and users, made safe to print: invisible and control characters are shown as escapes.
 
-A control character moves the cursor, clears the screen or ends a line; a mark of direction turns round what
-stands beside it; what has no width hides. So a path, an error or a decoded text could look like another one,
-or like a message of npformer's. Letters, marks and signs of every script stay as they are.
+A control character moves the cursor, clears the screen or ends a line. A direction mark reverses the text
+beside it. A character without width is not seen at all. So a path, an error or a decoded text could look like
+another one, or like a message of npformer. Letters, marks and signs of every script are printed unchanged.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ import unicodedata
 
 #: Zero-width joiner and non-joiner. Persian, the scripts of India and emoji need them between two letters or signs.
 _JOINERS = "\u200c\u200d"
-#: Format characters that leave ink: the signs of numbers, verses and abbreviations in Arabic, Syriac and Kaithi.
+#: Format characters that are visible: the signs of numbers, verses and abbreviations in Arabic, Syriac and Kaithi.
 _DRAWN = frozenset("\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd")
 _NAMES = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
 
 
 def visible(text: object, keep: str = "") -> str:
-    r"""The text with each of these as Python spells it, \x1b or \u202e: C0 and C1 controls, DEL, line and paragraph
-    separators, format characters (directions, zero width), lone surrogates; but for the characters in keep.
+    r"""The text with these characters as Python's escapes (\x1b, \u202e): C0 and C1 controls, DEL, line and paragraph
+    separators, format characters (directions, zero width) and lone surrogates. Characters in keep are not escaped.
 
-    Joiners stay between two letters, marks or signs that are not ASCII's, and are shown anywhere else: there
-    they join nothing. A backslash stays one, so the text cannot be read back; what is shown once is shown alike
-    again.
+    Joiners stay between two letters, marks or signs outside ASCII, and are escaped anywhere else, where they join
+    nothing. A backslash is not doubled, so the original cannot be recovered from the result. Applying the function
+    again changes nothing.
     """
     shown = str(text)
     if shown.isprintable():

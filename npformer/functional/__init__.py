@@ -1,12 +1,12 @@
 """The mathematics: pure forward and backward pairs, one operation per file, each with its derivation.
 
-In the order in which a Transformer is explained: ``linear``, ``relu``, ``gelu`` (with ``erf``),
+The files, in the order in which a Transformer is explained: ``linear``, ``relu``, ``gelu`` (with ``erf``),
 ``softmax``, ``dropout`` (with ``philox``), ``embedding``, ``positions``, ``rotary``,
 ``relative_bias``, ``layer_norm``, ``batch_norm``, ``attention_mask``, ``attention``,
 ``biased_attention``, ``local_attention`` (with ``attention_pattern``), ``linear_attention``, ``heads``,
-``residual``, ``post_norm``, ``add_norm``, ``feed_forward``, ``cross_entropy``; and what came before it:
-``gru``, ``conv1d``. Each file ends with its operation's row (``operation``); ``arrays`` is what they share.
-README.md in this folder states the contract they all keep.
+``residual``, ``post_norm``, ``add_norm``, ``feed_forward``, ``cross_entropy``; and its predecessors ``gru``,
+``conv1d``. Each file ends with its operation's row (``operation``); ``arrays`` holds what they share.
+README.md in this folder states the contract that every pair keeps.
 """
 
 from npformer.functional.add_norm import ADD_NORM, add_norm_backward, add_norm_forward

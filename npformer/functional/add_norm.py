@@ -1,9 +1,9 @@
-"""Pre-LN, between two sub-layers: finish one residual sum and normalise it for the next sub-layer.
+"""Pre-LN between two sub-layers: finish one residual sum and normalise it for the next sub-layer.
 
     sum = x + Drop(f)      normed = LayerNorm(sum)
 
-In x + Drop(f(LN(x))) the sum is the stream that runs on untouched, and the norm that follows
-belongs to the next sub-layer. The two always stand together, so they are one operation with two
+In x + Drop(f(LN(x))) the sum is the residual stream, which continues unchanged. The norm after it
+belongs to the next sub-layer. The two always occur together, so they are one operation with two
 outputs.
 
 Backward: sum was used twice, by the stream and by the norm, so it receives both gradients,
@@ -58,7 +58,7 @@ def add_norm_backward(dy: tuple[Array, Array], cache: AddNormCache) -> tuple[Arr
 def _moved(
     y: tuple[Array, Array], x: Array, f: Array, gamma: Array, beta: Array, eps: float, draw: Draw | None
 ) -> tuple[int, int]:
-    """Of x and f the backward needs the sum; without dropout dx and df are one array."""
+    """The backward reads the sum instead of x and f; without dropout dx and df are one array."""
     gradients = size(x) if draw is None else size(x, f)
     return size(*y, x, f, gamma, beta), size(*y, x, gamma) + gradients + 2 * size(gamma, beta)
 

@@ -1,9 +1,9 @@
-"""What every pair needs to know of its arrays: their library, their real part, their rows.
+"""Array helpers that every pair uses: the array's library, its real part, its rows, checks of shape and dtype.
 
-The pairs are written in the array API standard alone, so one text of each runs on NumPy, CuPy
-and array-api-strict. Gradients are checked by running the forward on complex numbers (the
-complex step), hence two rules: a decision of order (a maximum, a comparison) looks at
-``real_part(x)``, and nothing here may drop an imaginary part.
+The pairs use only the array API standard, so the same code runs on NumPy, CuPy and
+array-api-strict. Gradients are checked by running the forward on complex numbers (the
+complex step). Hence two rules: an ordering (a maximum, a comparison) uses
+``real_part(x)``, and no function here may drop an imaginary part.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _namespace_by_type: dict[type, Namespace] = {}
 
 
 def namespace(x: Array) -> Namespace:
-    """The array-API module of x, remembered by type: the look-up itself costs 5 µs."""
+    """The array-API module of x, cached by type, since the look-up itself takes 5 µs."""
     kind = type(x)
     found = _namespace_by_type.get(kind)
     if found is None:
@@ -37,13 +37,13 @@ def _is_complex(xp: Namespace, dtype: Any) -> bool:
 
 
 def real_part(x: Array) -> Array:
-    """x itself if it is real, its real part if it is complex: what comparisons may look at."""
+    """x itself if it is real, its real part if it is complex. Comparisons use this."""
     xp = namespace(x)
     return xp.real(x) if _is_complex(xp, x.dtype) else x
 
 
 def as_rows(x: Array) -> Array:
-    """x (..., C) as a matrix (N, C), one row per token, so that a product is one large product."""
+    """x (..., C) as a matrix (N, C), one row per token, so that a batch takes one large matrix product."""
     if x.ndim == 2:
         return x
     size = 1
@@ -53,7 +53,7 @@ def as_rows(x: Array) -> Array:
 
 
 def expect_shape(name: str, x: Array, letters: str, *sizes: int) -> None:
-    """Raise ShapeError unless x.shape == sizes; letters spells the shape in the glossary's words."""
+    """Raise ShapeError unless x.shape == sizes. letters is that shape in the letters of the glossary."""
     if x.shape != sizes:
         raise ShapeError(f"{name}: expected {letters} = {sizes}, got {tuple(x.shape)}")
 

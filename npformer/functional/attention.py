@@ -1,23 +1,23 @@
-"""Scaled dot-product attention: each query takes the mean of the values, weighted by fit of the keys.
+"""Scaled dot-product attention: each query takes a mean of the values, weighted by how well the keys match.
 
     scores  = Q Kᵀ/√D              (B, H, T, S)
     weights = softmax(scores)      over the visible keys; a query that can see nothing gets 0
     out     = Drop(weights) V      (B, H, T, D)
 
 Backward is the forward read bottom-up. The two products are linear maps in each of their
-operands, so (as in ``linear.py``) each operand's gradient is dout times the other, summed over
-what it was used for; the scale 1/√D stands once in the forward and once in each of dQ and dK:
+operands, so (as in ``linear.py``) each operand's gradient is the product's gradient times the other
+operand, summed over all its uses. The scale 1/√D occurs once in the forward and once in each of dQ and dK:
 
     ddropped = dout Vᵀ             dV = Drop(weights)ᵀ dout
     dweights = ddropped·keep·s
     dscores  = weights·(dweights − Σ_S dweights·weights)
     dQ = dscores K/√D              dK = dscoresᵀ Q/√D
 
-dV uses the weights *after* dropout, because those met V; softmax's backward uses the weights
-*before* it. Hidden pairs have weight 0, so dscores is 0 there and nothing of K or V leaks back.
+dV uses the weights *after* dropout, because the forward multiplied those by V. Softmax's backward uses the
+weights *before* dropout. Hidden pairs have weight 0, so dscores is 0 there and nothing of K or V leaks back.
 
-Why √D: for independent entries of variance 1 a product of D terms has variance D; scaled, the
-scores have variance 1 whatever D is and softmax starts where it has a gradient.
+Why √D: for independent entries of variance 1 a dot product of D terms has variance D. Scaled, the
+scores have variance 1 for every D, and softmax starts in a range where it has a gradient.
 
 Source: Vaswani et al. 2017, arXiv:1706.03762, eq. 1.
 """

@@ -1,6 +1,6 @@
-"""Which query may look at which key, as one small value that is passed down.
+"""Attention masks: which query may look at which key, described by a few numbers instead of a (T, S) array.
 
-Query i stands at position i + query_offset (decoding continues at an offset), key j at position j.
+Query i is at position i + query_offset (decoding continues at an offset), key j at position j.
 With d = i + query_offset − j, the distance back from query to key:
 
     causal      d ≥ 0                      no key lies in the future
@@ -8,8 +8,8 @@ With d = i + query_offset − j, the distance back from query to key:
     stride s    d divisible by s           together with a window: either one suffices
     key_visible key_visible[b, j]          True = this key may be looked at
 
-All that are given must hold, window and stride counting as one. Nothing is added to any score:
-a hidden pair gets weight exactly 0.
+All conditions that are given must hold; window and stride count as one condition. The mask
+is not a term added to the scores: a hidden pair gets weight exactly 0.
 
 Source: causal, Vaswani et al. 2017, section 3.2.3; strided, Child et al. 2019, arXiv:1904.10509.
 """
@@ -43,7 +43,7 @@ class AttentionMask:
     def visible(self, queries: int, keys: int, like: Array) -> Array | None:
         """The pairs that may meet, boolean, broadcastable to (B, H, T, S); None if all may.
 
-        like (B, …) says how many sequences, and on which device. Raises ShapeError if key_visible is
+        like (B, …) gives the batch size and the device. Raises ShapeError if key_visible is
         not (B, S) with S = keys, DTypeError if it is not boolean.
         """
         pattern = self._pattern(queries, keys, like)  # (T, S)

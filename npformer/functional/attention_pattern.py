@@ -1,12 +1,12 @@
-"""Moving queries and keys so that those which may meet stand in one small block: no n² array is ever made.
+"""Local and strided patterns: queries and keys that may meet are gathered into small blocks, without any n² array.
 
-A pattern cuts a sequence of T positions into blocks (B, H, G, R, D) of queries, brings each block the
-M keys that it may look at, (B, H, G, M, D), and puts the blocks' rows, of scores (B, H, G, R, M) or of
-outputs, back into the order of the positions, (B, H, T, M). Each only moves, copies or drops numbers, so
-each backward puts them back, and adds where one was copied.
+A pattern cuts a sequence of T positions into G blocks of R queries, (B, H, G, R, D), gathers for each block the
+M keys that it may look at, (B, H, G, M, D), and returns the rows of the blocks (scores (B, H, G, R, M) or
+outputs) to the order of the positions, (B, H, T, M). Each step only moves, copies or drops numbers. So its
+backward moves them back, and adds up the gradients of copies.
 
-    Window w      blocks of w queries; keys of the block before, its own, and the one behind: M = 3w
-                  (causal: without the one behind, M = 2w)
+    Window w      blocks of w queries; keys of the previous block, the block itself and the next one: M = 3w
+                  (causal: without the next one, M = 2w)
     Stride s      positions that are equal modulo s form a block: M = ⌈T/s⌉
 
 Source: windows, Beltagy et al. 2020, arXiv:2004.05150; strides, Child et al. 2019, arXiv:1904.10509.
@@ -21,7 +21,7 @@ from npformer.typing import Array
 
 
 class Window(NamedTuple):
-    """Neighbours: |distance| < size."""
+    """Neighbouring positions: |distance| < size."""
 
     size: int
     causal: bool
@@ -101,7 +101,7 @@ class Stride(NamedTuple):
 
 
 def _lengthened(x: Array, size: int) -> Array:
-    """x (B, H, T, D) with zeros behind, so that T is divisible by size."""
+    """x (B, H, T, D) padded with zeros at the end, so that T is divisible by size."""
     missing = -x.shape[2] % size
     if not missing:
         return x

@@ -3,10 +3,10 @@
     n = Σ m      μ = Σ m·x/n      σ² = Σ m·(x − μ)²/n      r = 1/√(σ² + ε)      sums over all tokens of the batch
     x̂ = (x − μ)·r      y = γ·x̂ + β
 
-m is 1 for a token that counts and 0 for padding: padding is normalised like all others, but changes
-nobody's statistics. LayerNorm's columns and rows change places here: a token's output depends on its
-neighbours in the batch, which is why a padding mask is needed at all, and why inference, where there
-may be no batch, uses statistics remembered from training, as constants.
+m is 1 for a token that counts and 0 for padding: padding is normalised like all other tokens, but does not
+enter the statistics. Compared with LayerNorm, rows and columns are exchanged: a token's output depends on the
+other tokens of the batch. That is why a padding mask is needed, and why inference, where there
+may be no batch, uses running statistics from training as constants.
 
 Backward, with g = γ·dy:
 
@@ -39,7 +39,7 @@ class BatchNormCache(NamedTuple):
     r: Array  # (C,)
     gamma: Array  # (C,)
     shares: Array  # (..., 1)  m/n: 0 for padding
-    mean: Array  # (C,)  μ and σ², for whoever remembers them
+    mean: Array  # (C,)  μ and σ², for the running statistics
     variance: Array  # (C,)
 
 
@@ -48,7 +48,7 @@ def batch_norm_forward(
 ) -> tuple[Array, BatchNormCache]:
     """Normalise x (..., C) over all tokens. Returns y (..., C); μ and σ² are in the cache.
 
-    counts (...), boolean, is True for tokens that count; None: all do. If none does, μ and σ² are 0.
+    counts (...), boolean, is True for tokens that count; None: all count. If no token counts, μ and σ² are 0.
     Raises ShapeError if gamma, beta or counts does not fit x.
     """
     _expect_norm(x, gamma, beta)

@@ -1,6 +1,6 @@
-"""Attention with a bias on its scores: what a pair of positions is worth, whatever stands there.
+"""Attention with a bias on its scores, which depends on the pair of positions and not on the tokens there.
 
-    scores  = Q Kᵀ/√D + bias       (B, H, T, S), bias (H, T, S) alike for all sequences
+    scores  = Q Kᵀ/√D + bias       (B, H, T, S), bias (H, T, S) shared by all sequences
     out     = Drop(softmax(scores)) V
 
 Backward as in ``attention.py``; the bias was added to the scores of every sequence, so

@@ -1,8 +1,8 @@
-"""One-dimensional convolution: each output is a linear map of the K tokens around its place.
+"""One-dimensional convolution: each output is a linear map of the K tokens around its position.
 
-    y_t = Σ_k x_(t + k − left) W_k + b          k = 0 … K−1; tokens that are not there count as 0
+    y_t = Σ_k x_(t + k − left) W_k + b          k = 0 … K−1; tokens beyond either end are 0 (zero padding)
 
-left says how many of the K lie before t: (K − 1)//2 looks to both sides, K − 1 is causal. It is a sum
+left counts the taps before t: (K − 1)//2 looks to both sides, K − 1 is causal. The convolution is a sum
 of K linear maps, each of a shifted copy of x, so its backward is theirs, shifted back:
 
     dx_s = Σ_k dy_(s − k + left) W_kᵀ        dW_k = Σ_t x_(t + k − left)ᵀ dy_t        db = Σ_t dy_t

@@ -1,4 +1,4 @@
-"""Cross-entropy: how surprised the model is, per token, by the token that came.
+"""Cross-entropy: the mean negative log-probability of the target tokens, with label smoothing.
 
     p_n = softmax(z_n)                              over the V classes
     q_n = (1 − ε)·onehot(target_n) + ε/V            label smoothing ε
@@ -12,8 +12,8 @@ lse_n − Σ_v q_nv z_nv. Since d(lse_n)/d(z_nv) = p_nv,
 
     dz_nv = dloss/N·(p_nv − q_nv) for counted tokens, 0 for the others
 
-The mean is over counted tokens, forward and backward alike. Dividing by anything else here
-(B, B·T) changes nothing that a falling loss would show.
+The mean is over counted tokens, in the forward and in the backward. A gradient that is divided by another
+number (B, B·T) is wrong, but a falling loss would not show it.
 
 Source: Szegedy et al. 2015, arXiv:1512.00567, section 7 (label smoothing).
 """
@@ -40,8 +40,8 @@ def cross_entropy_forward(
 ) -> tuple[Array, CrossEntropyCache]:
     """Mean loss, in nats per counted token, of logits (..., V) at targets (...). Returns a scalar array ().
 
-    targets are integers in [0, V) or ignore_index (None: every token counts). Whether they are in
-    range is checked where they enter a model. Raises ShapeError, DTypeError, or ConfigError unless
+    targets are integers in [0, V) or ignore_index (None: every token counts). Their range is checked where
+    they enter a model, not here. Raises ShapeError, DTypeError, or ConfigError unless
     0 ≤ label_smoothing < 1.
     """
     expect_loss(logits, targets, label_smoothing)
@@ -64,7 +64,7 @@ def cross_entropy_backward(dloss: Array | float, cache: CrossEntropyCache) -> tu
 
 
 def _target_distribution(logits: Array, targets: Array, label_smoothing: float) -> Array:
-    """q (..., V): 1 − ε + ε/V at the target, ε/V elsewhere; all ε/V where the target is no class."""
+    """q (..., V): 1 − ε + ε/V at the target, ε/V elsewhere; ε/V everywhere if the target is outside [0, V)."""
     xp = namespace(logits)
     num_classes = logits.shape[-1]
     # int64, not targets.dtype: in uint8 the classes would wrap at 256
@@ -74,7 +74,7 @@ def _target_distribution(logits: Array, targets: Array, label_smoothing: float) 
 
 
 def _counted(targets: Array, ignore_index: int | None, logits: Array) -> tuple[Array, Array]:
-    """Which tokens count (..., 1) as 0 or 1, and how many do (), at least 1, so that 0 tokens give loss 0."""
+    """Which tokens count, (..., 1) of 0 and 1, and their number (), at least 1, so that 0 tokens give loss 0."""
     xp = namespace(logits)
     everything = ignore_index is None
     counts = xp.ones_like(targets, dtype=xp.bool) if everything else targets != ignore_index

@@ -33,7 +33,7 @@ class DropoutCache(NamedTuple):
 def dropout_forward(x: Array, draw: Draw | None, bits: Bits = philox_bits) -> tuple[Array, DropoutCache]:
     """Drop entries of x (...). Returns y (...).
 
-    draw says which random numbers are used; None is inference: y is x. bits is who draws them.
+    draw says which random numbers are used. None means inference: y is x. bits is the function that draws them.
     Raises ConfigError unless 0 ≤ draw.rate < 1.
     """
     if draw is None:

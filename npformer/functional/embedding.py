@@ -7,8 +7,8 @@ Backward: row v was used by every token that equals v, so it receives the sum of
     dtable_v = scale·Σ_{n: token_n = v} dy_n
 
 Written with the one-hot matrix O (N, V), O_nv = 1 iff token_n = v, the lookup is y = scale·O table
-and its gradient the product dtable = scale·Oᵀ dy: that is how it stands below. It costs N·V·C;
-backends add the rows where they belong in N·C. Token ids have no gradient.
+and its gradient the product dtable = scale·Oᵀ dy. The code below computes it so, with N·V·C operations.
+The kernels of the backends add up the rows of each token instead, with N·C. Token ids have no gradient.
 
 Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.4.
 """
@@ -32,8 +32,8 @@ class EmbeddingCache(NamedTuple):
 def embedding_forward(tokens: Array, table: Array, scale: float = 1.0) -> tuple[Array, EmbeddingCache]:
     """Look up tokens (...), integers in [0, V), in table (V, C). Returns y (..., C).
 
-    Raises DTypeError if tokens are not integers, ShapeError if table is not a matrix. Whether the
-    ids are in range is checked where they enter a model: CuPy would wrap them around silently.
+    Raises DTypeError if tokens are not integers, ShapeError if table is not a matrix. The range of the
+    ids is checked where they enter a model, not here: CuPy would silently wrap them around.
     """
     expect_table(tokens, table)
     xp = namespace(table)
@@ -60,7 +60,7 @@ def expect_table(tokens: Array, table: Array) -> None:
 
 
 def _moved(y: Array, tokens: Array, table: Array, scale: float = 1.0) -> tuple[int, int]:
-    """Of the table, the rows that are used are read, and as many at most have a gradient."""
+    """Only the table's rows that are used are read, and at most as many have a gradient."""
     rows = min(size(tokens), table.shape[0])
     return size(tokens) + 2 * size(y), size(y) + size(tokens) + 2 * rows * table.shape[1]
 

@@ -1,15 +1,15 @@
-"""The error function in plain arithmetic: NumPy has none, and the exact GELU needs it.
+"""The error function in plain arithmetic: the exact GELU needs it, and NumPy does not provide it.
 
     erf(x) = (2/√π) ∫₀ˣ exp(−t²) dt
 
 Near zero it is x times a rational function of x²; further out it is 1 − exp(−x²) times a
-rational function of |x|. Both pieces are analytic, so the complex step passes through them;
-which piece is used is decided by the real part. Measured against math.erf in float64: within
-3e-16 everywhere.
+rational function of |x|. Both pieces are analytic, so the complex step passes through them.
+The real part decides which piece is used. Measured against math.erf in float64, the error is
+below 3e-16 everywhere.
 
-The second piece was fitted for |x| ≤ 4. Beyond, 1 − erf is below 2e-8 and the fit is still
-good to far more digits than a float64 near 1 can hold. From 6 on erf is 1 to the last bit of a
-float64 and is taken at 6, because the polynomials' high powers would overflow float32 at 6e4.
+The second piece was fitted for |x| ≤ 4. Beyond, 1 − erf is below 2e-8, and the fit still
+has far more correct digits than a float64 near 1 can hold. From 6 on erf is 1 to the last bit of a
+float64, so x is replaced by 6: the polynomials' high powers would overflow float32 at 6e4.
 
 Source: Cody 1969, "Rational Chebyshev approximations for the error function", Math. Comp. 23
 (the coefficients, highest power first).

@@ -1,11 +1,11 @@
-"""Feed-forward: each token, alone, goes up to a wider layer, through an activation, and down again.
+"""Feed-forward: each token, independently of the others, is mapped to a wider layer, activated and mapped back.
 
     h = x W₁ + b₁      a = act(h)      y = Drop(a) W₂ + b₂
 
 Backward is the forward read bottom-up: every line below undoes one line above it, and what each
 operation does with its gradient is derived in its own file.
 
-Source: Vaswani et al. 2017, arXiv:1706.03762, eq. 2; the dropout inside follows the study texts.
+Source: Vaswani et al. 2017, arXiv:1706.03762, eq. 2; dropout after the activation is common in implementations.
 """
 
 from __future__ import annotations

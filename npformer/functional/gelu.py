@@ -1,4 +1,4 @@
-"""GELU, the exact form: a number is weighted by the probability that a normal variable is below it.
+"""GELU, the exact form: each number is weighted by the probability that a standard normal variable is below it.
 
     y = x·Φ(x)      Φ(x) = (1 + erf(x/√2))/2      φ(x) = Φ'(x) = exp(−x²/2)/√(2π)
 
@@ -6,8 +6,8 @@ Backward, by the product rule:
 
     dx = dy·(Φ(x) + x·φ(x))
 
-The popular form with tanh is another function with another derivative: mixing the two gives
-gradients that are wrong in the third digit.
+The popular tanh approximation is another function with another derivative. A backward of one for the forward
+of the other gives gradients that are wrong in the third digit.
 
 Source: Hendrycks & Gimpel 2016, arXiv:1606.08415, section 2.
 """
@@ -25,7 +25,7 @@ from npformer.typing import Array
 
 class GeluCache(NamedTuple):
     x: Array  # (...)  kept
-    phi_below: Array  # (...)  Φ(x), kept: erf is dear; φ(x) is one exp and is recomputed
+    phi_below: Array  # (...)  Φ(x), kept: erf is expensive; φ(x) is one exp and is recomputed
 
 
 def gelu_forward(x: Array) -> tuple[Array, GeluCache]:

@@ -1,16 +1,16 @@
-"""A gated recurrent unit: reads a sequence one token after the other, and decides what to remember.
+"""Gated recurrent unit (GRU): it reads a sequence token by token, and its gates decide what the state keeps.
 
-    a_t = x_t W + b          (B, 3C)     what the token says: columns for r, z, n
-    u_t = h_(t−1) U + c      (B, 3C)     what the state says, likewise
+    a_t = x_t W + b          (B, 3C)     from the token: columns for r, z, n
+    u_t = h_(t−1) U + c      (B, 3C)     from the state: columns for r, z, n
     r = σ(a_r + u_r)         how much of the past enters the proposal
     z = σ(a_z + u_z)         how much of the past stays
     n = tanh(a_n + r·u_n)    the proposal
     h_t = (1 − z)·n + z·h_(t−1)
 
-At padding the state is handed on as it is: h_t = h_(t−1).
+At padding the state stays unchanged: h_t = h_(t−1).
 
-Backward through time. h_t was used twice, as output t and as the past of t + 1, so its gradient is
-dh = dy_t + (what step t + 1 sent back). Through the last line and the gates, with σ' = σ(1 − σ),
+Backward through time. h_t was used twice, as output t and as the previous state of t + 1, so its gradient is
+dh = dy_t + (the gradient sent back by step t + 1). Through the last line and the gates, with σ' = σ(1 − σ),
 tanh' = 1 − tanh²:
 
     dn = dh·(1 − z)             dz = dh·(h_(t−1) − n)
@@ -19,9 +19,9 @@ tanh' = 1 − tanh²:
 
 and over all steps dx = da Wᵀ, dW = Σ xᵀ da, db = Σ da, dU = Σ_t h_(t−1)ᵀ du_t, dc = Σ du.
 
-Steps cannot be computed at once: each needs the one before. That is the recurrence's price.
+The steps cannot be computed in parallel, since each needs the one before. That is the cost of recurrence.
 
-Source: Cho et al. 2014, arXiv:1406.1078; the form with r behind the product, as in cuDNN.
+Source: Cho et al. 2014, arXiv:1406.1078; with r applied after the product, as in cuDNN.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class GruCache(NamedTuple):
     x: Array  # (B, T, C_in)
     weight: Array  # (C_in, 3C)
     recurrent: Array  # (C, 3C)
-    states: Array  # (B, T+1, C)  h_0 … h_T; these and the gates kept: to find them again is the whole forward
+    states: Array  # (B, T+1, C)  h_0 … h_T; states and gates are kept: recomputing them is the whole forward
     gates: Array  # (B, T, 4C)  r, z, n and u_n
     visible: Array | None  # (B, T, 1)  False at padding
 

@@ -1,7 +1,7 @@
-"""Splitting the model width into heads, and merging them again: nothing but a change of order.
+"""Splitting the model width into heads, and merging them again: both only reorder numbers.
 
     split: (B, T, C) -> (B, T, H, D) -> (B, H, T, D)      C = H·D, head h owns columns hD … hD+D−1
-    merge: the way back
+    merge: the inverse
 
 Each is the inverse of the other, and since they only move numbers, each is also the other's
 backward: dx = merge(dheads), dheads = split(dx). Reshaping without moving the head axis back would

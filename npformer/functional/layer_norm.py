@@ -16,7 +16,7 @@ Derivation of dx. Let u = x − μ, so x̂ = u·r and r depends on u through σ�
     dx_i     = du_i − mean_C du                       since each u_j holds −x_i/C
              = r·(g_i − mean_C g − x̂_i·mean_C(g·x̂))   since mean_C x̂ = 0
 
-The two means are what x̂ loses because μ and r depend on x: the part of g along 1 (a shift
+The two means are subtracted because μ and r depend on x: the part of g along 1 (a shift
 changes nothing) and the part along x̂ (a scale changes nothing, as far as ε is small).
 
 Source: Ba, Kiros & Hinton 2016, arXiv:1607.06450, eq. 3.

@@ -8,7 +8,7 @@ Backward, from dL = Σ_nj dy_nj · d(y_nj):
     W_ij meets x_ni for every token n    dW_ij = Σ_n x_ni dy_nj      dW = xᵀ dy
     b_j is added to every token n        db_j  = Σ_n dy_nj           db = Σ_tokens dy
 
-A sum over whatever a value was used for: that is the whole of backpropagation.
+Each gradient is a sum over all uses of the value: that is the whole of backpropagation.
 
 Source: Rumelhart, Hinton & Williams 1986, Nature 323, eq. 6 and 7.
 """

@@ -1,19 +1,19 @@
-"""Linear attention: with a feature map in the place of exp, keys and values are summed once for all queries.
+"""Linear attention: with a feature map instead of exp, keys and values are summed once for all queries.
 
     φ(x) = elu(x) + 1 = x + 1 where x > 0, else exp x          always positive
     out_t = (Σ_j (φ(q_t)·φ(k_j)) v_j)/(Σ_j φ(q_t)·φ(k_j))
 
-The products may be taken in another order: φ(q_t) meets Σ_j φ(k_j) v_jᵀ, a (D, D) matrix that no longer
-knows how many keys there were. So the cost grows as n, not n². With ones beside the values, v' = [v 1],
-numerator and denominator are columns of one product (hidden keys: φ(k) = 0):
+The products may be taken in another order: φ(q_t) is multiplied by Σ_j φ(k_j) v_jᵀ, a (D, D) matrix whose size
+does not depend on the number of keys. So the cost grows as n, not n². With a column of ones appended to the
+values, v' = [v 1], numerator and denominator are columns of one product (hidden keys: φ(k) = 0):
 
     A   = φ(K)ᵀ V'       (D, D+1)             n = φ(Q) A       out = n_[:D]/n_D
 
-Causal: A_t sums j ≤ t alone. In chunks of CHUNK tokens, with the state A before the chunk,
+Causal: A_t sums only j ≤ t. In chunks of CHUNK tokens, with the state A before the chunk,
 
     n_t = φ(q_t) A_before + Σ_{j ≤ t, in the chunk} (φ(q_t)·φ(k_j)) v'_j
 
-so that products stay products, and the memory is one (D, D+1) matrix for each chunk.
+so the work is still matrix products, and the memory is one (D, D+1) matrix for each chunk.
 
 Backward, read bottom-up. From out = n_[:D]/n_D with a = 1/n_D:  dn = [dout·a,  −(dout·out)·a]. Then
 
@@ -42,7 +42,7 @@ CHUNK = 64
 
 
 class LinearAttentionCache(NamedTuple):
-    q: Array  # (B, H, T, D)  kept, as k is, for the side of 0 it is on; φ is computed again
+    q: Array  # (B, H, T, D)  kept, like k, for the sign of its entries; φ is recomputed
     k: Array  # (B, H, S, D)
     v: Array  # (B, H, S, D)
     out: Array  # (B, H, T, D)
@@ -152,7 +152,7 @@ def _chunks(x: Array, size: int) -> Array:
 
 
 def _features(x: Array) -> Array:
-    """φ(x); exp is never asked for what it would overflow at."""
+    """φ(x). exp gets no argument above 0, so it cannot overflow."""
     xp = namespace(x)
     positive = real_part(x) > 0
     return xp.where(positive, x + 1, xp.exp(xp.where(positive, xp.zeros_like(x), x)))

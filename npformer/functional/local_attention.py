@@ -1,15 +1,15 @@
-"""Local and strided attention: each query looks at a few keys, and only those are ever computed.
+"""Local and strided attention: each query looks at a few keys, and only the scores of those are computed.
 
     scores  = q_t·k_j/√D          for the keys j that the mask's window, or its stride, lets t see: (B, H, T, M)
-    weights = softmax(scores)     over the visible ones of them
+    weights = softmax(scores)     over those of them that are visible
     out_t   = Σ_j Drop(weights)_tj v_j
 
 The same numbers as ``attention.py`` with the same mask, except for which bits dropout draws. M is at
 most 3w for a window w, and ⌈T/s⌉ for a stride s, so time and memory grow as T·w (and T²/s: a stride of
-about √T costs T^1.5). ``attention_pattern.py`` says how keys are brought to their queries.
+about √T costs T^1.5). ``attention_pattern.py`` describes how the keys are gathered for their queries.
 
-Backward is the forward read bottom-up: where a key was brought to several queries, their gradients
-are added on the way back.
+Backward is the forward read bottom-up. A key that was gathered for several queries receives the sum of their
+gradients.
 
 Source: Child et al. 2019, arXiv:1904.10509; Beltagy et al. 2020, arXiv:2004.05150.
 """

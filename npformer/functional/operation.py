@@ -1,12 +1,12 @@
-"""What everybody else asks of an operation, said once: the row at the end of its file.
+"""The facts about an operation that other modules use, stated once: the row at the end of its file.
 
     LINEAR = Operation(linear_forward, linear_backward, parameters=2, needs="x weight", linear_in="x weight bias",
                        flops=lambda x, weight, bias: 2 * size(x) * bias.shape[0])
 
 The table of kernels, the fallback of fast kernels, the profile's flops and bytes, the gradient checks, the
 identities and the benchmarks derive from these rows; ``proof/op_samples.py`` holds each operation's sample inputs,
-under its name. What a row says of its functions is measured on those samples by ``tests/functional/test_operation.py``.
-``docs/adding-an-operation.md`` walks through one.
+under its name. ``tests/functional/test_operation.py`` checks each row against its functions on those samples.
+``docs/adding-an-operation.md`` walks through an example.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from npformer.typing import Array
 
 
 def size(*arrays: Array) -> int:
-    """How many numbers these arrays hold together."""
+    """The total count of numbers in these arrays."""
     return sum(math.prod(x.shape) for x in arrays)
 
 
@@ -33,13 +33,13 @@ def no_products(*inputs: Any) -> int:
 
 @dataclass(frozen=True)
 class Operation:
-    """One row. Inputs are called as the forward calls its arguments, several in one string: ``"x weight"``.
+    """One row. Inputs have the names of the forward's arguments; several stand in one string: ``"x weight"``.
 
-    ``parameters`` counts the last arrays among the inputs, those that a layer learns. ``needs`` are the inputs on
-    which the gradients depend, so that a backward has to read them again. On those in ``linear_in`` the output depends
-    linearly up to a constant, all others held. ``flops(*inputs)`` is what the forward's matrix products take at the
-    least; each has two gradients, so the backward's take twice that. ``moves(y, *inputs)`` is (forward's, backward's)
-    count of numbers that must move, where the usual count (see ``backend/flops.py``) is too high.
+    ``parameters`` is the number of trained arrays; they are the last arrays among the inputs. ``needs`` are the inputs
+    on which the gradients depend, so that a backward has to read them again. In each input of ``linear_in`` the output
+    is linear up to a constant, with the others fixed. ``flops(*inputs)`` is the least number of flops of the forward's
+    matrix products; each product has two gradients, so the backward takes twice that. ``moves(y, *inputs)`` is the
+    (forward, backward) count of numbers that must move, where the usual count (see ``backend/flops.py``) is too high.
     """
 
     forward: Callable[..., tuple[Any, Any]]
@@ -47,7 +47,7 @@ class Operation:
     parameters: int = 0
     needs: str = ""
     linear_in: str = ""
-    ids: str = ""  # the input that holds token ids, or what is true of tokens: no numbers to compute with
+    ids: str = ""  # the input that holds token ids, or booleans about tokens: nothing to differentiate
     flops: Callable[..., float] = no_products
     moves: Callable[..., tuple[int, int]] | None = None
 
@@ -61,7 +61,7 @@ class Operation:
 
     @cached_property
     def name(self) -> str:
-        """What layers call it: ``ops.linear``."""
+        """Its name in the table: layers call ``ops.linear``."""
         return self.forward.__name__.removesuffix("_forward")
 
     @cached_property
@@ -71,5 +71,5 @@ class Operation:
 
     @property
     def draws(self) -> bool:
-        """Whether it draws dropout masks: then the forward's last argument is who draws their bits."""
+        """Whether it draws dropout masks. If so, the forward's last argument is the function that draws their bits."""
         return "bits" in self.inputs

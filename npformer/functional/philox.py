@@ -6,15 +6,14 @@ halves of a 128-bit product, one round is
     (hi₀, lo₀) = M₀·c₀      (hi₁, lo₁) = M₁·c₂
     c ← (hi₁ ⊕ c₁ ⊕ k₀,  lo₁,  hi₀ ⊕ c₃ ⊕ k₁,  lo₀)
 
-and between rounds the key moves on, k₀ += W₀, k₁ += W₁ (all modulo 2⁶⁴). Nothing is remembered
-between calls: a mask can be drawn again in backward, on another device, or after a restart, and
-come out the same.
+and between rounds the key advances, k₀ += W₀, k₁ += W₁ (all modulo 2⁶⁴). There is no state
+between calls: a mask drawn again in backward, on another device, or after a restart is the same.
 
 npformer's numbering: key = (seed, site), counter = (block, step, micro, 0). A block is four words,
 16 lanes of 16 bits; number e of an array, in row-major order, uses lane e % 16 of block e // 16,
-the lowest bits of a word first. Where an array holds some rows of a batch only, e counts in the
-whole batch, so its bits do not depend on how the batch was shared out. NumPy's Philox gives the
-same words, except that it steps its counter before the first block.
+the lowest bits of a word first. If an array holds only some rows of a batch, e counts in the
+whole batch, so its bits do not depend on how the batch was split. NumPy's Philox gives the
+same words, except that it increments its counter before the first block.
 
 Source: Salmon, Moraes, Dror & Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3".
 """
@@ -35,18 +34,18 @@ ROUNDS = 10
 
 
 class Draw(NamedTuple):
-    """Which random numbers: everything that a dropout mask depends on, besides its size."""
+    """Which random numbers to draw: everything that a dropout mask depends on, except its size."""
 
     seed: int  # of the run, 0 ≤ seed < 2⁶⁴
     step: int | Array  # of training; may live in device memory (a 0-d uint64 array)
     micro: int | Array  # micro-batch within the step; likewise
-    site: int  # hash of the place in the model, 0 ≤ site < 2⁶⁴
+    site: int  # hash of the call's path in the model, 0 ≤ site < 2⁶⁴
     rate: float  # probability that an entry is dropped, 0 ≤ rate < 1
-    first_row: int = 0  # of the whole batch that the dropped array's first row is
+    first_row: int = 0  # index, in the whole batch, of the array's first row
 
 
 #: (draw, size, like) -> (size,) uint16 on the device of ``like``, the array to be dropped, batch first:
-#: philox_bits, or a backend's faster spelling.
+#: philox_bits, or a backend's faster version.
 Bits: TypeAlias = Callable[[Draw, int, Array], Array]
 
 
@@ -68,12 +67,12 @@ def philox_numbers(draw: Draw, first: int, end: int, like: Array) -> Array:
 
 
 def first_number(draw: Draw, size: int, like: Array) -> int:
-    """Which number of the whole batch's array the first one of ``like`` (B, …), of ``size`` numbers, is."""
+    """The index, in the whole batch's array, of the first number of ``like`` (B, …), which has ``size`` numbers."""
     return draw.first_row * (size // max(1, like.shape[0])) if draw.first_row else 0
 
 
 def philox_block(counter: tuple[Array, Array, Array, Array], key: tuple[int, int]) -> tuple[Array, ...]:
-    """The four words (uint64 arrays of any one shape) that counter and key are scrambled to."""
+    """The four random words (uint64 arrays of one shape) for counter and key."""
     c0, c1, c2, c3 = counter
     k0, k1 = key
     for _ in range(ROUNDS):

@@ -1,11 +1,11 @@
-"""Positions: a vector that says where a token stands is added to it.
+"""Position encodings: a vector that depends on the position is added to each token.
 
 Sinusoidal: position p gets, for each pair of columns, a point on a circle,
 
     PE(p, 2i) = sin(p·ω_i)      PE(p, 2i+1) = cos(p·ω_i)      ω_i = 10000^(−2i/C)
 
-so PE(p + δ) is PE(p) with each pair rotated by the angle δ·ω_i, whatever p is. There is no last
-position. An odd C leaves the last sine without its cosine. Nothing is learned: y = x + PE, dx = dy.
+so PE(p + δ) is PE(p) with each pair rotated by the angle δ·ω_i, for every p. There is no last
+position. With an odd C the last sine has no cosine. Nothing is learned: y = x + PE, dx = dy.
 
 Learned: row p of a table (P, C) is added to the token at position p, in every sequence,
 
@@ -29,7 +29,7 @@ from npformer.typing import Array
 
 
 class SinusoidalPositionsCache(NamedTuple):
-    """Empty: the gradient passes unchanged."""
+    """Empty: the gradient passes through unchanged."""
 
 
 def sinusoidal_positions_forward(x: Array, offset: int = 0) -> tuple[Array, SinusoidalPositionsCache]:
@@ -96,7 +96,7 @@ def expect_positions(x: Array, table: Array, offset: int) -> None:
 
 
 def _moved(y: Array, x: Array, table: Array, offset: int = 0) -> tuple[int, int]:
-    """Of the table, the rows of these positions; dx is dy itself."""
+    """Only the table's rows of these positions move; dx is dy itself."""
     rows = x.shape[-2] * x.shape[-1]
     return 2 * size(x) + rows, size(y) + 2 * rows
 

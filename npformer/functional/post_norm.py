@@ -7,8 +7,8 @@ Backward, the forward read bottom-up: first through the norm, then through the s
     dsum, dγ, dβ = LayerNorm backward of dy
     dx = dsum      df = dsum·keep·s
 
-Everything, the residual path included, passes the norm: the gradient of a deep post-LN stack is
-rescaled at every layer, which is why it wants a warm-up.
+The residual path also passes through the norm. So the gradient of a deep post-LN stack is
+rescaled at every layer, which is why training needs a learning-rate warm-up.
 
 Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.1.
 """

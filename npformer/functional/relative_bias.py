@@ -1,15 +1,16 @@
-"""Relative positions as a bias: each head learns a number for each distance, added to the scores.
+"""Relative position bias, as in T5: each head learns a number for each distance, which is added to the scores.
 
     bias_hts = table_{b(s − t), h}            scores ← QKᵀ/√D + bias
 
-b(·) puts distances into K buckets: near ones get a bucket each, far ones share, the wider the
-farther, and beyond max_distance all are one. With K' buckets for a direction, E = ⌊K'/2⌋ and n = |s − t|,
+b(·) sorts distances into K buckets. Small distances have one bucket each, larger ones share buckets whose width
+grows with the distance, and all beyond max_distance share the last. With K' buckets per direction, E = ⌊K'/2⌋
+and n = |s − t|,
 
     b = n                                                   n < E
     b = E + ⌊log(n/E)/log(max_distance/E)·(K' − E)⌋         else, at most K' − 1
 
-Where keys may lie ahead each direction has its half, K' = K/2, and keys ahead use the second; where
-they may not (causal) K' = K, and n = max(t − s, 0).
+Without causal each direction has half of the buckets, K' = K/2, and later keys use the second half. With causal
+there are no later keys: K' = K, and n = max(t − s, 0).
 
 Backward. An entry of the table was used by every pair in its bucket, so it receives their sum,
 
@@ -40,7 +41,7 @@ def relative_bias_forward(
 ) -> tuple[Array, RelativeBiasCache]:
     """The bias (H, T, S) of T queries, at positions query_offset on, and S keys, from table (K, H).
 
-    Raises ShapeError if table is not a matrix, ConfigError for buckets that cannot be made of K and max_distance.
+    Raises ShapeError if table is not a matrix, ConfigError if K and max_distance allow no such buckets.
     """
     if table.ndim != 2:
         raise ShapeError(f"table: expected (K, H), got {tuple(table.shape)}")
@@ -81,7 +82,7 @@ def _buckets(like: Array, queries: int, keys: int, query_offset: int, causal: bo
 
 
 def expect_buckets(num_buckets: int, causal: bool, max_distance: int) -> None:
-    """Raise ConfigError unless K buckets and max_distance leave room for near and far ones."""
+    """Raise ConfigError unless K and max_distance leave buckets for both small and large distances."""
     share = num_buckets if causal else num_buckets // 2
     if share < 2 or (not causal and num_buckets % 2):
         raise ConfigError(f"num_buckets: expected an even number >= 4 (>= 2 of any kind if causal), got {num_buckets}")

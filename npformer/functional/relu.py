@@ -1,13 +1,13 @@
-"""ReLU: a number passes if it is positive and is stopped if it is not.
+"""ReLU: a positive number passes, any other becomes 0.
 
     y = x  where x > 0,  else 0
 
-Backward: y moves with x where the gate was open and does not move where it was shut,
+Backward: y changes with x where the gate was open, and does not change where it was closed,
 
     dx = dy  where x > 0,  else 0
 
-The gate is set by the input of the forward, never by the sign of dy. At x = 0 exactly there
-is a kink and no derivative; 0 is used there.
+The forward's input sets the gate, never the sign of dy. At x = 0 there is a kink and no
+derivative; 0 is used there.
 
 Source: Nair & Hinton 2010, "Rectified linear units improve restricted Boltzmann machines", ICML.
 """
@@ -28,7 +28,7 @@ class ReluCache(NamedTuple):
 def relu_forward(x: Array) -> tuple[Array, ReluCache]:
     """Let the positive numbers of x (...) pass. Returns y (...)."""
     xp = namespace(x)
-    is_open = ~(real_part(x) <= 0)  # so that a NaN passes and is seen
+    is_open = ~(real_part(x) <= 0)  # not x > 0: a NaN passes and stays visible
     return xp.where(is_open, x, xp.zeros_like(x)), ReluCache(is_open)
 
 

@@ -1,12 +1,12 @@
-"""Residual sum: the sub-layer's output, after dropout, is added to what went into it.
+"""Residual sum: the sub-layer's output, after dropout, is added to the sub-layer's input.
 
     y = x + Drop(f)
 
-Backward: a sum hands its gradient to both terms, unchanged,
+Backward: a sum passes its gradient unchanged to both terms,
 
     dx = dy      df = dy·keep·s
 
-Leaving dx out cuts the path that carries most of the gradient to the lower layers.
+Without dx = dy the path that carries most of the gradient to the lower layers is cut.
 
 Source: Vaswani et al. 2017, arXiv:1706.03762, section 5.4 (dropout before the sum).
 """

@@ -1,12 +1,12 @@
-"""Rotary positions: queries and keys are turned by their position, so that products see distances alone.
+"""Rotary position embedding (RoPE): queries and keys are rotated by their position, so scores depend on distances.
 
-Each pair of columns (2i, 2i+1) of a head is a point in the plane; at position p it is turned by p·ω_i,
+Each pair of columns (2i, 2i+1) of a head is a point in the plane; at position p it is rotated by p·ω_i,
 
     y_2i   = x_2i·cos(p·ω_i) − x_2i+1·sin(p·ω_i)
     y_2i+1 = x_2i·sin(p·ω_i) + x_2i+1·cos(p·ω_i)          ω_i = base^(−2i/D)
 
-Turning by p and then taking the product with something turned by s leaves the angle (p − s)·ω_i: the
-score of a query and a key depends on how far apart they stand, not on where. Values are not turned.
+The dot product of a point rotated by p and one rotated by s depends only on the angle (p − s)·ω_i. So the
+score of a query and a key depends on their distance, not on their positions. Values are not rotated.
 
 Backward. y = R_p x with a rotation R_p, whose transpose is the rotation back:
 
@@ -32,7 +32,7 @@ class RotaryCache(NamedTuple):
 
 
 def rotary_forward(x: Array, start: int = 0, base: float = 10000.0) -> tuple[Array, RotaryCache]:
-    """Turn x (..., T, D), whose tokens stand at start, start + 1, … Returns y (..., T, D).
+    """Rotate x (..., T, D), whose tokens are at positions start, start + 1, … Returns y (..., T, D).
 
     Raises ShapeError unless D is even, ConfigError unless start >= 0 and base > 0.
     """

@@ -33,7 +33,7 @@ class SoftmaxCache(NamedTuple):
 def softmax_forward(x: Array, visible: Array | None = None) -> tuple[Array, SoftmaxCache]:
     """Weights over the last axis of x (..., S). Returns y (..., S).
 
-    visible, boolean and broadcastable to x, is True where an entry takes part; None: everywhere.
+    visible, boolean and broadcastable to x, is True at the visible entries; None: all are visible.
     Raises ShapeError if visible does not fit x.
     """
     xp = namespace(x)
@@ -61,7 +61,7 @@ def softmax_backward(dy: Array, cache: SoftmaxCache) -> tuple[Array]:
 
 
 def expect_fits(visible: Array, x: Array) -> None:
-    """Raise ShapeError unless visible broadcasts to x: one with more rows would make y larger than x."""
+    """Raise ShapeError unless visible broadcasts to x's shape: a mask with more rows would make y larger than x."""
     missing = x.ndim - visible.ndim
     if missing < 0 or any(own not in (1, size) for own, size in zip(visible.shape, x.shape[missing:], strict=True)):
         raise ShapeError(f"visible: expected a shape that broadcasts to x {tuple(x.shape)}, got {tuple(visible.shape)}")
