@@ -1,8 +1,8 @@
 """The arena: all parameters of a model in one contiguous array, all gradients in another.
 
 Each parameter is a view into both. So zeroing the gradients is one fill, the global norm one
-pass, an Adam step one pass, and what belongs to which parameter is written in a table of
-segments. Each segment starts on a 64-byte boundary; the gaps between them are zeros and stay so.
+pass, and an Adam step one pass. A table of segments records which elements belong to which
+parameter. Each segment starts on a 64-byte boundary; the gaps between them are zeros and stay zero.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from npformer.errors import ConfigError
 from npformer.functional.arrays import namespace
 from npformer.typing import Array
 
-WORTH_SHARING = 1 << 18  # elements; below, handing over to a thread costs more than it saves
+WORTH_SHARING = 1 << 18  # elements; for fewer, handing work to a thread costs more time than it saves
 ALIGNMENT = 64  # bytes: a cache line, and an AVX-512 register
 
 
 class Storable(Protocol):
-    """What the arena needs of a parameter: two arrays that it may move."""
+    """The part of a parameter that the arena needs: two arrays that it may move."""
 
     data: Array
     grad: Array
@@ -36,7 +36,7 @@ class Storable(Protocol):
 
 @dataclass(frozen=True)
 class Segment:
-    """One parameter's place: elements start … stop − 1 of the flat arrays."""
+    """One parameter's elements: start … stop − 1 of the flat arrays."""
 
     name: str
     start: int
@@ -49,14 +49,14 @@ class Segment:
 
 
 def expect_unique(names: Iterable[str]) -> None:
-    """Raise ConfigError if one stands there twice: of what is saved under one name, one is lost."""
+    """Raise ConfigError if a name occurs twice: only one of two arrays saved under one name would remain."""
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise ConfigError(f"{', '.join(twice)}: expected a name for each parameter, got one for several; rename them")
 
 
 class Run(NamedTuple):
-    """Neighbouring trainable segments with equal settings: one slice, one update."""
+    """Adjacent trainable segments with equal settings: one slice, one update."""
 
     where: slice
     lr_scale: float
@@ -64,7 +64,7 @@ class Run(NamedTuple):
 
 
 class Arena:
-    """Values (n,) and gradients (n,) of parameters, which become views into them.
+    """The values (n,) and gradients (n,) of all parameters. The parameters become views into them.
 
     parameters are triples (name, parameter, aliases), each parameter once. Vectors (biases, gains)
     get weight_decay 0, as is usual; change the table with ``configure``.
@@ -89,14 +89,17 @@ class Arena:
             parameter.data, parameter.grad = view, grad
 
     def _new_arrays(self, size: int) -> None:
-        """Zeros, and where each segment lies in them."""
+        """Allocate zeros, and give each segment its elements."""
         self.values: Array = self.backend.zeros((size,))
         self.grads: Array = self.backend.zeros((size,))
         self._views = [self.view(self.values, segment) for segment in self.segments]
         self._grad_views = [self.view(self.grads, segment) for segment in self.segments]
 
     def expect_all(self, parameters: Iterable[tuple[str, Storable, tuple[str, ...]]]) -> None:
-        """Raise ConfigError unless data and grad of each are its views, or it is frozen: others are never trained."""
+        """Raise ConfigError unless each parameter's data and grad are views into this arena, or it is frozen.
+
+        An optimiser would never train any other parameter.
+        """
         own = {(id(view), id(grad)) for view, grad in zip(self._views, self._grad_views, strict=True)}
         frozen = {segment.name for segment in self.segments if not segment.trainable}
         strangers = [
@@ -112,9 +115,9 @@ class Arena:
             )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Arena:
-        """An arena with arrays of its own, of which the parameters' copies are views: so copy.deepcopy(model) trains.
+        """An arena with its own arrays. The copied parameters become views into them, so a deep copy can be trained.
 
-        A parameter is known by its data and grad; one that has others by now is only copied.
+        A parameter is recognised by its data and grad. A parameter with other arrays by now is only copied.
         """
         memo[id(self)] = other = copy(self)
         other._parameters = [deepcopy(parameter, memo) for parameter in self._parameters]
@@ -131,7 +134,7 @@ class Arena:
         return int(self.values.shape[0])
 
     def view(self, flat: Array, segment: Segment) -> Array:
-        """The part of a flat array (n,) that belongs to a segment, in its shape; no copy."""
+        """The segment's part of a flat array (n,), in the segment's shape; a view."""
         return namespace(flat).reshape(flat[segment.start : segment.stop], segment.shape)
 
     def zero_grad(self) -> None:
@@ -143,9 +146,9 @@ class Arena:
         self.backend.in_threads([partial(fill, part) for part in self.parts(slice(0, self.size))])
 
     def replica(self, parameters: Iterable[tuple[str, Storable, tuple[str, ...]]]) -> Arena:
-        """An arena of the same values with gradients of its own, for copies of parameters: the views they get.
+        """An arena that shares the values but has its own gradients. The given parameters become views into it.
 
-        A parameter is known by its data, not by its place in the list: layers may have changed places.
+        A parameter is recognised by its data, not by its index, since layers may have been reordered.
         """
         other = copy(self)
         other.grads = self.backend.zeros((self.size,))
@@ -154,7 +157,7 @@ class Arena:
             segment = segments.get(id(parameter.data))
             if segment is not None:
                 parameter.grad = self.view(other.grads, segment)
-            else:  # not of this arena, so nobody trains it
+            else:  # not in this arena, so it is not trained
                 parameter.grad = namespace(parameter.grad).zeros_like(parameter.grad)
         return other
 
@@ -167,7 +170,7 @@ class Arena:
         self.backend.in_threads([partial(add, part) for part in self.parts(slice(0, self.size))])
 
     def parts(self, where: slice) -> list[slice]:
-        """where cut into parts for the backend's threads to share, or left whole if it is short."""
+        """The slice where, split into parts for the backend's threads; one part if it is short."""
         threads = self.backend.threads if where.stop - where.start >= WORTH_SHARING else 1
         size = max(-(-(where.stop - where.start) // threads // ALIGNMENT), 1) * ALIGNMENT
         return [slice(start, min(start + size, where.stop)) for start in range(where.start, where.stop, size)]
@@ -199,7 +202,7 @@ class Arena:
         self.segments = tuple(replace(s, **changes) if is_meant(s) else s for s in self.segments)
 
     def runs(self, *, decaying: bool = True) -> Iterator[Run]:
-        """The trainable segments, neighbours of equal settings joined; not decaying: weight_decay 0 for all."""
+        """The trainable segments, adjacent ones with equal settings joined; not decaying: weight_decay 0 for all."""
         current: Run | None = None
         for segment in (s for s in self.segments if s.trainable):
             settings = (segment.lr_scale, segment.weight_decay if decaying else 0.0)
@@ -213,5 +216,5 @@ class Arena:
             yield current
 
     def _touch(self, where: slice, segment: Segment) -> bool:
-        """Whether nothing but a gap lies between where and segment."""
+        """Whether only a gap lies between where and segment."""
         return int(segment.start - where.stop) < ALIGNMENT // np.dtype(self.backend.dtype).itemsize

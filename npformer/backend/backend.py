@@ -1,22 +1,22 @@
 """A backend: where arrays live, in which precision, and which kernels compute.
 
-It is composed of parts, not inherited from: a table of operations, a device, a dtype, and
+A backend is composed of parts, without inheritance: a table of operations, a device, a dtype, and
 ``capture``, which may turn a function of device arrays into something cheaper to call again (a
-CUDA graph); on NumPy it is the identity.
+CUDA graph). On NumPy capture returns the function unchanged.
 
 ``capture(function, static_arguments)``: function(subject, given) computes arrays, or None, from ``given``: lists and
-tuples, however nested, of host arrays and Python's numbers. What it makes of them may depend on their
-values only where it computes with them as arrays. Captured, it gets them as arrays in the device's memory:
+tuples, nested to any depth, of host arrays and Python numbers. It may use their values only in array
+computations, not in Python's control flow. When captured, it receives them as arrays in device memory:
 
     a host array         the same numbers
     a whole number       () of uint64
     a fraction           () of the backend's dtype
     a tuple of numbers   (n,) of float64
 
-static_arguments(subject) lists all else that function depends on; if that changes, what was captured is forgotten.
-``capture_part`` is the same for what one thread does with its part of a batch; each thread has one of its own.
-What a captured function returns are fresh arrays. It is run as it is when it sees shapes for the first
-time, so it must begin anew what an unfinished call may have left half done.
+static_arguments(subject) lists everything else that function depends on. If it changes, the captures are dropped.
+``capture_part`` is the same for the work of one thread on its shard of a batch; each thread has its own capture.
+A captured function returns new arrays. It runs uncaptured the first time it sees new shapes,
+so it must reset any state that an interrupted call may have left incomplete.
 """
 
 from __future__ import annotations
@@ -35,87 +35,90 @@ from npformer.typing import Array, HostArray
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-PRECISIONS = ("float32", "tf32", "bfloat16")  # of products; see get_backend
+PRECISIONS = ("float32", "tf32", "bfloat16")  # of matrix products; see get_backend
 DTYPES = ("float32", "float64", "complex128")
 KERNELS = ("auto", "plain", "numpy", "numba", "cuda")
 
 #: (p, g, m, v, lr, betas, eps, t, decay): one update of flat arrays, in place, as in ``optim/adam.py``.
 AdamUpdate = Callable[[Array, Array, Array, Array, float, tuple[float, float], float, int, float], None]
-#: (decoder, threads) -> what makes steps of a whole model for a state; None: not this model, or not this state.
+#: (decoder, threads) -> a function that makes a state's DecoderSteps; None: this model, or this state, does not fit.
 PrepareSteps = Callable[[Any, int], "Callable[[Any], DecoderSteps | None] | None"]
-#: encoder -> what encodes whole texts: (x (B, S, C), visible (B, S)) -> memory (B, S, C); None: not this one.
+#: encoder -> a fused encoder: (x (B, S, C), visible (B, S)) -> memory (B, S, C); None: this encoder does not fit.
 PrepareEncoder = Callable[[Any], Callable[[Array, Array], Array | None] | None]
-#: (logits, log P, greedy, room, width, pad_id) -> what ``decoding/choice.py`` says; None: not this case.
+#: (logits, log P, greedy, room, width, pad_id) -> as in ``decoding/choice.py``; None: this case does not fit.
 BeamChoice = Callable[
     [Array, HostArray, HostArray, HostArray, int, int], tuple[HostArray, HostArray, HostArray, HostArray] | None
 ]
-#: (what calls kernels: "linear.forward", "linear.backward", "adam", …) -> nothing; compiles those that are not yet.
+#: (the names of kernels: "linear.forward", "linear.backward", "adam", …) -> None; compiles those not compiled yet.
 CompileAhead = Callable[[Iterable[str]], Any]
 Jobs = Sequence[Callable[[], Any]]
 
 
 class DecoderSteps(Protocol):
-    """Steps of a whole model in one call; None is returned where they do not fit. See ``runtime/fused_decode.py``."""
+    """Decoding steps of a whole model in one call. A method returns None if it cannot do them.
+
+    See ``runtime/fused_decode.py``.
+    """
 
     def __call__(self, tokens: Array, position: int) -> Array | None:
         """From tokens (B, 1) at a position to logits (B, 1, V)."""
 
     def write(self, tokens: Array, position: int, going: Array, ends: tuple[int, int], count: int) -> Array | None:
-        """Up to count steps from tokens (B, 1) on, each row fed its likeliest token: those chosen, (n, B) integers.
+        """Up to count greedy steps from tokens (B, 1) on. Returns the chosen tokens, (n, B) integers.
 
-        Rows that are not going (B,) are fed pads. The last step is one after which a row that is going chose to
-        end; ends are (eos_id, pad_id). What was fed and was no pad is noted as visible.
+        going (B,) marks the unfinished rows; the others are fed pads. The steps stop once an unfinished row chooses
+        eos; ends are (eos_id, pad_id). Every token that was fed and is no pad is marked as visible.
         """
 
     def search(
         self, tokens: Array, position: int, beams: tuple[Array, ...], ends: tuple[int, int], count: int
     ) -> tuple[Array, Array] | None:
-        """Up to count steps of beams of w places, from tokens (n·w, 1) on: rows and tokens (steps, n·w) of each choice.
+        """Up to count steps of beams of width w, from tokens (n·w, 1) on. Returns rows and tokens, both (steps, n·w).
 
-        beams are log P (n, w) and greedy (n,), which change; room, the best score that has ended and the longest
-        penalty (n,), as ``decoding/beams.py`` has them. The last step is one after which a hypothesis chose to end,
-        or all of a source's are worse than its best; where its rows go on from is for the caller to see to. None, too,
-        where more may go on than there are places.
+        beams are log P (n, w) and greedy (n,), both updated; room, the best finished score and the longest
+        penalty (n,), as in ``decoding/beams.py``. The steps stop once a hypothesis chooses eos, or once all hypotheses
+        of a source are worse than its best finished one; the caller reorders the rows after that. Also returns None
+        if more hypotheses may continue than a beam is wide.
         """
 
 
 def run_eagerly(function: Function, static_arguments: Callable[[Any], Sequence[Any]] | None = None) -> Function:
-    """The capture that captures nothing."""
+    """The capture of NumPy: it returns the function unchanged."""
     return function
 
 
 def one_after_the_other(jobs: Jobs) -> None:
-    """Doing jobs where there is one thread."""
+    """Run the jobs on a single thread."""
     for job in jobs:
         job()
 
 
 class ArenaUpdates(Protocol):
-    """The end of a training step over a whole arena, by numbers that lie in the device's memory."""
+    """The end of a training step over a whole arena, with all scalars in device memory."""
 
     def gradient_norm(self, arena: Any, longest: float | None) -> tuple[Array, Array | None]:
-        """The norm () of the trainable gradients, and by what to shorten them if it is not to exceed longest ()."""
+        """The norm () of the trainable gradients, and the factor () that clips it to longest; None without longest."""
 
     def adam(
         self, arena: Any, m: Array, v: Array, rates: Array, betas: tuple[float, float], eps: float,
         weight_decay: float, shrink: Array | None,
     ) -> None:  # fmt: skip
-        """Adam's update of what is trainable, of the gradients times shrink (); rates (3,) as ``Adam.rates`` says."""
+        """Adam's update of all trainable segments, with gradients times shrink (); rates (3,) as in ``Adam.rates``."""
 
 
 @dataclass(frozen=True)
 class Backend:
     """See the module's docstring. Build one with ``get_backend``.
 
-    ``kernels`` names the table of operations. ``precision`` says what products of float32 are made of.
-    ``threads`` is into how many parts a training batch is shared out at most, each of ``least_part`` numbers at least
-    (see ``parts_of``), and ``in_threads(jobs)`` does that many jobs at the same time; within ``on_one_thread()``
-    products use no thread but their caller's, where others would be in the way of what follows. ``adam_update`` is a
-    faster spelling of Adam's formula, or None, ``updates`` what clips and updates in a captured function,
-    ``decoder_steps`` and ``encoder_of_texts`` prepare a model for decoding, and ``beam_choice`` is a faster spelling of
-    what a beam search chooses. ``compile_ahead`` compiles what would else be compiled by its first call, or is None
-    where nothing has to be. ``own_ops`` are the operations it came with: what computes several in one, or records them,
-    is not asked where others stand.
+    ``kernels`` names the table of operations. ``precision`` is the precision of float32 matrix products.
+    ``threads`` is the largest number of shards of a training batch, each of at least ``least_part`` numbers
+    (see ``parts_of``), and ``in_threads(jobs)`` runs that many jobs at the same time. Within ``on_one_thread()``
+    products use only the caller's thread, so that BLAS threads do not disturb the work that follows. ``adam_update`` is
+    a faster version of Adam's formula, or None. ``updates`` clips and updates within a captured function.
+    ``decoder_steps`` and ``encoder_of_texts`` prepare a model for fused decoding, and ``beam_choice`` is a faster
+    version of a beam search's choice. ``compile_ahead`` compiles kernels before their first call; it is None
+    if there is nothing to compile. ``own_ops`` are the operations the backend was built with. If a user replaces one,
+    fused kernels and recordings, which would bypass the replacement, are not used.
     """
 
     name: str
@@ -145,20 +148,20 @@ class Backend:
             raise ConfigError(f"precision: expected one of {', '.join(PRECISIONS)}, got {self.precision!r}")
         if self.precision != "float32" and self.dtype != "float32":
             raise ConfigError(
-                f"precision: expected float32 for arrays of {self.dtype}, got {self.precision}: it says what products "
-                "of float32 are made of, and others have one way only; leave it out, or use dtype float32"
+                f"precision: expected float32 for arrays of {self.dtype}, got {self.precision}: it applies to float32 "
+                "products only; leave it out, or use dtype float32"
             )
 
     @property
     def has_own_ops(self) -> bool:
-        """Whether it computes with the operations that it came with: nobody has put one of his own into the table."""
+        """Whether the backend computes with the operations it was built with: no user has replaced one."""
         return self.own_ops is None or self.ops is self.own_ops
 
     def __copy__(self) -> Backend:
         return self
 
     def __deepcopy__(self, memo: Any) -> Backend:
-        """Itself: a copy of a model computes on the same backend."""
+        """The backend itself: a copied model computes on the same backend."""
         return self
 
     def __reduce__(self) -> Any:
@@ -176,7 +179,7 @@ class Backend:
         return self.device.array(host, "int64")
 
     def on_device(self, x: HostArray | Array) -> Array:
-        """x itself if it is on the device already, else its numbers there, with their dtype."""
+        """x itself if it is on the device already, else a copy there with the same dtype."""
         return x if self.device.owns(x) else self.device.array(x, x.dtype.name)
 
     def zeros(self, shape: tuple[int, ...]) -> Array:
@@ -184,7 +187,7 @@ class Backend:
         return self.device.zeros(shape, self.dtype)
 
     def parts_of(self, numbers: int) -> int:
-        """Into how many parts to cut a batch whose layers take so many numbers, B·T·C, for threads to share."""
+        """Into how many shards, one per thread, to split a batch of this many numbers, B·T·C."""
         return max(1, min(self.threads, numbers // self.least_part))
 
     def host(self, x: Array) -> HostArray:
@@ -196,7 +199,7 @@ class Backend:
         return f"{self.name} ({self.kernels}) on {self.device.name}, {self.dtype}{self._products()}{threads}"
 
     def _products(self) -> str:
-        """What products are made of, where there was a choice."""
+        """The precision of products, where there is a choice."""
         return f", products in {self.precision}" if self.name == "cupy" and self.dtype == "float32" else ""
 
 
@@ -210,15 +213,15 @@ def get_backend(
 ) -> Backend:
     """The backend called name: "numpy", "cupy", or "auto", which is cupy if a GPU answers, else numpy.
 
-    dtype is "float32", "float64", or "complex128" (for checks). kernels says what computes: on both,
-    "plain" (the text of ``functional``); on NumPy, "numpy" (faster, NumPy alone), "numba" (faster
-    still, the extra ``fast``); on CuPy, "cuda" (kernels of our own); "auto" is the fastest that is
-    installed; complex numbers are always plain. So many threads share a training batch on NumPy: None is
-    one for each core, with kernels "numpy" fewer where a batch is so small that they would wait for each
-    other, and with plain ones one: then a step is computed just as it is written. precision says what CuPy's
-    products of float32 are made of: "float32", "tf32" (rounded to 10 bits) or "bfloat16" (to 7); sums are always
-    float32. Raises DeviceError if what is asked for cannot
-    run, saying what is missing; ConfigError for another name, dtype, or number.
+    dtype is "float32", "float64", or "complex128" (for checks). kernels chooses the kernels: on both devices
+    "plain" (the code of ``functional``); on NumPy "numpy" (faster, needs only NumPy) or "numba" (faster
+    still, needs the extra ``fast``); on CuPy "cuda" (npformer's own kernels). "auto" is the fastest that is
+    installed; complex numbers always use plain kernels. threads is the number of threads that share a training
+    batch on NumPy. None means one for each core; fewer with kernels "numpy" if the batch is so small that threads
+    would wait for each other; and one with plain kernels, so that a step runs exactly as the code reads.
+    precision is the precision of CuPy's float32 products: "float32", "tf32" (operands rounded to 10 bits) or
+    "bfloat16" (to 7); sums are always float32. Raises DeviceError, naming what is missing, if the choice cannot
+    run; ConfigError for another name, dtype, or number.
     """
     if kernels not in KERNELS:
         raise ConfigError(f"kernels: expected one of {', '.join(KERNELS)}, got {kernels!r}")
@@ -239,15 +242,15 @@ def get_backend(
 
 
 def _numpy_backend(dtype: str, kernels: str, threads: int | None, precision: str, problem: str | None) -> Backend:
-    """NumPy's backend; problem is why it is not CuPy's, if somebody would have taken that."""
+    """The NumPy backend. problem is the reason why "auto" did not choose CuPy, or None."""
     from npformer.backend.numpy import numpy_backend
 
     why = "" if problem is None else f" ({problem})"
     if kernels == "cuda":
-        raise ConfigError(f"kernels: expected others than cuda on NumPy, since those run on a GPU{why}; try auto")
+        raise ConfigError(f"kernels: expected kernels other than cuda on NumPy, since cuda needs a GPU{why}; try auto")
     if precision != "float32":
         raise ConfigError(
-            f"precision: expected float32 on NumPy, got {precision}: a CPU multiplies what it is given, and nothing "
-            f"would be gained{why}; leave it out, or use a GPU (device cupy)"
+            f"precision: expected float32 on NumPy, got {precision}: rounded operands make no product faster on a "
+            f"CPU{why}; leave it out, or use a GPU (device cupy)"
         )
     return numpy_backend(dtype, kernels, threads)

@@ -1,22 +1,22 @@
 """A function of device arrays, recorded once and replayed: one launch for all its kernels.
 
-Launching a kernel costs the processor some microseconds and CuPy's calls tens of them, more than most
-kernels of a small model take; on the host, Python's calls cost as much. A graph (CUDA's, or the host's
-record in ``numba/replay.py``) is the list of what was launched, with all addresses, and the device goes
-through it alone. So the addresses must stay good: inputs are copied to places that the
-graph owns, and everything in between lives in a memory pool of its own, which is kept as long as the
-graph. (In one pool for all, what a later call keeps could lie where an earlier graph writes.)
+Launching a kernel takes the CPU some microseconds and a call of CuPy tens of them, more than most
+kernels of a small model take to run; on the host, Python's calls take as long. A graph (CUDA's, or the host's
+record in ``numba/replay.py``) is the list of the launched kernels with all addresses, which the device
+executes without the CPU. So the addresses must stay valid: inputs are copied to buffers that the
+graph owns, and all intermediate arrays live in the graph's own memory pool, which is kept as long as the
+graph. (In a shared pool, an earlier graph could overwrite an array that a later call keeps.)
 
 What happens when shapes are seen
 
-    for the first time     the function is run as it is, on a GPU on the graphs' own stream: that compiles
-                           kernels and fills the pool with what the record will need
+    for the first time     the function is run uncaptured, on a GPU on the graphs' own stream: that compiles
+                           kernels and allocates in the pool the memory that the record will need
     for the second         it is run again while the stream records, and the record is launched
     from then on           the record is launched
 
-So a shape that comes once is never recorded, and recording allocates nothing. Graphs are kept for the
-shapes that were used last, ``MOST`` of them. If the device's memory is full, those of other shapes go
-first. Where recording fails, the function is run as it is from then on, and the reason is said once.
+So a shape that occurs once is never recorded, and recording allocates nothing. Graphs are kept for the
+``MOST`` shapes used most recently. If the device's memory is full, the graphs of other shapes are freed
+first. If recording fails, the function is run uncaptured from then on, and the reason is printed once.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ MOST = 8  # graphs kept for one function, unless told otherwise
 
 
 class Stage(Protocol):
-    """Places in the device's memory that are filled from the host before each launch."""
+    """Buffers in device memory that are filled from the host before each launch."""
 
     @property
     def arrays(self) -> tuple[Array, ...]:
-        """The places."""
+        """The buffers."""
 
     def fill(self, numbers: Sequence[HostArray]) -> None:
-        """Copy numbers to the arrays, in the order of everything else, without waiting for the device."""
+        """Copy numbers to the arrays, in stream order, without waiting for the device."""
 
 
 class Driver(Protocol):
-    """What recording asks of a device: ``CupyDriver`` of a GPU, ``HostDriver`` of the host; tests have another."""
+    """The functions of a device that recording needs: ``CupyDriver`` for a GPU, ``HostDriver`` for the host."""
 
     name: str  # of the device
 
@@ -60,32 +60,32 @@ class Driver(Protocol):
         """Wait for the device, and give the pool's memory back to it."""
 
     def trim(self) -> None:
-        """Give back what the pool of everything else has unused."""
+        """Free the unused memory of the pool outside of all graphs."""
 
     def stage(self, like: Sequence[HostArray]) -> Stage:
-        """Places for arrays like these."""
+        """Buffers for arrays like these."""
 
     def using(self, pool: Any) -> AbstractContextManager[None]:
-        """Inside, work goes to the graphs' own stream, after what was asked for before, with memory from pool."""
+        """Inside, work goes to the graphs' own stream, after all earlier work, with memory from pool."""
 
     def record(self, work: Callable[[], Any]) -> tuple[Any, Any]:
-        """Do work while recording, inside ``using``. Returns what can be launched, and what work returned.
+        """Run work while recording, inside ``using``. Returns the graph, and what work returned.
 
-        None to be launched: these shapes are not worth recording.
+        The graph is None if these shapes are not worth recording.
         """
 
     def launch(self, graph: Any) -> None:
-        """Run a record, in the order of everything else."""
+        """Run a record, in stream order."""
 
     def fresh(self, x: Array) -> Array:
-        """A copy of x, in the order of everything else."""
+        """A copy of x, made in stream order."""
 
     def is_out_of_memory(self, error: Exception) -> bool:
-        """Whether this says that the device's memory is full."""
+        """Whether this error means that the device's memory is full."""
 
 
 class _Shape:
-    """What is kept for one shape of inputs."""
+    """The state for one shape of inputs: pool, buffers, graph."""
 
     def __init__(self, driver: Driver, numbers: Sequence[HostArray]) -> None:
         self.stage = driver.stage(numbers)
@@ -111,14 +111,14 @@ class Captured:
         self._function, self._static_arguments = function, static_arguments
         self._driver, self._dtype = driver, dtype
         self._say, self._most = say or _to_stderr, most
-        self._shapes: OrderedDict[Any, _Shape] = OrderedDict()  # the one used last is the last
+        self._shapes: OrderedDict[Any, _Shape] = OrderedDict()  # the most recently used shape is the last
         self._seen: Sequence[Any] = ()
         self._records = 0
-        # a pool that nobody holds keeps its memory; at the end of the process all goes anyway
+        # an unreferenced pool would keep its memory; at the end of the process all memory is freed anyway
         finalize(self, _drop_all, self._shapes, driver).atexit = False
 
     def __call__(self, subject: Any, given: Any) -> tuple[Array | None, ...]:
-        """The function's outputs, fresh arrays. Raises DeviceMemoryError if the device's memory is too small."""
+        """The function's outputs, as new arrays. Raises DeviceMemoryError if the device's memory is too small."""
         self._forget_if_changed(self._static_arguments(subject))
         numbers = arrays_of(given, self._dtype)
         key = key_of(given, numbers)
@@ -133,11 +133,11 @@ class Captured:
         raise out_of_memory(self._driver, problem)
 
     def clear(self) -> None:
-        """Forget all records and give their memory back."""
+        """Drop all records and free their memory."""
         _drop_all(self._shapes, self._driver)
 
     def _forget_if_changed(self, now: Sequence[Any]) -> None:
-        """A record does what the function did when it was made."""
+        """Drop the records if the static arguments changed: a record repeats what the function did when recorded."""
         if len(now) != len(self._seen) or not all(map(_same, now, self._seen)):
             self.clear()
             self._seen = now
@@ -184,7 +184,7 @@ class Captured:
         if shape.graph is None:
             return
         self._records += 1
-        if self._records <= MOST:  # later ones take the places of earlier ones, as often as shapes change
+        if self._records <= MOST:  # later records replace earlier ones whenever shapes change; say it only at first
             self._say(f"recorded a step as one CUDA graph in {since(began):.2f} s")
 
 
@@ -194,13 +194,13 @@ def _drop_all(shapes: OrderedDict[Any, _Shape], driver: Driver) -> None:
 
 
 def _drop(shape: _Shape, driver: Driver) -> None:
-    """Forget the record first, which is about the pool's memory, then give that back."""
+    """Drop the record first, since it refers to the pool's memory, then free that memory."""
     shape.graph, shape.outputs = None, ()
     driver.release(shape.pool)
 
 
 class Uncaptured:
-    """The function as it is, where it cannot be recorded, with the same error when memory is full."""
+    """The function without recording, for kernels that cannot be captured. A full memory raises the same error."""
 
     def __init__(self, function: Callable[..., Any], driver: Driver) -> None:
         self._function, self._driver = function, driver
@@ -214,9 +214,9 @@ class Uncaptured:
 
 
 def attempt(driver: Driver, function: Callable[..., Any], *inputs: Any) -> tuple[Any, str | None]:
-    """(what function returns, None), or (None, what it says if the device's memory is full).
+    """(the function's result, None), or (None, the error's text if the device's memory is full).
 
-    Not the error itself: it would hold on to everything that was computed, and with it to the memory.
+    Not the error itself: it would keep alive all arrays computed so far, and so their memory.
     """
     try:
         return function(*inputs), None
@@ -227,11 +227,11 @@ def attempt(driver: Driver, function: Callable[..., Any], *inputs: Any) -> tuple
 
 
 def out_of_memory(driver: Driver, problem: str | None) -> DeviceMemoryError:
-    """The error for what could not be helped."""
+    """The error to raise when freeing other graphs did not help."""
     return DeviceMemoryError(f"{driver.name}: expected room for what is computed, but its memory is full: {problem}")
 
 
-#: What is compared by its value; arrays, layers and the like are compared by being the same one.
+#: Types that are compared by value. Arrays, layers and other objects are compared by identity.
 _PLAIN = (bool, int, float, str, tuple, type(None))
 
 

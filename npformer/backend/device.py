@@ -1,4 +1,4 @@
-"""What a device must offer: arrays in, arrays out, zeros, and a way to wait for it."""
+"""The interface of a device: copying arrays to and from it, zeros, and synchronisation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from npformer.typing import Array, HostArray
 
 
 class Device(Protocol):
-    """Where arrays live. ``NumpyDevice`` and ``CupyDevice`` are the two; any third needs only this."""
+    """Where arrays live. ``NumpyDevice`` and ``CupyDevice`` implement it; another device needs only these methods."""
 
     name: str
 
@@ -25,4 +25,4 @@ class Device(Protocol):
         """Zeros, starting on a 64-byte boundary."""
 
     def synchronize(self) -> None:
-        """Wait until everything asked of this device is done."""
+        """Wait until all work of this device is done."""

@@ -1,15 +1,15 @@
-"""What computes which numbers, and that those of one call are of one precision.
+"""Choosing between fast and plain kernels by dtype, and refusing mixed precisions in one call.
 
-Fast kernels take the real numbers they were made for; for all others the plain pair computes. A gradient
-check asks every forward for its value at complex numbers (the complex step), which no fast kernel has a use
-for, and whole numbers would be cut off where they meet fractions. So a pair looks at what it is given, which
-costs a microsecond.
+Fast kernels take only float32 and float64; the plain pair computes everything else. A gradient
+check evaluates every forward at complex numbers (the complex step), which no fast kernel supports,
+and a fast kernel would truncate results computed from integers. So each pair checks its inputs, which
+takes a microsecond.
 
-A forward refuses two precisions in one call with DTypeError, as PyTorch does: float64 inputs of a layer whose
-parameters are float32 would be computed in float64, silently and slowly. float16 it refuses always. An operation
-without parameters computes in the precision of its input. A backward converts dy to the dtype of y, as PyTorch's
-does, since a loss may have been computed in another. A check may replace all parameters of a layer by float64
-ones: what counts is that they and the inputs agree, and not for which dtype the backend was made.
+A forward refuses two precisions in one call with DTypeError, as PyTorch does: otherwise float64 inputs of a layer
+with float32 parameters would be computed in float64, silently and slowly. It always refuses float16. An operation
+without parameters computes in the precision of its input. A backward converts dy to the dtype of y, as PyTorch
+does, since a loss may have been computed in another dtype. A check may replace all parameters of a layer by float64
+ones: inputs and parameters must agree with each other, not with the dtype of the backend.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from npformer.backend.ops import Ops, Pair
 from npformer.errors import DTypeError
 from npformer.functional import OPERATIONS
 
-#: A floating dtype's letter -> its precision, of complex numbers that of their parts; None: npformer has none such.
+#: A dtype's letter -> its precision (for complex numbers, that of the parts); None: npformer does not support it.
 PRECISION = {"f": "float32", "F": "float32", "d": "float64", "D": "float64", "e": None, "g": None, "G": None}
 
 
@@ -34,7 +34,7 @@ class _FastCache(NamedTuple):
     """Marks a cache that a fast forward made."""
 
     cache: Any
-    dtype: Any  # of everything it was given
+    dtype: Any  # of all its inputs
 
 
 class _PlainCache(NamedTuple):
@@ -45,18 +45,18 @@ class _PlainCache(NamedTuple):
 
 
 def takes_real(letter: str) -> bool:
-    """Whether fast kernels take numbers of this dtype, given by its letter: float32 and float64."""
+    """Whether fast kernels take the dtype with this letter: float32 and float64."""
     return letter in "fd"
 
 
 def with_fallback(fast: Ops, plain: Ops, arrays: Any = np.ndarray) -> Ops:
-    """fast, with plain's pairs for ``arrays`` that are not all of one dtype which fast kernels take."""
+    """The table fast, with plain's pairs for inputs of type ``arrays`` that are not all float32 or all float64."""
     pairs = {name: (own, getattr(plain, name)) for name, own in vars(fast).items()}
     return Ops(**{name: f if f is p else _choosing(name, f, p, arrays) for name, (f, p) in pairs.items()})
 
 
 def with_one_precision(plain: Ops, arrays: Any = np.ndarray) -> Ops:
-    """plain, refusing two precisions in one forward, and float16, and with each dy in its y's dtype."""
+    """The table plain, which refuses float16 and two precisions in one forward, and converts each dy to y's dtype."""
     return Ops(**{name: _refusing(name, pair, arrays) for name, pair in vars(plain).items()})
 
 
@@ -73,7 +73,7 @@ def _refusing(op: str, plain: Pair, arrays: Any) -> Pair:
         y, cache = plain.forward(*inputs, **options)
         return y, _PlainCache(cache, (y[0] if isinstance(y, tuple) else y).dtype)
 
-    forward.__name__ = f"{op}_forward"  # a partial, as of what draws, has no name to be taken over
+    forward.__name__ = f"{op}_forward"  # the forward of a drawing operation is a partial, which has no name
 
     @wraps(plain.backward)
     def backward(dy: Any, cache: Any, into: Sequence[Any] = ()) -> Any:
@@ -85,7 +85,7 @@ def _refusing(op: str, plain: Pair, arrays: Any) -> Pair:
 
 
 def _no_precision(op: str, given: Mapping[str, Any], arrays: Any) -> DTypeError:
-    """The error; it asks for the precision of the last array, which is a parameter if there is one."""
+    """The error. It asks for the precision of the last array, which is a parameter if the operation has any."""
     found = {name: x.dtype for name, x in given.items() if isinstance(x, arrays) and x.dtype.char in PRECISION}
     wanted = PRECISION[list(found.values())[-1].char] or "float32"
     others = " and ".join(name for name, dtype in found.items() if PRECISION[dtype.char] != wanted)
@@ -98,7 +98,7 @@ def _no_precision(op: str, given: Mapping[str, Any], arrays: Any) -> DTypeError:
 
 def _choosing(op: str, fast: Pair, plain: Pair, arrays: Any) -> Pair:
     row, known = OPERATIONS[op], dict[Any, bool]()
-    ids = (row.ids, row.inputs.index(row.ids)) if row.ids else ()  # what they are called, and where they stand
+    ids = (row.ids, row.inputs.index(row.ids)) if row.ids else ()  # their name and index among the inputs
 
     @wraps(fast.forward)
     def forward(*inputs: Any, **options: Any) -> tuple[Any, Any]:
@@ -126,7 +126,7 @@ def _choosing(op: str, fast: Pair, plain: Pair, arrays: Any) -> Pair:
 
 
 def _as(dy: Any, dtype: Any, arrays: Any) -> Any:
-    """dy, or each of several, in this dtype: a loss may have been computed in another."""
+    """dy, or each of several, converted to this dtype: a loss may have been computed in another."""
     if isinstance(dy, tuple):
         return tuple(_as(part, dtype, arrays) for part in dy)
     return dy.astype(dtype) if isinstance(dy, arrays | np.number) and dy.dtype != dtype else dy

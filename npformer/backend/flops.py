@@ -1,18 +1,18 @@
-"""How much an operation has to do at the least: flops of its matrix products, numbers moved to and from memory.
+"""The least work of an operation: flops of its matrix products, and numbers moved to and from memory.
 
-Both follow from the shapes of the forward's inputs alone; no kernel that computes the operation can do
-with less, so they bound it from below, whoever wrote it.
+Both follow only from the shapes of the forward's inputs. No kernel that computes the operation can do
+with less, so they are a lower bound for every implementation.
 
     products   (M, K)·(K, N) takes 2·M·K·N flops. Each has two operands that want a gradient, so the
                backward's products take twice the forward's. What a causal mask hides is counted too,
                except in local attention, whose pairs are known to be few: those that padding could leave.
     numbers    forward: every input read once, every output written once. Backward: dy and the inputs
-               that the derivative needs read, gradients written; a parameter's gradient is added to
-               what is there, hence read and written. What stays inside (attention's weights, the wide
+               that the derivative needs are read, gradients are written; a parameter's gradient is
+               accumulated, hence read and written. Intermediate arrays (attention's weights, the wide
                layer of feed-forward, masks, which can be drawn again) need not move at all.
 
-A token id counts as one number. Each operation's row in ``functional`` says what its backward needs and what its
-products take, and where less moves: of a table the rows that are used, of dropout that drops nothing, nothing.
+A token id counts as one number. Each operation's row in ``functional`` lists the inputs of its backward and the flops
+of its products, and where less moves: only the used rows of a table, and nothing for dropout that drops nothing.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from npformer.functional.operation import size
 
 
 class Work(NamedTuple):
-    """Of one call, or of several added up."""
+    """The work of one call, or of several added up."""
 
     flops: float = 0.0
     numbers: float = 0.0  # moved; times the bytes of one number: bytes
 
     def plus(self, other: Work) -> Work:
-        """Both together."""
+        """The sum of both."""
         return Work(self.flops + other.flops, self.numbers + other.numbers)
 
 
@@ -38,7 +38,7 @@ NOTHING = Work()
 
 
 def work_of(op: str, y: Any, inputs: tuple[Any, ...]) -> tuple[Work, Work]:
-    """(forward's, backward's) work of the operation called op, given forward's output and inputs."""
+    """The (forward, backward) work of the operation named op, given the forward's output and inputs."""
     row = OPERATIONS[op]
     flops = row.flops(*inputs)
     forward, backward = row.moves(y, *inputs) if row.moves else _moved(row, y, inputs)
@@ -60,5 +60,5 @@ def _is_of_numbers(x: Any) -> bool:
 
 
 def adam_work(numbers: int) -> Work:
-    """One update of so many parameters: p, g, m, v are read, p, m, v are written."""
+    """One update of this many parameters: p, g, m, v are read, p, m, v are written."""
     return Work(0.0, 7 * numbers)

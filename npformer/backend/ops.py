@@ -1,9 +1,9 @@
 """The table of operations: which kernel runs for each pair.
 
-``PLAIN`` holds the pairs of ``functional``, as its rows name them. A backend replaces kernels, a forward together
-with its backward, so a cache is never read by anyone but the pair that made it: its folder's are found by their
-names (``with_kernels``), yours go in with ``dataclasses.replace(ops, layer_norm=Pair(forward, backward))``.
-Nothing above the backend changes when a kernel does.
+``PLAIN`` holds the pairs of ``functional``, by the names of its rows. A backend replaces kernels, always a forward
+together with its backward, so a cache is read only by the pair that made it. The kernels in a backend's folder are
+found by their names (``with_kernels``). Use ``dataclasses.replace(ops, layer_norm=Pair(forward, backward))`` for your
+own. Code above the backend does not change when a kernel does.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Pair(NamedTuple):
     ``forward(*inputs) -> (y, cache)``.
     ``backward(dy, cache, into=())`` adds the gradients of the last ``len(into)`` inputs, the
     parameters, to the arrays in ``into`` (None: frozen, skipped) and returns the gradients of the
-    others: the array itself if it is one, a tuple if there are several, None if there are none.
+    other inputs: one array, or a tuple of several arrays, or None if there are no other inputs.
     """
 
     forward: Forward
@@ -49,7 +49,7 @@ def plain_pair(forward: Forward, backward: Callable[[Any, Any], tuple[Array, ...
 
 
 def accumulate(gradients: tuple[Array, ...], into: Sequence[Array | None]) -> Any:
-    """What a Pair's backward does with all its gradients: add the parameters', return the others' as Pair promises."""
+    """The end of a Pair's backward: add the parameters' gradients to into, return the others' as Pair promises."""
     rest = add_into(gradients, into)
     return rest[0] if len(rest) == 1 else (rest or None)
 
@@ -59,12 +59,12 @@ def add_into(gradients: Sequence[Any], into: Sequence[Array | None]) -> tuple[Ar
     first_parameter = len(gradients) - len(into)
     for total, gradient in zip(into, gradients[first_parameter:], strict=True):
         if total is not None:
-            total += gradient  # in place: total is a view of where the gradient lives
+            total += gradient  # in place: total is a view of the parameter's gradient
     return tuple(gradients[:first_parameter])
 
 
 class _Table:
-    """What a table says of a name that is not in it."""
+    """The error of a table for a name that is not in it."""
 
     def __getattr__(self, name: str) -> Pair:
         near = get_close_matches(name, OPERATIONS, 1) or list(OPERATIONS)
@@ -73,7 +73,7 @@ class _Table:
 
 if TYPE_CHECKING:
 
-    class Ops(_Table):  # what a checker of types sees: a dataclass whose fields it need not know
+    class Ops(_Table):  # for type checkers: a dataclass whose fields they need not know
         __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
         def __init__(self, **pairs: Pair) -> None: ...
@@ -90,16 +90,16 @@ DRAWING = tuple(name for name, row in OPERATIONS.items() if row.draws)
 
 
 def with_bits(ops: Ops, bits: Bits) -> Ops:
-    """The same operations with dropout bits drawn by ``bits``, a faster spelling of philox_bits."""
+    """The same operations with dropout bits drawn by ``bits``, a faster version of philox_bits."""
     pairs = {name: getattr(ops, name) for name in DRAWING}
     return Ops(**vars(ops) | {name: Pair(partial(p.forward, bits=bits), p.backward) for name, p in pairs.items()})
 
 
 def with_kernels(ops: Ops, folder: str, *first: Any) -> Ops:
-    """ops with the kernels of a folder, a package by its name. Each kernel takes the arguments ``first`` first.
+    """ops with the kernels of a folder, given as a package's name. ``first`` are the first arguments of each kernel.
 
-    A kernel is found by its name: ``linear_forward`` and ``linear_backward``, in any module of the folder, stand for
-    the pair of linear. Both or neither, since a cache is for the backward of the forward that made it.
+    A kernel is found by its name: ``linear_forward`` and ``linear_backward``, in any module of the folder, replace
+    the pair of linear. There must be both or neither, since a backward reads only the cache of its own forward.
     """
     found = kernels_in(folder)
     if first:
@@ -111,9 +111,9 @@ def with_kernels(ops: Ops, folder: str, *first: Any) -> Ops:
 
 @cache
 def kernels_in(folder: str) -> dict[str, Pair]:
-    """The pairs of functions that stand in a package under the names of operations.
+    """The pairs of functions in a package that have the names of operations.
 
-    Raises TypeError for a name like theirs that is none, for a half without the other, and for what stands there twice.
+    Raises TypeError for a name like theirs of no operation, for half a pair, and for a name that occurs twice.
     """
     functions: dict[str, dict[str, Any]] = {}
     for info in iter_modules(import_module(folder).__path__):

@@ -1,7 +1,7 @@
-"""What this machine can do at best: how fast a matrix product, how fast memory, measured now.
+"""The roofline of this machine: the rates of matrix products and of memory, measured when the profile runs.
 
-No operation can be faster than its flops at the product's rate, nor than its bytes at memory's, so
-the longer of the two times is what it could take, and its share of the time it does take says how
+No operation can take less time than its flops at the rate of products, or its bytes at the rate of memory.
+The longer of the two times is its lower bound. The bound's share of the measured time shows how
 much there is to gain (Williams, Waterman & Patterson 2009, "Roofline").
 """
 
@@ -19,29 +19,29 @@ from npformer.seconds import now, since
 LARGE = {
     "numpy": 1024,
     "cupy": 8192,
-}  # a product of square matrices of this size is as fast as they get on most machines
-STREAMED = {"numpy": 1 << 27, "cupy": 1 << 30}  # bytes: well above what caches hold
+}  # products of square matrices of this size reach the peak rate on most machines
+STREAMED = {"numpy": 1 << 27, "cupy": 1 << 30}  # bytes: well above the size of caches
 ENOUGH = 0.2  # seconds that each measurement may take, unless three rounds take longer
-MOST_ROUNDS = 10_000  # a clock that stands still would never say that it is enough
+MOST_ROUNDS = 10_000  # a limit for a clock that stands still
 
 Shape = tuple[int, int, int]  # (M, K, N) of a product (M, K)·(K, N)
 
 
 class Roofline(NamedTuple):
-    """The fastest rates that were seen."""
+    """The fastest measured rates."""
 
     flops: float  # per second, of matrix products
-    bytes: float  # per second, read and written ones together
+    bytes: float  # per second, the sum of read and written bytes
     shape: Shape  # of the fastest product
 
     def bound(self, flops: float, moved: float) -> tuple[float, str]:
-        """Seconds that so many flops and bytes take at least, and what bounds them: "products" or "memory"."""
+        """The least seconds for these flops and moved bytes, and which rate bounds them: "products" or "memory"."""
         products, memory = flops / self.flops, moved / self.bytes
         return (products, "products") if products > memory else (memory, "memory")
 
 
 def measure_roofline(backend: Backend, shapes: Sequence[Shape] = (), streamed: int | None = None) -> Roofline:
-    """Time a large product, those of shapes, and passes over so many bytes, with as many threads as there are now."""
+    """Time a large product, products of shapes, and passes over streamed bytes, with the current number of threads."""
     large = LARGE[backend.name]
     rates = {shape: _product_rate(backend, shape) for shape in ((large, large, large), *shapes)}
     fastest = max(rates, key=lambda shape: rates[shape])
@@ -49,10 +49,10 @@ def measure_roofline(backend: Backend, shapes: Sequence[Shape] = (), streamed: i
 
 
 def _product_rate(backend: Backend, shape: Shape) -> float:
-    """Of the product a b in the backend's precision, the faster of two ways.
+    """The rate of the product a b in the backend's precision, by the faster of two ways.
 
-    A linear map's adds a bias, which takes some hundredths more, but its library may be another than that of the
-    arrays (see ``backend/numba/intel``); and CuPy's own knows no TF32, so on a GPU it is the only way.
+    One way is the linear map. It also adds a bias, which takes some hundredths more, but it may use a faster library
+    than the arrays' own matmul (see ``backend/numba/intel``). CuPy's matmul has no TF32, so a GPU uses the linear map.
     """
     m, k, n = shape
     rng = np.random.default_rng(0)
@@ -65,10 +65,10 @@ def _product_rate(backend: Backend, shape: Shape) -> float:
 
 
 def _memory_rate(backend: Backend, size: int) -> float:
-    """The faster of a copy and a change in place, which reads nothing but what it writes; each moves 2·size bytes."""
+    """The rate of memory, by the faster of a copy and a change in place; each moves 2·size bytes."""
     numbers = size // np.dtype(backend.dtype).itemsize
     source, target = backend.zeros((numbers,)), backend.zeros((numbers,))
-    source[...] = 1  # memory that was never written may be one page, seen many times
+    source[...] = 1  # memory that was never written may be a single page, mapped many times
 
     def copy() -> None:
         target[...] = source
@@ -81,7 +81,7 @@ def _memory_rate(backend: Backend, size: int) -> float:
 
 
 def _best(work: Callable[[], object], backend: Backend) -> float:
-    """Seconds of the fastest of several rounds; the first, which may set things up, does not count."""
+    """The seconds of the fastest of several rounds. The first round may set things up and does not count."""
     work()
     backend.device.synchronize()
     best, rounds, began = float("inf"), 0, now()

@@ -1,7 +1,7 @@
-"""What a captured function is given, as host arrays to be copied to the device, and put together again there.
+"""The inputs of a captured function: flattened to host arrays, copied to the device and put back into their tree.
 
-It is a tree of lists and tuples. Its leaves and what becomes of them are in ``backend/backend.py``; slices
-and strings are no numbers, so a record is good for them alone, as it is for shapes.
+The inputs are a tree of lists and tuples. ``backend/backend.py`` lists the leaves and what they become. Slices
+and strings are not numbers: a record is valid only for the same ones, as it is for the same shapes.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import numpy as np
 from npformer.errors import ConfigError
 from npformer.typing import Array, HostArray
 
-ALIGNMENT = 256  # bytes between places
+ALIGNMENT = 256  # bytes: each array starts at a multiple of it
 
 
 def arrays_of(given: Any, dtype: str) -> list[HostArray]:
-    """The numbers among given's leaves, in order, as they are to lie on the device."""
+    """The numbers among given's leaves, in order, with their dtypes on the device."""
     if isinstance(given, np.ndarray):
         return [given]
     if isinstance(given, bool | np.bool_):
@@ -37,7 +37,7 @@ def arrays_of(given: Any, dtype: str) -> list[HostArray]:
 
 
 def with_arrays(given: Any, arrays: Iterator[Array]) -> Any:
-    """given with the next of arrays in place of each leaf that is a number."""
+    """given, with each leaf that is a number replaced by the next of arrays."""
     if isinstance(given, slice | str):
         return given
     if isinstance(given, list) or (isinstance(given, tuple) and not _is_vector(given)):
@@ -47,7 +47,7 @@ def with_arrays(given: Any, arrays: Iterator[Array]) -> Any:
 
 
 def key_of(given: Any, numbers: Sequence[HostArray]) -> Any:
-    """Equal for what one record can be used for: the same tree, slices, strings, shapes and dtypes."""
+    """The key of a record: equal for inputs with the same tree, slices, strings, shapes and dtypes."""
     return _tree(given), tuple((array.shape, array.dtype.char) for array in numbers)
 
 
@@ -67,7 +67,7 @@ def _is_vector(given: Any) -> bool:
 
 
 def places(like: Sequence[HostArray]) -> tuple[list[int], int]:
-    """Where each of the arrays starts in a block that holds them all, and the block's size, in bytes."""
+    """The offset of each array in one block that holds them all, and the block's size, in bytes."""
     starts, size = [], 0
     for x in like:
         starts.append(size)

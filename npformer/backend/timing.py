@@ -1,9 +1,9 @@
-"""A clock for operations: where the time of a step goes, to the last call, in any backend.
+"""A profiler for operations: how long each call of a step takes, in any backend.
 
-All computation of a model goes through its table of operations, so a copy of the table whose pairs
-look at a clock before and after each call times everything, and no layer knows of it. The clock waits
-for the device at both ends; on a GPU that makes a step slower than it is otherwise, and each operation
-as slow as it is alone.
+All computation of a model goes through its table of operations. So a copy of the table whose pairs
+read a clock before and after each call times everything, without a change to any layer. The clock waits
+for the device at both ends. On a GPU that makes a step slower than usual, since operations no longer
+overlap.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from npformer.seconds import now, since
 
 
 class Part(NamedTuple):
-    """What a time belongs to."""
+    """The part of a step that a time belongs to."""
 
     op: str
     direction: str  # "forward", "backward"; the optimiser's is "update"
@@ -28,7 +28,7 @@ class Part(NamedTuple):
 
 @dataclass
 class Tally:
-    """What all calls of a part took together."""
+    """The totals of all calls of a part."""
 
     calls: int = 0
     seconds: float = 0.0
@@ -37,11 +37,11 @@ class Tally:
 
 @dataclass
 class Clock:
-    """Adds up times by part while it runs; work too, if it is counting. Parts are not to be nested."""
+    """Adds up times by part while it runs, and work too if counting. Parts must not be nested."""
 
     device: Device
     running: bool = False
-    counting: bool = False  # off where times matter: counting takes some microseconds for each call
+    counting: bool = False  # off while times are measured: counting takes some microseconds per call
     parts: dict[Part, Tally] = field(default_factory=dict)
 
     def start(self, counting: bool = False) -> None:
@@ -50,12 +50,12 @@ class Clock:
         self.running, self.counting = True, counting
 
     def stop(self) -> dict[Part, Tally]:
-        """What was found since start."""
+        """Stop. Returns the totals since start."""
         self.running = self.counting = False
         return self.parts
 
     def time(self, part: Part, function: Callable[..., Any], *inputs: Any, **options: Any) -> Any:
-        """function(*inputs, **options), its time added to part's if the clock is running."""
+        """Call function(*inputs, **options), and add its time to part if the clock is running."""
         if not self.running:
             return function(*inputs, **options)
         self.device.synchronize()
@@ -68,31 +68,31 @@ class Clock:
         return result
 
     def count(self, part: Part, work: Work) -> None:
-        """Add work to part's if the clock is counting."""
+        """Add work to part if the clock is counting."""
         if self.counting:
             tally = self.parts.setdefault(part, Tally())
             tally.work = tally.work.plus(work)
 
 
 class _Watched(NamedTuple):
-    """A cache with the work that backward will have through it, known from the forward's inputs."""
+    """A cache together with the work of its backward, which follows from the forward's inputs."""
 
     cache: Any
     work: Work
 
 
 def timed_backend(backend: Backend, clock: Clock) -> Backend:
-    """backend with every operation on the clock; nothing is captured, since a replay knows no operations."""
+    """backend with every operation timed. Nothing is captured, since a replay calls no operations."""
     return replace(backend, ops=timed_ops(backend.ops, clock), capture=run_eagerly, capture_part=run_eagerly)
 
 
 def timed_ops(ops: Ops, clock: Clock) -> Ops:
-    """The same operations, both directions of each on the clock."""
+    """The same operations, with forward and backward of each timed."""
     return Ops(**{name: timed_pair(name, pair, clock) for name, pair in vars(ops).items()})
 
 
 def timed_pair(name: str, pair: Pair, clock: Clock) -> Pair:
-    """The pair called name, on the clock."""
+    """The pair called name, timed."""
     upward, downward = Part(name, "forward"), Part(name, "backward")
 
     def forward(*inputs: Any, **options: Any) -> tuple[Any, _Watched]:

@@ -1,12 +1,12 @@
-"""Memory that is used again: arrays without the page faults of fresh ones.
+"""Reused memory: arrays without the page faults of newly allocated ones.
 
-A large fresh array costs a page fault for every 4 kB, each about as dear as computing on those
-4 kB. So buffers are kept, and one is handed out again once no array refers to it any more: its
-reference count says so. An output that a caller still holds, or a view of it, is therefore never
-overwritten; nothing has to be given back.
+A large new array causes a page fault for every 4 kB, which takes about as long as computing on those
+4 kB. So buffers are kept, and a buffer is reused once no array refers to it any more, as its
+reference count shows. An output that a caller still holds, or a view of it, is therefore never
+overwritten, and nothing has to be freed explicitly.
 
-Each thread has buffers of its own, so no lock is needed. Whoever writes down where arrays lie, to use the
-addresses later, takes its arrays ``from_pool`` and keeps the pool.
+Each thread has its own buffers, so no lock is needed. A recording, which stores the addresses of arrays,
+takes its arrays ``from_pool`` and keeps the pool.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ import numpy as np
 from npformer.typing import HostArray
 
 ALIGNMENT = 64  # bytes: a cache line, and an AVX-512 register
-SMALL = 1 << 17  # bytes below which malloc itself keeps memory for the next array (glibc), at a fifth of the cost
-SLACK = 2  # a buffer may be this much larger than what it is used for
+SMALL = 1 << 17  # bytes; below this, glibc's malloc itself reuses memory, in a fifth of the time
+SLACK = 2  # a buffer may be this many times larger than the array in it
 KEEP = 1 << 22  # bytes that a pool may always have
-ROOM = 1.25  # a larger pool has at most so many times the bytes of its peak, the most that were in use at once
-FORGETTING = 0.98  # of the peak remains with each new buffer: what was needed once is not kept for ever
+ROOM = 1.25  # a larger pool has at most this many times its peak, the most bytes in use at the same time
+FORGETTING = 0.98  # the peak decays by this factor with each new buffer, so that a single peak is not kept for ever
 
 
 class PoolFull(MemoryError):
-    """A pool would have more bytes than its limit."""
+    """A pool would exceed its limit of bytes."""
 
 
 class Buffer:
@@ -44,15 +44,15 @@ class Buffer:
         self.memory: HostArray = np.empty(size + ALIGNMENT, dtype=np.uint8)
         self.start: int = -self.memory.ctypes.data % ALIGNMENT  # its first aligned byte
         self.size = size  # from there on
-        self.used = 0  # when it was taken last, counted in takes
+        self.used = 0  # the count of takes when it was taken last
 
 
 class Pool:
     """Buffers, sorted by size.
 
-    Without a limit a pool has at most max(KEEP, ROOM·peak) bytes, or what is in use if that is more: before a buffer
-    is made, the unused ones that were taken the longest time ago go. With a limit of bytes none is ever given up, and
-    PoolFull raised beyond it.
+    Without a limit a pool has at most max(KEEP, ROOM·peak) bytes, or all bytes in use if that is more: before a new
+    buffer is made, the least recently used free ones are dropped. With a limit in bytes no buffer is ever dropped, and
+    exceeding the limit raises PoolFull.
     """
 
     def __init__(self, limit: int | None = None) -> None:
@@ -87,7 +87,7 @@ class Pool:
         return id(memory) in self._owned
 
     def _make_room(self, size: int) -> None:
-        """See to it that a new buffer of this size is within the bounds."""
+        """Drop unused buffers so that a new one of this size is within the bounds."""
         if self.limit is not None:
             if sum(self.sizes) + size > self.limit:
                 raise PoolFull(f"memory: expected at most {self.limit} bytes, got {sum(self.sizes)} and {size}")
@@ -97,7 +97,7 @@ class Pool:
         self.shrink(max(KEEP, int(ROOM * self._peak)) - size)
 
     def shrink(self, most: int) -> None:
-        """Give back unused buffers, those taken the longest time ago first, until no more bytes than most are left."""
+        """Free unused buffers, the least recently used first, until at most this many bytes are left."""
         excess, going = sum(self.sizes) - most, set()
         for buffer in sorted(self._unused(), key=lambda buffer: buffer.used) if excess > 0 else ():
             if excess <= 0:
@@ -114,7 +114,7 @@ class Pool:
 
 
 def _count_of_unused() -> int:
-    """What getrefcount says, in this interpreter, of a buffer that nothing but the pool refers to."""
+    """The getrefcount, in this interpreter, of a buffer to which only the pool refers."""
     buffers = [Buffer(1)]
     return [sys.getrefcount(buffers[i].memory) for i in range(len(buffers))][0]  # noqa: RUF015 - as ``take`` asks
 
@@ -123,19 +123,19 @@ _UNUSED = _count_of_unused()
 
 
 class _Here(threading.local):
-    """Where this thread's arrays come from, and of which class they are."""
+    """The pool and the class of this thread's arrays."""
 
     def __init__(self) -> None:
         self.pool = Pool()
         self.array_class: type[HostArray] = np.ndarray
-        self.least = SMALL  # bytes; smaller arrays are NumPy's own affair
+        self.least = SMALL  # bytes; smaller arrays are left to NumPy
 
 
 _here = _Here()
 
 
 def empty(shape: tuple[int, ...], dtype: Any) -> HostArray:
-    """An uninitialised array, 64-byte aligned; its memory is used again when no array refers to it."""
+    """An uninitialised array, 64-byte aligned. Its memory is reused once no array refers to it."""
     kind = np.dtype(dtype)
     size = math.prod(shape) * kind.itemsize
     if size < _here.least:
@@ -146,7 +146,7 @@ def empty(shape: tuple[int, ...], dtype: Any) -> HostArray:
 
 @contextmanager
 def from_pool(pool: Pool, array_class: type[HostArray]) -> Iterator[None]:
-    """Inside, on this thread, ``empty`` makes arrays of this class, all in this pool but those without a number."""
+    """Inside, on this thread, ``empty`` makes arrays of this class, in this pool unless they have no elements."""
     before = _here.pool, _here.array_class, _here.least
     _here.pool, _here.array_class, _here.least = pool, array_class, 1
     try:
@@ -156,12 +156,12 @@ def from_pool(pool: Pool, array_class: type[HostArray]) -> Iterator[None]:
 
 
 def forget_unused() -> None:
-    """Give this thread's unused buffers back."""
+    """Free this thread's unused buffers."""
     _here.pool.shrink(0)
 
 
 def kept_bytes() -> int:
-    """How many bytes this thread's buffers have, used and unused."""
+    """The bytes of this thread's buffers, used and unused."""
     return sum(_here.pool.sizes)
 
 
@@ -171,7 +171,7 @@ def empty_like(x: HostArray) -> HostArray:
 
 
 def side_by_side(parts: Sequence[Any]) -> HostArray | None:
-    """The array (..., Σ C_i) whose columns parts (..., C_i) are, not a copy; None if their memory lies otherwise."""
+    """The array (..., Σ C_i) of which parts (..., C_i) are adjacent columns, as a view; None if they are not."""
     first = parts[0]
     base, step = getattr(first, "base", None), 0
     if not isinstance(first, np.ndarray) or not isinstance(base, np.ndarray) or first.ndim == 0:
@@ -193,5 +193,5 @@ def side_by_side(parts: Sequence[Any]) -> HostArray | None:
 
 
 def address(x: HostArray) -> int:
-    """Where x begins in memory."""
+    """The address of x's first element."""
     return int(x.__array_interface__["data"][0])

@@ -126,8 +126,8 @@ def test_unknown_names_and_dtypes_are_listed():
     ("options", "text"),
     [
         ({"precision": "fp16"}, "precision: expected one of float32, tf32, bfloat16, got 'fp16'"),
-        ({"precision": "tf32"}, "precision: expected float32 on NumPy, got tf32: a CPU multiplies what it is given"),
-        ({"kernels": "cuda"}, "kernels: expected others than cuda on NumPy, since those run on a GPU; try auto"),
+        ({"precision": "tf32"}, "precision: expected float32 on NumPy, got tf32: rounded operands make no"),
+        ({"kernels": "cuda"}, "kernels: expected kernels other than cuda on NumPy, since cuda needs a GPU; try auto"),
         ({"kernels": "fast"}, "kernels: expected one of auto, plain, numpy, numba, cuda, got 'fast'"),
     ],
 )

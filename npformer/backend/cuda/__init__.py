@@ -1,4 +1,4 @@
-"""Kernels for NVIDIA GPUs (.cu) and what calls them, for any GPU that offers ``DeviceRuntime``."""
+"""CUDA kernels (.cu) for NVIDIA GPUs and the Python functions that launch them on any ``DeviceRuntime``."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ __all__ = ["PRECISIONS", "DeviceRuntime", "cuda_ops"]
 
 
 def cuda_ops(gpu: DeviceRuntime) -> Ops:
-    """The table of operations on a GPU; what has no kernel stays plain."""
+    """The table of operations on a GPU. An operation without a kernel stays plain."""
     return with_kernels(PLAIN, __name__, gpu)

@@ -1,4 +1,4 @@
-"""ReLU and GELU alone, by the kernels that stand between the products of a feed-forward layer."""
+"""ReLU and GELU alone, by the kernels that run between the products of a feed-forward layer."""
 
 from __future__ import annotations
 

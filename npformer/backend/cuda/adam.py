@@ -11,14 +11,14 @@ from npformer.backend.arena import Run
 from npformer.backend.cuda.device_runtime import DeviceRuntime, whole_blocks
 from npformer.typing import Array, HostArray
 
-#: Threads of a block, and the elements it takes at a time.
+#: Threads of a block, and the elements that a block processes.
 THREADS, STRETCH = 256, 2048
 #: Blocks that share a sum, at most.
 SHARING = 528
 
 
 class Runs(NamedTuple):
-    """An arena's trainable runs as kernels want them, both on the GPU."""
+    """An arena's trainable runs, as two arrays on the GPU for the kernels."""
 
     places: Array  # (R, 2) int64    start, stop, in order and apart from each other
     scales: Array  # (R, 2) float64  lr_scale; weight_decay times the optimiser's

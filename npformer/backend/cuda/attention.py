@@ -1,12 +1,12 @@
-"""Attention in one of three ways, chosen by its size alone: a head in a block, matrix products, or tiles.
+"""Attention in one of three ways, chosen only by the shapes and the window: a head in a block, products, or tiles.
 
-    short       all of a head fits into the shared memory of one block: one kernel each way
-    products    scores (B, H, T, S) in memory: two products and a kernel, four products and a kernel back
-    tiles       where scores would take too much memory, or a narrow window hides most of them
+    short       a whole head fits into the shared memory of one block: one kernel forward, one backward
+    products    scores (B, H, T, S) in memory: two products and a kernel forward, four and a kernel backward
+    tiles       for scores that would take too much memory, or of which a narrow window hides most
 
-Products run on tensor cores and so do most per second, but need memory for T·S weights a head, and three
-kernels. The kernels of the other two ways (``attention_tiles``) keep two numbers a row. All agree in which
-weights are dropped, and in what a query that sees nothing gets (0).
+Products run on tensor cores and so are the fastest, but need memory for T·S weights per head, and three
+kernels. The kernels of the other two ways (``attention_tiles``) keep two numbers per row. All three drop the
+same weights, and all give 0 to a query that sees nothing.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from npformer.functional.attention_mask import ALL_VISIBLE, AttentionMask
 from npformer.functional.philox import Draw
 from npformer.typing import Array
 
-#: The most weights of one attention that are kept in memory, 1 GiB of float32; above, the way is tiles.
+#: The largest number of weights that one attention keeps in memory, 1 GiB of float32; above it, tiles are used.
 MOST_WEIGHTS = 1 << 28
 
-#: A pair of a query and a key costs the kernels of tiles so many times what it costs tensor cores, about.
+#: The time per pair of query and key in the tile kernels, relative to tensor cores; approximate.
 PRICE_OF_A_PAIR = 8
 
 
 def way(q: Array, k: Array, mask: AttentionMask) -> str:
-    """How these are attended: short, products or tiles, by their shapes and the mask's window."""
+    """The way that computes these: short, products or tiles, by their shapes and the mask's window."""
     batch, heads, queries, width = q.shape
     keys = k.shape[2]
     if fits_one_tile(queries, keys, width, q.dtype):
@@ -47,7 +47,7 @@ def way(q: Array, k: Array, mask: AttentionMask) -> str:
     weights = batch * heads * queries * keys
     seen = keys
     if mask.window is not None and mask.stride is None:
-        seen = (1 if mask.causal else 2) * mask.window + 64  # a tile's queries see together so many keys, at most
+        seen = (1 if mask.causal else 2) * mask.window + 64  # at most so many keys per tile
     return "tiles" if weights == 0 or weights > MOST_WEIGHTS or seen * PRICE_OF_A_PAIR <= keys else "products"
 
 

@@ -1,4 +1,4 @@
-"""Attention by matrix products, with all scores in memory; mask, softmax and dropout are one kernel between them."""
+"""Attention by matrix products, with all scores in memory. One kernel between them does mask, softmax and dropout."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from npformer.backend.cuda.attention_question import Question, side_by_side
 from npformer.backend.cuda.device_runtime import DeviceRuntime, whole_blocks
 from npformer.typing import Array
 
-#: Rows to a block, a warp each, where rows are at most SHORT_ROW long; longer ones have a block each.
+#: Rows per block, one warp each, for rows of at most SHORT_ROW; a longer row takes a whole block.
 ROWS, SHORT_ROW, THREADS = 8, 1024, 256
 
 

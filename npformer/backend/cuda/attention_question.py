@@ -1,4 +1,4 @@
-"""What is asked of attention, as kernels want it: heads with their strides, a mask's limits, a draw."""
+"""The arguments of the attention kernels: heads with their strides, the mask's parameters, the dropout draw."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from npformer.typing import Array
 
 
 class Pattern(NamedTuple):
-    """What a kernel is told of an AttentionMask: the parameters PATTERN of ``attention.cuh``, in their order."""
+    """An AttentionMask as kernel arguments: the parameters PATTERN of ``attention.cuh``, in their order."""
 
     visible: Array | None  # (B, S), row-major
     causal: bool
@@ -22,9 +22,9 @@ class Pattern(NamedTuple):
 
 
 class Question(NamedTuple):
-    """Queries, keys and values, whose last axes have no gaps, and who may look at whom."""
+    """Queries, keys and values, whose last axes are contiguous, with the mask and the draw."""
 
-    q: Array  # (B, H, T, D)  kept: weights are made again, or dk is
+    q: Array  # (B, H, T, D)  kept: to recompute the weights, or for dk
     k: Array  # (B, H, S, D)
     v: Array  # (B, H, S, D)
     pattern: Pattern
@@ -33,7 +33,7 @@ class Question(NamedTuple):
 
     @staticmethod
     def asked(gpu: DeviceRuntime, q: Array, k: Array, v: Array, mask: AttentionMask, draw: Draw | None) -> Question:
-        """Raises ShapeError or DTypeError for a mask of another batch, ConfigError for a bad rate."""
+        """Raises ShapeError or DTypeError if the mask does not fit the batch, ConfigError for a bad dropout rate."""
         batch, keys = k.shape[0], k.shape[2]
         visible = mask.key_visible
         if visible is not None:
@@ -47,7 +47,7 @@ class Question(NamedTuple):
         return Question(q, k, v, pattern, numbers, 1 / math.sqrt(max(1, q.shape[-1])))
 
     def gradients(self, gpu: DeviceRuntime) -> tuple[Array, Array, Array]:
-        """Room for dq, dk and dv, side by side where q, k and v were (as far as their rows' distances tell)."""
+        """Empty dq, dk and dv: adjacent columns of one array if q, k and v were (as far as their strides show)."""
         _, heads, queries, width = self.q.shape
         keys, tokens = self.k.shape[2], heads * width * self.q.dtype.itemsize
         rows = [x.strides[2] // tokens if tokens and x.strides[2] % tokens == 0 else 0 for x in self[:3]]
@@ -63,23 +63,23 @@ class Question(NamedTuple):
 
 
 class _Weights(NamedTuple):
-    """What a draw needs to know of the weights: they need not exist."""
+    """The shape of the weights, all that a draw needs; the array itself need not exist."""
 
     shape: tuple[int, int, int, int]  # (B, H, T, S)
 
 
 def side_by_side(gpu: DeviceRuntime, count: int, like: Array) -> tuple[Array, ...]:
-    """count arrays (B, H, T, D) in the order of (B, T, count·C), so that merging their heads is no copy."""
+    """count arrays (B, H, T, D) in the memory order (B, T, count·C), so that merging their heads needs no copy."""
     batch, heads, length, width = like.shape
     block = gpu.empty((batch, length, count, heads, width), like.dtype)
     return tuple(block[:, :, i].transpose(0, 2, 1, 3) for i in range(count))
 
 
 def with_neighbours(gpu: DeviceRuntime, x: Array) -> Array:
-    """x, or a copy of it whose last axis has no gaps."""
+    """x, or a copy of it whose last axis is contiguous."""
     return x if x.shape[-1] <= 1 or x.strides[-1] == x.dtype.itemsize else gpu.contiguous(x)
 
 
 def strided(*heads: Array) -> tuple[Any, ...]:
-    """Each of these as the parameters HEADS of ``attention.cuh``: where it is, and its strides but the last."""
+    """Each of these as the parameters HEADS of ``attention.cuh``: its address, and all strides except the last."""
     return tuple(part for x in heads for part in (x, *(step // x.dtype.itemsize for step in x.strides[:3])))

@@ -1,4 +1,4 @@
-"""Attention in tiles that live in shared memory: a whole head in one, or any length in memory that grows with it."""
+"""Attention in tiles that live in shared memory: a whole head per tile, or any length with memory linear in it."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from npformer.backend.cuda.attention_question import Question, side_by_side, str
 from npformer.backend.cuda.device_runtime import DeviceRuntime
 from npformer.typing import Array
 
-#: What a block's matrices share, in bytes, and the most rows that one of them has: as in ``attention_tiles.cuh``.
+#: The shared memory of a block's matrices in bytes, and the most rows of one matrix: as in ``attention_tiles.cuh``.
 ROOM, MOST_ROWS = 46 * 1024, 64
 
-#: The widest heads of which tiles still have rows enough to be worth it.
+#: The widest heads for which tiles still have enough rows to pay off.
 WIDEST_HEAD = 256
 
-#: Threads of a block: of more than these most would wait while a product makes 4 × 4 numbers a thread.
+#: Threads of a block. With more, most would wait while a product computes 4 × 4 numbers per thread.
 THREADS = 128
 
 
 class TilesCache(NamedTuple):
     question: Question
-    out: Array  # (B, H, T, D)  kept for δ = g·o; whoever multiplies it next keeps it too
+    out: Array  # (B, H, T, D)  kept for δ = g·o; the next linear map keeps the same array
     top: Array  # (B, H, T)  the largest score of a row
     inverse: Array  # (B, H, T)  1/Σ exp(s − top)
     whole_head: bool
@@ -35,7 +35,7 @@ def fits_one_tile(queries: int, keys: int, width: int, dtype: Any) -> bool:
 
 
 def tile_rows(matrices: int, width: int, dtype: Any) -> int:
-    """The rows of square tiles of which so many matrices (·, D) fit into a block, beside the weights."""
+    """The rows of a square tile, such that this many matrices (·, D) and the weights fit into a block."""
     rows = MOST_ROWS
     while (matrices * (width | 1) + (rows | 1) + 3) * rows * dtype.itemsize > ROOM:
         rows -= 4 if rows > 4 else 1

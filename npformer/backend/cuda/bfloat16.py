@@ -1,9 +1,9 @@
-"""Operands of products in bfloat16: rounded by a kernel, once, where that saves more than it costs.
+"""Operands of products in bfloat16: a kernel rounds each once, where that saves more time than it takes.
 
-A kernel that rounds n numbers reads 4n bytes and writes 2n, after about 2 µs; what it saves is half the
-time of a product. So only products of which an operand has ROUND_FROM numbers or more are made of
-bfloat16 numbers. The others are left to cuBLAS as tf32: three bits more, and no kernel.
-The numbers are held as uint16: neither NumPy nor CuPy has a dtype for them.
+A kernel that rounds n numbers reads 4n bytes and writes 2n, after about 2 µs of launch; it saves half the
+time of a product. So only products with an operand of at least ROUND_FROM numbers use
+bfloat16. The others are left to cuBLAS as tf32: three bits more, and no kernel.
+The numbers are stored as uint16, since neither NumPy nor CuPy has a dtype for bfloat16.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ import math
 from npformer.backend.cuda.device_runtime import DeviceRuntime, warps
 from npformer.typing import Array
 
-#: Operands of so many numbers are rounded, and what meets them. Reasoned from a GPU's rates, not measured.
+#: An operand of at least this many numbers is rounded, and so is the other. Derived from a GPU's rates, not measured.
 ROUND_FROM = 1 << 20
-#: Numbers that one block rounds.
+#: The count of numbers that one block rounds.
 AT_ONCE = 4096
 
 
 def is_rounded(gpu: DeviceRuntime, size: int, dtype: object) -> bool:
-    """Whether an operand of so many numbers of dtype is rounded to bfloat16."""
+    """Whether an operand of this size and dtype is rounded to bfloat16."""
     return gpu.precision == "bfloat16" and dtype == "float32" and size >= ROUND_FROM
 
 
 def rounded_together(gpu: DeviceRuntime, *arrays: Array) -> tuple[Array, ...]:
-    """The operands of one product as it takes them: all of them in bfloat16, or as they are."""
+    """The operands of one product: all of them rounded to bfloat16, or all unchanged."""
     if any(x.dtype == "uint16" or is_rounded(gpu, x.size, x.dtype) for x in arrays):
         return tuple(x if x.dtype == "uint16" else rounded(gpu, x) for x in arrays)
     return arrays
 
 
 def rounded(gpu: DeviceRuntime, x: Array) -> Array:
-    """x (..., M, N) in bfloat16, as uint16 in a new array, which is turned where x is."""
+    """x (..., M, N) in bfloat16, as a new uint16 array, which is transposed in memory if x is."""
     unit = x.dtype.itemsize
     if x.ndim > 1 and x.strides[-1] != unit and x.strides[-2] == unit:
         return rounded(gpu, x.swapaxes(-1, -2)).swapaxes(-1, -2)

@@ -1,4 +1,4 @@
-"""Cross-entropy: each token's loss, their mean, and one pass over the logits in backward; nobody waits for a number."""
+"""Cross-entropy: each token's loss, their mean, and one pass over the logits in backward, without a synchronisation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from npformer.functional.arrays import as_rows
 from npformer.functional.cross_entropy import expect_loss
 from npformer.typing import Array
 
-#: Threads for a token's logits, at most: several tokens share a core, and find their logits again in its cache.
+#: The most threads per token, so that several tokens share a multiprocessor and read their logits again from its cache.
 MOST = 512
 
 
@@ -50,7 +50,7 @@ def cross_entropy_forward(
 def cross_entropy_backward(
     gpu: DeviceRuntime, dloss: Array | float, cache: CrossEntropyCache, into: Sequence[Array | None] = ()
 ) -> Array:
-    """dloss is a number of the host, or an array () of the GPU, which is read there."""
+    """dloss is a Python number, or an array () on the GPU, which the kernel reads there."""
     rows, ids, top, inverse, num_counted, ignored, label_smoothing, shape = cache
     count, classes = rows.shape
     dlogits = gpu.empty(shape, rows.dtype)

@@ -1,4 +1,4 @@
-"""Dropout and x + Drop(f) by one kernel each way, with bits drawn again in backward."""
+"""Dropout and x + Drop(f), each one kernel forward and one backward. Backward draws the same bits again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from npformer.functional.arrays import expect_shape
 from npformer.functional.philox import Draw
 from npformer.typing import Array
 
-#: Threads of a block, and the elements it takes: each thread draws 16 of them.
+#: Threads of a block, and its elements: each thread draws the bits of 16.
 THREADS, STRETCH = 64, 1024
 
 

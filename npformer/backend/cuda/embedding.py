@@ -1,4 +1,4 @@
-"""Token embedding by one kernel, its gradient by three: tokens in order, sums of chunks, rows across their edges."""
+"""Token embedding by one kernel, its gradient by three: sort tokens, sum chunks, add rows that cross chunk edges."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from npformer.functional.arrays import as_rows
 from npformer.functional.embedding import expect_table
 from npformer.typing import Array
 
-#: Sorted tokens that a block of ``add_chunks`` takes, and tokens that one of ``sort_tokens`` does.
+#: The sorted tokens per block of ``add_chunks``, and the tokens per block of ``sort_tokens``.
 CHUNK, TOGETHER = 16, 32
 
 
@@ -25,7 +25,7 @@ class EmbeddingCache(NamedTuple):
 def embedding_forward(
     gpu: DeviceRuntime, tokens: Array, table: Array, scale: float = 1.0
 ) -> tuple[Array, EmbeddingCache]:
-    """As the plain pair; where an id is outside the table, y is NaN: the GPU cannot raise, and must not read on."""
+    """As the plain pair, but an id outside the table gives NaN: a kernel cannot raise, and must not read beyond it."""
     expect_table(tokens, table)
     height, width = table.shape
     y = gpu.empty((*tokens.shape, width), table.dtype)
@@ -75,6 +75,6 @@ def _add_rows(gpu: DeviceRuntime, dy: Array, cache: EmbeddingCache, dtable: Arra
 
 
 def token_ids(gpu: DeviceRuntime, tokens: Array) -> Array:
-    """Token ids (N,) as kernels want them: 64 bits wide, one after the other."""
+    """Token ids (N,) as the kernels take them: contiguous 64-bit integers."""
     flat = gpu.contiguous(tokens).reshape(tokens.size)
     return flat if flat.dtype == "int64" else flat.astype("int64")

@@ -1,7 +1,7 @@
-"""The feed-forward layer: two products each way for x, one kernel between them.
+"""The feed-forward layer: two products for x in each direction, with one kernel between them.
 
-With ReLU nothing of the hidden layer is kept but what entered the second product, and where that is
-bfloat16, nothing in float32. GELU keeps its input too, and draws the bits again.
+With ReLU only the second product's operand is kept of the hidden layer; if that operand is bfloat16,
+nothing is kept in float32. GELU also keeps its input, and draws the bits again.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from npformer.typing import Array
 
 
 class FeedForwardCache(NamedTuple):
-    x: Array  # (N, C)  as the product took it, maybe in bfloat16; w1, w2 and a too
+    x: Array  # (N, C)  the product's operand, maybe in bfloat16; likewise w1, w2 and a
     w1: Array  # (C, F)
     w2: Array  # (F, C)
     h: Array | None  # (N, F)  before the activation; None for ReLU
     a: Array  # (N, F)  after activation and dropout
     drawn: Drawn  # which bits dropped entries of a
-    shape: tuple[int, ...]  # of x as it came
+    shape: tuple[int, ...]  # of the input x
 
 
 def feed_forward_forward(
@@ -78,9 +78,9 @@ def feed_forward_backward(gpu: DeviceRuntime, dy: Array, cache: FeedForwardCache
 
 
 def activate(gpu: DeviceRuntime, activation: str, h: Array, bias: Array, which: Drawn) -> Array:
-    """Drop(act(h + bias)) (N, F), in bfloat16 if the product that takes it wants that.
+    """Drop(act(h + bias)) (N, F), in bfloat16 if the next product uses that.
 
-    h is overwritten: GELU's becomes h + bias, ReLU's may become the result.
+    h is overwritten: with GELU it becomes h + bias, with ReLU it may become the result.
     """
     rows, width = h.shape
     narrow = gpu.empty(h.shape, "uint16") if is_rounded(gpu, h.size, h.dtype) else None
@@ -96,9 +96,9 @@ def activate(gpu: DeviceRuntime, activation: str, h: Array, bias: Array, which: 
 def backward_of_activation(
     gpu: DeviceRuntime, da: Array, kept: Array, is_gelu: bool, which: Drawn, with_sums: bool
 ) -> tuple[Array, Array | None]:
-    """(dh (N, F), in bfloat16 if the products that take it want that; the sums of its columns, in parts (P, F)).
+    """(dh (N, F), in bfloat16 if the next products use that; the sums of its columns, as P partial sums (P, F)).
 
-    kept is h for GELU and a for ReLU. With sums da is overwritten.
+    kept is h for GELU and a for ReLU. If the sums are computed, da is overwritten.
     """
     rows, width = da.shape
     narrow = gpu.empty(da.shape, "uint16") if is_rounded(gpu, da.size, da.dtype) else None

@@ -1,4 +1,4 @@
-"""LayerNorm, alone or after x + Drop(f), by one kernel each way; dγ and dβ are sums of the blocks' parts."""
+"""LayerNorm, alone or after x + Drop(f): one kernel forward, one backward; dγ and dβ are summed from partial sums."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from npformer.functional.arrays import as_rows, expect_shape
 from npformer.functional.philox import Draw
 from npformer.typing import Array
 
-#: Threads of a block in backward, at most: of 1024, none may have more than 64 registers, and in float64 each has 70.
+#: The most threads of a block in backward: with 1024 threads each has at most 64 registers, and float64 needs 70.
 MOST = 512
 
 

@@ -1,4 +1,4 @@
-"""The linear map: cuBLAS makes the products, the gradient of the weights right where it is added, a kernel adds b."""
+"""The linear map: cuBLAS computes the products and adds dW directly to the gradient array; a kernel adds the bias."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from npformer.functional.arrays import as_rows
 from npformer.functional.linear import expect_linear
 from npformer.typing import Array
 
-#: Where a gradient goes that the caller wants returned.
+#: In place of a gradient array: the gradient is returned as a new array.
 NEW: Final = object()
 
 
 class LinearCache(NamedTuple):
-    x: Array  # (N, C_in)  as the product took it, maybe in bfloat16
-    weight: Array  # (C_in, C_out)  likewise: the parameter itself, or it in bfloat16
-    shape: tuple[int, ...]  # of x as it came
+    x: Array  # (N, C_in)  the product's operand, maybe in bfloat16
+    weight: Array  # (C_in, C_out)  the parameter itself, or a bfloat16 copy
+    shape: tuple[int, ...]  # of the input x
 
 
 def linear_forward(gpu: DeviceRuntime, x: Array, weight: Array, bias: Array) -> tuple[Array, LinearCache]:
@@ -54,17 +54,17 @@ def affine(gpu: DeviceRuntime, x: Array, weight: Array, bias: Array, y: Array) -
 
 
 def rows_at_once(rows: int, width: int, most: int = 2048) -> int:
-    """How many rows a block takes: about ``most`` numbers, fewer if blocks would be too few for a large GPU."""
+    """The rows per block: about ``most`` numbers, fewer if there would be too few blocks for a large GPU."""
     return max(1, min(most // max(width, 1), rows // PARTS))
 
 
 def place(into: Into, from_end: int) -> Any:
-    """Where the gradient of the from_end-th input from the end (1: the last) is added; None: nobody wants it; NEW."""
+    """Where to add the gradient of the from_end-th input from the end (1: the last): an array, NEW, None (frozen)."""
     return into[-from_end] if len(into) >= from_end else NEW
 
 
 def add_weight_gradient(gpu: DeviceRuntime, x: Array, dy: Array, where: Any, dtype: Any) -> Array | None:
-    """xᵀ dy (C_in, C_out), of x (N, C_in) and dy (N, C_out), added where it belongs; returned if it is NEW."""
+    """xᵀ dy (C_in, C_out), of x (N, C_in) and dy (N, C_out), added to where; returned if that is NEW."""
     if where is None:
         return None
     new = where is NEW
@@ -74,7 +74,7 @@ def add_weight_gradient(gpu: DeviceRuntime, x: Array, dy: Array, where: Any, dty
 
 
 def add_bias_gradient(gpu: DeviceRuntime, rows: Array, where: Any) -> Array | None:
-    """Σ of rows (N, C_out), of dy or of parts of such sums, added where it belongs; returned if it is NEW."""
+    """Σ of rows (N, C_out), of dy or of partial sums of it, added to where; returned if that is NEW."""
     if where is None:
         return None
     if where is NEW:
@@ -84,6 +84,6 @@ def add_bias_gradient(gpu: DeviceRuntime, rows: Array, where: Any) -> Array | No
 
 
 def returned(dx: Array, *parameters: Array | None) -> Any:
-    """What a backward returns: dx, and behind it the gradients that were not added where they live."""
+    """The result of a backward: dx, followed by the gradients that were not added to an array."""
     new = [gradient for gradient in parameters if gradient is not None]
     return (dx, *new) if new else dx

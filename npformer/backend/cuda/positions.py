@@ -1,4 +1,4 @@
-"""Sinusoidal and learned positions by one kernel; a learned table's gradient is a sum over the batch."""
+"""Sinusoidal and learned position encodings by one kernel; a learned table's gradient is a sum over the batch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from npformer.backend.numpy.gradients import expect_gradients
 from npformer.functional.positions import LearnedPositionsCache, SinusoidalPositionsCache, expect_positions
 from npformer.typing import Array
 
-PIECE = 256  # columns (t, j) that a block takes
+PIECE = 256  # columns (t, j) per block
 BLOCKS = 1056  # enough to keep a large GPU busy
 
 

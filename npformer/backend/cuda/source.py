@@ -1,4 +1,4 @@
-"""The text of the kernels, for whoever compiles it: NVRTC for a GPU, or a C++ compiler for a test."""
+"""The source text of the kernels. NVRTC compiles it for a GPU, a C++ compiler for the tests."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ HERE = Path(__file__).parent
 INCLUDE = re.compile(r'^#include "(\w+\.cuh)"\n', re.MULTILINE)
 KERNEL = re.compile(r'extern "C" __global__ void (\w+)\(')
 
-#: What a dtype is called in C.
+#: The C name of each dtype.
 REAL = {"float32": "float", "float64": "double"}
 
 
 def files() -> list[str]:
-    """The names of the .cu files, without the ending."""
+    """The names of the .cu files, without the suffix."""
     return sorted(path.stem for path in HERE.glob("*.cu"))
 
 
 @cache
 def source(file: str, dtype: str) -> str:
-    """The whole text of FILE.cu for real numbers of dtype, with the parts that it includes, each once."""
+    """The whole text of FILE.cu for real numbers of dtype, with each included file once."""
     seen: set[str] = set()
 
     def part(match: re.Match[str]) -> str:

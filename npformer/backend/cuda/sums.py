@@ -1,4 +1,4 @@
-"""Gradients that are sums over all tokens: of biases, of γ and β. Parts of the rows first, then the parts."""
+"""Gradients that are sums over all tokens (of biases, of γ and β): first partial sums of rows, then their sum."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from npformer.backend.cuda.device_runtime import DeviceRuntime
 from npformer.backend.ops import add_into
 from npformer.typing import Array
 
-#: Into how many parts a kernel that adds up rows by itself divides them, at most: four blocks a core of a large GPU.
+#: The most partial sums of a kernel that sums rows itself: four blocks per multiprocessor of a large GPU.
 PARTS = 528
-#: A block adds up COLUMNS columns in GROUPS groups of rows, as sums.cu says.
+#: A block sums COLUMNS columns in GROUPS groups of rows, as sums.cu says.
 COLUMNS, GROUPS = 32, 32
-#: Rows that one pass may add up; more are divided into parts of so many rows, at most MOST_PARTS.
+#: The most rows that one pass sums. More rows are split into at most MOST_PARTS parts of this many rows.
 ONE_PASS, ROWS_OF_A_PART, MOST_PARTS = 1024, 512, 64
 
 
 def parts_of(rows: int, most: int = PARTS) -> int:
-    """Into how many parts so many rows are divided: it depends on their number alone, so two runs agree."""
+    """The number of parts for this many rows. It depends on nothing else, so two runs agree to the bit."""
     return max(1, min(most, -(-rows // 2)))
 
 
 def column_sums(gpu: DeviceRuntime, x: Array, into: Array | None = None) -> Array:
-    """Σ of the rows of x (N, C), row-major: added to into (C,), or (None) a new array. Returns it."""
+    """Σ of the rows of x (N, C), row-major, added to into (C,) or, if that is None, in a new array. Returns the sum."""
     rows, width = x.shape
     if rows <= ONE_PASS:
         return add_partials(gpu, x, into)
@@ -32,7 +32,7 @@ def column_sums(gpu: DeviceRuntime, x: Array, into: Array | None = None) -> Arra
 
 
 def add_partials(gpu: DeviceRuntime, partials: Array, into: Array | None = None) -> Array:
-    """Σ of the rows of partials (P, C), a view of whole rows too: added to into (C,), or (None) a new array."""
+    """Σ of the rows of partials (P, C), maybe a view of columns, added to into (C,) or, if None, in a new array."""
     width = partials.shape[1]
     if into is not None and not into.flags.c_contiguous:
         add_into((add_partials(gpu, partials),), (into,))
@@ -43,9 +43,9 @@ def add_partials(gpu: DeviceRuntime, partials: Array, into: Array | None = None)
 
 
 def add_both(gpu: DeviceRuntime, partials: Array, into: Sequence[Array | None]) -> tuple[Array, ...]:
-    """Σ of the rows of partials (P, 2, C), two sums in one kernel: returned, or added where into (two places) says.
+    """Σ of the rows of partials (P, 2, C), two sums in one kernel: returned, or added to the two arrays in into.
 
-    None is skipped. Where into names the second sum's place alone, the first is returned.
+    None is skipped. If into has only the second sum's array, the first sum is returned.
     """
     parts, _, width = partials.shape
     if len(into) == 2 and all(place is None or place.flags.c_contiguous for place in into):
@@ -61,7 +61,7 @@ def add_both(gpu: DeviceRuntime, partials: Array, into: Sequence[Array | None]) 
 def _launch(
     gpu: DeviceRuntime, x: Array, parts: int, first: Array | None, second: Array | None, split: int, *, add: bool
 ) -> None:
-    """The kernel, for x (N, W) whose rows may lie apart."""
+    """Launch the kernel for x (N, W), whose rows may have gaps between them."""
     rows, width = x.shape
     apart = x.strides[0] // x.dtype.itemsize
     tiles = -(-width // COLUMNS)

@@ -15,9 +15,9 @@ from npformer.typing import Array, HostArray
 
 
 class DeviceUpdates:
-    """``backend.ArenaUpdates`` on a GPU; upload(host, dtype) puts numbers there.
+    """``backend.ArenaUpdates`` on a GPU; upload(host, dtype) copies numbers to it.
 
-    The table of an arena's runs is put there when it is first asked for, which must not be while a graph is recorded.
+    The table of an arena's runs is copied on first use, which must not happen while a graph is recorded.
     """
 
     def __init__(self, gpu: DeviceRuntime, upload: Callable[[HostArray, str], Array]) -> None:
@@ -38,13 +38,13 @@ class DeviceUpdates:
         self, p: Array, g: Array, m: Array, v: Array, lr: float, betas: tuple[float, float], eps: float, t: int,
         decay: float,
     ) -> None:  # fmt: skip
-        """``Backend.adam_update``: one run, by numbers of the host."""
+        """``Backend.adam_update``: one run, with Python numbers as scalars."""
         host = np.array([lr, 1 / (1 - betas[0] ** t), 1 / (1 - betas[1] ** t)])
         rates = self._upload(host, "float64")
         adam_update(self._gpu, p, g, m, v, rates, betas, eps, weight_decay=decay / lr if lr else 0.0)
 
     def _runs(self, arena: Arena, weight_decay: float) -> Runs:
-        """The arena's table as it is now, for this weight decay."""
+        """The arena's current table for this weight decay."""
         tables = self._tables.setdefault(arena, {})
         segments, runs = tables.get(weight_decay, (None, None))
         if runs is None or segments is not arena.segments:

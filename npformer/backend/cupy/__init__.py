@@ -21,7 +21,7 @@ from npformer.typing import Array, HostArray
 def cupy_problem() -> str | None:
     """Why CuPy cannot run here, in words, or None if a GPU answers.
 
-    That ``import cupy`` succeeds proves nothing: it does so without a driver. So a number is
+    A successful ``import cupy`` proves nothing, since it also succeeds without a driver. So a number is
     computed on the device and read back.
     """
     try:
@@ -57,7 +57,7 @@ class CupyDevice:
         self.name: str = properties["name"].decode()
 
     def array(self, host: HostArray, dtype: str) -> Array:
-        with self.cupy.cuda.using_allocator(self._allocator):  # what stays takes no room that a record needs again
+        with self.cupy.cuda.using_allocator(self._allocator):  # arrays that stay do not come from a graph's pool
             return self.cupy.array(host, dtype=dtype)
 
     def host(self, x: Array) -> HostArray:
@@ -74,7 +74,7 @@ class CupyDevice:
 
 
 def cupy_backend(dtype: str, kernels: str = "auto", precision: str = "float32") -> Backend:
-    """The CuPy backend, as ``get_backend`` says; ask ``cupy_problem`` first."""
+    """The CuPy backend, as in ``get_backend``. Call ``cupy_problem`` first."""
     if kernels not in ("auto", "plain", "cuda"):
         raise ConfigError(
             f"kernels: expected auto, plain or cuda on a GPU, got {kernels}, which compute on the CPU; "
@@ -93,7 +93,7 @@ def cupy_backend(dtype: str, kernels: str = "auto", precision: str = "float32") 
 
 
 def with_kernels(plain: Backend, driver: Any) -> Backend:
-    """plain with the kernels and products of CuPy's current device, and steps recorded as graphs."""
+    """The backend plain, with CUDA kernels on CuPy's current device, and steps recorded as CUDA graphs."""
     from npformer.backend.cupy.device_runtime import CupyRuntime
 
     gpu = CupyRuntime(plain.precision)
@@ -101,7 +101,7 @@ def with_kernels(plain: Backend, driver: Any) -> Backend:
 
 
 def assembled(plain: Backend, gpu: Any, driver: Any, arrays: type) -> Backend:
-    """plain with kernels on a GPU for these arrays, and steps recorded by a driver."""
+    """The backend plain, with kernels on a device runtime for arrays of this type, and steps recorded by a driver."""
     from npformer.backend.capture import Captured
     from npformer.backend.cuda import cuda_ops
     from npformer.backend.cuda.updates import DeviceUpdates
@@ -119,7 +119,7 @@ def assembled(plain: Backend, gpu: Any, driver: Any, arrays: type) -> Backend:
 
 
 def uncaptured(driver: Any) -> Callable[..., Any]:
-    """The capture of kernels whose products CuPy makes, which it refuses to do while a stream is recorded."""
+    """The capture for plain kernels: it records nothing, since CuPy refuses its own products during recording."""
     from npformer.backend.capture import Uncaptured
 
     return lambda function, static_arguments=None: Uncaptured(function, driver)

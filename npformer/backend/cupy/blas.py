@@ -1,21 +1,21 @@
-"""cuBLAS by its C interface, on a handle of our own.
+"""cuBLAS by its C interface, with npformer's own handle.
 
-CuPy refuses its own cuBLAS calls while a stream is captured, and sets its handle's workspace anew
-before each. A handle of our own, on the stream in use and with a workspace that stays, is captured
+CuPy refuses its own cuBLAS calls while a stream is captured, and sets its handle's workspace again
+before each call. npformer's handle uses the current stream and a fixed workspace, so its calls are captured
 and replayed like any kernel.
 
-Two runs are equal to the last bit because cuBLAS promises that for one version, one kind of GPU and
-one active stream, and because nothing here asks it for more: no atomics (they are off unless asked
-for), a workspace of a fixed size, always the default algorithm. So products are not to be asked for
-on two streams at once; the workspace is shared.
+Two runs are equal to the last bit. cuBLAS promises that for one version, one kind of GPU and
+one active stream, as long as there are no atomics (they are off by default), a workspace of a fixed size
+and always the default algorithm. So products must not run on two streams at the same time, since they share
+the workspace.
 
-What products are made of is said with each call (its compute type); the handle's mode stays the
-default. "float32" is CUBLAS_COMPUTE_32F: float32 products and sums, in an order of cuBLAS's choice.
-Its PEDANTIC form would forbid some kernels and make nothing more exact that we promise.
+Each call gives the precision of its products (its compute type); the handle's mode stays the
+default. "float32" is CUBLAS_COMPUTE_32F: float32 products and sums, in an order that cuBLAS chooses.
+Its PEDANTIC variant would forbid some kernels without making any promised result more exact.
 
-cuBLASLt could add a bias within the product: one kernel and one pass over y less for each linear map.
-It is not used, since which of its forms exist for which numbers shows only on a GPU; its GELU is
-the one with tanh, another function than ours.
+cuBLASLt could add a bias within the product, which saves one kernel and one pass over y per linear map.
+It is not used: only a GPU can tell which of its variants support which dtypes, and its GELU is
+the tanh approximation, which is another function.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from weakref import finalize
 
 from npformer.errors import DeviceError
 
-#: Bytes of workspace: what cuBLAS itself takes on Hopper.
+#: Bytes of workspace: the default of cuBLAS on Hopper.
 WORKSPACE = 32 << 20
 
 STATUS = {
@@ -38,10 +38,10 @@ STATUS = {
 HINTS = {
     "NOT_INITIALIZED": "the driver may be older than the CUDA libraries; compare nvidia-smi with CuPy's CUDA",
     "ALLOC_FAILED": "the GPU's memory is full; use a smaller batch",
-    "ARCH_MISMATCH": "this GPU has no such numbers; use precision='float32'",
+    "ARCH_MISMATCH": "this GPU does not support this precision; use precision='float32'",
 }
 
-#: cudaDataType of an array's letter; uint16 holds bfloat16 numbers.
+#: The cudaDataType for a dtype's letter; uint16 holds bfloat16 numbers.
 R_32F, R_64F, R_16BF = 0, 1, 14
 DATA_TYPE = {"f": R_32F, "d": R_64F, "H": R_16BF}
 COMPUTE_32F, COMPUTE_64F, COMPUTE_32F_FAST_TF32 = 68, 70, 77
@@ -69,7 +69,7 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
 
 
 class Lines(NamedTuple):
-    """How a matrix lies in memory: in rows, which are columns to cuBLAS, or turned."""
+    """The memory layout of a matrix: row-major (column-major to cuBLAS), or transposed."""
 
     turned: bool
     lead: int  # numbers from one line to the next
@@ -78,13 +78,13 @@ class Lines(NamedTuple):
 class Matrix(NamedTuple):
     """A matrix, or the first of several."""
 
-    address: int  # of its first number; of the list of addresses, where each matrix has one
+    address: int  # of its first number; for listed matrices, of the list of their addresses
     lines: Lines
     apart: int  # numbers from one matrix to the next
 
 
 class Sizes(NamedTuple):
-    """By columns: an (m, k) matrix times a (k, n) matrix."""
+    """Column-major: an (m, k) matrix times a (k, n) matrix."""
 
     m: int
     n: int
@@ -103,14 +103,14 @@ def declared(library: Any) -> Any:
 
 
 def loaded_library() -> Any:
-    """The cuBLAS that CuPy uses: its own module is linked with it, so its symbols are found through that."""
+    """The cuBLAS that CuPy uses: CuPy's module is linked with it, so its symbols are found through that module."""
     from cupy.cuda import cublas
 
     return ctypes.CDLL(cublas.__file__)
 
 
 class Blas:
-    """A handle, destroyed with its owner. Make one outside of any capture; ``use`` says where its products run."""
+    """A handle, destroyed with its owner. Create it outside of any capture; ``use`` sets the stream of its products."""
 
     def __init__(self, library: Any) -> None:
         self._library = declared(library)
@@ -120,11 +120,11 @@ class Blas:
         self._end.atexit = False  # the end of the process destroys it, maybe before Python gets here
 
     def close(self) -> None:
-        """Give the handle back now."""
+        """Destroy the handle now."""
         self._end()
 
     def use(self, stream: int, workspace: int, size: int) -> None:
-        """Run on a stream, with size bytes of workspace: in this order, since a new stream forgets the workspace."""
+        """Set the stream, then a workspace of size bytes: in this order, since a new stream resets the workspace."""
         self._call("cublasSetStream_v2", self._handle, stream)
         self._call("cublasSetWorkspace_v2", self._handle, workspace, size)
 
@@ -132,10 +132,10 @@ class Blas:
         self, kind: str, tf32: bool, sizes: Sizes, scale: float, a: Matrix, b: Matrix, add: bool, c: Matrix,
         count: int = 1, *, listed: bool = False,
     ) -> None:  # fmt: skip
-        """By columns c = scale·a b (+ c): one product, count at equal distances, or (listed) count at listed addresses.
+        """Column-major c = scale·a b (+ c): one product, count at a fixed stride, or (listed) count by their addresses.
 
         kind is the letter of a's and b's dtype; c is float64 if they are, else float32. tf32 (for
-        float32 alone) lets numbers be rounded to 10 bits.
+        float32 only) allows operands to be rounded to 10 bits.
         """
         taken, given = DATA_TYPE[kind], R_64F if kind == "d" else R_32F
         compute = COMPUTE_64F if kind == "d" else COMPUTE_32F_FAST_TF32 if tf32 else COMPUTE_32F

@@ -1,4 +1,4 @@
-"""The GPU that is one: CuPy's memory and streams, kernels compiled by NVRTC, products by cuBLAS."""
+"""The device runtime of a real GPU: CuPy's memory and streams, kernels compiled by NVRTC, products by cuBLAS."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ OPTIONS = ("--std=c++17", "--fmad=true", "--prec-div=true", "--prec-sqrt=true")
 
 
 class CupyRuntime:
-    """See ``DeviceRuntime``, whose promises it keeps on the current CUDA device and CuPy's current stream.
+    """``DeviceRuntime`` on the current CUDA device and CuPy's current stream.
 
-    Make one outside of any capture. ``launched`` counts kernels by name, products as "cublas".
+    Create it outside of any capture. ``launched`` counts kernels by name, products as "cublas".
     """
 
     def __init__(self, precision: str = "float32") -> None:
@@ -58,7 +58,7 @@ class CupyRuntime:
         return self._cupy.ascontiguousarray(x)
 
     def address(self, x: Array) -> int:
-        """Where x's first number is, in the device's memory."""
+        """The address of x's first number in device memory."""
         return int(x.data.ptr)
 
     def launch(self, kernel: str, dtype: Any, blocks: int, threads: int, *arguments: Any) -> None:
@@ -85,9 +85,9 @@ class CupyRuntime:
 
 
 def as_argument(x: Any) -> Any:
-    """What CuPy gives a kernel for x: all numbers 64 bits wide. None would be no argument at all.
+    """x as CuPy's kernel argument: numbers become 64 bits wide, and None becomes a null pointer.
 
-    Raises DeviceError for an array of the host, since CuPy gives a kernel its number, to be taken for an address.
+    Raises DeviceError for a NumPy array: CuPy would pass its value, and the kernel would take that for an address.
     """
     if x is None:
         return np.int64(0)
@@ -102,7 +102,7 @@ def as_argument(x: Any) -> Any:
 
 
 def announce() -> None:
-    """Say once that there will be a pause."""
+    """Announce the pause for compilation, once."""
     print(
         "npformer: preparing kernels for this GPU; the first run compiles them, which takes a while,"
         " later ones find them in CuPy's cache",

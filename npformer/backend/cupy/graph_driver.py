@@ -1,9 +1,9 @@
-"""What recording asks of CUDA, by CuPy.
+"""The recording driver for CUDA graphs, by CuPy.
 
-Streams keep an order each. The graphs' own stream (the default one cannot record) waits for the caller's
-before each piece of work and the caller's for it after, so for everyone there is one order. A copy from
-the host does not wait if the host's memory is pinned; that memory must stay as it is until the copy is
-done, so there are several places for it, each with an event that says when it is free again.
+Graphs have their own stream, since the default stream cannot record. It waits for the caller's stream
+before each piece of work, and the caller's stream waits for it after, so all work has one order. A copy from
+pinned host memory is asynchronous. That memory must not change until the copy is done, so there are several
+pinned buffers, each with an event that tells when it is free again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from npformer.backend.staging import places
 from npformer.typing import Array, HostArray
 
-AHEAD = 4  # so many calls may be asked for before the host waits for the first one's inputs to be copied
+AHEAD = 4  # calls that may be queued before the host waits until the first one's inputs are copied
 
 
 class CupyDriver:
@@ -58,11 +58,11 @@ class CupyDriver:
 
     def record(self, work: Callable[[], Any]) -> tuple[Any, Any]:
         with uncollected():
-            self.stream.begin_capture()  # relaxed: should the pool have to grow, it may
+            self.stream.begin_capture()  # relaxed: the pool may grow if necessary
             try:
                 outputs = work()
             except BaseException:
-                with suppress(Exception):  # the record is of no use, and says so
+                with suppress(Exception):  # the failed record cannot be used, and ending it raises
                     self.stream.end_capture()
                 raise
             return self.stream.end_capture(), outputs
@@ -81,7 +81,7 @@ class CupyDriver:
 
 
 class CupyStage:
-    """Arrays side by side in one block of the device's memory, filled by one copy."""
+    """Arrays next to each other in one block of device memory, filled by one copy."""
 
     def __init__(self, cupy: Any, like: Sequence[HostArray]) -> None:
         starts, size = places(like)
@@ -102,7 +102,7 @@ class CupyStage:
 
 
 class _Pinned:
-    """Host memory that the device can copy from by itself, and the event after which it may be written again."""
+    """Pinned host memory, and the event after which it may be written again."""
 
     def __init__(self, cupy: Any, size: int) -> None:
         self.pointer = cupy.cuda.alloc_pinned_memory(size)
@@ -113,7 +113,7 @@ class _Pinned:
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Inside, no garbage is collected: what waits for the device when it goes must not do so while a stream records."""
+    """Inside, garbage collection is off: objects that wait for the device when freed must not do so while recording."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -124,6 +124,6 @@ def uncollected() -> Iterator[None]:
 
 
 def write(block: HostArray, starts: Sequence[int], numbers: Sequence[HostArray]) -> None:
-    """Put each of the arrays at its place in block, as bytes."""
+    """Copy each array as bytes into block, at its offset."""
     for start, x in zip(starts, numbers, strict=True):
         block[start : start + x.nbytes] = np.frombuffer(np.ascontiguousarray(x).data, dtype=np.uint8, count=x.nbytes)

@@ -1,27 +1,27 @@
-"""Products of row-major arrays and their views, by a BLAS that reads memory by columns; no operand is turned.
+"""Products of row-major arrays and their views by cuBLAS, which is column-major; no operand is transposed in memory.
 
-A row-major (M, N) matrix whose rows are `lead` numbers apart is, read by columns, its transpose, an
-(N, M) matrix whose columns are `lead` apart. So instead of out = a b the transposes are asked for,
+A row-major (M, N) matrix whose rows are `lead` numbers apart is, read column-major, its transpose: an
+(N, M) matrix whose columns are `lead` apart. So instead of out = a b we compute the transposes,
 
-    outᵀ = bᵀ aᵀ        by columns: (N, M) = (N, K) (K, M)
+    outᵀ = bᵀ aᵀ        column-major: (N, M) = (N, K) (K, M)
 
-with b first: what lies there as b's rows is bᵀ by columns already. A view that is turned (its
-columns are neighbours in memory, not its rows) is by columns the matrix itself, and cuBLAS is told
-to turn it. An out that is turned is asked for by its own transpose, outᵀ = bᵀ aᵀ by rows.
+with b first: the memory of row-major b is column-major bᵀ already. A transposed view (its
+columns are contiguous, not its rows) is column-major the matrix itself, and cuBLAS is told
+to transpose it. A transposed out is computed as its own transpose, row-major outᵀ = bᵀ aᵀ.
 
-    a matrix (M, N) with strides        by columns        for cuBLAS
-    (lead, 1), lead ≥ N                 (N, M)            as it is
-    (1, lead), lead ≥ M                 (M, N)            turned
-    others                              an operand is copied, an out made apart first
+    a matrix (M, N) with strides        column-major      for cuBLAS
+    (lead, 1), lead ≥ N                 (N, M)            not transposed
+    (1, lead), lead ≥ M                 (M, N)            transposed
+    others                              an operand is copied first, an out is computed in a new array
 
-An axis of length 1 has no stride that matters.
+The stride of an axis of length 1 does not matter.
 
-Batches. Axes that lie at equal distances in all three arrays count as one, and one call makes all
-its products. Heads of one token are D numbers apart, the same heads of two sequences T·3C: no
-equal distances, so each matrix has an address, which a kernel writes down (always the same, so
-captured graphs may). That is two launches, where a call for each sequence or head would be B or H.
-cuBLAS wants listed matrices at multiples of 16 bytes where it rounds operands; where one is not,
-a call for each index of the first axis it is.
+Batches. Axes with a common stride in all three arrays count as one axis, and one call computes all
+its products. The heads of one token are D numbers apart, the same heads of two sequences T·3C: no
+common stride, so a kernel writes a list of all matrix addresses (the same each time, so
+graphs can capture it). That takes two launches instead of B or H, one for each sequence or head.
+Where cuBLAS rounds operands, listed matrices must start at multiples of 16 bytes. If one does not,
+there is one call for each index of the first axis.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ ALIGNED = 16
 
 
 class BlasRuntime(DeviceRuntime, Protocol):
-    """A GPU whose products are made by cuBLAS, or by what stands for it."""
+    """A device runtime whose products are computed by cuBLAS or a substitute."""
 
     @property
     def blas(self) -> Blas:
-        """The handle, which runs where the GPU's kernels do."""
+        """The cuBLAS handle, on the stream of the kernels."""
 
     def address(self, x: Array) -> int:
-        """Where x's first number is."""
+        """The address of x's first number."""
 
 
 class Axis(NamedTuple):
@@ -58,7 +58,7 @@ class Axis(NamedTuple):
 
 
 def product(gpu: BlasRuntime, a: Array, b: Array, out: Array, add: bool = False, scale: float = 1.0) -> Array:
-    """What DeviceRuntime.product promises. Raises ShapeError if shapes do not meet."""
+    """Implements DeviceRuntime.product. Raises ShapeError if the shapes do not meet."""
     expect_product(a, b, out)
     if out.size == 0:
         return out
@@ -80,7 +80,7 @@ def product(gpu: BlasRuntime, a: Array, b: Array, out: Array, add: bool = False,
 
 
 def _run(gpu: BlasRuntime, a: Array, b: Array, out: Array, add: bool, scale: float) -> None:
-    """All products, for a, b and out that lie in lines, out's being rows."""
+    """All products, for a, b and out with a contiguous axis each; out's rows are contiguous."""
     kind, lies = a.dtype.char, [found for x in (a, b, out) if (found := lines(x))]
     tf32 = kind == "f" and gpu.precision != "float32"
     starts = [gpu.address(x) for x in (a, b, out)]
@@ -113,12 +113,12 @@ def _listed(gpu: BlasRuntime, starts: list[int], two: list[Axis]) -> Array:
 
 
 def _are_aligned(starts: list[int], repeated: list[Axis]) -> bool:
-    """Whether every matrix begins where cuBLAS may read several numbers at once."""
+    """Whether every matrix starts at an address from which cuBLAS may load several numbers at once."""
     return all(at % ALIGNED == 0 for at in itertools.chain(starts, *(axis.apart for axis in repeated)))
 
 
 def lines(x: Array) -> Lines | None:
-    """How the matrices of x (..., M, N) lie in memory, or None if neither rows nor columns have neighbours."""
+    """The memory layout of the matrices of x (..., M, N), or None if neither rows nor columns are contiguous."""
     (rows, columns), unit = x.shape[-2:], x.dtype.itemsize
     down, along = x.strides[-2] // unit, x.strides[-1] // unit
     if (along == 1 or columns == 1) and (rows == 1 or down >= columns):
@@ -129,7 +129,7 @@ def lines(x: Array) -> Lines | None:
 
 
 def axes(a: Array, b: Array, out: Array) -> list[Axis]:
-    """Over which axes the products are repeated: axes at equal distances count as one, of length 1 as none."""
+    """The batch axes of the products: axes with a common stride are merged, axes of length 1 are dropped."""
     found: list[Axis] = []
     for i in range(out.ndim - 2):
         times = out.shape[i]
@@ -144,12 +144,12 @@ def axes(a: Array, b: Array, out: Array) -> list[Axis]:
 
 
 def _step(x: Array, axis: int) -> Any:
-    """Bytes along an axis counted from the end; 0 if x has none, or repeats itself."""
+    """The stride in bytes of an axis counted from the end; 0 if x lacks the axis, or broadcasts it."""
     return 0 if -axis > x.ndim or x.shape[axis] == 1 else x.strides[axis]
 
 
 def expect_product(a: Array, b: Array, out: Array) -> None:
-    """Raise ShapeError unless a (…, M, K), b (…, K, N) and out (…, M, N) meet, a's and b's … being out's or absent."""
+    """Raise ShapeError unless a (…, M, K), b (…, K, N) and out (…, M, N) meet. a and b have out's … or none."""
     for name, x, rows, columns in (("a", a, "M", "K"), ("b", b, "K", "N")):
         shape = (out.shape[-2], b.shape[-2]) if name == "a" else (a.shape[-1], out.shape[-1])
         batch = x.shape[:-2]

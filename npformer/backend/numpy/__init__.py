@@ -23,19 +23,19 @@ from npformer.backend.ops import PLAIN, Ops, with_bits
 from npformer.errors import DeviceError
 from npformer.typing import Array, HostArray
 
-MOST_THREADS = 8  # beyond, Python's lock is what threads wait for
+MOST_THREADS = 8  # with more, threads mostly wait for Python's global interpreter lock
 
-#: Numbers (B·T·C) that a thread's part of a batch has at least, with NumPy's own kernels: of fewer, most of the time is
-#: Python's, which one thread at a time can have. Then a single thread, with all cores in its products, is faster.
+#: The least numbers (B·T·C) of a thread's shard of a batch with NumPy's kernels. In a smaller shard most of the time
+#: goes to the interpreter, which runs one thread at a time. One thread, with all cores in its products, is then faster.
 LEAST_PART = 1 << 15
 
-#: Kernels "plain": the text of ``functional``, and nothing else. Whoever checks them checks every line of it.
+#: Kernels "plain": exactly the code of ``functional``, so checking them checks every line of it.
 TEXT = with_one_precision(PLAIN)
 
-#: The same with NumPy's own random bits.
+#: The same, with random bits from NumPy's Philox.
 OPS: Ops = with_bits(PLAIN, philox_bits)
 
-#: What computes where fast kernels do not: as a rule at complex numbers, for a gradient check, thousands of times.
+#: The fallback of the fast kernels, mostly for complex numbers: a gradient check calls it thousands of times.
 CAREFUL = with_one_precision(OPS)
 
 
@@ -56,7 +56,7 @@ class NumpyDevice:
     def zeros(self, shape: tuple[int, ...], dtype: str) -> Array:
         kind = np.dtype(dtype)
         size = math.prod(shape) * kind.itemsize
-        memory = np.zeros(size + workspace.ALIGNMENT, dtype=np.uint8)  # NumPy itself promises 16 bytes
+        memory = np.zeros(size + workspace.ALIGNMENT, dtype=np.uint8)  # NumPy itself aligns to 16 bytes
         start = -memory.ctypes.data % workspace.ALIGNMENT
         return memory[start : start + size].view(kind).reshape(shape)
 
@@ -103,18 +103,18 @@ def numpy_backend(dtype: str, kernels: str = "auto", threads: int | None = None)
 
 
 def numba_problem() -> str | None:
-    """Why compiled kernels cannot be used here, in words, or None if they can; then Numba has been imported."""
+    """Why Numba's kernels cannot be used here, in words, or None if they can. In that case Numba has been imported."""
     if find_spec("numba") is None:
         return "Numba is not installed; in npformer's folder: pip install '.[fast]'"
     try:
         import_module("npformer.backend.numba")
-    except Exception as error:  # as a rule a NumPy too new for it; other kernels need no Numba
+    except Exception as error:  # usually NumPy is too new for this Numba; the other kernels do not need it
         return f"Numba is installed but cannot be used ({type(error).__name__}: {error}); update it, or remove it"
     return None
 
 
 def auto_kernels() -> tuple[str, str]:
-    """What computes unless told otherwise, and why."""
+    """The kernels that "auto" means on NumPy, and why."""
     if numba_problem():
         return "numpy", "Numba cannot be used"
     if blas_product("s") is None:
@@ -123,7 +123,7 @@ def auto_kernels() -> tuple[str, str]:
 
 
 def default_threads() -> int:
-    """One for each core that this process may use, fewer if the environment limits BLAS, at most MOST_THREADS."""
+    """One thread per core that this process may use, fewer if the environment limits BLAS, at most MOST_THREADS."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     limits = (os.environ.get(name, "") for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"))
     return max(1, min([cores, MOST_THREADS, *(int(limit) for limit in limits if limit.isdigit())]))

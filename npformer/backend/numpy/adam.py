@@ -1,10 +1,10 @@
 """Adam in one pass over blocks that stay in the cache, without temporaries, and without denormals.
 
 A parameter whose gradient stays 0 (the vector of a token that no longer occurs) has moments that
-shrink by β in each update, until they are denormal numbers, below 1e-38 in float32: those slow a
-kernel down tenfold and stay for thousands of updates. So K is added to each moment and subtracted
-again. A moment that is large against K/2²⁴ comes out as it was, to rounding; one that is small
-against it comes out as exactly 0, and nothing lies between that is not a normal number. K is far
+shrink by β in each update, until they are denormal numbers, below 1e-38 in float32. Denormals make a
+kernel ten times slower, for thousands of updates. So K is added to each moment and subtracted
+again. A moment that is large compared with K/2²⁴ is unchanged up to rounding; a small one becomes
+exactly 0, and every value in between is a normal number. K is far
 too small to matter: a moment below 1e-37 moves a parameter by less than 1e-28 of lr at eps = 1e-9.
 (Adding K alone would move parameters that never had a gradient.)
 """
@@ -17,7 +17,7 @@ from npformer.typing import Array
 
 BLOCK = 1 << 14  # numbers: four arrays and two scratch arrays of 64 kB each
 
-#: K by dtype: a power of two whose last bit is still a normal number.
+#: K by dtype: a power of two whose last mantissa bit is still worth a normal number.
 FLUSH = {np.dtype(np.float32): 2.0**-100, np.dtype(np.float64): 2.0**-960}
 
 
@@ -37,7 +37,7 @@ def adam_update(
 def _change(
     g: Array, m: Array, v: Array, scratch: Array, lr: float, betas: tuple[float, float], eps: float, t: int
 ) -> Array:
-    """Update the moments m, v (n,) of a block; returns, in scratch (n,), what its parameters are to lose."""
+    """Update the moments m, v (n,) of a block. Returns, in scratch (n,), the amount to subtract from its parameters."""
     beta1, beta2 = betas
     flush = FLUSH[m.dtype]
     m *= beta1

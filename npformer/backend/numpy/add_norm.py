@@ -1,6 +1,6 @@
-"""Pre-LN's sum and norm in one pass over the rows: each block is summed and normalised in the cache.
+"""The residual sum and norm of pre-LN in one pass over the rows: each block is summed and normalised in the CPU cache.
 
-Going back, the stream's own gradient is added to that of the norm, and df made from the two, before
+Backward adds the stream's gradient to the norm's gradient and computes df from the sum, before
 the block leaves the cache.
 """
 

@@ -1,21 +1,21 @@
-"""Attention a few sequences at a time, so that their scores stay in the cache from product to product.
+"""Attention a few sequences at a time, so that their scores stay in the CPU cache from product to product.
 
-What is kept is E = exp(scores), 0 where hidden, and one number for each query, i = 1/Σ_S E; the
-weights are E·i, but i multiplies the narrow output instead of them, together with dropout's scale:
+The forward keeps E = exp(scores), 0 where hidden, and one number for each query, i = 1/Σ_S E. The
+weights are E·i. But i, times dropout's scale, multiplies the narrow output instead of the weights:
 
     out = s·i·((E·keep) V)
 
-Going back, with g = s·i·dout, the weights are not formed either:
+Backward, with g = s·i·dout, does not form the weights either:
 
     dV = (E·keep)ᵀ g      G = keep·(g Vᵀ)      dscores = E·(G − i·Σ_S E·G)
 
-exp is taken without subtracting each row's maximum, which NumPy finds slowly (1 to 3 ns for each
-number where rows are short, exp itself takes 0.3). That is exact as long as the sum of a row is a
-moderate number; where one is not (scores beyond about ±30, a query that sees nothing) its block is
-done again, with the maxima of such rows. The sums are dot products of rows, so that a row depends on
-nothing but itself, to the bit. Heads are views: every product reads and writes (B, T, H, D) in place.
+exp is taken without subtracting each row's maximum, which NumPy computes slowly (1 to 3 ns per
+number for short rows; exp itself takes 0.3). That is exact as long as the sum of a row is
+moderate. If a sum is not (scores beyond about ±30, a query that sees nothing), its block is
+computed again, with the maxima of such rows. The sums are dot products of rows, so that a row depends
+only on itself, to the bit. Heads are views: every product reads and writes (B, T, H, D) in place.
 
-A bias is added to the scores, before what is hidden is hidden; its gradient is that of the scores, summed
+A bias is added to the scores before the mask is applied. Its gradient is the gradient of the scores, summed
 over the sequences of a block while they are in the cache.
 """
 
@@ -97,14 +97,14 @@ def _forward(
 
 
 def powers_of(write_scores: Callable[[], None], powers: Array, sums: Array) -> None:
-    """Turn scores into E (b, H, T, S), in place, and write Σ_S E into sums (b, H, T, 1); of nothing seen: 0 and 1.
+    """Turn scores into E (b, H, T, S), in place, and write Σ_S E into sums (b, H, T, 1); 0 and 1 if nothing is visible.
 
-    write_scores writes the scores, -inf where hidden, into powers; it is called again if sums are not moderate.
+    write_scores writes the scores, -inf where hidden, into powers. It is called again if sums are not moderate.
     """
     write_scores()
     np.vecdot(np.exp(powers, out=powers), filled(powers.shape[3], 1.0, powers.dtype), out=sums[..., 0])
     is_moderate = (sums > MODERATE[0]) & (sums < MODERATE[1])
-    if not is_moderate.all():  # the others come out as before, to the bit: a row depends on nothing but itself
+    if not is_moderate.all():  # moderate rows come out as before, to the bit: a row depends only on itself
         write_scores()
         top = powers.max(axis=3, keepdims=True, initial=-np.inf)
         top[~np.isfinite(top) | is_moderate] = 0  # a row of nothing: −∞ − −∞ is NaN
@@ -135,7 +135,7 @@ def biased_attention_backward(dout: Array, cache: AttentionCache, into: Into = (
 
 
 def _backward(dout: Array, cache: AttentionCache, dbias: Array | None) -> tuple[Array, Array, Array]:
-    """(dq, dk, dv); the bias' gradient is added to dbias."""
+    """(dq, dk, dv); the bias's gradient is added to dbias."""
     q, k, v, powers, inverse, keep, scale = cache
     expect_gradients(dout, q.shape)
     factor = row_factors(inverse, scale)

@@ -1,10 +1,10 @@
-"""Which query may look at which key, as the most that its score may be: no limit, or -inf.
+"""Attention masks as upper bounds of the scores: +inf for a visible pair, -inf for a hidden one.
 
-The minimum of a score and its cap is the score, or the -inf of a hidden pair, in one pass; whatever
-stands in hidden places then changes no bit of anything.
+The minimum of a score and its bound is the score, or -inf for a hidden pair, in one pass. The values
+at hidden positions then change no bit of any result.
 
-The part that depends on positions alone is kept for the next call; key_visible is left out where
-every key may be looked at, which one look at (B, S) tells.
+The part that depends only on positions is cached for the next call. key_visible is left out if
+every key is visible, which one pass over (B, S) tells.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Batch normalisation over blocks of rows that stay in the cache, its sums over tokens as products of BLAS.
+"""Batch normalisation over blocks of rows that stay in the CPU cache; BLAS products compute the sums over tokens.
 
-Going back, two sums serve four purposes: with dβ = Σ dy and dγ = Σ dy·x̂ the plain kernel's other two are
-Σ g = γ·dβ and Σ g·x̂ = γ·dγ, since γ is alike for all tokens.
+Backward needs two sums instead of four: with dβ = Σ dy and dγ = Σ dy·x̂ the plain kernel's other two are
+Σ g = γ·dβ and Σ g·x̂ = γ·dγ, since γ is the same for all tokens.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Functions of the BLAS that this NumPy computes with, found by their names in the copy that is loaded already.
+"""Functions of the BLAS that this NumPy uses, found by name in the copy that NumPy has loaded.
 
-Looking for a name in NumPy's own extension looks through the libraries that it is linked to, too: OpenBLAS
-in NumPy's wheels, Apple's Accelerate, a distribution's BLAS. Windows does not look further, but there
-wheels keep OpenBLAS beside the package.
+A symbol lookup in NumPy's extension module also searches the libraries that it is linked with: OpenBLAS
+in NumPy's wheels, Apple's Accelerate, a distribution's BLAS. Windows searches only the module itself, but its
+wheels ship OpenBLAS next to the package.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 PRODUCTS = ("scipy_cblas_{}gemm64_", "cblas_{}gemm64_", "cblas_{}gemm$NEWLAPACK$ILP64", "cblas_{}gemm_64",
             "cblas_{}gemm")  # fmt: skip
 
-#: OpenBLAS's function that names the processor core whose kernels it took, in wheels and in distributions.
+#: OpenBLAS's function that names the processor core whose kernels it selected, in wheels and in distributions.
 CORES = ("scipy_openblas_get_corename64_", "scipy_openblas_get_corename", "openblas_get_corename64_",
          "openblas_get_corename")  # fmt: skip
 
@@ -29,10 +29,10 @@ def blas_product(letter: str) -> Any | None:
 
 
 def blas_core() -> str | None:
-    """The processor core whose kernels OpenBLAS multiplies with, such as "Haswell"; None if NumPy has another BLAS.
+    """The processor core whose kernels OpenBLAS uses, such as "Haswell"; None if NumPy has another BLAS.
 
-    OpenBLAS chooses it when it is loaded. The environment variable OPENBLAS_CORETYPE asks for another one; for a core
-    that this build lacks, OpenBLAS takes a near one. One product has other last bits under another core.
+    OpenBLAS chooses it when it is loaded. The environment variable OPENBLAS_CORETYPE selects another one; for a core
+    that this build lacks, OpenBLAS takes a similar one. The last bits of a product differ between cores.
     """
     function = blas_function(*CORES)
     if function is None:
@@ -43,7 +43,7 @@ def blas_core() -> str | None:
 
 @cache
 def blas_function(*spellings: str) -> Any | None:
-    """The function that has one of these names, the first that is there; None if there is none."""
+    """The function with the first of these names that exists; None if none exists."""
     for library in _libraries():
         for spelling in spellings:
             if hasattr(library, spelling):
@@ -53,7 +53,7 @@ def blas_function(*spellings: str) -> Any | None:
 
 @cache
 def _libraries() -> list[ctypes.CDLL]:
-    """NumPy's extension, and what stands beside NumPy; those that can be loaded."""
+    """NumPy's extension module and the libraries next to NumPy, as far as they can be loaded."""
     extension = Path(np._core._multiarray_umath.__file__)  # type: ignore[attr-defined]  # NumPy's name for it since 2.0
     found = []
     for path in (extension, *sorted(Path(np.__file__).parent.parent.glob("numpy.libs/*openblas*"))):

@@ -1,7 +1,7 @@
-"""How many threads NumPy's matrix products use: one function to read it, one to set it.
+"""The number of threads of NumPy's matrix products: reading it and setting it.
 
-OpenBLAS, which NumPy's wheels bring along, has two functions for it, which are called directly: setting
-takes about a microsecond. Another BLAS (conda's MKL, Apple's Accelerate) is left as it is.
+OpenBLAS, which NumPy's wheels include, has a function for each; they are called directly, and setting
+takes about a microsecond. The threads of another BLAS (conda's MKL, Apple's Accelerate) are left unchanged.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ def can_set_blas_threads() -> bool:
 
 
 def blas_threads() -> int | None:
-    """How many threads a matrix product may use now; None if that cannot be known."""
+    """The number of threads that a matrix product may use now; None if it is unknown."""
     controller = _controller()
     return None if controller is None else int(controller.get())
 
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Within it, each matrix product runs on the thread that asks for it. Does nothing for another BLAS."""
+    """Inside, each matrix product runs only on the calling thread. Has no effect on another BLAS."""
     controller = _controller()
     if controller is None:
         yield

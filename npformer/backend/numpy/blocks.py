@@ -1,8 +1,8 @@
-"""Rows in blocks that stay in the cache: what all kernels of this folder share.
+"""Blocks of rows that fit into the CPU cache, and sums over rows: helpers of all kernels in this folder.
 
-A chain of ufuncs over an array that is larger than the cache fetches it from memory once for each
-link; over blocks of rows it is fetched once. Sums over tokens are products with a vector of ones,
-which BLAS does at 0.05 ns per number where ``np.sum`` needs 0.1 to 1.
+A chain of ufuncs over an array that is larger than the cache loads it from memory once for each
+ufunc; over blocks of rows it is loaded once. Sums over tokens are products with a vector of ones,
+which take BLAS 0.05 ns per number, where ``np.sum`` takes 0.1 to 1.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ BLOCK = 1 << 16  # numbers in a block: 256 kB of float32, so that three or four 
 
 
 def row_blocks(rows: int, width: int, numbers: int = BLOCK) -> Iterator[slice]:
-    """Slices that cover so many rows, each of about ``numbers`` numbers; one slice if there are few rows."""
+    """Slices that cover all rows, each of about ``numbers`` numbers; one slice if there are few rows."""
     size = max(1, numbers // max(1, width))
     if rows <= size + size // 2:
         return iter((slice(0, rows),))
@@ -35,13 +35,13 @@ def as_matrix(x: Array) -> Array:
 
 
 def filled(size: int, value: float, dtype: Any) -> HostArray:
-    """A read-only vector (size,) of one number: the beginning of one that is kept for the next call."""
+    """A read-only vector (size,) of one value: the first elements of a cached, longer one."""
     return _filled(1 << max(0, size - 1).bit_length(), value, dtype)[:size]
 
 
 @lru_cache(maxsize=64)
 def _filled(size: int, value: float, dtype: Any) -> HostArray:
-    """A vector of a power of two numbers: few of them serve all batches, which come in any number of rows."""
+    """A vector of one value whose length is a power of two, so that few of them serve batches of all sizes."""
     vector: HostArray = np.full(size, value, dtype=dtype)
     vector.flags.writeable = False
     return vector

@@ -1,7 +1,7 @@
 """Softmax and cross-entropy in one pass over blocks of rows, without a target distribution.
 
-Of the forward only exp(z − max z) is kept, and a row's sum of it. The target distribution is never
-an array: what it contributes is picked from z where the targets are, and going back is subtracted
+The forward keeps only exp(z − max z) and its sum per row. The target distribution is never
+an array: its contribution is read from z at the targets, and backward subtracts it
 there. The plain kernel keeps p, q and a one-hot matrix, each as large as the logits.
 """
 
@@ -23,8 +23,8 @@ class CrossEntropyCache(NamedTuple):
     powers: Array  # (..., V)  exp(z − max z)
     sums: Array  # (N,)  of powers over V
     counted: Array  # (N,)  1 where the token counts, else 0
-    targets: Array  # (N,)  int64; a target that is no class stands as class 0
-    at_target: Array  # (N,)  1 − ε, the target's share of q; 0 where the target is no class
+    targets: Array  # (N,)  int64; 0 in place of a target outside [0, V)
+    at_target: Array  # (N,)  1 − ε, the target's share of q; 0 for a target outside [0, V)
     elsewhere: float  # ε/V
     num_counted: int  # at least 1
 

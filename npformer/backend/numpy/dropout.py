@@ -1,7 +1,7 @@
-"""Dropout with a multiplication by the mask, where the plain kernel selects with ``where``.
+"""Dropout that multiplies by the mask, where the plain kernel selects with ``where``.
 
-``np.where`` takes ten times as long as a product; ``x·keep`` with a boolean mask takes 0.14 ns for
-each number. (So an infinite number that is dropped becomes NaN, not 0: a run that has one is lost.)
+``np.where`` takes ten times as long as a multiplication; ``x·keep`` with a boolean mask takes 0.14 ns per
+number. (So a dropped infinity becomes NaN, not 0; a run with an infinity has diverged anyway.)
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def drop(x: Array, cache: DropoutCache) -> Array:
 
 
 class DropoutRows:
-    """x·keep·s some rows at a time, for an array of the shape of ``like`` (..., C)."""
+    """x·keep·s a few rows at a time, for an array of the shape of ``like`` (..., C)."""
 
     def __init__(self, like: Array, cache: DropoutCache) -> None:
         self.keep, self.scale = cache
@@ -55,5 +55,5 @@ class DropoutRows:
             block *= self.scale
 
     def result(self, x: Array) -> Array:
-        """What was written, or x itself if nothing was dropped."""
+        """The array written so far, or x itself if nothing was dropped."""
         return x if self.keep is None else self.y

@@ -1,9 +1,9 @@
-"""The embedding's gradient by sorting: equal tokens become neighbours, and neighbours are summed.
+"""The embedding's gradient by sorting: equal tokens become adjacent, and their rows are summed.
 
-The plain kernel multiplies by a one-hot matrix, N·V·C operations. Here the N rows of dy are put in
-the order of their tokens and each run of equal tokens is added up once: N·C operations, and the
-same order of summation whatever the vocabulary, so two runs are bit-equal. Only the rows of tokens
-that occurred are touched.
+The plain kernel multiplies by a one-hot matrix, N·V·C operations. Here the N rows of dy are sorted
+by token and each run of equal tokens is summed once: N·C operations, and the
+same order of summation for every vocabulary, so two runs are bit-equal. Only the rows of tokens
+that occurred are written.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from npformer.typing import Array
 def embedding_forward(tokens: Array, table: Array, scale: float = 1.0) -> tuple[Array, EmbeddingCache]:
     """As the plain kernel: look up tokens (...), integers in [0, V), in table (V, C). Returns y (..., C)."""
     if tokens.dtype.kind not in "iu" or table.ndim != 2:
-        return F.embedding_forward(tokens, table, scale)  # which says what is wrong
+        return F.embedding_forward(tokens, table, scale)  # it raises the error
     y = table[tokens]
     y *= scale
     return y, EmbeddingCache(tokens, table.shape[0], scale)
 
 
 def embedding_backward(dy: Array, cache: EmbeddingCache, into: Into = ()) -> Any:
-    """As the plain kernel: gradient dtable (V, C), added straight to the rows of into where it is given."""
+    """As the plain kernel: gradient dtable (V, C), added directly to the rows of into's array if there is one."""
     shape = cache.num_rows, dy.shape[-1]
     expect_gradients(dy, (*cache.tokens.shape, shape[1]), into, shape)
     dtable = into[0] if len(into) == 1 else np.zeros(shape, dtype=dy.dtype)
@@ -40,7 +40,7 @@ def embedding_backward(dy: Array, cache: EmbeddingCache, into: Into = ()) -> Any
 
 
 def _add_rows(dtable: Array, dy: Array, cache: EmbeddingCache) -> None:
-    """Add to dtable (V, C) the sums of the rows of dy (..., C) that belong to each token."""
+    """Add to each row of dtable (V, C) the sum of its token's rows of dy (..., C)."""
     tokens, _, scale = cache
     tokens = tokens.reshape(-1)
     if tokens.size == 0:

@@ -1,11 +1,11 @@
-"""The feed-forward layer without a mask and without an array of its own for each step inside.
+"""The feed-forward layer with fewer arrays: no stored mask, and no new array for each step inside.
 
-Between the two products bias, activation and dropout are done in one pass over blocks that stay in
-the cache, where the product left its numbers. Of the hidden layer only what enters the second
-product is kept, and by what the gradient will be multiplied: for ReLU that is 1 exactly where what
-was kept is not 0, so nothing more is kept; for GELU it is Φ(h) + h·φ(h) where h was not dropped.
-Dropout's scale s moves behind the products, where arrays are narrower: y = s·(kept W₂) + b₂, and
-going back it multiplies dy.
+Between the two products, bias, activation and dropout are computed in place, in one pass over blocks that
+fit into the CPU cache. Of the hidden layer only the second product's operand is kept, and the slope
+that multiplies its gradient. For ReLU the slope is 1 exactly where the operand is not 0, so nothing
+more is kept; for GELU it is Φ(h) + h·φ(h) where h was not dropped.
+Dropout's scale s is applied after the product, to the narrower array: y = s·(kept W₂) + b₂, and
+backward applies it to dy.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from npformer.typing import Array, HostArray
 
 class FeedForwardCache(NamedTuple):
     x: Array  # (..., C)
-    hidden: Array  # (..., F)  act(h)·keep: what met w2
+    hidden: Array  # (..., F)  act(h)·keep, the operand of w2
     slope: Array | None  # (..., F)  act'(h)·keep; None for ReLU: 1 where hidden is not 0
     scale: float  # s
     w1: Array  # (C, F)
@@ -75,7 +75,7 @@ def feed_forward_backward(dy: Array, cache: FeedForwardCache, into: Into = ()) -
 
 
 def _activate(hidden: Array, bias: Array, keep: HostArray | None, slope: Array | None) -> None:
-    """Turn x W₁ (..., F) into act(x W₁ + b₁)·keep where it stands, and write act'·keep into slope (..., F)."""
+    """Turn x W₁ (..., F) into act(x W₁ + b₁)·keep, in place, and write act'·keep into slope (..., F)."""
     hidden_rows = as_matrix(hidden)
     for rows in row_blocks(*hidden_rows.shape):
         h = hidden_rows[rows]

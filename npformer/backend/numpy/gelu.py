@@ -1,13 +1,13 @@
-"""GELU in place over blocks that stay in the cache, its slope made on the way, while Φ(x) is at hand.
+"""GELU in place over blocks that stay in the CPU cache. The forward also computes the slope, since it has Φ(x).
 
-The plain erf takes 24 to 32 ns for each number, most of them in ``where`` and in temporaries. Here
-Φ(x) comes from the same coefficients by operations in place, 4 ns: with z = |x|/√2
+The plain erf takes 24 to 32 ns per number, most of it in ``where`` and in temporaries. Here
+Φ(x) comes from the same coefficients by operations in place, in 4 ns: with z = |x|/√2
 
     1 − erf z = exp(−z²)·top(z)/bottom(z)      Φ(x) is half of it for x < 0, 1 less that half for x > 0
 
 and exp(−z²) = exp(−x²/2) is φ(x) up to a factor, so one exponential serves both. Below z = 0.47 the
-quotient is still within 5e-12: nothing in float32; in float64 the other piece of erf is blended in
-there. Keeping the slope instead of x and Φ(x) halves what is kept.
+quotient is still accurate to 5e-12: enough for float32; for float64 the other piece of erf is used
+there. Keeping the slope instead of x and Φ(x) halves the cache.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from npformer.functional.erf import FAR_BOTTOM, FAR_TOP, NEAR, NEAR_BOTTOM, NEAR
 from npformer.typing import Array
 
 BLOCK = 1 << 14  # numbers: seven arrays of 64 kB are in use at a time
-FAR = 40.0  # |x| from where on exp(−x²/2) is 0 in float64 too; beyond, x² would overflow at last
+FAR = 40.0  # from this |x| on, exp(−x²/2) is 0 in float64 too; for much larger |x|, x² would overflow
 
 
 class GeluCache(NamedTuple):
@@ -83,7 +83,7 @@ def _phi_below(x: Array, power: Array) -> Array:
 
 
 def _half_erf_near(z: Array, square: Array) -> Array:
-    """(erf z)/2 of z (n, C), right for z ≤ 0.47."""
+    """(erf z)/2 of z (n, C), valid for z ≤ 0.47."""
     near = _polynomial(square, NEAR_TOP)
     near /= _polynomial(square, NEAR_BOTTOM)
     near *= z

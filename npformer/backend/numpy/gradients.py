@@ -1,4 +1,4 @@
-"""Which gradients of parameters nobody wants, and whether all that come in have their shape."""
+"""Checks of the gradients of a backward: which parameters are frozen, and whether all shapes fit."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ Into = Sequence[Array | None]
 
 
 def is_frozen(into: Into, from_end: int) -> bool:
-    """Whether nobody wants the gradient of the input that is from_end-th from the end (1: the last)."""
+    """Whether the from_end-th input from the end (1: the last) is frozen, so that its gradient is not needed."""
     return len(into) >= from_end and into[-from_end] is None
 
 
 def expect_gradients(dy: Array, shape: tuple[int, ...], into: Into = (), *parameters: tuple[int, ...]) -> None:
-    """Raise ShapeError unless dy has y's shape and each place in into its parameter's.
+    """Raise ShapeError unless dy has y's shape and each array in into its parameter's shape.
 
-    NumPy would stretch an array of one row; a kernel would read, or write, what lies behind one that is too small.
+    NumPy would broadcast an array of one row, and a compiled kernel would read or write past the end of a small one.
     """
     expect_shape("dy", dy, "the shape of y", *shape)
     for place, expected in zip(reversed(into), reversed(parameters), strict=False):

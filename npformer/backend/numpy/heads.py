@@ -1,4 +1,4 @@
-"""Memory for heads, laid out so that merging them again is no copy."""
+"""Memory for heads, laid out so that merging them needs no copy."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from npformer.typing import Array
 
 
 def empty_heads(like: Array) -> Array:
-    """Room for heads of the shape of like (B, H, T, D), merged in memory: (B, T, H, D)."""
+    """Empty heads of like's shape (B, H, T, D), in the memory order (B, T, H, D)."""
     B, H, T, D = like.shape
     return empty((B, T, H, D), like.dtype).transpose(0, 2, 1, 3)
 
 
 def row_factors(inverse: Array, scale: float) -> Array:
-    """inverse·scale (B, H, T, 1), laid out as heads are: NumPy multiplies these by it in one stretch, twice as fast."""
+    """inverse·scale (B, H, T, 1) in the memory order of heads: multiplying heads by it is then twice as fast."""
     factors: Array = np.multiply(inverse, scale, out=empty_heads(inverse))
     return factors
 
 
 def empty_gradients(q: Array, k: Array, v: Array) -> tuple[Array, Array, Array]:
-    """Room for dq, dk and dv; those of one product's heads are side by side as these were, so joining is no copy."""
+    """Empty dq, dk and dv. If q, k and v are columns of one product, so are these, and joining them needs no copy."""
     if q.base is not None and q.base is k.base and q.base is v.base and q.shape == k.shape == v.shape:
         dq, dk, dv = _side_by_side(q, 3)
     elif k.base is not None and k.base is v.base and k.shape == v.shape:
@@ -33,7 +33,7 @@ def empty_gradients(q: Array, k: Array, v: Array) -> tuple[Array, Array, Array]:
 
 
 def _side_by_side(like: Array, count: int) -> list[Array]:
-    """Room for so many arrays of heads (B, H, T, D): columns of one (B, T, count·H·D)."""
+    """count empty arrays of heads (B, H, T, D): columns of one array (B, T, count·H·D)."""
     B, H, T, D = like.shape
     together = empty((B, T, count, H, D), like.dtype)
     return [together[:, :, i].transpose(0, 2, 1, 3) for i in range(count)]

@@ -1,7 +1,7 @@
-"""The table of NumPy's own kernels: fast ones for nearly every operation that a layer calls.
+"""The table of the NumPy kernels: a fast one for nearly every operation that a layer calls.
 
-``relu`` and ``softmax`` stay plain: no layer calls them, since feed_forward and attention contain them. So does what
-spends its time in products, which the plain pair makes as fast.
+``relu`` and ``softmax`` stay plain: no layer calls them, since feed_forward and attention contain them. Operations that
+spend their time in matrix products also stay plain, since a NumPy kernel would be no faster.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Layer normalisation over blocks of rows that stay in the cache, its sums as products.
+"""Layer normalisation over blocks of rows that stay in the CPU cache; products compute the sums.
 
-Each sum over C is a dot product of a row with a vector (0.1 ns per number, ``np.sum`` 0.3 where rows
-are short), each sum over tokens a product of BLAS with ones. A row's numbers depend on that row
-alone, to the bit, so a product of BLAS with a vector, which mixes rows, is not used for them. Going
-back, dy·x̂ is formed once and serves two sums: Σ_tokens dy·x̂ is dγ, and its product with γ/C is
-mean_C(g·x̂), since g = γ·dy. Likewise mean_C g is the product of dy with γ/C, before g exists.
+Each sum over C is a dot product of a row with a vector (0.1 ns per number; ``np.sum`` takes 0.3 for short
+rows), each sum over tokens a BLAS product with ones. A row's results must depend only on that row, to the
+bit, so BLAS's matrix-vector product, which mixes rows, is not used for them. Backward forms
+dy·x̂ once for two sums: Σ_tokens dy·x̂ is dγ, and its product with γ/C is
+mean_C(g·x̂), since g = γ·dy. Likewise mean_C g is the product of dy with γ/C, so g need not exist yet.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def expect_gain(x: Array, gamma: Array, beta: Array) -> None:
 
 
 class NormRows(NamedTuple):
-    """The forward of some rows at a time, and what it keeps of all N of them."""
+    """The forward, a few rows at a time, and the cache of all N rows."""
 
     x_hat: Array  # (N, C)
     r: Array  # (N, 1)
@@ -61,7 +61,7 @@ class NormRows(NamedTuple):
 
     @classmethod
     def for_shape(cls, x: Array, gamma: Array, beta: Array, eps: float) -> NormRows:
-        """Room for as many rows as x (..., C) has."""
+        """Empty arrays for all rows of x (..., C)."""
         C = x.shape[-1]
         N = x.size // max(1, C)
         x_hat, r = empty((N, C), x.dtype), empty((N, 1), x.dtype)
@@ -80,12 +80,12 @@ class NormRows(NamedTuple):
         y += self.beta
 
     def cache(self, shape: tuple[int, ...]) -> LayerNormCache:
-        """What the backward of an input of this shape needs."""
+        """The cache for the backward of an input of this shape."""
         return LayerNormCache(self.x_hat.reshape(shape), self.r.reshape(*shape[:-1], 1), self.gamma)
 
 
 class NormSlopes:
-    """The backward of some rows at a time; dgamma and dbeta (C,) add up on the way."""
+    """The backward, a few rows at a time; dgamma and dbeta (C,) accumulate."""
 
     def __init__(self, cache: LayerNormCache) -> None:
         C = cache.gamma.shape[0]

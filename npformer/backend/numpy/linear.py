@@ -1,7 +1,7 @@
-"""The linear map, written into memory that is used again, its bias gradient by a product with ones.
+"""The linear map into reused memory; the bias gradient is a product with ones.
 
-The products are those of the plain kernel. What is saved are fresh arrays (page faults), the
-temporary of ``x W + b``, and the sum over rows. A frozen matrix costs no product.
+The products are the same as in the plain kernel. This kernel avoids new arrays (page faults), the
+temporary of ``x W + b``, and ``np.sum`` over rows. A frozen matrix needs no product.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from npformer.typing import Array
 def linear_forward(x: Array, weight: Array, bias: Array) -> tuple[Array, LinearCache]:
     """As the plain kernel: x (..., C_in) by weight (C_in, C_out) and bias (C_out,) to y (..., C_out)."""
     if weight.ndim != 2 or x.shape[-1:] != weight.shape[:1] or bias.shape != weight.shape[1:]:
-        return F.linear_forward(x, weight, bias)  # which says what is wrong
+        return F.linear_forward(x, weight, bias)  # it raises the error
     y: Array = empty((*x.shape[:-1], weight.shape[1]), x.dtype)
     np.matmul(as_matrix(x), weight, out=as_matrix(y))
     y += bias

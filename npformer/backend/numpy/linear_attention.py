@@ -1,11 +1,11 @@
-"""Linear attention a few sequences at a time, its features made once, its chunks read one after the other.
+"""Linear attention a few sequences at a time: features are computed once, chunks are processed one after the other.
 
     φ(x) = max(x, 0) + exp(min(x, 0))        φ'(x) = min(φ(x), 1)        in the symbols of the plain kernel
 
-so what is kept is φ, and nobody asks again on which side of 0 a number was; at hidden keys φ is 0, and so
-is its slope. The plain kernel keeps a state for each chunk and cuts copies of everything into chunks; here
-one state is carried from chunk to chunk, and chunks are views. Going back, two tables of products serve
-three gradients: (v'_j·dn_t) is needed for φ(q_t) and, transposed, for φ(k_j).
+so only φ is kept, and the sign of x is not needed again; at hidden keys φ is 0, and so
+is its slope. The plain kernel keeps a state for each chunk and copies its arrays into chunks. Here
+one state is carried from chunk to chunk, and chunks are views. Backward computes three gradients from two
+tables of products: (v'_j·dn_t) is needed for φ(q_t) and, transposed, for φ(k_j).
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _features(x: Array, y: Array) -> None:
 
 
 def _slopes_of_all(fq: Array, fk: Array, v1: Array, dn: Array, dfq: Array, dfk: Array, dv: Array) -> None:
-    """Write what φ(q), φ(k) and v receive where every query sees all keys."""
+    """Write the gradients of φ(q), φ(k) and v for the case that every query sees all keys."""
     received = fq.swapaxes(2, 3) @ dn  # G (b, H, D, D+1)
     np.matmul(dn, (fk.swapaxes(2, 3) @ v1).swapaxes(2, 3), out=dfq)
     np.matmul(v1, received.swapaxes(2, 3), out=dfk)
@@ -104,7 +104,7 @@ def _causal(fq: Array, fk: Array, v1: Array, n: Array) -> None:
 
 
 def _slopes_causal(fq: Array, fk: Array, v1: Array, dn: Array, dfq: Array, dfk: Array, dv: Array) -> None:
-    """Write what φ(q), φ(k) and v receive where no query sees a later key: the chunks upward, then downward."""
+    """Write the gradients of φ(q), φ(k) and v for the causal case: chunks forward, then backward."""
     state = np.zeros((*fq.shape[:2], fq.shape[3], v1.shape[3]), dtype=fq.dtype)
     kept = []
     for part, past in _chunks(fq):
@@ -127,7 +127,7 @@ def _slopes_causal(fq: Array, fk: Array, v1: Array, dn: Array, dfq: Array, dfk: 
 
 
 def _chunks(x: Array) -> list[tuple[slice, HostArray]]:
-    """For each chunk of x (b, H, T, D) its tokens, and 1 where a pair of them may meet, else 0."""
+    """For each chunk of x (b, H, T, D): the slice of its tokens, and its causal mask of 1 and 0."""
     parts = row_blocks(x.shape[2], 1, CHUNK)
     return [(part, _past(part.stop - part.start, x.dtype)) for part in parts]
 

@@ -1,9 +1,9 @@
-"""Local and strided attention on views: the keys of a block are a stretch of memory that the next block's overlaps.
+"""Local and strided attention on views: the keys of neighbouring blocks are overlapping views of one array.
 
-The plain kernel copies each key two or three times, once for every block that may look at it. Here keys lie
-once in memory, with zeros around them, and a block's are a view; so are every size-th position. What is
-kept, and how exp, dropout and the sums are taken, is as in ``attention.py``; scores of all patterns stand
-side by side in (B, H, T, M), as in the plain kernel, so that dropout draws the same bits.
+The plain kernel copies each key two or three times, once for every block that may look at it. Here each key is
+stored once, with zeros before and after all keys, and a block's keys are a view; so is every size-th position. The
+cache, exp, dropout and the sums are as in ``attention.py``. The scores of all patterns are adjacent
+in (B, H, T, M), as in the plain kernel, so that dropout draws the same bits.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ class LocalAttentionCache(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """A pattern, for a sequence of T positions: its columns among M, and the blocks that it cuts."""
+    """A pattern for a sequence of T positions: its columns among the M, and its blocks."""
 
     size: int
     spread: int  # of a window: how many blocks of keys a block looks at; of a stride: 0
     columns: slice
-    times: int  # how often size goes into T: a window has so many blocks, a stride's block so many rows
+    times: int  # ⌈T/size⌉: the number of blocks of a window, or of rows in a block of a stride
 
     def blocks(self, x: Array) -> Array:
-        """x (b, H, T, D) as (b, H, G, R, D), a view if T is G·R, else of a copy with zeros behind."""
+        """x (b, H, T, D) as (b, H, G, R, D): a view if T is G·R, else a view of a zero-padded copy."""
         length = self.times * self.size
         if x.shape[2] != length:
             x = _between_zeros(x, 0, length - x.shape[2])
@@ -73,15 +73,15 @@ class _Part(NamedTuple):
         return blocks.reshape(b, h, self.times * self.size, width)[:, :, :length]
 
     def add_keys(self, dkeys: Array, dx: Array) -> None:
-        """Add what keys received, (b, H, G, M, D), to dx (b, H, T, D)."""
+        """Add the gradients of the gathered keys, (b, H, G, M, D), to dx (b, H, T, D)."""
         length, size = dx.shape[2], self.size
         if not self.spread:
             dx += self.rows(dkeys, length)
             return
-        for block in range(self.spread):  # the block before, its own, the one behind
+        for block in range(self.spread):  # the previous block, the block itself, the next one
             some = dkeys[:, :, :, block * size : (block + 1) * size]
             some = some.reshape(*dx.shape[:2], self.times * size, dx.shape[3])
-            first = (block - 1) * size  # where the first key of the first block stands
+            first = (block - 1) * size  # the position of the first key of the first block
             start, stop = max(0, first), min(length, first + some.shape[2])
             if stop > start:
                 dx[:, :, start:stop] += some[:, :, start - first : stop - first]
@@ -132,27 +132,27 @@ def local_attention_backward(dout: Array, cache: LocalAttentionCache, into: Into
 
 
 def _scores(q: Array, k: Array, parts: tuple[_Part, ...], caps: HostArray, scores: Array) -> None:
-    """Write q·k/√D of each query and the keys brought to it into scores (b, H, T, M), -inf where hidden."""
+    """Write q·k/√D of each query and its gathered keys into scores (b, H, T, M), -inf where hidden."""
     _products(q, k, parts, scores)
     scores *= 1 / math.sqrt(q.shape[3])
     np.fmin(scores, caps, out=scores)  # fmin: a hidden NaN is hidden too
 
 
 def _products(rows: Array, keys: Array, parts: tuple[_Part, ...], y: Array) -> None:
-    """Write the products of rows (b, H, T, D) with the keys brought to them into y (b, H, T, M)."""
+    """Write the dot products of rows (b, H, T, D) with their gathered keys into y (b, H, T, M)."""
     for part in parts:
         met = np.matmul(part.blocks(rows), part.keys(keys).swapaxes(3, 4))
         y[..., part.columns] = part.rows(met, rows.shape[2])
 
 
 def _of_keys(weights: Array, keys: Array, parts: tuple[_Part, ...]) -> Array:
-    """Σ_j weights_tj key_j (b, H, T, D) over the keys brought to each row; weights (b, H, T, M)."""
+    """Σ_j weights_tj key_j (b, H, T, D) over the gathered keys of each row; weights (b, H, T, M)."""
     found = (part.rows(part.blocks(weights[..., part.columns]) @ part.keys(keys), keys.shape[2]) for part in parts)
     return sum(found, start=next(found))
 
 
 def _to_keys(weights: Array, rows: Array, parts: tuple[_Part, ...], dkeys: Array) -> None:
-    """Add Σ_t weights_tj row_t, over the rows that key j was brought to, to dkeys (b, H, T, D)."""
+    """Add Σ_t weights_tj row_t, over the rows that key j was gathered for, to dkeys (b, H, T, D)."""
     for part in parts:
         part.add_keys(part.blocks(weights[..., part.columns]).swapaxes(3, 4) @ part.blocks(rows), dkeys)
 
@@ -169,7 +169,7 @@ def _parts(mask: AttentionMask, length: int) -> tuple[_Part, ...]:
 
 
 def _caps(mask: AttentionMask, q: Array) -> HostArray:
-    """+inf where a key brought to a query may be looked at, else -inf, (B or 1, 1, T, M)."""
+    """+inf where a gathered key is visible to its query, else -inf, (B or 1, 1, T, M)."""
     if mask.key_visible is None or np.all(mask.key_visible):
         return _pattern_caps(mask.causal, mask.window, mask.stride, q.shape[2], q.dtype)
     return _as_caps(visible_keys(mask, q), q.dtype)
@@ -189,7 +189,7 @@ def _as_caps(visible: Array, dtype: Any) -> HostArray:
 
 
 def _between_zeros(x: Array, before: int, behind: int) -> Array:
-    """x (b, H, T, D) in memory of its own, with so many rows of zeros before and behind."""
+    """A copy of x (b, H, T, D), with this many rows of zeros before and behind."""
     b, h, length, width = x.shape
     y = empty((b, h, before + length + behind, width), x.dtype)
     y[:, :, :before], y[:, :, before : before + length], y[:, :, before + length :] = 0, x, 0

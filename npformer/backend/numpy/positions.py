@@ -1,7 +1,7 @@
-"""Positions from a table that is made once: sines and cosines depend on nothing but the place.
+"""Position encodings from a cached table: sines and cosines depend only on the position.
 
-The plain kernel makes the table anew in each call, in float64: 20 ns for each of its numbers. The
-learned table's gradient is added to the rows that were used, without a table of zeros around them.
+The plain kernel computes the table in each call, in float64: 20 ns per number. The
+learned table's gradient is added directly to the used rows, without a full table of zeros.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _table(rows: int, width: int, dtype: Any) -> HostArray:
 
 
 def sinusoidal_positions_backward(dy: Array, cache: SinusoidalPositionsCache, into: Into = ()) -> Array:
-    """As the plain kernel: the gradient passes."""
+    """As the plain kernel: the gradient passes through unchanged."""
     return dy
 
 

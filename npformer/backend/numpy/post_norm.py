@@ -1,7 +1,7 @@
-"""Post-LN in one pass over the rows: the residual sum is normalised while it is in the cache.
+"""Post-LN in one pass over the rows: the residual sum is normalised while it is in the CPU cache.
 
-The sum is built up where x̂ will stand, so it never has memory of its own; going back, df is made
-from each block of dx before that leaves the cache.
+The sum is computed in the memory of x̂, so it needs no array of its own. Backward computes df
+from each block of dx before the block leaves the cache.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Relative positions: buckets that are found once, and gradients counted into them.
+"""Relative position bias: buckets are cached, and gradients are summed per bucket with ``np.bincount``.
 
-Which bucket a pair of positions falls into depends on nothing but the shape, so it is kept for the next
-call. The plain kernel's gradient multiplies by a one-hot matrix, T·S·K operations for each head; counting
-each number into its bucket takes T·S, and adds in float64.
+The bucket of a pair of positions depends only on the shapes and options, so it is cached for the next
+call. The plain kernel's gradient multiplies by a one-hot matrix, T·S·K operations per head. Adding
+each number to its bucket takes T·S, and sums in float64.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def relative_bias_backward(dbias: Array, cache: RelativeBiasCache, into: Into = 
 def _bucket(
     shape: tuple[int, ...], queries: int, keys: int, query_offset: int, causal: bool, max_distance: int
 ) -> Buckets:
-    """Which entry of a table of that shape each pair uses, (T·S,), read-only; raises as the plain kernel does."""
+    """The table entry that each pair of positions uses, (T·S,), read-only. Raises as the plain kernel does."""
     _, cache = F.relative_bias_forward(np.zeros(shape), queries, keys, query_offset, causal, max_distance)
     bucket = np.asarray(cache.bucket, dtype=np.intp)
     bucket.flags.writeable = False

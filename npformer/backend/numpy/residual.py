@@ -1,4 +1,4 @@
-"""The residual sum without temporaries: x + f·keep·s is built up in the output, block by block."""
+"""The residual sum without temporaries: x + f·keep·s is computed in the output array, block by block."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def residual_backward(dy: Array, cache: ResidualCache, into: Into = ()) -> Any:
 
 
 class ResidualRows:
-    """x + Drop(f), all (..., C), to be written into ``total`` some rows at a time."""
+    """x + Drop(f), both (..., C), written into ``total`` a few rows at a time."""
 
     def __init__(self, x: Array, f: Array, dropout: DropoutCache, total: Array) -> None:
         self.x, self.f, self.total = as_matrix(x), as_matrix(f), as_matrix(total)

@@ -1,7 +1,7 @@
-"""Rotary positions as one product of complex numbers, with turns from a table that is made once.
+"""RoPE as one product of complex numbers, with rotations from a cached table.
 
-A pair of columns (a, b) is the number a + ib, and turning it by p·ω is a product with exp(i·p·ω): one pass
-over memory, where the plain kernel takes eight, and makes the table's sines anew in each call.
+A pair of columns (a, b) is the complex number a + ib, and rotating it by p·ω is a product with exp(i·p·ω): one pass
+over memory, where the plain kernel takes eight, and computes the sines again in each call.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from npformer.typing import Array, HostArray
 
 
 def rotary_forward(x: Array, start: int = 0, base: float = 10000.0) -> tuple[Array, RotaryCache]:
-    """As the plain kernel: turn x (..., T, D), whose tokens stand at start, start + 1, … Returns y (..., T, D)."""
+    """As the plain kernel: rotate x (..., T, D), whose positions are start, start + 1, … Returns y (..., T, D)."""
     expect_rotary(x, start, base)
     return _turned(x, start, base, 1.0), RotaryCache(start, base)
 

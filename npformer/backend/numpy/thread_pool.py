@@ -1,10 +1,10 @@
-"""A pool of threads that share one job and wait for each other.
+"""A thread pool for the shards of a batch: it runs a few jobs at the same time and waits for all of them.
 
-NumPy and compiled kernels release Python's lock while they compute, so threads do run at the same
-time. What a pool is given are large parts (a whole forward and backward of some rows of a batch):
-handing over costs 10 to 20 µs, once for each job and not for each operation. Each thread's matrix
-products stay on that thread, since two pools of threads fight over the same cores. So do two of these:
-one works at a time.
+NumPy and compiled kernels release Python's global lock (GIL) while they compute, so the threads run in
+parallel. The jobs are large (the whole forward and backward of some rows of a batch): handing one
+over takes 10 to 20 µs, once per job and not once per operation. Each thread's matrix products stay on
+that thread, since BLAS's threads would compete for the same cores. Two pools would compete too, so
+only one runs at a time.
 """
 
 from __future__ import annotations
@@ -22,45 +22,45 @@ Job = Callable[[], Any]
 
 
 class _Task:
-    """A job on its way: a thread does it, or the caller drops it before."""
+    """A job handed over: a thread runs it, unless the caller drops it first."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
         self._taken: dict[str, str] = {}
-        self._running = threading.Lock()  # no Event: an interrupt within Python's own would leave its lock torn
+        self._running = threading.Lock()  # not an Event: an interrupt inside it would leave its lock held
         self._running.acquire()
         self.error: BaseException | None = None
 
     def _is_for(self, who: str) -> bool:
-        """Whether who took it first, now or before; one step, which no interrupt divides."""
+        """Whether who is the first to claim it, now or earlier. The claim is atomic even under an interrupt."""
         return self._taken.setdefault("by", who) == who
 
     def drop(self) -> bool:
-        """Whether no thread does it, nor will; may be called again."""
+        """Drop the job. Returns whether no thread runs it, now or later. May be called again."""
         return self._is_for("caller")
 
     def do(self) -> None:
         if self._is_for("thread"):
             try:
                 self._job()
-            except BaseException as error:  # handed to the caller of ThreadPool.run, whatever it is
+            except BaseException as error:  # any error is passed to the caller of ThreadPool.run
                 self.error = error
             self._running.release()
 
     def wait(self) -> None:
-        """Until it has ended; may be called again."""
-        with self._running:  # taken and given back in one step each, which no interrupt divides
+        """Wait until it has ended. May be called again."""
+        with self._running:  # acquired and released atomically even under an interrupt
             pass
 
 
 class _Here(threading.local):
-    """Whether this thread is doing a pool's job."""
+    """Whether this thread is running a pool's job."""
 
     busy = False
 
 
 class ThreadPool:
-    """size threads, the caller's own among them; the others start with the first job and end with the program."""
+    """size threads, including the caller's. The others start with the first job and end with the program."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -68,10 +68,10 @@ class ThreadPool:
         _pools.add(self)
 
     def run(self, jobs: Sequence[Job]) -> None:
-        """Do jobs (at most ``size``) at the same time; returns when all have ended.
+        """Run jobs (at most ``size``) at the same time. Returns when all have ended.
 
-        Raises what a job raised, the first of several. Two callers take turns; a job that itself
-        gives jobs to a pool does them one after the other.
+        Raises the error of a job, the first if there are several. Two callers take turns. A job that itself
+        gives jobs to a pool runs them one after the other.
         """
         if len(jobs) <= 1 or _here.busy:
             for job in jobs:
@@ -83,10 +83,10 @@ class ThreadPool:
             try:
                 raise error
             finally:
-                del error  # it knows this frame: known by it in turn, it would keep a batch's arrays alive
+                del error  # its traceback refers to this frame: the cycle would keep a batch's arrays alive
 
     def _hand_over(self, others: Sequence[Job], own: Job) -> BaseException | None:
-        """Give others to the threads and do own; when all have ended, returns the first error of others."""
+        """Hand others to the threads and run own. When all have ended, returns the first error of others."""
         while len(self._inboxes) < len(others):
             self._inboxes.append(_new_thread())
         tasks = [_Task(job) for job in others]
@@ -96,8 +96,8 @@ class ThreadPool:
                 inbox.put(task)
             own()
             failed = False
-        finally:  # after an interrupt, too, perhaps before all were handed over
-            interrupt = _wait(tasks, dropping=failed)  # nobody writes on after run has ended
+        finally:  # also after an interrupt, perhaps before all were handed over
+            interrupt = _wait(tasks, dropping=failed)  # no thread may write after run has ended
             _here.busy = False
             errors = [task.error for task in tasks]
             for task in tasks:
@@ -106,11 +106,11 @@ class ThreadPool:
 
 
 def _wait(tasks: Sequence[_Task], *, dropping: bool) -> BaseException | None:
-    """Wait for tasks, dropping: for those begun, even if an interrupt arrives meanwhile; it is returned."""
+    """Wait for the tasks (dropping: only for those begun), even during an interrupt. Returns the interrupt or None."""
     interrupt: BaseException | None = None
     while True:
         try:
-            begun = [task for task in tasks if not (dropping and task.drop())]  # all at once, before it waits
+            begun = [task for task in tasks if not (dropping and task.drop())]  # drop all before waiting for any
             for task in begun:
                 task.wait()
             return interrupt
@@ -119,7 +119,7 @@ def _wait(tasks: Sequence[_Task], *, dropping: bool) -> BaseException | None:
 
 
 def _new_thread() -> SimpleQueue[_Task]:
-    """Start a thread that does the tasks put into its inbox. It does not keep a program alive."""
+    """Start a daemon thread that runs the tasks put into its inbox."""
     inbox: SimpleQueue[_Task] = SimpleQueue()
 
     def work() -> None:
@@ -137,7 +137,7 @@ _pools: WeakSet[ThreadPool] = WeakSet()
 
 
 def _start_over() -> None:
-    """In the child of a fork, which has none of its parent's threads."""
+    """Reset the pools in the child of a fork, which has none of its parent's threads."""
     global _turn
     _turn = threading.Lock()
     _here.busy = False
