@@ -113,7 +113,10 @@ NO_BIAS = "which has no full matrix of scores to add it to; use rotary positions
     ("words", "text"),
     [
         ({"attention": "sparse"}, "attention: expected one of full, local, linear, got 'sparse'"),
-        ({"position_encoding": "learned"}, "position_encoding: expected one of absolute, rotary, relative, got 'learned'"),
+        (
+            {"position_encoding": "learned"},
+            "position_encoding: expected one of absolute, rotary, relative, got 'learned'",
+        ),
         ({"attention": "local"}, "window, stride: expected at least one of them for local attention, got none"),
         ({"attention": "local", "window": 0}, "window: expected an integer >= 1 or None, got 0"),
         ({"attention": "local", "stride": 0}, "stride: expected an integer >= 1 or None, got 0"),

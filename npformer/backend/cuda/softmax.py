@@ -28,7 +28,5 @@ def softmax_backward(gpu: DeviceRuntime, dy: Array, cache: SoftmaxCache, into: S
     if y.size:
         width = y.shape[-1]
         threads = warps(-(-width // 4))
-        gpu.launch(
-            "softmax.softmax_rows_backward", y.dtype, y.size // width, threads, gpu.contiguous(dy), y, dx, width
-        )
+        gpu.launch("softmax.softmax_rows_backward", y.dtype, y.size // width, threads, gpu.contiguous(dy), y, dx, width)
     return dx
