@@ -40,7 +40,7 @@ def test_a_wrong_answer_and_the_generosity_of_hints(cli, wrong):
 def test_the_answer_only_if_asked_for(cli, wrong):
     done = cli("grade", wrong.name, "--answer")
     assert done.code == 0
-    assert "The gate is set by the input of the forward" in done.out
+    assert "The forward's input sets the gate" in done.out
     assert "return np.where(is_open, dy, 0.0)" in done.out
     assert cli("grade", "--answer", "--exercise", "relu").out == done.out
 

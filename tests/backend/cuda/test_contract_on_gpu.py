@@ -1,4 +1,4 @@
-"""The contract of every pair, layer and model, and that of every table of kernels, with a device runtime on the host."""
+"""The contract of every pair, layer and model, and of every table of kernels, with a device runtime on the host."""
 
 from __future__ import annotations
 
