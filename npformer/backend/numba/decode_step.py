@@ -7,10 +7,10 @@ an optimiser changes in place are seen.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from functools import partial
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -190,7 +190,7 @@ class TokenSteps:
 def until_left(places: Sequence[Array]) -> None:
     """Wait until no helper is in any of these places."""
     while any(place[sharing.PRESENT] for place in places):
-        time.sleep(A_MOMENT)
+        Event().wait(A_MOMENT)
 
 
 def _help(kept: Any, given: tuple[Array, ...], patience: int) -> None:
