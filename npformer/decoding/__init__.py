@@ -1,4 +1,4 @@
-"""From a trained model to output: ``opening``, ``writing``, ``greedy_search``, ``sampling``, ``beam_search``."""
+"""Generating text with a trained model: ``opening``, ``writing``, ``greedy_search``, ``sampling``, ``beam_search``."""
 
 from npformer.decoding.beam_search import Hypothesis, beam_search
 from npformer.decoding.greedy_search import greedy

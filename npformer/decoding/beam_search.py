@@ -1,14 +1,14 @@
-"""Beam search: several hypotheses for each source go on together, and the best one wins.
+"""Beam search: several hypotheses for each source are extended in parallel, and the one with the best score wins.
 
     score(y) = log P(y | x)/lp(|y|)      lp(n) = ((5 + n)/6)^α      log P sums over the n chosen tokens
 
-At every step each of a source's hypotheses proposes its likeliest tokens, and the likeliest of all
-proposals go on; one that ends leaves the beam and takes its place along, so that a beam of k ends with at most k
-hypotheses. What is always chosen first is the likeliest token of the greedy hypothesis: it stays in the
-beam to its end, so a beam of 1 is greedy decoding, and no best score is below greedy decoding's.
+At every step each hypothesis of a source proposes its likeliest tokens, and the likeliest of all
+proposals continue. A finished hypothesis leaves the beam, which shrinks by one, so a beam of k returns at most k
+hypotheses. The likeliest token of the greedy hypothesis is always chosen first, so that hypothesis stays in the
+beam to its end. A beam of 1 is therefore greedy decoding, and no best score is below that of greedy decoding.
 
-log P only falls, and lp only rises: once no hypothesis under way can pass the best one that has ended,
-whatever follows, its source is done.
+log P only falls and lp only rises. So a source is done once no unfinished hypothesis can still exceed the
+score of its best finished one.
 
 Source: Wu et al. 2016, arXiv:1609.08144, eq. 14.
 """
@@ -27,11 +27,11 @@ from npformer.typing import Array
 
 
 class Hypothesis(NamedTuple):
-    """One text that a search has found, with what it thinks of it."""
+    """One text that a search has found, with its score."""
 
     tokens: Host  # (T,) int64, as greedy returns them, without padding
     score: float
-    log_probability: float  # of what follows the prompt
+    log_probability: float  # of the tokens after the prompt
 
 
 def beam_search(
@@ -45,10 +45,10 @@ def beam_search(
     eos_id: int | None = 2,
     stop: Stop | None = None,
 ) -> list[list[Hypothesis]]:
-    """Decode as ``greedy`` does, but look for the text (B lists of at most beam hypotheses) of the best score.
+    """Decode as ``greedy`` does, but search for the texts of best score. Returns B lists of at most beam hypotheses.
 
-    Each list is sorted, best first. length_penalty is α: 0 favours short texts, 1 takes about the mean of the
-    tokens. Raises ConfigError unless beam ≥ 1 and length_penalty ≥ 0, and what greedy raises.
+    Each list is sorted, best first. length_penalty is α: 0 favours short texts, 1 scores about the mean log P per
+    token. Raises ConfigError unless beam ≥ 1 and length_penalty ≥ 0, and the errors of greedy.
     """
     beam = expect_count("beam", beam)
     _expect_penalty(length_penalty)
@@ -65,7 +65,7 @@ def beam_search(
             if search is not None and not beams.may_grow:
                 if beams.go_on_at_once(search, state, end):
                     continue
-                search = None  # and is not asked again
+                search = None  # do not try it again
             beams.go_on(newest(fused_decode.step(model, beams.tokens, state)), model.backend, end, stop)
         for row, hypotheses in zip(opening.rows.tolist(), beams.found(), strict=True):
             found[row] = [Hypothesis(*each) for each in hypotheses]

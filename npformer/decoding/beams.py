@@ -1,10 +1,10 @@
-"""The beams of a search, all sources side by side: which hypotheses go on, from where, and which have ended.
+"""The beams of a search over all sources: which hypotheses continue, from which parents, and which have ended.
 
-Each of n sources has w places. An empty place is fed pads; sources that are done, and places that nobody needs,
-leave by halves. Who goes on, and in which place, is chosen in ``choice.py``.
+Each of n sources has w slots. An empty slot is fed pads. Finished sources and unused slots are removed
+once they are half of all. ``choice.py`` chooses the hypotheses that continue, and their slots.
 
-Nobody's text is written while it grows: each step notes which row every row went on from, and with which token;
-the texts are read off backwards, all at once, when the search is over.
+No text is stored while it grows: each step records the parent row and the token of every row. The texts are
+read backwards from these records when the search is over.
 """
 
 from __future__ import annotations
@@ -21,35 +21,35 @@ from npformer.decoding.writing import AT_ONCE, STEPS, Stop
 from npformer.layers import DecodeState
 from npformer.typing import Array
 
-LENGTH_PENALTY = 0.6  # α unless another is given
+LENGTH_PENALTY = 0.6  # the default α
 #: (tokens, state, (log P, greedy, room, best, longest), count) -> rows and tokens (steps, n·w) of so many steps in one
 #: call, fewer where a hypothesis ends before; log P and greedy change. None where this model has no such call for them.
 Search: TypeAlias = Callable[[Host, DecodeState, tuple[Host, ...], int], tuple[Host, Host] | None]
 
 
 class Ended(NamedTuple):
-    """Hypotheses (m,) that ended at the same step."""
+    """The hypotheses (m,) that ended at one step."""
 
     sources: Host  # of all
-    rows: Host  # which rows of the step before they went on from
+    rows: Host  # their parents: rows of the step before
     tokens: Host  # their last ones
     scores: Host
     log_p: Host
 
 
 class Beams:
-    """Hypotheses under way; ``rows`` and ``tokens`` say what the next step computes."""
+    """The unfinished hypotheses; ``rows`` and ``tokens`` are the inputs of the next step."""
 
     def __init__(self, opening: Opening, beam: int, length_penalty: float, pad_id: int) -> None:
         self.length_penalty, self.pad_id = length_penalty, pad_id
         self.max_len = opening.texts.shape[1]
         self.prompts = [text[:length] for text, length in zip(opening.texts, opening.lengths, strict=True)]
-        self.sources = np.flatnonzero(opening.lengths < self.max_len)  # (n,) which of all are under way
+        self.sources = np.flatnonzero(opening.lengths < self.max_len)  # (n,) indices of the unfinished ones
         n = self.sources.size
         self.most = self.max_len - opening.lengths[self.sources]  # (n,) tokens to choose
         self.longest = penalty(self.most, length_penalty)  # (n,)
-        self.log_p = np.zeros((n, 1))  # (n, w), NOBODY in an empty place
-        self.greedy = np.zeros(n, dtype=np.int64)  # (n,) the place of the greedy one, or −1
+        self.log_p = np.zeros((n, 1))  # (n, w), NOBODY in an empty slot
+        self.greedy = np.zeros(n, dtype=np.int64)  # (n,) the slot of the greedy hypothesis, or −1
         self.room = np.full(n, beam)  # (n,) how many more may end
         self.best = np.full(n, NOBODY)  # (n,) score
         self.ended: list[tuple[Ended, int]] = []  # and after how many steps
@@ -58,7 +58,7 @@ class Beams:
         self.tokens = opening.tokens[self.rows]  # (n·w,) what these are fed; at first (n, prompt)
 
     def go_on(self, logits: Array, backend: Backend, eos_id: int, stop: Stop | None) -> None:
-        """Choose who goes on, given logits (n·w, V), and let go of what has ended."""
+        """Choose the hypotheses that continue, given logits (n·w, V), and remove those that have ended."""
         rows, newest, self.log_p, self.greedy = choose(
             logits, self.log_p, self.greedy, self.room, self.pad_id, backend
         )  # fmt: skip
@@ -66,11 +66,11 @@ class Beams:
 
     @property
     def may_grow(self) -> bool:
-        """Whether more hypotheses may go on than there are places."""
+        """Whether more hypotheses may continue than there are slots."""
         return bool(self.room.max() > self.log_p.shape[1])
 
     def go_on_at_once(self, search: Search, state: DecodeState, eos_id: int) -> bool:
-        """What go_on does, for as many steps as one call takes; False if it takes none. Not while beams may grow."""
+        """go_on for several steps in one fused call; False if it makes no step. Must not be called while may_grow."""
         steps = min(max(AT_ONCE // self.rows.size, STEPS), int(self.most.min()) - len(self.steps))
         found = search(self.tokens, state, (self.log_p, self.greedy, self.room, self.best, self.longest), steps)
         if found is None:
@@ -81,7 +81,7 @@ class Beams:
         return True
 
     def _settle(self, rows: Host, newest: Host, eos_id: int, stop: Stop | None) -> None:
-        """Let go of what has ended after a choice (n, w); the rest is what the next step computes."""
+        """Remove the hypotheses that ended with a choice (n, w), and set the inputs of the next step."""
         self._end(rows, newest, eos_id, stop)
         alive = self.log_p > NOBODY
         if not alive.all():
@@ -107,7 +107,7 @@ class Beams:
         return texts
 
     def _end(self, rows: Host, newest: Host, eos_id: int, stop: Stop | None) -> None:
-        """Take hypotheses that end here out of their places, and all if none can pass the best that has ended."""
+        """Move ended hypotheses out of their slots; drop a source's others if none can exceed its best ended one."""
         steps = len(self.steps) + 1
         over = (newest == eos_id) | (self.most == steps)[:, None]
         over &= self.log_p > NOBODY
@@ -124,14 +124,14 @@ class Beams:
             self.log_p[self.best >= self.log_p.max(axis=1) / self.longest] = NOBODY
 
     def _ask(self, stop: Stop, over: Host, rows: Host, newest: Host, steps: int) -> None:
-        """Set over (n, w) where stop wants a text that goes on to end."""
+        """Set over (n, w) for the unfinished texts for which stop returns True."""
         going = (self.log_p > NOBODY) & ~over
         texts = self._written(rows[going], newest[going], np.full(np.count_nonzero(going), steps))
         prompts = [self.prompts[self.sources[source]] for source in np.nonzero(going)[0]]
         over[going] = [bool(stop(np.concatenate(each))) for each in zip(prompts, texts, strict=True)]
 
     def _leave(self, alive: Host, rows: Host, tokens: Host) -> tuple[Host, Host]:
-        """rows and tokens (n, w) without sources that are done and places that are empty."""
+        """rows and tokens (n, w) without finished sources and empty slots."""
         used = alive.sum(axis=1)
         (n, width), going, fewer = alive.shape, used.nonzero()[0], max(1, int(used.max()))
         few_sources, few_places = 2 * going.size <= n, 2 * fewer <= width
@@ -149,7 +149,7 @@ class Beams:
         return rows, tokens
 
     def _written(self, rows: Host, tokens: Host, steps: Host) -> Host:
-        """What hypotheses (m,) have chosen, (m, most steps): tokens last, after steps, having gone on from rows."""
+        """The tokens that hypotheses (m,) chose, (m, most steps): parents are rows, after steps; tokens come last."""
         each, now = np.arange(rows.size), rows.copy()
         written = np.full((rows.size, int(steps.max(initial=0))), self.pad_id, dtype=np.int64)
         written[each, steps - 1] = tokens

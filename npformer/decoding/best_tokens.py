@@ -1,7 +1,7 @@
-"""The likeliest tokens of each row, found where the logits are: of a large vocabulary few numbers leave the device.
+"""The k likeliest tokens of each row, computed on the logits' device, so that only k numbers are copied from it.
 
-The k largest of a row lie in the k parts of it with the largest maxima: so parts are compared first, and
-only those k are sorted.
+The k largest numbers of a row lie in those k of its parts that have the largest maxima. So parts are compared first,
+and only those k parts are sorted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PART = 64  # tokens
 
 
 def best_tokens(logits: Array, k: int, backend: Backend) -> tuple[Host, Host]:
-    """The k likeliest tokens of logits (B, V), likeliest first, of equally likely ones the smallest id.
+    """The k likeliest tokens of logits (B, V), likeliest first, ties by the smaller id.
 
     Returns (tokens (B, k) int64, log-probabilities (B, k) float64) on the host, V in k's place if that is less.
     """
@@ -30,19 +30,19 @@ def best_tokens(logits: Array, k: int, backend: Backend) -> tuple[Host, Host]:
         log_sum = backend.host(_log_sum(logits))
     each, order = np.arange(values.shape[0])[:, None], _order(values, k)
     log_p = values[each, order].astype(np.float64) - log_sum.astype(np.float64)
-    return ids[each, order], np.minimum(log_p, 0.0)  # rounding makes nothing more than certain
+    return ids[each, order], np.minimum(log_p, 0.0)  # rounding must not give a probability above 1
 
 
 def _order(values: Host, k: int) -> Host:
-    """Where the k largest of each row are, (B, k), largest first, of equal ones the first; a NaN is the smallest."""
+    """The indices of the k largest of each row, (B, k), largest first, ties by the smaller index; NaN is smallest."""
     k = min(k, values.shape[1])
     left = np.where(np.isnan(values), -np.inf, values)
     each, order = np.arange(values.shape[0]), np.empty((values.shape[0], k), dtype=np.int64)
-    for i in range(k):  # each in turn is found sooner than all are sorted: few are asked for
+    for i in range(k):  # k is small, so k passes are faster than sorting all
         order[:, i] = at = left.argmax(axis=1)
         least = left[each, at]
         left[each, at] = -np.inf
-    if (least == -np.inf).any():  # then what was taken could not be told from what was left
+    if (least == -np.inf).any():  # then taken entries cannot be told from those left
         return np.argsort(-values, axis=-1, kind="stable")[:, :k]
     return order
 

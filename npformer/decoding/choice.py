@@ -1,8 +1,8 @@
-"""Which hypotheses of a beam go on after a step: the likeliest of all that the beam's hypotheses propose.
+"""The choice of a beam after a step: the likeliest proposals of its hypotheses continue.
 
-What comes first is the likeliest token of the greedy hypothesis; then log P decides, and of equal ones the place. A
-hypothesis stays in the place of the one that it continues, unless a better one does: so few of the keys
-and values that a model keeps have to move.
+The likeliest token of the greedy hypothesis comes first; then log P decides, and ties go by slot. A
+hypothesis stays in the slot of its parent, unless a better one does. So few of the cached keys
+and values have to move.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from npformer.decoding.best_tokens import best_tokens
 from npformer.decoding.opening import Host
 from npformer.typing import Array
 
-NOBODY = float("-inf")  # the log P of a hypothesis that is none
+NOBODY = float("-inf")  # the log P of an empty slot
 
 
 def choose(
     logits: Array, log_p: Host, greedy: Host, room: Host, pad_id: int, backend: Backend
 ) -> tuple[Host, Host, Host, Host]:
-    """Who goes on in the beams of n sources: (rows, tokens, log P (n, width), greedy (n,)).
+    """The hypotheses that continue in the beams of n sources: (rows, tokens, log P (n, width), greedy (n,)).
 
-    logits (n·w, V) follow hypotheses of log_p (n, w), NOBODY in an empty place, of which those at greedy (n,) are the
-    greedy ones, −1: none; room (n,) says how many of each source may go on. rows say which of the n·w each goes on
-    from; an empty place, of pads, goes on from itself. width is w, or more if there is room for more.
+    logits (n·w, V) follow hypotheses of log_p (n, w), NOBODY in an empty slot. greedy (n,) are the slots of the greedy
+    hypotheses, −1: none. room (n,) limits how many of each source may continue. rows are the parents among the n·w;
+    an empty slot is its own parent and is fed a pad. width is w, or more if room allows more.
     """
     (n, w), most, vocab_size = log_p.shape, int(room.max()), logits.shape[1]
     width = max(w, min(w * vocab_size, most))
@@ -33,7 +33,7 @@ def choose(
         if found is not None:
             return found
     parents, chosen, total = _ranked(*best_tokens(logits, most, backend), log_p, greedy, room)
-    there = total > NOBODY  # NaN is nobody's, too
+    there = total > NOBODY  # a NaN counts as empty, too
     places = seats(parents, there, width)
     source, one = there.nonzero()
     to = source, places[source, one]
@@ -44,7 +44,7 @@ def choose(
 
 
 def _ranked(tokens: Host, proposed: Host, log_p: Host, greedy: Host, room: Host) -> tuple[Host, Host, Host]:
-    """Places, tokens and log P (n, m) of each source's best among proposals (n·w, k), each row's likeliest first."""
+    """Slots, tokens and log P (n, m) of each source's best among proposals (n·w, k), each row's likeliest first."""
     (n, w), k = log_p.shape, tokens.shape[1]
     total = (log_p[:, :, None] + proposed.reshape(n, w, k)).reshape(n, w * k)
     key = -total
@@ -57,15 +57,15 @@ def _ranked(tokens: Host, proposed: Host, log_p: Host, greedy: Host, room: Host)
 
 
 def seats(parents: Host, there: Host, width: int) -> Host:
-    """Where, of width places, hypotheses (n, m) go that continue those at parents, the best first.
+    """The slots, out of width, of hypotheses (n, m) whose parents are in the slots parents, the best first.
 
-    The first of siblings stays, the others take what is empty. there (n, m): False for one that is nobody.
+    The first child of a parent stays in its slot, the others take empty ones. there (n, m) is False for no hypothesis.
     """
     m = parents.shape[1]
     siblings = (parents[:, :, None] == parents[:, None, :]) & there[:, None, :]
-    moves = (siblings & (np.arange(m)[:, None] > np.arange(m))).any(axis=2) & there  # there is one before it
+    moves = (siblings & (np.arange(m)[:, None] > np.arange(m))).any(axis=2) & there  # not the first child
     taken = np.zeros((parents.shape[0], width), dtype=bool)
     source, one = (there & ~moves).nonzero()
     taken[source, parents[source, one]] = True
-    empty = np.argsort(taken, axis=1, kind="stable")  # the empty places first, in their order
+    empty = np.argsort(taken, axis=1, kind="stable")  # the empty slots first, in their order
     return np.where(moves, np.take_along_axis(empty, np.cumsum(moves, axis=1) - 1, axis=1), parents)

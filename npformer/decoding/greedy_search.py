@@ -1,4 +1,4 @@
-"""Greedy decoding: at every step the likeliest next token, for a whole batch at once."""
+"""Greedy decoding: at every step the likeliest next token, for a whole batch."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ def greedy(
     eos_id: int | None = 2,
     stop: Stop | None = None,
 ) -> Host:
-    """Decode src (B, S), token ids, into at most max_len tokens each.
+    """Decode src (B, S), token ids, into at most max_len tokens per row.
 
-    Returns (B, T) int64 on the host, T ≤ max_len, without the begin token: each row ends with
-    eos_id, if it got that far, or where stop, given the row's tokens so far (T,), says True; it is filled
-    up with the pad id. Stops when all rows have ended. eos_id None: no token ends a row.
+    Returns (B, T) int64 on the host, T ≤ max_len, without the begin token. A row ends with
+    eos_id, or where stop, called with the row's tokens so far (T,), returns True, or at max_len. The rest is filled
+    with the pad id. Decoding stops when all rows have ended. eos_id None: no token ends a row.
 
-    For a Decoder, src are prompts, and each row returned begins with its own; they need not be of one
-    length, bos_id is not used, and max_len counts the prompt too.
+    For a Decoder, src holds prompts, and each returned row begins with its prompt. Prompts may differ in
+    length, bos_id is not used, and max_len includes the prompt.
 
-    Raises ConfigError unless max_len ≥ 1, and no less than a prompt; ShapeError for a row of padding alone;
-    and what model.start and model.step raise.
+    Raises ConfigError unless max_len ≥ 1 and no prompt is longer; ShapeError for a row of only padding;
+    and the errors of model.start and model.step.
     """
 
     def likeliest(logits: Array, rows: Host, t: int) -> Host:

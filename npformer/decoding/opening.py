@@ -1,8 +1,8 @@
-"""How decoding begins: a source, or a prompt, becomes a state and the first tokens to feed.
+"""The start of decoding: sources or prompts become a decode state and the first tokens to feed.
 
 A Transformer's texts begin empty, and it is fed the begin token. A Decoder's texts begin with their
-prompts; these are fed at once, moved to the right so that they end together, and each row goes on from
-its own last token.
+prompts. All prompts are fed in one call, padded on the left so that they end at the same position, and each row
+continues from its last token.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from npformer.runtime.compile_ahead import compile_ahead
 from npformer.runtime.fused_encode import start
 from npformer.typing import Array
 
-#: A NumPy array, whatever its numbers.
+#: A NumPy array of any dtype.
 Host: TypeAlias = np.ndarray[Any, Any]
-#: A model that writes tokens.
+#: A model that generates tokens.
 Writer: TypeAlias = Transformer | Decoder
 
 
 class Opening(NamedTuple):
-    """What every search starts from."""
+    """The starting point of every search."""
 
     state: DecodeState
     tokens: Host  # (B,) or (B, n): fed first
-    texts: Host  # (B, max_len) int64: the prompts, and pads to be written over
-    lengths: Host  # (B,) how much of each text is there
-    given: list[Host]  # B rows without the pads at their ends: what each was asked
-    rows: Host  # (B,) which of all rows they are
+    texts: Host  # (B, max_len) int64: the prompts, followed by pads to overwrite
+    lengths: Host  # (B,) the length of each prompt
+    given: list[Host]  # the B input rows without trailing pads
+    rows: Host  # (B,) their indices in the whole batch
 
 
 def open_texts(model: Writer, src: Array, max_len: int, bos_id: int, purpose: str = "decoding") -> list[Opening]:
-    """Begin the texts of src (B, S), sources for a Transformer, prompts for a Decoder; those that go on together.
+    """Begin the texts of src (B, S): sources for a Transformer, prompts for a Decoder. One Opening per group of rows.
 
-    purpose is what has to be compiled for, as ``compile_ahead`` says.
+    purpose selects the kernels to compile, as in ``compile_ahead``.
     Raises ConfigError for another model, max_len < 1 and a prompt longer than max_len, ShapeError for a
-    row of nothing but padding, and what model.start raises.
+    row of only padding, and the errors of model.start.
     """
     if not isinstance(model, (Transformer, Decoder)):
         raise ConfigError(
@@ -79,7 +79,7 @@ def _open_prompts(model: Decoder, prompts: list[Host], rows: Host, max_len: int)
 
 
 def _together(model: Decoder, prompts: list[Host]) -> list[Host]:
-    """Which rows can be decoded together: all, or those of one length where a text cannot be moved."""
+    """Groups of rows that one state can decode: all rows, or rows of one length if texts cannot be shifted."""
     lengths = np.array([prompt.size for prompt in prompts])
     if model.begins_anywhere:
         return [np.arange(lengths.size)]
@@ -87,7 +87,7 @@ def _together(model: Decoder, prompts: list[Host]) -> list[Host]:
 
 
 def _rows(name: str, ids: Array, vocab_size: int, model: Writer) -> list[Host]:
-    """The rows of ids (B, T), checked, on the host, up to their last token that is no padding."""
+    """The rows of ids (B, T), checked, on the host, without trailing padding."""
     host = checked_ids(name, ids, vocab_size, model.backend)
     used = host != model.config.pad_id
     empty = np.flatnonzero(~used.any(axis=1))
@@ -98,17 +98,17 @@ def _rows(name: str, ids: Array, vocab_size: int, model: Writer) -> list[Host]:
 
 
 def room(model: Transformer, max_len: int) -> int:
-    """Positions to keep free for max_len tokens: no more than the model has, since rows may end before."""
+    """The positions to allocate for max_len tokens: no more than the model has, since rows may end earlier."""
     return min(max_len, model.config.max_seq_len) if model.config.positions == "learned" else max_len
 
 
 def newest(logits: Array) -> Array:
-    """Of the logits of a step, (B, V) or (B, n, V), those behind the newest token, (B, V)."""
+    """The logits after the newest token, (B, V), of a step's logits (B, V) or (B, n, V)."""
     return logits if logits.ndim == 2 else logits[:, -1, :]
 
 
 def end_token(eos_id: Any) -> int:
-    """eos_id as an int; −1, which no token is, for None: no token ends a text. Raises ConfigError for anything else."""
+    """eos_id as an int, or −1, which is no token id, for None. Raises ConfigError for anything else."""
     if eos_id is None:
         return -1
     if not isinstance(eos_id, Integral):
@@ -118,7 +118,7 @@ def end_token(eos_id: Any) -> int:
 
 
 def expect_count(name: str, value: Any) -> int:
-    """value as an int, which never overflows. Raises ConfigError unless it is a whole number >= 1."""
+    """value as a Python int, which cannot overflow. Raises ConfigError unless it is a whole number >= 1."""
     if not isinstance(value, Integral) or value < 1:
         raise ConfigError(f"{name}: expected an integer >= 1, got {value!r}")
     return int(value)

@@ -1,14 +1,14 @@
-"""Sampling: the next token is drawn by its probability, which may be sharpened, and cut off at the unlikely end.
+"""Sampling: the next token is drawn from the model's distribution, with temperature, top-k and top-p.
 
     p ∝ exp(logits/temperature)          < 1 sharpens, > 1 flattens
-    top_k                                of these the k likeliest tokens alone
-    top_p                                of these the fewest likeliest ones whose probabilities add up to top_p
+    top_k                                then only the k likeliest tokens
+    top_p                                then only the fewest likeliest tokens whose probabilities add up to top_p
 
 in this order. The token is the first at which the sum of p, over the vocabulary, exceeds a number u that
 is uniform in [0, 1).
 
-A row's numbers u depend on the seed, on what the row was given, and on how many equal rows stand before
-it in the batch: so a row is sampled as it would be alone, and copies of a row are sampled differently.
+A row's numbers u depend on the seed, on the row's input, and on the number of equal rows before
+it in the batch. So a row is sampled as it would be alone, and copies of a row are sampled differently.
 
 Source: top-p, Holtzman et al. 2020, arXiv:1904.09751, section 3.1.
 """
@@ -41,7 +41,7 @@ def sample(
     eos_id: int | None = 2,
     stop: Stop | None = None,
 ) -> Host:
-    """Decode as ``greedy`` does, but draw each token; the same seed draws the same ones.
+    """Decode as ``greedy`` does, but draw each token. The same seed draws the same tokens.
 
     Raises ConfigError unless temperature > 0, top_k ≥ 1, 0 < top_p ≤ 1 and seed ≥ 0, and what greedy raises.
     """
@@ -57,9 +57,9 @@ def sample(
 
 
 def probabilities(logits: Host, temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None) -> Host:
-    """What is drawn from, (B, V) float64, for logits (B, V); of equally likely tokens the first are kept."""
+    """The distribution to draw from, (B, V) float64, for logits (B, V); of equally likely tokens the first are kept."""
     logits = logits.astype(np.float64)
-    with np.errstate(over="ignore"):  # very cold: all but the likeliest are infinitely far
+    with np.errstate(over="ignore"):  # a very low temperature: all logits but the largest become −∞
         p: Host = np.exp((logits - logits.max(axis=-1, keepdims=True)) / temperature)
     p /= p.sum(axis=-1, keepdims=True)
     if top_k is None and top_p in (None, 1):
@@ -86,7 +86,7 @@ def drawn(p: Host, u: Host) -> Host:
 
 
 def _generators(seed: int, opening: Opening) -> Iterator[tuple[int, np.random.Generator]]:
-    """One for each row; equal rows open together."""
+    """One generator for each row, with its index; equal rows are in the same opening."""
     seen: Counter[tuple[int, ...]] = Counter()
     for row, given in zip(opening.rows.tolist(), opening.given, strict=True):
         tokens = tuple(given.tolist())

@@ -1,7 +1,7 @@
-"""The loop of greedy decoding and of sampling: a token for each row, until every row has ended.
+"""The generation loop of greedy decoding and of sampling: one token per row and step, until every row has ended.
 
-A row ends with eos_id, at max_len tokens, or where ``stop`` says so; then it is fed pads, which nobody
-looks at, until half of the rows have ended and leave.
+A row ends with eos_id, at max_len tokens, or where ``stop`` returns True. Then it is fed pads, which no token
+attends to. Once half of the rows have ended, they are removed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from npformer.layers import DecodeState
 from npformer.runtime import fused_decode
 from npformer.typing import Array
 
-#: An interrupt waits for the end of a call: it is of so many tokens, all rows together, but of so many steps at least.
+#: An interrupt waits for the end of a call, so a call makes at most this many tokens, but at least this many steps.
 AT_ONCE, STEPS = 64, 8
 #: (logits (b, V), rows (b,): which of the B rows they are, t: tokens chosen so far) -> tokens (b,) on the host.
 Choose: TypeAlias = Callable[[Array, Host, int], Host]
@@ -36,9 +36,9 @@ def write(
     stop: Stop | None,
     several: Several | None = None,
 ) -> Host:
-    """Continue the texts of openings, token by token. Returns them (B, T), each filled up with the pad id.
+    """Continue the texts of openings, token by token. Returns the texts (B, T), filled with the pad id.
 
-    several does what choose does, faster; stop is not asked in between.
+    several is a faster version of choose for several steps, which does not call stop in between.
     """
     found = [_continued(model, opening, choose, several, eos_id, stop) for opening in openings]
     rows = np.argsort(np.concatenate([opening.rows for opening in openings]))
@@ -49,21 +49,21 @@ def write(
 def _continued(
     model: Writer, opening: Opening, choose: Choose, several: Several | None, eos_id: int, stop: Stop | None
 ) -> Host:
-    """Write the texts of opening; returns their lengths (B,)."""
+    """Generate the texts of opening. Returns their lengths (B,)."""
     state, tokens, texts, lengths = opening[:4]
     pad_id, max_len = model.config.pad_id, texts.shape[1]
-    rows = np.arange(state.batch)  # which text each row of the state is
+    rows = np.arange(state.batch)  # the text of each row of the state
     ended = lengths >= max_len
     t = 0
     while not ended.all():
-        if 2 * np.count_nonzero(ended) >= ended.size:  # by halves, so that what is copied is no more than what is saved
+        if 2 * np.count_nonzero(ended) >= ended.size:  # by halves: copying the state costs no more than it saves
             going = np.flatnonzero(~ended)
             rows, tokens, ended = rows[going], tokens[going], ended[going]
             state.reorder(going)
         now = rows[~ended]
         chosen = None if several is None else several(tokens, state, ~ended, max(AT_ONCE // ended.size, STEPS))
         if chosen is None:
-            several = None  # and is not asked again
+            several = None  # do not try it again
             chosen = choose(newest(fused_decode.step(model, tokens, state)), opening.rows[rows], t)[None]
         tokens = np.where(ended, pad_id, chosen[-1])
         count = len(chosen)

@@ -1,10 +1,10 @@
-"""Layers: who owns parameters, and how the operations are put together.
+"""Layers: they own the parameters and compose the operations of ``functional``.
 
-In the order in which a Transformer is explained: ``owner``, ``parameter``, ``cache_stack``, ``call_tree``,
+The files, in the order in which a Transformer is explained: ``owner``, ``parameter``, ``cache_stack``, ``call_tree``,
 ``layer``, ``initializers``, ``linear``, ``embedding``, ``positions``, ``rotary``, ``relative_bias``, ``dropout``,
 ``layer_norm``, ``batch_norm``, ``norms``, ``decode_state``, ``mechanisms``, ``multi_head_attention``,
-``self_attention``, ``feed_forward``, ``residual``, ``encoder_layer``, ``decoder_layer``, ``stacks``; and what came
-before: ``gru``, ``conv1d``.
+``self_attention``, ``feed_forward``, ``residual``, ``encoder_layer``, ``decoder_layer``, ``stacks``; and the
+predecessors of the Transformer: ``gru``, ``conv1d``.
 """
 
 from npformer.layers.batch_norm import BatchNorm

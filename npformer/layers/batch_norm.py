@@ -1,8 +1,8 @@
-"""BatchNorm as a layer: LayerNorm's rival, whose tokens look at each other and at whoever stands beside them.
+"""The BatchNorm layer, the alternative to LayerNorm: the output of a token depends on all tokens of the batch.
 
-In training it uses the batch's statistics, and leaves them in its cache. Whoever trains finds them there
-with ``statistics_in``, and has them remembered, as running ones, once the step is made: a forward changes
-nothing. In inference it uses the running ones.
+In training it uses the batch's statistics and leaves them in its cache; the forward changes no state. After the
+update, the training step reads them with ``statistics_in`` and updates the running statistics with ``remember``.
+In inference the layer uses the running statistics.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from npformer.typing import Array
 
 
 class Kept(NamedTuple):
-    """A forward's cache, whose it is, and which of the two forwards it was."""
+    """The cache of a forward, its norm, and which of the two forwards it was."""
 
     norm: BatchNorm
     training: bool
@@ -29,7 +29,7 @@ class Kept(NamedTuple):
 
 
 class Statistics(NamedTuple):
-    """What a norm saw in a training forward."""
+    """The batch statistics of a norm in a training forward."""
 
     norm: BatchNorm
     mean: Array  # (C,)
@@ -38,13 +38,13 @@ class Statistics(NamedTuple):
 
 
 class BatchNorm(Layer):
-    """Normalises x (B, T, C) over its B·T tokens, padding apart; γ starts at 1, β at 0.
+    """Normalises x (B, T, C) over its B·T tokens without padding; γ starts at 1, β at 0.
 
-    momentum is the share of a batch's statistics in the running ones.
+    momentum is the weight of a batch's statistics in the running statistics.
     """
 
     static = True
-    over_batch = True  # forward is told which tokens count, and whether it trains
+    over_batch = True  # forward takes visible and training
 
     def __init__(self, d_model: int, *, eps: float = 1e-5, momentum: float = 0.1, backend: Backend) -> None:
         super().__init__(backend)
@@ -74,9 +74,9 @@ class BatchNorm(Layer):
         return self.ops.batch_norm_inference.backward(dy, kept, into=(*into, None, None))  # constants learn nothing
 
     def remember(self, seen: Statistics) -> None:
-        """Move the running statistics towards those of a training forward.
+        """Update the running statistics with those of a training forward.
 
-        The variance of n tokens is taken times n/(n − 1), as an estimate of that of all tokens.
+        The variance of n tokens is multiplied by n/(n − 1), which makes it an unbiased estimate.
         """
         xp = namespace(seen.mean)
         share = xp.max(seen.shares)  # 1/n, or 0 if no token counted
@@ -90,11 +90,11 @@ class BatchNorm(Layer):
 
 
 def statistics_in(cache: Any) -> Iterator[Statistics]:
-    """What each BatchNorm saw in a training forward, given the cache of it or of a layer or model around it."""
+    """The statistics of each BatchNorm in a training forward, given the cache of the norm, or of a layer or model."""
     if isinstance(cache, Kept):
         if cache.training:
             seen = cache.cache
-            while not hasattr(seen, "shares"):  # inside what tells whose kernel made it, or how long it took
+            while not hasattr(seen, "shares"):  # unwrap the markers of the fallback and of the profiler
                 seen = seen.cache
             yield Statistics(cache.norm, seen.mean, seen.variance, seen.shares)
     elif isinstance(cache, CacheStack | LayerCache):

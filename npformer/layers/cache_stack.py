@@ -1,14 +1,14 @@
-"""What a layer's forward keeps for its backward: by name, or on a stack.
+"""The caches that a layer's forward keeps for its backward: named fields, or a stack.
 
-A ``LayerCache`` holds named fields, of a layer that is written out step by step. A ``CacheStack`` holds one entry for
-each part of a chain: it is filled going up and emptied coming down, since backward is the forward read bottom-up and
-what was kept last is needed first.
+A ``LayerCache`` holds named fields, for a layer whose steps are written out. A ``CacheStack`` holds one entry for
+each part of a chain: forward pushes, backward pops, since backward is the forward read bottom-up and
+needs the last entry first.
 
-Both let go of what they hand out, so activations are freed while backward runs; a second backward through
-the same cache finds it empty and says so, instead of using what is left of a first one.
+Both drop what they hand out, so activations are freed while backward runs. A second backward through
+the same cache finds it empty and raises an error, instead of computing with leftovers of the first.
 
-A stack that recomputes keeps a layer's inputs instead of its cache, and runs the forward again when
-backward asks: less memory for more time. A random key names its numbers, so the second forward is
+A stack with recompute (gradient checkpointing) keeps a layer's inputs instead of its cache, and runs the forward
+again during backward: less memory for more time. A random key determines its numbers, so the second forward equals
 the first one to the last bit.
 """
 
@@ -30,7 +30,7 @@ def _used(owner: str) -> CacheUsedError:
 
 
 class LayerCache(Generic[Fields]):
-    """The cache of a layer, a NamedTuple of fields, to be opened once; owner is named in the error of a second use."""
+    """The cache of a layer, a NamedTuple of fields. It can be opened once; the error of a second use names owner."""
 
     __slots__ = ("__weakref__", "_fields", "_owner")
 
@@ -39,19 +39,19 @@ class LayerCache(Generic[Fields]):
         self._fields: Fields | None = fields
 
     def open(self) -> Fields:
-        """The fields, of which nothing is kept. Raises CacheUsedError if they were handed out before."""
+        """Hand out the fields and drop them. Raises CacheUsedError if they were handed out before."""
         fields, self._fields = self._fields, None
         if fields is None:
             raise _used(self._owner)
         return fields
 
     def __iter__(self) -> Iterator[Any]:
-        """The fields in order, caches of parts among them; none once it was opened."""
+        """The fields in order, including the caches of parts; nothing once it was opened."""
         return iter(self._fields or ())
 
 
 class _Again(NamedTuple):
-    """A forward to be run again."""
+    """A forward to run again in backward."""
 
     layer: Any
     inputs: tuple[Any, ...]
@@ -62,9 +62,9 @@ class _Again(NamedTuple):
 
 
 class CacheStack:
-    """The cache of a layer or model; owner is named in the error of a second use.
+    """The cache of a layer or model; the error of a second use names owner.
 
-    recompute: keep no cache of the layers that are ``run``, but what it takes to make it again.
+    recompute: for each layer that is ``run``, keep its inputs instead of its cache.
     """
 
     def __init__(self, owner: object, *, recompute: bool = False) -> None:
@@ -73,20 +73,20 @@ class CacheStack:
         self._recompute = recompute
 
     def keep(self, output_and_cache: tuple[Any, Any]) -> Any:
-        """Put a part's cache on the stack and hand on its output."""
+        """Push a part's cache and return its output."""
         output, cache = output_and_cache
         self._entries.append(cache)
         return output
 
     def run(self, layer: Any, *inputs: Any, **options: Any) -> Any:
-        """Run a layer's forward and keep its cache; in inference, its inference spelling, which keeps none."""
+        """Run a layer's forward and keep its cache. A NoCache calls the layer instead, which keeps none."""
         if self._recompute:
             self._entries.append(_Again(layer, inputs, options))
             return layer(*inputs, **options)
         return self.keep(layer.forward(*inputs, **options))
 
     def pop(self) -> Any:
-        """Take the cache that was kept last. Raises CacheUsedError if none is left."""
+        """Pop the last cache. Raises CacheUsedError if none is left."""
         if not self._entries:
             raise _used(self._owner)
         entry = self._entries.pop()
@@ -96,12 +96,12 @@ class CacheStack:
         return len(self._entries)
 
     def __iter__(self) -> Iterator[Any]:
-        """What is on the stack, kept first comes first; caches of parts among it."""
+        """The entries of the stack, oldest first, including the caches of parts."""
         return iter(self._entries)
 
 
 class NoCache(CacheStack):
-    """For inference: hands outputs on and keeps nothing."""
+    """For inference: returns outputs and keeps nothing."""
 
     def keep(self, output_and_cache: tuple[Any, Any]) -> Any:
         return output_and_cache[0]

@@ -1,8 +1,8 @@
-"""What is handed down the call tree beside the numbers: keys for randomness, and watches.
+"""The nodes passed down the call tree with the arrays: random keys, as in JAX, and attention recorders.
 
-A parent gives ``child(key, "name")`` to each part, so a key, like a watched name, stands for a
-place in the call tree and not for an object: one layer used at two places draws two masks, and a
-forward run again at the same place draws the same one.
+A parent passes ``child(key, "name")`` to each part. So a key or a recorder belongs to a path in the call tree
+and not to a layer object: one layer used in two places draws two masks, and a
+forward that runs again in the same place draws the same mask.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from npformer.typing import Array
 
 @lru_cache(maxsize=65536)
 def _site(parent: int, name: str) -> int:
-    """A 64-bit hash of a path: of the parent's hash and the last name."""
+    """A 64-bit hash of a path, from the parent's hash and the last name."""
     digest = hashlib.blake2b(name.encode(), digest_size=8, key=parent.to_bytes(8, "little"))
     return int.from_bytes(digest.digest(), "little")
 
 
 @dataclass(frozen=True)
 class RandomKey:
-    """Where dropout's random numbers come from: a pure function of seed, step, micro-batch and place.
+    """The key of dropout's random numbers, a pure function of seed, step, micro-batch and path in the call tree.
 
-    step and micro may be 0-d uint64 arrays in device memory. first_row is not 0 where only the rows
-    from there on of a batch are given: they get the bits that they have in the whole batch.
+    step and micro may be 0-d uint64 arrays in device memory. For a shard of a batch, first_row is the index of
+    its first row: its rows then get the same bits as in the whole batch.
     Raises ConfigError unless 0 ≤ seed < 2⁶⁴.
     """
 
@@ -50,7 +50,7 @@ class RandomKey:
         return RandomKey(self.seed, self.step, self.micro, _site(self.site, name), self.first_row)
 
     def draw(self, rate: float) -> Draw:
-        """The random numbers of this place, for dropout at this rate."""
+        """The draw at this path, for dropout at this rate."""
         return Draw(self.seed, self.step, self.micro, self.site, rate, self.first_row)
 
 
@@ -66,7 +66,7 @@ class AttentionRecorder:
         return replace(self, path=f"{self.path}.{name}" if self.path else name)
 
     def record(self, weights: Array) -> None:
-        """Keep the weights (B, H, T, S) of this place."""
+        """Record the weights (B, H, T, S) under this path."""
         self.weights[self.path] = weights
 
 
@@ -74,12 +74,12 @@ Node = TypeVar("Node", RandomKey, AttentionRecorder)
 
 
 def child(node: Node | None, name: str) -> Node | None:
-    """node.child(name), or None if there is no node: no key means inference, no recorder means that nobody looks."""
+    """node.child(name), or None without a node. No key means inference, no recorder that nothing is recorded."""
     return None if node is None else node.child(name)
 
 
 def draw(key: RandomKey | None, name: str, rate: float) -> Draw | None:
-    """What the dropout called name draws; None: nothing is dropped."""
+    """The draw of the dropout called name, or None if nothing is dropped."""
     return None if key is None or rate == 0 else key.child(name).draw(rate)
 
 

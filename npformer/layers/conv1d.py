@@ -16,7 +16,7 @@ from npformer.typing import Array
 
 
 class Conv1d(Layer):
-    """Each output (B, T, C_out) sees kernel_size tokens around its place, or, if causal, up to it.
+    """Each output (B, T, C_out) sees kernel_size tokens around its position, or, if causal, up to it.
 
     Weights start uniform in ±1/√(C_in·K), the bias too. Raises ConfigError unless kernel_size >= 1.
     """

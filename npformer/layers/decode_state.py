@@ -1,18 +1,18 @@
-"""What decoding remembers from one step to the next, so that nothing is computed twice.
+"""The state of decoding between steps, with the key-value cache, so that nothing is computed twice.
 
-A new token asks the tokens before it, whose keys and values do not change any more: causal attention
-never lets a token see what comes after it. So they are kept, in buffers with room for max_len
-positions, and a step computes its own tokens alone. The memory's keys and values are all known at
+A new token attends to the tokens before it. Their keys and values no longer change, since causal attention
+never lets a token see later ones. So they are kept in buffers with room for max_len
+positions, and a step computes only its own tokens. The keys and values of the memory are all known at
 the start.
 
     own     (B, H, max_len, D)   keys and values of the targets so far, for each layer
     memory  (B/w, H, S, D)       those of the source, for each layer; None without cross-attention
 
-Rows of the same source read the same memory: where a search has w rows of each source, one after the
-other, the memory has one for all of them.
+Rows of the same source read the same memory: if a search has w consecutive rows for each source, the memory has
+one row for all w.
 
-Only ``length`` says how much of a buffer is filled, and it moves last: a step that fails leaves
-nothing behind.
+``length`` alone says how much of a buffer is filled, and a step sets it last. So a step that fails leaves the
+state unchanged.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from npformer.typing import Array, HostArray
 
 
 class Past(Protocol):
-    """What a mechanism keeps of the tokens that it has seen."""
+    """What a mechanism keeps of the tokens before, such as the key-value cache."""
 
     def select(self, rows: Array, length: int) -> Past:
         """A copy that holds these rows, integers (n,), of the first length positions."""
 
     def reorder(self, moves: Moves, length: int) -> Past:
-        """Put n <= B rows in the place of the rows there are; returns what they are now."""
+        """Replace the rows by n <= B of them, in place. Returns the new past."""
 
 
 class Moves(NamedTuple):
-    """Which rows n rows go on from, on the host."""
+    """The parents of n rows, on the host."""
 
     rows: HostArray  # (n,)
-    changed: HostArray  # (m,) those of the n that go on from another one
-    sources: HostArray  # (m,) and from which
+    changed: HostArray  # (m,) the rows whose parent is another row
+    sources: HostArray  # (m,) and those parents
 
     @classmethod
     def of(cls, rows: HostArray) -> Moves:
@@ -53,19 +53,19 @@ class Moves(NamedTuple):
 
 
 class KeyValues(NamedTuple):
-    """Room for keys and values of S positions: the past of softmax attention."""
+    """The key-value cache of softmax attention, with room for S positions."""
 
     keys: Array  # (B, H, S, D)
     values: Array  # (B, H, S, D)
 
     @classmethod
     def empty(cls, backend: Backend, batch: int, heads: int, max_len: int, width: int) -> KeyValues:
-        """For S = max_len positions, D = width."""
+        """An empty cache for S = max_len positions and heads of width D."""
         shape = (batch, heads, max_len, width)
         return cls(backend.zeros(shape), backend.zeros(shape))
 
     def write(self, start: int, keys: Array, values: Array) -> tuple[Array, Array]:
-        """Put n positions (B, H, n, D) at start; returns all up to them, (B, H, start + n, D), as views."""
+        """Write n positions (B, H, n, D) at start. Returns all up to them, (B, H, start + n, D), as views."""
         stop = start + keys.shape[2]
         self.keys[:, :, start:stop, :] = keys
         self.values[:, :, start:stop, :] = values
@@ -86,7 +86,7 @@ class KeyValues(NamedTuple):
 
 
 class LayerState(NamedTuple):
-    """What one decoder layer remembers."""
+    """The decode state of one layer."""
 
     own: Past
     memory: KeyValues | None
@@ -94,38 +94,38 @@ class LayerState(NamedTuple):
 
 @dataclass
 class DecodeState:
-    """The state of one decoding run; a model's ``start`` makes it and its ``step`` moves it on.
+    """The state of one decoding run. A model's ``start`` creates it and its ``step`` advances it.
 
     positions and visible have room for max_len tokens; visible is False where a token was padding. With
-    begins, texts of unequal length end together: row b begins at begins_b, and what comes before is padding.
+    begins, texts of unequal length are padded on the left: row b begins at begins_b, and all before is padding.
     """
 
     backend: Backend
     layers: tuple[LayerState, ...]
     positions: Array  # (max_len, C)
     visible: Array  # (B, max_len) boolean
-    sources: HostArray  # (B,) which row of the start each row comes from
+    sources: HostArray  # (B,) the row of the start from which each row comes
     memory_mask: AttentionMask = ALL_VISIBLE
     length: int = 0  # tokens of each row so far
-    fused: Any = None  # a step that was prepared for this state, see runtime/fused_decode.py
-    begins: np.ndarray[Any, Any] | None = None  # (B,) where each row's own text begins; None: at 0
-    together: int = 1  # w: so many rows in turn read one row of the memory
+    fused: Any = None  # a fused step prepared for this state, see runtime/fused_decode.py
+    begins: np.ndarray[Any, Any] | None = None  # (B,) where each row's text begins; None: at 0
+    together: int = 1  # w: this many consecutive rows read one row of the memory
 
     @property
     def batch(self) -> int:
-        """B: how many rows there are."""
+        """B: the number of rows."""
         return int(self.visible.shape[0])
 
     @property
     def max_len(self) -> int:
-        """How many tokens of each row there is room for."""
+        """The number of tokens per row that the buffers hold."""
         return int(self.visible.shape[1])
 
     def admit(self, visible: Array) -> AttentionMask:
-        """Note which of the next n tokens may be looked at, boolean (B, n); returns the mask of their step.
+        """Store which of the next n tokens are visible, boolean (B, n). Returns the attention mask of their step.
 
-        ``length`` is for the step to move, once it is done. Raises ShapeError if there is not one row for
-        each of the state's, or no room.
+        The step itself advances ``length`` once it is done. Raises ShapeError if visible has not the state's B
+        rows, or if there is no room.
         """
         batch, n = visible.shape
         stop = self.length + n
@@ -140,20 +140,20 @@ class DecodeState:
         return AttentionMask(key_visible=self.visible[:, :stop], causal=True, query_offset=self.length)
 
     def position_encodings(self, n: int) -> Array:
-        """What is added to the next n tokens: (n, C), or (B, n, C) if rows begin at places of their own."""
+        """The position encodings of the next n tokens: (n, C), or (B, n, C) if rows begin at different positions."""
         stop = self.length + n
         if self.begins is None:
             return self.positions[self.length : stop, :]
         room, width = self.positions.shape
         position = np.arange(self.length, stop) - self.begins[:, None]  # (B, n)
-        position = np.clip(position, 0, room - 1)  # only padding stands elsewhere
+        position = np.clip(position, 0, room - 1)  # only padding is outside
         xp = namespace(self.positions)
         return xp.reshape(_take(self.positions, self.backend.integers(position.ravel())), (self.batch, n, width))
 
     def select(self, rows: Any) -> DecodeState:
-        """A state of its own with these rows, host integers (n,) in [0, B), in any order, any of them repeated.
+        """A new state with these rows, host integers (n,) in [0, B), in any order, also repeated.
 
-        What a search needs to go on with its best rows, or to let rows go that have ended. Raises
+        A search uses it to continue with its best rows, or to remove rows that have ended. Raises
         ShapeError, DTypeError or ConfigError for anything else.
         """
         chosen = _row_numbers(rows, self.batch)
@@ -163,9 +163,9 @@ class DecodeState:
         return replace(self, **self._of_rows(chosen, own, visible))
 
     def reorder(self, rows: Any) -> None:
-        """Let these be the rows from now on: host integers (n,), n <= B, that say which row each goes on from.
+        """Replace the rows in place: host integers (n,), n <= B, give the parent of each new row.
 
-        Like select, but in the memory there is. Raises what select raises, and ShapeError for more rows.
+        Like select, but without new memory. Raises the errors of select, and ShapeError for more than B rows.
         """
         chosen = _row_numbers(rows, self.batch)
         if chosen.size > self.batch:
@@ -184,7 +184,7 @@ class DecodeState:
             setattr(self, name, value)
 
     def _of_rows(self, chosen: HostArray, own: list[Past], visible: Array) -> dict[str, Any]:
-        """What there is to know of these rows, by name, given what the layers keep of them."""
+        """The fields of a state with these rows, by name, given the pasts of the layers."""
         mask, sources = self.memory_mask, self.sources[chosen]
         together = _in_turn(sources)
         memory = [layer.memory for layer in self.layers]
@@ -217,7 +217,7 @@ def _take(x: Array, rows: Array) -> Array:
 
 
 def _selected(buffer: Array, rows: Array, length: int, axis: int) -> Array:
-    """A new buffer with these rows; of its positions, along axis, only the first length are copied, and ever read."""
+    """A new buffer with these rows. Only the first length positions along axis are copied; no others are ever read."""
     xp, filled = namespace(buffer), _filled(buffer, length, axis)
     if isinstance(buffer, np.ndarray):
         host = workspace.empty((rows.shape[0], *buffer.shape[1:]), buffer.dtype)
@@ -229,16 +229,16 @@ def _selected(buffer: Array, rows: Array, length: int, axis: int) -> Array:
 
 
 def _reorder(buffer: Array, moves: Moves, length: int, axis: int) -> None:
-    """_selected, in place: they become the first rows."""
+    """_selected, in place: the chosen rows become the first ones."""
     part = buffer[_filled(buffer, length, axis)]
-    if isinstance(buffer, np.ndarray):  # the standard cannot write to some rows
+    if isinstance(buffer, np.ndarray):  # the array API standard has no assignment to a list of rows
         part[moves.changed] = part[moves.sources]
     else:
         part[: moves.rows.size, ...] = _take(part, namespace(part).asarray(moves.rows, device=device_of(part)))
 
 
 def _filled(buffer: Array, length: int, axis: int) -> tuple[slice, ...]:
-    """The part of a buffer that holds the first length positions, which lie along axis."""
+    """The part of a buffer with the first length positions along axis."""
     return (*(slice(None) for _ in range(axis)), slice(length), *(slice(None) for _ in range(axis + 1, buffer.ndim)))
 
 

@@ -1,4 +1,4 @@
-"""A decoder layer: targets look at each other, then at the source, then each thinks for itself.
+"""A decoder layer: self-attention of the targets, cross-attention to the source, and feed-forward.
 
     post-LN   x ← LN₁(x + Drop(SelfAttention(x)))
               x ← LN₂(x + Drop(CrossAttention(x, m)))
@@ -63,7 +63,7 @@ from npformer.typing import Array
 
 
 class DecoderLayerCache(NamedTuple):
-    """What each step keeps, for its own backward."""
+    """The cache of each step."""
 
     entry: LayerCache[JoinCache] | None  # step 1, LN₁; None in post-LN, where there is no norm
     self_attention: Any  # step 2
@@ -77,8 +77,8 @@ class DecoderLayerCache(NamedTuple):
 class DecoderLayer(ResidualLayer):
     """Self-attention, cross-attention and feed-forward, each with a residual sum.
 
-    norm_order is "post" or "pre", norm "layer" or "batch"; attention describes the self-attention,
-    that to the memory is full.
+    norm_order is "post" or "pre", norm "layer" or "batch". attention describes the self-attention;
+    cross-attention is always full attention.
     """
 
     static = True
@@ -120,8 +120,8 @@ class DecoderLayer(ResidualLayer):
     ) -> tuple[Array, LayerCache[DecoderLayerCache]]:
         """x (B, T, C) and memory (B, S, C) to y (B, T, C).
 
-        mask says which targets a target may look at (causal, in a Transformer), memory_mask which
-        sources.
+        mask says which targets a target may look at (causal in a Transformer), memory_mask which
+        source tokens.
         """
         at_entry, after_self, after_cross, at_end = self.places(self.norm1, self.norm2, self.norm3)
         h, entry = self.enter(x, at_entry, mask, key)  # 1. (B, T, C)
@@ -151,7 +151,7 @@ class DecoderLayer(ResidualLayer):
         return self.enter_backward(dx, dh, kept.entry), dmemory  # back through 1
 
     def start(self, batch: int, max_len: int, memory: Array) -> LayerState:
-        """For decoding: room for max_len targets of each row, and the memory (B, S, C) projected."""
+        """For decoding: a state with room for max_len targets per row and the projected memory (B, S, C)."""
         return LayerState(self.self_attention.start(batch, max_len), self.cross_attention.project_memory(memory))
 
     def step(self, x: Array, state: LayerState, *, mask: AttentionMask, memory_mask: AttentionMask) -> Array:

@@ -1,4 +1,4 @@
-"""Dropout as a layer: it owns no numbers, only a rate."""
+"""The dropout layer. It has a rate and no parameters."""
 
 from __future__ import annotations
 

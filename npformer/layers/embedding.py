@@ -1,4 +1,4 @@
-"""The embedding layer: owns the table of token vectors."""
+"""The embedding layer, which owns the table of token vectors."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _INITIALIZERS = {"normal": scaled_normal, "uniform": scaled_uniform}
 
 
 class Embedding(Layer):
-    """Token ids (...) to vectors (..., C), scaled by √C unless scale is False. Starts with deviation 1/√C.
+    """Token ids (...) to vectors (..., C), scaled by √C unless scale is False. Starts with standard deviation 1/√C.
 
-    init is the distribution that the table is drawn from. Vectors that others trained come with
-    ``from_pretrained``, or with ``load_pretrained`` into the table of a model. Training goes on with them, unless
-    the arena is told not to: model.arena.configure("embedding", trainable=False).
+    init is the distribution from which the table is drawn. Load pretrained vectors with
+    ``from_pretrained``, or with ``load_pretrained`` into the table of a model. They are trained further, unless
+    you freeze them: model.arena.configure("embedding", trainable=False).
     """
 
     static = True
@@ -49,20 +49,20 @@ class Embedding(Layer):
         cls, path: str | os.PathLike[str], vocabulary: Vocabulary, *, d_model: int | None = None,
         scale: bool = False, backend: Backend, seed: Seed = 0,
     ) -> tuple[Self, Coverage]:  # fmt: skip
-        """A table for vocabulary with the vectors of a file (see ``load_pretrained``), and what the file covered.
+        """An embedding for vocabulary with the vectors of a file (see ``load_pretrained``), and the file's coverage.
 
-        d_model is the width that the file must have; None: whatever it has. No scale: the vectors have
-        the size that they were trained to.
+        d_model is the width that the file must have; None: any. The vectors are not scaled by √C: they keep
+        the size to which they were trained.
         """
         width = pretrained_width(path) if d_model is None else d_model
         embedding = cls(len(vocabulary), width, scale=scale, backend=backend, seed=seed)
         return embedding, embedding.load_pretrained(path, vocabulary)
 
     def load_pretrained(self, path: str | os.PathLike[str], vocabulary: Vocabulary) -> Coverage:
-        """Replace rows by vectors from a text file of word2vec, GloVe or fastText; say what it covered.
+        """Replace rows by vectors from a text file of word2vec, GloVe or fastText. Returns the file's coverage.
 
-        Pieces that are not in the file keep the rows that they have. Raises DataError, with the line, if
-        vectors are not (C,) or the file is broken, and then changes nothing.
+        Pieces that are not in the file keep their rows. Raises DataError, with the line, if
+        vectors are not (C,) or the file is broken; the table is then unchanged.
         """
         table: npt.NDArray[Any] = np.array(self.backend.host(self.weight.data))
         if len(vocabulary) != len(table):
@@ -84,16 +84,16 @@ class Embedding(Layer):
         self.ops.embedding.backward(dy, cache.pop(), into=(self.weight.grad,))
 
     def nearest(self, query: int | Array, k: int = 10) -> tuple[HostArray, HostArray]:
-        """The k tokens whose vectors point most nearly as query does, a token or a vector (C,).
+        """The k tokens whose vectors have the largest cosine similarity to query, a token id or a vector (C,).
 
-        Returns ids (k,) and cosine similarities (k,), both on the host, the most similar first, equal ones by id;
+        Returns ids (k,) and cosine similarities (k,), both on the host, the most similar first, ties by id;
         fewer if there are fewer. A token is not its own neighbour; a vector of zeros has similarity 0 to all.
         """
         if index(k) < 1:
             raise ConfigError(f"k: expected an integer >= 1, got {k}")
         table: npt.NDArray[Any] = self.backend.host(self.weight.data)
         vector, itself = self._vector(query, table)
-        smallest = np.finfo(table.dtype).tiny  # instead of 0, which nothing can be divided by
+        smallest = np.finfo(table.dtype).tiny  # instead of a norm of 0, to avoid division by 0
         unit = vector / np.maximum(np.linalg.norm(vector), smallest)
         similarities = (table @ unit) / np.maximum(np.linalg.norm(table, axis=1), smallest)
         ids = np.argsort(-similarities, kind="stable")
@@ -107,7 +107,7 @@ class Embedding(Layer):
         return [(vocabulary.pieces[i], s) for i, s in pairs if i not in vocabulary.special_ids][:k]
 
     def _vector(self, query: Any, table: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], int]:
-        """query as a vector (C,), and the token that it is (−1: none)."""
+        """query as a vector (C,), and its token id (−1 if it is a vector)."""
         vector = self.backend.host(query) if self.backend.device.owns(query) else np.asarray(query)
         if vector.ndim == 0 and vector.dtype.kind in "iu":
             token = int(vector)

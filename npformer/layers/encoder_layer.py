@@ -1,4 +1,4 @@
-"""An encoder layer: tokens look at each other, then each thinks for itself.
+"""An encoder layer: self-attention, then feed-forward.
 
     post-LN   x ← LN₁(x + Drop(SelfAttention(x)))      x ← LN₂(x + Drop(FeedForward(x)))
     pre-LN    x ← x + Drop(SelfAttention(LN₁(x)))      x ← x + Drop(FeedForward(LN₂(x)))
@@ -49,7 +49,7 @@ FULL = SelfAttention()
 
 
 class EncoderLayerCache(NamedTuple):
-    """What each step keeps, for its own backward."""
+    """The cache of each step."""
 
     entry: LayerCache[JoinCache] | None  # step 1, LN₁; None in post-LN, where there is no norm
     attention: Any  # step 2
@@ -120,7 +120,7 @@ class EncoderLayer(ResidualLayer):
         return self.enter_backward(dx, dh, kept.entry)  # back through 1
 
     def start(self, batch: int, max_len: int) -> LayerState:
-        """For decoding with causal masks: room for max_len tokens of each row."""
+        """For decoding with causal masks: a state with room for max_len tokens per row."""
         return LayerState(self.self_attention.start(batch, max_len), None)
 
     def step(self, x: Array, state: LayerState, *, mask: AttentionMask) -> Array:

@@ -1,4 +1,4 @@
-"""The feed-forward layer: two linear maps with an activation between them, for each token alone."""
+"""The feed-forward layer: two linear maps with an activation between them, applied to each token."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from npformer.typing import Array
 
 
 class FeedForward(Layer):
-    """y = Drop(act(x W₁ + b₁)) W₂ + b₂ for x (..., C), F wide inside; activation "relu" or "gelu"."""
+    """y = Drop(act(x W₁ + b₁)) W₂ + b₂ for x (..., C), with hidden width F; activation "relu" or "gelu"."""
 
     static = True
 
@@ -35,7 +35,7 @@ class FeedForward(Layer):
             raise ConfigError(f"activation: expected one of {', '.join(ACTIVATIONS)}, got {activation!r}")
         self.activation = activation
         self.dropout = dropout
-        rng = np.random.default_rng(seed)  # one for both: else they would start from the same numbers
+        rng = np.random.default_rng(seed)  # one for both: with a seed each they would start from equal numbers
         self.up = Linear(d_model, d_ff, backend=backend, seed=rng)
         self.down = Linear(d_ff, d_model, backend=backend, seed=rng)
 

@@ -1,4 +1,4 @@
-"""The gated recurrent unit as a layer: what sequences were read with before attention."""
+"""The gated recurrent unit (GRU) as a layer: a recurrent network, as used before attention."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Gru(Layer):
     ) -> tuple[Array, CacheStack]:
         """x (B, T, C_in), from the state start (B, C) on (None: zeros), to y (B, T, C).
 
-        visible (B, T) is False at padding, which leaves the state as it is.
+        visible (B, T) is False at padding, where the state stays unchanged.
         """
         cache = CacheStack(self)
         start = self.backend.zeros((x.shape[0], self.d_model)) if start is None else start

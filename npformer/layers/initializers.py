@@ -1,4 +1,4 @@
-"""How parameters start: drawn on the host from a seeded generator, so equal on every backend."""
+"""Initial values of parameters, drawn on the host from a seeded generator, so equal on every backend."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from npformer.typing import HostArray
 
-#: An integer, or the generator that a parent hands down to its parts.
+#: An integer, or the generator that a parent passes to its parts.
 Seed: TypeAlias = int | np.random.Generator
 
 

@@ -1,4 +1,4 @@
-"""What all layers share: parameters with stable names, and an inference spelling."""
+"""The base class of all layers: parameters with stable names, and ``layer(x)`` for inference."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from npformer.layers.parameter import Buffer, Parameter, ParameterView
 
 
 class Layer(Owner):
-    """Base of every layer and model. A layer writes nothing to itself but gradients, by adding.
+    """Base of every layer and model. Forward and backward change only a layer's gradients, by adding to them.
 
     Subclasses define ``forward(...) -> (y, cache)`` and ``backward(dy, cache)``, which returns the
     gradients of forward's array inputs and adds those of the parameters to ``Parameter.grad``.
-    Parameters and sub-layers are found among the attributes, and in lists, tuples and dicts there, in the order
-    in which ``__init__`` set them; that order and the attribute names make the dotted names. A plain list or dict that
-    is set becomes a ``LayerList`` or ``LayerDict`` (see ``owner.py``).
+    Parameters and sub-layers are found among the attributes, also inside lists, tuples and dicts, in the order
+    in which ``__init__`` set them. The attribute names form the dotted names. A plain list or dict set as an attribute
+    becomes a ``LayerList`` or ``LayerDict`` (see ``owner.py``).
 
-    ``static = True`` in the body of a class says that its methods do the same at every step, whatever the numbers are,
-    but for shapes and the layer's attributes. Then a step may be recorded and repeated without Python. It holds for
-    that class alone: a subclass may do something else, so it says it for itself.
+    ``static = True`` in a class body declares that its methods run the same operations at every step: Python's control
+    flow depends only on shapes and the layer's attributes. Then a step may be recorded and replayed without Python. The
+    declaration is not inherited, since a subclass may do something else; it declares itself.
     """
 
     backend: Backend
@@ -45,11 +45,11 @@ class Layer(Owner):
         raise NotImplementedError(f"{type(self).__name__} must define backward")
 
     def __call__(self, *inputs: Any, **options: Any) -> Any:
-        """The output alone, keeping no cache: the spelling for inference."""
+        """The output without a cache, for inference."""
         return self.forward(*inputs, **options)[0]
 
     def _inside(self, prefix: str = "", around: tuple[Layer, ...] = ()) -> Iterator[tuple[str, str, Any]]:
-        """(prefix, name, thing) for all that is in this layer, however deep, but not what it is itself in."""
+        """(prefix, name, object) for all parameters and sub-layers in this layer, at any depth, without cycles."""
         around = (*around, self)
         for name, thing in self._members():
             if not isinstance(thing, Layer):
@@ -67,12 +67,12 @@ class Layer(Owner):
                 yield name, value
 
     def all_layers(self) -> Iterator[Layer]:
-        """This layer and all those in it."""
+        """This layer and all layers in it."""
         yield self
         yield from (thing for _, _, thing in self._inside() if isinstance(thing, Layer))
 
     def _all_views(self, prefix: str) -> Iterator[tuple[str, ParameterView]]:
-        """Every dotted name with its parameter, tied ones under each of their names."""
+        """Every dotted name with its parameter; a tied parameter under each of its names."""
         for before, _, thing in self._inside(prefix):
             if isinstance(thing, Parameter):
                 yield from ((before + view.name, view) for view in thing.views())
@@ -80,7 +80,7 @@ class Layer(Owner):
                 yield before + thing.name, thing
 
     def named_parameters(self, prefix: str = "") -> Iterator[tuple[str, ParameterView]]:
-        """(dotted name, parameter with data and grad), a tied parameter once, under its first name."""
+        """(dotted name, parameter with data and grad); a tied parameter once, under its first name."""
         seen: set[tuple[int, str]] = set()
         for name, view in self._all_views(prefix):
             part = (id(view.owner), view.name if view.owner.columns else "")
@@ -89,7 +89,7 @@ class Layer(Owner):
                 yield name, view
 
     def owned_parameters(self) -> list[tuple[str, Parameter, tuple[str, ...]]]:
-        """(dotted name, parameter, its aliases), each block of memory once: what an arena packs."""
+        """(dotted name, parameter, its aliases), each block of memory once. An arena packs these."""
         table: dict[int, tuple[str, Parameter, list[str]]] = {}
         for name, view in self._all_views(""):
             if view.owner.columns:  # a block is known by its own name; its columns are parts, not aliases
@@ -100,7 +100,7 @@ class Layer(Owner):
         return [(name, owner, tuple(aliases)) for name, owner, aliases in table.values()]
 
     def named_buffers(self, prefix: str = "") -> Iterator[tuple[str, Buffer]]:
-        """(dotted name, buffer): what is saved with the parameters and not trained."""
+        """(dotted name, buffer): arrays that are saved with the parameters but not trained."""
         for before, _, thing in self._inside(prefix):
             if isinstance(thing, Buffer):
                 yield before + thing.name, thing
@@ -111,12 +111,12 @@ class Layer(Owner):
             parameter.grad[...] = 0
 
     def num_parameters(self) -> int:
-        """How many numbers are learned, tied ones counted once."""
+        """The count of trained numbers; tied ones count once."""
         return sum(int(view.data.size) for _, view in self.named_parameters())
 
 
 def things_in(name: str, value: Any, around: tuple[Any, ...] = ()) -> Iterator[tuple[str, Any]]:
-    """(dotted name, thing) of all that is in value, however nested."""
+    """(dotted name, object) for all parameters and layers in value, at any depth."""
     if not isinstance(value, list | tuple | dict):
         yield name, value
     elif not any(value is each for each in around):
@@ -127,10 +127,10 @@ def things_in(name: str, value: Any, around: tuple[Any, ...] = ()) -> Iterator[t
 
 
 def concat_last(*parts: Any) -> Any:
-    """Arrays (..., C_i) side by side as (..., Σ C_i); no copy if they lie so in memory."""
+    """Concatenate arrays (..., C_i) to (..., Σ C_i); a view if they are adjacent in memory already."""
     found = side_by_side(parts)
     return namespace(parts[0]).concat(parts, axis=-1) if found is None else found
 
 
-#: What a container is looked through for; all else in it, a vocabulary's words, is no part of a layer.
+#: The types that are looked for in containers. Other items, such as a vocabulary's words, are no part of a layer.
 _MAY_HOLD = (Layer, Parameter, ParameterView, Buffer, list, tuple, dict)

@@ -1,4 +1,4 @@
-"""LayerNorm as a layer: owns γ and β. Beside a residual sum one kernel may compute both: see ``residual.py``."""
+"""The LayerNorm layer, which owns γ and β. One kernel may compute it and the residual sum: see ``residual.py``."""
 
 from __future__ import annotations
 

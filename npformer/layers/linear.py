@@ -1,4 +1,4 @@
-"""The linear layer: owns a matrix and a bias."""
+"""The linear layer, which owns a matrix and a bias."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from npformer.typing import Array
 class Linear(Layer):
     """y = x W + b for x (..., C_in). W starts Xavier-uniform, b at 0.
 
-    weight, if given, is used (and trained) instead of an own matrix: a tied projection.
+    weight, if given, is used (and trained) instead of a new matrix: a tied projection.
     """
 
     static = True

@@ -1,10 +1,10 @@
-"""How queries attend to keys inside a head: a part of ``MultiHeadAttention`` that can be exchanged.
+"""Attention mechanisms: how queries attend to keys inside a head. ``MultiHeadAttention`` takes any of them.
 
     ScaledDotProduct   softmax(QKᵀ/√D + bias) V         every query looks at every key: n²
     Local              the same along a window, a stride, or both: n·w
     LinearAttention    φ(Q) φ(K)ᵀ V / φ(Q) Σφ(k), summed over keys first: n
 
-A mechanism owns no parameter. For decoding it says what it keeps of the tokens it has seen.
+A mechanism has no parameters. For decoding it defines the ``Past`` that it keeps of earlier tokens.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from npformer.typing import Array
 class Mechanism(Protocol):
     """How queries (B, H, T, D) attend to keys and values (B, H, S, D), with or without a bias (H, T, S)."""
 
-    takes_bias: bool  # whether there are scores for a bias to be added to
+    takes_bias: bool  # whether it has scores to which a bias can be added
 
     def forward(
         self, ops: Ops, q: Array, k: Array, v: Array, mask: AttentionMask, draw: Draw | None, bias: Array | None
@@ -36,7 +36,7 @@ class Mechanism(Protocol):
         """Gradients (dq, dk, dv, dbias); dbias is None if there was no bias."""
 
     def weights(self, q: Array, k: Array, mask: AttentionMask, bias: Array | None) -> Array:
-        """The weights (B, H, T, S), before dropout, for a reader."""
+        """The attention weights (B, H, T, S) before dropout, for inspection."""
 
     def start(self, backend: Backend, batch: int, heads: int, max_len: int, width: int) -> Any:
         """For decoding: an empty ``Past`` with room for max_len keys and values (B, H, ·, D = width)."""
@@ -46,13 +46,13 @@ class Mechanism(Protocol):
 
 
 class _BiasedCache(NamedTuple):
-    """Marks the cache of biased attention."""
+    """The cache of biased attention, marked by its type."""
 
     cache: Any
 
 
 class ScaledDotProduct(Owner):
-    """softmax(QKᵀ/√D + bias) V, the mechanism of the paper."""
+    """softmax(QKᵀ/√D + bias) V, the mechanism of Vaswani et al. 2017."""
 
     static = True
     takes_bias = True
@@ -129,9 +129,9 @@ class Local(Owner):
 
 @dataclass
 class Sums:
-    """Σ φ(k) v'ᵀ over the keys so far: the past of linear attention, of one size however long it is.
+    """Σ φ(k) v'ᵀ over the keys so far: the past of linear attention, whose size does not grow.
 
-    The sums before the newest tokens stay, so that a step that broke off half-way can be taken again.
+    The sums before the newest tokens are kept, so that an interrupted step can be repeated.
     """
 
     before: Array  # (B, H, D, D+1)  over the keys before position
@@ -139,7 +139,7 @@ class Sums:
     position: int = 0
 
     def up_to(self, position: int) -> Array:
-        """The sums over the keys before position: the one asked for last, or the end."""
+        """The sums over the keys before position, which is the last position asked for, or the end."""
         if position != self.position:
             self.before, self.position = self.state, position
         return self.before
@@ -155,7 +155,7 @@ class Sums:
 
 
 class LinearAttention(Owner):
-    """φ(Q) (φ(K)ᵀ V) / (φ(Q) Σφ(k)) with φ = elu + 1. Nothing weighs a single pair, so no weight is dropped."""
+    """φ(Q) (φ(K)ᵀ V) / (φ(Q) Σφ(k)) with φ = elu + 1. There are no weights of single pairs, hence no dropout."""
 
     static = True
     takes_bias = False

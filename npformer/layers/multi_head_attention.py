@@ -1,4 +1,4 @@
-"""Multi-head attention: H attentions side by side, each on its own projection of the tokens.
+"""Multi-head attention: H attentions in parallel, each on its own projection of the tokens.
 
     1   Q, K, V = x W_q + b_q, m W_k + b_k, m W_v + b_v      (B, T, C), (B, S, C) twice; self-attention: m = x
     2   q, k, v = split(Q), split(K), split(V)               (B, H, T, D), (B, H, S, D) twice
@@ -62,7 +62,7 @@ from npformer.typing import Array
 
 
 class MultiHeadAttentionCache(NamedTuple):
-    """What each step keeps, for its own backward. Splitting and merging keep nothing: they only move numbers."""
+    """The cache of each step. Splitting and merging keep nothing: they only move numbers."""
 
     projection: Any  # step 1: of [Q K V] from x, or of Q alone from x where there is a memory
     of_memory: Any  # step 1: of [K V] from the memory; None in self-attention
@@ -76,9 +76,9 @@ class MultiHeadAttention(Layer):
     """Self-attention of x (B, T, C), or cross-attention from x to a memory (B, S, C).
 
     W_q, W_k, W_v are columns of one block (C, 3C), so that self-attention needs one product. Each
-    starts Xavier-uniform, biases at 0. rotation and score_bias are for self-attention: positions of two
+    starts Xavier-uniform, biases at 0. rotation and score_bias are for self-attention only: positions in two
     sequences have no distance. Raises ConfigError unless d_model is divisible by num_heads, for a rotation
-    of heads of odd width, and for a bias where the mechanism has no scores.
+    of heads of odd width, and for a bias with a mechanism that has no scores.
     """
 
     static = True
@@ -144,7 +144,7 @@ class MultiHeadAttention(Layer):
         projection, of_memory, rotated, bias, heads, output = cache.open()
         do = split_heads(self.output.backward(dy, output), self.num_heads)  # back through 6 and 5: (B, H, T, D)
         dq, dk, dv, dbias = self.mechanism.backward(self.ops, do, heads)  # back through 4: (B, H, ·, D)
-        del heads  # its memory serves the products to come
+        del heads  # the products below reuse its memory
         if self.score_bias is not None:
             self.score_bias.backward(dbias, bias)  # back through 3
         if rotated is not None:
@@ -153,28 +153,28 @@ class MultiHeadAttention(Layer):
         return self._project_backward(dq, dk, dv, projection, of_memory)  # back through 1
 
     def start(self, batch: int, max_len: int) -> Any:
-        """For decoding: the empty past of batch rows, with room for max_len positions."""
+        """For decoding: an empty past for batch rows, with room for max_len positions."""
         width = self.output.bias.data.shape[0] // self.num_heads
         return self.mechanism.start(self.backend, batch, self.num_heads, max_len, width)
 
     def step(self, x: Array, past: Any, mask: AttentionMask) -> Array:
-        """For decoding: x (B, n, C), at positions mask.query_offset on, is added to past. Returns y (B, n, C)."""
+        """For decoding: add x (B, n, C), from position mask.query_offset on, to past. Returns y (B, n, C)."""
         q, k, v = [split_heads(part, self.num_heads) for part in self._project(x, None)[0]]
         q, k, _ = self._rotate(q, k, mask.query_offset)
         bias, _ = self._bias(q, k, mask.query_offset)
         return self.output(merge_heads(self.mechanism.step(self.ops, q, k, v, past, mask, bias)))
 
     def project_memory(self, memory: Array) -> KeyValues:
-        """For decoding: the keys and values of a memory (B, S, C), which step_memory looks at."""
+        """For decoding: the keys and values of a memory (B, S, C), for step_memory."""
         k, v = [split_heads(part, self.num_heads) for part in self._keys_values(memory)[0]]
         projected = KeyValues.empty(self.backend, *k.shape)
         projected.write(0, k, v)
         return projected
 
     def step_memory(self, x: Array, memory: KeyValues, mask: AttentionMask) -> Array:
-        """For decoding: x (w·B, n, C) looks at a projected memory of B rows, w rows in turn at each. Returns y.
+        """For decoding: x (w·B, n, C) attends to a projected memory of B rows, w consecutive rows to each. Returns y.
 
-        They are so many more queries for a row of the memory: none of them hides a key from another.
+        The w rows become more queries for one row of the memory, since the mask does not depend on the query.
         """
         queries = namespace(x).reshape(x, (memory.keys.shape[0], -1, x.shape[2]))  # (B, w·n, C)
         q = split_heads(self._queries(queries)[0], self.num_heads)  # (B, H, w·n, D)
@@ -183,7 +183,7 @@ class MultiHeadAttention(Layer):
         return namespace(x).reshape(self.output(merge_heads(heads)), x.shape)
 
     def _rotate(self, q: Array, k: Array, offset: int) -> tuple[Array, Array, tuple[Any, Any] | None]:
-        """q and k (B, H, ·, D) turned by their positions, from offset on, and the caches of both."""
+        """q and k (B, H, ·, D) rotated by their positions, from offset on, and the caches of both."""
         if self.rotation is None:
             return q, k, None
         q, of_q = self.rotation.forward(self.ops, q, offset)
@@ -191,7 +191,7 @@ class MultiHeadAttention(Layer):
         return q, k, (of_q, of_k)
 
     def _rotate_backward(self, dq: Array, dk: Array, caches: tuple[Any, Any]) -> tuple[Array, Array]:
-        """dq and dk (B, H, ·, D), turned back."""
+        """dq and dk (B, H, ·, D), rotated back."""
         assert self.rotation is not None  # it made the caches
         of_q, of_k = caches
         dk = self.rotation.backward(self.ops, dk, of_k)
@@ -254,7 +254,7 @@ def expect_divisible(d_model: int, num_heads: int) -> None:
 
 
 def _expect_parts(mechanism: Mechanism, rotation: Rotary | None, score_bias: RelativeBias | None, width: int) -> None:
-    """Raise ConfigError for parts that do not go together; width is D."""
+    """Raise ConfigError for parts that cannot be combined; width is D."""
     if score_bias is not None and not mechanism.takes_bias:
         raise ConfigError(
             f"score_bias: expected none with {type(mechanism).__name__}, which has no full matrix of scores to add it "

@@ -1,4 +1,4 @@
-"""The norms that a layer can have, by name, and what any norm has to be."""
+"""The norms by name, and the interface of a norm."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class Norm(Protocol):
 
 
 def make_norm(norm: str, d_model: int, backend: Backend) -> LayerNorm | BatchNorm:
-    """The norm called so, over d_model columns. Raises ConfigError for another name."""
+    """The norm with this name, over d_model columns. Raises ConfigError for another name."""
     if norm not in NORMS:
         raise ConfigError(f"norm: expected one of {', '.join(NORMS)}, got {norm!r}")
     return NORMS[norm](d_model, backend=backend)
 
 
 def about_tokens(norm: object, mask: AttentionMask, key: RandomKey | None) -> dict[str, Any]:
-    """What a norm over the batch is told beside x: which tokens count, and whether it trains. Other norms: nothing."""
+    """The further arguments of a norm over the batch: which tokens count, and whether it trains. Others have none."""
     if not getattr(norm, "over_batch", False):
         return {}
     return {"visible": mask.key_visible, "training": key is not None}

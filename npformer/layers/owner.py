@@ -2,18 +2,18 @@
 
 A reader of the mathematics may leave this file out.
 
-A training step checks a model, makes replicas of it and records what it does; a fused kernel takes addresses of its
-arrays. All of this holds for the model's structure: which layers and parameters it has, and how each is set. So every
-``Owner`` (a layer, a parameter, a mechanism) takes the next number of one counter whenever an attribute of it is set
-or deleted: a sub-layer, a dropout rate, eps, a backend, a method, ``__class__``. Numbers only grow, and a part that is
-replaced gives its owner a new one, so the largest number in a model's tree says which version it is.
+A training step checks a model, makes replicas of it and records its operations; a fused kernel takes the addresses of
+its arrays. All of this is valid only for the model's structure: its layers, parameters and their attributes. So every
+``Owner`` (a layer, a parameter, a mechanism) takes the next number of a global counter whenever one of its attributes
+is set or deleted: a sub-layer, a dropout rate, eps, a backend, a method, ``__class__``. Numbers only grow, and
+replacing a part gives its owner a new number, so the largest number in a model's tree is the model's version.
 
-Lists and dicts can be edited in place, where nobody would see it. So a plain list or dict that is set becomes a
-``LayerList`` or ``LayerDict``, a copy that counts its edits; tuples cannot be edited. An attribute that is set on a
+Lists and dicts can be edited in place, without setting an attribute. So a plain list or dict that is set becomes a
+``LayerList`` or ``LayerDict``, a copy that counts its edits; tuples cannot be edited. Setting an attribute on a
 class (``FeedForward.forward = f``) makes a new version of every model.
 
-What does not count: numbers written into an array (``weight.data[...] = x``), attributes that a class names in
-``state_names``, and edits of other objects that hang on a layer.
+Not counted: numbers written into an array (``weight.data[...] = x``), attributes that a class lists in
+``state_names``, and edits of other objects stored on a layer.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from weakref import WeakKeyDictionary, ref
 from npformer.errors import ConfigError
 
 _numbers = count(1)
-_newest = 0  # the number that was taken last, by anyone
-_newest_of_classes = 0  # the last of those that were taken for a class
+_newest = 0  # the last number taken
+_newest_of_classes = 0  # the last number taken for a class
 
 
 def _next_number() -> int:
@@ -39,7 +39,7 @@ def _next_number() -> int:
 
 
 class OwnerType(ABCMeta):
-    """The type of owners' classes: to set an attribute of one is a new version of everything."""
+    """The metaclass of owners: setting an attribute on such a class makes a new version of every model."""
 
     state_names: tuple[str, ...] = ()
 
@@ -62,19 +62,19 @@ class OwnerType(ABCMeta):
             _replaced[cls, name] = first
 
 
-#: What a class had under a name, or None, before somebody set or deleted it there.
+#: The original attribute of a class, or None, before it was set or deleted on the class.
 _replaced: dict[tuple[OwnerType, str], Any] = {}
 
 
 def is_as_written(kind: type) -> bool:
-    """Whether kind and its bases have what the bodies of their classes say, and nothing that was set on them later."""
+    """Whether kind and its bases are as their class bodies define them, without attributes set later."""
     return not any(each in kind.__mro__ for each, name in _replaced if name not in each.state_names)
 
 
 class Owner(metaclass=OwnerType):
-    """What counts its changes; see the module's docstring."""
+    """An object that counts its changes; see the module's docstring."""
 
-    #: Attributes that are no structure: what a forward notes, for example. To set one counts nothing.
+    #: Attributes that are state, not structure, such as a forward's records. Setting one is not counted.
     state_names: ClassVar[tuple[str, ...]] = ()
     _version = 0
 
@@ -101,7 +101,7 @@ class LayerDict(dict[Any, Any]):
 
 
 def _count_edits(kind: type[LayerList | LayerDict], names: str) -> None:
-    """Let these methods of kind count, and lists and dicts that they put in, too."""
+    """Make these methods of kind count edits, also of the lists and dicts that they insert."""
 
     def counted(method: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(method)
@@ -124,7 +124,7 @@ _count_edits(LayerDict, "__init__ clear pop popitem setdefault update __delitem_
 
 
 def _counting(value: Any, made: dict[int, Any]) -> Any:
-    """value with a list or dict that counts in place of each plain one, however nested; itself if there is none.
+    """value with each plain list or dict replaced by one that counts, at any depth; value itself if there is none.
 
     Raises ConfigError for layers or parameters in a list or dict of another kind.
     """
@@ -148,15 +148,15 @@ def _counting(value: Any, made: dict[int, Any]) -> Any:
     if any(isinstance(item, Owner) for item in walk(value)):
         raise ConfigError(
             "layers: expected them in a tuple, a plain list or a plain dict, got them in one of type "
-            f"{type(value).__name__}, whose edits nobody would see"
+            f"{type(value).__name__}, whose edits would go unnoticed"
         )
     return value
 
 
 def version_of(root: Owner) -> int:
-    """The number of root's last change: of itself, of what is in it, however deep, or of any owner's class.
+    """The number of root's last change: in itself, in its parts at any depth, or in any owner's class.
 
-    Quick while nothing anywhere has changed, and some µs if only other models have.
+    Fast while nothing has changed at all; it takes some µs if only other models have.
     """
     newest, (looked_at, version, parts) = _newest, _seen.get(root, (-1, -1, []))
     if looked_at != newest:
@@ -173,7 +173,7 @@ _seen: WeakKeyDictionary[Owner, tuple[int, int, list[ref[Any]]]] = WeakKeyDictio
 
 
 def walk(root: Any) -> Iterator[Any]:
-    """Each thing in root once, itself first: attributes of owners, items of lists, tuples and dicts."""
+    """Each object in root once, root first: attributes of owners, items of lists, tuples and dicts."""
     waiting, seen = [root], {id(root)}
     while waiting:
         yield (value := waiting.pop())

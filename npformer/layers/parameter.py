@@ -1,4 +1,4 @@
-"""A parameter: its numbers, its gradient, and the names under which they are known."""
+"""A parameter: its values, its gradient, and its names."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from npformer.typing import Array
 
 
 class Parameter(Owner):
-    """Numbers that are learned, ``data``, and the gradient that backward adds up, ``grad``.
+    """Trained values ``data``, and the gradient ``grad``, to which backward adds.
 
     ``columns`` names parts of a block: W_q, W_k and W_v are columns of one (C, 3C) matrix, so that
-    one product serves the three, and are listed, saved and checked as three.
+    one product computes all three, but they are listed, saved and checked as three parameters.
     """
 
     def __init__(self, name: str, data: Array, columns: Mapping[str, slice] | None = None) -> None:
@@ -31,12 +31,12 @@ class Parameter(Owner):
             yield ParameterView(name, self, partial(_columns, columns))
 
     def transposed(self, name: str) -> ParameterView:
-        """The same numbers read as a transposed matrix (a tied output projection)."""
+        """The same values as a transposed matrix (for a tied output projection)."""
         return ParameterView(name, self, lambda x: namespace(x).matrix_transpose(x))
 
 
 class Buffer(Owner):
-    """Numbers that a layer remembers and nobody trains: saved with the parameters, without a gradient."""
+    """Values that a layer keeps but that are not trained: saved with the parameters, without a gradient."""
 
     def __init__(self, name: str, data: Array) -> None:
         self.name = name
@@ -48,7 +48,7 @@ def _columns(columns: slice, x: Array) -> Array:
 
 
 class ParameterView(Owner):
-    """A parameter seen in part or transposed. ``data`` and ``grad`` are views, never copies."""
+    """A part of a parameter, or a transposed parameter. ``data`` and ``grad`` are views, never copies."""
 
     def __init__(self, name: str, owner: Parameter, view: Callable[[Array], Array]) -> None:
         self.name = name

@@ -1,4 +1,4 @@
-"""Positions as layers: sinusoidal, with nothing to learn and no last position, or a learned table."""
+"""Position encodings as layers: sinusoidal, without parameters or a last position, or a learned table."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class SinusoidalPositions(Layer):
 
 
 class LearnedPositions(Layer):
-    """Adds a learned row per position to x (B, T, C), T ≤ max_seq_len. Starts normal, deviation 1/√C."""
+    """Adds a learned row per position to x (B, T, C), T ≤ max_seq_len. Starts normal, standard deviation 1/√C."""
 
     static = True
 

@@ -1,4 +1,4 @@
-"""Relative positions as a layer: a learned number for each bucket of distances and each head."""
+"""The relative position bias of T5 as a layer: a learned number for each bucket of distances and each head."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from npformer.typing import Array
 
 
 class RelativeBias(Layer):
-    """The bias (H, T, S) that attention adds to its scores. Starts normal, deviation 0.02.
+    """The bias (H, T, S) that attention adds to its scores. Starts normal, standard deviation 0.02.
 
-    causal: keys never lie ahead. Raises ConfigError for numbers of buckets that cannot be.
+    causal: there are no later keys. Raises ConfigError for an impossible number of buckets.
     """
 
     static = True

@@ -1,17 +1,17 @@
-"""The residual connection: a stream of tokens runs past every sub-layer, which reads it and adds to it.
+"""The residual connection: every sub-layer reads the residual stream and adds its output to it.
 
-    post-LN   x ← LN(x + Drop(f(x)))          the norm stands on the stream
-    pre-LN    x ← x + Drop(f(LN(x)))          the norm stands before the sub-layer; the stream runs on untouched
+    post-LN   x ← LN(x + Drop(f(x)))          the norm is on the stream
+    pre-LN    x ← x + Drop(f(LN(x)))          the norm is before the sub-layer; the stream itself is not normalised
 
-Both are one walk. x is the stream, h what the next sub-layer f reads, N the norm at this place:
+Both orders have the same steps. x is the stream, h the input of the next sub-layer f, N the norm here:
 
     enter     h = N(x)
     join      t = x + Drop(f(h))      n = N(t)      post-LN: x, h ← n, n      pre-LN: x, h ← t, n
 
-k sub-layers have k norms, at k of the k + 1 places. Post-LN has none at the entry, pre-LN none after the last
-sub-layer; where there is none, N(x) = x.
+k sub-layers have k norms, and there are k + 1 positions for them. Post-LN has no norm at the entry, pre-LN none after
+the last sub-layer; without a norm, N(x) = x.
 
-Backward. dx is the gradient of the stream after the join, dh that of what the next sub-layer read there:
+Backward. dx is the gradient of the stream after the join, dh the gradient of the next sub-layer's input:
 
     join      post-LN: x and h were both n, so their gradients add:     dt = N'ᵀ(dx + dh)
               pre-LN: t ran on, and went through the norm as well:      dt = dx + N'ᵀ dh
@@ -19,11 +19,11 @@ Backward. dx is the gradient of the stream after the join, dh that of what the n
     enter     x ran on, and went through the norm as well:              dx ← dx + N'ᵀ dh
 
 N'ᵀ is the norm's backward (``functional/layer_norm.py``); keep·s is dropout's mask and scale. Written without the norm
-and dropout, a connection is x + f(x), and its transposed Jacobian is I + J_fᵀ. A stack of them multiplies out to a sum
-over 2^L paths, one of which, the I's alone, passes every sub-layer by. In pre-LN nothing stands on that path; in
-post-LN every norm does, and rescales what passes.
+and dropout, a connection is x + f(x), and its transposed Jacobian is I + J_fᵀ. The product over a stack is a sum
+over 2^L paths, one of which, the product of the I's, bypasses every sub-layer. In pre-LN that path has no norm; in
+post-LN it passes through every norm, which rescales it.
 
-A norm is any layer with ``forward(x) -> (y, cache)`` and ``backward(dy, cache) -> dx``. Where it is npformer's
+A norm is any layer with ``forward(x) -> (y, cache)`` and ``backward(dy, cache) -> dx``. For npformer's
 LayerNorm, one kernel computes the sum and the norm (``post_norm``, ``add_norm`` in ``functional``).
 
 Source: He et al. 2016, arXiv:1512.03385; both orders, Xiong et al. 2020, arXiv:2002.04745; the sum over paths, Veit,
@@ -49,15 +49,15 @@ _OWN = LayerNorm.forward, LayerNorm.backward
 
 
 class JoinCache(NamedTuple):
-    """What ``join`` keeps, and ``enter``, which makes no sum."""
+    """The cache of ``join``, and of ``enter``, which computes no sum."""
 
-    norm: Any  # N, which backward goes through; None: there is none at this place
+    norm: Any  # N, for backward; None: there is no norm here
     total: Any  # of t = x + Drop(f); None: one kernel computed t and n, and its cache is the next field
     normed: Any  # of n = N(t); None without a norm
 
 
 class ResidualLayer(Layer):
-    """A layer of sub-layers with a residual connection each; norm_order "post" or "pre", dropout that of the joins.
+    """A layer of sub-layers with a residual connection each; norm_order is "post" or "pre", dropout the rate of joins.
 
     Raises ConfigError for another norm_order.
     """
@@ -69,20 +69,20 @@ class ResidualLayer(Layer):
         self.dropout = dropout
 
     def places(self, *norms: Norm) -> tuple[Norm | None, ...]:
-        """The norm at the entry, and at the join after each sub-layer; None: there is none."""
+        """The norm at the entry and at the join after each sub-layer; None where there is no norm."""
         return (None, *norms) if self.norm_order == "post" else (*norms, None)
 
     def enter(
         self, x: Array, norm: Norm | None, mask: AttentionMask, key: RandomKey | None
     ) -> tuple[Array, LayerCache[JoinCache] | None]:
-        """The stream x (B, T, C) to what the first sub-layer reads, h (B, T, C), and a cache."""
+        """The stream x (B, T, C) to the first sub-layer's input h (B, T, C), and a cache."""
         if norm is None:
             return x, None
         h, normed = norm.forward(x, **about_tokens(norm, mask, key))  # (B, T, C)
         return h, LayerCache(self, JoinCache(norm, None, normed))
 
     def enter_backward(self, dx: Array, dh: Array, cache: LayerCache[JoinCache] | None) -> Array:
-        """dx and dh (B, T, C), of the stream and of what the first sub-layer read, to the whole dx (B, T, C)."""
+        """dx and dh (B, T, C), of the stream and of the first sub-layer's input, to the total dx (B, T, C)."""
         if cache is None:
             return dx + dh
         norm, _, normed = cache.open()
@@ -127,6 +127,6 @@ def expect_norm_order(norm_order: str) -> None:
 
 
 def is_own_layer_norm(norm: Any) -> TypeGuard[LayerNorm]:
-    """Whether norm computes as npformer's LayerNorm does; one with a method of its own is asked itself."""
+    """Whether norm is npformer's LayerNorm with unchanged methods, so that a fused kernel may replace it."""
     methods = getattr(norm, "forward", None), getattr(norm, "backward", None)
     return tuple(getattr(method, "__func__", None) for method in methods) == _OWN

@@ -1,4 +1,4 @@
-"""Rotary positions as a part of attention: queries and keys are turned, nothing is learned."""
+"""Rotary position embedding (RoPE) as a part of attention: it rotates queries and keys, and has no parameters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from npformer.typing import Array
 
 
 class Rotary(Owner):
-    """Turns the heads (B, H, T, D) of queries and keys by their position; D must be even."""
+    """Rotates the heads (B, H, T, D) of queries and keys by their position; D must be even."""
 
     static = True
 

@@ -1,4 +1,4 @@
-"""Which self-attention a layer has: a few words, checked together, from which each layer builds its own."""
+"""The options of a layer's self-attention, checked as a whole. Each layer builds its attention from them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from npformer.layers.relative_bias import RelativeBias
 from npformer.layers.rotary import Rotary
 
 ATTENTIONS = ("full", "local", "linear")
-#: How attention may know of positions; "absolute": not at all, they are added to the embeddings, or nowhere.
+#: The position encoding inside attention. "absolute": none; positions are added to the embeddings, or nowhere.
 POSITION_ENCODINGS = ("absolute", "rotary", "relative")
 
 
 @dataclass(frozen=True)
 class SelfAttention:
-    """Raises ConfigError for words that are none, and for combinations that make no sense, with the reason."""
+    """The options. Raises ConfigError for unknown words, and for impossible combinations, with the reason."""
 
     attention: str = "full"
     window: int | None = None  # of local attention, as is stride
@@ -29,7 +29,7 @@ class SelfAttention:
     position_encoding: str = "absolute"
     num_buckets: int = 32  # of relative positions, as is max_distance
     max_distance: int = 128
-    causal: bool = False  # whether its masks will be: then no bucket is spent on keys ahead
+    causal: bool = False  # whether its masks are causal: then no bucket is used for later keys
 
     def __post_init__(self) -> None:
         if self.attention not in ATTENTIONS:

@@ -1,4 +1,4 @@
-"""Stacks: L equal layers one on the other, and for pre-LN a final norm on top.
+"""Stacks: L layers of the same kind in sequence, and for pre-LN a final norm.
 
     encoder   1   x ← layer_l(x)            l = 0 … L−1          (B, S, C)
               2   y = LN(x)                 if there is a final norm
@@ -11,9 +11,9 @@ Backward, the steps counted down:
     1   dx ← layer_l'ᵀ dx                   l = L−1 … 0, each with the cache of its own forward
         dm = Σ_l dm_l                       in the decoder, where layer_l'ᵀ returns dx and dm_l
 
-The memory was used L times, once by each decoder layer, so its gradient is a sum of L terms. It is what the encoder's
-backward begins with: the encoder receives no other gradient. A pre-LN stack without the final norm hands on a sum that
-grows with depth.
+The memory was used L times, once by each decoder layer, so its gradient is a sum of L terms. The encoder's
+backward begins with that sum and receives no other gradient. The output of a pre-LN stack without a final norm
+is a sum that grows with depth.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from npformer.typing import Array
 
 
 class _Stack(Layer):
-    """What both stacks have: layers of one class, a final norm or none, and a step of decoding."""
+    """The common part of both stacks: layers of one class, a final norm or none, and a decoding step."""
 
     layer_class: type[EncoderLayer | DecoderLayer]
 

@@ -1,4 +1,4 @@
-"""The options of a model, checked where they are given."""
+"""The options of a model, checked when they are set."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from npformer.layers.self_attention import SelfAttention
 
 POSITIONS = ("sinusoidal", "learned", "rotary", "relative", "none")
 
-#: The largest widths (d_model, d_ff), numbers of layers, and other sizes: far more than there is memory for, and few
-#: enough that no product of two of them leaves 64 bits.
+#: The largest widths (d_model, d_ff), numbers of layers, and other sizes: far more than fits into memory, and small
+#: enough that a product of two of them fits into 64 bits.
 MOST_WIDTH, MOST_LAYERS, MOST = 2**20, 10_000, 2**31 - 1
 
 
 class Ids(NamedTuple):
-    """One array of a batch: its name, its shape in letters, and below what its whole numbers are."""
+    """One array of a batch: its name, its shape in letters, and the limit of its integers."""
 
     name: str
     shape: str
@@ -37,12 +37,13 @@ def _is_whole(value: Any) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
-    """What every model is made of. Raises ConfigError for values, or combinations, that make no sense.
+    """The options of every model. Raises ConfigError for values or combinations that make no sense.
 
     Widths are at most 2²⁰, layers 10,000, and other sizes 2³¹ − 1.
-    max_seq_len bounds learned positions; others have no last position. final_norm None means: only for
-    pre-LN. attention is that of a sequence to itself; window and stride are local attention's. recompute
-    lets backward compute each layer's forward again instead of remembering it: less memory, more time.
+    max_seq_len limits learned positions; the others have no last position. final_norm None means: only for
+    pre-LN. attention is the self-attention; window and stride are options of local attention. With recompute
+    (gradient checkpointing) backward runs each layer's forward again instead of keeping its cache: less memory,
+    more time.
     """
 
     d_model: int = 512
@@ -64,7 +65,7 @@ class ModelConfig:
     pad_id: int = 0
 
     def __post_init__(self) -> None:
-        for each in fields(self):  # a number of NumPy's would compute, and not be saved
+        for each in fields(self):  # a NumPy number would work in computations, but could not be saved
             value = getattr(self, each.name)
             for theirs, ours in ((np.integer, int), (np.floating, float), (np.bool_, bool)):
                 if isinstance(value, theirs):
@@ -98,16 +99,16 @@ class ModelConfig:
 
     @property
     def batch(self) -> tuple[Ids, ...]:
-        """What the model is trained on: its inputs, and its targets last."""
+        """The arrays of a training batch: the model's inputs, and its targets last."""
         raise NotImplementedError(f"{type(self).__name__} must define batch")
 
     def self_attention(self, *, causal: bool) -> SelfAttention:
-        """How a sequence attends to itself."""
+        """The options of self-attention."""
         encoding = self.positions if self.positions in ("rotary", "relative") else "absolute"
         return SelfAttention(self.attention, self.window, self.stride, encoding, causal=causal)
 
     def layer_options(self, *, causal: bool) -> dict[str, Any]:
-        """What a stack hands to each of its layers, and keeps for itself."""
+        """The options of a stack and of each of its layers."""
         return {
             "final_norm": self.final_norm, "recompute": self.recompute, "num_heads": self.num_heads,
             "d_ff": self.d_ff, "dropout": self.dropout, "norm_order": self.norm_order, "norm": self.norm,
@@ -137,7 +138,7 @@ class ModelConfig:
 
 @dataclass(frozen=True)
 class TransformerConfig(ModelConfig):
-    """An encoder-decoder. tie_embeddings lets source, target and output share one table."""
+    """An encoder-decoder. With tie_embeddings source, target and output share one table."""
 
     src_vocab_size: int
     tgt_vocab_size: int
@@ -164,10 +165,10 @@ class TransformerConfig(ModelConfig):
 
 @dataclass(frozen=True)
 class EncoderConfig(ModelConfig):
-    """An encoder alone, with a head. num_classes: of a sequence, or of each token; not for masked tokens.
+    """An encoder with a head. num_classes counts the classes of sequences or tokens; not for masked tokens.
 
     head is "sequence" (one class for each sequence), "tokens" (one for each token) or "masked" (which
-    token was hidden); tie_embeddings is for the last.
+    token was hidden); tie_embeddings is only for "masked".
     """
 
     vocab_size: int
@@ -200,7 +201,7 @@ class EncoderConfig(ModelConfig):
 
 @dataclass(frozen=True)
 class DecoderConfig(ModelConfig):
-    """A decoder alone, which reads its own output. tie_embeddings lets input and output share one table."""
+    """A decoder-only model. With tie_embeddings input and output share one table."""
 
     vocab_size: int
     num_layers: int = 6
@@ -213,5 +214,5 @@ class DecoderConfig(ModelConfig):
 
     @property
     def batch(self) -> tuple[Ids, ...]:
-        """tokens and targets (B, T), the token behind each."""
+        """tokens (B, T), and targets (B, T), the token after each."""
         return Ids("tokens", "BT", self.vocab_size), Ids("targets", "BT", self.vocab_size)

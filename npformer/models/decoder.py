@@ -1,14 +1,14 @@
-"""The decoder alone, as in GPT: reads a text, and says at each token what comes next.
+"""The decoder-only model, as in GPT: it predicts at each token of a text the next one.
 
     h      = Stack(Drop(embed(tokens) + positions))        no token sees a later one, or padding
     logits = h W_g + b_g
 
 Backward, read bottom-up: dh = dlogits W_gᵀ and dW_g = Σ_tokens hᵀ dlogits, then the stack (``layers/stacks.py``), then
-the embedding, whose row v receives the sum over the places where token v stood. With a tied table, W_g = Eᵀ, dW_gᵀ and
+the embedding, whose row v receives the sum over the positions of token v. With a tied table, W_g = Eᵀ, dW_gᵀ and
 the gradients of the rows add.
 
-Without a source there is nothing to look across at, so its layers are the encoder's under a causal
-mask: self-attention and feed-forward.
+There is no source and so no cross-attention: its layers are encoder layers (self-attention and feed-forward)
+with a causal mask.
 
 Source: Radford et al. 2018, "Improving language understanding by generative pre-training", section 3.1.
 """
@@ -30,7 +30,7 @@ from npformer.typing import Array, HostArray
 
 
 class Decoder(OneSequence):
-    """Token ids (B, T) to logits (B, T, V) of the token behind each: the model that ``config`` describes.
+    """Token ids (B, T) to logits (B, T, V) of the token after each: the model that ``config`` describes.
 
     On ``backend`` (default: get_backend("auto")). Parameters depend on config and seed alone;
     ``arena`` holds them all.
@@ -57,15 +57,15 @@ class Decoder(OneSequence):
 
     @property
     def begins_anywhere(self) -> bool:
-        """Whether attention sees distances alone, so that a text may stand anywhere in its row."""
+        """Whether attention depends only on distances, so that a text may begin anywhere in its row."""
         return not (self.config.attention == "linear" and self.config.positions == "rotary")
 
     def start(self, batch: int, max_len: int, begins: HostArray | None = None) -> DecodeState:
-        """Begin to decode batch rows, with room for max_len tokens of each, the prompt's among them.
+        """Begin to decode batch rows, with room for max_len tokens per row, including the prompt.
 
-        begins (B,), whole numbers: prompts of unequal length are fed so that they end together, row b as
-        begins_b pads and then its prompt, whose first token is at position 0 all the same. Raises ConfigError
-        unless batch >= 1, 1 <= max_len, <= max_seq_len for learned positions, begins >= 0, and 0 where not
+        begins (B,), integers, is for prompts of unequal length. They are padded on the left: row b is
+        begins_b pads and then its prompt, whose first token is still at position 0. Raises ConfigError
+        unless batch >= 1, 1 <= max_len, <= max_seq_len for learned positions, begins >= 0, and 0 unless
         begins_anywhere; ShapeError unless begins is (B,).
         """
         if batch < 1:
@@ -88,10 +88,10 @@ class Decoder(OneSequence):
         )
 
     def step(self, tokens: Array, state: DecodeState) -> Array:
-        """Decode on: tokens (B,), the newest of each row, to logits (B, V) of the next, or (B, n) to (B, n, V).
+        """One decoding step: tokens (B,), the newest of each row, to logits (B, V) of the next, or (B, n) to (B, n, V).
 
-        Equals forward of all tokens so far, in the time of the new ones. A row that has ended goes on with
-        pads. Raises ShapeError past max_len, and what forward raises; the state is then as it was.
+        Equals forward of all tokens so far, but computes only the new ones. Feed pads to a row that has
+        ended. Raises ShapeError past max_len, and the errors of forward; the state is then unchanged.
         """
         tokens, several = next_tokens(tokens, self.config.vocab_size, self.backend)
         mask = state.admit(tokens != self.config.pad_id)

@@ -1,4 +1,4 @@
-"""The encoder alone, as in BERT: reads a whole text at once, and says something about it.
+"""The encoder-only model, as in BERT: it reads a whole text and classifies it, its tokens, or hidden tokens.
 
     h = EncoderStack(Drop(embed(tokens) + positions))          every token sees every other, padding apart
     head "sequence"   logits = h_0 W + b        the first token's vector stands for the text: [CLS]
@@ -6,8 +6,8 @@
     head "masked"     logits = h W + b          a token for each token; the loss counts the hidden ones
 
 Backward, read bottom-up: dh = dlogits Wᵀ and dW = Σ_tokens hᵀ dlogits, then the stack (``layers/stacks.py``), then the
-embedding, whose row v receives the sum over the places where token v stood. With a tied table, W = Eᵀ, dWᵀ and the
-gradients of the rows add. Of the first head h_0 alone was looked at, so all other tokens receive zeros from there.
+embedding, whose row v receives the sum over the positions of token v. With a tied table, W = Eᵀ, dWᵀ and the
+gradients of the rows add. The head "sequence" reads only h_0, so it gives all other tokens a gradient of 0.
 
 Source: Devlin et al. 2019, arXiv:1810.04805, section 3.
 """

@@ -1,6 +1,6 @@
-"""The door of a model: token ids are checked on the host before any device sees them.
+"""Checks of a model's inputs: token ids are checked on the host before they are copied to a device.
 
-CuPy wraps an index that is out of range around silently, so nothing further in would notice.
+CuPy silently wraps an index that is out of range around, so no later code would notice.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from npformer.typing import Array
 def token_ids(name: str, ids: Any, vocab_size: int, backend: Backend) -> Array:
     """ids (B, T), integers in [0, vocab_size), as int64 on the backend's device.
 
-    ids may be a NumPy array, nested lists, or an array of the device (which is read back to be
-    checked; give NumPy arrays where that waiting matters). Raises ShapeError, DTypeError, TokenError.
+    ids may be a NumPy array, nested lists, or an array on the device (which is read back to be
+    checked; pass NumPy arrays to avoid that synchronisation). Raises ShapeError, DTypeError, TokenError.
     """
     host = checked_ids(name, ids, vocab_size, backend)
     if backend.device.owns(ids) and host.dtype == np.int64:
-        # a cache keeps them, and the caller may write the next batch into the same array
+        # a copy: a cache keeps the ids, and the caller may write the next batch into the same array
         return np.array(ids) if isinstance(ids, np.ndarray) else ids
-    return backend.integers(host)  # narrow integers would overflow where ids meet the vocabulary's size
+    return backend.integers(host)  # int64: narrow integers would overflow in comparisons with the vocabulary's size
 
 
 def checked_batch(wanted: Sequence[Ids], batch: Sequence[Any], backend: Backend) -> list[np.ndarray[Any, Any]]:
-    """The arrays of a batch on the host, each as checked_ids leaves it, if their shapes go together.
+    """The arrays of a batch on the host, each checked by checked_ids, if their shapes fit each other.
 
-    Raises ShapeError if they do not, and what checked_ids raises.
+    Raises ShapeError if they do not, and the errors of checked_ids.
     """
     names = ", ".join(ids.name for ids in wanted)
     if len(batch) != len(wanted):
@@ -54,7 +54,7 @@ def checked_batch(wanted: Sequence[Ids], batch: Sequence[Any], backend: Backend)
 def checked_ids(
     name: str, ids: Any, vocab_size: int, backend: Backend, *, per_row: bool = False
 ) -> np.ndarray[Any, Any]:
-    """What token_ids does but for the last step: ids as they are, on the host. per_row: (B,), classes of rows."""
+    """The checks of token_ids without the copy to the device. per_row: ids are (B,), classes of rows."""
     host = _on_host(name, ids, backend)
     if per_row and (host.ndim != 1 or host.size == 0):
         raise ShapeError(f"{name}: expected (B,), a class for each row, got {tuple(host.shape)}")
@@ -75,7 +75,7 @@ def checked_ids(
 
 
 def next_tokens(ids: Any, vocab_size: int, backend: Backend) -> tuple[Array, bool]:
-    """The newest tokens, ids (B,) or (B, n), as token_ids gives them, (B, n), and whether there was an n."""
+    """The newest tokens, ids (B,) or (B, n), as token_ids returns them, (B, n), and whether ids had two axes."""
     host = _on_host("tokens", ids, backend)
     several = host.ndim != 1
     return token_ids("tokens", host if several else host[:, None], vocab_size, backend), several

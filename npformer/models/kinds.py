@@ -1,4 +1,4 @@
-"""The models by name, and the one that a configuration describes."""
+"""The models by name, and building a model from its configuration."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from npformer.models.decoder import Decoder
 from npformer.models.encoder import Encoder
 from npformer.models.transformer import Transformer
 
-#: Any of the three.
+#: Any of the three models.
 Model: TypeAlias = Transformer | Encoder | Decoder
 
-#: The class of each model and that of its configuration, by the name under which a model is saved.
+#: The class of each model and of its configuration, by the name under which a model is saved.
 MODELS: dict[str, tuple[Any, type[ModelConfig]]] = {
     "Transformer": (Transformer, TransformerConfig),
     "Encoder": (Encoder, EncoderConfig),

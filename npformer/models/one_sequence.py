@@ -1,4 +1,4 @@
-"""What a model of one sequence has, whether it reads a text whole or goes on writing it: tokens in, logits out."""
+"""The common part of Encoder and Decoder, the models of one sequence: tokens in, logits out."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from npformer.typing import Array
 
 
 class OneSequence(Layer):
-    """Embedding, positions and dropout of a model whose ``_run`` makes logits of token ids (B, T) on the device.
+    """Embedding, positions and dropout of a model whose ``_run`` computes logits from token ids (B, T) on the device.
 
-    rng draws the parameters, those of the subclass after these.
+    rng draws these parameters first, then those of the subclass.
     """
 
     def __init__(
@@ -36,14 +36,14 @@ class OneSequence(Layer):
     ) -> tuple[Array, CacheStack]:
         """tokens (B, T) to logits, as the class says; key None: no dropout.
 
-        checked: they are on the device, and nobody needs to read them back to look at them. Raises ShapeError,
+        checked: the ids are on the device and checked already, so they are not read back. Raises ShapeError,
         DTypeError or TokenError for ids that are not (B, T) integers in range.
         """
         cache = CacheStack(self)
         return self._run(cache, tokens if checked else self._ids(tokens), key, recorder), cache
 
     def __call__(self, tokens: Array) -> Array:
-        """The logits alone, without dropout, keeping no cache."""
+        """The logits, without dropout and without a cache."""
         return self._run(NoCache(self), self._ids(tokens), None, None)
 
     def attention_weights(self, tokens: Array) -> dict[str, Array]:

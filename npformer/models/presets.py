@@ -1,4 +1,4 @@
-"""The sizes of model that are measured and quoted, each with the batch that goes with it."""
+"""The model sizes used in benchmarks, each with the shape of its batches."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Preset:
     vocab_size: int  # V, of source and target
     d_model: int  # C
     num_heads: int  # H
-    num_layers: int  # of the encoder, and as many of the decoder
+    num_layers: int  # of the encoder, and the same number of the decoder
     d_ff: int  # F
     length: int  # T = S
     batch: int  # B
@@ -35,7 +35,7 @@ class Preset:
         )  # fmt: skip
 
     def example_batch(self, seed: int = 0) -> Batch:
-        """Random tokens without padding, the same for the same seed."""
+        """Random tokens without padding; the same seed gives the same tokens."""
         rng = np.random.default_rng(seed)
         src = rng.integers(1, self.vocab_size, (self.batch, self.length))
         tgt = rng.integers(1, self.vocab_size, (self.batch, self.length + 1))

@@ -1,8 +1,8 @@
-"""A model made of shapes: which arrays a configuration asks for, found out without making one of them.
+"""A model of shapes, as on PyTorch's meta device: the arrays of a configuration without allocating them.
 
-The model's own constructors say so. They run on a backend whose arrays have a shape and no numbers, with a generator
-that draws none, so no second description of a model can differ from the first. A claim that is not to be trusted gets
-a limit: once the model has more arrays, or more numbers, than are there, it is given up.
+The model's own constructors run on a backend whose arrays have a shape and no numbers, with a generator
+that draws nothing, so no second description of a model can differ from the first. For a configuration from an untrusted
+file there is a limit: construction stops once the model has more arrays, or more numbers, than the file.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from npformer.models.kinds import Model, build_model
 
 @dataclass
 class Limit:
-    """So many arrays, and so many numbers in all of them together, may a model still be made of."""
+    """The number of arrays, and their total count of numbers, that a model may still allocate."""
 
     arrays: float = math.inf
     numbers: float = math.inf
 
     def take(self, shape: tuple[int, ...]) -> None:
-        """Count an array. Raises ConfigError if it is one too many."""
+        """Count an array. Raises ConfigError if it exceeds the limit."""
         self.arrays -= 1
         self.numbers -= math.prod(shape)
         if self.arrays < 0 or self.numbers < 0:
@@ -38,7 +38,7 @@ class Limit:
 def model_of_shapes(config: ModelConfig, limit: Limit | None = None) -> Model:
     """The model that config describes; its parameters and buffers have shapes, and no numbers.
 
-    Raises ConfigError beyond limit, at the first array that is too much.
+    Raises ConfigError at the first array beyond limit.
     """
     backend = _Shapes("shapes", PLAIN, _Nowhere(), limit=limit or Limit())
     nothing: Any = _NoDraws()
@@ -46,7 +46,7 @@ def model_of_shapes(config: ModelConfig, limit: Limit | None = None) -> Model:
 
 
 class _Shape:
-    """An array without numbers: what is read from it has a shape, what is written to it is forgotten."""
+    """An array without numbers: reading gives shapes, writing does nothing."""
 
     def __init__(self, *shape: int) -> None:
         self.shape, self.ndim = shape, len(shape)
@@ -61,7 +61,7 @@ class _Shape:
         return _FUNCTIONS
 
     def __array_function__(self, function: Any, types: Any, arguments: Any, options: Any) -> Any:
-        """np.concatenate, which joins the first numbers of a block on the host."""
+        """np.concatenate, which joins the initial values of a block on the host."""
         if function is not np.concatenate:
             return NotImplemented
         parts, axis = arguments[0], options["axis"]
@@ -70,7 +70,7 @@ class _Shape:
         return _Shape(*sizes)
 
 
-#: The functions of the array API that making a model asks for.
+#: The functions of the array API that model constructors call.
 _FUNCTIONS = SimpleNamespace(
     __name__="shapes",
     zeros_like=lambda x: x,
@@ -93,7 +93,7 @@ class _NoDraws(np.random.Generator):
 
 
 class _Nowhere:
-    """A device that has no memory: nothing is asked of it."""
+    """A device without memory, whose methods must not be called."""
 
     name = "nowhere"
 
@@ -103,7 +103,7 @@ class _Nowhere:
 
 @dataclass(frozen=True)
 class _Shapes(Backend):
-    """A backend on which nothing is stored; limit says how much may be asked for."""
+    """A backend that stores no numbers; limit bounds the arrays that it may create."""
 
     limit: Limit = field(default_factory=Limit, compare=False)
 

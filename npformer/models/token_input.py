@@ -1,4 +1,4 @@
-"""How tokens enter a model, any model: x = Drop(embed(tokens) + positions)."""
+"""The input of every model: x = Drop(embed(tokens) + positions)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from npformer.layers import CacheStack, Dropout, Embedding, LearnedPositions, Ra
 from npformer.models.config import ModelConfig
 from npformer.typing import Array
 
-#: What is added to embeddings; None: nothing, since attention knows of positions itself, or nobody does.
+#: The layer that adds position encodings to embeddings; None if attention encodes positions, or if nothing does.
 Positions: TypeAlias = SinusoidalPositions | LearnedPositions | None
 
 
@@ -54,7 +54,7 @@ def embed_backward(embedding: Embedding, positions: Positions, dropout: Dropout,
 
 
 def position_rows(positions: Positions, max_len: int, config: ModelConfig, backend: Backend) -> Array:
-    """For decoding: what is added at the first max_len positions, (max_len, C).
+    """For decoding: the encodings of the first max_len positions, (max_len, C).
 
     Raises ConfigError unless 1 <= max_len, <= max_seq_len for learned positions.
     """

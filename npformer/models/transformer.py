@@ -1,4 +1,4 @@
-"""The encoder-decoder Transformer: reads a source, writes a target, one token after the other.
+"""The encoder-decoder Transformer: it reads a source and generates a target, token by token.
 
     1   x = Drop(E_src[src] + positions)      (B, S, C)
     2   m = Encoder(x)                        (B, S, C), the memory
@@ -6,8 +6,8 @@
     4   h = Decoder(z, m)                     (B, T, C)
     5   logits = h W_g + b_g                  (B, T, V)
 
-Padding of the source is hidden from the encoder's self-attention and from cross-attention; the
-decoder sees no future and no padding.
+Padding of the source is hidden from the encoder's self-attention and from cross-attention. The
+decoder sees no later token and no padding.
 
 Backward, the steps counted down; dX always is ∂L/∂X, and each step's derivation stands in its own file:
 
@@ -91,7 +91,7 @@ class Transformer(Layer):
     ) -> tuple[Array, CacheStack]:
         """src (B, S) and tgt_in (B, T), token ids, to logits (B, T, V); key None: no dropout.
 
-        checked: they are on the device, and nobody needs to read them back to look at them. Raises ShapeError,
+        checked: the ids are on the device and checked already, so they are not read back. Raises ShapeError,
         DTypeError or TokenError for ids that are not (B, T) integers in range.
         """
         cache = CacheStack(self)
@@ -101,7 +101,7 @@ class Transformer(Layer):
         return self._decode(cache, tgt_in, memory, memory_mask, key, recorder), cache
 
     def __call__(self, src: Array, tgt_in: Array) -> Array:
-        """The logits (B, T, V) alone, without dropout, keeping no cache."""
+        """The logits (B, T, V), without dropout and without a cache."""
         src, tgt_in = self._ids(src, tgt_in)
         return self._decode(NoCache(self), tgt_in, *self._encode(NoCache(self), src))
 
@@ -132,9 +132,9 @@ class Transformer(Layer):
     def start(
         self, src: Array, max_len: int, *, encode: Callable[[Array], tuple[Array, AttentionMask]] | None = None
     ) -> DecodeState:
-        """Begin to decode: read src (B, S) once, and make room for max_len target tokens of each row.
+        """Begin to decode: encode src (B, S) once, and allocate room for max_len target tokens per row.
 
-        encode reads src in place of self.encode, with the same result.
+        encode replaces self.encode by a faster function with the same result.
         Raises ConfigError unless 1 <= max_len, <= max_seq_len for learned positions, and what forward raises.
         """
         positions = position_rows(self.tgt_positions, max_len, self.config, self.backend)
@@ -150,10 +150,10 @@ class Transformer(Layer):
         )
 
     def step(self, tokens: Array, state: DecodeState) -> Array:
-        """Decode on: tokens (B,), the newest of each row, to logits (B, V) of the next, or (B, n) to (B, n, V).
+        """One decoding step: tokens (B,), the newest of each row, to logits (B, V) of the next, or (B, n) to (B, n, V).
 
-        Equals decode of all tokens so far, in the time of the new ones. A row that has ended goes on with
-        pads. Raises ShapeError past max_len, and what forward raises; the state is then as it was.
+        Equals decode of all tokens so far, but computes only the new ones. Feed pads to a row that has
+        ended. Raises ShapeError past max_len, and the errors of forward; the state is then unchanged.
         """
         tokens, several = next_tokens(tokens, self.config.tgt_vocab_size, self.backend)
         mask = state.admit(tokens != self.config.pad_id)
@@ -165,7 +165,7 @@ class Transformer(Layer):
         return logits if several else logits[:, 0, :]
 
     def _ids(self, src: Array, tgt_in: Array) -> tuple[Array, Array]:
-        """src and tgt_in on the device, once the host has looked at them."""
+        """src and tgt_in on the device, checked on the host."""
         src = token_ids("src", src, self.config.src_vocab_size, self.backend)
         tgt_in = token_ids("tgt_in", tgt_in, self.config.tgt_vocab_size, self.backend)
         if src.shape[0] != tgt_in.shape[0]:

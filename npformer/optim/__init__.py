@@ -1,4 +1,4 @@
-"""Updates over the arena: Adam and AdamW, schedules of the learning rate, clipping."""
+"""Optimisers over the arena: Adam and AdamW, learning rate schedules, gradient clipping."""
 
 from npformer.optim.adam import Adam, AdamW, Rates
 from npformer.optim.clip import clip_by_global_norm, global_norm

@@ -4,8 +4,8 @@
     v ← β₂v + (1 − β₂)g²           mean of its square
     p ← p − lr·m̂/(√v̂ + ε)          m̂ = m/(1 − β₁ᵗ),  v̂ = v/(1 − β₂ᵗ)
 
-t counts updates from 1; without the hats, which undo the start from zero, the first steps would
-be far off. AdamW also shrinks the parameter, p ← p − lr·λ·p, apart from the gradient, so that the
+t counts updates from 1. The hats are bias corrections: m and v start at 0, so without the corrections the first
+steps would be far off. AdamW also shrinks the parameter, p ← p − lr·λ·p, separately from the gradient, so that the
 decay is not divided by √v̂.
 
 Source: Kingma & Ba 2015, arXiv:1412.6980, algorithm 1; Loshchilov & Hutter 2019, arXiv:1711.05101.
@@ -24,7 +24,7 @@ from npformer.typing import Array
 
 
 class Rates(NamedTuple):
-    """All that changes from one update to the next; in a device's memory, three numbers (3,)."""
+    """The numbers that change from one update to the next; in device memory, an array (3,)."""
 
     lr: float
     bias_correction1: float  # 1/(1 − β₁ᵗ)
@@ -34,7 +34,7 @@ class Rates(NamedTuple):
 class Adam:
     """Adam over an arena: one pass for all parameters.
 
-    lr is used when ``step`` is given none. Raises ConfigError for lr, betas or eps that make no sense.
+    lr is the default of ``step``. Raises ConfigError for lr, betas or eps that make no sense.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Adam:
         self.v: Array = arena.backend.zeros((arena.size,))
 
     def step(self, lr: float | None = None) -> None:
-        """Update the values from the gradients in the arena; frozen segments stay as they are."""
+        """Update the values from the gradients in the arena; frozen segments stay unchanged."""
         self.t += 1
         lr = self.lr if lr is None else lr
         backend = self.arena.backend
@@ -73,9 +73,9 @@ class Adam:
         return Rates(lr, 1 / (1 - self.betas[0] ** t), 1 / (1 - self.betas[1] ** t))
 
     def step_on_device(self, rates: Array, clip_norm: float | None = None) -> Array | None:
-        """Clip and ``step`` by rates (3,) in the device's memory; t is counted by the code that wrote them.
+        """Clip and ``step`` with rates (3,) in device memory. The code that writes them also counts t.
 
-        Returns the gradient's norm () before, None without clipping. The arena's gradients stay as they are.
+        Returns the gradient's norm () before clipping, None without clipping. The arena's gradients stay unchanged.
         """
         updates, norm, shrink = self.arena.backend.updates, None, None
         if updates is None:
@@ -99,21 +99,21 @@ class Adam:
         p -= (lr / (1 - beta1**self.t)) * m / (root + self.eps)
 
     def _update_faster(self, where: slice, lr: float, decay: float) -> None:
-        """``_update`` in the backend's own spelling."""
+        """``_update`` by the backend's fast version."""
         update = self.arena.backend.adam_update
         assert update is not None
         p, g = self.arena.values[where], self.arena.grads[where]
         update(p, g, self.m[where], self.v[where], lr, self.betas, self.eps, self.t, decay)
 
     def moments(self) -> dict[str, Array]:
-        """ "first.NAME" and "second.NAME" -> views of the moments of each parameter: what a checkpoint keeps."""
+        """ "first.NAME" and "second.NAME" -> views of the moments of each parameter, for checkpoints."""
         view = self.arena.view
         flats = {"first": self.m, "second": self.v}
         return {f"{kind}.{s.name}": view(flat, s) for kind, flat in flats.items() for s in self.arena.segments}
 
 
 class AdamW(Adam):
-    """Adam with decoupled weight decay; segments say how much of it they take (biases and gains: none)."""
+    """Adam with decoupled weight decay; each segment has a factor for it (0 for biases and gains)."""
 
     def __init__(
         self,

@@ -25,7 +25,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class Noam:
-    """factor·d_model^(−1/2)·min(step^(−1/2), step·warmup_steps^(−3/2)): up in a line, down as 1/√step.
+    """factor·d_model^(−1/2)·min(step^(−1/2), step·warmup_steps^(−3/2)): linear warm-up, then decay as 1/√step.
 
     Source: Vaswani et al. 2017, arXiv:1706.03762, eq. 3.
     """
@@ -44,7 +44,7 @@ class Noam:
 
 @dataclass(frozen=True)
 class WarmupCosine:
-    """Up in a line to peak in warmup_steps, then down a half cosine to floor at total_steps, and flat.
+    """Linear warm-up to peak in warmup_steps, then cosine decay to floor at total_steps, then constant.
 
     Source: the cosine, Loshchilov & Hutter 2017, arXiv:1608.03983, eq. 5.
     """

@@ -1,7 +1,7 @@
-"""What runs a step elsewhere than as it is written; a reader of training and decoding can leave it out.
+"""Faster execution of training and decoding steps: threads, recording and fused kernels. Readers may skip it.
 
-``steps`` and ``shards`` share a training step out to threads, whose ``replica`` each has, and record it;
-``fused_encode`` and ``fused_decode`` decode in one call what the models compute layer by layer, ``fused_parts`` says
-what they are given; ``compile_ahead`` compiles kernels before they are called. ``static`` says which models may be
-recorded at all.
+``steps`` and ``shards`` split a training step over threads, each with a ``replica`` of the model, and record it.
+``fused_encode`` and ``fused_decode`` compute in one call what the models compute layer by layer; ``fused_parts``
+collects their inputs. ``compile_ahead`` compiles kernels before their first call. ``static`` tells which models may be
+recorded.
 """

@@ -1,8 +1,8 @@
-"""Kernels of a model, compiled before it calls them, where kernels have to be compiled: that takes a while.
+"""Compiling the kernels of a model before their first call, on backends whose kernels have to be compiled.
 
-Which operations a model calls, its layers alone can say. So one token is sent through it, with plain kernels that
-note their names. A model whose layers are not declared static is not run unasked; each of its kernels is compiled by
-its first call.
+Only the layers of a model know which operations they call. So one token is sent through the model, with plain kernels
+that record their names. A model with layers that are not declared static is not run here; each of its kernels is
+compiled by its first call.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from npformer.runtime.fused_parts import decoder_parts, encoder_parts
 from npformer.runtime.replica import gradient_replica
 from npformer.runtime.static import has_own_ops, is_static
 
-#: What a training step calls beside the operations of its model; "recording" only if steps are recorded.
+#: The kernels of a training step besides the operations of its model; "recording" only if steps are recorded.
 OF_A_STEP = ("cross_entropy.forward", "cross_entropy.backward", "adam", "recording")
-#: What decodes where encoder and decoder are one call each (``fused_encode.py``, ``fused_decode.py``).
+#: The kernels of fused decoding: one for the encoder, one for a step (``fused_encode.py``, ``fused_decode.py``).
 OF_FUSED_DECODING = ("embedding.forward", "linear.forward", "encoder_of_texts", "decoder_steps")
 _ready: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()
 
 
 def compile_ahead(model: Model, *purposes: str) -> None:
-    """Compile what the model will call for "training", "decoding" or "beams", decoding with beams; once for a model."""
+    """Compile the kernels that the model needs for "training", "decoding" or "beams" (beam search); once per model."""
     backend, done = model.backend, _ready.setdefault(model, set())
     if backend.compile_ahead is None or done.issuperset(purposes) or not is_static(model):
         return
@@ -57,7 +57,7 @@ def _of_decoding(model: Any) -> list[str]:
 
 
 def operations_of(model: Model, key: RandomKey | None) -> set[str]:
-    """The names of the operations that a forward of the model calls with this key; its backward calls the same."""
+    """The names of the operations that the model's forward calls with this key; backward calls the same ones."""
     seen: set[str] = set()
     replica, noting = gradient_replica(model), replace(model.backend, ops=_noting(seen))
     for layer in replica.all_layers():
@@ -69,12 +69,12 @@ def operations_of(model: Model, key: RandomKey | None) -> set[str]:
 
 
 def _token(model: Model, below: int) -> int:
-    """A token that is no pad, if there is another."""
+    """A token id that is not the pad, if there is one."""
     return min(int(model.config.pad_id == 0), below - 1)
 
 
 def _noting(seen: set[str]) -> Ops:
-    """The plain operations, which add their names to seen."""
+    """The plain operations, each of which adds its name to seen."""
 
     def noted(name: str, pair: Pair) -> Pair:
         def forward(*inputs: Any, **options: Any) -> tuple[Any, Any]:

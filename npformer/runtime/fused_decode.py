@@ -1,7 +1,7 @@
-"""A decoding step in one call, where the backend has a kernel for it, from tokens to logits; or several, to tokens.
+"""Fused decoding: one step from tokens to logits, or several steps to tokens, in one call of a kernel.
 
-The kernel is prepared for a version of the model (see ``fused_parts.py``), and then for a state, and used for as long
-as that, too, has the very same arrays.
+The kernel is prepared for a version of the model (see ``fused_parts.py``) and then for a state. It is used as long
+as the state keeps the same arrays.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from npformer.typing import Array, HostArray
 
 
 class DecoderParts(NamedTuple):
-    """What a step computes with, beside the state."""
+    """The arrays of a step, apart from the state."""
 
     embedding: Array  # (V, C)
     scale: float
@@ -36,7 +36,7 @@ _prepared: Prepared = WeakKeyDictionary()
 
 
 def step(model: Transformer | Decoder, tokens: Array, state: DecodeState) -> Array:
-    """model.step(tokens, state), in one call if there is a kernel for this case."""
+    """model.step(tokens, state), in one fused call if there is a kernel for this case."""
     steps = _steps(model, state)
     if isinstance(model, Transformer) and steps is not None:
         ids, several = next_tokens(tokens, model.config.tgt_vocab_size, model.backend)
@@ -52,9 +52,9 @@ def step(model: Transformer | Decoder, tokens: Array, state: DecodeState) -> Arr
 def likeliest(
     model: Transformer | Decoder, tokens: Array, state: DecodeState, going: HostArray, count: int, eos_id: int
 ) -> HostArray | None:
-    """Up to count times model.step, each row fed the likeliest token of the step before: (n, B), those chosen.
+    """Up to count greedy steps of the model in one call. Returns the chosen tokens (n, B).
 
-    tokens (B,), boolean going (B,) and the rest as DecoderSteps.write has them, which this is: None without it.
+    tokens (B,), boolean going (B,) and the rest as in DecoderSteps.write. None if there is no kernel for this case.
     """
     chosen: HostArray | None = _several(
         model, tokens, state, count, eos_id,
@@ -73,7 +73,7 @@ def search(
     count: int,
     eos_id: int,
 ) -> tuple[HostArray, HostArray] | None:
-    """Up to count times model.step, and in between what a beam search does: as DecoderSteps.search has it."""
+    """Up to count steps of the model and of the beam search in one call, as in DecoderSteps.search."""
     found: tuple[HostArray, HostArray] | None = _several(
         model, tokens, state, count, eos_id,
         lambda steps, tokens, ends, count: steps.search(tokens, state.length, beams, ends, count),
@@ -86,7 +86,7 @@ def search(
 def _several(
     model: Transformer | Decoder, tokens: Array, state: DecodeState, count: int, eos_id: int, take: Callable[..., Any]
 ) -> Any:
-    """What take(steps, tokens (B, 1), (eos_id, pad_id), count) returns for tokens (B,); None without steps."""
+    """The result of take(steps, tokens (B, 1), (eos_id, pad_id), count) for tokens (B,); None without steps."""
     steps, pad_id = _steps(model, state), model.config.pad_id
     if steps is None or not isinstance(model, Transformer):
         return None
@@ -98,7 +98,7 @@ def _several(
 
 
 def _steps(model: Transformer | Decoder, state: DecodeState) -> Any:
-    """The backend's steps of this model and state; None if there are none for them."""
+    """The backend's fused steps for this model and state, or None."""
     prepare = model.backend.decoder_steps
     if prepare is None or not isinstance(model, Transformer):
         return None
@@ -115,7 +115,7 @@ def _steps(model: Transformer | Decoder, state: DecodeState) -> Any:
 
 
 def _parts(model: Transformer) -> DecoderParts | None:
-    """The parts of a decoder as it comes; None if one is of another kind."""
+    """The parts of a decoder of npformer's own classes; None if a part is of another class."""
     stack = decoder_parts(model.decoder)
     if stack is None or type(model.tgt_embedding) is not Embedding or type(model.generator) is not Linear:
         return None

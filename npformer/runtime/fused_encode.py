@@ -1,4 +1,4 @@
-"""The encoder in one call, where the backend has a kernel for it (see ``fused_parts.py``), and by threads."""
+"""Fused encoding: the encoder in one call of a kernel (see ``fused_parts.py``), with the rows split over threads."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def start(model: Transformer, src: Array, max_len: int) -> DecodeState:
 
 
 def encode(model: Transformer, src: Array) -> tuple[Array, AttentionMask]:
-    """model.encode(src): threads share the rows, and each encodes its own in one call if there is a kernel for it."""
+    """model.encode(src), with the rows split over threads. Each makes one fused call if there is a kernel for it."""
     src, backend = token_ids("src", src, model.config.src_vocab_size, model.backend), model.backend
     size = -(-src.shape[0] // backend.parts_of(src.shape[0] * src.shape[1] * model.config.d_model))
     parts = [src[start : start + size, :] for start in range(0, src.shape[0], size)]

@@ -1,7 +1,7 @@
-"""A stack's weights and options, read off as it is, for a backend that computes all its layers in one call.
+"""The weights and options of a stack, for a fused kernel that computes all its layers in one call.
 
-Such a kernel is prepared for one version of a model (see ``layers/owner.py``): replacing an array, a number or a layer
-prepares it anew; changing numbers in place, as an optimiser does, is seen without.
+Such a kernel is prepared for one version of a model (see ``layers/owner.py``). Replacing an array, an option or a layer
+prepares it again. Values changed in place, as by an optimiser, need no new preparation.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from npformer.models import Transformer
 from npformer.runtime.static import has_own_ops, is_static
 from npformer.typing import Array
 
-#: model -> the version that something was prepared for, and that.
+#: model -> (the version for which a kernel was prepared, the kernel).
 Prepared: TypeAlias = "WeakKeyDictionary[Any, tuple[int, Any]]"
 
 
 class LayerParts(NamedTuple):
-    """What one layer computes with."""
+    """The weights and options of one layer."""
 
     norm_order: str
     activation: str
@@ -33,7 +33,7 @@ class LayerParts(NamedTuple):
 
 
 class StackParts(NamedTuple):
-    """What a stack computes with."""
+    """The weights and options of a stack."""
 
     layers: tuple[LayerParts, ...]
     norm: tuple[Array, Array] | None  # γ and β of the final norm
@@ -41,12 +41,12 @@ class StackParts(NamedTuple):
 
 
 def encoder_parts(stack: EncoderStack) -> StackParts | None:
-    """An encoder's parts; None if one is of another kind, or norms differ in eps."""
+    """An encoder's parts; None if one is not of npformer's own classes, or norms differ in eps."""
     return _stack_parts(stack, type(stack) is EncoderStack, EncoderLayer, ("self_attention",))
 
 
 def decoder_parts(stack: DecoderStack) -> StackParts | None:
-    """A decoder's parts; None if one is of another kind, or norms differ in eps."""
+    """A decoder's parts; None if one is not of npformer's own classes, or norms differ in eps."""
     return _stack_parts(stack, type(stack) is DecoderStack, DecoderLayer, ("self_attention", "cross_attention"))
 
 
@@ -67,7 +67,7 @@ def _stack_parts(
 
 
 def _layer_parts(layer: Any, kind: type[EncoderLayer | DecoderLayer], names: tuple[str, ...]) -> LayerParts | None:
-    """A layer's parts; None if it, or a sub-layer of it, is of another kind."""
+    """A layer's parts; None if it, or one of its sub-layers, is of another class."""
     if type(layer) is not kind or type(layer.feed_forward) is not FeedForward:
         return None
     attentions = [getattr(layer, name) for name in names]
@@ -84,14 +84,14 @@ def _layer_parts(layer: Any, kind: type[EncoderLayer | DecoderLayer], names: tup
 
 
 def _is_plain(attention: Any) -> bool:
-    """Whether this is softmax attention with nothing beside it."""
+    """Whether this is softmax attention without rotation or bias."""
     if type(attention) is not MultiHeadAttention or type(attention.output) is not Linear:
         return False
     return type(attention.mechanism) is ScaledDotProduct and attention.rotation is None and attention.score_bias is None
 
 
 def prepared(cache: Prepared, model: Transformer, prepare: Callable[[], Any]) -> Any:
-    """What prepare() returns for this version of the model; None if the model is not static, or has foreign kernels."""
+    """The result of prepare() for this version of the model; None if the model is not static, or has other kernels."""
     version = version_of(model)
     found = cache.get(model)
     if found is None or found[0] != version:

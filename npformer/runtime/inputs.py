@@ -1,4 +1,4 @@
-"""What a training step is given, its shards, and its settings."""
+"""The inputs of a training step, its shards, and its settings."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from npformer.typing import Array
 
 
 class StepInputs(NamedTuple):
-    """All that one step has and another has not: numbers of the host, or the same in a device's memory."""
+    """Everything that changes from step to step: host numbers, or the same numbers in device memory."""
 
-    number: int | Array  # of the step, from 0: it decides dropout's masks
+    number: int | Array  # of the step, from 0: it determines dropout's masks
     rates: Rates | Array  # of Adam
     shares: list[list[tuple[slice, float | Array]]]  # of each micro-batch: the rows of each shard, and its n_i/N
     inputs: tuple[Array, ...]  # of the model, (B, T) each
@@ -24,18 +24,18 @@ class Shard(NamedTuple):
 
     number: int | Array  # of the step
     micro: int | Array  # of the micro-batch
-    share: float | Array  # of the loss of these rows in the batch's, n_i/N
+    share: float | Array  # n_i/N, the weight of this shard's loss in the batch's loss
     rows: slice  # of the micro-batch
     batch: tuple[Array, ...]  # these rows of the model's inputs and targets
 
 
 class Settings(NamedTuple):
-    """What a step does, whatever its batch."""
+    """What a step does, independent of its batch."""
 
     seed: int
     label_smoothing: float
     version: int  # of the model
-    static_arguments: tuple[Any, ...]  # these and all else that a record of a step depends on
+    static_arguments: tuple[Any, ...]  # all of the above, and everything else that a record of a step depends on
 
 
 def shards_of(given: StepInputs, backend: Backend) -> list[list[Shard]]:

@@ -1,4 +1,4 @@
-"""A model's replica: the same numbers, other gradients, so that two threads can run backward at once."""
+"""Replicas of a model: the same values but separate gradients, so that threads can run backward in parallel."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _COPIED = (Layer, Parameter, ParameterView, list, tuple, dict)
 
 
 def gradient_replica(model: AnyModel) -> AnyModel:
-    """A model that shares all with ``model`` but its layers, and adds gradients to an arena of its own."""
+    """A copy of ``model`` with its own layers and its own gradient arena, which shares everything else."""
     shared = {id(thing): thing for thing in walk(model) if not isinstance(thing, _COPIED)}
     replica = deepcopy(model, shared)
     replica.arena = model.arena.replica(replica.owned_parameters())
@@ -23,7 +23,7 @@ def gradient_replica(model: AnyModel) -> AnyModel:
 
 
 class Replicas:
-    """The replicas of a model, made when they are needed, and anew for each version of it."""
+    """The replicas of a model, created when they are needed, and again for each version of the model."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -31,7 +31,7 @@ class Replicas:
         self._version = -1
 
     def first(self, count: int, version: int) -> list[Model]:
-        """So many of them; they do as the model does now, in this version."""
+        """The first count replicas, of this version of the model."""
         if version != self._version:
             self._made, self._version = [], version
         while len(self._made) < count:

@@ -1,12 +1,11 @@
-"""Threads that share a micro-batch: each takes one shard, some of the rows, through forward, loss and backward.
+"""Data parallelism over threads: each runs forward, loss and backward for one shard (some rows) of a micro-batch.
 
-Each has a replica of the model, with gradients of its own; their sum is the micro-batch's, by the formula in
-``training/step.py``. What a thread does with its rows the backend may record, to do it again without Python between
-the operations.
+Each thread has a replica of the model with its own gradients. Their sum is the micro-batch's gradient, by the formula
+in ``training/step.py``. The backend may record a thread's operations and replay them without Python.
 
-A model with BatchNorm is another matter: its rows look at each other, so threads do not share them, and
-a micro-batch is normalised by its own statistics alone, so that accumulate changes what is computed. What
-its norms saw is remembered when the update is made, one micro-batch after the other.
+A model with BatchNorm is not split: its rows depend on each other. Each micro-batch is normalised by its own
+statistics, so accumulate changes the result. The running statistics are updated together with the parameters,
+one micro-batch after the other.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ from npformer.runtime.replica import Replicas
 from npformer.runtime.static import has_own_ops, is_static
 from npformer.typing import Array
 
-#: (model, settings, shard, list for what BatchNorms saw) -> the mean loss of the shard's rows; adds share × its
-#: gradient to the model's.
+#: (model, settings, shard, list for BatchNorm statistics) -> the mean loss of the shard's rows; adds share × its
+#: gradient to the model's gradients.
 Backpropagate: TypeAlias = Callable[[Model, Settings, Shard, "list[Statistics] | None"], Array]
 
 
 class Shards:
-    """The backend's threads, each with the model or a replica of it. backpropagate is the step's own."""
+    """The backend's threads, each with the model or a replica of it. backpropagate is the step's function."""
 
     def __init__(self, model: Model, backpropagate: Backpropagate) -> None:
         self.replicas = Replicas(model)
@@ -37,32 +36,32 @@ class Shards:
         self._models = [model]
         self._settings = Settings(0, 0.0, -1, ())
         self._version = -1
-        # not bound methods: that would make a cycle, and keep the replicas' memory for who knows how long
+        # not bound methods: the reference cycle would keep the replicas' memory until garbage collection
         self.computes = [
             model.backend.capture_part(partial(_compute, thread), _static_arguments)
             for thread in range(model.backend.threads)
         ]
 
     def look(self) -> None:
-        """See what the model is made of, if that has changed."""
+        """Examine the model's structure again if it has changed."""
         model = self._models[0]
         version = version_of(model)
         if version != self._version:
             self._version = version
-            self._is_whole = any(isinstance(each, BatchNorm) for each in model.all_layers())  # rows look at each other
+            self._is_whole = any(isinstance(each, BatchNorm) for each in model.all_layers())  # rows depend on others
             self.may_record = is_static(model) and has_own_ops(model)
 
     def count_for(self, tokens: int) -> int:
-        """Into how many shards to cut a micro-batch with so many tokens in the longest of its inputs."""
+        """The number of shards for a micro-batch with this many tokens in the longest of its inputs."""
         self.look()
         model = self._models[0]
         count = 1 if self._is_whole else model.backend.parts_of(tokens * model.config.d_model)
-        return min(count, len(self.computes))  # the model may have another backend by now
+        return min(count, len(self.computes))  # the model's backend may have been replaced
 
     def backpropagate(self, settings: Settings, shards: list[Shard], seen: list[Statistics] | None) -> list[Array]:
-        """Add the gradients of a micro-batch's shards, each times its share; returns their shares of the loss.
+        """Add the gradients of a micro-batch's shards, each times its share. Returns their shares of the loss.
 
-        seen, if given, gets what every BatchNorm saw.
+        The statistics of every BatchNorm are appended to seen, if given.
         """
         self._settings, model = settings, self._models[0]
         if self._is_whole:
@@ -89,5 +88,5 @@ def _compute(thread: int, shards: Shards, shard: Shard) -> tuple[Array]:
 
 
 def _static_arguments(shards: Shards) -> tuple[Any, ...]:
-    """What a record of a shard depends on."""
+    """The static arguments of a record of a shard."""
     return shards._settings.static_arguments

@@ -1,8 +1,8 @@
-"""Which models may be recorded, or computed in one call: those whose every layer says that it is static.
+"""Which models may be recorded or fused: those whose layers are all declared static.
 
-A record repeats what a step did once, without Python, so whatever Python decides in a layer is decided once.
-``static = True`` in the body of a class says that nothing is decided there but by shapes and by the layer's
-attributes. npformer's own classes say it; a subclass has methods of its own and says it for itself.
+A record repeats the operations of one step without Python, so Python's control flow in a layer runs only once.
+``static = True`` in a class body declares that the control flow depends only on shapes and on the layer's
+attributes. npformer's classes declare it. A subclass has methods of its own and must declare it itself.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def is_static(model: Layer) -> bool:
 
 
 def has_own_ops(model: Layer) -> bool:
-    """Whether model and all layers in it compute with the operations that its backend came with."""
+    """Whether model and all layers in it compute with the operations its backend was built with."""
     return model.backend.has_own_ops and all(each.backend is model.backend for each in model.all_layers())
 
 

@@ -1,7 +1,7 @@
-"""A training step that is shared by threads, recorded, or one launch on a GPU; it computes what ``TrainStep`` says.
+"""A training step split over threads, recorded, or one launch on a GPU; the result is the same as in ``TrainStep``.
 
-What changes from step to step (``StepInputs``) is handed on beside what does not, so a backend may record the rest
-once, and put the numbers where the record reads them.
+The numbers that change from step to step (``StepInputs``) are passed separately. So a backend may record the rest
+once, and write the numbers to the buffers that the record reads.
 """
 
 from __future__ import annotations
@@ -21,35 +21,35 @@ from npformer.typing import Array
 
 
 class Interrupt(Protocol):
-    """What holds Ctrl-C: ``training/signals.py``."""
+    """A context that delays Ctrl-C: ``training/signals.py``."""
 
     def __enter__(self) -> None: ...
 
     def __exit__(self, *error: object) -> None: ...
 
     def firmly(self) -> AbstractContextManager[None]:
-        """Inside, it is held even if it is pressed twice."""
+        """Inside, Ctrl-C is delayed even if it is pressed twice."""
 
 
 class Step(Protocol):
-    """What is asked of a ``TrainStep``."""
+    """The part of ``TrainStep`` that the runner uses."""
 
     model: Model
     optimizer: Adam
 
     @property
     def interrupt(self) -> Interrupt:
-        """What holds Ctrl-C while a step is made."""
+        """The context that delays Ctrl-C during a step."""
 
     def settings(self) -> Settings:
-        """What the step does, whatever its batch."""
+        """The settings of the step, independent of its batch."""
 
     def update(self, rates: Rates | Array, seen: list[Statistics]) -> Array | None:
-        """Clip, update the parameters and remember what norms saw; returns the norm (), if it was taken."""
+        """Clip, update the parameters and the running statistics. Returns the gradient's norm (), if computed."""
 
 
 def runner_for(model: Model, backpropagate: Backpropagate) -> Runner | None:
-    """What runs steps of the model; None where nothing would be won: one thread, and nothing to be recorded."""
+    """A runner for steps of the model; None if it would not help: one thread, and nothing to record."""
     compile_ahead(model, "training")
     backend = model.backend
     if backend.threads == 1 and backend.capture is backend.capture_part is run_eagerly:
@@ -58,17 +58,17 @@ def runner_for(model: Model, backpropagate: Backpropagate) -> Runner | None:
 
 
 class Runner:
-    """Makes the steps of one ``TrainStep``."""
+    """Runs the steps of one ``TrainStep``."""
 
     def __init__(self, model: Model, backpropagate: Backpropagate) -> None:
         self.shards = Shards(model, backpropagate)
-        # not bound methods: that would make a cycle, and keep the replicas' memory for who knows how long
+        # not bound methods: the reference cycle would keep the replicas' memory until garbage collection
         self.compute = model.backend.capture(_updates, _static_arguments)
 
     def make(self, step: Step, given: list[StepInputs]) -> tuple[Array, Array | None]:
-        """Make these steps, all of them or the first ones, and count them.
+        """Run these steps, or only the first of them, and count them.
 
-        Returns the loss (), or of several steps the losses (k,), and the norm () of the last gradient, if taken.
+        Returns the loss (), or for several steps the losses (k,), and the norm () of the last gradient, if computed.
         """
         optimizer, before = step.optimizer, step.optimizer.t
         try:
@@ -86,14 +86,14 @@ class Runner:
             raise DeviceMemoryError(f"{error}. {self._what_fits(step, given)}") from None
 
     def _compute(self, step: Step, given: list[StepInputs]) -> tuple[Array, Array | None]:
-        """The steps, captured where that may be."""
+        """The steps, captured if the backend can."""
         self.shards.look()
         compute: Any = self.compute if self.shards.may_record else _updates
         found: tuple[Array, Array | None] = compute((self, step), given)
         return found
 
     def _what_fits(self, step: Step, given: list[StepInputs]) -> str:
-        """Advice from trying ever fewer rows, without an update."""
+        """Advice for the error, found by trying fewer and fewer rows without an update."""
         if len(given) > 1:
             return f"Make fewer than {len(given)} steps at once"
         _, _, shares, inputs, targets = given[0]
@@ -116,12 +116,12 @@ class Runner:
 
 
 def _static_arguments(subject: tuple[Runner, Step]) -> tuple[Any, ...]:
-    """What a record of a step depends on."""
+    """The static arguments of a record of a step."""
     return subject[1].settings().static_arguments
 
 
 def _updates(subject: tuple[Runner, Step], steps: list[StepInputs]) -> tuple[Array, Array | None]:
-    """The loss (), or of several steps the losses (k,), and the norm () of the last one's gradient, if taken."""
+    """The loss (), or for several steps the losses (k,), and the norm () of the last gradient, if computed."""
     if len(steps) == 1:
         return _update(subject, steps[0])
     losses, norm = subject[1].model.backend.zeros((len(steps),)), None
@@ -137,7 +137,7 @@ def _update(subject: tuple[Runner, Step], given: StepInputs) -> tuple[Array, Arr
 
 
 def _loss(subject: tuple[Runner, Step], given: StepInputs, seen: list[Statistics] | None = None) -> tuple[Array]:
-    """The loss () of a batch, whose gradient is then the arena's. seen, if given, gets what every BatchNorm saw."""
+    """The loss () of a batch; its gradient is in the arena. BatchNorm statistics are appended to seen, if given."""
     runner, step = subject
     step.model.arena.zero_grad()
     losses, settings = [], step.settings()
