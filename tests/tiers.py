@@ -48,7 +48,7 @@ SLOW = {
     ),
     "proof/test_random_cases.py": ("test_no_right_model_is_called_wrong",),
     "training/test_bench.py": ("test_the_parts_add_up_to_a_step",),
-    "runtime/test_shards.py": ("test_one_seed_and_so_many_threads_give_one_run_to_the_bit",),
+    "runtime/test_shards.py": ("test_one_seed_and_one_thread_count_give_the_same_run_to_the_bit",),
 }  # fmt: skip
 HERE = Path(__file__).parent
 COUNTS = pytest.StashKey[tuple[int, int]]()

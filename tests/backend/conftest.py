@@ -1,4 +1,4 @@
-"""How each table of fast pairs is held against the plain one: outputs, gradients, promises; never caches."""
+"""Comparing each table of fast pairs with the plain one: outputs, gradients, promises; never caches."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def test_moments_that_decay_become_0(adam_update, dtype):
     assert np.isfinite(p).all()
 
 
-def test_what_never_had_a_gradient_stays_as_it_is(adam_update, dtype):
+def test_parameters_without_a_gradient_are_unchanged(adam_update, dtype):
     p, g, m, v = np.array([0.0, 3.0, -1e-20, 0.0], dtype), *(np.zeros(4, dtype) for _ in range(3))
     before = p.copy()
     for t in range(1, 50):
@@ -113,7 +113,7 @@ def test_a_tiny_gradient_still_moves_its_parameter(adam_update, dtype, tiny):
 
 @pytest.mark.filterwarnings("ignore:invalid value")  # NumPy's own, of ∞/∞
 @pytest.mark.parametrize("value", [np.nan, np.copysign(np.nan, -1.0), np.inf, -np.inf])
-def test_a_gradient_that_is_no_number_stays_visible_and_alone(adam_update, dtype, value):
+def test_a_nan_gradient_stays_visible_and_spreads_no_further(adam_update, dtype, value):
     p, g, m, v = np.ones(33, dtype), np.ones(33, dtype), np.zeros(33, dtype), np.zeros(33, dtype)
     g[17] = value
     for t in range(1, 30):

@@ -147,7 +147,7 @@ def test_a_tied_parameter_is_there_once_with_its_aliases(numpy64):
     assert [s.name for s in model.arena.segments if not s.trainable] == ["src_embedding.weight"]
 
 
-def test_a_replica_has_the_same_values_and_gradients_of_its_own(packed):
+def test_a_replica_shares_values_and_has_its_own_gradients(packed):
     arena, parameters = packed
     copies = {name: Parameter(name, p.data) for name, p in reversed(parameters.items())}
     stranger = Parameter("stranger", np.ones(3))

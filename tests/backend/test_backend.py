@@ -1,4 +1,4 @@
-"""get_backend: who is chosen, what is said when a GPU is asked for and none answers, and what a backend offers."""
+"""get_backend: which backend it chooses, its errors when no GPU answers, and what a backend offers."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_numpy_is_chosen_without_asking_for_a_gpu(monkeypatch):
     assert str(get_backend("numpy", kernels="numpy", threads=3)) == "numpy (numpy) on CPU, float32, 3 threads"
 
 
-def test_so_many_threads_as_asked_for_or_as_pay(monkeypatch):
+def test_the_requested_number_of_threads_or_as_many_as_pay_off(monkeypatch):
     monkeypatch.setattr("npformer.backend.numpy.default_threads", lambda: 4)
     asked = (0, 1 << 15, (1 << 16) - 1, 1 << 16, 1 << 30)
     chosen = {
@@ -131,12 +131,12 @@ def test_unknown_names_and_dtypes_are_listed():
         ({"kernels": "fast"}, "kernels: expected one of auto, plain, numpy, numba, cuda, got 'fast'"),
     ],
 )
-def test_what_a_cpu_has_no_use_for_is_refused(options, text):
+def test_options_that_need_a_gpu_are_refused_on_a_cpu(options, text):
     with pytest.raises(ConfigError, match=f"^{re.escape(text)}"):
         get_backend("numpy", **options)
 
 
-def test_a_precision_is_one_of_products_of_float32(numpy32):
+def test_precision_applies_to_float32_products(numpy32):
     assert get_backend("numpy").precision == "float32"
     gpu = dataclasses.replace(numpy32, name="cupy", precision="tf32", kernels="cuda", threads=1)
     assert str(gpu) == "cupy (cuda) on CPU, float32, products in tf32"

@@ -1,4 +1,4 @@
-"""Who computes: fast kernels for float32 or float64 throughout, the plain pair for everything else."""
+"""The choice of kernels: fast ones for float32 or float64 throughout, the plain pair for everything else."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_each_backward_gets_its_own_forwards_cache():
     np.testing.assert_array_equal(total, expected)
 
 
-def test_what_both_share_is_left_as_it_is_and_names_stay():
+def test_shared_parts_are_unchanged_and_names_stay():
     ops = with_fallback(dataclasses.replace(REFUSING, gelu=PLAIN.gelu), PLAIN)
     assert ops.gelu is PLAIN.gelu
     assert ops.linear is not REFUSING.linear

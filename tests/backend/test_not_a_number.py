@@ -1,4 +1,4 @@
-"""What is not a number stays visible: where the plain pair says NaN or ∞, no fast one says a number."""
+"""NaN and infinity stay visible: where the plain pair returns NaN or ∞, no fast one returns a number."""
 
 from __future__ import annotations
 

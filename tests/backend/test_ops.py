@@ -1,4 +1,4 @@
-"""Pairs: gradients added where they live, and kernels that can be exchanged without anyone noticing."""
+"""Pairs: gradients added in place, and kernels that can be replaced without a change elsewhere."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_none_is_frozen_and_skipped(linear):
     np.testing.assert_array_equal(total, dbias)
 
 
-def test_what_is_not_added_is_returned(linear):
+def test_gradients_that_are_not_added_are_returned(linear):
     cache, dy = linear
     gradients = F.linear_backward(dy, cache)
     for returned, wanted in (
@@ -75,7 +75,7 @@ def test_what_is_not_added_is_returned(linear):
     assert isinstance(one, np.ndarray)
 
 
-def test_more_places_than_gradients_is_an_error():
+def test_more_arrays_in_into_than_gradients_is_an_error():
     pair = plain_pair(F.relu_forward, F.relu_backward)
     with pytest.raises(ValueError, match="zip"):
         pair.backward(np.ones(2), pair.forward(np.ones(2))[1], into=(np.zeros(2), np.zeros(2)))

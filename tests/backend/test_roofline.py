@@ -1,4 +1,4 @@
-"""The ceilings: rates from times, and which of the two is nearer."""
+"""The roofline: rates from times, and which of the two bounds is nearer."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_this_machine(alone, monkeypatch):
     assert 0 < found.bytes < math.inf
 
 
-def test_on_a_gpu_the_product_is_that_of_a_linear_map(alone, monkeypatch):
+def test_on_a_gpu_the_product_is_measured_by_the_linear_map(alone, monkeypatch):
     """In its precision, and large: here a backend that says it is CuPy's."""
     seen: list[tuple[int, ...]] = []
 

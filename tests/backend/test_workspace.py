@@ -1,4 +1,4 @@
-"""The workspace never hands out memory that somebody can still see, and gives up what nobody uses."""
+"""The workspace never hands out memory that is still referenced, and frees memory that is not used."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def address(x: Host) -> int:
     return int(x.__array_interface__["data"][0])
 
 
-def test_memory_is_used_again_once_nobody_refers_to_it():
+def test_memory_is_reused_once_nothing_refers_to_it():
     def work():
         x = empty(SHAPE, np.uint8)
         where = address(x)
@@ -121,7 +121,7 @@ def test_random_use_never_overlaps():
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bool", "int64", "complex128"])
 @pytest.mark.parametrize("shape", [(), (0,), (0, 5), (5, 0, 7), (1,), (3, 5), (100, 1001), (7, 11, 1013)])
-def test_arrays_are_as_asked_for(dtype, shape):
+def test_arrays_have_the_requested_shape_and_dtype(dtype, shape):
     for made in (empty(shape, dtype), empty(shape, np.dtype(dtype)), empty_like(np.empty(shape, dtype).T).T):
         assert made.shape == shape
         assert made.dtype == dtype
@@ -132,7 +132,7 @@ def test_arrays_are_as_asked_for(dtype, shape):
     assert empty(shape, dtype).flags.c_contiguous
 
 
-def test_every_thread_has_memory_of_its_own():
+def test_every_thread_has_its_own_memory():
     """What one thread no longer needs, another does not get: no lock is needed between looking and taking."""
     with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as other:
         dropped = one.submit(lambda: address(empty(SHAPE, np.uint8))).result()
@@ -235,7 +235,7 @@ def test_what_is_needed_in_each_step_is_kept():
     fresh_pool(work)
 
 
-def test_what_was_needed_once_is_not_kept_for_ever():
+def test_memory_of_a_single_peak_is_not_kept_for_ever():
     def work():
         held = [empty((1 << 24,), np.uint8) for _ in range(8)]
         del held
@@ -310,7 +310,7 @@ def test_memory_of_the_pool_and_of_heads():
     assert address(found) == address(memory)
 
 
-def test_what_does_not_lie_side_by_side_is_not_joined():
+def test_arrays_that_are_not_adjacent_are_not_joined():
     whole, (a, b, c) = columns((4, 2), 3, 3, 3)
     other, (d, *_) = columns((4, 2), 3, 3, 3)
     assert address(d) != address(a)

@@ -1,4 +1,4 @@
-"""What the tests of decoding share: small models that say unlike things, and their texts scored anew."""
+"""Fixtures of the decoding tests: small models with varied outputs, and scores of their texts computed again."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def test_they_are_those_of_a_full_sort(levels, vocab_size, name, request):
     assert np.allclose(log_p, np.log(np.take_along_axis(p, expected, axis=1)), rtol=0, atol=1e-12)
 
 
-def test_what_is_no_number_comes_last(numpy64):
+def test_nan_comes_last(numpy64):
     logits = np.array([[1.0, np.nan, 3.0, 2.0, 0.0], [5.0, 4.0, 4.0, 4.0, 1.0], [np.nan] * 5])
     with np.errstate(invalid="ignore"):
         tokens, log_p = best_tokens(logits, 3, numpy64)

@@ -1,4 +1,4 @@
-"""Which hypotheses of a beam go on: by one source in plain words, and compiled as it is plain."""
+"""The hypotheses of a beam that continue: one source by plain rules, and compiled against plain."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_the_likeliest_go_on_the_greedy_one_first(numpy64):
     assert greedy.tolist() == [0]
 
 
-def test_an_empty_place_goes_on_from_itself(numpy64):
+def test_an_empty_slot_is_its_own_parent(numpy64):
     log_p, room = np.array([[NOBODY, 0.0], [NOBODY, NOBODY]]), np.array([1, 2])
     rows, tokens, total, greedy = choose(np.zeros((4, 5)), log_p, np.array([-1, -1]), room, 9, numpy64)
     assert (rows.tolist(), tokens.tolist()) == ([[0, 1], [2, 3]], [[9, 0], [9, 9]])
@@ -82,7 +82,7 @@ def test_of_equally_likely_ones_the_first_goes_on(compiled):
         assert greedy.tolist() == [1, -1]
 
 
-def test_what_is_compiled_is_taken(compiled, monkeypatch):
+def test_a_compiled_kernel_is_used(compiled, monkeypatch):
     monkeypatch.setattr("npformer.decoding.choice.best_tokens", None)
     logits, *others = beams(0, 3, 4, 4, 20)
     rows, _, _, _ = choose(logits.astype(compiled.dtype), *others, 9, compiled)
@@ -98,7 +98,7 @@ def test_logits_in_another_order_are_left_to_numpy(compiled):
         assert np.allclose(one, other, rtol=0, atol=1e-5)
 
 
-def test_the_first_of_siblings_keeps_the_place_and_others_take_empty_ones():
+def test_the_first_child_keeps_the_slot_and_the_others_take_empty_ones():
     parents = np.array([[2, 2, 0, 1], [1, 1, 1, 1], [0, 3, 3, 3], [3, 3, 3, 2], [0, 1, 2, 3]])
     there = np.array([[1, 1, 1, 1], [1, 1, 0, 0], [1, 1, 1, 0], [0, 1, 1, 1], [1, 1, 1, 1]], dtype=bool)
     places = seats(parents, there, 4)

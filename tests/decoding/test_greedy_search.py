@@ -124,6 +124,6 @@ def test_a_device_decodes_the_same(numpy64, strict64):
         (SRC, {"bos_id": 9}, TokenError, "tokens[0, 0]: expected a token id with 0 <= id < 9, got 9"),
     ],
 )
-def test_what_cannot_be_decoded_is_refused(src, options, error, text, numpy64):
+def test_undecodable_models_are_refused(src, options, error, text, numpy64):
     with pytest.raises(error, match=f"^{re.escape(text)}"):
         greedy(build(numpy64), src, **options)

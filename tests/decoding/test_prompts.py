@@ -1,4 +1,4 @@
-"""A decoder continues prompts of unequal length, each as it would alone; and what ends a row."""
+"""A decoder continues prompts of unequal length, each as if it were alone; and what ends a row."""
 
 from __future__ import annotations
 
@@ -130,6 +130,6 @@ def test_prompts_that_cannot_be_continued_are_refused(prompts, options, error, t
         ),
     ],
 )
-def test_places_to_begin_at_that_cannot_be_are_refused(begins, kind, error, text, decoder, numpy64):
+def test_impossible_begins_are_refused(begins, kind, error, text, decoder, numpy64):
     with pytest.raises(error, match=f"^{re.escape(text)}"):
         decoder(numpy64, **kind).start(2, 8, np.array(begins))

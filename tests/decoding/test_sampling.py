@@ -1,4 +1,4 @@
-"""Sampling: what is drawn from, how often, and that a row draws the same whatever stands beside it."""
+"""Sampling: the distribution, the frequencies, and that a row's draws do not depend on the other rows."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ P = np.array([[0.4, 0.1, 0.3, 0.2], [0.25, 0.25, 0.25, 0.25]])
         ({"temperature": 1e-310}, [[1, 0, 0, 0], [0.25] * 4]),
     ],
 )
-def test_what_is_drawn_from(options, expected):
+def test_the_distribution_that_is_sampled(options, expected):
     assert np.allclose(probabilities(np.log(P) + 700, **options), expected, rtol=0, atol=1e-12)
 
 
-def test_a_number_picks_the_token_in_whose_share_it_lies():
+def test_a_uniform_number_picks_the_token_whose_interval_contains_it():
     p = np.array([[0.25, 0.0, 0.5, 0.25]])
     picked = {u: int(drawn(p, np.array([u]))[0]) for u in (0.0, 0.2499, 0.25, 0.7499, 0.75, np.nextafter(1, 0))}
     assert list(picked.values()) == [0, 0, 2, 2, 3, 3]

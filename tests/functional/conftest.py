@@ -1,4 +1,4 @@
-"""What the tests of the operations share: a seeded generator."""
+"""The shared fixture of the operations' tests: a seeded generator."""
 
 from __future__ import annotations
 

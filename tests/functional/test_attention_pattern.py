@@ -1,4 +1,4 @@
-"""Moving keys to their queries: every pair that may meet does, once, and what was copied is added on the way back."""
+"""Gathering keys for their queries: every visible pair occurs once, and gradients of copies are added."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gated recurrent unit: a loop over numbers, padding that hands the state on, and its own long way back."""
+"""The gated recurrent unit: a loop over numbers, padding that keeps the state, and backward through time."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ NO_PAIRS = (
          "key_visible: expected (B, S) = (2, 4), got (2, 3)"),
     ],
 )  # fmt: skip
-def test_what_it_cannot_do(keys, mask, error, text, rng):
+def test_a_device_without_numbers_refuses_to_compute(keys, mask, error, text, rng):
     q, k, v, _ = made(rng, 4, keys)
     with pytest.raises(error, match=f"^{re.escape(text)}$"):
         linear_attention_forward(q, k, v, mask)

@@ -104,7 +104,7 @@ def test_the_measure_sees_n_squared():
          "got (2, 5)"),
     ],
 )  # fmt: skip
-def test_what_is_not_local(keys, mask, error, text, rng):
+def test_masks_that_are_not_local(keys, mask, error, text, rng):
     k = rng.normal(size=(B, H, keys, D))
     with pytest.raises(error, match=f"^{re.escape(text)}$"):
         local_attention_forward(rng.normal(size=(B, H, 6, D)), k, k, mask)

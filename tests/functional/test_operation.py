@@ -1,4 +1,4 @@
-"""What a row says of its functions is what they do: measured on the operation's own samples, once for every row."""
+"""Each row states the facts about its functions, as measured on the operation's own samples."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_the_output_depends_linearly_on_what_the_row_says_and_on_nothing_else(ro
 
 
 @EVERY_ROW
-def test_what_is_no_number_is_said_to_be_ids(row):
+def test_inputs_without_numbers_are_declared_as_ids(row):
     found = {row.inputs[i] for inputs in samples(row) for i, x in enumerate(inputs) if is_of("biu", x)}
     assert found == set(row.ids.split())
 

@@ -70,6 +70,6 @@ def test_far_positions_in_float32_are_turned_by_the_angle_of_float64(rng):
         ((3, 4), 0, math.nan, ConfigError, "base: expected a number > 0, got nan"),
     ],
 )
-def test_what_cannot_be_turned(shape, start, base, error, text):
+def test_arrays_that_cannot_be_rotated(shape, start, base, error, text):
     with pytest.raises(error, match=f"^{re.escape(text)}$"):
         rotary_forward(np.ones(shape), start, base)

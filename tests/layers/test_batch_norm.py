@@ -34,7 +34,7 @@ def test_statistics_are_seen_on_the_clock_too(any64):
     np.testing.assert_allclose(seen_by(BatchNorm(3, backend=backend), X).mean, X.mean((0, 1)), rtol=1e-12)
 
 
-def test_a_forward_alone_remembers_nothing_and_inference_uses_what_was_remembered(numpy64):
+def test_a_forward_changes_no_running_statistics_and_inference_uses_them(numpy64):
     norm = BatchNorm(3, momentum=1.0, eps=0.0, backend=numpy64)
     norm.forward(X, training=True)
     assert np.array_equal(norm(X), X)  # mean 0, variance 1 still

@@ -21,7 +21,7 @@ def used_text(owner: str) -> str:
     )
 
 
-def test_what_was_kept_last_is_popped_first():
+def test_the_last_entry_is_popped_first():
     cache = CacheStack(object())
     assert [cache.keep((name, f"cache of {name}")) for name in "ab"] == ["a", "b"]
     assert len(cache) == 2

@@ -79,7 +79,7 @@ def test_watched_names_are_dotted_paths():
 
 
 @pytest.mark.parametrize("norm_order", ["post", "pre"])
-def test_no_two_places_of_a_transformer_draw_the_same_numbers(norm_order, numpy64, monkeypatch):
+def test_no_two_dropouts_of_a_transformer_draw_the_same_numbers(norm_order, numpy64, monkeypatch):
     sites = []
     real = RandomKey.draw
 

@@ -39,7 +39,7 @@ def backend(request):
     return found
 
 
-def test_what_is_written_is_read_in_its_place(backend):
+def test_keys_and_values_are_read_back_at_their_positions(backend):
     rng = np.random.default_rng(0)
     room = KeyValues.empty(backend, 2, 3, 6, 4)
     keys, values = rng.normal(size=(2, 3, 5, 4)), rng.normal(size=(2, 3, 5, 4))

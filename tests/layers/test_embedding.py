@@ -67,7 +67,7 @@ def test_vectors_from_a_file_are_scaled_if_asked_for(scale, path, numpy64):
     np.testing.assert_array_equal(embedding(np.array([[VOCABULARY.id_of("queen")]])), [[expected]])
 
 
-def test_the_width_asked_for_is_checked(path, numpy64):
+def test_the_requested_width_is_checked(path, numpy64):
     embedding, _ = Embedding.from_pretrained(path, VOCABULARY, d_model=4, backend=numpy64)
     assert embedding.weight.data.shape == (len(VOCABULARY), 4)
     with pytest.raises(DataError, match=r"vectors\.txt, line 1: expected vectors of width C=6, got 4; choose"):

@@ -60,7 +60,7 @@ def test_a_change_makes_a_new_version(statement, box):
     assert version_of(box) == version_of(box)
 
 
-def test_what_is_no_structure_makes_none(box, numpy64):
+def test_state_makes_no_new_version(box, numpy64):
     version = version_of(box)
     box.calls += 1
     box.items[0].weight.data[...] = 3
@@ -68,7 +68,7 @@ def test_what_is_no_structure_makes_none(box, numpy64):
     assert (version_of(box), box.calls) == (version, 1)
 
 
-def test_what_is_replaced_counts_no_more(box, numpy64):
+def test_a_replaced_part_no_longer_counts(box, numpy64):
     before, box.items = box.items, ()
     version = version_of(box)
     before.append(Linear(2, 2, backend=numpy64))

@@ -108,7 +108,7 @@ def test_each_sublayer_reads_the_stream_and_adds_to_it(kind, norm_order, norm, n
         npf.gradcheck(layer, *inputs, **masks, key=KEY, elementwise=False).raise_if_failed()
 
 
-def test_parts_are_told_what_they_ask_for(told, numpy64):
+def test_parts_get_only_the_arguments_that_they_take(told, numpy64):
     layer, (norm1, _) = with_norms(Told, EncoderLayer(**SIZE, backend=numpy64))
     layer.self_attention = layer.feed_forward = norm1
     for key in (KEY, None):

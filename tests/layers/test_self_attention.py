@@ -76,7 +76,7 @@ def test_a_relative_bias_is_added_to_the_scores(numpy64):
     [({"window": 2}, abs(BACK) < 2), ({"stride": 3}, BACK % 3 == 0),
      ({"window": 2, "stride": 3}, (abs(BACK) < 2) | (BACK % 3 == 0))],
 )  # fmt: skip
-def test_local_attention_looks_at_what_is_near(words, near, numpy64):
+def test_local_attention_looks_at_near_keys(words, near, numpy64):
     layer, full = built(numpy64, attention="local", **words), built(numpy64)
     scores = heads(layer, "query") @ heads(layer, "key").swapaxes(2, 3) / 2
     np.testing.assert_allclose(weights_of(layer, CAUSAL), softmax(scores, VISIBLE & near), rtol=1e-11, atol=1e-14)

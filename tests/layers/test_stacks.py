@@ -48,7 +48,7 @@ def run(stack, dy: Host, *inputs: Host, **masks: AttentionMask) -> tuple[Host, t
 
 @pytest.mark.parametrize("norm_order", ["post", "pre"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_what_stands_in_padding_reaches_no_output_and_no_gradient(norm_order, dtype, numpy32, numpy64):
+def test_values_in_padding_reach_no_output_and_no_gradient(norm_order, dtype, numpy32, numpy64):
     backend = numpy32 if dtype == "float32" else numpy64
     encoder = shaken(EncoderStack(**SIZE, norm_order=norm_order, activation="gelu", backend=backend))
     decoder = shaken(DecoderStack(**SIZE, norm_order=norm_order, activation="gelu", backend=backend))

@@ -67,7 +67,7 @@ def test_every_step_equals_the_whole_prefix(of, kind, any64):
 @MODELS
 @pytest.mark.parametrize("kind", KINDS[:6:5] + KINDS[4:5], ids=str)
 @pytest.mark.parametrize("name", ["numpy64", "strict64"])
-def test_rows_go_on_from_the_rows_that_they_are_put_after(of, kind, name, request):
+def test_rows_continue_from_their_parents(of, kind, name, request):
     """A beam: first each source twice, then rows that change places with their siblings."""
     backend: Backend = request.getfixturevalue(name)
     model, tokens = build(of, backend, kind), targets()

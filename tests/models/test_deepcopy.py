@@ -62,7 +62,7 @@ def test_a_copy_is_equal_apart_and_packed(backend, small_model, batch, changes):
         assert own.ctypes.data % 64 == 0
 
 
-def test_what_is_tied_stays_tied(backend, small_model):
+def test_tied_parameters_stay_tied(backend, small_model):
     twin = copy.deepcopy(small_model(backend, tie_embeddings=True))
     assert twin.src_embedding is twin.tgt_embedding
     assert twin.generator.weight.owner is twin.src_embedding.weight
@@ -70,7 +70,7 @@ def test_what_is_tied_stays_tied(backend, small_model):
 
 
 @EVERY_KIND
-def test_it_trains_as_the_first_would_which_stays_as_it_is(backend, small_model, batch, changes):
+def test_a_copy_trains_like_the_original_which_stays_unchanged(backend, small_model, batch, changes):
     model = small_model(backend, dropout=0.1, **changes)
     twin, before = copy.deepcopy(model), model.arena.values.copy()
     logits = model(*batch[:2])

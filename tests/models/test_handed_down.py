@@ -64,7 +64,7 @@ def cross_attentions(model: Layer) -> list[Any]:
 
 
 @EVERY_KIND
-def test_the_rate_of_dropout_is_that_of_every_place_that_drops(kind, numpy64):
+def test_every_dropout_has_the_rate_of_the_configuration(kind, numpy64):
     model = made(kind, numpy64, dropout=0.25)
     assert {one.rate for one in parts(model, Dropout)} == {0.25}
     assert {one.dropout for one in parts(model, EncoderLayer, DecoderLayer)} == {0.25}
@@ -73,7 +73,7 @@ def test_the_rate_of_dropout_is_that_of_every_place_that_drops(kind, numpy64):
 
 
 @EVERY_KIND
-def test_norms_are_where_and_what_they_are_said_to_be(kind, numpy64):
+def test_norms_have_the_kind_and_position_of_the_options(kind, numpy64):
     for order, final, norm in product(("post", "pre"), (None, True, False), NORMS):
         model = made(kind, numpy64, norm=norm, norm_order=order, final_norm=final)
         assert {layer.norm_order for layer in parts(model, EncoderLayer, DecoderLayer)} == {order}
@@ -114,7 +114,7 @@ def test_self_attention_is_as_described_and_that_to_the_memory_is_full(kind, wor
     [("sinusoidal", SinusoidalPositions), ("learned", LearnedPositions), ("rotary", None), ("relative", None),
      ("none", None)],
 )  # fmt: skip
-def test_positions_are_added_or_known_to_self_attention(kind, positions, added, numpy64):
+def test_positions_are_added_or_encoded_in_self_attention(kind, positions, added, numpy64):
     model = made(kind, numpy64, positions=positions)
     adding = Counter(type(one) for one in model.all_layers() if isinstance(one, SinusoidalPositions | LearnedPositions))
     assert adding == ({} if added is None else {added: 2 if kind == "Transformer" else 1})

@@ -72,7 +72,7 @@ def test_ids_of_the_device_pass_as_they_are(strict64):
     assert token_ids("src", ids, 9, strict64) is ids
 
 
-def test_a_cache_keeps_ids_of_its_own(numpy64):
+def test_a_cache_keeps_its_own_copy_of_the_ids(numpy64):
     """Whoever writes the next batch into the same array before backward changes no gradient."""
     model = Transformer(TransformerConfig(9, 9, d_model=4, num_heads=1, d_ff=4, dropout=0.0), backend=numpy64)
     ids = np.array([[1, 2], [3, 4]])

@@ -72,7 +72,7 @@ def batch(*shape: int):
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_a_training_step_asks_for_what_it_calls(variant, asked, called):
+def test_compile_ahead_covers_the_kernels_a_training_step_calls(variant, asked, called):
     model = build(**VARIANTS[variant])
     assert asked == set()
     step = TrainStep(model, Adam(model.arena))
@@ -99,7 +99,7 @@ def test_so_do_models_of_one_sequence(model, asked, called):
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_a_decoder_asks_for_what_it_calls(variant, asked, called, monkeypatch):
+def test_compile_ahead_covers_the_kernels_a_decoder_calls(variant, asked, called, monkeypatch):
     monkeypatch.setattr(decode_step, "WORTH_SHARING", 0)
     monkeypatch.setattr(decode_step.sharing.helper, "invite", lambda job, shared: job())
     model = build(**VARIANTS[variant])

@@ -85,7 +85,7 @@ def test_recorded_steps_are_the_steps(case, threads):
     assert all(number >= 2 for number in records(step)[:2])  # four rows leave the third of three threads idle
 
 
-def test_in_float32_a_record_does_what_its_first_run_did(monkeypatch):
+def test_in_float32_a_replay_equals_the_first_run(monkeypatch):
     given = batches(5, (7, 5, 4))
     step = new_step(build(backend(dtype="float32")))
     found = trained(step, given)
@@ -96,7 +96,7 @@ def test_in_float32_a_record_does_what_its_first_run_did(monkeypatch):
 
 
 @pytest.mark.parametrize("case", NOT_RECORDED)
-def test_what_no_kernel_computes_is_run_as_it_is(case):
+def test_a_case_without_a_kernel_runs_layer_by_layer(case):
     given = batches(4, (6, 5, 4))
     step = new_step(build(backend(), **NOT_RECORDED[case]))
     assert trained(step, given) == trained(new_step(build(unrecorded(backend()), **NOT_RECORDED[case])), given)
@@ -216,7 +216,7 @@ def test_a_layer_that_computes_by_other_means_is_not_recorded(spelled):
     assert made == [0, 0]
 
 
-def test_operations_of_another_table_are_asked_at_every_step():
+def test_operations_of_another_table_are_called_at_every_step():
     """They may decide anew, as this one does: it doubles a map's output from the sixtieth time on."""
 
     def run(on: Backend) -> tuple[list[bytes], TrainStep]:
@@ -237,7 +237,7 @@ def test_operations_of_another_table_are_asked_at_every_step():
     assert records(step) == [0]
 
 
-def test_a_mechanism_of_ones_own_is_asked_at_every_step():
+def test_a_user_defined_mechanism_is_called_at_every_step():
     class Mine(ScaledDotProduct):
         state_names = ("calls",)
         calls = 0

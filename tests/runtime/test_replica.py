@@ -72,7 +72,7 @@ def test_it_shares_all_but_layers_and_gradients(numpy64, small_model, changes):
             assert mine is other, name
 
 
-def test_what_is_tied_in_the_model_is_tied_in_the_replica(numpy64, small_model):
+def test_tied_parameters_are_tied_in_the_replica(numpy64, small_model):
     replica = gradient_replica(small_model(numpy64, tie_embeddings=True))
     assert replica.src_embedding is replica.tgt_embedding
     assert np.shares_memory(replica.generator.weight.grad, replica.src_embedding.weight.grad)

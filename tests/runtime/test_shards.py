@@ -73,7 +73,7 @@ def numpy_on_threads():
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_any_number_of_threads_does_what_one_does(case, on_threads):
+def test_any_number_of_threads_gives_the_result_of_one(case, on_threads):
     changes, options = CASES[case]
     alone = trained(new_step(build(on_threads(1), **changes), **options), BATCHES)
     for threads in (2, 3, 5):
@@ -109,7 +109,7 @@ def test_frozen_segments_stay_frozen(numpy_on_threads):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_one_seed_and_so_many_threads_give_one_run_to_the_bit(dtype, on_threads):
+def test_one_seed_and_one_thread_count_give_the_same_run_to_the_bit(dtype, on_threads):
     options: dict[str, Any] = {"accumulate": 2, "clip_norm": 0.05}
     runs = [trained(new_step(build(on_threads(3, dtype)), **options), BATCHES) for _ in range(2)]
     assert [[a.tobytes() for a in some] for some in runs[0]] == [[a.tobytes() for a in some] for some in runs[1]]

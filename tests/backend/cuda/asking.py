@@ -1,4 +1,4 @@
-"""A GPU that computes nothing: it notes how many threads a block of each kernel is asked to have, at most."""
+"""A device runtime that computes nothing: it records the largest number of threads asked for in a kernel's blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays of a machine that records: the host's behind a door, so that nobody reads them unnoticed."""
+"""Arrays of a fake device: host arrays behind a wrapper, so that every read by the host is noticed."""
 
 from __future__ import annotations
 

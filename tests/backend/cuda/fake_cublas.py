@@ -1,4 +1,4 @@
-"""What stands for cuBLAS: the same C functions, which read memory by columns as its manual says, on the host.
+"""A substitute for cuBLAS on the host: the same C functions, column-major as in its manual.
 
 It refuses what cuBLAS refuses, and what cuBLAS leaves undefined: listed matrices that are not aligned.
 """

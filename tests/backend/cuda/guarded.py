@@ -1,4 +1,4 @@
-"""Memory with a guard zone on either side: a kernel that writes outside is caught, one that reads there gets NaN."""
+"""Memory with guard zones on both sides: a kernel that writes outside is caught, one that reads outside gets NaN."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels compiled as C++, once for each text: the libraries are kept in pytest's cache folder."""
+"""Kernels compiled as C++, once for each source text; the libraries are kept in pytest's cache folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A GPU without a GPU: arrays are NumPy's, and kernels the same sources, compiled as C++.
+"""A device runtime without a GPU: arrays are NumPy's, and the kernels are the same sources compiled as C++.
 
 It is stricter than a GPU: fresh memory is NaN, what is written outside an array is found, and so is what
 CUDA leaves undefined between the threads of a block (fibers.h).

@@ -1,4 +1,4 @@
-"""Kernels on a GPU as if they took and gave arrays of the host, so that the tests of host tables run on a GPU."""
+"""Kernels on a GPU with host arrays as inputs and outputs, so that the tests of host tables run on a GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NVIDIA's own compiler of kernels, by ctypes: it needs no GPU, and its wheel brings all of it."""
+"""NVIDIA's runtime compiler of kernels, by ctypes: it needs no GPU, and its wheel is complete."""
 
 from __future__ import annotations
 

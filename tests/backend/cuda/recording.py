@@ -1,4 +1,4 @@
-"""A machine that records, and is none: arrays of the host behind a door, so that nobody reads them unnoticed.
+"""A fake device that records graphs: host arrays behind a wrapper, so that every read by the host is noticed.
 
 What is asked of it is done at once, or, while it records, not done but written down with the memory it
 is about; a launch goes through what was written. Memory comes from pools: what an array had is handed

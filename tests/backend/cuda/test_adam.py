@@ -58,7 +58,7 @@ def test_twenty_steps_are_those_of_the_plain_formula(runtime, dtype, decay, toge
         assert runtime.launched == ["adam.adam"] * 20
 
 
-def test_what_is_in_no_run_is_not_touched(runtime, dtype):
+def test_elements_outside_all_runs_are_unchanged(runtime, dtype):
     arena, _ = an_arena(dtype)
     runs = on_gpu(arena, 0.1)
     inside = np.zeros(arena.size, bool)
@@ -114,7 +114,7 @@ def test_the_length_of_a_gradient_and_the_factor_that_clips_it(runtime, dtype, s
                                rtol=BOUND[dtype])  # fmt: skip
 
 
-def test_a_norm_that_is_no_number_is_seen_and_0_is_not_divided_by(runtime, dtype):
+def test_a_nan_norm_is_seen_and_nothing_is_divided_by_0(runtime, dtype):
     runs = adam.Runs(np.array([[0, 3000]]), np.ones((1, 2)))
     g = np.zeros(3000, dtype)
     assert adam.gradient_norm(runtime, g, runs, 1.0) == (0, 1)

@@ -117,7 +117,7 @@ def test_no_number_where_there_is_none(table, dtype, special):
 
 
 @pytest.mark.parametrize("count", [2, 3])
-def test_gradients_lie_side_by_side_as_their_inputs_do(table, count):
+def test_gradients_are_adjacent_in_memory_as_their_inputs_are(table, count):
     """So that the gradient of a block (B, T, 3C) of projections can be read without a copy."""
     rng = np.random.default_rng(3)
     block = rng.normal(size=(2, 4, count * 12))
@@ -145,7 +145,7 @@ def test_each_way_has_its_kernels_and_no_more(runtime, way, table):
     assert [kernel for kernel in runtime.launched if kernel.startswith("attention")] == KERNELS[way]
 
 
-def test_tiles_that_nobody_sees_are_passed_over(runtime, monkeypatch):
+def test_invisible_tiles_are_skipped(runtime, monkeypatch):
     """What stands in them is not even read: NaN there reaches nobody."""
     monkeypatch.setattr(attention, "way", lambda *_: "tiles")
     table = cuda_ops(runtime)

@@ -64,7 +64,7 @@ def blas(fake):
     return made
 
 
-def test_what_cublas_refuses_is_an_error_with_its_name(blas):
+def test_an_error_of_cublas_is_raised_with_its_name(blas):
     gemm(blas)
     with pytest.raises(DeviceError, match="cublasGemmEx: cuBLAS says INVALID_VALUE"):
         gemm(blas, lead=3)

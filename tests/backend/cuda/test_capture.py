@@ -100,7 +100,7 @@ def test_twenty_replays_are_twenty_steps_to_the_bit(case, dtype, backend, machin
     assert (machine.records, machine.launches) == (1, 19)
 
 
-def test_a_recorded_step_is_that_of_the_host(backend):
+def test_a_recorded_step_equals_the_step_on_the_host(backend):
     given = batches(8)
     found = run(new_step(backend("float64")), given)
     expected = run(new_step(get_backend("numpy", "float64", kernels="plain", threads=1)), given)
@@ -130,7 +130,7 @@ def test_one_batch_or_none_for_many(backend_name, backend):
         step.many([])
 
 
-def test_losses_are_fresh_and_a_later_step_changes_none(backend, machine):
+def test_losses_are_new_arrays_that_later_steps_do_not_change(backend, machine):
     step, given = new_step(backend()), batches(6)
     found = [(step(*batch), step.grad_norm) for batch in given]
     assert len({float(loss) for loss, _ in found}) == len({float(norm) for _, norm in found}) == 6
@@ -153,7 +153,7 @@ CHANGES: dict[str, Callable[[TrainStep], None]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_what_a_record_has_baked_in_may_change(change, backend):
+def test_the_static_arguments_of_a_record_may_change(change, backend):
     given, runs = batches(6), []
     for make in (unrecorded, lambda step: step):
         step = make(new_step(backend()))
@@ -183,7 +183,7 @@ def test_shapes_come_and_go_and_memory_does_not_grow(backend, machine):
     assert machine.used < before
 
 
-def test_what_a_forgotten_step_had_for_itself_is_given_back(backend, machine):
+def test_a_dropped_step_frees_its_memory(backend, machine):
     step, released = new_step(backend()), []
     run(step, batches(3))
     (shape,) = step.runner.compute._shapes.values()
@@ -198,7 +198,7 @@ def test_what_a_forgotten_step_had_for_itself_is_given_back(backend, machine):
     assert released == [(pool, None)], "the record has to go first: it is about this memory"
 
 
-def test_a_step_that_reads_the_device_is_run_as_it_is_and_says_why_once(backend, machine, capsys):
+def test_a_step_that_reads_the_device_runs_unrecorded_and_says_why_once(backend, machine, capsys):
     class Curious(Transformer):
         static = True
 

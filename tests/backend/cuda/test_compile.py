@@ -1,4 +1,4 @@
-"""Every kernel compiles for the GPUs of today, and takes no more of them than there is. No GPU is needed to see it."""
+"""Every kernel compiles for today's GPUs and stays within their resources. The test needs no GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cross-entropy on a GPU: padding, smoothing, targets that are no class, saturated logits, no tokens."""
+"""Cross-entropy on a GPU: padding, smoothing, targets outside [0, V), saturated logits, no tokens."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_two_kernels_forward_and_one_back(runtime, table):
     assert runtime.launched == [f"cross_entropy.{name}" for name in names]
 
 
-def test_padding_may_hold_anything_and_what_counts_is_seen(table, dtype):
+def test_padding_may_hold_any_value_and_counted_tokens_are_seen(table, dtype):
     logits, targets = np.array(case(dtype, (4, 5))[0]), np.array([1, 0, 3, 2])
     clean, cache = table.cross_entropy.forward(logits, targets, 0, 0.1)
     gradient = table.cross_entropy.backward(1.0, cache)

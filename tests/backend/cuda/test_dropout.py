@@ -64,7 +64,7 @@ def test_one_kernel_each_way_and_none_where_nothing_drops(runtime, table):
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_what_is_dropped_is_0_whatever_it_was_and_what_is_kept_is_seen(table, value):
+def test_dropped_entries_are_0_even_if_nan_and_a_kept_nan_is_seen(table, value):
     x, bad = np.ones((4, 50)), np.full((4, 50), value)
     kept = PLAIN.dropout.forward(x, DRAW)[0] > 0
     for y in (table.dropout.forward(bad, DRAW)[0], table.dropout.backward(bad, table.dropout.forward(x, DRAW)[1])):

@@ -1,4 +1,4 @@
-"""Token embedding on a GPU: its gradient is summed in the order of the tokens, whoever comes first."""
+"""Token embedding on a GPU: its gradient is summed in the order of the tokens, whichever thread is first."""
 
 from __future__ import annotations
 

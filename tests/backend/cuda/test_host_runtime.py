@@ -1,4 +1,4 @@
-"""The GPU of the tests finds what a GPU would do wrong in silence."""
+"""The device runtime of the tests detects errors that a GPU would make silently."""
 
 from __future__ import annotations
 
@@ -117,12 +117,12 @@ def test_writing_outside_an_array_is_found(run):
             run("outside", np.zeros(4), at, threads=1)
 
 
-def test_reading_outside_an_array_gives_no_number(run):
+def test_reading_outside_an_array_gives_nan(run):
     assert np.isnan([run("read_outside", X, None, at, threads=1)[0] for at in (-1, 64)]).all()
     assert run("read_outside", X, None, 63, threads=1)[0] == 64
 
 
-def test_what_a_kernel_writes_into_the_caller_s_memory_stays(run):
+def test_writes_into_the_caller_s_memory_stay(run):
     wide = np.zeros((3, 4))
     run("outside", wide[:, 1:], 4, threads=1)
     assert wide.nonzero() == (1, 1)

@@ -70,7 +70,7 @@ def test_rows_far_from_0_keep_their_digits(table):
     np.testing.assert_allclose(dx, layer_norm_backward(dy.astype(np.float64), true_cache)[0], rtol=0, atol=4 * unit)
 
 
-def test_what_was_dropped_is_0_even_where_it_was_no_number(table):
+def test_dropped_entries_are_0_even_if_they_were_nan(table):
     x, gain, draw = normal("float64", 3, 40), normal("float64", 40), Draw(3, 4, 1, 99, 0.5)
     kept = table.dropout.forward(np.ones_like(x), draw)[0] > 0
     y, _ = table.post_norm.forward(x, np.where(kept, x, np.inf), gain, gain, 1e-5, draw)

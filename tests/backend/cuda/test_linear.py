@@ -36,7 +36,7 @@ def test_the_last_block_stops_with_the_last_row(runtime):
 
 
 @pytest.mark.parametrize("layout", ["gaps", "columns first"])
-def test_inputs_lie_as_they_like(agree, lay_out, layout):
+def test_inputs_in_any_memory_layout(agree, lay_out, layout):
     assert agree("linear", *(lay_out(x, layout) for x in inputs((2, 3, 10), 6, "float64")))
 
 

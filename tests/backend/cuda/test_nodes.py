@@ -1,4 +1,4 @@
-"""How many nodes the graph of a training step has: each costs the GPU a microsecond or two, however little it does."""
+"""The number of nodes in a training step's graph: each takes the GPU a microsecond or two, however small."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def test_far_positions_are_as_exact_as_near_ones(table, dtype):
     np.testing.assert_allclose(found, true, rtol=0, atol=bound)
 
 
-def test_many_sequences_share_what_is_computed_once(runtime, table, monkeypatch):
+def test_many_sequences_share_one_table_of_sines(runtime, table, monkeypatch):
     monkeypatch.setattr(positions, "BLOCKS", 6)
     x = normal("float64", 9, 4, 150)  # 3 pieces, so 2 blocks for each of them
     found, true = (ops.sinusoidal_positions.forward(x, 1)[0] for ops in (table, PLAIN))
@@ -44,7 +44,7 @@ def test_many_sequences_share_what_is_computed_once(runtime, table, monkeypatch)
     assert runtime.launched == ["positions.add_positions"]
 
 
-def test_what_no_position_used_is_not_touched(runtime, table):
+def test_unused_rows_of_the_table_are_unchanged(runtime, table):
     x, weight = normal("float64", 4, 3, 5), normal("float64", 9, 5)
     y, cache = table.learned_positions.forward(x, weight, 2)
     dx = table.learned_positions.backward(y, cache, into=(weight,))
@@ -56,7 +56,7 @@ def test_what_no_position_used_is_not_touched(runtime, table):
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_what_is_no_number_stays_where_it_is(table, value):
+def test_nan_stays_where_it_is(table, value):
     x = normal("float64", 4, 3, 5)
     x[1, 2, 3] = value
     for y in (table.sinusoidal_positions.forward(x)[0], table.learned_positions.forward(x, np.ones((3, 5)))[0]):

@@ -1,4 +1,4 @@
-"""Products of row-major views by a library that reads columns: what is asked of cuBLAS is what NumPy computes."""
+"""Products of row-major views by a column-major library: the calls of cuBLAS compute what NumPy computes."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_matrices_of_every_kind(one, a_kind, b_kind):
 
 
 @pytest.mark.parametrize("kind", KINDS[:4])
-def test_only_what_is_meant_is_written(one, kind):
+def test_only_the_output_is_written(one, kind):
     rng = np.random.default_rng(2)
     out = of_kind(rng, kind, (4, 5))
     whole = out if out.base is None else out.base
@@ -161,7 +161,7 @@ def test_nothing_and_empty_sums(one):
     assert called(one) == []
 
 
-def test_without_add_what_was_there_is_not_read(one):
+def test_without_add_the_old_content_is_not_read(one):
     """Fresh memory is NaN, and 0·NaN would be one too."""
     assert np.isfinite(one.product(np.ones((2, 3)), np.ones((3, 2)), one.empty((2, 2), "float64"))).all()
 
@@ -214,7 +214,7 @@ def test_rounding_of_special_numbers(runtime):
     assert rounded(runtime, x[4:6]).tolist() == [0, 0x8000]
 
 
-def test_head_views_are_rounded_where_they_lie(runtime, monkeypatch):
+def test_head_views_are_rounded_without_a_copy(runtime, monkeypatch):
     monkeypatch.setattr(runtime, "contiguous", None)
     x = heads(np.random.default_rng(11), 2, 33, 3, 5, "float32")
     for view in (x, x.swapaxes(-1, -2)):

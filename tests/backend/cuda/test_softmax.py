@@ -1,4 +1,4 @@
-"""Softmax on a GPU: hidden entries, rows in which nothing is visible, and what is no number."""
+"""Softmax on a GPU: hidden entries, rows in which nothing is visible, and NaN."""
 
 from __future__ import annotations
 

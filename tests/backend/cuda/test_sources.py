@@ -1,4 +1,4 @@
-"""The kernels' text: put together as a compiler wants it, and installed with the package."""
+"""The kernels' source text: assembled for a compiler, and installed with the package."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def test_columns(runtime, dtype, rows, width):
     assert len(runtime.launched) == (2 if rows <= ONE_PASS else 4)
 
 
-def test_a_place_with_gaps(runtime):
+def test_an_output_array_with_gaps(runtime):
     x, wide = numbers("float64", 7, 5), np.full(10, 3.0)
     column_sums(runtime, x, wide[::2])
     np.testing.assert_array_equal(wide[::2], 3 + x.sum(axis=0))
@@ -68,7 +68,7 @@ def test_the_number_of_threads_changes_no_bit(runtime, dtype, rows):
     assert not np.array_equal(column_sums(runtime, x), x[::-1].sum(axis=0))  # an order that rounds otherwise is seen
 
 
-def test_what_is_no_number_is_seen(runtime, dtype):
+def test_nan_is_seen(runtime, dtype):
     x = numbers(dtype, 1500, 3)
     x[777, 1] = np.nan
     assert np.isnan(column_sums(runtime, x)).tolist() == [False, True, False]

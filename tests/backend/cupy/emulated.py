@@ -1,4 +1,4 @@
-"""CuPy's names that npformer uses, on a machine that has no GPU: streams are queues, and nobody works before he must.
+"""The names of CuPy that npformer uses, without a GPU: streams are queues, and work runs as late as possible.
 
 What is asked of a stream is done when somebody waits for it, and of other streams only as much as it waits for
 itself; or (``hasty``) all streams but the default one work at once. Where an event is missing, numbers are missing in

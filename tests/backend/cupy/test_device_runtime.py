@@ -1,4 +1,4 @@
-"""The real GPU, as far as it can be run without one: what it tells CuPy, and when."""
+"""CuPy's device runtime, as far as it runs without a GPU: its calls of CuPy, and their order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What npformer asks CuPy and cuBLAS for is there, under that name and with these parameters. No GPU is needed."""
+"""The names of CuPy and cuBLAS that npformer uses exist, with these parameters. No GPU is needed."""
 
 from __future__ import annotations
 

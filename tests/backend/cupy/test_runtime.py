@@ -1,4 +1,4 @@
-"""The driver and the runtime for CuPy, whole, without a GPU; and that what they ask CuPy for is there."""
+"""The graph driver and the device runtime for CuPy, whole, without a GPU."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_inputs_are_not_overwritten_before_they_are_copied(cupy, monkeypatch):
     assert not all(np.array_equal(x, y) for x, y in zip(found, expected, strict=True))
 
 
-def test_what_a_forgotten_training_had_is_given_back(cupy):
+def test_a_dropped_training_frees_its_memory(cupy):
     """Its pool's memory, after its graph; its handle of cuBLAS. Meanwhile nobody uses it (see free_all_blocks)."""
     trained(cupy_backend("float32", "cuda"))
     gc.collect()

@@ -77,7 +77,7 @@ def test_a_block_has_so_many_queries_that_its_scores_fit(attention):
 
 
 @pytest.mark.parametrize("layout", ["side by side", "turned", "gaps", "crooked", "one for all"])
-def test_heads_that_lie_anyhow(attention, layout):
+def test_heads_in_any_memory_layout(attention, layout):
     rng = np.random.default_rng(0)
 
     def make() -> Host:

@@ -115,20 +115,20 @@ def test_rows_have_moved_when_it_is_over():
     np.testing.assert_allclose(logits, expected, rtol=0, atol=1e-12)
 
 
-def test_where_more_may_go_on_than_there_are_places_it_is_refused():
+def test_a_search_that_outgrows_its_slots_is_refused():
     fast, one = model("numba"), np.array([0.0])
     state, given = fast.start(SRC[:1], MAX_LEN), (one[None], np.array([0]), np.array([2]), one, one)
     assert fused_decode.search(fast, np.array([1]), state, given, 3, 2) is None
     assert state.length == 0
 
 
-def test_of_a_model_without_such_steps_there_are_none():
+def test_a_model_without_fused_steps_has_none():
     plain, one = model("plain"), np.array([0.0])
     state, given = plain.start(SRC[:1], MAX_LEN), (one[None], np.array([0]), np.array([1]), one, one)
     assert fused_decode.search(plain, np.array([1]), state, given, 3, 2) is None
 
 
-def test_a_model_without_such_steps_is_asked_once(monkeypatch):
+def test_a_model_without_fused_steps_is_asked_once(monkeypatch):
     asked: list[Any] = []
     monkeypatch.setattr(fused_decode, "search", lambda *given, **named: asked.append(given))
     same(beam_search(model("numba"), SRC, MAX_LEN), one_by_one(model("plain"), SRC))

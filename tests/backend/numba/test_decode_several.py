@@ -131,7 +131,7 @@ def test_a_token_that_has_no_vector_is_refused_as_ever():
             greedy(larger, SRC, MAX_LEN)
 
 
-def test_of_a_model_without_such_steps_there_are_none():
+def test_a_model_without_fused_steps_has_none():
     plain, tokens = model("plain"), np.ones(2, dtype=np.int64)
     assert fused_decode.likeliest(plain, tokens, plain.start(SRC[:2], 5), np.ones(2, dtype=bool), 4, 2) is None
 
@@ -195,7 +195,7 @@ def test_a_forward_of_ones_own_is_called(where):
     assert not calls
 
 
-def test_without_an_end_token_texts_go_on_to_the_end():
+def test_without_an_end_token_texts_reach_max_len():
     for kernels in ("plain", "numba"):
         found = greedy(model(kernels), SRC, MAX_LEN, eos_id=None)
         assert np.array_equal(found, one_by_one(model("plain"), len(SRC), 99))
@@ -224,7 +224,7 @@ def test_a_hook_that_knows_its_model_does_not_keep_it():
 
 
 @pytest.mark.parametrize("where", ["encoder.layers.0.norm1", "decoder.layers.1.cross_attention"])
-def test_a_layer_on_a_backend_of_its_own_computes_there(where):
+def test_a_layer_computes_on_its_own_backend(where):
     made, calls = model("numba"), list[int]()
     greedy(made, SRC, MAX_LEN)
     layer: Any = made

@@ -89,7 +89,7 @@ def turned(of: Transformer):
 
 
 @pytest.mark.parametrize("change", [another_eps, turned, "kind"])
-def test_what_the_kernel_does_not_know_is_left_to_the_layers(change, change_stack):
+def test_unsupported_cases_are_left_to_the_layers(change, change_stack):
     plain, fast = model("plain"), model("numba")
     for of in (plain, fast):
         change_stack(change, of.encoder) if isinstance(change, str) else change(of)

@@ -56,7 +56,7 @@ def test_the_ends(exp):
     assert np.isfinite(ends).all()
 
 
-def test_what_is_not_a_number_stays_so(exp, dtype):
+def test_nan_stays_nan(exp, dtype):
     x = np.array([np.nan, np.copysign(np.nan, -1.0), 1.0] * 11, dtype)  # in whole vectors and in the rest
     assert np.array_equal(np.isnan(exp(x)), np.isnan(x))
 

@@ -47,7 +47,7 @@ def test_added_where_it_lives(pairs, op, where):
             np.testing.assert_allclose(place, gradient, rtol=1e-12, atol=1e-12)
 
 
-def test_an_empty_room_for_what_nobody_wants_and_zeros_for_what_is_returned():
+def test_no_array_for_a_frozen_gradient_and_zeros_for_a_returned_one():
     pytest.importorskip("numba")
     from npformer.backend.numba.gradients import rooms
 

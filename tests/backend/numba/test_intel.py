@@ -109,7 +109,7 @@ def test_the_real_one_multiplies_as_numpy_does_with_64_bit_sizes(letter, number)
 
 
 @used
-def test_the_real_one_has_no_threads_and_gives_the_same_bits_wherever_memory_lies(compiled):
+def test_the_real_one_has_no_threads_and_its_bits_do_not_depend_on_addresses(compiled):
     from npformer.backend.numba.products import product
 
     library = intel().library

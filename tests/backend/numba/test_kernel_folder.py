@@ -83,7 +83,7 @@ REFUSED = {others_may_write: "others can write to it", of_somebody_else: "it is 
 
 
 @pytest.mark.parametrize("make", REFUSED)
-def test_what_is_not_ones_own_is_neither_read_nor_written(make, folder, monkeypatch, capsys):
+def test_somebody_elses_folder_is_neither_read_nor_written(make, folder, monkeypatch, capsys):
     make(folder, monkeypatch)
     found = place()
     assert found.folders == (passing(found),)
@@ -94,7 +94,7 @@ def test_what_is_not_ones_own_is_neither_read_nor_written(make, folder, monkeypa
     assert said.endswith("Set that right, or set NUMBA_CACHE_DIR to another folder\n")
 
 
-def test_what_can_only_be_read_is_read(folder, monkeypatch, capsys):
+def test_read_only_arrays_are_accepted(folder, monkeypatch, capsys):
     def refuse(dir: Path):
         raise OSError(30, "Read-only file system")
 

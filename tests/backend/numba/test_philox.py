@@ -80,7 +80,7 @@ def test_far_along_a_batch(draw_lanes):
 
 
 @pytest.mark.usefixtures("compiled")
-def test_what_a_kernel_is_told():
+def test_the_arguments_of_a_kernel():
     from npformer.backend.numba.philox import NOTHING_DROPPED, numbers
 
     assert numbers(None, np.empty((2, 3))) == NOTHING_DROPPED

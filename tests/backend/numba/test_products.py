@@ -75,7 +75,7 @@ def own_gemm(dtype: str):
 @pytest.mark.parametrize("order", [BY_ROWS, BY_COLUMNS])
 @pytest.mark.parametrize("turned", list(np.ndindex(2, 2)), ids=str)
 @pytest.mark.parametrize("beta", [0, 1])
-def test_the_product_that_takes_the_place_of_a_missing_one(order, turned, beta, dtype):
+def test_the_replacement_of_a_missing_product(order, turned, beta, dtype):
     """Called as CBLAS is: an order, two matrices turned or not, and c."""
     gemm, rng = own_gemm(dtype), np.random.default_rng(0)
     number = gemm.argtypes[7]
@@ -112,7 +112,7 @@ def test_two_threads_at_once(product):
         np.testing.assert_allclose(c, 50 * (a @ b), rtol=1e-10)
 
 
-def test_what_is_lined_up_is_not_copied_and_the_rest_is():
+def test_adjacent_arrays_are_not_copied_and_others_are():
     pytest.importorskip("numba")
     from npformer.backend.numba.products import is_lined_up, lined_up
 

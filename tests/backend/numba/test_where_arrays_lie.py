@@ -113,7 +113,7 @@ def train(backend: Backend, width: int, tokens: int, **options) -> Transformer:
     return model
 
 
-def test_its_bits_are_the_same_wherever_they_lie(dtype, moving):
+def test_its_bits_do_not_depend_on_memory_addresses(dtype, moving):
     from npformer.backend.numba import compiling, elementwise
 
     backend = get_backend("numpy", dtype=dtype, kernels="numba", threads=1)

@@ -1,4 +1,4 @@
-"""Functions of NumPy's BLAS: found wherever NumPy keeps it, and nothing said where there is none."""
+"""Functions of NumPy's BLAS are found wherever NumPy keeps it; without one, nothing is printed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""BLAS threads: one within, as many as before afterwards, and nothing at all where the library is unknown."""
+"""BLAS threads: one inside, the old number afterwards, and no effect on an unknown library."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_another_blas_is_left_alone(unknown):
 
 
 @known
-def test_numpys_own_openblas_does_as_it_is_told():
+def test_numpys_own_openblas_obeys_the_thread_setting():
     before = blas_threads()
     assert before is not None
     assert before >= 1

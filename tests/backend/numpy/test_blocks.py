@@ -1,4 +1,4 @@
-"""Vectors of one number: few are kept, however many lengths are asked for."""
+"""Vectors of one value: few are kept, however many lengths are requested."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cross-entropy in every table: padding, smoothing, targets that are no class, saturated logits, no tokens."""
+"""Cross-entropy in every table: padding, smoothing, targets outside [0, V), saturated logits, no tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Room for heads and their gradients: merging them, or joining dq, dk and dv, costs no copy."""
+"""Memory of heads and their gradients: merging heads, or joining dq, dk and dv, needs no copy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from npformer.layers.layer import concat_last
 
 
 @pytest.mark.parametrize("length", [3, 200])  # in memory of its own, and in the pool's
-def test_gradients_of_one_product_lie_as_it_lay(length):
+def test_gradients_have_the_memory_layout_of_the_product(length):
     qkv = np.random.default_rng(0).normal(size=(2, length, 3 * 64))
     q, k, v = (split_heads(part, 4) for part in np.split(qkv, 3, axis=-1))
     dq, dk, dv = empty_gradients(q, k, v)
@@ -45,7 +45,7 @@ def test_heads_of_three_arrays_have_memory_of_their_own():
     assert empty_heads(q).dtype == q.dtype
 
 
-def test_factors_of_rows_lie_as_heads_do():
+def test_row_factors_have_the_memory_layout_of_heads():
     inverse = np.random.default_rng(0).normal(size=(2, 3, 5, 1))
     factors = row_factors(inverse, 1.25)
     assert np.array_equal(factors, inverse * 1.25)

@@ -27,7 +27,7 @@ def test_bits_are_equal(size):
 
 @pytest.mark.parametrize("shape", [(1,), (3, 5), (0, 4), (2, 3, 7), (5, CHUNK // 4 + 3), (2, CHUNK)], ids=str)
 @pytest.mark.parametrize("first_row", [0, 1, 3])
-def test_kept_is_what_the_plain_bits_keep(shape, first_row):
+def test_the_kept_mask_equals_that_of_the_plain_bits(shape, first_row):
     draw = Draw(2**64 - 1, 7, 2**63, 5, 0.37, first_row if shape[0] else 0)
     keep, scale = kept(draw, np.empty(shape, np.float32))
     threshold, true_scale = dropout_threshold(0.37)

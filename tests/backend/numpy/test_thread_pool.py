@@ -1,4 +1,4 @@
-"""A pool's jobs run at the same time, all of them end, and what went wrong reaches the caller."""
+"""A pool's jobs run at the same time, all of them end, and errors reach the caller."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ def test_waiting_has_no_lines_of_python_between_which_an_interrupt_tears_a_lock(
     assert files == {module.__file__}
 
 
-def test_what_nobody_has_begun_when_the_caller_fails_is_never_done(in_time):
+def test_jobs_not_begun_when_the_caller_fails_are_never_run(in_time):
     """An interrupt between two hand-overs: what was not handed over will not be waited for."""
     pool, done = ThreadPool(3), []
     pool.run([time.time] * 3)
@@ -344,7 +344,7 @@ def test_threads_do_not_keep_a_program_alive():
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # of a program with threads: that is what is tried
 @pytest.mark.parametrize("in_a_job", [False, True])
-def test_a_child_of_a_fork_has_threads_of_its_own(in_a_job):
+def test_a_forked_child_has_its_own_threads(in_a_job):
     pool = ThreadPool(2)
     pool.run([time.time] * 2)
     children, meeting, met = [], threading.Barrier(2), []
@@ -378,7 +378,7 @@ def test_one_pool_of_each_size_for_the_whole_process():
     assert all(isinstance(run.__self__, ThreadPool) for run in runs)  # type: ignore[attr-defined]
 
 
-def test_a_pool_that_nobody_uses_is_forgotten_by_fork():
+def test_a_fork_drops_an_unused_pool():
     pool = ThreadPool(2)
     assert pool in module._pools
     alive = ref(pool)
