@@ -22,8 +22,8 @@ from npformer.layers import DecodeState
 from npformer.typing import Array
 
 LENGTH_PENALTY = 0.6  # the default α
-#: (tokens, state, (log P, greedy, room, best, longest), count) -> rows and tokens (steps, n·w) of so many steps in one
-#: call, fewer where a hypothesis ends before; log P and greedy change. None where this model has no such call for them.
+#: (tokens, state, (log P, greedy, room, best, longest), count) -> rows and tokens (steps, n·w) of up to count steps in
+#: one fused call, which stops early if a hypothesis ends; log P and greedy are updated. None without a fused call.
 Search: TypeAlias = Callable[[Host, DecodeState, tuple[Host, ...], int], tuple[Host, Host] | None]
 
 

@@ -20,8 +20,8 @@ from npformer.typing import Array
 AT_ONCE, STEPS = 64, 8
 #: (logits (b, V), rows (b,): which of the B rows they are, t: tokens chosen so far) -> tokens (b,) on the host.
 Choose: TypeAlias = Callable[[Array, Host, int], Host]
-#: (tokens (b,) or (b, n), state, going (b,), count) -> what so many steps choose in one call, (n, b) tokens; fewer
-#: where a row that is going ends before, or the state is full. None where this model has no such call.
+#: (tokens (b,) or (b, n), state, going (b,), count) -> the tokens (n, b) of up to count steps in one fused call; it
+#: stops early if an unfinished row ends or the state is full. None if this model has no fused call.
 Several: TypeAlias = Callable[[Host, DecodeState, Host, int], Host | None]
 #: A row's tokens so far (T,) -> whether it ends here. Tokens are those that the search returns for the row.
 Stop: TypeAlias = Callable[[Host], bool]

@@ -1,4 +1,4 @@
-"""Relative positions: buckets against a table worked out by hand, and entries that get what their pairs send."""
+"""Relative position bias: buckets against a table by hand, and entries that sum the gradients of their pairs."""
 
 from __future__ import annotations
 

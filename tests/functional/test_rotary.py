@@ -1,4 +1,4 @@
-"""Rotary positions: points turned by hand, and scores that know distances alone."""
+"""RoPE: points rotated by hand, and scores that depend only on distances."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of layers share: every layer of the catalogue, and a way to run one."""
+"""Fixtures of the layer tests: every layer of the catalogue, and a function to run one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""BatchNorm as a layer: running statistics, remembered once when asked to, and used in inference."""
+"""BatchNorm as a layer: running statistics, updated only by remember, and used in inference."""
 
 from __future__ import annotations
 

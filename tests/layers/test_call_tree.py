@@ -1,4 +1,4 @@
-"""Random numbers belong to a place in the call tree, a step, a micro-batch and a seed, and to nothing else."""
+"""Random numbers depend on the path in the call tree, the step, the micro-batch and the seed, and on nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What decoding remembers: buffers that fill up, rows that are chosen, states that share nothing they write."""
+"""The decode state: buffers that fill up, rows that are chosen, states that share no written memory."""
 
 from __future__ import annotations
 

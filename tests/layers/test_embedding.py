@@ -1,4 +1,4 @@
-"""Embedding: how it starts, vectors that others trained, and neighbours."""
+"""Embedding: initial values, pretrained vectors, and nearest neighbours."""
 
 from __future__ import annotations
 

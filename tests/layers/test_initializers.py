@@ -1,4 +1,4 @@
-"""What parameters start from: mean, spread and range of every distribution, by statistics with derived bounds.
+"""Initial values of parameters: mean, spread and range of every distribution, by statistics with derived bounds.
 
 N numbers of deviation σ and kurtosis κ (3 for a normal distribution, 9/5 for a uniform one) have
 

@@ -1,4 +1,4 @@
-"""Whatever is set on a layer or a class, or edited in a container, makes a new version; nothing else does."""
+"""Setting an attribute of a layer or class, or editing a container, makes a new version; nothing else does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layers that compute their forward again in backward: the same gradients to the bit, from less memory."""
+"""Layers that run their forward again in backward: the same gradients to the bit, from less memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How layers are wired, which no gradient check can see; and that any layer may stand for a norm or another part."""
+"""The wiring of layers, which no gradient check can see; and that any layer may replace a norm or another part."""
 
 from __future__ import annotations
 

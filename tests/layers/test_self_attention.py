@@ -1,4 +1,4 @@
-"""Self-attention made of parts: each kind computes what its words say, and parts that do not fit are refused."""
+"""Self-attention by options: each kind computes its definition, and options that do not fit are refused."""
 
 from __future__ import annotations
 

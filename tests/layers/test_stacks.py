@@ -1,4 +1,4 @@
-"""Stacks: when there is a final norm, and that hidden positions reach nobody, whatever stands in them."""
+"""Stacks: when there is a final norm, and that the values at hidden positions have no effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of models share: small Transformers, a padded batch, and one pass through both."""
+"""Fixtures of the model tests: small Transformers, a padded batch, and one pass forward and backward."""
 
 from __future__ import annotations
 

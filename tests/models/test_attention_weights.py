@@ -1,4 +1,4 @@
-"""The weights that a model shows its reader."""
+"""The attention weights that a model returns for inspection."""
 
 from __future__ import annotations
 

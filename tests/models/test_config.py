@@ -1,4 +1,4 @@
-"""A configuration that makes no sense is refused where it is given."""
+"""A configuration that makes no sense is refused when it is created."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The decoder alone: no token sees a later one, padding is not there, and steps equal the whole."""
+"""The decoder-only model: no token sees a later one, padding has no effect, and steps equal the whole."""
 
 from __future__ import annotations
 

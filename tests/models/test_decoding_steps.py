@@ -1,4 +1,4 @@
-"""Decoding step by step against the whole prefix anew: the same logits, whatever was decoded before."""
+"""Decoding step by step against the whole prefix: the same logits, whatever was decoded before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""copy.deepcopy of a model: the same numbers in an arena of its own, trained and decoded with apart from the first."""
+"""copy.deepcopy of a model: the same values in its own arena, trained and decoded independently of the original."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The encoder alone: its three heads, and padding that nobody sees."""
+"""The encoder-only model: its three heads, and padding that has no effect."""
 
 from __future__ import annotations
 

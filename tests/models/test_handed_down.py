@@ -1,4 +1,4 @@
-"""What a model's constructor is told reaches every part of it: options, masks' directions, and random numbers."""
+"""The options of a model's constructor reach all of its parts: options, directions of masks, and random numbers."""
 
 from __future__ import annotations
 

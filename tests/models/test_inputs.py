@@ -1,4 +1,4 @@
-"""Token ids are checked at the door, on the host and on a device alike."""
+"""Token ids are checked when they enter a model, on the host and on a device alike."""
 
 from __future__ import annotations
 

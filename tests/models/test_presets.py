@@ -1,4 +1,4 @@
-"""The sizes that are measured: models that exist, and batches that fit them."""
+"""The benchmark sizes: models that can be built, and batches that fit them."""
 
 from __future__ import annotations
 

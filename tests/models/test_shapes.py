@@ -1,4 +1,4 @@
-"""A model made of shapes has the arrays of the real one, and stops at the first that there is no room for."""
+"""A model of shapes has the arrays of the real one, and stops at the first array beyond its limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a gradient check cannot see: who may look at whom, and that padding reaches nobody."""
+"""Properties that a gradient check cannot see: which token may look at which, and that padding has no effect."""
 
 from __future__ import annotations
 

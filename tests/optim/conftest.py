@@ -1,4 +1,4 @@
-"""What the tests of optimisers share: a small arena with a matrix, two biases and a gap between them."""
+"""Fixtures of the optimiser tests: a small arena with a matrix, two biases and a gap between them."""
 
 from typing import Any
 

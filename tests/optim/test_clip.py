@@ -1,4 +1,4 @@
-"""Clipping shortens all gradients alike, by their length together."""
+"""Clipping scales all gradients by one factor, by their global norm."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What tests of the runtime share with those of models: a small Transformer, and a padded batch."""
+"""Fixtures that tests of the runtime share with tests of models: a small Transformer, and a padded batch."""
 
 from tests.models.conftest import batch, small_model
 

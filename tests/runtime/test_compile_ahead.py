@@ -1,4 +1,4 @@
-"""What is compiled before the first batch is what training, or decoding, then calls."""
+"""The kernels compiled before the first batch are those that training, or decoding, then calls."""
 
 from __future__ import annotations
 

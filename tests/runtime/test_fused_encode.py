@@ -1,4 +1,4 @@
-"""Reading sources: threads share the rows, and products use one thread each meanwhile."""
+"""Encoding sources: threads share the rows, and each product uses one thread meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps that are recorded are, to the bit, those that are not, and what cannot be recorded is computed as ever."""
+"""Recorded steps equal unrecorded ones to the bit, and models that cannot be recorded are computed as before."""
 
 from __future__ import annotations
 

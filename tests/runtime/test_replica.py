@@ -1,4 +1,4 @@
-"""A replica has the model's numbers, whatever happens to them, gradients of its own, and shares the rest."""
+"""A replica has the model's values, whatever happens to them, its own gradients, and shares the rest."""
 
 from __future__ import annotations
 

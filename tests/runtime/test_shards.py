@@ -1,4 +1,4 @@
-"""Threads share a batch out; losses, gradients and parameters are those of one thread, up to rounding."""
+"""Threads share a batch; losses, gradients and parameters equal those of one thread, up to rounding."""
 
 from __future__ import annotations
 

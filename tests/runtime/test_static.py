@@ -1,4 +1,4 @@
-"""Which models may be recorded or computed in one call: those whose classes all say so, with their own methods."""
+"""Which models may be recorded or fused: those whose classes are all declared static, with their own methods."""
 
 from __future__ import annotations
 
