@@ -1,4 +1,4 @@
-"""Beam search beside greedy decoding: how many times as long it takes for held-out texts of a trained run."""
+"""Beam search against greedy decoding: the ratio of their times on held-out texts of a trained run."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from npformer.training.config_file import read_toml
 from npformer.training.options import SECTIONS
 
 COLUMNS = ("batch", "greedy ms", "beam ms", "times as long")
-LEGEND = """ms               of all texts, decoded batch by batch: median of rounds, in turns
-times as long    beam search's time over greedy decoding's, round by round: median, quartiles"""
+LEGEND = """ms               time to decode all texts, batch by batch: median over rounds, in turns
+times as long    time of beam search over time of greedy decoding, round by round: median, quartiles"""
 EXAMPLES = """examples:
   python -m benchmarks.beam runs/numbers-001
   python -m benchmarks.beam runs/dates-001 --beam 8 --batch 1,32 --json"""
@@ -32,10 +32,10 @@ def main() -> int:
     """The command; see --help."""
     parser = bare_parser("beam", __doc__, EXAMPLES)
     parser.add_argument("run", type=Path, help="the folder of a run whose model translates")
-    parser.add_argument("--beam", type=int, default=4, help="hypotheses of each text (default: 4)")
-    parser.add_argument("--batch", default="1,4,16,64", help="how many texts at once (default: 1,4,16,64)")
+    parser.add_argument("--beam", type=int, default=4, help="hypotheses per text (default: 4)")
+    parser.add_argument("--batch", default="1,4,16,64", help="texts per batch (default: 1,4,16,64)")
     parser.add_argument("--texts", type=int, default=64, help="held-out texts in all (default: 64)")
-    parser.add_argument("--max-len", type=int, default=60, help="tokens of an answer at most (default: 60)")
+    parser.add_argument("--max-len", type=int, default=60, help="the most tokens of an output (default: 60)")
     parser.add_argument("--rounds", type=int, default=9, help="(default: 9)")
     add_save(parser)
     args = parser.parse_args()
@@ -76,13 +76,13 @@ def _measured(args: argparse.Namespace) -> int:
 
 
 def compared(model: Transformer, src: Any, batch: int, rounds: int, *, beam: int, max_len: int) -> dict[str, Any]:
-    """Both ways of decoding src (B, S) in batches, in turns: seconds of each (medians), and their ratio."""
+    """Decode src (B, S) in batches, greedily and by beam search in turns: median seconds of each, and their ratio."""
     parts = [src[start : start + batch] for start in range(0, len(src), batch)]
     ways: list[Callable[[Any], Any]] = [
         lambda part: npf.greedy(model, part, max_len),
         lambda part: npf.beam_search(model, part, max_len, beam=beam),
     ]
-    taken = [[[_seconds(way, parts)] for way in ways] for _ in range(rounds + 1)][1:]  # the first one warms up
+    taken = [[[_seconds(way, parts)] for way in ways] for _ in range(rounds + 1)][1:]  # the first round warms up
     greedy, searched = zip(*taken, strict=True)
     medians = {name: summary.times(each).median for name, each in (("greedy", greedy), ("beam", searched))}
     return {"batch": batch, **medians, "ratio": summary.ratio(greedy, searched)._asdict()}

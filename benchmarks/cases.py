@@ -1,4 +1,4 @@
-"""Every operation at the shapes that it has in a model: its inputs, and how large what comes out is."""
+"""Every operation at the shapes that it has in a model: its inputs, and the sizes of its outputs."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from npformer.proof import op_samples
 from npformer.proof.random_cases import UsualSizes
 from npformer.typing import HostArray
 
-RATE = 0.1  # of dropout, wherever there is any
+RATE = 0.1  # dropout rate of every operation with dropout
 EPS = 1e-5
 BUCKETS, FARTHEST = 32, 128  # of relative positions, as T5 has them
-KERNEL = 3  # tokens that a convolution looks at
+KERNEL = 3  # width of a convolution, in tokens
 DRAW = Draw(seed=0, step=1, micro=0, site=1, rate=RATE)
 
 
@@ -27,9 +27,9 @@ class Case(NamedTuple):
     parameters: int  # how many of the arrays, the last ones, are parameters
 
     def dy(self, y: Any) -> Any:
-        """What backward is given: random numbers like y, an array or a tuple of them; 1.0 for a loss.
+        """The upstream gradient: random numbers in the shape of y, an array or a tuple of arrays; 1.0 for a loss.
 
-        They lie in memory as the first input does.
+        Their memory layout is the first input's.
         """
         if isinstance(y, tuple):
             return tuple(map(self.dy, y))
@@ -41,7 +41,7 @@ class Case(NamedTuple):
 
 
 def window(size: Preset) -> int:
-    """How near keys are to their queries in local attention: an eighth of the length."""
+    """The window of local attention: an eighth of the length."""
     return max(1, size.length // 8)
 
 
@@ -64,16 +64,16 @@ class _Sizes(UsualSizes):
         letters = {
             "B": size.batch, "T": size.length, "S": size.length, "C": c, "H": size.num_heads, "D": c // size.num_heads,
             "F": size.d_ff, "V": size.vocab_size, "I": c, "K": BUCKETS // 2 if op == "relative_bias" else KERNEL,
-            "O": 3 * c if op == "linear" else c,  # the map of queries, keys and values
+            "O": 3 * c if op == "linear" else c,  # the linear map to queries, keys and values
         }  # fmt: skip
         vars(self).update(letters)
-        self._parts: list[HostArray] = []  # of a product that made queries, keys and values
+        self._parts: list[HostArray] = []  # the product that made queries, keys and values
 
     def normal(self, *shape: int) -> HostArray:
         return self._rng.standard_normal(shape, dtype=np.float32)
 
     def heads(self, length: int, width: int) -> HostArray:
-        """(B, H, T, D): columns of what a product made, as attention gets them."""
+        """(B, H, T, D): columns of a product's output, as attention receives them."""
         if not self._parts:
             qkv = self.normal(self.B, length, 3 * self.C)
             self._parts = [split_heads(part, self.H) for part in np.split(qkv, 3, axis=-1)]

@@ -1,4 +1,4 @@
-"""Contenders that took turns at one task, row by row: times, how many times as fast, memory."""
+"""Contenders that took turns at one task, row by row: times, speed-ups, memory."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from benchmarks import report, summary
 from benchmarks.turns import Child, Measured
 
 TOO_BUSY = 0.1  # share of the cores
-PEER = "torch"  # what the names of peers begin with
+PEER = "torch"  # the prefix of peers' names
 
 
 def best_peer(measured: dict[str, Measured]) -> str | None:
-    """The peer with the lowest median, None if there is no peer."""
+    """The peer with the lowest median time; None if there is no peer."""
     peers = [name for name in measured if name.startswith(PEER)]
     return min(peers, key=lambda name: summary.times(measured[name].rounds).median, default=None)
 
 
 def rows(children: Sequence[Child], measured: dict[str, Measured]) -> list[dict[str, Any]]:
-    """For each contender that has the task, in the order of children, what JSON says of it; times in seconds."""
+    """A JSON row for each contender that has the task, in the order of children; times in seconds."""
     peer, found = best_peer(measured), []
     for child in children:
         if child.name not in measured:
@@ -36,13 +36,13 @@ def rows(children: Sequence[Child], measured: dict[str, Measured]) -> list[dict[
 
 
 def others_share(measured: Measured) -> float | None:
-    """The share of the machine's cores that other processes used meanwhile, None if it is not known."""
+    """The share of the machine's cores that other processes used meanwhile; None if it is not known."""
     used, total = (sum(seconds) for seconds in zip(*measured.others, strict=True))
     return used / total if total else None
 
 
 def others(result_rows: Sequence[dict[str, Any]]) -> list[str]:
-    """A line for a report if other processes took so much that the ratios are not to be believed; else nothing."""
+    """A warning for the report if other processes used so much that the ratios cannot be trusted; else nothing."""
     shares = {row["name"]: row["others_share"] or 0.0 for row in result_rows}
     worst = max(shares, key=lambda name: shares[name])
     if shares[worst] < TOO_BUSY:
@@ -55,11 +55,11 @@ def others(result_rows: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def cells(row: Mapping[str, Any]) -> list[str]:
-    """The cells that all tables end with: peak MB, imports MB, steps."""
+    """The last cells of every table row: peak MB, imports MB, steps."""
     steps = f"{row['steps']} in {row['rounds']}"
     return [report.megabytes(row["peak_bytes"]), report.megabytes(row["imports_bytes"]), steps]
 
 
 def threads(result_rows: Sequence[dict[str, Any]]) -> str:
-    """A line that says who uses how many threads."""
+    """A line that names each contender's number of threads."""
     return report.wrapped("threads: " + "; ".join(f"{row['name']}: {row['threads']}" for row in result_rows))

@@ -1,4 +1,4 @@
-"""One contender, in a process of its own: it works when it is asked to and waits otherwise.
+"""One contender, in its own process: it works on request and waits otherwise.
 
 Started by ``turns`` as ``python -m benchmarks.contender SPEC``; SPEC is JSON: ``factory`` ("module:name"),
 ``options`` (its keyword arguments), ``imports`` (modules to load first). It answers one line of JSON for
@@ -6,10 +6,10 @@ the start, then one for each request on its standard input:
 
     {"do": "run", "task": "step", "steps": 3}   {"seconds": [...], "values": [...], "others": [a, b]}
                                                 {"seconds": null}, if it has no such task
-                                                others: of b seconds of all cores other processes used a;
-                                                steps made together have the mean of their seconds each
+                                                others: other processes used a of b core-seconds;
+                                                steps launched together each report their mean time
     {"do": "memory"}                            {"peak": bytes, "imports": bytes}
-    {"do": "device"}                            what the contender knows of its GPU: {} on a CPU
+    {"do": "device"}                            what the contender measured on its GPU: {} on a CPU
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from benchmarks.tasks import Contender, Task
 
 
 def main() -> int:
-    """Serve until the standard input ends."""
+    """Serve requests until standard input ends."""
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as replies:
-        os.dup2(2, 1)  # what a library prints must not get between the answers
+        os.dup2(2, 1)  # a library's prints must not mix with the answers
         spec = json.loads(sys.argv[1])
         for name in spec["imports"]:
             importlib.import_module(name)
@@ -58,7 +58,7 @@ class Server:
         if request["do"] == "device":
             return self.contender.on_device()
         if request["task"] != self._name:
-            self._task = None  # its arrays go before those of the next come
+            self._task = None  # free its arrays before the next task allocates
             self._name, self._task = request["task"], self.contender.task(request["task"])
         if self._task is None:
             return {"seconds": None}
@@ -78,13 +78,13 @@ class Server:
 
 
 class Usage:
-    """How busy the machine's cores are from now on, and with whom."""
+    """Counts, from now on, the core time that this process and others use."""
 
     def __init__(self) -> None:
         self._start = self._now()
 
     def of_others(self) -> tuple[float, float]:
-        """Seconds of all cores that went to other processes, of how many; (0, 0) where nothing tells.
+        """Core-seconds that other processes used, and core-seconds in all; (0, 0) where the system does not tell.
 
         The system counts in ticks, so the first may be a little below 0.
         """
@@ -96,7 +96,7 @@ class Usage:
 
     @staticmethod
     def _now() -> tuple[float, float, float] | None:
-        """Seconds so far, over all cores: busy, busy or idle; and this process's own."""
+        """Seconds so far, over all cores: busy; busy or idle; and this process's own."""
         try:
             with open("/proc/stat", encoding="ascii") as lines:
                 ticks = [int(field) for field in lines.readline().split()[1:9]]
@@ -108,9 +108,9 @@ class Usage:
 
 
 def peak_memory() -> int:
-    """The most memory this process has had resident, in bytes.
+    """The peak resident memory of this process, in bytes.
 
-    Linux hands the peak of the process that started this one down to getrusage, so its own record is read first.
+    On Linux, getrusage inherits the parent process's peak, so this process's own record is read first.
     """
     with suppress(OSError), open("/proc/self/status", encoding="ascii", errors="replace") as status:
         for line in status:

@@ -1,4 +1,4 @@
-"""Greedy decoding: npformer and PyTorch, with what was computed for earlier tokens kept, in turns."""
+"""Greedy decoding with a key/value cache: npformer and PyTorch in turns."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from benchmarks.own.model import save_weights
 from benchmarks.turns import Child, Entry, Measured, contenders, take_turns
 from npformer.models.presets import PRESETS
 
-#: Of the tokens: one choice that rounding decides makes all that follows in its row differ. Coarser products decide
-#: so often that their share is shown, not judged.
+#: The least share of equal tokens. One near-tie decided by rounding changes every later token of its row. In lower
+#: precision this happens so often that the share is shown but not judged.
 AGREE = {"float32": 0.98}
 COLUMNS = ("", "tokens/s", "best", "times as fast", "peak MB", "imports MB", "steps")
 LEGEND = (
-    "tokens/s, best     tokens of all rows over the median and the shortest time of decoding a batch",
-    "times as fast      time of PyTorch over the row's, round by round: median, quartiles",
-    "peak, imports MB   most memory resident beyond what was there after imports; that (libraries)",
+    "tokens/s, best     tokens of the whole batch over the median and the shortest time to decode it",
+    "times as fast      PyTorch's time over the row's, round by round: median, quartiles",
+    "peak, imports MB   peak resident memory beyond that after imports; memory after imports (libraries)",
     "steps              batches decoded in rounds",
 )
 EXAMPLES = """examples:
@@ -32,15 +32,15 @@ EXAMPLES = """examples:
 
 def main() -> int:
     """The command; see --help."""
-    summary = "Measure greedy decoding in float32, with random weights and an end that never comes."
+    summary = "Measure greedy decoding in float32, with random weights and without an end token."
     parser = new_parser("decode", summary, EXAMPLES, "small,mid", "auto", 10.0)
-    parser.add_argument("--batch", default="1,32", help="how many sentences at once (default: 1,32)")
-    parser.add_argument("--tokens", type=int, default=64, help="how many tokens each (default: 64)")
+    parser.add_argument("--batch", default="1,32", help="sentences per batch (default: 1,32)")
+    parser.add_argument("--tokens", type=int, default=64, help="tokens per sentence (default: 64)")
     return run(parser, benchmark)
 
 
 def benchmark(options: Options) -> int:
-    """Measure all sizes at all batches, say what came of it. Returns the exit code."""
+    """Measure all sizes at all batches and report. Returns the exit code."""
     batches = [int(each) for each in numbers("--batch", str(options.own["batch"]), 1, 4097)]
     tokens = int(str(options.own["tokens"]))
     if tokens < 1:
@@ -57,7 +57,7 @@ def benchmark(options: Options) -> int:
 def results(
     options: Options, batches: Sequence[int], tokens: int, environment: Mapping[str, str], seconds: float | None = None
 ) -> Iterator[dict[str, Any]]:
-    """Measure each size, in each precision, with each batch; a size in a precision may take so many seconds."""
+    """Measure each size, in each precision, with each batch; seconds limits one size in one precision."""
     for size in options.sizes:
         with tempfile.TemporaryDirectory() as folder:
             weights = save_weights(PRESETS[size], Path(folder), decoding=True) if options.torch else ""
@@ -72,7 +72,7 @@ def results(
 
 
 def entries(options: Options, what: dict[str, Any], weights: str) -> list[Entry]:
-    """npformer in all kernels asked for, and PyTorch."""
+    """npformer with each requested kernel table, and PyTorch."""
     common = {**what, "device": options.device}
     found = [
         Entry(f"npformer-{kernels}", "benchmarks.own.decode:decode", {**common, "kernels": kernels},
@@ -105,13 +105,13 @@ def agreement(measured: dict[str, Measured]) -> float:
 
 
 def agrees(result: Mapping[str, Any]) -> bool:
-    """Whether all computed the same, as far as the precision lets one tell."""
+    """Whether all contenders agree, as far as the precision can tell."""
     share: float = result["agreement"]
     return share >= AGREE.get(result["precision"], 0.0)
 
 
 def describe(result: dict[str, Any]) -> str:
-    """One table, with what holds for all of it above and below."""
+    """One table, with its heading and its notes."""
     rows = [
         [row["name"], f"{row['tokens_per_second']:,.0f}", f"{row['best_tokens_per_second']:,.0f}",
          report.ratio(row["times_as_fast"]), *compare.cells(row)]

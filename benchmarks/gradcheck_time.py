@@ -1,14 +1,14 @@
-"""How long a check of somebody's gradients takes: the first in a new process, an ordinary one, one of 10⁶ numbers.
+"""How long a gradient check of user code takes: the first in a new process, an ordinary one, one of 10⁶ numbers.
 
-Each case runs in new processes, one after another, whose home is empty and which have no kernel kept anywhere:
+Each case runs in new processes, one after another, with an empty home folder and no cached kernels:
 
-    first      import npformer and check y = sin x at (3, 4): what a person waits for, start of Python included
-    ordinary   the check alone of a layer norm at (4, 8, 16), three tensors
-    million    the check alone of a softmax along rows of (1000, 1000), and of a layer norm of it, their gradients right
-    region     the same two with a gradient that is wrong in rows 300 to 340 and columns 500 to 600 alone
+    first      import npformer and check y = sin x at (3, 4): the time a user waits, Python's start included
+    ordinary   the check of a layer norm at (4, 8, 16), three tensors; the check alone is timed, as below
+    million    the check of a softmax along rows of (1000, 1000), and of a layer norm of it, with right gradients
+    region     the same two with a gradient that is wrong in rows 300 to 340 and columns 500 to 600 only
 
-Shown are the fastest and the middle of the runs; the verdict is on the middle one. The report of a region is printed
-as it is, and whether it names the rows and columns, give or take 5, is looked for in its text.
+The table shows the fastest and the median run; the verdict is on the median. The report of a region is printed
+unchanged, and its text is searched for the rows and columns, with a tolerance of 5.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ EXAMPLES = """examples:
   python -m benchmarks.gradcheck_time --rounds 1 --only first,ordinary
   python -m benchmarks.gradcheck_time --save benchmarks/results/gradcheck_time.json
 
-exit code: 0 all within their limits, 1 one is not, 2 it cannot be run"""
+exit code: 0 all within their limits, 1 one is not, 2 it cannot run"""
 
 Host = np.ndarray[Any, Any]
 ROWS, COLUMNS = slice(300, 340), slice(500, 600)
-NEAR = 5  # places: a region found from a sample of rows and columns may be a little smaller
+NEAR = 5  # positions: a region found from a sample of rows and columns may be a little smaller
 SECONDS = {"first": 1.0, "ordinary": 0.5, "million": 3.0, "region": 3.0}
 COLUMN_NAMES = ("case", "target", "limit s", "middle s", "fastest s", "verdict", "as expected")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit code."""
-    parser = bare_parser("gradcheck_time", "The time of a gradient check.", EXAMPLES)
+    parser = bare_parser("gradcheck_time", "Measure how long a gradient check takes.", EXAMPLES)
     parser.add_argument("--rounds", type=int, default=5, help="processes for each case (default: 5)")
     parser.add_argument("--only", default=",".join(SECONDS), help=f"of {', '.join(SECONDS)} (default: all)")
     add_save(parser)
@@ -65,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _problem(rounds: int, only: Sequence[str], save: Path | None) -> str:
-    """What is wrong with the options, "" if nothing."""
+    """The error in the options; "" if there is none."""
     if rounds < 1:
         return f"--rounds: expected an integer >= 1, got {rounds}"
     if not set(only) <= SECONDS.keys():
@@ -96,7 +96,7 @@ def shown(results: Sequence[dict[str, Any]]) -> str:
 
 
 def measured(case: str, target: str, rounds: int) -> dict[str, Any]:
-    """One case in so many processes."""
+    """Run one case in so many processes."""
     answers = [_in_a_new_process(case, target) for _ in range(rounds)]
     seconds = [answer["whole_s"] if case == "first" else answer["check_s"] for answer in answers]
     last, middle = answers[-1], statistics.median(seconds)
@@ -126,11 +126,11 @@ import npformer as npf
 x = np.random.default_rng(0).normal(size=(3, 4))
 report = npf.gradcheck((lambda x: (np.sin(x), x), lambda dy, x: dy * np.cos(x)), x)
 print(json.dumps({"ok": report.ok, "report": str(report), "region_named": False}))
-"""  # nothing of the benchmark's own imports counts
+"""  # the benchmark's own imports do not count
 
 
 def child(case: str, target: str) -> None:
-    """What a process does: one check, timed, its result on standard output."""
+    """The child process: time one check and print its result on standard output."""
     import npformer as npf
 
     pair, inputs = TARGETS[target](case)
@@ -142,14 +142,14 @@ def child(case: str, target: str) -> None:
 
 
 def names_region(text: str) -> bool:
-    """Whether a text has numbers within NEAR of the region's four bounds."""
+    """Whether a text contains numbers within NEAR of the region's four bounds."""
     numbers = [int(number) for number in re.findall(r"\d+", text)]
     bounds = (ROWS.start, ROWS.stop, COLUMNS.start, COLUMNS.stop)
     return all(any(abs(number - bound) <= NEAR for number in numbers) for bound in bounds)
 
 
 def spoiled(gradient: Host, case: str) -> Host:
-    """The gradient, 10 % too large in a region of it, if that is the case."""
+    """The gradient; in the case region, 10 % too large in one region."""
     if case != "region":
         return gradient
     wrong = gradient.copy()
@@ -164,7 +164,7 @@ def softmax_forward(x: Host) -> tuple[Host, Host]:
 
 
 def softmax(case: str) -> tuple[Any, tuple[Host, ...]]:
-    """A softmax along rows, written as people write it."""
+    """A softmax along rows, as people write it."""
 
     def backward(dy: Host, y: Host) -> Host:
         return spoiled(y * (dy - (dy * y).sum(-1, keepdims=True)), case)
@@ -180,7 +180,7 @@ def layer_norm_forward(x: Host, gamma: Host, beta: Host) -> tuple[Host, tuple[Ho
 
 
 def layer_norm(case: str) -> tuple[Any, tuple[Host, ...]]:
-    """A layer norm, written as people write it; small in the ordinary case."""
+    """A layer norm, as people write it; small in the ordinary case."""
 
     def backward(dy: Host, cache: tuple[Host, Host, Host]) -> tuple[Host, Host, Host]:
         x_hat, r, gamma = cache

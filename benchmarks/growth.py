@@ -1,19 +1,19 @@
-"""How the time and the memory of a training step grow, and how theory says they should.
+"""How the time and memory of a training step grow, measured and in theory.
 
-Cost against one dimension of the model, the others fixed, is no pure power: the T of the linear maps and
-the T² of attention add up. So what a fitted exponent ought to be is fitted in the same way, to the counted
-cost of the same points. The count of time is that of operations in products (``products.step_flop``), that
-of memory what a step has to keep, in float32, for threads that share a batch:
+The cost as a function of one dimension, the others fixed, is no pure power: the T of the linear maps and
+the T² of attention add up. So the expected exponent is fitted in the same way as the measured one, to the counted
+cost of the same points. Time is counted in operations of matrix products (``products.step_flop``). Memory is
+counted in what a step has to keep, in float32, for threads that share a batch:
 
     parameters      (4 + threads − 1)·P      values, gradients, Adam's two moments; gradients of each further thread
     encoder layer   B·T·(8C + F + H·T)       q, k, v, heads; x̂ and y of two norms; the hidden F; attention weights
     decoder layer   B·T·(14C + F + 2H·T)     one attention and one norm more
     both ends       B·T·(2C + 2V)            embedded source and target; logits and their gradient
 
-Not counted are operations outside of products. Softmax and dropout of T² attention weights take about as
-long as the products with them, so time may grow with T faster than products do, up to the limit T².
+Operations outside of matrix products are not counted. Softmax and dropout of T² attention weights take about as
+long as the products with them, so time may grow with T faster than the products do, up to T².
 
-Layers that recompute keep their input, C, and only one of them is there as a whole at any time.
+Layers that recompute keep only their input, C; the activations of one layer at a time exist in full.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ from typing import NamedTuple
 from benchmarks.products import linears
 from npformer.models.presets import Preset
 
-NEAR = 0.15  # exponents that differ by less are the same: what a doubling costs differs by less than 11 %
+NEAR = 0.15  # exponents that differ by less count as equal: the cost of a doubling differs by less than 11 %
 BYTES = 4  # of a float32
 
 
 class Growth(NamedTuple):
-    """The exponent of a cost, and what it ought to be."""
+    """The measured exponent of a cost, and the expected one."""
 
     measured: float
     counted: float
-    limit: float  # that of the term that grows fastest
+    limit: float  # exponent of the fastest-growing term
 
     @property
     def verdict(self) -> str:
-        """In words; a cost that grows faster than any part of it should stands out."""
+        """The verdict in words; upper case for a cost that grows faster than its fastest-growing term."""
         if self.measured > max(self.counted, self.limit) + NEAR:
             return "FASTER THAN IT SHOULD"
         if self.measured > self.counted + NEAR:
-            return "as it should, the fastest term dearer than counted"
+            return "as it should; the fastest-growing term costs more than counted"
         return "as it should" if self.measured >= self.counted - NEAR else "more slowly than counted"
 
 
 def growth(values: Sequence[float], measured: Sequence[float], counted: Sequence[float], limit: float) -> Growth:
-    """How a cost grows over the upper half of rising values, where what does not grow weighs least."""
+    """The growth of a cost over the upper half of rising values, where constant terms weigh least."""
     upper = slice((len(values) - 1) // 2, None)
     return Growth(exponent(values[upper], measured[upper]), exponent(values[upper], counted[upper]), limit)
 
@@ -61,14 +61,14 @@ def exponent(x: Sequence[float], y: Sequence[float]) -> float:
 
 
 def parameters(size: Preset) -> int:
-    """P, how many numbers a model learns."""
+    """P, the number of parameters of the model."""
     maps = sum(linear.copies * (linear.c_in + 1) * linear.c_out for linear in linears(size))
     norms = 5 * size.num_layers * 2 * size.d_model
     return maps + norms + 2 * size.vocab_size * size.d_model
 
 
 def kept_bytes(size: Preset, threads: int, recompute: bool = False) -> int:
-    """Bytes that a training step has to keep: see the module's docstring."""
+    """Bytes that a training step has to keep; see the module's docstring."""
     c, f, weights = size.d_model, size.d_ff, size.num_heads * size.length
     encoder_layer, decoder_layer = 8 * c + f + weights, 14 * c + f + 2 * weights
     layers = size.num_layers * (encoder_layer + decoder_layer)

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 PACKAGES = ("npformer", "numpy", "numba", "torch")
-CUPY = ("cupy", "cupy-cuda12x", "cupy-cuda13x")  # one package under several names
+CUPY = ("cupy", "cupy-cuda12x", "cupy-cuda13x")  # one package, several names
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAM = ("npformer", "benchmarks", "examples", ":!benchmarks/results")  # what a measurement depends on
 #: Settings that slow one side down, or limit its threads.
@@ -23,14 +23,14 @@ _SETTINGS = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
 
 
 def contenders_environment(keep: bool) -> tuple[dict[str, str], list[str]]:
-    """(the environment for contenders, the names of variables that were taken out of it; keep: none)."""
+    """(the environment for contenders, the names of removed variables); keep removes none."""
     given = dict(os.environ)
     removed = [] if keep else sorted(name for name in given if name in _SETTINGS or name.endswith("_NUM_THREADS"))
     return {name: value for name, value in given.items() if name not in removed}, removed
 
 
 def describe(removed: list[str], kept: bool, device: str, precisions: Sequence[str]) -> dict[str, str]:
-    """Name -> what there is, in words: for the head of a report."""
+    """Name -> description of the machine and software, for the head of a report."""
     environment = f"without {', '.join(removed)}" if removed else "unchanged"
     gpu = {"GPU": _gpu()} if device == "cupy" else {}
     return {
@@ -48,12 +48,12 @@ def describe(removed: list[str], kept: bool, device: str, precisions: Sequence[s
 
 
 def command() -> str:
-    """How this process was started, as one types it: python -m benchmarks.train_step …"""
+    """The command line of this process, as typed: python -m benchmarks.train_step …"""
     return shlex.join(["python", *sys.orig_argv[1:]])
 
 
 def commit() -> str:
-    """The commit that is measured, and whether the program has changed since; "unknown" outside of a checkout."""
+    """The measured commit, and whether files have changed since; "unknown" outside of a checkout."""
     try:
         name, changes = (
             subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True, timeout=20).stdout
@@ -92,7 +92,7 @@ def _versions() -> dict[str, str]:
 
 
 def _gpu() -> str:
-    """Name, driver and memory as nvidia-smi gives them."""
+    """Name, driver and memory, from nvidia-smi."""
     command = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
     try:
         found = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout.strip()

@@ -1,13 +1,13 @@
-"""Commands whose outcome the pages tell: each is run as a reader runs it, and what it said is kept in a file.
+"""Commands whose output appears on the pages: each runs as a reader would run it, and its output is kept in a file.
 
     python -m benchmarks.measured --list               the names, and the command behind each
     python -m benchmarks.measured reverse gradcheck    run these, one after the other
-    python -m benchmarks.pages                         then write what came out into the pages
+    python -m benchmarks.pages                         then write the results into the pages
 
-The file is benchmarks/results/NAME.json: command, machine, date, commit, seconds, how busy others kept the machine, and
-the last lines that the command printed.
+The file is benchmarks/results/NAME.json: command, machine, date, commit, seconds, the share of the cores that other
+processes used, and the last lines that the command printed.
 
-Exit code: 0 all commands ended with 0, 1 one did not (nothing of it is kept), 2 bad input.
+Exit code: 0 all commands ended with 0, 1 a command did not (its output is not kept), 2 bad input.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ KEPT = 60  # lines of output
 
 
 class Command(NamedTuple):
-    """One command of ours."""
+    """One command to measure."""
 
-    what: str  # it is about, for the page
-    words: str  # as one types them
-    shows: str = ""  # a pattern of the lines that say what came out; "": the whole output does
+    what: str  # the subject, for the page
+    words: str  # as typed
+    shows: str = ""  # a pattern of the lines that hold the result; "": the whole output
 
 
 HELD_OUT = r"^held-out (?!examples)"
@@ -81,7 +81,7 @@ COMMANDS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the commands that are named; returns the exit code."""
+    """Run the named commands; returns the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.measured", description=__doc__.partition("\n")[0], allow_abbrev=False
     )
@@ -93,13 +93,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     unknown = [name for name in args.names if name not in COMMANDS]
     if unknown:
-        print(f"measured: expected names of --list, got {', '.join(unknown)}", file=sys.stderr)
+        print(f"measured: expected names from --list, got {', '.join(unknown)}", file=sys.stderr)
         return 2
     return max(kept(name, RESULTS / f"{name}.json") for name in args.names)
 
 
 def kept(name: str, path: Path) -> int:
-    """Run one command and keep what came out. Returns 0, or 1 if it failed."""
+    """Run one command and keep its output. Returns 0, or 1 if it failed."""
     print(f"{name}: {COMMANDS[name].words}", flush=True)
     found = measured(name)
     if found["exit_code"]:
@@ -111,7 +111,7 @@ def kept(name: str, path: Path) -> int:
 
 
 def measured(name: str) -> dict[str, Any]:
-    """The document of one command, run in the checkout; its output and its errors as one text."""
+    """Run one command in the checkout. Returns its document, with standard output and errors as one text."""
     about = machine.describe([], True, "numpy", ["float32"]) | {"command": COMMANDS[name].words}
     usage, start, before = Usage(), time.perf_counter(), own_seconds()
     ended = subprocess.run(
@@ -127,19 +127,19 @@ def measured(name: str) -> dict[str, Any]:
 
 
 def shown(found: dict[str, Any]) -> list[str]:
-    """The lines of a document that say what came out."""
+    """The lines of a document that hold the result."""
     pattern = COMMANDS[found["name"]].shows
     return [line.strip("= ") for line in found["output"] if re.search(pattern, line)] if pattern else found["output"]
 
 
 def runnable(words: str) -> list[str]:
-    """The command with this interpreter, whatever is first on the PATH."""
+    """The command, run by this interpreter whatever the PATH says."""
     program, *rest = shlex.split(words)
     return [sys.executable, *(["-m", "npformer"] if program == "npformer" else []), *rest]
 
 
 def own_seconds() -> float:
-    """Seconds of processor time of the processes that this one has started and that have ended."""
+    """Processor time in seconds of finished child processes."""
     spent = os.times()
     return spent.children_user + spent.children_system
 

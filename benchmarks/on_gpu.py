@@ -1,4 +1,4 @@
-"""What is different on a GPU: more contenders, precisions, rates beside measured ceilings, kernels, memory."""
+"""What differs on a GPU: more contenders, precisions, rates compared with measured ceilings, kernels, memory."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from benchmarks.turns import Child, Entry, contenders
 from npformer.models.presets import PRESETS
 
 FORMS = {"textbook": "textbook", "fast": "fast", "compile": "compiled", "reduce-overhead": "reduce_overhead"}
-COMPILED = ("compile", "reduce-overhead")  # what may be missing where there is no compiler
+COMPILED = ("compile", "reduce-overhead")  # may be missing where there is no compiler
 LAUNCHES = {"": "one", "-many": "many", "-eager": "none"}
 SAME = {"float32": 1e-5, "tf32": 1e-3, "bfloat16": 8e-3}  # two roundings, to 11 bits and to 8; see train_step.SAME
 COLUMNS = ("", "ms", "best ms", "as fast", "TFLOP/s", "GB/s", "ceiling", "kernels", "GPU MB", "ready s")
 LEGEND = (
-    "npformer           each step one launch of a captured graph; -many: ten steps in one launch;",
+    "npformer           one launch of a captured graph per step; -many: ten steps in one launch;",
     "                   -eager: nothing captured. torch: eager in two forms, torch.compile in two modes",
-    "ms, best ms        median and best of a step (forward, loss, backward, Adam); ten are asked for",
-    "                   before anyone waits, and their losses read; precision is that of products",
-    "as fast            time of the fastest PyTorch over the row's, round by round: the median",
-    "TFLOP/s, GB/s      operations of the products, bytes that must move at the least, over the median",
-    "ceiling            what the products or the bytes would take at the ceilings, whichever is more,",
+    "ms, best ms        median and best of a step (forward, loss, backward, Adam); ten are queued before",
+    "                   the host waits and reads their losses; precision is that of products",
+    "as fast            the fastest PyTorch's time over the row's, round by round: the median",
+    "TFLOP/s, GB/s      operations of the products, least bytes to move, each over the median",
+    "ceiling            time of the products or of the bytes at the ceilings, whichever is longer,",
     "                   over the median",
-    "kernels            launched in a step; –: nothing tells",
-    "GPU MB             most memory of the GPU that the allocator held; without CUDA's own",
-    "ready s            until the first twenty steps were done: torch.compile's compiling (the contenders",
-    "                   of a table do it at once), warming up, capturing",
+    "kernels            launched in a step; –: unknown",
+    "GPU MB             peak GPU memory held by the allocator; without CUDA's own",
+    "ready s            until the first twenty steps were done: torch.compile (all contenders of a table",
+    "                   compile at the same time), warm-up, capture",
 )
 
 #: {"products": {precision: flop per second}, "memory": bytes per second, "bytes": {size: those of a step}}
@@ -36,7 +36,7 @@ Roofline = Mapping[str, Any]
 
 
 def entries(options: Options, size: str, rate: float, weights: str, precision: str) -> list[Entry]:
-    """npformer in all kernels and ways to launch, PyTorch in all forms."""
+    """npformer with all kernels and ways to launch, PyTorch in all forms."""
     common = {"size": size, "dropout": rate, "device": options.device, "precision": precision}
     found = [
         Entry(f"npformer-{kernels}{name}", "benchmarks.own.train:train",
@@ -50,13 +50,13 @@ def entries(options: Options, size: str, rate: float, weights: str, precision: s
 
 
 def measure_roofline(options: Options, environment: Mapping[str, str], seconds: float | None = None) -> dict[str, Any]:
-    """The best rates that either side sees, and the bytes of a step of each size, in so many seconds at most."""
+    """The best rates that either side measures, and the bytes of a step of each size, within so many seconds."""
     given = {"device": options.device, "precisions": options.precisions}
     started = [Entry("npformer-ceilings", "benchmarks.own.roofline:ceilings", {**given, "kernels": options.kernels[0]})]
     if options.torch:
         started.append(Entry("torch-ceilings", "benchmarks.peers.torch_roofline:ceilings", given))
     with contenders(started, environment, seconds) as children:
-        seen = [child.run("ceilings", 1)["values"][0] for child in children]  # one after the other
+        seen = [child.run("ceilings", 1)["values"][0] for child in children]  # one at a time
         moved = {size: children[0].run(f"bytes {size}", 1)["values"][0] for size in options.sizes}
     return best_of(seen) | {"bytes": moved}
 
@@ -68,7 +68,7 @@ def best_of(seen: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def with_rates(row: dict[str, Any], child: Child, size: str, precision: str, roofline: Roofline) -> dict[str, Any]:
-    """The row of a contender, with what it achieved beside the ceilings, and how long it took to be ready."""
+    """The row of a contender, with its rates, its share of the ceilings, and its time until ready."""
     flop, moved = step_flop(PRESETS[size]), roofline["bytes"][size]
     bound = max(flop / roofline["products"][precision], moved / roofline["memory"])
     return row | {
@@ -100,7 +100,7 @@ def roofline_line(roofline: Roofline) -> str:
 
 
 def _times(row: Mapping[str, Any]) -> str:
-    """Shorter than elsewhere: this table has many columns."""
+    """A short number, since this table has many columns."""
     found = row["times_as_fast"]
     return "–" if found is None else f"{found['median']:.2f}"
 

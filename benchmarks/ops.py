@@ -1,4 +1,4 @@
-"""Every operation, forward and backward: npformer's kernels and PyTorch in turns, and the bytes that must move."""
+"""Every operation, forward and backward: npformer's kernels and PyTorch in turns, and the least bytes to move."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from npformer.models.presets import PRESETS
 TURN = 0.05  # seconds
 BYTES = np.dtype("float32").itemsize
 LEGEND = (
-    "columns            median ms of npformer's kernels, and of PyTorch (backward: autograd's)",
-    "times as fast      PyTorch's time over that of the first column, round by round: the median",
-    "MB                 must move: inputs read once, outputs written once, added gradients both;",
+    "columns            median ms of npformer's kernels and of PyTorch (backward: autograd)",
+    "times as fast      PyTorch's time over the first column's, round by round: the median",
+    "MB                 least to move: read inputs once, write outputs once, both for added gradients;",
     "                   backward also reads the inputs that its derivative needs; masks are not counted",
-    "GB/s               MB over the time of the first column; what fits into the cache may stay there",
+    "GB/s               MB over the time of the first column; small data may stay in the cache",
     "–                  nothing to do, or nothing to compare with",
-    "dropout 0.1 wherever there is any; operations as a model of that size has them",
+    "dropout 0.1 in every operation with dropout; shapes as in a model of that size",
 )
 EXAMPLES = """examples:
   python -m benchmarks.ops
@@ -40,12 +40,12 @@ def main() -> int:
     """The command; see --help."""
     parser = new_parser("ops", "Measure every operation in float32.", EXAMPLES, "mid", "auto,numpy,plain", 1.0)
     parser.add_argument("--op", default=",".join(NAMES), help="operations (default: all)")
-    parser.add_argument("--threads", type=int, default=1, help="threads for BLAS and PyTorch each (default: 1)")
+    parser.add_argument("--threads", type=int, default=1, help="threads of BLAS, and of PyTorch (default: 1)")
     return run(parser, benchmark)
 
 
 def benchmark(options: Options) -> int:
-    """Measure all operations at all sizes, say what came of it. Returns the exit code."""
+    """Measure all operations at all sizes and report. Returns the exit code."""
     names, threads = listed("--op", str(options.own["op"]), NAMES), int(str(options.own["threads"]))
     if threads < 1:
         raise UsageError(f"--threads: expected an integer >= 1, got {threads}")
@@ -68,7 +68,7 @@ def benchmark(options: Options) -> int:
 def results(
     options: Options, names: Sequence[str], threads: int, environment: Mapping[str, str], seconds: float | None = None
 ) -> Iterator[dict[str, Any]]:
-    """Measure each operation in both directions; a size in a precision may take so many seconds."""
+    """Measure each operation in both directions; seconds limits one size in one precision."""
     for size, precision in itertools.product(options.sizes, options.precisions):
         with contenders(entries(options, size, threads, precision), environment, seconds) as children:
             for name in names:
@@ -80,7 +80,7 @@ def results(
 
 
 def entries(options: Options, size: str, threads: int, precision: str = "float32") -> list[Entry]:
-    """npformer in all kernels asked for, and PyTorch."""
+    """npformer with each requested kernel table, and PyTorch."""
     common = {"size": size, "device": options.device, "threads": threads, "precision": precision}
     found = [
         Entry(f"npformer-{kernels}", "benchmarks.own.ops:ops", {**common, "kernels": kernels},
@@ -93,7 +93,7 @@ def entries(options: Options, size: str, threads: int, precision: str = "float32
 
 
 def work_at(name: str, size: str) -> tuple[Work, Work]:
-    """What (forward, backward) has to do at the least."""
+    """The least work of (forward, backward)."""
     given = case(name, PRESETS[size])
     inputs = (*given.arrays, *given.options)
     y, _ = getattr(get_backend("numpy", kernels="numpy").ops, name).forward(*inputs)
@@ -116,7 +116,7 @@ def measure(
 
 
 def _each_contender(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Name and mean others_share of each contender: a single operation takes too short to tell."""
+    """Name and mean others_share of each contender: one operation is too short to measure the share."""
     shares: dict[str, list[float]] = {}
     for row in (row for result in results for row in result["contenders"]):
         shares.setdefault(row["name"], []).append(row["others_share"] or 0.0)
@@ -142,7 +142,7 @@ def _cells(result: dict[str, Any], options: Options) -> list[str]:
 
 
 def _line(cells: Sequence[str]) -> str:
-    """A row that is shown at once, before the others are known; hence of fixed widths."""
+    """A row with fixed widths, since it is shown before the others are known."""
     return f"{cells[0]:<29}" + "".join(f"{cell:>{max(9, len(cell) + 1)}}" for cell in cells[1:])
 
 

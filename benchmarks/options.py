@@ -1,4 +1,4 @@
-"""The command line that the benchmarks share, and what they refuse before anything is started."""
+"""The command-line options that the benchmarks share, and the checks made before anything starts."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ CPU_TORCH = (
 
 
 class UsageError(Exception):
-    """The command cannot be run as given; the message says what to do."""
+    """The command cannot run as given; the message says how to fix it."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What was asked for, checked."""
+    """The options, checked."""
 
     device: str
     sizes: list[str]
@@ -44,12 +44,12 @@ class Options:
     budget: Budget
     keep_environment: bool
     json: bool
-    own: Mapping[str, object]  # the options of one benchmark alone
-    save: Path | None = None  # the file that keeps what is measured
+    own: Mapping[str, object]  # options of one benchmark only
+    save: Path | None = None  # the file for the measurements
 
 
 def bare_parser(name: str, summary: str | None, examples: str | None = None) -> argparse.ArgumentParser:
-    """A parser that shows summary and examples as they are written, with --json."""
+    """A parser that shows summary and examples unchanged, with --json."""
     parser = argparse.ArgumentParser(
         prog=f"python -m benchmarks.{name}", description=summary, epilog=examples,
         formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
@@ -61,48 +61,48 @@ def bare_parser(name: str, summary: str | None, examples: str | None = None) -> 
 def new_parser(
     name: str, summary: str, examples: str, sizes: str, kernels: str, seconds: float
 ) -> argparse.ArgumentParser:
-    """A parser with the options that all benchmarks have; sizes, kernels and seconds are defaults."""
+    """A parser with the options of all benchmarks; sizes, kernels and seconds are defaults."""
     parser = new_parser_without_peer(name, summary, examples, kernels)
     add = parser.add_argument
-    add("--size", default=sizes, help=f"sizes of model, of {', '.join(PRESETS)} (default: {sizes})")
+    add("--size", default=sizes, help=f"model sizes, from {', '.join(PRESETS)} (default: {sizes})")
     add("--against", choices=("torch", "none"), default="torch", help="the peer (default: torch)")
-    add("--seconds", type=float, default=seconds, help=f"for each comparison, but a few rounds (default: {seconds:g})")
+    add("--seconds", type=float, default=seconds, help=f"per comparison, a few rounds at least (default: {seconds:g})")
     add("--rounds", type=int, help="at most this many rounds, for a quick look")
     precisions = ", ".join(PRECISIONS)
     add(
         "--precision",
         default=None,
-        help=f"of matrix products, of {precisions} (default: all of them on a GPU, float32 on a CPU)",
+        help=f"precision of matrix products, from {precisions} (default: all on a GPU, float32 on a CPU)",
     )
     return parser
 
 
 def new_parser_without_peer(name: str, summary: str, examples: str, kernels: str) -> argparse.ArgumentParser:
-    """A parser for a benchmark of npformer alone, at sizes of its own; kernels is a default."""
+    """A parser for a benchmark of npformer alone, with its own sizes; kernels is a default."""
     parser = bare_parser(name, summary, examples)
     parser.set_defaults(size="tiny", against="none", seconds=1.0, rounds=None, precision="float32", on_cpu=kernels)
     add = parser.add_argument
     add("--device", choices=("numpy", "cupy"), default="numpy", help="where npformer computes (default: numpy)")
     known = "; ".join(f"on {device} of {', '.join(names)}, auto" for device, names in KERNELS.items())
     add("--kernels", help=f"npformer's kernels, {known} (default: {kernels} on numpy, cuda on cupy)")
-    add("--keep-env", action="store_true", help="leave OPENBLAS_CORETYPE, *_NUM_THREADS and the like as they are")
+    add("--keep-env", action="store_true", help="keep variables such as OPENBLAS_CORETYPE and *_NUM_THREADS")
     add_save(parser)
     return parser
 
 
 def add_save(parser: argparse.ArgumentParser) -> None:
-    """The option --save, which names the file that keeps what was measured."""
+    """Add the option --save, which names a file for the measurements."""
     parser.add_argument("--save", type=Path, metavar="FILE", help="write the JSON document to this file, too")
 
 
 def check_save(path: Path | None) -> None:
-    """Raise UsageError before anything is measured if the file of --save could not be written afterwards."""
+    """Raise UsageError, before anything is measured, if the file of --save could not be written afterwards."""
     if path is not None and (path.suffix != ".json" or not path.parent.is_dir()):
-        raise UsageError(f"--save: expected a .json file in a folder that is there, got {path}")
+        raise UsageError(f"--save: expected a .json file in an existing folder, got {path}")
 
 
 def checked(args: argparse.Namespace) -> Options:
-    """The options. Raises UsageError for what makes no sense or cannot be run here."""
+    """The checked options. Raises UsageError for options that make no sense or cannot run here."""
     if not args.seconds > 0:
         raise UsageError(f"--seconds: expected a number > 0, got {args.seconds}")
     if args.rounds is not None and args.rounds < 1:
@@ -126,7 +126,7 @@ def checked(args: argparse.Namespace) -> Options:
 
 
 def check_gpu(torch: bool) -> None:
-    """Raise UsageError, which says what is missing, unless a GPU answers; PyTorch, if wanted, must be built for it."""
+    """Raise UsageError with the missing part unless a GPU is usable; PyTorch, if wanted, must be built for CUDA."""
     problem = cupy_problem()
     if problem is not None:
         raise UsageError(f"--device cupy: {problem}; or use --device numpy")
@@ -145,11 +145,11 @@ def _precisions(args: argparse.Namespace) -> list[str]:
 
 
 def listed(option: str, given: str, known: Sequence[str] | Mapping[str, object]) -> list[str]:
-    """The names in a list separated by commas. Raises UsageError for one that is not known."""
+    """The names in a list separated by commas. Raises UsageError for an unknown name."""
     names = [name.strip() for name in given.split(",")]
     for name in names:
         if name not in known:
-            raise UsageError(f"{option}: expected of {', '.join(known)}, separated by commas, got {name!r}")
+            raise UsageError(f"{option}: expected names from {', '.join(known)}, separated by commas, got {name!r}")
     return names
 
 
@@ -166,12 +166,12 @@ def numbers(option: str, given: str, low: float, below: float) -> list[float]:
 
 
 def installed(package: str) -> bool:
-    """Whether a package could be imported; it is not."""
+    """Whether a package could be imported, without importing it."""
     return importlib.util.find_spec(package) is not None
 
 
 def run(parser: argparse.ArgumentParser, benchmark: Callable[[Options], int]) -> int:
-    """Parse, check, run; the exit code: 0 done, 1 a contender failed or computes something else, 2 bad input."""
+    """Parse, check, run. Exit code: 0 done, 1 a contender failed or computes something else, 2 bad input."""
     try:
         return benchmark(checked(parser.parse_args()))
     except UsageError as error:
@@ -180,8 +180,8 @@ def run(parser: argparse.ArgumentParser, benchmark: Callable[[Options], int]) ->
         return _say(error, 1)
     except KeyboardInterrupt:
         return _say("interrupted", 130)
-    except BrokenPipeError:  # whoever read the report has left
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the rest would fail when Python ends
+    except BrokenPipeError:  # the reader of the report has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else flushing at exit would fail
         return 1
 
 

@@ -1,4 +1,4 @@
-"""The generated parts of the pages, as Markdown: each is made of the documents under benchmarks/results."""
+"""The generated parts of the pages, as Markdown, made from the documents under benchmarks/results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks.measured import COMMANDS, shown
 Document = dict[str, Any]
 SIZES = ("tiny", "small", "mid", "base")
 SAID = {"right": "right pairs", "by hand": "mistakes made by hand", "mutant": "mistakes made from the syntax tree"}
-#: What is counted of foreign pairs, the right ones and the wrong ones: a key of the summary, and its words.
+#: The counts of right and wrong foreign pairs: a key of the summary, and its words.
 OF_RIGHT = {"right": "called right", "WRONG": "called WRONG", "raised": "no verdict: an exception"}
 OF_WRONG = {
     "WRONG": "called WRONG", "told apart": "told apart: WRONG, and their right pair right",
@@ -27,18 +27,18 @@ def of(documents: Iterable[Document], benchmark: str) -> list[Document]:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown; a bar within a cell is escaped."""
+    """A Markdown table; a bar within a cell is escaped."""
     lines = [head, ["---"] * len(head), *rows]
     return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
 
 
 def not_measured(command: str) -> str:
-    """What stands in place of a table without a document."""
+    """The text in place of a table without a document."""
     return f"No result is committed yet. This command makes one: `{command}`.\n"
 
 
 def origin(document: Document) -> str:
-    """Where, when and how a document was made: a line of a list."""
+    """Where, when and how a document was made, as a list item."""
     about = document["machine"]
     facts = [about["processor"].removesuffix(" for this process"), about["date"]]
     facts += [f"commit {about['commit']}"] if "commit" in about else []
@@ -47,7 +47,7 @@ def origin(document: Document) -> str:
 
 
 def origins(documents: Iterable[Document]) -> str:
-    """The same of several."""
+    """The same for several documents."""
     return "\n" + "".join(map(origin, documents))
 
 
@@ -62,7 +62,7 @@ def reverse(documents: list[Document]) -> str:
 
 
 def steps(documents: list[Document]) -> dict[str, dict[tuple[str, float, str], Document]]:
-    """Training on a CPU: processor -> (kernels, dropout, size) -> what was measured last."""
+    """Training on a CPU: processor -> (kernels, dropout, size) -> the latest measurement."""
     found: dict[str, dict[tuple[str, float, str], Document]] = {}
     for document in of(documents, "train_step"):
         if document["settings"]["device"] == "numpy":
@@ -85,7 +85,7 @@ STEP_ROWS: dict[str, Callable[[Document], str]] = {
 
 
 def busy(share: float | None) -> str:
-    """The share of the cores that other processes used, emphasised where it spoils the figures."""
+    """The share of the cores that other processes used, emphasised where it distorts the figures."""
     if share is None:
         return "–"
     text = f"{max(share, 0):.0%}"
@@ -138,7 +138,7 @@ def beam(documents: list[Document]) -> str:
 
 
 def checks(documents: list[Document]) -> str:
-    """How long a check of somebody's gradients takes."""
+    """How long a gradient check of user code takes."""
     found = of(documents, "gradcheck_time")
     rows = [
         [row["case"], row["target"], f"{row['middle_s']:.2f}", f"{row['fastest_s']:.2f}", f"{row['limit_s']:g}"]
@@ -150,7 +150,7 @@ def checks(documents: list[Document]) -> str:
 
 
 def foreign(documents: list[Document]) -> str:
-    """How the check judges foreign pairs, first and last; a count of 0 in both is left out, but false accusations."""
+    """How the check judged foreign pairs, first and last; zero counts are left out, except false accusations."""
     found = {document["file"]: document for document in of(documents, "foreign")}
     if not {"foreign-first.json", "foreign-last.json"} <= found.keys():
         return not_measured("python -m benchmarks.foreign --save benchmarks/results/foreign-last.json")
@@ -167,7 +167,7 @@ def foreign(documents: list[Document]) -> str:
 
 
 def commands(documents: list[Document]) -> str:
-    """A row for each command whose outcome is a line or two; those without a file come last, in a list."""
+    """A row for each command whose result is a line or two; commands without a file follow in a list."""
     found = {document["name"]: document for document in of(documents, "command")}
     rows, origin_of = [], []
     for name, command in COMMANDS.items():
@@ -181,7 +181,7 @@ def commands(documents: list[Document]) -> str:
 
 
 def outputs(documents: list[Document]) -> str:
-    """What commands printed whose outcome is a table of their own."""
+    """The output of commands that print a table."""
     found = {document["name"]: document for document in of(documents, "command")}
     texts = [
         f"### {command.what}\n\n```text\n" + "\n".join(found[name]["output"]) + "\n```\n"
@@ -194,7 +194,7 @@ def outputs(documents: list[Document]) -> str:
 
 
 def missing(found: dict[str, Document], *, in_a_table: bool) -> str:
-    """What to run for what is not measured yet."""
+    """The commands to run for missing measurements."""
     names = [name for name, command in COMMANDS.items() if bool(command.shows) == in_a_table and name not in found]
     if not names:
         return ""

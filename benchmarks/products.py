@@ -1,9 +1,9 @@
-"""How many floating-point operations the matrix products of one training step take.
+"""Counts the floating-point operations of one training step's matrix products.
 
 A product (M, K)·(K, N) takes 2·M·K·N operations. Each linear map y = x W makes three in a step, all
 equally large: y = x W, dx = dy Wᵀ, dW = xᵀ dy. Each attention makes two forward (Q Kᵀ and weights·V) and
-four backward, 2·B·T·S·C operations each; that a causal mask hides half of the scores is not subtracted.
-Looking up a row of an embedding, and adding to one, is no product. Layers that recompute make their forward
+four backward, 2·B·T·S·C operations each; the half that a causal mask hides is not subtracted.
+Looking up an embedding's row, and adding to it, is no product. Layers that recompute make their forward
 products once more.
 """
 
@@ -21,7 +21,7 @@ class Linear(NamedTuple):
     rows: int  # N = B·T
     c_in: int
     c_out: int
-    copies: int  # how many such maps the model has
+    copies: int  # number of such maps in the model
 
     @property
     def flop(self) -> int:

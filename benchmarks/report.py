@@ -24,12 +24,12 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def wrapped(text: str, indent: str = "    ") -> str:
-    """A line of text broken at WIDTH; what follows the first line is indented."""
+    """A line of text broken at WIDTH; continuation lines are indented."""
     return textwrap.fill(text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def head(about: Mapping[str, str]) -> str:
-    """The machine, one line for each thing to know."""
+    """The machine, one line per property."""
     width = max(map(len, about))
     return "\n".join(wrapped(f"{name:<{width}}  {value}", " " * (width + 2)) for name, value in about.items())
 
@@ -42,7 +42,7 @@ def milliseconds(seconds: float) -> str:
 
 
 def digits(value: float | None) -> str:
-    """Three digits, or all before the point; a dash for what is not known."""
+    """Three digits, or all before the point; a dash for an unknown value."""
     if value is None:
         return "–"
     return f"{value:,.{0 if value >= 100 else 1 if value >= 10 else 2 if value >= 1 else 3}f}"
@@ -59,7 +59,7 @@ def ratio(values: Mapping[str, float] | None) -> str:
 
 
 def opening(options: Options, legend: Sequence[str], **more: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Say where it is measured and what the columns mean. Returns (the contenders' environment, the machine)."""
+    """Print the machine and the meaning of the columns. Returns (the contenders' environment, the machine)."""
     environment, removed = machine.contenders_environment(options.keep_environment)
     about = machine.describe(removed, options.keep_environment, options.device, options.precisions) | more
     say("\n".join([head(about), "", *legend]), options.json)
@@ -67,19 +67,19 @@ def opening(options: Options, legend: Sequence[str], **more: str) -> tuple[dict[
 
 
 def say(text: str, quiet: bool) -> None:
-    """Show a part of the report as soon as it is there."""
+    """Print a part of the report at once."""
     if not quiet:
         print(text, flush=True)
 
 
 def progress(text: str) -> None:
-    """Tell whoever waits at a terminal what is going on."""
+    """Show progress on a terminal."""
     if sys.stderr.isatty():
         print(f"\r{text}\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 def finish(benchmark: str, about: Mapping[str, str], options: Options, results: list[Any]) -> None:
-    """Print and keep the JSON document of a run, as far as it was asked for; all times are in seconds."""
+    """Print and save the JSON document of a run, if requested; all times are in seconds."""
     settings = {"device": options.device, "seconds": options.budget.seconds, "rounds": options.budget.rounds}
     settings |= dict(options.own)
     document = {"benchmark": benchmark, "machine": about, "settings": settings, "results": results}
@@ -89,6 +89,6 @@ def finish(benchmark: str, about: Mapping[str, str], options: Options, results: 
 
 
 def keep(document: Mapping[str, Any], path: Path | None) -> None:
-    """Write a document to the file of --save, if there is one; an older measurement there is replaced."""
+    """Write a document to the file of --save, if given; an older measurement in it is replaced."""
     if path is not None:
         path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""How the cost of a training step grows with length, batch, width and depth, beside how it should."""
+"""How the cost of a training step grows with length, batch, width and depth, compared with theory."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ QUICK_SWEEPS = {"T": (32, 128), "batch": (16, 32), "width": (64, 128), "depth": 
 QUANTITIES = {"T": "T", "batch": "batch", "width": "d_model", "depth": "layers"}
 LIMITS = {"T": 2, "batch": 1, "width": 2, "depth": 1}  # exponents of the terms that grow fastest
 BUDGET, QUICK_BUDGET = Budget(rounds=3, turn=0.3, warm_up=2), Budget(rounds=3, turn=0.02, warm_up=1)
-PAGE = 4096  # bytes; the least by which memory can be seen to grow
+PAGE = 4096  # bytes; smaller growth of memory cannot be measured
 COLUMNS = ("median ms", "best ms", "GFLOP", "GFLOP/s", "peak MB", "kept MB", "steps")
 LEGEND = (
     "median, best ms    of all steps; a step is forward, loss, backward, Adam, the loss read back",
-    "GFLOP, GFLOP/s     operations in matrix products of a step; those over the median",
-    "peak MB            most memory of the host resident beyond what was there after a step of a minute",
-    "                   model (libraries, compiled code)",
-    "kept MB            what a step has to keep: parameters, gradients, moments, what backward needs",
-    "grows as           exponent by least squares over the upper half of the values; in the same way",
-    "                   that of GFLOP, or of kept MB, which it should be; but T² weights of attention",
-    "                   take more time than their products alone, so time may grow up to T^2",
+    "GFLOP, GFLOP/s     operations in a step's matrix products; the same over the median",
+    "peak MB            peak resident memory of the host beyond that after a step of a tiny model",
+    "                   (libraries, compiled code)",
+    "kept MB            what a step has to keep: parameters, gradients, moments, caches for backward",
+    "grows as           exponent fitted by least squares over the upper half of the values, and the",
+    "                   expected one, fitted to GFLOP or kept MB; T² attention weights take more time",
+    "                   than their products alone, so time may grow up to T^2",
 )
 EXAMPLES = """examples:
   python -m benchmarks.scaling
@@ -53,12 +53,12 @@ def main() -> int:
     known = ",".join(SWEEPS)
     parser.add_argument("--sweep", default=known, help=f"what to vary (default: {known})")
     parser.add_argument("--recompute", action="store_true", help="layers compute their forward again in backward")
-    parser.add_argument("--quick", action="store_true", help="small sizes, to see whether all works; no more")
+    parser.add_argument("--quick", action="store_true", help="small sizes, only to see whether everything works")
     return run(parser, benchmark)
 
 
 def benchmark(options: Options) -> int:
-    """Measure all sweeps in all kernels, say what came of it. Returns the exit code."""
+    """Measure all sweeps with all kernels and report. Returns the exit code."""
     sweeps = listed("--sweep", str(options.own["sweep"]), SWEEPS)
     base, values = (QUICK_BASE, QUICK_SWEEPS) if options.own["quick"] else (BASE, SWEEPS)
     again = "; layers compute their forward again in backward" if options.own["recompute"] else ""
@@ -88,7 +88,7 @@ def varied(base: Preset, sweep: str, value: int) -> Preset:
 
 
 def measure(options: Options, kernels: str, size: Preset, environment: Mapping[str, str]) -> Point:
-    """All numbers of one size, from a process of its own; times in seconds."""
+    """All numbers of one size, measured in a new process; times in seconds."""
     shape, recompute = dataclasses.asdict(size), bool(options.own["recompute"])
     given = {"size": shape, "dropout": DROPOUT, "device": options.device, "kernels": kernels, "recompute": recompute}
     imports = ("numba",) if kernels == "numba" else ()
@@ -102,7 +102,7 @@ def measure(options: Options, kernels: str, size: Preset, environment: Mapping[s
 
 
 def summed_up(sweep: str, kernels: str, points: list[Point]) -> dict[str, Any]:
-    """One sweep: its points, and how time and memory grow over them."""
+    """One sweep: its points, and the growth of time and memory over them."""
 
     def grows(measured: str, counted: str) -> dict[str, Any]:
         values, costs, counts = ([float(point[name]) for point in points] for name in ("value", measured, counted))
@@ -134,7 +134,7 @@ def describe(result: dict[str, Any]) -> str:
 
 
 def disturbed(points: list[Point]) -> list[str]:
-    """A line if other processes took so much that the times are not to be believed; else nothing."""
+    """A warning if other processes used so much that the times cannot be trusted; else nothing."""
     worst = max(points, key=lambda point: float(point["others_share"] or 0.0))
     share = worst["others_share"] or 0.0
     if share < compare.TOO_BUSY:

@@ -1,4 +1,4 @@
-"""The chart of training speed beside PyTorch: two files, for light pages and for dark ones."""
+"""The chart of training speed relative to PyTorch: two files, for light and for dark pages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Document = dict[str, Any]
 
 
 class Theme(NamedTuple):
-    """The colours of one of the two files."""
+    """The colours of one file."""
 
     ink: str
     faint: str
@@ -34,7 +34,7 @@ WIDTH, HEIGHT = 6.6, 3.6  # inches
 
 
 def latest(documents: list[Document]) -> tuple[str, dict[tuple[str, float, str], Document]]:
-    """The processor that was measured last, and the rows that have a peer."""
+    """The processor of the latest measurement, and the rows that have a peer."""
     found = steps(documents)
     if not found:
         return "", {}
@@ -78,7 +78,7 @@ def markdown(documents: list[Document], folder: str) -> str:
 
 
 def sentence(processor: str, rows: dict[tuple[str, float, str], Document]) -> str:
-    """The range of the compiled kernels with dropout, or of what was measured first."""
+    """The range of the compiled kernels with dropout, or of the first measured row."""
     name, rate = next(each for each in BARS if any(key[:2] == each for key in rows))
     ratios = [row["times_as_fast"]["median"] for key, row in rows.items() if key[:2] == (name, rate)]
     sizes = [size for size in SIZES if (name, rate, size) in rows]

@@ -1,7 +1,7 @@
-"""What is said of many rounds: the median, the best, and how many times as fast, with its spread.
+"""Statistics over rounds: the median, the best, and the speed-up with its spread.
 
-A round's time is the median of its steps. Rounds are compared with the rounds they took turns with, so
-what slows the whole machine down for a while slows both sides of a ratio down.
+A round's time is the median of its steps. Each round is compared with the rounds it took turns
+with, so a temporary slowdown of the machine affects both sides of a ratio.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Times(NamedTuple):
 
 
 class Ratio(NamedTuple):
-    """How many times as fast: the median over rounds, and the quartiles around it."""
+    """The speed-up: the median over rounds, and the quartiles around it."""
 
     median: float
     low: float
@@ -31,7 +31,7 @@ class Ratio(NamedTuple):
 
 
 def times(rounds: Rounds) -> Times:
-    """Summary of one contender's rounds. Raises ValueError if there are none."""
+    """Summary of one contender's rounds. Raises ValueError if there are no rounds."""
     steps = [seconds for one in rounds for seconds in one]
     if not steps:
         raise ValueError("rounds: expected at least one round of at least one step, got none")
@@ -39,13 +39,13 @@ def times(rounds: Rounds) -> Times:
 
 
 def ratio(ours: Rounds, theirs: Rounds) -> Ratio:
-    """Their time over ours, round by round: 2 means that ours is twice as fast."""
+    """Their time over ours, round by round: 2 means that ours is twice as fast as theirs."""
     each = [statistics.median(b) / statistics.median(a) for a, b in zip(ours, theirs, strict=True)]
     return Ratio(statistics.median(each), *quartiles(each))
 
 
 def quartiles(values: Sequence[float]) -> tuple[float, float]:
-    """The first and the third quartile, interpolated; of a single value, that value twice."""
+    """The first and the third quartile, interpolated; for a single value, that value twice."""
     if len(values) == 1:
         return values[0], values[0]
     low, _, high = statistics.quantiles(values, n=4, method="inclusive")

@@ -18,13 +18,13 @@ from benchmarks.turns import Child, Entry, Measured, contenders, take_turns
 from npformer.models.presets import PRESETS
 
 FORMS = ("textbook", "fast")
-SAME = 1e-5  # how far losses of the same computation may lie apart, relative, in float32
+SAME = 1e-5  # the largest relative difference between losses of the same computation, in float32
 COLUMNS = ("", "median ms", "best ms", "times as fast", "of bound", "peak MB", "imports MB", "steps")
 LEGEND = (
     "median, best ms    of all steps; a step is forward, loss, backward, Adam, the loss read back",
-    "times as fast      time of the better PyTorch form over the row's, round by round: median, quartiles",
-    "of bound           share of the bound by matrix products that the row's median reaches",
-    "peak, imports MB   most memory resident beyond what was there after imports; that (libraries)",
+    "times as fast      the faster PyTorch form's time over the row's, round by round: median, quartiles",
+    "of bound           time of the matrix products alone over the row's median",
+    "peak, imports MB   peak resident memory beyond that after imports; memory after imports (libraries)",
     "steps              timed steps in rounds",
 )
 EXAMPLES = """examples:
@@ -41,13 +41,13 @@ def main() -> int:
     parser = new_parser("train_step", summary, EXAMPLES, "tiny,small,mid,base", "auto", 20.0)
     parser.add_argument("--dropout", default="0.1,0", help="rates of dropout (default: 0.1,0)")
     parser.add_argument(
-        "--recompute", action="store_true", help="also with layers that compute their forward again in backward"
+        "--recompute", action="store_true", help="also with layers that recompute their forward in backward"
     )
     return run(parser, benchmark)
 
 
 def benchmark(options: Options) -> int:
-    """Measure all sizes at all rates, say what came of it. Returns the exit code."""
+    """Measure all sizes at all rates and report. Returns the exit code."""
     rates = numbers("--dropout", str(options.own["dropout"]), 0, 1)
     on_device = options.device == "cupy"
     environment, about = report.opening(options, on_gpu.LEGEND if on_device else LEGEND)
@@ -66,7 +66,7 @@ def results(
     options: Options, rates: Sequence[float], environment: Mapping[str, str], roofline: on_gpu.Roofline | None = None,
     seconds: float | None = None,
 ) -> Iterator[dict[str, Any]]:  # fmt: skip
-    """Measure each size at each rate, in each precision; each of these may take so many seconds."""
+    """Measure each size at each rate, in each precision; seconds limits each of these."""
     for size in options.sizes:
         with tempfile.TemporaryDirectory() as folder:
             weights = save_weights(PRESETS[size], Path(folder)) if options.torch else ""
@@ -81,7 +81,7 @@ def results(
 
 
 def entries(options: Options, size: str, rate: float, weights: str, precision: str) -> list[Entry]:
-    """npformer in all kernels asked for, PyTorch in its forms; on a CPU the products in every way."""
+    """npformer with each requested kernel table, PyTorch in its forms; on a CPU also the products in every way."""
     if options.device == "cupy":
         return on_gpu.entries(options, size, rate, weights, precision)
     common = {"size": size, "dropout": rate, "device": options.device}
@@ -132,7 +132,7 @@ def measure(
 
 
 def describe(result: dict[str, Any]) -> str:
-    """One table, with what holds for all of it above and below."""
+    """One table, with its heading and its notes."""
     rows, size = result["contenders"], result["size"]
     lines = [
         report.wrapped(f"{size}, {result['precision']}, dropout {result['dropout']:g}: {PRESETS[size]}"),
@@ -145,7 +145,7 @@ def describe(result: dict[str, Any]) -> str:
             f"{report.milliseconds(limit['seconds'])} ms"
         )
     if result["left_out"]:
-        lines.append(report.wrapped(f"left out, see above why: {', '.join(result['left_out'])}"))
+        lines.append(report.wrapped(f"left out for the reasons above: {', '.join(result['left_out'])}"))
     lines += [compare.threads(rows), *compare.others(rows)]
     found = result["same"]
     losses = ", ".join(f"{name} {loss:.6f}" for name, loss in found["losses"].items())
@@ -164,7 +164,7 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def bound(size: str, products: dict[str, Measured]) -> dict[str, float] | None:
-    """The time that the step's products would take at the rate of the linear ones, each at its best."""
+    """The time of the step's products at the rate of the linear maps, each computed in its fastest way."""
     runs = [value for each in products.values() for value in each.values]
     if not runs:
         return None
@@ -178,7 +178,7 @@ def bound(size: str, products: dict[str, Measured]) -> dict[str, float] | None:
 def same(
     children: Sequence[Child], measured: dict[str, Measured], rate: float, tolerance: float = SAME
 ) -> dict[str, Any]:
-    """Whether all compute the same: the loss before training; without dropout, those of the first steps too."""
+    """Whether all compute the same: the loss before training and, without dropout, the losses of the first steps."""
     losses = {child.name: float(child.facts["loss"]) for child in children if child.name in measured}
     steps = 0 if rate else min(3, *(len(each.values) for each in measured.values()))
     curves = [[losses[name], *measured[name].values[:steps]] for name in losses]

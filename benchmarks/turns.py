@@ -1,8 +1,8 @@
-"""Contenders in processes of their own that take turns: while one works the others wait.
+"""Contenders in separate processes that take turns: while one works, the others wait.
 
-Two thread pools in one process spoil both, and two busy processes share the cores; and a machine that
-others use is faster in one minute than in the next. So every contender gets its own process, all warm up,
-and then they run in rounds, in an order that turns around from round to round.
+Two thread pools in one process slow each other down, and two busy processes share the cores. The speed of a
+machine that others use changes from minute to minute. So every contender gets its own process, all warm up, and
+then they run in rounds, in an order that is reversed from round to round.
 """
 
 from __future__ import annotations
@@ -21,39 +21,39 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 PAUSE = 0.05  # before each turn: thread pools spin for some milliseconds after their last work
 FEWEST_ROUNDS = 5
-FEWEST_LONG_ROUNDS = 3  # if a round of all takes long
+FEWEST_LONG_ROUNDS = 3  # if one round of all contenders takes long
 LONG_ROUND = 15.0  # seconds
 MOST_STEPS = 1000  # in one turn
-LONG_STEP = 5.0  # seconds; one such step is warming up enough
-SILENT = "it said nothing; if nobody stopped it, memory ran out: each keeps its own, so measure fewer --kernels at once"
+LONG_STEP = 5.0  # seconds; one step this long is enough warm-up
+SILENT = "no output; if nobody stopped it, memory ran out: measure fewer --kernels at once, since each is a process"
 
 
 class ContenderError(RuntimeError):
-    """A contender stopped; the message ends with what it said."""
+    """A contender stopped; the message ends with its output."""
 
 
 class Entry(NamedTuple):
-    """How a contender is started. See ``contender`` for factory and imports."""
+    """How to start a contender. See ``contender`` for factory and imports."""
 
     name: str
     factory: str
     options: Mapping[str, Any] = {}
     imports: Sequence[str] = ()
     environment: Mapping[str, str] = {}  # on top of the environment of all
-    optional: bool = False  # if it cannot start, the others go on without it
+    optional: bool = False  # if it cannot start, the others continue without it
 
 
 class Budget(NamedTuple):
     """How long to measure."""
 
-    seconds: float = 20.0  # for all contenders together, without warming up
-    rounds: int | None = None  # at most; None: as many as fit
-    turn: float = 0.5  # seconds, aimed at for one turn of one contender
+    seconds: float = 20.0  # for all contenders together, without warm-up
+    rounds: int | None = None  # the most rounds; None: as many as fit
+    turn: float = 0.5  # seconds; target for one turn of one contender
     warm_up: int = 3  # steps
 
 
 class Child:
-    """One contender, starting. Wait until it is ready, close it afterwards; ``contenders`` does both."""
+    """One contender's process. Wait until it is ready, close it afterwards; ``contenders`` does both."""
 
     def __init__(self, entry: Entry, environment: Mapping[str, str]) -> None:
         self.name, self.optional = entry.name, entry.optional
@@ -68,20 +68,20 @@ class Child:
         self.facts: dict[str, Any] = {}
 
     def wait_until_ready(self) -> None:
-        """Wait until it has imported and prepared everything; then about and facts are known."""
+        """Wait until it has imported and prepared everything; then about and facts are set."""
         started = self._answer()
         self.about, self.facts = started["about"], started["facts"]
 
     def run(self, task: str, steps: int) -> dict[str, Any]:
-        """Do a task some times: see ``contender`` for the answer."""
+        """Run a task several times; see ``contender`` for the answer."""
         return self._ask({"do": "run", "task": task, "steps": steps})
 
     def memory(self) -> dict[str, int]:
-        """{"peak": bytes, "imports": bytes of it that were there when all was imported}."""
+        """{"peak": bytes, "imports": bytes in use after all imports}."""
         return self._ask({"do": "memory"})
 
     def device(self) -> dict[str, Any]:
-        """What it has seen of its GPU; nothing on a CPU. It may take a step to look."""
+        """The contender's figures of its GPU; {} on a CPU. It may make a step to measure them."""
         return self._ask({"do": "device"})
 
     @property
@@ -90,21 +90,21 @@ class Child:
         return self._process.poll() is None
 
     def stop(self) -> None:
-        """End the process; whoever waits for its answer gets a ContenderError."""
+        """End the process; a caller that waits for its answer gets a ContenderError."""
         self._process.kill()
 
     def close(self) -> None:
-        """End the process, and what belongs to it here."""
+        """End the process and close its pipes."""
         self.stop()
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout, self._errors):
-            with suppress(OSError):  # a pipe to a process that has gone
+            with suppress(OSError):  # the process has gone
                 if stream is not None:
                     stream.close()
 
     def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
         assert self._process.stdin is not None
-        with suppress(BrokenPipeError):  # then there is no answer, which says more
+        with suppress(BrokenPipeError):  # the missing answer gives the better error
             print(json.dumps(request), file=self._process.stdin, flush=True)
         return self._answer()
 
@@ -125,9 +125,9 @@ class Child:
 def contenders(
     entries: Sequence[Entry], environment: Mapping[str, str], seconds: float | None = None
 ) -> Iterator[list[Child]]:
-    """The contenders, all ready, ended afterwards whatever happens, or after so many seconds in the middle of it.
+    """The contenders, all ready; they are ended on exit, or after so many seconds.
 
-    Of an optional one that does not start, stderr says why.
+    If an optional contender does not start, the reason is printed to stderr.
     """
     children: list[Child] = []
     clock = threading.Timer(seconds or 0.0, lambda: [child.stop() for child in children])
@@ -155,11 +155,11 @@ def _starts(child: Child) -> bool:
 
 
 class Measured(NamedTuple):
-    """What came of the turns of one contender."""
+    """The measurements of one contender."""
 
     rounds: list[list[float]]  # seconds of each step of each round
-    values: list[Any]  # what each step returned, those of the warm-up first
-    others: list[tuple[float, float]]  # in each round, seconds that other processes used, of seconds of all cores
+    values: list[Any]  # return values of all steps, warm-up first
+    others: list[tuple[float, float]]  # for each round: core-seconds that other processes used, and core-seconds in all
 
 
 def take_turns(children: Sequence[Child], task: str, budget: Budget) -> dict[str, Measured]:

@@ -1,1 +1,1 @@
-"""What npformer does when something goes wrong around it: each module makes faults and counts what they cost."""
+"""How npformer behaves under faults from outside: each module injects one kind of fault and counts the damage."""

@@ -1,4 +1,4 @@
-"""What may have happened to a file: bits flip, bytes get lost, numbers become huge, brackets nest, types change."""
+"""Damage to files: flipped bits, lost bytes, huge numbers, deep nesting, changed types."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-LONG = 1 << 20  # bytes of a long line
+LONG = 1 << 20  # length of a long line in bytes
 
 _NUMBER = re.compile(rb"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _VALUE = re.compile(rb"-?\d+(?:\.\d+)?|true|false|null|\"[^\"\n]{0,40}\"")
-#: Not too large to be meant: what is made of them shows whether somebody asked first.
+#: Plausible sizes: they show whether a reader checks a size before it allocates.
 _LARGE = [4096, 8192, 10_000, 1_000_000, 2**31 - 1]
 _NUMBERS = [b"0", b"-1", b"1000000000", b"2147483648", b"9223372036854775808", b"1" + b"0" * 30, b"9" * 5000, b"1e999",
             b"-1e308", b"1e-320", b"NaN", b"Infinity", b"-Infinity", b"nan", b"inf", b"0x" + b"f" * 40, b"0.5", b"8192",
@@ -20,13 +20,13 @@ _NUMBERS += 3 * [str(number).encode() for number in _LARGE]
 _VALUES = [b'"text"', b"null", b"true", b"false", b"[]", b"{}", b"[1]", b'{"a": 1}', b"1.5", b"-3", b'"none"', b'""']
 _VALUES += [b"[" * 60 + b"]" * 60, b"2020-01-01", b"'", b'"""']
 
-#: What a place in a tree of JSON may hold instead.
+#: Replacements for a value in a JSON tree.
 _NODES: list[Any] = [None, True, False, 0, -1, 2**63, 10**30, 1.5, float("nan"), float("inf"), "", "text", [], {}, [1],
                      {"a": 1}, "9" * 5000]  # fmt: skip
 
 
 def mutated(data: bytes, draw: random.Random) -> bytes:
-    """The bytes, once one to three things have happened to them; half of the time another value alone has come."""
+    """The bytes after one to three mutations; half of the time, after one replaced value only."""
     if draw.random() < 0.5:
         return draw.choice((_NUMBERS_CHANGE, _TYPES_CHANGE))(data, draw)
     for _ in range(draw.choice((1, 1, 1, 2, 3))):
@@ -35,7 +35,7 @@ def mutated(data: bytes, draw: random.Random) -> bytes:
 
 
 def mutated_tree(tree: Any, draw: random.Random) -> Any:
-    """A tree of JSON, with one place in it replaced, removed or nested; the tree itself is as it was."""
+    """A copy of a JSON tree with one value replaced, removed or nested; the tree itself is not changed."""
     if isinstance(tree, dict | list) and tree and draw.random() < 0.85:
         changed: Any = dict(tree) if isinstance(tree, dict) else list(tree)
         place = draw.choice(list(tree) if isinstance(tree, dict) else range(len(tree)))
@@ -52,7 +52,7 @@ def mutated_tree(tree: Any, draw: random.Random) -> Any:
 
 
 def _place(data: bytes, draw: random.Random) -> int:
-    """Somewhere, at the beginning more often than not, where headers are."""
+    """A random position, more often near the beginning, where headers are."""
     return draw.randrange(min(len(data), draw.choice((16, 400, len(data) + 1))) + 1) if data else 0
 
 
@@ -114,7 +114,7 @@ def _lengthen(data: bytes, draw: random.Random) -> bytes:
 
 
 def _lines(data: bytes, draw: random.Random) -> bytes:
-    """A line again, lines in another order, other line ends."""
+    """Repeat a line, reorder lines, or change line endings."""
     lines = data.split(b"\n")
     i, j = draw.randrange(len(lines)), draw.randrange(len(lines))
     if draw.random() < 0.4:

@@ -1,4 +1,4 @@
-"""The files that npformer reads, each with what it is read by, and with the errors that its readers document."""
+"""The files that npformer reads, each with its reader and the errors that the reader documents."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from npformer.training.model_arrays import model_arrays
 from npformer.training.options import SECTIONS, complete
 from npformer.training.progress import Progress
 
-Files = Mapping[str, bytes]  # by their paths below the folder
+Files = Mapping[str, bytes]  # by path below the folder
 
 _SMALL = {"d_model": 8, "d_ff": 8, "num_heads": 2}
 _ENDS = {"steps": 2, "batch_size": 4, "eval_examples": 2, "final_examples": 2, "save_every": 1}
@@ -41,17 +41,17 @@ _STEP = "run/checkpoints/step-00000002"
 
 
 class Subject(NamedTuple):
-    """A kind of file: what becomes of it, who reads it (the folder is given), and what may come of that."""
+    """A kind of file: how it is mutated, how it is read (from a folder), and which errors are documented."""
 
     name: str
     change: Callable[[Files, random.Random], Files]
     read: Callable[[Path], Any]
     documented: tuple[type[NpformerError], ...]
-    exact: bool = False  # if it is read, it must be what it was
+    exact: bool = False  # if the read succeeds, the content must be unchanged
 
 
 def make(root: Path) -> Files:
-    """Write a model, two runs, pairs and vectors into the folder root; their bytes, by their paths below it."""
+    """Write a model, two runs, pairs and vectors into the folder root. Returns their bytes, by path below root."""
     config = DecoderConfig(7, **_SMALL, num_layers=1, positions="learned", max_seq_len=6)  # type: ignore[arg-type]
     npf.save(Decoder(config, backend=_backend(), seed=1), root / "model")
     _make_trained(root / "run")
@@ -69,7 +69,7 @@ def _backend() -> Backend:
 
 
 def _make_trained(path: Path) -> None:
-    """A run of two steps that copies words."""
+    """A run of two steps on the task of copying words."""
     options = {"device": "numpy", "kernels": "plain", "task": "copy"}
     layers = {"num_encoder_layers": 1, "num_decoder_layers": 1}
     parts = assemble({"run": options, "data": {"max_length": 4}, "model": _SMALL | layers, "training": _ENDS})
@@ -79,7 +79,7 @@ def _make_trained(path: Path) -> None:
 
 
 def _make_tagger(path: Path) -> None:
-    """A run whose model tells tags, as it would be if it had been trained."""
+    """A run whose model classifies tokens, with the files of a trained run."""
     vocabulary, classes = Vocabulary(("[PAD]", "[UNK]", *"abcdef")), ("[PAD]", "day", "month")
     options = {"device": "numpy", "kernels": "plain", "task": "tags"}
     given = {"run": options, "data": {}, "model": _SMALL | {"num_layers": 1}, "training": _ENDS}
@@ -97,7 +97,7 @@ def _trainer(run: RunDirectory, parts: Assembled) -> Trainer:
     return Trainer(run, parts.task, parts.step, training, parts.identity, Progress(2, stream=io.StringIO()))
 
 
-# What becomes of them: the bytes, or what is in them, sealed again as anybody can.
+# Mutations of the raw bytes, or of the content with a new check sum, which anybody can compute.
 
 
 def _bytes_of(path: str, files: Files, draw: random.Random) -> Files:
@@ -105,7 +105,7 @@ def _bytes_of(path: str, files: Files, draw: random.Random) -> Files:
 
 
 def _header_of(path: str, files: Files, draw: random.Random) -> Files:
-    """The header of safetensors, with the length that it then has; or that length itself."""
+    """Mutate the safetensors header and update its length; or mutate the length itself."""
     data = files[path]
     stop = 8 + int.from_bytes(data[:8], "little")
     header = data[8:stop]
@@ -119,7 +119,7 @@ def _header_of(path: str, files: Files, draw: random.Random) -> Files:
 
 
 def _sealed_model(files: Files, draw: random.Random) -> Files:
-    """Another configuration, other arrays, and the SHA-256 that goes with them."""
+    """Change the configuration and the arrays, and update the SHA-256."""
     stop = 8 + int.from_bytes(files["model"][:8], "little")
     metadata = dict(json.loads(files["model"][8:stop])["__metadata__"], sha256="")
     arrays = {name: array.copy() for name, array in load_arrays(files["model"]).items()}
@@ -140,7 +140,7 @@ def _sealed_state(files: Files, draw: random.Random) -> Files:
     document = mutated_tree(unseal(files[f"{_STEP}/state.json"]), draw)
     try:
         return {f"{_STEP}/state.json": seal(document)}
-    except (ValueError, TypeError):  # not a document that could be sealed
+    except (ValueError, TypeError):  # not a document with a check sum
         return {f"{_STEP}/state.json": json.dumps(document).encode()}
 
 
@@ -152,7 +152,7 @@ def _sealed_arrays(files: Files, draw: random.Random) -> Files:
     return {path: data, state: seal(document)}
 
 
-# Who reads them.
+# Readers.
 
 
 def _model(root: Path) -> Any:
@@ -180,7 +180,7 @@ def _resume(root: Path) -> None:
 
 
 def _decode_and_resume(root: Path) -> None:
-    """Both, whatever the first one says."""
+    """Run both readers, even if the first one raises."""
     try:
         _decode("run", root)
     except NpformerError:

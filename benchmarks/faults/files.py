@@ -1,19 +1,19 @@
-"""Files that somebody damaged, or wrote to do damage: each is read, or refused with an error that is documented.
+"""Damaged and malicious files: each must be read correctly or refused with a documented error.
 
-    python -m benchmarks.faults.files                   10,000 mutated files of every kind that npformer reads
+    python -m benchmarks.faults.files                   10,000 mutated files, of every kind that npformer reads
     python -m benchmarks.faults.files --count 500 --seed 7 --json
-    python -m benchmarks.faults.files --only 1234       one of them, with its traceback
+    python -m benchmarks.faults.files --only 1234       one file, with its traceback
 
-A file follows from the seed and its number alone. Bits flip, bytes get lost, lines of 1 MB appear, numbers become
-huge, brackets nest, types change; where a check sum would tell, it is often made anew, as anybody can. Files are read
-by processes of their own, many by each, and a file counts as
+The seed and a file's number determine the file. Mutations flip bits, lose bytes, insert lines of 1 MB, make numbers
+huge, nest brackets and change types. Where a check sum would reveal the damage, it is often recomputed, as an attacker
+could. Separate processes read the files, many files each. A file counts as
 
-    undocumented    if an error came of it that its reader does not document
-    silent          if it was read, and was not what it had been, where a check sum should tell
-    too large       if more than 200 MB of memory were taken beside what the process had
-    too long        if more than 2 s of a core were
+    undocumented    if its reader raised an error that it does not document
+    silent          if changed content was read although a check sum should reveal the change
+    too large       if reading took more than 200 MB of additional memory
+    too long        if reading took more than 2 s of processor time
 
-Ends with 1 if any is.
+The exit code is 1 if any file counts as one of these.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from benchmarks.options import bare_parser
 
 MEGABYTE = 1_000_000
 MEMORY, SECONDS = 200 * MEGABYTE, 2.0
-GUARD = 60.0  # seconds by the clock without an answer: the process hangs
+GUARD = 60.0  # seconds of wall time without an answer: the process hangs
 COLUMNS = ("file", "files", "read", "refused", "undocumented", "silent", "too large", "too long", "worst MB", "worst s")
 FAULTS = ("undocumented", "silent", "too large", "too long")
 WORKER = ["-m", "benchmarks.faults.files"]
@@ -49,11 +49,11 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class TooLongError(BaseException):
-    """The alarm of a file; no reader catches it."""
+    """A file took too long; no reader catches this."""
 
 
 def outcomes(numbers: Any, seed: int, root: Path, limited: bool = True) -> Iterator[dict[str, Any]]:
-    """Read the files with these numbers in the folder root: what came of each. limited: as in a process of its own."""
+    """Read the files with these numbers in the folder root: the outcome of each. limited: with limits on resources."""
     from benchmarks.faults.file_subjects import SUBJECTS, make
 
     files = make(root)
@@ -91,7 +91,7 @@ def _outcome(subject: Any, root: Path, known: Any, limited: bool) -> dict[str, A
 
 @contextlib.contextmanager
 def _limits() -> Iterator[None]:
-    """So much address space more, and so many seconds of a core; the peak of memory is counted from here."""
+    """Limit additional address space and processor time; start counting peak memory."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
@@ -112,7 +112,7 @@ def _ring(number: int, frame: FrameType | None) -> None:
 
 
 def _memory(name: str) -> int:
-    """Bytes, as Linux counts them for this process; 0 elsewhere."""
+    """A memory figure of this process in bytes, from Linux; 0 elsewhere."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/self/status").read_text().splitlines():
             if line.startswith(f"{name}:"):
@@ -121,7 +121,7 @@ def _memory(name: str) -> int:
 
 
 def in_processes(count: int, seed: int, each: int = 1000) -> Iterator[dict[str, Any]]:
-    """What came of each file, read by processes of ``each`` files; one that dies or hangs is a fault of its file."""
+    """The outcome of each file, read by processes of ``each`` files; a crash or a hang counts against the file."""
     number = 0
     while number < count:
         stop = min(count, number + each)
@@ -143,7 +143,7 @@ def in_processes(count: int, seed: int, each: int = 1000) -> Iterator[dict[str, 
 
 
 def _work(numbers: range, seed: int) -> None:
-    """What a process does: one line of JSON for each file."""
+    """The child process: print one line of JSON for each file."""
     sys.modules["numba"] = None  # type: ignore[assignment]  # a damaged config.toml must not begin to compile
     warnings.simplefilter("error")
     signal.alarm(int(GUARD))
@@ -154,7 +154,7 @@ def _work(numbers: range, seed: int) -> None:
 
 
 def summary(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """By kind of file, and of all together: how many came to what, and the worst of memory and time."""
+    """For each kind of file and for all: counts of outcomes, peak memory and longest time."""
     rows = []
     for kind in [*dict.fromkeys(each["kind"] for each in found), "all"]:
         those = [each for each in found if kind in (each["kind"], "all")]
@@ -168,9 +168,9 @@ def main() -> int:
     """The command; see --help."""
     parser = bare_parser("faults.files", __doc__)
     parser.add_argument("--count", type=int, default=10_000, help="how many files (default: 10000)")
-    parser.add_argument("--seed", type=int, default=0, help="of what happens to them (default: 0)")
-    parser.add_argument("--only", type=int, metavar="N", help="read file N alone, and show what came of it")
-    parser.add_argument("--range", help=argparse.SUPPRESS)  # what a process of ours is asked for
+    parser.add_argument("--seed", type=int, default=0, help="seed of the mutations (default: 0)")
+    parser.add_argument("--only", type=int, metavar="N", help="read file N alone, and show its outcome")
+    parser.add_argument("--range", help=argparse.SUPPRESS)  # internal: the child process's arguments
     args = parser.parse_args()
     if args.count < 1:
         parser.error(f"--count: expected an integer >= 1, got {args.count}")

@@ -1,17 +1,17 @@
-"""Ctrl-C at random moments of a training step: is the state afterwards the one that the step counter names?
+"""Ctrl-C at random moments of a training step: does the state afterwards match the step counter?
 
     python -m benchmarks.faults.interrupts                200 interrupts inside a step with each table of kernels
     python -m benchmarks.faults.interrupts --kernels plain --interrupts 1000 --presses 2
 
-A thread sends a real SIGINT while the main thread is in a step (or in two, made by ``TrainStep.many``), whose
-length is measured before. A run that nobody interrupted says what parameters, moments and running statistics are
+A thread sends a real SIGINT while the main thread is in a step (or in two steps of ``TrainStep.many``), whose
+duration is measured before. An uninterrupted run gives the expected parameters, moments and running statistics
 after each step. An interrupt is
 
-    torn          if the state is none of those
-    miscounted    if it is one, but of another step than ``step_number`` says
-    off course    if training on from there does not end, bit for bit, where the other run ended
+    torn          if the state equals the state after no step
+    miscounted    if the state belongs to another step than ``step_number`` says
+    off course    if continued training does not end in the uninterrupted run's final state, bit for bit
 
-Ends with 1 if any is.
+The exit code is 1 if any interrupt is one of these.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ CASES = {"one micro-batch": {}, "three micro-batches": {"accumulate": 3}, "Batch
 
 
 class Subject:
-    """A step, and its states after 0 to STEPS steps that nobody interrupted."""
+    """A training step, and its states after 0 to STEPS uninterrupted steps."""
 
     def __init__(self, kernels: str, accumulate: int = 1, norm: Any = "layer") -> None:
         config = EncoderConfig(
@@ -71,7 +71,7 @@ class Subject:
             start += array.nbytes
 
     def make(self, count: int) -> None:
-        """So many steps: one by a call, several by ``many``."""
+        """Make count steps: one by a call, several by ``many``."""
         first = self.step.step_number
         if count == 1:
             self.step(*self.batches[first])
@@ -79,7 +79,7 @@ class Subject:
             self.step.many(self.batches[first : first + count])
 
     def verdict(self) -> str:
-        """What the interrupt has done; training has gone on to the end if it was harmless."""
+        """The effect of the interrupt; if it was harmless so far, training continues to the end."""
         state, number = self._state(), self.step.step_number
         if state not in self._states:
             return "torn"
@@ -91,7 +91,7 @@ class Subject:
 
 
 class Sender(threading.Thread):
-    """Presses Ctrl-C when it is told to."""
+    """Sends SIGINT at given times."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
@@ -101,7 +101,7 @@ class Sender(threading.Thread):
         self._moments: Sequence[float] = ()
 
     def press_at(self, moments: Sequence[float]) -> None:
-        """At these moments of time.perf_counter."""
+        """Send SIGINT at these times of time.perf_counter."""
         self._moments, self.sent_inside = moments, 0
         self.done.clear()
         self._go.release()
@@ -119,7 +119,7 @@ class Sender(threading.Thread):
 
 
 def interrupted(subject: Subject, sender: Sender, count: int, length: float, presses: int) -> bool:
-    """Make count steps, which take so many seconds, and interrupt them; whether an interrupt came while they ran."""
+    """Make count steps that take length seconds and interrupt them. Returns whether an interrupt arrived in time."""
     was_obeyed = False
     try:
         try:
@@ -132,18 +132,18 @@ def interrupted(subject: Subject, sender: Sender, count: int, length: float, pre
             sender.done.wait()
     except KeyboardInterrupt:
         was_obeyed = True
-    for _ in range(100):  # a second one may arrive a little later than it was sent
+    for _ in range(100):  # the second signal may arrive a little late
         try:
             time.sleep(0)
         except KeyboardInterrupt:
             was_obeyed = True
     if sender.sent_inside and not was_obeyed:
-        raise RuntimeError("an interrupt was sent and never obeyed")
+        raise RuntimeError("an interrupt was sent and never handled")
     return sender.sent_inside > 0
 
 
 def seconds_of(subject: Subject, count: int) -> float:
-    """The median of what count steps take."""
+    """The median time of count steps."""
     found = []
     for _ in range(5):
         subject.go_to(1)
@@ -154,7 +154,7 @@ def seconds_of(subject: Subject, count: int) -> float:
 
 
 def measure(kernels: str, wanted: int, presses: int, sender: Sender) -> Counter[str]:
-    """What so many interrupts have done."""
+    """Count the effects of so many interrupts."""
     subjects = [Subject(kernels, **options) for options in CASES.values()]
     lengths = {(i, count): seconds_of(subject, count) for i, subject in enumerate(subjects) for count in (1, 2)}
     verdicts: Counter[str] = Counter()
@@ -168,14 +168,14 @@ def measure(kernels: str, wanted: int, presses: int, sender: Sender) -> Counter[
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Returns 0 if no interrupt cost anything."""
+    """Returns 0 if no interrupt did damage."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.faults.interrupts", description=__doc__.split("\n")[0])
     parser.add_argument("--kernels", nargs="+", default=["plain", "numpy", "numba"], help="tables of kernels")
-    parser.add_argument("--interrupts", type=int, default=200, help="inside a step, for each table (default 200)")
-    parser.add_argument("--presses", type=int, nargs="+", default=[1, 2], help="of Ctrl-C, one after the other")
+    parser.add_argument("--interrupts", type=int, default=200, help="interrupts for each table (default 200)")
+    parser.add_argument("--presses", type=int, nargs="+", default=[1, 2], help="presses of Ctrl-C, one after the other")
     given = parser.parse_args(words)
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background a shell has it ignored
-    sys.setswitchinterval(1e-4)  # the sender is to be on time
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores SIGINT for background jobs
+    sys.setswitchinterval(1e-4)  # so that the sender thread wakes on time
     random.seed(0)
     sender = Sender()
     sender.start()

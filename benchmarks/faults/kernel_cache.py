@@ -1,11 +1,11 @@
-"""Damaged files of compiled kernels: whether one of them ends the process, or gives a wrong result.
+"""Damaged files of compiled kernels: does any crash the process or give a wrong result?
 
-Two small kernels are compiled and kept. Then one of their files is damaged, in a folder of its own, and a process
-loads the kernel from there, or compiles it anew, and runs it; so again and again, in every way that a disk, a full
-disk, a power cut or a copying person may damage a file. A process that ends before it has said what came out, or
-says nothing for a minute, counts as a crash.
+Two small kernels are compiled and cached. Then one of their files is damaged, in a separate folder, and a process
+loads the kernel from there, or recompiles it, and runs it. This is repeated for every kind of damage that a failing
+or full disk, a power cut or a wrong copy may do. A process that ends before it reports its outcome, or is silent for
+a minute, counts as a crash.
 
---unchecked reads files as if they bore no digest, to see that this program notices what goes wrong.
+--unchecked skips the digest check, to show that this program notices the damage.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from benchmarks.options import bare_parser
 from npformer.backend.numpy import numba_problem
 
 EXAMPLES = """examples:
-  python -m benchmarks.faults.kernel_cache                      500 damaged files, some minutes
+  python -m benchmarks.faults.kernel_cache                      500 damaged files, a few minutes
   python -m benchmarks.faults.kernel_cache --count 60 --json
   python -m benchmarks.faults.kernel_cache --count 60 --unchecked      what happens without the digest
 
-exit code: 0 no wrong result, no crash and no damage unnoticed, 1 some, 2 it cannot be run"""
+exit code: 0 no wrong result, no crash and no unnoticed damage; 1 at least one of them; 2 it cannot run"""
 
 KERNELS = ("elementwise.compare", "elementwise.add")
 BATCH = 25  # damaged files that one process tries
-PATIENCE = 120.0  # seconds of silence; compiling one of the kernels takes one or two
+PATIENCE = 120.0  # seconds without output; compiling a kernel takes one or two
 
 
 class Case(NamedTuple):
@@ -45,19 +45,19 @@ class Case(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of it."""
+    """The outcome of one damaged file."""
 
     noticed: bool  # the file was not used
     result: str  # "right", "wrong", "error" or "crash"
 
 
 def flip(data: bytearray, other: bytes, rng: random.Random) -> None:
-    """One bit is another."""
+    """Flip one bit."""
     data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
 
 
 def cut(data: bytearray, other: bytes, rng: random.Random) -> None:
-    """The end is missing."""
+    """Cut off the end."""
     del data[rng.randrange(1, len(data)) :]
 
 
@@ -68,17 +68,17 @@ def zero(data: bytearray, other: bytes, rng: random.Random) -> None:
 
 
 def swap(data: bytearray, other: bytes, rng: random.Random) -> None:
-    """It is the other kernel's file."""
+    """Replace the file by the other kernel's."""
     data[:] = other
 
 
 def append(data: bytearray, other: bytes, rng: random.Random) -> None:
-    """Something follows that does not belong to it."""
+    """Append foreign bytes."""
     data += rng.randbytes(rng.randrange(1, 4097))
 
 
 def empty(data: bytearray, other: bytes, rng: random.Random) -> None:
-    """Nothing is in it."""
+    """Leave the file empty."""
     del data[:]
 
 
@@ -97,8 +97,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit code."""
     parser = bare_parser("faults.kernel_cache", "Damage files of compiled kernels.", EXAMPLES)
     parser.add_argument("--count", type=int, default=500, help="damaged files (default: 500)")
-    parser.add_argument("--seed", type=int, default=0, help="of the damages (default: 0)")
-    parser.add_argument("--unchecked", action="store_true", help="read files as if they bore no digest")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the damage (default: 0)")
+    parser.add_argument("--unchecked", action="store_true", help="skip the digest check")
     args = parser.parse_args(argv)
     problem = numba_problem() or (f"--count: expected an integer >= 1, got {args.count}" if args.count < 1 else None)
     if problem is not None:
@@ -128,7 +128,7 @@ def summary(found: Sequence[tuple[Case, Outcome]]) -> list[dict[str, Any]]:
 
 
 def measure(folder: Path, count: int, seed: int, unchecked: bool = False) -> list[tuple[Case, Outcome]]:
-    """So many damaged files, and what came of each."""
+    """Try count damaged files. Returns the outcome of each."""
     whole = folder / "whole"
     for noticed in (True, False):  # compiled, then loaded
         outcomes = list(tried([Case("whole", kernel, whole) for kernel in KERNELS], unchecked))
@@ -146,7 +146,7 @@ def damaged(folder: Path, whole: Path, count: int, rng: random.Random) -> Iterat
         kind, kernel = list(DAMAGES)[i % len(DAMAGES)], KERNELS[i // len(DAMAGES) % 2]
         data = original = files[kernel].read_bytes()
         other = files[KERNELS[1 - KERNELS.index(kernel)]].read_bytes()
-        while data == original:  # zeros may have been zeros before
+        while data == original:  # the block may have been zeros before
             changed = bytearray(original)
             DAMAGES[kind](changed, other, rng)
             data = bytes(changed)
@@ -157,7 +157,7 @@ def damaged(folder: Path, whole: Path, count: int, rng: random.Random) -> Iterat
 
 
 def tried(cases: Sequence[Case], unchecked: bool) -> Iterator[Outcome]:
-    """What came of each; a process that ends is followed by another one, for those after the one it ended at."""
+    """The outcome of each file. After a crash, a new process continues with the next file."""
     rest = list(cases)
     while rest:
         given = [[case.kernel, str(case.folder)] for case in rest]

@@ -1,4 +1,4 @@
-"""A process of ``kernel_cache``: loads one damaged kernel after the other, and says of each what came of it."""
+"""The child process of ``kernel_cache``: load one damaged kernel after the other and report each outcome."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from npformer.backend.numba.compiling import Kernel, inlined, named
 
 
 def main() -> None:
-    """Arguments: JSON of the cases, (kernel, folder) each, and whether files are read as if they bore no digest."""
+    """Arguments: JSON of the cases, (kernel, folder) each, and whether to skip the digest check."""
     cases, unchecked = json.loads(sys.argv[1])
     if unchecked:
         keeping.read = lambda path, key: path.read_bytes()[keeping.HEAD :] if path.exists() else None
@@ -26,7 +26,7 @@ def main() -> None:
 
 
 def outcome(known: Kernel) -> tuple[bool, str]:
-    """Whether a kernel like this, in this folder, was refused, and what came of running it."""
+    """Whether this kernel's file in this folder was refused, and the outcome of running the kernel."""
     kernel, noticed = Kernel(inlined(known.dispatcher.py_func), known.signature), False
     try:
         noticed = not kernel.load("float32")

@@ -1,12 +1,12 @@
-"""Memory after batches of many random shapes: what the first hundred left, and what two thousand leave.
+"""Memory after batches of many random shapes: after the first hundred, and after two thousand.
 
     python -m benchmarks.faults.memory                         each table of kernels, training and decoding
     python -m benchmarks.faults.memory --kernels numpy --shapes 500 --json
 
-Each row is a process of its own. Resident memory is what the system counts, so it holds, beside what the program
-keeps, what the C library has not given back of arrays that are gone; ``in use`` is its growth once glibc was asked to
-give that back, at both ends. ``kept`` is what the workspace of the calling thread has, which ``backend/workspace.py``
-bounds. Texts are up to 64 tokens long, batches up to 32 of them.
+Each row is measured in its own process. Resident memory is the system's figure: it includes memory of freed arrays
+that the C library has not returned yet. ``in use`` is its growth after glibc was asked, at both ends, to return that
+memory. ``kept`` is the size of the calling thread's workspace, which ``backend/workspace.py`` bounds. Texts have up to
+64 tokens, batches up to 32 texts.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ from npformer.backend import workspace
 
 KERNELS = ("plain", "numpy", "numba")
 WORK = ("train", "decode")
-FIRST = 100  # shapes: what they leave is what there is to keep
+FIRST = 100  # shapes until the memory to be kept is allocated
 MOST_TEXTS, MOST_TOKENS, VOCABULARY = 32, 64, 16
 
 
 def resident_bytes() -> int:
-    """What the system has given this process, on Linux."""
+    """The resident memory of this process, on Linux."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     return pages * 4096
 
 
 def give_back() -> None:
-    """Have the C library give back what is free, where it is glibc."""
+    """Ask the C library, if it is glibc, to return freed memory."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
 
 
 def measure(kernels: str, work: str, shapes: int) -> dict[str, Any]:
-    """Do the work for so many random shapes in this process. Returns a row."""
+    """Run batches of so many random shapes in this process. Returns a row."""
     config = npf.TransformerConfig(
         src_vocab_size=VOCABULARY, tgt_vocab_size=VOCABULARY, d_model=32, num_heads=4, num_encoder_layers=1,
         num_decoder_layers=1, d_ff=64, max_seq_len=MOST_TOKENS, dropout=0.1,
@@ -77,14 +77,14 @@ def measure(kernels: str, work: str, shapes: int) -> dict[str, Any]:
 
 
 def in_a_process_of_its_own(kernels: str, work: str, shapes: int) -> dict[str, Any]:
-    """The same, in a new process."""
+    """The same in a new process."""
     command = [sys.executable, "-m", "benchmarks.faults.memory", "--one", kernels, work, "--shapes", str(shapes)]
     found: dict[str, Any] = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
     return found
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
-    """Rows in words, in MB of 10⁶ bytes."""
+    """Rows as text, in MB of 10⁶ bytes."""
     lines = []
     for row in rows:
         first, last = row["first_bytes"], row["last_bytes"]
@@ -94,9 +94,9 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit 0 once it is measured."""
+    """Exit 0 once everything is measured."""
     parser = bare_parser("faults.memory", __doc__.splitlines()[0])
-    parser.add_argument("--kernels", choices=KERNELS, action="append", help="one table alone; may be repeated")
+    parser.add_argument("--kernels", choices=KERNELS, action="append", help="one kernel table only; may be repeated")
     parser.add_argument("--shapes", type=int, default=2000, help="how many random shapes (default: 2000)")
     parser.add_argument("--one", nargs=2, metavar=("KERNELS", "WORK"), help=argparse.SUPPRESS)
     args = parser.parse_args(arguments)

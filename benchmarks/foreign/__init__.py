@@ -1,1 +1,1 @@
-"""Pairs written as others write them, right and wrong, by which ``npf.gradcheck`` is scored."""
+"""Right and wrong pairs, written as other projects write them, that score ``npf.gradcheck``."""

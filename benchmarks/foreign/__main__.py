@@ -1,15 +1,15 @@
-"""How gradcheck judges pairs that it has never seen: right ones, and wrong ones with a cause to find.
+"""How gradcheck judges pairs that it has never seen: right pairs, and wrong pairs with a known cause.
 
     python -m benchmarks.foreign                             every pair, in float64
-    python -m benchmarks.foreign --only "layer norm"         those whose name contains this
-    python -m benchmarks.foreign --dtype float32             as kernels in float32, against the pair in float64
-    python -m benchmarks.foreign --save foreign.json         and keep what came out
+    python -m benchmarks.foreign --only "layer norm"         pairs whose name contains this
+    python -m benchmarks.foreign --dtype float32             each pair in float32, against the same pair in float64
+    python -m benchmarks.foreign --save foreign.json         save the outcome, too
 
-The pairs are written in plain NumPy and use nothing of npformer. A wrong pair's cause is right if the first
-explained row that is WRONG names one of the kinds that a person would name. A wrong pair is told apart if it is
-called WRONG and its right pair right. An exception that comes out of gradcheck is counted as raised.
+The pairs are written in plain NumPy and use nothing of npformer. The cause named for a wrong pair is right if the
+first explained WRONG row names one of the kinds that a person would name. A wrong pair is told apart if gradcheck
+calls it WRONG and calls its right pair right. An exception from gradcheck is counted as raised.
 
-Exit code: 0 a report was made, 2 it cannot be made.
+Exit code: 0 a report was made, 2 no report can be made.
 """
 
 from __future__ import annotations
@@ -65,14 +65,14 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def selected(part: str) -> list[Foreign | Wrong]:
-    """The pairs whose name contains this, and the right one of each wrong one."""
+    """The pairs whose name contains this, and the right pair of each wrong one."""
     wrong = [pair for pair in wrong_pairs() if part.lower() in pair.name.lower()]
     needed = {pair.pair.name for pair in wrong}
     return [*(pair for pair in RIGHT if part.lower() in pair.name.lower() or pair.name in needed), *wrong]
 
 
 def text(found: Sequence[Outcome]) -> str:
-    """Every failure by its name, then the tables."""
+    """List every failure, then print the tables."""
     counts = summary(found)
     verdicts = [[o, *(str(counts[o].get(c, 0)) for c in ("pairs", *COLUMNS))] for o in ORIGINS if o in counts]
     causes = [[o, *(str(counts[o].get(c, 0)) for c in CAUSES)] for o in ORIGINS[1:] if o in counts]
@@ -82,7 +82,7 @@ def text(found: Sequence[Outcome]) -> str:
 
 
 def line(each: Outcome) -> str:
-    """A failure: what it is, and what became of it."""
+    """A failure: the pair and its outcome."""
     said = f"{each.verdict}: {each.message}" if each.message else each.verdict
     if each.cause_is:
         said = f"cause {each.cause_is}" + (f": {each.cause}" if each.cause else "")

@@ -1,4 +1,4 @@
-"""The whole list: all right pairs, and the wrong backwards of each."""
+"""The complete list: all right pairs, and the wrong backwards of each."""
 
 from __future__ import annotations
 

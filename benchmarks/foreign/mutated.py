@@ -1,4 +1,4 @@
-"""The mutants of right backwards: chosen once, kept in mutants.json by what they change, found again by that."""
+"""Mutants of the right backwards: chosen once, and stored in mutants.json as the changes that they make."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from npformer.proof.mutants import Mutant, mutants
 
 CHOSEN = Path(__file__).with_name("mutants.json")
 
-#: What a person would call a mistake that an operator makes.
+#: The kinds that a person would name for each mutation operator.
 OF_OPERATOR = {
     "drop a term": {"missing term", "wrong factor"},  # 1 − s → 1 is a wrong factor
-    "change a sign": {"sign", "extra term"},  # a + b → a − b: the term that is added is another one
+    "change a sign": {"sign", "extra term"},  # a + b → a − b: another term is added
     "drop a factor": {"missing factor", "factor", "wrong factor"},
     "scale by 2": {"factor", "wrong constant"},
     "drop a transpose": {"transposed"},
@@ -30,7 +30,7 @@ OF_OPERATOR = {
 
 
 def kinds_of(operator: str, before: str) -> frozenset[str]:
-    """The kinds of a mutant; what exchanging two operands does depends on what stands between them."""
+    """The kinds of a mutant; the effect of swapped operands depends on the operator between them."""
     if operator != "swap operands":
         return frozenset(OF_OPERATOR[operator])
     expression = ast.parse(before, mode="eval").body

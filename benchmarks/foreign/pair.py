@@ -1,4 +1,4 @@
-"""What a foreign pair is: a forward and a backward as others write them, and mistakes in the backward."""
+"""A foreign pair: a forward and a backward as other projects write them, and mistakes in the backward."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 Function = Callable[..., Any]
 
-#: The families of explanations that a person would accept as naming a true cause.
+#: The kinds of mistakes. A person would accept a diagnosis that names the kind as the true cause.
 KINDS = {
     "sign": "a gradient, or a term of it, has the opposite sign",
-    "factor": "a number too many or too few: 2, 1/N, a size, one over a size",
-    "missing term": "one of the terms that are added is not there",
-    "extra term": "a term is added that should not be there, or is added otherwise than it should be",
-    "missing factor": "an array is forgotten in a product: a weight, a mask, a derivative",
-    "wrong factor": "another array stands in its place, or its inverse",
-    "transposed": "two axes are exchanged, or two operands of a product",
-    "reshaped": "elements are in the order of another axis, or were moved by another amount",
-    "summed axis": "a sum or mean is forgotten, or runs over another axis, or one stands for the other",
+    "factor": "a factor too many or too few: 2, 1/N, a size, one over a size",
+    "missing term": "one term of a sum is missing",
+    "extra term": "a term is added that should not be there, or is added in the wrong form",
+    "missing factor": "an array is missing from a product: a weight, a mask, a derivative",
+    "wrong factor": "another array is used instead, or the inverse",
+    "transposed": "two axes, or two operands of a product, are exchanged",
+    "reshaped": "elements are in the order of another axis, or shifted by a wrong amount",
+    "summed axis": "a sum or mean is missing, runs over the wrong axis, or replaces the other",
     "zero": "it is zero where it should not be",
-    "not accumulated": "of several contributions to one place only one is kept",
-    "swapped outputs": "gradients are returned in another order",
+    "not accumulated": "only one of several contributions to the same element is kept",
+    "swapped outputs": "gradients are returned in the wrong order",
     "wrong branch": "a condition, a mask or a choice is inverted or left out",
-    "wrong place": "it is wrong at some places only: first, last, off by one, one head, masked",
+    "wrong place": "it is wrong in some places only: first, last, off by one, one head, masked",
     "wrong constant": "a constant of the formula has another value, or too few digits",
-    "not finite": "it has entries that are NaN or infinite",
+    "not finite": "it has NaN or infinite entries",
 }
 
 
 @dataclass(frozen=True)
 class Edit:
-    """A mistake made by hand: ``old``, which stands exactly once in the backward's source, becomes ``new``."""
+    """A mistake made by hand: ``old``, which occurs exactly once in the backward's source, becomes ``new``."""
 
     what: str
     old: str
@@ -46,7 +46,7 @@ class Edit:
     kinds: frozenset[str]
 
     def apply(self, backward: Function) -> Function:
-        """The wrong backward. Raises ValueError unless ``old`` stands exactly once in the source."""
+        """The wrong backward. Raises ValueError unless ``old`` occurs exactly once in the source."""
         source = textwrap.dedent(inspect.getsource(backward))
         if source.count(self.old) != 1:
             raise ValueError(
@@ -59,7 +59,7 @@ _numbers = itertools.count()
 
 
 def written(source: str, original: Function) -> Function:
-    """The function that source defines, in the original's namespace, as if it stood in a file: it can be read again."""
+    """The function that source defines, in the original's namespace; inspect.getsource can read it, as from a file."""
     names, file = dict(original.__globals__), f"<wrong {next(_numbers)}>"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     exec(compile(source, file, "exec"), names)
@@ -78,8 +78,8 @@ def wrong(what: str, old: str, new: str, *kinds: str) -> Edit:
 class Foreign:
     """A right pair: forward(*inputs, **options) -> (y, cache), backward(dy, cache) -> gradients in the inputs' order.
 
-    Integer and boolean inputs have no gradient. check: options of gradcheck, for a forward that reads one
-    triangle of a matrix say.
+    Integer and boolean inputs have no gradient. check: options of gradcheck, for example for a forward that reads
+    only one triangle of a matrix.
     """
 
     name: str
@@ -93,7 +93,7 @@ class Foreign:
 
 @dataclass(frozen=True)
 class Wrong:
-    """A wrong version of a pair: its backward, and what its true cause may be called."""
+    """A wrong version of a pair: its backward, and the kinds that name its true cause."""
 
     name: str
     pair: Foreign
@@ -103,7 +103,7 @@ class Wrong:
 
 
 def normal(seed: int, *shape: int) -> Array:
-    """Random numbers of size 1."""
+    """Standard normal random numbers."""
     return np.random.default_rng(seed).normal(size=shape)
 
 
@@ -122,7 +122,7 @@ def apart(seed: int, *shape: int, gap: float = 0.3) -> Array:
 
 
 def gradients(pair: Foreign, backward: Function, dtype: str = "float64") -> tuple[Array, ...]:
-    """What a backward returns at the pair's inputs, for one random upstream gradient."""
+    """The gradients that a backward returns at the pair's inputs, for one random upstream gradient."""
     inputs = [x.astype(dtype) if is_float(x) else x for x in pair.inputs]
     y, cache = pair.forward(*inputs, **pair.options)
     found = backward(upstream(y), cache)

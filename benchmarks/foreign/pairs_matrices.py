@@ -1,4 +1,4 @@
-"""Functions of a matrix, and what solves with one."""
+"""Functions of a matrix, and linear solves."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What moves elements, and what adds with broadcasting."""
+"""Operations that move elements, and additions with broadcasting."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""What gradcheck says of a pair, and what that is worth."""
+"""Gradcheck's verdict on a pair, and whether it is correct."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import npformer as npf
 from benchmarks.foreign.pair import KINDS, Foreign, Function, Wrong, is_float
 from npformer.proof.report import RIGHT, WRONG, Report
 
-#: The families of each label that a diagnosis may have: of mistakes tried (mutants.py) and of patterns (diagnosis.py).
+#: The kinds that each diagnosis label stands for: labels of tried mistakes (mutants.py) and of patterns (diagnosis.py).
 FAMILIES = {
     "drop a term": {"missing term"},
     "change a sign": {"sign"},
@@ -40,19 +40,19 @@ FAMILIES = {
     "heads exchanged": {"reshaped", "wrong place"},
     "heads merged wrongly": {"reshaped"},
 }
-#: Of bugs of the museum, by what their formulas leave out or put elsewhere.
+#: The same for the museum's bugs, by the term that each formula leaves out or misplaces.
 OF_BUGS = {
     "softmax-diagonal": {"missing term", "summed axis"},
     "softmax-no-shared": {"missing term"},
     "embedding-assigned": {"not accumulated"},
 }
 UNEXPLAINED = ("", "unknown")
-#: All gradients are right, and the report is not: something else about the pair is wrong.
+#: All gradients are right, yet the report fails: something else about the pair is wrong.
 PROBLEM = "problem"
 
 
 def family(cause: str) -> set[str]:
-    """The kinds that a row's cause names. Raises ValueError for a label that is not known here yet."""
+    """The kinds that a row's cause names. Raises ValueError for an unknown label."""
     if cause.startswith("scaled by "):
         return {"factor"}
     if cause.startswith("museum bug "):
@@ -68,26 +68,26 @@ def family(cause: str) -> set[str]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The verdict on one pair. cause_is: "right", "false" or "unknown", of a wrong pair that is called WRONG."""
+    """The verdict on one pair. cause_is: "right", "false" or "unknown", for a wrong pair that is called WRONG."""
 
     name: str
-    pair: str  # the right one's name
+    pair: str  # name of the right pair
     origin: str  # "right", "by hand" or "mutant"
-    verdict: str  # gradcheck's, "right" only if all rows are; PROBLEM; "raised" if an exception came out of it
+    verdict: str  # gradcheck's: "right" only if all rows are; PROBLEM; "raised" if gradcheck raised an exception
     cause: str = ""
     cause_is: str = ""
-    message: str = ""  # of the exception, or the problems
+    message: str = ""  # text of the exception or of the problems
 
     @property
     def is_failure(self) -> bool:
-        """Whether this is not what one wishes: right called right, wrong called WRONG, with its true cause."""
+        """Whether the verdict is not the desired one: right called right, or wrong called WRONG with its true cause."""
         if self.origin == "right":
             return self.verdict != RIGHT
         return self.verdict != WRONG or self.cause_is != "right"
 
 
 def check(pair: Foreign, backward: Function, dtype: str) -> Report:
-    """gradcheck of (forward, backward); in float32 as a kernel, with the right pair in float64 as its reference."""
+    """gradcheck of (forward, backward); in float32, with the right pair in float64 as the reference."""
     how = dict(pair.check)
     target, inputs = (pair.forward, backward), pair.inputs
     if dtype == "float32":
@@ -99,7 +99,7 @@ def check(pair: Foreign, backward: Function, dtype: str) -> Report:
 
 
 def outcome(pair: Foreign | Wrong, dtype: str = "float64") -> Outcome:
-    """What gradcheck makes of a right or a wrong pair."""
+    """Gradcheck's outcome on a right or a wrong pair."""
     right = pair if isinstance(pair, Foreign) else pair.pair
     origin = "right" if isinstance(pair, Foreign) else "by hand" if pair.by_hand else "mutant"
     try:
@@ -114,7 +114,7 @@ def outcome(pair: Foreign | Wrong, dtype: str = "float64") -> Outcome:
 
 
 def verdict_of(report: Report) -> str:
-    """WRONG if any row is, else the first that is not right, else PROBLEM if the report has one, else right."""
+    """WRONG if any row is WRONG, else the first other verdict, else PROBLEM if the report has one, else right."""
     verdicts = [row.verdict for row in report.rows]
     rest = RIGHT if report.ok else PROBLEM
     return WRONG if WRONG in verdicts else next((v for v in verdicts if v != RIGHT), rest)
@@ -128,9 +128,9 @@ def judged(cause: str, kinds: frozenset[str]) -> str:
 
 
 def summary(outcomes: Sequence[Outcome]) -> dict[str, dict[str, int]]:
-    """For each origin the number of pairs, of each verdict, and of causes right, false and unknown.
+    """Counts for each origin: pairs, each verdict, and causes that are right, false or unknown.
 
-    told apart: a wrong pair is called WRONG, and its right pair right.
+    told apart: the wrong pair is called WRONG and its right pair is called right.
     """
     found: dict[str, dict[str, int]] = {}
     trusted = {each.pair for each in outcomes if each.origin == "right" and each.verdict == RIGHT}
@@ -144,5 +144,5 @@ def summary(outcomes: Sequence[Outcome]) -> dict[str, dict[str, int]]:
 
 
 def as_dict(each: Outcome) -> dict[str, Any]:
-    """An outcome for machines, without what is empty."""
+    """An outcome for JSON, without empty fields."""
     return {key: value for key, value in vars(each).items() if value}

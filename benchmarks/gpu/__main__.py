@@ -17,7 +17,7 @@ EXAMPLES = """examples:
   python -m benchmarks.gpu --only tests,train --minutes 5
   python -m benchmarks.gpu --against none --out alone
 
-Exit code: 0 all targets hold, 1 one does not or was not measured, 2 it cannot be run here."""
+Exit code: 0 all targets hold, 1 a target does not hold or was not measured, 2 it cannot run here."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -38,7 +38,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         document = run(chosen, setting, about, lambda text: print(text, flush=True))
     except KeyboardInterrupt:
-        print(f"benchmarks: interrupted; what is known is in {folder}", file=sys.stderr)
+        print(f"benchmarks: interrupted; the results so far are in {folder}", file=sys.stderr)
         return 130
     print(f"\n{targets_table(document['targets'])}\n\nwritten: {folder / 'results.json'}, {folder / 'results.md'}")
     return 0 if all(target["holds"] for target in document["targets"]) else 1
@@ -47,19 +47,19 @@ def main(argv: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.gpu", allow_abbrev=False, epilog=EXAMPLES,
-        description="Run the tests marked gpu and all benchmarks on this GPU, and say which targets hold.",
+        description="Run the tests marked gpu and all benchmarks on this GPU, and report which targets hold.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     add = parser.add_argument
-    add("--minutes", type=float, default=9.0, help="for everything (default: 9)")
+    add("--minutes", type=float, default=9.0, help="minutes for everything (default: 9)")
     add("--out", type=Path, default=Path("gpu-results"), help="folder for the results (default: gpu-results)")
-    add("--only", default="", help="parts whose names begin like this, separated by commas (default: all)")
+    add("--only", default="", help="parts whose names begin with these words, separated by commas (default: all)")
     add("--against", choices=("torch", "none"), default="torch", help="the peer (default: torch)")
     return parser
 
 
 def checked(args: argparse.Namespace) -> list[Part]:
-    """The parts that were asked for. Raises UsageError for names and times that make no sense."""
+    """The requested parts. Raises UsageError for unknown names and for times that are not > 0."""
     if not 0 < args.minutes < float("inf"):
         raise UsageError(f"--minutes: expected a number > 0, got {args.minutes}")
     wanted = tuple(name.strip() for name in args.only.split(","))
@@ -72,15 +72,15 @@ def checked(args: argparse.Namespace) -> list[Part]:
 
 
 def free_folder(path: Path) -> Path:
-    """The folder, made if need be. Raises UsageError if there are results in it, or it cannot be made."""
+    """The folder, created if needed. Raises UsageError if it holds results or cannot be created."""
     if (path / "results.json").exists():
         raise UsageError(
-            f"--out: expected a folder without results, got {path}: choose another, nothing is overwritten"
+            f"--out: expected a folder without results, got {path}; choose another folder, since nothing is overwritten"
         )
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"--out: expected a folder that can be made, got {path} ({error.strerror})") from None
+        raise UsageError(f"--out: expected a folder that can be created, got {path} ({error.strerror})") from None
     return path
 
 

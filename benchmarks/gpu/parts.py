@@ -1,4 +1,4 @@
-"""What is done on a GPU, part by part, the most important first. Each part returns what JSON can hold."""
+"""The parts of a GPU run, the most important first. Each part returns values that fit into JSON."""
 
 from __future__ import annotations
 
@@ -27,38 +27,38 @@ from npformer.models.presets import PRESETS
 DROPOUT = 0.1
 TRAINING = Budget(seconds=6.0, turn=0.15)
 SHORT = Budget(seconds=0.4, turn=0.05)
-FIRST, LAST = ("tf32", "bfloat16"), ("float32",)  # precisions, by what the targets ask for
-#: Where the tests marked gpu are: to collect all the others takes longer than to run these.
+FIRST, LAST = ("tf32", "bfloat16"), ("float32",)  # precisions that the targets name
+#: The files with tests marked gpu. Collecting the whole suite would take longer than running these tests.
 TESTS = (
     "tests/test_gpu.py", "tests/test_contract.py", "tests/backend/cuda/test_gpu_kernels.py",
     "tests/backend/test_ops.py",
     "tests/interop/test_torch.py", "tests/layers/test_embedding.py", "tests/models/test_decoding_steps.py",
 )  # fmt: skip
-#: Processes that share them.
+#: pytest processes that share these tests.
 AT_ONCE = 8
-#: CuPy would compile each of its reductions with CUB, for 3 to 4 seconds; without, they take as long as other kernels.
+#: CuPy would compile each reduction with CUB, which takes 3 to 4 seconds; without CUB it compiles like other kernels.
 FOR_TESTS = {"CUPY_ACCELERATORS": ""}
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What a part is given."""
+    """The settings that a part receives."""
 
-    seconds: float  # that it may take
-    folder: Path  # where it may leave files
+    seconds: float  # time limit
+    folder: Path  # for files
     environment: Mapping[str, str]
     torch: bool = True
-    results: Mapping[str, Any] = field(default_factory=dict)  # of the parts before it, by name
+    results: Mapping[str, Any] = field(default_factory=dict)  # results of earlier parts, by name
 
     def options(self, sizes: Sequence[str], precisions: Sequence[str], budget: Budget) -> Options:
-        """As a command line would give them."""
+        """Options, as a command line would give them."""
         return Options(
             "cupy", list(sizes), ["cuda"], list(precisions), self.torch, budget, False, True, {"recompute": False}
         )
 
 
 class Part(NamedTuple):
-    """A piece of work, and the seconds that it may take at most."""
+    """A piece of work and its time limit in seconds."""
 
     name: str
     seconds: float
@@ -66,7 +66,7 @@ class Part(NamedTuple):
 
 
 def parts() -> list[Part]:
-    """All of them, in the order in which they are done: npformer alone first, since a peer may take all the time."""
+    """All parts, in order of execution: npformer alone first, since a peer may take all the time."""
     return [
         Part("tests", 160, tests),
         Part("ceilings", 40, ceilings),
@@ -83,7 +83,7 @@ def parts() -> list[Part]:
 
 
 def _training(precisions: Sequence[str]) -> list[Part]:
-    """npformer's steps alone."""
+    """Training steps of npformer alone."""
     return [
         Part(train_part(size, precision), 30 if size == "base" else 22, partial(alone, size, precision))
         for precision in precisions for size in SIZES
@@ -91,7 +91,7 @@ def _training(precisions: Sequence[str]) -> list[Part]:
 
 
 def _against(precisions: Sequence[str]) -> list[Part]:
-    """The same in turns with the peers'."""
+    """Training steps in turns with the peers."""
     return [
         Part(against_part(size, precision), 80 if size == "base" else 50, partial(train, size, precision))
         for precision in precisions for size in SIZES
@@ -112,13 +112,13 @@ def train(size: str, precision: str, setting: Setting) -> Any:
 
 
 def ceilings(setting: Setting) -> Any:
-    """What the GPU can do at best, and the bytes of a step."""
+    """The GPU's peak rates, and the bytes that a step moves."""
     options = setting.options(SIZES, (*FIRST, *LAST), TRAINING)
     return on_gpu.measure_roofline(options, setting.environment, setting.seconds)
 
 
 def decode(setting: Setting) -> Any:
-    """Greedy decoding of one sentence and of many."""
+    """Greedy decoding of one sentence, and of many."""
     options = setting.options(["small"], ["tf32"], SHORT._replace(seconds=4.0))
     return list(decoding.results(options, [1, 32], 64, setting.environment, setting.seconds))
 
@@ -130,14 +130,14 @@ def operations(setting: Setting) -> Any:
 
 
 def single(module: str, task: str, given: Mapping[str, Any], setting: Setting) -> Any:
-    """What one task of one contender in ``own`` returns."""
+    """The value of one task of one contender in ``own``."""
     entry = Entry(module, f"benchmarks.own.{module}:{module}", {"device": "cupy", **given})
     with contenders([entry], setting.environment, setting.seconds) as (child,):
         return child.run(task, 1)["values"][0]
 
 
 def tests(setting: Setting) -> Any:
-    """The tests marked gpu; meanwhile torch.compile fills its cache with what will be measured later."""
+    """Run the tests marked gpu; meanwhile torch.compile fills its cache for the later measurements."""
     log, start = setting.folder / "tests.txt", time.monotonic()
     with log.open("w", encoding="utf-8") as said:
         running = subprocess.Popen(
@@ -167,15 +167,15 @@ def pytest_command() -> list[str]:
 
 
 def summary(said: str, code: int | None) -> dict[str, Any]:
-    """pytest's last line and how many tests passed; code None: it was stopped."""
-    lines = [line.strip("= ") for line in said.splitlines() if line.strip()] or ["it said nothing"]
+    """pytest's last line and the number of passed tests; code None: pytest was stopped."""
+    lines = [line.strip("= ") for line in said.splitlines() if line.strip()] or ["no output"]
     passed = re.search(r"(\d+) passed", lines[-1])
     last = lines[-1] if code is not None else f"stopped in the middle of: {lines[-1]}"
     return {"code": code, "passed": int(passed[1]) if passed else 0, "summary": last}
 
 
 def compile_ahead(setting: Setting) -> dict[str, float]:
-    """Compile PyTorch's captured forms, all at once: seconds until each was ready. What fails is left out."""
+    """Compile PyTorch's captured forms, all at once: seconds until each was ready. Forms that fail are left out."""
     with tempfile.TemporaryDirectory() as folder:
         entries = []
         for size in SIZES:

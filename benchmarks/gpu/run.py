@@ -1,4 +1,4 @@
-"""Doing parts one by one within a time, with everything that is known written down after each."""
+"""Runs parts one by one within a time limit, and saves all results after each part."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchmarks.gpu.parts import Part, Setting
 from benchmarks.gpu.targets import targets
 from benchmarks.gpu.text import markdown
 
-LEAST = 5.0  # seconds; a part is not begun with less
+LEAST = 5.0  # seconds; no part begins with less time left
 DONE, FAILED, STOPPED, NOT_BEGUN = "done", "FAILED", "OUT OF TIME", "NOT BEGUN"
 
 Document = dict[str, Any]
@@ -25,7 +25,7 @@ def run(
 ) -> Document:  # fmt: skip
     """Do parts in setting.seconds; results.json and results.md in setting.folder are whole after each.
 
-    A part that fails, or takes longer than it may, does not keep the next ones from being done.
+    A part that fails or exceeds its time limit does not stop the next ones.
     """
     start, results = now(), dict(setting.results)
     states = [{"part": part.name, "state": NOT_BEGUN, "seconds": 0.0, "said": ""} for part in parts]
@@ -36,7 +36,7 @@ def run(
         if left < LEAST:
             continue
         began, allowed = now(), min(part.seconds, left)
-        state["state"], state["said"] = STOPPED, "interrupted"  # what stays written if this process ends here
+        state["state"], state["said"] = STOPPED, "interrupted"  # stays in the file if this process ends here
         write(document, setting.folder)
         try:
             results[part.name] = part.do(replace(setting, seconds=allowed, results=results))
@@ -51,13 +51,13 @@ def run(
 
 
 def line(state: Mapping[str, Any]) -> str:
-    """What is said of a part when it is over."""
+    """The message about a finished part."""
     first = state["said"].splitlines()[-1].strip() if state["said"] else ""
     return f"{state['part']:<22} {state['state']:<12} {state['seconds']:6.1f} s  {first}".rstrip()
 
 
 def write(document: Document, folder: Path) -> None:
-    """Put both files in place, each whole at any time; targets are judged anew."""
+    """Write both files atomically, with the targets judged again."""
     document["targets"] = [target._asdict() for target in targets(document["results"])]
     for name, text in (("results.json", json.dumps(document, indent=1)), ("results.md", markdown(document))):
         half = folder / f"{name}.new"

@@ -1,4 +1,4 @@
-"""What the GPU backend is meant to reach on one H200, and whether it did: milliseconds per step with dropout 0.1."""
+"""The GPU backend's targets on one H200, and whether they hold: milliseconds per step with dropout 0.1."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any, NamedTuple
 
 SIZES = ("tiny", "small", "mid", "base")
 MILLISECONDS = (0.45, 0.80, 1.8, 12.0)  # of a step with products in TF32, at most
-RATIOS = (  # precision, peer, how many times as fast at the least
+RATIOS = (  # precision, peer, the least speed-up
     ("tf32", "torch-reduce-overhead", (5.0, 2.8, 2.0, 1.5)),
     ("tf32", "torch-fast", (15.0, 9.0, 6.0, 2.0)),
     ("bfloat16", "torch-reduce-overhead", (4.0, 2.5, 1.8, 1.5)),
 )
 REVERSE_SECONDS, REVERSE_MATCH = 3.0, 0.995
-#: Bytes that others may take of the GPU meanwhile: what is in use is asked of the driver, by whomever it is used.
+#: Tolerance in bytes: the driver's count of used memory includes other processes.
 GROWTH = 8 << 20
 
 Results = Mapping[str, Any]  # name of a part -> what it found
 
 
 class Target(NamedTuple):
-    """One thing to reach. found None: it was not measured."""
+    """One target. found None: it was not measured."""
 
     what: str
     wanted: str
@@ -30,7 +30,7 @@ class Target(NamedTuple):
 
 
 def targets(results: Results) -> list[Target]:
-    """All of them, in the order of importance."""
+    """All targets, the most important first."""
     return [*_tests(results), *_milliseconds(results), *_ratios(results), *_reverse(results), *_others(results)]
 
 
@@ -41,7 +41,7 @@ def best(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
 
 
 def times_as_fast(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> float:
-    """Their time over ours: the median over the rounds in which they took turns."""
+    """The peer's time over npformer's: the median over rounds."""
     pairs = zip(ours["round_medians"], theirs["round_medians"], strict=True)
     return statistics.median(their / our for our, their in pairs)
 
@@ -52,7 +52,7 @@ def train_part(size: str, precision: str) -> str:
 
 
 def against_part(size: str, precision: str) -> str:
-    """The name of the part that measures it in turns with the peers."""
+    """The name of the part that measures a training step in turns with the peers."""
     return f"against {precision} {size}"
 
 
@@ -61,7 +61,7 @@ def _tests(results: Results) -> Iterator[Target]:
     if not found:
         yield Target("tests marked gpu", "all pass", None, None)
         return
-    holds = found["code"] == 0 and found["passed"] > 0  # none but skipped ones proves nothing
+    holds = found["code"] == 0 and found["passed"] > 0  # skipped tests alone prove nothing
     yield Target("tests marked gpu", "all pass", found["summary"], holds)
 
 

@@ -12,14 +12,14 @@ VERDICTS = {True: "holds", False: "DOES NOT HOLD", None: "not measured"}
 
 
 def targets_table(targets: Sequence[Mapping[str, Any]]) -> str:
-    """What was to be reached, what was found, and whether it holds."""
+    """The table of targets: wanted, found, and whether each holds."""
     rows = [[each["what"], each["wanted"], each["found"] or "–", VERDICTS[each["holds"]]] for each in targets]
     held = sum(bool(each["holds"]) for each in targets)
     return f"{report.table(('target', 'wanted', 'found', ''), rows)}\n{held} of {len(targets)} targets hold"
 
 
 def markdown(document: Mapping[str, Any]) -> str:
-    """All results, for readers."""
+    """All results as a Markdown page."""
     parts = (_head(document), *_training(document["results"]), *_others(document["results"]), _parts(document))
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -68,7 +68,7 @@ def _training_row(row: Mapping[str, Any]) -> list[str]:
 
 
 def _others(results: Mapping[str, Any]) -> Iterator[str]:
-    """Everything else that was measured."""
+    """All other measurements."""
     if "decode" in results:
         rows = [
             [f"{found['size']}, batch {found['batch']}", row["name"], f"{row['tokens_per_second']:,.0f}",

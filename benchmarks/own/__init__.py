@@ -1,1 +1,1 @@
-"""What npformer runs, and the matrix products alone that bound it."""
+"""npformer's contenders, and the matrix products alone, which bound its speed."""

@@ -1,4 +1,4 @@
-"""The npformer backend that a contender asks for."""
+"""The npformer backend of a contender."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from npformer.backend import Backend
 
 
 def backend(device: str, kernels: str, precision: str = "float32") -> Backend:
-    """npformer's backend on device in float32, with these kernels, whose products have that precision."""
+    """npformer's backend on device in float32, with these kernels and this precision of products."""
     return npf.get_backend(device, dtype="float32", kernels=kernels, precision=precision)
 
 
 def about(of: Backend) -> dict[str, str]:
-    """What a reader wants to know of it."""
+    """The backend's description for the report."""
     threads = "1" if of.name == "cupy" else f"up to {of.threads} over a batch or {cores()} in a product"
     library = import_module("npformer.backend.numba.intel").product_library() if of.kernels == "numba" else ""
     return {"backend": f"{of}, products by {library}" if library else str(of), "threads": threads}

@@ -1,4 +1,4 @@
-"""npformer's greedy decoding, of a fixed number of tokens."""
+"""npformer's greedy decoding of a fixed number of tokens."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from npformer.models.presets import PRESETS
 def decode(
     size: str, tokens: int, batches: list[int], device: str, kernels: str, precision: str = "float32"
 ) -> Contender:
-    """Tasks "batch 1" and so on; each returns what was said, (B, T) as lists."""
+    """Tasks "batch 1" and so on; each returns the output tokens, (B, T) as lists."""
     chosen = backend(device, kernels, precision)
     model = decoding_model(PRESETS[size], chosen)
 

@@ -1,4 +1,4 @@
-"""Every gradient of a model against NumPy's in float64, tensor by tensor, beside the error budget of float32."""
+"""Every gradient of a model against NumPy's in float64, tensor by tensor, with float32's error budget."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SIZE = Preset(vocab_size=40, d_model=64, num_heads=4, num_layers=2, d_ff=256, le
 
 
 def gradients(device: str, kernels: str, precision: str = "float32") -> Contender:
-    """Task "gradients": {"rows": [{"tensor", "shape", "error", "note", "holds"}], "wrong": how many do not}."""
+    """Task "gradients": {"rows": [{"tensor", "shape", "error", "note", "holds"}], "wrong": how many fail}."""
     chosen = backend(device, kernels, precision)
     src, tgt_in, _ = SIZE.example_batch()
     src[:2, 8:] = 0  # padding

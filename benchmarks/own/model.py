@@ -1,4 +1,4 @@
-"""The models that contenders start from, and their weights in a file, for processes that hold no npformer model."""
+"""The initial models of contenders, and a file of their weights for processes without npformer."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from npformer.backend import Backend
 from npformer.interop.torch import save_state_dict
 from npformer.models.presets import Preset
 
-NO_END = -1  # no token: decoding ends when it is long enough, for every contender alike
-NEVER = -1e4  # a bias with which a token is never the likeliest
+NO_END = -1  # not a token: every contender decodes to the full length
+NEVER = -1e4  # with this bias a token is never the likeliest
 
 
 def training_model(preset: Preset, dropout: float, backend: Backend, recompute: bool = False) -> npf.Transformer:
@@ -23,19 +23,19 @@ def training_model(preset: Preset, dropout: float, backend: Backend, recompute: 
 
 
 def decoding_model(preset: Preset, backend: Backend) -> npf.Transformer:
-    """A model that never says the pad token, so that no one has to hide what it said."""
+    """A model that never predicts the pad token, so that its output needs no mask."""
     model = training_model(preset, 0.0, backend)
     model.generator.bias.data[model.config.pad_id] = NEVER
     return model
 
 
 def sources(preset: Preset, batch: int) -> npt.NDArray[np.int64]:
-    """Source sentences (B, S) to decode, without padding."""
+    """Source sentences (B, S) without padding."""
     return np.random.default_rng(1).integers(1, preset.vocab_size, (batch, preset.length))
 
 
 def save_weights(preset: Preset, folder: Path, decoding: bool = False) -> str:
-    """Write the weights of that model, under PyTorch's names, into folder. Returns the path."""
+    """Write that model's weights, under PyTorch's names, into folder. Returns the path."""
     path, backend = folder / "weights.safetensors", npf.get_backend("numpy", kernels="plain")
     save_state_dict(decoding_model(preset, backend) if decoding else training_model(preset, 0.0, backend), path)
     return str(path)

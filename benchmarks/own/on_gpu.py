@@ -1,4 +1,4 @@
-"""What a GPU can be asked after a measurement: memory taken of it, kernels that a step launches."""
+"""GPU figures after a measurement: memory in use, kernels that a step launches."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ KERNEL_NODE = 0  # CU_GRAPH_NODE_TYPE_KERNEL; others are copies, fills and the l
 
 
 def memory_watched(chosen: Backend) -> Callable[[], dict[str, Any]]:
-    """Watch from now on how many bytes CuPy's pools ask of the driver; they keep what they have. {} on a CPU."""
+    """Count the bytes that CuPy's pools request from the driver from now on; the pools keep memory. {} on a CPU."""
     if chosen.name != "cupy":
         return dict
     from cupy.cuda import MemoryHook
@@ -31,7 +31,7 @@ def memory_watched(chosen: Backend) -> Callable[[], dict[str, Any]]:
 
 
 def used_memory() -> int:
-    """Bytes of the GPU's memory that are in use, by whomever."""
+    """Bytes of the GPU's memory in use, by all processes."""
     import cupy
 
     free, total = cupy.cuda.runtime.memGetInfo()
@@ -39,7 +39,7 @@ def used_memory() -> int:
 
 
 def launched(update: npf.TrainStep, steps: int) -> dict[str, Any]:
-    """How many kernels are in the graph of so many training steps, for each of them; {} if there is no graph."""
+    """The number of kernels per step in the graph of so many training steps; {} if there is no graph."""
     compute = update.runner.compute if update.runner is not None else None
     graphs = [shape.graph for shape in getattr(compute, "_shapes", {}).values() if shape.graph is not None]
     if not graphs:
@@ -48,7 +48,7 @@ def launched(update: npf.TrainStep, steps: int) -> dict[str, Any]:
 
 
 def count_kernels(driver: Any, graph: Any) -> int:
-    """How many nodes of CuPy's graph are kernels, by the driver's library."""
+    """The number of kernel nodes in CuPy's graph, from the driver's library."""
     count, handle = ctypes.c_size_t(), ctypes.c_void_p(graph.graph)
     _expect_success(driver.cuGraphGetNodes(handle, None, ctypes.byref(count)))
     nodes = (ctypes.c_void_p * count.value)()

@@ -1,4 +1,4 @@
-"""npformer's operations one by one, forward and backward, in kernels of one's choice."""
+"""npformer's operations one by one, forward and backward, with chosen kernels."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _on_device(given: Case, chosen: Backend) -> tuple[Any, ...]:
 
 
 def _placed(x: Any, chosen: Backend) -> Any:
-    """x on the device; on the CPU as it is, since a copy would put views of heads in order."""
+    """x on the device; on the CPU x itself, since a copy would make views of heads contiguous."""
     if isinstance(x, tuple):
         return tuple(_placed(each, chosen) for each in x)
     if not isinstance(x, np.ndarray) or chosen.device.owns(x):
@@ -69,7 +69,7 @@ def _placed(x: Any, chosen: Backend) -> Any:
 
 
 def _option(given: Any, chosen: Backend) -> Any:
-    """An option as it is; of a mask, what lies in memory goes to the device."""
+    """The option itself; a mask's array goes to the device."""
     if not isinstance(given, AttentionMask) or chosen.device.owns(given.key_visible):
         return given
     return replace(given, key_visible=chosen.device.array(given.key_visible, "bool"))

@@ -1,9 +1,8 @@
-"""The matrix products of a training step alone: the fastest that this machine's libraries do them.
+"""The matrix products of a training step alone, as fast as this machine's libraries compute them.
 
-Each linear map's three products (y = x W, dx = dy Wᵀ, dW = xᵀ dy) run in their own shapes, into memory that
-is there already, over and over: the most favourable circumstances. With the threads of NumPy's BLAS, and with
-the rows dealt out to threads of Python, each with a product of one thread, by NumPy's library and by Intel's where
-kernels use that; the fastest way counts, for each.
+Each linear map's three products (y = x W, dx = dy Wᵀ, dW = xᵀ dy) run repeatedly in their own shapes, into allocated
+memory: the best case. They run with the threads of NumPy's BLAS, and with the rows split over Python threads with
+one-thread products, by NumPy's library and, where kernels use it, by Intel's. The fastest way counts for each product.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ from npformer.models.presets import PRESETS
 
 Matrix = npt.NDArray[np.float32]
 Multiply = Callable[[Matrix, Matrix, Matrix], None]
-BY_ROWS, AS_IT_IS, TURNED = 101, 111, 112  # CBLAS's numbers for them
-FLOP_PER_TURN = 4e8  # of one thread: short products are repeated, so that the clock does not count
+BY_ROWS, AS_IT_IS, TURNED = 101, 111, 112  # CBLAS constants
+FLOP_PER_TURN = 4e8  # in one thread; short products are repeated, so that the clock's cost is negligible
 
 
 def products(size: str, split: bool, library: str = "numpy") -> Contender:
-    """The contender; split: rows over threads of Python. Its value is the seconds of each product, as in ``names``.
+    """The contender; split: rows over Python threads. Its value is the seconds of each product, as in ``names``.
 
-    library is "numpy" for NumPy's own, "intel" for the one that kernels use on Intel's processors.
+    library is "numpy" for NumPy's BLAS, "intel" for the library that kernels use on Intel processors.
     """
     parts = cores() if split else 1
     multiply: Multiply = _by_intel() if library == "intel" else lambda a, b, out: np.matmul(a, b, out=out)
@@ -44,7 +43,7 @@ def products(size: str, split: bool, library: str = "numpy") -> Contender:
 
 
 def _by_intel() -> Multiply:
-    """A product by MKL, on one thread, of matrices that lie in memory row by row or column by column."""
+    """A product by MKL, on one thread, of row-major or column-major matrices."""
     from npformer.backend.numba.intel import intel_product
 
     gemm: Callable[..., None] | None = intel_product("s")
@@ -65,7 +64,7 @@ def _by_intel() -> Multiply:
 
 
 def _three(linear: Linear, parts: int, multiply: Multiply) -> list[Callable[[], float]]:
-    """The three products of a linear map, each as a function that returns the seconds that one takes."""
+    """The three products of a linear map, each as a function that returns the seconds of one product."""
     rows = [linear.rows // parts + (i < linear.rows % parts) for i in range(parts)]
     rng = np.random.default_rng(0)
 

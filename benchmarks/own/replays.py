@@ -1,7 +1,7 @@
-"""Many training steps whose shapes change, and the GPU's memory meanwhile.
+"""The GPU's memory during many training steps with changing shapes.
 
-Shapes come in two sets by turns. One set is as many graphs as are kept at most, or fewer, so that within a turn
-graphs are replayed; both are more, so that from turn to turn graphs have to go and others to be made.
+Two sets of shapes take turns. One set fits into the limit on kept graphs, so graphs are replayed within a turn. Both
+sets together exceed it, so each turn evicts graphs and captures others.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def replays(device: str, precision: str, kernels: str, steps: int = 10_000) -> C
 
 
 def watch(turn: Callable[[int, tuple[int, ...]], float], steps: int, used: Callable[[], int]) -> dict[str, Any]:
-    """Make so many steps in turns: {"steps", "used", "growth", "loss"}, used being the bytes in use after each turn.
+    """Make so many steps in turns: {"steps", "used", "growth", "loss"}; used is the bytes in use after each turn.
 
-    growth is how much more is in use at the end of any turn of the second half than of any of the first.
+    growth is the greatest use after a turn of the second half minus the greatest after a turn of the first half.
     """
     each, found, loss = -(-steps // TURNS), [], 0.0
     for i in range(TURNS):

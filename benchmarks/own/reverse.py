@@ -12,16 +12,16 @@ from benchmarks.tasks import Contender
 from npformer.training import RunDirectory, Trainer
 from npformer.training.assemble import assemble, write_run
 
-#: Steps that show CuPy every function that it compiles when it is called for the first time: argmax, and others.
+#: Steps of a first training, in which CuPy compiles every function at its first call: argmax and others.
 COMPILING = 3
 
 
 def reverse(device: str, precision: str, kernels: str = "auto", steps: int | None = None) -> Contender:
     """Task "train": {"seconds", "exact_match", "sequences"}.
 
-    seconds are those of the whole training: the steps, its evaluations, its checkpoints; capturing is in it.
-    Importing, what is written before the first step, and compiling are not: a training of COMPILING steps, with its
-    evaluation, comes first. steps: fewer, for a quick look.
+    seconds cover the whole training: steps, evaluations, checkpoints and graph capture. They exclude imports, files
+    written before the first step, and compilation, for which a training of COMPILING steps and its evaluation comes
+    first. steps: a smaller number for a quick look.
     """
     run = {"task": "reverse", "device": device, "kernels": kernels, "precision": precision}
 
@@ -35,7 +35,7 @@ def reverse(device: str, precision: str, kernels: str = "auto", steps: int | Non
 
 
 def trained(assembled: Any) -> dict[str, Any]:
-    """What the task returns, of one training."""
+    """Run one training. Returns the task's value."""
     with tempfile.TemporaryDirectory() as folder:
         place = RunDirectory.create(Path(folder) / "run", Path(folder), "reverse")
         write_run(place, assembled)

@@ -1,4 +1,4 @@
-"""What a GPU can do at best, by npformer's own means, and what a training step has to move."""
+"""A GPU's peak rates as npformer measures them, and the bytes that a training step has to move."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BYTES = 4  # of a float32
 
 
 def ceilings(device: str, kernels: str, precisions: list[str]) -> Contender:
-    """Tasks: "ceilings" returns the rates that are seen now, "bytes SIZE" what a step of that size has to move."""
+    """Tasks: "ceilings" returns the measured rates, "bytes SIZE" the bytes that a step of that size has to move."""
     chosen = {name: backend(device, kernels, name) for name in precisions}
     first = chosen[precisions[0]]
 
@@ -37,7 +37,7 @@ def _bytes(size: str, chosen: Backend) -> Task:
 
 
 def step_bytes(preset: Preset, chosen: Backend) -> float:
-    """Bytes that the operations of one training step and Adam move at the least: see npformer.backend.flops."""
+    """The least bytes that the operations of one training step and Adam move; see npformer.backend.flops."""
     clock = Clock(chosen.device)
     model = npf.Transformer(preset.config(0.1), backend=timed_backend(chosen, clock), seed=0)
     step, batch = npf.TrainStep(model, npf.Adam(model.arena)), preset.example_batch()

@@ -1,6 +1,6 @@
 """npformer's training step: forward, loss, backward, Adam, and the loss read back.
 
-On a GPU several steps are asked for before anyone waits, and their losses are read together; the batch comes
+On a GPU several steps are queued before the host waits, and their losses are read together; the batch comes
 from the host each time, as in training.
 """
 
@@ -29,17 +29,17 @@ def train(
     size: str | Mapping[str, int], dropout: float, device: str, kernels: str, recompute: bool = False,
     precision: str = "float32", launch: str = "one",
 ) -> Contender:  # fmt: skip
-    """The contender with npformer's kernels of that name ("numba", "numpy", "plain"; "cuda" on a GPU).
+    """A contender with the npformer kernels of this name ("numba", "numpy", "plain"; "cuda" on a GPU).
 
     size is a preset's name, or the fields of a Preset; recompute: layers compute their forward again in backward.
-    launch is for a GPU: "one" step at a time as a graph, "many" of them at once, or each operation by itself ("none").
+    launch, on a GPU: "one" step per graph launch, "many" steps per launch, or "none" for eager operations.
     """
     chosen = backend(device, kernels, precision)
     if launch == "none":
         chosen = replace(chosen, capture=run_eagerly)
     preset = PRESETS[size] if isinstance(size, str) else Preset(**size)
     start = time.perf_counter()
-    _prepare(MINUTE, dropout, chosen, False, launch)[0]()  # compiles, where kernels are compiled, before the clock runs
+    _prepare(MINUTE, dropout, chosen, False, launch)[0]()  # compiles kernels before the clock runs
     facts: dict[str, Any] = {"threads": chosen.threads, "compile_seconds": time.perf_counter() - start}
     facts["prepared_bytes"] = peak_memory()
     held = memory_watched(chosen)
@@ -61,7 +61,7 @@ def train(
 def _prepare(
     preset: Preset, dropout: float, chosen: Backend, recompute: bool, launch: str
 ) -> tuple[Task, float, npf.TrainStep]:
-    """(a task, which makes steps and returns their losses; the loss before them, without dropout; what steps)."""
+    """(a task that makes steps and returns their losses; the first loss, without dropout; the training step)."""
     model = training_model(preset, dropout, chosen, recompute)
     batch = preset.example_batch()
     src, tgt_in, tgt_out = batch
@@ -76,7 +76,7 @@ def _prepare(
 def _several(
     update: npf.TrainStep, batch: Batch, count: int, chosen: Backend, launch: str
 ) -> Callable[[], list[float]]:
-    """So many steps, one by one or all in one launch; their losses are read at the end."""
+    """Make so many steps, one by one or all in one launch; read their losses at the end."""
 
     def one_by_one() -> list[float]:
         losses = [update(*batch) for _ in range(count)]

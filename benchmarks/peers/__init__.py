@@ -1,1 +1,1 @@
-"""What PyTorch runs; nothing else in ``benchmarks`` imports it."""
+"""PyTorch's contenders; nothing else in ``benchmarks`` imports PyTorch."""

@@ -1,7 +1,7 @@
-"""PyTorch's greedy decoding, eager and incremental: what was computed for earlier tokens is kept.
+"""PyTorch's greedy decoding, eager and incremental, with a key/value cache.
 
-Keys and values of earlier tokens live in memory made once, those of the source are computed once; each
-step runs the decoder on the newest token alone, in inference mode. Sources without padding need no mask.
+The cache is allocated once, and the source's keys and values are computed once. Each step runs the decoder on the
+newest token only, in inference mode. Sources have no padding, so they need no mask.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BEGIN = 1  # the first token's id
 def decode(
     size: str, tokens: int, batches: list[int], device: str, weights: str, precision: str = "float32"
 ) -> Contender:
-    """Tasks "batch 1" and so on; each returns what was said, (B, T) as lists."""
+    """Tasks "batch 1" and so on; each returns the output tokens, (B, T) as lists."""
     at = place(device, precision)
     net = Transformer(PRESETS[size], 0.0, Fused).load(load_file(weights)).to(at).eval()
     positions = sinusoids(tokens, PRESETS[size].d_model).to(at)
@@ -45,7 +45,7 @@ def decode(
 
 @torch.inference_mode()
 def greedy(net: Transformer, src: Tensor, positions: Tensor, end: int) -> Tensor:
-    """src (B, S), without padding, to as many tokens as there are positions, or up to end: (B, T)."""
+    """src (B, S), without padding, to tokens (B, T), up to the end token or the number of positions."""
     memory = net.encode(src, (src != 0)[:, None, None, :])
     states = [State(block, memory, len(positions)) for block in net.decoder]
     said = torch.zeros(src.shape[0], len(positions), dtype=torch.int64, device=src.device)

@@ -1,4 +1,4 @@
-"""PyTorch on a device: which one, in which precision its products are, and what a step took of a GPU."""
+"""PyTorch on a device: the device, the precision of products, and a step's use of the GPU."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ DEVICES = {"numpy": "cpu", "cupy": "cuda"}
 
 
 def place(device: str, precision: str) -> torch.device:
-    """The device that npformer calls that; products of float32 have that precision from now on.
+    """The PyTorch device for npformer's device name; sets the precision of float32 products.
 
     bfloat16 is autocast's: see ``autocast``. Raises RuntimeError if PyTorch sees no such device.
     """
     found = torch.device(DEVICES[device])
     if found.type == "cuda" and not torch.cuda.is_available():
-        raise RuntimeError(f"torch {torch.__version__}: expected that it sees a GPU, it does not; or --against none")
+        raise RuntimeError(f"torch {torch.__version__}: expected a GPU that PyTorch sees, got none; use --against none")
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
     return found
 
 
 def autocast(at: torch.device, precision: str) -> torch.autocast:
-    """Within it products are of bfloat16, if that is the precision; parameters and norms stay float32."""
+    """Within this context products use bfloat16, if that is the precision; parameters and norms stay float32."""
     return torch.autocast(at.type, dtype=torch.bfloat16, enabled=precision == "bfloat16")
 
 
@@ -36,15 +36,15 @@ def waiting(at: torch.device) -> Callable[[], None]:
 
 
 def seen(at: torch.device, step: Callable[[], object] | None = None) -> dict[str, Any]:
-    """Bytes that the allocator held of the GPU at its most, and how many kernels a step launches; {} on a CPU."""
+    """Peak bytes of GPU memory held by the allocator, and the kernels that a step launches; {} on a CPU."""
     if at.type != "cuda":
         return {}
-    held = {"device_bytes": torch.cuda.max_memory_reserved()}  # before the profiler takes some
+    held = {"device_bytes": torch.cuda.max_memory_reserved()}  # before the profiler allocates
     return held if step is None else held | {"kernels": kernels(step)}
 
 
 def kernels(step: Callable[[], object]) -> int | None:
-    """How many kernels the profiler sees in a step; None where it sees nothing at all."""
+    """The number of kernels that the profiler sees in a step; None if it sees nothing."""
     with profile(activities=[ProfilerActivity.CUDA]) as watched:
         step()
         torch.cuda.synchronize()
@@ -53,5 +53,5 @@ def kernels(step: Callable[[], object]) -> int | None:
 
 
 def about() -> dict[str, str]:
-    """What a reader wants to know of PyTorch."""
+    """PyTorch's description for the report."""
     return {"backend": f"torch {torch.__version__}", "threads": str(torch.get_num_threads())}

@@ -1,8 +1,8 @@
-"""The same Transformer in PyTorch, twice: as textbooks write it, and in its fastest eager form.
+"""The same Transformer in PyTorch, twice: as in textbooks, and in its fastest eager form.
 
 Both: post-LN, ReLU, sinusoidal positions, embeddings scaled by √C, dropout on the embeddings, the attention
-weights, inside the feed-forward and on each sub-layer's output; masks True = visible. They differ in
-attention alone: ``Textbook`` has a matrix for each of Q, K, V and spells the softmax out; ``Fused`` has one
+weights, inside the feed-forward and on each sub-layer's output; masks True = visible. They differ only
+in attention: ``Textbook`` has one matrix for each of Q, K, V and writes the softmax out; ``Fused`` has one
 product for Q, K, V (in cross-attention one for K, V) and calls scaled_dot_product_attention.
 """
 
@@ -22,10 +22,10 @@ State = Mapping[str, Tensor]
 
 
 class Attention(nn.Module):
-    """What both forms share: H heads, the output product, the loading of weights."""
+    """The common part of both forms: H heads, the output product, the loading of weights."""
 
     def __init__(self, size: Preset, dropout: float, blocks: tuple[int, ...]) -> None:
-        """blocks says how many of Q, K, V each of the input matrices makes, in this order."""
+        """blocks: how many of Q, K, V each input matrix produces, in this order."""
         super().__init__()
         self.heads, self.width, self.dropout, self.blocks = size.num_heads, size.d_model, dropout, blocks
         self.inputs = nn.ModuleList(nn.Linear(size.d_model, n * size.d_model) for n in blocks)
@@ -41,7 +41,7 @@ class Attention(nn.Module):
         return merged
 
     def load(self, state: State, name: str) -> None:
-        """Take over what torch.nn.MultiheadAttention keeps as in_proj and out_proj."""
+        """Load the in_proj and out_proj of torch.nn.MultiheadAttention."""
         rows = [n * self.width for n in self.blocks]
         for kind in ("weight", "bias"):
             parts = torch.split(state[f"{name}.in_proj_{kind}"], rows)
@@ -105,7 +105,7 @@ class Block(nn.Module):
         return y
 
     def load(self, state: State, name: str) -> None:
-        """Take over what torch.nn.TransformerEncoderLayer or DecoderLayer keeps under name."""
+        """Load the state of torch.nn.TransformerEncoderLayer or DecoderLayer stored under name."""
         self.self_attn.load(state, f"{name}.self_attn")
         if self.multihead_attn is not None:
             self.multihead_attn.load(state, f"{name}.multihead_attn")
@@ -153,7 +153,7 @@ class Transformer(nn.Module):
         return embedded
 
     def load(self, state: Mapping[str, Any]) -> Transformer:
-        """Take over npformer's weights, as npformer.interop.torch.to_state_dict names them."""
+        """Load npformer's weights, as npformer.interop.torch.to_state_dict names them."""
         tensors = {name: torch.from_numpy(array) for name, array in state.items()}
         for name in ("src_embed", "tgt_embed", "generator"):
             load_module(self.get_submodule(name), tensors, name)
@@ -165,7 +165,7 @@ class Transformer(nn.Module):
 
 
 def load_module(module: nn.Module, state: State, name: str) -> None:
-    """Copy the parameters of module from state, where they are called name.weight and so on."""
+    """Copy the parameters of module from state, where their names are name.weight and so on."""
     for kind, parameter in module.named_parameters():
         parameter.data.copy_(state[f"{name}.{kind}"])
 

@@ -1,4 +1,4 @@
-"""The operations in PyTorch, as a good program spells them; backward is autograd's."""
+"""The operations in PyTorch, as a good program writes them; autograd runs the backward."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TRANSPOSED = {"linear": (1,), "feed_forward": (1, 3), "gru": (2, 4), "conv1d": (
 
 
 def ops(size: str, device: str, threads: int, precision: str = "float32") -> Contender:
-    """Tasks "linear forward", "linear backward" and so on. Forward builds what autograd needs, as in training."""
+    """Tasks "linear forward", "linear backward" and so on. Forward records the autograd graph, as in training."""
     torch.set_num_threads(threads)
     at, together = place(device, precision), TOGETHER[device]
 
@@ -41,7 +41,7 @@ def ops(size: str, device: str, threads: int, precision: str = "float32") -> Con
 
 
 def prepared(name: str, size: Preset, rate: float, at: torch.device) -> tuple[Spelling, list[Tensor], Case]:
-    """(the function, its inputs, the call that these are of) for the operation of that name."""
+    """(the function, its inputs, their case) for the operation of that name."""
     given: Case = case(name, size)
     inputs = []
     for i, array in enumerate(given.arrays):
@@ -59,7 +59,7 @@ def _forward(function: Spelling, inputs: list[Tensor]) -> Task:
 
 
 def upstream(given: Case, outputs: tuple[Tensor, ...]) -> list[Tensor]:
-    """What backward starts from: the gradient of each output, where that is."""
+    """The upstream gradients: one for each output, with the output's device and dtype."""
     return [
         torch.from_numpy(np.asarray(dy, dtype=np.float32)).to(y)
         for dy, y in zip(given.dy(outputs), outputs, strict=True)
@@ -111,7 +111,7 @@ def spellings(size: Preset, rate: float, at: torch.device) -> dict[str, Spelling
 
 
 def _of_attention(size: Preset, rate: float, at: torch.device) -> dict[str, Spelling]:
-    """Attention of all kinds, and what tells it where tokens stand. A window is a mask: it hides, and saves nothing."""
+    """All kinds of attention, and positions. A window is a mask here: it hides scores and saves no work."""
     length, attend = size.length, F.scaled_dot_product_attention
     past = torch.ones(length, length, dtype=torch.bool, device=at).tril()
     some = torch.ones(size.batch, 1, 1, length, dtype=torch.bool, device=at)
@@ -141,7 +141,7 @@ def _of_attention(size: Preset, rate: float, at: torch.device) -> dict[str, Spel
 
 
 def _of_other_models() -> dict[str, Spelling]:
-    """What networks are made of that are not, or not only, Transformers."""
+    """Operations of networks that are not, or not only, Transformers."""
 
     def remembered(x: Tensor, gamma: Tensor, beta: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
         return (x - mean) * (variance + EPS).rsqrt() * gamma + beta  # F.batch_norm has no gradient of mean and variance

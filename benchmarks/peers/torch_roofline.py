@@ -1,4 +1,4 @@
-"""What a GPU can do at best by PyTorch's means: one large product in each precision, one large copy."""
+"""A GPU's peak rates as PyTorch measures them: one large product in each precision, one large copy."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import torch
 from benchmarks.peers.torch_device import about, place, waiting
 from benchmarks.tasks import Contender
 
-LARGE = 8192  # a square product of that size is as fast as they get
-COPIED = 1 << 30  # bytes, many times what a cache holds
+LARGE = 8192  # square products of this size reach the peak rate
+COPIED = 1 << 30  # bytes, many times the size of a cache
 ROUNDS = 20
 
 
 def ceilings(device: str, precisions: list[str], large: int = LARGE, copied: int = COPIED) -> Contender:
-    """Task "ceilings": as in ``own.roofline``."""
+    """Task "ceilings", as in ``own.roofline``."""
     at = place(device, "float32")
 
     def measure() -> dict[str, Any]:
@@ -37,7 +37,7 @@ def _product(device: str, precision: str, large: int) -> Callable[[], object]:
 
 
 def _best(work: Callable[[], object], wait: Callable[[], None]) -> float:
-    """Seconds of the fastest of several rounds; the first, which may set things up, does not count."""
+    """Seconds of the fastest of several rounds; the first round, which may set things up, does not count."""
     seconds = []
     for _ in range(1 + ROUNDS):
         wait()

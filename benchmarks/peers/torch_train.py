@@ -1,7 +1,7 @@
 """PyTorch's training step: forward, loss, backward, Adam, and the loss read back.
 
-On a GPU several steps are asked for before anyone waits, and their losses are read together. The batch is
-there already, each step's loss is copied, since a captured graph writes the next one over it.
+On a GPU several steps are queued before the host waits, and their losses are read together. The batch is
+already on the device. Each step's loss is copied, since a captured graph overwrites it in the next step.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from npformer.models.presets import PRESETS
 
 
 def textbook(size: str, dropout: float, device: str, weights: str, precision: str = "float32") -> Contender:
-    """Attention written out, Adam as it comes."""
+    """Attention written out, Adam with its defaults."""
     net = Transformer(PRESETS[size], dropout, Textbook).load(load_file(weights))
     return _Training(net, size, device, precision, fused=False).contender()
 
@@ -46,7 +46,7 @@ def _fused(size: str, dropout: float, device: str, weights: str, precision: str,
 
 
 class _Training:
-    """A network in training on one batch; mode is torch.compile's, None: eager."""
+    """A network that trains on one batch; mode: torch.compile's mode, None for eager."""
 
     def __init__(
         self, net: Transformer, size: str, device: str, precision: str, fused: bool, mode: str | None = None

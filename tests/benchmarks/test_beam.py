@@ -62,7 +62,7 @@ def test_a_run_is_measured(runs, monkeypatch, capsys):
         (["copy", "--rounds", "0"], "--rounds: expected an integer >= 1, got 0"),
         (["copy", "--batch", "0"], "--batch: expected 1 <= number < 4097, got 0"),
         (["nowhere"], "nowhere"),
-        (["copy", "--save", "nowhere/x.json"], "--save: expected a .json file in a folder that is there"),
+        (["copy", "--save", "nowhere/x.json"], "--save: expected a .json file in an existing folder"),
     ],
 )
 def test_what_cannot_be_measured_is_refused(words, message, runs, monkeypatch, capsys):

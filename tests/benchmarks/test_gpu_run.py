@@ -221,7 +221,7 @@ def test_the_markdown_of_nothing_says_that_nothing_was_measured():
         ("....\n== 12 passed, 3 skipped in 4.5s ==\n", 0, (12, "12 passed, 3 skipped in 4.5s")),
         ("F\n1 failed, 2 passed in 1s\n", 1, (2, "1 failed, 2 passed in 1s")),
         ("..........\n", None, (0, "stopped in the middle of: ..........")),
-        ("", 4, (0, "it said nothing")),
+        ("", 4, (0, "no output")),
     ],
 )
 def test_what_pytest_said(said, code, found):
@@ -265,7 +265,7 @@ def test_cupys_reductions_are_not_compiled_with_cub_for_tests(tmp_path, monkeypa
 def test_a_contender_that_takes_too_long_is_stopped(monkeypatch):
     entry = Entry("slow", "tests.benchmarks.sleepers:sleeper", {"seconds": 3600.0})
     with (
-        pytest.raises(ContenderError, match=r"slow: expected an answer, it ended with code -9:\n +it said nothing"),
+        pytest.raises(ContenderError, match=r"slow: expected an answer, it ended with code -9:\n +no output"),
         turns.contenders([entry], os.environ, seconds=3.0) as (child,),
     ):
         child.run("nap", 1)

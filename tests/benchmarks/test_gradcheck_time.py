@@ -50,7 +50,7 @@ def test_the_document_the_file_and_the_exit_code(monkeypatch, capsys, tmp_path):
     assert timing.main(["--json", "--save", str(path)]) == 0
     assert json.loads(capsys.readouterr().out) == json.loads(path.read_text(encoding="utf-8"))
     assert timing.main(["--save", str(tmp_path / "nowhere" / "found.json")]) == 2
-    assert "--save: expected a .json file in a folder that is there" in capsys.readouterr().err
+    assert "--save: expected a .json file in an existing folder" in capsys.readouterr().err
     for name in ("within", "as_expected"):
         changes.clear()
         changes[name] = False

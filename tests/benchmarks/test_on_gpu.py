@@ -89,7 +89,7 @@ def test_the_table_on_a_gpu():
     assert lines[0].startswith("tiny, tf32, dropout 0.1: V 16")
     assert lines[2].split() == ["npformer-cuda", "2.00", "2.00", "–", "1.00", "2,000", "50%", "–", "–", "–"]
     assert lines[3].split()[3:] == ["5.00", "1.00", "2,000", "50%", "170", "300", "1.50"]
-    assert "left out, see above why: torch-compile" in lines
+    assert "left out for the reasons above: torch-compile" in lines
     assert max(map(len, on_gpu.LEGEND)) <= report.WIDTH
     assert "tf32 400, float32 50 TFLOP/s; memory 4,000 GB/s" in on_gpu.roofline_line(CEILINGS).replace("\n    ", " ")
 
@@ -249,7 +249,7 @@ def test_precisions_are_of_a_gpu():
     assert (given.precisions, given.kernels) == (["float32"], ["plain"])
     with pytest.raises(options.UsageError, match=r"--precision: expected float32 on a CPU, got 'tf32'; .* cupy"):
         options.checked(parser.parse_args(["--against", "none", "--precision", "tf32"]))
-    with pytest.raises(options.UsageError, match="--precision: expected of float32, tf32, bfloat16"):
+    with pytest.raises(options.UsageError, match="--precision: expected names from float32, tf32, bfloat16"):
         options.checked(parser.parse_args(["--against", "none", "--precision", "half"]))
 
 
@@ -260,7 +260,7 @@ def test_with_a_gpu_all_precisions_and_kernels_are_the_default(monkeypatch):
     assert (given.precisions, given.kernels) == (["float32", "tf32", "bfloat16"], ["cuda"])
     given = options.checked(parser.parse_args(["--against", "none", "--device", "cupy", "--kernels", "plain,auto"]))
     assert given.kernels == ["plain", "cuda"]
-    with pytest.raises(options.UsageError, match=r"--kernels: expected of cuda, plain, auto, .* got 'numpy'"):
+    with pytest.raises(options.UsageError, match=r"--kernels: expected names from cuda, plain, auto, .* got 'numpy'"):
         options.checked(parser.parse_args(["--against", "none", "--device", "cupy", "--kernels", "numpy"]))
     monkeypatch.setattr(options, "installed", lambda name: True)
     monkeypatch.setattr(options.importlib.metadata, "version", lambda name: "2.13.0+cpu")

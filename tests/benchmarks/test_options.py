@@ -66,18 +66,19 @@ def test_cupy_without_a_gpu(main, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("main", "arguments", "words"),
     [
-        (train_step.main, ["--size", "huge"], "--size: expected of tiny, small, mid, base, separated by commas, got"),
+        (train_step.main, ["--size", "huge"],
+         "--size: expected names from tiny, small, mid, base, separated by commas, got 'huge'"),
         (train_step.main, ["--dropout", "0.1,1"], "--dropout: expected 0 <= number < 1, got 1"),
         (train_step.main, ["--dropout", "much"], "--dropout: expected numbers separated by commas, got 'much'"),
         (train_step.main, ["--seconds", "0"], "--seconds: expected a number > 0, got 0"),
         (train_step.main, ["--rounds", "0"], "--rounds: expected an integer >= 1, got 0"),
-        (train_step.main, ["--kernels", "fast"], "--kernels: expected of numba, numpy, plain, auto"),
+        (train_step.main, ["--kernels", "fast"], "--kernels: expected names from numba, numpy, plain, auto"),
         (decode.main, ["--tokens", "0"], "--tokens: expected an integer >= 1, got 0"),
         (decode.main, ["--batch", "0"], "--batch: expected 1 <= number < 4097, got 0"),
-        (ops.main, ["--op", "convolution"], "--op: expected of linear, relu"),
+        (ops.main, ["--op", "convolution"], "--op: expected names from linear, relu"),
         (ops.main, ["--threads", "0"], "--threads: expected an integer >= 1, got 0"),
-        (ops.main, ["--save", "nowhere/x.json"], "--save: expected a .json file in a folder that is there, got"),
-        (decode.main, ["--save", "decode.txt"], "--save: expected a .json file in a folder that is there, got"),
+        (ops.main, ["--save", "nowhere/x.json"], "--save: expected a .json file in an existing folder, got"),
+        (decode.main, ["--save", "decode.txt"], "--save: expected a .json file in an existing folder, got"),
     ],
 )  # fmt: skip
 def test_bad_options_are_refused(main, arguments, words, monkeypatch, capsys):

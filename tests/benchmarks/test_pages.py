@@ -200,7 +200,7 @@ def test_a_command_is_measured_and_kept(monkeypatch, tmp_path, capsys):
     assert not (tmp_path / "bad.json").exists(), "what failed is not kept"
     capsys.readouterr()
     assert measured.main(["nothing"]) == 2
-    assert "expected names of --list, got nothing" in capsys.readouterr().err
+    assert "expected names from --list, got nothing" in capsys.readouterr().err
     assert measured.main(["--list"]) == 0
     assert "npformer certify" in capsys.readouterr().out
 

@@ -91,8 +91,11 @@ def test_width_takes_the_feed_forward_along():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--sweep", "T,colour"], "--sweep: expected of T, batch, width, depth, separated by commas, got 'colour'"),
-        (["--kernels", "fast"], "--kernels: expected of numba, numpy, plain, auto"),
+        (
+            ["--sweep", "T,colour"],
+            "--sweep: expected names from T, batch, width, depth, separated by commas, got 'colour'",
+        ),
+        (["--kernels", "fast"], "--kernels: expected names from numba, numpy, plain, auto"),
     ],
 )
 def test_bad_options_are_refused(arguments, words, monkeypatch, capsys):
