@@ -1,10 +1,10 @@
-"""Write the dates data set: dates as people write them in eight languages, and as ISO 8601 does.
+"""Write the dates data set: dates as people write them in eight languages, and in ISO 8601 form.
 
     5 de março de 1987<TAB>1987-03-05
 
 Months are always names, so that day and month cannot be confused. Each date is written
 in its language's long form, or with the abbreviated month; years run from 1950 to 2049.
-No source comes twice; the lines are in random order.
+No source occurs twice; the lines are in random order.
 
 examples/data/dates.tsv was written with Babel 2.18.0 (Unicode CLDR 47) and the default
 seed; with the same CLDR this script writes the same bytes again.
@@ -35,8 +35,8 @@ DEFAULT_OUT = Path(__file__).parent / "data" / "dates.tsv"
 
 
 def make_lines(count: int, seed: int) -> list[str]:
-    """`count` lines source<TAB>target, no source twice."""
-    # Only random() is promised to give the same numbers in every version of Python.
+    """`count` lines source<TAB>target, each source once."""
+    # Python promises the same numbers in every version only for random().
     draw = random.Random(seed).random
     days = (LAST_DAY - FIRST_DAY).days + 1
     targets: dict[str, str] = {}
@@ -44,21 +44,21 @@ def make_lines(count: int, seed: int) -> list[str]:
         day = FIRST_DAY + datetime.timedelta(days=int(draw() * days))
         language = LANGUAGES[int(draw() * len(LANGUAGES))]
         source = write_date(day, language, abbreviated=draw() < 0.5)
-        # Languages share spellings ("5 mar 1987"), never with two meanings.
+        # Languages share spellings ("5 mar 1987"), but never with two meanings.
         if targets.setdefault(source, day.isoformat()) != day.isoformat():
             raise RuntimeError(f"{source!r} would mean both {targets[source]} and {day.isoformat()}")
     return [f"{source}\t{target}" for source, target in targets.items()]
 
 
 def write_date(day: datetime.date, language: str, *, abbreviated: bool) -> str:
-    """The date in words, as CLDR has it for the language."""
+    """The date in words, in CLDR's form for the language."""
     if abbreviated:
         return format_skeleton("yMMMd", day, locale=language)
     return format_date(day, "long", locale=language)
 
 
 def write_new(path: Path, content: str, *, force: bool) -> None:
-    """Write all or nothing; an existing file stays as it is unless `force` says otherwise."""
+    """Write everything or nothing; an existing file is replaced only with `force`."""
     if path.exists() and not force:
         raise FileExistsError(f"{path} exists; choose another --out, or replace it with --force")
     unfinished = path.with_name(f"{path.name}.{os.getpid()}.tmp")
@@ -77,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--out", type=Path, default=DEFAULT_OUT, help="file to write (%(default)s)")
     parser.add_argument("--count", type=int, default=12_000, help="lines, at most 100000 (%(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="which dates are drawn (%(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the random dates (%(default)s)")
     parser.add_argument("--force", action="store_true", help="replace the file if it exists")
     options = parser.parse_args(argv)
     if not 1 <= options.count <= 100_000:

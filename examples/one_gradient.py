@@ -1,7 +1,7 @@
 """One gradient, derived, written and proven: the softplus y = log(1 + exp x).
 
 Its derivative is the logistic function, dx = dy/(1 + exp(−x)). The script checks it, then checks a
-version with the sign forgotten, to show what a wrong gradient looks like.
+version with a wrong sign, to show how a wrong gradient is reported.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def softplus_backward(dy: Array, x: Array) -> tuple[Array]:
 
 
 def forgetful_backward(dy: Array, x: Array) -> tuple[Array]:
-    """The same with a sign lost."""
+    """The same gradient with a wrong sign."""
     return (dy / (1 + np.exp(x)),)
 
 
@@ -35,7 +35,7 @@ def main() -> None:
     x = np.random.default_rng(0).normal(size=(3, 4))
     print("right:")
     print(npf.gradcheck((softplus_forward, softplus_backward), x))
-    print("\nwith a sign lost:")
+    print("\nwith a wrong sign:")
     print(npf.gradcheck((softplus_forward, forgetful_backward), x))
 
 

@@ -1,7 +1,7 @@
-"""A layer of your own, made of npformer's: gated feed-forward, y = (x W_g + b_g)·relu(x W_u + b_u).
+"""A layer of your own, made of npformer's layers: gated feed-forward, y = (x W_g + b_g)·relu(x W_u + b_u).
 
 The forward keeps the caches of its parts on a stack; the backward is the forward read bottom-up. The
-gradient check takes the layer as it is, and finds what happens if one of the two paths is forgotten.
+gradient check accepts the layer directly, and finds the mistake if one of the two paths is forgotten.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class GatedFeedForward(Layer):
 
 
 class ForgetfulFeedForward(GatedFeedForward):
-    """The same layer, whose backward forgets that x was used twice."""
+    """The same layer, but its backward forgets that x was used twice."""
 
     def backward(self, dy: Array, cache: CacheStack) -> Array:
         """dy (..., F) to a dx (..., C) that lacks the path through the gate."""

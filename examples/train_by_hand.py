@@ -1,11 +1,11 @@
-"""A Transformer layer from the tokens to Adam, all of it on this page: it learns to write eight letters backwards.
+"""A complete Transformer layer in one file, from tokens to Adam: it learns to write eight letters backwards.
 
     x = table[tokens] + positions           x ← LN(x + Attention(x))           x ← LN(x + FeedForward(x))
     logits = x W + b                        loss = cross-entropy(logits, the same letters in reverse)
 
-Nothing differentiates by itself. The forward goes up in numbered steps, each of which returns what it computed and a
-cache; the backward counts down, hands each cache back, and receives the gradients, in the order of the inputs. Where a
-value was used twice, its gradients add.
+There is no autograd. The forward goes up in numbered steps; each step returns its output and a cache. The backward
+counts down: it hands each cache back and receives the gradients, in the order of the inputs. Where a value was used
+twice, its gradients add.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 import npformer.functional as F  # noqa: N812
 
-V, T, C, H, D_FF = 10, 8, 32, 4, 64  # letters, their number in a word, width, heads, width of the feed-forward
+V, T, C, H, D_FF = 10, 8, 32, 4, 64  # letters, letters per word, width, heads, width of the feed-forward
 Array = Any
 
 
@@ -74,15 +74,15 @@ def train(steps: int = 120, lr: float = 5e-3, seed: int = 0) -> tuple[dict[str, 
         (dlogits,) = F.cross_entropy_backward(np.ones(()), cache)
         g = backward(dlogits, caches)
         for name in p:
-            m[name] = 0.9 * m[name] + 0.1 * g[name]  # the mean of the gradient
-            s[name] = 0.98 * s[name] + 0.02 * g[name] ** 2  # and of its square
+            m[name] = 0.9 * m[name] + 0.1 * g[name]  # running mean of the gradient
+            s[name] = 0.98 * s[name] + 0.02 * g[name] ** 2  # running mean of its square
             step = (m[name] / (1 - 0.9**t)) / (np.sqrt(s[name] / (1 - 0.98**t)) + 1e-9)
             p[name] = p[name] - lr * step
     return p, float(loss)
 
 
 def main() -> None:
-    """Train, then ask about words that were never seen."""
+    """Train, then test on new random words."""
     p, loss = train()
     words = np.random.default_rng(1).integers(0, V, (1000, T))
     answers = forward(p, words)[0].argmax(axis=-1)

@@ -3,8 +3,8 @@
     npformer train reverse
     python examples/word_attention.py runs/reverse-001 backward reverse.png
 
-Rows are the steps of the output; each is named after the letter that was written last. Columns are the letters of the
-input. The dark cells of a row are the letters that the decoder looks at. Two heads of each layer are shown.
+Rows are the output's steps; each is labelled with the letter written last. Columns are the letters of the input. The
+dark cells of a row are the letters that the decoder attends to. Two heads of each layer are shown.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from npformer.training.attention_example import attention_example
 
 
 def draw(run: Path, word: str, picture: Path) -> str:
-    """Write the picture; returns what the model makes of the word."""
+    """Write the picture; returns the model's output for the word."""
     trained = read_trained(RunDirectory.open(run), "numpy")
     model, tokenizer = trained.model, trained.tokenizer
     if not isinstance(model, Transformer) or not isinstance(tokenizer, Tokenizer):

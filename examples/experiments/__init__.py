@@ -1,4 +1,4 @@
-"""What is claimed of Transformers and their rivals, shown by experiment.
+"""Experiments that test well-known claims about Transformers and their rivals.
 
 In reading order: ``cost_and_length``, ``step_time``, ``first_token``, ``norms``, ``dropout_place``, ``norm_order``,
 ``heads``, ``embeddings``, ``beside_pytorch``. They share ``common`` (settings, tables, a training loop), ``tagger``

@@ -1,10 +1,10 @@
 """A base-sized run beside PyTorch: from equal weights, on equal batches, step by step.
 
-The run is one that a study text on the Transformer gives: vocabularies of 5,000, d_model 512, 8 heads, 6 + 6 layers,
+The settings are those of a study text on the Transformer: vocabularies of 5,000, d_model 512, 8 heads, 6 + 6 layers,
 d_ff 2048, sequences of 100 random tokens, batches of 64, Adam with rate 1e-4, β = (0.9, 0.98), ε = 1e-9. Dropout is 0
-here: the two draw other random numbers. PyTorch's side is put together from torch.nn.Transformer.
+here, since the two libraries draw different random numbers. PyTorch's side uses torch.nn.Transformer.
 
-In float32 the two round differently, and Adam makes the most of it; in float64 (--small) they agree to rounding.
+In float32 the two round differently, and Adam amplifies the difference; in float64 (--small) they agree to rounding.
 Needs PyTorch: pip install torch.
 """
 
@@ -62,7 +62,7 @@ SMALL = Setting(30, 16, 4, 2, 32, length=8, batch_size=4, steps=4, dtype="float6
 
 
 def batches(setting: Setting) -> Iterator[tuple[Array, Array, Array]]:
-    """src, tgt_in, tgt_out, random tokens; a target's last token is never read, its first never asked for."""
+    """src, tgt_in, tgt_out, random tokens; a target's last token is never an input, its first never predicted."""
     rng = np.random.default_rng(0)
     shape = (setting.batch_size, setting.length)
     for _ in range(setting.steps):
@@ -71,7 +71,7 @@ def batches(setting: Setting) -> Iterator[tuple[Array, Array, Array]]:
 
 
 def measure(setting: Setting) -> Found:
-    """Train both, a step of the one, then a step of the other."""
+    """Train both models, one step of each in turn."""
     config = setting.config()
     model = npf.Transformer(config, backend=npf.get_backend("numpy", setting.dtype), seed=0)
     sides = {
@@ -95,12 +95,12 @@ class TorchStep:
 
         width, kind = config.d_model, {"dtype": getattr(torch, dtype)}
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that an optimisation of inference is off
+            warnings.simplefilter("ignore")  # the warning that an inference optimisation is off
             core = torch.nn.Transformer(
                 width, config.num_heads, config.num_encoder_layers, config.num_decoder_layers, config.d_ff,
                 dropout=0.0, batch_first=True, **kind,
             )  # fmt: skip
-        core.encoder.norm = core.decoder.norm = None  # the paper has none there
+        core.encoder.norm = core.decoder.norm = None  # the paper has no norm there
         self.net = torch.nn.ModuleDict({
             "encoder": core.encoder,
             "decoder": core.decoder,

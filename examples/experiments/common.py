@@ -1,4 +1,4 @@
-"""What the experiments share: two sizes of each, a table, and a training loop of a few lines."""
+"""Shared by the experiments: two settings of each, a table, and a training loop of a few lines."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def command(
         description=about.partition("\n")[0],
         epilog=f"example: python -m examples.experiments.{name} --small",
     )
-    parser.add_argument("--small", action="store_true", help="a setting of a few seconds, to see how it goes")
+    parser.add_argument("--small", action="store_true", help="a quick setting of a few seconds, to show the procedure")
     parser.add_argument("--out", type=Path, default=Path(f"{name}.png"), help="the picture to write (%(default)s)")
     options = parser.parse_args(argv)
     start = time.perf_counter()
@@ -35,7 +35,7 @@ def command(
 
 
 def print_table(headings: Sequence[object], rows: Iterable[Sequence[object]]) -> None:
-    """Columns, the first flush left, the others flush right."""
+    """Columns; the first is aligned left, the others right."""
     lines = [[write(cell) for cell in row] for row in (headings, *rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(headings))]
     for number, line in enumerate(lines):
@@ -46,7 +46,7 @@ def print_table(headings: Sequence[object], rows: Iterable[Sequence[object]]) ->
 
 
 def write(cell: object) -> str:
-    """Numbers with three digits that count, all else as it is."""
+    """Numbers with three significant digits, everything else unchanged."""
     return f"{cell:.3g}" if isinstance(cell, float) else str(cell)
 
 
@@ -69,7 +69,7 @@ def fit(
         logits, cache = model.forward(*inputs, key=npf.RandomKey(seed, step=number))
         cross_entropy = model.ops.cross_entropy
         loss, loss_cache = cross_entropy.forward(logits, targets, 0, 0.0)
-        statistics = list(statistics_in(cache))  # of a BatchNorm; backward empties the cache
+        statistics = list(statistics_in(cache))  # BatchNorm's statistics; backward empties the cache
         model.zero_grad()
         model.backward(cross_entropy.backward(1.0, loss_cache), cache)
         if clip_norm is not None:
@@ -82,6 +82,6 @@ def fit(
 
 
 def accuracy(logits: Array, targets: Array) -> float:
-    """The share of counted targets (not 0) that the logits (…, V) put first."""
+    """The share of counted targets (not 0) to which the logits (…, V) give the highest score."""
     counted = targets != 0
     return float((logits.argmax(axis=-1) == targets)[counted].mean())

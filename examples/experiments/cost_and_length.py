@@ -1,9 +1,9 @@
-"""What a sequence costs, by its length: attention in three kinds, a recurrent net, a convolution.
+"""The cost of a sequence by its length: three kinds of attention, a recurrent net, a convolution.
 
     full attention n²·d        local, linear attention n        recurrence n·d²        convolution k·n·d²
 
-Forward and backward of one layer, one sequence, the plain kernels, one thread: time, and the most memory that
-arrays took on the way. The exponent is the slope of a straight line through the logarithms.
+Measured: forward and backward of one layer on one sequence, with the plain kernels and one thread. The columns are
+time and the arrays' peak memory. The exponent is the slope of a straight line through the logarithms.
 
 Source: Vaswani et al. 2017, arXiv:1706.03762, table 1.
 """
@@ -27,7 +27,7 @@ from npformer.plotting.charts import Chart, Curve, draw_charts
 
 
 class Setting(NamedTuple):
-    """Lengths T, and how large a layer is."""
+    """Lengths T, and the size of a layer."""
 
     lengths: tuple[int, ...]
     d_model: int = 32
@@ -38,7 +38,7 @@ class Setting(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """A layer's measurements, one for each length."""
+    """One layer's measurements, one for each length."""
 
     seconds: list[float]
     megabytes: list[float]
@@ -51,7 +51,7 @@ SMALL = Setting(lengths=(128, 256, 512), rounds=2)
 
 
 def layers(setting: Setting) -> dict[str, Layer]:
-    """The five kinds, all d_model wide."""
+    """The five kinds of layer, all of width d_model."""
     backend = npf.get_backend("numpy", kernels="plain", threads=1)
 
     def attention(*words: object) -> Layer:
@@ -68,11 +68,11 @@ def layers(setting: Setting) -> dict[str, Layer]:
 
 
 def measure(setting: Setting) -> dict[str, Cost]:
-    """Every kind at every length, in turns: a disturbance of the machine hits all of them."""
+    """Measure every kind at every length, in turns, so that a disturbance of the machine affects all of them."""
     kinds, rng = layers(setting), np.random.default_rng(0)
     inputs = [rng.normal(size=(1, length, setting.d_model)).astype("float32") for length in setting.lengths]
     seconds: dict[str, list[list[float]]] = {name: [[] for _ in inputs] for name in kinds}
-    for _ in range(setting.rounds + 1):  # the first one warms up
+    for _ in range(setting.rounds + 1):  # the first round warms up
         for name, layer in kinds.items():
             for i, x in enumerate(inputs):
                 start = time.perf_counter()
@@ -94,7 +94,7 @@ def run(layer: Layer, x: np.ndarray) -> None:
 
 
 def peak(function: Callable[[], None]) -> float:
-    """The most bytes that the function's arrays took at one time."""
+    """The peak bytes of the function's arrays."""
     tracemalloc.start()
     try:
         function()
@@ -104,7 +104,7 @@ def peak(function: Callable[[], None]) -> float:
 
 
 def exponent(lengths: tuple[int, ...], costs: list[float]) -> float:
-    """p of the power law cost ∝ T^p that fits best."""
+    """The exponent p of the best-fitting power law cost ∝ T^p."""
     return float(np.polyfit(np.log(lengths), np.log(costs), 1)[0])
 
 

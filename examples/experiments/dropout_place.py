@@ -1,11 +1,11 @@
-"""Dropout before the residual sum, as in the paper, or after it: what is left of the stream, and what is learned.
+"""Dropout before the residual sum, as in the paper, or after it: the effect on the residual stream and on learning.
 
-Before the sum, each sub-layer's contribution is dropped and the stream is not. After it, the stream itself loses
-entries at every sub-layer, and what has been lost does not come back: of an entry, a share (1 − p)^n arrives
-after n sub-layers.
+Before the sum, dropout zeroes entries of each sub-layer's contribution, not of the stream. After the sum, the stream
+itself loses entries at every sub-layer, and lost entries do not come back: an entry survives n sub-layers with
+probability (1 − p)^n.
 
-Left: the cosine between the stream with and without dropout, fresh layers. Right: reversing words, trained with
-dropout, the loss on held-out words without it.
+Left: the cosine between the stream with and without dropout, in untrained layers. Right: models that learn to reverse
+words with dropout; the loss on held-out words, without dropout.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from npformer.plotting.charts import Chart, Curve, draw_charts
 
 
 class Setting(NamedTuple):
-    """Depths to train at, and how."""
+    """Depths, and the training options."""
 
     depths: tuple[int, ...]
     steps: int
     rate: float = 0.1
     d_model: int = 32
     batch_size: int = 32
-    deep: int = 12  # layers of the fresh stack
+    deep: int = 12  # layers of the untrained stack
 
 
 FULL = Setting(depths=(1, 2, 4, 8, 12), steps=1000, d_model=64)

@@ -1,10 +1,10 @@
-"""Embeddings before and after training: who becomes whose neighbour.
+"""Embeddings before and after training: which words become neighbours.
 
-A Transformer reads dates word by word, in eight languages, and writes them as ISO does. Nobody tells it that
-março, March and Mar. are one month; they come to have vectors alike because they must be answered alike.
+A Transformer reads dates word by word, in eight languages, and writes them in ISO form. No label says that
+março, March and Mar. are the same month; their vectors become similar because their outputs are the same.
 
-The table: some months with their nearest words by cosine similarity. The picture: the similarity of all names of
-months, in groups of one month.
+The table shows some months with their nearest words by cosine similarity. The picture shows the similarity of all
+names of months, grouped by month.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Setting(NamedTuple):
 
 
 class Dates(NamedTuple):
-    """The data as ids, and the names of their pieces."""
+    """The data as ids, and the vocabularies."""
 
     src: Array  # (n, S)
     target: Array  # (n, 10)
@@ -47,12 +47,12 @@ class Dates(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Tables of the words' vectors (V, C), and how much was learned."""
+    """Tables of the words' vectors (V, C), and the accuracy."""
 
     dates: Dates
     before: Embedding
     after: Embedding
-    right: float  # share of characters, of dates kept from training
+    right: float  # share of right characters, on held-out dates
 
 
 FULL = Setting(steps=1500)
@@ -74,7 +74,7 @@ def read_dates() -> Dates:
             if any(map(str.isalpha, word)):
                 months[word].add(int(target[5:7]) - 1)
     target = np.array([[marks[character] for character in target] for _, target in lines])
-    month_of = {word: found.pop() for word, found in months.items() if len(found) == 1}  # "de" stands in all
+    month_of = {word: found.pop() for word, found in months.items() if len(found) == 1}  # "de" is in all of them
     return Dates(src, target, words, characters, month_of)
 
 
@@ -108,7 +108,7 @@ def measure(setting: Setting) -> Found:
 
 
 def neighbours(embedding: Embedding, dates: Dates, word: str, k: int = 1) -> list[str]:
-    """The k words whose vectors are most like the word's."""
+    """The k words whose vectors are most similar to the word's."""
     ids, _ = embedding.nearest(dates.words.index(word), k)
     return [dates.words[i] for i in ids]
 

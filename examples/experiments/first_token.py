@@ -1,11 +1,11 @@
 """How much of the last output's gradient reaches the first token, by the distance between them.
 
-A recurrent net sends it back through every step between, each of which shrinks it: it falls exponentially.
-Attention has a direct way: the gradient is shared among the tokens looked at, and falls as 1/T. A stack of
-convolutions has no way at all beyond its reach.
+A recurrent net sends the gradient back through every step between. Each step shrinks it, so it falls exponentially.
+Attention has a direct path: the gradient is shared among the attended tokens and falls as 1/T. A stack of
+convolutions has no path beyond its receptive field.
 
-Fresh layers, random tokens, float64. The gradient at the first token is divided by that which enters at the
-last output.
+The layers are untrained, the tokens random, the dtype float64. The gradient at the first token is divided by the
+gradient that enters at the last output.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from npformer.plotting.charts import Chart, Curve, draw_charts
 
 
 class Setting(NamedTuple):
-    """Distances in tokens, and how large the nets are."""
+    """Distances in tokens, and the sizes of the nets."""
 
     distances: tuple[int, ...]
     d_model: int = 64
@@ -47,7 +47,7 @@ def measure(setting: Setting) -> dict[str, list[float]]:
 
 
 def nets(setting: Setting, seed: int) -> dict[str, list[Layer]]:
-    """Layers on each other: a Transformer, as many GRUs, and causal convolutions."""
+    """Stacks of layers: a Transformer, as many GRUs, and causal convolutions."""
     backend, rng, width = (
         npf.get_backend("numpy", "float64", kernels="plain"),
         np.random.default_rng(seed),
@@ -76,7 +76,7 @@ def ratio(layers: list[Layer], length: int, width: int, seed: int) -> float:
     sent = np.linalg.norm(dy)
     for layer, cache in zip(reversed(layers), reversed(caches), strict=True):
         dy = layer.backward(dy, cache)
-        dy = dy[0] if isinstance(dy, tuple) else dy  # a GRU's start has a gradient too
+        dy = dy[0] if isinstance(dy, tuple) else dy  # a GRU's initial state has a gradient too
     return float(np.linalg.norm(dy[:, 0]) / sent)
 
 

@@ -1,9 +1,9 @@
-"""What the heads of a trained Transformer specialise in: dates in eight languages to ISO form, by the character.
+"""What the heads of a trained Transformer attend to; it translates dates in eight languages to ISO form, by character.
 
-While it writes the year, does a head of cross-attention look at the year? The table gives, for each head, the
-weight that falls on a field of the source while that field is being written; for heads of the encoder, how much a
-character looks at the one before, at itself, at the one behind, and at its own field as a whole. 1 would be a head
-that does nothing else.
+While the model writes the year, does a cross-attention head attend to the year? For each cross-attention head, the
+table gives the weight on a field of the source while that field is being written. For each encoder head, it gives the
+weight of a character on the previous one, on itself, on the next one, and on its whole field. A head with weight 1
+does nothing else.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ OWN = "its own field"
 
 
 class Setting(NamedTuple):
-    """The training run, and how many held-out dates are looked at."""
+    """The training run, and the number of held-out dates to examine."""
 
     steps: int
     d_model: int = 64
@@ -41,12 +41,12 @@ class Setting(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A trained model and what its heads look at."""
+    """A trained model and the weights of its heads."""
 
     model: npf.Transformer
     task: PairsTask
-    right: float  # share of held-out characters
-    shares: dict[str, dict[str, list[float]]]  # attention -> what is looked at -> weight, by head
+    right: float  # share of right held-out characters
+    shares: dict[str, dict[str, list[float]]]  # attention -> attended position -> weight, by head
 
 
 FULL = Setting(steps=2000)
@@ -54,7 +54,7 @@ SMALL = Setting(steps=25, d_model=16, num_heads=2, num_layers=1, batch_size=16, 
 
 
 def source_fields(source: str) -> dict[str, slice]:
-    """Where year, month and day stand: four digits, the longest word, one or two digits."""
+    """The positions of year, month and day: four digits, the longest word, one or two digits."""
     words = max(re.finditer(r"[^\W\d]+", source), key=lambda found: len(found.group()))
     year = re.search(r"\d{4}", source)
     day = re.search(r"(?<!\d)\d{1,2}(?!\d)", source)
@@ -64,7 +64,7 @@ def source_fields(source: str) -> dict[str, slice]:
 
 
 def measure(setting: Setting) -> Found:
-    """Train, then look at held-out dates."""
+    """Train, then examine held-out dates."""
     task = PairsTask.from_tsv(DATES, seed=0)
     size = len(task.vocabulary)
     config = npf.TransformerConfig(
@@ -82,7 +82,7 @@ def measure(setting: Setting) -> Found:
 
 
 def shares_of(examples: list[Example], weights: dict[str, Array]) -> dict[str, dict[str, list[float]]]:
-    """What each head looks at: fields from cross-attention, neighbours and fields from the encoder."""
+    """What each head attends to: fields in cross-attention, neighbours and fields in the encoder."""
     found: dict[str, dict[str, list[float]]] = {}
     for name, maps in weights.items():  # (B, H, T, S)
         if "cross" in name:
@@ -94,20 +94,20 @@ def shares_of(examples: list[Example], weights: dict[str, Array]) -> dict[str, d
 
 
 def _on_field(examples: list[Example], maps: Array, field: str) -> Iterator[Array]:
-    """For each example (H,): the weight on the field's characters, while it is written."""
+    """For each example (H,): the weight on the field's characters while the field is written."""
     for example, heads in zip(examples, maps, strict=True):
         yield heads[:, FIELDS[field], source_fields(example.source)[field]].sum(-1).mean(-1)
 
 
 def _on_neighbour(examples: list[Example], maps: Array, by: int) -> Iterator[Array]:
-    """For each example (H,): the weight of each character on the one so many places behind it."""
+    """For each example (H,): the weight of each character on the one at the given offset."""
     for example, heads in zip(examples, maps, strict=True):
         length = len(example.source)
         yield np.diagonal(heads[:, :length, :length], by, axis1=1, axis2=2).mean(-1)
 
 
 def _on_own_field(examples: list[Example], maps: Array) -> Iterator[Array]:
-    """For each example (H,): the weight of year, month and day on themselves, each field's characters together."""
+    """For each example (H,): the weight of year, month and day on themselves, summed over each field's characters."""
     for example, heads in zip(examples, maps, strict=True):
         places = source_fields(example.source).values()
         yield np.mean([heads[:, place, place].sum(-1).mean(-1) for place in places], axis=0)

@@ -3,9 +3,9 @@
     post-LN   x ← LN(x + f(x))        the gradient of the last layers is large at the start, whatever the depth
     pre-LN    x ← x + f(LN(x))        the gradient is shared among the layers, and falls as 1/√L
 
-A rate that is full from the first step throws a deep post-LN net off, and warm-up is what saves it; pre-LN does
-without. Left: the loss after the same number of steps on reversed words. Right: the gradient of each layer's last
-matrix, fresh weights, the deepest net.
+With the full learning rate from the first step, a deep post-LN net fails to train unless it gets warm-up; pre-LN needs
+no warm-up. Left: the loss after the same number of steps on reversed words. Right: the gradient of each layer's last
+matrix in the deepest net, before training.
 
 Source: Xiong et al. 2020, arXiv:2002.04745, sections 3.2 and 3.3.
 """
@@ -27,7 +27,7 @@ from npformer.plotting.charts import Chart, Curve, draw_charts
 
 
 class Setting(NamedTuple):
-    """Depths, and how to train."""
+    """Depths, and the training options."""
 
     depths: tuple[int, ...]
     steps: int
@@ -38,7 +38,7 @@ class Setting(NamedTuple):
 
 
 class WarmUp(NamedTuple):
-    """Up in a line to peak in so many steps, then constant: what differs from Constant is the beginning alone."""
+    """Linear warm-up to peak, then constant: it differs from Constant only at the beginning."""
 
     peak: float
     steps: int
@@ -53,7 +53,7 @@ ORDERS = {"post-LN": "post", "pre-LN": "pre"}
 
 
 def encoder(setting: Setting, vocab_size: int, depth: int, order: str) -> Encoder:
-    """A tagger of tokens of this depth, without dropout."""
+    """A tagger of this depth, without dropout."""
     config = EncoderConfig(
         vocab_size=vocab_size, head="tokens", num_classes=vocab_size, num_layers=depth, norm_order=order,
         d_model=setting.d_model, num_heads=4, d_ff=2 * setting.d_model, dropout=0.0,
@@ -62,7 +62,7 @@ def encoder(setting: Setting, vocab_size: int, depth: int, order: str) -> Encode
 
 
 def trained(setting: Setting) -> dict[str, list[float]]:
-    """The loss at the end, the mean over a tenth of the steps, at each depth."""
+    """The loss at the end, averaged over the last tenth of the steps, at each depth."""
     task = SequenceTask("reverse", seed=0, min_length=4)
     batches = [task.batch(step + 1, setting.batch_size) for step in range(setting.steps)]
     pairs = [(batch.src, batch.tgt_out) for batch in batches]

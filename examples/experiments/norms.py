@@ -1,11 +1,11 @@
 """LayerNorm and BatchNorm where sentences differ in length: under padding, and in small batches.
 
-LayerNorm asks a token about itself alone. BatchNorm takes its statistics from all tokens of a batch: padding
-that is counted among them changes every output, and leaving it out takes a mask; the smaller the batch, the
-worse the estimates, and the further training is from inference, which uses statistics remembered from it.
+LayerNorm uses the statistics of each token alone. BatchNorm uses those of all tokens of a batch: counted padding
+changes every output, and leaving padding out takes a mask. The smaller the batch, the worse the estimates, and the
+further training is from inference, which uses running statistics.
 
-Left: how far the outputs of the same tokens move as padding is put beside them. Right: reversing words of 4 to
-12 letters, the same number of steps for every batch size.
+Left: the relative change of the same tokens' outputs as padding is added. Right: reversing words of 4 to
+12 letters, with the same number of steps for every batch size.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LAYER, COUNTING, MASKED = "LayerNorm", "BatchNorm, padding counted", "BatchNorm,
 
 
 class Setting(NamedTuple):
-    """The training runs: batch sizes, steps, and how large the model is."""
+    """The training runs: batch sizes, steps, and the size of the model."""
 
     batch_sizes: tuple[int, ...]
     steps: int
@@ -45,7 +45,7 @@ SHARES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9)
 
 
 def moved_by_padding(shares: tuple[float, ...], d_model: int) -> dict[str, list[float]]:
-    """How far, relatively, the outputs of the same tokens move when this share of the batch is padding."""
+    """The relative change of the same tokens' outputs when this share of the batch is padding."""
     backend, rng = npf.get_backend("numpy", "float64", kernels="plain"), np.random.default_rng(0)
     tokens, pad = rng.normal(size=(1, 900, d_model)), rng.normal(size=d_model)  # [PAD] has a vector, too
     found: dict[str, list[float]] = {LAYER: [], COUNTING: [], MASKED: []}

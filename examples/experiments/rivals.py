@@ -1,8 +1,8 @@
-"""What translated before attention: a recurrent and a convolutional encoder-decoder, of npformer's layers.
+"""Translation models before attention: a recurrent and a convolutional encoder-decoder, of npformer's layers.
 
-    GruTranslator     the encoder's last state is all that the decoder is told of the source
-    ConvTranslator    the decoder reads, at each place, what the encoder says of the same place; its layers are
-                      x ← √½·(x + relu(conv(x))), so that the sum's size stays what it was
+    GruTranslator     the decoder receives only the encoder's last state
+    ConvTranslator    the decoder reads, at each position, the encoder's output at the same position; its layers are
+                      x ← √½·(x + relu(conv(x))), which keeps the scale of the sum
 
 Both have the Transformer's interface: token ids src (B, S) and tgt_in (B, T) to logits (B, T, V).
 
@@ -25,7 +25,7 @@ _HALF = math.sqrt(0.5)
 
 
 class GruTranslator(Layer):
-    """Reads the source with one GRU, from whose last state another one writes the target. Id 0 is padding."""
+    """One GRU reads the source; another one starts from its last state and writes the target. Id 0 is padding."""
 
     def __init__(self, vocab_size: int, d_model: int, *, backend: npf.Backend, seed: int = 0) -> None:
         super().__init__(backend)
@@ -41,7 +41,7 @@ class GruTranslator(Layer):
         """src (B, S) and tgt_in (B, T) to logits (B, T, V). There is no dropout for the key to decide."""
         cache = CacheStack(self)
         x = cache.run(self.src_embedding, src)
-        states = cache.run(self.encoder, x, visible=src != 0)  # (B, S, C); padding hands the state on
+        states = cache.run(self.encoder, x, visible=src != 0)  # (B, S, C); padding passes the state on
         last = cache.keep((states[:, -1, :], states.shape))
         h = cache.run(self.decoder, cache.run(self.tgt_embedding, tgt_in), last)
         return cache.run(self.generator, h), cache
@@ -52,7 +52,7 @@ class GruTranslator(Layer):
         dx, dlast = self.decoder.backward(dh, cache.pop())
         self.tgt_embedding.backward(dx, cache.pop())
         dstates = self.backend.zeros(cache.pop())
-        dstates[:, -1, :] = dlast  # nobody looked at the states before
+        dstates[:, -1, :] = dlast  # the earlier states were not used
         dx, _ = self.encoder.backward(dstates, cache.pop())
         self.src_embedding.backward(dx, cache.pop())
 
@@ -95,7 +95,7 @@ class ConvTranslator(Layer):
         """Add to the gradient of every parameter, given dlogits (B, T, V)."""
         dh = self.generator.backward(dlogits, cache.pop())
         dx = self._convolve_backward(cache, self.decoder, dh)
-        dmemory = _of_length(dx, cache.pop())  # cutting and filling with zeros are each other's transposes
+        dmemory = _of_length(dx, cache.pop())  # cutting is the transpose of zero-padding, and the reverse
         self.tgt_embedding.backward(self.positions.backward(dx, cache.pop()), cache.pop())
         dx = self._convolve_backward(cache, self.encoder, dmemory)
         self.src_embedding.backward(self.positions.backward(dx, cache.pop()), cache.pop())
@@ -114,5 +114,5 @@ class ConvTranslator(Layer):
 
 
 def _of_length(x: Array, length: int) -> Array:
-    """x (B, S, C) as (B, length, C): cut, or filled up with zeros."""
+    """x (B, S, C) as (B, length, C): cut, or padded with zeros."""
     return np.pad(x, ((0, 0), (0, max(0, length - x.shape[1])), (0, 0)))[:, :length, :]

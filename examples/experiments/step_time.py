@@ -1,8 +1,8 @@
-"""Recurrent against parallel: time for each training step, by length, and what equal numbers of steps teach.
+"""Recurrent against parallel models: time per training step, by length, and the loss after equal numbers of steps.
 
-A GRU computes its tokens one after the other, S + T times through a small product; a Transformer, or a
-convolution, all of them at once, layer after layer, however long the text. Whether that pays depends on how long
-the products are; the chain of layers, or tokens, that must wait for each other is in the table.
+A GRU computes its tokens one after the other, in S + T small products. A Transformer or a convolution computes all
+tokens at once, layer after layer, for any length. Whether that pays depends on the size of the products. The table
+shows the chain of layers, or of tokens, in which each waits for the one before.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class Setting(NamedTuple):
     lengths: tuple[int, ...]
     steps: int
     d_model: int = 64
-    layers: int = 2  # of the encoder and of the decoder
+    layers: int = 2  # in the encoder, and in the decoder
     batch_size: int = 32
     rounds: int = 5
 
 
 class Found(NamedTuple):
-    """What was measured, by the model's name."""
+    """The measurements, by model name."""
 
     milliseconds: dict[str, list[float]]  # for each length
     losses: dict[str, list[float]]  # of each step
@@ -44,7 +44,7 @@ SMALL = Setting(lengths=(16, 64), steps=30, d_model=32, batch_size=8, rounds=2)
 
 
 def models(setting: Setting, vocab_size: int) -> dict[str, Any]:
-    """The three translators, equally wide."""
+    """The three translators, of equal width."""
     backend = npf.get_backend("numpy", kernels="numpy", threads=1)
     config = npf.TransformerConfig(
         src_vocab_size=vocab_size, tgt_vocab_size=vocab_size, d_model=setting.d_model, num_heads=4,
@@ -58,12 +58,12 @@ def models(setting: Setting, vocab_size: int) -> dict[str, Any]:
 
 
 def chain(setting: Setting, length: int) -> dict[str, int]:
-    """Layers, or steps of a recurrence, that must wait for the one before, in a forward pass."""
+    """The length of the sequential chain of layers, or of recurrent steps, in a forward pass."""
     return {"Transformer": 2 * setting.layers, "GRU": 2 * length, "convolution": 4 * setting.layers}
 
 
 def measure(setting: Setting) -> Found:
-    """Time all models in turns at every length, then train fresh ones on reversed words."""
+    """Time all models in turns at every length, then train new ones on reversed words."""
     rng = np.random.default_rng(0)
     timed = models(setting, 32)
     milliseconds: dict[str, list[float]] = {name: [] for name in timed}
@@ -104,7 +104,7 @@ def experiment(setting: Setting, path: Path) -> None:
 
 
 def blocks(values: list[float], count: int = 30) -> tuple[list[float], list[float]]:
-    """The middle and the mean of at most count runs of steps."""
+    """The middle step and the mean value of at most count runs of neighbouring steps."""
     parts = np.array_split(np.arange(len(values)), min(count, len(values)))
     return [float(part.mean()) + 1 for part in parts], [float(np.mean([values[i] for i in part])) for part in parts]
 

@@ -1,9 +1,9 @@
 """A small encoder that gives each token a class, made of sub-layers whose norm and dropout can be exchanged.
 
-    before   x ← x + Drop(f(norm(x)))        the sub-layer's output is dropped; the stream goes on as it is
-    after    x ← Drop(x + f(norm(x)))        the sum is dropped, and with it the stream
+    before   x ← x + Drop(f(norm(x)))        dropout on the sub-layer's output; the stream is unchanged
+    after    x ← Drop(x + f(norm(x)))        dropout on the sum, and so on the stream
 
-f is self-attention or feed-forward, in turns. Each backward is its forward read bottom-up.
+f alternates between self-attention and feed-forward. Each backward is its forward read bottom-up.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Tagger(Layer):
         return cache.run(self.head, x), cache
 
     def streams(self, tokens: Array, *, key: npf.RandomKey | None = None) -> list[Array]:
-        """What runs through the layers, (B, T, C): before the first, and after each."""
+        """The residual stream (B, T, C): before the first layer, and after each."""
         x, visible = self.positions(self.embedding(tokens)), tokens != 0
         found = [x]
         for i, layer in enumerate(self.layers):

@@ -1,1 +1,1 @@
-"""Mistakes of the kinds that public from-scratch projects make in a backward: right and wrong side by side."""
+"""Typical mistakes of public from-scratch projects in a backward: right and wrong versions side by side."""

@@ -1,10 +1,10 @@
-"""Attention: heads that are merged in the wrong order, and a mask on the wrong side of the softmax.
+"""Attention: heads merged in the wrong order, and a mask on the wrong side of the softmax.
 
 Splitting heads is a reshape and a transposition, so merging their gradients is the transposition and then the
-reshape. The reshape alone gives the right shape, and each number to another head and token.
+reshape. The reshape alone gives the right shape, but assigns the numbers to wrong heads and tokens.
 
-A mask hides scores: p = softmax(s where visible, else −∞). What is hidden gets no weight, and the rest share all of it.
-A backward that computes p once more, without the mask, and hides gradients of weights instead is that of another
+A mask hides scores: p = softmax(s where visible, else −∞). Hidden keys get weight 0, and the others sum to 1.
+A backward that recomputes p without the mask, and masks gradients of weights instead, belongs to another
 forward, whose weights do not sum to 1.
 """
 

@@ -1,4 +1,4 @@
-"""A pair written twice, and what the gradient check says of both."""
+"""A pair with a right and a wrong backward, and the gradient check's report on both."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Mistake(NamedTuple):
 
 
 def normal(seed: int, *shape: int) -> Array:
-    """Random numbers of size 1: zeros and ones would hide mistakes."""
+    """Standard normal random numbers: zeros and ones would hide mistakes."""
     return np.random.default_rng(seed).normal(size=shape)
 
 

@@ -1,8 +1,8 @@
-"""Dropout: the softmax that is given dropped weights, and one mask that stands in for two.
+"""Dropout: a softmax backward that gets dropped weights, and one mask used for two dropouts.
 
-Dropout comes after the softmax, w̃ = w·m, so each backward needs the numbers that its own forward saw: dv = w̃ᵀ dy needs
-the dropped weights, and ds = w·(dw − Σ dw·w), with dw = (dy vᵀ)·m, those before. Two uses of dropout draw two masks. If
-the layer keeps "the mask" in itself, the second call overwrites what the first one's backward still needs.
+Dropout comes after the softmax, w̃ = w·m, so each backward needs its own forward's values: dv = w̃ᵀ dy needs the
+weights after dropout, and ds = w·(dw − Σ dw·w), with dw = (dy vᵀ)·m, the weights before it. Two uses of dropout draw
+two masks. If the layer stores only one mask, the second call overwrites the mask that the first call's backward needs.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 from examples.other_projects.common import Array, Mistake, normal, show, softmax, softmax_backward
 
 KEEP = 0.7
-#: Masks are given, as in every check of something random: 1/0.7 where a number is kept, else 0.
+#: The masks are inputs, as in every check of a random function: 1/0.7 where a number is kept, else 0.
 WEIGHTS_MASK = (normal(10, 2, 3, 3) > -0.5) / KEEP
 FIRST, SECOND = (normal(11, 5, 4) > -0.5) / KEEP, (normal(12, 5, 4) > -0.5) / KEEP
 
 
 def weighted_forward(scores: Array, v: Array) -> tuple[Array, tuple[Array, Array, Array]]:
-    """scores (B, T, T), v (B, T, D) to (B, T, D), the weights dropped."""
+    """scores (B, T, T), v (B, T, D) to (B, T, D), with dropout on the weights."""
     w = softmax(scores)
     dropped = w * WEIGHTS_MASK
     return dropped @ v, (w, dropped, v)
@@ -29,7 +29,7 @@ def weighted_backward(dy: Array, cache: tuple[Array, Array, Array]) -> tuple[Arr
 
 
 def by_dropped_weights(dy: Array, cache: tuple[Array, Array, Array]) -> tuple[Array, Array]:
-    """The softmax gets the weights that came out of dropout."""
+    """The softmax's backward gets the weights after dropout."""
     _, dropped, v = cache
     return softmax_backward(dy @ v.swapaxes(-1, -2) * WEIGHTS_MASK, dropped), dropped.swapaxes(-1, -2) @ dy
 

@@ -1,15 +1,15 @@
-"""Formulas that are nearly right: layer normalisation without one of its terms, GELU with few digits.
+"""Formulas that are almost right: layer normalisation without one term, GELU with too few digits.
 
 Layer normalisation, with σ² from np.var, r = 1/√(σ² + ε), x̂ = (x − μ)·r and g = γ·dy:
 
     dx = r·(g − mean g − x̂·mean(g·x̂))
 
-The last term is what x̂ loses because σ depends on x. GELU in its tanh form, with t = tanh(u) and
+The last term is there because σ depends on x. GELU in its tanh form, with t = tanh(u) and
 u = √(2/π)·(x + 0.044715·x³):
 
     dx = dy·(½(1 + t) + ½x(1 − t²)·√(2/π)·(1 + 3·0.044715·x²))
 
-Six digits of √(2/π) train as well as all of them; it is another function's gradient all the same.
+Six digits of √(2/π) train as well as all of them; still, it is the gradient of another function.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ROOT = np.sqrt(2 / np.pi)
 
 
 def layer_norm_forward(x: Array, gamma: Array, beta: Array) -> tuple[Array, tuple[Array, Array, Array]]:
-    """x (B, T, C) normalised over C. np.var has no complex step: the check notices, and does without it."""
+    """x (B, T, C) normalised over C. np.var has no complex step: the check notices this and uses differences."""
     r = 1 / np.sqrt(np.var(x, axis=-1, keepdims=True) + EPS)
     x_hat = (x - x.mean(axis=-1, keepdims=True)) * r
     return gamma * x_hat + beta, (x_hat, r, gamma)
@@ -38,7 +38,7 @@ def layer_norm_backward(dy: Array, cache: tuple[Array, Array, Array]) -> tuple[A
 
 
 def without_x_hat(dy: Array, cache: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-    """The deviation is taken for a constant."""
+    """The standard deviation is treated as a constant."""
     x_hat, r, gamma = cache
     g = dy * gamma
     return r * (g - g.mean(axis=-1, keepdims=True)), (dy * x_hat).sum(axis=(0, 1)), dy.sum(axis=(0, 1))
@@ -56,7 +56,7 @@ def gelu_backward(dy: Array, x: Array) -> Array:
 
 
 def with_few_digits(dy: Array, x: Array) -> Array:
-    """Constants as they stand in print."""
+    """Constants as printed in papers."""
     t = np.tanh(0.797885 * x + 0.035677 * x**3)
     return dy * (0.5 * (1 + t) + 0.5 * x * (1 - t**2) * (0.797885 + 0.107032 * x**2))
 

@@ -2,8 +2,8 @@
 
     dx = dy Wᵀ      dW = xᵀ dy      db = Σ_tokens dy
 
-With as many outputs as inputs dy has the shape of dx, so nothing complains if W is forgotten. Nor does a mean where
-the bias needs a sum: the model trains, with a learning rate for its bias that shrinks with the batch.
+With as many outputs as inputs, dy has the shape of dx, so no error is raised if W is forgotten. A mean where the bias
+needs a sum raises no error either: the model trains, but the bias's learning rate shrinks with the batch.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def linear_backward(dy: Array, cache: tuple[Array, Array]) -> tuple[Array, Array
 
 
 def without_weight(dy: Array, cache: tuple[Array, Array]) -> tuple[Array, Array, Array]:
-    """The gradient is handed down as it came."""
+    """The gradient is passed on unchanged."""
     x, _ = cache
     return dy, x.T @ dy, dy.sum(axis=0)
 

@@ -1,7 +1,7 @@
-"""Tokens: gradients of rows that are assigned instead of added, and a loss that is averaged twice.
+"""Tokens: gradients of rows that are assigned instead of added, and a loss averaged twice.
 
-A token that occurs twice reads its row twice, so the row gets two gradients. ``dtable[ids] = dy`` keeps the last of
-them, and so does ``+=``: NumPy reads all rows before it writes any. ``np.add.at`` adds.
+A token that occurs twice reads its row twice, so the row gets two gradients. ``dtable[ids] = dy`` keeps only the last
+one, and so does ``+=``, because NumPy reads all rows before it writes any. ``np.add.at`` adds both.
 
 Softmax and cross-entropy together, averaged over N tokens: dlogits = dL·(p − onehot)/N. If the loss divides by N and
 the layer below "averages over the batch" too, every gradient of the model is N times too small, and Adam hides it.
@@ -50,7 +50,7 @@ def loss_backward(dloss: Array, cache: tuple[Array, Array]) -> Array:
 
 
 def averaged_twice(dloss: Array, cache: tuple[Array, Array]) -> Array:
-    """Divided by N by the loss and by the layer."""
+    """The loss divides by N, and the layer divides again."""
     return loss_backward(dloss, cache) / len(cache[1])
 
 
