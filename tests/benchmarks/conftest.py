@@ -1,4 +1,4 @@
-"""The benchmarks are no part of the installed package: they are found beside the tests."""
+"""Makes the benchmarks importable: they are not part of the installed package."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture(scope="session")
 def run():
-    """Runs a benchmark as a reader does: run("train_step", "--size", "tiny")."""
+    """Runs a benchmark as a user does: run("train_step", "--size", "tiny")."""
 
     def run_benchmark(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", f"benchmarks.{name}", *arguments]

@@ -1,4 +1,4 @@
-"""Measured rows as the benchmarks on a GPU find them, made up: nothing here was measured."""
+"""Made-up rows in the form of the GPU benchmarks' results: nothing here was measured."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def row(name: str, seconds: float, **more) -> dict[str, Any]:
 
 
 def training(size: str, precision: str, **seconds: float) -> dict[str, Any]:
-    """One table of a training step; seconds of some contenders, by names with _ for -."""
+    """One table of a training step: seconds of some contenders, by name, with _ for -."""
     given = SECONDS | {name.replace("_", "-"): value for name, value in seconds.items()}
     return {
         "size": size, "precision": precision, "dropout": 0.1, "left_out": [], "bound": None,
@@ -31,13 +31,13 @@ def training(size: str, precision: str, **seconds: float) -> dict[str, Any]:
 
 
 def without_peers(table: dict[str, Any]) -> dict[str, Any]:
-    """npformer's rows alone."""
+    """Only npformer's rows."""
     own = [each for each in table["contenders"] if each["name"].startswith("npformer")]
     return table | {"contenders": own}
 
 
 def results() -> dict[str, Any]:
-    """What all parts find where everything goes well."""
+    """The results of all parts when everything succeeds."""
     found: dict[str, Any] = {
         "tests": {"code": 0, "passed": 400, "summary": "400 passed in 60 s", "compile_seconds": {"tiny, tf32": 20.0}},
         "ceilings": {"products": {"tf32": 4e14, "bfloat16": 8e14, "float32": 5e13}, "memory": 4e12, "bytes": {}},

@@ -1,4 +1,4 @@
-"""Contenders that do nothing but take time, or fail: for tests of the harness."""
+"""Contenders that only take time, or fail, for tests of the harness."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from benchmarks.tasks import Contender, Task
 
 
 class FakeTime:
-    """Stands for the module time in a contender's process: it passes in naps, and nowhere else."""
+    """Replaces the module time in a contender's process: time passes only in sleep()."""
 
     now = 0.0
 
@@ -21,7 +21,7 @@ class FakeTime:
 
 
 def sleeper(seconds: float) -> Contender:
-    """Sleeps, so long to the tick by the clock it is measured with; values: (start, end), as all processes see it."""
+    """Sleeps exactly this long by the clock that measures it; values: (start, end) by a clock that processes share."""
     clock = vars(sys.modules["__main__"])["time"] = FakeTime()
 
     def nap() -> list[float]:
@@ -38,7 +38,7 @@ def sleeper(seconds: float) -> Contender:
 
 
 def hog(megabytes: int) -> Contender:
-    """Takes memory and gives it back."""
+    """Allocates memory and frees it."""
     return Contender({}, {"nap": lambda: lambda: len(bytes(megabytes * 10**6).replace(b"\0", b"1"))})
 
 

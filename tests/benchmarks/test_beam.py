@@ -1,4 +1,4 @@
-"""Beam search beside greedy decoding: both decode the same, a run is asked by its folder, others are refused."""
+"""Beam search against greedy decoding: both decode the same texts; runs that do not translate are refused."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def command(monkeypatch: pytest.MonkeyPatch, *words) -> int:
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Two small runs: one whose model translates, one whose model tells languages apart."""
+    """Two small runs: one model translates, the other classifies languages."""
     root = tmp_path_factory.mktemp("runs")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NPFORMER_CACHE", str(root / "cache"))

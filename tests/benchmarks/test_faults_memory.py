@@ -27,7 +27,7 @@ def test_the_table_says_how_much_it_grew():
     assert line.split() == ["numpy", "train", "2000", *sizes]
 
 
-def test_no_shapes_are_refused(capsys):
+def test_a_count_of_no_shapes_is_refused(capsys):
     with pytest.raises(SystemExit, match="2"):
         memory.main(["--shapes", "0"])
     assert "--shapes: expected an integer >= 1, got 0" in capsys.readouterr().err

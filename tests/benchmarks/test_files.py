@@ -1,4 +1,4 @@
-"""Damaged files of every kind are read, or refused as documented; who counts them sees a fault when there is one."""
+"""Damaged files of every kind are read, or refused as documented; the benchmark notices every kind of fault."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ def test_a_file_follows_from_the_seed_and_its_number(tmp_path):
 
 
 def test_every_fault_is_seen(tmp_path):
-    command = [sys.executable, "-c", FAULTY, str(tmp_path)]  # alone: its memory is limited
+    command = [sys.executable, "-c", FAULTY, str(tmp_path)]  # in its own process: its memory is limited
     said = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     assert all(len(set(line.split(" | "))) == 1 for line in said.splitlines()), said
     assert len(said.splitlines()) == 6
 
 
-def test_a_process_that_dies_is_a_fault_of_its_file(monkeypatch):
+def test_a_crash_counts_against_the_file(monkeypatch):
     first = json.dumps({"number": 0, "kind": "model", "outcome": "read", "seconds": 0, "memory": 0, "text": ""})
     worker = f"import sys; print({first!r} * (sys.argv[-1] == '0:2')); sys.exit(7)"
     monkeypatch.setattr(files, "WORKER", ["-c", worker])

@@ -1,4 +1,4 @@
-"""The foreign pairs are right where they are said to be right, and wrong where they are said to be wrong."""
+"""The foreign pairs called right are right, and those called wrong are wrong."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RESULTS = Path(command.__file__).resolve().parents[1] / "results"
 
 
 def moved(pair: Foreign, which: int, index: tuple[int, ...], h: float) -> tuple[Array, ...]:
-    """The outputs, with one element of an input moved by h; by both its places, where a matrix is symmetric."""
+    """The outputs with one element of an input moved by h; in a symmetric matrix, both entries are moved."""
     inputs = list(pair.inputs)
     inputs[which] = inputs[which].copy()
     inputs[which][index] += h if "structure" not in pair.check or index[0] == index[1] else h / 2
@@ -77,7 +77,7 @@ def test_a_right_pair_agrees_with_central_differences(pair):
 
 
 def test_pairs_keep_their_precision():
-    """In float32 all is float32: outputs and gradients."""
+    """With float32 inputs, all outputs and gradients are float32."""
     wrong = {}
     for pair in RIGHT:
         inputs = [x.astype("float32") if is_float(x) else x for x in pair.inputs]
@@ -105,7 +105,7 @@ def test_a_wrong_pair_differs(wrong):
 
 
 def labels() -> set[str]:
-    """Every cause that is written out in the diagnosis, and every operator of which the list has a mutant."""
+    """Every cause in the source of the diagnosis, and every operator with a mutant in the list."""
     calls = [node for node in ast.walk(ast.parse(inspect.getsource(diagnosis))) if isinstance(node, ast.Call)]
     made = [call.args[0] for call in calls if getattr(call.func, "id", "") == "Diagnosis"]
     operators = {row[1] for row in json.loads(mutated.CHOSEN.read_text(encoding="utf-8"))}

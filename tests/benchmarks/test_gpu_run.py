@@ -1,4 +1,4 @@
-"""The command for a GPU: the order and the time of parts, what stays written, and what it says without a GPU."""
+"""The GPU command: order and time limits of parts, saved results, and the error without a GPU."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ABOUT = {"GPU": "NVIDIA H200", "precision": "float32, tf32, bfloat16"}
 
 
 class Clock:
-    """Time that passes when a part says so."""
+    """A clock that a part moves forward."""
 
     now = 0.0
 
@@ -43,7 +43,7 @@ class Clock:
         return self.now
 
     def part(self, name: str, takes: float, most: float = 100.0, error: Exception | None = None) -> Part:
-        """A part that takes so long, and returns what it was allowed and what it knew."""
+        """A part that takes this long; it returns its time limit and the earlier results that it received."""
 
         def do(setting: Setting):
             self.now += min(takes, setting.seconds)
@@ -82,7 +82,7 @@ def test_a_part_that_fails_does_not_stop_the_next(tmp_path):
 
 
 def test_what_is_known_is_written_after_each_part(tmp_path):
-    """Even if the process ends in the middle of the next one."""
+    """Results survive a process that ends in the middle of the next part."""
     clock = Clock()
 
     def interrupted(setting: Setting):
@@ -97,7 +97,7 @@ def test_what_is_known_is_written_after_each_part(tmp_path):
     assert "| a | done | 1.0 |" in (tmp_path / "results.md").read_text("utf-8")
 
 
-def test_the_most_important_comes_first_and_all_fits():
+def test_the_most_important_part_comes_first_and_all_parts_fit():
     names = [part.name for part in parts()]
     sizes = ("tiny", "small", "mid", "base")
     assert names == [
@@ -111,7 +111,7 @@ def test_the_most_important_comes_first_and_all_fits():
 
 
 def test_npformers_own_rows_wait_for_no_peer(tmp_path, monkeypatch):
-    """A peer that never gets ready ends the part in which it runs, and the row is there already."""
+    """A peer that never gets ready ends its part, but npformer's row is saved already."""
     started: list[list[str]] = []
 
     @contextmanager
@@ -133,7 +133,7 @@ def test_npformers_own_rows_wait_for_no_peer(tmp_path, monkeypatch):
 
 
 def test_the_tests_of_a_gpu_are_found_without_collecting_all():
-    """Their files are named, and no other file asks for a GPU."""
+    """The parts name the files with GPU tests, and no other file uses a GPU."""
     asking = re.compile(r"mark\.gpu|\bcupy64\b|\bcupy32\b|^def test_.*[( ]gpu[,)]", re.MULTILINE)
     found = {
         path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("test_*.py")
@@ -143,8 +143,8 @@ def test_the_tests_of_a_gpu_are_found_without_collecting_all():
     assert pytest_command()[-len(found) :] == list(gpu_parts.TESTS)
 
 
-def test_what_asks_for_a_gpu_is_marked():
-    """Else -m gpu leaves it out."""
+def test_every_test_that_uses_a_gpu_is_marked():
+    """Without the mark, -m gpu leaves the test out."""
     command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:xdist", *gpu_parts.TESTS, "-m"]
     marked, all_others = (
         subprocess.run([*command, which], cwd=ROOT, capture_output=True, text=True, check=False).stdout
@@ -156,7 +156,7 @@ def test_what_asks_for_a_gpu_is_marked():
 
 
 def test_gradients_are_sampled_on_a_gpu(numpy64):
-    """Element by element a forward is asked for hundreds of times, of hundreds of kernels each."""
+    """Checking each element would run the forward hundreds of times, with hundreds of kernels each."""
     (case,) = (case for case in catalogue() if case.name == "DecoderLayer: post, relu")
     asked = 0
 
@@ -208,7 +208,7 @@ def test_the_markdown_tells_everything(tmp_path):
     assert targets_table(judged).endswith(f"{len(judged)} of {len(judged)} targets hold")
 
 
-def test_the_markdown_of_nothing_says_that_nothing_was_measured():
+def test_the_markdown_of_no_results_says_not_measured():
     judged = [target._asdict() for target in targets({})]
     text = markdown({"machine": ABOUT, "parts": [], "results": {}, "targets": judged})
     assert text.count("| not measured |") == len(judged)
@@ -239,7 +239,7 @@ def test_tests_that_take_too_long_are_stopped(tmp_path, monkeypatch):
     log, looks = tmp_path / "tests.txt", list[float]()
 
     class FakeTime:
-        """Stands for the module time: all time is over once they have begun."""
+        """Replaces the module time: the time is over as soon as the tests have begun."""
 
         def monotonic(self) -> float:
             while looks and log.read_text(encoding="utf-8") != "begun\n":

@@ -1,4 +1,4 @@
-"""Which targets hold, by made-up measurements just within and just beyond each."""
+"""Which targets hold, for made-up measurements just within and just beyond each limit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.benchmarks.rows import gradient, results, row, training
 
 
 def judged(found: dict[str, Any]) -> dict[str, Target]:
-    """By what they say is to be reached; no two say the same."""
+    """Targets by description; all descriptions differ."""
     all_of_them = targets(found)
     by_name = {target.what: target for target in all_of_them}
     assert len(by_name) == len(all_of_them)
@@ -86,7 +86,7 @@ def test_each_of_the_others_can_fail(part, change, what):
     assert failed == [what]
 
 
-def test_a_little_more_memory_may_be_somebody_elses():
+def test_a_little_more_memory_may_belong_to_another_process():
     found = results()
     found["replays"]["growth"] = GROWTH
     assert judged(found)["10,000 steps of changing shapes"].holds

@@ -1,4 +1,4 @@
-"""The benchmark of the checker's time: its cases give what they should, whatever the clock says."""
+"""The benchmark of gradcheck's time: its cases give the expected reports, whatever their times."""
 
 from __future__ import annotations
 

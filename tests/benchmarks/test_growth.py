@@ -1,4 +1,4 @@
-"""Fitted exponents, and the counts they are held against."""
+"""Fitted exponents, and the counts that they are compared with."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_an_outlier_is_outvoted():
 
 @pytest.mark.parametrize(("count", "upper"), [(2, 2), (3, 2), (5, 3), (6, 4), (7, 4)])
 def test_the_upper_half_counts(count, upper):
-    """Level in the lower half, quadratic in the upper one."""
+    """Constant in the lower half, quadratic in the upper half."""
     values = [2.0**i for i in range(count)]
     start = values[count - upper]
     found = growth(values, [max(value, start) ** 2 for value in values], values, 2.0)
@@ -66,7 +66,7 @@ def test_all_parameters_are_counted(size):
     ids=str,
 )
 def test_a_step_keeps_what_is_counted(size, recompute):
-    """Forward with dropout and backward, on a thread of its own, whose reused memory is its own too."""
+    """Forward with dropout and backward, in a new thread, which has a workspace of its own."""
     pytest.importorskip("numba", reason="the count is that of compiled kernels")
     backend = npf.get_backend("numpy", kernels="numba", threads=1)
     model = npf.Transformer(replace(size.config(0.1), recompute=recompute), backend=backend)
@@ -78,15 +78,15 @@ def test_a_step_keeps_what_is_counted(size, recompute):
         model.backward(model.ops.cross_entropy.backward(1.0, loss_cache), cache)
         return tracemalloc.get_traced_memory()[1]
 
-    step()  # whatever is loaded or looked up once
+    step()  # loads and caches everything that is set up once
     tracemalloc.start()
     try:
         with ThreadPoolExecutor(1) as thread:
             found = thread.submit(step).result()
     finally:
         tracemalloc.stop()
-    counted = kept_bytes(size, 1, recompute) - 4 * 4 * parameters(size)  # without what exists before a step
-    most = 1.45 if recompute else 1.35  # the rest is what operations need while they work
+    counted = kept_bytes(size, 1, recompute) - 4 * 4 * parameters(size)  # without memory that exists before a step
+    most = 1.45 if recompute else 1.35  # the rest is temporary memory of operations
     assert 1 < found / counted < most
 
 

@@ -1,4 +1,4 @@
-"""The fault run on damaged kernels: it finds nothing, and would find what there was without the digest."""
+"""The benchmark of damaged kernel files: no fault with the digest check, and faults without it."""
 
 from __future__ import annotations
 

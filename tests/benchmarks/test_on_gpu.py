@@ -1,4 +1,4 @@
-"""What the benchmarks would do on a GPU, as far as it can be seen without one."""
+"""The GPU side of the benchmarks, as far as it can be tested without a GPU."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_contenders_of_a_training_step():
         ("tf32", 0.1, "cupy")
     }
     assert [entry.name for entry in found if entry.optional] == ["torch-compile", "torch-reduce-overhead"]
-    for entry in found:  # what is named is there, and takes what it is given
+    for entry in found:  # each named factory exists and accepts its options
         module, _, name = entry.factory.partition(":")
         if module.startswith("benchmarks.own"):
             assert set(entry.options) <= parameters_of(module, name)
@@ -60,7 +60,7 @@ def parameters_of(module: str, name: str) -> set[str]:
 
 
 @pytest.mark.parametrize("name", [*on_gpu.FORMS.values(), "decode", "ops", "ceilings"])
-def test_pytorchs_factories_take_what_they_are_given(name):
+def test_pytorchs_factories_accept_their_options(name):
     pytest.importorskip("torch", reason="PyTorch is not installed")
     module = {"decode": "torch_decode", "ops": "torch_ops", "ceilings": "torch_roofline"}.get(name, "torch_train")
     wanted = {"torch_train": {"size", "dropout", "device", "weights", "precision"},
@@ -94,7 +94,7 @@ def test_the_table_on_a_gpu():
     assert "tf32 400, float32 50 TFLOP/s; memory 4,000 GB/s" in on_gpu.roofline_line(CEILINGS).replace("\n    ", " ")
 
 
-def test_the_ceiling_is_the_best_that_anyone_saw():
+def test_the_ceiling_is_the_best_of_both_sides():
     seen = [
         {"products": {"tf32": 3.0, "float32": 1.0}, "memory": 9.0},
         {"products": {"tf32": 2.0, "float32": 4.0}, "memory": 8.0},
@@ -106,7 +106,7 @@ def test_the_ceiling_is_the_best_that_anyone_saw():
     ("float32", 2e-5, True), ("float32", 4e-5, False), ("tf32", 2.9e-3, True), ("tf32", 3.1e-3, False),
     ("bfloat16", 2.3e-2, True), ("bfloat16", 2.5e-2, False),
 ])  # fmt: skip
-def test_how_far_losses_may_lie_apart(precision, apart, holds):
+def test_the_tolerance_between_losses(precision, apart, holds):
     from tests.benchmarks.test_reports import child
 
     children = [child("npformer-cuda", 3.0), child("torch-fast", 3.0 + apart)]
@@ -115,7 +115,7 @@ def test_how_far_losses_may_lie_apart(precision, apart, holds):
 
 
 def test_steps_made_together_share_their_time(monkeypatch):
-    """Ten steps are asked for before anyone waits; the answer has a time and a value for each."""
+    """Ten steps are queued before the host waits; the answer has a time and a value for each."""
     waits: list[int] = []
     calls: list[int] = []
     clock = FakeTime()
@@ -134,7 +134,7 @@ def test_steps_made_together_share_their_time(monkeypatch):
     assert answer["seconds"] == pytest.approx([0.005] * 20)
 
 
-def test_a_task_is_repeated_before_anyone_waits():
+def test_a_task_is_repeated_before_the_host_waits():
     def task() -> int:
         return 3
 
@@ -142,7 +142,7 @@ def test_a_task_is_repeated_before_anyone_waits():
     assert repeated(task, 1) is task
 
 
-def test_what_a_contender_knows_of_its_gpu_is_in_its_row():
+def test_a_contenders_gpu_figures_are_in_its_row():
     made = Contender({}, {}, on_device=lambda: {"device_bytes": 5, "kernels": 7})
     assert Server(made, 0).answer({"do": "device"}) == {"device_bytes": 5, "kernels": 7}
     assert Server(Contender({}, {}), 0).answer({"do": "device"}) == {}
@@ -196,7 +196,7 @@ def test_kernels_of_a_graph_are_counted():
         count_kernels(FakeDriver([0], code=3), GRAPH)
 
 
-def test_without_a_graph_nothing_is_said_of_kernels(numpy32):
+def test_without_a_graph_there_is_no_count_of_kernels(numpy32):
     model = npf.Transformer(PRESETS["tiny"].config(), backend=numpy32)
     assert launched(npf.TrainStep(model, npf.Adam(model.arena)), 1) == {}
     assert memory_watched(numpy32)() == {}
@@ -222,7 +222,7 @@ def test_shapes_come_and_go():
     from npformer.backend.capture import MOST
 
     assert all(len(lengths) <= MOST for lengths in SETS), "within a turn graphs are replayed"
-    assert len({*SETS[0], *SETS[1]}) == sum(map(len, SETS)) > MOST, "from turn to turn some have to go"
+    assert len({*SETS[0], *SETS[1]}) == sum(map(len, SETS)) > MOST, "from turn to turn some graphs are evicted"
 
 
 def test_gradients_are_held_against_float64():
@@ -243,7 +243,7 @@ def test_reverse_is_trained_as_the_command_does_it():
     assert found["seconds"] > 0
 
 
-def test_precisions_are_of_a_gpu():
+def test_other_precisions_need_a_gpu():
     parser = options.new_parser("x", "", "", "tiny", "plain", 1)
     given = options.checked(parser.parse_args(["--against", "none"]))
     assert (given.precisions, given.kernels) == (["float32"], ["plain"])
@@ -270,7 +270,7 @@ def test_with_a_gpu_all_precisions_and_kernels_are_the_default(monkeypatch):
     assert options.checked(parser.parse_args(["--device", "cupy"])).torch
 
 
-def test_decoding_is_judged_in_float32_alone():
+def test_decoding_is_judged_only_in_float32():
     from benchmarks.decode import agrees
 
     assert agrees({"agreement": 0.99, "precision": "float32"})
@@ -278,14 +278,14 @@ def test_decoding_is_judged_in_float32_alone():
     assert agrees({"agreement": 0.5, "precision": "bfloat16"})
 
 
-def test_several_steps_are_asked_of_a_gpu():
+def test_several_steps_are_queued_on_a_gpu():
     assert tasks.TOGETHER["numpy"] == 1
     assert tasks.TOGETHER["cupy"] > 1
     assert row("a", 1.0)["steps"]
 
 
-def test_what_is_compiled_at_its_first_call_is_compiled_before_the_clock_runs(monkeypatch):
-    """An evaluation, with its argmax, comes before the training that is timed."""
+def test_functions_compiled_at_their_first_call_are_compiled_before_the_clock_runs(monkeypatch):
+    """An evaluation, with its argmax, comes before the timed training."""
     evaluated: list[int] = []
     real = Trainer.train
 

@@ -1,4 +1,4 @@
-"""What the benchmarks refuse, with which words, and with which exit code."""
+"""Options that the benchmarks refuse: error messages and exit codes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAINS = pytest.mark.parametrize("main", [train_step.main, decode.main, ops.main]
 
 @pytest.fixture
 def without(monkeypatch):
-    """without("torch"): as if it were not installed."""
+    """without("torch") makes the package appear not installed."""
 
     def hide(package: str):
         there = options.installed
@@ -28,7 +28,7 @@ def without(monkeypatch):
 def refusal(
     main: Main, arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> str:
-    """The error of a command that must end with 2 before it starts anything."""
+    """The error message of a command that must end with code 2 before it starts anything."""
     monkeypatch.setattr(turns.subprocess, "Popen", lambda *_, **__: pytest.fail("expected that nothing is started"))
     monkeypatch.setattr(sys, "argv", ["benchmark", *arguments])
     assert main() == 2
@@ -46,7 +46,7 @@ def test_without_torch_one_error_says_what_to_install(main, without, monkeypatch
 
 
 @MAINS
-def test_compiled_kernels_need_numba_and_auto_does_without(main, without, monkeypatch, capsys):
+def test_compiled_kernels_need_numba_and_auto_works_without_it(main, without, monkeypatch, capsys):
     without("numba")
     error = refusal(main, ["--kernels", "numba"], monkeypatch, capsys)
     assert "expected Numba, it is not installed" in error
@@ -85,7 +85,7 @@ def test_bad_options_are_refused(main, arguments, words, monkeypatch, capsys):
     assert words in refusal(main, ["--against", "none", *arguments], monkeypatch, capsys)
 
 
-def test_contenders_do_not_inherit_what_would_slow_one_side_down(monkeypatch):
+def test_contenders_do_not_inherit_settings_that_slow_one_side_down(monkeypatch):
     slowing = {"OPENBLAS_CORETYPE": "Haswell", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     for name in machine.contenders_environment(keep=False)[1]:
         monkeypatch.delenv(name)

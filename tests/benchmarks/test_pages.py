@@ -1,4 +1,4 @@
-"""The pages say what the files under benchmarks/results say, and nothing that no file says."""
+"""The pages agree with the files under benchmarks/results and contain no other measurements."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def training(size: str, rate: float, kernels: str, ratio: float, **more) -> dict
 
 
 def document(*results: dict[str, Any], benchmark: str = "train_step", **about: str) -> dict[str, Any]:
-    """What a run of train_step leaves, made up."""
+    """A made-up result file of train_step."""
     settings = {"device": "numpy"}
     return {
         "file": "x.json",
@@ -53,13 +53,13 @@ def test_a_page_is_up_to_date(page):
 
 
 def test_the_charts_are_up_to_date():
-    """By their numbers, which stand in the file: the lines depend on the version of matplotlib."""
+    """The numbers in the file are compared, since the lines depend on the version of matplotlib."""
     words = speed_chart.description(DOCUMENTS)
     for name in speed_chart.THEMES if words else ():
         assert words in (pages.PICTURES / f"speed-{name}.svg").read_text(encoding="utf-8"), "run benchmarks.pages"
 
 
-#: A score that no program of today can give.
+#: A score of made-up pairs.
 HISTORY = "foreign-first.json"
 
 

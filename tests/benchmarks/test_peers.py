@@ -1,4 +1,4 @@
-"""PyTorch's side computes what npformer's does: operation by operation, a whole network, and decoding."""
+"""PyTorch's side computes the same as npformer's: each operation, a whole network, and decoding."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def torch():
 
 
 def as_tuple(x) -> tuple[Any, ...]:
-    """A tuple of one, if it is not a tuple."""
+    """x itself if it is a tuple, else a tuple of x."""
     return () if x is None else x if isinstance(x, tuple) else (x,)
 
 
@@ -80,7 +80,7 @@ def test_a_network_has_the_same_logits_and_padding_is_hidden(form, torch, numpy3
     assert np.abs(unhidden - theirs)[counted].max() > 1e-2, "the check would not see whether padding is hidden"
 
 
-def test_incremental_decoding_says_the_same(torch, numpy32, tmp_path):
+def test_incremental_decoding_gives_the_same_tokens(torch, numpy32, tmp_path):
     from safetensors.numpy import load_file
 
     from benchmarks.peers import torch_decode, torch_model
@@ -116,7 +116,7 @@ def test_steps_made_together_are_the_steps_made_one_by_one(form, torch, tmp_path
 
 
 def test_bfloat16_is_what_autocast_makes_it(torch, tmp_path):
-    """Products are rounded, so the loss is another, but not by much; losses and weights stay float32."""
+    """Products are rounded, so the loss differs slightly; losses and weights stay float32."""
     from benchmarks.peers import torch_train
 
     weights = save_weights(PRESETS["tiny"], tmp_path)

@@ -1,4 +1,4 @@
-"""The count of floating-point operations, against products that were really made."""
+"""The counted floating-point operations equal those of the products that a step computes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from npformer.models.presets import PRESETS, Preset
 
 
 def counted_step(size: Preset, backend: Backend, recompute: bool, monkeypatch: pytest.MonkeyPatch) -> int:
-    """The operations of all products that a step of the plain pairs makes."""
+    """The operations of all products in a step of the plain pairs."""
     found: list[int] = []
     multiply = np.matmul
 
@@ -52,7 +52,7 @@ def test_the_parts_add_up():
 
 @pytest.mark.parametrize("split", [False, True])
 def test_every_product_is_timed_three_for_each_linear_map(split, monkeypatch):
-    monkeypatch.setattr(own_products, "FLOP_PER_TURN", 1.0)  # once: how long it takes is not the question
+    monkeypatch.setattr(own_products, "FLOP_PER_TURN", 1.0)  # once: the time does not matter here
     task = products("tiny", split).task("products")
     seconds = task()
     assert len(seconds) == 3 * len(linears(PRESETS["tiny"]))

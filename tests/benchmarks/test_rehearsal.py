@@ -1,4 +1,4 @@
-"""npformer's contenders as they run on a GPU, on a machine that records graphs and is no GPU."""
+"""npformer's GPU contenders, run on an emulated device that records graphs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SMALL = Preset(vocab_size=9, d_model=8, num_heads=2, num_layers=1, d_ff=12, leng
 
 @pytest.fixture(scope="module")
 def runtimes():
-    """The GPU of the tests; skips, visibly, without a compiler."""
+    """The emulated device; skips, visibly, without a compiler."""
     if (problem := host_runtime.compiler_problem()) is not None:
         pytest.skip(problem)
     return host_runtime
@@ -30,7 +30,7 @@ def runtimes():
 
 @pytest.fixture
 def machine(runtimes, monkeypatch):
-    """The machine, which every contender of npformer finds where it looks for CuPy."""
+    """The emulated device, in place of CuPy for every npformer contender."""
     made = recording.Machine(guarded.guarded)
 
     def backend(device: str, kernels: str, precision: str = "float32") -> Backend:
@@ -47,7 +47,7 @@ def machine(runtimes, monkeypatch):
 
 
 def test_steps_alone_together_and_unrecorded_are_the_same(machine, monkeypatch):
-    """And recorded as often as they should be: never at the first time, at the second, not again."""
+    """A step is recorded exactly once: at its second call, not at the first or later."""
     monkeypatch.setattr(own_on_gpu, "count_kernels", lambda driver, graph: 1700)
     together, losses = TOGETHER["cupy"], {}
     recorded = {
@@ -97,7 +97,7 @@ def test_operations(name, machine):
 
 
 def test_replays(machine, monkeypatch):
-    """Two rounds of each set in each turn: graphs are made, replayed and given up, and memory does not grow."""
+    """Two rounds of each set in each turn: graphs are captured, replayed and evicted, and memory does not grow."""
     monkeypatch.setattr(replays, "used_memory", lambda: machine.used)
     monkeypatch.setattr(replays, "SIZE", replace(SMALL, batch=2))
     monkeypatch.setattr(replays, "SETS", ((3, 4), (5, 6)))

@@ -1,4 +1,4 @@
-"""Whole runs, as short as they can be, and what they say."""
+"""Complete benchmark runs, as short as possible, and their reports."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def alone(run, tmp_path_factory):
     kept = tmp_path_factory.mktemp("results") / "train_step.json"
     ended = run("train_step", *options, "--recompute", "--json", "--save", str(kept))
     assert ended.returncode == 0, ended.stderr
-    assert kept.read_text(encoding="utf-8") == ended.stdout, "what is kept is what is printed"
+    assert kept.read_text(encoding="utf-8") == ended.stdout, "the saved document equals the printed one"
     return json.loads(ended.stdout)
 
 
@@ -45,7 +45,7 @@ def test_train_step_alone(alone):
 
 
 def test_train_step_with_layers_that_recompute(alone):
-    """They are a row of their own and compute the same, to the last bit."""
+    """Recomputing layers get their own row and compute the same, bit for bit."""
     (result,) = alone["results"]
     assert [row["name"] for row in result["contenders"]] == ["npformer-plain", "npformer-plain-recompute"]
     assert result["same"]["difference"] == 0
@@ -69,7 +69,7 @@ def test_ops_alone(run):
 
 
 def test_decode_alone(run):
-    """Two kernels say the same."""
+    """Two kernel tables decode the same tokens."""
     options = ("--size", "tiny", "--tokens", "5", "--batch", "2", "--kernels", "numpy,plain", "--against", "none")
     ended = run("decode", *options, "--rounds", "1", "--json")
     assert ended.returncode == 0, ended.stderr
@@ -104,13 +104,13 @@ def test_a_peer_that_computes_something_else_is_no_peer():
     assert not train_step.same(children, curves, 0.1)["holds"]
 
 
-def test_agreement_counts_tokens_that_all_chose():
+def test_agreement_counts_tokens_that_all_contenders_chose():
     said = {name: Measured([], [[[5, 6], [7, last]]], []) for name, last in (("a", 8), ("b", 9), ("c", 8))}
     assert decode.agreement(said) == 0.75
 
 
-def test_what_other_processes_use_is_counted(tmp_path, monkeypatch):
-    """Of a system's ticks: user, nice, system, idle, waiting for a disk, interrupts, soft ones, stolen."""
+def test_the_core_time_of_other_processes_is_counted(tmp_path, monkeypatch):
+    """The system's ticks: user, nice, system, idle, waiting for a disk, interrupts, soft interrupts, stolen."""
     stat, tick = tmp_path / "stat", os.sysconf("SC_CLK_TCK")
     monkeypatch.setattr(contender, "open", lambda path, **how: stat.open(**how), raising=False)
     own = iter([10.0, 11.0])
@@ -124,7 +124,7 @@ def test_what_other_processes_use_is_counted(tmp_path, monkeypatch):
     assert contender.Usage().of_others() == (0.0, 0.0), "this system does not tell"
 
 
-def test_a_benchmark_says_that_others_are_at_work(monkeypatch, capsys):
+def test_a_benchmark_warns_of_busy_processes(monkeypatch, capsys):
     words = ["--size", "tiny", "--op", "linear", "--kernels", "plain", "--against", "none", "--rounds", "1"]
     monkeypatch.setattr(sys, "argv", ["ops", *words])
     for share, said in ((0.6, True), (0.0, False)):
@@ -133,12 +133,12 @@ def test_a_benchmark_says_that_others_are_at_work(monkeypatch, capsys):
         assert ("DISTURBED: other processes used 60% of the cores" in capsys.readouterr().out) == said
 
 
-def test_the_share_of_others_is_that_of_all_rounds():
+def test_the_share_of_others_covers_all_rounds():
     assert compare.others_share(Measured([], [], [(0.1, 1.0), (-0.01, 1.0), (0.6, 4.0)])) == pytest.approx(0.115)
     assert compare.others_share(Measured([], [], [(0.0, 0.0)])) is None
 
 
-def test_the_report_says_when_it_is_not_to_be_believed():
+def test_the_report_says_when_it_cannot_be_trusted():
     rows = [{"name": "torch", "others_share": 0.3}, {"name": "npformer-plain", "others_share": None}]
     (line,) = compare.others(rows)
     assert line.startswith("DISTURBED: other processes used 30% of the cores while torch worked.")

@@ -1,4 +1,4 @@
-"""A whole run over small sizes, and what it says."""
+"""A complete run over small sizes, and its report."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from npformer.models.presets import Preset
 
 @pytest.fixture(scope="module")
 def document():
-    """What a quick run of two sweeps says in JSON."""
+    """The JSON document of a quick run of two sweeps."""
     import subprocess
 
     command = [sys.executable, "-m", "benchmarks.scaling", "--quick", "--json", "--sweep", "T,depth"]
@@ -40,7 +40,7 @@ def test_every_point_has_its_time_its_memory_and_their_counts(document):
             assert 0 < point["best"] <= point["median"] < 5
             assert scaling.PAGE <= point["model_bytes"] < point["peak_bytes"] < 1e9
     lengths = [point["model_bytes"] for point in document["results"][0]["points"]]
-    assert lengths[-1] > 1.5 * lengths[0], "the memory is that of the model"
+    assert lengths[-1] > 1.5 * lengths[0], "the memory belongs to the model"
 
 
 def test_a_size_is_measured_once(document):

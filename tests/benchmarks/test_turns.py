@@ -1,4 +1,4 @@
-"""The harness: contenders take turns, one at a time, and a fast one is found to be fast."""
+"""The harness: contenders take turns, one at a time, and the ratio shows which one is fast."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHORT = Budget(seconds=0.1, turn=0.1)
 
 
 class FakeTime:
-    """Stands for the module time: a second passes whenever somebody looks, and nobody sleeps."""
+    """Replaces the module time: each reading of the clock adds a second, and sleep() does nothing."""
 
     now = 0.0
 
@@ -40,7 +40,7 @@ def test_the_fast_one_is_found_to_be_fast_and_no_two_work_at_once(monkeypatch):
         rows = compare.rows(children, measured)
     assert [row["name"] for row in rows] == ["fast", "torch-slow", "torch-slower"]
     assert [row["rounds"] for row in rows] == [5, 5, 5], "at least five, however short the time"
-    assert [row["steps"] for row in rows] == [5 * 25, 5, 5], "as many in a turn as fit into it, at least one"
+    assert [row["steps"] for row in rows] == [5 * 25, 5, 5], "as many steps in a turn as fit, at least one"
     assert [row[name] for row in rows for name in ("best", "median")] == pytest.approx(
         [FAST] * 2 + [SLOW] * 2 + [2 * SLOW] * 2
     )
@@ -78,7 +78,7 @@ def test_memory_is_counted_without_what_imports_take():
     assert 190e6 < after["peak"] - after["imports"] < 500e6
 
 
-def test_a_contender_that_ends_is_reported_with_what_it_said():
+def test_a_contender_that_ends_is_reported_with_its_output():
     with (
         contenders([Entry("crasher", f"{SLEEPERS}:crasher")], os.environ) as children,
         pytest.raises(ContenderError, match=r"crasher: expected an answer, it ended with code 7:\n +the reason why"),
@@ -94,7 +94,7 @@ def test_a_contender_that_does_not_start_ends_the_others():
         pytest.fail("expected no contenders")
 
 
-def test_all_are_gone_afterwards():
+def test_all_processes_have_ended_afterwards():
     with contenders(ENTRIES[:1], os.environ) as (child,):
         assert child.running
     assert not child.running

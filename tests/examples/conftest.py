@@ -1,4 +1,4 @@
-"""The examples are no part of the installed package: they are found beside the tests."""
+"""Makes the examples importable: they are not part of the installed package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every script in examples/ runs, and its table says what its text says."""
+"""Every script in examples/ runs, and its table agrees with its text."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_one_gradient_is_right_and_the_other_wrong(capsys):
     assert ["right" in rows[0], "WRONG" in rows[1]] == [True, True]
 
 
-def test_the_forgotten_path_is_wrong_in_x_alone(capsys):
+def test_the_forgotten_path_makes_only_dx_wrong(capsys):
     rows = [line for line in output_of("own_layer.py", capsys) if "right" in line or "WRONG" in line]
     assert [line.split()[0] for line in rows if "WRONG" in line] == ["x"]
     assert len(rows) == 10

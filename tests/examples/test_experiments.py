@@ -1,4 +1,4 @@
-"""Every experiment runs in its small setting, writes its picture, and finds what its text says."""
+"""Every experiment runs in its small setting, writes its picture, and confirms its text."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_each_has_a_small_setting_a_table_and_a_picture(name, tmp_path, capsys):
     assert "nan" not in printed
 
 
-def test_each_is_listed_where_one_looks():
+def test_every_experiment_is_listed():
     listed = (FOLDER.parent / "README.md").read_text(encoding="utf-8")
     contents = importlib.import_module("examples.experiments").__doc__ or ""
     for name in NAMES:
@@ -128,11 +128,11 @@ def test_fields_of_a_date_are_found(source, parts):
 def test_weights_are_counted_where_they_fall():
     example = Example("1. Mai 1950", "1950-05-01")
     cross, own = np.zeros((1, 2, 11, 12)), np.zeros((1, 2, 12, 12))
-    cross[0, 0, :4, 7:11] = 1 / 4  # head 1 looks at the year while it is written,
-    cross[0, 0, 5:7, 3:6] = 1 / 3  # at the month likewise,
-    cross[0, 0, 8:10, 0] = 0.5, 1.0  # and at the day
-    cross[0, 1, :, 3] = 1.0  # head 2 always at the a of Mai
-    own[0, 0, 1:, :-1] = np.eye(11)  # head 1 looks at the one before, head 2 at its own field
+    cross[0, 0, :4, 7:11] = 1 / 4  # head 1 attends to the year while it is written,
+    cross[0, 0, 5:7, 3:6] = 1 / 3  # to the month likewise,
+    cross[0, 0, 8:10, 0] = 0.5, 1.0  # and to the day
+    cross[0, 1, :, 3] = 1.0  # head 2 always attends to the a of Mai
+    own[0, 0, 1:, :-1] = np.eye(11)  # head 1 attends to the previous character, head 2 to its own field
     for field in heads.source_fields(example.source).values():
         own[0, 1, field, field] = 1 / (field.stop - field.start)
     shares = heads.shares_of([example], {"decoder.layers.0.cross_attention": cross, "encoder.layers.0": own})

@@ -1,4 +1,4 @@
-"""Of ten pairs the right one is right and the wrong one WRONG, in the gradients that are meant to be."""
+"""Each of ten pairs: the right version is right, and the wrong one is WRONG in the intended gradients."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from examples.other_projects import attention, common, dropout, formulas, linear
 
 FOLDER = Path(common.__file__).parent
 THEMES = (linear, formulas, attention, dropout, tokens)
-#: The gradients that a mistake reaches, in the order of the inputs.
+#: The gradients that each mistake makes wrong, in the order of the inputs.
 WRONG = {
     "dx without W": ["x"],
     "a bias averaged where it should be summed": ["bias"],
@@ -25,7 +25,7 @@ WRONG = {
     "rows assigned instead of added": ["table"],
     "a loss divided twice by N": ["logits"],
 }
-#: What the report says of the cause, of those whose cause is known.
+#: The cause that the report names, for mistakes with a known cause.
 SAID = {
     "a bias averaged where it should be summed": "mean",
     "layer normalisation without the x-hat term": "x_hat",

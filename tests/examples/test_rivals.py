@@ -1,4 +1,4 @@
-"""The models of the experiments: their gradients, and what their tokens may know."""
+"""The models of the experiments: their gradients, and which tokens each output depends on."""
 
 from __future__ import annotations
 
