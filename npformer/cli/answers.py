@@ -1,4 +1,4 @@
-"""The answers of a trained model to texts, for each kind of task.
+"""The outputs of a trained model for texts, for each kind of task.
 
 translate   the text that it writes
 classify    the name of a class, and its probability
@@ -26,13 +26,13 @@ from npformer.typing import HostArray
 
 MASK = "[MASK]"
 
-#: How a text is continued unless options say otherwise: the likeliest token alone soon goes round in circles.
+#: The default temperature for continuing a text: greedy decoding soon repeats itself.
 TEMPERATURE = 0.7
 
 
 @dataclass(frozen=True)
 class Way:
-    """How tokens are chosen. Raises ConfigError if two ways are asked for at once."""
+    """How tokens are chosen. Raises ConfigError if two ways are requested at once."""
 
     beam: int | None = None
     temperature: float | None = None
@@ -46,24 +46,24 @@ class Way:
 
     @property
     def samples(self) -> bool:
-        """Whether tokens are drawn."""
+        """Whether tokens are sampled."""
         return (self.temperature, self.top_k, self.top_p) != (None, None, None)
 
     @property
     def is_greedy(self) -> bool:
-        """Whether nothing was asked for."""
+        """Whether no option was given."""
         return self.beam is None and not self.samples
 
 
 class Written(NamedTuple):
-    """One text, and what its search thinks of it."""
+    """One text, and its score in the search."""
 
     text: str
     score: float | None
 
 
 def answer(trained: Trained, texts: list[str], max_len: int, way: Way) -> list[dict[str, Any]]:
-    """The model's answer to each text: its "output", and a score or probability if there is one.
+    """The model's output for each text: "output", and a score or probability where there is one.
 
     max_len: the most tokens of an output.
     """
@@ -86,7 +86,7 @@ def decode_texts(model: Transformer, vocabulary: Vocabulary | Tokenizer, texts: 
 
 
 def encode(trained: Trained, text: str) -> list[int]:
-    """The ids of a text; where tokens are to be guessed, [MASK] in it stands for each."""
+    """The ids of a text; each [MASK] in it stands for one hidden token."""
     tokenizer = trained.tokenizer
     if trained.kind != "masked":
         return tokenizer.encode(text)
@@ -107,7 +107,7 @@ def _rows(model: Transformer | Decoder, src: HostArray, max_len: int, way: Way) 
 
 
 def _continued(model: Decoder, tokenizer: Tokenizer, texts: list[str], max_len: int, way: Way) -> list[Written]:
-    """Texts with max_len more tokens, or up to their end."""
+    """Each text continued by up to max_len tokens."""
     window, ids = model.config.max_seq_len, [tokenizer.encode(text) for text in texts]
     if way.beam is not None:
         return [_searched(model, tokenizer, row, max_len, way.beam) for row in ids]
@@ -126,7 +126,7 @@ def _continued(model: Decoder, tokenizer: Tokenizer, texts: list[str], max_len: 
 
 
 def _searched(model: Decoder, tokenizer: Tokenizer, text: list[int], max_len: int, beam: int) -> Written:
-    """A text with up to max_len more tokens, found by one search after another, each within the model's window."""
+    """A text continued by up to max_len tokens, in a sequence of searches, each within the model's window."""
     window, ids, log_p = model.config.max_seq_len, text, 0.0
     while len(ids) < len(text) + max_len and EOS_ID not in ids:
         prompt = [BOS_ID, *_context(ids, window - 1)]
@@ -137,7 +137,7 @@ def _searched(model: Decoder, tokenizer: Tokenizer, text: list[int], max_len: in
 
 
 def _context(ids: list[int], room: int) -> list[int]:
-    """What a model that was trained on so many tokens reads of a text: all of it, or of a long one the end."""
+    """The part of a text that the model reads: all of it, or the end of a text longer than those in training."""
     return ids if len(ids) < room else ids[len(ids) - room // 2 :]
 
 

@@ -1,4 +1,4 @@
-"""npformer bench: how long a training step takes here, and where its time goes."""
+"""npformer bench: how long a training step takes on this machine, and where its time goes."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ SECONDS = 5.0
 EXAMPLES = """examples:
   npformer bench                           a small model, about 5 seconds
   npformer bench --size base --steps 3     the base model of the paper: minutes on a CPU
-  npformer bench --kernels plain            with the text of npformer.functional, to compare
-  npformer bench --profile                 time by operation, and what this machine could do; draws it too
+  npformer bench --kernels plain           run npformer.functional itself, to compare
+  npformer bench --profile                 time by operation, with this machine's peak rates; also draws a picture
   npformer bench --device cupy --size base --precision tf32
   npformer bench --json | jq .median_ms
 
 A step is forward, loss, backward and Adam on random tokens. It uses all threads, as training does. --profile
-uses one thread with one BLAS thread, so that the times of the parts add up. A profiled step is not recorded, so
-it shows Python's time between the operations, which a recorded step saves. On a GPU the clock waits for the
-device around every operation, so parts take longer than in training.
+uses one thread with one BLAS thread, so that the times of the parts add up. Training records a step and replays it,
+which saves Python's time between the operations. --profile does not record, so its table includes that time. On a
+GPU the profile waits for the device around every operation, so operations take longer than in training.
 
 sizes:
 """ + "\n".join(f"  {name:<6} {preset}" for name, preset in PRESETS.items())
@@ -40,7 +40,7 @@ sizes:
 
 def add_parser(commands: Any) -> argparse.ArgumentParser:
     """Add this command's parser."""
-    parser = new_parser(commands, "bench", "Time training steps; say where their time goes.", EXAMPLES)
+    parser = new_parser(commands, "bench", "Time training steps and show where their time goes.", EXAMPLES)
     parser.add_argument("--size", choices=PRESETS, default="tiny", help="the model and its batch (default: tiny)")
     parser.add_argument(
         "--dropout", metavar="P", type=float, default=0.1, help="the model's dropout rate (default: 0.1)"
@@ -51,10 +51,10 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     add_kernels(parser)
     length = parser.add_mutually_exclusive_group()
     length.add_argument("--steps", metavar="N", type=int, help="how many steps to time")
-    length.add_argument("--seconds", metavar="S", type=float, help="how long to go on (default: 5, at least 3 steps)")
+    length.add_argument("--seconds", metavar="S", type=float, help="seconds to measure (default: 5, at least 3 steps)")
     parser.add_argument("--profile", action="store_true", help="time every operation, forward and backward")
     parser.add_argument("--picture", metavar="FILE.png", type=Path,
-                        help="where --profile draws (default: profile-SIZE.png)")  # fmt: skip
+                        help="picture of --profile (default: profile-SIZE.png)")  # fmt: skip
     return parser
 
 
@@ -62,9 +62,9 @@ def run(args: argparse.Namespace) -> int:
     """Exit 0 once it is measured."""
     budget = _budget(args)
     if args.picture is not None and not args.profile:
-        raise ConfigError("--picture: expected with --profile alone; npformer bench --profile --picture FILE.png")
+        raise ConfigError("--picture: expected only with --profile; try npformer bench --profile --picture FILE.png")
     preset = PRESETS[args.size]
-    preset.config(args.dropout)  # refused before anything is said
+    preset.config(args.dropout)  # refused before anything is printed
     threads = 1 if args.profile else None
     backend = get_backend(args.device, args.dtype, kernels=args.kernels, threads=threads, precision=args.precision)
     if args.profile:
@@ -122,21 +122,21 @@ def _blas(backend: Backend, preset: Preset) -> str:
         return "BLAS threads unknown"
     if _parts(backend, preset) > 1:
         return "one BLAS thread each"
-    few = "" if backend.threads == 1 else "a batch this small is for one alone, "
+    few = "" if backend.threads == 1 else "a batch this small runs on one, "
     return f"{few}BLAS threads: {blas_threads()}"
 
 
 def _one_thread(backend: Backend) -> str:
     if backend.name == "cupy":
-        return "the clock waits for the GPU around every operation, so nothing overlaps"
+        return "the profile waits for the GPU around every operation, so nothing overlaps"
     if not can_set_blas_threads():
         return "one thread; this BLAS keeps its own threads"
-    return "one thread, one BLAS thread: parts add up"
+    return "one thread, one BLAS thread: the parts add up"
 
 
 def _about(args: argparse.Namespace, backend: Backend) -> dict[str, Any]:
     parts = _parts(backend, PRESETS[args.size])
-    alone = args.profile or parts > 1  # each thread then has its products to itself
+    alone = args.profile or parts > 1  # each thread then computes its products alone
     return {
         "size": args.size,
         "preset": asdict(PRESETS[args.size]),

@@ -1,4 +1,4 @@
-"""How `npformer bench` says what it measured: in lines of at most 100 columns."""
+"""The report of `npformer bench`, in lines of at most 100 columns."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ HEADER = (
     f"  {'of the ceiling':<14}"
 )
 COLUMNS = (
-    "ms, share: all calls of one step together. GFLOP: operations of the matrix products. MB: what has to be read and "
-    "written at least. The ceiling is what this machine can do at best, of products or of memory, whichever would take "
-    "longer; rate is how fast the operation came in that measure (above 100 %, its data were still in a cache). "
+    "ms, share: all calls in one step. GFLOP: operations of the matrix products. MB: the least that must be read and "
+    "written. The ceiling is this machine's peak rate of products or of memory, whichever takes the operation longer; "
+    "rate is the operation's rate in the same unit (above 100 %, its data were still in a cache). "
     "layers, in Python: everything between the operations, such as copies of views and setting gradients to 0."
 )
 
 
 def times(found: StepTimes, tokens: int) -> str:
-    """The summary of timing steps of so many target tokens each."""
+    """The summary of timed steps with so many target tokens each."""
     seconds = np.asarray(found.seconds)
     low, middle, high = (_ms(float(value)) for value in np.quantile(seconds, (0.25, 0.5, 0.75)))
     return "\n".join([
@@ -37,7 +37,7 @@ def times(found: StepTimes, tokens: int) -> str:
 
 
 def roofline(profile: Profile) -> str:
-    """What the machine was seen to do at best."""
+    """The machine's measured peak rates."""
     m, k, n = profile.roofline.shape
     return (
         f"ceilings measured now: products {_number(profile.roofline.flops / 1e9)} GFLOP/s (at {m}×{k}·{k}×{n}), "
@@ -54,7 +54,7 @@ def table(profile: Profile) -> str:
 
 
 def reading(profile: Profile) -> str:
-    """What to make of it, in sentences."""
+    """The profile explained in sentences."""
     rows = profile.rows
     products = [row for row in rows if row.flops]
     largest = max((row for row in rows if not row.flops), key=lambda row: row.seconds)
@@ -66,7 +66,7 @@ def reading(profile: Profile) -> str:
         f"{sum(row.flops for row in products) / seconds / profile.roofline.flops:.0%} of the ceiling of products; "
         f"the largest of the rest is {_name(largest)} ({largest.share:.0%}). "
         f"With every operation at its ceiling the step would take {_ms(at_best)} instead of {_ms(profile.seconds)}. "
-        f"Without the clock it took {_ms(profile.unclocked)}: the clock's part is {cost:+.1%}, noise included."
+        f"Without profiling it took {_ms(profile.unclocked)}: profiling adds {cost:+.1%}, noise included."
     )
     return sentences.replace("%", " %")
 

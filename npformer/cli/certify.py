@@ -1,4 +1,4 @@
-"""npformer certify: what a gradient check cannot see, and what can be proven without differences."""
+"""npformer certify: properties that a gradient check cannot see, and exact identities of gradients."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EXAMPLES = """examples:
   npformer certify                       every operation, layer and small model
   npformer certify --only Transformer    the models alone
   npformer certify --model mine.py       a model of your own (see npformer gradcheck --help)
-  npformer certify --list                what the invariants and identities say
+  npformer certify --list                the meaning of each invariant and identity
 
 An invariant is a property that a gradient check cannot see: causality, padding, order, accumulation. An
 identity is an exact equation between gradients, derived in npformer/proof/identities."""
@@ -26,17 +26,17 @@ identity is an exact equation between gradients, derived in npformer/proof/ident
 def add_parser(commands: Any) -> argparse.ArgumentParser:
     """Add this command's parser."""
     parser = new_parser(commands, "certify", "Check wiring and exact identities of gradients.", EXAMPLES)
-    parser.add_argument("--only", metavar="TEXT", default="", help="the targets whose name contains TEXT")
+    parser.add_argument("--only", metavar="TEXT", default="", help="only targets whose name contains TEXT")
     parser.add_argument("--model", metavar="FILE.py[:NAME]", help="certify what NAME() (default build) in FILE returns")
     parser.add_argument("--list", action="store_true", help="list the invariants and identities, and stop")
-    parser.add_argument("--full", action="store_true", help="also list what holds, and what does not apply")
+    parser.add_argument("--full", action="store_true", help="also list claims that hold or do not apply")
     add_device(parser, default="numpy")
     add_kernels(parser, default="plain")
     return parser
 
 
 def run(args: argparse.Namespace) -> int:
-    """Exit 1 if anything does not hold."""
+    """Exit 1 if any claim does not hold."""
     if args.list:
         return _list(args.json)
     cases = [user_case(args.model)] if args.model else catalogue(args.only)

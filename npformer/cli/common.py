@@ -1,4 +1,4 @@
-"""What commands share: how parsers are made, and which options several of them take."""
+"""Shared by the commands: how parsers are made, and options of several commands."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ DEVICES = ("auto", "numpy", "cupy")
 
 
 def say(what: object) -> None:
-    """A message on standard error: an error, or what is left undone.
+    """A message on standard error: an error, or work left undone.
 
-    Our messages break a line before two spaces. Any other line break came in with a name, and is shown as \\n.
+    npformer's own messages break a line only before two spaces. Any other line break comes from a name in the message
+    and is shown as \\n.
     """
     lines = str(what).split("\n  ")
     print("npformer: " + "\n  ".join(map(visible, lines)), file=sys.stderr)
@@ -38,7 +39,7 @@ def new_parser(commands: Any, name: str, summary: str, examples: str) -> argpars
 def add_device(parser: argparse.ArgumentParser, default: str | None = "auto") -> None:
     """--device auto|numpy|cupy."""
     parser.add_argument(
-        "--device", choices=DEVICES, default=default, help="where to compute; auto: cupy if a GPU answers, else numpy"
+        "--device", choices=DEVICES, default=default, help="where to compute; auto: cupy with a usable GPU, else numpy"
     )
 
 
@@ -48,7 +49,7 @@ def add_kernels(parser: argparse.ArgumentParser, default: str = "auto") -> None:
         "--kernels",
         choices=KERNELS,
         default=default,
-        help=f"the kernels on the CPU; auto: the fastest that are installed (default: {default})",
+        help=f"the kernels on the CPU; auto: the fastest installed (default: {default})",
     )
 
 

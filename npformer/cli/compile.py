@@ -1,4 +1,4 @@
-"""npformer compile: every Numba kernel, compiled ahead of whoever will call it."""
+"""npformer compile: compile every Numba kernel ahead of its first use."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ DTYPES = ("float32", "float64")
 
 EXAMPLES = """examples:
   npformer compile                     every kernel, in both precisions
-  npformer compile --dtype float32     what training and decoding call unless told otherwise
+  npformer compile --dtype float32     the precision that training and decoding use by default
   npformer compile --json | jq .folder
 
-Without it a training step compiles what its model calls when it is made, and so does a decoder. Kernels are
-compiled once, as many at a time as there are cores, and kept in the user's cache, or in $NUMBA_CACHE_DIR.
+Without this command, a training step or a decoder compiles its model's kernels when it is created. Kernels are
+compiled once, one per core at a time, and kept in the user's cache or in $NUMBA_CACHE_DIR.
 
-exit code: 0 all kernels are compiled and kept, 1 they cannot be kept, 2 Numba cannot be used"""
+exit code: 0 all kernels are compiled and kept, 1 some cannot be kept, 2 Numba cannot be used"""
 
 
 def add_parser(commands: Any) -> argparse.ArgumentParser:
     """Add this command's parser."""
     parser = new_parser(
-        commands, "compile", "Compile every Numba kernel now, rather than where it is called.", EXAMPLES
+        commands, "compile", "Compile every Numba kernel now instead of at its first use.", EXAMPLES
     )
     parser.add_argument(
         "--dtype", choices=(*DTYPES, "both"), default="both", help="the precision of the kernels (default: both)"
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     """Exit 1 unless the next process will find every kernel on disk."""
     problem = numba_problem()
     if problem is not None:
-        raise DeviceError(f"compile: expected Numba's kernels to be possible, but {problem}")
+        raise DeviceError(f"compile: expected a usable Numba, but {problem}")
     from npformer.backend.numba import compile_all
     from npformer.backend.numba.kernel_folder import usual_folder
 

@@ -21,15 +21,15 @@ from npformer.training.assemble import Trained, read_trained
 from npformer.visible import visible
 
 EXAMPLES = f"""examples:
-  npformer decode runs/reverse-001 hello world       one output per line, in the order given
+  npformer decode runs/reverse-001 hello world       one output per line, in the order of the texts
   cut -f1 dates.tsv | npformer decode runs/pairs-001
   npformer decode runs/numbers-001 --beam 4 "forty-two thousand and one"
-  npformer decode runs/language-001 "5. maj 1987"    the class of a text; runs/tags-001: of each of its words
+  npformer decode runs/language-001 "5. maj 1987"    the class of a text; runs/tags-001 gives one for each word
   npformer decode runs/mlm-001 "the value of the [MASK] is returned"
   npformer decode runs/lm-001 --temperature 0.8 --top-k 20 --max-len 400 "The for statement"
 
-A text is translated greedily unless --beam or one of the options of sampling is given; it is continued by
-sampling, at the temperature {TEMPERATURE} unless another is given."""
+Translation is greedy unless --beam or a sampling option is given. Continuing a text samples at temperature
+{TEMPERATURE} unless another is given."""
 
 BATCH_SIZE = 250
 
@@ -42,20 +42,20 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
         "texts", metavar="TEXT", nargs="*", default=[], help="what to decode (default: lines of standard input)"
     )
     parser.add_argument("--best", action="store_true", help="use the best checkpoint instead of the latest")
-    parser.add_argument("--max-len", type=int, help="stop after so many tokens (default: the longest in training)")
-    parser.add_argument("--beam", type=int, metavar="N", help="search for the best of N hypotheses")
+    parser.add_argument("--max-len", type=int, help="the most tokens of an output (default: the longest in training)")
+    parser.add_argument("--beam", type=int, metavar="N", help="beam search with N hypotheses")
     parser.add_argument(
-        "--temperature", type=float, metavar="X", help="draw tokens; below 1 the likely ones more often"
+        "--temperature", type=float, metavar="X", help="sample tokens; below 1, likely tokens more often"
     )
-    parser.add_argument("--top-k", type=int, metavar="N", help="draw from the N likeliest tokens")
-    parser.add_argument("--top-p", type=float, metavar="X", help="draw from the likeliest tokens that add up to X")
+    parser.add_argument("--top-k", type=int, metavar="N", help="sample from the N likeliest tokens")
+    parser.add_argument("--top-p", type=float, metavar="X", help="sample from the likeliest tokens that sum to X")
     parser.add_argument("--seed", type=int, default=0, help="the seed of sampling (default 0)")
     add_device(parser)
     return parser
 
 
 def take_texts(args: argparse.Namespace, unknown: list[str]) -> list[str]:
-    """Add the texts that follow an option to args.texts, and return what is unknown still.
+    """Add the texts that follow an option to args.texts. Returns the words that remain unknown.
 
     argparse takes RUN and TEXT at once, so it would refuse `decode RUN --json abc`.
     """
@@ -75,12 +75,12 @@ def run(args: argparse.Namespace) -> int:
     way = Way(args.beam, args.temperature, args.top_k, args.top_p, args.seed)
     trained = read_trained(RunDirectory.open(args.run_folder), args.device, args.best)
     if isinstance(trained.model, Encoder) and not way.is_greedy:
-        raise ConfigError(f"{args.run_folder}: expected no option of how to write, since this model writes nothing")
+        raise ConfigError(f"{args.run_folder}: expected no generation option, since this model writes no text")
     max_len = _max_len(args.max_len, trained.model.config)
     texts = iter(enumerate(args.texts, 1)) if args.texts else enumerate(_lines(), 1)
     place = "text" if args.texts else "standard input, line"
     size = 1 if not args.texts and _typed() else BATCH_SIZE
-    keep = "\n\t" if isinstance(trained.model, Decoder) else ""  # a text that is continued has lines
+    keep = "\n\t" if isinstance(trained.model, Decoder) else ""  # a continued text may have line breaks
     results = []
     while chunk := list(islice(texts, size)):
         for number, text in chunk:
@@ -109,12 +109,12 @@ def _max_len(given: int | None, config: ModelConfig) -> int:
 
 
 def _longest(config: ModelConfig) -> int | None:
-    """How long a sequence may be; None: learned positions alone ever end, and a text that is continued never does."""
+    """The longest possible sequence; None: no limit. Only learned positions set one, except when continuing a text."""
     return config.max_seq_len if config.positions == "learned" and not isinstance(config, DecoderConfig) else None
 
 
 def _typed() -> bool:
-    """Whether a person types the texts: then each is answered at once, and how to end is said."""
+    """Whether a person types the texts; then each is answered at once, after a note on how to end."""
     if sys.stdin is None or not sys.stdin.isatty():
         return False
     print("type a text and Enter; Ctrl-D ends", file=sys.stderr)
@@ -123,7 +123,7 @@ def _typed() -> bool:
 
 def _lines() -> Iterator[str]:
     """The lines of standard input. Raises DataError, with the line's number, if one is not UTF-8."""
-    if sys.stdin is None:  # closed before we began
+    if sys.stdin is None:  # closed before the command began
         return
     for number, line in enumerate(sys.stdin.buffer, 1):
         try:
@@ -136,7 +136,7 @@ def _check(text: str, place: str, trained: Trained) -> None:
     if not text:
         raise DataError(f"{place}: expected at least one character, got an empty text; leave it out")
     if trained.kind == "masked" and MASK not in text:
-        raise DataError(f"{place}: expected a {MASK} where a token is to be guessed, got none in {text[:60]!r}")
+        raise DataError(f"{place}: expected a {MASK} in place of each hidden token, got none in {text[:60]!r}")
     config, tokenizer = trained.model.config, trained.tokenizer
     longest, trained_on = _longest(config), config.max_seq_len
     try:
@@ -154,9 +154,9 @@ def _check(text: str, place: str, trained: Trained) -> None:
     if length >= trained_on and not isinstance(config, DecoderConfig):
         print(
             f"note: {place}: {length} {unit} are more than any text in training had ({trained_on - 1}); "
-            "expect little, and give --max-len for a longer output",
+            "expect poor output, and raise --max-len if it is cut short",
             file=sys.stderr,
         )
     coverage = tokenizer.coverage(text.split(MASK) if trained.kind == "masked" else [text])
     if coverage.missing:
-        print(f"note: {place}: {coverage}; what is missing is read as [UNK]", file=sys.stderr)
+        print(f"note: {place}: {coverage}; missing text is read as [UNK]", file=sys.stderr)

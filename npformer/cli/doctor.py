@@ -1,4 +1,4 @@
-"""npformer doctor: what is installed here, what answers, and what --device auto would pick."""
+"""npformer doctor: what is installed, what works, and what --device auto picks."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ PACKAGES = ("numpy", "array-api-compat", "tqdm", "safetensors", "matplotlib")
 def add_parser(commands: Any) -> argparse.ArgumentParser:
     """Add this command's parser."""
     return new_parser(
-        commands, "doctor", "Say what npformer finds on this machine.", "example:\n  npformer doctor --json"
+        commands, "doctor", "Show what npformer finds on this machine.", "example:\n  npformer doctor --json"
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Exit 1 if a required package is missing or the arithmetic is not what it should be."""
+    """Exit 1 if a required package is missing or the arithmetic is wrong."""
     found = examine()
     if args.json:
         print(json.dumps(found))
@@ -42,9 +42,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def examine() -> dict[str, str]:
-    """What there is, by name, in words."""
+    """Findings by name, in words."""
     problem = cupy_problem()
-    auto, compiled = get_backend("auto", kernels="plain"), numba_problem()  # others may have to be compiled first
+    auto, compiled = get_backend("auto", kernels="plain"), numba_problem()  # other kernels may have to compile first
     return {
         "npformer": __version__,
         "python": f"{platform.python_version()} ({sys.executable})",
@@ -70,15 +70,15 @@ def _version(name: str) -> str:
 
 
 def _numba(problem: str | None) -> str:
-    """The version; if there is none, how to get it and what for."""
+    """The version; if it is not installed, how to install it and why."""
     version = _version("numba")
-    if version == "missing":  # not a word for something optional: it would count as a failure
+    if version == "missing":  # "missing" would count as a failure, and this package is optional
         return "not installed: pip install '.[fast]' brings compiled kernels; npformer bench compares"
     return problem or version
 
 
 def _mkl(problem: str | None) -> str:
-    """Whether compiled kernels multiply with it, and if not, why."""
+    """Whether compiled kernels use it for their products, and if not, why."""
     version = _version("mkl")
     if version == "missing":
         return "not installed: pip install '.[mkl]' makes Numba kernels faster on Intel's processors"
@@ -99,7 +99,7 @@ def _blas() -> str:
 
 
 def _core() -> str:
-    """Whose kernels multiply, and who asked for others than the processor's own."""
+    """OpenBLAS's core type, and the setting that overrides the processor's own."""
     core, asked = blas_core(), os.environ.get("OPENBLAS_CORETYPE")
     if core is None:
         return "unknown: NumPy's BLAS is not OpenBLAS"
@@ -107,7 +107,7 @@ def _core() -> str:
 
 
 def _threads() -> str:
-    """How many a product uses alone, and who said so; training shares a batch out and gives each part one."""
+    """Threads of one product, and the setting that limits them; training gives each part of a batch one thread."""
     now = blas_threads()
     given = [f"{name}={os.environ[name]}" for name in THREAD_VARIABLES if name in os.environ]
     limits = ", ".join(given) or f"not limited by the environment: up to {_cores()}, one per core"
@@ -115,14 +115,14 @@ def _threads() -> str:
 
 
 def _cupy(device: str) -> str:
-    """CuPy's version, the driver's, and the device."""
+    """CuPy's version, the driver's version, and the device."""
     cupy = importlib.import_module("cupy")
     number = cupy.cuda.runtime.driverGetVersion()
     return f"{cupy.__version__}, driver CUDA {number // 1000}.{number % 1000 // 10}, {device}"
 
 
 def _arithmetic() -> str:
-    """A product and a sum in float32, against float64: a broken BLAS shows at once."""
+    """Compare a product and a sum in float32 with float64; this reveals a broken BLAS."""
     rng = np.random.default_rng(0)
     a, b = rng.normal(size=(64, 300)), rng.normal(size=(300, 64))
     error = float(np.max(np.abs(a.astype(np.float32) @ b.astype(np.float32) - a @ b)))

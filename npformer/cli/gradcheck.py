@@ -23,7 +23,7 @@ from npformer.visible import visible
 
 EXAMPLES = """examples:
   npformer gradcheck                       everything, in less than a minute
-  npformer gradcheck --only attention      what has attention in its name
+  npformer gradcheck --only attention      checks with attention in their name
   npformer gradcheck --model mine.py       a model of your own: mine.py has a function build() that
                                            returns (model, inputs) or (model, inputs, options)
   npformer gradcheck --model mine.py --bisect             down to the first wrong operation
@@ -32,14 +32,14 @@ EXAMPLES = """examples:
   npformer gradcheck --random 200          4,800 random draws, 20 of the model: no false alarm
   npformer gradcheck --json | jq '.checks[] | select(.ok | not)'
 
-A gradient is right if two rules hold of each entry. Beside the tensor's largest entry (or, if that is smaller, a
-thousandth of the largest of the check) its error is at most 1e-10. Beside the sizes of the terms that it is the sum
-of, it is at most 1e-10 too, rounding apart: so a large entry hides no small one.
+A gradient is right if two rules hold for each entry. First, its error is at most 1e-10 of the tensor's largest entry
+or of a thousandth of the check's largest entry, whichever is greater. Second, its error is at most 1e-10 of the sizes
+of the terms whose sum it is, rounding apart, so a large entry hides no small one.
 
-error is that of the first rule, at worst the element, or the random direction, named; where the second alone fails,
-it is that one's, and a note says so. numeric is the complex step, central differences are a second witness; what
-the complex step cannot do (np.var, abs, linalg.norm), the check finds out, and does without it. ratio is
-analytic/numeric, – where both are 0.
+error belongs to the first rule, at the named worst element or random direction; where only the second rule fails, it
+belongs to the second, and a note says so. numeric is the complex step; central differences are a second witness. The
+check notices functions without a complex step (np.var, abs, linalg.norm) and uses differences alone. ratio is
+analytic/numeric, or – where both are 0.
 
 mine.py may look like this:
 
@@ -55,16 +55,16 @@ mine.py may look like this:
 def add_parser(commands: Any) -> argparse.ArgumentParser:
     """Add this command's parser."""
     parser = new_parser(commands, "gradcheck", "Check every gradient against two numerical witnesses.", EXAMPLES)
-    parser.add_argument("--only", metavar="TEXT", default="", help="the checks whose name contains TEXT")
+    parser.add_argument("--only", metavar="TEXT", default="", help="only checks whose name contains TEXT")
     parser.add_argument("--model", metavar="FILE.py[:NAME]", help="check what NAME() (default build) in FILE returns")
     parser.add_argument("--bisect", action="store_true", help="find the first wrong operation of a wrong target")
     parser.add_argument("--sweep", metavar="PNG", type=Path, help="draw the error against the step size h")
     parser.add_argument("--dtype", choices=("float64", "float32"), default="float64",
-                        help="float32: the gradients computed in float32, against those in float64")  # fmt: skip
+                        help="float32: compare float32 gradients with float64 ones")  # fmt: skip
     parser.add_argument("--random", metavar="N", type=int,
                         help="check N random cases of every operation and N/10 of the model")  # fmt: skip
     parser.add_argument("--seed", type=int, default=0, help="the seed of --random")
-    parser.add_argument("--full", action="store_true", help="list every tensor of the models, not only the worst")
+    parser.add_argument("--full", action="store_true", help="list every tensor of a model, not only the worst")
     add_device(parser, default="numpy")
     add_kernels(parser, default="plain")
     return parser
@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
         found.append((case, report, bisection))
         if not args.json:
             if report.ok and args.random:
-                continue  # thousands of right ones say nothing one by one
+                continue  # thousands of right reports are not printed one by one
             print(_section(report, fold=case.group == "model" and not args.full), flush=True)
             if bisection is not None:
                 print(f"\n{bisection}\n")
@@ -108,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _cases(args: argparse.Namespace) -> list[Case]:
-    """What is to be checked. Raises ConfigError for options that do not go together or select nothing."""
+    """The checks to run. Raises ConfigError for options that do not go together or select nothing."""
     if args.random is not None:
         if args.random < 1 or args.model or args.seed < 0:
             raise ConfigError("--random: expected N >= 1, --seed >= 0 and no --model")
@@ -142,7 +142,7 @@ def _checked(case: Case, backend: Backend) -> Report:
 
 
 def _bisection(case: Case, report: Report, backend: Backend) -> Bisection | None:
-    """Where a wrong layer or model goes wrong first; None for what is right, and for single operations."""
+    """The first wrong part of a wrong layer or model; None for right targets and for single operations."""
     target = case.build(backend)
     if report.ok or not isinstance(target, Layer):
         return None
@@ -150,7 +150,7 @@ def _bisection(case: Case, report: Report, backend: Backend) -> Bisection | None
 
 
 def _how(case: Case) -> dict[str, Any]:
-    """Options of gradcheck that a user's file asks for."""
+    """Options of gradcheck that a user's file sets."""
     return case.how if isinstance(case, UserCase) else {}
 
 
@@ -177,14 +177,14 @@ def _draw(found: list[tuple[Case, Report, Bisection | None]], backend: Backend, 
 
 
 def _drawn_as(case: Case, backend: Backend) -> dict[str, Any]:
-    """Device and seed of a case's check; a user's target is on a device of its own."""
+    """Device and seed of a case's check; a user's target has its own device."""
     if isinstance(case, UserCase):
         return {"device": case.how.get("device"), "seed": case.how.get("seed", 0)}
     return {"device": backend.device}
 
 
 def _section(report: Report, fold: bool) -> str:
-    """A check's rows below its name; folded, its failures or else its worst row."""
+    """A check's rows below its name; folded, only its failures or its worst row."""
     rows = [row for row in report.rows if not row.ok] or [report.worst] if fold else list(report.rows)
     note = f"  (worst of {len(report.rows)} tensors)" if fold and report.ok else ""
     lines = [line for row in rows for line in row.lines(indent=2)]

@@ -16,22 +16,22 @@ from npformer.visible import visible
 
 EXAMPLES = f"""examples:
   npformer grade --list                    the exercises, from linear to decoder_layer
-  npformer grade --template softmax        writes softmax.py, its backward left to you
-  npformer grade softmax.py                what holds, what does not, and a hint
-  npformer grade softmax.py --hint 3       nearly the answer
+  npformer grade --template softmax        writes softmax.py; you fill in its backward
+  npformer grade softmax.py                what is right, what is wrong, and a hint
+  npformer grade softmax.py --hint 3       a hint that is almost the answer
   npformer grade softmax.py --answer       the derivation and the code
 
-A file may hold several exercises; they are found by the names of its functions. It runs in a process of
-its own, limited in time and memory, and may use NumPy alone. What is solved is noted in
+A file may hold several exercises, found by the names of its functions. It runs in a separate process with
+limits on time and memory, and may use NumPy only. Solved exercises are noted in
 {progress.NAME} in the current folder.
 
-That process has a fence and no sandbox. Stopped: other programs, signals, the network, writing or changing
-files, reading npformer's own, libraries that hold or compute the answer. A gradient that is measured
-(forward called anew with a number moved, complex steps, the precision of differences) is told from a derived
-one. Not stopped: C code of other packages, and who sets out to fool the grader. Run a stranger's file in a
-container.
+The process is fenced but not sandboxed. Blocked: other programs, signals, the network, writing or changing
+files, reading npformer's files, and libraries that hold or compute the answer. The grader detects a gradient that is
+measured instead of derived (repeated calls of forward with one number moved, complex steps, the precision of
+differences). Not blocked: C code of other packages, and deliberate attempts to fool the grader. Run a stranger's
+file in a container.
 
-exit code: 0 all right, 1 something is not, 2 the file cannot be graded"""
+exit code: 0 all right, 1 something is wrong, 2 the file cannot be graded"""
 
 
 def add_parser(commands: Any) -> argparse.ArgumentParser:
@@ -39,9 +39,9 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     parser = new_parser(commands, "grade", "Grade your own forward and backward of an operation or layer.", EXAMPLES)
     parser.add_argument("file", nargs="?", metavar="FILE", help="your Python file; with --template, where to write")
     parser.add_argument("--list", action="store_true", help="list the exercises and your progress")
-    parser.add_argument("--template", metavar="NAME", help="write the file to fill in (or: parts), NAME.py unless FILE")
-    parser.add_argument("--exercise", metavar="NAME", help="grade this exercise alone, out of several in FILE")
-    parser.add_argument("--hint", type=int, choices=(1, 2, 3), default=1, help="how generous the hint is (1)")
+    parser.add_argument("--template", metavar="NAME", help="write NAME.py (or FILE) to fill in; NAME may be parts")
+    parser.add_argument("--exercise", metavar="NAME", help="grade only this exercise of FILE")
+    parser.add_argument("--hint", type=int, choices=(1, 2, 3), default=1, help="level of the hint (default: 1)")
     parser.add_argument("--answer", action="store_true", help="show derivation and code of FILE's exercise")
     parser.add_argument("--time-limit", type=float, default=10.0, metavar="S", help="seconds per exercise (10)")
     parser.add_argument("--no-progress", action="store_true", help=f"leave {progress.NAME} alone")
@@ -66,7 +66,7 @@ def _expect_one_task(args: argparse.Namespace) -> None:
     if len(given) > 1:
         raise ConfigError(f"grade: expected one of --list, --template, --answer, got --{' and --'.join(given)}")
     if args.file is None and not given:
-        raise ConfigError("grade: expected a FILE, got none; npformer grade --list shows what there is to solve")
+        raise ConfigError("grade: expected a FILE, got none; npformer grade --list shows the exercises")
     if args.file is None and args.answer and not args.exercise:
         raise ConfigError("--answer: expected a FILE or --exercise NAME, got neither")
     if not 0 < args.time_limit <= 3600:

@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         args.parser.error(_unknown_option(unknown[0], args.parser))
     try:
         code: int = args.run(args)
-        if sys.stdout is not None:  # None if it was closed before we began
+        if sys.stdout is not None:  # None if it was closed before the command began
             sys.stdout.flush()
         return code
     except Interrupted as stopped:
@@ -49,18 +49,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _say("interrupted", 130)
     except MemoryError as error:
         return _say(f"not enough memory: {error}; make the model, the batch or the sequences smaller", 1)
-    except BrokenPipeError:  # whoever read our output has left: nothing to say, and no one to say it to
+    except BrokenPipeError:  # the reader of the output has gone: print nothing
         _discard_unread()
         return 128 + signal.SIGPIPE
-    except OSError as error:  # a full disk below the standard output, say
+    except OSError as error:  # for example, a full disk below the standard output
         _discard(sys.stdout)
         return _say(f"the system refused: {error}; see to that, then try again", 1)
 
 
 def _prepare_outputs() -> None:
-    """A terminal whose encoding lacks a letter shows its number instead of ending in a traceback.
+    """Show the code of a character that the terminal's encoding lacks, instead of a traceback.
 
-    An error output that was closed before we began hears nothing, and its number goes to no file of ours.
+    If standard error was closed before the command began, errors are dropped, and no file of npformer's gets its
+    descriptor.
     """
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - as long as the program
@@ -78,13 +79,13 @@ def _say(what: object, code: int) -> int:
 
 
 def _discard(stream: TextIO) -> None:
-    """What is still buffered would fail once more when Python ends."""
+    """Drop buffered output, which would fail again when Python exits."""
     with suppress(OSError, ValueError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _discard_unread() -> None:
-    """Of the two outputs, that which nobody reads any more, or both."""
+    """Drop buffered output of each stream whose reader has gone."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

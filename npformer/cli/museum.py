@@ -1,4 +1,4 @@
-"""npformer museum: bugs that were shipped, and more of their kind, put into the correct code; what finds them."""
+"""npformer museum: real bugs, and others of their kind, put into the correct code; and the checks that find them."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from npformer.visible import visible
 
 EXAMPLES = """examples:
   npformer museum                                every bug against every check, in minutes
-  npformer museum list                           what there is to see
-  npformer museum show causal-off                one bug explained, with a picture of what it does
+  npformer museum list                           the list of bugs
+  npformer museum show causal-off                one bug explained, with a picture of its effect
   npformer museum --only dropout                 the bugs with dropout in id, category or title
-  npformer museum --without causality            who would survive without that check
-  npformer museum mutants                        every single mistake that the syntax trees allow, 760 of them
-  npformer museum mutants --sample 60            a part of them
+  npformer museum --without causality            bugs that survive without that check
+  npformer museum mutants                        every single mistake that a change of the syntax tree makes, 760 in all
+  npformer museum mutants --sample 60            a random sample of them
 
-Each bug is a small change of npformer's own code, taken out again afterwards. Exit 1 if one survives."""
+Each bug is a small change of npformer's own code, undone afterwards. Exit 1 if a bug survives."""
 
 ACTIONS = ("list", "show", "mutants")
 
 
 def add_parser(commands: Any) -> argparse.ArgumentParser:
     """Add this command's parser."""
-    parser = new_parser(commands, "museum", "Show backward bugs, what they do, and which check finds each.", EXAMPLES)
+    parser = new_parser(commands, "museum", "Show backward bugs, their effects, and which check finds each.", EXAMPLES)
     parser.add_argument(
         "action",
         nargs="?",
@@ -46,11 +46,11 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
         help="list the bugs, show one, or try generic mistakes; default: run all checks on all bugs",
     )
     parser.add_argument("id", nargs="?", help="the bug to show")
-    parser.add_argument("--only", metavar="TEXT", default="", help="the bugs with TEXT in id, category or title")
+    parser.add_argument("--only", metavar="TEXT", default="", help="only bugs with TEXT in id, category or title")
     parser.add_argument("--without", metavar="CHECK", action="append", default=[], help="leave a check out")
     parser.add_argument("--sample", metavar="N", type=int, help="with `mutants`: try N of them, chosen at random")
     parser.add_argument("--seed", type=int, default=0, help="the seed of --sample")
-    parser.add_argument("--picture", metavar="FILE.png", type=Path, help="where show draws (default: museum-ID.png)")
+    parser.add_argument("--picture", metavar="FILE.png", type=Path, help="picture of show (default: museum-ID.png)")
     return parser
 
 
@@ -74,9 +74,9 @@ def _expect_sense(args: argparse.Namespace) -> None:
     if args.action == "show" and args.id is None:
         raise ConfigError("show: expected the id of a bug, got none; npformer museum list shows them")
     if args.action != "show" and (args.id is not None or args.picture is not None):
-        raise ConfigError("an id and --picture: expected with `show` alone; npformer museum show ID")
+        raise ConfigError("an id and --picture: expected only with `show`; try npformer museum show ID")
     if args.action != "mutants" and args.sample is not None:
-        raise ConfigError("--sample: expected with `mutants` alone; npformer museum mutants --sample 60")
+        raise ConfigError("--sample: expected only with `mutants`; try npformer museum mutants --sample 60")
     if args.action == "mutants" and (args.only or args.without):
         raise ConfigError("mutants: expected neither --only nor --without, which choose among the bugs")
     if args.sample is not None and args.sample < 1:
@@ -120,7 +120,7 @@ def _try_all(chosen: Sequence[Bug], without: Sequence[str], as_json: bool) -> in
 
 
 def _mutants(args: argparse.Namespace) -> int:
-    """Every single-mistake version of every backward, and what became of it."""
+    """Every version of every backward with a single mistake, and its outcome."""
     start = now()
     outcomes = mutation_test(args.sample, args.seed)
     counts, seconds = summary(outcomes), since(start)

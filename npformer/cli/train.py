@@ -31,17 +31,17 @@ SAMPLE_LENGTH = 400
 SAMPLE_BEGINS = "The "
 
 EXAMPLES = """examples:
-  npformer train reverse                                   some twenty seconds on two CPU cores
+  npformer train reverse                                   about twenty seconds on two CPU cores
   npformer train pairs --data examples/data/dates.tsv      dates in eight languages to ISO
   npformer train numbers                                   English number words to French ones
   npformer train scan --set split=jump                     commands to actions; splits simple, length, jump
   npformer train lm                                        a language model of Python's manual, by characters
   npformer train sort --set steps=3000 --set d_model=128 --set num_heads=8
   npformer train --resume runs/reverse-001                 continue, bit for bit
-  npformer train --resume runs/reverse-001 --set steps=800 continue, with another option from here on
+  npformer train --resume runs/reverse-001 --set steps=800 continue with a changed option
 
-Options live in config.toml of the run's folder, in sections [run], [data], [model], [training]; a file
-of the same form is given by --config, single ones by --set section.key=value (or key=value)."""
+Options are stored in config.toml in the run's folder, in sections [run], [data], [model], [training]. --config reads a
+file of the same form; --set section.key=value (or key=value) sets a single option."""
 
 
 WHAT = (
@@ -57,7 +57,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument("task", nargs="?", choices=tuple(TASKS), help=WHAT)
     parser.add_argument("--data", metavar="FILE", help="for pairs: UTF-8 lines of source<TAB>target")
     parser.add_argument("--config", metavar="FILE", type=Path, help="options in TOML")
-    parser.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help="one option; may be repeated")
+    parser.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help="an option; may be repeated")
     parser.add_argument("--seed", type=int, help="the seed of parameters, data order and dropout (default 0)")
     parser.add_argument("--out", metavar="DIR", type=Path, help="the run's folder (default runs/TASK-001, -002, …)")
     parser.add_argument("--resume", metavar="RUN", type=Path, help="continue the run in this folder")
@@ -85,9 +85,9 @@ def run(args: argparse.Namespace) -> int:
 
 @contextmanager
 def _opened(args: argparse.Namespace) -> Iterator[tuple[Trainer, Assembled]]:
-    """A new run or the one to resume, ready to train, while no other process can hold it."""
+    """A new run or the one to resume, ready to train and locked against other processes."""
     if args.resume is None:
-        assembled = assemble(_given(args))  # bad options are found before there is a folder
+        assembled = assemble(_given(args))  # bad options are refused before the folder is created
         folder = RunDirectory.create(args.out, Path("runs"), assembled.options.run.task)
         with folder.lock():
             write_run(folder, assembled)
@@ -124,7 +124,7 @@ def _given(args: argparse.Namespace) -> dict[str, dict[str, Any]]:
 
 
 def _changes(assignments: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """What --set gives, by section."""
+    """The options of --set, by section."""
     given: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
     for assignment in assignments:
         section, key, value = parse_assignment(assignment, SECTIONS)
@@ -134,7 +134,7 @@ def _changes(assignments: Sequence[str]) -> dict[str, dict[str, Any]]:
 
 
 def _make_absolute(data: dict[str, Any]) -> None:
-    """So that the run can be resumed from any folder."""
+    """Make the data path absolute, so that the run can be resumed from any folder."""
     if data.get("file") is not None:
         data["file"] = os.path.abspath(data["file"])
 
@@ -145,8 +145,8 @@ def _refuse_other_options(args: argparse.Namespace) -> None:
     clash = [name for name, value in fixed.items() if value is not None]
     if clash:
         raise ConfigError(
-            f"--resume: expected no other options, since a run continues as it was begun, got {', '.join(clash)}; "
-            "leave them out, change single ones by --set section.key=value, or start a new run"
+            f"--resume: expected no other options, since a run keeps its options, got {', '.join(clash)}; "
+            "leave them out, change single options by --set section.key=value, or start a new run"
         )
 
 
@@ -181,7 +181,7 @@ def _draw(trainer: Trainer, found: Evaluation) -> list[str]:
 
 
 def _sample(trainer: Trainer) -> str:
-    """A text that the model makes up, the same for the same model."""
+    """A text sampled from the model; the same for the same model."""
     task, model = trainer.task, trainer.step.model
     trained = Trained(model, task.tokenizer, task.classes, task.kind)
     text: str = answer(trained, [SAMPLE_BEGINS], SAMPLE_LENGTH, Way())[0]["output"]
@@ -206,7 +206,7 @@ def _as_text(trainer: Trainer, found: Evaluation, pictures: list[str], sample: s
 
 
 def _shown(examples: Sequence[Example], found: Evaluation) -> list[str]:
-    """Held-out examples with the model's outputs; none for hidden tokens, whose texts are long."""
+    """Held-out examples with the model's outputs; empty for masked tokens, whose texts are long."""
     if found.kind == "masked":
         return []
     width = min(60, max(len(example.source) for example in examples))
@@ -233,5 +233,5 @@ def _as_json(trainer: Trainer, found: Evaluation, pictures: list[str], sample: s
 
 
 def _finite(value: float) -> float | None:
-    """JSON has no word for nan."""
+    """None for nan and infinities, which JSON lacks."""
     return value if math.isfinite(value) else None

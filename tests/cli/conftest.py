@@ -1,4 +1,4 @@
-"""What tests of the command line share: a way to call it, small options, and a run to look at."""
+"""Shared by tests of the command line: a way to call it, small options, and a finished run."""
 
 import hashlib
 import json
@@ -25,7 +25,7 @@ SMALL = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a command did."""
+    """The result of a command."""
 
     code: int
     out: str
@@ -75,9 +75,9 @@ def cli(tmp_path, monkeypatch, capsys):
 
 @pytest.fixture
 def environment():
-    """The environment for commands in a process of their own, the same wherever the tests run.
+    """The environment for commands in a new process, the same wherever the tests run.
 
-    One thread, since bits depend on their number; a buffered output, as it is for everybody.
+    One thread, since results depend on the number of threads in the last bits; buffered output, as for users.
     """
     own = {"OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
     return {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"} | own
@@ -85,7 +85,7 @@ def environment():
 
 @pytest.fixture
 def shell(tmp_path, environment):
-    """Run a command in a process of its own, in an empty folder."""
+    """Run a command in a new process, in an empty folder."""
 
     def call(*words, **options) -> Outcome:
         argv = [sys.executable, "-m", "npformer", *map(str, words)]
@@ -114,7 +114,7 @@ def assert_same_run(one: Path, other: Path):
     for name in ("arrays.safetensors", "state.json"):
         files = (last_checkpoint(run) / name for run in (one, other))
         digests = {hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
-        assert len(digests) == 1, f"{name} differs"  # of digests: a diff of two such files takes minutes
+        assert len(digests) == 1, f"{name} differs"  # digests, since a diff of two such files takes minutes
     records = [[_timeless(record) for record in metrics.read(path / "metrics.jsonl")] for path in (one, other)]
     assert records[0] == records[1]
     assert len(records[0]) > 4, "too little happened to compare"

@@ -1,4 +1,4 @@
-"""npformer bench: what it says about a step, the profile's table and picture, and what it refuses."""
+"""npformer bench: the report on a step, the profile's table and picture, and refused options."""
 
 import re
 
@@ -14,7 +14,7 @@ FAST = ("--device", "numpy", "--kernels", "plain", "--steps", 3)
 
 @pytest.fixture(autouse=True)
 def known_ceilings(monkeypatch):
-    """Measuring them takes a second."""
+    """Fixed peak rates, since measuring them takes a second."""
     found = Roofline(flops=2e11, bytes=4e10, shape=(8, 8, 8))
     monkeypatch.setattr(bench, "measure_roofline", lambda backend, shapes: found)
 
@@ -48,7 +48,7 @@ def test_a_step_in_numbers(cli):
     ("kernels", "threads", "said"),
     [
         ("plain", 1, "(plain) on CPU, float32; BLAS threads: "),
-        ("numpy", 1, "2 threads; a batch this small is for one alone, "),
+        ("numpy", 1, "2 threads; a batch this small runs on one, "),
         ("numba", 2, "2 threads; one BLAS thread each"),
     ],
 )
@@ -106,7 +106,7 @@ def test_the_numbers_of_a_profile(cli, tmp_path):
         (("--steps", 0), "--steps: expected an integer >= 1, got 0"),
         (("--seconds", "nan"), "--seconds: expected a number > 0, got nan"),
         (("--steps", 1, "--seconds", 1), "not allowed with argument"),
-        (("--picture", "a.png"), "--picture: expected with --profile alone"),
+        (("--picture", "a.png"), "--picture: expected only with --profile"),
         (("--profile", "--kernels", "plain", "--picture", "a.pdf"), "expected a file name ending in .png"),
     ],
 )
@@ -120,7 +120,7 @@ def test_compiled_kernels_without_numba(cli, monkeypatch):
 
 
 def test_a_file_in_the_way_is_kept(cli, tmp_path, monkeypatch):
-    monkeypatch.setattr(command, "profile_step", lambda *inputs: pytest.fail("measured before the place was looked at"))
+    monkeypatch.setattr(command, "profile_step", lambda *inputs: pytest.fail("measured before the path was checked"))
     (tmp_path / "profile-tiny.png").write_text("my notes")
     cli("bench", "--profile", *FAST).refused("expected a free name, but 'profile-tiny.png' is there")
     assert (tmp_path / "profile-tiny.png").read_text() == "my notes"

@@ -1,4 +1,4 @@
-"""npformer certify: what holds, what does not, and what is listed."""
+"""npformer certify: claims that hold, claims that fail, and the list of claims."""
 
 import json
 from dataclasses import replace
@@ -32,13 +32,13 @@ def test_every_claim_holds_for_what_is_selected(capsys):
     assert f"claims that apply to {len(catalogue('MultiHeadAttention'))} targets hold" in out
 
 
-def test_it_computes_with_plain_kernels_unless_asked(capsys):
+def test_it_computes_with_plain_kernels_by_default(capsys):
     for options, kernels in (([], "plain"), (["--kernels", "numpy"], "numpy")):
         assert main(["certify", "--only", "softmax", "--json", *options]) == 0
         assert json.loads(capsys.readouterr().out)["backend"].startswith(f"numpy ({kernels}) on CPU, float64")
 
 
-def test_the_kernels_asked_for_are_what_is_certified(monkeypatch, capsys):
+def test_the_chosen_kernels_are_certified(monkeypatch, capsys):
     def shifted(dy, cache, into=()):
         return PLAIN.softmax.backward(dy, cache) + 1
 
@@ -49,7 +49,7 @@ def test_the_kernels_asked_for_are_what_is_certified(monkeypatch, capsys):
         capsys.readouterr()
 
 
-def test_what_does_not_hold_is_named(tmp_path, capsys):
+def test_a_claim_that_fails_is_named(tmp_path, capsys):
     (tmp_path / "leaky.py").write_text(LEAKY)
     assert main(["certify", "--model", str(tmp_path / "leaky.py")]) == 1
     out = capsys.readouterr().out

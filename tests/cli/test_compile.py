@@ -1,4 +1,4 @@
-"""npformer compile: all kernels, ahead of whoever calls them."""
+"""npformer compile: all kernels, ahead of their first use."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from npformer.cli import compile as command
 
 @pytest.fixture(autouse=True)
 def two_kernels(monkeypatch, tmp_path):
-    """Two small kernels of their own, as if none had been compiled; the folder in which they are to be kept."""
+    """Two small kernels that are not compiled yet; the folder for their files."""
     kept = [compiling.named(name) for name in ("elementwise.add", "adam.update")]
     new = [compiling.Kernel(compiling.inlined(each.dispatcher.py_func), each.signature, "") for each in kept]
     monkeypatch.setattr(compiling, "_kernels", new)
@@ -22,7 +22,7 @@ def two_kernels(monkeypatch, tmp_path):
     kernel_folder.place.cache_clear()
 
 
-def test_it_compiles_what_is_missing(cli, two_kernels):
+def test_it_compiles_missing_kernels(cli, two_kernels):
     done = cli("compile", "--dtype", "float32")
     assert (done.code, done.err) == (0, "")
     first, last = done.out.splitlines()
@@ -40,7 +40,7 @@ def test_it_compiles_what_is_missing(cli, two_kernels):
     assert len(list(two_kernels.iterdir())) == 4
 
 
-def test_what_cannot_be_kept_is_told(cli, two_kernels, monkeypatch):
+def test_kernels_that_cannot_be_kept_are_reported(cli, two_kernels, monkeypatch):
     two_kernels.touch()  # a file where the folder would be
     monkeypatch.setattr(kernel_folder, "_passing_folder", lambda: None)
     done = cli("compile", "--dtype", "float32")
@@ -51,7 +51,7 @@ def test_what_cannot_be_kept_is_told(cli, two_kernels, monkeypatch):
 
 def test_without_numba_it_is_refused(cli, monkeypatch):
     monkeypatch.setattr(command, "numba_problem", lambda: "Numba is not installed")
-    cli("compile").refused("compile: expected Numba's kernels to be possible, but Numba is not installed")
+    cli("compile").refused("compile: expected a usable Numba, but Numba is not installed")
 
 
 def test_other_words_are_refused(cli):

@@ -1,4 +1,4 @@
-"""npformer decode: texts from the command and from standard input, and what it refuses."""
+"""npformer decode: texts from the command and from standard input, and refused input."""
 
 import io
 import json
@@ -29,7 +29,7 @@ def typed(monkeypatch):
 
 @pytest.fixture
 def echo(monkeypatch):
-    """Replace the model by one that returns each text in capitals; returns the sizes of the batches it was given."""
+    """Replace the model by one that returns each text in capitals; returns the sizes of its batches."""
     sizes: list[int] = []
 
     def shout(model, vocabulary, texts: list[str], max_len: int) -> list[str]:
@@ -45,7 +45,7 @@ def words(count: int) -> list[str]:
     return ["".join(rng.choices("abcdefghij", k=rng.randint(1, 12))) for _ in range(count)]
 
 
-def test_arguments_and_standard_input_say_the_same(cli, trained, typed):
+def test_arguments_and_standard_input_give_the_same_output(cli, trained, typed):
     texts = words(7)
     by_argument = cli("decode", trained, *texts)
     assert (by_argument.code, by_argument.err) == (0, "")
@@ -68,7 +68,7 @@ def test_options_may_stand_anywhere(order, cli, trained):
     assert [entry["input"] for entry in found] == ["a", "bc"]
 
 
-def test_each_text_gets_what_it_gets_alone(cli, trained):
+def test_a_texts_output_does_not_depend_on_the_batch(cli, trained):
     texts = words(9)
     assert cli("decode", trained, *texts).out == "".join(cli("decode", trained, text).out for text in texts)
 
@@ -97,7 +97,7 @@ def test_a_person_who_types_is_answered_line_by_line(cli, trained, typed, echo):
     assert "Ctrl-D ends" in done.err
 
 
-def test_nothing_in_nothing_out(cli, trained, typed):
+def test_empty_input_gives_empty_output(cli, trained, typed):
     typed(b"")
     assert (cli("decode", trained).code, cli("decode", trained).out) == (0, "")
     assert cli("decode", trained, "--json").document == []
@@ -162,7 +162,7 @@ def test_bad_lines_are_named(data, message, cli, trained, typed):
     cli("decode", trained, "--json").refused(*message)
 
 
-def test_what_is_no_run_or_has_no_checkpoint(cli, trained, tmp_path):
+def test_a_folder_without_a_run_or_a_checkpoint_is_refused(cli, trained, tmp_path):
     cli("decode", "nowhere", "a").refused("nowhere: expected the folder of a run", "found nothing")
     run = Path(shutil.copytree(trained, tmp_path / "run"))
     for path in list_checkpoints(run / "checkpoints"):
@@ -176,7 +176,7 @@ def test_what_is_no_run_or_has_no_checkpoint(cli, trained, tmp_path):
     cli("decode", run, "a").refused("vocabulary.txt, line 2")
 
 
-def test_learned_positions_end_somewhere(cli, small):
+def test_learned_positions_limit_the_length(cli, small):
     options = small(positions="learned", max_length=4, steps=2)
     assert cli("train", "copy", "--out", "run", *options).code == 0
     assert cli("decode", "run", "abcd").code == 0
@@ -184,7 +184,7 @@ def test_learned_positions_end_somewhere(cli, small):
     cli("decode", "run", "ab", "--max-len", "6").refused("--max-len: expected at most 5", "got 6")
 
 
-def test_sinusoidal_positions_do_not(cli, trained):
+def test_sinusoidal_positions_do_not_limit_the_length(cli, trained):
     assert cli("decode", trained, "abcdefgh" * 5, "--max-len", 20).code == 0
 
 

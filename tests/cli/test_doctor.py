@@ -1,4 +1,4 @@
-"""npformer doctor: what it says, and that it says so when something is missing."""
+"""npformer doctor: its report, also when something is missing."""
 
 import importlib.metadata
 
@@ -13,7 +13,7 @@ from npformer.cli import doctor
 from npformer.errors import DeviceError
 
 
-def test_text_and_json_say_the_same(cli):
+def test_text_and_json_agree(cli):
     text, machine = cli("doctor"), cli("doctor", "--json")
     assert (text.code, text.err, machine.code) == (0, "", 0)
     found = machine.document
@@ -42,7 +42,7 @@ def test_the_limit_of_threads(cli, monkeypatch):
 
 
 @pytest.mark.parametrize(("now", "said"), [(3, "3; "), (None, "unknown; ")])
-def test_how_many_threads_a_product_has(cli, monkeypatch, now, said):
+def test_the_threads_of_a_product(cli, monkeypatch, now, said):
     monkeypatch.setattr(doctor, "blas_threads", lambda: now)
     assert cli("doctor", "--json").document["BLAS threads"].startswith(said)
 
@@ -55,7 +55,7 @@ def test_how_many_threads_a_product_has(cli, monkeypatch, now, said):
         (None, "Zen", "unknown: NumPy's BLAS is not OpenBLAS"),
     ],
 )
-def test_whose_kernels_multiply(cli, monkeypatch, core, asked, said):
+def test_the_core_type_of_the_blas(cli, monkeypatch, core, asked, said):
     monkeypatch.delenv("OPENBLAS_CORETYPE", raising=False)
     if asked is not None:
         monkeypatch.setenv("OPENBLAS_CORETYPE", asked)
@@ -63,7 +63,7 @@ def test_whose_kernels_multiply(cli, monkeypatch, core, asked, said):
     assert cli("doctor", "--json").document["BLAS core"] == said
 
 
-def test_compiled_kernels_where_they_are_there(cli):
+def test_compiled_kernels_are_the_default_where_numba_is_installed(cli):
     if numba_problem() is not None:
         pytest.skip(str(numba_problem()))
     found = cli("doctor", "--json").document
@@ -80,8 +80,8 @@ def test_a_blas_whose_product_is_not_known(cli, monkeypatch):
     assert numpy_backends.numpy_backend("float32").kernels == "numpy"
 
 
-def test_what_the_extra_would_bring(cli, monkeypatch):
-    """Numba is optional: without it all is well, exit 0, and it says what to do for more speed."""
+def test_without_numba_the_extra_is_recommended(cli, monkeypatch):
+    """Numba is optional: without it the exit code is 0, and the report says how to get more speed."""
     version = importlib.metadata.version
 
     def without_numba(name: str) -> str:
@@ -122,7 +122,7 @@ def test_intels_library(
 
 
 def test_a_numba_that_cannot_be_imported(cli, monkeypatch):
-    """As after an update of NumPy that Numba does not know yet: training goes on with other kernels."""
+    """For example after an update of NumPy that Numba does not support yet: training uses other kernels."""
 
     def fails(name: str):
         raise ImportError("Numba needs NumPy 2.3 or less. Got NumPy 2.5.")
@@ -139,7 +139,7 @@ def test_a_numba_that_cannot_be_imported(cli, monkeypatch):
         numpy_backends.numpy_backend("float32", "numba")
 
 
-def test_nothing_is_compiled_to_say_so(cli, monkeypatch):
+def test_the_report_compiles_nothing(cli, monkeypatch):
     asked: list[str] = []
 
     def noting(name: str, *, kernels: str = "auto"):
@@ -157,7 +157,7 @@ def test_a_missing_package(cli, monkeypatch):
     assert (done.code, done.document["a-package-nobody-has"]) == (1, "missing")
 
 
-def test_arithmetic_that_is_off(cli, monkeypatch):
+def test_wrong_arithmetic_is_reported(cli, monkeypatch):
     monkeypatch.setattr(doctor.np, "max", lambda x: 0.5)
     done = cli("doctor", "--json")
     assert done.code == 1

@@ -15,7 +15,7 @@ COLUMNS = ["tensor", "shape", "elem", "error", "worst", "analytic", "numeric", "
 
 @pytest.fixture
 def wrong_table(monkeypatch):
-    """A backend whose learned positions have a table gradient that is half as large again."""
+    """A backend whose gradient of the learned positions' table is 1.5 times too large."""
 
     def backend(name: str, dtype: str, kernels: str):
         right = get_backend("numpy", dtype=dtype, kernels=kernels)
@@ -54,7 +54,7 @@ def test_only_chooses_by_a_part_of_the_name(cli):
     assert 0 < len(names) < len(catalogue())
 
 
-def test_only_what_is_not_there(cli):
+def test_only_with_no_match_is_refused(cli):
     for name in ("atention", "zzz"):
         cli("gradcheck", "--only", name).refused("--only: expected a part of a check's name", f"got {name!r}")
 

@@ -86,7 +86,7 @@ def test_bisect(cli, mine):
     assert any("drop a term" in tensor["diagnosis"] for tensor in found["checks"][0]["tensors"])
 
 
-def test_bisect_of_what_is_right_or_has_no_parts(cli, mine):
+def test_bisect_of_a_right_target_or_one_without_parts(cli, mine):
     done = cli("gradcheck", "--model", mine, "--bisect")
     assert done.code == 0
     assert "wrong part" not in done.out
@@ -103,7 +103,7 @@ def test_sweep(cli, mine):
     assert Path("v.png").exists()
 
 
-def test_a_place_for_the_picture_is_looked_at_before_the_checks(cli, mine, monkeypatch):
+def test_the_pictures_path_is_checked_before_the_gradients(cli, mine, monkeypatch):
     monkeypatch.setattr("npformer.cli.gradcheck.user_case", lambda spec: pytest.fail("too early"))
     cli("gradcheck", "--model", mine, "--sweep", "v.pdf").refused("picture: expected a file name ending in .png")
     cli("gradcheck", "--model", mine, "--sweep", "none/v.png").refused("picture: expected an existing folder")
@@ -119,7 +119,7 @@ def test_options_of_the_check_are_passed_through(cli, mine):
     assert "Real: 1 of 17 gradients wrong" in done.out
 
 
-def test_what_is_refused(cli, mine):
+def test_bad_input_is_refused(cli, mine):
     cli("gradcheck", "--model", "none.py").refused("--model: expected a Python file", "got 'none.py'")
     cli("gradcheck", "--model", f"{mine}:none").refused("expected none, a function that returns", "no such function")
     cli("gradcheck", "--model", mine, "--only", "relu").refused("--only: expected no --model beside it", "'relu'")

@@ -37,7 +37,7 @@ def test_a_wrong_answer_and_the_generosity_of_hints(cli, wrong):
     assert "The derivation: npformer grade mine.py --answer" in texts[2].out
 
 
-def test_the_answer_only_if_asked_for(cli, wrong):
+def test_the_answer_is_shown_only_on_request(cli, wrong):
     done = cli("grade", wrong.name, "--answer")
     assert done.code == 0
     assert "The forward's input sets the gate" in done.out
@@ -98,7 +98,7 @@ def test_the_list_shows_order_and_progress(cli, tmp_path, wrong):
     ["", "{", "[]", '{"format": "x"}', '{"format": "npformer exercises 1", "exercises": {"relu": 3}}', "[" * 100_000],
     ids=["empty", "half", "a list", "another format", "a bad entry", "deep"],
 )
-def test_a_corrupt_progress_is_left_alone(cli, tmp_path, text):
+def test_a_corrupt_progress_file_is_not_changed(cli, tmp_path, text):
     (tmp_path / NAME).write_text(text)
     done = cli("grade", answered("relu", tmp_path))
     assert done.code == 0
@@ -107,7 +107,7 @@ def test_a_corrupt_progress_is_left_alone(cli, tmp_path, text):
     assert (tmp_path / NAME).read_text() == text
 
 
-def test_progress_can_be_left_out(cli, tmp_path):
+def test_progress_can_be_switched_off(cli, tmp_path):
     assert cli("grade", answered("relu", tmp_path), "--no-progress").code == 0
     assert [path.name for path in tmp_path.iterdir()] == ["relu.py"]
 

@@ -17,7 +17,7 @@ NAMES = [module.__name__.rpartition(".")[2] for module in COMMANDS]
 
 
 def required(name: str) -> list[str]:
-    """Words that a command cannot do without, to be followed by one that it does not know."""
+    """A command's required arguments, to be followed by an unknown flag."""
     return {"train": ["copy"], "decode": ["thing"]}.get(name, [])
 
 
@@ -38,7 +38,7 @@ def test_help_and_version(cli):
     assert all(re.search(rf"^    {name}\s", done.out, re.M) for name in NAMES)
 
 
-def test_no_command_and_no_such_command(cli):
+def test_a_missing_and_an_unknown_command(cli):
     cli().refused(f"expected a command, one of {', '.join(NAMES)}, got none", "npformer --help")
     cli("trian").refused("invalid choice: 'trian'", "'train'")
     cli("--foo").refused("expected a command")
@@ -75,7 +75,7 @@ def test_every_way_to_end_has_its_code(raised, code, words, cli, monkeypatch):
     assert bool(words) == bool(done.err)
 
 
-def test_a_mistake_of_ours_is_not_hidden(cli, monkeypatch):
+def test_a_programming_error_is_not_hidden(cli, monkeypatch):
     monkeypatch.setattr(doctor, "examine", lambda: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         cli("doctor")
@@ -88,7 +88,7 @@ def test_a_model_too_large_for_the_memory(cli, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_reader_who_left_before_hears_nothing(environment):
+def test_a_closed_output_ends_the_command_quietly(environment):
     reading, writing = os.pipe()
     os.close(reading)
     command = [sys.executable, "-m", "npformer", "doctor"]
@@ -97,8 +97,8 @@ def test_a_reader_who_left_before_hears_nothing(environment):
     assert (done.returncode, done.stderr) == (141, "")
 
 
-def test_a_reader_who_leaves_hears_nothing_more(trained, environment):
-    """As head -n 1 does: after the first line of the first batch, and before the second batch can be decoded."""
+def test_an_output_closed_in_the_middle_ends_the_command_quietly(trained, environment):
+    """As with head -n 1: the reader leaves after the first line, before the second batch can be decoded."""
     pipe, command = subprocess.PIPE, [sys.executable, "-m", "npformer", "decode", str(trained), "--max-len", "1"]
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment) as child:
         assert child.stdout is not None
@@ -113,8 +113,8 @@ def test_a_reader_who_leaves_hears_nothing_more(trained, environment):
     assert (child.returncode, said) == (141, b"")
 
 
-def test_an_error_output_that_was_closed_before_we_began(environment, tmp_path):
-    """What would be said there is not said on the standard output instead."""
+def test_standard_error_closed_before_the_command_began(environment, tmp_path):
+    """The error message does not go to standard output instead."""
     argv = ["bash", "-c", '"$0" -m npformer decode nowhere x 2>&-', sys.executable]
     done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, cwd=tmp_path, env=environment, timeout=600)
     assert (done.returncode, done.stdout) == (2, "")
@@ -133,12 +133,12 @@ def test_a_closed_output(environment):
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_terminal_without_the_letters(shell, trained, environment):
+def test_a_terminal_that_lacks_the_characters(shell, trained, environment):
     done = shell("train", "--help", env=environment | {"PYTHONIOENCODING": "ascii"})
     assert (done.code, done.err) == (0, "")
     assert "\\u2026" in done.out
 
 
-def test_the_module_is_the_command(shell):
+def test_python_m_npformer_is_the_command(shell):
     assert shell("--version").out == f"npformer {__version__}\n"
     assert shell("train", "copy", "--set", "d_model=30").code == 2

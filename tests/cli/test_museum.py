@@ -1,4 +1,4 @@
-"""npformer museum: the list, the kill table, one bug with its picture, and exit 1 for a survivor."""
+"""npformer museum: the list, the table of detections, one bug with its picture, and exit 1 for a survivor."""
 
 import json
 import re
@@ -15,7 +15,7 @@ from npformer.lab.museum.reach import Prepared, prepare
 RESUME = ["resume-replays-data", "resume-loses-moments", "resume-restarts-schedule", "resume-redraws-dropout"]
 
 
-#: Enough of all checks for the bugs shown here; all of it meets all of them in tests/lab/test_museum_detections.py.
+#: Enough checks for the bugs shown here; tests/lab/test_museum_detections.py runs all checks on all bugs.
 CHECKS = ("clipping", "a step by hand", "schedules")
 
 
@@ -73,7 +73,7 @@ def test_show_draws_and_tells(cli, tmp_path):
         assert part in done.out
 
 
-def test_show_without_a_picture_says_what_one_would_see(cli, tmp_path):
+def test_show_without_a_picture_describes_it(cli, tmp_path):
     done = cli("museum", "show", "test-gamma-one", "--json")
     found = json.loads(done.out)
     assert done.code == 0
@@ -87,8 +87,8 @@ def test_show_without_a_picture_says_what_one_would_see(cli, tmp_path):
     [
         (("show",), "expected the id of a bug, got none"),
         (("show", "softmax-over-bach"), "did you mean softmax-over-batch"),
-        (("list", "softmax-over-batch"), "expected with `show` alone"),
-        (("--picture", "x.png"), "expected with `show` alone"),
+        (("list", "softmax-over-batch"), "expected only with `show`"),
+        (("--picture", "x.png"), "expected only with `show`"),
         (("--only", "nonsense"), "--only: expected a part of an id, category or title"),
         (("--without", "schedule"), "expected the name of a check, got 'schedule'; the nearest: schedules"),
         (("show", "noam-max", "--picture", "x.txt"), "expected a file name ending in .png"),
@@ -106,6 +106,6 @@ def test_generic_mistakes(cli):
     assert re.search(r"^all +\d+ +\d+ +0 +0$", done.out, re.M)
     assert "12 mutants in" in done.out
     assert max(map(len, done.out.splitlines())) <= 80
-    cli("museum", "--sample", "3").refused("--sample: expected with `mutants` alone")
+    cli("museum", "--sample", "3").refused("--sample: expected only with `mutants`")
     cli("museum", "mutants", "--only", "softmax").refused("mutants: expected neither --only nor --without")
     cli("museum", "mutants", "--sample", "0").refused("--sample: expected an integer >= 1, got 0")

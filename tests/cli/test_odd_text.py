@@ -1,4 +1,4 @@
-"""What commands print of files and users holds no control characters, whatever these hold."""
+"""Commands print no control characters, even if files and arguments contain them."""
 
 import json
 import shutil
@@ -11,7 +11,7 @@ ESCAPE, TURNED, BAD = "\x1b[2J", "\u202e", "\x1b[2Jgone\u202e\x9b\x7f"
 
 
 def is_calm(text: str) -> bool:
-    """Whether a text moves no cursor and turns nothing round: printable characters and line feeds."""
+    """Whether a text holds only printable characters and line feeds: no cursor movement, no change of direction."""
     return text.replace("\n", "").isprintable()
 
 
@@ -34,7 +34,7 @@ def test_a_syntax_error_keeps_its_lines_and_its_caret(cli, tmp_path):
 
 
 @pytest.mark.parametrize("where", ["backward", "top"])
-def test_what_a_graded_file_raises_prints_and_warns(cli, tmp_path, where):
+def test_the_errors_prints_and_warnings_of_a_graded_file(cli, tmp_path, where):
     act = f"print({BAD!r}); import warnings; warnings.warn({BAD!r}); raise ValueError({BAD!r})"
     text = "import numpy as np\ndef relu_forward(x): return np.where(x > 0, x, 0.0), x > 0\ndef relu_backward(dy, c):\n"
     (tmp_path / "mine.py").write_text(f"{text}    {act}\n" if where == "backward" else f"{act}\n{text}    pass\n")
@@ -45,10 +45,10 @@ def test_what_a_graded_file_raises_prints_and_warns(cli, tmp_path, where):
     if where == "backward":
         assert max(map(len, done.out.splitlines())) <= 80
         (exercise,) = cli("grade", "mine.py", "--json").document["exercises"]
-        assert exercise["printed"].startswith(BAD), "for machines as it is"
+        assert exercise["printed"].startswith(BAD), "JSON keeps the text unchanged"
 
 
-def test_what_is_decoded(cli, trained, monkeypatch):
+def test_decoded_texts(cli, trained, monkeypatch):
     pieces = [f"a{BAD}b", "two\nlines", "früh 語"]
     monkeypatch.setattr(decode, "decode_texts", lambda *given: pieces)
     monkeypatch.setattr(decode, "_check", lambda *anything: None)

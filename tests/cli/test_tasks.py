@@ -1,4 +1,4 @@
-"""Every task on real data from the command line: trained a little, measured by what it asks, and asked."""
+"""Every task on real data from the command line: short training, the task's own measures, and decoding."""
 
 import json
 import re
@@ -37,7 +37,7 @@ EVERY_TASK = pytest.mark.parametrize("task", MODELS)
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """The folder of a small run of a task, trained when it is first asked for; not to be changed."""
+    """The folder of a small run of a task, trained on first use; not to be changed."""
     root = tmp_path_factory.mktemp("tasks")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NPFORMER_CACHE", str(root / "cache"))
@@ -55,12 +55,12 @@ def runs(tmp_path_factory):
         yield run_of
 
 
-def test_all_real_tasks_are_tried():
+def test_all_real_tasks_are_tested():
     assert set(MODELS) == set(TASKS) - {"copy", "reverse", "sort", "pairs"}
 
 
 @EVERY_TASK
-def test_a_run_has_what_it_needs_to_be_asked(task, runs, capsys):
+def test_a_run_has_everything_for_decoding(task, runs, capsys):
     kind, tokenizer, measures = MODELS[task]
     run = RunDirectory(runs(task))
     trained = read_trained(run, "numpy")
@@ -89,7 +89,7 @@ QUESTIONS: dict[str, tuple[list[str], list[str]]] = {
 
 
 @EVERY_TASK
-def test_a_run_can_be_asked(task, runs, cli):
+def test_a_run_can_decode(task, runs, cli):
     texts, options = QUESTIONS[task]
     run = runs(task)
     found = cli("decode", run, *texts, "--json", *options)
@@ -99,7 +99,7 @@ def test_a_run_can_be_asked(task, runs, cli):
     assert plain.out == "".join(f"{entry['output']}\n" for entry in found.document)
     assert cli("decode", run, *texts, *options).out == plain.out, "the same again"
     alone = "".join(cli("decode", run, text, *options).out for text in texts)
-    assert alone == plain.out, "each text gets what it gets alone"
+    assert alone == plain.out, "a text's output does not depend on the batch"
 
 
 def test_answers_have_the_form_of_their_kind(runs, cli):
@@ -128,8 +128,8 @@ def endless(positions: str) -> Trained:
 
 
 @pytest.mark.parametrize("positions", ["learned", "rotary"])
-def test_a_text_may_grow_beyond_what_was_seen_at_once(positions, monkeypatch):
-    """Beyond it the model reads the last half anew: so learned positions do not end, and others are not new to it."""
+def test_a_text_may_grow_beyond_the_window(positions, monkeypatch):
+    """Beyond the window the model reads the last half again, so no position exceeds those of training."""
     trained = endless(positions)
     read: list[list[int]] = []
     rows = answers._rows
@@ -147,7 +147,7 @@ def test_a_text_may_grow_beyond_what_was_seen_at_once(positions, monkeypatch):
 
 
 @pytest.mark.parametrize("positions", ["learned", "rotary"])
-def test_a_search_goes_on_beyond_what_was_seen_at_once(positions, monkeypatch):
+def test_a_search_continues_beyond_the_window(positions, monkeypatch):
     trained = endless(positions)
     made: list[tuple[int, int, float]] = []
 
@@ -171,7 +171,7 @@ def test_a_search_goes_on_beyond_what_was_seen_at_once(positions, monkeypatch):
     assert both[0] == answers.answer(trained, ["ab"], 3, answers.Way(beam=3))[0]
 
 
-def test_a_window_of_two_leaves_room_for_what_is_new():
+def test_a_window_of_two_leaves_room_for_a_new_token():
     config = DecoderConfig(6, d_model=8, num_heads=2, d_ff=8, num_layers=1, max_seq_len=2)
     model = Decoder(config, backend=get_backend("numpy", kernels="plain"), seed=1)
     model.generator.bias.data[: len(SEQUENCE)] = -1e4  # no end
@@ -181,9 +181,9 @@ def test_a_window_of_two_leaves_room_for_what_is_new():
     assert found["output"].startswith("abc")
 
 
-def test_what_is_unknown_is_counted_and_said(runs, cli):
+def test_unknown_text_is_counted_and_reported(runs, cli):
     done = cli("decode", runs("tags"), "5 qqq 1987", "--json")
-    assert "note: text 1: 2 of 3 covered (66.7 %); missing: 'qqq'; what is missing is read as [UNK]" in done.err
+    assert "note: text 1: 2 of 3 covered (66.7 %); missing: 'qqq'; missing text is read as [UNK]" in done.err
     assert done.document[0]["tokens"] == ["5", "[UNK]", "1987"]
     cli("decode", runs("numbers"), "fifty-too").refused("text 1: 'too' in 'fifty-too' has no pieces in the vocabulary")
 
@@ -191,15 +191,15 @@ def test_what_is_unknown_is_counted_and_said(runs, cli):
 @pytest.mark.parametrize(
     ("task", "words", "message"),
     [
-        ("mlm", ["nothing hidden"], "text 1: expected a [MASK] where a token is to be guessed, got none in 'nothing"),
-        ("language", ["a", "--beam", "2"], "expected no option of how to write, since this model writes nothing"),
+        ("mlm", ["nothing hidden"], "text 1: expected a [MASK] in place of each hidden token, got none in 'nothing"),
+        ("language", ["a", "--beam", "2"], "expected no generation option, since this model writes no text"),
         ("scan", ["jump", "--beam", "2", "--top-k", "3"], "--beam: expected no --temperature, --top-k or --top-p"),
         ("scan", ["jump", "--beam", "0"], "beam: expected an integer >= 1, got 0"),
         ("scan", ["   "], "text 1: expected at least one token, got '   '; leave it out"),
         ("lm", ["a", "--temperature", "0"], "temperature: expected a number > 0, got 0.0"),
     ],
 )
-def test_questions_without_sense(task, words, message, runs, cli):
+def test_senseless_requests_are_refused(task, words, message, runs, cli):
     cli("decode", runs(task), *words).refused(message)
 
 
@@ -216,7 +216,7 @@ def test_a_language_model_ends_with_a_sample(runs, cli, tmp_path):
     assert re.search(r"held-out loss .*, token accuracy .* %\nheld-out \d+\.\d+ bits per character \(6 seq", text.out)
 
 
-def test_a_classifier_goes_on_where_it_stopped(runs, cli, tmp_path):
+def test_a_classifier_resumes(runs, cli, tmp_path):
     """With BatchNorm too: its running statistics are in the checkpoint."""
     options = SMALL | {"count": 20, "norm": "batch", "save_every": 2, "eval_every": 100, "log_every": 1}
     words = [word for key, value in options.items() for word in ("--set", f"{key}={value}")]

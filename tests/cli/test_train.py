@@ -1,4 +1,4 @@
-"""npformer train: what a run leaves behind, what it says, and that a seed decides all of it."""
+"""npformer train: a run's files and messages, and that a seed determines all of them."""
 
 import json
 import re
@@ -61,7 +61,7 @@ def test_json_is_one_document_and_nothing_else_is_on_stdout(cli, small, tmp_path
     assert "numpy" in found["backend"]
 
 
-def test_a_loss_that_is_no_number_is_null_in_json(cli, small, monkeypatch):
+def test_a_loss_of_nan_is_null_in_json(cli, small, monkeypatch):
     from npformer.training import Evaluation, Trainer
 
     monkeypatch.setattr(Trainer, "evaluate", lambda self, count: Evaluation(float("nan"), 0.0, 0.0, 1, ("a",)))
@@ -106,7 +106,7 @@ def test_nothing_is_ever_overwritten(
     assert (tmp_path / "mine" / "thesis.tex").read_text() == "all of it"
 
 
-def test_a_seed_decides_everything(
+def test_a_seed_determines_everything(
     cli,
     small,
     trained,
@@ -126,7 +126,7 @@ def test_the_config_of_a_run_trains_it_again(cli, trained, same_run, tmp_path):
     assert (tmp_path / "again" / "config.toml").read_text() == (trained / "config.toml").read_text()
 
 
-def test_set_wins_over_the_file_and_the_short_spelling_over_set(cli, trained, tmp_path):
+def test_set_overrides_the_file_and_the_short_flag_overrides_set(cli, trained, tmp_path):
     short = ("copy", "--config", trained / "config.toml", "--out", "new", "--seed", 3)
     assert cli("train", *short, "--set", "run.seed=2", "--set", "steps=2", "--set", "warmup_steps=1").code == 0
     found = read_toml(tmp_path / "new" / "config.toml", SECTIONS)
@@ -160,7 +160,7 @@ def test_a_run_that_diverges_fails_and_says_what_to_try(cli, small, tmp_path):
 
 @pytest.mark.filterwarnings("ignore:.*(overflow|invalid value):RuntimeWarning")
 def test_a_rate_that_breaks_the_parameters_in_the_last_step_is_no_success(cli, small, tmp_path):
-    """The loss of a step is that before its update."""
+    """The loss of a step is computed before its update."""
     options = small(learning_rate=1e38, schedule="constant", steps=1, kernels="numpy")
     done = cli("train", "copy", "--out", "run", *options)
     assert (done.code, done.out) == (1, "")

@@ -18,7 +18,7 @@ def test_a_bar_on_a_terminal(small, environment, tmp_path):
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=theirs, cwd=str(tmp_path), env=environment) as child:
         os.close(theirs)
         shown = b""
-        with suppress(OSError):  # how a terminal says that its other side is closed
+        with suppress(OSError):  # how a terminal reports that its other side is closed
             while chunk := os.read(ours, 4096):
                 shown += chunk
         out = child.stdout.read().decode()
@@ -26,7 +26,7 @@ def test_a_bar_on_a_terminal(small, environment, tmp_path):
     os.close(ours)
     text = shown.decode()
     assert re.search(r"\r100%\|█+\| 90/90 \[.*(?:step/s|s/step), loss \d\.\d{4}  rate", text)
-    assert text.index("the run's folder is") < text.index("%|"), "the bar begins after what is said first"
+    assert text.index("the run's folder is") < text.index("%|"), "the bar begins after the introduction"
     assert re.search(r"\rstep 15/90  held-out: loss .* exact match \d+\.\d %\r\n", text)
     assert "step  7/90" not in text, "lines of a log beside the bar"
     assert "\r" not in out

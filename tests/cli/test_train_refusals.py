@@ -1,4 +1,4 @@
-"""Bad input to npformer train: exit 2, a message that says what came, what was expected and what to do, no folder."""
+"""Bad input to npformer train: exit 2, no folder, and a message with the value, the expectation and the fix."""
 
 import subprocess
 import sys
@@ -8,7 +8,7 @@ import pytest
 from npformer.backend import cupy_problem
 from tests.small_disk import mounted
 
-#: Words of a command, and what the message has to hold.
+#: Arguments of a command, and the text that the message must contain.
 CASES: dict[str, tuple[list[str], list[str]]] = {
     "no task": ([], ["task: expected one of copy, reverse, sort, pairs", "--resume RUN", "got none"]),
     "unknown task": (["revers"], ["'revers'", "reverse", "usage: npformer train"]),
@@ -86,7 +86,7 @@ def files(tmp_path):
 
 
 @pytest.mark.parametrize(("words", "message"), CASES.values(), ids=CASES)
-def test_bad_input_is_refused_before_there_is_a_folder(words, message, cli, files, tmp_path):
+def test_bad_input_is_refused_before_the_folder_is_created(words, message, cli, files, tmp_path):
     cli("train", *words).refused(*message)
     assert {path.name for path in tmp_path.iterdir()} == files
 
@@ -99,7 +99,7 @@ def test_cupy_without_a_gpu(cli, tmp_path):
 
 
 def test_a_folder_that_cannot_be_written_to(environment, tmp_path):
-    """Permission bits do not stop root; a file system mounted read-only, where this process alone sees it, does."""
+    """Permission bits do not stop root, but a read-only mount does; only this process sees the mount."""
     for out in (tmp_path, tmp_path / "run"):
         command = [*mounted(tmp_path, "ro"), sys.executable, "-m", "npformer", "train", "copy", "--out", str(out)]
         done = subprocess.run(command, capture_output=True, text=True, env=environment)

@@ -1,4 +1,4 @@
-"""npformer train --resume: what it continues, what it refuses, and what to do about a damaged checkpoint."""
+"""npformer train --resume: continued runs, refused options, and the advice for a damaged checkpoint."""
 
 import shlex
 import shutil
@@ -15,18 +15,18 @@ PICTURES = {"curves.png", "attention.png", "lock"}  # lock holds the number of t
 
 @pytest.fixture
 def run(trained, tmp_path):
-    """A finished run of our own, to be damaged."""
+    """A copy of a finished run, to be damaged."""
     return Path(shutil.copytree(trained, tmp_path / "my run"))
 
 
 def back_to(run: Path, step: int):
-    """As if it had stopped there."""
+    """Make a run look as if it had stopped there."""
     for path in (run / "checkpoints").iterdir():
         if path.name > f"step-{step:08d}":
             shutil.rmtree(path)
 
 
-def test_a_finished_run_says_its_results_again_and_changes_nothing(cli, run, contents):
+def test_a_finished_run_prints_its_results_again_and_changes_nothing(cli, run, contents):
     before = contents(run)
     done = cli("train", "--resume", run, "--json")
     assert done.code == 0
@@ -56,7 +56,7 @@ def test_no_other_option_is_taken(cli, run, contents):
 
 
 @pytest.mark.parametrize("place", ["nowhere", "folder", "file"])
-def test_what_is_no_run(cli, tmp_path, place):
+def test_a_folder_without_a_run_is_refused(cli, tmp_path, place):
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").touch()
     cli("train", "--resume", place).refused(f"{place}: expected the folder of a run", "npformer train")
@@ -76,7 +76,7 @@ def test_another_process_trains_there(cli, run, contents):
     with RunDirectory.open(run).lock():
         before = contents(run)
         cli("train", "--resume", run).refused("in use by another process", "wait for it or stop it")
-        shutil.rmtree(run / "checkpoints")  # its first is still to come: that it "stopped" would be wrong
+        shutil.rmtree(run / "checkpoints")  # before its first checkpoint: not "stopped"
         cli("train", "--resume", run).refused("in use by another process")
     assert {name: before[name] for name in contents(run)} == contents(run)
 
@@ -107,7 +107,7 @@ def test_the_advice_for_a_damaged_checkpoint_works(
     subprocess.run(advice(run), check=True)
     assert cli("train", "--resume", run).code == 0
     same_run(run, trained)
-    assert (run / "step-00000030-damaged").is_dir(), "what was moved away is still there"
+    assert (run / "step-00000030-damaged").is_dir(), "the file that was moved away still exists"
 
 
 def advice(run: Path) -> list[str]:
@@ -156,7 +156,7 @@ def test_changed_data_is_refused(cli, pairs_run, tmp_path, contents, line):
 def test_data_that_has_moved(cli, pairs_run, tmp_path, monkeypatch):
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    assert cli("train", "--resume", pairs_run).code == 0, "the folder one stands in must not matter"
+    assert cli("train", "--resume", pairs_run).code == 0, "the current folder must not matter"
     (tmp_path / "own.tsv").rename(tmp_path / "mine.tsv")
     config = pairs_run / "config.toml"
     refused = cli("train", "--resume", pairs_run)

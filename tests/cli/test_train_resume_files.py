@@ -1,4 +1,4 @@
-"""npformer train --resume: files of a run that were cut, edited, lost, or left behind by a kill."""
+"""npformer train --resume: files of a run that were cut, edited or lost, and leftovers of a killed process."""
 
 import shlex
 import shutil
@@ -14,7 +14,7 @@ from npformer.training.checkpoint import list_checkpoints, load_checkpoint, save
 
 @pytest.fixture
 def run(trained, tmp_path):
-    """A run of our own, which stopped at step 20 of 30."""
+    """A copy of a run that stopped at step 20 of 30."""
     run = Path(shutil.copytree(trained, tmp_path / "My run"))
     shutil.rmtree(run / "checkpoints" / "step-00000030")
     return run
@@ -27,11 +27,11 @@ def edit(run: Path, old: str, new: str):
 
 
 def advised(err: str, start: str, end: str = ";") -> list[str]:
-    """The command of an error message that begins so."""
+    """The command in an error message that begins with these words."""
     return shlex.split(start + err.partition(start)[2].partition(end)[0])
 
 
-def test_edited_options_are_told_and_both_ways_out_work(
+def test_edited_options_are_reported_and_both_fixes_work(
     cli,
     run,
     trained,
@@ -73,15 +73,15 @@ def test_options_are_changed_by_naming_them(cli, run, trained):
     assert "d_ff = 16" in (run / "config.toml").read_text(), "what was refused is not written"
 
 
-def test_a_change_that_was_killed_half_way_is_made_by_the_same_command(cli, run):
-    """config.toml is written first, the checkpoint then."""
+def test_the_same_command_completes_a_change_that_was_killed(cli, run):
+    """config.toml is written before the checkpoint."""
     edit(run, "steps = 30", "steps = 40")
     assert "steps 20 to 40" in cli("train", "--resume", run, "--set", "steps=40").err
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.6, 0.95])
 @pytest.mark.parametrize("at", ["line", "middle of a line"])
-def test_a_cut_config_is_told_and_can_be_had_back(
+def test_a_cut_config_is_reported_and_can_be_restored(
     cli,
     run,
     trained,
@@ -104,14 +104,14 @@ def test_a_cut_config_is_told_and_can_be_had_back(
     assert (run / "config.toml").read_bytes() == text
 
 
-def test_what_a_reader_adds_to_config_is_no_edit(cli, run):
+def test_comments_in_config_do_not_count_as_edits(cli, run):
     edit(run, "[model]", "# my notes\n[model]")
     before = (run / "config.toml").read_bytes()
     assert cli("train", "--resume", run).code == 0
     assert (run / "config.toml").read_bytes() == before
 
 
-def test_a_cut_vocabulary_is_told_and_can_be_had_back(
+def test_a_cut_vocabulary_is_reported_and_can_be_restored(
     cli,
     run,
     trained,
@@ -132,7 +132,7 @@ def test_a_cut_vocabulary_is_told_and_can_be_had_back(
 
 @pytest.fixture
 def littered(run):
-    """The run after kills between a write and its rename, and between a save and what it makes superfluous."""
+    """The run after kills between a write and its rename, and between a save and the removal of older checkpoints."""
     saved = run / "checkpoints"
     last = load_checkpoint(saved / "step-00000020")
     for step in (2, 4, 6):
@@ -144,8 +144,8 @@ def littered(run):
     return run
 
 
-def test_what_kills_left_behind_goes_once_the_run_is_resumed(cli, littered, monkeypatch):
-    """Before the first new save, which may be hours away."""
+def test_leftovers_of_kills_are_removed_when_the_run_is_resumed(cli, littered, monkeypatch):
+    """They are removed before the first new save, which may be hours later."""
     found = list[str]()
 
     def look(self: Trainer):

@@ -1,4 +1,4 @@
-"""Stopping npformer train in every way, and going on: the end is that of the run nobody stopped, bit for bit."""
+"""npformer train, stopped in every way and resumed, ends like an uninterrupted run, bit for bit."""
 
 import os
 import re
@@ -15,7 +15,7 @@ from npformer.training.checkpoint import latest_checkpoint, list_checkpoints, lo
 from npformer.training.progress import Progress
 from tests.small_disk import mounted
 
-#: Long enough to be stopped on the way, with everything on that could depend on the past; kernels that load quickly.
+#: Long enough to be stopped on the way, with every option that could depend on the past; kernels that load quickly.
 LONG = {
     "steps": 180, "save_every": 9, "log_every": 3, "eval_every": 70, "dropout": 0.1, "accumulate": 2,
     "kernels": "numpy",
@@ -24,20 +24,20 @@ LONG = {
 
 @pytest.fixture(scope="session")
 def long_run(tmp_path_factory):
-    """The place where the run that nobody stopped is kept."""
+    """The folder of the uninterrupted run."""
     return tmp_path_factory.mktemp("long") / "run"
 
 
 @pytest.fixture
 def begin(shell, small, long_run):
-    """The words that begin a long run; the uninterrupted one has been made by then."""
+    """The command that starts a long run; the uninterrupted run exists by then."""
     words = ["train", "sort", *small(**LONG), "--out"]
     if not long_run.exists():
         assert shell(*words, long_run).code == 0
     return words
 
 
-#: A command with the handlers of a terminal, however we were started ourselves; it waits in step 21.
+#: A command with a terminal's signal handlers, however the tests were started; it waits in step 21.
 PAUSED = """
 import signal, sys
 from npformer.cli.main import main
@@ -56,7 +56,7 @@ sys.exit(main(sys.argv[1:]))
 
 @contextmanager
 def paused(words: list[str], environment: dict[str, str]) -> Iterator[Any]:
-    """The process of such a command, once it waits."""
+    """The process of such a command, once it is waiting."""
     pipe, argv = subprocess.PIPE, [sys.executable, "-c", PAUSED, *words]
     with subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=environment) as child:
         assert any(line.startswith("step  21/180") for line in child.stderr or ())
@@ -64,7 +64,7 @@ def paused(words: list[str], environment: dict[str, str]) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_a_signal_saves_and_the_run_goes_on_to_the_same_end(
+def test_after_a_signal_the_run_is_saved_and_resumes_to_the_same_end(
     number,
     code,
     begin,
@@ -91,7 +91,7 @@ def test_a_signal_saves_and_the_run_goes_on_to_the_same_end(
     same_run(run, long_run)
 
 
-def test_a_reader_of_the_progress_who_leaves_gets_a_run_that_goes_on_to_the_same_end(
+def test_after_a_closed_output_the_run_is_saved_and_resumes_to_the_same_end(
     begin,
     long_run,
     environment,
@@ -111,8 +111,8 @@ def test_a_reader_of_the_progress_who_leaves_gets_a_run_that_goes_on_to_the_same
 
 
 @pytest.mark.parametrize("closed", ["stdout", "stderr", "both"])
-def test_an_output_that_was_closed_before_is_no_traceback(closed, small, environment, tmp_path):
-    """What was trained is saved: all of it, unless nobody hears how it goes."""
+def test_an_output_closed_at_the_start_gives_no_traceback(closed, small, environment, tmp_path):
+    """Trained steps are saved: all steps, unless the progress output is closed."""
     ours, theirs = os.pipe()
     os.close(ours)
     outputs = {name: theirs if closed in (name, "both") else subprocess.PIPE for name in ("stdout", "stderr")}
@@ -143,16 +143,16 @@ def test_kills_at_several_moments_change_nothing(
     same_run,
     tmp_path,
 ):
-    """The moments of a save, one after the other, are tried in tests/training/test_checkpoint_disk.py."""
+    """tests/training/test_checkpoint_disk.py tries each moment of a save."""
     run, killed = tmp_path / "run", []
     words = [*begin, str(run)]
-    for moment in (70, 91, 82, 103, 64):  # some thirty calls lie between two checkpoints
+    for moment in (70, 91, 82, 103, 64):  # about thirty calls lie between two checkpoints
         command = [sys.executable, "-c", KILLED, str(moment), *words]
         done = subprocess.run(command, env=environment, capture_output=True, text=True)
         assert done.returncode == -signal.SIGKILL, done.stderr
         killed.append([load_checkpoint(path).step for path in list_checkpoints(run / "checkpoints")][-1])
         words = ["train", "--resume", str(run)]
-    assert killed == sorted(set(killed)), "each went further than the one before"
+    assert killed == sorted(set(killed)), "each run went further than the one before"
     assert killed[-1] < 180
     assert shell(*words).code == 0
     same_run(run, long_run)
