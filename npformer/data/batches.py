@@ -4,18 +4,18 @@ For the source "ab" and the target "xyz", beside a longer neighbour:
 
     src      a     b     [EOS] [PAD]      what the encoder reads
     tgt_in   [BOS] x     y     z     [PAD]      what the decoder reads
-    tgt_out  x     y     z     [EOS] [PAD]      what it is to say next at each position
+    tgt_out  x     y     z     [EOS] [PAD]      the token to predict at each position
 
-tgt_in is tgt_out one place later, so position t never sees the token it predicts. A model alone reads
-tokens and has its targets beside them:
+tgt_in is tgt_out shifted right by one, so position t never sees the token it predicts. An encoder or a decoder alone
+reads tokens, and has its targets beside them:
 
     classify   tokens [CLS] a b [PAD]    targets (B,), a class for each row
     tag        tokens a b [PAD]          targets (B, T), a class for each token
     masked     tokens a [MASK] c d       targets (B, T): b where it is hidden, [PAD] elsewhere
-    causal     tokens [BOS] a b c        targets (B, T): a b c d, the token behind each
+    causal     tokens [BOS] a b c        targets (B, T): a b c d, the next tokens
 
 A target of 0 is [PAD] everywhere and never counts. So classes are numbered from 1, and class 0 is
-called [PAD] too: a model has an output for it that it learns to leave alone.
+called [PAD] too: a model has an output for it, which it learns not to predict.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TokenIds: TypeAlias = npt.NDArray[np.int64]
 
 
 class Example(NamedTuple):
-    """A text, and what is to be made of it: a text, the name of a class, or a tag for each word."""
+    """A source text, and its target: a text, the name of a class, or a tag for each word."""
 
     source: str
     target: str
@@ -49,7 +49,7 @@ class Batch(NamedTuple):
 
 
 class TokenBatch(NamedTuple):
-    """Token ids of B examples, and what a model of one sequence is to say of them; 0 does not count."""
+    """Token ids of B examples, and the targets of a model of one sequence; a target of 0 does not count."""
 
     tokens: TokenIds  # (B, T)
     targets: TokenIds  # (B,) or (B, T)
@@ -79,7 +79,7 @@ def batch_of(rows: Sequence[tuple[list[int], list[int]]], first: int, last: int)
 
 
 def class_ids(names: Sequence[str], classes: Sequence[str]) -> list[int]:
-    """The numbers of classes by their names; [PAD] is none. Raises TokenError for another name."""
+    """The ids of classes by name; [PAD] is no class. Raises TokenError for an unknown name."""
     ids = {name: number for number, name in enumerate(classes) if number != PAD_ID}
     for name in names:
         if name not in ids:
@@ -88,12 +88,12 @@ def class_ids(names: Sequence[str], classes: Sequence[str]) -> list[int]:
 
 
 def expect_examples(examples: Sequence[Example]) -> None:
-    """Raise DataError if there are none."""
+    """Raise DataError if there are no examples."""
     if not examples:
         raise DataError("examples: expected at least one, got none; a batch cannot be empty")
 
 
 def padded(rows: Sequence[Sequence[int]]) -> TokenIds:
-    """Rows of ids as (B, longest), filled up with [PAD]."""
+    """Rows of ids as (B, longest), padded with [PAD]."""
     width = max(map(len, rows))
     return np.array([[*row, *[PAD_ID] * (width - len(row))] for row in rows], dtype=np.int64)

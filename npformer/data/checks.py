@@ -1,4 +1,4 @@
-"""One check that every task makes: an option is a whole number within its bounds."""
+"""A check that every task uses: an option is a whole number within its bounds."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from npformer.errors import ConfigError
 
 
 def whole_number(name: str, value: object, *, at_least: int, at_most: int | None = None) -> int:
-    """Return `value` as an int, or raise ConfigError naming the option, its bounds and what came."""
+    """Return `value` as an int, or raise ConfigError with the option, its bounds and the value."""
     bounds = f">= {at_least}" if at_most is None else f"from {at_least} to {at_most}"
     try:
-        if isinstance(value, bool):  # True would pass for 1: the sign of a mixed-up argument
+        if isinstance(value, bool):  # True would pass for 1, and is a sign of mixed-up arguments
             raise TypeError
         number = index(value)  # type: ignore[arg-type]  # what is no integer raises TypeError
     except TypeError:

@@ -1,4 +1,4 @@
-"""How much was covered: of a text by a vocabulary, or of a vocabulary by a file of vectors."""
+"""How much is covered: of a text by a vocabulary, or of a vocabulary by a file of vectors."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ _SHOWN = 10
 
 @dataclass(frozen=True)
 class Coverage:
-    """Of ``total`` things, which were ``missing``, and how often each. As a string: a line for a log."""
+    """``missing`` ones among ``total`` things, with their counts. str() gives a line for a log."""
 
     total: int
     missing: Counter[str]
 
     @property
     def covered(self) -> int:
-        """How many were not missing."""
+        """The number of things that are not missing."""
         return self.total - self.missing.total()
 
     def __str__(self) -> str:

@@ -1,7 +1,7 @@
-"""A task made of two lists: examples to train on, and examples held out.
+"""A task made of two lists: training examples and held-out examples.
 
-An epoch is shuffled, cut into pools of some batches, and only each pool is sorted by
-length: neighbours of one length need little padding, and chance still decides who meets.
+An epoch is shuffled and cut into pools of several batches, and each pool is sorted by
+length. Neighbours of similar length need little padding, and batches are still random.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _POOL_BATCHES = 16
 class ExampleTask:
     """Batches run through epochs of the training side. See Task for its members.
 
-    Beside them: `digest`, which tells whether the data is what it was, and `train_size`, the number of
-    training examples. A training example may be there more than once. `classes` are the names alone.
+    Further attributes: `digest`, which changes with the data, and `train_size`, the number of
+    training examples. A training example may occur more than once. `classes` are names without [PAD].
     """
 
     def __init__(
@@ -54,11 +54,11 @@ class ExampleTask:
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """The pieces of sources and targets alike."""
+        """The pieces of both sources and targets."""
         return self.tokenizer.vocabulary
 
     def batch(self, step: int, batch_size: int) -> Batch | TokenBatch:
-        """The training batch of `step` (from 1); every example comes once per epoch of ceil(size / B) steps.
+        """The training batch of `step` (from 1); every example occurs once per epoch of ceil(size / B) steps.
 
         One batch of an epoch may be smaller than `batch_size`.
         """
@@ -67,7 +67,7 @@ class ExampleTask:
     def collate(self, examples: Sequence[Example]) -> Batch | TokenBatch:
         """A batch of these examples, in their order.
 
-        Raises DataError if there are none or a word has no tag, TokenError for what has no id.
+        Raises DataError if there are no examples or a word has no tag, TokenError for text without an id.
         """
         expect_examples(examples)
         return self._batch_of([self._ids(example) for example in examples])
@@ -99,9 +99,9 @@ class ExampleTask:
 
 
 class Epochs:
-    """Which rows a batch has: a function of the seed, the step and the batch size.
+    """The rows of each batch: a function of the seed, the step and the batch size.
 
-    lengths (k, rows) of k texts of each row; the last counts most.
+    lengths (k, rows): the lengths of each row's k texts; the last is the main sort key.
     """
 
     def __init__(self, lengths: npt.NDArray[np.int64], seed: int) -> None:
@@ -114,7 +114,7 @@ class Epochs:
         step = whole_number("step", step, at_least=1)
         batch_size = whole_number("batch_size", batch_size, at_least=1)
         epoch, place = divmod(step - 1, -(-self._lengths.shape[1] // batch_size))
-        if self._plan[0] != (epoch, batch_size):  # the latest plan is kept for speed: it can be made again
+        if self._plan[0] != (epoch, batch_size):  # the latest plan is cached for speed
             self._plan = (epoch, batch_size), self._make_plan(epoch, batch_size)
         rows: npt.NDArray[np.intp] = self._plan[1][place]
         return rows

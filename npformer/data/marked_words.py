@@ -1,9 +1,9 @@
-"""Words and marks: a run of letters is a piece, a run of digits, and every other sign by itself.
+"""Words and marks: a run of letters is a piece, so is a run of digits, and so is every other character.
 
     "soixante-dix, 5.3.87"  →  soixante - dix , 5 . 3 . 87
 
-Joined again, pieces have a space between them, but none before , . and : and none around - and '. So ordinary
-text comes back as it was; "5. 3." comes back the same, "5.3." does not.
+Joined pieces have a space between them, but no space before , . and : and no space around - and '. So ordinary
+text is restored exactly; "5. 3." is restored, "5.3." is not.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PART = re.compile(r"\d+|[^\W\d_]+|[^\w\s]|_")
 
 
 class MarkedWords(Words):
-    """Words as in any text: a comma is no part of the word before it."""
+    """Words of ordinary text: a comma is not part of the word before it."""
 
     @classmethod
     def learn(
@@ -30,7 +30,7 @@ class MarkedWords(Words):
         max_size: int | None = None,
         special: Sequence[str] = SPECIAL,
     ) -> Self:
-        """As Words.learn, of words and marks."""
+        """Like Words.learn, for words and marks."""
         apart = (" ".join(_PART.findall(text)) for text in as_texts(texts))
         return super().learn(apart, min_count=min_count, max_size=max_size, special=special)
 
@@ -43,5 +43,5 @@ class MarkedWords(Words):
 
 
 def spans(text: str) -> list[tuple[int, int]]:
-    """Where each piece of a text begins and ends."""
+    """The start and end of each piece in a text."""
     return [match.span() for match in _PART.finditer(text)]

@@ -1,9 +1,9 @@
 """Parallel text from a file of source<TAB>target lines, character by character.
 
-Text is taken as it is, without Unicode normalisation: "é" as one code point and as "e"
-with a combining accent are different texts, and an example of one says nothing of the
-other. A hash of the source, not the seed, decides what is held out, so lines with
-equal sources stay on one side, and adding lines moves none of the others.
+Text is not changed, so there is no Unicode normalisation: "é" as one code point and as "e"
+with a combining accent are different texts, and an example with one teaches nothing about the
+other. A hash of the source, not the seed, decides which lines are held out. So lines with
+equal sources stay on one side, and added lines do not move others to another side.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class PairsTask(ExampleTask):
 
     Attributes: `name`; `vocabulary`, of all examples; `max_length`, in tokens; `digest`, the
     SHA-256 of the file; `train_size`, the number of training examples. Raises DataError if a
-    side is empty, ConfigError if an option makes no sense.
+    side is empty, ConfigError if an option is out of range.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class PairsTask(ExampleTask):
     def from_tsv(cls, path: str | os.PathLike[str], *, seed: int, held_out_fraction: float = 0.1) -> PairsTask:
         """Read UTF-8 lines of source<TAB>target, no header; lines may end in \\r\\n.
 
-        Raises DataError naming the file, and the line where there is one to blame.
+        Raises DataError with the file and, if there is one, the line at fault.
         """
         lines, digest = read_lines(path)
         examples = [_parse(path, number, line) for number, line in enumerate(lines, start=1)]

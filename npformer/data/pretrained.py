@@ -1,11 +1,11 @@
-"""Word vectors that others trained, from a text file: a word and its numbers on each line.
+"""Pretrained word vectors from a text file: a word and its numbers on each line.
 
     word2vec, fastText (.vec)    first a line with the number of words and the width C
     GloVe                        no such line
 
-Fields stand one space apart. A word may hold spaces itself (GloVe's do), so the numbers are counted from the
-end of the line. Lines are read one by one and only wanted ones are kept: a file of any size needs no memory
-beyond the table. Words are compared as UTF-8 bytes, so one that is not UTF-8 is a word that nobody asked for.
+One space separates fields. A word may contain spaces (GloVe's do), so the numbers are counted from the
+end of the line. Lines are read one by one and only wanted ones are kept, so a file of any size needs no memory
+beyond the table. Words are compared as UTF-8 bytes, so a word that is not UTF-8 matches nothing.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from npformer.data.coverage import Coverage
 from npformer.data.vocabulary import Vocabulary
 from npformer.errors import DataError
 
-MOST_WIDTH = 1 << 16  # of a vector: none is near
-LONGEST = 1 << 24  # bytes of a line: no word and so many numbers take more
+MOST_WIDTH = 1 << 16  # the widest vector; real ones are far smaller
+LONGEST = 1 << 24  # bytes; no line of a word and its numbers is longer
 _MARK = b"\xef\xbb\xbf"  # UTF-8's byte order mark
 _NUMERIC = b"0123456789+-.eE "
 
@@ -36,7 +36,7 @@ class _Header(NamedTuple):
 
 
 def pretrained_width(path: str | os.PathLike[str]) -> int:
-    """The width C of the vectors in a file: that of the first, and what a line before it says.
+    """The width C of the vectors in a file, from the first vector and from a header line, if there is one.
 
     Raises DataError if the two differ, or C is above 65,536.
     """
@@ -55,11 +55,11 @@ def pretrained_width(path: str | os.PathLike[str]) -> int:
 def read_pretrained(
     path: str | os.PathLike[str], vocabulary: Vocabulary, table: npt.NDArray[np.floating[Any]]
 ) -> Coverage:
-    """Write the vectors of the vocabulary's words into their rows of table (V, C); other rows stay as they are.
+    """Write the vectors of the vocabulary's words into their rows of table (V, C); other rows do not change.
 
-    Of a word that comes twice the first counts. Returns which pieces (special ones apart) were not in the
-    file. Raises DataError if the file has another width, is cut short or unreadable, or has a broken line
-    (with its number); table may hold some of its vectors by then.
+    If a word occurs twice, the first occurrence counts. Returns the pieces (without special ones) that were not in
+    the file. Raises DataError if the file has another width, is cut short or unreadable, or has a broken line
+    (with its number); table may already hold some vectors then.
     """
     width = table.shape[1]
     wanted = {piece.encode(): vocabulary.id_of(piece) for piece in vocabulary.text_pieces}
@@ -85,7 +85,7 @@ def read_pretrained(
 
 
 def _lines(path: str | os.PathLike[str]) -> Iterator[bytes]:
-    """The lines without their ends, and without the space that some programs write there."""
+    """The lines without their line ends, and without the trailing space that some programs write."""
     try:
         with Path(path).open("rb") as file:
             for number in count(1):
@@ -102,14 +102,14 @@ def _lines(path: str | os.PathLike[str]) -> Iterator[bytes]:
 
 
 def _header(line: bytes) -> _Header | None:
-    """The number of words and the width, if that is what the line holds: two whole numbers."""
+    """The number of words and the width, if the line consists of two whole numbers."""
     fields = line.split(b" ", 2)
     is_header = len(fields) == 2 and all(field.isdigit() and len(field) < 19 for field in fields)
     return _Header(*map(int, fields)) if is_header else None
 
 
 def _is_broken(line: bytes, width: int) -> bool:
-    """Whether it is no word and so many numbers."""
+    """Whether the line is not a word and the right count of numbers."""
     word, *numbers = line.rsplit(b" ", width)
     return len(numbers) != width or not word or bool(line[len(word) :].translate(None, _NUMERIC))
 
@@ -126,7 +126,7 @@ def _expect_width(path: str | os.PathLike[str], width: int) -> None:
 def _vector(
     path: str | os.PathLike[str], number: int, line: bytes, numbers: list[bytes], dtype: np.dtype[Any]
 ) -> npt.NDArray[np.floating[Any]]:
-    """Numbers (C,) as dtype; DataError if one is none, or is too large for it."""
+    """Numbers (C,) as dtype; DataError if a field is not a number, or is too large for dtype."""
     try:
         with np.errstate(over="ignore"):
             vector = np.array([float(field) for field in numbers]).astype(dtype)

@@ -1,14 +1,14 @@
-"""Copy, reverse or sort a word of random letters: tasks without a file, and without an end.
+"""Copy, reverse or sort a word of random letters: tasks without a file, with endless data.
 
-A hash of the source alone decides on which side it falls: one source in 16 is held
+Only a hash of the source decides its side: one source in 16 is held
 out, whatever the seed, the lengths and the number of letters. So no held-out source is
-ever trained on, and nothing has to be remembered to keep it so. The hash reads the word
-as a number in a large odd base, modulo 2^64, and stirs it with the finaliser of
+ever trained on, and no list of them is needed. The hash reads the word
+as a number in a large odd base, modulo 2^64, and mixes it with the finaliser of
 SplitMix64 (Steele, Lea & Flood 2014): a few array operations, 9 µs of the 0.23 ms that a
 batch of 64 words takes in all (NumPy 2.4, one core).
 
-Lengths are mixed within a batch. To sort them, a batch would have to know its neighbours
-or all its words would share a length; words are short, so their padding is cheaper.
+Lengths are mixed within a batch. Sorting by length would make a batch depend on its neighbours,
+or give all its words one length; words are short, so padding them is cheaper.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from npformer.data.tokenizer import Characters
 from npformer.data.vocabulary import SEQUENCE, Vocabulary
 from npformer.errors import ConfigError
 
-#: Words as ASCII codes, (rows, longest), filled up with zeros.
+#: Words as ASCII codes, (rows, longest), padded with zeros.
 _Words: TypeAlias = npt.NDArray[np.uint8]
 
 _TARGETS: dict[str, Callable[[str], str]] = {
@@ -36,7 +36,7 @@ _TARGETS: dict[str, Callable[[str], str]] = {
 }
 _FIRST_LETTER = ord("a")
 _CHUNK = 4096
-MOST_LETTERS = 2048  # of a word: so many words of a chunk take 64 MiB to hash
+MOST_LETTERS = 2048  # the longest word: a chunk of such words takes 64 MiB to hash
 _TRAINING, _HELD_OUT = 0, 1  # two streams of random numbers that never meet
 _GOLDEN = 0x9E3779B97F4A7C15
 
@@ -46,7 +46,7 @@ class SequenceTask:
 
     The constructor's lengths count letters, 2,048 at most; the attribute `max_length` counts tokens, as in
     every Task, and is one more. Training words have lengths drawn uniformly. Raises ConfigError
-    if an option makes no sense, or if all words that there are fall on one side.
+    if an option is out of range, or if all possible words fall on one side.
     """
 
     kind: Literal["translate"] = "translate"
@@ -71,12 +71,12 @@ class SequenceTask:
         random = np.random.default_rng([self._seed, _TRAINING, step])
         words: list[str] = []
         while len(words) < batch_size:
-            drawn = self._draw(random, batch_size + batch_size // 8 + 4)  # some more: 1 in 16 is not for us
+            drawn = self._draw(random, batch_size + batch_size // 8 + 4)  # a few more: 1 in 16 is held out
             words += _as_text(drawn[~_is_held_out(drawn)])
         return self.collate([self._example(word) for word in words[:batch_size]])
 
     def collate(self, examples: Sequence[Example]) -> Batch:
-        """A batch of these examples, in their order. Raises DataError if there are none, TokenError."""
+        """A batch of these examples, in their order. Raises DataError if there are none, or TokenError."""
         return collate(examples, self.tokenizer)
 
     def held_out(self, count: int | None = None) -> list[Example]:
@@ -103,7 +103,7 @@ class SequenceTask:
         return letters
 
     def _held_out_words(self) -> Iterator[str]:
-        """As training draws them, until a chunk brings nothing new; then the few that chance left out."""
+        """Words drawn as in training, until a chunk brings nothing new; then the few remaining words."""
         seen: set[str] = set()
         for chunk in itertools.count():
             drawn = self._draw(np.random.default_rng([self._seed, _HELD_OUT, chunk]), _CHUNK)
@@ -124,9 +124,9 @@ class SequenceTask:
                 yield words
 
     def _check_both_sides(self) -> None:
-        """Without words to train on, or to hold out, a draw would go on for ever."""
+        """Raise ConfigError if one side has no words, since drawing for it would never end."""
         sides: set[bool] = set()
-        for words in self._all_words():  # the first chunk settles it unless there are few words at all
+        for words in self._all_words():  # the first chunk decides unless there are few words in all
             sides.update(_is_held_out(words).tolist())
             if len(sides) == 2:
                 return
@@ -140,7 +140,7 @@ class SequenceTask:
 
 def _is_held_out(words: _Words) -> npt.NDArray[np.bool_]:
     """True (rows,) for the words in the first of 16 buckets; trailing zeros change nothing."""
-    places = np.full(words.shape[1], _GOLDEN, np.uint64).cumprod()  # wraps modulo 2^64, as wanted
+    places = np.full(words.shape[1], _GOLDEN, np.uint64).cumprod()  # wraps modulo 2^64, as intended
     z = words.astype(np.uint64) @ places
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

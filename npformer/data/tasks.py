@@ -1,4 +1,4 @@
-"""What the trainer asks of a task: a batch for every step, and examples never trained on."""
+"""The interface of a task for the trainer: a batch for every step, and held-out examples."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from npformer.data.batches import Batch, Example, TokenBatch
 from npformer.data.tokenizer import Tokenizer
 from npformer.data.vocabulary import Vocabulary
 
-#: What is asked: a text for a text, a class for a text, a class for each word, hidden words, the next token.
+#: Text to text, a class for a text, a class for each word, hidden words, the next token.
 Kind = Literal["translate", "classify", "tag", "masked", "causal"]
 
 
@@ -17,41 +17,41 @@ class Task(Protocol):
     """Anything with these members can be trained on.
 
     A task has no state that a resumed run would have to restore: the batch of a step
-    follows from the task's options, its seed, the step and the batch size alone.
+    is a function of the task's options, its seed, the step and the batch size.
     """
 
     @property
     def name(self) -> str:
-        """What to call the task in a log."""
+        """The task's name in a log."""
 
     @property
     def kind(self) -> Kind:
-        """What is asked, and so which model answers: an encoder-decoder, an encoder with a head, a decoder."""
+        """The kind of task, and so of its model: an encoder-decoder, an encoder with a head, a decoder."""
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """What cuts text into pieces."""
+        """Splits text into pieces."""
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """The pieces of sources and targets alike: the tokenizer's."""
+        """The pieces of both sources and targets: the tokenizer's vocabulary."""
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The names of the classes by id, the first one [PAD], which is none; () where targets are tokens."""
+        """The names of the classes by id, the first one [PAD], which is no class; () if targets are tokens."""
 
     @property
     def max_length(self) -> int:
-        """Tokens of the longest row that a model is given, special ones counted: the positions that it needs."""
+        """Tokens of the longest input row, special ones included: the positions that a model needs."""
 
     def batch(self, step: int, batch_size: int) -> Batch | TokenBatch:
-        """The training batch of a step, counted from 1: the same whenever, and however often, it is asked.
+        """The training batch of a step, counted from 1: the same at every call.
 
-        Its last array is the targets, those before it the model's inputs.
+        The last array holds the targets, the arrays before it the model's inputs.
         """
 
     def collate(self, examples: Sequence[Example]) -> Batch | TokenBatch:
-        """A batch of these examples, in their order: what a model is measured on."""
+        """A batch of these examples, in their order, for evaluation."""
 
     def held_out(self, count: int | None = None) -> list[Example]:
-        """The first `count` held-out examples (None: as many as the task deems enough), all distinct."""
+        """The first `count` held-out examples (None: the task's default number), all distinct."""

@@ -1,11 +1,11 @@
-"""One long text, read through windows: which token comes next, or which was hidden?
+"""One long text, cut into windows: predict the next token, or hidden tokens.
 
-    causal   a window of T tokens; [BOS] stands for all that was before it, and every token is asked for
-    masked   of each window 15 % of the tokens are asked for: of these 80 % are hidden as [MASK], 10 % are
-             another piece, 10 % stay as they are (so a model cannot rest on what it sees: Devlin et al. 2019)
+    causal   a window of T tokens; [BOS] stands for the text before it, and every token is predicted
+    masked   15 % of the tokens of each window are predicted: of these 80 % are replaced by [MASK], 10 % by
+             another piece, 10 % are unchanged (so a model cannot trust its inputs: Devlin et al. 2019)
 
-Windows begin and end between the text's units (characters, or words of several pieces). Those of training begin
-anywhere, those held out follow each other, so that each unit is asked about once at most.
+Windows begin and end between the text's units (characters, or words of several pieces). Training windows begin
+anywhere; held-out windows follow each other, so each unit is evaluated at most once.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ ASKED, HIDDEN, REPLACED = 0.15, 0.8, 0.1
 
 
 class TextTask:
-    """Windows of at most max_length tokens of a text to train on, and of one held out. See Task for its members.
+    """Windows of at most max_length tokens of a training text and of a held-out text. See Task for its members.
 
-    A held-out example is a window's text, as source and target; collate masks it by a hash of itself, so always
-    alike. Raises ConfigError if a text is shorter than a window, or max_length below 2.
+    A held-out example is a window's text, as source and target; collate masks it by a hash of the text, so always in
+    the same way. Raises ConfigError if a text is shorter than a window, or max_length is below 2.
     """
 
     classes: tuple[str, ...] = ()
@@ -56,13 +56,13 @@ class TextTask:
         if stop < 1:
             raise ConfigError(f"max_length: expected at most the text's {len(self._ids)} tokens, got {max_length}")
         self._windows = _cut(held_out, tokenizer, max_length)
-        self._first_starts = self._starts[:stop]  # from these on there is a whole window
+        self._first_starts = self._starts[:stop]  # starts with a whole window after them
         pieces = tokenizer.vocabulary
         self._text_ids = np.array(sorted(set(range(len(pieces))) - pieces.special_ids), dtype=np.int64)
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """The tokenizer's."""
+        """The tokenizer's vocabulary."""
         return self.tokenizer.vocabulary
 
     def batch(self, step: int, batch_size: int) -> TokenBatch:
@@ -96,9 +96,9 @@ class TextTask:
         return TokenBatch(np.concatenate([first, rows[:, :-1]], axis=1), rows)
 
     def _masked(self, rows: TokenIds, chances: npt.NDArray[np.float64]) -> TokenBatch:
-        """chances (3, B, T) in [0, 1): whether a token is asked for, what becomes of it, what replaces it."""
+        """chances (3, B, T) in [0, 1): whether a token is predicted, how it is changed, what replaces it."""
         asked = (chances[0] < ASKED) & (rows != 0)
-        asked[np.arange(len(rows)), np.where(rows != 0, chances[0], 1.0).argmin(axis=1)] = True  # one at least
+        asked[np.arange(len(rows)), np.where(rows != 0, chances[0], 1.0).argmin(axis=1)] = True  # at least one
         others = self._text_ids[(chances[2] * len(self._text_ids)).astype(np.int64)]
         tokens = np.where(asked & (chances[1] < HIDDEN), self.vocabulary.id_of("[MASK]"), rows)
         replaced = asked & (chances[1] >= HIDDEN) & (chances[1] < HIDDEN + REPLACED)
@@ -106,12 +106,12 @@ class TextTask:
 
 
 def _units(text: str, tokenizer: Tokenizer) -> Sequence[str]:
-    """What a window may not be cut within."""
+    """The units that a window may not split."""
     return text if isinstance(tokenizer, Characters) else text.split()
 
 
 def _encoded(text: str, tokenizer: Tokenizer) -> tuple[TokenIds, npt.NDArray[np.intp]]:
-    """The ids of a text, and where among them each unit begins, the end of the last one behind them."""
+    """The ids of a text, the start of each unit among them, and the end of the last unit."""
     known: dict[str, list[int]] = {}
     rows = [known.setdefault(unit, known.get(unit) or tokenizer.encode(unit)) for unit in _units(text, tokenizer)]
     starts = np.concatenate([[0], np.cumsum([len(row) for row in rows], dtype=np.intp)])
@@ -119,7 +119,7 @@ def _encoded(text: str, tokenizer: Tokenizer) -> tuple[TokenIds, npt.NDArray[np.
 
 
 def _cut(text: str, tokenizer: Tokenizer, max_length: int) -> list[Example]:
-    """Windows of as many units as fit, one after the other; a unit that is longer than a window is left out."""
+    """Consecutive windows of as many units as fit; a unit that is longer than a window is left out."""
     glue = "" if isinstance(tokenizer, Characters) else " "
     units = _units(text, tokenizer)
     _, starts = _encoded(text, tokenizer)

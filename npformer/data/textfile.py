@@ -1,4 +1,4 @@
-"""Text files are read as UTF-8 lines that end in a line feed, and in nothing else.
+"""Reads text files as UTF-8 lines that end only in a line feed.
 
 Python's own line splitting would also break a line at U+2028, U+0085 or a vertical
 tab, which are ordinary characters here: a vocabulary may hold each of them.
@@ -23,7 +23,7 @@ class TextFile(NamedTuple):
 
 
 def read_lines(path: str | os.PathLike[str]) -> TextFile:
-    """Read a UTF-8 file; a byte order mark and the last line feed may be there or not.
+    """Read a UTF-8 file; a byte order mark and the last line feed are optional.
 
     Raises DataError if the file is missing, unreadable, empty, or not UTF-8 (with the line).
     """

@@ -1,12 +1,12 @@
-"""A tokeniser cuts text into pieces that a vocabulary has, and puts pieces together again.
+"""A tokenizer splits text into the pieces of a vocabulary, and joins pieces to text.
 
     Characters   every character is a piece              decode(encode(text)) = text
-    Words        what stands between white space         … = text, with white space as single spaces
+    Words        text between white space                … = text, with white space as single spaces
     WordPiece    parts of words (see ``wordpiece``)      … the same
 
-A part of the text that the vocabulary has no pieces for becomes [UNK], and then it is lost; ``coverage``
-counts such parts. Without an [UNK] in the vocabulary it raises TokenError. No text becomes a special piece:
-the word "[CLS]" is as unknown as any other; its id is vocabulary.id_of("[CLS]").
+Text without pieces in the vocabulary becomes [UNK], and decoding does not restore it; ``coverage``
+counts such text. If the vocabulary has no [UNK], it raises TokenError. No text is encoded as a special piece:
+the word "[CLS]" in a text is unknown; the special piece's id is vocabulary.id_of("[CLS]").
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from npformer.data.coverage import Coverage
 from npformer.data.vocabulary import LINE_FEED, SPECIAL, UNKNOWN, Vocabulary
 from npformer.errors import TokenError
 
-#: What text can be made of, but no piece can be called.
+#: Strings that text may contain but that cannot be pieces of text.
 RESERVED = frozenset((*SPECIAL, LINE_FEED))
 
 
@@ -33,18 +33,18 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def _parts(self, text: str) -> Sequence[str]:
-        """What is known or unknown as a whole."""
+        """The parts of a text that are known or unknown as a whole."""
 
     @abstractmethod
     def _pieces(self, part: str) -> list[str] | None:
-        """The pieces of the vocabulary that a part is made of; None if there are none."""
+        """The pieces of a part; None if the vocabulary lacks them."""
 
     @abstractmethod
     def join(self, pieces: Iterable[str]) -> str:
         """The text of pieces."""
 
     def tokenize(self, text: str) -> list[str]:
-        """The pieces of text, [UNK] for what has none. Raises TokenError if there is no [UNK] either."""
+        """The pieces of text, with [UNK] for unknown parts. Raises TokenError if the vocabulary has no [UNK]."""
         pieces: list[str] = []
         for part in self._parts(text):
             found = self._pieces(part)
@@ -61,22 +61,22 @@ class Tokenizer(ABC):
         return [self.vocabulary.id_of(piece) for piece in self.tokenize(text)]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of ids up to the first [EOS], special pieces left out but for [UNK]. Raises TokenError."""
+        """The text of ids up to the first [EOS], without special pieces except [UNK]. Raises TokenError."""
         return self.join(self.vocabulary.pieces_of(ids))
 
     def coverage(self, texts: Iterable[str]) -> Coverage:
-        """How many characters (or words) of texts have pieces, and which have none."""
+        """How many characters (or words) of texts have pieces, and which do not."""
         parts = Counter(part for text in as_texts(texts) for part in self._parts(text))
         missing = {part: count for part, count in parts.items() if self._pieces(part) is None}
         return Coverage(parts.total(), Counter(missing))
 
 
 class Characters(Tokenizer):
-    """Every character (code point) is a piece. What is encoded without [UNK] decodes to itself."""
+    """Every character (code point) is a piece. Text encoded without [UNK] decodes to itself."""
 
     @classmethod
     def learn(cls, texts: Iterable[str], *, special: Sequence[str] = SPECIAL) -> Self:
-        """With all characters of texts, by code point."""
+        """A tokenizer with all characters of texts, by code point."""
         return cls(Vocabulary.from_characters(texts, special))
 
     def _parts(self, text: str) -> Sequence[str]:
@@ -95,7 +95,7 @@ class Characters(Tokenizer):
 
 
 class Words(Tokenizer):
-    """Every word is a piece: what white space surrounds, punctuation included.
+    """Every word is a piece: text between white space, punctuation included.
 
     What is encoded without [UNK] decodes to itself with its white space as single spaces.
     """
@@ -109,9 +109,9 @@ class Words(Tokenizer):
         max_size: int | None = None,
         special: Sequence[str] = SPECIAL,
     ) -> Self:
-        """With the words seen at least min_count times, most frequent first (equals by code point).
+        """A tokenizer with the words seen at least min_count times, most frequent first (ties by code point).
 
-        max_size bounds the vocabulary, special pieces included. Raises ConfigError for bounds without sense.
+        max_size bounds the vocabulary, special pieces included. Raises ConfigError for bounds out of range.
         """
         whole_number("min_count", min_count, at_least=1)
         room = None if max_size is None else whole_number("max_size", max_size, at_least=len(special)) - len(special)
@@ -126,15 +126,15 @@ class Words(Tokenizer):
         return [part] if part in self.vocabulary.text_pieces else None
 
     def join(self, pieces: Iterable[str]) -> str:
-        """The text of pieces, a space between each two."""
+        """The text of pieces, joined by spaces."""
         return " ".join(pieces)
 
 
 def count_words(texts: Iterable[str]) -> Counter[str]:
-    """How often each word occurs in a text, or in many."""
+    """How often each word occurs in a text, or in several."""
     return Counter(word for text in as_texts(texts) for word in text.split())
 
 
 def as_texts(texts: Iterable[str]) -> Iterable[str]:
-    """Texts, where one alone may be meant: a str is an iterable too, but its characters are no texts."""
+    """Texts as an iterable; a single str is one text, not an iterable of characters."""
     return [texts] if isinstance(texts, str) else texts

@@ -1,14 +1,14 @@
-"""A vocabulary gives every piece of text an id: the number of its line in a text file.
+"""A vocabulary gives every piece of text an id: its line number in a text file.
 
-Some pieces are special: they mark what is no text, and no text is ever encoded as one of them, [UNK] apart.
+Some pieces are special: they are not text, and no text is ever encoded as one of them, except [UNK].
 
-    [PAD]  fills up short rows: id 0           [UNK]   stands for what the vocabulary lacks
-    [BOS]  what a decoder sees first: id 1     [CLS]   stands before a text that is to be classified
+    [PAD]  pads short rows: id 0               [UNK]   replaces text that the vocabulary lacks
+    [BOS]  a decoder's first input: id 1       [CLS]   stands before a text to classify
     [EOS]  ends every sequence: id 2           [SEP]   stands between two texts
-                                               [MASK]  hides a token that is to be guessed
+                                               [MASK]  hides a token to predict
 
-Every vocabulary has [PAD]; which of the others it has depends on what it is for. Those with an id
-above have it in every vocabulary that has them; the others may stand on any line. A line feed cannot be
+Every vocabulary has [PAD]; the others depend on its use. Pieces with an id
+above have this id in every vocabulary; the others may be on any line. A line feed cannot be
 a line of a file: the line [LF] stands for it.
 """
 
@@ -26,7 +26,7 @@ from npformer.data.textfile import read_lines
 from npformer.errors import ConfigError, DataError, OutputError, TokenError
 
 PAD_ID, BOS_ID, EOS_ID = 0, 1, 2
-SEQUENCE = ("[PAD]", "[BOS]", "[EOS]")  # what an encoder-decoder needs
+SEQUENCE = ("[PAD]", "[BOS]", "[EOS]")  # needed by an encoder-decoder
 UNKNOWN = "[UNK]"
 SPECIAL = (*SEQUENCE, UNKNOWN, "[CLS]", "[SEP]", "[MASK]")
 LINE_FEED = "[LF]"
@@ -36,7 +36,7 @@ LINE_FEED = "[LF]"
 class Vocabulary:
     """Pieces in the order of their ids, [PAD] first.
 
-    Raises ConfigError if [PAD], [BOS] or [EOS] has not its own id, or a piece is empty, there twice,
+    Raises ConfigError if [PAD], [BOS] or [EOS] does not have its fixed id, or if a piece is empty, occurs twice,
     or cannot be a line of a UTF-8 file.
     """
 
@@ -48,14 +48,14 @@ class Vocabulary:
 
     @classmethod
     def from_characters(cls, texts: Iterable[str], special: Sequence[str] = SEQUENCE) -> Vocabulary:
-        """The special pieces, then every distinct character of a text (or of many) by code point."""
+        """The special pieces, then every distinct character of one or several texts, by code point."""
         return cls((*special, *sorted(set("".join(texts)))))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], special: Iterable[str] = SEQUENCE) -> Vocabulary:
-        """Read one piece per line; special are the special pieces that its user needs.
+        """Read one piece per line; special: the special pieces that must be there.
 
-        Raises DataError naming the file, the line and what is wrong or missing there.
+        Raises DataError with the file, the line, and the error.
         """
         pieces = tuple("\n" if line == LINE_FEED else line for line in read_lines(path).lines)
         if flaw := _first_flaw(pieces, special):
@@ -63,7 +63,7 @@ class Vocabulary:
         return cls(pieces)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write one piece per line, in UTF-8. Raises OutputError if the file exists: none is overwritten."""
+        """Write one piece per line, in UTF-8. Raises OutputError if the file exists; it is not overwritten."""
         try:
             with Path(path).open("xb") as file:
                 _write_all_or_remove(file, self.content())
@@ -73,7 +73,7 @@ class Vocabulary:
             raise OutputError(f"{path}: cannot be written: {error.strerror or error}") from error
 
     def content(self) -> bytes:
-        """The file's: what ``save`` writes and ``load`` reads."""
+        """The file's text, which ``save`` writes and ``load`` reads."""
         lines = (LINE_FEED if piece == "\n" else piece for piece in self.pieces)
         return "".join(f"{line}\n" for line in lines).encode()
 
@@ -89,9 +89,9 @@ class Vocabulary:
             ) from None
 
     def encode(self, text: str) -> list[int]:
-        """The ids of the characters of `text`, that of [UNK] where there is none.
+        """The ids of the characters of `text`, with [UNK]'s id for unknown ones.
 
-        Raises TokenError at the first character without an id if there is no [UNK] either.
+        Raises TokenError at the first unknown character if there is no [UNK].
         """
         try:
             return [self._ids[character] for character in text]
@@ -106,7 +106,7 @@ class Vocabulary:
         return "".join(self.pieces_of(ids))
 
     def pieces_of(self, ids: Iterable[int]) -> list[str]:
-        """The pieces of `ids` up to the first [EOS]; of the special ones, [UNK] alone is kept.
+        """The pieces of `ids` up to the first [EOS], without special pieces except [UNK].
 
         Raises TokenError if an id before that [EOS] is outside 0 .. len(vocabulary) - 1.
         """
@@ -129,12 +129,12 @@ class Vocabulary:
 
     @cached_property
     def text_pieces(self) -> frozenset[str]:
-        """The pieces that text is made of: all that are not special."""
+        """All pieces that are not special."""
         return frozenset(self.pieces) - set(SPECIAL)
 
     @cached_property
     def special_ids(self) -> frozenset[int]:
-        """The ids of the special pieces that are there."""
+        """The ids of the vocabulary's special pieces."""
         return frozenset(self._ids[piece] for piece in SPECIAL if piece in self._ids)
 
     @cached_property
@@ -156,12 +156,12 @@ def _write_all_or_remove(file: BufferedWriter, content: bytes) -> None:
         file.write(content)
         file.flush()
     except OSError:
-        Path(file.name).unlink()  # our own new file, cut short: nobody may load half a vocabulary
+        Path(file.name).unlink()  # the new file, cut short: it must not be loaded as a vocabulary
         raise
 
 
 def _first_flaw(pieces: tuple[str, ...], required: Iterable[str] = ()) -> tuple[int, str] | None:
-    """The id of the first piece that may not stand there, and why; None if all is well."""
+    """The id of the first invalid piece, and the reason; None if all are valid."""
     required = tuple(required)
     for number, special in enumerate(SEQUENCE):
         found = pieces[number] if number < len(pieces) else "nothing"

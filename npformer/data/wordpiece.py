@@ -1,18 +1,18 @@
-"""WordPiece: frequent words are one piece, others are cut into parts, so that few words are unknown.
+"""WordPiece: frequent words are one piece, others are split into parts, so few words are unknown.
 
-    unaffable → un ##aff ##able          ## says: this goes on where the piece before it ended
+    unaffable → un ##aff ##able          ##: this piece continues the word
 
-A word is cut from the left, each time after the longest piece that fits (Devlin et al. 2019). If at some
-place none fits, the whole word is unknown.
+A word is split from the left, each time after the longest piece that fits (Devlin et al. 2019). If no piece
+fits at some position, the whole word is unknown.
 
-Learning starts from single characters and makes one piece of two neighbours a b, again and again: of those
-two that raise the likelihood of the text most, if each of its N pieces is drawn by itself with probability
+Learning starts from single characters and repeatedly merges two neighbours a b into one piece: the
+pair that raises the likelihood of the text most, if each of its N pieces is drawn independently with probability
 n_p/N. With f(n) = n·log n, that log-likelihood is Σ_p f(n_p) − f(N), and merging n neighbours a b adds
 
     f(n) + f(n_a − n) − f(n_a) + f(n_b − n) − f(n_b) + f(N) − f(N − n)
 
-A text of the same words learns the same pieces, in whatever order they come. Every character that occurs is
-kept, at the start of a word and within, so no word of known characters is unknown.
+Texts with the same words learn the same pieces, whatever their order. Every character that occurs is
+kept, at the start of a word and within, so a word of known characters is never unknown.
 
 Source: Schuster & Nakajima 2012, "Japanese and Korean voice search", section 2; Wu et al. 2016,
 arXiv:1609.08144, section 4.1.
@@ -34,11 +34,11 @@ from npformer.data.vocabulary import SPECIAL, Vocabulary
 from npformer.errors import ConfigError
 
 GOES_ON = "##"
-_NEVER = -(2**60)  # a count that no pair comes back from
+_NEVER = -(2**60)  # marks a pair that is never merged
 
 
 class WordPiece(Tokenizer):
-    """Words in parts, after the longest pieces that fit.
+    """Words are split into parts, after the longest pieces that fit.
 
     What is encoded without [UNK] decodes to itself with its white space as single spaces.
     """
@@ -52,7 +52,7 @@ class WordPiece(Tokenizer):
 
     @classmethod
     def learn(cls, texts: Iterable[str], size: int, *, min_count: int = 2, special: Sequence[str] = SPECIAL) -> Self:
-        """With at most size pieces, special ones included; neighbours seen fewer than min_count times stay apart.
+        """A tokenizer with at most size pieces, special ones included; rarer pairs than min_count are not merged.
 
         Raises ConfigError if size is too small for the characters.
         """
@@ -92,7 +92,7 @@ class WordPiece(Tokenizer):
 
 
 class _CutWords:
-    """Distinct words as lists of pieces, and how often pieces and neighbours occur, kept true while they merge."""
+    """Distinct words as lists of pieces, with counts of pieces and of neighbours that are updated at each merge."""
 
     def __init__(self, words: Counter[str], alphabet: list[str]) -> None:
         self.pieces = alphabet
@@ -101,10 +101,10 @@ class _CutWords:
         self._counts = [words[word] for word in ordered]
         self._words = [[self._ids[GOES_ON * (i > 0) + word[i]] for i in range(len(word))] for word in ordered]
         self._piece_counts = np.zeros(len(alphabet), np.int64)
-        self._slots: dict[tuple[int, int], int] = {}  # a pair's place in the two arrays and the list below
+        self._slots: dict[tuple[int, int], int] = {}  # a pair's index in the two arrays and the list below
         self._pairs = np.zeros((1024, 2), np.int64)
         self._pair_counts = np.zeros(1024, np.int64)
-        self._places: list[set[int]] = []  # words that have, or had, the pair
+        self._places: list[set[int]] = []  # words with the pair, now or earlier
         for word in range(len(ordered)):
             self._count(word, 1)
 
@@ -115,16 +115,16 @@ class _CutWords:
             gains = self._gains(slots)
             if not np.any(gains > 0):
                 return
-            best = int(slots[np.argmax(gains)])  # of equals the first: words were sorted
+            best = int(slots[np.argmax(gains)])  # among equals the first, since words were sorted
             left, right = self._pairs[best].tolist()
             piece = self.pieces[left] + self.pieces[right].removeprefix(GOES_ON)
             if piece in RESERVED or (piece.startswith(GOES_ON) and not self.pieces[left].startswith(GOES_ON)):
-                self._pair_counts[best] = _NEVER  # it would be read as something else
+                self._pair_counts[best] = _NEVER  # the merged piece would be read as something else
             else:
                 self._merge(best, left, right, piece)
 
     def _gains(self, slots: npt.NDArray[np.intp]) -> npt.NDArray[np.float64]:
-        """What merging each pair adds to the log-likelihood; of a piece with itself, its count falls twice."""
+        """The gain in log-likelihood of merging each pair; if a piece merges with itself, its count falls twice."""
         n, total = self._pair_counts[slots], self._piece_counts.sum()
         n_a, n_b = self._piece_counts[self._pairs[slots].T]
         of_two = _f(n_a - n) - _f(n_a) + _f(n_b - n) - _f(n_b)
@@ -144,7 +144,7 @@ class _CutWords:
             self._count(word, 1)
 
     def _count(self, word: int, sign: int) -> None:
-        """Add a word to the counts, or take it out (sign −1)."""
+        """Add a word to the counts, or remove it (sign −1)."""
         pieces, times = self._words[word], sign * self._counts[word]
         for piece in pieces:
             self._piece_counts[piece] += times
@@ -173,7 +173,7 @@ def _f(n: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
 
 
 def _merged(pieces: list[int], left: int, right: int, new: int) -> list[int]:
-    """pieces with every left right, from the first on, made new."""
+    """pieces with every pair (left, right), from the first on, replaced by new."""
     result: list[int] = []
     for piece in pieces:
         if result and result[-1] == left and piece == right:

@@ -1,4 +1,4 @@
-"""Other programs: weights under their names (``npf.interop.torch`` needs no PyTorch), and gradients of their code."""
+"""Other libraries: weights in PyTorch's format (without PyTorch), and gradient checks of PyTorch and JAX code."""
 
 from npformer.interop import torch
 from npformer.interop.jax_pair import from_jax

@@ -1,11 +1,11 @@
-"""Code for JAX, as a gradient check takes it: what ``jax.vjp`` says of it is held against its own values.
+"""Gradient checks of JAX code: the gradients of ``jax.vjp`` are compared with differences of the code's own values.
 
-    npf.gradcheck(npf.from_jax(f), x, w)                        f(x, w), a jax.custom_vjp perhaps: your own rule
+    npf.gradcheck(npf.from_jax(f), x, w)                        f(x, w), for example a jax.custom_vjp: your own rule
     npf.gradcheck(npf.from_jax(f, parameters=tree), x)          f(tree, x), every leaf of the tree checked by its name
 
-The values that the witnesses see are f's own; of a custom_vjp that is the primal function, so nothing of its rule
-is in them. Everything is computed in float64, and in complex128 for the complex step where JAX runs f on it,
-inside a context of 64 bits: JAX's own setting stays as it is.
+The check's numerical witnesses use the values of f itself; for a custom_vjp that is the primal function, so its rule
+does not influence them. Everything is computed in float64, and in complex128 for the complex step where JAX can run f
+on it, inside a 64-bit context: JAX's own setting does not change.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from npformer.typing import HostArray
 
 
 def from_jax(function: Callable[..., Any], *, parameters: Any = None) -> Checkable:
-    """A function of JAX arrays, a jax.custom_vjp or a jitted function too -> what ``npf.gradcheck`` takes.
+    """Wrap a function of JAX arrays, also a jax.custom_vjp or a jitted function, for ``npf.gradcheck``.
 
     parameters: a tree of arrays (dicts, lists, tuples, a Flax or Equinox tree), which function takes before its inputs;
-    its float leaves are checked under their places in it, such as ``layer.0.w``. An output that is not of
+    its float leaves are checked under their paths in the tree, such as ``layer.0.w``. An output that is not of
     floating-point numbers is left out.
     Raises ConfigError if function cannot be called.
     """
@@ -40,7 +40,7 @@ def from_jax(function: Callable[..., Any], *, parameters: Any = None) -> Checkab
 
 
 class _Call(NamedTuple):
-    """What backward needs to call the function once more."""
+    """What backward needs to call the function again."""
 
     arguments: list[Any]  # the leaves of the tree, then the inputs
     options: dict[str, Any]
@@ -54,7 +54,7 @@ class _Run:
 
         self._function, self._has_tree = function, tree is not None
         leaves, self._structure = jax.tree_util.tree_flatten_with_path(tree)
-        self._leaves: list[Any] = [  # of a check's own making where a gradient is wanted
+        self._leaves: list[Any] = [  # the check's own arrays where a gradient is wanted
             Value(np.array(leaf, dtype=np.float64)) if is_float(leaf) else leaf for _, leaf in leaves
         ]
         names = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in leaves]
@@ -68,14 +68,14 @@ class _Run:
             cache = _Call([_on_device(x, is_complex) for x in given], options)
             try:
                 parts, is_single = self._outputs(cache, cache.arguments)
-            except Exception as error:  # JAX refuses in several ways; of real numbers the same call ran
+            except Exception as error:  # JAX refuses in several ways; the same call with real numbers ran
                 if not is_complex:
                     raise
                 raise TypeError(f"forward: expected JAX to run it on complex numbers, got: {error}") from error
             return outputs_of([np.array(part) for part in parts], is_single, is_complex), cache
 
     def backward(self, dy: Any, cache: _Call) -> tuple[HostArray, ...]:
-        """Gradients of the float inputs, in their order; those of parameters are added where they belong."""
+        """Gradients of the float inputs, in their order; gradients of parameters are added to their arrays."""
         import jax
 
         def of_floats(floats: Sequence[Any]) -> list[Any]:
@@ -88,12 +88,12 @@ class _Run:
             upstream = zip(y, dy if isinstance(dy, tuple) else (dy,), strict=True)
             (found,) = pull([jax.numpy.asarray(d, dtype=part.dtype) for part, d in upstream])
             gradients = [np.array(gradient) for gradient in found]
-        for value, gradient in zip(self.values.values(), gradients, strict=False):  # inputs come after them
+        for value, gradient in zip(self.values.values(), gradients, strict=False):  # inputs come after the leaves
             value.add(gradient)
         return tuple(gradients[len(self.values) :])
 
     def _outputs(self, cache: _Call, arguments: Sequence[Any]) -> tuple[list[Any], bool]:
-        """(the leaves of what the function returns, whether it returns one array alone)."""
+        """(the leaves of the function's result, whether the result is a single array)."""
         import jax
 
         count = len(self._leaves)
@@ -106,12 +106,12 @@ class _Run:
 
 
 def _in_64_bits() -> AbstractContextManager[Any]:
-    """JAX computes in 64 bits for a while, in this thread."""
+    """JAX computes in 64 bits within this context, in this thread."""
     import jax
 
     if hasattr(jax, "enable_x64"):
         return jax.enable_x64(True)  # type: ignore[no-any-return]
-    from jax.experimental import enable_x64  # of an older JAX
+    from jax.experimental import enable_x64  # in an older JAX
 
     return enable_x64()  # type: ignore[no-any-return]
 
@@ -126,7 +126,7 @@ def _on_device(x: Any, is_complex: bool) -> Any:
 
 
 def _expect_array(x: Any) -> Any:
-    """x. Raises ConfigError for a tree that holds float arrays: none of them would be checked."""
+    """x itself. Raises ConfigError for a tree of float arrays, which would not be checked."""
     import jax
 
     if isinstance(x, dict | list | tuple) and any(map(is_float, jax.tree_util.tree_leaves(x))):

@@ -1,4 +1,4 @@
-"""A model's numbers under PyTorch's names and in PyTorch's layouts, and back; PyTorch is not needed.
+"""Converts a model's weights to PyTorch's names and layouts, and back; PyTorch is not needed.
 
 The names are those of a module that holds a ``torch.nn.Transformer``'s ``encoder`` and ``decoder``
 beside ``src_embed``, ``tgt_embed`` (``torch.nn.Embedding``) and ``generator`` (``torch.nn.Linear``):
@@ -19,7 +19,7 @@ beside ``src_embed``, ``tgt_embed`` (``torch.nn.Embedding``) and ``generator`` (
 ᵀ: PyTorch keeps a linear map as (out, in), for y = x Wᵀ; here it is (in, out), for y = x W. The table
 of a tied model is (V, C) on both sides and has all three of its names.
 
-What has no numbers does not travel: sinusoidal positions, the scale √C of the embeddings, and the
+Only arrays are converted. Not included are sinusoidal positions, the scale √C of the embeddings, and the
 masks, where True means hidden in PyTorch and visible here.
 """
 
@@ -49,17 +49,17 @@ _WORDS = (
     (".gamma", ".weight"), (".beta", ".bias"), (".running_variance", ".running_var"),
 )  # fmt: skip
 _LINEAR = (".qkv.weight", ".output.weight", ".up.weight", ".down.weight", "generator.weight")
-_COUNT = ".num_batches_tracked"  # PyTorch's BatchNorm has it, and needs it for what is none of this one's
+_COUNT = ".num_batches_tracked"  # PyTorch's BatchNorm has this counter; npformer's does not need it
 _FINAL_NORMS = {"encoder.norm.weight", "decoder.norm.weight"}
 
 
 class _Entry(NamedTuple):
-    """One array of the state dict and the parameter, or buffer, that it stands for."""
+    """One array of the state dict, and its parameter or buffer."""
 
     name: str  # PyTorch's
     parameter: Parameter | Buffer
     transposed: bool
-    same_as: str  # the first of PyTorch's names for this parameter: another one if it is tied
+    same_as: str  # the first of PyTorch's names for this parameter: a different one if it is tied
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -76,7 +76,7 @@ def to_state_dict(model: Transformer, grads: bool = False) -> HostArrays:
     state: HostArrays = {}
     for entry in _entries(model):
         array = getattr(entry.parameter, "grad", None) if grads else entry.parameter.data
-        if array is None:  # of a buffer
+        if array is None:  # a buffer's gradient
             continue
         host = model.backend.host(array)
         state[entry.name] = np.array(host.T if entry.transposed else host, order="C")
@@ -86,9 +86,9 @@ def to_state_dict(model: Transformer, grads: bool = False) -> HostArrays:
 def load_state_dict(model: Transformer, mapping: Mapping[str, Any]) -> None:
     """Copy arrays under PyTorch's names (``module.state_dict()``, or NumPy arrays) into parameters and buffers.
 
-    Values: anything of floating-point numbers that ``np.asarray`` takes, converted to the model's dtype.
-    An optimiser's moments stay as they are: make a new one. Raises CheckpointError, which lists every
-    missing, foreign and unfit name, and then nothing has changed.
+    Values: floating-point arrays, or anything that ``np.asarray`` converts to one, converted to the model's dtype.
+    An optimiser's moments do not change: make a new optimiser. Raises CheckpointError, which lists every
+    missing, unknown and unfit name; then nothing has changed.
     """
     _load(model, mapping, "state dict")
 
@@ -96,7 +96,7 @@ def load_state_dict(model: Transformer, mapping: Mapping[str, Any]) -> None:
 def save_state_dict(model: Transformer, path: str | os.PathLike[str], grads: bool = False) -> None:
     """Write ``to_state_dict`` to path, a file for ``safetensors.torch.load_file``, replacing it atomically.
 
-    Raises CheckpointError if it cannot be written; an existing file is then as it was.
+    Raises CheckpointError if it cannot be written; an existing file is then unchanged.
     """
     metadata = {"format": "pt", "content": "gradients" if grads else "parameters"}
     data = to_bytes(dict(to_state_dict(model, grads)), metadata)
@@ -155,7 +155,7 @@ def _load(model: Transformer, mapping: Mapping[str, Any], source: str) -> None:
 
 
 def _fitting(value: Any, shape: tuple[int, ...], dtype: str) -> HostArray:
-    """value as a host array of this shape and dtype. Raises ValueError or FloatingPointError, saying why not."""
+    """value as a host array of this shape and dtype. Raises ValueError or FloatingPointError with the reason."""
     try:
         array: HostArray = np.asarray(value)
     except Exception as error:  # each array library refuses in its own way (a tensor on a GPU, or with a graph)
@@ -178,7 +178,7 @@ def _expect_tied(array: HostArray, first: HostArray | None, first_name: str) -> 
 
 
 def _complaint(source: str, missing: list[str], foreign: list[str], unfit: list[str]) -> str:
-    """All that is wrong with a mapping, as a text of several lines."""
+    """All errors of a mapping, as a text of several lines."""
     lines = [f"{source}: expected exactly the model's arrays under PyTorch's names; nothing was changed"]
     lines += _paragraph("missing", ", ".join(missing), len(missing))
     lines += _paragraph("not part of the model", ", ".join(foreign), len(foreign))

@@ -1,13 +1,13 @@
-"""Code for PyTorch, as a gradient check takes it: what autograd says of it is held against its own values.
+"""Gradient checks of PyTorch code: autograd's gradients are compared with differences of the code's own values.
 
-    npf.gradcheck(npf.from_torch(MyFunction), x, w)         a torch.autograd.Function: its backward, by your hand
+    npf.gradcheck(npf.from_torch(MyFunction), x, w)         a torch.autograd.Function: your own backward
     npf.gradcheck(npf.from_torch(module), x)                an nn.Module: inputs and parameters
     npf.gradcheck(npf.from_torch(lambda x: x.sin()), x)     a function of tensors
 
-The values that the witnesses see are computed under ``torch.no_grad``, so nothing of a backward is in them; the
-claim is ``torch.autograd.grad`` of the same call. Both begin with the same random numbers, so dropout in train
-mode drops the same elements every time. The complex step is taken where PyTorch runs the code on complex128 and
-the code draws nothing (of complex numbers, PyTorch may draw others); elsewhere central differences decide.
+The check's numerical witnesses use values computed under ``torch.no_grad``, so no backward influences them; the
+gradients to check come from ``torch.autograd.grad`` of the same call. Both start from the same random state, so dropout
+in train mode drops the same elements every time. The complex step is used where PyTorch runs the code on complex128 and
+the code draws no random numbers (for complex inputs PyTorch may draw others); elsewhere central differences decide.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from npformer.errors import ConfigError
 from npformer.proof.checkable import Checkable, Value, is_float, outputs_of
 from npformer.typing import HostArray
 
-SEED = 0  # of PyTorch's generator, before each call
+SEED = 0  # seed of PyTorch's generator before each call
 
 
 def from_torch(target: Any, *, device: Any = None) -> Checkable:
-    """A torch.autograd.Function (the class), an nn.Module or a function of tensors -> what ``npf.gradcheck`` takes.
+    """Wrap a torch.autograd.Function (the class), an nn.Module or a function of tensors for ``npf.gradcheck``.
 
-    A module is copied as it is now, train or eval mode included, and the copy's numbers are made float64: the module,
-    its gradients, its buffers and PyTorch's random state stay as they are. All of its parameters that require a
-    gradient are checked. Float inputs become tensors of their own precision (float64, in a check); an output that is
-    not of floating-point numbers is left out, and one that needs no gradient has the gradient 0. A function that calls
-    a float32 module does not fit them: give the module itself.
+    A module is copied in its present state, train or eval mode included, and the copy is converted to float64. The
+    module, its gradients, its buffers and PyTorch's random state do not change. All parameters that require a
+    gradient are checked. Float inputs become tensors of their own precision (float64, in a check). An output that is
+    not of floating-point numbers is left out, and an output that needs no gradient has the gradient 0. A function that
+    calls a float32 module does not accept float64 inputs: pass the module itself.
 
-    device: where tensors go; by default to the module's first parameter, else to the CPU. No GPU has run this.
-    Raises ConfigError if target is none of the three.
+    device: the tensors' device; by default that of the module's first parameter, else the CPU. Not yet run on a GPU.
+    Raises ConfigError if target is anything else.
     """
     import torch
 
@@ -71,7 +71,7 @@ def _of_module(module: Any, device: Any) -> Checkable:
 
     def call(values: Mapping[str, Any], given: Sequence[Any], options: Mapping[str, Any]) -> Any:
         dtype = next((x.dtype for x in (*values.values(), *given) if is_float(x)), torch.float64)
-        fresh = {  # what a call writes into them is not there in the next
+        fresh = {  # a call's writes into them do not reach the next call
             name: x.to(dtype, copy=True) if x.is_floating_point() else x.clone() for name, x in fixed.items()
         }
         return torch.func.functional_call(twin, {**values, **fresh}, tuple(given), dict(options))
@@ -81,9 +81,9 @@ def _of_module(module: Any, device: Any) -> Checkable:
 
 
 class _Call(NamedTuple):
-    """What backward needs to call the target once more, this time with gradients."""
+    """What backward needs to call the target again, this time with gradients."""
 
-    inputs: list[Any]  # tensors, and whatever else was given
+    inputs: list[Any]  # tensors and all other arguments
     gaps: list[bool]  # whether an input lay in memory with gaps between its elements
     values: dict[str, Any]
     options: dict[str, Any]
@@ -108,7 +108,7 @@ class _Run:
         return outputs_of([_host(t) for t in _tensors(found)], torch.is_tensor(found), is_complex), cache
 
     def backward(self, dy: Any, cache: _Call) -> tuple[HostArray, ...]:
-        """Gradients of the float inputs, in their order; those of parameters are added where they belong."""
+        """Gradients of the float inputs, in their order; gradients of parameters are added to their arrays."""
         import torch
 
         leaves = [x.clone().requires_grad_() for x in cache.inputs if is_float(x)]
@@ -127,7 +127,7 @@ class _Run:
         return tuple(found[: len(leaves)])
 
     def _pulled(self, pairs: list[tuple[Any, Any]], wanted: list[Any]) -> list[HostArray]:
-        """The gradient of each tensor that is wanted, 0 where autograd knows no way to it."""
+        """The gradient of each wanted tensor; 0 where autograd finds no path to it."""
         import torch
 
         found: Sequence[Any] = [None] * len(wanted)
@@ -138,23 +138,23 @@ class _Run:
         return [np.zeros(x.shape) if g is None else _host(g) for x, g in zip(wanted, found, strict=True)]
 
     def _evaluate(self, cache: _Call, given: Sequence[Any], values: Mapping[str, Any]) -> tuple[Any, bool]:
-        """(what the target returns, whether it drew random numbers), inputs laid out as they came."""
+        """(the target's result, whether it drew random numbers), with the inputs' memory layouts kept."""
         laid_out = [_laid_out(x, gaps) for x, gaps in zip(given, cache.gaps, strict=True)]
         with _same_draws(self._device) as drew:
             return self._call(values, laid_out, cache.options), drew()
 
     def _complex(self, cache: _Call) -> Any:
-        """What the target returns of complex numbers. Raises TypeError if it takes none, or draws."""
+        """The target's result for complex inputs. Raises TypeError if it refuses them or draws random numbers."""
         try:
             found, drew = self._evaluate(cache, cache.inputs, cache.values)
-        except Exception as error:  # PyTorch refuses in several ways; of real numbers the same call ran
+        except Exception as error:  # PyTorch refuses in several ways; the same call with real numbers ran
             raise TypeError(f"forward: expected PyTorch to run it on complex numbers, got: {error}") from error
         if drew:
-            raise TypeError("forward: expected no random numbers, got some; of complex numbers PyTorch may draw others")
+            raise TypeError("forward: expected no random numbers, got some; for complex inputs PyTorch may draw others")
         return found
 
     def _upstream(self, dy: HostArray) -> Any:
-        """dy as a tensor that lies in memory as dy does: with gaps, or one number for many places."""
+        """dy as a tensor with dy's memory layout: with gaps, or broadcast (stride 0)."""
         dy = np.asarray(dy)
         once = tuple(slice(0, 1) if stride == 0 else slice(None) for stride in dy.strides)
         tensor = self._tensor(dy[once], False)
@@ -171,7 +171,7 @@ class _Run:
 
 
 def _tensors(found: Any) -> list[Any]:
-    """The tensors in what a target returns, tuples, lists and dicts opened. Raises ConfigError if there is none."""
+    """The tensors in a target's result, also within tuples, lists and dicts. Raises ConfigError if there is none."""
     import torch
 
     def parts(x: Any) -> Iterator[Any]:
@@ -189,7 +189,7 @@ def _tensors(found: Any) -> list[Any]:
 
 @contextmanager
 def _same_draws(device: Any) -> Iterator[Callable[[], bool]]:
-    """PyTorch's random numbers begin at SEED, and go on afterwards where they were; gives whether some were drawn."""
+    """Within this context PyTorch's generator starts at SEED; its state is restored. Yields whether it was used."""
     import torch
 
     device = torch.device(device)
@@ -210,7 +210,7 @@ def _has_gaps(x: Any) -> bool:
 
 
 def _laid_out(x: Any, gaps: bool) -> Any:
-    """A float tensor as one that may be written to, with gaps between its elements if asked for; else x itself."""
+    """A writable copy of a float tensor, with gaps between its elements if requested; anything else unchanged."""
     if not is_float(x):
         return x
     return x.repeat_interleave(2, dim=-1)[..., ::2] if gaps else x.clone()

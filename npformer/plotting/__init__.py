@@ -1,4 +1,4 @@
-"""Pictures of a run, of a check and of a step: curves, attention heads, the V of a gradient check, a profile."""
+"""Pictures: training curves, attention heads, the V of a gradient check, the profile of a step, and others."""
 
 from npformer.plotting.attention import draw_attention
 from npformer.plotting.curves import draw_curves

@@ -1,6 +1,6 @@
-"""Where every attention head looks: one map per head, one row of maps per attention.
+"""Attention maps: one map per head, one row of maps per attention.
 
-Each row carries its own tokens, so that it can be cut out and shown alone.
+Each row has its own token labels, so that it can be cut out and shown alone.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def draw_attention(
 
     weights maps the name of each attention ("decoder.layers.1.cross_attention") to its weights (H, T, S);
     source and target are the tokens of the two sides. Rows are queries, columns keys; weights of exactly
-    zero (hidden keys) have a colour of their own. A picture that is at path already is replaced.
+    zero (hidden keys) have a separate colour. An existing picture at path is replaced.
     Raises ShapeError or DTypeError for weights that do not fit, OutputError if path cannot be written.
     """
     check_place(path)
@@ -72,12 +72,12 @@ def attention_figure(
 
 
 def _write(figure: Figure, layout: Layout, x: float, y: float, text: str, **style: Any) -> Text:
-    """Write text at x, y inches from the lower left corner, taking $ and _ as they are."""
+    """Write text at x, y inches from the lower left corner, without interpreting $ and _."""
     return figure.text(x / layout.width, y / layout.height, text, parse_math=False, **style)
 
 
 def _draw_header(figure: Figure, layout: Layout, top: float, title: str, maps: list[AttentionMap]) -> float:
-    """Title, the one colour bar and its keys; returns where the rows begin."""
+    """Draw the title, the colour bar and its keys; returns the top of the rows."""
     left = layout.left
     if title:
         room = (layout.width - left - MARGIN) * 72
@@ -105,7 +105,7 @@ def _draw_key(figure: Figure, layout: Layout, x: float, y: float, colour: str) -
 
 
 def _draw_row(figure: Figure, layout: Layout, row: AttentionMap, top: float) -> None:
-    """One attention: its title at the top, under it a map for each head."""
+    """Draw one attention: its title at the top, below it a map for each head."""
     heads, rows, columns = row.weights.shape
     bold: Style = {"va": "top", "fontsize": 10.5, "weight": "bold", "color": colours.INK}
     _write(figure, layout, layout.left, top, row.title, **bold)
@@ -128,7 +128,7 @@ def _draw_head(axes: Axes, weights: npt.NDArray[np.float64]) -> None:
     image[~np.isfinite(weights)] = to_rgb(colours.WARNING)
     axes.imshow(image, interpolation="nearest", aspect="auto")
     rows, columns = weights.shape
-    if max(rows, columns) <= 42:  # beyond that the lines would cover the cells
+    if max(rows, columns) <= 42:  # with more tokens the lines would cover the cells
         axes.hlines(np.arange(rows - 1) + 0.5, -0.5, columns - 0.5, color="white", linewidth=0.5)
         axes.vlines(np.arange(columns - 1) + 0.5, -0.5, rows - 0.5, color="white", linewidth=0.5)
     axes.set(xlim=(-0.5, columns - 0.5), ylim=(rows - 0.5, -0.5), xticks=[], yticks=[])
@@ -136,7 +136,7 @@ def _draw_head(axes: Axes, weights: npt.NDArray[np.float64]) -> None:
 
 
 def _name_keys(axes: Axes, layout: Layout, tokens: list[str]) -> None:
-    """Under the map. These are texts, not ticks, which take matplotlib much longer."""
+    """Draw the keys' names below the map, as texts, since ticks take matplotlib much longer."""
     place, va, ha = axes.get_xaxis_text1_transform(PAD)
     for at, token in _named(layout, tokens):
         label = token_label(token)
@@ -145,14 +145,14 @@ def _name_keys(axes: Axes, layout: Layout, tokens: list[str]) -> None:
 
 
 def _name_queries(axes: Axes, layout: Layout, tokens: list[str]) -> None:
-    """To the left of the map."""
+    """Draw the queries' names to the left of the map."""
     place, va, ha = axes.get_yaxis_text1_transform(PAD)
     for at, token in _named(layout, tokens):
         _name(axes, layout, 0.0, at, token, transform=place, va=va, ha=ha)
 
 
 def _named(layout: Layout, tokens: list[str]) -> list[tuple[int, str]]:
-    """Tokens that are named, each behind its place."""
+    """The labelled tokens, each with its index."""
     return [(at, tokens[at]) for at in range(0, len(tokens), layout.name_every)]
 
 

@@ -1,8 +1,8 @@
-"""How large an attention picture is, and what stands where in it; all sizes are inches.
+"""The sizes and positions in an attention picture, in inches.
 
-All cells of a picture have one size, chosen by its longest sequence: large for three tokens, never too
-small for a legible letter up to forty; beyond that the maps stop growing and every second (third, …)
-token is named.
+All cells of a picture have one size, chosen for its longest sequence: large for three tokens, and large
+enough for a legible letter up to forty. Beyond that the maps stop growing, and only every second (third, …)
+token is labelled.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from npformer.plotting.labels import label_width, token_label
 MARGIN, GAP = 0.3, 0.2
 TITLE, KEY, ROW_HEADER = 0.36, 0.5, 0.46
 _NARROWEST = 6.0
-_MAP_SIDE = 2.0  # what a map would like to measure
+_MAP_SIDE = 2.0  # preferred size of a map
 _SMALLEST_CELL, _LARGEST_CELL = 0.12, 0.42
-_LARGEST_MAP = 42 * _SMALLEST_CELL  # forty letters, their begin and their end
+_LARGEST_MAP = 42 * _SMALLEST_CELL  # forty letters, [BOS] and [EOS]
 _SMALLEST_LETTER, _LARGEST_LETTER = 6.3, 9.5  # points
 _DPI, _LONGEST_SIDE, _MOST_PIXELS = 150.0, 12_000, 40_000_000
 
@@ -29,7 +29,7 @@ class Layout(NamedTuple):
 
     cell: float  # inches, the side of one weight
     letter: float  # points, the size of a token's name
-    name_every: int  # 1: every token is named
+    name_every: int  # 1: every token is labelled
     left: float  # inches, room for the names of the queries
     pitch: float  # inches from one head to the next
     below: list[float]  # inches, room for the names of each row's keys
@@ -60,12 +60,12 @@ def _widest(tokens: list[str], letter: float) -> float:
 
 
 def stands(label: str, letter: float, cell: float) -> bool:
-    """Whether a key's name is too wide for its column and is written upwards."""
+    """Whether a key's name is too wide for its column, so it is written upwards."""
     return len(label) > 1 and label_width(label, letter) > cell
 
 
 def _across(tokens: list[str], letter: float, cell: float) -> list[float]:
-    """How far below its map each key's name reaches."""
+    """The height of each key's name below its map."""
     labels = [token_label(token) for token in tokens]
     line = 1.2 * letter / 72
     return [label_width(label, letter) if stands(label, letter, cell) else line for label in labels]

@@ -1,4 +1,4 @@
-"""Which attention is which: its name, its two token axes and its weights, checked before any drawing."""
+"""The name, the two token axes and the weights of each attention, checked before anything is drawn."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class AttentionMap(NamedTuple):
     title: str  # "decoder 2 · cross-attention"
     reading: str  # "target tokens look at source tokens"
     weights: npt.NDArray[np.float64]  # (H, T, S)
-    queries: list[str]  # T tokens that look
-    keys: list[str]  # S tokens that are looked at
+    queries: list[str]  # T query tokens
+    keys: list[str]  # S key tokens
 
 
 def attention_map(name: str, weights: npt.NDArray[np.generic], source: list[str], target: list[str]) -> AttentionMap:
     """Give one attention its title and its tokens.
 
-    Names that start with "encoder" look from source to source, names that hold "cross" from target to
-    source, all others from target to target. weights is (H, T, S).
+    A name that starts with "encoder" attends from source to source, a name that contains "cross" from target to
+    source, any other from target to target. weights is (H, T, S).
     Raises ShapeError if weights does not fit these tokens, DTypeError if it holds no attention weights.
     """
     side = "source" if name.startswith("encoder") else "target"

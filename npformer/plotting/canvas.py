@@ -1,10 +1,10 @@
-"""What all pictures share: one style, a sheet with a heading, and a way to the disk that harms nothing.
+"""Shared by all pictures: one style, a sheet with a heading, and safe writing to disk.
 
 A reader's matplotlibrc may ask for LaTeX, another font or other margins. Pictures of a run should look the
 same everywhere, so each is drawn and written inside `drawing()`, in STYLE on top of matplotlib's own defaults.
-Only the Agg canvas is used, never pyplot: no window, no state shared with the program around us.
+Only the Agg canvas is used, never pyplot: no window, no state shared with the user's program.
 
-All places on a sheet are inches from its lower left corner.
+All positions on a sheet are in inches from its lower left corner.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from npformer.atomic import write_atomically
 from npformer.errors import OutputError
 from npformer.plotting import colours
 
-#: Keyword arguments that say how a text or a line looks.
+#: Keyword arguments for the look of a text or a line.
 Style: TypeAlias = dict[str, Any]
 
-#: Axes of numbers: names in grey, one line along the bottom, faint lines across, no ticks. Maps differ: see `as_map`.
+#: Axes of numbers: names in grey, one line at the bottom, faint grid lines, no ticks. For maps see `as_map`.
 STYLE: Style = {
     "figure.dpi": 150.0,
     "axes.titlelocation": "left",
@@ -55,17 +55,17 @@ for _axis in ("xtick", "ytick"):
     STYLE |= {f"{_axis}.color": colours.FAINT_INK, f"{_axis}.labelsize": 8.5}
     STYLE |= {f"{_axis}.major.size": 0, f"{_axis}.minor.size": 0}
 
-EDGE = 0.3  # inches that stay free at the edge of a sheet
+EDGE = 0.3  # inches: the margin of a sheet
 _TITLE, _NOTES, _LINE = 0.2, 0.54, 0.19  # inches: from the top to the title and to the notes; a line of notes
-_LETTERS = 15.0  # of a note, for each inch
-_TITLE_LETTERS = 127.0  # of a title, for each inch, over the size of its letters
+_LETTERS = 15.0  # characters of a note per inch
+_TITLE_LETTERS = 127.0  # characters of a title per inch, times the font size
 
 _PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 
 @contextmanager
 def drawing() -> Iterator[None]:
-    """STYLE alone, and no warning for a character that the font lacks (a box is drawn for it)."""
+    """Only STYLE applies, and a character that the font lacks gives a box without a warning."""
     with matplotlib.style.context(["default", STYLE]), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"Glyph .* missing from")
         warnings.filterwarnings("ignore", message=r"Matplotlib currently does not support .* natively")
@@ -80,7 +80,7 @@ def new_figure(width: float, height: float, dpi: float | None = None) -> Figure:
 
 
 def sheet(width: float, below: float, title: str, notes: Sequence[str], left: float = EDGE) -> Figure:
-    """A figure with a title, notes as lines of text under it, and `below` inches for what is drawn under them."""
+    """A figure with a title, notes as lines of text below it, and `below` inches for the drawing."""
     room = width - left - EDGE
     lines = [line for note in notes for line in wrap(note, int(_LETTERS * room))]
     height = _NOTES + _LINE * len(lines) + below
@@ -94,19 +94,19 @@ def sheet(width: float, below: float, title: str, notes: Sequence[str], left: fl
 
 
 def add_axes(figure: Figure, left: float, bottom: float, width: float, height: float) -> Axes:
-    """Axes at this place of the figure, in inches."""
+    """Axes at this position of the figure, in inches."""
     w, h = figure.get_size_inches()
     return figure.add_axes((left / w, bottom / h, width / w, height / h))
 
 
 def as_map(axes: Axes) -> None:
-    """A frame around the axes, and no lines across them."""
+    """A frame around the axes, without grid lines."""
     axes.grid(False)
     axes.spines[:].set_visible(True)
 
 
 def colour_bar(figure: Figure, left: float, bottom: float, lowest: str) -> Axes:
-    """The colours of weights, with their numbers; lowest: what the first of them stands for."""
+    """Draw the colour bar of weights with its numbers; lowest: the label of the first one."""
     axes = add_axes(figure, left, bottom, 1.5, 0.12)
     axes.imshow(colours.weight_ramp()(np.linspace(0, 1, 256))[None], aspect="auto", extent=(0, 1, 0, 1))
     axes.set_xticks([0, 0.5, 1], [lowest, "0.5", "1"], fontsize=7.5)
@@ -126,7 +126,7 @@ def png_bytes(figure: Figure) -> bytes:
 
 @contextmanager
 def _told_as_output_error(path: Path) -> Iterator[None]:
-    """Let what the system refuses appear as an OutputError that names the picture's path."""
+    """Turn an OSError into an OutputError that names the picture's path."""
     try:
         yield
     except OSError as error:
@@ -138,7 +138,7 @@ def _told_as_output_error(path: Path) -> Iterator[None]:
 def check_place(path: Path) -> None:
     """Raise OutputError unless a picture may be written at path.
 
-    A picture made earlier may be replaced, since it can be drawn again; nothing else may.
+    An existing picture may be replaced, since it can be drawn again; any other file may not.
     """
     with _told_as_output_error(path):
         if path.suffix.lower() != ".png":
@@ -150,7 +150,7 @@ def check_place(path: Path) -> None:
 
 
 def write_picture(figure: Figure, path: Path) -> None:
-    """Write the figure to path as PNG: all of it or nothing. Raises OutputError if that cannot be done."""
+    """Write the figure to path as PNG, atomically. Raises OutputError if that fails."""
     check_place(path)
     data = png_bytes(figure)
     with _told_as_output_error(path):

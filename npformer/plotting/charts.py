@@ -1,8 +1,8 @@
-"""Measurements side by side: one chart for each question, a line for each thing compared, named at its end.
+"""Charts side by side: one for each quantity, with a line for each compared item, labelled at its end.
 
     Chart("time of one pass", "tokens", "ms", [Curve("full", lengths, times), …], log_x=True, log_y=True)
 
-Lines that end at one height have their names moved apart, as in the training curves.
+Labels of lines that end at the same height are moved apart, as in the training curves.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ _PALETTE = (colours.TRAINING, colours.HELD_OUT, colours.TOKENS, colours.SEQUENCE
 _PLOT_WIDTH, _PLOT_HEIGHT = 3.3, 2.7  # inches
 _LEFT, _TITLE, _BELOW = 0.8, 0.5, 0.68  # inches around a plot
 _LEAST_RANGE = 8.0  # of a logarithmic axis, top over bottom
-_NAMED_TICKS = 8  # measured places that fit under an axis
+_NAMED_TICKS = 8  # the most measured points labelled under an axis
 
 
 class Curve(NamedTuple):
-    """One thing measured at several places; NaN where there is nothing to show."""
+    """One item measured at several points; NaN where there is no value."""
 
     name: str
     x: Sequence[float]
     y: Sequence[float]
     dashed: bool = False
-    colour: int | None = None  # which of the palette; None: the next one
+    colour: int | None = None  # index into the palette; None: the next one
 
 
 class Chart(NamedTuple):
-    """One question, with axes of its own."""
+    """One chart, with its own axes."""
 
     title: str
     x_label: str
@@ -53,7 +53,7 @@ class Chart(NamedTuple):
 def draw_charts(charts: Sequence[Chart], path: Path, title: str, notes: Sequence[str] = ()) -> None:
     """Write a PNG of the charts from left to right; notes are sentences under the title.
 
-    A picture that is at path already is replaced. Raises DataError if there is nothing to draw, OutputError
+    An existing picture at path is replaced. Raises DataError if there is nothing to draw, OutputError
     if path cannot be written.
     """
     check_place(path)
@@ -93,13 +93,13 @@ def _colour(curve: Curve, place: int) -> str:
 
 
 def _draw_curve(axes: Axes, curve: Curve, colour: str) -> tuple[float, str]:
-    """Draw it; returns the height of its end (NaN if it ends before the others), and its colour."""
+    """Draw a curve; returns the height of its end (NaN if it ends before the others), and its colour."""
     y = np.array(curve.y, dtype=np.float64)
     mark = "o" if y.size <= 20 else ""
     dashes = "--" if curve.dashed else "-"
     axes.plot(curve.x, y, marker=mark, label=curve.name, color=colour, linestyle=dashes, clip_on=False)
     seen = np.flatnonzero(np.isfinite(y))
-    if seen.size and seen[-1] < y.size - 1:  # its name stands where it ends
+    if seen.size and seen[-1] < y.size - 1:  # its label is at its end
         end = (curve.x[seen[-1]], y[seen[-1]])
         place: Style = {"xytext": (-4, -7), "textcoords": "offset points", "ha": "right", "va": "top"}
         axes.annotate(curve.name, end, color=colour, fontsize=9, **place)
@@ -110,7 +110,7 @@ def _set_scales(axes: Axes, chart: Chart) -> None:
     if chart.log_y:
         axes.set_yscale("log")
         low, high = axes.get_ylim()
-        if high < _LEAST_RANGE * low:  # noise is not to fill the chart
+        if high < _LEAST_RANGE * low:  # so that noise does not fill the chart
             middle = (low * high) ** 0.5
             low, high = middle / _LEAST_RANGE**0.5, middle * _LEAST_RANGE**0.5
             axes.set_ylim(low, high)

@@ -1,4 +1,4 @@
-"""The colours of all pictures, chosen so that colour-blind readers and grey printers lose nothing.
+"""The colours of all pictures, chosen for colour-blind readers and for grey-scale printers.
 
 Lines take their colours from Okabe & Ito's set (exact match, drawn as text too, from Tol's, which is
 darker). The ramp of the attention maps is made here: its lightness falls in equal steps in Oklab, so equal
@@ -23,7 +23,7 @@ INK = "#1F2328"
 FAINT_INK = "#656D76"
 RULE = "#D0D7DE"
 
-#: A weight of exactly zero: warm, so that no step of the cool ramp is taken for it.
+#: A weight of exactly zero: a warm colour, distinct from the cool ramp.
 HIDDEN = "#EAE4D9"
 
 _OKLAB_TO_LMS = np.array(
@@ -43,7 +43,7 @@ _LMS_TO_RGB = np.array(
 
 
 def _srgb(oklab: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Colours (n, 3) of Oklab as gamma-encoded sRGB (n, 3), cut to what a screen can show."""
+    """Colours (n, 3) of Oklab as gamma-encoded sRGB (n, 3), clipped to the range of a screen."""
     linear = np.clip((oklab @ _OKLAB_TO_LMS.T) ** 3 @ _LMS_TO_RGB.T, 0.0, 1.0)
     bright = 1.055 * linear ** (1 / 2.4) - 0.055
     return np.asarray(np.where(linear <= 0.0031308, 12.92 * linear, bright))

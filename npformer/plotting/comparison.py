@@ -23,7 +23,7 @@ def draw_comparison(
 ) -> None:
     """Write a PNG of two losses in nats per token, one value per step, NaN where a run broke down.
 
-    notes are sentences below the title. A picture that is at path already is replaced. Raises DataError if
+    notes are sentences below the title. An existing picture at path is replaced. Raises DataError if
     there is nothing to draw, OutputError if path cannot be written.
     """
     check_place(path)

@@ -1,7 +1,7 @@
-"""How a run went: its loss, how much of the held-out text it gets right, and its learning rate.
+"""Training curves of a run: its loss, its held-out accuracy, and its learning rate.
 
-Every line carries its name and last value at its right end, in its own colour, so there is no legend to
-look up. What could not be drawn (a loss that was NaN or infinite) is a gap, a cross on the step axis and a
+Every line has its name and last value at its right end, in its own colour, so no legend is needed.
+A value that cannot be drawn (a NaN or infinite loss) is shown as a gap, a cross on the step axis and a
 sentence in the picture.
 """
 
@@ -30,8 +30,8 @@ def draw_curves(metrics: Sequence[Mapping[str, Any]], path: Path) -> None:
     """Write a PNG of a run's course; metrics are the lines of its metrics.jsonl.
 
     Lines have "kind" "train" (step, loss in nats per token, learning_rate) or "eval" (step, loss,
-    token_accuracy and exact_match between 0 and 1); other kinds and fields are passed over. A picture that
-    is at path already is replaced.
+    token_accuracy and exact_match between 0 and 1); other kinds and fields are ignored. An existing
+    picture at path is replaced.
     Raises DataError if there is nothing to draw or a value is no number, OutputError if path cannot be
     written.
     """
@@ -62,7 +62,7 @@ def curves_figure(metrics: Sequence[Mapping[str, Any]]) -> Figure:
 
 
 def count_steps(axes: Axes, lowest: bool = True) -> None:
-    """Round step numbers, written under the lowest panel only: all share one axis."""
+    """Round step numbers, only under the lowest panel, since all panels share one axis."""
     axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True, steps=[1, 2, 2.5, 5, 10]))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda step, _: f"{step:,.0f}"))
     axes.tick_params(axis="x", length=3, color=colours.RULE, labelbottom=lowest)
@@ -71,7 +71,7 @@ def count_steps(axes: Axes, lowest: bool = True) -> None:
 
 
 def _panels(metrics: Sequence[Mapping[str, Any]]) -> list[Panel]:
-    """The panels that have something to show, top to bottom."""
+    """The panels with data, from top to bottom."""
     tokens, whole = series(metrics, "eval", "token_accuracy"), series(metrics, "eval", "exact_match")
     loss = [
         Line("training", series(metrics, "train", "loss"), colours.TRAINING, plain, smooth=True),
@@ -97,7 +97,7 @@ def _percent(share: Series) -> Series:
 
 
 def _steps(panels: list[Panel]) -> tuple[float, float]:
-    """The ends of the step axis: all that was logged, from 0 if the run was logged from its start."""
+    """The ends of the step axis: all logged steps, from 0 if the run was logged from its start."""
     steps = np.concatenate([line.data.steps for panel in panels for line in panel.lines])
     first, last = float(steps.min()), float(steps.max())
     from_start = 0 <= first <= 0.5 * last or first == last
@@ -105,7 +105,7 @@ def _steps(panels: list[Panel]) -> tuple[float, float]:
 
 
 def _summary(metrics: Sequence[Mapping[str, Any]], panels: list[Panel]) -> str:
-    """The line under the title: how far the run went, and how fast."""
+    """The line under the title: the run's steps and speed."""
     speed = series(metrics, "train", "tokens_per_second")
     fast = speed.values[speed.finite]
     last = max(line.data.steps[-1] for panel in panels for line in panel.lines)

@@ -1,7 +1,7 @@
-"""How tokens are written on an axis: every one visible, none long.
+"""Labels of tokens on an axis: visible and short.
 
-A space, a line break or a lone combining mark leaves no ink of its own, so each is shown by a sign; the
-names of special tokens are shortened to the form that papers use, ⟨s⟩ and ⟨/s⟩.
+A space, a line break or a lone combining mark would be invisible, so a sign replaces it; the
+names of special tokens are shortened to the form used in papers, ⟨s⟩ and ⟨/s⟩.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _LETTER_EM = 0.62
 
 
 def is_special(token: str) -> bool:
-    """Whether the token is a name such as [BOS] and not text."""
+    """Whether the token is a special one such as [BOS], not text."""
     return _SPECIAL_NAME.fullmatch(token) is not None
 
 
 def token_label(token: str) -> str:
-    """The token as it is written on an axis: at most 12 characters, each of them visible."""
+    """The token's label on an axis: at most 12 characters, all of them visible."""
     special = _SPECIAL_NAME.fullmatch(token)
     if special:
         name = special.group(1)
@@ -47,13 +47,13 @@ def one_line(text: str, longest: int) -> str:
 
 
 def label_width(label: str, font_size: float) -> float:
-    """About how wide the label is, in inches, written at font_size points."""
+    """The approximate width of the label in inches, at font_size points."""
     letters = sum(1.0 if unicodedata.east_asian_width(c) in "WF" else _LETTER_EM for c in label)
     return letters * font_size / 72
 
 
 def _drawn(text: str, signs: Mapping[str, str] = _SIGNS) -> str:
-    """The text with signs for spaces and line breaks, and what else leaves no ink by its number or as �."""
+    """The text with signs for spaces and line breaks; other invisible characters become their number or �."""
     return "".join(
         signs.get(c) or (c if c.isprintable() or unicodedata.category(c) == "Cf" else "\N{REPLACEMENT CHARACTER}")
         for c in visible(text, keep="".join(signs))

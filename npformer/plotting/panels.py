@@ -1,6 +1,6 @@
-"""One panel of the training curves: its lines, the scale they need, their names at their ends.
+"""One panel of the training curves: its lines, its scale, and labels at the lines' ends.
 
-A line's name is written beside its last point; names that would touch are moved apart, keeping their
+A line's label is beside its last point; labels that would overlap are moved apart, in the same
 order from top to bottom.
 """
 
@@ -20,18 +20,18 @@ from npformer.plotting.canvas import Style
 from npformer.plotting.series import Series, running_mean
 
 _LABEL_HEIGHT, _SENTENCE_HEIGHT = 0.19, 0.17  # inches
-_LOG_RANGE = 20.0  # values that differ by more than this factor need a log scale to be seen at all
-_SMOOTH_FROM, _SMOOTH_PARTS = 60, 40  # logged values; fewer than 60 are read well one by one
-_MARKED = 40  # logged values; more markers than that would touch
+_LOG_RANGE = 20.0  # values that differ by more than this factor need a log scale
+_SMOOTH_FROM, _SMOOTH_PARTS = 60, 40  # logged values; fewer than 60 need no smoothing
+_MARKED = 40  # logged values; more markers would overlap
 
 
 class Line(NamedTuple):
-    """One curve as it is drawn."""
+    """One curve to draw."""
 
     name: str
     data: Series
     colour: str
-    write: Callable[[float], str]  # how the value at its end is written
+    write: Callable[[float], str]  # formats the value at its end
     style: str = "-"
     marker: str = ""
     smooth: bool = False
@@ -43,12 +43,12 @@ class Panel(NamedTuple):
     title: str
     height: float  # inches
     lines: list[Line]
-    reach: float = 0.0  # the vertical axis reaches up to here at least
+    reach: float = 0.0  # the vertical axis reaches at least this high
     may_be_log: bool = False
 
 
 def room_above(panel: Panel) -> float:
-    """Inches that the sentences about gaps take between the panel's title and its axes."""
+    """Height in inches of the sentences about gaps, between the panel's title and its axes."""
     return _SENTENCE_HEIGHT * len(_gap_sentences(panel.lines))
 
 
@@ -65,11 +65,11 @@ def draw_panel(axes: Axes, panel: Panel) -> None:
         axes.set_title(note, loc="right", fontsize=8, weight="normal", color=colours.FAINT_INK, pad=pad)
     name_ends(axes, [(_name(line, end), line.colour, end) for line, end in ends], panel.height)
     _tell_gaps(axes, panel.lines)
-    axes.tick_params(axis="y", pad=7)  # clear of a marker at the first step
+    axes.tick_params(axis="y", pad=7)  # away from a marker at the first step
 
 
 def _draw_line(axes: Axes, line: Line) -> float:
-    """Draw one line; returns the height of its end, NaN if nothing of it is finite."""
+    """Draw one line; returns the height of its end, NaN if it has no finite value."""
     data, width = line.data, _smoothing(line)
     if width > 1:
         axes.plot(*data, color=line.colour, linewidth=0.8, alpha=0.3)
@@ -114,14 +114,14 @@ def _set_scale(axes: Axes, panel: Panel, log: bool) -> None:
 
 
 def _name(line: Line, end: float) -> str:
-    """What stands beside the end of a line: its name, its value, and a cross if it broke down."""
+    """The label at the end of a line: its name, its value, and a cross if it diverged."""
     return f"{line.name} {line.write(end)}" + ("" if line.data.finite[-1] else " → ×")
 
 
 def name_ends(axes: Axes, ends: list[tuple[str, str, float]], inches: float, x: float = 1.015) -> None:
-    """Write names, each (text, colour, height of its line's end), to the right of axes so many inches high.
+    """Write labels, each (text, colour, height of its line's end), to the right of axes of this height in inches.
 
-    x is their place, as a fraction of the axes. A line whose end is NaN has no name here.
+    x is their position, as a fraction of the axes. A line whose end is NaN gets no label here.
     """
     named = [end for end in ends if np.isfinite(end[2])]
     to_fraction = axes.transData + axes.transAxes.inverted()
@@ -151,7 +151,7 @@ def _gap_sentences(lines: list[Line]) -> list[str]:
 
 
 def _tell_gaps(axes: Axes, lines: list[Line]) -> None:
-    """A sentence per line that has gaps, and a cross on the step axis for every value that is missing."""
+    """A sentence per line with gaps, and a cross on the step axis for every missing value."""
     style: Style = {"color": colours.WARNING, "fontsize": 8.5, "va": "bottom", "linespacing": 1.25}
     above: Style = {"xycoords": "axes fraction", "xytext": (0, 5), "textcoords": "offset points"}
     axes.annotate("\n".join(_gap_sentences(lines)), (0, 1), **above, **style)
@@ -162,7 +162,7 @@ def _tell_gaps(axes: Axes, lines: list[Line]) -> None:
 
 
 def plain(value: float) -> str:
-    """A number with three digits that count."""
+    """A number with three significant digits."""
     return f"{value:.3g}"
 
 

@@ -1,7 +1,7 @@
-"""Where a training step's time goes: a bar for each operation, and inside it what the machine could do.
+"""Where a training step's time goes: a bar for each operation, with the least possible time inside it.
 
-The forward and the backward of an operation stand together, the dearest operation at the top. The full
-colour inside a bar is the time that the nearer ceiling allows, so the pale rest is what there is to gain.
+The forward and the backward of an operation are next to each other, the slowest operation at the top. The full
+colour inside a bar is the least time that the tighter ceiling allows, so the pale rest is the possible gain.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from npformer.plotting import colours
 from npformer.plotting.canvas import Style, add_axes, check_place, drawing, sheet, write_picture
 
 _WIDTH, _LEFT, _RIGHT, _BOTTOM = 9.6, 1.75, 0.3, 0.55  # inches
-_BAR, _GAP, _KEY = 0.235, 0.13, 0.42  # height of a bar, room between operations and for the key, in inches
-_ROOM = 1.68  # the axis ends at so many times the longest bar: numbers stand beside the bars
+_BAR, _GAP, _KEY = 0.235, 0.13, 0.42  # height of a bar, space between operations and for the key, in inches
+_ROOM = 1.68  # the axis ends at this multiple of the longest bar, since numbers are beside the bars
 _INK = {"forward": colours.TRAINING, "backward": colours.HELD_OUT, "update": colours.TOKENS}
 _OVER_GRID: Style = {"facecolor": "white", "linewidth": 0, "pad": 0.8}
-_LEAST = 1e-3  # of the step: operations below are counted, not drawn
+_LEAST = 1e-3  # share of the step: smaller operations are counted, not drawn
 
 
 class ProfileRow(Protocol):
-    """What is drawn of a part of a step."""
+    """The values drawn for a part of a step."""
 
     @property
     def op(self) -> str: ...
@@ -49,13 +49,13 @@ class _Bar(NamedTuple):
 
     row: ProfileRow
     top: float
-    opens: bool  # the first bar of its operation, beside which the name stands
+    opens: bool  # the first bar of its operation, which has the name beside it
 
 
 def draw_profile(rows: Sequence[ProfileRow], path: Path, title: str, notes: Sequence[str] = ()) -> None:
     """Write a PNG of the parts of a step; notes are sentences below the title.
 
-    A picture that is at path already is replaced. Raises DataError if there is nothing to draw,
+    An existing picture at path is replaced. Raises DataError if there is nothing to draw,
     OutputError if path cannot be written.
     """
     check_place(path)
@@ -80,7 +80,7 @@ def profile_figure(rows: Sequence[ProfileRow], title: str, notes: Sequence[str] 
 
 
 def _arranged(rows: Sequence[ProfileRow]) -> tuple[list[_Bar], float]:
-    """The bars that are long enough to be seen, operations by their time; and the height of all, in inches."""
+    """The bars that are long enough to see, operations sorted by time; and the total height in inches."""
     by_op: dict[str, list[ProfileRow]] = {}
     for row in rows:
         if row.share >= _LEAST:
@@ -111,7 +111,7 @@ def _draw(axes: Axes, bar: _Bar) -> None:
 
 
 def _numbers(row: ProfileRow) -> str:
-    """Time, share, and how near the ceiling."""
+    """Time, share, and share of the ceiling."""
     ms = 1e3 * row.seconds
     text = f"{ms:,.{2 if ms < 10 else 1 if ms < 100 else 0}f} ms · {100 * row.share:.1f} %"
     if row.bound_by is None:
@@ -120,12 +120,12 @@ def _numbers(row: ProfileRow) -> str:
 
 
 def _pale(ink: str) -> tuple[float, ...]:
-    """ink on white paper at three tenths, opaque: the grid does not show through."""
+    """ink at 30 % on white, opaque, so that the grid does not show through."""
     return tuple(1 - 0.3 * (1 - part) for part in to_rgb(ink))
 
 
 def _key(axes: Axes) -> None:
-    """What the colours mean, above the bars."""
+    """Draw the key of the colours above the bars."""
     texts = [*_INK.items(), ("full colour: the least time that the nearer ceiling allows", colours.FAINT_INK)]
     across = axes.get_xlim()[1]
     inch = across / (_WIDTH - _LEFT - _RIGHT)

@@ -1,8 +1,8 @@
-"""The numbers of a run, line by line in metrics.jsonl, as series over the training step.
+"""The numbers in a run's metrics.jsonl as series over the training step.
 
-A value that is missing from a line is no point at all; a value that is there but not finite (a loss that
-has diverged, be it to 1e99 only, or null in JSON) stays as NaN, so that the picture can leave a gap and say
-so. A step that occurs twice, as after resuming from an older checkpoint, counts as it was logged last.
+A value that is missing from a line gives no point. A value that is not finite (a diverged loss, also
+one of 1e99, or null in JSON) is kept as NaN, so that the picture can show a gap. If a step occurs
+twice, as after resuming from an older checkpoint, the last line counts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from npformer.errors import DataError
 
-#: No loss of a run that still learns; its square would overflow on the way to the picture.
+#: No loss of a learning run is this large; its square would overflow while drawing.
 _TOO_LARGE = 1e99
 
 
@@ -27,7 +27,7 @@ class Series(NamedTuple):
 
     @property
     def finite(self) -> npt.NDArray[np.bool_]:
-        """Where there is something to draw, (n,)."""
+        """Whether each point can be drawn, (n,)."""
         return np.isfinite(self.values)
 
     @property
@@ -38,7 +38,7 @@ class Series(NamedTuple):
 
 
 def series(metrics: Sequence[Mapping[str, Any]], kind: str, field: str) -> Series:
-    """The field of all lines of this kind. Raises DataError, naming the line, for what is no number."""
+    """The field of all lines of this kind. Raises DataError, naming the line, for a value that is not a number."""
     points: dict[float, float] = {}
     for number, line in enumerate(metrics, start=1):
         if line.get("kind") == kind and field in line:

@@ -1,4 +1,4 @@
-"""Who resembles whom, before and after: square maps of cosine similarity, words in groups."""
+"""Square maps of cosine similarity between words, in groups, for example before and after training."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def draw_similarity(
 ) -> None:
     """Write a PNG of maps (name, cosine similarities (n, n)) side by side; groups (n) names each word's group.
 
-    Words of one group stand together. Raises ShapeError if a matrix is not (n, n), OutputError if path
+    Words of one group are next to each other. Raises ShapeError if a matrix is not (n, n), OutputError if path
     cannot be written.
     """
     check_place(path)

@@ -1,6 +1,6 @@
 """The V of a gradient check: the error of central differences against the step size, both logarithmic.
 
-Right gradients fall with h² and rise again where rounding takes over; wrong ones run level.
+The error of a right gradient falls with h² and rises again where rounding dominates; that of a wrong one stays level.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from npformer.plotting.canvas import add_axes, check_place, drawing, sheet, writ
 
 _LOWEST = 3e-17  # the vertical axis ends here
 _LABELLED = 14  # names that fit beside the axes
-_LETTERS = 52  # that fit into one of their lines
+_LETTERS = 52  # characters that fit into a line of a name
 
 
 class VCurve(Protocol):
-    """What is drawn: a name, step sizes h (k,), errors (k,), and the verdict of the check."""
+    """A curve: a name, step sizes h (k,), errors (k,), and the verdict of the check."""
 
     @property
     def name(self) -> str: ...
@@ -37,7 +37,7 @@ class VCurve(Protocol):
 
 
 def draw_sweep(curves: Sequence[VCurve], path: Path) -> None:
-    """Draw the curves to path, a .png. Raises DataError if there is none, OutputError if path cannot be written."""
+    """Draw the curves to path, a .png. Raises DataError if there are none, OutputError if path cannot be written."""
     check_place(path)
     if not curves:
         raise DataError("curves: expected at least one, got none; nothing to draw")
@@ -63,7 +63,7 @@ def sweep_figure(curves: Sequence[VCurve]) -> Figure:
 
 
 def _draw(axes: Axes, curve: VCurve, colour: str, alpha: float) -> None:
-    hit = np.where(curve.error < _LOWEST, np.nan, curve.error)  # equal to the last bit, by chance: a gap
+    hit = np.where(curve.error < _LOWEST, np.nan, curve.error)  # an error of exactly 0, by chance: a gap
     axes.plot(curve.h, hit, color=colour, alpha=alpha, lw=1.4, marker="o", ms=2.5)
 
 
@@ -90,14 +90,14 @@ def _name(axes: Axes, named: Sequence[VCurve], count: int) -> None:
 
 
 def _short(name: str) -> str:
-    """A name that fits into the margin; its end, the tensor and the verdict, says most."""
+    """A name that fits into the margin; its end, the tensor and the verdict, is kept."""
     return name if len(name) <= _LETTERS else f"{name[: _LETTERS // 4]}…{name[-_LETTERS * 3 // 4 + 1 :]}"
 
 
 def _frame(axes: Axes) -> None:
     axes.set_xscale("log")
     axes.set_yscale("log")
-    axes.set_xlim(2e-1, 5e-12)  # h shrinks from left to right, as one would try it
+    axes.set_xlim(2e-1, 5e-12)  # h shrinks from left to right
     axes.set_ylim(_LOWEST, 1e2)
     axes.set(xlabel="step size h", ylabel="scaled error |D(h) − analytic|")
     axes.grid(axis="x")

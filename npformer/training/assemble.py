@@ -1,4 +1,4 @@
-"""From options to the things they describe: the task, the model, the step; and back from a run's folder."""
+"""Builds the task, the model and the training step from options, or again from a run's folder."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Assembled:
     options: Options
     task: Task
     step: TrainStep
-    identity: dict[str, Any]  # what the data was, to be equal when the run is resumed
+    identity: dict[str, Any]  # describes the data; must be equal when the run is resumed
 
     def config(self) -> str:
         """The text of config.toml."""
@@ -68,7 +68,7 @@ def assemble(given: Sections, resumed: Checkpoint | None = None) -> Assembled:
         raise _other_data(data, run, identity, {"task": run.task})
     task = make_task(run, data)
     found = {"task": run.task, "digest": getattr(task, "digest", None)}
-    if resumed and identity != found:  # before sizes that follow from the data are compared
+    if resumed and identity != found:  # before sizes that depend on the data are compared
         raise _other_data(data, run, identity, found)
     options = complete(given, len(task.vocabulary), task.max_length, len(task.classes))
     if resumed:
@@ -91,13 +91,13 @@ def make_task(run: RunOptions, data: DataOptions) -> Task:
     if run.task in ("copy", "reverse", "sort"):
         lengths = {"min_length": data.min_length, "max_length": data.max_length}
         return SequenceTask(run.task, seed=run.seed, symbols=data.symbols, **lengths)
-    from npformer.data.real import REAL_TASKS  # with what it imports it takes its time, and is asked for here alone
+    from npformer.data.real import REAL_TASKS  # slow to import, and needed only here
 
     return REAL_TASKS[run.task](seed=run.seed, **_options_of(run.task, data))
 
 
 def _options_of(task: str, data: DataOptions) -> dict[str, Any]:
-    """The options of a task on real data, besides its seed."""
+    """The options of a task on real data, except its seed."""
     if task == "scan":
         return {"split": data.split}
     if task in ("lm", "mlm"):
@@ -117,7 +117,7 @@ def _backend(run: RunOptions, device: str) -> Backend:
 
 
 def _backend_to_read(run: RunOptions, device: str) -> Backend:
-    """The backend of the training run, or the device's default if it lacks those kernels or that precision."""
+    """The backend of the training run; the device's default if it lacks the run's kernels or precision."""
     try:
         return _backend(run, device)
     except ConfigError:  # kernels or a precision that this device does not have
@@ -126,7 +126,7 @@ def _backend_to_read(run: RunOptions, device: str) -> Backend:
 
 def make_step(model: Model, options: Options) -> TrainStep:
     """The training step that the options describe."""
-    decoding = ["decoding"] if isinstance(model, Transformer) else []  # of held-out examples, amid training
+    decoding = ["decoding"] if isinstance(model, Transformer) else []  # held-out examples, during training
     compile_ahead(model, "training", *decoding)
     training: TrainingOptions = options.training
     betas = (training.beta1, training.beta2)
@@ -149,14 +149,14 @@ def make_step(model: Model, options: Options) -> TrainStep:
 def write_run(run: RunDirectory, assembled: Assembled) -> None:
     """Write a new run's config.toml, vocabulary.txt and, if it has classes, classes.txt.
 
-    Each is there as a whole, and durably, or not at all. Raises OutputError if they cannot be written.
+    Each file is written atomically and durably. Raises OutputError if they cannot be written.
     """
     for path, content in {**assembled.word_lists(run), run.config_path: assembled.config().encode()}.items():
         write_file(path, content)
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Write a file of a run, in the place of an older one. Raises OutputError."""
+    """Write a file of a run, replacing an older one. Raises OutputError."""
     try:
         write_atomically(path, content)
     except OSError as error:
@@ -166,7 +166,7 @@ def write_file(path: Path, content: bytes) -> None:
 
 
 class Trained(NamedTuple):
-    """A trained model with all that it needs to answer."""
+    """A trained model with everything needed to use it."""
 
     model: Model
     tokenizer: Tokenizer
@@ -175,7 +175,7 @@ class Trained(NamedTuple):
 
 
 def read_model(run: RunDirectory, device: str = "auto", best: bool = False) -> tuple[Model, Vocabulary]:
-    """The model and the vocabulary that read_trained gives."""
+    """The model and the vocabulary of read_trained."""
     found = read_trained(run, device, best)
     return found.model, found.tokenizer.vocabulary
 
@@ -192,7 +192,7 @@ def read_trained(run: RunDirectory, device: str = "auto", best: bool = False) ->
     path = (best_checkpoint if best else latest_checkpoint)(run.checkpoints)
     if path is None and best and latest_checkpoint(run.checkpoints):
         raise CheckpointError(
-            f"{run.path}: expected a checkpoint with a score, found none: it was not evaluated before it was saved; "
+            f"{run.path}: expected a checkpoint with a score, found none, since no evaluation came before a save; "
             "leave --best out to take the latest"
         )
     if path is None:
@@ -217,7 +217,7 @@ def load_latest(run: RunDirectory) -> Checkpoint:
 
 
 def _load(run: RunDirectory, path: Path) -> Checkpoint:
-    """The checkpoint at path. If it is damaged, or its weights are not finite, the error says how to go on."""
+    """The checkpoint at path. If it is damaged, or its weights are not finite, the error says how to continue."""
     try:
         checkpoint = load_checkpoint(path)
     except CheckpointError as error:

@@ -14,16 +14,16 @@ from npformer.typing import HostArray
 #: Sources of about this length show a pattern and leave the tokens legible.
 WANTED_LENGTH = 10
 
-#: Of a model of one sequence, so many tokens at most.
+#: The most tokens shown of a model with a single sequence.
 LONGEST = 40
 
 
 class AttentionExample(NamedTuple):
-    """What a picture of attention needs."""
+    """The data of a picture of attention."""
 
     weights: dict[str, HostArray]  # name of each attention -> (H, T, S)
     source: list[str]  # S tokens
-    target: list[str]  # T tokens, as the decoder is given them
+    target: list[str]  # T tokens, the decoder's inputs
     title: str
 
 
@@ -36,7 +36,7 @@ def attention_example(
     src = np.array([[*vocabulary.encode(source), EOS_ID]])
     read = [BOS_ID, *vocabulary.encode(output)]
     if model.config.positions == "learned":
-        read = read[: model.config.max_seq_len]  # the last character of an output without end was never read
+        read = read[: model.config.max_seq_len]  # the last character of an output without [EOS] was never an input
     tgt_in = np.array([read])
     weights = {name: model.backend.host(w)[0] for name, w in model.attention_weights(src, tgt_in).items()}
     pieces = (vocabulary if isinstance(vocabulary, Vocabulary) else vocabulary.vocabulary).pieces
@@ -48,7 +48,7 @@ def attention_example(
 def task_attention_example(
     model: Model, task: Task, examples: Sequence[Example], outputs: Sequence[str]
 ) -> AttentionExample:
-    """The same for a model of any kind: of one sequence, it is shown as both sides, without padding."""
+    """The same for a model of any kind; a single sequence is shown as both sides, without padding."""
     if isinstance(model, Transformer):
         return attention_example(model, task.tokenizer, examples, outputs)
     chosen = _chosen(examples)

@@ -1,8 +1,8 @@
 """Timing whole training steps, and where the time of a step goes.
 
-A profiled step runs on one thread, its matrix products too: then the times of its parts add up to the
-step's, and each can be held against what one thread can do at best. Steps with the clock off take
-turns with steps with the clock on, so that what the clock itself costs is seen.
+A profiled step runs on one thread, including its matrix products. So the times of its parts add up to the
+step's time, and each can be compared with one thread's peak rate. Steps with and without timing of the parts
+take turns, which shows the cost of the timing itself.
 """
 
 from __future__ import annotations
@@ -25,21 +25,22 @@ from npformer.optim import Adam
 from npformer.seconds import now, since
 from npformer.training.step import TrainStep
 
-#: What is left of a step without operations and optimiser: Python, views and copies of them, zeroing gradients.
+#: The rest of a step, without operations and optimiser: Python, views and their copies, zeroing gradients.
 BETWEEN = Part("layers, in Python", "between")
 
-#: More steps than these, and than one for each SHORTEST_STEP by the clock, are made by none that goes on.
+#: Limits on the number of steps: MOST_STEPS, or one for each SHORTEST_STEP, whichever is more. A clock that stands
+#: still would otherwise never end the measurement.
 PATIENCE, SHORTEST_STEP = 100, 1e-5  # seconds
 
 
 class Budget(NamedTuple):
-    """How often to measure: ``steps`` times, or if that is None, three times and until ``seconds`` are over."""
+    """How often to measure: ``steps`` times; if None, at least three times and until ``seconds`` have passed."""
 
     steps: int | None = None
     seconds: float = 5.0
 
     def left(self, done: int, began: float) -> bool:
-        """Whether to measure once more, after ``done`` times since the moment ``began``."""
+        """Whether to measure again, after ``done`` measurements since the time ``began``."""
         if self.steps is not None:
             return done < self.steps
         elapsed = since(began)
@@ -48,9 +49,9 @@ class Budget(NamedTuple):
 
 @dataclass(frozen=True)
 class StepTimes:
-    """What timing a step found."""
+    """The measured times of a step."""
 
-    first: float  # seconds of the first step, which compiles and fills caches; not among the others
+    first: float  # seconds of the first step, which compiles and fills caches; not in ``seconds``
     seconds: tuple[float, ...]
     first_loss: float
     last_loss: float
@@ -67,12 +68,12 @@ class Row:
     flops: float
     bytes: float
     bound_seconds: float
-    bound_by: str | None  # "products", "memory"; None: no work is known
+    bound_by: str | None  # "products" or "memory"; None: the work is unknown
     share: float  # of the step
 
     @property
     def of_ceiling(self) -> float | None:
-        """What the part could take at least over what it takes; above 1 if its data were still in a cache."""
+        """The part's least possible time over its measured time; above 1 if its data were still in a cache."""
         return self.bound_seconds / self.seconds if self.bound_by and self.seconds else None
 
 
@@ -81,8 +82,8 @@ class Profile:
     """Where a step's time goes: rows by time, the longest first; they add up to ``seconds``."""
 
     rows: tuple[Row, ...]
-    seconds: float  # of a step with the clock on
-    unclocked: float  # seconds of one with the clock off
+    seconds: float  # of a step with timed parts
+    unclocked: float  # seconds of a step without timed parts
     steps: int
     roofline: Roofline
 
@@ -93,7 +94,7 @@ def time_steps(preset: Preset, backend: Backend, dropout: float, budget: Budget)
     step, batch = TrainStep(model, Adam(model.arena, lr=1e-4)), preset.example_batch()
     seconds: list[float] = []
     first, first_loss = _timed(step, batch, backend)
-    _timed(step, batch, backend)  # a backend may capture the second step, which then is not like the others either
+    _timed(step, batch, backend)  # a backend may capture the second step, which then differs from the others too
     loss, began = first_loss, now()
     while budget.left(len(seconds), began):
         taken, loss = _timed(step, batch, backend)
@@ -105,7 +106,7 @@ def profile_step(preset: Preset, backend: Backend, dropout: float, budget: Budge
     """Measure the ceilings and the parts of a step. Raises ConfigError unless backend has a single thread."""
     if backend.threads > 1:
         raise ConfigError(
-            f"backend: expected one of a single thread, or times do not add up, got {backend.threads}; "
+            f"backend: expected a single thread, so that times add up, got {backend.threads}; "
             "get_backend(..., threads=1)"
         )
     with one_blas_thread():
@@ -114,7 +115,7 @@ def profile_step(preset: Preset, backend: Backend, dropout: float, budget: Budge
 
 
 def product_shapes(preset: Preset) -> tuple[Shape, ...]:
-    """The shapes of a step's largest products, other than the output's."""
+    """The shapes of a step's largest products, except the output layer's."""
     tokens, c, f = preset.batch * preset.length, preset.d_model, preset.d_ff
     return (tokens, c, 3 * c), (tokens, c, f), (tokens, f, c)
 
@@ -136,7 +137,7 @@ def _profile(preset: Preset, backend: Backend, dropout: float, budget: Budget, r
         taken = _timed(step, batch, backend)[0]
         on.append((taken, clock.stop()))
     on = sorted(on, key=lambda measured: measured[0])[: -(-len(on) // 2)]
-    quick = sorted(off)[: -(-len(off) // 2)]  # of both the quicker half: what else the machine does only slows it
+    quick = sorted(off)[: -(-len(off) // 2)]  # the faster half of each, since other processes only slow steps down
     seconds = float(np.mean([taken for taken, _ in on]))
     rows = _rows(on, work, roofline, np.dtype(backend.dtype).itemsize)
     return Profile(rows, seconds, float(np.mean(quick)), len(on), roofline)
@@ -145,7 +146,7 @@ def _profile(preset: Preset, backend: Backend, dropout: float, budget: Budget, r
 def _rows(
     steps: Sequence[tuple[float, Mapping[Part, Tally]]], work: Mapping[Part, Work], roofline: Roofline, itemsize: int
 ) -> tuple[Row, ...]:
-    """The mean step's parts and what is left between them, the longest first."""
+    """The mean step's parts and the time between them, the longest first."""
     total = sum(taken for taken, _ in steps)
     known = {part: sum(tallies[part].seconds for _, tallies in steps) for part in steps[0][1]}
     calls = {part: tally.calls for part, tally in steps[0][1].items()} | {BETWEEN: 1}
@@ -170,7 +171,7 @@ def _timed(step: TrainStep, batch: Sequence[Any], backend: Backend) -> tuple[flo
 
 
 class _TimedAdam(Adam):
-    """Adam whose update is on the clock."""
+    """Adam with a timed update."""
 
     def __init__(self, arena: Arena, clock: Clock) -> None:
         super().__init__(arena, lr=1e-4)

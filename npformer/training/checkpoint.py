@@ -1,16 +1,16 @@
-"""A checkpoint is one folder that holds everything a run needs to go on, and proves that it is whole.
+"""A checkpoint is one folder with everything that a run needs to resume, and with check sums that prove it complete.
 
     step-00000500/
         arrays.safetensors   the arrays
         state.json           format, step, score, state, and the check sums of both files
 
 The folder appears by one rename after it was written, made durable and read back, so a kill or a
-full disk never costs an earlier checkpoint. Every byte of both files is under a SHA-256. A complex
+full disk never costs an earlier checkpoint. A SHA-256 covers every byte of both files. A complex
 array (…), which safetensors lacks, is stored as real pairs (…, 2) and listed under "complex". The
-state is plain JSON as `atomic.seal` takes it: nan and inf survive, tuples come back as lists.
+state is plain JSON as `atomic.seal` takes it: nan and inf are preserved, tuples are read back as lists.
 
 Saving a step again replaces it. The new folder is committed as `step-00000500.new`, which readers
-prefer; only then is the old one removed and the new one renamed: a whole one is there throughout.
+prefer; only then is the old one removed and the new one renamed. A complete checkpoint exists at any time.
 One process may write to a folder at a time (see `RunDirectory.lock`).
 """
 
@@ -50,14 +50,14 @@ ARRAYS, STATE = "arrays.safetensors", "state.json"
 
 _NAME = re.compile(r"step-(\d{8,})(\.new)?", re.ASCII)
 _STORABLE = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128"
-#: What stands in state.json, and in its entry "arrays": the types of what `_encode` writes.
+#: The entries of state.json, and of its entry "arrays", with their types, as `_encode` writes them.
 _STATE_KINDS = {"step": (int,), "score": (int, float, type(None)), "state": (dict,), "arrays": (dict,)}
 _ARRAYS_KINDS = {"bytes": (int,), "sha256": (str,), "complex": (list,)}
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What was saved: the arrays are fresh and writable, the state is plain Python."""
+    """The content of a checkpoint: new, writable arrays, and a state of plain Python values."""
 
     step: int
     arrays: dict[str, HostArray]
@@ -109,7 +109,7 @@ def list_checkpoints(folder: Path) -> list[Path]:
     """
     found = {}
     try:
-        for path in sorted(folder.iterdir()):  # "….new" sorts after what it replaces, and wins
+        for path in sorted(folder.iterdir()):  # "….new" sorts after the checkpoint that it replaces, and is preferred
             if _NAME.fullmatch(path.name) and (path / ARRAYS).is_file() and (path / STATE).is_file():
                 found[_step(path)] = path
     except (FileNotFoundError, NotADirectoryError):
@@ -137,7 +137,7 @@ def best_checkpoint(folder: Path) -> Path | None:
 def prune(folder: Path, keep_last: int) -> None:
     """Remove all checkpoints but the last keep_last, the best, and those whose state cannot be read.
 
-    An unreadable one may be the best and may be mended by its owner, so it is not ours to remove.
+    An unreadable checkpoint is kept, since it may be the best one and its owner may repair it.
     Raises ConfigError if keep_last is below 1, CheckpointError if one cannot be removed.
     """
     if keep_last < 1:
@@ -150,8 +150,8 @@ def prune(folder: Path, keep_last: int) -> None:
                 remove_folder(path)
     except OSError as error:
         raise CheckpointError(
-            f"{folder}: an old checkpoint cannot be removed: {describe(error)}: expected to be allowed to "
-            "write there; allow it, or keep more checkpoints"
+            f"{folder}: expected to remove an old checkpoint, got: {describe(error)}; "
+            "allow writing there, or keep more checkpoints"
         ) from error
 
 
@@ -198,7 +198,7 @@ def _read(path: Path) -> Checkpoint:
     if digest != check["sha256"]:
         raise CheckpointError(f"{file}: corrupt: expected SHA-256 {check['sha256']}, found {digest}")
     try:
-        # a copy, since what safetensors hands out may be read-only
+        # a copy, since arrays from safetensors may be read-only
         arrays = {name: array.copy() for name, array in safetensors.numpy.load(data).items()}
         arrays.update({name: _from_pairs(arrays[name]) for name in check["complex"]})
     except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
@@ -207,7 +207,7 @@ def _read(path: Path) -> Checkpoint:
 
 
 def _read_state(path: Path) -> dict[str, Any]:
-    """The content of state.json. Raises CheckpointError unless it is exactly as it was written."""
+    """The content of state.json. Raises CheckpointError unless it is exactly what was written."""
     file = path / STATE
     data = _read_file(file)
     try:
@@ -221,7 +221,7 @@ def _read_state(path: Path) -> dict[str, Any]:
             f"{file}: expected checkpoint format {FORMAT}, found {document.get('format')!r:.80}: "
             "use the version of npformer that wrote it"
         )
-    if not (_has(document, _STATE_KINDS) and _has(document["arrays"], _ARRAYS_KINDS)):  # sealed by somebody else
+    if not (_has(document, _STATE_KINDS) and _has(document["arrays"], _ARRAYS_KINDS)):  # not written by npformer
         raise CheckpointError(f"{file}: expected step, score, state and arrays of a checkpoint, found others")
     if _NAME.fullmatch(path.name) and _step(path) != document["step"]:
         raise CheckpointError(f"{path}: expected step {_step(path)} by its name, found {document['step']}")
@@ -257,13 +257,13 @@ def _verify(expected: Mapping[str, HostArray], written: Path) -> None:
         same = back is not None and (back.dtype, back.shape) == (array.dtype, array.shape)
         if back is None or not same or back.tobytes() != array.tobytes():
             raise CheckpointError(
-                f"array {name!r}: reads back from the disk other than it was written; nothing was saved: "
+                f"array {name!r}: expected to read back what was written, got other bytes; nothing was saved: "
                 "check the disk, or give the array another name"
             )
 
 
 def _finish_replacing(folder: Path) -> None:
-    """Let each `….new` take the place of the checkpoint that it replaces. Raises OSError."""
+    """Replace each checkpoint that has a `….new` by it. Raises OSError."""
     for path in list_checkpoints(folder):
         if path.suffix == ".new":
             if os.path.lexists(path.with_suffix("")):
@@ -273,7 +273,7 @@ def _finish_replacing(folder: Path) -> None:
 
 
 def _save_failed(error: OSError, path: Path, needed: int, previous: Path | None) -> CheckpointError:
-    """The message of a save that failed, once what it had written is gone."""
+    """The message of a failed save, after its files were removed."""
     name = previous.name.removesuffix(".new") if previous else None
     kept = f"The previous checkpoint {name} is intact" if name else "There is no earlier checkpoint"
     remedy = "Free some space" if disk_is_full(error) else "Mend that"
@@ -293,7 +293,7 @@ def _way_out(path: Path) -> str:
         except CheckpointError:
             continue
         return f"Load {other.name} in the same folder instead, which is sound"
-    return "There is no other sound checkpoint in the same folder: restore this one from a copy, or train anew"
+    return "There is no other sound checkpoint in the same folder: restore this one from a copy, or start a new run"
 
 
 def _step(path: Path) -> int:

@@ -1,7 +1,7 @@
 """Options: frozen dataclasses in the program, sections of TOML on disk, `section.key=value` in a shell.
 
-A dataclass is the one place that says which options exist and what type each has; a wrong name or a
-wrong type never passes silently. TOML has no word for "no value", so an option that may be None takes
+A dataclass is the only place that defines the options and their types; a wrong name or a
+wrong type is always an error. TOML has no null value, so an option that may be None takes
 the text "none"; it is written only where the default is something else.
 """
 
@@ -21,7 +21,7 @@ from npformer.atomic import describe
 from npformer.errors import ConfigError
 from npformer.training.option_types import NONE, fit, from_shell, kinds_of, shown
 
-#: A larger file is none of ours: npformer writes 2 kB.
+#: A larger file was not written by npformer, whose own have 2 kB.
 MOST_BYTES = 1 << 18
 
 
@@ -38,7 +38,7 @@ def parse_toml(text: str, path: Path, sections: Mapping[str, type]) -> dict[str,
     """As ``read_toml``, from a text; messages name path as its source."""
     try:
         given = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # beside its own: a number of too many digits, too many brackets
+    except (ValueError, RecursionError) as error:  # its own error, too many digits, too many brackets
         at = re.search(r"at line (\d+)", str(error))
         line = at[1] if at else text.rstrip().count("\n") + 1
         raise ConfigError(f"{path}, line {line}: expected TOML, found something else: {error}") from None
@@ -144,11 +144,11 @@ def _place(path: Path, text: str, section: str, key: str | None = None) -> str:
 
 
 def _unknown(what: str, name: str, valid: Iterable[str], sections: Mapping[str, type]) -> str:
-    """The message for an unknown name: the nearest valid name, and all valid names."""
+    """The message for an unknown name, with the nearest valid name and all valid names."""
     names = list(valid)
     full = [f"{section}.{key}" for section in sections for key in kinds_of(sections[section])]
     keys = {option.partition(".")[2]: option for option in full}
-    near = [keys[key] for key in keys if key == name.rpartition(".")[2]]  # right, but in another section
+    near = [keys[key] for key in keys if key == name.rpartition(".")[2]]  # valid, but in another section
     near = near or difflib.get_close_matches(name, names, n=1) or difflib.get_close_matches(name, full, n=1)
     near = near or [keys[key] for key in difflib.get_close_matches(name, keys, n=1)]
     guess = f"; did you mean {near[0]!r}?" if near else "."

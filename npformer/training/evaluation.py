@@ -1,10 +1,10 @@
-"""How good a model is on examples it was not trained on.
+"""Measures a model on held-out examples.
 
-Loss and token accuracy are teacher-forced: the model is given the true beginning. Exact match of a
+Loss and token accuracy are teacher-forced: the model reads the true prefix. Exact match of a
 translation is free-running: the model's own output, from [BOS] to [EOS], must be the target, character by
 character. A model can be excellent at the first and fail at the second, so both are measured.
 
-What is asked decides what is told:
+The measures for each kind of task:
 
     translate   token accuracy, exact match
     classify    accuracy
@@ -28,7 +28,7 @@ from npformer.typing import HostArray
 
 BATCH_SIZE = 250
 
-#: Tokens of a batch of one text each: a model of long texts must not need more memory than training does.
+#: Tokens in a batch of evaluation: long texts must not need more memory than training.
 TOKENS = 16_384
 
 
@@ -37,16 +37,16 @@ class Evaluation:
     """What ``evaluate`` or ``evaluate_task`` found."""
 
     loss: float  # nats per token
-    token_accuracy: float  # share of tokens, with the true beginning given
-    exact_match: float  # share of sequences: of a translation decoded freely, else all tokens right
+    token_accuracy: float  # share of right tokens, with the true prefix given
+    exact_match: float  # share of right sequences: free-running for a translation, else with all tokens right
     count: int  # sequences
-    outputs: tuple[str, ...]  # what was decoded, in the order of the examples; of a causal model, nothing
+    outputs: tuple[str, ...]  # decoded outputs, in the order of the examples; empty for a causal model
     kind: Kind = "translate"
-    bits_per_character: float = math.nan  # of a causal model
+    bits_per_character: float = math.nan  # for a causal model
 
     @property
     def measures(self) -> dict[str, float]:
-        """The measures of a model of this kind, by name."""
+        """The measures of this kind of model, by name."""
         both = {"token_accuracy": self.token_accuracy, "exact_match": self.exact_match}
         if self.kind == "classify":
             return {"accuracy": self.exact_match}
@@ -58,9 +58,9 @@ class Evaluation:
 
     @property
     def score(self) -> float:
-        """By which checkpoints are compared, higher is better.
+        """The score that compares checkpoints; higher is better.
 
-        Exact match, and by equal ones token accuracy; that alone of hidden tokens; of a language model minus the loss.
+        Exact match, and token accuracy if equal; for masked tokens token accuracy; for a language model −loss.
         """
         if self.kind == "causal":
             return -self.loss
@@ -73,7 +73,7 @@ def evaluate(
     model: Transformer, examples: Sequence[Example], vocabulary: Vocabulary | Tokenizer, max_len: int
 ) -> Evaluation:
     """Measure model on examples, decoding at most max_len tokens each. Raises DataError if there are none."""
-    by_length = sorted(range(len(examples)), key=lambda i: len(examples[i].source))  # little padding
+    by_length = sorted(range(len(examples)), key=lambda i: len(examples[i].source))  # little padding in a batch
     loss_sum = tokens = right = 0.0
     outputs = [""] * len(examples)
     for start in range(0, max(1, len(examples)), BATCH_SIZE):
@@ -94,7 +94,7 @@ def evaluate(
 
 
 def evaluate_task(model: Model, task: Task, count: int) -> Evaluation:
-    """Measure model on the first count held-out examples of the task that it is trained on."""
+    """Measure model on the first count held-out examples of its task."""
     examples = task.held_out(count)
     if isinstance(model, Transformer):
         return evaluate(model, examples, task.tokenizer, task.max_length)
@@ -119,13 +119,13 @@ def evaluate_task(model: Model, task: Task, count: int) -> Evaluation:
 
 
 def likeliest(logits: HostArray) -> HostArray:
-    """The likeliest class or token of logits (..., K), [PAD] apart: no target is [PAD]."""
+    """The likeliest class or token of logits (..., K), except [PAD], which is never a target."""
     chosen: HostArray = 1 + np.argmax(logits[..., 1:], axis=-1)
     return chosen
 
 
 def _told(task: Task, tokens: HostArray, found: HostArray, counted: HostArray) -> str:
-    """The output for one example in the form of its target; for hidden tokens, the text with them filled in."""
+    """The output for one example in the form of its target; for masked tokens, the text with them filled in."""
     if task.kind == "classify":
         return task.classes[int(found)]
     if task.kind == "tag":

@@ -1,8 +1,8 @@
 """The metrics of a run: one JSON object per line, written at once and readable while the file grows.
 
 A number that is not finite is not JSON; it is written as "NaN", "Infinity" or "-Infinity", and
-`read` turns these three texts back into floats. A line that a dying process left half written has
-no line end and does not parse: readers leave it out, and the next writer removes it.
+`read` turns these three texts back into floats. A line that a killed process left half written has
+no line end and does not parse: readers skip it, and the next writer removes it.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _WORDS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
 class MetricsLog:
-    """The file at path, one process writing. It is made by the first append."""
+    """The metrics file at path, with one writing process. The first append creates it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._mended = False
 
     def append(self, record: Mapping[str, Any]) -> None:
-        """Add one line; it is in the file when this returns.
+        """Add one line; it is in the file when the call returns.
 
         Raises OutputError if it cannot be written (the file is then as it was before), DataError if the
         record holds something that JSON does not.
@@ -53,11 +53,11 @@ class MetricsLog:
             finally:
                 os.close(descriptor)
         except OSError as error:
-            self._mended = False  # what could not be taken back is removed before the next line
+            self._mended = False  # a partial line that could not be undone is removed before the next line
             raise _not_written(self.path, error) from error
 
     def truncate_after(self, step: int) -> None:
-        """Drop the lines of later steps and a torn last line, as a resume from that step needs it.
+        """Drop the lines of later steps and a torn last line, for a resume from that step.
 
         Lines without a "step" stay. The file is replaced as a whole or not at all. Raises DataError
         (and changes nothing) for a line that is no JSON object, OutputError if it cannot be written.
@@ -71,7 +71,7 @@ class MetricsLog:
             raise _not_written(self.path, error) from error
 
     def _mend(self) -> None:
-        """Give a last line without its end the end, or remove it if it is torn. Raises OSError."""
+        """Complete a last line that lacks its line end, or remove it if it is torn. Raises OSError."""
         with suppress(FileNotFoundError):
             data = read_regular(self.path)
             tail = data.rpartition(b"\n")[2]
@@ -139,7 +139,7 @@ def _is_after(record: dict[str, Any], step: int) -> bool:
 
 
 def _append_whole(descriptor: int, line: bytes) -> None:
-    """Write the line, or take back what of it was written: half a line would swallow the next one."""
+    """Write the line, or undo a partial write: half a line would corrupt the next one."""
     before = os.fstat(descriptor).st_size
     try:
         write_all(descriptor, line)

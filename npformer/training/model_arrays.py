@@ -1,4 +1,4 @@
-"""The arrays of a model by name, and whether those from elsewhere fit it."""
+"""The arrays of a model by name, and whether other arrays fit the model."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def model_arrays(model: Layer) -> dict[str, HostArray]:
 
 
 def arrays_in(model: Layer) -> dict[str, Any]:
-    """Name -> device array, of every parameter and buffer: what a model is, beside its configuration."""
+    """Name -> device array, of every parameter and buffer: the model's state, without its configuration."""
     named: list[tuple[str, Any]] = [*model.named_parameters(), *model.named_buffers()]
     expect_unique(name for name, _ in named)
     return {name: each.data for name, each in named}
@@ -54,9 +54,9 @@ def table_of(arrays: Mapping[str, Any]) -> Table:
 
 
 def misfits(config: ModelConfig, dtype: str, found: Table) -> str:
-    """What is wrong with the arrays found for the model that config describes, in dtype; "" if they are its own.
+    """How the found arrays differ from those of the model that config describes, in dtype; "" if they fit.
 
-    No model is built to tell. A configuration of far more than was found is given up on the way.
+    No model is built for this. The comparison stops early if the configuration needs far more arrays than were found.
     """
     numbers = sum(math.prod(shape) for shape, _ in found.values())
     try:
@@ -67,7 +67,7 @@ def misfits(config: ModelConfig, dtype: str, found: Table) -> str:
 
 
 def expect_arrays(config: ModelConfig, dtype: str, found: Table, source: str) -> None:
-    """Raise CheckpointError unless found are the arrays of the model that config describes: see ``misfits``."""
+    """Raise CheckpointError unless the found arrays fit the model that config describes; see ``misfits``."""
     _expect_none(misfits(config, dtype, found), source)
 
 
@@ -81,7 +81,7 @@ def expect_finite_weights(arrays: Mapping[str, HostArray], source: str, remedy: 
 
 
 def _differences(expected: Table, found: Table) -> str:
-    """What is missing, strange or of another shape or dtype, the first five of it; "" if nothing is."""
+    """The first five arrays that are missing, unknown or of another shape or dtype; "" if there are none."""
     problems = [f"{name} is missing" for name in expected if name not in found]
     problems += [f"{shown(name)[1:-1]} is not part of the model" for name in found if name not in expected]
     problems += [

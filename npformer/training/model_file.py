@@ -1,8 +1,8 @@
-"""A model in one file: safetensors, its arrays by name, and in the metadata which model it is and its configuration.
+"""A model in one safetensors file: its arrays by name; its class and configuration are in the metadata.
 
-A file may come from anywhere. What its configuration asks for is compared with the arrays that are there before one
-number is read or a model built, and a SHA-256 in the metadata is over all the rest of the file's content. What could
-not be loaded again is not saved.
+A file may come from an untrusted source. Its configuration is compared with its table of arrays before any number is
+read or a model is built. A SHA-256 in the metadata covers the rest of the file's content. A model that could not be
+loaded again is not saved.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from npformer.training.option_types import fitted, shown
 from npformer.typing import HostArray
 
 FORMAT = "npformer-model-2"
-AS_IT_IS = "go back to an earlier one, or take it as it is with expect_finite=False"
+AS_IT_IS = "go back to an earlier one, or accept it with expect_finite=False"
 
 _DTYPES = {"F16": "float16", "F32": "float32", "F64": "float64"}  # safetensors' names for NumPy's
 
@@ -48,10 +48,10 @@ _DTYPES = {"F16": "float16", "F32": "float32", "F64": "float64"}  # safetensors'
 def save(model: Model, path: str | os.PathLike[str], *, expect_finite: bool = True) -> None:
     """Write model's arrays and configuration to path (a .safetensors file), replacing it atomically.
 
-    A subclass of one of npformer's models is saved as that, and loaded as that, if it has no arrays but that model's.
-    Raises CheckpointError if it is none of them, is not what its configuration describes (so that ``load`` would
+    A subclass of an npformer model is saved, and loaded, as that model if it has no other arrays.
+    Raises CheckpointError if model is not an npformer model, differs from its configuration (so that ``load`` would
     refuse it), has weights that are not finite (unless expect_finite is False), or cannot be written; an existing file
-    is then as it was.
+    is then unchanged.
     """
     kind = next((name for name, (described, _) in MODELS.items() if isinstance(model, described)), None)
     if kind is None:
@@ -78,8 +78,8 @@ def load(path: str | os.PathLike[str], *, backend: Backend | None = None, expect
 
     Raises CheckpointError if the file is missing, truncated, corrupt or not a model of npformer, if its arrays are not
     those of its configuration in the backend's dtype, or if weights are not finite: the model had diverged
-    (expect_finite=False loads it all the same). Raises DeviceMemoryError for a model that the memory is too small for.
-    The file's content causes no other error. No memory is allocated before its header is checked.
+    (expect_finite=False loads it anyway). Raises DeviceMemoryError for a model that does not fit into memory.
+    The file's content raises no other error. No memory is allocated before its header is checked.
     """
     backend = backend or get_backend()
     metadata, table = _read_header(Path(path))
@@ -95,13 +95,13 @@ def load(path: str | os.PathLike[str], *, backend: Backend | None = None, expect
     except MemoryError as error:
         numbers = sum(math.prod(shape) for shape, _ in table.values())
         raise DeviceMemoryError(
-            f"{path}: expected memory for a model of {numbers:,} numbers, got: {error}; load it where there is more"
+            f"{path}: expected memory for a model of {numbers:,} numbers, got: {error}; use one with more memory"
         ) from error
     return model
 
 
 def _expect_readable(metadata: Mapping[str, str], dtype: str, arrays: Mapping[str, HostArray]) -> None:
-    """Raise CheckpointError unless ``load`` would take a file of these."""
+    """Raise CheckpointError unless ``load`` would accept a file of these arrays."""
     if dtype not in _DTYPES.values():
         raise CheckpointError(
             f"model: expected numbers of float32 or float64 to save, got {dtype}, which is for checks"
@@ -114,7 +114,7 @@ def _expect_readable(metadata: Mapping[str, str], dtype: str, arrays: Mapping[st
 
 
 def _config_in(metadata: Mapping[str, str], source: str) -> ModelConfig:
-    """The configuration that the metadata describes. Raises CheckpointError if they describe none."""
+    """The configuration that the metadata describes. Raises CheckpointError if there is none."""
     mark = metadata.get("format")
     if mark != FORMAT:
         found = f"one marked {shown(mark)}; use the version that wrote it" if mark else "a file without its mark"
@@ -136,7 +136,7 @@ def _config_in(metadata: Mapping[str, str], source: str) -> ModelConfig:
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object; of two values of one name, it is not for us to choose."""
+    """A JSON object; a name with two values is an error."""
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ConfigError(f"expected each option once, got {', '.join(shown(name) for name, _ in pairs[:20])}")
@@ -144,7 +144,7 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def digest(metadata: Mapping[str, str], arrays: Mapping[str, HostArray]) -> str:
-    """The SHA-256 of metadata, but for itself, and of the arrays' names, dtypes, shapes and bytes."""
+    """The SHA-256 of the metadata without the digest, and of the arrays' names, dtypes, shapes and bytes."""
     told = sorted((name, text) for name, text in metadata.items() if name != "sha256")
     found = hashlib.sha256(json.dumps([told, sorted(table_of(arrays).items())]).encode())
     for name in sorted(arrays):
@@ -161,7 +161,7 @@ def _expect_digest(metadata: Mapping[str, str], arrays: Mapping[str, HostArray],
 
 
 def _read_header(path: Path) -> tuple[dict[str, str], Table]:
-    """What a safetensors file says of itself: metadata, and the table of its arrays. Raises as ``read_arrays``."""
+    """The header of a safetensors file: metadata, and the table of its arrays. Raises as ``read_arrays``."""
     with _opened(path) as file:
         slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
         table = {name: (tuple(each.get_shape()), each.get_dtype()) for name, each in slices.items()}
@@ -177,7 +177,7 @@ def read_arrays(path: Path) -> tuple[dict[str, str], dict[str, HostArray]]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
-    """A safetensors file to read from; what goes wrong is a CheckpointError."""
+    """A safetensors file to read from; failures raise CheckpointError."""
     try:
         with safe_open(str(path), framework="numpy") as file:
             yield file

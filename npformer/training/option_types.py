@@ -1,7 +1,6 @@
-"""What a value must be: the annotation of its option says so, wherever the value comes from.
+"""Checks values against the annotations of their options, wherever the values come from.
 
-An int is good for a float, a bool is no int, and the text "none", or None itself, stands for no value where one may be
-missing.
+An int is accepted for a float, a bool is no int, and an optional value may be None or the text "none".
 """
 
 from __future__ import annotations
@@ -14,9 +13,9 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from npformer.errors import ConfigError
 
-#: How a missing value is spelled, in a file and in a shell.
+#: How None is written in a file and in a shell.
 NONE = "none"
-_MOST_BITS = 128  # of a whole number: more fit nowhere, and Python would not print the longest
+_MOST_BITS = 128  # larger whole numbers are never valid, and Python does not print the longest
 
 
 def kinds_of(options: type) -> dict[str, Any]:
@@ -26,7 +25,7 @@ def kinds_of(options: type) -> dict[str, Any]:
 
 
 def fitted(given: Mapping[str, Any], options: type) -> dict[str, Any]:
-    """Values as the annotations of a dataclass want them, by option.
+    """Values converted to the annotations of a dataclass, by option.
 
     Raises ConfigError for an unknown option (naming the nearest) or a value of the wrong type.
     """
@@ -39,7 +38,7 @@ def fitted(given: Mapping[str, Any], options: type) -> dict[str, Any]:
 
 
 def fit(value: Any, kind: Any, name: str) -> Any:
-    """The value as its annotation wants it. Raises ConfigError, with name in front, if it does not fit."""
+    """The value converted to its annotation. Raises ConfigError, with name in front, if it does not fit."""
     try:
         return _convert(value, kind)
     except (ValueError, OverflowError):
@@ -47,7 +46,7 @@ def fit(value: Any, kind: Any, name: str) -> Any:
 
 
 def shown(value: Any) -> str:
-    """What a file holds, for a message: the beginning of it if it is long."""
+    """A value from a file, for a message; a long value is cut."""
     try:
         text = repr(value)
     except ValueError:  # Python does not print whole numbers of more than 4,300 digits
@@ -56,7 +55,7 @@ def shown(value: Any) -> str:
 
 
 def _convert(value: Any, kind: Any) -> Any:
-    """The value if it is of that kind (an int is good for a float, a bool is no int). Raises ValueError."""
+    """The value if it is of that kind (an int is accepted for a float, a bool is no int). Raises ValueError."""
     origin, args = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
         if NoneType in args and (value is None or value == NONE):
@@ -100,7 +99,7 @@ def _convert_tuple(value: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def from_shell(text: str, kind: Any) -> Any:
-    """The text as TOML would give it, if it can be read as that kind; the text itself if not."""
+    """The text parsed like TOML, if it can be read as that kind; else the text itself."""
     origin, args, bare = get_origin(kind), get_args(kind), text.strip()
     if origin in (Union, UnionType):
         if NoneType in args and bare == NONE:

@@ -1,8 +1,8 @@
-"""The options of a training run, in four sections, as they stand in config.toml.
+"""The options of a training run, in four sections, as in config.toml.
 
 [run]       task, seed, device, dtype, kernels, precision
-[data]      the file, or what is generated
-[model]     the configuration of the model that the task asks for
+[data]      the file, or the options of generated data
+[model]     the configuration of the task's model
 [training]  steps, batches, the optimiser, how often to log, evaluate and save
 """
 
@@ -24,7 +24,7 @@ TaskName = Literal[
 ]  # fmt: skip
 
 
-MOST = 2**31 - 1  # of what is counted
+MOST = 2**31 - 1  # the largest count of anything
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class RunOptions:
     device: Literal["auto", "numpy", "cupy"] = "auto"
     dtype: Literal["float32", "float64"] = "float32"
     kernels: Literal["auto", "plain", "numpy", "numba", "cuda"] = "auto"  # what computes
-    precision: Literal["float32", "tf32", "bfloat16"] = "float32"  # of products of float32, on a GPU
+    precision: Literal["float32", "tf32", "bfloat16"] = "float32"  # precision of float32 products, on a GPU
 
     def __post_init__(self) -> None:
         if not 0 <= self.seed < 2**64:
@@ -51,9 +51,9 @@ class DataOptions:
     held_out_fraction: float = 0.1  # of the file's sources
     symbols: int = 26
     min_length: int = 1
-    max_length: int = 12  # of a word; for lm and mlm, tokens of a window
+    max_length: int = 12  # letters of a word; for lm and mlm, tokens of a window
     split: Literal["simple", "length", "jump"] = "simple"  # of scan
-    count: int | None = None  # of phrases or numbers, of days for language; none: as many as the task deems enough
+    count: int | None = None  # phrases or numbers, days for language; none: the task's default
 
 
 @dataclass(frozen=True)
@@ -76,9 +76,9 @@ class TrainingOptions:
     log_every: int = 50  # steps
     eval_every: int = 250  # steps
     eval_examples: int = 200  # held-out examples decoded at each evaluation
-    final_examples: int = 1000  # and at the end
+    final_examples: int = 1000  # held-out examples decoded at the end
     save_every: int = 250  # steps
-    keep_last: int = 2  # checkpoints, besides the best
+    keep_last: int = 2  # checkpoints to keep, besides the best
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch_size", "accumulate", "log_every", "eval_every", "eval_examples",
@@ -89,7 +89,7 @@ class TrainingOptions:
                 raise ConfigError(f"training.{name}: expected an integer {bound}, got {value}")
         for name in ("learning_rate", "eps", "clip_norm"):
             value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:  # nan is neither
+            if value is not None and not 0 < value < math.inf:  # nan fails both comparisons
                 raise ConfigError(f"training.{name}: expected a finite number > 0, got {value}")
         if not 0 <= self.weight_decay < math.inf:
             raise ConfigError(f"training.weight_decay: expected a finite number >= 0, got {self.weight_decay}")
@@ -110,7 +110,7 @@ class TrainingOptions:
 
 
 def _model_options() -> type:
-    """A dataclass with the options of all models. The task decides which model, and so which options, a run has."""
+    """A dataclass with the options of all models. The task determines a run's model, and so its options."""
     kinds = [get_type_hints(answer.config) for answer in ANSWERS.values()]
     known = {option: kind for hints in kinds for option, kind in hints.items()}
     return dataclasses.make_dataclass("ModelOptions", [(name, kind, None) for name, kind in known.items()])
@@ -139,10 +139,10 @@ class Options:
 
 
 def complete(given: Sections, vocab_size: int, max_length: int, num_classes: int = 0) -> Options:
-    """Fill in what was not given; the model's sizes follow from the data, the warm-up from the steps.
+    """Fill in missing options; the model's sizes follow from the data, the warm-up from the steps.
 
     given: section -> key -> value. Raises ConfigError where given sizes contradict the data, or the model that
-    the task asks for has no such option.
+    the task uses has no such option.
     """
     chosen, given = given, with_defaults(given)
     run = RunOptions(**given["run"])
@@ -151,7 +151,7 @@ def complete(given: Sections, vocab_size: int, max_length: int, num_classes: int
     fields = {option.name for option in dataclasses.fields(config)}
     if unknown := [name for name in model if name not in fields]:
         raise ConfigError(
-            f"model.{unknown[0]}: expected an option of the model that the task {run.task} asks for, a "
+            f"model.{unknown[0]}: expected an option of the model for the task {run.task}, a "
             f"{config.__name__.removesuffix('Config')}; it has {', '.join(sorted(fields))}"
         )
     if model.get("pad_id", 0) != 0:
@@ -173,7 +173,7 @@ def _follows(task: str, model: Mapping[str, Any], vocab_size: int, num_classes: 
     sizes = ("src_vocab_size", "tgt_vocab_size") if translates else ("vocab_size",)
     found: dict[str, tuple[Any, str]] = dict.fromkeys(sizes, vocabulary)
     if answer.head is not None:
-        found["head"] = (answer.head, f"what the task {task} asks for")
+        found["head"] = (answer.head, f"the one for the task {task}")
     if answer.head in ("sequence", "tokens"):
         found["num_classes"] = (num_classes, "the number of the data's classes, [PAD] counted")
     for name, (value, meaning) in found.items():
@@ -185,6 +185,6 @@ def _follows(task: str, model: Mapping[str, Any], vocab_size: int, num_classes: 
 
 
 def _warmup(training: Mapping[str, Any]) -> dict[str, int]:
-    """The default warm-up, but at most a fifth of the steps: a short run must not need a second option."""
+    """The default warm-up, but at most a fifth of the steps, so that a short run needs no second option."""
     steps = training.get("steps", TrainingOptions.steps)
     return {"warmup_steps": min(training.get("warmup_steps", TrainingOptions.warmup_steps), max(1, steps // 5))}

@@ -1,4 +1,4 @@
-"""Telling a person how training goes: a bar on a terminal, plain lines in a log."""
+"""Shows training progress: a bar on a terminal, plain lines in a log."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, TextIO
 
 from npformer.visible import visible
 
-#: What a pipe and a terminal answer when their other side is closed.
+#: The errors of a pipe and a terminal whose other side is closed.
 _NO_READER = (errno.EPIPE, errno.EIO)
 
 
@@ -25,13 +25,13 @@ class Progress:
         self.reader_has_gone = False
         self._stream = stream or sys.stderr
         self._total, self._done = total, done
-        self._bar: Any = None  # drawn from the first step on: until then, others may write on the terminal
+        self._bar: Any = None  # drawn from the first step on: before that, others may write on the terminal
 
     def advance(self) -> None:
-        """One more step is done."""
+        """Count a finished step."""
         with self._noting():
             if self._bar is None and self._stream.isatty() and not self.reader_has_gone:
-                from tqdm import tqdm  # here, since it takes a sixth of the time of importing npformer
+                from tqdm import tqdm  # imported here, since it takes a sixth of npformer's import time
 
                 self._bar = tqdm(
                     total=self._total, initial=self._done, file=self._stream, unit="step", dynamic_ncols=True
@@ -40,7 +40,7 @@ class Progress:
                 self._bar.update()
 
     def news(self, record: dict[str, Any]) -> None:
-        """A line of metrics: in the bar's tail, or as a line."""
+        """Show a line of metrics: at the end of the bar, or as a line."""
         text = describe(record)
         if self._bar is None:
             self.say(f"step {record['step']:>{len(str(self._total))}}/{self._total}  {text}")
@@ -51,7 +51,7 @@ class Progress:
             self.say(f"step {record['step']}/{self._total}  {text}")
 
     def say(self, line: str) -> None:
-        """A line that stays."""
+        """Print a permanent line."""
         if self.reader_has_gone:
             return
         with self._noting():
@@ -68,7 +68,7 @@ class Progress:
 
     @contextmanager
     def _noting(self) -> Iterator[None]:
-        """Note that the reader has gone, and draw no more. Raises OSError for what else the stream refuses."""
+        """Note that the reader has gone, and draw no more. Raises OSError for other failures of the stream."""
         try:
             yield
         except OSError as error:
@@ -80,14 +80,14 @@ class Progress:
 
 
 def describe(record: dict[str, Any]) -> str:
-    """A line of metrics in words."""
+    """A line of metrics as text."""
     if record["kind"] == "eval":
         return ", ".join([f"held-out: loss {record['loss']:.4f}", *measures(record)])
     return f"loss {record['loss']:.4f}  rate {record['learning_rate']:.2e}  {record['tokens_per_second']:,.0f} tokens/s"
 
 
 def measures(found: Mapping[str, Any], tokens: str = "tokens") -> list[str]:
-    """What was measured beside the loss, each in words; tokens: what to call their accuracy."""
+    """The measures other than the loss, as text; tokens: the name of the token accuracy."""
     names = {"token_accuracy": tokens, "accuracy": "accuracy", "exact_match": "exact match"}
     shares = [f"{words} {percent(found[name])}" for name, words in names.items() if name in found]
     if "bits_per_character" in found:
@@ -96,5 +96,5 @@ def measures(found: Mapping[str, Any], tokens: str = "tokens") -> list[str]:
 
 
 def percent(share: float) -> str:
-    """In percent, rounded down: 99.96 % is not 100 %."""
+    """A share in percent, rounded down: 99.96 % is not 100 %."""
     return f"{int(share * 1000) / 10:.1f} %"

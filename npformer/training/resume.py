@@ -1,4 +1,4 @@
-"""A run resumes with the options of its checkpoint, with whole files, and without leftovers of killed processes.
+"""Resumes a run with the options of its checkpoint, repairs its files, and removes leftovers of killed processes.
 
 Each checkpoint holds the text of config.toml. So a config.toml that was cut or edited is noticed and can be written
 again. ``--set`` changes an option on purpose (``--resume RUN --set learning_rate=0.001``).
@@ -21,7 +21,7 @@ from npformer.training.options import SECTIONS
 from npformer.training.run_directory import RunDirectory
 from npformer.training.tasks import Sections
 
-MOST_NAMED = 5  # options of which a message says that they differ
+MOST_NAMED = 5  # the most differing options in a message
 
 
 def assemble_again(run: RunDirectory, checkpoint: Checkpoint, changes: Sections) -> Assembled:
@@ -38,8 +38,8 @@ def assemble_again(run: RunDirectory, checkpoint: Checkpoint, changes: Sections)
     except DataError as error:
         place = shlex.join(["npformer", "train", "--resume", str(run.path), "--set", "data.file=PLACE"])
         raise DataError(
-            f"{error}. The run's data file is named in {run.config_path}, [data] file: put it back, or say where it "
-            f"is now: {place}"
+            f"{error}. The run's data file is named in {run.config_path}, [data] file: put it back, or give its "
+            f"new path: {place}"
         ) from error
     for path, content in assembled.word_lists(run).items():
         _expect_content(path, content)
@@ -101,7 +101,7 @@ def _expect_content(path: Path, content: bytes) -> None:
     try:
         found = read_regular(path)
     except FileNotFoundError:
-        return  # it is written anew
+        return  # it is rewritten
     except OSError as error:
         raise OutputError(f"{path}: expected to read it, got: {describe(error)}") from error
     if found != content:
@@ -118,7 +118,7 @@ def _move(path: Path) -> str:
 
 
 def _plain(sections: Sections) -> dict[str, dict[str, Any]]:
-    """The sections that have options, for comparing two files."""
+    """The sections with options, for comparing two files."""
     return {section: dict(options) for section, options in sections.items() if options}
 
 
@@ -127,7 +127,7 @@ def _flat(sections: Sections) -> dict[str, Any]:
 
 
 def _word(options: Mapping[str, Any], name: str) -> str:
-    """An option's value as it is written on a command line."""
+    """An option's value in command-line form."""
     value = options.get(name, "missing")
     if isinstance(value, bool):
         return str(value).lower()

@@ -4,7 +4,7 @@ runs/copy-001/
     config.toml  vocabulary.txt  metrics.jsonl
     classes.txt                   where texts or words are classified
     checkpoints/step-00000500/…
-    lock                          held by the process that trains; freed by the system if it dies
+    lock                          held by the training process; released by the system if it dies
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP}
 
 @dataclass(frozen=True)
 class RunDirectory:
-    """The files of a run. `create` and `open` make one and look at the disk."""
+    """The files of a run. `create` and `open` check the disk."""
 
     path: Path
 
     @classmethod
     def create(cls, path: Path | None, default_root: Path, task: str) -> RunDirectory:
-        """Make the folder path, or without one default_root/TASK-001 (the next free number).
+        """Create the folder path, or default_root/TASK-001 (the next free number) if there is no path.
 
-        Parents are made as well. Raises OutputError if path holds anything but a lock file, is a file,
+        Parents are created as well. Raises OutputError if path holds anything but a lock file, is a file,
         or cannot be written to.
         """
         if path is None:
@@ -52,7 +52,7 @@ class RunDirectory:
     def open(cls, path: Path) -> RunDirectory:
         """An existing run, to resume or to decode with. Raises OutputError if path is not one.
 
-        A pipe, a device or a folder in the place of a file is refused too: a reader would wait for a pipe. A folder
+        A pipe, a device or a folder in place of a file is refused too, since reading a pipe would block. A folder
         with checkpoints is a run even without config.toml, since each checkpoint holds the options.
         """
         run = cls(path)
@@ -65,12 +65,12 @@ class RunDirectory:
             found = "a file" if path.exists() else "nothing"
         raise OutputError(
             f"{path}: expected the folder of a run, with its {run.config_path.name}, found {found}: "
-            "give the folder that `npformer train` named when it began"
+            "give the folder that `npformer train` printed at its start"
         )
 
     @property
     def config_path(self) -> Path:
-        """The options the run was started with."""
+        """The run's options."""
         return self.path / "config.toml"
 
     @property
@@ -90,7 +90,7 @@ class RunDirectory:
 
     @property
     def checkpoints(self) -> Path:
-        """The folder of checkpoints, made by the first save."""
+        """The folder of checkpoints, created by the first save."""
         return self.path / "checkpoints"
 
     def _refuse_what_is_no_file(self) -> None:
@@ -105,8 +105,8 @@ class RunDirectory:
     def lock(self) -> Iterator[None]:
         """Hold the run while training into it. Raises OutputError if another process holds it.
 
-        The lock goes with the process, so a killed run leaves none behind. The file stays: to
-        remove it would let two processes lock two files of one name.
+        The lock ends with the process, so a killed run leaves no lock behind. The file stays: if it
+        were removed, two processes could lock two files of the same name.
         """
         try:
             descriptor = open_regular(self.path / "lock", os.O_RDWR | os.O_CREAT)
@@ -120,7 +120,7 @@ class RunDirectory:
 
 
 def _take(descriptor: int, path: Path) -> None:
-    """Lock the open file and write our process id into it. Later processes show it in their message."""
+    """Lock the open file and write the process id into it, for the error message of other processes."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.ftruncate(descriptor, 0)
@@ -142,7 +142,7 @@ def _take(descriptor: int, path: Path) -> None:
 
 
 def _numbered(root: Path, task: str) -> Path:
-    """Make and return root/TASK-NNN with the next free number. Another process may do the same meanwhile."""
+    """Create and return root/TASK-NNN with the next free number. Another process may do the same meanwhile."""
     stem = re.sub(r"[^\w.-]+", "-", task)
     _make(root)
     while True:
@@ -152,7 +152,7 @@ def _numbered(root: Path, task: str) -> Path:
             path.mkdir()
             sync_folder(root)
         except FileExistsError:
-            continue  # another run took this number since we looked
+            continue  # another run has just taken this number
         except OSError as error:
             raise _not_writable(root, error) from error
         return path
@@ -181,7 +181,7 @@ def _make(path: Path) -> None:
 
 
 def _refuse_taken(path: Path) -> None:
-    """Raise OutputError if the folder holds more than a lock file, which a run leaves that died at once."""
+    """Raise OutputError if the folder holds more than a lock file, which a run that ended at once leaves."""
     taken = [name for name in _names(path) if name != "lock"]
     if taken:
         raise OutputError(
@@ -191,7 +191,7 @@ def _refuse_taken(path: Path) -> None:
 
 
 def _refuse_unwritable(path: Path) -> None:
-    """Raise OutputError if nothing can be written, now and not at the first checkpoint hours later."""
+    """Raise OutputError now, not at the first checkpoint hours later, if the folder is not writable."""
     probe = path / f"{TEMPORARY}{secrets.token_hex(6)}"
     try:
         probe.touch(exist_ok=False)

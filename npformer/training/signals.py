@@ -1,7 +1,7 @@
-"""Stopping in order: a signal is noted, the step in hand is finished, the state is saved, then we go.
+"""Orderly stopping: a signal is noted, the current step is finished, the state is saved, and training ends.
 
-Python raises KeyboardInterrupt between any two instructions of the main thread, so also between an update of
-the parameters and the count of it. ``HeldInterrupt`` keeps a step whole.
+Python can raise KeyboardInterrupt between any two instructions of the main thread, for example between an update of
+the parameters and the increment of the step number. ``HeldInterrupt`` prevents that.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-#: Ctrl-C, kill, and a terminal that is closed.
+#: Ctrl-C, kill, and a closed terminal.
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class StopRequest:
-    """Which signal has asked us to stop, if any."""
+    """The signal that requested a stop, if any."""
 
     number: int | None = None
 
 
 @contextmanager
 def stop_on_signals() -> Iterator[StopRequest]:
-    """Note SIGINT, SIGTERM and SIGHUP instead of dying of them; a second one is not held back.
+    """Note SIGINT, SIGTERM and SIGHUP instead of ending; a second signal is delivered.
 
-    One that is ignored, as a shell does for its background jobs, stays ignored. Outside the main
+    An ignored signal stays ignored; a shell ignores SIGINT for background jobs. Outside the main
     thread, where Python allows no handlers, nothing is noted.
     """
     request = StopRequest()
@@ -52,15 +52,15 @@ def stop_on_signals() -> Iterator[StopRequest]:
 
 
 class HeldInterrupt:
-    """Within it Ctrl-C (SIGINT) is noted, and handed to the handler that was there where nothing is half done.
+    """A context that holds back Ctrl-C (SIGINT) and passes it to the previous handler when the state is consistent.
 
-    That is where ``firmly`` begins, which is for what must not be left half done, and where the whole ends. A
-    second one is handed on at once, ``firmly`` apart: so a step that takes long, or hangs, can be left. A SIGINT
-    that is ignored stays ignored. Other threads than the main one never see a KeyboardInterrupt, and hold nothing.
+    It is passed on where ``firmly`` begins, which protects an update that must be completed, and where the context
+    ends. A second SIGINT is passed on at once, except within ``firmly``, so that a slow or hanging step can be stopped.
+    An ignored SIGINT stays ignored. Threads other than the main one get no KeyboardInterrupt, so they hold nothing.
     """
 
     def __init__(self) -> None:
-        self._handler: Any = None  # that was there
+        self._handler: Any = None  # the previous handler
         self._noted = 0
         self._is_firm = False
 
@@ -76,11 +76,11 @@ class HeldInterrupt:
 
     @contextmanager
     def firmly(self) -> Iterator[None]:
-        """Obey one that was noted, then hold even a second one. Within itself it does nothing."""
+        """Deliver a noted SIGINT, then hold all others until the end. Nested calls do nothing."""
         before = self._is_firm
         if self._noted and not before:
             self._hand_on()
-            self.__enter__()  # the handler that was there has only noted it, too
+            self.__enter__()  # the previous handler only noted it, too
         self._is_firm = True
         try:
             yield
@@ -93,7 +93,7 @@ class HeldInterrupt:
             self._hand_on()
 
     def _hand_on(self) -> None:
-        """Put the handler back, and give it what was noted."""
+        """Restore the handler, and pass it a noted signal."""
         if self._handler is not None:
             signal.signal(signal.SIGINT, self._handler)
             self._handler, noted, self._noted = None, self._noted, 0

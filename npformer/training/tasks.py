@@ -1,7 +1,7 @@
-"""The tasks by name: what each asks, how its text is cut, and what it is trained with unless options say otherwise.
+"""The tasks by name: their kinds, their tokenizers, and their default options.
 
-Models are small, and steps are as many as two CPU cores make in minutes: for the tasks on real data under a quarter
-of an hour each.
+Models are small, and the numbers of steps suit two CPU cores: minutes, and under a quarter of an hour for each task on
+real data.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Sections = Mapping[str, Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Answer:
-    """What follows from the kind of a task."""
+    """The properties of a kind of task."""
 
     config: type[ModelConfig]
     head: str | None  # of an encoder
@@ -55,7 +55,7 @@ _WIDER = {"d_model": 128, "num_heads": 4, "d_ff": 512, "dropout": 0.1, "norm_ord
 
 @dataclass(frozen=True)
 class Entry:
-    """A task. defaults: section -> option -> value, none of them for an option whose own default is None."""
+    """A task. defaults: section -> option -> value, without options whose own default is None."""
 
     kind: Kind = "translate"
     tokenizer: type[Tokenizer] = Characters
@@ -67,14 +67,14 @@ def _trained(steps: int, learning_rate: float, **training: Any) -> dict[str, Any
     return {"steps": steps, "learning_rate": learning_rate} | every | training
 
 
-#: Enough to reverse or copy words: 99.7 % and more of held-out ones, with each of six seeds.
+#: Enough to reverse or copy words: at least 99.7 % of held-out words, with each of six seeds.
 _SHORT: Sections = {
     "model": {"norm_order": "pre", "num_decoder_layers": 1},
     "training": {
         "steps": 360, "batch_size": 96, "learning_rate": 6e-3, "warmup_steps": 30, "log_every": 30, "eval_every": 180,
     },
 }  # fmt: skip
-#: To sort takes longer: 99.9 % and more, with each of three seeds.
+#: Sorting takes longer: at least 99.9 %, with each of three seeds.
 _LONGER: Sections = {
     "model": {"norm_order": "pre"},
     "training": {"steps": 800, "batch_size": 96, "learning_rate": 5e-3},
@@ -114,7 +114,7 @@ TASKS: dict[str, Entry] = {
 
 
 def with_defaults(given: Sections) -> dict[str, dict[str, Any]]:
-    """The options given, by section and key, and under them those of the task and of a small model."""
+    """The given options, by section and key, over the defaults of the task and of a small model."""
     entry = TASKS[given["run"].get("task", "reverse")]
     below: dict[str, dict[str, Any]] = {section: dict(entry.defaults.get(section, {})) for section in given}
     below["model"] = SMALL_MODEL | _LAYERS[ANSWERS[entry.kind].config] | below["model"]

@@ -1,8 +1,8 @@
-"""The training loop: steps, a log line now and then, evaluations, checkpoints, and an orderly stop.
+"""The training loop: steps, log lines, evaluations, checkpoints, and an orderly stop.
 
-Everything that a resumed run needs is in the checkpoint: parameters, buffers, moments, the step,
+A checkpoint holds everything that a resumed run needs: parameters, buffers, moments, the step,
 and the loss summed since the last log line. Batches and dropout masks are functions of the seed and the
-step, the learning rate of the step, so nothing else has a memory, and a resumed run repeats the
+step, and the learning rate is a function of the step, so there is no other state. A resumed run repeats the
 uninterrupted one bit for bit (on the same machine, with the same versions, BLAS core and thread count).
 """
 
@@ -35,15 +35,15 @@ from npformer.training.signals import StopRequest, stop_on_signals
 from npformer.training.step import TrainStep
 from npformer.typing import HostArray
 
-#: What limits the threads of NumPy's matrix products, the first one given counting.
+#: Environment variables that limit the threads of NumPy's matrix products; the first one that is set counts.
 THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 class Trainer:
     """Trains step.model on task and writes metrics and checkpoints to run.
 
-    identity (any JSON values) is stored with each checkpoint and must be equal when one is restored:
-    what the data was, say. config, the text of config.toml, is stored too, for ``resume``. Call ``restore`` before
+    identity (any JSON values, for example a description of the data) is stored with each checkpoint and must be equal
+    when it is restored. config, the text of config.toml, is stored too, for ``resume``. Call ``restore`` before
     ``train`` to continue.
     """
 
@@ -69,7 +69,7 @@ class Trainer:
         self._loss_count = 0
         self._tokens = 0
         self._clock = now()
-        self._saved_at = self._finite_at = step.step_number  # the last of which all, or the loss, is known to be finite
+        self._saved_at = self._finite_at = step.step_number  # last step with all, or the loss, finite
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Continue from a checkpoint; metrics after it are dropped. Raises CheckpointError if it does not fit."""
@@ -96,12 +96,12 @@ class Trainer:
             )
 
     def train(self) -> None:
-        """Train until options.steps. Raises Interrupted after saving if SIGINT, SIGTERM or SIGHUP came.
+        """Train until options.steps. On SIGINT, SIGTERM or SIGHUP, saves and raises Interrupted.
 
-        A closed progress output has the same effect, as if SIGPIPE had come.
+        A closed progress output has the same effect, like SIGPIPE.
 
         Raises CheckpointError or OutputError if the disk is full, DivergedError if the loss, a parameter or a
-        moment is no longer finite; what was saved before is intact. Raises DeviceMemoryError, after saving, if a
+        moment is no longer finite; earlier checkpoints are intact. Raises DeviceMemoryError, after saving, if a
         batch is too large.
         """
         self._clock = now()
@@ -150,17 +150,17 @@ class Trainer:
         self._tokens, self._clock = 0, now()
 
     def _log_evaluation(self, number: int, count: int) -> float:
-        """Returns the score by which checkpoints are compared."""
+        """Evaluate. Returns the score that compares checkpoints."""
         began = now()
         found = self.last_evaluation = self.evaluate(count)
-        self._clock += since(began)  # tokens per second are of training alone
+        self._clock += since(began)  # tokens per second count training only
         record = {"step": number, "kind": "eval", "loss": found.loss, **found.measures, "examples": found.count}
         self._metrics.append(record)
         self.progress.news(record)
         return found.score
 
     def _arrays(self) -> dict[str, Any]:
-        """Name -> device array, of all that is saved and restored."""
+        """Name -> device array, of everything saved and restored."""
         step = self.step
         parameters = {f"parameters.{name}": p.data for name, p in step.model.named_parameters()}
         moments = {f"moments.{name}": moment for name, moment in step.optimizer.moments().items()}
@@ -186,14 +186,14 @@ class Trainer:
             raise self._diverged(f"a finite loss, got {loss}", self._finite_at)
 
     def _expect_finite(self, arrays: Mapping[str, HostArray]) -> None:
-        """Raise DivergedError unless all are finite. The loss alone does not tell: it precedes the step's update."""
+        """Raise DivergedError unless all are finite. The loss is not enough, since it precedes the step's update."""
         odd = [name for name, array in arrays.items() if not np.isfinite(array).all()]
         if odd:
             found = f"{len(odd)} of {len(arrays)} arrays that are not, the first {odd[0]}"
             raise self._diverged(f"finite parameters and moments, got {found}", self._saved_at)
 
     def _diverged(self, expected: str, sound: int) -> DivergedError:
-        """The error for a diverged model. It is not saved: that would remove the last useful checkpoints."""
+        """The error for a diverged model, which is not saved: that would remove the last useful checkpoints."""
         number, last, rate = self.step.step_number, latest_checkpoint(self.run.checkpoints), self.options.learning_rate
         when = f"at step {number}" if sound == number - 1 else f"after step {sound} and at step {number} at the latest"
         kept = f"there is no checkpoint. Start a new run with a learning_rate below {rate:g}, or with clip_norm"
@@ -207,7 +207,7 @@ class Trainer:
         )
 
     def _kept(self) -> str:
-        """Save, and say how to go on with other options."""
+        """Save, and explain how to continue with other options."""
         number = self.step.step_number
         if number == 0:
             return "No step was made"
@@ -233,7 +233,7 @@ class Trainer:
 
 
 def versions(backend: Backend) -> dict[str, str]:
-    """What bit-exact resuming depends on: versions, machine, what computes, for which core, and on how many threads."""
+    """The conditions of bit-exact resuming: versions, machine, backend, BLAS core, number of threads."""
     threads = next((os.environ[name] for name in THREAD_VARIABLES if name in os.environ), str(os.cpu_count()))
     here = {
         "python": platform.python_version(),

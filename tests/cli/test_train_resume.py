@@ -118,7 +118,7 @@ def test_when_no_checkpoint_is_sound_there_is_nothing_to_move(cli, run):
     for path in (run / "checkpoints").iterdir():
         (path / "state.json").write_bytes(b"{}")
     refused = cli("train", "--resume", run)
-    refused.refused("step-00000030", "There is no other sound checkpoint", "train anew")
+    refused.refused("step-00000030", "There is no other sound checkpoint", "start a new run")
     assert "mv " not in refused.err
 
 

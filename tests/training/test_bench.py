@@ -148,7 +148,7 @@ def test_a_profile_has_one_blas_thread_and_gives_the_others_back(alone):
 
 
 def test_threads_whose_times_overlap_are_refused():
-    with pytest.raises(ConfigError, match=r"^backend: expected one of a single thread, .* got 2; get_backend\("):
+    with pytest.raises(ConfigError, match=r"^backend: expected a single thread, .* got 2; get_backend\("):
         profile_step(PRESET, get_backend("numpy", kernels="plain", threads=2), 0.1, Budget(steps=1))
 
 

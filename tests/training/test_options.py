@@ -64,14 +64,14 @@ def test_every_task_has_its_model_and_a_file_says_so(task, tmp_path):
 
 def test_a_model_has_its_own_options_alone():
     text = (
-        r"model\.num_layers: expected an option of the model that the task copy asks for, a Transformer; it has .*d_ff"
+        r"model\.num_layers: expected an option of the model for the task copy, a Transformer; it has .*d_ff"
     )
     with pytest.raises(ConfigError, match=text):
         complete(given(run={"task": "copy"}, model={"num_layers": 3}), 20, 9)
-    with pytest.raises(ConfigError, match=r"model\.num_encoder_layers: .* the task lm asks for, a Decoder"):
+    with pytest.raises(ConfigError, match=r"model\.num_encoder_layers: .* for the task lm, a Decoder"):
         complete(given(run={"task": "lm"}, model={"num_encoder_layers": 3}), 20, 9)
     with pytest.raises(
-        ConfigError, match=r"model\.head: expected tokens, what the task tags asks for, got masked; leave"
+        ConfigError, match=r"model\.head: expected tokens, the one for the task tags, got masked; leave"
     ):
         complete(given(run={"task": "tags"}, model={"head": "masked"}), 20, 9, 5)
     with pytest.raises(ConfigError, match=r"model\.num_classes: expected 5, the number of the data's classes"):

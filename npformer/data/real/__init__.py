@@ -3,7 +3,7 @@
     dates     dates in many languages to ISO 8601       translate   Babel
     numbers   numbers in English words to French ones   translate   num2words
     scan      commands to actions                       translate
-    language  which language a date is written in       classify    Babel
+    language  the language of a date                    classify    Babel
     tags      day, month, year, weekday in a phrase     tag         Babel
     mlm       hidden pieces of Python's manual          masked
     lm        the next character of Python's manual     causal
@@ -24,7 +24,7 @@ from npformer.data.tasks import Task
 
 __all__ = ["REAL_TASKS", "ceiling", "dates", "language", "lm", "mlm", "numbers", "scan", "tags"]
 
-#: Name -> what makes the task; each takes a seed, and options of its own.
+#: Name -> function that makes the task; each takes a seed and its own options.
 REAL_TASKS: dict[str, Callable[..., Task]] = {
     "dates": dates,
     "numbers": numbers,

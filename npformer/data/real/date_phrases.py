@@ -1,7 +1,7 @@
-"""Dates as people write them, in many languages, and which letters of them say what.
+"""Dates as people write them, in many languages, with the field of each letter.
 
-The patterns are those of the Unicode CLDR, by way of Babel: "EEEE, d. MMMM y" is "Donnerstag, 5. März 1987" in
-German. A phrase is put together field by field, so that each letter's field is known.
+The patterns come from the Unicode CLDR, through Babel: "EEEE, d. MMMM y" is "Donnerstag, 5. März 1987" in
+German. A phrase is assembled field by field, so each letter's field is known.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from npformer.data.real.extra import expect_extra
 
-FIRST_YEAR, LAST_YEAR = 1950, 2049  # a century: two digits of the year say which it is
+FIRST_YEAR, LAST_YEAR = 1950, 2049  # a century, so that two digits determine the year
 Form: TypeAlias = Literal["short", "medium", "long", "full"]
 FORMS: tuple[Form, ...] = ("short", "medium", "long", "full")
-#: What each letter of a pattern stands for; letters outside are signs and small words.
+#: The field of each pattern letter; other text is signs and small words.
 FIELDS = {"d": "day", "M": "month", "L": "month", "y": "year", "E": "weekday", "c": "weekday"}
 LOCALES = (
     "bg", "ca", "cs", "cy", "da", "de", "el", "en_GB", "en_US", "es", "et", "eu", "fi", "fr", "ga", "gl", "hr",
@@ -33,7 +33,7 @@ class Phrase(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The whole."""
+        """The whole text."""
         return "".join(part for part, _ in self.parts)
 
     def fields(self) -> str:
@@ -42,12 +42,12 @@ class Phrase(NamedTuple):
 
 
 def babel_version(task: str) -> str:
-    """What phrases depend on. Raises ConfigError, naming the extra, if Babel is missing."""
+    """The versions that phrases depend on. Raises ConfigError, naming the extra, if Babel is missing."""
     return expect_extra("babel", task)
 
 
 def write(day: datetime.date, locale: str, form: Form) -> Phrase:
-    """The date as the locale's short, medium, long or full form has it."""
+    """The date in the locale's short, medium, long or full form."""
     from babel.dates import DateTimeFormat
 
     fields: Any = DateTimeFormat(day, locale)
@@ -68,8 +68,8 @@ def _pattern(locale: str, form: Form) -> list[tuple[str, Any]]:
 
 
 def random_days(seed: int) -> Iterator[datetime.date]:
-    """Days from FIRST_YEAR to LAST_YEAR without end, the same on every machine."""
-    draw = random.Random(seed).random  # random() alone gives the same numbers in every version of Python
+    """An endless series of days from FIRST_YEAR to LAST_YEAR, the same on every machine."""
+    draw = random.Random(seed).random  # only random() gives the same numbers in every version of Python
     first = datetime.date(FIRST_YEAR, 1, 1)
     count = (datetime.date(LAST_YEAR, 12, 31) - first).days + 1
     while True:
@@ -78,10 +78,10 @@ def random_days(seed: int) -> Iterator[datetime.date]:
 
 @cache
 def ambiguous_forms(locales: Sequence[str] = LOCALES) -> frozenset[tuple[str, Form]]:
-    """The (locale, form) whose phrases may mean another day elsewhere.
+    """The (locale, form) pairs whose phrases may mean another day in another locale.
 
-    Those are all with the month or the year in two digits, since 3/4/05 is three days, and those whose name of
-    a month is another month's in another locale: "listopada" is November in Polish and October in Croatian.
+    These are all forms with the month or the year in two digits, since 3/4/05 can be three days, and forms with a
+    name that means different months in two locales: "listopada" is November in Polish and October in Croatian.
     """
     found = {(locale, form) for locale in locales for form in FORMS if _in_digits(locale, form)}
     meanings: dict[str, set[tuple[str, Form, int]]] = {}

@@ -1,7 +1,7 @@
-"""Dates as people write them in many languages, to ISO 8601; and the same dates, to be tagged word by word.
+"""Dates as people write them in many languages, to ISO 8601; and the same dates, tagged word by word.
 
     dates   "Donnerstag, 5. März 1987"  →  1987-03-05            characters
-            "en_US 3/5/87"              →  1987-03-05            the locale first where others read another day
+            "en_US 3/5/87"              →  1987-03-05            with the locale if others would read another day
     tags    "en_US 3/5/87"              →  other other other month other day other year    words and marks
 
 A hash of the day holds out one in ten: no held-out day is trained on in any language.
@@ -64,7 +64,7 @@ def _phrases(task: str, count: int) -> tuple[list[_Line], str]:
 
 
 def _make(count: int) -> Iterable[str]:
-    """Each day in one locale after the other, one form after the other."""
+    """Each day in each locale and each form in turn."""
     uncertain = ambiguous_forms()
     ways = [(locale, form) for form in FORMS for locale in LOCALES]
     for number, day in enumerate(islice(random_days(_VERSION), count)):
@@ -75,7 +75,7 @@ def _make(count: int) -> Iterable[str]:
 
 
 def _tags_of(line: _Line) -> list[str]:
-    """For each word the field of its letters: the first that is one, if there are several."""
+    """For each word the field of its letters; if there are several, the first."""
     letters = (line.fields[start:stop].replace("o", "")[:1] for start, stop in spans(line.text))
     return [_BY_LETTER[letter or "o"] for letter in letters]
 

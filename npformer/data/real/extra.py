@@ -1,4 +1,4 @@
-"""The packages that data is made with, which not everybody has."""
+"""The optional packages that make data."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from npformer.errors import ConfigError
 
 
 def expect_extra(package: str, task: str) -> str:
-    """The version of a package. Raises ConfigError, naming the extra that brings it, if it is not there."""
+    """The version of a package. Raises ConfigError, naming the extra that contains it, if it is not installed."""
     try:
         if find_spec(package) is not None:
             return version(package)
     except PackageNotFoundError:
         pass
     raise ConfigError(
-        f"task: expected the package {package}, which {task} is made with, but it is not installed; "
+        f"task: expected the package {package}, which makes the data of {task}, but it is not installed; "
         "try: pip install 'npformer[data]'"
     )

@@ -1,9 +1,9 @@
-"""Which of twenty languages is a date written in?
+"""Classifies the language of a date, one of twenty.
 
-    "5 mars 1987"  →  fr, or is it Swedish?
+    "5 mars 1987"  →  fr, but also sv
 
-Both: some phrases are written alike in several languages, and no reader can tell which was meant. Every
-(phrase, language) that there is counts once, so the best that anyone can do is to be right once for each phrase:
+Some phrases are the same in several languages, so no model can tell which one was meant. Every
+(phrase, language) pair counts once, so the best possible answer is right once for each phrase:
 
     ceiling = distinct phrases / (phrase, language) pairs      0.97 for the held-out ones
 
@@ -33,7 +33,7 @@ _HELD_OUT = 0.1
 
 
 def language(*, seed: int = 0, days: int = 1_000) -> ExampleTask:
-    """So many days, each in every language's long and full form; the seed decides batches, not the days.
+    """The long and full form of random days in every language; the seed determines batches, not the days.
 
     Raises ConfigError for fewer than 20 days, or if Babel is missing.
     """
@@ -54,7 +54,7 @@ def language(*, seed: int = 0, days: int = 1_000) -> ExampleTask:
 
 
 def ceiling(examples: Sequence[Example]) -> float:
-    """The accuracy that no answer which depends on the phrase alone can exceed on distinct examples."""
+    """The highest accuracy, on distinct examples, of any answer that depends only on the phrase."""
     return len({source for source, _ in examples}) / len(examples)
 
 

@@ -1,11 +1,11 @@
-"""Python's own manual, as `help()` has it: English prose, grammar rules and examples, to model as a language.
+"""Python's own manual, as in `help()`: English prose, grammar rules and examples, for language models.
 
-    lm    characters; which comes next?          measured in bits per character
-    mlm   WordPiece of 1,000 pieces; which was hidden?
+    lm    characters; predict the next one       measured in bits per character
+    mlm   WordPiece of 1,000 pieces; predict the hidden ones
 
-The text comes with Python (pydoc_data.topics), and so differs between its versions: the digest tells. Topics
-overlap, so what is held out is decided in two steps: whole topics by a hash of their names, as far as they are a
-tenth of the text; then each paragraph is kept once, the held-out side first. No paragraph is on both sides.
+The text is part of Python (pydoc_data.topics), so it differs between versions of Python; the digest shows this. Topics
+overlap, so the split takes two steps: whole topics are held out by a hash of their names, up to a tenth of the text;
+then each paragraph is kept once, first on the held-out side. No paragraph is on both sides.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _PIECES = 1_000
 
 
 def lm(*, seed: int = 0, max_length: int = 128) -> TextTask:
-    """Which character comes next. Raises ConfigError for a max_length without sense.
+    """The task of predicting the next character. Raises ConfigError for a max_length out of range.
 
-    The vocabulary has every character of both sides: a character that could not be said would cost nothing.
+    The vocabulary has every character of both sides, so that every character counts in the loss.
     """
     train, held_out = manual()
     tokenizer: Tokenizer = Characters.learn([train, held_out])
@@ -36,7 +36,7 @@ def lm(*, seed: int = 0, max_length: int = 128) -> TextTask:
 
 
 def mlm(*, seed: int = 0, max_length: int = 64) -> TextTask:
-    """Which pieces of words were hidden. Raises ConfigError for a max_length without sense."""
+    """The task of predicting hidden pieces of words. Raises ConfigError for a max_length out of range."""
     train, held_out = manual()
     check = digest([train, held_out])
     pieces = cached_lines(f"manual-pieces-{_VERSION}-{_PIECES}-{check[:16]}.txt", lambda: _learn(train))
@@ -45,9 +45,9 @@ def mlm(*, seed: int = 0, max_length: int = 64) -> TextTask:
 
 
 def manual(topics: Mapping[str, str] | None = None) -> tuple[str, str]:
-    """The text to train on and the text held out, of topics by name (default: the manual's)."""
+    """The training text and the held-out text, from topics by name (default: the manual's)."""
     if topics is None:
-        from pydoc_data.topics import topics as topics_of_python  # half a megabyte, asked for here alone
+        from pydoc_data.topics import topics as topics_of_python  # half a megabyte, imported only here
 
         topics = topics_of_python
     chosen = _held_out_topics(topics)
@@ -68,7 +68,7 @@ def _held_out_topics(topics: Mapping[str, str]) -> set[str]:
 
 
 def _new_paragraphs(texts: Iterable[str], seen: set[str]) -> str:
-    """The paragraphs of texts that are not among the seen ones, which they join."""
+    """The paragraphs of texts that are not in seen; adds them to seen."""
     new: list[str] = []
     for text in texts:
         for paragraph in text.split("\n\n"):

@@ -2,8 +2,8 @@
 
     seventy-seven thousand, one hundred and eighty → soixante-dix-sept mille cent quatre-vingts
 
-English counts in tens, French after sixty in twenties; "un" is not said before "cent" and "mille"; "et" stands
-before "un" and "onze" but not after "quatre-vingt"; "cent" and "vingt" have an s where nothing follows them.
+English counts in tens, French counts in twenties after sixty; "un" is not said before "cent" and "mille"; "et" stands
+before "un" and "onze" but not after "quatre-vingt"; "cent" and "vingt" have an s if nothing follows them.
 
 Pieces are words and marks: "soixante-dix-sept" is three words and two hyphens. A hash of the number holds out
 one in ten.
@@ -28,9 +28,9 @@ _HELD_OUT = 0.1
 
 
 def numbers(*, seed: int = 0, below: int = 100_000, count: int = 20_000) -> ExampleTask:
-    """count numbers below a bound, or all if they are fewer; the seed decides batches, not the numbers.
+    """count numbers below a bound, or all of them if there are fewer; the seed determines batches, not the numbers.
 
-    Raises ConfigError for bounds without sense, or if num2words is missing.
+    Raises ConfigError for bounds out of range, or if num2words is missing.
     """
     below = whole_number("below", below, at_least=100, at_most=1_000_000_000)
     count = whole_number("count", count, at_least=100, at_most=1_000_000)
@@ -47,11 +47,11 @@ def numbers(*, seed: int = 0, below: int = 100_000, count: int = 20_000) -> Exam
 
 
 def _lines(below: int, count: int) -> list[str]:
-    from num2words import num2words  # takes its time, and is asked for here alone
+    from num2words import num2words  # slow to import, and needed only here
 
     in_words: Any = num2words
-    draw = random.Random(_VERSION).random  # random() alone gives the same numbers in every version of Python
-    chosen = set(range(min(below, 100)))  # each number's own words; beyond them everything is made of parts
+    draw = random.Random(_VERSION).random  # only random() gives the same numbers in every version of Python
+    chosen = set(range(min(below, 100)))  # numbers with words of their own; larger ones are composed of parts
     while len(chosen) < min(count, below):
         chosen.add(int(draw() * below))
     return [f"{n}\t{in_words(n, lang='en')}\t{in_words(n, lang='fr')}" for n in sorted(chosen)]

@@ -1,4 +1,4 @@
-"""SCAN: commands such as "jump twice and walk around left" to what they mean, action by action.
+"""SCAN: commands such as "jump twice and walk around left" to sequences of actions.
 
     C → S | S and S | S after S      [S1 and S2] = [S1][S2]        [S1 after S2] = [S2][S1]
     S → V | V twice | V thrice       [V twice] = [V][V]            [V thrice] = [V][V][V]
@@ -11,13 +11,13 @@ These are 34 + 2·34 = 102 sentences S, and 102 + 2·102² = 20,910 commands. Sp
 
     simple   a fifth, 4,182 commands, chosen by chance       16,728 to train on
     length   the 3,920 with more than 22 actions             16,990
-    jump     the 7,706 that say more of jump than "jump"     13,203 and 1,467 times "jump" alone
+    jump     the 7,706 with jump within a longer command     13,203 and 1,467 times "jump" alone
 
-The first asks whether a model learns the commands, the others whether it learns their grammar: the recurrent
-models of the source generalise where tests resemble training, and fail where that takes the grammar.
+The first split tests whether a model learns the commands, the others whether it learns their grammar. The recurrent
+models of the source generalise where tests resemble training, and fail where the grammar is needed.
 
 Source: Lake & Baroni 2018, arXiv:1711.00350.
-The simple split's choice of commands is by a hash here, and is not theirs.
+Here a hash chooses the commands of the simple split, so they differ from the source's.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _LONE_JUMPS = 1_467  # 10 % of the training examples
 
 
 def scan(*, seed: int = 0, split: str = "simple") -> ExampleTask:
-    """Commands to actions, words both; split is one of SPLITS. Raises ConfigError for another."""
+    """Commands to actions, both in words; split is one of SPLITS. Raises ConfigError for another split."""
     if split not in SPLITS:
         raise ConfigError(f"split: expected one of {', '.join(SPLITS)}, got {split!r}")
     examples = scan_examples()
@@ -83,7 +83,7 @@ def _turned(manner: tuple[str, ...], side: str, action: str) -> str:
 
 
 def _is_held_out(split: str, number: int, example: Example) -> bool:
-    """number: the example's place by chance."""
+    """number: the example's random position."""
     if split == "length":
         return len(example.target.split()) > _LONGEST_TRAINED
     if split == "jump":

@@ -1,8 +1,8 @@
-"""Data that took a while to make is kept in the user's cache folder, and made again whenever it is not there.
+"""Keeps data that is slow to make in the user's cache folder, and makes it again if it is not there.
 
 The folder is $NPFORMER_CACHE, or npformer in $XDG_CACHE_HOME, or in ~/.cache. The first line of a file is the
 SHA-256 of the others: a file that was cut short or changed is made again. It appears by one rename, so two
-processes at once do not meet. Where nothing can be written nothing is kept: that costs time, and is no error.
+processes do not disturb each other. If the folder is not writable, nothing is kept: that costs time but is no error.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from npformer.atomic import write_atomically
 
 
 def cache_folder() -> Path:
-    """Where data is kept; it need not exist. Raises RuntimeError if there is no home to keep it in."""
+    """The cache folder, which need not exist. Raises RuntimeError if there is no home folder."""
     if chosen := os.environ.get("NPFORMER_CACHE"):
         return Path(chosen)
     base = os.environ.get("XDG_CACHE_HOME", "")
@@ -25,9 +25,9 @@ def cache_folder() -> Path:
 
 
 def cached_lines(name: str, make: Callable[[], Iterable[str]]) -> list[str]:
-    """The lines that make() gives, from the file of that name if it is whole.
+    """The lines of make(), read from the file of that name if it is intact.
 
-    The name must say all that the lines depend on. No line may hold a line feed.
+    The name must include everything that the lines depend on. No line may contain a line feed.
     """
     path = None
     with suppress(RuntimeError):
@@ -46,7 +46,7 @@ def digest(lines: Iterable[str]) -> str:
 
 
 def _read(path: Path) -> list[str] | None:
-    """The lines, or None if the file is not there, not readable, or not what was written."""
+    """The lines, or None if the file is missing, unreadable or changed."""
     try:
         first, *lines, last = path.read_bytes().decode().split("\n")
     except (OSError, ValueError):
@@ -56,6 +56,6 @@ def _read(path: Path) -> list[str] | None:
 
 def _write(path: Path, lines: list[str]) -> None:
     content = "".join(f"{line}\n" for line in [digest(lines), *lines])
-    with suppress(OSError):  # read-only, full, or not a folder: what was made is used all the same
+    with suppress(OSError):  # read-only, full, or not a folder: the lines are used anyway
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, content.encode())

@@ -103,7 +103,7 @@ def test_held_out_texts_are_in_the_vocabulary(tasks, name):
 def test_a_missing_package_is_named_with_its_extra(monkeypatch, name, package):
     monkeypatch.setattr("npformer.data.real.extra.find_spec", lambda package: None)
     with pytest.raises(
-        ConfigError, match=rf"expected the package {package}, which {name} is made with.*npformer\[data"
+        ConfigError, match=rf"expected the package {package}, which makes the data of {name},.*npformer\[data"
     ):
         REAL_TASKS[name](seed=0, **SMALL[name])
 
