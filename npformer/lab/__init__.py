@@ -1,1 +1,1 @@
-"""Study: a museum of bugs that the checks have to find, and a grader of gradients written by others."""
+"""Study: a museum of bugs that the checks have to find, and a grader of gradients that learners write."""

@@ -1,13 +1,13 @@
-"""The gradient check under mutation testing: every single-mistake version of every backward, and what becomes of it.
+"""Mutation testing of the gradient check: every version of every backward with a single mistake, and its outcome.
 
-The mutants are nobody's choice: ``proof/mutants.py`` makes them from the syntax trees of the operations'
-backwards and of the layers'. Each is put in the place of the right one and checked on the catalogue's
-cases. *Killed* is a mutant that some check calls wrong, or that crashes; one that survives although it
-changes a gradient would be a hole in the check, and its outcome says which gradient of which case it
-changes by how much; one that changes none is *equivalent*, no mistake at all.
+The mutants are not hand-picked: ``proof/mutants.py`` makes them from the syntax trees of the backwards of
+operations and layers. Each replaces the right one and is checked on the catalogue's
+cases. A mutant is *killed* if a check calls it wrong, or if it crashes. A mutant that survives although it
+changes a gradient would be a hole in the check; its outcome names the gradient, the case and the size of the
+change. A mutant that changes no gradient is *equivalent*, so it is no mistake.
 
-For each killed mutant the diagnosis is judged: the same mistake named, another mistake named that gives
-the very same numbers, a pattern, unknown.
+For each killed mutant the diagnosis is judged: it names the same mistake, another mistake with exactly
+the same numbers, a pattern, or nothing.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ CHANGES = 1e-8
 
 @dataclass(frozen=True)
 class Defendant:
-    """A mutant with the place it goes to and the cases that could see it."""
+    """A mutant with its target and the cases that could notice it."""
 
     mutant: Mutant
     op: str | None  # name of the operation whose backward it replaces, or
@@ -45,7 +45,7 @@ class Defendant:
     cases: tuple[Case, ...]
 
     def put_into(self, case: Case) -> Case:
-        """The case, with the mutant in the place of the right code: in the table of operations, or in a subclass."""
+        """The case with the mutant instead of the right code: in the table of operations, or in a subclass."""
         if self.op is not None:
             pair = plain_pair(getattr(functional, f"{self.op}_forward"), self.mutant.build)
             changes = {self.op: pair}
@@ -66,18 +66,18 @@ class Defendant:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one mutant."""
+    """The outcome of one mutant."""
 
     description: str
     operator: str
     fate: str
-    case: str  # that killed it, or that it survived although it changes a gradient there
+    case: str  # the case that killed it, or in which it changes a gradient and survives
     cause: str = ""  # the diagnosis' label
     diagnosis: str = ""
 
     @property
     def judgement(self) -> str:
-        """Of the diagnosis: right, same effect (another mistake with the very same numbers), unknown or wrong."""
+        """The diagnosis judged: right, same effect (another mistake with the same numbers), unknown or wrong."""
         if self.cause in ("", "unknown"):
             return "unknown"
         if self.cause == self.operator or self.cause.startswith(PATTERNS.get(self.operator, "no pattern")):
@@ -85,7 +85,7 @@ class Outcome:
         return "same effect" if "became" in self.diagnosis else "wrong"
 
 
-#: What a mistake looks like from outside, where there is no reference to compare with.
+#: The effects of a mistake that are visible without a reference.
 PATTERNS = {
     "change a sign": "sign",
     "scale by 2": "scaled by 2",
@@ -98,7 +98,7 @@ PATTERNS = {
 
 
 def defendants() -> list[Defendant]:
-    """All mutants, of the operations' backwards and of the layers' methods called …backward."""
+    """All mutants of the operations' backwards and of the layers' methods named …backward."""
     found = []
     cases = catalogue()
     backend = get_backend("numpy", kernels="plain", threads=1)
@@ -127,7 +127,7 @@ def mutation_test(sample: int | None = None, seed: int = 0) -> list[Outcome]:
 
 
 def judge(defendant: Defendant, backend: Backend) -> Outcome:
-    """Run the cases in which a mutant changes a gradient on it, until one of them kills it."""
+    """Run the mutant on the cases in which it changes a gradient, until one of them kills it."""
     mutant = defendant.mutant
     named = mutant.describe(), mutant.operator
     survived = None
@@ -146,7 +146,7 @@ def judge(defendant: Defendant, backend: Backend) -> Outcome:
 
 
 def _change(case: Case, wrong: Case, backend: Backend) -> str:
-    """Which gradient differs most from the right one, and by how much; "" if none does."""
+    """The gradient that differs most from the right one, and the difference; "" if all are equal."""
     right, found = _gradients(case, backend), _gradients(wrong, backend)
     most = largest(right.values())
     moved = {}
@@ -165,7 +165,7 @@ def _gradients(case: Case, backend: Backend) -> HostArrays:
 
 
 def summary(outcomes: list[Outcome]) -> dict[str, Any]:
-    """Counts: fates, and of the killed ones' diagnoses."""
+    """Counts of outcomes, and of the diagnoses of killed mutants."""
     fates = Counter(outcome.fate for outcome in outcomes)
     killed = [outcome for outcome in outcomes if outcome.fate == KILLED]
     judged = Counter(outcome.judgement for outcome in killed)

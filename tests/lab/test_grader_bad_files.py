@@ -88,8 +88,8 @@ FAULTS = {
     "complex": (backward("return dy * 1j"), ["expected an array (2, 3, 5)", "complex128"]),
     "an input changed": (
         "def relu_forward(x):\n    is_open = x > 0; x[~is_open] = 0\n    return x, is_open\n"
-        "def relu_backward(dy, cache): return dy * cache\n", ["writes into what it was given: x"]),
-    "dy changed": (backward("dy *= cache; return dy"), ["writes into what it was given: the incoming gradient"]),
+        "def relu_backward(dy, cache): return dy * cache\n", ["writes into its inputs: x"]),
+    "dy changed": (backward("dy *= cache; return dy"), ["writes into its inputs: the incoming gradient"]),
     "the cache changed": (
         "import numpy as np\ndef relu_forward(x): return np.where(x > 0, x, 0.0), np.where(x > 0, 1.0, 0.0)\n"
         "def relu_backward(dy, cache):\n    cache *= dy\n    return cache\n", ["writes into the cache"]),

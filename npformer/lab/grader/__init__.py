@@ -1,9 +1,9 @@
 """The grader: runs a learner's own forward and backward, and reports like a teacher.
 
-In reading order: ``exercises`` (what is asked), ``parts`` (the answers), ``templates`` (files to fill in),
-``cases`` (inputs), ``source`` (the file before it runs), ``child`` and ``runner`` (how it runs),
-``judge`` and ``findings`` (what holds), ``mistakes``, ``hints`` and ``diagnosis`` (why not), ``grade``
-(all of it), ``report`` and ``progress``.
+In reading order: ``exercises`` (the problems), ``parts`` (the answers), ``templates`` (files to fill in),
+``cases`` (inputs), ``source`` (reading a file), ``child`` and ``runner`` (running it),
+``judge`` and ``findings`` (right or wrong), ``mistakes``, ``hints`` and ``diagnosis`` (why), ``grade``
+(all steps together), ``report`` and ``progress``.
 """
 
 from npformer.lab.grader.exercises import EXERCISES, Exercise, find

@@ -1,8 +1,8 @@
-"""The inputs on which a learner's pair is tried: random, of several shapes, the awkward ones among them.
+"""The inputs on which a learner's pair is tested: random, of several shapes, with awkward cases.
 
-All sizes of a case differ where they can, so that an axis mistaken for another does not pass unnoticed;
-length 1, batches of 1, gaps in memory, padding, a row that sees nothing, repeated tokens and rows longer
-than nine have cases of their own, each with a name that the report can use.
+All sizes of a case differ where possible, so that a confused axis is noticed. There are separate cases for
+length 1, batches of 1, gaps in memory, padding, a fully masked row, repeated tokens and rows longer
+than nine, each with a name for the report.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from npformer.lab.grader.exercises import Exercise
 from npformer.typing import HostArray, HostArrays
 
 Rng = np.random.Generator
-LONG = "long rows"  # the label of the case in which batches, rows and sequences are longer than nine where they can
+LONG = "long rows"  # the label of the case whose batches, rows and sequences are longer than nine where possible
 
 
 @dataclass(frozen=True)
 class Case:
-    """Arguments of a forward, the gradients that come back to its outputs, and what the reference makes of them."""
+    """Arguments of a forward, upstream gradients of its outputs, and the reference's results."""
 
     label: str
     arguments: tuple[Any, ...]
@@ -33,11 +33,11 @@ class Case:
     outputs: Any
     gradients: Any
     sizes: Mapping[str, float]  # named numbers that a wrong factor may equal
-    gaps: bool = False  # arrays are handed over with room between their numbers
+    gaps: bool = False  # arrays have gaps between their elements
 
 
 def cases_of(exercise: Exercise) -> tuple[Case, ...]:
-    """All cases of an exercise; the same numbers at every call."""
+    """All cases of an exercise, with the same numbers at every call."""
     return _cases(exercise)
 
 

@@ -1,7 +1,7 @@
-"""What is wrong with a wrong gradient, and what to say about it.
+"""Finds the cause of a wrong gradient, and the hints for it.
 
-In this order: a typical mistake that gives the very same numbers on every case; a constant factor; a shape
-that tells; a mutant of the reference backward with the same numbers; a pattern in the numbers; and if
+In this order: a typical mistake that gives exactly the same numbers on every case; a constant factor; a
+telling shape; a mutant of the reference backward with the same numbers; a pattern in the numbers; and if
 nothing fits, the exercise's own hints for that gradient.
 """
 
@@ -23,11 +23,11 @@ from npformer.proof.measures import size
 from npformer.proof.mutants import mutants
 from npformer.typing import HostArray, HostArrays
 
-ALIKE = 1e-7  # of the largest number: as near as a mistake's numbers come to those of its formula
+ALIKE = 1e-7  # of the largest number: the tolerance between a mistake's numbers and its formula's
 
 
 class Explanation(NamedTuple):
-    """Why a gradient is wrong: cause for machines, what shows in it, and hints from question to nearly the line."""
+    """Why a gradient is wrong: cause for JSON, the visible effect, and hints from a question to almost the code."""
 
     cause: str
     seen: str
@@ -35,7 +35,7 @@ class Explanation(NamedTuple):
 
 
 def explain(exercise: Exercise, gradient: str, outcomes: Sequence[Result]) -> Explanation:
-    """Explain one wrong gradient; outcomes are all cases in which it was computed."""
+    """Explain one wrong gradient; outcomes: all cases in which it was computed."""
     usable = [t for t in outcomes if gradient in t.gradients and not t.own_forward]
     found = [t.gradients[gradient] for t in usable]
     if not found:
@@ -54,7 +54,7 @@ def _unknown(exercise: Exercise, gradient: str) -> Explanation:
 def _kind(
     exercise: Exercise, gradient: str, outcomes: Sequence[Result], found: Sequence[Compared]
 ) -> Explanation | None:
-    """float32 or NaN, where nothing else is wrong."""
+    """float32 or NaN, if nothing else is wrong."""
     problems = {c.problem for c in found if c.problem}
     if len(problems) != 1 or not problems <= {"precision", "not finite"}:
         return None
@@ -76,14 +76,14 @@ def _typical(
 
 
 def _matters(found: Sequence[Compared], results: Sequence[HostArrays], gradient: str) -> bool:
-    """Whether the mistake covers a case in which the gradient is wrong."""
+    """Whether the mistake applies to a case in which the gradient is wrong."""
     return any(c.problem and gradient in r for c, r in zip(found, results, strict=True))
 
 
 def _factor(
     exercise: Exercise, gradient: str, outcomes: Sequence[Result], found: Sequence[Compared]
 ) -> Explanation | None:
-    """A constant factor, the same or the same letter in every case, those in which it is 1 included."""
+    """A constant factor, with the same value or the same letter in every case, including cases in which it is 1."""
     letters = {letter for outcome in outcomes for letter in outcome.case.sizes}
     names: set[str] | None = None
     for outcome, c in zip(outcomes, found, strict=True):
@@ -91,7 +91,7 @@ def _factor(
             return None
         square = float(np.sum(c.truth * c.truth))
         if square < 1e-20:
-            continue  # any factor would do
+            continue  # any factor would fit
         factor = float(np.sum(c.claimed * c.truth)) / square
         if not _agree(c.claimed, factor * c.truth) or c.truth.size < 2:
             return None
@@ -102,7 +102,7 @@ def _factor(
 
 
 def _scaled(exercise: Exercise, gradient: str, names: set[str]) -> Explanation:
-    """A gradient that is some factor times the right one; names are what the factor may be called."""
+    """A gradient that is a factor times the right one; names: possible names of the factor."""
     plain: list[str] = [n for n in ("−1", "2", "1/2", "0") if n in names]
     name = (plain or sorted(names, key=lambda n: (len(n), n)))[0]
     seen = f"Every number of {gradient} is {name} times what it should be."
@@ -112,7 +112,7 @@ def _scaled(exercise: Exercise, gradient: str, names: set[str]) -> Explanation:
         seen = f"{gradient} has the right numbers with the opposite sign."
     question = "Which factor is too many, or missing? Follow it through the forward, line by line."
     said = {"−1": "A minus sign is too many, or missing.", "0": "It is lost on the way, or multiplied by 0."}.get(
-        name, f"The factor {name} is not to be there."
+        name, f"The factor {name} should not be there."
     )
     return Explanation(f"scaled by {name}", seen, (question, said, for_gradient(exercise, gradient)[2]))
 
@@ -127,7 +127,7 @@ def _factors(sizes: Mapping[str, float]) -> Iterator[tuple[str, float]]:
 def _shapes(
     exercise: Exercise, gradient: str, outcomes: Sequence[Result], found: Sequence[Compared]
 ) -> Explanation | None:
-    """What a wrong shape tells."""
+    """The cause that a wrong shape reveals."""
     wrong = [c for c in found if c.problem == "shape"]
     if not wrong:
         return None
@@ -145,7 +145,7 @@ def _shapes(
             f"The numbers of {gradient} are right; only a reshape is missing.",
         )
     elif came.ndim > right.ndim and _summed(came, right):
-        cause, said = "axes not summed", f"{gradient} still has axes that {gradient[1:]} has not: sum over them."
+        cause, said = "axes not summed", f"{gradient} still has axes that {gradient[1:]} does not have: sum over them."
     elif came.ndim < right.ndim:
         cause, said = "summed too far", f"{gradient} has lost an axis: one sum too many, or over too many axes."
     return Explanation(cause, "", (question, said, hints[2]))
@@ -159,7 +159,7 @@ def _summed(came: HostArray, right: HostArray) -> bool:
 def _mutant(
     exercise: Exercise, gradient: str, outcomes: Sequence[Result], found: Sequence[Compared]
 ) -> Explanation | None:
-    """A single mistake in the reference backward that gives these numbers: best, on all gradients at once."""
+    """A single mistake in the reference backward that gives these numbers, preferably for all gradients at once."""
     kept = [exercise.forward(*outcome.case.arguments)[1] for outcome in outcomes]
     best = None
     for mutant in mutants(exercise.backward):
@@ -170,7 +170,7 @@ def _mutant(
                     for outcome, cache in zip(outcomes, kept, strict=True)
                 ]
         except Exception:
-            continue  # a mutant that does not even run explains nothing
+            continue  # a mutant that does not run explains nothing
         if not all(_agree(c.claimed, r.get(gradient)) for c, r in zip(found, results, strict=True)):
             continue
         if all(_explains_all(outcome, r) for outcome, r in zip(outcomes, results, strict=True)):
@@ -186,7 +186,7 @@ def _explains_all(outcome: Result, results: dict[str, Any]) -> bool:
 def _pattern(
     exercise: Exercise, gradient: str, outcomes: Sequence[Result], found: Sequence[Compared]
 ) -> Explanation | None:
-    """What npformer.proof reads in the numbers, if it reads the same in every case that is wrong."""
+    """The pattern that npformer.proof finds in the numbers, if it is the same in every wrong case."""
     read = [
         by_pattern(c.claimed, c.truth, _clues(exercise, outcome))
         for outcome, c in zip(outcomes, found, strict=True)

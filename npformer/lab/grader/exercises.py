@@ -1,7 +1,7 @@
-"""The exercises, from the linear map to a decoder layer: what to differentiate, and what to read first.
+"""The exercises, from the linear map to a decoder layer: the function to differentiate, and reading hints.
 
-Each is one pair of ``parts``: its forward is given to the learner, its backward is asked for. The order
-is that of the list; an exercise may use the pairs named in ``parts``, which come before it.
+Each is one pair of ``parts``: the learner gets its forward and writes its backward. The list is
+in order; an exercise may use the pairs named in its ``parts``, which come before it.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class Exercise:
 
     name: str
     title: str
-    formula: str  # the forward, in symbols that are the names in the code
-    read: str  # what to read or think about first
+    formula: str  # the forward, in symbols that match the names in the code
+    read: str  # hints to read first
     wrt: tuple[str, ...]  # the arguments that have a gradient, in the order in which backward returns them
     docs: str  # the module of npformer whose docstring derives the gradient, or several with spaces between
     parts: tuple[str, ...] = ()  # the functions of earlier exercises that a solution may call
@@ -57,7 +57,7 @@ class Exercise:
 
     @property
     def available(self) -> frozenset[str]:
-        """The parts, and what they call in their turn."""
+        """The parts, and the parts that these call in turn."""
         earlier = [BY_NAME[name.removesuffix("_backward")] for name in self.parts if name.endswith("_backward")]
         return frozenset(self.parts).union(*(exercise.available for exercise in earlier))
 
@@ -186,7 +186,7 @@ BY_NAME = {exercise.name: exercise for exercise in EXERCISES}
 
 
 def find(name: str) -> Exercise:
-    """The exercise called name. Raises ConfigError, with the names there are, if there is none."""
+    """The exercise called name. Raises ConfigError, with all names, if there is none."""
     if name not in BY_NAME:
-        raise ConfigError(f"exercise: expected one of {', '.join(BY_NAME)}, got {name!r}; --list shows what they are")
+        raise ConfigError(f"exercise: expected one of {', '.join(BY_NAME)}, got {name!r}; --list shows all exercises")
     return BY_NAME[name]

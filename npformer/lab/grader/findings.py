@@ -1,4 +1,4 @@
-"""What holds and what does not, a line each, with the numbers that show it."""
+"""Findings, one line each, with the numbers that show them."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from npformer.lab.grader.source import Source
 from npformer.lab.grader.tree import named
 from npformer.typing import HostArray
 
-FEW = 5  # numbers of an excerpt
-#: What may be wrong with a tensor, the least first.
+FEW = 5  # the most numbers in an excerpt
+#: Possible errors of a tensor, the least severe first.
 SEVERITY = ("", "precision", "numbers", "not finite", "kind", "shape")
-#: What a sign of measuring is in words; see child/measuring.py.
+#: The signs of a measured gradient in words; see child/measuring.py.
 SIGNS = {
     "complex": "computes with complex numbers, as a complex step does",
     "forward": "calls {}_forward, or a copy of it, again and again",
     "moved": "evaluates a function again and again with one number moved",
-    "unwatched": "takes away the grader's sys.setprofile",
+    "unwatched": "removes the grader's sys.setprofile",
 }
 
 
@@ -34,11 +34,11 @@ class Finding:
     ok: bool
     text: str
     details: tuple[str, ...] = ()
-    lacks: str = "is not right"  # what the verdict says, if it does not hold
+    lacks: str = "is not right"  # the verdict's words, if the finding does not hold
 
 
 def forward_findings(exercise: Exercise, source: Source, outcomes: Sequence[Result]) -> list[Finding]:
-    """Whether the forward computes what the exercise asks for."""
+    """Whether the forward computes the exercise's function."""
     name = "forward"
     complaints = [t.complaint for t in outcomes if t.complaint and not t.outputs]
     if complaints:
@@ -58,7 +58,7 @@ def forward_findings(exercise: Exercise, source: Source, outcomes: Sequence[Resu
 
 
 def backward_findings(exercise: Exercise, source: Source, outcomes: Sequence[Result]) -> list[Finding]:
-    """Each gradient; or what kept it from being computed."""
+    """Each gradient, or the reason why it was not computed."""
     tried = [t for t in outcomes if t.outputs and not _time(t)]
     findings: list[Finding] = []
     if tried and all(t.blank for t in tried):
@@ -86,7 +86,7 @@ def _gradient(name: str, outcomes: Sequence[Result]) -> list[Finding]:
     if not bad:
         of = "is the derivative of your own forward" if own else "is right"
         return [Finding(name, True, of)]
-    worst = max(bad, key=lambda t: SEVERITY.index(t.gradients[name].problem))  # the first of the worst
+    worst = max(bad, key=lambda t: SEVERITY.index(t.gradients[name].problem))  # the first case with the worst error
     compared = worst.gradients[name]
     measured = " of your own forward (measured)" if worst.own_forward else ""
     words = {
@@ -106,7 +106,7 @@ def _lacks(compared: Compared) -> str:
 
 
 def _imprecise(compared: Compared) -> str:
-    """The words for numbers that are right, but not to float64's rounding."""
+    """The words for numbers that are right, but not to float64 precision."""
     if compared.single:
         return "is right, but computed in float32; expected float64 precision"
     why = "computed in float32, or measured by differences" if compared.error > 1e-9 else "measured by differences"
@@ -115,14 +115,14 @@ def _imprecise(compared: Compared) -> str:
 
 
 def conduct_findings(exercise: Exercise, outcomes: Sequence[Result]) -> list[Finding]:
-    """Whether the pair is pure: writes into nothing, gives the same answer twice, derives instead of measuring."""
+    """Whether the pair is pure: changes no input, gives the same answer twice, derives instead of measuring."""
     found = []
     changed = sorted({name for t in outcomes for name in t.changed})
     if changed:
-        text = f"writes into what it was given: {', '.join(changed)}; others still need it, so work on a new array"
+        text = f"writes into its inputs: {', '.join(changed)}; other code still needs them, so work on a new array"
         found.append(Finding("inputs", False, text))
     elif any(t.outputs for t in outcomes):
-        found.append(Finding("inputs", True, "are left as they were"))
+        found.append(Finding("inputs", True, "are unchanged"))
     ran = [t for t in outcomes if t.gradients]
     if any(not t.stable for t in ran):
         text = "a second backward with the same cache gives other numbers: the first one writes into the cache"
@@ -137,7 +137,7 @@ def conduct_findings(exercise: Exercise, outcomes: Sequence[Result]) -> list[Fin
 def _failure(
     exercise: Exercise, source: Source, failed: Sequence[Result], step: str, among: Sequence[Result] | None = None
 ) -> Finding:
-    """An exception of the learner's, its line, and the shapes that were in play."""
+    """An exception in the learner's code, its line, and the shapes involved."""
     event = failed[0].failure or {}
     text = f"{exercise.name}_{step} stops with {event['type']}{_where(failed, among) if among else ''}"
     details = [event["message"].splitlines()[0] if event["message"] else "(without a message)"]
@@ -155,7 +155,7 @@ def _shapes(exercise: Exercise, outcome: Result) -> list[str]:
 
 
 def _where(bad: Sequence[Result], outcomes: Sequence[Result] | None) -> str:
-    """On which inputs, if not on all: often the whole diagnosis."""
+    """The wrong inputs, if not all are wrong: often the whole diagnosis."""
     if outcomes is None or len(bad) == len(outcomes):
         return ""
     wrong = ", ".join(f"“{t.case.label}”" for t in bad)

@@ -1,4 +1,4 @@
-"""Grades a learner's file: runs each exercise in it, judges what came back, finds the words."""
+"""Grades a learner's file: runs each exercise in it, judges the results, and explains them."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from npformer.lab.grader.source import Source, exercises_in, read_source, refusa
 from npformer.lab.grader.tree import decode
 
 RIGHT, WRONG, NOT_BEGUN = "right", "wrong", "not begun"
-ORACLE_CASES = 2  # on how many cases the derivative of an own forward is measured
+ORACLE_CASES = 2  # number of cases on which the derivative of a learner's own forward is measured
 
 
 @dataclass(frozen=True)
 class Grade:
-    """The verdict on one exercise, and everything that is to be said of it."""
+    """The verdict on one exercise, with its findings and explanation."""
 
     exercise: Exercise
     status: str  # RIGHT, WRONG or NOT_BEGUN
     findings: tuple[Finding, ...]
-    about: str = ""  # what the explanation speaks of: a gradient, or ""
+    about: str = ""  # the subject of the explanation: a gradient, or ""
     explanation: Explanation | None = None
     printed: str = ""
     printed_more: int = 0
@@ -43,8 +43,8 @@ class Grade:
 def grade_file(path: Path, forced: str | None = None, limits: Limits | None = None) -> Iterator[Grade]:
     """Grade the exercises of a file, in teaching order, one at a time.
 
-    Raises DataError if the file cannot be read, parsed or run at all, defines no exercise, or does what a
-    solution may not do (imports the answer, writes files); ConfigError if there is no exercise ``forced``.
+    Raises DataError if the file cannot be read, parsed or run, defines no exercise, or does something
+    forbidden (imports the answer, writes files); ConfigError if there is no exercise ``forced``.
     """
     source = read_source(path)
     wanted = exercises_in(source, forced)
@@ -72,7 +72,7 @@ def _grade(exercise: Exercise, source: Source, beside: Sequence[Exercise], limit
 
 
 def _expect_runs(exercise: Exercise, source: Source, happened: Run, limits: Limits) -> None:
-    """Raise DataError for what no report can be made of."""
+    """Raise DataError if no report can be made."""
     for event in happened.all("refused"):
         raise DataError(refusal(source, event["message"], event["line"]))
     loaded = happened.all("loaded")
@@ -101,7 +101,7 @@ def _why_not_loaded(source: Source, happened: Run, limits: Limits) -> str:
 
 
 def _stopped(exercise: Exercise, source: Source, happened: Run, limits: Limits) -> list[Finding]:
-    """The finding that the run did not come to its end."""
+    """The finding that the run did not finish."""
     stages = happened.all("stage")
     step = f"{exercise.name}_{stages[-1]['step']}" if stages and stages[-1]["case"] is not None else "it"
     for event in happened.all("failed"):
@@ -119,7 +119,7 @@ def _stopped(exercise: Exercise, source: Source, happened: Run, limits: Limits) 
 def _measure_own_forward(
     exercise: Exercise, source: Source, beside: Sequence[Exercise], outcomes: Sequence[Result], limits: Limits
 ) -> None:
-    """Where the learner's forward is another function, compare the backward with that function's derivative."""
+    """If the learner's forward is another function, compare the backward with that function's derivative."""
     other = [t for t in outcomes if t.other_forward]
     chosen = [t for t in other if t.gradients and _other_numbers(t)][:ORACLE_CASES]
     slopes: dict[int, Any] = {}
@@ -130,11 +130,11 @@ def _measure_own_forward(
         if id(outcome) in slopes:
             against_own_forward(outcome, slopes[id(outcome)])
         else:
-            outcome.gradients = {}  # of a forward that is another: nothing to hold them against
+            outcome.gradients = {}  # for another forward there is nothing to compare with
 
 
 def _other_numbers(outcome: Result) -> bool:
-    """Outputs of the right shapes with other numbers, finite ones."""
+    """Whether the outputs have the right shapes and finite, but different, numbers."""
     return any(c.problem == "numbers" for c in outcome.outputs.values()) and all(
         c.problem in ("", "precision", "numbers") for c in outcome.outputs.values()
     )
@@ -143,7 +143,7 @@ def _other_numbers(outcome: Result) -> bool:
 def _explained(
     exercise: Exercise, source: Source, outcomes: Sequence[Result], findings: Sequence[Finding]
 ) -> tuple[str, Explanation | None]:
-    """What to speak of: an exception first, then the forward, then the gradient nearest to the output."""
+    """The subject of the explanation: an exception, else the forward, else the gradient nearest to the output."""
     for outcome in outcomes:
         if outcome.failure is not None and outcome.failure["type"] != "TimeLimit":
             failure = outcome.failure
@@ -155,7 +155,7 @@ def _explained(
         return "", Explanation("forward", "", for_forward(exercise))
     if not gradients:
         return "", None
-    about = gradients[-1]  # the last that is returned belongs to the last line of the forward, mostly
+    about = gradients[-1]  # the last gradient returned usually belongs to the last line of the forward
     return about, explain(exercise, about, outcomes)
 
 

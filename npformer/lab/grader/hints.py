@@ -1,6 +1,6 @@
-"""What a good teacher says when no typical mistake fits: by exercise and gradient, and by kind of error.
+"""Hints for errors that match no typical mistake: by exercise and gradient, and by kind of error.
 
-Three levels each: a question that points at the right line of thought; what is missing; nearly the line.
+Each has three levels: a question that leads to the idea; the missing part; almost the line of code.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ BY_GRADIENT: dict[tuple[str, str], Hints] = {
         "dmemory_k + dmemory_v"),
 }  # fmt: skip
 
-#: What a mutant's operator (see npformer.proof.mutants) says about the mistake.
+#: Hints for a mutant's operator (see npformer.proof.mutants).
 BY_OPERATOR: dict[str, tuple[str, str]] = {
     "drop a term": (
         "Which value is used more than once in the forward? Each use sends a gradient back.",
@@ -120,7 +120,7 @@ BY_OPERATOR: dict[str, tuple[str, str]] = {
 
 
 def for_gradient(exercise: Exercise, gradient: str) -> Hints:
-    """The hints for a gradient of an exercise, whatever may be wrong with it."""
+    """The hints for a gradient of an exercise, whatever the error."""
     top = gradient.split(".")[0]
     for key in ((exercise.name, top), (exercise.name, "*")):
         if key in BY_GRADIENT:
@@ -134,7 +134,7 @@ def for_mutant(mutant: Mutant, gradient: str) -> Hints:
     if mutant.operator == "drop a term" and mutant.before.startswith(f"{mutant.after} + "):
         named = f"One term of a sum is missing: what --answer calls `{mutant.before[len(mutant.after) + 3 :]}`."
     line = f"In the words of --answer: where `{mutant.before}` belongs, yours does what `{mutant.after}` would."
-    if "." in gradient:  # of a whole layer: where on the way back it went wrong is half the answer
+    if "." in gradient:  # in a whole layer, the place of the error is half the answer
         question = f"Coming from the output, {gradient} is the first gradient to be wrong. {question}"
     return question, named, line
 

@@ -1,4 +1,4 @@
-"""What a learner's pair did on each case, held against what it should have done."""
+"""Compares a learner's results on each case with the reference."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from npformer.typing import HostArray, HostArrays
 #: (the gradient of a key's bias, which is 0). A central difference of an operation that is not linear comes to
 #: 2e-11 in some case, whatever its step.
 TOLERANCE = 1e-11
-#: The same where slopes are measured here.
+#: The same for slopes that the grader measures.
 MEASURED_TOLERANCE = 1e-5
-#: Up to here the formula is right and the arithmetic is not: float32 comes to 8e-5 in the deepest exercise.
+#: Up to this error the formula is right but the precision is not: float32 reaches 8e-5 in the deepest exercise.
 SINGLE = 1e-4
 
 
 @dataclass(frozen=True)
 class Compared:
-    """One tensor on one case: what came, what was right, and what is wrong with it ("" if nothing)."""
+    """One tensor on one case: the claimed value, the right value, and the kind of error ("" if none)."""
 
     claimed: Any
     truth: HostArray
@@ -36,7 +36,7 @@ class Compared:
 
     @property
     def single(self) -> bool:
-        """Whether the numbers are float32's, by their dtype or because float32 holds each of them."""
+        """Whether the numbers are float32, by dtype or because each is representable in float32."""
         claimed = np.asarray(self.claimed)
         with np.errstate(over="ignore"):
             held = claimed.astype(np.float32) == claimed
@@ -50,17 +50,17 @@ class Compared:
 
 @dataclass
 class Result:
-    """One case: outputs and gradients by name as far as they came, or why they did not."""
+    """One case: the outputs and gradients returned, by name, or the reason why there are none."""
 
     case: Case
     outputs: dict[str, Compared] = field(default_factory=dict)
     gradients: dict[str, Compared] = field(default_factory=dict)
-    complaint: str = ""  # the result is not even of the right build
-    failure: dict[str, Any] | None = None  # an exception of the learner's
+    complaint: str = ""  # the result has the wrong structure
+    failure: dict[str, Any] | None = None  # an exception in the learner's code
     changed: list[str] = field(default_factory=list)  # inputs that were written to
-    stable: bool = True  # a second backward gave the same
-    measuring: list[str] = field(default_factory=list)  # signs that backward measures instead of deriving
-    own_forward: bool = False  # gradients were held against the learner's own forward
+    stable: bool = True  # whether a second backward gave the same
+    measuring: list[str] = field(default_factory=list)  # signs of a measured gradient
+    own_forward: bool = False  # whether gradients were compared with the learner's own forward
 
     @property
     def forward_ok(self) -> bool:
@@ -68,7 +68,7 @@ class Result:
 
     @property
     def other_forward(self) -> bool:
-        """The forward is another one than the exercise's, and not the same with less precision."""
+        """Whether the forward differs from the exercise's by more than precision."""
         return any(found.problem not in ("", "precision") for found in self.outputs.values())
 
     @property
@@ -78,7 +78,7 @@ class Result:
 
 
 def outcomes_of(exercise: Exercise, cases: Sequence[Case], run: Run) -> list[Result]:
-    """What the events of a run say, case by case; cases that were not reached are left out."""
+    """The outcomes from a run's events, case by case; cases that were not reached are left out."""
     found: dict[int, Result] = {}
     for event in run.events:
         index = event["case"]
@@ -124,7 +124,7 @@ def _backward(exercise: Exercise, outcome: Result, event: dict[str, Any]) -> Non
 
 
 def _compared(names: tuple[str, ...], claimed: Any, truth: Any) -> dict[str, Compared]:
-    """Each leaf compared. Raises ValueError, saying what came, if the build differs."""
+    """Compare each leaf. Raises ValueError, with the value found, if the structure differs."""
     right = named(names, truth)
     parts = claimed if isinstance(claimed, tuple) else (claimed,)
     if len(parts) != len(names):
@@ -139,7 +139,7 @@ def _compared(names: tuple[str, ...], claimed: Any, truth: Any) -> dict[str, Com
 
 
 def compare(claimed: Any, truth: HostArray, most: float, tolerance: float = TOLERANCE) -> Compared:
-    """One claimed tensor against the true one; most is the size of the largest entry of the whole case."""
+    """Compare one claimed tensor with the true one; most: the largest absolute entry of the whole case."""
     if isinstance(claimed, bool | int | float):
         claimed = np.asarray(claimed)
     if not isinstance(claimed, np.ndarray):
@@ -156,7 +156,7 @@ def compare(claimed: Any, truth: HostArray, most: float, tolerance: float = TOLE
 
 
 def against_own_forward(outcome: Result, slopes: HostArrays) -> None:
-    """Hold the gradients against the measured slopes of the learner's own forward instead."""
+    """Compare the gradients with measured slopes of the learner's own forward instead."""
     most = largest(slopes.values())
     outcome.own_forward = True
     outcome.gradients = {

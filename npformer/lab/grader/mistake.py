@@ -15,13 +15,13 @@ Formula = Callable[[Any], HostArrays]
 
 @dataclass(frozen=True)
 class Mistake:
-    """One typical mistake. ``wrong`` computes what it gives from the arguments, outputs and true gradients by name."""
+    """One typical mistake. ``wrong`` computes its result from the arguments, outputs and true gradients by name."""
 
-    cause: str  # a few words, for machines and for the most generous reader
-    seen: str  # what shows in the numbers; gives nothing away
-    question: str  # hint 1: the line of thought
+    cause: str  # a few words, for JSON and for the most generous hint
+    seen: str  # the visible effect in the numbers, without the answer
+    question: str  # hint 1: the idea
     names_it: str  # hint 2: what is missing or wrong
-    line: str  # hint 3: nearly the line of code
+    line: str  # hint 3: almost the line of code
     wrong: Formula
 
     @property
@@ -35,10 +35,10 @@ def rows(x: HostArray) -> HostArray:
 
 
 def total(x: HostArray, axis: int) -> Any:
-    """The sum over an axis, which stays with length 1."""
+    """The sum over an axis, kept with length 1."""
     return np.sum(x, axis=axis, keepdims=True)
 
 
 def mean(x: HostArray) -> HostArray:
-    """The mean over the last axis, which stays with length 1."""
+    """The mean over the last axis, kept with length 1."""
     return np.asarray(x.mean(axis=-1, keepdims=True))

@@ -1,7 +1,7 @@
 """Typical wrong answers, each with its formula and with hints for the learner who wrote it.
 
-A learner's wrong gradient that equals one of these on every case *is* that mistake: then the teacher can
-speak to the point. What fits none is left to the mutants and patterns of ``npformer.proof``.
+A wrong gradient that equals one of these on every case *is* that mistake, so the hint can be
+specific. Other errors are left to the mutants and patterns of ``npformer.proof``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from npformer.lab.grader.tree import named
 
 
 def problem(exercise: Exercise, case: Case) -> SimpleNamespace:
-    """A case as names: arguments, what comes in (dy, …), outputs (y, …) and true gradients (dx, …)."""
+    """A case by name: arguments, upstream gradients (dy, …), outputs (y, …) and true gradients (dx, …)."""
     upstream = named(exercise.upstream, case.upstream)
     outputs = named(exercise.outputs, case.outputs)
     arguments = dict(zip(exercise.arguments, case.arguments, strict=True))

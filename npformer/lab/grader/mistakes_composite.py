@@ -1,4 +1,4 @@
-"""Typical mistakes in the exercises that are put together from others: attention, residual sums, whole layers."""
+"""Typical mistakes in composite exercises: attention, residual sums, whole layers."""
 
 from __future__ import annotations
 

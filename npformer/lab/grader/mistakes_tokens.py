@@ -1,4 +1,4 @@
-"""Typical mistakes where tokens meet tables, statistics and the loss: embedding to cross-entropy."""
+"""Typical mistakes with tables, statistics and the loss: the exercises from embedding to cross-entropy."""
 
 from __future__ import annotations
 

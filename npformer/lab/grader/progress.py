@@ -1,7 +1,7 @@
-"""What a learner has solved: one small JSON file, ``npformer-progress.json``, in the current folder.
+"""A learner's progress: one small JSON file, ``npformer-progress.json``, in the current folder.
 
-In the current folder because that is where the solutions are: it is seen, can be handed in or thrown away,
-and two courses in two folders do not mix. A file that is not ours to read is left exactly as it is.
+It is in the current folder because the solutions are there: it is visible, can be handed in or deleted,
+and two courses in two folders do not mix. A file that npformer did not write is not changed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FORMAT = "npformer exercises 1"
 
 @dataclass
 class Entry:
-    """One exercise: how often it was graded, the most generous hint that was read, whether it is solved."""
+    """One exercise: the number of gradings, the highest level of hint shown, whether it is solved."""
 
     attempts: int = 0
     hint: int = 0
@@ -29,14 +29,14 @@ class Entry:
 
 @dataclass
 class Progress:
-    """All exercises tried; problem says why the file was not read, and then nothing is written either."""
+    """All exercises tried; problem: why the file could not be read, in which case nothing is written either."""
 
     path: Path
     entries: dict[str, Entry] = field(default_factory=dict)
     problem: str = ""
 
     def record(self, name: str, ok: bool, hint: int) -> None:
-        """One more attempt at an exercise; solved once is solved."""
+        """Record an attempt at an exercise; a solved exercise stays solved."""
         entry = self.entries.setdefault(name, Entry())
         entry.attempts += 1
         if not entry.solved:
@@ -44,7 +44,7 @@ class Progress:
         entry.solved = entry.solved or ok
 
     def save(self) -> str:
-        """Write the file; "" if that went well, else why not."""
+        """Write the file; returns "" or the reason of the failure."""
         if self.problem:
             return self.problem
         document = {"format": FORMAT, "exercises": {name: asdict(entry) for name, entry in self.entries.items()}}
@@ -71,7 +71,7 @@ def load(folder: Path) -> Progress:
 
 
 def _entries(document: Any) -> dict[str, Entry]:
-    """Raises ValueError unless document is ours; exercises of other versions are kept."""
+    """Raises ValueError unless npformer wrote document; exercises of other versions are kept."""
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise ValueError("another format")
     exercises = document.get("exercises")
@@ -90,7 +90,7 @@ def _entry(entry: Any) -> Entry:
 
 
 def overview(progress: Progress) -> str:
-    """All exercises in order, with what was reached."""
+    """All exercises in order, with the learner's progress."""
     lines = []
     for number, exercise in enumerate(EXERCISES, 1):
         entry = progress.entries.get(exercise.name, Entry())

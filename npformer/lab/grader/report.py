@@ -1,4 +1,4 @@
-"""The report on one exercise, as a good teacher would write it, 80 columns wide; and the same for machines."""
+"""The report on one exercise, as a good teacher would write it, 80 columns wide; and the same as JSON."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from npformer.lab.grader.grade import NOT_BEGUN, Grade
 from npformer.visible import visible
 
 WIDTH = 80
-#: What the verdict says of findings that are no gradients.
+#: The verdict's words for findings that are not gradients.
 PHRASES = {
     "forward": "the forward is not right",
     "backward": "the backward is not right",
@@ -20,12 +20,12 @@ PHRASES = {
     "time": "it takes too long",
     "process": "it breaks off",
 }
-FEW = 5  # gradients that have lines of their own
-LINES = 8  # of what the learner printed
+FEW = 5  # the most gradients with separate lines
+LINES = 8  # lines of the learner's prints
 
 
 def report(grade: Grade, level: int, command: str) -> str:
-    """The report; level 1 to 3 is how generous the hint is, command what to type for more."""
+    """The report; level: 1 to 3, a higher hint tells more; command: what to type for more."""
     parts = [verdict(grade), *("\n".join(map(_finding, _folded(grade, ok))) for ok in (True, False))]
     if grade.explanation is not None:
         if grade.explanation.seen:
@@ -57,7 +57,7 @@ def verdict(grade: Grade) -> str:
 
 
 def to_dict(grade: Grade, level: int) -> dict[str, Any]:
-    """Everything, for machines; the hint up to the level asked for."""
+    """Everything as JSON, with hints up to the requested level."""
     explanation = grade.explanation
     return {
         "exercise": grade.exercise.name, "ok": grade.ok, "status": grade.status,
@@ -70,7 +70,7 @@ def to_dict(grade: Grade, level: int) -> dict[str, Any]:
 
 
 def following(grade: Grade) -> str:
-    """After a right answer: what comes next."""
+    """The next step after a right answer."""
     number = EXERCISES.index(grade.exercise) + 1
     if number == len(EXERCISES):
         return "That was the last one: you have written a Transformer's whole backward pass."
@@ -97,7 +97,7 @@ def _clipped(line: str) -> str:
 
 
 def _folded(grade: Grade, ok: bool) -> list[Finding]:
-    """The findings that hold or do not; of many gradients, the one spoken of alone has its numbers shown."""
+    """The findings that hold or do not; if there are many gradients, only the explained one is shown with numbers."""
     found = [finding for finding in grade.findings if finding.ok == ok]
     gradients = [finding for finding in found if finding.name not in PHRASES]
     if len(gradients) <= FEW:
@@ -120,7 +120,7 @@ def _more(level: int, command: str) -> str:
 
 
 def _printed(grade: Grade) -> str:
-    """What the learner's code printed and what NumPy warned of, shortened."""
+    """The learner's prints and NumPy's warnings, shortened."""
     lines = [line for line in grade.printed.rstrip().split("\n") if line.strip()]
     shown = [_clipped(f"    {line}") for line in lines[:LINES]]
     if lines[LINES:] or grade.printed_more:

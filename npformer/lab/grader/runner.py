@@ -1,4 +1,4 @@
-"""Runs a learner's file in a process of its own: bounded in time and memory, its prints kept apart."""
+"""Runs a learner's file in a separate process, with limits on time and memory, and collects its prints."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from npformer.lab.grader.templates import parts_source
 from npformer.lab.grader.tree import encode, paths
 
 CHILD = Path(__file__).parent / "child"
-PRINTED = 4000  # characters of what a learner prints that are kept
-REPORTED = 64_000_000  # characters of results that are read
-STARTUP = 60.0  # seconds until Python and NumPy are loaded, at worst
-GRACE = 1.5  # seconds in which its own clock strikes first, and can say where
+PRINTED = 4000  # the most characters of prints that are kept
+REPORTED = 64_000_000  # the most characters of results that are read
+STARTUP = 60.0  # the most seconds for loading Python and NumPy
+GRACE = 1.5  # extra seconds, so that the child's own limit strikes first and can report the line
 ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OPENBLAS", "OMP", "MKL", "VECLIB_MAXIMUM", "NUMEXPR")}
 
 
@@ -39,18 +39,18 @@ class Limits:
 
 @dataclass
 class Run:
-    """What happened in the learner's process: its events in order, and what it printed."""
+    """A run of the learner's process: its events in order, and its prints."""
 
     events: list[dict[str, Any]] = field(default_factory=list)
     printed: str = ""
     printed_more: int = 0  # characters beyond those kept
     exit_code: int = 0
-    killed: bool = False  # by the clock
-    started: threading.Event = field(default_factory=threading.Event)  # its first event came, or it ended
+    killed: bool = False  # stopped by the time limit
+    started: threading.Event = field(default_factory=threading.Event)  # its first event arrived, or it ended
 
     @property
     def ended(self) -> bool:
-        """Whether it came to its own end."""
+        """Whether the process finished by itself."""
         return any(event["event"] == "end" for event in self.events)
 
     def all(self, event: str) -> list[dict[str, Any]]:
@@ -107,7 +107,7 @@ def _leaves(exercise: Exercise, case: Case) -> list[tuple[str, list[Any], list[i
 
 
 def _environment() -> dict[str, str]:
-    """One thread, so that limits on memory and processes mean what they say; nothing of Python's own settings."""
+    """One thread, so that limits on memory and processes are meaningful; no Python settings of the user."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     return kept | ONE_THREAD
 
@@ -134,7 +134,7 @@ def _watched(process: subprocess.Popen[bytes], job: bytes, limits: Limits) -> Ru
 
 
 def _feed(stream: Any, job: bytes) -> None:
-    with contextlib.suppress(OSError), stream:  # it may have died before reading
+    with contextlib.suppress(OSError), stream:  # it may have ended before reading
         stream.write(job)
 
 
@@ -147,7 +147,7 @@ def _read_events(stream: Any, result: Run) -> None:
             left -= len(line)
             if left < 0:
                 continue
-            with contextlib.suppress(ValueError):  # half a line of a process that was killed
+            with contextlib.suppress(ValueError):  # half a line from a killed process
                 result.events.append(json.loads(line))
 
 
@@ -162,7 +162,7 @@ def _read_prints(stream: Any, result: Run) -> None:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """The process and whatever it may have started, by its session."""
+    """End the process and everything that it started, by its session."""
     if process.poll() is not None and not hasattr(os, "killpg"):
         return
     with contextlib.suppress(ProcessLookupError, PermissionError):

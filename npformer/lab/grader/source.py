@@ -1,4 +1,4 @@
-"""A learner's file before it is run: read, parsed, searched for its functions and for what it may not import."""
+"""Reads and parses a learner's file before it runs; finds its functions and forbidden imports."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BANNED = (
 
 @dataclass(frozen=True)
 class Source:
-    """A file that Python can read: its text and the names that its top level defines."""
+    """A parsed Python file: its text and the names defined at its top level."""
 
     path: Path
     text: str
@@ -33,7 +33,7 @@ class Source:
     names: frozenset[str]
 
     def line(self, number: int | None) -> str:
-        """A line of the file, without its margin; empty if there is none."""
+        """A line of the file, without its indentation; empty if there is none."""
         lines = self.text.splitlines()
         return lines[number - 1].strip() if number is not None and 0 < number <= len(lines) else ""
 
@@ -61,7 +61,7 @@ def read_source(path: Path) -> Source:
 def _parsed(path: Path, text: str) -> ast.Module:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # "invalid escape sequence" is said when the file runs
+            warnings.simplefilter("ignore")  # the warning "invalid escape sequence" appears when the file runs
             return ast.parse(text, str(path))
     except SyntaxError as error:
         raise DataError(f"{path}: Python cannot read it\n{_marked(error)}") from None
@@ -80,7 +80,7 @@ def _marked(error: SyntaxError) -> str:
 
 
 def _names(tree: ast.Module) -> Iterator[str]:
-    """What the top level binds: functions, assignments, imports, also below if and try."""
+    """The names that the top level binds: functions, assignments, imports, also below if and try."""
     for node in _top_level(tree.body):
         if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
             yield node.name
@@ -101,7 +101,7 @@ def _top_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def exercises_in(source: Source, forced: str | None = None) -> list[Exercise]:
-    """The exercises whose pairs a file defines, in teaching order; or the forced one.
+    """The exercises whose pairs a file defines, in teaching order, or only the forced one.
 
     Raises DataError if there is none, or half of one; ConfigError if the forced one does not exist.
     """
@@ -130,7 +130,7 @@ def _all_functions() -> set[str]:
 
 
 def _seen(source: Source) -> str:
-    """What was found instead, and what may have been meant."""
+    """The functions found instead, and a suggestion."""
     for name in sorted(source.names):
         near = difflib.get_close_matches(name, sorted(_all_functions()), n=1, cutoff=0.75)
         if near:
@@ -147,12 +147,12 @@ def refuse_answers(source: Source) -> None:
 
 
 def refusal(source: Source, what: str, line: int | None) -> str:
-    """The message for something that a solution may not do."""
+    """The message for something forbidden in a solution."""
     where = f"\n  line {line}: {source.line(line)}" if line else ""
     reason = (
-        "an exercise is solved with NumPy alone (`from parts import …` brings the exercises before it)"
+        "an exercise is solved with NumPy only (`from parts import …` brings the exercises before it)"
         if what.startswith("imports") or "parts" in what or "npformer" in what
-        else "a solution computes and does nothing else; what is for trying out goes below `if __name__ == '__main__':`"
+        else "a solution only computes; put experiments below `if __name__ == '__main__':`"
     )
     return f"{source.path}: it {what}: {reason}{where}"
 

@@ -1,4 +1,4 @@
-"""The files that learners fill in, made from the reference pairs: the forward as it is, the backward emptied."""
+"""The files that learners fill in, made from the reference pairs: a complete forward and an empty backward."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def answer(exercise: Exercise) -> str:
 
 
 def parts_source(names: Iterable[str]) -> str:
-    """The source of these functions of earlier exercises, with all that they call, as one module."""
+    """The source of these functions of earlier exercises, with everything that they call, as one module."""
     wanted = set(names)
     exercises = [exercise for exercise in EXERCISES if f"{exercise.name}_forward" in wanted]
     texts = [_plain(function) for name in ("split_heads", "merge_heads") for function in _heads(name, wanted)]
@@ -62,11 +62,11 @@ def parts_source(names: Iterable[str]) -> str:
 def all_parts() -> str:
     """Every part, for a learner who wants to run an exercise without the grader."""
     names = {name for exercise in EXERCISES for name in exercise.available}
-    return f'"""The exercises before yours, solved: `from parts import …` finds them here."""\n\n{parts_source(names)}'
+    return f'"""The solved exercises before yours, for `from parts import …`."""\n\n{parts_source(names)}'
 
 
 def write_new(path: Path, text: str) -> None:
-    """Write a file that is not there yet. Raises OutputError if it is, or if it cannot be written."""
+    """Write a new file. Raises OutputError if it exists, or if it cannot be written."""
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
@@ -98,7 +98,7 @@ def _plain(function: Callable[..., Any], body: str | None = None) -> str:
 
 
 def _imports(exercise: Exercise) -> str:
-    """What the file needs: math where the forward uses it, NumPy, and the parts."""
+    """The file's imports: math where the forward uses it, NumPy, and the parts."""
     math = "import math\n\n" if "math." in inspect.getsource(exercise.forward) else ""
     if not exercise.parts:
         return f"{math}import numpy as np"

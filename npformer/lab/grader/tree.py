@@ -21,7 +21,7 @@ def leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def named(names: tuple[str, ...], values: Any) -> dict[str, Any]:
-    """The leaves of as many values as there are names (a lone one may stand without its tuple), by dotted name.
+    """The leaves of values, one value for each name (a single one may omit its tuple), by dotted name.
 
     Raises ValueError if the numbers differ.
     """
@@ -30,7 +30,7 @@ def named(names: tuple[str, ...], values: Any) -> dict[str, Any]:
 
 
 def paths(value: Any, start: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], HostArray]]:
-    """(path, array) of each array in a nested value that stands at path start."""
+    """(path, array) of each array in a nested value; paths begin with start."""
     if isinstance(value, dict):
         for key, part in value.items():
             yield from paths(part, (*start, key))

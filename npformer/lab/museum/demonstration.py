@@ -1,7 +1,7 @@
-"""A short training run, right against wrong: same data, same start, same dropout, one bug.
+"""A short training run, with and without a bug: same data, same initial weights, same dropout.
 
-The task is to reverse a word of up to six of eight letters, with a model that two cores train in seconds. It is
-small on purpose: what a bug does here it does in a large model too, only later and at a price.
+The task is to reverse a word of up to six of eight letters, with a model that two cores train in seconds. A bug has
+the same effect in a large model, only later and at a higher price.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _OF_MODEL = ("dropout", "norm_order", "activation", "positions", "tie_embeddings
 
 @dataclass(frozen=True)
 class Course:
-    """How one run went."""
+    """The course of one run."""
 
-    losses: tuple[float, ...]  # of each step, nats per token; NaN from where it broke down
-    exact_match: float  # share of held-out words reversed without a mistake, decoded freely; NaN if it cannot be
-    trouble: str = ""  # what was raised, if something was
+    losses: tuple[float, ...]  # of each step, nats per token; NaN after a failure
+    exact_match: float  # share of held-out words reversed without a mistake, decoded freely; NaN if decoding fails
+    trouble: str = ""  # the exception, if one was raised
 
     @property
     def last_loss(self) -> float:
@@ -50,13 +50,13 @@ class Course:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Both runs of a bug."""
+    """The two runs, without and with the bug."""
 
     right: Course
     wrong: Course
 
     def to_dict(self) -> dict[str, Any]:
-        """The outcome, for machines; what is no number is None."""
+        """The outcome for JSON; NaN becomes None."""
         courses = {"right": self.right, "wrong": self.wrong}
         return {
             name: {"loss": _finite(c.last_loss), "exact_match": _finite(c.exact_match), "trouble": c.trouble}
@@ -65,7 +65,7 @@ class Comparison:
 
 
 def compare(bug: Bug, steps: int = STEPS) -> Comparison:
-    """Train twice. Raises nothing that a bug raises: it is told in the course."""
+    """Train twice. An exception that the bug causes is noted in the course, not raised."""
     options = dict(bug.run or {})
     right = _train(options, get_backend("numpy", dtype="float32", kernels="plain", threads=1), steps)
     with patched(bug.edits, dtype="float32") as backend, np.errstate(all="ignore"):

@@ -1,4 +1,4 @@
-"""The table of detections: which check notices which bug, what it says of it, and which check is the only one."""
+"""The table of detections: which check notices which bug, its message, and which checks are indispensable."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from npformer.lab.museum.reach import Prepared, prepare
 
 @dataclass(frozen=True)
 class Detections:
-    """What all checks say of one bug."""
+    """The results of all checks on one bug."""
 
     bug: Bug
-    tried: int  # checks that run the changed code
-    problems: dict[str, str]  # name of each check that fails -> the first thing that it found
+    tried: int  # number of checks that run the changed code
+    problems: dict[str, str]  # name of each failing check -> its first finding
     diagnosis: str  # in a sentence
 
     def survives(self, without: Sequence[str] = ()) -> bool:
-        """Whether no check fails, those in ``without`` left out."""
+        """Whether no check fails, apart from those in ``without``."""
         return not (self.problems.keys() - set(without))
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, for machines."""
+        """Everything, for JSON."""
         e = self.bug
         return {
             "id": e.id, "category": e.category, "title": e.title, "sources": list(e.sources),
@@ -51,13 +51,13 @@ def detection_table(bugs: Sequence[Bug], workers: int | None = None) -> Iterator
     if workers <= 1 or len(bugs) < 4:
         yield from map(examine, bugs)
         return
-    context = multiprocessing.get_context("spawn")  # no lock of this process is copied half-held
+    context = multiprocessing.get_context("spawn")  # so that no held lock of this process is copied
     with ProcessPoolExecutor(workers, mp_context=context) as pool:
         yield from pool.map(examine, bugs)
 
 
 def examine(bug: Bug) -> Detections:
-    """Run every check that the bug concerns while its bug is in the program."""
+    """Run every check that the bug concerns while the bug is in the program."""
     if bug.test:
         return _examine_test(bug)
     chosen = prepared().concerned(bug)
@@ -68,12 +68,12 @@ def examine(bug: Bug) -> Detections:
     return Detections(bug, len(chosen), problems, diagnosis_of(bug, problems))
 
 
-#: The check that answers to tests: gradcheck's refusal of what proves nothing, or its verdict.
+#: The check for tests that cannot fail: gradcheck's refusal of a vacuous check, or its verdict.
 TEST_GUARD = "the checker's answer"
 
 
 def _examine_test(bug: Bug) -> Detections:
-    """Run a test that cannot fail on the wrong kernel, and ask npformer's checker the same question."""
+    """Run a test that cannot fail on the wrong kernel, and npformer's checker on the same kernel."""
     test = EMPTY_TESTS[bug.test]
     with patched(bug.edits), np.errstate(all="ignore"):
         if not test.passes():
@@ -84,12 +84,12 @@ def _examine_test(bug: Bug) -> Detections:
 
 @cache
 def prepared() -> Prepared:
-    """All checks, tried on the program without a bug; GradientError if one fails there."""
+    """All checks, run on the program without a bug; GradientError if one fails there."""
     return prepare(all_checks(), BUGS)
 
 
 def only_detectors(table: Sequence[Detections]) -> dict[str, list[str]]:
-    """Name of each check -> ids of the bugs that nothing else detects: what would survive without it."""
+    """Name of each check -> ids of the bugs that no other check detects, which would survive without it."""
     found: dict[str, list[str]] = {}
     for detections in table:
         if len(detections.problems) == 1:

@@ -1,7 +1,7 @@
-"""What the gradient check says of a bug: the diagnosis of its first wrong tensor.
+"""The gradient check's diagnosis of a bug, from its first wrong tensor.
 
-It is asked after the bug was taken out again: the changed functions go to ``gradcheck`` as somebody
-else's pair, so that the correct backward, of which mistakes are tried, is the correct one.
+It runs after the bug was removed again: the changed functions go to ``gradcheck`` as a user's
+pair, so that the mistakes tried are those of the correct backward.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from npformer.lab.museum.patch import changed_functions, patched
 from npformer.proof import Case, Report, catalogue, gradcheck
 from npformer.proof.diagnosis import UNKNOWN
 
-#: Larger layers take seconds to be checked element by element.
+#: Checking larger layers element by element takes seconds.
 _LARGE = ("EncoderStack", "Decoder", "Transformer")
 
 
 def diagnosis_of(bug: Bug, problems: dict[str, str]) -> str:
-    """A sentence: the gradient check's diagnosis if it has one, else what the first failing check found."""
+    """A sentence: the gradient check's diagnosis if there is one, else the first failing check's finding."""
     if not problems:
         return ""
     first = next(iter(problems))
@@ -42,11 +42,11 @@ def _diagnosis(bug: Bug, case: Case) -> str:
         try:
             return _by_stranger(bug, case) if case.group == "op" else _in_place(bug, case)
         except Exception:
-            return ""  # it crashes: what the check found says more
+            return ""  # it crashes: the check's finding says more
 
 
 def _by_stranger(bug: Bug, case: Case) -> str:
-    """The diagnosis of the changed pair beside the correct one; "" if the bug changes something inside it."""
+    """The diagnosis of the changed pair, compared with the correct one; "" if the bug changes something inside it."""
     op = case.name.partition(":")[0]
     changed = {function.__name__: function for function in changed_functions(bug.edits)}
     names = f"{op}_forward", f"{op}_backward"
@@ -63,7 +63,7 @@ def _in_place(bug: Bug, case: Case) -> str:
 
 
 def _first(report: Report) -> str:
-    """The first diagnosis that says something, with the tensors that it is about; "" if there is none."""
+    """The first diagnosis with a cause, and its tensors; "" if there is none."""
     wrong = [row for row in report.rows if not row.ok]
     for row in wrong:
         if row.diagnosis and row.cause != UNKNOWN.cause:

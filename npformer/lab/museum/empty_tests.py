@@ -1,6 +1,6 @@
-"""Tests that cannot fail: each is run on a wrong kernel, passes, and is answered by npformer's own checker.
+"""Tests that cannot fail: each passes on a wrong kernel, and npformer's checker shows the error.
 
-The tests are as they are found: a kernel, an input, a comparison. What each leaves out is why it passes.
+The tests have the form in which they are found: a kernel, an input, a comparison. Each omits something, so it passes.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ RNG_SEED = 11
 
 @dataclass(frozen=True)
 class EmptyTest:
-    """A test as found, and what npformer answers to it."""
+    """A test as found, and npformer's answer."""
 
-    passes: Callable[[], bool]  # the test, on the kernel that is in the program
-    answer: Callable[[], str]  # what the checker says, asked the same way; "" if it finds nothing wrong
+    passes: Callable[[], bool]  # the test, on the program's present kernel
+    answer: Callable[[], str]  # the checker's answer for the same kernel; "" if it finds nothing wrong
 
 
 def _normal(*shape: int) -> HostArray:

@@ -1,7 +1,7 @@
-"""The museum's bugs as explanations: a user who made one of them is told its name.
+"""The museum's bugs as explanations: a user's check names the bug that the user made.
 
-``npf.gradcheck`` asks for them where a checked pair stands in for an operation of npformer, after the generic mistakes
-of ``proof/mutants.py``: a bug may be more than one of these at once.
+``npf.gradcheck`` uses them if a checked pair replaces an operation of npformer, after the generic mistakes
+of ``proof/mutants.py``; a bug may combine several of these.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from npformer.proof.mutants import Mutant, rebuilt
 
 
 def explanations(op: str) -> list[Mutant]:
-    """The backward of an operation, by its name, with each bug that changes it, or a backward that it calls."""
+    """The backward of a named operation with each bug that changes it or a backward that it calls."""
     backward = getattr(functional, f"{op}_backward")
     within = {backward.__name__, *backward.__code__.co_names}
     found = []
     for bug in BUGS:
         if _names(bug) <= within and _is_of_functional(bug):
-            with suppress(PatchError):  # the operation was changed meanwhile: its bugs explain nothing
+            with suppress(PatchError):  # the operation has changed, so its bugs explain nothing
                 found.append(_explanation(bug, backward))
     return found
 
@@ -35,7 +35,7 @@ def _names(bug: Bug) -> set[str]:
 
 
 def _is_of_functional(bug: Bug) -> bool:
-    """Whether it changes backward functions of ``functional``, and nothing else."""
+    """Whether the bug changes only backward functions of ``functional``."""
     return not bug.test and all(
         target.startswith("npformer.functional.") and target.endswith("_backward") for target in bug.targets
     )

@@ -1,10 +1,10 @@
-"""Putting a bug into the running program, everywhere at once, and taking it out again.
+"""Puts a bug into the running program, everywhere at once, and removes it again.
 
 A function is bound in many places: its module, every module that imported it by name, a class, the table
-of operations, inside a ``partial`` or another function's closure. So its *code* is exchanged, not its name:
-the function object stays what it is and where it is, and whoever calls it runs the changed text. Taking the
-bug out puts the very same code object back. The whole process is changed meanwhile: one patch at a time, and
-no other work in other threads.
+of operations, inside a ``partial`` or another function's closure. So its *code* is replaced, not its name:
+the function object stays the same, and every caller runs the changed code. Removing the
+bug restores the same code object. The change affects the whole process, so there may be one patch at a time, and
+no work in other threads.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _numbers = itertools.count()
 
 
 class PatchError(ConfigError):
-    """An edit does not fit the code any more: the code was changed, so the bug must be too."""
+    """An edit no longer fits the code: the code has changed, so the bug must be updated."""
 
 
 @contextmanager
 def patched(edits: Iterable[Edit], dtype: str = "float64") -> Iterator[Backend]:
     """While in the context, the edits are in force; yields NumPy's backend, whose operations have them.
 
-    Raises PatchError if a target does not exist or its text is not there exactly once; then nothing is changed.
+    Raises PatchError if a target does not exist or does not contain the text exactly once; then nothing is changed.
     """
     changed = [(function_at(target), _compiled(target, group)) for target, group in _by_target(edits).items()]
     with _exchanged(changed):
@@ -45,9 +45,9 @@ def patched(edits: Iterable[Edit], dtype: str = "float64") -> Iterator[Backend]:
 
 @contextmanager
 def noted(targets: Iterable[str]) -> Iterator[set[str]]:
-    """While in the context, each of these functions that runs puts its target into the set that is yielded.
+    """While in the context, each of these functions adds its target to the yielded set when it runs.
 
-    A line before its first one does that: as good as no time, where a tracer trebles that of all functions.
+    An inserted first line does that. It costs almost no time, whereas a tracer triples the time of all functions.
     """
     _ran.clear()
     note = "from npformer.lab.museum.patch import _ran as _ran_; _ran_.add({!r})"
@@ -71,12 +71,12 @@ def _exchanged(changed: list[tuple[FunctionType, FunctionType]]) -> Iterator[Non
         for function, code, defaults, keyword_defaults, attributes in before:
             function.__code__ = code
             function.__defaults__, function.__kwdefaults__ = defaults, keyword_defaults
-            vars(function).clear()  # a bug may have remembered something there
+            vars(function).clear()  # a bug may have stored something there
             vars(function).update(attributes)
 
 
 def changed_functions(edits: Iterable[Edit]) -> list[FunctionType]:
-    """The edited functions as functions of their own, which call the program as it is; nothing is put in place."""
+    """The edited functions as separate functions, which call the unchanged program; nothing is replaced."""
     return [_compiled(target, group) for target, group in _by_target(edits).items()]
 
 
@@ -97,7 +97,7 @@ def function_at(target: str) -> FunctionType:
 
 
 def edited_sources(edits: Iterable[Edit]) -> dict[str, tuple[str, str]]:
-    """Target -> its source as it is and as the edits make it. Raises PatchError if they do not fit."""
+    """Target -> its source, and the edited source. Raises PatchError if an edit does not fit."""
     return {target: _edited(target, group) for target, group in _by_target(edits).items()}
 
 
@@ -109,7 +109,7 @@ def _by_target(edits: Iterable[Edit]) -> dict[str, list[Edit]]:
 
 
 def _edited(target: str, edits: list[Edit]) -> tuple[str, str]:
-    """The source of a function, and the same with its edits."""
+    """The source of a function, and the edited source."""
     before = source = textwrap.dedent(inspect.getsource(function_at(target)))
     for edit in edits:
         if source.count(edit.old) != 1:
@@ -122,7 +122,7 @@ def _edited(target: str, edits: list[Edit]) -> tuple[str, str]:
 
 
 def _compiled(target: str, edits: list[Edit], first: str = "") -> FunctionType:
-    """The function with its edits, and first as its first line, compiled in the namespace of its module."""
+    """The edited function, with ``first`` as its first line, compiled in the namespace of its module."""
     original = function_at(target)
     source = _edited(target, edits)[1]
     file = f"<museum {next(_numbers)}: {target}>"
@@ -132,7 +132,7 @@ def _compiled(target: str, edits: list[Edit], first: str = "") -> FunctionType:
     if not isinstance(definition, ast.FunctionDef):
         raise PatchError(f"{target}: expected a function of its own, got {type(definition).__name__}")
     definition.body[:0] = ast.parse(first).body
-    definition.decorator_list = []  # the code alone is taken; whatever wraps the original still does
+    definition.decorator_list = []  # only the code is used; decorators of the original remain
     names = dict(original.__globals__)
     exec(compile(tree, file, "exec", __future__.annotations.compiler_flag, dont_inherit=True), names)
     new: FunctionType = names[definition.name]

@@ -1,4 +1,4 @@
-"""Which check runs which function: a check that never runs the changed code cannot notice the change."""
+"""Records which check runs which function: a check that never runs the changed code cannot notice the change."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from npformer.lab.museum.patch import noted
 
 
 class Prepared(NamedTuple):
-    """The checks, tried on the right program."""
+    """The checks, run on the right program."""
 
     checks: tuple[Check, ...]
-    right: Program  # what it knows holds for a wrong one, too, as far as nothing that is changed ran
+    right: Program  # its results are valid for a wrong program, too, if no changed target ran
     reached: dict[str, tuple[frozenset[str], ...]]  # name of each check -> the targets that each of its parts runs
 
     def concerned(self, bug: Bug) -> list[tuple[Check, list[int]]]:
-        """The checks that run something that the bug changes, each with the parts of it that do."""
+        """The checks that run a target of the bug, each with those of its parts that do."""
         changed = bug.targets
         found = [
             (check, [i for i, ran in enumerate(self.reached[check.name]) if ran & changed]) for check in self.checks
@@ -33,10 +33,10 @@ class Prepared(NamedTuple):
 
 
 def prepare(checks: Iterable[Check], bugs: Iterable[Bug]) -> Prepared:
-    """Run all checks on the right program, noting which targets of the bugs' edits run.
+    """Run all checks on the right program, and record which targets of the bugs' edits run.
 
     Raises GradientError if a check fails on the correct program: checks that fail without a bug would
-    kill every mutant, and prove nothing.
+    detect every bug, and prove nothing.
     """
     backend = get_backend("numpy", dtype="float64", kernels="plain", threads=1)
     checks, reached = tuple(checks), {}

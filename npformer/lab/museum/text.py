@@ -1,4 +1,4 @@
-"""What the museum shows, at 80 columns: the list, the table of detections, the label of one bug."""
+"""The museum's output, at 80 columns: the list, the table of detections, the page of one bug."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from npformer.lab.museum.patch import edited_sources
 from npformer.lab.mutation_testing import CRASHED, EQUIVALENT, KILLED, SURVIVED, Outcome
 
 WIDTH = 80
-_ID = 33  # of the longest id and two spaces
+_ID = 33  # width of the longest id and two spaces
 
 
 def listing(bugs: Sequence[Bug]) -> str:
@@ -29,7 +29,7 @@ def listing(bugs: Sequence[Bug]) -> str:
 
 
 def row(detections: Detections) -> str:
-    """A bug's lines of the table of detections: how many checks detect it, the first of them, and the diagnosis."""
+    """A bug's lines in the table of detections: the number of checks that detect it, the first one, the diagnosis."""
     e = detections.bug
     if detections.survives():
         return _entry(e.id, f"SURVIVES all {detections.tried} checks that run it")
@@ -44,7 +44,7 @@ def heading(category: str) -> str:
 
 
 def verdict(table: Sequence[Detections], without: Sequence[str], seconds: float) -> str:
-    """The last lines: how many were detected, who survives, and which check nothing can replace."""
+    """The last lines: the number of detected bugs, the survivors, and the indispensable checks."""
     survivors = [detections.bug.id for detections in table if detections.survives(without)]
     left_out = f" without {', '.join(without)}" if without else ""
     lines = [f"\n{len(table) - len(survivors)} of {len(table)} bugs detected{left_out} ({seconds:.0f} s)"]
@@ -53,7 +53,7 @@ def verdict(table: Sequence[Detections], without: Sequence[str], seconds: float)
 
 
 def _single(table: Sequence[Detections]) -> Iterator[str]:
-    """For each check what would survive without it."""
+    """For each check, the bugs that would survive without it."""
     alone = only_detectors(table)
     used = {name for detections in table for name in detections.problems}
     if alone:
@@ -61,7 +61,7 @@ def _single(table: Sequence[Detections]) -> Iterator[str]:
         yield from (_entry(name, ", ".join(ids)) for name, ids in alone.items())
     if len(used) > len(alone):
         yield _filled(
-            f"Each of the other {len(used) - len(alone)} checks that detected something can be missed: "
+            f"Each of the other {len(used) - len(alone)} checks that detected something can be left out: "
             "another one detects the same.", WIDTH,
         )  # fmt: skip
 
@@ -82,7 +82,7 @@ def label(e: Bug, detections: Detections, comparison: Comparison | None, picture
 
 
 def _change(e: Bug) -> Iterator[str]:
-    """The lines that change, as they are and as they become."""
+    """The changed lines, before and after."""
     yield "The change:"
     for target, (before, after) in edited_sources(e.edits).items():
         yield f"  in {target.replace(':', ', ')}"
@@ -122,7 +122,7 @@ def _shown(e: Bug, comparison: Comparison | None, picture: str | None) -> Iterat
     if comparison.wrong.exact_match >= comparison.right.exact_match:
         yield _filled(
             "A run this short and this small does not show the bug; the wrong one may even be ahead by chance. "
-            "That is why a curve is no check, and why such bugs are shipped: the checks above see them at once.",
+            "A curve is no check, and such bugs get shipped; the checks above find them at once.",
             WIDTH,
         )
     if picture is not None:
@@ -147,7 +147,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def mutation_table(outcomes: Sequence[Outcome], counts: Mapping[str, Any], seconds: float) -> str:
-    """The counts of mutation testing by kind of mistake, the survivors with their reason, the diagnosis judged."""
+    """The counts of mutation testing by kind of mistake, the survivors with reasons, the quality of diagnoses."""
     fates = (KILLED, CRASHED, EQUIVALENT, SURVIVED)
     lines = ["mistake".ljust(18) + "".join(fate.rjust(12) for fate in fates)]
     for operator in sorted({outcome.operator for outcome in outcomes}):

@@ -1,4 +1,4 @@
-"""Loads a learner's file, calls its pair on every case, and reports what happened."""
+"""Loads a learner's file, calls its pair on every case, and reports the events."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LIBRARY = library()
 def main() -> None:
     """Read the job and run it."""
     stream = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # from here on whatever prints, in whatever way, prints to standard error
+    os.dup2(2, 1)  # from here on every print goes to standard error
     for text in (sys.stdout, sys.stderr):
         text.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
     job = json.load(sys.stdin)
@@ -60,7 +60,7 @@ def _run(job: Job, reporter: Reporter) -> None:
 
 
 def _attempt(reporter: Reporter, action: Callable[[], None]) -> bool:
-    """Run action; False after an error of the learner's, which is reported. TimeLimit ends the run."""
+    """Run action; False after an error in the learner's code, which is reported. TimeLimit ends the run."""
     try:
         action()
         return True
@@ -70,7 +70,7 @@ def _attempt(reporter: Reporter, action: Callable[[], None]) -> bool:
 
 
 def _hide() -> None:
-    """From here on an import finds none of the modules of this folder, but a helper of the learner's of that name."""
+    """From here on imports do not find this folder's modules, only the learner's modules of the same names."""
     for name in [name for name, module in sys.modules.items() if _is_here(module)]:
         del sys.modules[name]
     sys.modules["__main__"] = types.ModuleType("__main__")
@@ -81,7 +81,7 @@ def _is_here(module: types.ModuleType) -> bool:
 
 
 def _make_parts(source: str, allowed: list[str]) -> None:
-    """The module ``parts``: what is solved already. A backward that this exercise may not use refuses."""
+    """The module ``parts``: the solved exercises. A backward that this exercise may not use raises an error."""
     module = types.ModuleType("parts")
     exec(compile(source, "<parts>", "exec"), module.__dict__)
     for name in [n for n in vars(module) if n.endswith("_backward") and n not in allowed]:
@@ -94,7 +94,7 @@ def _load(job: Job, module: types.ModuleType) -> None:
     """Run the learner's file as a module, not as a program."""
     module.__file__ = job["path"]
     sys.modules["exercise"] = module
-    sys.path.append(os.path.dirname(job["path"]))  # last: a helper of theirs, never a NumPy of theirs
+    sys.path.append(os.path.dirname(job["path"]))  # last on the path: it may bring a helper, but not another NumPy
     exec(compile(job["source"], job["path"], "exec"), module.__dict__)
 
 
@@ -112,20 +112,20 @@ def _refusal(function: Any, count: int) -> str | None:
 
 
 class _Pair:
-    """The learner's two functions; what runs in backward is watched."""
+    """The learner's two functions; calls in backward are watched."""
 
     def __init__(self, module: types.ModuleType, job: Job) -> None:
         self.forward, self.own_backward = getattr(module, job["forward"]), getattr(module, job["backward"])
 
     def backward(self, upstream: Any, cache: Any, arguments: list[Any]) -> tuple[Any, Measuring]:
-        """What backward returns, and what it called; arguments are those of forward."""
+        """The result of backward, and its calls; arguments: those of forward."""
         with Measuring(self.forward, arguments, LIBRARY) as seen:
             found = self.own_backward(upstream, cache)
         return found, seen
 
 
 def _run_case(job: Job, index: int, pair: _Pair, reporter: Reporter) -> None:
-    """Forward, then backward twice, the second time to see whether the first one spoilt the cache."""
+    """Forward, then backward twice, the second time to check that the first one did not change the cache."""
     case = job["cases"][index]
     gaps, forms = case["gaps"], [*case["arguments"], case["upstream"]]
     names = [*job["arguments"], "the incoming gradient"]
@@ -143,7 +143,7 @@ def _run_case(job: Job, index: int, pair: _Pair, reporter: Reporter) -> None:
     reporter.enter("backward", index)
     gradients, seen = pair.backward(upstream, result[1], arguments)
     found, touched = encode(gradients, top=True), changed()
-    with contextlib.redirect_stdout(io.StringIO()):  # a print is to be read once
+    with contextlib.redirect_stdout(io.StringIO()):  # a print is reported once
         gradients, _ = pair.backward(decode(case["upstream"], gaps), result[1], arguments)
     stable = json.dumps(found) == json.dumps(encode(gradients, top=True))
     reporter.say("backward", result=found, changed=touched, stable=stable, measuring=seen.signs())

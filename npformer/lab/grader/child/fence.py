@@ -1,19 +1,19 @@
-"""What a learner's code may not do. It is a fence and no sandbox: it stops accidents and the easy ways round.
+"""Blocks what a learner's code may not do. This is a fence, not a sandbox: it stops accidents and easy tricks.
 
-Stopped, by an audit hook of Python's that ends the process on the spot:
+Blocked, by a Python audit hook that ends the process at once:
 
 - other programs, signals to other processes, the network, ``ctypes``;
-- files opened for writing, made, removed, renamed, or changed in mode, time or owner; folders opened by
-  descriptor, since a name below a descriptor (``dir_fd=``) says nothing of where it is;
-- npformer's own files, by whatever link or name, and libraries that hold or compute the answer;
+- files opened for writing, created, removed, renamed, or changed in mode, time or owner; folders opened by
+  descriptor, since a name below a descriptor (``dir_fd=``) does not show its location;
+- npformer's own files, under any link or name, and libraries that hold or compute the answer;
 - the grader's own objects, by ``gc``, by the frames of a call or of an error, by a trace.
 
-The hook cannot be taken out again, and what it does is a closure that nothing else refers to: there is no
+The hook cannot be removed, and it is a closure that nothing else refers to: there is no
 object to change and no exception to catch. ``limit`` bounds time, memory and the size of files.
 
-Not stopped: an extension module in C that does any of this itself; system calls that Python does not audit
-(``os.mkfifo``, ``os.write`` to a descriptor that is open already); code compiled under the name of a
-library's file; results written by hand to the grader's own stream, which must still be the right gradient.
+Not blocked: a C extension module that does any of this itself; system calls that Python does not audit
+(``os.mkfifo``, ``os.write`` to an open descriptor); code compiled under the name of a
+library's file; results written directly to the grader's stream, which must still be the right gradient.
 Run a file from a stranger in a container or a virtual machine.
 """
 
@@ -28,13 +28,13 @@ from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any, NoReturn
 
-#: An event of our own: what holds no reference to the fence can still ask it to refuse.
+#: The grader's own event: code without a reference to the fence can use it to request a refusal.
 REFUSE = "npformer.refuse"
 HERE = os.path.dirname(os.path.abspath(__file__))
 EXIT = 3  # the exit code after a refusal
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
-#: Events of sys.audit by what they do; an entry that ends in a dot stands for all that begin with it.
+#: Events of sys.audit by reason; an entry that ends in a dot stands for all events that begin with it.
 REFUSED = {
     "starts another program": (
         "subprocess.Popen", "os.system", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn",
@@ -50,31 +50,31 @@ REFUSED = {
     "looks into the grader": ("gc.get_objects", "gc.get_referrers", "gc.get_referents", "sys._current_frames",
                               "sys._current_exceptions", "sys.addaudithook", "sys.monitoring.register_callback"),
 }  # fmt: skip
-#: The same, refused where the learner's own code asks: libraries need them.
+#: Events that libraries need, so they are refused only if the learner's own code causes them.
 REFUSED_TO_OWN = {
     "calls C by ctypes": ("ctypes.",),
     "looks into the grader": ("sys._getframe", "sys.settrace"),
 }
 NAMED = ("changes files", "looks into the grader")  # reasons to which the event is added
 FRAMES = ("tb_frame", "gi_frame", "cr_frame", "ag_frame")
-#: Library modules that hand on to their caller what they are asked for.
+#: Library modules that act on behalf of their caller.
 HANDING_ON = tuple(os.path.join(os.path.dirname(os.__file__), name) for name in ("inspect.py", "ctypes" + os.sep))
 
 
 class TimeLimit(BaseException):
-    """The time is up; not an Exception, so that a solution's ``except Exception`` does not swallow it."""
+    """The time is up; not an Exception, so that a solution's ``except Exception`` does not catch it."""
 
 
 def library() -> tuple[str, ...]:
-    """Where code lives that is not the learner's: call it before their folder is on sys.path."""
+    """The folders of code that is not the learner's; call it before the learner's folder is on sys.path."""
     return (*(os.path.join(path, "") for path in sys.path if path), HERE + os.sep, "<frozen ")
 
 
 def fence(path: str, secret: str, banned: frozenset[str], stream: int) -> None:
-    """Put up the fence, for the life of the process.
+    """Install the fence, for the life of the process.
 
     path: the learner's file. secret: a folder whose files are not to be read. banned: top-level packages not
-    to be imported. stream: the descriptor to which a refusal is told, as one line of JSON.
+    to be imported. stream: the descriptor for a refusal, reported as one line of JSON.
     """
     refuse, getframe = _refusal(path, stream), sys._getframe
     reasons, reasons_to_own, theirs = _reasons(REFUSED), _reasons(REFUSED_TO_OWN), library()
@@ -90,7 +90,7 @@ def fence(path: str, secret: str, banned: frozenset[str], stream: int) -> None:
             why = "looks into the grader" if args[1] in FRAMES and _is_own(getframe(), theirs) else None
         elif event == REFUSE:
             why = str(args[0])
-        elif event != "sys._getframe" or args[0].f_code is not code:  # else this hook is looking who asks
+        elif event != "sys._getframe" or args[0].f_code is not code:  # else this hook itself is looking for the caller
             why = _found(event, reasons)
             if why is None and (asked := _found(event, reasons_to_own)) and _is_own(getframe(), theirs):
                 why = asked
@@ -102,9 +102,9 @@ def fence(path: str, secret: str, banned: frozenset[str], stream: int) -> None:
 
 
 def _refusal(path: str, stream: int) -> Callable[[str], NoReturn]:
-    """A function that tells why, with the line of the learner's file, and ends the process.
+    """A function that reports the reason, with the line of the learner's file, and ends the process.
 
-    It holds all that it needs, so that nothing that the learner's code puts in the place of another counts.
+    It holds references to everything that it needs, so that replacements by the learner's code have no effect.
     """
     write, leave, as_json, getframe = os.write, os._exit, json.dumps, sys._getframe
     ended = False
@@ -112,7 +112,7 @@ def _refusal(path: str, stream: int) -> Callable[[str], NoReturn]:
     def refuse(why: str) -> NoReturn:
         nonlocal ended
         try:
-            if not ended:  # what follows raises events of its own
+            if not ended:  # the next lines raise audit events, too
                 ended = True
                 frame: FrameType | None = getframe()
                 while frame is not None and frame.f_code.co_filename != path:
@@ -127,7 +127,7 @@ def _refusal(path: str, stream: int) -> Callable[[str], NoReturn]:
 
 
 def _reasons(table: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
-    """Why an event is refused, by its name, or by its beginning if that ends in a dot."""
+    """The reason for refusing each event, by its name, or by its prefix if that ends in a dot."""
     return {event: f"{why} ({event})" if why in NAMED else why for why, events in table.items() for event in events}
 
 
@@ -136,7 +136,7 @@ def _found(event: str, reasons: Mapping[str, str]) -> str | None:
 
 
 def _opening(secret: str, banned: frozenset[str]) -> Callable[[Any, int], str | None]:
-    """A function that says why a file (its name, the flags of open) may not be opened, or None."""
+    """A function that returns the reason why a file (its name, the flags of open) may not be opened, or None."""
     secret, roots, real = os.path.join(os.path.realpath(secret), ""), library(), os.path.realpath
 
     def why_not(given: Any, flags: int) -> str | None:
@@ -160,7 +160,7 @@ def _opening(secret: str, banned: frozenset[str]) -> Callable[[Any, int], str | 
 
 
 def _is_own(frame: FrameType | None, theirs: tuple[str, ...]) -> bool:
-    """Whether the learner's code asked for what frame, a hook of ours, was called for."""
+    """Whether the learner's code caused the event; frame: the hook's."""
     frame = frame.f_back if frame is not None else None
     while frame is not None and frame.f_code.co_filename.startswith(HANDING_ON):
         frame = frame.f_back
@@ -178,7 +178,7 @@ def limit(seconds: float, memory: int) -> None:
         signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         import resource
-    except ImportError:  # not on this system: the clock of the other process remains
+    except ImportError:  # not on this system: the parent process still limits the time
         return
     for kind, value in (
         (resource.RLIMIT_AS, memory), (resource.RLIMIT_FSIZE, 0), (resource.RLIMIT_CORE, 0),

@@ -1,16 +1,16 @@
-"""Sees whether a backward measures its gradient instead of deriving it, by what it calls.
+"""Detects, from its calls, a backward that measures its gradient instead of deriving it.
 
-A derived gradient evaluates the forward once more at most. One that is measured, by differences or by a
-complex step, evaluates it again and again with one number moved, whatever the function that does so is
-called. So while backward runs, every call of a Python function is looked at for three signs:
+A derived gradient evaluates the forward at most once more. A measured one, by differences or by a
+complex step, evaluates it many times with one number moved, whatever the name of the function that
+does so. So while backward runs, every call of a Python function is examined for three signs:
 
 - forward itself, or a function of the same instructions (an alias, a copy);
-- an array that is one of forward's arguments but for one number, for most of its numbers;
-- complex numbers, in arguments, variables or constants: no exercise has a use for them.
+- an array that equals one of forward's arguments except for one number, for most of its numbers in turn;
+- complex numbers, in arguments, variables or constants, which no exercise needs.
 
-Not seen: what runs in a thread of its own, or in a profile that is put back; differences written out in the
-backward's own lines without a call; all inputs moved at once in one large array. Where the operation is not
-linear, the precision of what comes back tells of the last two: the best difference is right to ten digits, a
+Not detected: code in another thread, or under a replaced profile hook; differences written out in the
+backward's own lines without a call; all inputs moved at once in one large array. If the operation is not
+linear, the precision of the result reveals the last two: the best difference is right to ten digits, a
 derivative to fifteen.
 """
 
@@ -23,14 +23,13 @@ from typing import Any
 
 import numpy as np
 
-ROUNDING = 1e-12  # relative; what is left of a number that was moved and moved back
+ROUNDING = 1e-12  # relative; the rest after a number is moved and moved back
 
 
 class Measuring:
-    """Watches the calls that are made inside ``with``.
+    """Watches the calls within a ``with`` block.
 
-    forward and its arguments (nested arrays); library: how the names of files of code begin that is not the
-    learner's.
+    forward and its arguments (nested arrays); library: path prefixes of code that is not the learner's.
     """
 
     def __init__(self, forward: Callable[..., Any], arguments: Any, library: tuple[str, ...]) -> None:
@@ -49,7 +48,7 @@ class Measuring:
         sys.setprofile(None)
 
     def signs(self) -> list[str]:
-        """What was seen: "forward" (called more than once), "moved", "complex"; "unwatched" if it looked away."""
+        """The signs found: "forward" (called more than once), "moved", "complex", "unwatched" (hook removed)."""
         moved = any(np.count_nonzero(m) > max(1, m.size // 2) for m in self._moved)
         found = {"forward": self._calls > 1, "moved": moved, "complex": self._complex, "unwatched": not self._watched}
         return [sign for sign, seen in found.items() if seen]
@@ -67,7 +66,7 @@ class Measuring:
             self._complex |= any(_is_complex(value) for value in [*values, result])
 
     def _look(self, values: list[Any]) -> None:
-        """Note which number of an argument is another in one of these values."""
+        """Note which number of an argument differs in one of these values."""
         for value in values:
             if isinstance(value, np.ndarray) and value.dtype.kind in "fc" and value.size > 1:
                 for given, moved in zip(self._given, self._moved, strict=True):
@@ -79,12 +78,12 @@ class Measuring:
 
 
 def _instructions(code: CodeType | None) -> Any:
-    """What two functions share that do the same, whatever their names and places."""
+    """A key that is equal for functions with the same instructions, whatever their names and positions."""
     return None if code is None else (code.co_code, code.co_names, code.co_varnames)
 
 
 def _arrays(value: Any) -> Iterator[Any]:
-    """The arrays of floats of more than one number in a nested value."""
+    """The float arrays with more than one number in a nested value."""
     if isinstance(value, dict | list | tuple):
         for part in value.values() if isinstance(value, dict) else value:
             yield from _arrays(part)

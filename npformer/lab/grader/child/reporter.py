@@ -1,4 +1,4 @@
-"""Tells the grader what happens in the learner's process: one line of JSON for each event."""
+"""Reports the events in the learner's process to the grader: one line of JSON for each event."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Reporter:
-    """Writes events, one line of JSON each, with the stage at which they happened."""
+    """Writes events, one line of JSON each, with the stage at which they occurred."""
 
     def __init__(self, stream: Any, path: str) -> None:
         self.stream, self.path = stream, path
@@ -38,7 +38,7 @@ class Reporter:
 
 
 def collect_warnings(path: str) -> list[dict[str, Any]]:
-    """The first few warnings from here on, with their lines in the file path; the list fills by itself."""
+    """A list that collects the first few warnings from now on, with their lines in the file path."""
     noted: list[dict[str, Any]] = []
 
     def note(message: Any, category: Any, filename: str, lineno: int, file: Any = None, line: Any = None) -> None:

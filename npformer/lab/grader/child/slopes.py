@@ -1,7 +1,7 @@
-"""The derivative of a learner's own forward, number by number, for a forward that is not the exercise's.
+"""The derivative of a learner's own forward, number by number, for a forward that differs from the exercise's.
 
-By complex step where the forward takes complex numbers and tells the truth on them (abs and friends drop
-the imaginary part), else by central differences; the two are compared to know.
+By complex step where the forward accepts complex numbers and is right for them (abs and similar functions drop
+the imaginary part), else by central differences; a comparison of the two decides.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _measured(path: list[Any], shape: list[int], central: Callable[..., float], 
     units = [np.eye(1, size, i).reshape(shape) for i in range(size)]
     found = np.array([central(path, unit) for unit in units])
     with contextlib.suppress(Exception), warnings.catch_warnings():
-        warnings.simplefilter("error")  # an imaginary part dropped, with notice
+        warnings.simplefilter("error")  # an imaginary part was dropped, with a warning
         precise = np.array([exact(path, unit) for unit in units])
         if np.allclose(precise, found, rtol=1e-4, atol=1e-6):
             found = precise

@@ -1,7 +1,7 @@
 """Nested values (tuples and dicts of arrays) as JSON and back.
 
-JSON because nothing that comes out of the learner's process is ever executed, and because Python writes
-every float64 exactly. Both processes use this file.
+JSON, because nothing from the learner's process may be executed, and because Python writes
+every float64 exactly in it. Both processes use this file.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-LARGEST = 100_000  # numbers in one array that is sent
+LARGEST = 100_000  # the most numbers in one sent array
 
 
 class Foreign:
-    """Something that is no number, array, tuple or dict; str() says what."""
+    """A value that is not a number, array, tuple or dict; str() describes it."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -40,7 +40,7 @@ def encode(value: Any, top: bool = False) -> Any:
 
 
 def decode(form: Any, gaps: bool = False) -> Any:
-    """encode, backwards; fresh arrays, with room between their numbers if gaps."""
+    """The inverse of encode; new arrays, with gaps between their elements if gaps."""
     if "array" in form:
         array = np.array(form["array"], dtype=form["dtype"]).reshape(form["shape"])
         return _spread(array) if gaps and array.ndim else array
@@ -52,7 +52,7 @@ def decode(form: Any, gaps: bool = False) -> Any:
 
 
 def _spread(array: Any) -> Any:
-    """The same numbers, not contiguous in memory."""
+    """A copy that is not contiguous in memory."""
     spread = np.zeros((*array.shape[:-1], 2 * array.shape[-1]), dtype=array.dtype)[..., ::2]
     spread[...] = array
     return spread

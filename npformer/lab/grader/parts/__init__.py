@@ -1,5 +1,5 @@
-"""The exercises' own pairs: npformer's operations once more, in plain NumPy, as a learner writes them.
+"""The exercises' reference pairs: npformer's operations again, in plain NumPy, as a learner would write them.
 
-A template is one of these files with the kernel of its backward taken out; ``parts`` in a learner's file
-stands for those that are solved already. No annotations reach the learner, no other library is needed.
+A template is one of these files without the body of its backward; ``parts`` in a learner's file
+stands for the exercises before it. The learner gets no annotations and needs no other library.
 """

@@ -1,4 +1,4 @@
-"""Attention, its dropout and its heads, where one transposition hides among many."""
+"""Bugs in attention, its dropout and its heads."""
 
 from __future__ import annotations
 

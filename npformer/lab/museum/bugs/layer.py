@@ -1,4 +1,4 @@
-"""Layers, where a value that was used twice must get two gradients."""
+"""Bugs in layers, where a value that is used twice must get two gradients."""
 
 from __future__ import annotations
 

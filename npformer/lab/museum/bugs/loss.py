@@ -1,4 +1,4 @@
-"""What the loss is divided by, and who counts."""
+"""Bugs in the loss: its divisor, and the tokens that count."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Linear maps, activations, tables and positions."""
+"""Bugs in linear maps, activations, tables and positions."""
 
 from __future__ import annotations
 

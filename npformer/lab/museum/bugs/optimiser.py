@@ -1,4 +1,4 @@
-"""Right gradients, and updates that misuse them."""
+"""Bugs in updates that use right gradients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Softmax and LayerNorm, where each number of a row acts on all others."""
+"""Bugs in softmax and LayerNorm, where each number of a row affects all others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loop around a correct model."""
+"""Bugs in the training loop around a correct model."""
 
 from __future__ import annotations
 

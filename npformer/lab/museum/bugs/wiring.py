@@ -1,4 +1,4 @@
-"""Networks wired wrongly. Most are differentiated rightly: no gradient check sees those."""
+"""Bugs in the wiring of a network. Most have right gradients, so no gradient check finds them."""
 
 from __future__ import annotations
 

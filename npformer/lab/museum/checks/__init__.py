@@ -1,4 +1,4 @@
-"""Every check that npformer has, under a name, in the order in which they are told."""
+"""Every check of npformer, by name, in the order of the report."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Check", "Program", "all_checks"]
 
 
 def all_checks() -> Sequence[Check]:
-    """Every check, those that say most of one place first."""
+    """Every check, the most specific ones first."""
     return (
         *forward_checks(), *edge_checks(), *gradient_checks(), *optimiser_checks(), *wiring_checks(),
         *training_checks(), *invariant_checks(), *identity_checks(),

@@ -1,4 +1,4 @@
-"""What a check is: a name, a sentence on what it holds the program to, and functions that find problems."""
+"""A check: a name, a sentence that states its requirement, and functions that find problems."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from npformer.models import TransformerConfig
 from npformer.proof.remembered import remembered_bits
 from npformer.typing import HostArray
 
-#: program -> problems, one sentence each; none: it holds.
+#: program -> problems, one sentence each; an empty result: the check holds.
 Find = Callable[[Program], list[str]]
 
 
 @dataclass(frozen=True)
 class Check:
-    """One check. Checks come in the order in which they are told: specific and cheap first.
+    """One check. Checks are reported in order: specific and cheap ones first.
 
-    Its parts look at one case each, and it ends with the first that finds a problem.
+    Each part examines one case; the check ends with the first part that finds a problem.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Check:
     parts: tuple[Find, ...]
 
     def __call__(self, program: Program, parts: Iterable[int] | None = None) -> list[str]:
-        """The problems found, by some of the parts (default: all). A crash is one: a test that raises has failed."""
+        """The problems found by some of the parts (default: all). A crash counts as a problem, as in a test."""
         with np.errstate(all="ignore"), warnings.catch_warnings(), remembered_bits():
             warnings.simplefilter("ignore")
             for i in range(len(self.parts)) if parts is None else parts:
@@ -51,7 +51,7 @@ def _problems(find: Find, program: Program) -> list[str]:
 
 
 def of_backend(*told: tuple[str, str, Callable[[Backend], list[str]]]) -> tuple[Check, ...]:
-    """Checks of one part each, which asks the program's backend: name, meaning and what finds problems."""
+    """Checks of one part each, on the program's backend: name, meaning and a function that finds problems."""
     return tuple(Check(name, meaning, (partial(_asked, find),)) for name, meaning, find in told)
 
 

@@ -1,4 +1,4 @@
-"""Awkward inputs and dropout: rows of nothing, huge scores, constant tokens, masks and their statistics."""
+"""Awkward inputs and dropout: fully masked rows, huge scores, constant tokens, masks and their statistics."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from npformer.typing import HostArray
 
 
 def edge_checks() -> tuple[Check, ...]:
-    """A check for each."""
+    """One check for each of them."""
     return of_backend(
         ("huge scores", "softmax and loss stay finite at scores of 1000", _huge),
-        ("rows of nothing", "a query that sees no key gets output 0 and gradient 0, not NaN, not a mean", _nothing),
+        ("rows of nothing", "a query that sees no key gets output 0 and gradient 0, not NaN or a mean", _nothing),
         ("hidden keys", "a hidden key has weight 0 and no gradient, and the visible weights still sum to 1", _hidden),
         ("constant tokens", "LayerNorm of a constant row is β, its gradient finite", _constant),
         ("dropout's statistics", "a share p is dropped and the mean stays", _statistics),

@@ -1,7 +1,7 @@
-"""Values of every forward, against a second spelling of each in plain NumPy or in loops.
+"""Values of every forward, compared with a second implementation in plain NumPy or in loops.
 
-A gradient check says that backward is the derivative of *that* forward. Whether it is the right forward,
-it cannot say: these checks do.
+A gradient check shows that backward is the derivative of *that* forward. It cannot show that the forward is
+right; these checks do.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _positions(backend: Backend) -> list[str]:
 
 def _layer_norm(backend: Backend) -> list[str]:
     x, gamma, beta = 3 + 2 * normal(8, 2, 3, 5), normal(9, 5), normal(10, 5)
-    y, _ = backend.ops.layer_norm.forward(x, gamma, beta, 0.1)  # a large ε: outside the root it would show
+    y, _ = backend.ops.layer_norm.forward(x, gamma, beta, 0.1)  # a large ε, so that an ε outside the root is noticed
     return differ("y", y, _normed(x, gamma, beta, 0.1))
 
 

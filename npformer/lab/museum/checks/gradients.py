@@ -1,8 +1,8 @@
 """Gradient checks over the catalogue: the complex step, along one random direction in each tensor.
 
-A case is given up at its first wrong tensor: whether a bug is caught is the question here, a hundred times
-over; element by element, with a second witness, `npformer gradcheck` does it. A bug of a backward leaves the
-slopes as they are, so those of the right program are kept.
+A case ends at its first wrong tensor, since the only question is whether a bug is caught, for a hundred bugs.
+`npformer gradcheck` checks element by element, with a second witness. A bug in a backward does not change the
+slopes, so the right program's slopes are reused.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from npformer.proof.subject import Subject, subject
 from npformer.typing import HostArray, HostArrays
 
 TOLERANCE = 1e-9
-#: Of the models, those that together pass through everything a model has.
+#: The models that together use every part of a model.
 MODELS = ("post, relu, untied", "pre, gelu, tied", "learned positions", "one layer, length 1")
 
 
@@ -36,7 +36,7 @@ def gradient_checks() -> Iterator[Check]:
 
 
 def _cases() -> list[Case]:
-    """All cases but most of the models, those of one kind next to each other."""
+    """All cases except most models, with cases of one kind next to each other."""
     cases = [case for case in catalogue() if case.group != "model" or case.name.endswith(MODELS)]
     first = {kind: i for i, kind in reversed(list(enumerate(map(_kind, cases))))}
     return sorted(cases, key=lambda case: first[_kind(case)])
@@ -47,20 +47,20 @@ def _kind(case: Case) -> str:
 
 
 def _wrong_tensor(case: Case, program: Program) -> list[str]:
-    """The first tensor whose slope along a random direction is not what backward says."""
+    """The first tensor whose slope along a random direction differs from backward's."""
     gradients: HostArrays = {}
     largest = 0.0
     for tensor, direction, slope, upstream in program.known((__name__, case.name), lambda: _slopes(case, program)):
         gradients = gradients or _subject(case, program).gradients(upstream)
         largest = max(largest, abs(slope))
         claimed = float(np.sum(gradients[tensor] * direction))
-        if not abs(claimed - slope) <= TOLERANCE * max(abs(slope), 1e-3 * largest):  # a key's bias has slope 0
+        if not abs(claimed - slope) <= TOLERANCE * max(abs(slope), 1e-3 * largest):  # the bias of keys has slope 0
             return [f"{case.name}: along a direction in {tensor} the slope is {slope:.4g}, backward says {claimed:.4g}"]
     return []
 
 
 class _Slope(NamedTuple):
-    """Of L = Σ upstream·y, along a direction in one tensor."""
+    """The slope of L = Σ upstream·y along a direction in one tensor."""
 
     tensor: str
     direction: HostArray
@@ -69,7 +69,7 @@ class _Slope(NamedTuple):
 
 
 def _slopes(case: Case, program: Program) -> Iterator[_Slope]:
-    """What forward alone says of each tensor, computed as far as it is asked for."""
+    """Each tensor's slope from the forward alone, computed on demand."""
     checked = _subject(case, program)
     rng = np.random.default_rng(5)
     upstream = tuple(np.asarray(rng.normal(size=y.shape)) for y in checked.outputs({}))

@@ -1,4 +1,4 @@
-"""Optimisers against a textbook loop over tensors, schedules against their formulas, clipping, shares."""
+"""Optimisers compared with a textbook loop over tensors, schedules with their formulas; clipping."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from npformer.layers import Parameter
 from npformer.optim import Adam, AdamW, Noam, WarmupCosine, clip_by_global_norm
 
 SHAPES = {"a.weight": (3, 4), "a.bias": (4,), "b.weight": (4, 2), "b.bias": (2,)}
-LR, BETA1, BETA2, EPS = 0.01, 0.9, 0.98, 1e-3  # a large ε: inside the root it would show
+LR, BETA1, BETA2, EPS = 0.01, 0.9, 0.98, 1e-3  # a large ε, so that an ε inside the root is noticed
 
 
 def optimiser_checks() -> tuple[Check, ...]:
-    """A check for each."""
+    """One check for each of them."""
     return of_backend(
         ("Adam by the textbook", "ten steps are those of algorithm 1, tensor by tensor", _adam),
-        ("AdamW by the textbook", "decay apart from the gradient, on matrices alone", _adamw),
+        ("AdamW by the textbook", "decay apart from the gradient, only on matrices", _adamw),
         ("schedules", "Noam and warm-up with cosine are their formulas", _schedules),
         ("clipping", "one factor for all gradients, from their common length, and none if they are short", _clipping),
     )

@@ -1,7 +1,7 @@
-"""A Transformer's forward in loops, from the paper and nothing else: no line is shared with npformer.
+"""A Transformer's forward in loops, written from the paper alone; it shares no line with npformer.
 
-A gradient check cannot see a network that is wired wrongly and differentiated rightly. This one is slow,
-knows one sentence at a time, and is short enough to be read against the paper.
+A gradient check cannot notice a wrongly wired network with right gradients. This forward is slow,
+handles one sentence at a time, and is short enough to compare with the paper.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Plain:
         return np.asarray(x @ self.of[f"{name}.weight"] + self.of[f"{name}.bias"])
 
     def attend(self, name: str, x: HostArray, source: HostArray, sees: list[list[bool]]) -> HostArray:
-        """sees[i][j]: may query i look at key j. A query that sees nothing gets zeros."""
+        """sees[i][j]: query i may attend to key j. A query that sees no key gets zeros."""
         q, k, v = (self.linear(f"{name}.{part}", y) for part, y in (("query", x), ("key", source), ("value", source)))
         width = x.shape[1] // self.heads
         out = np.zeros_like(q)

@@ -1,4 +1,4 @@
-"""npformer as it stands, perhaps with a bug in it, and what its checks have found out about it so far."""
+"""npformer, possibly with a bug in it, and the results of its checks so far."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ Value = TypeVar("Value")
 
 class _Held(NamedTuple):
     value: Any
-    ran: frozenset[str]  # the targets that ran to make it
+    ran: frozenset[str]  # the targets that ran to compute it
 
 
 class Program:
-    """What a check is run on: a backend, and a memory for what does not have to be computed again.
+    """The subject of a check: a backend, and a cache of earlier results.
 
-    changed: the targets that a bug changes. right: the program without the bug; what it knows holds here too,
-    if nothing that is changed ran to find it. ran: the set into which targets that run are put, if they are noted.
+    changed: the targets that a bug changes. right: the program without the bug; its results are valid here too
+    if no changed target ran to compute them. ran: a set that collects the targets that run, if they are recorded.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class Program:
         self._held: dict[Hashable, _Held] = {}
 
     def shared(self, key: Hashable, make: Callable[[], Value]) -> Value:
-        """make(), called once for all checks of this program. Each caller counts as having run what make() ran."""
+        """make(), called once for all checks of this program. All its callers count as having run its targets."""
         held = self._held.get(key)
         if held is None:
             held = self._held[key] = self._noted(make)
@@ -43,7 +43,7 @@ class Program:
         return value
 
     def known(self, key: Hashable, find: Callable[[], Iterable[Value]]) -> Iterable[Value]:
-        """What find() yields, numbers that nobody changes; or what the right program knows, if it holds here."""
+        """The numbers of find(), which must not be changed; or the right program's, if they are valid here."""
         held = None if self._right is None else self._right._held.get(key)
         if held is not None and not held.ran & self._changed:
             known: tuple[Value, ...] = held.value

@@ -1,7 +1,7 @@
-"""Invariants and identities of the proof package, each a check of its own over the catalogue.
+"""Invariants and identities of the proof package, each as one check over the catalogue.
 
-Invariants ask what must be true beside the gradient (nobody sees the future, padding changes nothing);
-identities hold between the numbers of a right forward and backward, without a difference quotient.
+Invariants are requirements beyond the gradient (no position sees the future, padding changes nothing);
+identities are equations between the numbers of a right forward and backward, without a difference quotient.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def identity_checks() -> Iterator[Check]:
 
 @cache
 def _cases() -> tuple[Case, ...]:
-    """Operations, layers but for the stacks, and two models of one layer each: small, since all are run on all."""
+    """Operations, layers except stacks, and two models of one layer each: small, since every check runs on all."""
     small = [case for case in catalogue() if case.group != "model" and "Stack" not in case.name]
     src, tgt = np.array([[3, 5, 4, 6], [6, 2, 0, 0]]), np.array([[1, 6, 4], [1, 5, 0]])
     for changes in ({"norm_order": "post"}, {"norm_order": "pre", "activation": "gelu", "tie_embeddings": True}):
@@ -54,7 +54,7 @@ def _model(config: TransformerConfig, backend: Backend) -> Any:
 
 
 def _problems(one: Invariant | Identity, case: Case, program: Program) -> list[str]:
-    """Claims share a probe; forward has just run when each begins, so what a bug remembers of it is always the same."""
+    """Claims share a probe; each starts just after a forward, so that a bug with memory always sees the same one."""
     key, device = (__name__, case.name), program.backend.device
     target = program.shared(("target", key), lambda: case.build(program.backend))
     if isinstance(one, Identity) and not one.is_about(target):

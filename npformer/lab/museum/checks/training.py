@@ -1,4 +1,4 @@
-"""A training step by hand, micro-batches, fresh masks, and a run that stops and goes on."""
+"""A training step by hand, micro-batches, new masks, and a run that stops and resumes."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ TGT_OUT = np.array([[6, 4, 5, 3, 2], [6, 6, 2, 0, 0], [4, 2, 0, 0, 0]])
 
 
 def training_checks() -> tuple[Check, ...]:
-    """A check for each."""
+    """One check for each of them."""
     return of_backend(
         ("a step by hand", "three steps do what forward, loss, backward, clipping and Adam do in turn", _by_hand),
         ("micro-batches", "a batch in three parts gives the gradient of the whole, whatever the padding", _micro),
         ("fresh masks", "every step and every micro-batch draws its own dropout", _fresh),
-        ("resume", "a run that stops and goes on ends bit for bit like one that did not stop", _resume),
+        ("resume", "a run that stops and resumes ends bit for bit like an uninterrupted one", _resume),
     )  # fmt: skip
 
 
@@ -66,7 +66,7 @@ def _micro(backend: Backend) -> list[str]:
         built = _model(backend)
         step = TrainStep(built, Adam(built.arena, lr=0.0), accumulate=accumulate)
         losses.append(step(SRC, TGT_IN, TGT_OUT))
-        losses.append(step(SRC, TGT_IN, TGT_OUT))  # again: what the first step left behind must be gone
+        losses.append(step(SRC, TGT_IN, TGT_OUT))  # again: nothing of the first step may remain
         gradients.append(np.array(built.arena.grads))
     return differ("the loss in three parts", losses[2:], losses[:2]) + differ("a gradient", gradients[1], gradients[0])
 
@@ -100,7 +100,7 @@ def _resume(backend: Backend) -> list[str]:
 
 
 def _train(folder: Path, backend: Backend, stops: tuple[int, ...]) -> Any:
-    """The parameters after training to each of stops in turn, each time from what is on the disk."""
+    """The parameters after training to each of stops in turn, each time resumed from disk."""
     task = SequenceTask("copy", seed=1, symbols=4, max_length=4)
     run = RunDirectory.create(folder, folder.parent, "copy")
     for stop in stops:

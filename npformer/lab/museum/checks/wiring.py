@@ -1,4 +1,4 @@
-"""Who sees what: a whole model against one in loops, and what must not depend on what."""
+"""Which output depends on which input: a whole model compared with one in loops."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from npformer.layers import EncoderLayer
 from npformer.models import Transformer
 from npformer.proof.case import shaken
 
-SRC = np.array([[3, 5, 4, 6, 2], [6, 6, 2, 0, 0], [0, 0, 0, 0, 0]])  # the last is padding alone
+SRC = np.array([[3, 5, 4, 6, 2], [6, 6, 2, 0, 0], [0, 0, 0, 0, 0]])  # the last one is only padding
 TGT = np.array([[1, 6, 4, 5, 3], [1, 6, 6, 0, 0], [1, 4, 0, 0, 0]])  # as long as SRC: swapped sides do not crash
 
 
 def wiring_checks() -> tuple[Check, ...]:
-    """A check for each."""
+    """One check for each of them."""
     return of_backend(
         ("causality", "a later target token changes no earlier logit", _causality),
         ("every past token", "every earlier target token, the last one too, changes a logit", _uses_past),
         ("reads all of the source", "every source token changes every logit", _reads_source),
         ("padding", "more padding changes neither logits nor loss nor gradients, and pad rows learn nothing", _padding),
-        ("shifted target", "the decoder is given the token before the one it is to say", _shift),
-        ("decoding", "step by step, logits and the likeliest tokens are those of a fresh forward", _decoding),
+        ("shifted target", "the decoder reads the token before the one it predicts", _shift),
+        ("decoding", "step by step, logits and the likeliest tokens equal those of a full forward", _decoding),
         ("padded tokens", "padded tokens that are all zeros leave every output and gradient finite", _padded_rows),
-        ("parity, post-LN", "logits are those of a Transformer written in loops, from the paper", _parity_post),
+        ("parity, post-LN", "logits equal those of a Transformer written in loops, from the paper", _parity_post),
         ("parity, pre-LN", "the same, pre-LN with final norms, GELU, and one tied table", _parity_pre),
     )
 
 
 def model(backend: Backend, **changes: Any) -> Transformer:
-    """A small one, every parameter moved off its start, without dropout."""
+    """A small model without dropout, every parameter moved from its initial value."""
     config = small_config(**({"num_encoder_layers": 2, "num_decoder_layers": 2, "max_seq_len": 8} | changes))
     built = shaken(Transformer(config, backend=backend, seed=3))
     assert isinstance(built, Transformer)
@@ -136,7 +136,7 @@ def _shift(backend: Backend) -> list[str]:
 
 def _decoding(backend: Backend) -> list[str]:
     built = model(backend, num_encoder_layers=1, num_decoder_layers=1, norm_order="pre")
-    rng = np.random.default_rng(1)  # one that does not say the same token all the time
+    rng = np.random.default_rng(1)  # a model that does not repeat one token
     for _, parameter in built.named_parameters():
         parameter.data[...] += rng.normal(size=parameter.data.shape)
     found = greedy(built, SRC[:2], 6)
@@ -151,7 +151,7 @@ def _decoding(backend: Backend) -> list[str]:
 
 
 def _padded_rows(backend: Backend) -> list[str]:
-    """A token that is all zeros, as padding may be: its gradient must not be blown up by the norm."""
+    """A token of zeros, as padding may be: the norm must not make its gradient infinite."""
     layer = shaken(EncoderLayer(8, 2, 12, norm_order="pre", backend=backend))
     x = np.random.default_rng(4).normal(size=(1, 4, 8)) * [[[1.0], [1.0], [0.0], [0.0]]]
     y, cache = layer.forward(x, mask=AttentionMask(np.array([[True, True, False, False]])))
