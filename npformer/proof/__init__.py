@@ -1,4 +1,4 @@
-"""Proof: gradients checked against witnesses that know nothing of how they were derived."""
+"""Proof: gradient checks against numerical witnesses that are independent of the derivation."""
 
 from npformer.errors import GradientError
 from npformer.proof.bisect import Bisection, bisect

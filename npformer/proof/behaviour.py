@@ -1,11 +1,11 @@
-"""What a backward must do beside being right at one point: a *problem* for each thing that it does not.
+"""Requirements on a backward beyond right numbers at one point; each violation is a *problem*.
 
     deterministic      the same inputs give the same outputs
-    pure               inputs, upstream gradient and cache are afterwards what they were
+    pure               inputs, upstream gradient and cache are unchanged afterwards
     linear             backward is a linear map of dy: B(p + q) = B(p) + B(q)
-    layout             a dy with gaps, in Fortran order or broadcast gives what the same numbers in C order give
+    layout             a dy with gaps, in Fortran order or broadcast gives the same result as in C order
 
-Branches that were never entered, and inputs that are passed on unchecked, are *notes*: the check says nothing of them.
+Branches that were never entered, and inputs that are passed on unchecked, are *notes*: the check does not cover them.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from npformer.proof.oracles import Upstream
 from npformer.proof.subject import PairSubject, Subject
 from npformer.typing import HostArray, HostArrays
 
-#: Of the largest entry: two backward passes that differ by more do not say the same.
+#: Of the largest entry: two backward passes that differ by more count as different.
 ALIKE = 1e-9
 
 
 def problems(
     checked: Subject, upstreams: Sequence[Upstream], gradients: Mapping[str, HostArray], u: float
 ) -> list[str]:
-    """What is wrong with forward and backward beside the gradient; gradients: of upstreams[0]. u: unit roundoff."""
+    """Problems of forward and backward other than the gradient; gradients: for upstreams[0]. u: unit roundoff."""
     alike = max(ALIKE, 64 * u)
     found = _not_deterministic(checked)
     if found or not all(np.all(np.isfinite(gradient)) for gradient in gradients.values()):
-        return found  # nothing else can be told
+        return found  # nothing else can be checked
     found = _not_pure(checked, upstreams[0], gradients, alike)
     if found:
-        return found  # what follows would say the same again
+        return found  # the next checks would report the same again
     return _not_linear(checked, upstreams, gradients, alike) or _by_layout(checked, upstreams[0], gradients, alike)
 
 
@@ -63,7 +63,7 @@ def _not_pure(checked: Subject, upstream: Upstream, gradients: Mapping[str, Host
         if changed:
             found.append(f"forward or backward changes its input {', '.join(changed)}; work on a copy")
         if any(not np.array_equal(a, b, equal_nan=True) for a, b in zip(dy, upstream, strict=True)):
-            found.append("backward changes dy, the upstream gradient, which others still need; work on a copy")
+            found.append("backward changes dy, the upstream gradient, which other code still needs; work on a copy")
         if found or not isinstance(_bare(checked), PairSubject):
             return
         try:
@@ -108,7 +108,7 @@ def _by_layout(checked: Subject, upstream: Upstream, gradients: Mapping[str, Hos
     thin = tuple(np.asarray(r[:1]) if r.ndim else r for r in upstream)
     broadcast = tuple(np.broadcast_to(part, r.shape) for part, r in zip(thin, upstream, strict=True))
     expected = checked.gradients(tuple(np.array(part) for part in broadcast))
-    floor = max(map(_size, gradients.values()), default=0.0)  # rows that are alike may cancel to 0 but for rounding
+    floor = max(map(_size, gradients.values()), default=0.0)  # equal rows may cancel to 0 except for rounding
     return _differs(checked, broadcast, expected, alike, "that is broadcast (stride 0, read-only)", floor)
 
 
@@ -126,13 +126,13 @@ def _differs(
 
 
 def _bare(checked: Subject) -> Subject:
-    """A subject without the structure that its inputs are said to have."""
+    """A subject without the declared structure of its inputs."""
     inner: Subject = getattr(checked, "inner", checked)
     return inner
 
 
 def _worst(expected: Mapping[str, HostArray], found: Mapping[str, HostArray], floor: float = 0.0) -> tuple[str, float]:
-    """The tensor at which two sets of gradients differ most, and by how much of the largest entry, or of the floor."""
+    """The tensor with the largest difference between two sets of gradients, relative to its size or the floor."""
     largest = max(floor, *map(_size, expected.values()))
     worst, most = "", 0.0
     for name, gradient in expected.items():
@@ -148,7 +148,7 @@ def _size(x: HostArray) -> float:
 
 
 def notes(checked: Subject) -> list[str]:
-    """What the check says nothing of."""
+    """Notes on what the check does not cover."""
     passed_on = checked.inputs.unchecked
     found = [f"passed on unchecked: {', '.join(passed_on)}"] if passed_on else []
     branches = _not_entered(checked)
@@ -158,7 +158,7 @@ def notes(checked: Subject) -> list[str]:
 
 
 def _not_entered(checked: Subject) -> list[str]:
-    """Branches of a foreign forward in which no line ran: "forward, line 12"."""
+    """Branches of a user's forward in which no line ran: "forward, line 12"."""
     forward = getattr(_bare(checked), "forward", None)
     function = inspect.unwrap(forward) if callable(forward) else None
     if not isinstance(function, FunctionType) or (function.__module__ or "").partition(".")[0] == "npformer":
@@ -167,7 +167,7 @@ def _not_entered(checked: Subject) -> list[str]:
         lines, first = inspect.getsourcelines(function)
         tree = ast.parse(textwrap.dedent("".join(lines)))
     except (OSError, SyntaxError, TypeError, tokenize.TokenError):
-        return []  # no source, or a piece of a line
+        return []  # no source, or part of a line
     starts = [
         block[0].lineno + first - 1
         for node in ast.walk(tree) if isinstance(node, ast.If | ast.For | ast.While)
@@ -181,7 +181,7 @@ def _not_entered(checked: Subject) -> list[str]:
 
 
 def _lines_run(code: CodeType, call: Callable[[], Any]) -> set[int]:
-    """The lines of code that run while call does. A tracer that was there is put back."""
+    """The lines of code that run during call. An earlier tracer is restored."""
     ran: set[int] = set()
 
     def of_line(frame: FrameType, event: str, arg: Any) -> Any:

@@ -1,10 +1,10 @@
-"""From a model whose gradient is wrong to the first part that is to blame.
+"""Finds the first wrong part of a model with a wrong gradient.
 
-The forward is run once with every layer and every operation listening, so that each call is known with
-its inputs, and which call made it. Then the calls are checked from the outside in: a call whose gradient
-is right clears everything inside it; of a wrong one, the calls that it made are checked in the order in
-which backward meets them (last made, first met). The path ends at an operation, or at a layer whose parts
-are all right and which therefore puts them together wrongly.
+The forward runs once, and every call of a layer or an operation is recorded with its inputs and its
+caller. Then the calls are checked from the outside in: if a call's gradient is right, everything inside
+it is right; if it is wrong, the calls inside it are checked in backward order (last call first).
+The path ends at an operation, or at a layer whose parts are all right, so that the layer combines them
+wrongly.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from npformer.proof.subject import LayerSubject
 
 
 def check_of(call: Call, explain: bool = False, complex_step: bool = True) -> Report:
-    """The gradient check of a call alone, at the inputs that it was given; in passing, or in full."""
+    """The gradient check of a single call at its recorded inputs; quick, or in full."""
     return gradcheck(
         call.target,
         *call.inputs,
@@ -37,14 +37,14 @@ def check_of(call: Call, explain: bool = False, complex_step: bool = True) -> Re
 
 @dataclass(frozen=True)
 class Bisection:
-    """The calls from the whole to the first wrong part, outside first, with their reports; empty if all is right."""
+    """The calls from the whole to the first wrong part, outermost first, with reports; empty if all are right."""
 
     path: tuple[tuple[Call, Report], ...]
-    connection: str = ""  # of a layer whose parts are all right: what it hands to which of them wrongly
+    connection: str = ""  # for a layer whose parts are all right: the part that gets a wrong gradient from it
 
     @property
     def ok(self) -> bool:
-        """Whether there was nothing to find."""
+        """Whether every gradient is right."""
         return not self.path
 
     def __str__(self) -> str:
@@ -66,7 +66,7 @@ class Bisection:
 def bisect(target: Layer, *inputs: Any, complex_step: bool = True, **options: Any) -> Bisection:
     """Find the first wrong part of a layer or model, its forward called with these inputs and options.
 
-    complex_step as for gradcheck. Nothing of target is changed. Raises ConfigError for anything but a layer.
+    complex_step as for gradcheck. target is not changed. Raises ConfigError for anything but a layer.
     """
     if not isinstance(target, Layer):
         raise ConfigError(
@@ -86,10 +86,10 @@ def bisect(target: Layer, *inputs: Any, complex_step: bool = True, **options: An
 
 
 def _descend(call: Call, path: list[tuple[Call, Report]], complex_step: bool) -> bool:
-    """Put call, and the first wrong part in it, on the path if its gradient is wrong; says whether it is."""
+    """Add call, and the first wrong part in it, to the path if its gradient is wrong; returns whether it is."""
     report = check_of(call, complex_step=complex_step)
     if all(row.verdict != WRONG for row in report.rows):
         return False
     path.append((call, report))
-    any(_descend(part, path, complex_step) for part in reversed(call.parts))  # stops at the first that is wrong
+    any(_descend(part, path, complex_step) for part in reversed(call.parts))  # stops at the first wrong one
     return True

@@ -1,23 +1,23 @@
-"""Float32, or a GPU, against float64 on the host: gradient by gradient, within a derived budget.
+"""Compares gradients in float32, or on a GPU, with float64 on the host, within a derived error budget.
 
 Differences in float32 are too coarse to check a float32 gradient with (never better than about 1e-3).
 But the float64 gradient of the same code has been proven; a float32 one must equal it up to rounding.
-How much rounding is due follows from how many terms are added up. A sum of n products, each rounded to
-u = 2⁻²⁴, is off by about √n·u of its size, since rounding errors are as good as random and partly
+The expected rounding follows from the number of added terms. A sum of n products, each rounded to
+u = 2⁻²⁴, is off by about √n·u of its size, since rounding errors are almost random and partly
 cancel; λ√n·u is exceeded with probability below 2·exp(−λ²/2). A gradient passes, at worst, through every
-sum that the model makes, forward and backward, and relative errors add. What comes out is as if the
-inputs had been off by that much, so it is multiplied by the condition κ of the gradient:
+sum in the model's forward and backward, and relative errors add. The result is the same as if the
+inputs had been off by that much, so the error is multiplied by the condition κ of the gradient:
 
     budget = κ·λ·u·Σ_calls Σ_sums √n        λ = 4        κ = largest relative change of the gradient
-                                                         per relative change of all that goes in
+                                                         per relative change of all inputs
 
-n is read off the calls that are really made: C_in for a linear map, C_out and N for its backward, D, S and T
-for attention, and so on. κ (at least 1) is measured in float64 by moving everything a little. The error
-is the largest difference over the largest entry of the tensor; of a tensor that is zero but for rounding
-(below 1e-3 of the largest gradient: a key bias) over the largest gradient of all.
+n comes from the recorded calls: C_in for a linear map, C_out and N for its backward, D, S and T
+for attention, and so on. κ (at least 1) is measured in float64 by moving all inputs a little. The error
+is the largest difference over the largest entry of the tensor; for a tensor that is zero except for rounding
+(below 1e-3 of the largest gradient, such as the bias of keys), over the largest gradient of all.
 
-What the budget does not hold for: a gradient that is a difference of nearly equal numbers inside one
-operation, as that of a softmax so saturated that its weights are 0 and 1 to seven digits.
+The budget does not hold for a gradient that is a difference of nearly equal numbers inside one
+operation, for example in a softmax so saturated that its weights are 0 and 1 to seven digits.
 
 Source: Higham & Mary 2019, SIAM J. Sci. Comput. 41, identity 2.4 (the probabilistic bound); Higham 2002,
 "Accuracy and Stability of Numerical Algorithms", section 1.6 (error ≲ condition × backward error).
@@ -42,7 +42,7 @@ from npformer.typing import HostArray, HostArrays
 
 LAMBDA = 4.0
 UNIT = {"float32": 2.0**-24, "float64": U}
-JITTER, JITTERS = 1e-7, 3  # relative moves that κ is measured by, and how many of them
+JITTER, JITTERS = 1e-7, 3  # the size and the number of relative moves that measure κ
 
 
 def against_float64(
@@ -85,7 +85,7 @@ def _gradients(
 ) -> tuple[HostArrays, float]:
     """Gradients by name as float64, computed in the backend's own precision, and Σ √n over the calls made.
 
-    jitter, a seed, moves every number that goes in by a relative JITTER.
+    jitter, a seed, moves every input number by a relative JITTER.
     """
     move = _Jitter(jitter, backend)
     given = [move(placed_as(x, backend.device, backend.dtype)) for x in inputs]
@@ -106,7 +106,7 @@ def _gradients(
 
 
 class _Jitter:
-    """Moves float arrays by random relative amounts of size JITTER; seed 0 leaves them alone."""
+    """Moves float arrays by random relative amounts of size JITTER; seed 0 leaves them unchanged."""
 
     def __init__(self, seed: int, backend: Backend) -> None:
         self._rng = np.random.default_rng(seed) if seed else None
@@ -139,7 +139,7 @@ def _op_name(target: Any, backend: Backend) -> str:
 
 
 def _sums(calls: Sequence[Call]) -> float:
-    """Σ √n over every sum that these calls, and the calls in them, make in forward and backward."""
+    """Σ √n over every sum in the forward and backward of these calls and of the calls in them."""
     total = 0.0
     for call in calls:
         if isinstance(call.target, Pair):
@@ -149,7 +149,7 @@ def _sums(calls: Sequence[Call]) -> float:
 
 
 def _terms(op: str, inputs: Sequence[Any]) -> list[int]:
-    """The lengths of the sums that an operation makes, forward and backward."""
+    """The lengths of the sums in an operation's forward and backward."""
     shape = tuple(getattr(inputs[0], "shape", ()))
     tokens = math.prod(shape[:-1]) if shape else 1
     if op == "linear":

@@ -1,4 +1,4 @@
-"""A case of the catalogue: what is checked, and on which inputs; and what cases are made of."""
+"""A case of the catalogue: a target and its inputs; and helpers to make cases."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DRAW = Draw(seed=7, step=3, micro=1, site=11, rate=0.3)
 
 @dataclass(frozen=True)
 class Case:
-    """One check: ``build(backend)`` makes the pair, layer or model; inputs and options are host data."""
+    """One gradient check: ``build(backend)`` makes the pair, layer or model; inputs and options are host data."""
 
     group: str  # "op", "layer" or "model"
     name: str
@@ -28,7 +28,7 @@ class Case:
     inputs: tuple[Any, ...]
     options: dict[str, Any] = field(default_factory=dict)
     length_one: bool = False  # on purpose
-    along_directions: bool = False  # random ones, as models are; all else is checked element by element
+    along_directions: bool = False  # random directions, as for models; everything else is checked element by element
     float64_only: bool = False  # its gradient is a difference of nearly equal numbers, lost in float32
 
     def check(self, backend: Backend) -> Report:
@@ -62,7 +62,7 @@ def model(name: str, make: Callable[..., Layer], config: Any, *inputs: Any, **op
 
 
 def shaken(layer: Layer) -> Layer:
-    """The layer with every parameter and every buffer moved at random; equal on every backend."""
+    """The layer with every parameter and buffer moved at random, in the same way on every backend."""
     rng = np.random.default_rng(2)
     for _, parameter in layer.named_parameters():
         parameter.data[...] = parameter.data + layer.backend.array(0.3 * rng.normal(size=parameter.data.shape))
@@ -72,12 +72,12 @@ def shaken(layer: Layer) -> Layer:
 
 
 def padding(keys: int, *lengths: int) -> AttentionMask:
-    """A mask under which sequence b sees its first lengths[b] keys."""
+    """A mask with which sequence b sees its first lengths[b] keys."""
     return AttentionMask(np.arange(keys)[None, :] < np.array(lengths)[:, None])
 
 
 def gaps(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """x with room between its numbers: not contiguous in memory."""
+    """x with gaps between its elements: not contiguous in memory."""
     spread = np.zeros((*x.shape[:-1], 2 * x.shape[-1]))[..., ::2]
     spread[...] = x
     return spread

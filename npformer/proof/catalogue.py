@@ -1,8 +1,8 @@
-"""Every operation, layer and small model of npformer, with inputs on which its gradient is worth checking.
+"""Every operation, layer and small model of npformer, with inputs for gradient checks.
 
-The operations' cases stand beside their other sample inputs, in ``op_samples.py``. Inputs are random, with
+The operations' cases are with their other sample inputs, in ``op_samples.py``. Inputs are random, with
 no zeros or ones, γ and β away from 1 and 0, repeated tokens, padding, a query that sees nothing, dropout on.
-Sizes are small and all different, so that two axes cannot be confused unnoticed.
+Sizes are small and all different, so that a confusion of two axes is noticed.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def catalogue(only: str = "") -> list[Case]:
 
 
 def layer_cases() -> Iterator[Case]:
-    """The layers, their parameters shaken so that no gain is 1 and no bias 0."""
+    """The layers, with randomly moved parameters, so that no gain is 1 and no bias is 0."""
     rng = np.random.default_rng(1)
     x, memory = rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 5, 4))
     visible, memory_visible = padding(3, 3, 2), padding(5, 2, 5)
@@ -88,7 +88,7 @@ def layer_cases() -> Iterator[Case]:
 def model_cases() -> Iterator[Case]:
     """Small Transformers: post/pre × ReLU/GELU × tied/untied with padding and dropout, and some others.
 
-    Two of them have two layers of each kind; what stacks do is checked, element by element, with the layers.
+    Two of them have two layers of each kind; stacks are checked, element by element, with the layers.
     """
     src = np.array([[3, 5, 4, 6, 2], [6, 6, 2, 0, 0], [4, 2, 0, 0, 0]])
     tgt = np.array([[1, 6, 4, 5], [1, 6, 6, 0], [1, 4, 0, 0]])

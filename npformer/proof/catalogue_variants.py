@@ -1,4 +1,4 @@
-"""Cases for the catalogue of what a Transformer may be made of instead, and of what came before it."""
+"""Catalogue cases for alternative parts of a Transformer, and for layers from before it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ATTENTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-#: Each self-attention that a layer can have instead, by name.
+#: Each alternative self-attention of a layer, by name.
 SELF_ATTENTIONS = {
     "rotary": SelfAttention(position_encoding="rotary"),
     "relative": SelfAttention(position_encoding="relative", num_buckets=4, max_distance=3),
@@ -47,7 +47,7 @@ SELF_ATTENTIONS = {
 
 
 def variant_layer_cases() -> Iterator[Case]:
-    """The layers made of other parts, and those from before attention."""
+    """The layers with alternative parts, and those from before attention."""
     rng = np.random.default_rng(4)
     x, memory, start = rng.normal(size=(2, 5, 4)), rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 6))
     seen = padding(5, 5, 3)
@@ -85,7 +85,7 @@ def _layers_of_layers(
 
 
 def _with_attention(name: str, attention: SelfAttention, x: np.ndarray[Any, Any], mask: AttentionMask) -> Case:
-    """MultiHeadAttention as attention describes it; a rotation has two pairs of columns to turn."""
+    """MultiHeadAttention with this attention; RoPE rotates two pairs of columns."""
 
     def make(**arguments: Any) -> MultiHeadAttention:
         return attention.build(x.shape[-1], 1 if attention.position_encoding == "rotary" else 2, seed=0, **arguments)
@@ -94,14 +94,14 @@ def _with_attention(name: str, attention: SelfAttention, x: np.ndarray[Any, Any]
 
 
 def combinations() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every positions × attention that makes sense: (name, options of a config)."""
+    """Every valid combination of positions and attention: (name, options of a config)."""
     for positions, (name, attention) in product(POSITIONS, ATTENTIONS.items()):
         if positions != "relative" or name == "full":  # a bias needs the full matrix of scores
             yield f"{positions}, {name}", {"positions": positions} | attention
 
 
 def variant_model_cases() -> Iterator[Case]:
-    """Encoders with each head, Decoders, and all three models with every positions × attention that makes sense."""
+    """Encoders with each head, Decoders, and all three models with every valid pair of positions and attention."""
     src = np.array([[3, 5, 4, 6, 2], [6, 5, 2, 0, 0], [4, 2, 0, 0, 0]])
     tgt = np.array([[1, 6, 4, 5], [1, 6, 6, 0], [1, 4, 0, 0]])
     size = {"d_model": 4, "num_heads": 2, "d_ff": 6, "dropout": 0.3, "max_seq_len": 6}

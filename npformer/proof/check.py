@@ -1,9 +1,9 @@
 """The gradient check: analytic gradients against two independent witnesses, tensor by tensor, entry by entry.
 
-The complex step testifies where it is fit to (``fitness.py``); differences confirm it, or stand alone, extrapolated
-(``oracles.py``). What counts as right is said in ``judge.py``. A check that could not have failed is refused or
-*proves nothing* (``vacuity.py``); what else a backward must do is tried too (``behaviour.py``). A wrong gradient is
-explained (``diagnosis.py``). Kernels in float32 and less are judged against a reference (``low_precision.py``).
+The complex step is used where it is valid (``fitness.py``); differences confirm it, or decide alone, extrapolated
+(``oracles.py``). ``judge.py`` defines what counts as right. A check that could not fail is refused or
+*proves nothing* (``vacuity.py``); other requirements on a backward are checked too (``behaviour.py``). A wrong gradient
+is explained (``diagnosis.py``). Kernels in float32 or less are compared with a reference (``low_precision.py``).
 """
 
 from __future__ import annotations
@@ -49,31 +49,31 @@ def gradcheck(
     device: Device | None = None,
     **options: Any,
 ) -> Report:
-    """Check every gradient of target at these inputs. Returns a Report; nothing of target is changed.
+    """Check every gradient of target at these inputs. Returns a Report; target is not changed.
 
     target: a pair (``npf.Pair`` or a tuple ``(forward, backward)``), or a layer or model, your own
     included: an object with ``forward(*inputs) -> (y, cache)``, ``backward(dy, cache)`` and, if it has
     parameters, ``named_parameters()`` yielding (name, object with data and grad). A parameter that is
     constant (γ = 1, b = 0) is moved a little for the check: a constant hides mistakes.
-    inputs: float arrays are checked, in lists and dicts too, in order against what backward returns; Python
-    floats if backward returns a gradient for them; all else is passed on. names: what they are called.
+    inputs: float arrays, also in lists and dicts, are checked in order against backward's gradients; Python
+    floats if backward returns a gradient for them; everything else is passed on. names: names of the inputs.
     options go to forward (``key=``, ``mask=``, …).
     elementwise: check each element (default for at most 2,000), or random directions, per tensor.
-    complex_step False leaves that witness out; one that is unfit is left out by itself, and the report says so.
-    tolerance: of an entry's error beside the largest entry of its tensor, and beside the terms that it is the sum of
-    (the two rules of ``judge.py``).
-    reference: for a kernel in float32, float16 or bfloat16, the pair or the forward that says what is right; it is
-    run in float64. precision: the kernel's, if not that of the inputs.
+    complex_step False switches that witness off; if it is invalid for target, it is left out automatically, and the
+    report says so. tolerance: an entry's largest error relative to the largest entry of its tensor, and relative to
+    the terms whose sum it is (the two rules of ``judge.py``).
+    reference: for a kernel in float32, float16 or bfloat16, a pair or a forward that is right; it runs in
+    float64. precision: the kernel's precision, if it is not the inputs'.
     structure: "symmetric" for inputs of which only one triangle is read, or {name: "symmetric"}.
     sample: sample(rng) gives inputs at other points, sizes: sizes(n) inputs of size n (31 to 33, 127 to 129).
-    explain False says what is wrong without looking for why. That takes longer than the check, and a wrong pair's
-    backward is changed and run thousands of times for it: one that writes files wants explain=False.
+    explain False omits the search for the cause of an error. The search takes longer than the check, and it changes
+    and runs a wrong pair's backward thousands of times: use explain=False for a backward that writes files.
     allow_length_one: do not refuse inputs of length 1 along batch or sequence.
 
     Everything is computed in float64, whatever the dtype of target, except with a reference. Raises ShapeError if
     backward returns another number of gradients, or gradients of other shapes, than there are float inputs;
-    DTypeError if a gradient is not float64; ConfigError for a tolerance that would let anything pass. An error
-    inside of target is raised as it is.
+    DTypeError if a gradient is not float64; ConfigError for a tolerance that would accept anything. An error
+    inside target is raised unchanged.
     """
     refuse_wide(tolerance)
     how = How(
@@ -97,7 +97,7 @@ def _checked(
     sample: Callable[[np.random.Generator], Sequence[Any]] | None,
     sizes: Callable[[int], Sequence[Any]] | None,
 ) -> Report:
-    """In float64, at all points; or in the target's own precision."""
+    """Run the check in float64 at all points, or in the target's own precision."""
     if reference is not None or precision is not None:
         _expect_no_more(how, sample is not None or sizes is not None)
         report = against_reference(
@@ -110,14 +110,14 @@ def _checked(
 
 
 def _name_of(target: Any) -> str:
-    """A target's own name; a pair's is that of its forward."""
+    """A target's own name; for a pair, its forward's name."""
     if type(target) is tuple:
         return str(getattr(target[0], "__name__", "pair")).removesuffix("_forward")
     return getattr(target, "name", None) or type(target).__name__
 
 
 def _expect_no_more(how: How, other_points: bool) -> None:
-    """Raise ConfigError for options that say nothing where a precision decides what is near enough."""
+    """Raise ConfigError for options that have no meaning if a precision sets the tolerance."""
     if other_points or how.elementwise is False or how.tolerance != TOLERANCE:
         raise ConfigError(
             "reference, precision: expected no sample, sizes, tolerance or elementwise=False beside them: each element "
@@ -132,7 +132,7 @@ def _explained(report: Report, target: Any, inputs: Sequence[Any], how: How) -> 
     exact = [x.astype(np.float64) if isinstance(x, np.ndarray) and is_float(x) else x for x in inputs]
     try:
         found = {row.tensor: row for row in at_one_point(target, exact, how).rows if row.verdict == WRONG}
-    except Exception:  # it computes in its own precision whatever it is given
+    except Exception:  # it computes in its own precision, whatever its inputs
         return report
     rows = (
         replace(row, cause=found[row.tensor].cause, diagnosis=found[row.tensor].diagnosis)
@@ -144,7 +144,7 @@ def _explained(report: Report, target: Any, inputs: Sequence[Any], how: How) -> 
 
 
 def _their_part(error: Exception) -> TracebackType | None:
-    """The traceback from the caller's own code on; all of it if none of theirs is in it."""
+    """The traceback from the caller's own code on; all of it if it has no such frame."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_PACKAGE):
         trace = trace.tb_next

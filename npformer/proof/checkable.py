@@ -1,4 +1,4 @@
-"""What a gradient check takes: the form into which adapters bring code that was written for something else.
+"""The interface of gradcheck's targets, to which adapters convert other code.
 
 ``npf.from_object`` (a class that keeps its cache in itself), ``npf.from_torch`` and ``npf.from_jax`` return a
 Checkable: ``npf.gradcheck(npf.from_torch(module), x)``.
@@ -17,20 +17,20 @@ from npformer.typing import HostArray
 
 
 class Value:
-    """A parameter: its numbers and their gradient, NumPy arrays, which a check replaces for a while."""
+    """A parameter: its data and its gradient, NumPy arrays that a check replaces temporarily."""
 
     def __init__(self, data: HostArray) -> None:
         self.data, self.grad = data, np.zeros_like(data)
 
     def add(self, gradient: HostArray) -> None:
-        """Add to the gradient; one of another shape takes its place, and so the check sees that shape."""
+        """Add to the gradient; a gradient of another shape replaces it, so that the check notices the shape."""
         self.grad = self.grad + gradient if gradient.shape == self.grad.shape else gradient
 
 
 class Checkable:
     """Something with ``forward(*inputs) -> (y, cache)``, ``backward(dy, cache)`` and ``named_parameters()``.
 
-    like: a function whose inputs have the names that reports show; its first ``skip`` inputs do not count.
+    like: a function whose input names are used in reports; its first ``skip`` inputs do not count.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Checkable:
         signature = _signature(like, skip)
         if signature is not None:
             named_forward.__signature__ = signature  # type: ignore[attr-defined]
-            # whose branches are looked at
+            # the function whose branches are examined
             named_forward.__wrapped__ = getattr(like, "__func__", like)  # type: ignore[attr-defined]
         self.forward = named_forward
 
@@ -61,7 +61,7 @@ class Checkable:
 
 
 def _signature(like: Any, skip: int) -> inspect.Signature | None:
-    """The signature of a function, without its first inputs; None if Python cannot tell (of a function in C)."""
+    """The signature of a function, without its first inputs; None if unknown (a function in C)."""
     try:
         known = inspect.signature(like)
     except (TypeError, ValueError):
@@ -70,10 +70,10 @@ def _signature(like: Any, skip: int) -> inspect.Signature | None:
 
 
 def outputs_of(arrays: list[HostArray], is_single: bool, is_complex: bool) -> Any:
-    """A forward's outputs: those of real numbers, or of complex numbers where such went in; one alone, or a tuple.
+    """A forward's float outputs, complex if the inputs are complex; a single array, or a tuple.
 
-    Raises DTypeError if none is left, or if one is complex where real numbers went in; TypeError if no imaginary
-    part came out where some went in, so that a complex step is not mistaken for a derivative of 0.
+    Raises DTypeError if there is none, or if one is complex for real inputs; TypeError if complex inputs give only
+    real outputs, so that a complex step is not mistaken for a derivative of 0.
     """
     kept = [x for x in arrays if x.dtype.kind in "fc"]
     kinds = {x.dtype.kind for x in kept}
@@ -89,5 +89,5 @@ def outputs_of(arrays: list[HostArray], is_single: bool, is_complex: bool) -> An
 
 
 def is_float(x: Any) -> bool:
-    """Whether x is an array, of whichever library, of real or complex floating-point numbers."""
+    """Whether x is an array, of any library, of real or complex floating-point numbers."""
     return hasattr(x, "dtype") and hasattr(x, "shape") and any(kind in str(x.dtype) for kind in ("float", "complex"))

@@ -1,4 +1,4 @@
-"""What a check knows of its problem that may explain a wrong gradient."""
+"""Facts about a check's target that may explain a wrong gradient."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EXPLANATIONS: list[Callable[[str], Sequence[Mutant]]] = []
 
 
 def clues_of(target: Any, inputs: Sequence[Any], options: Mapping[str, Any]) -> Clues:
-    """Sizes, tokens, masks and heads, as far as inputs, options and the target's attributes show them."""
+    """Sizes, tokens, masks and heads, as far as they appear in inputs, options and the target's attributes."""
     given = [*inputs, *options.values()]
     tokens = next((np.asarray(x) for x in given if isinstance(x, np.ndarray) and x.dtype.kind in "iu"), None)
     masks = (x.key_visible for x in given if isinstance(x, AttentionMask) and x.key_visible is not None)
@@ -41,7 +41,7 @@ def clues_of(target: Any, inputs: Sequence[Any], options: Mapping[str, Any]) -> 
 def with_reference(
     clues: Clues, checked: Subject, inputs: Sequence[Any], options: dict[str, Any], upstream: tuple[HostArray, ...]
 ) -> Clues:
-    """The clues, with the mistakes of npformer's own code where the checked code stands in its place."""
+    """The clues, with mistakes of npformer's own code if the checked code replaces it."""
     if isinstance(checked, PairSubject):
         return _with_pair(clues, checked, inputs, options, upstream)
     return _with_parents(clues, checked, upstream)
@@ -69,17 +69,17 @@ def _with_pair(
             )
         )
     except Exception:
-        return clues  # not npformer's operation, only its name
+        return clues  # another operation with the same name
     mistakes = [*nested_mutants(backward), *(mutant for more in EXPLANATIONS for mutant in more(op))]
     return replace(clues, mistakes=mistakes, rerun=rerun) if same else clues
 
 
 def _with_parents(clues: Clues, checked: Subject, upstream: tuple[HostArray, ...]) -> Clues:
-    """For a layer in which some class derives from one of npformer's and overrides a method called …backward.
+    """For a layer with a class that derives from one of npformer's and overrides a method named …backward.
 
-    A backward of its own may differ where npformer's calls another: the mistakes are those of all of npformer's.
+    The override may differ where npformer's backward calls another one, so the mistakes of all of them are tried.
     """
-    places: dict[int, list[_Place]] = {}  # of each mutant: what stands for which methods of which layers
+    places: dict[int, list[_Place]] = {}  # for each mutant: the functions that replace methods of layers
     mistakes = []
     for kind in dict.fromkeys(map(type, all_layers(clues.target))):
         parent = next(base for base in kind.__mro__ if base.__module__.startswith("npformer."))
@@ -100,17 +100,17 @@ def _with_parents(clues: Clues, checked: Subject, upstream: tuple[HostArray, ...
 
 
 def all_layers(target: Any) -> list[Layer]:
-    """A layer and all layers in it, each once; of anything else, none."""
+    """A layer and all layers in it, each once; empty for anything else."""
     return list(dict.fromkeys(target.all_layers())) if isinstance(target, Layer) else []
 
 
-#: A layer, the name of one of its methods, and the function that stands for it.
+#: A layer, the name of one of its methods, and the function that replaces it.
 _Place: TypeAlias = tuple[Layer, str, Callable[..., Any]]
 
 
 @contextmanager
 def _in_place(places: Sequence[_Place]) -> Iterator[None]:
-    """For a while, these functions are the methods of these layers."""
+    """Within this context, these functions are the methods of these layers."""
     before = [vars(layer).get(name) for layer, name, _ in places]
     try:
         for layer, name, function in places:
@@ -125,7 +125,7 @@ def _in_place(places: Sequence[_Place]) -> Iterator[None]:
 
 
 def _sizes(given: Sequence[Any], target: Any) -> dict[str, float]:
-    """Named numbers that a wrong factor may equal: of the first float array, of tokens, of the target's attributes."""
+    """Named numbers that a wrong factor may equal, from the first float array, tokens and the target's attributes."""
     sizes: dict[str, float] = {}
     arrays = [x for x in given if getattr(x, "ndim", 0) in (2, 3, 4)]
     tokens = [("BT", x.shape) for x in arrays if x.ndim == 2 and str(x.dtype).startswith("int")]
@@ -147,7 +147,7 @@ def _sizes(given: Sequence[Any], target: Any) -> dict[str, float]:
 
 
 def _dropout_scale(given: Sequence[Any], target: Any) -> dict[str, float]:
-    """1/(1−p) of the dropout that is on: an operation's draw, or a layer's rate if it was given a key."""
+    """1/(1−p) of active dropout: from an operation's draw, or from a layer's rate if there is a key."""
     rates = [x.rate for x in given if isinstance(x, Draw)]
     if any(isinstance(x, RandomKey) for x in given):
         rates += [rate for name in ("dropout", "rate") if isinstance(rate := getattr(target, name, None), float)]

@@ -1,8 +1,8 @@
-"""Of a layer whose parts are all right: which of them it hands a wrong gradient.
+"""Finds the part to which a layer passes a wrong gradient, if all parts themselves are right.
 
-Backward is run once, and what it hands to the backward of each part is written down. The truth is the slope of
-L = Σ r·y as that part's output moves, by the complex step: the forward is run again with the output moved. Parts are
-looked at as backward meets them, so the first one that is handed something wrong names the connection.
+Backward runs once, and the gradient that it passes to the backward of each part is recorded. The true gradient is the
+slope of L = Σ r·y along that part's output, by the complex step: the forward runs again with the output moved. Parts
+are examined in backward order, so the first part that gets a wrong gradient names the connection.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from npformer.proof.listening import Call, listening
 from npformer.proof.oracles import COMPLEX_H
 from npformer.typing import HostArray
 
-#: Of the sum of the sizes of its terms: a slope that is farther from what was handed on is another one.
+#: Relative to the sum of the sizes of its terms: a larger difference between slope and gradient is an error.
 TOLERANCE = 1e-9
 
 
 def wrong_connection(call: Call) -> str:
-    """One sentence; "" for an operation, for what runs elsewhere than on NumPy, or takes no complex numbers."""
+    """One sentence; "" for an operation, for a layer that is not on NumPy or refuses complex numbers."""
     layer = call.target
     if not isinstance(layer, Layer):
         return ""
@@ -40,11 +40,11 @@ def wrong_connection(call: Call) -> str:
     finally:
         for parameter, before in grads:
             parameter.grad[...] = before
-    return "what it hands to each of them is right: it puts together wrongly what they give back"
+    return "the gradients that it passes to them are right: it combines their results wrongly"
 
 
 def _wrongly_handed(part: Call, call: Call, upstream: list[HostArray], rng: np.random.Generator) -> str:
-    """A sentence if the part is handed another gradient than that of its output; "" if it is right."""
+    """A sentence if the part gets a gradient that is not its output's; "" if it is right."""
     if part.upstream is None:
         return f"its backward never calls that of {part.name}, or with another cache"
     for which, (y, dy) in enumerate(zip(as_tuple(part.output), as_tuple(part.upstream), strict=True)):
@@ -58,7 +58,7 @@ def _wrongly_handed(part: Call, call: Call, upstream: list[HostArray], rng: np.r
         size = float(np.sum(np.abs(dy * direction))) + abs(slope)
         if not abs(claimed - slope) <= TOLERANCE * size:
             return (
-                f"the gradient that it hands to {part.name} is wrong: {claimed:.4g} along a direction, where the slope "
-                f"is {slope:.4g}; what it hands on before is right"
+                f"the gradient that it passes to {part.name} is wrong: {claimed:.4g} along a direction, but the slope "
+                f"is {slope:.4g}; the gradients that it passes on before are right"
             )
     return ""

@@ -1,7 +1,7 @@
-"""Where people keep parameters and gradients in classes of their own, found by the names that they use.
+"""Finds parameters and gradients in users' classes, by common names.
 
-A place is a path of keys: an attribute's name, a dict's key or a list's number. A gradient may be made by backward
-only, so its name counts as found if the class's own code mentions it.
+A place is a path of keys: an attribute's name, a dict's key or a list's index. Backward may create a gradient later,
+so its name counts as found if the class's own code mentions it.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _STORES, _LOADS = {"STORE_ATTR"}, {"LOAD_ATTR", "LOAD_METHOD"}
 
 
 def find(target: Any, given: Mapping[Path, Path | None]) -> list[tuple[Path, Path]]:
-    """(place of a parameter, place of its gradient) of everything in target, what is given first.
+    """(place of a parameter, place of its gradient) for everything in target, given ones first.
 
-    Raises ConfigError for an array that is a parameter by its use and has no place for its gradient.
+    Raises ConfigError for an array that is used as a parameter and has no place for its gradient.
     """
     found, arrays = [], set()
     for array, gradient in given.items():
@@ -48,7 +48,7 @@ def find(target: Any, given: Mapping[Path, Path | None]) -> list[tuple[Path, Pat
 def _owners(x: Any, path: Path, seen: set[int]) -> Iterator[tuple[Path, Any]]:
     """(place, object) of x and of all inside that have a backward, those inside lists and dicts too, inner ones first.
 
-    Inner ones first, so that a parameter that an outer list names as well has the inner, telling name.
+    Inner ones come first, so that a parameter that an outer list also holds gets the inner, more telling name.
     """
     if id(x) in seen:
         return
@@ -90,7 +90,7 @@ def is_array(x: Any) -> bool:
 
 
 def _gradient_names(name: str) -> list[str]:
-    """What the gradient of an attribute may be called; of ``_W`` it may be ``_dW``, too."""
+    """Possible names of an attribute's gradient; for ``_W`` also ``_dW``."""
     bare = name.lstrip("_")
     margin = name[: len(name) - len(bare)]
     return list(dict.fromkeys(form.format(name) for form in GRADIENTS)) + [
@@ -99,7 +99,7 @@ def _gradient_names(name: str) -> list[str]:
 
 
 def _expect_none_left(owner: Any, path: Path, known: set[int]) -> None:
-    """Raise ConfigError for an array that forward reads, that nobody but __init__ writes, and that is not known."""
+    """Raise ConfigError for an unknown array that forward reads and that only __init__ writes."""
     uses = _uses(type(owner))
     for name, x in vars(owner).items():
         if is_array(x) and x.ndim > 0 and id(x) not in known and name in uses.read and name not in uses.state:
@@ -144,7 +144,7 @@ def _attributes(code: CodeType) -> Iterator[tuple[str, str]]:
 
 
 def found_at(x: Any, path: Path) -> Any:
-    """What is at a place, None if there is nothing."""
+    """The value at a place, or None."""
     for key in path:
         if isinstance(x, Mapping):
             x = x.get(key)
@@ -156,7 +156,7 @@ def found_at(x: Any, path: Path) -> Any:
 
 
 def path_of(target: Any, name: str) -> Path:
-    """The path of a dotted name such as ``layers.0.W``, each word read as what it finds there."""
+    """The path of a dotted name such as ``layers.0.W``; each word is an attribute, key or index."""
     path: Path = ()
     for word in name.split("."):
         here = found_at(target, path)

@@ -16,7 +16,7 @@ from npformer.typing import HostArray
 
 
 class Curve(NamedTuple):
-    """|D(h) − analytic| / scale, at the place of a tensor where the check found the largest error."""
+    """|D(h) − analytic| / scale, at the element of a tensor with the largest error."""
 
     name: str
     h: HostArray  # (k,)

@@ -1,10 +1,10 @@
-"""What is wrong with a wrong gradient: read from the pattern of its error.
+"""Explains a wrong gradient by the pattern of its error.
 
 Two sources. If npformer has the operation, the single-mistake versions of its own backward are tried:
-one that gives the very same wrong numbers for every input *is* the explanation, term and line
-included. Otherwise, and for what no mutant explains, the tensor speaks for itself: a constant ratio (and
-what number of the problem it equals), a transposition, an axis summed once too often, an error at
-masked, repeated, first or last positions only, one head's columns in another's place.
+one that gives exactly the same wrong numbers for every input *is* the explanation, with term and
+line. Otherwise the tensor itself is examined: a constant ratio (and
+the number of the problem that it equals), a transposition, an axis summed once too often, an error only at
+masked, repeated, first or last positions, one head's columns in another's place.
 
 A diagnosis that fits no pattern is *unknown*: better than a guess.
 """
@@ -39,12 +39,12 @@ UNKNOWN = Diagnosis("unknown", "no known pattern fits")
 
 @dataclass(frozen=True)
 class Clues:
-    """What is known of the problem; everything may be left out.
+    """Facts about the problem, all optional.
 
     sizes: named numbers that a wrong factor may equal, {"B": 4, "√D": 2.0, …}. tokens: ids (B, T) that
     picked rows of a table. key_visible: (B, S), False where padded. num_heads: H. mistakes: single-mistake
     versions of npformer's own backward; rerun(mutant) returns the gradients of one on the check's inputs.
-    target: what is checked.
+    target: the checked object.
     """
 
     sizes: Mapping[str, float] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class Clues:
 
 
 def is_vague(found: Diagnosis | None) -> bool:
-    """Whether a diagnosis says where the error is, or how large, rather than what was done wrong."""
+    """Whether a diagnosis describes the error's place or size, not its cause."""
     if found is None or found == UNKNOWN:
         return True
     label, _, name = found.cause.partition("scaled by ")
@@ -87,7 +87,7 @@ def explaining_mutant(claimed: Mapping[str, HostArray], clues: Clues) -> Mutant 
     if clues.rerun is None:
         return None
     floor = NEGLIGIBLE * largest(claimed.values())
-    # A mean that is 0 because a factor in it was forgotten is better explained as a mean that was forgotten.
+    # A mean that is 0 because of a forgotten factor is better explained as a forgotten mean.
     for mutant in sorted(clues.mistakes, key=lambda mutant: mutant.operator != "drop a term"):
         try:
             with np.errstate(all="ignore"):
@@ -102,12 +102,12 @@ def explaining_mutant(claimed: Mapping[str, HostArray], clues: Clues) -> Mutant 
 
 
 def _without_noise(n: HostArray, floor: float) -> HostArray:
-    """Zeros for a tensor that rounding alone keeps from being zero, as the gradient of a key's bias."""
+    """Zeros for a tensor that is zero except for rounding, such as the gradient of the keys' bias."""
     return np.zeros_like(n) if size(n) <= AGREES * floor else n
 
 
 def by_pattern(a: HostArray, n: HostArray, clues: Clues) -> Diagnosis:
-    """Read the error of one tensor: a claimed, n true."""
+    """Explain the error of one tensor: a is the claimed gradient, n the true one."""
     if not np.all(np.isfinite(a)):
         return Diagnosis("not finite", f"{int(np.sum(~np.isfinite(a)))} of {a.size} entries are NaN or infinite")
     if size(a) == 0:
@@ -135,7 +135,7 @@ def _ratio(a: HostArray, n: HostArray, clues: Clues) -> Diagnosis | None:
 
 
 def name_of(factor: float, sizes: Mapping[str, float]) -> str:
-    """A number as what it equals: 2, 1/2, a size of the problem or one over it; else its digits."""
+    """A number's name: 2, 1/2, a size of the problem or one over it; else its digits."""
     known = {"−1": -1.0, "2": 2.0, "1/2": 0.5}
     for letter, length in sizes.items():
         inverse = "1−p" if letter == "1/(1−p)" else f"1/{letter}"
@@ -157,11 +157,11 @@ def _transposition(a: HostArray, n: HostArray, clues: Clues) -> Diagnosis | None
 
 
 def _place(a: HostArray, n: HostArray, clues: Clues) -> Diagnosis | None:
-    """The error sits at some indices of one axis only."""
+    """The error is only at some indices of one axis."""
     error = np.abs(a - n)
     wrong = error > AGREES * max(size(a), size(n))
     if np.any(error[~wrong] > 1e-3 * size(error)):
-        return None  # wrong everywhere, here more and there less
+        return None  # wrong everywhere, to different degrees
     if clues.tokens is not None and n.ndim == 2:
         rows = set(np.flatnonzero(wrong.any(axis=1)).tolist())
         ids, counts = np.unique(clues.tokens, return_counts=True)
@@ -181,7 +181,7 @@ def _place(a: HostArray, n: HostArray, clues: Clues) -> Diagnosis | None:
     for axis, length in enumerate(n.shape):
         others = tuple(i for i in range(n.ndim) if i != axis)
         bad = np.flatnonzero(wrong.any(axis=others)) if others else np.flatnonzero(wrong)
-        if length > 2 and len(bad) == 1 and wrong.sum() * length == wrong.size > length:  # few may lie there by chance
+        if length > 2 and len(bad) == 1 and wrong.sum() * length == wrong.size > length:  # a few may be there by chance
             where = "first" if bad[0] == 0 else "last" if bad[0] == length - 1 else None
             if where:
                 return Diagnosis(
@@ -211,7 +211,7 @@ def _axis(a: HostArray, n: HostArray, clues: Clues) -> Diagnosis | None:
 
 
 def _heads(a: HostArray, n: HostArray, clues: Clues) -> Diagnosis | None:
-    """Columns of the heads stand in each other's places, or heads were merged without moving their axis back."""
+    """Columns of heads are exchanged, or heads were merged without moving their axis back."""
     heads = clues.num_heads
     if not heads or heads < 2 or n.shape[-1] % heads:
         return None

@@ -1,12 +1,12 @@
-"""Whether the complex step may testify: it must prove itself first, and is dropped by itself where it cannot.
+"""Decides whether the complex step is valid for a forward; if not, it is dropped.
 
-The complex step needs a forward that is analytic as it is written. Some NumPy calls lose the imaginary part (abs,
-real, var, std, linalg.norm), some flip its sign (conj, and with it cholesky, eigvalsh, vdot), some refuse it. What
-comes out is a wrong derivative that looks exact: a witness that is unfit must never speak against a right gradient.
+The complex step needs a forward that is analytic as written. Some NumPy calls lose the imaginary part (abs,
+real, var, std, linalg.norm), some flip its sign (conj, and so cholesky, eigvalsh, vdot), some refuse it. The
+result is a wrong derivative that looks exact; an invalid witness must never contradict a right gradient.
 
-Fit means: along a random direction in each tensor the complex step agrees with extrapolated differences, within
-what those are worth. Where they cannot tell (a kink nearby), a forward is taken as fit if none of the calls above is
-met on the way, which is seen by arrays that note the calls made with them.
+It is valid (fit) if, along a random direction in each tensor, it agrees with extrapolated differences, within
+their error. Where differences cannot decide (a kink nearby), it counts as valid if the forward makes none of the calls
+above, which is observed by arrays that record calls.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from npformer.proof.oracles import CENTRAL_H, COMPLEX_H, SAME, Oracle, Upstream
 from npformer.proof.subject import Subject
 from npformer.typing import HostArray
 
-#: Of a reach: a difference that is worth less cannot tell whether the complex step is fit.
+#: Relative to the reach: a less precise difference cannot decide whether the complex step is valid.
 SETTLED = 1e-6
-#: Calls that answer complex numbers with complex ones, and yet conjugate or take a size inside.
+#: Calls that return complex numbers for complex ones, but conjugate or take an absolute value inside.
 CONJUGATING = frozenset({
     "conjugate", "conj", "cholesky", "eigvalsh", "eigh", "svd", "svdvals", "qr", "pinv", "lstsq", "slogdet", "vdot",
     "sign", "vecdot", "matvec", "vecmat",
@@ -37,14 +37,14 @@ _PACKAGE = str(Path(__file__).parents[1])
 
 
 class Fitness(NamedTuple):
-    """Whether the complex step may be asked, and if not, why."""
+    """Whether the complex step is valid, and if not, why."""
 
     is_fit: bool
-    why: str  # one sentence, which names the call that breaks it; "" if it is fit
+    why: str  # one sentence with the call that breaks it; "" if it is valid
 
 
 def fitness(checked: Subject, upstreams: Sequence[Upstream], seed: int) -> Fitness:
-    """Whether the complex step is fit for this subject's forward, at its point."""
+    """Whether the complex step is valid for this subject's forward, at its point."""
     rng, oracle, outputs = np.random.default_rng([seed, 2]), Oracle(checked, upstreams[:1]), checked.outputs({})
     for tensor, x in checked.tensors.items():
         direction = np.asarray(rng.normal(size=x.shape))
@@ -62,7 +62,7 @@ def fitness(checked: Subject, upstreams: Sequence[Upstream], seed: int) -> Fitne
         central = oracle.extrapolated(tensor, direction)
         apart = np.abs(by_complex.value - central.value)
         is_settled = np.all(central.error <= SETTLED * central.reach)
-        # beside a slope of 0 there is nothing but the rounding of the terms of L, which no error estimate knows well
+        # with a slope of 0 there is only the rounding of L's terms, which error estimates do not capture well
         rounding = 1e-10 * terms(upstreams[0], outputs) / (rms(x) or 1.0)
         culprit = culprit_of(checked)
         if is_settled and not np.all(apart <= 8 * central.error + 1e-9 * central.reach + rounding):
@@ -78,7 +78,7 @@ def _sentence(culprit: str, problem: str) -> str:
 
 
 def culprit_of(checked: Subject) -> str:
-    """The first call that loses or flips an imaginary part, with its place; "" if none is met, or nothing can be."""
+    """The first call that loses or flips an imaginary part, with its line; "" if there is none, or it is unknown."""
     for tensor, x in checked.tensors.items():
         noted: list[str] = []
         moved = _Noting.of(x + 1j * COMPLEX_H * np.ones(x.shape), noted)
@@ -88,14 +88,14 @@ def culprit_of(checked: Subject) -> str:
                 checked.outputs({tensor: moved})
         except Exception:
             if not noted:
-                continue  # what refuses complex numbers says so itself
+                continue  # a call that refuses complex numbers raises its own error
         if noted:
             return noted[0]
     return ""
 
 
 class _Noting(np.ndarray[Any, Any]):
-    """A complex array that notes each call which loses or flips its imaginary part, or that of a result."""
+    """A complex array that records each call that loses or flips its imaginary part, or a result's."""
 
     noted: list[str]
 
@@ -167,13 +167,13 @@ _LOSING = frozenset({"var", "std", "nanvar", "nanstd", "norm", "cond", "cov", "c
 
 
 def _lost(found: Any) -> bool:
-    """Whether real floating-point numbers came out."""
+    """Whether the result is real floating-point numbers."""
     parts = found if isinstance(found, tuple) else (found,)
     return any(getattr(part, "dtype", np.dtype(bool)).kind == "f" for part in parts)
 
 
 def _where() -> str:
-    """The innermost line of the caller's that is neither NumPy's nor the check's own."""
+    """The innermost line of the user's code, not of NumPy or the check."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename
@@ -184,7 +184,7 @@ def _where() -> str:
 
 
 def _place_of(error: Exception) -> str:
-    """The line at which an exception left the caller's code, with its function."""
+    """The line at which an exception left the user's code, with its function."""
     place, trace = "", error.__traceback__
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename

@@ -1,4 +1,4 @@
-"""What a target is called with, leaf by leaf: which inputs are checked, which are passed on, and what came back.
+"""A target's inputs, leaf by leaf: which ones are checked, which are passed on, and their gradients.
 
 An input is a float array, which is checked; a list, tuple or dict of inputs, whose arrays are checked one by
 one as ``name[0]`` or ``name['W']``; or anything else, which is passed on. A Python float is checked if backward
@@ -23,7 +23,7 @@ from npformer.typing import Array, HostArray, HostArrays
 
 @dataclass(frozen=True)
 class _Leaf:
-    """One value in the inputs: where it is, and whether a gradient of it can be asked for."""
+    """One value in the inputs: its place, and whether it can have a gradient."""
 
     name: str
     value: Any
@@ -32,7 +32,7 @@ class _Leaf:
 
 
 class Inputs:
-    """Positional inputs of a forward, by name; dtype is what float arrays are given as."""
+    """Positional inputs of a forward, by name; dtype: of float arrays."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Inputs:
 
     @property
     def unchecked(self) -> list[str]:
-        """What is passed on as it is, with what it is; None and strings, which nobody would differentiate, left out."""
+        """The inputs that are passed on unchanged, with their types; None and strings are left out."""
         leaves = (leaf for group in self._leaves for leaf in group if leaf.name not in self.tensors)
         return [f"{leaf.name} ({_kind(leaf.value)})" for leaf in leaves if not isinstance(leaf.value, str | None)]
 
@@ -74,7 +74,7 @@ class Inputs:
         if leaf.is_number:
             return value.item()
         if type(value) is not np.ndarray:
-            return value  # it notes what is done with it, see fitness.py
+            return value  # it records the calls made with it, see fitness.py
         dtype = self._dtype if not np.iscomplexobj(value) else "complex64" if self._dtype == "float32" else "complex128"
         if dtype == "float16":
             return value.astype(np.float16)
@@ -82,7 +82,7 @@ class Inputs:
         return _laid_out_like(leaf.value, placed) if isinstance(placed, np.ndarray) else placed
 
     def changed(self, placed: Sequence[Any], replaced: HostArrays) -> list[str]:
-        """Names of the tensors that are not in placed any more what ``placed(replaced)`` put there."""
+        """Names of the tensors in placed that have changed since ``placed(replaced)``."""
         before = dict(self._flat(self.placed(replaced)))
         return [
             name
@@ -96,7 +96,7 @@ class Inputs:
             yield from _along(name, given, value)
 
     def named(self, found: Any) -> HostArrays:
-        """What a backward returned, by tensor. Raises ShapeError if the number of gradients does not fit."""
+        """A backward's gradients, by tensor. Raises ShapeError if their number does not fit."""
         if isinstance(found, dict) and found and set(found) <= set(self.all_names):
             found = tuple(found.get(name) for name in self.all_names)
         gradients = () if found is None and len(self.tensors) != 1 else as_tuple(found)
@@ -115,13 +115,13 @@ class Inputs:
         return any(leaf.name in self.tensors for leaf in leaves)
 
     def _answered(self, by_input: dict[str, Any]) -> set[str]:
-        """Leaves inside lists and dicts that something other than None came back for."""
+        """Leaves inside lists and dicts with a gradient other than None."""
         groups = zip(self.all_names, self._given, strict=True)
         inside = [(n, x) for n, x in groups if n in by_input and _is_container(x)]
         return {leaf for n, x in inside for leaf, gradient in _along(n, x, by_input[n]) if gradient is not None}
 
     def _other_count(self, gradients: tuple[Any, ...], meant: list[str]) -> list[str]:
-        """The inputs that so many gradients belong to: all, None for the others; or Python floats as well."""
+        """The inputs to which this many gradients belong: float arrays, all inputs, or Python floats as well."""
         if len(gradients) == len(self.all_names) and all(
             gradient is None for name, gradient in zip(self.all_names, gradients, strict=True) if name not in meant
         ):
@@ -140,7 +140,7 @@ class Inputs:
         )
 
     def _check_numbers(self, which: Container[str] | None = None) -> None:
-        """Let Python floats, all or those of these names, be tensors too, of shape ()."""
+        """Make Python floats, all or those of these names, tensors of shape ()."""
         numbers = {
             leaf.name: np.array(leaf.value, dtype=np.float64)
             for group in self._leaves for leaf in group if leaf.is_number and (which is None or leaf.name in which)
@@ -148,11 +148,11 @@ class Inputs:
         order = [leaf.name for group in self._leaves for leaf in group]
         both = self.tensors | numbers
         ordered = {name: both[name] for name in order if name in both}
-        self.tensors.clear()  # the same dictionary: whoever holds it sees them
+        self.tensors.clear()  # the same dictionary, so that its other holders see them
         self.tensors.update(ordered)
 
     def _host(self, name: str, gradient: Any) -> HostArray:
-        """None says that there is no gradient, so 0."""
+        """None means no gradient, so 0."""
         if gradient is None:
             return np.zeros(self.tensors[name].shape)
         return np.array(self._device.host(gradient))
@@ -169,7 +169,7 @@ def host_copies(y: Any, device: Device) -> tuple[HostArray, ...]:
 
 
 def like(y: Any, parts: list[Array]) -> Any:
-    """parts in the form of y: a tuple, a list, or the only part."""
+    """parts in the structure of y: a tuple, a list, or the only part."""
     return type(y)(parts) if type(y) in (tuple, list) else tuple(parts) if isinstance(y, tuple) else parts[0]
 
 
@@ -179,7 +179,7 @@ def is_float(x: Any) -> bool:
 
 
 def placed_as(x: Any, device: Device, dtype: str) -> Any:
-    """An input on the device, float arrays as dtype, everything else as it is."""
+    """An input on the device, float arrays as dtype, everything else unchanged."""
     return device.array(x, dtype) if is_float(x) else place(x, device)
 
 
@@ -212,7 +212,7 @@ def _leaves(name: str, x: Any) -> Iterator[_Leaf]:
 
 
 def _along(name: str, given: Any, value: Any) -> Iterator[tuple[str, Any]]:
-    """The leaves of value, which has the form of given, by name; None stands for all of them."""
+    """The leaves of value, which has the structure of given, by name; None stands for all of them."""
     if not _is_container(given):
         yield name, value
         return
@@ -221,7 +221,7 @@ def _along(name: str, given: Any, value: Any) -> Iterator[tuple[str, Any]]:
             inner = None if value is None else value[key]
         except (KeyError, IndexError, TypeError):
             if not is_float(part) and not _is_container(part):
-                continue  # nobody asked for this one
+                continue  # this one was not requested
             raise ShapeError(
                 f"gradient of {name}: expected a {type(given).__name__} like the input, with {key!r} in it, "
                 f"got {_kind(value)}"
@@ -252,7 +252,7 @@ def parameter_names(forward: Callable[..., Any], count: int) -> list[str]:
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     try:
         names = [p.name for p in inspect.signature(forward).parameters.values() if p.kind in kinds]
-    except (TypeError, ValueError):  # a compiled function may have none to show
+    except (TypeError, ValueError):  # a compiled function may not have any names
         names = []
     return (names + [f"input{i}" for i in range(count)])[:count] if len(names) < count else names[:count]
 

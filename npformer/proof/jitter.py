@@ -1,4 +1,4 @@
-"""What rounding may do to a witness and to a claim: both are asked again a hair's breadth away."""
+"""Measures the effect of rounding on witness and claim: both are computed again at slightly moved points."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOVE = 4 * U  # two units in the last place of a number just below a power of tw
 
 
 class Moves(NamedTuple):
-    """By how much they moved at most, (K,)."""
+    """The largest changes, (K,)."""
 
     witness: HostArray
     claim: HostArray
@@ -46,7 +46,7 @@ class Jitter:
     def moves(
         self, tensor: str, index: tuple[Any, ...], direction: HostArray, slope: Slope, claimed: HostArray
     ) -> Moves:
-        """Of one entry, whose slope and claim (K,) are given."""
+        """The largest changes of one entry, whose slope and claim (K,) are given."""
         of_witness, of_claim = [], []
         for at, upstreams, gradients in self._points:
             if self._oracle.use_complex:
@@ -57,14 +57,14 @@ class Jitter:
         return Moves(witness, np.max(of_claim, axis=0))
 
     def of_claims(self, tensor: str, claimed: HostArray) -> HostArray:
-        """By how much each entry of a claim moves at most, for the first upstream gradient."""
+        """The largest change of each entry of a claim, for the first upstream gradient."""
         moved = [np.abs(gradients[0][tensor] - claimed) for _, _, gradients in self._points]
         return np.asarray(np.max(moved, axis=0))
 
     def fresh(
         self, tensor: str, index: tuple[Any, ...], direction: HostArray, count: int
     ) -> tuple[HostArray, HostArray, HostArray]:
-        """(error, reach, what the witness may be off by) of one entry, for upstream gradients never seen before."""
+        """(error, reach, error estimate of the witness) of one entry, for new upstream gradients."""
         rng, subject = np.random.default_rng([self._seed, 4]), self._oracle.subject
         upstreams = [tuple(np.asarray(rng.normal(size=y.shape)) for y in self.outputs) for _ in range(count)]
         oracle = Oracle(subject, upstreams, self._oracle.use_complex)

@@ -1,32 +1,32 @@
-"""From errors to a verdict, one tensor at a time.
+"""Turns errors into a verdict, one tensor at a time.
 
     right           the witnesses agree with the analytic gradient, entry by entry
-    WRONG           they agree with each other and not with it
-    KINK HERE       the slope to the left and to the right of this point differ: there is no gradient
+    WRONG           the witnesses agree with each other and not with the gradient
+    KINK HERE       the slopes to the left and to the right of this point differ: there is no gradient
     CANNOT TELL     the witnesses do not settle the slope: too little precision for a verdict
     PROVES NOTHING  the check could not have failed (``vacuity.py``)
 
-Only *right* passes. An entry a_i, of which the witness says n_i, is right if both rules hold:
+Only *right* passes. An entry a_i, with the witness's value n_i, is right if both rules hold:
 
     of the tensor   |a_i − n_i| ≤ τ·S + 8(s_i + t_i)          S = max(max|n|, 1e-3·largest entry of the check)
     of the entry    |a_i − n_i| ≤ τ·A_i + 8(s_i + t_i) + φ    A_i = Σ_j |r_j ∂y_j/∂x_i|, the entry's reach
 
-The second is there because a large entry hides a small one from the first. An error against the entry itself would
-be too strict: its terms may cancel, and then rounding of the terms is what is left. So it counts against the sum of
-their sizes, the reach. What rounding does inside the forward and the backward, no reach shows:
+The second rule is needed because a large entry hides a small one from the first. An error relative to the entry itself
+would be too strict: its terms may cancel, and then only their rounding is left. So the error is relative to the sum of
+their sizes, the reach. The reach does not include rounding inside the forward and the backward:
 
-    s_i, t_i   by how much witness and claim move if inputs and upstream gradients move by at most 2 units in the last
-               place; measured where an entry is in doubt. t_i counts at most τ·S: noise is no excuse for itself
-    φ          64u·max(max|n|, Σ|r·y| / rms x): what the precision cannot represent beside the largest entry, or beside
-               the terms of L. An entry of no more reach is not judged by itself; the row says how many there are
+    s_i, t_i   the changes of witness and claim if inputs and upstream gradients move by at most 2 units in the last
+               place; measured where an entry is in doubt. t_i counts at most τ·S: a noisy claim is no excuse
+    φ          64u·max(max|n|, Σ|r·y| / rms x): the resolution of the precision next to the largest entry, or to
+               the terms of L. An entry with no larger reach is not judged by itself; the row counts such entries
 
-So ratios beyond about 1e13 stay hidden in float64. WRONG by the second rule alone is said only if it holds again for
-three fresh upstream gradients.
+So ratios beyond about 1e13 stay hidden in float64. WRONG by the second rule alone requires that the entry fails again
+for three new upstream gradients.
 
 With the complex step as witness that is all. Without it, the error estimate e_i of the extrapolated differences is
-added, eight times, to both. Before anything is called WRONG, both witnesses must stand nearer to each other than a
-third of their distance to the claim; where differences are too coarse for that, the complex step decides alone if its
-forward was seen to be analytic (``fitness.py``).
+added, eight times, to both. Before anything is called WRONG, the two witnesses must be nearer to each other than a
+third of their distance to the claim; where differences are too coarse for that, the complex step decides alone if the
+forward was observed to be analytic (``fitness.py``).
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ from npformer.typing import HostArray
 Place = tuple[Any, ...]
 
 TOLERANCE = 1e-10
-#: Of a tensor's scale: differences that are worth less leave a doubt.
+#: Relative to a tensor's scale: less precise differences leave a doubt.
 CENTRAL_TOLERANCE = 2 * SAME  # 1e-7
-#: So many doubtful places of a tensor are looked at; if more are in doubt, the tensor is.
+#: The most doubtful elements examined in a tensor; if more are in doubt, the tensor is.
 MOST_SWEEPS = 20
 MOST_ENTRIES = 64
 FRESH = 3
-#: Of a tensor's scale: so large an error is not put down to rounding, and no time is spent on asking.
+#: Relative to a tensor's scale: a larger error is not due to rounding, so rounding is not measured.
 MOST_ROUNDING = 1e-4
 
 
@@ -70,7 +70,7 @@ class _Case(NamedTuple):
 
     @property
     def worth(self) -> HostArray:
-        """What is added to both rules: nothing, or what the differences are worth."""
+        """The term added to both rules: 0, or the error estimate of differences."""
         return 8 * self.evidence.central_error if self.evidence.by_complex is None else np.zeros_like(self.error)
 
 
@@ -84,8 +84,8 @@ class _Verdict(NamedTuple):
 class Judge:
     """Judges the tensors of one check; largest (K,): the largest gradient entry of the whole check.
 
-    explain False spares the sweeps: what is not right is then WRONG or CANNOT TELL. is_analytic(): nothing is seen in
-    the forward that loses or flips an imaginary part.
+    explain False omits the sweeps: a tensor that is not right is then WRONG or CANNOT TELL. is_analytic(): no call in
+    the forward loses or flips an imaginary part.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Judge:
         self._terms = [terms(each, self._jitter.outputs) for each in oracle.upstreams]
 
     def row(self, tensor: str, claimed: HostArray, evidence: Evidence, directions: Sequence[HostArray] | None) -> Row:
-        """Compare what is claimed with what the witnesses say, (K, *places), and name the worst place."""
+        """Compare the claim with the witnesses, (K, *places), and name the worst place."""
         case = self._case(tensor, claimed, evidence, directions)
         found = (self._by_differences if evidence.by_complex is None else self._by_both)(case)
         x, place = self._oracle.subject.tensors[tensor], found.place
@@ -138,13 +138,13 @@ class Judge:
         return np.asarray(~(case.evidence.central_error <= self._central_tolerance * case.scale))
 
     def _failing(self, case: _Case) -> tuple[HostArray, HostArray]:
-        """Where the rule of the tensor does not hold, and where that of the entry alone does not; NaN fails."""
+        """Where the tensor's rule fails, and where only the entry's rule fails; NaN fails."""
         by_tensor = self._unexplained(case, ~(case.error <= self._tolerance * case.scale + case.worth))
         by_entry = ~(case.error <= self._tolerance * case.reach + case.worth + case.floor)
         return by_tensor, by_entry & ~by_tensor
 
     def _unexplained(self, case: _Case, failing: HostArray) -> HostArray:
-        """The elements that fail, without those that rounding explains; the worst that it does not explain ends it."""
+        """The failing elements that rounding does not explain; stops at the worst one."""
         if case.directions is not None:
             return failing
         left = failing.copy()
@@ -165,7 +165,7 @@ class Judge:
         return float(moves.witness[place[0]] + min(moves.claim[place[0]], cap))
 
     def _by_both(self, case: _Case) -> _Verdict:
-        """The complex step decides, differences confirm."""
+        """The complex step decides, and differences confirm."""
         _, by_central, worth, _ = case.evidence
         unsettled, apart = self._unsettled(case), np.abs(case.evidence.truth - by_central)
         contradiction = ~unsettled & ~(apart <= 8 * worth + self._central_tolerance * case.scale)
@@ -191,7 +191,7 @@ class Judge:
         return _Verdict(place, UNCLEAR, "by the complex step alone it is wrong, and that may be unfit here")
 
     def _without_complex(self, case: _Case) -> _Case:
-        """The same tensor, asked again without the complex step."""
+        """The same tensor, judged again without the complex step."""
         oracle = Oracle(self._oracle.subject, self._oracle.upstreams, use_complex=False)
         if case.directions is None:
             evidence = oracle.every_element(case.tensor)
@@ -200,7 +200,7 @@ class Judge:
         return self._case(case.tensor, case.claimed, evidence, case.directions)
 
     def _by_differences(self, case: _Case) -> _Verdict:
-        """Extrapolated differences alone: each place where they leave a doubt is looked at, the worst first."""
+        """Extrapolated differences alone: each doubtful place is examined, the worst first."""
         by_tensor, by_entry = self._failing(case)
         doubtful = by_tensor | self._unsettled(case)
         places = _by_size(case.error / case.scale, doubtful)
@@ -226,7 +226,7 @@ class Judge:
         return worst
 
     def _looked_at(self, case: _Case, place: Place) -> _Verdict:
-        """A doubtful place over a sweep of step sizes: is there a gradient here, and can it be told?"""
+        """Sweep the step size at a doubtful place: is there a gradient, and can it be determined?"""
         verdict, note = self._swept(case, place)
         if verdict != KINK and not self._unsettled(case)[place]:
             return _Verdict(place, WRONG)
@@ -240,7 +240,7 @@ class Judge:
         return verdict, f"by a sweep of h, which settles to {found.noise / scale:.0e}"
 
     def _beyond_rounding(self, case: _Case, failing: HostArray) -> Place | None:
-        """The worst entry that fails its own rule by more than rounding, again and again; None if there is none."""
+        """The worst entry that repeatedly fails its own rule by more than rounding; None if there is none."""
         if case.directions is not None:
             return None
         limit = self._tolerance * case.reach + case.worth + case.floor
@@ -251,7 +251,7 @@ class Judge:
         return None
 
     def _holds_again(self, case: _Case, place: Place, direction: HostArray, noise: float) -> bool:
-        """Whether the entry fails for every one of some fresh upstream gradients, too."""
+        """Whether the entry also fails for each of several new upstream gradients."""
         error, reach, worth = self._jitter.fresh(case.tensor, place[1:], direction, FRESH)
         return bool(np.all(error > self._tolerance * reach + 8 * (noise + worth) + case.floor.max()))
 

@@ -1,4 +1,4 @@
-"""Every call of a layer or an operation that a forward makes, written down while it runs."""
+"""Records every call of a layer or an operation in a forward."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from npformer.typing import HostArray
 
 @dataclass
 class Call:
-    """One call of a layer or an operation during the forward, with the calls that it made."""
+    """One call of a layer or an operation during the forward, with the calls inside it."""
 
     name: str  # dotted, within the model
     target: Any  # the layer, or the operation's Pair
@@ -27,16 +27,16 @@ class Call:
     number: int = -1  # in the order in which calls begin
     output: Any = None
     cache: Any = None
-    upstream: Any = None  # what its backward was handed
+    upstream: Any = None  # its backward's upstream gradient
 
 
 @contextmanager
 def listening(target: Layer, move: tuple[int, int, HostArray] | None = None) -> Iterator[Call]:
-    """For a while, every forward of target, of the layers in it and of their operations is written down.
+    """Within this context, every forward of target, of the layers in it and of their operations is recorded.
 
-    So are the outputs and, once it runs, what each backward is handed. A LayerNorm in it is known by its operations:
-    one kernel may compute it with the sum before it, which a forward of its own would forbid. move: (number of a call,
-    of its output, a direction): that output is moved along it by an imaginary step, for the slope of all that follows.
+    So are the outputs and, when it runs, each backward's upstream gradient. A LayerNorm is recorded by its operations,
+    since one kernel may compute it together with the sum before it. move: (number of a call, number of its output, a
+    direction): that output is moved along the direction by an imaginary step, for the slope of everything after it.
     """
     root = Call("", None, (), {})
     ear = _Ear([root], [], move)
@@ -53,7 +53,7 @@ def listening(target: Layer, move: tuple[int, int, HostArray] | None = None) -> 
                 )
                 for op, pair in vars(layer.backend.ops).items()
             }
-            vars(layer)["backend"] = replace(layer.backend, ops=Ops(**ops))  # no new version of the model
+            vars(layer)["backend"] = replace(layer.backend, ops=Ops(**ops))  # does not change the model's version
             if layer is target or not is_own_layer_norm(layer):
                 vars(layer)["forward"] = partial(ear.forward, shown, layer, layer.forward)
                 vars(layer)["backward"] = partial(ear.backward, layer.backward)
@@ -69,14 +69,14 @@ def listening(target: Layer, move: tuple[int, int, HostArray] | None = None) -> 
 
 @dataclass
 class _Ear:
-    """What stands in the place of forward and backward methods: it calls them, and writes the calls down."""
+    """Replaces forward and backward methods: it calls them and records the calls."""
 
     stack: list[Call]
     calls: list[Call]
     move: tuple[int, int, HostArray] | None
 
     def forward(self, name: str, target: Layer | Pair, forward: Any, *inputs: Any, **options: Any) -> Any:
-        """Call forward, and write the call down as part of the call that is being made."""
+        """Call forward, and record the call within the current one."""
         call = Call(name, target, inputs, options, number=len(self.calls))
         self.calls.append(call)
         self.stack[-1].parts.append(call)
@@ -93,7 +93,7 @@ class _Ear:
         return found
 
     def backward(self, backward: Any, dy: Any, cache: Any, *more: Any, **options: Any) -> Any:
-        """Call backward, and write down what it is handed for which call."""
+        """Call backward, and record its upstream gradient with its call."""
         call = next((call for call in self.calls if call.cache is cache and cache is not None), None)
         if call is not None:
             call.upstream = dy

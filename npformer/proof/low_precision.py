@@ -1,20 +1,20 @@
-"""Kernels in float32, float16 and bfloat16: judged by a reference in float64, within what the precision allows.
+"""Judges kernels in float32, float16 and bfloat16 by a reference in float64, within the limits of the precision.
 
-A kernel's own forward is too coarse to difference: the best step in float32 tells a slope to about 1e-5, and only of
-what is differenced before it is summed. So the gradients of a *reference*, a pair or a forward that says the same in
-float64, are found by the witnesses, and the kernel's gradient a_i is right if
+A kernel's own forward is too coarse for differences: the best step in float32 gives a slope to about 1e-5, and only if
+outputs are differenced before they are summed. So the witnesses find the gradients of a *reference*, a pair or a
+forward that computes the same in float64, and the kernel's gradient a_i is right if
 
     |a_i − n_i| ≤ 8·s_i + λ·u·√N·A_i + φ        λ = 4, φ = λ·u·max(max|n|, rms(r·y)·√N / rms x)
 
     u    2⁻²⁴ in float32, 2⁻¹¹ in float16, 2⁻⁸ in bfloat16
-    s_i  the spread: how far the reference's gradient moves, in float64, if inputs and upstream gradient move by at
-         most one unit in the last place of the kernel's precision; the most of 16 moves
-    A_i  the entry's reach (``judge.py``); N the number of terms that L has, since errors of so many roundings add
+    s_i  the spread: the change of the reference's gradient, in float64, if inputs and upstream gradient move by at
+         most one unit in the last place of the kernel's precision; the largest of 16 moves
+    A_i  the entry's reach (``judge.py``); N the number of terms of L, since the errors of N roundings add
          like a random walk (Higham & Mary 2019, SIAM J. Sci. Comput. 41, theorem 3.1)
 
-Without a reference the kernel's forward is differenced itself, with steps that suit its precision, and CANNOT TELL
-says that a reference would help. bfloat16 is no NumPy type: a kernel that rounds to it is given float32 numbers
-which are bfloat16 ones, and precision="bfloat16" says what it promises.
+Without a reference, the kernel's own forward is differenced with steps that suit its precision, and CANNOT TELL
+suggests a reference. bfloat16 is no NumPy type: a kernel that rounds to it gets float32 numbers that bfloat16 can
+represent, and precision="bfloat16" sets its precision.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from npformer.typing import HostArray, HostArrays
 UNIT = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 LAMBDA = 4.0
 MOVES = 16
-#: Of a tensor's largest entry: a limit wider than this tells nothing.
+#: Relative to a tensor's largest entry: a wider limit decides nothing.
 TOO_WIDE = 0.2
 
 
 class _Kernel(NamedTuple):
-    """The kernel at the point of the check, and what its numbers are worth."""
+    """The kernel at the point of the check, and the precision of its numbers."""
 
     checked: Subject
     dtype: str  # NumPy's, of what it is given
@@ -74,7 +74,7 @@ def against_reference(
     exact = subject(_as_pair(reference, target), rounded, options, device, kernel.checked.input_names)
     truth = with_structure(exact, structure)
     _expect_same_outputs(kernel.checked, truth)
-    rng = np.random.default_rng([seed, 5, 0])  # not that of seed alone, by which inputs are often drawn
+    rng = np.random.default_rng([seed, 5, 0])  # not from seed alone, which often generates the inputs
     upstream = tuple(_rounded(np.asarray(rng.normal(size=y.shape)), kernel.precision) for y in truth.outputs({}))
     claimed = {name: np.asarray(g, dtype=np.float64) for name, g in kernel.checked.gradients(upstream).items()}
     problems = behaviour.problems(kernel.checked, [upstream], claimed, kernel.u)
@@ -117,7 +117,7 @@ def _kernel(
 
 
 def _as_pair(reference: Any, target: Any) -> Any:
-    """A reference that is a forward alone has a backward that nobody asks."""
+    """The backward of a reference without one; it is never called."""
     if reference is None:
         return target
     if isinstance(reference, tuple) or hasattr(reference, "backward"):
@@ -135,7 +135,7 @@ def _no_backward(dy: Any, cache: Any) -> Any:
 
 
 def _rounded(x: Any, precision: str) -> Any:
-    """x with numbers that the precision has; anything but a float array as it is."""
+    """x rounded to the precision; anything but a float array unchanged."""
     if not is_float(x) or not isinstance(x, np.ndarray):
         return x
     if precision != "bfloat16":
@@ -152,7 +152,7 @@ def _expect_same_outputs(kernel: Subject, truth: Subject) -> None:
 
 
 def _forward_problem(kernel: _Kernel, truth: Subject) -> list[str]:
-    """Outputs that are not the reference's: its gradients are then those of another function."""
+    """Problems for outputs that differ from the reference's, whose gradients then belong to another function."""
     for i, (y, expected) in enumerate(zip(kernel.checked.outputs({}), truth.outputs({}), strict=True)):
         if not np.all(np.isfinite(y)) and np.all(np.isfinite(expected)):
             return [f"output {i} overflows: {int(np.sum(~np.isfinite(y)))} of {y.size} entries are not finite in "

@@ -1,6 +1,6 @@
-"""How sizes and errors are measured, wherever two sets of gradients are compared.
+"""Measures sizes and errors wherever two sets of gradients are compared.
 
-The scaled error of a gradient a of which a witness says n is max|a − n| / scale, with
+The scaled error of a gradient a with the witness's value n is max|a − n| / scale, with
 
     scale = max(max|n|, 1e-3 · the largest entry of all gradients of the check), 1 if all are 0
 """
@@ -15,7 +15,7 @@ from npformer.typing import HostArray
 
 #: Unit roundoff of float64.
 U = 2.0**-53
-#: Below this part of the check's largest gradient, a tensor is measured against the latter.
+#: A tensor below this share of the check's largest gradient is scaled by the latter.
 NEGLIGIBLE = 1e-3
 
 
@@ -30,7 +30,7 @@ def largest(arrays: Iterable[HostArray]) -> float:
 
 
 def scale_of(n: HostArray, largest: float) -> float:
-    """What errors of a tensor n are divided by; largest: the largest gradient entry of the check."""
+    """The divisor of the errors of a tensor n; largest: the largest gradient entry of the check."""
     return max(size(n), NEGLIGIBLE * largest) or 1.0
 
 
@@ -41,7 +41,7 @@ def worst_at(error: HostArray) -> tuple[int, ...]:
 
 
 def terms(upstream: Sequence[HostArray], outputs: Sequence[HostArray]) -> float:
-    """Σ|r·y|: how large the terms of L = Σ r·y are."""
+    """Σ|r·y|: the size of the terms of L = Σ r·y."""
     return sum(float(np.sum(np.abs(r * y))) for r, y in zip(upstream, outputs, strict=True))
 
 
@@ -51,7 +51,7 @@ def rms(x: HostArray) -> float:
 
 
 def with_gaps(x: HostArray) -> HostArray:
-    """The numbers of x in new memory, with a gap behind each; a single number as it is."""
+    """A copy of x with a gap after each element; a single number is unchanged."""
     if not x.ndim:
         return x
     spread: HostArray = np.zeros((*x.shape[:-1], 2 * x.shape[-1]), dtype=x.dtype)[..., ::2]

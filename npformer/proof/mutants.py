@@ -10,8 +10,8 @@
     swap outputs      return a, b → return b, a
     return zero       return a, b → return a, 0·b
 
-These are the mistakes people make in a backward pass. A check that lets one through that changes a
-gradient is a check with a hole, and a wrong gradient that equals one of them is thereby explained.
+These are the mistakes people make in a backward pass. A check that misses one that changes a
+gradient has a hole, and a wrong gradient that equals one of them is explained by it.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from typing import Any, NamedTuple
 
 @dataclass(frozen=True)
 class Mutant:
-    """One wrong version: which mistake, where, and the function itself."""
+    """One wrong version: the mistake, its place, and the function itself."""
 
     operator: str  # "drop a term", …
     function: str  # name of the function that was changed
     line: int  # in its file
-    before: str  # the expression as it is
-    after: str  # and as it became
+    before: str  # the original expression
+    after: str  # the changed expression
     build: Callable[..., Any]  # the wrong function
     source: str  # its text
 
@@ -65,13 +65,13 @@ def nested_mutants(function: Callable[..., Any]) -> list[Mutant]:
 
 
 def rebuilt(function: Callable[..., Any], instead: Mapping[str, Any]) -> Callable[..., Any]:
-    """The function, calling others by some of the names that it uses."""
+    """The function, with other functions for some of the names that it uses."""
     found: Callable[..., Any] = _built(function, _code(function, function.__code__), instead)
     return found
 
 
 class _Version(NamedTuple):
-    """A mutant before it is built: compiling takes long, and is done once for each function."""
+    """A mutant before it is built: compiling is slow, so it is done once for each function."""
 
     named: tuple[str, str, int, str, str]  # operator, function, line, before, after
     code: CodeType
@@ -83,17 +83,17 @@ def _versions(function: Callable[..., Any], code: CodeType) -> tuple[_Version, .
     """code is the function's own: where another has taken its place, as in the museum, its mutants are others."""
     lines, first = inspect.getsourcelines(function)
     tree = ast.parse(textwrap.dedent("".join(lines)))
-    found: dict[str, _Version] = {}  # by source: two mistakes with the same outcome are one
+    found: dict[str, _Version] = {}  # by source: two mistakes with the same result count as one
     for node in ast.walk(tree):
         for operator, replacement in _mistakes(node):
             version = _version(function, tree, node, operator, replacement, first)
             found.setdefault(version.source, version)
-    found.pop(ast.unparse(tree), None)  # x·x with its factors swapped is no mistake
+    found.pop(ast.unparse(tree), None)  # x·x with swapped factors is no mistake
     return tuple(sorted(found.values(), key=lambda v: (v.named[2], v.named[0], v.named[3], v.named[4])))
 
 
 def _mistakes(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
-    """(operator, what stands there instead) for one node of the tree."""
+    """(operator, replacement) pairs for one node of the tree."""
     if isinstance(node, ast.BinOp):
         yield from _binary(node)
     elif isinstance(node, ast.Call):
@@ -163,7 +163,7 @@ def _shifted_axis(node: ast.Call, keyword: ast.keyword) -> Iterator[tuple[str, a
 
 
 def _returned(value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
-    """Of each gradient returned: its negative, its double; of two neighbours: the other order."""
+    """For each returned gradient its negative and its double; for two neighbours the other order."""
     parts = value.elts if isinstance(value, ast.Tuple) else [value]
     for i, part in enumerate(parts):
         for operator, wrong in (
@@ -189,7 +189,7 @@ def _version(
 
 
 class _Replace(ast.NodeTransformer):
-    """Puts another expression in the place of one node, found by identity."""
+    """Replaces one node, found by identity, by another expression."""
 
     def __init__(self, target: ast.AST, replacement: ast.expr) -> None:
         self._target, self._replacement = target, replacement

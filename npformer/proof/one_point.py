@@ -1,4 +1,4 @@
-"""The check at one point: witnesses, verdicts, other duties of a backward, and the causes of wrong gradients."""
+"""The check at one point: witnesses, verdicts, other requirements on a backward, and causes of wrong gradients."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from npformer.proof.symmetric import with_structure
 from npformer.proof.vacuity import refuse_length_one, why_blind
 from npformer.typing import HostArray, HostArrays
 
-#: Up to so many elements each one is checked; beyond, random directions, per tensor.
+#: Up to this many elements each one is checked; in larger tensors, random directions.
 MANY_ELEMENTS = 2000
 DIRECTIONS = 2
 UPSTREAMS = 3
@@ -33,7 +33,7 @@ UPSTREAMS = 3
 
 @dataclass(frozen=True)
 class How:
-    """How a point is checked: gradcheck's options of these names."""
+    """Options of the check at a point: gradcheck's options of these names."""
 
     seed: int
     elementwise: bool | None
@@ -42,13 +42,13 @@ class How:
     structure: str | Mapping[str, str] | None
     allow_length_one: bool
     explain: bool
-    why: bool  # look for the cause of what is wrong
+    why: bool  # look for the causes of errors
     device: Device | None
     names: Sequence[str] | None
     options: dict[str, Any]
 
     def elsewhere(self) -> How:
-        """For another point of the same check: why something is wrong is said once."""
+        """The options for another point of the same check: causes are reported once."""
         return replace(self, why=False)
 
 
@@ -111,12 +111,12 @@ def _evidence(oracle: Oracle, tensor: str, directions: dict[str, list[HostArray]
 
 
 def _noise(checked: Subject, upstream: Upstream) -> float:
-    """Gradients below this are 0 but for the rounding of the terms of L = Σ r·y."""
+    """Gradients below this are 0 except for the rounding of the terms of L = Σ r·y."""
     return 1e-13 * terms(upstream, checked.outputs({}))
 
 
 def _proving_nothing(rows: Sequence[Row], report: Report, why: str) -> Report:
-    """The report with these of its rows said to prove nothing."""
+    """The report with these rows marked as proving nothing."""
     meant = {row.tensor for row in rows}
     changed = (
         replace(r, verdict=NOTHING, note=why, cause="", diagnosis="") if r.tensor in meant else r for r in report.rows
@@ -148,7 +148,7 @@ def _expect_fitting(checked: Subject, gradients: HostArrays) -> None:
 
 
 def _hint(value: HostArray, gradient: HostArray) -> str:
-    """What to do where only axes of length 1 are too many, or an axis was not summed."""
+    """A hint if the shapes differ only by axes of length 1, or if an axis was not summed."""
     if gradient.size == value.size:
         return "; the numbers may be right: reshape them, or sum without keepdims"
     if gradient.ndim >= value.ndim and gradient.size > value.size:
@@ -167,7 +167,7 @@ def random_upstreams(checked: Subject, seed: int, count: int = UPSTREAMS) -> lis
 
 
 def random_directions(checked: Subject, seed: int) -> dict[str, list[HostArray]]:
-    """A few directions for each tensor: one over all tensors would hide a small bias inside a large matrix."""
+    """A few directions for each tensor: a direction over all tensors would hide a small bias beside a large matrix."""
     rng = np.random.default_rng([seed, 1])
     return {
         tensor: [np.asarray(rng.normal(size=x.shape)) for _ in range(DIRECTIONS)]
@@ -178,7 +178,7 @@ def random_directions(checked: Subject, seed: int) -> dict[str, list[HostArray]]
 def _diagnosed(
     report: Report, checked: Subject, claims: list[HostArrays], upstreams: list[Upstream], how: How, clues: Clues
 ) -> Report:
-    """The report with an explanation in each row that is wrong and small enough to be looked at entry by entry."""
+    """The report with an explanation in each wrong row that is small enough to be examined entry by entry."""
     use_complex = how.complex_step and not any("complex step was dropped" in note for note in report.notes)
     wrong = [row.tensor for row in report.rows if row.verdict == WRONG]
     small = [row for row in report.rows if row.elements <= MANY_ELEMENTS]

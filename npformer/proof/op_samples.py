@@ -1,8 +1,8 @@
-"""Sample inputs of every operation: random ones of any sizes, and fixed ones on which gradients go wrong.
+"""Sample inputs of every operation: random ones of any sizes, and fixed ones on which gradients often fail.
 
-A function called like the operation makes the random inputs, in the order in which the forward takes them. It is asked
-by whoever needs some: ``proof/random_cases.py`` with small sizes and options drawn at random, the benchmarks with a
-model's sizes and its usual options. The fixed ones are the cases of the catalogue: random numbers with no zeros or
+A function with the operation's name makes the random inputs, in the order of the forward's arguments. Its users are
+``proof/random_cases.py``, with small sizes and random options, and the benchmarks, with a model's sizes
+and usual options. The fixed ones are the cases of the catalogue: random numbers with no zeros or
 ones, repeated tokens, padding, a query that sees nothing, length 1, saturated scores, gaps in memory, dropout on.
 """
 
@@ -22,10 +22,10 @@ Inputs = tuple[Any, ...]
 
 
 class Sizes(Protocol):
-    """Whom the functions below ask: how large arrays are, what is in them, and which options to take.
+    """The source of sizes, numbers and options for the functions below.
 
-    Sizes are attributes, in the letters of the glossary, and I, O and K: numbers of a token that come in and go out,
-    and how many tokens, or half how many entries, a table of weights is for. A size is the same however often asked.
+    Sizes are attributes, in the letters of the glossary, and I, O and K: the numbers of a token in an input and in an
+    output, and the tokens, or half of the entries, of a table of weights. A size is the same at every access.
     """
 
     def __getattr__(self, letter: str) -> int: ...
@@ -34,19 +34,19 @@ class Sizes(Protocol):
         """Random numbers, no zeros and no ones."""
 
     def heads(self, length: int, width: int) -> Host:
-        """(B, H, length, width), as attention is given them."""
+        """(B, H, length, width), as attention receives them."""
 
     def ids(self, below: int) -> Host:
         """Tokens (B, T), whole numbers from 0 to below − 1; the first is 1."""
 
     def visible(self, *shape: int, least: int = 0) -> Host:
-        """Which of an array's numbers count, boolean; the first least of the last axis do."""
+        """Which of an array's numbers count, boolean; at least the first ``least`` along the last axis."""
 
     def draw(self) -> Draw | None:
         """Dropout, or none."""
 
     def choice(self, *options: Any) -> Any:
-        """One of several, of which the first is the usual one."""
+        """One of several options; the first is the usual one."""
 
 
 def linear(s: Sizes) -> Inputs:
@@ -95,7 +95,7 @@ def layer_norm(s: Sizes) -> Inputs:
 
 
 def batch_norm(s: Sizes) -> Inputs:
-    counts = s.choice(None, s.visible(s.B, s.T, least=2))  # of one token alone the normed value is 0
+    counts = s.choice(None, s.visible(s.B, s.T, least=2))  # with a single token the normalised value is 0
     return s.normal(s.B, s.T, s.C), s.normal(s.C), s.normal(s.C), counts
 
 
@@ -173,7 +173,7 @@ def op_cases() -> Iterator[Case]:
 
 
 def _of_transformers(rng: np.random.Generator) -> Iterator[Case]:
-    """What a Transformer is made of as a rule."""
+    """The usual operations of a Transformer."""
 
     def normal(*shape: int) -> Host:
         return rng.normal(size=shape)
@@ -223,7 +223,7 @@ def _of_transformers(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def _of_variants(rng: np.random.Generator) -> Iterator[Case]:
-    """What it may be made of instead, and what came before it."""
+    """Alternative operations, and those from before Transformers."""
 
     def normal(*shape: int) -> Host:
         return rng.normal(size=shape)

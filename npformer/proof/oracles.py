@@ -1,4 +1,4 @@
-"""Derivatives without a derivation: two independent witnesses against the analytic gradient.
+"""Derivatives without a derivation: two independent witnesses to compare with the analytic gradient.
 
 Complex step. For an analytic function,
 
@@ -13,15 +13,15 @@ them cancel the first term, which is Richardson's extrapolation:
 
     R(h) = (4·D(h/2) − D(h))/3           off by O(h⁴), about 1e-12 in float64 where h is chosen well
 
-h is halved, from 3·u^(1/5) of the size of x downwards, until two neighbours R(h), R(h/2) agree; by how much they
-differ is what R is worth. Where they never agree there is a kink between the points, or noise: the witness cannot
-tell. How noisy a forward is, say one that rounds to float32 inside, differences of high order tell, in which
-everything smooth cancels: Δ⁶y of noise σ has the variance 924·σ². Sources: Richardson 1911, Phil. Trans. Royal
+h is halved, from 3·u^(1/5) of the size of x downwards, until two neighbours R(h), R(h/2) agree; their
+difference is R's error estimate. If they never agree, there is a kink between the points, or noise: the witness cannot
+tell. Differences of high order measure a forward's noise, for example of one that rounds to float32 inside, since
+everything smooth cancels in them: Δ⁶y of noise σ has the variance 924·σ². Sources: Richardson 1911, Phil. Trans. Royal
 Society A 210; Sauer, "Numerical Analysis", 5.1 (step sizes); Moré & Wild 2011, SIAM J. Sci. Comput. 33 (noise).
 
-Both look at L = Σ r·y for several random upstream gradients r at once: y is moved once, and multiplied by each.
-Differences are taken of y before they are summed, so outputs that do not move add no noise. *Reach* is what L would
-move by if nothing cancelled, Σ_j |r_j ∂y_j|: the size against which an entry's error counts.
+Both use L = Σ r·y for several random upstream gradients r at once: y is moved once, and multiplied by each r.
+Differences of y are taken before the sum, so outputs that do not move add no noise. The *reach* is the change of L
+if nothing cancelled, Σ_j |r_j ∂y_j|: an entry's error is relative to it.
 """
 
 from __future__ import annotations
@@ -40,31 +40,31 @@ from npformer.typing import HostArray, HostArrays
 Upstream = tuple[HostArray, ...]
 
 COMPLEX_H = 1e-30
-#: Of the central difference that confirms a complex step.
+#: The relative step of the central difference that confirms a complex step.
 CENTRAL_H = 5e-6
-#: Of a reach: so near to each other, the two witnesses say the same.
+#: Relative to the reach: two witnesses this near to each other agree.
 SAME = 5e-8
-#: Of a reach: R and its neighbour agree so well that a smaller h is not tried.
+#: Relative to the reach: R and its neighbour agree well enough that no smaller h is tried.
 GOOD = 1e-12
 HALVINGS = 20
-#: So many R(h) are looked at in any case.
+#: The least number of R(h).
 SETTLING = 3
 #: Of the size of x, for the points at which a forward's noise is looked for; and which differences tell it.
 NOISE_STEP, NOISE_ORDER, NOISE_POINTS = 3e-6, 6, 9
 
 
 class Slope(NamedTuple):
-    """What a witness says of the slope of L along one direction, for each of K upstream gradients: (K,)."""
+    """A witness's slope of L along one direction, for each of K upstream gradients: (K,)."""
 
     value: HostArray
-    error: HostArray  # by how much the value may be off, as far as the witness knows
+    error: HostArray  # the witness's error estimate
     reach: HostArray
 
 
 class Evidence(NamedTuple):
-    """What both say of one tensor, for each of K upstream gradients: (K, *shape), or (K, directions)."""
+    """Both witnesses' slopes for one tensor, for each of K upstream gradients: (K, *shape), or (K, directions)."""
 
-    by_complex: HostArray | None  # None: the forward cannot be asked that way
+    by_complex: HostArray | None  # None: the complex step is not valid for the forward
     by_central: HostArray
     central_error: HostArray
     reach: HostArray
@@ -84,7 +84,7 @@ class Oracle:
         self._noise: dict[str, list[HostArray]] = {}
 
     def evidence(self, tensor: str, directions: Iterator[tuple[Any, HostArray]], shape: tuple[int, ...]) -> Evidence:
-        """Of each (index, direction), put where index says in arrays (K, *shape)."""
+        """The slopes along each (index, direction), stored at index in arrays (K, *shape)."""
         k = len(self.upstreams)
         found: list[HostArray] = [np.zeros((k, *shape)) for _ in range(4)]
         for index, direction in directions:
@@ -137,7 +137,7 @@ class Oracle:
         """D(h), with (its rounding, its reach): each (K,). Not finite where a point is outside of the domain.
 
         touched: for each output, where it moved by larger steps; where it moves now is added. Only there is rounding.
-        noise_too False spares the look for a noise beyond the rounding of y itself.
+        noise_too False omits the measurement of noise beyond the rounding of y itself.
         """
         x = at.get(tensor, self.subject.tensors[tensor])
         try:
@@ -160,7 +160,7 @@ class Oracle:
         return slope, (noise, reach)
 
     def extrapolated(self, tensor: str, direction: HostArray, at: HostArrays | None = None) -> Slope:
-        """R(h) at the h where it is worth most.
+        """R(h) at the h with the smallest error estimate.
 
         It is off by as much as its neighbour says, and by what all smaller steps say of the rounding ν of the
         function: a change of R from one h to the next is then about ν/h. Two neighbours agree by luck now and then.
@@ -178,7 +178,7 @@ class Oracle:
                     wide, middle, near = differences[-3:]
                     value = (4 * middle - wide) / 3
                     change = np.abs((4 * near - middle) / 3 - value) + 2 * noise
-                    stuck = (now == 0) & np.any(np.array(differences) != 0, axis=0)  # too small a step to move y
+                    stuck = (now == 0) & np.any(np.array(differences) != 0, axis=0)  # the step is too small to move y
                     change = np.where(np.isfinite(change), change, np.inf)
                     tried.append(_Tried(4 * h, value, change, reach, stuck))
                     if _is_enough(tried):
@@ -187,7 +187,7 @@ class Oracle:
         return _best(tried)
 
     def _noise_of(self, tensor: str) -> list[HostArray]:
-        """σ of each output entry, as a tensor moves: the smaller of two looks, since a kink looks like noise."""
+        """σ of each output entry as a tensor moves: the smaller of two estimates, since a kink looks like noise."""
         if tensor not in self._noise:
             x = self.subject.tensors[tensor]
             direction = np.asarray(np.random.default_rng(x.size).normal(size=x.shape)) * (rms(x) or 1.0)
@@ -196,7 +196,7 @@ class Oracle:
         return self._noise[tensor]
 
     def _look_for_noise(self, tensor: str, x: HostArray, direction: HostArray, start: int) -> list[HostArray]:
-        step = max(NOISE_STEP, 8 * self.rounding)  # what moves nothing has no noise
+        step = max(NOISE_STEP, 8 * self.rounding)  # without movement there is no noise
         try:
             with np.errstate(all="ignore"):
                 points = [
@@ -236,9 +236,9 @@ class _Tried(NamedTuple):
 
     h: float
     value: HostArray
-    change: HostArray  # by how much R differs from the next, at half of h
+    change: HostArray  # the difference to the next R, at half of h
     reach: HostArray
-    stuck: HostArray  # whether the next moves nothing: not to be chosen, though its change tells of rounding
+    stuck: HostArray  # whether the next step moves nothing: not to be chosen, though its change shows the rounding
 
 
 def _is_enough(tried: list[_Tried]) -> bool:
@@ -253,7 +253,7 @@ def _is_enough(tried: list[_Tried]) -> bool:
 
 
 def _best(tried: list[_Tried]) -> Slope:
-    """For each upstream gradient the R that is worth most."""
+    """For each upstream gradient the R with the smallest error estimate."""
     h, values, changes, reach, stuck = (np.array(each) for each in zip(*tried, strict=True))
     sizes = h.reshape(-1, 1)
     errors = np.maximum.accumulate((changes * sizes)[::-1])[::-1] / sizes
@@ -265,7 +265,7 @@ def _best(tried: list[_Tried]) -> Slope:
 
 
 def _noise_at(y: HostArray, sigma: HostArray, u: HostArray) -> HostArray:
-    """The rounding of each output entry: what was seen of it, or of all entries together; one alone may look smooth."""
+    """The rounding of each output entry: its measured noise or that of all, since a single one may look smooth."""
     typical = float(np.linalg.norm(sigma)) / (float(np.linalg.norm(y)) or 1.0)
     return np.asarray(np.maximum(np.maximum(u, typical) * y, sigma))
 

@@ -1,8 +1,8 @@
 """Random draws of shapes, options and numbers: a right gradient must never be called wrong.
 
-Every draw is a Case like those of the catalogue, made from a seed, with small sizes, most between 2 and 6 (2 or 3
-heads, and as many sequences for them), masks that hide some or all keys of a sequence, repeated tokens,
-targets that do not count, dropout or none.
+Every draw is a Case like those of the catalogue, made from a seed: small sizes, most between 2 and 6 (2 or 3
+heads, and as many sequences), masks that hide some or all keys of a sequence, repeated tokens,
+targets that do not count, with or without dropout.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ OPS = tuple(OPERATIONS)
 
 
 def random_cases(per_op: int, models: int, seed: int = 0) -> Iterator[Case]:
-    """per_op draws of every operation, and so many of the Transformer."""
+    """per_op draws of every operation, and draws of the Transformer."""
     for op in OPS:
         for number in range(per_op):
             yield random_op_case(op, seed, number)
@@ -33,7 +33,7 @@ def random_cases(per_op: int, models: int, seed: int = 0) -> Iterator[Case]:
 
 
 def random_op_case(op: str, seed: int, number: int) -> Case:
-    """Draw number of an operation; drawn again while all of its output is 0, where nothing could be proven."""
+    """The numbered draw of an operation; repeated while its whole output is 0, which would prove nothing."""
     rng = np.random.default_rng([seed, OPS.index(op), number])
     make, sizes = getattr(op_samples, op), SmallSizes(rng)
     inputs = make(sizes)
@@ -50,7 +50,7 @@ def usual_inputs(op: str, dtype: Any = "float64") -> tuple[Any, ...]:
 
 
 def random_model_case(seed: int, number: int) -> Case:
-    """Draw number of a small Transformer."""
+    """The numbered draw of a small Transformer."""
     rng = np.random.default_rng([seed, len(OPS), number])
     heads, vocabulary = int(rng.integers(1, 4)), int(rng.integers(5, 9))
     config = TransformerConfig(
@@ -92,13 +92,13 @@ class SmallSizes:
     def __getattr__(self, letter: str) -> int:
         if len(letter) > 1:
             raise AttributeError(letter)
-        fewest, most = {"B": (2, 3), "H": (2, 3), "C": (3, 7)}.get(letter, (2, 6))  # of 2, a norm leaves only signs
+        fewest, most = {"B": (2, 3), "H": (2, 3), "C": (3, 7)}.get(letter, (2, 6))  # with 2, a norm leaves only signs
         size = int(self._rng.integers(fewest, most + 1))
-        vars(self)[letter] = size  # the next time, the same
+        vars(self)[letter] = size  # the same the next time
         return size
 
     def normal(self, *shape: int) -> Any:
-        """Random numbers, in half of the draws in memory with gaps."""
+        """Random numbers; half of the arrays have gaps in memory."""
         if self._rng.integers(2):
             return self._rng.normal(size=shape)
         return self._rng.normal(size=(*shape[:-1], 2 * shape[-1]))[..., ::2]

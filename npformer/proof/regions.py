@@ -1,9 +1,9 @@
-"""Large tensors: small entries that a sum over all would hide, and where the wrong part lies.
+"""Large tensors: finds small wrong entries that a sum over all would hide, and the region of an error.
 
-Random directions see a tensor as a sum, in which one entry of a million, or a small one beside a large, is lost.
-Weighted by 1/(|claim| + φ), every entry counts alike. What shows there only is WRONG if an entry, found by halving,
-is wrong by itself, as ``judge.py`` says: rounding of terms that cancel shows there too. Slabs along each axis then
-say where the wrong part is: the first and the last index at which a slab is wrong are found by halving.
+A random direction sees a tensor as a sum, in which one entry of a million, or a small one beside a large one, is lost.
+With weights 1/(|claim| + φ), all entries count equally. An error that appears only there is WRONG if an entry, found
+by bisection, is wrong by itself by the rule of ``judge.py``, since rounding of cancelling terms appears there too.
+Slabs along each axis then locate the error: bisection finds the first and the last index at which a slab is wrong.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ def region_of(row: Row, oracle: Oracle, tensor: str, claimed: HostArray, toleran
 
 
 class _Look:
-    """Looks at one tensor along a direction in which every entry counts alike, or at a part of it."""
+    """Examines one tensor, or a part of it, along a direction in which all entries count equally."""
 
     def __init__(self, oracle: Oracle, tensor: str, claimed: HostArray, tolerance: float) -> None:
         self._oracle, self._tensor, self._claimed, self._tolerance = oracle, tensor, claimed, tolerance
-        rng = np.random.default_rng(claimed.size)  # with signs alone, errors of one size cancel exactly now and then
+        rng = np.random.default_rng(claimed.size)  # with signs alone, errors of equal size sometimes cancel exactly
         signs = rng.choice([-1.0, 1.0], size=claimed.shape) * rng.uniform(1, 2, size=claimed.shape)
         self._weights = _weights(claimed) * signs
         self._floor, self._jitter = 64 * U * size(claimed), Jitter(oracle, 0, draws=4)
         self._noise = np.where(claimed == 0, self._floor, 8 * self._jitter.of_claims(tensor, claimed))
 
     def _seen(self, chosen: Slab) -> tuple[float, float, float]:
-        """(error, what it is measured against, what rounding may add) along the direction in a slab."""
+        """(error, its scale, allowance for rounding) along the direction in a slab."""
         direction = np.zeros(self._claimed.shape)
         direction[chosen] = self._weights[chosen]
         slope = self._oracle.complex_step(self._tensor, direction)
@@ -65,7 +65,7 @@ class _Look:
         return abs(float(np.sum(said)) - float(slope.value[0])), against, noise
 
     def excess(self, chosen: Slab, with_noise: bool = False) -> float:
-        """By how much the error in a slab is larger than what is allowed there; signs of rounding are random."""
+        """The excess of the error in a slab over the allowed error; signs of rounding are random."""
         error, against, noise = self._seen(chosen)
         return error - self._tolerance * against - (noise if with_noise else 0)
 
@@ -77,7 +77,7 @@ class _Look:
         return error / against
 
     def wrong_entry(self) -> Index | None:
-        """An entry that is wrong by itself, found by halving; None if rounding is all there is."""
+        """An entry that is wrong by itself, found by bisection; None if there is only rounding."""
         ranges = [(0, length) for length in self._claimed.shape]
         while any(stop - start > 1 for start, stop in ranges):
             axis = max(range(len(ranges)), key=lambda i: ranges[i][1] - ranges[i][0])
@@ -104,7 +104,7 @@ class _Look:
         return max(self._floor, 64 * U * terms / (rms(x) or 1.0))
 
     def _is_wrong_at(self, index: Index) -> bool:
-        """By the rule of the entry in ``judge.py``, and again for fresh upstream gradients."""
+        """Whether the entry fails its rule in ``judge.py``, also for new upstream gradients."""
         direction, jitter = unit(self._claimed.shape, index), self._jitter
         slope = self._oracle.complex_step(self._tensor, direction)
         claimed = self._claimed[index]
@@ -118,13 +118,13 @@ class _Look:
 
 
 def _weights(claimed: HostArray) -> HostArray:
-    """One over each entry's size, so that every one counts; noise below the largest entry's rounding does not."""
+    """One over each entry's size, so that all entries count; noise below the largest entry's rounding does not."""
     largest = size(claimed) or 1.0
     return np.asarray(largest / (np.abs(claimed) + 64 * U * largest) * 1e-3)
 
 
 def _range(is_wrong: Callable[[Slab], bool], axis: int, shape: tuple[int, ...]) -> tuple[int, int]:
-    """The first index along an axis at which something is wrong, and the one behind the last."""
+    """The first wrong index along an axis, and one past the last."""
 
     def slab(start: int, stop: int) -> Slab:
         return tuple(slice(start, stop) if i == axis else slice(None) for i in range(len(shape)))

@@ -1,6 +1,6 @@
-"""The random bits of one check, computed once: its forward runs thousands of times, and draws the same bits each time.
+"""Caches the random bits of a check, whose forward runs thousands of times and draws the same bits each time.
 
-What is remembered is ``functional``'s own: the first draw of a check runs its text.
+The cached bits come from ``functional``: the first draw of a check runs its code.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import numpy as np
 from npformer.functional import philox
 from npformer.typing import Array
 
-#: Blocks of 16 numbers of a draw that are remembered at most; more cost more to keep than to draw.
+#: The most blocks of 16 numbers cached for a draw; keeping more costs more than drawing them.
 MOST_BLOCKS = 1 << 10
 MOST_DRAWS = 256
 
 
 @contextmanager
 def remembered_bits() -> Iterator[None]:
-    """For a while, what ``philox_numbers`` gave for a draw is given again, on the host."""
+    """Within this context, repeated calls of ``philox_numbers`` return cached results, on the host."""
     own = philox.philox_numbers
     if hasattr(own, "remembers"):
         yield

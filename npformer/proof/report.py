@@ -1,4 +1,4 @@
-"""What a gradient check found: a row per tensor, and a table of rows that a person can read."""
+"""The result of a gradient check: a row per tensor, and a readable table of rows."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ RIGHT, WRONG, KINK, UNCLEAR, NOTHING = "right", "WRONG", "KINK HERE", "CANNOT TE
 
 @dataclass(frozen=True)
 class Row:
-    """One tensor. Its errors are divided by scale, which is that of one of the two rules of ``judge.py``.
+    """One tensor. Its errors are divided by scale, from one of the two rules of ``judge.py``.
 
-    That of the tensor, max(max|n|, 1e-3·the largest gradient of the whole check), n being the witness; or, where a
-    small entry is wrong beside a large one, that of the entry, the sum of its own terms' sizes.
+    The tensor's rule: max(max|n|, 1e-3·the largest gradient of the whole check), n being the witness. The entry's
+    rule, if a small entry is wrong beside a large one: the sum of its own terms' sizes.
     """
 
     tensor: str
@@ -29,15 +29,15 @@ class Row:
     worst_index: tuple[int, ...]  # where the error is largest; for directions, the direction's number
     analytic: float  # there
     numeric: float  # there
-    scale: float  # what errors are divided by
+    scale: float  # the divisor of errors
     verdict: str
     note: str = ""
     by_direction: bool = False  # random directions were checked, not elements
-    cause: str = ""  # of a wrong gradient: a label, such as "drop a term"
+    cause: str = ""  # for a wrong gradient: a label, such as "drop a term"
     diagnosis: str = ""  # and a sentence
     unjudged: int = 0  # entries too small beside the largest to be judged by themselves
-    upstream: int = 0  # which of the check's upstream gradients that was
-    region: str = ""  # where the wrong part of a large tensor lies
+    upstream: int = 0  # index of that upstream gradient
+    region: str = ""  # the wrong region of a large tensor
 
     @property
     def ok(self) -> bool:
@@ -45,13 +45,13 @@ class Row:
 
     @property
     def ratio(self) -> float:
-        """analytic / numeric at the worst index: a constant factor shows at once. NaN if both are as good as 0."""
+        """analytic / numeric at the worst index, which reveals a constant factor. NaN if both are almost 0."""
         if max(abs(self.analytic), abs(self.numeric)) <= 1e-10 * self.scale:
             return math.nan
         return self.analytic / self.numeric if self.numeric else math.copysign(math.inf, self.analytic)
 
     def _limits(self) -> str:
-        """What the verdict does not cover."""
+        """Notes on the row: the extent of an error, and what the verdict does not cover."""
         if self.region:
             return "wrong everywhere" if self.region == "everywhere" else f"wrong in {self.region}"
         if self.unjudged:
@@ -77,7 +77,7 @@ class Row:
 
 
 HEADER = ("tensor", "shape", "elem", "error", "worst", "analytic", "numeric", "ratio", "verdict")
-WIDTHS = (17, 7, 4, 7, 7, 9, 9, 5)  # of all columns but the last, which has room for 7
+WIDTHS = (17, 7, 4, 7, 7, 9, 9, 5)  # width of all columns but the last, which has 7
 
 
 def table_line(cells: tuple[str, ...], indent: int = 0) -> str:
@@ -93,12 +93,12 @@ class Report:
 
     name: str
     rows: tuple[Row, ...] = field(default_factory=tuple)
-    problems: tuple[str, ...] = ()  # what is wrong with forward or backward beside the gradients (``behaviour.py``)
-    notes: tuple[str, ...] = ()  # what the check says nothing of, and which witness was left out
+    problems: tuple[str, ...] = ()  # problems of forward or backward other than gradients (``behaviour.py``)
+    notes: tuple[str, ...] = ()  # parts that the check does not cover, and a witness that was left out
 
     @property
     def ok(self) -> bool:
-        """Whether every tensor's gradient is right, and forward and backward do what else they must."""
+        """Whether every tensor's gradient is right, and forward and backward have no other problems."""
         return bool(self.rows) and all(row.ok for row in self.rows) and not self.problems
 
     @property
@@ -112,7 +112,7 @@ class Report:
             raise GradientError(f"{self.name}: a gradient is not right\n{self}")
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, for machines; numbers that JSON cannot hold become None."""
+        """Everything, for JSON; numbers that JSON cannot hold become None."""
         rows = [asdict(row) | {"ratio": row.ratio} for row in self.rows]
         said = {"problems": list(self.problems), "notes": list(self.notes)}
         return {"name": self.name, "ok": self.ok, "tensors": [_finite(row) for row in rows]} | said
@@ -126,7 +126,7 @@ class Report:
         return "\n".join([table_line(HEADER), *rows, *self.explanations()])
 
     def explanations(self, indent: int = 0) -> list[str]:
-        """Each diagnosis, wrapped at 80 columns; one that holds for several tensors is said once. Then what else is."""
+        """Each diagnosis, wrapped at 80 columns, once for all its tensors; then problems and notes."""
         by_text: dict[str, list[str]] = {}
         for row in self.rows:
             if row.diagnosis:

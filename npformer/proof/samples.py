@@ -1,4 +1,4 @@
-"""Other points of the same check: drawn by the caller, or of sizes at which kernels change their way."""
+"""Other points of the same check: drawn by the caller, or of sizes at which kernels change their method."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ SAMPLES = 5
 
 
 def sampled_points(sample: Callable[[np.random.Generator], Sequence[Any]] | None, seed: int) -> list[tuple[str, Any]]:
-    """(what to call it, inputs) of each point that sample draws."""
+    """(name, inputs) of each point that sample draws."""
     if sample is None:
         return []
     return [(f"sample {i + 1}", tuple(sample(np.random.default_rng([seed, 6, i])))) for i in range(SAMPLES)]
 
 
 def sized_points(sizes: Callable[[int], Sequence[Any]] | None) -> list[tuple[str, Any]]:
-    """(what to call it, inputs) of each size."""
+    """(name, inputs) of each size."""
     return [] if sizes is None else [(f"size {n}", tuple(sizes(n))) for n in SIZES]
 
 
 def merged(report: Report, others: Sequence[tuple[str, Report]]) -> Report:
-    """One report: of each tensor the worst row of all points, which says where that was."""
+    """One report with the worst row of all points for each tensor, which names its point."""
     rows: dict[str, Row] = {row.tensor: row for row in report.rows}
     problems, notes = list(report.problems), list(report.notes)
     for said, other in others:

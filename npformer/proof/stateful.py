@@ -1,4 +1,4 @@
-"""Classes that keep what backward needs in themselves, as a gradient check takes them.
+"""Adapts classes that store their cache on themselves for gradient checks.
 
     class Dense:
         def forward(self, x):  self.x = x; return x @ self.W + self.b
@@ -6,9 +6,9 @@
 
     npf.gradcheck(npf.from_object(Dense(3, 4)), x)
 
-Every evaluation runs on a new copy of the object, made as it was given: what one forward leaves in it (a cache, a
-running mean, the state of its generator) is not there in the next. The numbers of a check take the place of a
-parameter's array wherever the copy holds it, in ``self.W`` and in ``self.params[0]`` alike.
+Every evaluation runs on a new copy of the original object, so state that a forward leaves in it (a cache, a
+running mean, a generator's state) does not reach the next one. The check's numbers replace a
+parameter's array wherever the copy holds it, for example in both ``self.W`` and ``self.params[0]``.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from npformer.typing import HostArray
 
 
 def from_object(target: Any, *, parameters: Mapping[str, str | None] | None = None) -> Checkable:
-    """An object with ``y = forward(x)`` and ``dx = backward(dy)`` -> what ``npf.gradcheck`` takes; it stays as it is.
+    """Wrap an object with ``y = forward(x)`` and ``dx = backward(dy)`` for ``npf.gradcheck``; it is not changed.
 
     Parameters are found by the names of their gradients: W with dW, d_W, grad_W, W_grad, gradW or W_gradient; W with
     arrays W.data (or value) and W.grad; dicts or lists params with grads. So are those of objects inside that
-    have forward and backward too, in lists and dicts as well, under names such as ``layers.0.W``.
+    have forward and backward, also in lists and dicts, under names such as ``layers.0.W``.
     parameters: place of a parameter -> place of its gradient, before what is found: ``{"W": "gradient_of_W"}``,
-    ``{"layers.0.W": "layers.0.update"}``; None as a gradient's place says that this array is no parameter.
-    backward returns the gradients of the float inputs, one or a tuple, or None if there are no float inputs. One that
-    takes no dy, of a loss, is multiplied by it.
+    ``{"layers.0.W": "layers.0.update"}``; None instead of a gradient's place: this array is no parameter.
+    backward returns the gradients of the float inputs, one or a tuple, or None if there are no float inputs. If
+    it takes no dy, as for a loss, its gradients are multiplied by dy.
 
     Raises ConfigError for a class in place of an object, for methods of another form, and for a parameter without
-    a place for its gradient: an array that forward reads, and that nobody but __init__ writes, is one.
+    a place for its gradient; an array that forward reads and only __init__ writes counts as a parameter.
     """
     forward = getattr(target, "forward", target.__call__ if callable(target) else None)
     if isinstance(target, type) or not callable(forward) or not callable(getattr(target, "backward", None)):
@@ -51,7 +51,7 @@ def from_object(target: Any, *, parameters: Mapping[str, str | None] | None = No
 
 
 class _Place(NamedTuple):
-    """A parameter: where its array is in the object, and where its gradient."""
+    """A parameter: the places of its array and of its gradient in the object."""
 
     name: str
     array: Path
@@ -60,7 +60,7 @@ class _Place(NamedTuple):
 
 
 class _Run:
-    """The object as a forward and a backward that remember nothing."""
+    """The object as a forward and a backward without state."""
 
     def __init__(self, pristine: Any, given: Mapping[str, str | None]) -> None:
         self._pristine, self._takes_dy = pristine, _takes_dy(pristine.backward)
@@ -82,7 +82,7 @@ class _Run:
         return (tuple(map(np.asarray, y)) if isinstance(y, tuple | list) else np.asarray(y)), twin
 
     def backward(self, dy: Any, twin: Any) -> Any:
-        """What the object's backward returns; gradients of parameters are added where they belong."""
+        """The gradients from the object's backward; gradients of parameters are added to their arrays."""
         with _same_draws():
             found = twin.backward(dy) if self._takes_dy else twin.backward()
         scale = 1.0 if self._takes_dy else dy
@@ -133,7 +133,7 @@ def _takes_dy(backward: Callable[..., Any]) -> bool:
 
 @contextmanager
 def _same_draws() -> Iterator[None]:
-    """NumPy's global random numbers begin at one place, and go on afterwards where they were."""
+    """Within this context NumPy's global generator starts from a fixed state, which is restored afterwards."""
     before = np.random.get_state()
     np.random.seed(0)
     try:

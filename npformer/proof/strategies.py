@@ -1,11 +1,11 @@
-"""Hypothesis strategies for gradient checks: shapes at the sizes where code goes wrong, numbers where it can be seen.
+"""Hypothesis strategies for gradient checks: shapes at critical sizes, and numbers that reveal mistakes.
 
     @given(strategies.shapes(min_dims=2, max_dims=3).flatmap(strategies.arrays))
     def test_softmax(x): npf.gradcheck((forward, backward), x).raise_if_failed()
 
-They add to ``hypothesis.extra.numpy`` what a check needs and a search for the simplest example does not: a
+They add to ``hypothesis.extra.numpy`` what a gradient check needs: a
 budget of elements, sides just below and above the widths of vectors and blocks, and arrays in which no two
-numbers are near each other or near 0, where max, sort and ReLU have kinks. Hypothesis comes with the extra
+numbers are near each other or near 0, where max, sort and ReLU have kinks. Hypothesis is part of the extra
 ``npformer[hypothesis]``.
 """
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 Shape = tuple[int, ...]
 
-#: Drawn more often than others: the smallest that can show a transposition, and the neighbours of 32 and of 128.
+#: Sides drawn more often: the smallest that can reveal a transposition, and the neighbours of 32 and 128.
 SIDES = (2, 3, 31, 32, 33, 127, 128, 129)
-#: As many as a check goes through one by one.
+#: The most elements that a check examines one by one.
 ELEMENTS = 2000
-#: Of the numbers of ``arrays``: how near to 0 and how far from it they may be.
+#: The least and the largest absolute value in ``arrays``.
 NEAREST, FURTHEST = 0.1, 2.0
 
 
@@ -83,7 +83,7 @@ def arrays(shape: int | Shape | SearchStrategy[Shape], dtype: str = "float64") -
 
 
 def generic(shape: Shape, seed: int) -> HostArray:
-    """The array of a shape that belongs to a seed: see ``arrays``."""
+    """The array of a shape for a seed; see ``arrays``."""
     rng = np.random.default_rng(seed)
     n = math.prod(shape)
     room = FURTHEST - NEAREST

@@ -1,4 +1,4 @@
-"""What a gradient check needs of the thing it checks: its tensors, its outputs, its gradients.
+"""The target of a gradient check: its tensors, its outputs, its gradients.
 
 A pair has inputs; a layer or model has inputs and parameters. Both are wrapped as a ``Subject``:
 a function of named float64 tensors that can be evaluated with some tensors replaced, by real or by
@@ -22,8 +22,8 @@ from npformer.typing import HostArray, HostArrays
 
 NOTHING_REPLACED: Mapping[str, HostArray] = MappingProxyType({})
 
-#: What a watcher is given after a backward: the inputs as they are now, the upstream gradient as it is now, and
-#: what runs the backward again on the same cache.
+#: A watcher's arguments after a backward: the present inputs, the present upstream gradient, and a function
+#: that runs the backward again on the same cache.
 Watcher = Callable[[Sequence[Any], tuple[HostArray, ...], Callable[[], HostArrays]], None]
 
 
@@ -35,7 +35,7 @@ class Subject(Protocol):
 
     @property
     def tensors(self) -> HostArrays:
-        """float64 copies of everything differentiable; a Python float joins when backward gives a gradient for it."""
+        """float64 copies of everything differentiable, with a Python float if backward returns a gradient for it."""
 
     def outputs(self, replaced: Mapping[str, HostArray]) -> tuple[HostArray, ...]:
         """The forward's outputs, with some tensors replaced (complex numbers allowed)."""
@@ -59,10 +59,10 @@ def subject(
 ) -> Subject:
     """Wrap a pair (a Pair or (forward, backward)) or anything with forward and backward methods.
 
-    names: of the inputs, if not those in forward's signature. dtype: what float arrays are given as.
+    names: of the inputs, if not those in forward's signature. dtype: of float arrays.
     """
     if device is None:
-        own = getattr(getattr(target, "backend", None), "device", None)  # a stranger's backend may be anything
+        own = getattr(getattr(target, "backend", None), "device", None)  # a user's backend may be anything
         device = own or _device_of(inputs)
     options = {name: place(value, device) for name, value in options.items()}
     if not isinstance(target, tuple) and not (hasattr(target, "forward") and hasattr(target, "backward")):
@@ -78,13 +78,13 @@ def subject(
 
 
 def _device_of(inputs: Sequence[Any]) -> Device:
-    """The GPU if an input lies there, else NumPy's."""
+    """The GPU if an input is there, else NumPy's device."""
     on_gpu = any(type(x).__module__.partition(".")[0] == "cupy" for x in inputs)
     return get_backend("cupy" if on_gpu else "numpy", kernels="plain").device
 
 
 def _output_and_cache(found: Any) -> tuple[Any, Any]:
-    """What a forward returned. Raises ConfigError if it is not (y, cache)."""
+    """A forward's result. Raises ConfigError if it is not (y, cache)."""
     if not isinstance(found, tuple) or len(found) != 2:
         kind = f"a tuple of {len(found)}" if isinstance(found, tuple) else type(found).__name__
         raise ConfigError(
@@ -94,7 +94,7 @@ def _output_and_cache(found: Any) -> tuple[Any, Any]:
 
 
 class _Called:
-    """What a pair and a layer share: inputs that go to a forward, and upstream gradients that go to its backward."""
+    """The common part of pairs and layers: inputs for a forward, and upstream gradients for its backward."""
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ class PairSubject(_Called):
         return self.inputs.tensors
 
     def call(self, upstream: tuple[HostArray, ...]) -> tuple[Any, Any]:
-        """(dy, cache): what backward is called with."""
+        """(dy, cache): the arguments of backward."""
         _, y, cache = self._forwarded(self.forward, NOTHING_REPLACED)
         return self._upstream(y, upstream), cache
 
@@ -221,13 +221,13 @@ class LayerSubject(_Called):
 
     @contextmanager
     def at_its_point(self) -> Iterator[list[Any]]:
-        """For a while, the parameters are those of the check; gives the inputs as the check gives them."""
+        """Within this context the parameters are the check's; yields the check's inputs."""
         with self._parameters_as(self._dtype):
             yield self.inputs.placed({})
 
     @contextmanager
     def _with(self, replaced: Mapping[str, HostArray]) -> Iterator[None]:
-        """For a while, the parameters are those of the check, some of them replaced."""
+        """Within this context the parameters are the check's, some of them replaced."""
         dtype = "complex128" if any(np.iscomplexobj(x) for x in replaced.values()) else self._dtype
         with self._parameters_as(dtype):
             for name in replaced.keys() & self._parameters.keys():
@@ -236,7 +236,7 @@ class LayerSubject(_Called):
 
     @contextmanager
     def _parameters_as(self, dtype: str) -> Iterator[None]:
-        """For a while, every parameter holds a copy in dtype; then the old arrays again, gradients too."""
+        """Within this context every parameter holds a copy in dtype; then arrays and gradients are restored."""
         before = [(owner, owner.data, owner.grad) for owner in self._owners.values()]
         try:
             for key, owner in self._owners.items():
@@ -248,7 +248,7 @@ class LayerSubject(_Called):
 
 
 def _on(device: Device, upstream: HostArray, dtype: str) -> Any:
-    """An upstream gradient on the device, in memory of its own, laid out as it is here."""
+    """An upstream gradient on the device, in separate memory with the same layout."""
     if dtype == "float16":
         return upstream.astype(np.float16)
     placed = device.array(upstream, dtype)
@@ -268,7 +268,7 @@ def _same_layout(model: HostArray, x: HostArray) -> HostArray:
 
 
 def _by_name(named: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """name -> parameter. Raises ConfigError if two have one name: one of them would go unchecked."""
+    """name -> parameter. Raises ConfigError if two have the same name, since one of them would not be checked."""
     found: dict[str, Any] = {}
     for name, parameter in named:
         if name in found:

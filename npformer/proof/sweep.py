@@ -1,9 +1,9 @@
-"""The numerical slope over a sweep of step sizes, and what its shape tells.
+"""The numerical slope over a sweep of step sizes, and the meaning of its shape.
 
 For a smooth function the error of a central difference falls as h² while h shrinks, until rounding,
-which grows as 1/h, takes over: on logarithmic axes the error is a V. Against a *wrong* gradient it does
-not fall but runs level: the two slopes differ, whatever h is. At a *kink* the slopes to the right and to
-the left settle on different values. Where nothing settles, the arithmetic is too coarse to tell.
+which grows as 1/h, dominates: on logarithmic axes the error is a V. The error of a *wrong* gradient does
+not fall but stays level: the two slopes differ for every h. At a *kink* the slopes to the right and to
+the left converge to different values. If nothing converges, the arithmetic is too coarse to decide.
 
     D(h) = (L(x + h) − L(x − h))/2h      R(h) = (L(x + h) − L(x))/h      R − left slope = 2(R − D)
 """
@@ -33,7 +33,7 @@ class Sweep:
 
     @cached_property
     def _noise(self) -> HostArray:
-        """For each h, how far its central difference may be off.
+        """For each h, the error estimate of its central difference.
 
         By how much it differs from its neighbours, and what all smaller steps say of the rounding ε of the
         function: a change of D from one h to the next is about ε/h. Three neighbours agree by luck now and
@@ -49,7 +49,7 @@ class Sweep:
 
     @property
     def _best(self) -> int:
-        """The bottom of the V; the last steps, with little below them to tell by, are not trusted."""
+        """The bottom of the V; the last steps, which have few smaller ones for comparison, are not used."""
         moved = np.isfinite(self.central) & ((self.central != 0) | ~np.any(self.central))
         return 1 + int(np.argmin(np.where(moved, self._noise, np.inf)[1:-3]))
 
@@ -60,7 +60,7 @@ class Sweep:
 
     @property
     def noise(self) -> float:
-        """How far the slope may be off: what it is worth."""
+        """The error estimate of the slope."""
         return float(self._noise[self._best])
 
     @property
@@ -74,7 +74,7 @@ class Sweep:
         return float((ratio * gap[i + 1] - gap[i]) / (ratio - 1))
 
     def verdict(self, claimed: float, scale: float, tolerance: float) -> str:
-        """Of a claimed slope: right, WRONG, KINK HERE or CANNOT TELL, errors divided by scale."""
+        """The verdict on a claimed slope: right, WRONG, KINK HERE or CANNOT TELL; errors are divided by scale."""
         settled = self.noise / scale
         if abs(self.jump) / scale > 1e-3 and abs(self.jump) > 100 * self.noise:
             return KINK

@@ -1,7 +1,7 @@
-"""Inputs that are symmetric matrices by convention, as of Cholesky factors and symmetric eigenvalues.
+"""Inputs that are symmetric matrices by convention, as for Cholesky factors and symmetric eigenvalues.
 
-NumPy reads one triangle of such a matrix, so a gradient there may be spread over both triangles in any way: what it
-means is its symmetric part. With structure="symmetric" the matrix is kept symmetric wherever it is moved, and
+NumPy reads one triangle of such a matrix, so a gradient may be spread over both triangles in any way; only its
+symmetric part is meaningful. With structure="symmetric" the matrix stays symmetric when it is moved, and
 gradients are compared after (dX + dXᵀ)/2.
 """
 
@@ -18,7 +18,7 @@ from npformer.typing import HostArray, HostArrays
 
 
 class SymmetricSubject:
-    """A subject some of whose tensors are symmetric over their last two axes."""
+    """A subject with some tensors that are symmetric over their last two axes."""
 
     def __init__(self, inner: Subject, tensors: Collection[str]) -> None:
         self.inner, self.which = inner, frozenset(tensors)
@@ -50,7 +50,7 @@ class SymmetricSubject:
         return {name: self.tensors[name] for name in self.which}
 
     def _kept(self, tensors: Mapping[str, HostArray]) -> HostArrays:
-        """Of these, the symmetric ones made so; a gradient of another shape is left for others to refuse."""
+        """These gradients, with symmetric ones made symmetric; a gradient of another shape is refused later."""
         return {
             name: (x + np.swapaxes(x, -1, -2)) / 2 if name in self.which and x.shape[-1:] == x.shape[-2:-1] else x
             for name, x in tensors.items()
@@ -58,9 +58,9 @@ class SymmetricSubject:
 
 
 def with_structure(inner: Subject, structure: str | Mapping[str, str] | None) -> Subject:
-    """The subject, with the structure that its inputs are said to have: "symmetric", of all or by name.
+    """The subject with the declared structure of its inputs: "symmetric", for all or by name.
 
-    Raises ConfigError for another structure or an unknown name, ShapeError for what is not square.
+    Raises ConfigError for another structure or an unknown name, ShapeError for a matrix that is not square.
     """
     if structure is None:
         return inner

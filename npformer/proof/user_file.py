@@ -1,4 +1,4 @@
-"""A model of the user's own, from a file of theirs: FILE.py or FILE.py:NAME."""
+"""A user's model, from a Python file: FILE.py or FILE.py:NAME."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ CHECK_OPTIONS = {p.name for p in inspect.signature(gradcheck).parameters.values(
 
 @dataclass(frozen=True)
 class UserCase(Case):
-    """A check of the user's own target, on its own device; many elements are checked along directions."""
+    """A check of the user's target, on its own device; large tensors are checked along directions."""
 
-    how: dict[str, Any] = field(default_factory=dict)  # options of gradcheck, ``complex_step=False`` say
+    how: dict[str, Any] = field(default_factory=dict)  # options of gradcheck, such as ``complex_step=False``
 
     def check(self, backend: Backend) -> Report:
         return gradcheck(self.build(backend), *self.inputs, **{"name": self.name} | self.how, **self.options)
@@ -37,7 +37,7 @@ class UserCase(Case):
 def user_case(spec: str) -> UserCase:
     """Run the file and call its function NAME (default ``build``) without arguments: see FORM.
 
-    Raises DataError if the file cannot be read or run, ConfigError if what it gives is of another form.
+    Raises DataError if the file cannot be read or run, ConfigError if its result has another form.
     """
     path, _, name = spec.partition(".py:")
     path, name = (f"{path}.py", name) if name else (spec, "build")
@@ -62,7 +62,7 @@ def user_case(spec: str) -> UserCase:
 
 
 def _call(path: str, name: str) -> Any:
-    """What the file's function NAME returns."""
+    """The result of the file's function NAME."""
     try:
         with _imports_beside(path):
             function = runpy.run_path(path).get(name)
@@ -79,7 +79,7 @@ def _call(path: str, name: str) -> Any:
 
 @contextmanager
 def _imports_beside(path: str) -> Iterator[None]:
-    """For a while, the file may import its neighbours, as it may when Python runs it."""
+    """Within this context, the file can import its neighbours, as when Python runs it."""
     folder = str(Path(path).resolve().parent)
     sys.path.insert(0, folder)
     try:

@@ -1,10 +1,10 @@
-"""Checks that could not have failed are no checks: they are refused, or marked as proving nothing.
+"""Detects checks that could not fail: they are refused, or marked as proving nothing.
 
 - Inputs that are constant (all zeros, all ones): γ = 1 hides a γ on the wrong side of a mean, β = 0 a
   forgotten β. A layer's own constant parameters are moved a little before the check (``subject.py``).
-- A length of 1 along the batch or along the sequence: a sum over it cannot be forgotten visibly.
-- A tolerance that would let a gradient pass that is twice too large.
-- True gradients that are all zero: any multiple of them is right as well.
+- A length of 1 along the batch or along the sequence: a forgotten sum over it has no effect.
+- A tolerance that would accept a gradient that is twice too large.
+- True gradients that are all zero: any multiple of them is right, too.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from npformer.errors import ConfigError, ShapeError
 from npformer.typing import HostArray
 
-#: A scaled error of 1 is a gradient twice too large; half of that is no sharp eye either.
+#: A scaled error of 1 is a gradient twice too large; half of that is the widest useful tolerance.
 WIDEST_TOLERANCE = 0.1
 
 

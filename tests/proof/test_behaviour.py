@@ -113,7 +113,7 @@ def writing_where_it_can():
 BREACHES: dict[str, tuple[Callable[[], Any], str]] = {
     "dithered": (dithered, r"forward is not deterministic: two calls at the same inputs differ by 1\.0e-07 of the "
                            r"largest output; fix its seed, or pass what it draws as an input"),
-    "dy": (changing_dy, r"backward changes dy, the upstream gradient, which others still need; work on a copy"),
+    "dy": (changing_dy, r"backward changes dy, the upstream gradient, which other code still needs; work on a copy"),
     "cache": (changing_cache, r"a second backward with the same cache gives another gradient of x "
                               r"\(\d\.\de[+-]\d\d of its size away\): backward changes its cache"),
     "emptied": (emptying_cache, r"a second backward with the same cache fails: IndexError: pop from empty list"),

@@ -94,7 +94,7 @@ def test_a_layer_that_puts_right_parts_together_wrongly(model):
     assert names(found) == ["Transformer", "Transformer.encoder", "Transformer.encoder.layers.0"]
     text = str(found)
     assert "all of its parts are right: it puts them together wrongly" in text
-    assert text.splitlines()[-1].startswith("the gradient that it hands to Bad.norm1.post_norm is wrong: ")
+    assert text.splitlines()[-1].startswith("the gradient that it passes to Bad.norm1.post_norm is wrong: ")
     assert "drop a term: `dx + dh` became `dh`" in " ".join(text.split())
     assert text.splitlines()[0].startswith("one cause of ")
     assert text.splitlines()[1].startswith("Transformer: ")

@@ -107,7 +107,7 @@ def test_problems_and_notes_of_other_points_are_said_with_the_point_and_once():
 
     pair = (lambda x, k: (x**2, x), backward)
     report = gradcheck(pair, np.array([0.1, 0.2]), 3.0, sizes=lambda n: (np.random.default_rng(n).normal(size=n), 3.0))
-    text = "backward changes dy, the upstream gradient, which others still need; work on a copy"
+    text = "backward changes dy, the upstream gradient, which other code still needs; work on a copy"
     assert report.problems == (f"{text} (at size 129)",)
     assert not report.ok
     assert report.notes == ("passed on unchecked: k (float 3.0)",)

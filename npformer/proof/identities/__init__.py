@@ -1,7 +1,7 @@
-"""Identities: equations that a right gradient keeps, checked without a finite difference.
+"""Identities: equations that a right gradient satisfies, checked without finite differences.
 
-``prove(target, *inputs, **options)`` runs all that speak of target: a pair, a layer or a model.
-``IDENTITIES`` holds each by its name; ``IDENTITIES[name].derivation`` says why it is true.
+``prove(target, *inputs, **options)`` runs all that apply to target: a pair, a layer or a model.
+``IDENTITIES`` holds each by its name; ``IDENTITIES[name].derivation`` is its proof.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ def prove(
     seed: int = 0,
     **options: Any,
 ) -> ClaimResults:
-    """Run every identity that speaks of target, at these inputs. Returns ClaimResults; nothing of target is changed.
+    """Run every identity that applies to target, at these inputs. Returns ClaimResults; target is not changed.
 
-    target, inputs and options are those of ``gradcheck``. What target is, is read off its class and the
-    classes of its parts, for a pair off the name of its forward (``softmax_forward``) or given by kind. The
-    path integral speaks of anything. Everything is computed in float64.
+    target, inputs and options are those of ``gradcheck``. The kind of target follows from its class and the
+    classes of its parts, for a pair from the name of its forward (``softmax_forward``) or from kind. The
+    path integral applies to anything. Everything is computed in float64.
     """
     with restored(target, *parameters_of(target)), remembered_bits():
         probe = opened(target, inputs, options, device, seed)

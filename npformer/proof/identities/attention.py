@@ -1,4 +1,4 @@
-"""Identities on the attention operation. All hold with masks, with dropout, and for queries that see nothing."""
+"""Identities of the attention operation. All hold with masks, with dropout, and for queries that see nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Heads(NamedTuple):
 
     @property
     def scale(self) -> float:
-        """The size of the terms. Saturated weights hide terms that are far larger than their sums."""
+        """The size of the terms. With saturated weights, terms are far larger than their sums."""
         terms = self.q.shape[-1] * (self.k.shape[-2] + self.q.shape[-2])
         return float(terms) * size(self.q, self.k, self.v, self.dout)
 
@@ -150,7 +150,7 @@ def mask_of(probe: Probe) -> AttentionMask:
 
 
 def visible_pairs(mask: AttentionMask, batch: int, queries: int, keys: int) -> HostArray:
-    """(B, T, S): whether query i may look at key j, asked for every pair by itself."""
+    """(B, T, S): whether query i may attend to key j, decided for every pair by itself."""
 
     def may_meet(i: int, j: int) -> bool:
         back = i + mask.query_offset - j

@@ -1,7 +1,7 @@
-"""Symmetries of parameters: what may be moved from one matrix to another without changing the output.
+"""Symmetries of parameters: transformations of matrices that do not change the output.
 
-They hold in every multi-head attention and ReLU feed-forward, wherever in a network it stands, for
-any loss, with masks and with dropout; what comes after cannot tell, so neither can its gradient.
+They hold in every multi-head attention and ReLU feed-forward, anywhere in a network, for
+any loss, with masks and with dropout: later layers see the same values, so the loss does not change.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _by_scores(probe: Probe) -> Iterator[tuple[str, int]]:
 
 
 def _narrowed(probe: Probe, mask: AttentionMask) -> AttentionMask:
-    """mask as the target's mechanism has it: local attention adds its window and stride."""
+    """mask with the target's mechanism: local attention adds its window and stride."""
     mechanism = getattr(probe.target, "mechanism", None)
     window, stride = (getattr(mechanism, name, None) for name in ("window", "stride"))
     return mask if window is None and stride is None else replace(mask, window=window, stride=stride)

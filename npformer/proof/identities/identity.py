@@ -1,7 +1,7 @@
-"""An identity: an equation between numbers of one forward and backward, which a right gradient keeps.
+"""An identity: an equation between numbers of one forward and backward that a right gradient satisfies.
 
-Nothing is differenced: both sides are computed from what forward and backward return, so the two
-agree to rounding, and where a claim is exact, to the bit.
+There are no differences: both sides are computed from the results of forward and backward, so they
+agree to rounding, and bit for bit where a claim is exact.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from npformer.proof.invariants.result import FAILS, HOLDS, NOT_APPLICABLE, Claim
 from npformer.proof.invariants.snapshot import restored
 from npformer.typing import HostArray
 
-TOLERANCE = 1e-10  # of the terms' size: sums of some thousand float64 terms stay far below
+TOLERANCE = 1e-10  # of the terms' size: sums of thousands of float64 terms stay far below
 
 
 class Claim(NamedTuple):
-    """Two arrays that are equal; scale is the size of the terms that were added up to get them."""
+    """Two arrays that must be equal; scale is the size of the terms summed in them."""
 
     where: str
     expected: Any
@@ -50,12 +50,12 @@ Judge = Callable[[Probe], Claims]
 
 @dataclass(frozen=True)
 class Identity:
-    """One identity. Call it as ``gradcheck`` is called; its judge's docstring is the derivation."""
+    """One identity. Call it like ``gradcheck``; its judge's docstring is the derivation."""
 
     name: str
     meaning: str  # in one line
     applies_to: frozenset[str]  # names of operations, and of classes of layers and models; empty: all
-    inside: bool  # whether a layer or model that contains such a part will do
+    inside: bool  # whether it also applies to a layer or model with such a part
     judge: Judge
 
     @property
@@ -64,7 +64,7 @@ class Identity:
         return inspect.cleandoc(self.judge.__doc__ or "")
 
     def is_about(self, target: Any, kind: str | None = None) -> bool:
-        """Whether target (called kind, if given) is something that this identity speaks of."""
+        """Whether this identity applies to target (of this kind, if given)."""
         kinds = {kind} if kind else kinds_of(target)
         if self.inside and not isinstance(target, tuple):
             kinds = kinds.union(*(kinds_of(part) for _, part in parts(target)))
@@ -84,7 +84,7 @@ class Identity:
             return self.judged(opened(target, inputs, options, device, seed), kind)
 
     def judged(self, probe: Probe, kind: str | None = None) -> ClaimResult:
-        """The result on a probe; an identity during which the target raises does not hold."""
+        """The result on a probe; if the target raises an error, the identity does not hold."""
         try:
             violation = self._violation(probe, kind)
         except DoesNotApply as reason:
@@ -108,12 +108,12 @@ class Identity:
 
 
 def identity(name: str, meaning: str, *applies_to: str, inside: bool = False) -> Callable[[Judge], Identity]:
-    """Make an Identity of a judge: a function of a Probe that yields Claims or raises DoesNotApply."""
+    """Make an Identity from a judge: a function of a Probe that yields Claims or raises DoesNotApply."""
     return lambda judge: Identity(name, meaning, frozenset(applies_to), inside, judge)
 
 
 def kinds_of(target: Any) -> set[str]:
-    """What a target is: the operation's name for a pair, the class and its bases for a layer."""
+    """The kinds of a target: the operation's name for a pair, the class and its bases for a layer."""
     return {name_of(target)} if isinstance(target, tuple) else {kind.__name__ for kind in type(target).__mro__}
 
 

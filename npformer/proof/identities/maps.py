@@ -1,4 +1,4 @@
-"""Identities on maps of single tokens and numbers: linear, ReLU, GELU, dropout, residual, embedding, positions."""
+"""Identities of maps of single tokens and numbers: linear, ReLU, GELU, dropout, residual, embedding, positions."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def residual(probe: Probe) -> Claims:
 
 
 def dropout_factor(probe: Probe, shape: tuple[int, ...]) -> HostArray:
-    """keep·s of a pair's draw: what ones become; 1 without a draw."""
+    """keep·s of a pair's draw, which is the output for ones; 1 without a draw."""
     draw: Any = probe.inputs.get("draw")
     return np.asarray(dropout_forward(np.ones(shape), draw)[0])
 

@@ -1,6 +1,6 @@
-"""Identities on how layers are wired: what one parameter's gradient owes to those of its readers.
+"""Identities of the wiring of layers: relations between a parameter's gradient and those of the layers that read it.
 
-Each is a symmetry that crosses layers, so it fails where a path is missing, counted twice or cut.
+Each is a symmetry across layers, so it fails if a path is missing, counted twice or cut.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def norm_readers(probe: Probe) -> Claims:
 
 
 def _readers(probe: Probe) -> dict[str, list[str]]:
-    """Norm -> the linear maps that read it, for the norms that nothing else reads."""
+    """Norm -> the linear maps that read it, for norms that only linear maps read."""
     found: dict[str, list[str]] = {}
     for prefix, layer in parts(probe.target):
         if getattr(layer, "norm_order", "") != "pre":
@@ -66,7 +66,7 @@ def _readers(probe: Probe) -> dict[str, list[str]]:
 
 
 def _last_norms(model: Any) -> dict[str, list[str]]:
-    """A Transformer's last norm on either side: the stack's own, or in post-LN that of its last layer."""
+    """A Transformer's last norm on either side: the stack's own, or in post-LN its last layer's."""
     found: dict[str, list[str]] = {}
     if not (hasattr(model, "encoder") and hasattr(model, "decoder")):
         return found

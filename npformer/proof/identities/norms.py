@@ -1,4 +1,4 @@
-"""Identities on normalisation, over columns or over a batch, alone and together with the residual sum before it."""
+"""Identities of normalisation, over columns or over a batch, alone and with the residual sum before it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two identities that no wrong gradient survives: adjoints of linear inputs, and the integral along a path."""
+"""Two identities that every wrong gradient violates: adjoints of linear inputs, and the integral along a path."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def path_integral(probe: Probe) -> Iterator[Claim]:
 
 
 def _along(probe: Probe, at: HostArrays, delta: HostArrays, upstream: HostArrays) -> tuple[Claim, Claim]:
-    """What is claimed of one path: the two rules agree, and so does the difference of L at its ends."""
+    """The claims on one path: the two rules agree with each other and with the difference of L at its ends."""
     few, _ = _integral(probe, at, delta, upstream, FEW)
     many, scale = _integral(probe, at, delta, upstream, MANY)
     ends = [probe.outputs({name: x + t * delta[name] for name, x in at.items()}) for t in (1.0, 0.0)]

@@ -1,4 +1,4 @@
-"""Identities on softmax and on the loss made of it."""
+"""Identities of softmax and of the loss that uses it."""
 
 from __future__ import annotations
 

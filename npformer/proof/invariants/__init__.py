@@ -1,4 +1,4 @@
-"""ClaimResults: what must be true of a layer or a model beside its gradient, each checked by name.
+"""Invariants: properties of a layer or a model beyond its gradient, each checked by name.
 
 ``certify(target, *inputs, **options)`` runs all of them on any pair, layer or model, your own included.
 ``INVARIANTS`` holds each by its name, to be run alone: ``INVARIANTS["causality"](layer, x, mask=mask)``.
@@ -36,7 +36,7 @@ __all__ = [
     "certify",
 ]
 
-#: Every invariant by its name, what one cannot see in a gradient first.
+#: Every invariant by its name; first those that a gradient cannot show.
 INVARIANTS: dict[str, Invariant] = {
     one.name: one
     for one in (
@@ -60,15 +60,15 @@ INVARIANTS: dict[str, Invariant] = {
 def certify(
     target: Any, *inputs: Any, name: str | None = None, device: Device | None = None, seed: int = 0, **options: Any
 ) -> ClaimResults:
-    """Run every invariant on target at these inputs. Returns ClaimResults; nothing of target is changed.
+    """Run every invariant on target at these inputs. Returns ClaimResults; target is not changed.
 
     target: a pair ``(forward, backward)``, or anything with ``forward(*inputs, **options) -> (y, cache)``,
     ``backward(dy, cache)`` and, if it has parameters, ``named_parameters()``, as for ``gradcheck``. A model
     takes (src, tgt_in) token ids; a layer's time axis is the last but one. A layer that is causal by
     itself says so with an attribute ``causal = True``.
 
-    Everything is computed in float64. What forward raises on these inputs is raised; what happens
-    after that is a finding.
+    Everything is computed in float64. An error of forward on these inputs is raised; any later error
+    is a finding.
     """
     with restored(target, *parameters_of(target)), remembered_bits():
         probe = opened(target, inputs, options, device, seed)

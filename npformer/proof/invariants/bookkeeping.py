@@ -1,4 +1,4 @@
-"""What a layer promises beside the right numbers: no hidden state, nothing overwritten, gradients added up."""
+"""A layer's promises besides right numbers: no hidden state, nothing overwritten, gradients accumulated."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def no_mutation(probe: Probe) -> Violation | None:
 
 @invariant("used-cache", "a layer's cache works once and is then refused; a pair's gives the same bits again")
 def used_cache(probe: Probe) -> Violation | None:
-    """Activations are freed as backward runs, so a second backward would use what is left of the first."""
+    """Activations are freed as backward runs, so a second backward would use incomplete data."""
     probe.reset()
     y, cache = probe.forward()
     upstream = probe.random_upstream(probe.outputs_of(y))
@@ -102,7 +102,7 @@ def reuse(probe: Probe) -> Violation | None:
     """Forward A, forward B, then both backwards, in either order: the gradients of A and B run alone, and their sum."""
     other = _other_inputs(probe)
     a = probe.run()
-    b = probe.run(other, upstream=probe.random_upstream(a.outputs, use=5))  # equal ones would hide a mix-up
+    b = probe.run(other, upstream=probe.random_upstream(a.outputs, use=5))  # equal ones would hide a confusion
     total = {name: a.gradients[name] + b.gradients[name] for name in probe.parameters}
     for b_first in (True, False):
         probe.reset()
@@ -148,7 +148,7 @@ def _gradients(found: HostArrays, suffix: str = "") -> HostArrays:
 
 
 def _other_inputs(probe: Probe) -> dict[str, Any]:
-    """Inputs of the same shapes, floats moved and tokens exchanged. Raises DoesNotApply if nothing can change."""
+    """Inputs of the same shapes, with moved floats and exchanged tokens. Raises DoesNotApply if nothing can change."""
     rng = probe.rng(7)
     changed: dict[str, Any] = {
         name: probe.inputs[name] + 0.5 * rng.normal(size=probe.inputs[name].shape) for name in probe.float_inputs
@@ -168,7 +168,7 @@ def _make_read_only(placed: list[Any]) -> None:
 
 
 def _held(probe: Probe, placed: list[Any], options: dict[str, Any]) -> HostArrays:
-    """Copies of all that a run may read but not write: inputs, masks, parameters."""
+    """Copies of everything that a run may read but not write: inputs, masks, parameters."""
     given = dict(zip(probe.inputs, placed, strict=True)) | options
     found = {f"input {name}": x for name, x in given.items() if hasattr(x, "shape") and hasattr(x, "dtype")}
     for name, value in given.items():

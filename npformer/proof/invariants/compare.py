@@ -1,4 +1,4 @@
-"""Two sets of named arrays that should be equal: to the bit, or to rounding."""
+"""Compares two sets of named arrays that should be equal: bit for bit, or to rounding."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from npformer.proof.invariants.result import Violation
 from npformer.proof.measures import NEGLIGIBLE, largest, size, worst_at
 from npformer.typing import HostArray
 
-#: Error beside the largest entry (the first rule of ``judge.py``) above which two float64 results are not equal.
+#: Two float64 results differ if their error relative to the largest entry (``judge.py``, first rule) is above this.
 ROUNDING = 1e-11
 
 Tensors = Mapping[str, HostArray]
@@ -20,8 +20,8 @@ NO_TENSORS: Tensors = {}
 def same_bits(expected: Tensors, got: Tensors) -> Violation | None:
     """The first element that differs, if any; NaN differs from everything, and 0 is −0.
 
-    For runs of the same shapes: under most of OpenBLAS's kernels the last bits of a product's row change with the
-    number of rows beside it, so runs of different shapes agree to rounding alone.
+    For runs of the same shapes: with most OpenBLAS kernels the last bits of a product's row depend on the
+    number of other rows, so runs of different shapes agree only to rounding.
     """
     return _first(expected, got, _bits)
 
@@ -30,8 +30,8 @@ def same_to_rounding(expected: Tensors, got: Tensors, upstream: Tensors = NO_TEN
     """The worst element of the first tensor that differs by more than rounding, if any.
 
     max|got − expected| is divided by max(max|expected|, 1e-3 · the largest entry of all tensors). Given the
-    upstream gradient, by at least 1e-4 of it: where saturated weights let next to nothing through, what is
-    left of terms of its size is their rounding.
+    upstream gradient, by at least 1e-4 of it: where saturated weights pass almost nothing, only the rounding
+    of terms of its size remains.
     """
     floor = max(NEGLIGIBLE * largest(expected.values()), 1e-4 * largest(upstream.values()))
     return _first(expected, got, lambda where, e, g: close(where, e, g, max(size(e), floor)))
@@ -40,7 +40,7 @@ def same_to_rounding(expected: Tensors, got: Tensors, upstream: Tensors = NO_TEN
 def close(
     where: str, expected: HostArray, got: HostArray, scale: float, tolerance: float = ROUNDING
 ) -> Violation | None:
-    """The worst element if it is off by more than tolerance·scale; NaN is."""
+    """The worst element if it is off by more than tolerance·scale, or NaN."""
     error = np.abs(got - expected)
     if np.all(error <= tolerance * scale):  # False for NaN
         return None

@@ -1,4 +1,4 @@
-"""A check: a name, what it claims in one line, and a function that looks for a violation."""
+"""An invariant: a name, its claim in one line, and a function that looks for a violation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Judge = Callable[[Probe], Violation | None]
 
 @dataclass(frozen=True)
 class Invariant:
-    """One invariant's check. Call it as ``gradcheck`` is called; ``judged`` runs it on a Probe."""
+    """One invariant's check. Call it like ``gradcheck``; ``judged`` runs it on a Probe."""
 
     name: str
     meaning: str
@@ -25,12 +25,12 @@ class Invariant:
     def __call__(
         self, target: Any, *inputs: Any, device: Device | None = None, seed: int = 0, **options: Any
     ) -> ClaimResult:
-        """The check on a target at these inputs. What forward raises on them is raised."""
+        """The check on a target at these inputs. An error of forward on them is raised."""
         with restored(target, *parameters_of(target)):
             return self.judged(opened(target, inputs, options, device, seed))
 
     def judged(self, probe: Probe) -> ClaimResult:
-        """The result on a probe; a check during which the target raises does not hold."""
+        """The result on a probe; if the target raises an error, the check does not hold."""
         try:
             violation = self.judge(probe)
         except DoesNotApply as reason:
@@ -41,7 +41,7 @@ class Invariant:
 
 
 def invariant(name: str, meaning: str) -> Callable[[Judge], Invariant]:
-    """Make a Invariant of a judge: a function of a Probe that returns a Violation or None, or raises DoesNotApply."""
+    """Make an Invariant from a judge: a function of a Probe that returns a Violation, None, or raises DoesNotApply."""
     return lambda judge: Invariant(name, meaning, judge)
 
 
@@ -51,14 +51,14 @@ def parameters_of(target: Any) -> list[Any]:
 
 
 def opened(target: Any, inputs: tuple[Any, ...], options: dict[str, Any], device: Device | None, seed: int) -> Probe:
-    """A Probe on which forward has run once: inputs that do not fit are the caller's error, not a finding."""
+    """A Probe whose forward has run once: unfit inputs are the caller's error, not a finding."""
     probe = Probe(target, inputs, options, device, seed)
     probe.outputs()
     return probe
 
 
 def name_of(target: Any) -> str:
-    """What to call a target: its own name, its class, or for a pair its forward."""
+    """A target's name: its own, its class's, or for a pair its forward's."""
     if isinstance(target, tuple):
         forward = getattr(target[0], "func", target[0])  # the function inside a partial
         return str(getattr(forward, "__name__", "pair")).removesuffix("_forward")

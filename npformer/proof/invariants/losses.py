@@ -1,4 +1,4 @@
-"""Two promises of whole models: ignored tokens weigh nothing, and a tied table gets every gradient it is owed."""
+"""Two promises of whole models: ignored tokens have no effect, and a tied table gets the gradients of all its uses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from npformer.typing import HostArray, HostArrays
 
 SMOOTHING = 0.1
 TABLES = ("src_embedding.weight", "tgt_embedding.weight")
-USES = (*TABLES, "generator.weight")  # of a table that is tied, the output projection last
+USES = (*TABLES, "generator.weight")  # the uses of a tied table, the output projection last
 USES_OF_ONE = (("embedding.weight", "generator.weight"), ("embedding.weight", "head.weight"))
 
 
@@ -80,7 +80,7 @@ def _of_model(probe: Probe, src: str, tgt: str) -> Violation | None:
     changed, options = probe.without_dropout()
     logits = probe.outputs(changed, options)["output"]
     if logits.ndim < 3:
-        raise DoesNotApply("it says one thing of each sequence, and none is ignored")
+        raise DoesNotApply("it has one target for each sequence, and none is ignored")
     targets = targets % logits.shape[-1]  # classes may be fewer than tokens
     loss = Probe(tuple(pair), (logits, targets, pad, SMOOTHING), {}, probe.device, probe.seed)
     violation = _of_loss(loss, targets, pad)
@@ -111,7 +111,7 @@ def _through_loss(
 
 @invariant("tying", "a tied parameter receives the sum of the gradients of all its uses")
 def tying(probe: Probe) -> Violation | None:
-    """Compared with an untied twin of equal numbers: source table + target table + output projection, transposed."""
+    """Compared with an untied copy with equal numbers: source table + target table + output projection, transposed."""
     config = getattr(probe.target, "config", None)
     if not getattr(config, "tie_embeddings", False):
         raise DoesNotApply("it has no config.tie_embeddings, or it is False")

@@ -1,4 +1,4 @@
-"""Which input a mask speaks of, and how to spoil the positions that it hides."""
+"""Finds the input to which a mask applies, and fills the hidden positions with other numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from npformer.functional import AttentionMask
 from npformer.proof.invariants.probe import Probe
 from npformer.typing import HostArray
 
-POISON = 1e3  # finite: 0·∞ and 0·NaN are NaN in every product, whatever the mask
+POISON = 1e3  # finite, since 0·∞ and 0·NaN are NaN in every product, whatever the mask
 
 
 class Governed(NamedTuple):
@@ -23,7 +23,7 @@ class Governed(NamedTuple):
 
 
 def governed(probe: Probe) -> list[Governed]:
-    """Every mask that the probe's target is given, with what it speaks of."""
+    """Every mask of the probe's target, with the inputs to which it applies."""
     given = {**probe.inputs, **probe.options}
     found = [_inputs_of(name, mask, probe) for name, mask in given.items() if isinstance(mask, AttentionMask)]
     if not found and getattr(probe.target, "causal", False) is True and probe.float_inputs:
@@ -61,7 +61,7 @@ def without_steps(x: HostArray, hidden: HostArray) -> HostArray:
 def token_inputs(probe: Probe) -> tuple[str, str] | None:
     """The names of (src, tgt_in) if the target is a model of batches of token ids, else None.
 
-    A model that takes one batch alone reads what it says something about: src and tgt_in are the same.
+    If a model takes a single batch, src and tgt_in are the same.
     """
     names = [name for name, x in probe.inputs.items() if _is_tokens(x)]
     if probe.is_pair or probe.float_inputs or len(names) not in (1, 2) or pad_id_of(probe.target) is None:
@@ -74,7 +74,7 @@ def _is_tokens(x: Any) -> bool:
 
 
 def other_tokens(tokens: HostArray) -> HostArray:
-    """Each token exchanged for another one that occurs, so that it is in the vocabulary."""
+    """Each token replaced by another one that occurs, so that it is in the vocabulary."""
     known = np.unique(tokens)
     return np.asarray(known[(np.searchsorted(known, tokens) + 1) % len(known)])
 

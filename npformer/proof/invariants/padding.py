@@ -1,7 +1,7 @@
-"""Padding has no influence: not on an output that counts, and not on a single gradient.
+"""Padding has no influence on any output that counts, or on any gradient.
 
-Padded positions are filled with finite random numbers of size 1e3, and nothing that counts may
-change in a single bit. A hidden pair has weight 0, and 0·1e3 added to a sum leaves it as it is; so does
+Padded positions are filled with finite random numbers of size 1e3, and no bit of anything that counts may
+change. A hidden pair has weight 0, and adding 0·1e3 to a sum does not change it, nor does
 a gradient of 0 at a padded query.
 """
 
@@ -22,7 +22,7 @@ from npformer.typing import HostArray, HostArrays
 
 @invariant("padding-invariance", "what stands in padded positions changes no bit of any output or gradient that counts")
 def padding_invariance(probe: Probe) -> Violation | None:
-    """For layers the masked steps of the inputs are poisoned, for models the pad row of the embeddings."""
+    """Layers: the masked steps of the inputs are poisoned. Models: the pad row of the embeddings is poisoned."""
     names = token_inputs(probe)
     return _of_layer(probe) if names is None else _of_model(probe, *names)
 

@@ -1,7 +1,7 @@
-"""A target that can be run again and again in float64, with any of its inputs, options or parameters changed.
+"""A target that can run repeatedly in float64, with changed inputs, options or parameters.
 
-Each run starts from fresh copies: of the inputs, of the parameters, of gradients equal to 0. So a
-target that spoils its inputs fails the check that looks for it, and no other.
+Each run starts from new copies of the inputs and parameters, and from gradients of 0. So a
+target that changes its inputs fails only the check for that.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Probe:
         return np.random.default_rng([self.seed, use])
 
     def reset(self, changed: Mapping[str, Any] = NOTHING) -> None:
-        """Every parameter gets a fresh float64 copy of its value, those in changed another; gradients are 0."""
+        """Set every parameter to a new float64 copy of its value, or to its value in changed; gradients become 0."""
         for key, owner in self.owners.items():
             owner.data = self.device.array(self._values[key], "float64")
             owner.grad = self.device.zeros(owner.data.shape, "float64")
@@ -90,7 +90,7 @@ class Probe:
         return [self.device.array(x, "float64") if is_float(x) else place(x, self.device) for x in values]
 
     def forward(self, changed: Mapping[str, Any] = NOTHING, options: Mapping[str, Any] | None = None) -> Any:
-        """(y, cache), as the target returns them; parameters are used as they stand."""
+        """(y, cache), as the target returns them, with the present parameters."""
         return self.call(self.placed(changed), self.placed_options(options))
 
     def placed_options(self, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -108,7 +108,7 @@ class Probe:
         return self.named(self.function("backward")(like(y, parts), cache))
 
     def named(self, found: Any) -> HostArrays:
-        """What a backward returned, by input. Raises ShapeError if the number of gradients does not fit."""
+        """A backward's gradients, by input. Raises ShapeError if their number does not fit."""
         gradients = () if found is None else as_tuple(found)
         if len(gradients) != len(self.float_inputs) or any(gradient is None for gradient in gradients):
             raise ShapeError(
@@ -153,7 +153,7 @@ class Probe:
         return Run(outputs, given, gradients | self.parameter_gradients())
 
     def without_dropout(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """(inputs to change, options) so that nothing is dropped. Raises DoesNotApply if key cannot be left out."""
+        """(inputs to change, options) without dropout. Raises DoesNotApply if key cannot be left out."""
         needed = inspect.signature(self.function("forward")).parameters
         for name, value in self.options.items():
             if isinstance(value, RandomKey) and name in needed and needed[name].default is inspect.Parameter.empty:

@@ -1,4 +1,4 @@
-"""What an invariant says: it holds, it does not hold and here is where, or it does not apply and here is why."""
+"""The result of an invariant: it holds, it does not hold (with the place), or it does not apply (with the reason)."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ COLUMNS = 80
 
 
 class DoesNotApply(Exception):
-    """Raised inside a check that has nothing to say of its target; the message is the reason."""
+    """Raised inside a check that does not apply to its target; the message is the reason."""
 
 
 class Violation(NamedTuple):
-    """Where a check failed: a tensor, the place of its worst element, and the two numbers that should agree."""
+    """A failed check: a tensor, the index of its worst element, and the two numbers that should agree."""
 
     where: str
     place: tuple[int, ...] = ()
     expected: float = math.nan
     got: float = math.nan
-    note: str = ""  # instead of the numbers, where numbers do not say it
+    note: str = ""  # a text instead of the numbers
 
     def __str__(self) -> str:
         if self.note:
@@ -41,7 +41,7 @@ class ClaimResult:
     name: str
     meaning: str  # in one line
     verdict: str  # HOLDS, FAILS or NOT_APPLICABLE
-    reason: str = ""  # why it does not apply, or what the target raised
+    reason: str = ""  # why it does not apply, or the target's error
     violation: Violation | None = None
 
     @property
@@ -103,7 +103,7 @@ class ClaimResults:
         return json.dumps(self.to_dict())
 
     def summary(self) -> str:
-        """How many hold, fail and do not apply, in one line."""
+        """Counts of claims that hold, fail and do not apply, in one line."""
         count = {verdict: sum(row.verdict == verdict for row in self.rows) for verdict in (HOLDS, FAILS)}
         rest = len(self.rows) - sum(count.values())
         return f"{count[HOLDS]} hold, {count[FAILS]} do not hold, {rest} do not apply"
@@ -115,7 +115,7 @@ class ClaimResults:
 
 
 def _entry(row: ClaimResult, width: int) -> list[str]:
-    """A row; one that fails says what was claimed, too."""
+    """A row; a failing one includes the claim."""
     margin = " " * (width + 4)
     text = f"{row} (claimed: {row.meaning})" if row.fails else str(row)
     return _wrapped(f"  {row.name.ljust(width)}  {text}", margin)

@@ -1,6 +1,6 @@
-"""Whatever a check does to its target is undone: attributes, arrays, lists, random generators.
+"""Undoes every change that a check makes to its target: attributes, arrays, lists, random generators.
 
-A copy of the target would not do: a forward may close over the object itself.
+A copy of the target is not enough, since a forward may close over the object itself.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PLAIN_VALUES = (str, bytes, int, float, complex, bool, type(None), np.generic, t
 
 @contextmanager
 def restored(*roots: Any) -> Iterator[None]:
-    """On leaving, everything reachable from roots through attributes and containers is as it was."""
+    """On exit, restore everything reachable from roots through attributes and containers."""
     undo: list[Callable[[], None]] = []
     _walk(list(roots), undo)
     try:
@@ -32,8 +32,8 @@ def restored(*roots: Any) -> Iterator[None]:
 
 
 def _walk(waiting: list[Any], undo: list[Callable[[], None]]) -> None:
-    """Visit every object once and note how to put it back."""
-    seen: dict[int, Any] = {}  # holds the objects, so that no id is given out twice
+    """Visit every object once and record how to restore it."""
+    seen: dict[int, Any] = {}  # keeps the objects alive, so that no id is reused
     while waiting:
         value = waiting.pop()
         if isinstance(value, PLAIN_VALUES) or id(value) in seen:
@@ -55,7 +55,7 @@ def _note_array(x: Any, undo: list[Callable[[], None]]) -> None:
 
 
 def _note_object(value: Any, undo: list[Callable[[], None]]) -> list[Any]:
-    """Note how to restore one object; returns what it refers to."""
+    """Record how to restore one object; returns the objects that it refers to."""
     if isinstance(value, list):
         items = list(value)
         undo.append(lambda: value.__setitem__(slice(None), items))

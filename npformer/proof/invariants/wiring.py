@@ -1,4 +1,4 @@
-"""Who may influence whom: what a gradient check cannot see, since a mis-wired network has right gradients."""
+"""Which input may influence which output. A gradient check misses this: a miswired network has right gradients."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _later_steps(probe: Probe, one: Governed) -> Iterator[tuple[str, dict[str, A
 
 
 def _without_batch_statistics(probe: Probe) -> dict[str, Any]:
-    """The options; where a norm over the batch trains, in which every token sees every other, those of inference."""
+    """The options; for a batch norm in training, where every token affects every other, the options of inference."""
     if not any(getattr(probe.target, "named_buffers", list)()):
         return probe.options
     return probe.without_dropout()[1] | ({"training": False} if "training" in probe.options else {})
@@ -85,7 +85,7 @@ def batch_order(probe: Probe) -> Violation | None:
 
 @invariant("sequences-alone", "a batch is its sequences run one by one: outputs side by side, gradients summed")
 def sequences_alone(probe: Probe) -> Violation | None:
-    """Run each sequence as a batch of one; a gradient divided by the batch size shows here."""
+    """Run each sequence as a batch of one; this reveals a gradient divided by the batch size."""
     if probe.options.get("training") is True:
         raise DoesNotApply("it normalises by the batch's statistics: by definition no sequence is alone")
     batch, size = batched(probe)
@@ -131,7 +131,7 @@ def _taken_from(
 
 
 def _speaks_of_batch(x: Any) -> bool:
-    """Whether an option says something of each sequence: a mask, or an array (B, T)."""
+    """Whether an option has an entry for each sequence: a mask, or an array (B, T)."""
     return isinstance(x, AttentionMask) or getattr(x, "ndim", 0) == 2
 
 

@@ -1,4 +1,4 @@
-"""The mistake in a wrong backward, found by undoing it: ``search.py`` tries what ``edits.py`` proposes."""
+"""Finds the mistake in a wrong backward by undoing it: ``search.py`` tries the changes that ``edits.py`` proposes."""
 
 from npformer.proof.repairs.search import Repair, repairs_of
 

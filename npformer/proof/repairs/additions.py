@@ -1,4 +1,4 @@
-"""Additions to existing code: a factor, a term, a sum or a choice, made of the values that the function knows."""
+"""Additions to existing code: a factor, a term, a sum or a choice, made of the function's own values."""
 
 from __future__ import annotations
 
@@ -90,13 +90,13 @@ def terms_of_two(site: Site, known: Known) -> Found:
 
 
 _NP = "__import__('numpy')"
-#: Of an array: what derivatives are often multiplied by.
+#: Functions of an array that are common factors in derivatives.
 _DERIVED = ("(1 - {0})", "(1 - {0} ** 2)", "({0} > 0)", "(1 + {0})", f"{_NP}.sign({{0}})", f"{_NP}.exp({{0}})",
             f"{_NP}.cos({{0}})", f"{_NP}.sin({{0}})", "({0} * (1 - {0}))", "({0} ** 2)", "({0} ** -2)")  # fmt: skip
 
 
 def _broadcast(text: str, shape: tuple[int, ...], to: tuple[int, ...]) -> str:
-    """The array as it can be multiplied with one of the other shape: as it is, or with axes behind its own."""
+    """The array in a form that broadcasts with the other shape: unchanged, or with appended axes."""
     if fits(shape, to):
         return text
     missing = len(to) - len(shape)

@@ -1,6 +1,6 @@
 """Small changes of a function's syntax tree that would undo the mistakes people make in a backward pass.
 
-Each is one node put in the place of another, with the mistake that it would undo:
+Each replaces one node by another, and names the mistake that it undoes:
 
     sign             a → −a, a + b ↔ a − b, a − b → b − a        swapped outputs   return a, b → return b, a
     extra term       a + b → a                                   missing term      a → a + t, a − t
@@ -10,7 +10,7 @@ Each is one node put in the place of another, with the mistake that it would und
     summed axis      another axis, sum ↔ mean, a sum more        wrong branch      a < b → a > b, where(c, a, b)
     wrong place      i → i ± 1, x[1:] → x[:-1]                   not accumulated   x[i] = v → x[i] += v, add.at
 
-t, v and w are names and expressions of the function itself, chosen by the shapes that they had when it ran.
+t, v and w are names and expressions of the function itself, chosen by their shapes during a run.
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ def transposes(site: Site, known: Known) -> Found:
 
 
 def turns(site: Site, known: Known) -> Found:
-    """An axis the other way round, or not."""
+    """An axis reversed, or no longer reversed."""
     node, value = known.at(site)
     if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
         yield "reshaped", node.value
@@ -242,7 +242,7 @@ def _is_axis(site: Site) -> bool:
     return isinstance(site.parent, ast.keyword) and site.parent.arg in ("axis", "keepdims", "axes")
 
 
-#: Of an integer that takes the place of another: it may say how often something is done.
+#: The largest integer used as a replacement, since it may be a number of repetitions.
 MOST_INTEGER = 64
 
 

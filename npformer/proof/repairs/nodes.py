@@ -1,4 +1,4 @@
-"""Places in a syntax tree, what is known of the values there, and nodes to put in their stead."""
+"""Places in a syntax tree, their values in a run, and replacement nodes."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class Site(NamedTuple):
     at: int | None
 
     def get(self) -> Any:
-        """What stands there."""
+        """The node there."""
         value = getattr(self.parent, self.field)
         return value if self.at is None else value[self.at]
 
     def put(self, node: Any) -> None:
-        """Let node stand there."""
+        """Put node there."""
         if self.at is None:
             setattr(self.parent, self.field, node)
         else:
@@ -47,7 +47,7 @@ class Known(NamedTuple):
     constants: tuple[float, ...]
 
     def at(self, site: Site) -> tuple[Any, Any]:
-        """(what stands at a place, its value); None for a value that is not known."""
+        """(the node at a place, its value); None for an unknown value."""
         node = site.get()
         return node, self.values.get(id(node))
 
@@ -70,7 +70,7 @@ def sites(function: ast.FunctionDef) -> list[Site]:
 
 
 def is_value(site: Site, known: Known) -> bool:
-    """Whether an array or a number stands there which is computed with, rather than an axis, a shape or a name."""
+    """Whether the node is an array or a number for computation, not an axis, a shape or a name."""
     node = site.get()
     if not isinstance(node, ast.expr) or id(node) not in known.values or isinstance(node, ast.Constant | ast.Tuple):
         return False
@@ -82,7 +82,7 @@ def is_operand(site: Site) -> bool:
 
 
 def is_real(value: Any) -> bool:
-    """Whether these are numbers to compute with: an integer may count, and a loop would run for ever."""
+    """Whether these are numbers for computation: an integer may be a count, and a loop would never end."""
     return isinstance(value, float | np.floating) or (isinstance(value, np.ndarray) and value.dtype.kind in "fb")
 
 
@@ -135,7 +135,7 @@ def turned(node: ast.expr, axis: int, rank: int) -> ast.expr:
 
 
 def as_index(node: ast.expr) -> ast.expr:
-    """What stands in brackets, as a value: slices have to be spelled."""
+    """The content of brackets as a value, in which slices are calls."""
     if isinstance(node, ast.Tuple):
         return ast.Tuple([as_index(part) for part in node.elts], ast.Load())
     if isinstance(node, ast.Slice):

@@ -1,10 +1,10 @@
-"""The mistake in a wrong backward, found by undoing it: one small change of its source that makes it right.
+"""Finds the mistake in a wrong backward by undoing it: one small change of its source that makes it right.
 
-The source of the backward is changed in one place at a time (``edits.py``), run on what the forward had kept, and
-compared with the true gradients. A change that makes every wrong tensor right, for several upstream gradients, says
-what the mistake was and in which line. One that makes some right and leaves the others as they were is the first of
-several causes; the next is looked for in the changed source. A function whose loops have no end of their own is left
-alone: changed, it might never return.
+The source of the backward is changed in one place at a time (``edits.py``), run on the forward's cache, and
+compared with the true gradients. A change that makes every wrong tensor right, for several upstream gradients, reveals
+the mistake and its line. A change that makes some tensors right and does not change the others is the first of
+several causes; the search for the next one continues in the changed source. A function with unbounded loops is not
+changed, since it might never return.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from npformer.proof.subject import PairSubject, Subject
 from npformer.proof.symmetric import SymmetricSubject
 from npformer.typing import HostArray
 
-#: Of a tensor's largest entry: gradients that are as near as this are the same.
+#: Relative to a tensor's largest entry: gradients this near count as equal.
 AGREES = 1e-7
 MOST_EDITS = 8_000
 MOST_CAUSES = 2
 
 
 class Repair(NamedTuple):
-    """A change that makes tensors right, and what it says of the mistake."""
+    """A change that makes tensors right, and the mistake that it reveals."""
 
     cause: str
     text: str
@@ -63,7 +63,7 @@ def repairs_of(
         runs = [_Run(*checked.call(upstream), truth) for upstream, truth in zip(upstreams, truths, strict=True)]
         copy.deepcopy(runs[0].cache)
     except Exception:
-        return []  # what cannot be copied cannot be run again and again
+        return []  # a cache that cannot be copied allows no repeated runs
     search = _Search(checked, source, runs, symmetric)
     found: list[Repair] = []
     left = set(wrong)
@@ -99,12 +99,12 @@ class _Search:
         if best is None:
             return None
         repair, edit = best
-        edit.site.put(_located(edit.node, edit.site.get()))  # what is still wrong is looked for in the changed source
+        edit.site.put(_located(edit.node, edit.site.get()))  # the search continues in the changed source
         ast.fix_missing_locations(self._source.tree)
         return repair
 
     def _tried(self, edit: Edit, wrong: set[str]) -> set[str]:
-        """Which of the wrong tensors the change makes right; none if it makes another one wrong."""
+        """The wrong tensors that the change makes right; empty if it makes another one wrong."""
         before = edit.site.get()
         edit.site.put(_located(edit.node, before))
         try:
@@ -140,7 +140,7 @@ class _Search:
         return names[self._source.definition.name]
 
     def _known(self) -> Known:
-        """Run the function once, with every expression's value noted."""
+        """Run the function once and record every expression's value."""
         values: dict[int, Any] = {}
         texts: dict[str, Any] = {}
         by_number: list[ast.expr] = []

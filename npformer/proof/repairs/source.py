@@ -1,4 +1,4 @@
-"""A backward's own source, and what is known of its values: what changes of it are built with."""
+"""A backward's source and its values in a run, the material for changes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 MOST_POOL = 32
-#: Names of iterators that have no end of their own.
+#: Names of endless iterators.
 ENDLESS = frozenset({"count", "cycle", "iter"})
 
 
@@ -35,7 +35,7 @@ class Source(NamedTuple):
 
     @property
     def may_run_for_ever(self) -> bool:
-        """Whether a change of it might: it waits for a condition, or counts without end."""
+        """Whether a changed version might never end: it waits for a condition, or counts without end."""
         return any(
             isinstance(node, ast.While) or (isinstance(node, ast.Name | ast.Attribute) and _last(node) in ENDLESS)
             for node in ast.walk(self.tree)
@@ -47,7 +47,7 @@ def _last(node: ast.Name | ast.Attribute) -> str:
 
 
 def source_of(backward: Callable[..., Any]) -> Source | None:
-    """Of a Python function; None for what has no source of its own, or is a piece of a line."""
+    """The source of a Python function; None if it has none, or is part of a line."""
     function = inspect.unwrap(backward)
     if not isinstance(function, FunctionType):
         return None
@@ -95,7 +95,7 @@ def helpers_of(forward: Callable[..., Any], source: Source) -> tuple[str, ...]:
 
 
 def pool(texts: Mapping[str, Any]) -> dict[str, Any]:
-    """What a change may be built with: arrays and numbers by their source, names before longer expressions."""
+    """The values for changes: arrays and numbers by their source, names before longer expressions."""
     found = {
         text: value
         for text, value in sorted(texts.items(), key=lambda item: len(item[0]))
@@ -118,7 +118,7 @@ def _is_number_or_array(value: Any) -> bool:
 
 
 def constants_of(forward: Callable[..., Any]) -> tuple[float, ...]:
-    """Numbers in the forward's source, and those that formulas of this field are made of."""
+    """Numbers in the forward's source, and common constants of the field."""
     known = [math.sqrt(2 / math.pi), math.sqrt(2 * math.pi), 1 / math.sqrt(2 * math.pi), math.sqrt(0.5), math.pi,
              2 / math.sqrt(math.pi), 1 / math.sqrt(math.pi), 0.044715, 3 * 0.044715]  # fmt: skip
     source = source_of(forward)
