@@ -27,9 +27,7 @@ exit code: 0 all kernels are compiled and kept, 1 some cannot be kept, 2 Numba c
 
 def add_parser(commands: Any) -> argparse.ArgumentParser:
     """Add this command's parser."""
-    parser = new_parser(
-        commands, "compile", "Compile every Numba kernel now instead of at its first use.", EXAMPLES
-    )
+    parser = new_parser(commands, "compile", "Compile every Numba kernel now instead of at its first use.", EXAMPLES)
     parser.add_argument(
         "--dtype", choices=(*DTYPES, "both"), default="both", help="the precision of the kernels (default: both)"
     )

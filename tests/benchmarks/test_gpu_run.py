@@ -325,4 +325,4 @@ def test_with_a_gpu_results_are_never_overwritten(tmp_path, monkeypatch, capsys)
     assert "decode" not in out
     assert "0 of 23 targets hold" in out
     assert command.main(given) == 2
-    assert "choose another, nothing is overwritten" in capsys.readouterr().err
+    assert "choose another folder, since nothing is overwritten" in capsys.readouterr().err

@@ -154,7 +154,7 @@ def test_tf32_is_a_setting_of_products(torch):
 def test_pytorch_without_a_gpu_says_so(torch):
     from benchmarks.peers.torch_device import place
 
-    with pytest.raises(RuntimeError, match="expected that it sees a GPU, it does not"):
+    with pytest.raises(RuntimeError, match="expected a GPU that PyTorch sees, got none"):
         place("cupy", "tf32")
 
 

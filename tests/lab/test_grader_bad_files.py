@@ -34,7 +34,7 @@ REFUSED = {
     "a wrong signature": (FORWARD + "def relu_backward(dy): return dy\n", ["expected (dy, cache)", "got (dy)"]),
     "a forward's wrong signature": ("def relu_forward(): pass\n" + BACKWARD, ["relu_forward: expected (x)", "got ()"]),
     "not a function": ("relu_forward = relu_backward = 3\n", ["not a function"]),
-    "npformer imported": (RIGHT + "import npformer.functional as F\n", ["imports npformer", "NumPy alone", "line 4"]),
+    "npformer imported": (RIGHT + "import npformer.functional as F\n", ["imports npformer", "NumPy only", "line 4"]),
     "from npformer": ("from npformer.functional import relu_forward, relu_backward\n", ["imports npformer", "line 1"]),
     "torch imported": ("import torch\n" + RIGHT, ["imports torch"]),
     "imported by name": (backward("return __import__('jax').nn.relu(dy)"), ["imports jax", "line 4"]),

@@ -63,9 +63,7 @@ def test_every_task_has_its_model_and_a_file_says_so(task, tmp_path):
 
 
 def test_a_model_has_its_own_options_alone():
-    text = (
-        r"model\.num_layers: expected an option of the model for the task copy, a Transformer; it has .*d_ff"
-    )
+    text = r"model\.num_layers: expected an option of the model for the task copy, a Transformer; it has .*d_ff"
     with pytest.raises(ConfigError, match=text):
         complete(given(run={"task": "copy"}, model={"num_layers": 3}), 20, 9)
     with pytest.raises(ConfigError, match=r"model\.num_encoder_layers: .* for the task lm, a Decoder"):
