@@ -25,7 +25,7 @@ A file may hold several exercises, found by the names of its functions. It runs 
 limits on time and memory, and may use NumPy only. Solved exercises are noted in
 {progress.NAME} in the current folder.
 
-The process is fenced but not sandboxed. Blocked: other programs, signals, the network, writing or changing
+The process has a fence, not a sandbox. Blocked: other programs, signals, the network, writing or changing
 files, reading npformer's files, and libraries that hold or compute the answer. The grader detects a gradient that is
 measured instead of derived (repeated calls of forward with one number moved, complex steps, the precision of
 differences). Not blocked: C code of other packages, and deliberate attempts to fool the grader. Run a stranger's

@@ -124,6 +124,6 @@ def test_the_help_and_the_fence_say_what_is_not_stopped(capsys):
     with pytest.raises(SystemExit):
         main(["grade", "--help"])
     said = " ".join(capsys.readouterr().out.split())
-    assert "fenced but not sandboxed" in said
+    assert "a fence, not a sandbox" in said
     fence = (PACKAGE / "lab/grader/child/fence.py").read_text(encoding="utf-8")
-    assert "fenced but not sandboxed" in " ".join(fence.split())
+    assert "a fence, not a sandbox" in " ".join(fence.split())
