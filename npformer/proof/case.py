@@ -74,10 +74,3 @@ def shaken(layer: Layer) -> Layer:
 def padding(keys: int, *lengths: int) -> AttentionMask:
     """A mask with which sequence b sees its first lengths[b] keys."""
     return AttentionMask(np.arange(keys)[None, :] < np.array(lengths)[:, None])
-
-
-def gaps(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """x with gaps between its elements: not contiguous in memory."""
-    spread = np.zeros((*x.shape[:-1], 2 * x.shape[-1]))[..., ::2]
-    spread[...] = x
-    return spread

@@ -15,7 +15,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from npformer.functional import AttentionMask, Draw
-from npformer.proof.case import DRAW, Case, gaps, op, padding
+from npformer.proof.case import DRAW, Case, op, padding
+from npformer.proof.measures import with_gaps
 
 Host = np.ndarray[Any, Any]
 Inputs = tuple[Any, ...]
@@ -180,14 +181,20 @@ def _of_transformers(rng: np.random.Generator) -> Iterator[Case]:
 
     yield op("linear", "", normal(2, 3, 4), normal(4, 5), normal(5))
     yield replace(
-        op("linear", "one token, gaps in memory", gaps(normal(1, 1, 4)), gaps(normal(4, 3)), gaps(normal(3))),
+        op(
+            "linear",
+            "one token, gaps in memory",
+            with_gaps(normal(1, 1, 4)),
+            with_gaps(normal(4, 3)),
+            with_gaps(normal(3)),
+        ),
         length_one=True,
     )
     yield op("relu", "", normal(3, 7))
     yield op("gelu", "", 2 * normal(3, 7))
     yield op("softmax", "", normal(2, 3, 5))
     yield op("softmax", "a row of nothing", normal(3, 4), np.arange(12).reshape(3, 4) % 4 < [[2], [0], [4]])
-    yield replace(op("softmax", "saturated, gaps in memory", gaps(30 * normal(2, 5))), float64_only=True)
+    yield replace(op("softmax", "saturated, gaps in memory", with_gaps(30 * normal(2, 5))), float64_only=True)
     yield op("dropout", "", normal(5, 9), DRAW)
     yield op("embedding", "repeated tokens", np.array([[3, 1, 3], [0, 3, 4]]), normal(6, 4), 2.0)
     yield op("sinusoidal_positions", "odd width", normal(2, 3, 5), 4)
@@ -196,7 +203,7 @@ def _of_transformers(rng: np.random.Generator) -> Iterator[Case]:
     yield op(
         "layer_norm",
         "nearly constant rows, gaps in memory",
-        gaps(2 + 1e-2 * normal(3, 4)),
+        with_gaps(2 + 1e-2 * normal(3, 4)),
         normal(4),
         normal(4),
         1e-5,
@@ -209,7 +216,7 @@ def _of_transformers(rng: np.random.Generator) -> Iterator[Case]:
     yield replace(
         op("attention", "length 1", normal(2, 1, 1, 3), normal(2, 1, 1, 3), normal(2, 1, 1, 3)), length_one=True
     )
-    yield op("attention", "saturated, gaps in memory", gaps(9 * q), gaps(9 * k), gaps(v))
+    yield op("attention", "saturated, gaps in memory", with_gaps(9 * q), with_gaps(9 * k), with_gaps(v))
     yield op("residual", "dropout", normal(2, 3, 4), normal(2, 3, 4), DRAW)
     yield op("post_norm", "dropout", normal(2, 3, 4), normal(2, 3, 4), normal(4), normal(4), 1e-5, DRAW)
     yield op("add_norm", "dropout", normal(2, 3, 4), normal(2, 3, 4), normal(4), normal(4), 1e-5, DRAW)
@@ -229,13 +236,13 @@ def _of_variants(rng: np.random.Generator) -> Iterator[Case]:
         return rng.normal(size=shape)
 
     yield op("rotary", "", normal(2, 2, 3, 6), 2)
-    yield op("rotary", "another base, gaps in memory", gaps(normal(2, 5, 4)), 0, 50.0)
+    yield op("rotary", "another base, gaps in memory", with_gaps(normal(2, 5, 4)), 0, 50.0)
     yield op("relative_bias", "near and far, both ways", normal(8, 3), 6, 9, 0, False, 5)
     yield op("relative_bias", "causal, offset", normal(5, 2), 3, 7, 4, True, 4)
     counts = np.array([[True, True, False], [True, False, False]])
     yield op("batch_norm", "padding", normal(2, 3, 5), normal(5), normal(5), counts)
     given = (normal(5), 1 + normal(5) ** 2)
-    yield op("batch_norm_inference", "gaps in memory", gaps(normal(2, 3, 5)), normal(5), normal(5), *given)
+    yield op("batch_norm_inference", "gaps in memory", with_gaps(normal(2, 3, 5)), normal(5), normal(5), *given)
     q, k, v = normal(2, 2, 3, 6), normal(2, 2, 5, 6), normal(2, 2, 5, 6)
     nearer = padding(5, 3, 0)
     yield op("biased_attention", "", q, k, v, normal(2, 3, 5))
@@ -244,7 +251,7 @@ def _of_variants(rng: np.random.Generator) -> Iterator[Case]:
     seen = np.arange(7)[None, :] < np.array([[7], [3]])
     yield op("local_attention", "window, padding, dropout", x7, y7, z7, AttentionMask(seen, window=2), DRAW)
     yield op("local_attention", "causal, window and stride", x7, y7, z7, AttentionMask(causal=True, window=2, stride=3))
-    yield op("local_attention", "stride, padding", x7, y7, gaps(z7), AttentionMask(seen, stride=3), DRAW)
+    yield op("local_attention", "stride, padding", x7, y7, with_gaps(z7), AttentionMask(seen, stride=3), DRAW)
     # dq is Σ φ(k)·(v − out), as a difference of two sums: in float32 less is left of it than the budget says
     yield replace(op("linear_attention", "", q, k, v), float64_only=True)
     yield replace(op("linear_attention", "padding, a query that sees nothing", q, k, v, nearer), float64_only=True)
@@ -253,6 +260,6 @@ def _of_variants(rng: np.random.Generator) -> Iterator[Case]:
     yield op("linear_attention", "causal, two chunks", *long, AttentionMask(causal=True))
     recurrent = (normal(3, 12), normal(12), normal(4, 12), normal(12))
     yield op("gru", "padding", normal(2, 5, 3), normal(2, 4), *recurrent, np.arange(5)[None, :] < [[5], [3]])
-    yield op("gru", "gaps in memory", gaps(normal(2, 3, 3)), gaps(normal(2, 4)), *recurrent)
+    yield op("gru", "gaps in memory", with_gaps(normal(2, 3, 3)), with_gaps(normal(2, 4)), *recurrent)
     yield op("conv1d", "", normal(2, 5, 3), normal(3, 3, 4), normal(4))
     yield op("conv1d", "causal, wider than the sequence", normal(2, 3, 2), normal(5, 2, 4), normal(4), True)
