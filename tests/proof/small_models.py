@@ -1,4 +1,4 @@
-"""What tests break: a small model, its operations exchanged, its tokens."""
+"""What tests break: a small model, its operations exchanged, its tokens; and a layer and a model that are wrong."""
 
 from dataclasses import replace
 
@@ -6,6 +6,7 @@ import numpy as np
 
 from npformer.backend import Backend, get_backend
 from npformer.functional import ALL_VISIBLE
+from npformer.layers import EncoderLayer
 from npformer.models import Transformer, TransformerConfig
 from npformer.proof.catalogue import shaken
 
@@ -20,6 +21,17 @@ def with_ops(**pairs) -> Backend:
 def model(kind: type[Transformer] = Transformer, backend: Backend = BACKEND, **changes):
     size = {"d_model": 4, "num_heads": 2, "d_ff": 6, "num_encoder_layers": 1, "num_decoder_layers": 2, "dropout": 0.0}
     return shaken(kind(TransformerConfig(5, 5, **size | changes), backend=backend))
+
+
+class NoSkip(EncoderLayer):
+    """Forgets in backward that x went past the feed-forward layer too."""
+
+    def backward(self, dy, cache):
+        kept = cache.open()
+        dx, df = self.join_backward(dy, None, kept.join2)
+        dx = self.feed_forward.backward(df, kept.feed_forward)
+        dx, df = self.join_backward(dx, None, kept.join1)
+        return dx + self.self_attention.backward(df, kept.attention)
 
 
 class UnmaskedMemory(Transformer):

@@ -17,6 +17,7 @@ from npformer.layers.linear import Linear
 from npformer.proof import gradcheck
 from npformer.proof.bisect import Bisection, bisect
 from npformer.proof.listening import listening
+from tests.proof.small_models import NoSkip
 
 SRC = np.array([[3, 5, 4, 6], [6, 2, 0, 0]])
 TGT = np.array([[1, 6, 4], [1, 6, 0]])
@@ -79,22 +80,13 @@ def test_a_wrong_operation_in_one_layer_of_a_model(model, monkeypatch):
     assert not report.rows[0].by_direction  # the culprit is looked at element by element
 
 
-class Bad(EncoderLayer):
-    def backward(self, dy, cache):
-        kept = cache.open()
-        dx, df = self.join_backward(dy, None, kept.join2)
-        dx = self.feed_forward.backward(df, kept.feed_forward)
-        dx, df = self.join_backward(dx, None, kept.join1)
-        return dx + self.self_attention.backward(df, kept.attention)
-
-
 def test_a_layer_that_puts_right_parts_together_wrongly(model):
-    model.encoder.layers[0].__class__ = Bad
+    model.encoder.layers[0].__class__ = NoSkip
     found = bisect(model, SRC, TGT, key=KEY)
     assert names(found) == ["Transformer", "Transformer.encoder", "Transformer.encoder.layers.0"]
     text = str(found)
     assert "all of its parts are right: it puts them together wrongly" in text
-    assert text.splitlines()[-1].startswith("the gradient that it passes to Bad.norm1.post_norm is wrong: ")
+    assert text.splitlines()[-1].startswith("the gradient that it passes to NoSkip.norm1.post_norm is wrong: ")
     assert "drop a term: `dx + dh` became `dh`" in " ".join(text.split())
     assert text.splitlines()[0].startswith("one cause of ")
     assert text.splitlines()[1].startswith("Transformer: ")

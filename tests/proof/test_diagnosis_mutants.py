@@ -10,6 +10,7 @@ import pytest
 
 from npformer.layers import EncoderLayer, EncoderStack, LayerNorm
 from npformer.proof import gradcheck
+from tests.proof.small_models import NoSkip
 
 Host = np.ndarray[Any, Any]
 RNG = np.random.default_rng(0)
@@ -224,17 +225,6 @@ def test_a_large_input_checked_along_directions_is_explained_as_well():
     assert found["gamma"].startswith("drop a factor: `dy * x_hat` became `dy`")
 
 
-class Bad(EncoderLayer):
-    """Forgets that x went past the feed-forward layer too."""
-
-    def backward(self, dy, cache):
-        kept = cache.open()
-        dx, df = self.join_backward(dy, None, kept.join2)
-        dx = self.feed_forward.backward(df, kept.feed_forward)
-        dx, df = self.join_backward(dx, None, kept.join1)
-        return dx + self.self_attention.backward(df, kept.attention)
-
-
 class Doubled(LayerNorm):
     def backward(self, dy, cache):
         return 2 * super().backward(dy, cache)
@@ -244,7 +234,7 @@ MISSING = "drop a term: `dx + dh` became `dh`"
 
 
 def test_a_layer_derived_from_npformers(numpy64):
-    layer = Bad(4, 2, 6, backend=numpy64)
+    layer = NoSkip(4, 2, 6, backend=numpy64)
     report = gradcheck(layer, X[..., :4])
     wrong = [row for row in report.rows if not row.ok]
     assert {row.tensor for row in wrong} >= {"x", "norm1.gamma", "self_attention.query.weight"}
@@ -261,14 +251,14 @@ def test_a_derived_layer_inside_another(numpy64):
     assert all(row.diagnosis.startswith("scale by 2: `self.ops.layer_norm.backward(") for row in wrong)
     stack = EncoderStack(2, 4, num_heads=2, d_ff=6, backend=numpy64)
     for part in stack.layers:
-        part.__class__ = Bad
+        part.__class__ = NoSkip
     wrong = [row for row in gradcheck(stack, X[:, :, :4]).rows if not row.ok]
     assert all(row.diagnosis.startswith(MISSING) for row in wrong)
 
 
 def test_a_method_put_into_a_layer_stays_there(numpy64):
     """While explanations are tried, methods are exchanged for a moment; afterwards all is as it was."""
-    layer = Bad(4, 2, 6, backend=numpy64)
+    layer = NoSkip(4, 2, 6, backend=numpy64)
     own = layer.backward
     layer.backward = own  # type: ignore[method-assign]
     assert not gradcheck(layer, X[..., :4], elementwise=False).ok
