@@ -24,7 +24,7 @@ from npformer.backend import Backend, get_backend, plain_pair
 from npformer.proof.case import Case
 from npformer.proof.catalogue import catalogue
 from npformer.proof.clues import all_layers
-from npformer.proof.measures import largest, scale_of, size
+from npformer.proof.measures import largest, max_abs, scale_of
 from npformer.proof.mutants import Mutant, mutants
 from npformer.proof.report import WRONG
 from npformer.proof.subject import subject
@@ -153,7 +153,7 @@ def _change(case: Case, wrong: Case, backend: Backend) -> str:
     for name, n in right.items():
         if found[name].shape != n.shape:
             return f"the gradient of {name} changes its shape"
-        moved[name] = size(found[name] - n) / scale_of(n, most)
+        moved[name] = max_abs(found[name] - n) / scale_of(n, most)
     worst = max(moved, key=lambda name: np.nan_to_num(moved[name], nan=np.inf))
     return "" if moved[worst] <= CHANGES else f"the gradient of {worst} changes by {moved[worst]:.1e} of its size"
 

@@ -36,7 +36,7 @@ from npformer.errors import ConfigError
 from npformer.layers import Layer
 from npformer.proof.inputs import placed_as
 from npformer.proof.listening import Call, listening
-from npformer.proof.measures import NEGLIGIBLE, U, largest, size, worst_at
+from npformer.proof.measures import NEGLIGIBLE, U, largest, max_abs, worst_at
 from npformer.proof.report import RIGHT, WRONG, Report, Row
 from npformer.typing import HostArray, HostArrays
 
@@ -65,8 +65,8 @@ def against_float64(
     most = largest(truth.values())
     rows = []
     for tensor, n in truth.items():
-        scale = (size(n) if size(n) > NEGLIGIBLE * most else most) or 1.0
-        condition = max(1.0, *(size(other[tensor] - n) / scale / JITTER for other in moved))
+        scale = (max_abs(n) if max_abs(n) > NEGLIGIBLE * most else most) or 1.0
+        condition = max(1.0, *(max_abs(other[tensor] - n) / scale / JITTER for other in moved))
         rows.append(_row(tensor, found[tensor], n, scale, rounding * condition))
     return Report(name or type(build(reference)).__name__, tuple(rows))
 

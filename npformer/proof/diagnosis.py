@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from npformer.proof.measures import NEGLIGIBLE, largest, size
+from npformer.proof.measures import NEGLIGIBLE, largest, max_abs
 from npformer.proof.mutants import Mutant
 from npformer.typing import HostArray, HostArrays
 
@@ -73,7 +73,7 @@ def diagnose(
     """A Diagnosis for every tensor whose claimed gradient is not the true one; both by name, same shapes."""
     clues = clues or Clues()
     floor = NEGLIGIBLE * largest(truth.values())
-    wrong = [name for name in claimed if not _agree(claimed[name], truth[name], max(size(truth[name]), floor))]
+    wrong = [name for name in claimed if not _agree(claimed[name], truth[name], max(max_abs(truth[name]), floor))]
     if not wrong:
         return {}
     mutant = explaining_mutant(claimed, clues)
@@ -95,7 +95,7 @@ def explaining_mutant(claimed: Mapping[str, HostArray], clues: Clues) -> Mutant 
         except Exception:
             continue
         if all(
-            name in found and _agree(found[name], claimed[name], max(size(claimed[name]), floor)) for name in claimed
+            name in found and _agree(found[name], claimed[name], max(max_abs(claimed[name]), floor)) for name in claimed
         ):
             return mutant
     return None
@@ -103,14 +103,14 @@ def explaining_mutant(claimed: Mapping[str, HostArray], clues: Clues) -> Mutant 
 
 def _without_noise(n: HostArray, floor: float) -> HostArray:
     """Zeros for a tensor that is zero except for rounding, such as the gradient of the keys' bias."""
-    return np.zeros_like(n) if size(n) <= AGREES * floor else n
+    return np.zeros_like(n) if max_abs(n) <= AGREES * floor else n
 
 
 def by_pattern(a: HostArray, n: HostArray, clues: Clues) -> Diagnosis:
     """Explain the error of one tensor: a is the claimed gradient, n the true one."""
     if not np.all(np.isfinite(a)):
         return Diagnosis("not finite", f"{int(np.sum(~np.isfinite(a)))} of {a.size} entries are NaN or infinite")
-    if size(a) == 0:
+    if max_abs(a) == 0:
         return Diagnosis("zero", "it is zero everywhere, where it should not be")
     for reader in (_ratio, _transposition, _place, _axis, _heads):
         found = reader(a, n, clues)
@@ -125,7 +125,7 @@ def _ratio(a: HostArray, n: HostArray, clues: Clues) -> Diagnosis | None:
     if square == 0:
         return Diagnosis("not zero", "it should be zero everywhere, and is not")
     factor = float(np.sum(a * n)) / square
-    if n.size < 2 or abs(factor - 1) <= 10 * AGREES or not _agree(a, factor * n, size(a)):
+    if n.size < 2 or abs(factor - 1) <= 10 * AGREES or not _agree(a, factor * n, max_abs(a)):
         return None
     name = name_of(factor, clues.sizes)
     if name == "−1":
@@ -151,7 +151,7 @@ def name_of(factor: float, sizes: Mapping[str, float]) -> str:
 def _transposition(a: HostArray, n: HostArray, clues: Clues) -> Diagnosis | None:
     """a = n with two axes exchanged."""
     for i, j in combinations(range(n.ndim), 2):
-        if n.shape[i] == n.shape[j] and n.shape[i] > 1 and _agree(a, np.swapaxes(n, i, j), size(n)):
+        if n.shape[i] == n.shape[j] and n.shape[i] > 1 and _agree(a, np.swapaxes(n, i, j), max_abs(n)):
             return Diagnosis("transposed", f"axes {i} and {j} are exchanged")
     return None
 
@@ -159,8 +159,8 @@ def _transposition(a: HostArray, n: HostArray, clues: Clues) -> Diagnosis | None
 def _place(a: HostArray, n: HostArray, clues: Clues) -> Diagnosis | None:
     """The error is only at some indices of one axis."""
     error = np.abs(a - n)
-    wrong = error > AGREES * max(size(a), size(n))
-    if np.any(error[~wrong] > 1e-3 * size(error)):
+    wrong = error > AGREES * max(max_abs(a), max_abs(n))
+    if np.any(error[~wrong] > 1e-3 * max_abs(error)):
         return None  # wrong everywhere, to different degrees
     if clues.tokens is not None and n.ndim == 2:
         rows = set(np.flatnonzero(wrong.any(axis=1)).tolist())
@@ -197,15 +197,15 @@ def _axis(a: HostArray, n: HostArray, clues: Clues) -> Diagnosis | None:
     """a = n summed or averaged over an axis and spread out again; or n without its mean."""
     for axis in range(n.ndim):
         total = np.sum(n, axis=axis, keepdims=True)
-        if n.shape[axis] < 2 or size(total) < 1e-9 * size(n):
+        if n.shape[axis] < 2 or max_abs(total) < 1e-9 * max_abs(n):
             continue
         for label, spread in (("summed", total), ("averaged", total / n.shape[axis])):
-            if _agree(a, np.broadcast_to(spread, n.shape), size(spread)):
+            if _agree(a, np.broadcast_to(spread, n.shape), max_abs(spread)):
                 return Diagnosis("axis summed twice", f"it is {label} over axis {axis} once too often")
     for axis in range(n.ndim):
         offset = a - n
         spread = np.broadcast_to(np.mean(offset, axis=axis, keepdims=True), n.shape)
-        if n.shape[axis] > 2 and _agree(offset, spread, size(offset)):
+        if n.shape[axis] > 2 and _agree(offset, spread, max_abs(offset)):
             return Diagnosis("term missing", f"it is off by a constant along axis {axis}: is a mean over it missing?")
     return None
 
@@ -217,11 +217,11 @@ def _heads(a: HostArray, n: HostArray, clues: Clues) -> Diagnosis | None:
         return None
     split = (*n.shape[:-1], heads, n.shape[-1] // heads)
     for shift in range(1, heads):
-        if _agree(a, np.roll(n.reshape(split), shift, axis=-2).reshape(n.shape), size(n)):
+        if _agree(a, np.roll(n.reshape(split), shift, axis=-2).reshape(n.shape), max_abs(n)):
             return Diagnosis("heads exchanged", f"head h holds what belongs to head h − {shift}: cross-talk")
     if n.ndim >= 2:
         mixed = np.swapaxes(n.reshape(split), -3, -2).reshape(n.shape)
-        if _agree(a, mixed, size(n)):
+        if _agree(a, mixed, max_abs(n)):
             return Diagnosis("heads merged wrongly", "heads were merged without moving the head axis back")
     return None
 

@@ -37,7 +37,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.proof.jitter import Jitter
-from npformer.proof.measures import NEGLIGIBLE, U, rms, size, terms, worst_at
+from npformer.proof.measures import NEGLIGIBLE, U, max_abs, rms, terms, worst_at
 from npformer.proof.oracles import SAME, Evidence, Oracle, Slope, unit
 from npformer.proof.report import KINK, RIGHT, UNCLEAR, WRONG, Row
 from npformer.proof.sweep import sweep
@@ -125,7 +125,7 @@ class Judge:
     ) -> _Case:
         x, truth = self._oracle.subject.tensors[tensor], evidence.truth
         per_k = (len(truth), *(1 for _ in truth.shape[1:]))
-        largest = np.array([size(n) for n in truth])
+        largest = np.array([max_abs(n) for n in truth])
         scale = np.maximum(largest, NEGLIGIBLE * self._largest)
         floor = 64 * U * np.maximum(largest, np.array(self._terms) / (rms(x) or 1.0))
         return _Case(

@@ -29,7 +29,7 @@ from npformer.errors import ConfigError
 from npformer.proof import behaviour
 from npformer.proof.fitness import fitness
 from npformer.proof.inputs import is_float
-from npformer.proof.measures import largest, rms, scale_of, size, terms, worst_at
+from npformer.proof.measures import largest, max_abs, rms, scale_of, terms, worst_at
 from npformer.proof.oracles import Evidence, Oracle, Upstream, units
 from npformer.proof.report import RIGHT, UNCLEAR, WRONG, Report, Row
 from npformer.proof.subject import Subject, subject
@@ -159,7 +159,7 @@ def _forward_problem(kernel: _Kernel, truth: Subject) -> list[str]:
                     f"{kernel.precision}, all are in float64"]  # fmt: skip
         moved = [truth.outputs(_moved(truth.tensors, kernel.u, k))[i] for k in range(MOVES)]
         spread = np.max([np.abs(m - expected) for m in moved], axis=0)
-        most = size(expected)
+        most = max_abs(expected)
         allowed = 8 * spread + LAMBDA * kernel.u * np.sqrt(y.size + 1) * most
         off = np.abs(np.asarray(y, dtype=np.float64) - expected)
         if np.any(off > allowed):
@@ -215,7 +215,7 @@ def _floors(oracle: Oracle, tensor: str, found: Evidence, upstream: Upstream, ke
     outputs = oracle.subject.outputs({})
     typical = rms(oracle.subject.tensors[tensor]) or 1.0
     n = sum(y.size for y in outputs)
-    floor = LAMBDA * kernel.u * max(size(found.truth), terms(upstream, outputs) / n**0.5 / typical)
+    floor = LAMBDA * kernel.u * max(max_abs(found.truth), terms(upstream, outputs) / n**0.5 / typical)
     return np.asarray(LAMBDA * kernel.u * np.sqrt(n) * found.reach[0] + floor + 8 * found.central_error[0]
                       * (found.by_complex is None))  # fmt: skip
 

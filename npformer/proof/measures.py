@@ -19,19 +19,19 @@ U = 2.0**-53
 NEGLIGIBLE = 1e-3
 
 
-def size(x: HostArray) -> float:
+def max_abs(x: HostArray) -> float:
     """The largest absolute entry; 0 of an empty array."""
     return float(np.max(np.abs(x), initial=0.0))
 
 
 def largest(arrays: Iterable[HostArray]) -> float:
     """The largest absolute entry of all; 0 if there are none."""
-    return max(map(size, arrays), default=0.0)
+    return max(map(max_abs, arrays), default=0.0)
 
 
 def scale_of(n: HostArray, largest: float) -> float:
     """The divisor of the errors of a tensor n; largest: the largest gradient entry of the check."""
-    return max(size(n), NEGLIGIBLE * largest) or 1.0
+    return max(max_abs(n), NEGLIGIBLE * largest) or 1.0
 
 
 def worst_at(error: HostArray) -> tuple[int, ...]:

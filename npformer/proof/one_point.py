@@ -15,7 +15,7 @@ from npformer.proof.clues import clues_of, with_reference
 from npformer.proof.diagnosis import Clues, Diagnosis, diagnose, is_vague
 from npformer.proof.fitness import Fitness, culprit_of, fitness
 from npformer.proof.judge import Judge
-from npformer.proof.measures import largest, size, terms
+from npformer.proof.measures import largest, max_abs, terms
 from npformer.proof.oracles import Evidence, Oracle, Upstream
 from npformer.proof.regions import region_of
 from npformer.proof.repairs import repairs_of
@@ -85,7 +85,7 @@ def _judged(
     oracle = Oracle(checked, upstreams, fit.is_fit)
     problems = behaviour.problems(checked, upstreams, claims[0], oracle.rounding)
     evidence = {tensor: _evidence(oracle, tensor, directions) for tensor in claims[0]}
-    most = np.max([[size(n) for n in found.truth] for found in evidence.values()], axis=0)
+    most = np.max([[max_abs(n) for n in found.truth] for found in evidence.values()], axis=0)
     judge = Judge(oracle, most, how.tolerance, how.explain, lambda: not culprit_of(checked), how.seed)
     rows = []
     for tensor, found in evidence.items():

@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from npformer.proof.measures import rms, size
+from npformer.proof.measures import max_abs, rms
 from npformer.proof.subject import Subject
 from npformer.typing import HostArray, HostArrays
 
@@ -215,7 +215,7 @@ class Oracle:
         """Of the size of x where the direction moves it, or of all x, whichever is larger; 1 if x is 0."""
         moved = x[direction != 0]
         typical = max(rms(x), rms(moved)) or 1.0
-        return float(3 * self.rounding**0.2 * typical / size(direction))
+        return float(3 * self.rounding**0.2 * typical / max_abs(direction))
 
 
 def units(shape: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], HostArray]]:

@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from npformer.proof.jitter import Jitter
-from npformer.proof.measures import U, rms, size
+from npformer.proof.measures import U, max_abs, rms
 from npformer.proof.oracles import COMPLEX_H, Oracle, unit
 from npformer.proof.report import WRONG, Row
 from npformer.typing import HostArray
@@ -51,7 +51,7 @@ class _Look:
         rng = np.random.default_rng(claimed.size)  # with signs alone, errors of equal size sometimes cancel exactly
         signs = rng.choice([-1.0, 1.0], size=claimed.shape) * rng.uniform(1, 2, size=claimed.shape)
         self._weights = _weights(claimed) * signs
-        self._floor, self._jitter = 64 * U * size(claimed), Jitter(oracle, 0, draws=4)
+        self._floor, self._jitter = 64 * U * max_abs(claimed), Jitter(oracle, 0, draws=4)
         self._noise = np.where(claimed == 0, self._floor, 8 * self._jitter.of_claims(tensor, claimed))
 
     def _seen(self, chosen: Slab) -> tuple[float, float, float]:
@@ -109,7 +109,7 @@ class _Look:
         slope = self._oracle.complex_step(self._tensor, direction)
         claimed = self._claimed[index]
         moves = jitter.moves(self._tensor, index, direction, slope, np.array([claimed]))
-        cap = self._tolerance * size(self._claimed)
+        cap = self._tolerance * max_abs(self._claimed)
         worth = 8 * (float(moves.witness[0]) + min(float(moves.claim[0]), cap)) + self._floor_at(direction)
         if abs(claimed - slope.value[0]) <= self._tolerance * slope.reach[0] + worth:
             return False
@@ -119,7 +119,7 @@ class _Look:
 
 def _weights(claimed: HostArray) -> HostArray:
     """One over each entry's size, so that all entries count; noise below the largest entry's rounding does not."""
-    largest = size(claimed) or 1.0
+    largest = max_abs(claimed) or 1.0
     return np.asarray(largest / (np.abs(claimed) + 64 * U * largest) * 1e-3)
 
 

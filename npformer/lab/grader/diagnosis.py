@@ -19,7 +19,7 @@ from npformer.lab.grader.judge import Compared, Result, shape
 from npformer.lab.grader.mistakes import mistakes_of, problem
 from npformer.lab.grader.tree import named
 from npformer.proof.diagnosis import Clues, by_pattern
-from npformer.proof.measures import size
+from npformer.proof.measures import max_abs
 from npformer.proof.mutants import mutants
 from npformer.typing import HostArray, HostArrays
 
@@ -211,5 +211,5 @@ def _agree(x: Any, y: Any) -> bool:
         return False
     if not np.all(np.isfinite(x)):
         return False
-    scale = max(size(x), size(np.asarray(y)), 1e-6)
+    scale = max(max_abs(x), max_abs(np.asarray(y)), 1e-6)
     return bool(np.all(np.abs(x - y) <= ALIKE * scale))

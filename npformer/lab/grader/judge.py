@@ -12,7 +12,7 @@ from npformer.lab.grader.cases import Case
 from npformer.lab.grader.exercises import Exercise
 from npformer.lab.grader.runner import Run
 from npformer.lab.grader.tree import decode, named
-from npformer.proof.measures import largest, scale_of, size, worst_at
+from npformer.proof.measures import largest, max_abs, scale_of, worst_at
 from npformer.typing import HostArray, HostArrays
 
 #: Largest scaled error of a right result. Both sides compute in float64, whose own rounding comes to 3e-13 at most
@@ -148,7 +148,7 @@ def compare(claimed: Any, truth: HostArray, most: float, tolerance: float = TOLE
         return Compared(claimed, truth, "shape")
     if not np.all(np.isfinite(claimed)):
         return Compared(claimed, truth, "not finite", float("inf"))
-    error = size(claimed - truth) / scale_of(truth, most)
+    error = max_abs(claimed - truth) / scale_of(truth, most)
     single = claimed.dtype.kind == "f" and claimed.dtype.itemsize < 8
     if error > (SINGLE if single or tolerance < MEASURED_TOLERANCE else tolerance):
         return Compared(claimed, truth, "numbers", error)

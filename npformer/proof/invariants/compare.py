@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from npformer.proof.invariants.result import Violation
-from npformer.proof.measures import NEGLIGIBLE, largest, size, worst_at
+from npformer.proof.measures import NEGLIGIBLE, largest, max_abs, worst_at
 from npformer.typing import HostArray
 
 #: Two float64 results differ if their error relative to the largest entry (``judge.py``, first rule) is above this.
@@ -34,7 +34,7 @@ def same_to_rounding(expected: Tensors, got: Tensors, upstream: Tensors = NO_TEN
     of terms of its size remains.
     """
     floor = max(NEGLIGIBLE * largest(expected.values()), 1e-4 * largest(upstream.values()))
-    return _first(expected, got, lambda where, e, g: close(where, e, g, max(size(e), floor)))
+    return _first(expected, got, lambda where, e, g: close(where, e, g, max(max_abs(e), floor)))
 
 
 def close(

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from npformer.proof.measures import largest, size
+from npformer.proof.measures import largest, max_abs
 from npformer.proof.oracles import Upstream
 from npformer.proof.repairs.edits import edits
 from npformer.proof.repairs.nodes import Edit, Known, sites
@@ -126,7 +126,7 @@ class _Search:
             gradient = found[name]
             if name in self._symmetric:
                 gradient = (gradient + np.swapaxes(gradient, -1, -2)) / 2
-            scale = max(size(truth), 1e-3 * most)
+            scale = max(max_abs(truth), 1e-3 * most)
             is_right = gradient.shape == truth.shape and bool(np.all(np.abs(gradient - truth) <= AGREES * scale))
             if is_right and name in wrong:
                 fixes.add(name)
