@@ -42,7 +42,7 @@ class Growth(NamedTuple):
         if self.measured > max(self.counted, self.limit) + NEAR:
             return "FASTER THAN IT SHOULD"
         if self.measured > self.counted + NEAR:
-            return "as it should; the fastest-growing term costs more than counted"
+            return "as it should; the fastest-growing term costs more"
         return "as it should" if self.measured >= self.counted - NEAR else "more slowly than counted"
 
 

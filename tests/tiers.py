@@ -24,7 +24,7 @@ OTHER_PROCESS = {"shell", "environment"}
 SLOW = {
     "cli/test_bench.py": ("test_the_table_of_a_profile", "test_the_numbers_of_a_profile"),
     "cli/test_decode.py": ("test_arguments_and_standard_input_give_the_same_output",),
-    "cli/test_gradcheck_model.py": ("test_sweep",),
+    "cli/test_gradcheck_model.py": ("test_sweep", "test_bisect", "test_a_right_model"),
     "cli/test_grade.py": (
         "test_a_right_answer", "test_a_wrong_answer_and_the_generosity_of_hints", "test_json",
         "test_several_exercises_in_one_file", "test_a_template_is_written_once",
@@ -32,8 +32,11 @@ SLOW = {
         "test_a_corrupt_progress_file_is_not_changed", "test_progress_can_be_switched_off",
     ),
     "cli/test_odd_text.py": ("test_the_errors_prints_and_warnings_of_a_graded_file",),
-    "cli/test_tasks.py": ("test_a_run_has_everything_for_decoding",),
+    "cli/test_tasks.py": (
+        "test_a_run_has_everything_for_decoding", "test_answers_have_the_form_of_their_kind", "test_a_run_can_decode",
+    ),
     "cli/test_train.py": (
+        "test_every_task_trains_and_leaves_a_run",
         "test_json_is_one_document_and_nothing_else_is_on_stdout", "test_a_seed_determines_everything",
     ),
     "cli/test_train_resume.py": (
@@ -41,15 +44,25 @@ SLOW = {
         "test_the_advice_for_a_damaged_checkpoint_works",
     ),
     "data/real/test_manual.py": ("test_pieces_are_learnt_from_the_training_side_alone",),
-    "data/real/test_real_tasks.py": ("test_a_batch_is_a_function_of_seed_and_step",),
-    "data/real/test_scan.py": ("test_splits_have_the_published_sizes",),
+    "data/real/test_real_tasks.py": (
+        "test_a_batch_is_a_function_of_seed_and_step", "test_batches_keep_to_their_shapes_and_bounds",
+    ),
+    "data/real/test_scan.py": (
+        "test_splits_have_the_published_sizes", "test_jump_is_trained_alone_and_held_out_in_company",
+        "test_what_is_held_out_of_length_is_longer_than_all_that_is_trained",
+    ),
     "data/test_sequences.py": ("test_another_process_draws_the_same",),
     "proof/test_bisect.py": (
+        "test_nothing_to_look_for", "test_a_shared_layer",
         "test_a_wrong_operation_in_one_layer_of_a_model", "test_a_layer_that_puts_right_parts_together_wrongly",
         "test_of_two_wrong_places_the_one_that_backward_meets_first", "test_everything_is_restored",
     ),
+    "proof/test_identities.py": ("test_every_identity_holds_somewhere",),
+    "proof/test_invariants.py": ("test_every_invariant_has_something_to_say",),
     "proof/test_random_cases.py": ("test_no_right_model_is_called_wrong",),
+    "proof/test_repairs.py": ("test_of_two_mistakes_both_are_found",),
     "training/test_bench.py": ("test_the_parts_add_up_to_a_step",),
+    "training/test_interrupts.py": ("test_the_state_is_the_one_that_the_count_names",),
     "runtime/test_shards.py": ("test_one_seed_and_one_thread_count_give_the_same_run_to_the_bit",),
 }  # fmt: skip
 HERE = Path(__file__).parent

@@ -54,7 +54,9 @@ mine.py may look like this:
 
 def add_parser(commands: Any) -> argparse.ArgumentParser:
     """Add this command's parser."""
-    parser = new_parser(commands, "gradcheck", "Check every gradient against two numerical witnesses.", EXAMPLES)
+    parser = new_parser(
+        commands, "gradcheck", "Check every gradient against complex step and central differences.", EXAMPLES
+    )
     parser.add_argument("--only", metavar="TEXT", default="", help="only checks whose name contains TEXT")
     parser.add_argument("--model", metavar="FILE.py[:NAME]", help="check what NAME() (default build) in FILE returns")
     parser.add_argument("--bisect", action="store_true", help="find the first wrong operation of a wrong target")
