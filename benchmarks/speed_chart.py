@@ -39,7 +39,7 @@ def latest(documents: list[Document]) -> tuple[str, dict[tuple[str, float, str],
     if not found:
         return "", {}
     last = max(
-        (x for x in documents if x["machine"]["processor"] in found and x["benchmark"] == "train_step"),
+        (x for x in documents if x["benchmark"] == "train_step" and x["machine"]["processor"] in found),
         key=lambda document: document["machine"]["date"],
     )
     processor = last["machine"]["processor"]

@@ -69,6 +69,12 @@ def test_a_result_says_where_when_and_how_it_was_made(one):
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", one["machine"]["date"])
 
 
+def test_a_result_without_a_machine_is_no_hindrance_for_the_chart():
+    history = next(one for one in DOCUMENTS if one["file"] == HISTORY)
+    assert "machine" not in history
+    assert speed_chart.latest([history, *SOME]) == speed_chart.latest(SOME)
+
+
 def test_what_is_measured_is_shown_and_the_newest_counts():
     text = page_tables.training([*SOME, document(training("tiny", 0.1, "numba", 3.5), date="2031-01-01 00:00 UTC")])
     lines = text.splitlines()
