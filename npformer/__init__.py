@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from npformer.optim import Adam, AdamW, Constant, Noam, WarmupCosine
     from npformer.proof import certify, from_object, gradcheck, prove
     from npformer.proof.bisect import bisect
+    from npformer.proof.trace import Trace, trace
     from npformer.training import TrainStep, load, save
 else:
     #: The public names by the module that defines them.
@@ -36,7 +37,7 @@ else:
         "npformer.layers": ("RandomKey",),
         "npformer.models": ("Decoder", "DecoderConfig", "Encoder", "EncoderConfig", "Transformer", "TransformerConfig"),
         "npformer.optim": ("Adam", "AdamW", "Constant", "Noam", "WarmupCosine"),
-        "npformer.proof": ("bisect", "certify", "from_object", "gradcheck", "prove"),
+        "npformer.proof": ("Trace", "bisect", "certify", "from_object", "gradcheck", "prove", "trace"),
         "npformer.training": ("TrainStep", "load", "save"),
     }
     _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -77,6 +78,7 @@ __all__ = [
     "Ops",
     "Pair",
     "RandomKey",
+    "Trace",
     "TrainStep",
     "Transformer",
     "TransformerConfig",
@@ -99,4 +101,5 @@ __all__ = [
     "prove",
     "sample",
     "save",
+    "trace",
 ]

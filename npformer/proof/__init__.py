@@ -10,6 +10,7 @@ from npformer.proof.identities import IDENTITIES, prove
 from npformer.proof.invariants import INVARIANTS, ClaimResult, ClaimResults, certify
 from npformer.proof.report import Report, Row
 from npformer.proof.stateful import from_object
+from npformer.proof.trace import Trace, trace
 
 __all__ = [
     "IDENTITIES",
@@ -21,6 +22,7 @@ __all__ = [
     "GradientError",
     "Report",
     "Row",
+    "Trace",
     "against_float64",
     "bisect",
     "catalogue",
@@ -28,4 +30,5 @@ __all__ = [
     "from_object",
     "gradcheck",
     "prove",
+    "trace",
 ]

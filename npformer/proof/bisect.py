@@ -73,11 +73,11 @@ def bisect(target: Layer, *inputs: Any, complex_step: bool = True, **options: An
             f"target: expected a layer or model, which has parts, got {type(target).__name__}; use npf.gradcheck"
         )
     checked = LayerSubject(target, inputs, options, target.backend.device)
-    with checked.at_its_point() as placed, listening(target) as root:
+    with checked.at_its_point() as placed, listening(target) as ear:
         target.forward(*placed, **options)
     path: list[tuple[Call, Report]] = []
     connection = ""
-    if _descend(root.parts[0], path, complex_step):
+    if _descend(ear.calls[0], path, complex_step):
         call, _ = path.pop()
         path.append((call, check_of(call, explain=True, complex_step=complex_step)))
         with checked.at_its_point():

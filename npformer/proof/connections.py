@@ -27,11 +27,11 @@ def wrong_connection(call: Call) -> str:
     rng = np.random.default_rng(8)
     grads = [(p, p.grad.copy()) for _, p in layer.named_parameters() if isinstance(p.grad, np.ndarray)]
     try:
-        with listening(layer) as root:
+        with listening(layer) as ear:
             y, cache = layer.forward(*call.inputs, **call.options)
             upstream = [np.asarray(rng.normal(size=part.shape)) for part in as_tuple(y)]
             layer.backward(like(y, list(upstream)), cache)
-        for part in reversed(root.parts[0].parts):
+        for part in reversed(ear.calls[0].parts):
             said = _wrongly_handed(part, call, upstream, rng)
             if said:
                 return said

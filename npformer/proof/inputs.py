@@ -173,6 +173,11 @@ def like(y: Any, parts: list[Array]) -> Any:
     return type(y)(parts) if type(y) in (tuple, list) else tuple(parts) if isinstance(y, tuple) else parts[0]
 
 
+def is_array(x: Any) -> bool:
+    """Whether x is an array, or one of NumPy's numbers."""
+    return isinstance(getattr(x, "shape", None), tuple) and hasattr(x, "dtype")
+
+
 def is_float(x: Any) -> bool:
     """Whether x is an array of floating-point numbers."""
     return hasattr(x, "dtype") and hasattr(x, "shape") and "float" in str(x.dtype)

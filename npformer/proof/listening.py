@@ -1,63 +1,97 @@
-"""Records every call of a layer or an operation in a forward."""
+"""Records every call of a layer or an operation, forward and backward.
+
+One listener serves ``bisect``, which checks the calls, and ``trace``, which shows them. It replaces the methods of the
+layers and the pairs of their backends for a while, and changes no number, unless a ``Watch`` says so.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from npformer.backend import Ops, Pair
+from npformer.backend.ops import add_into
+from npformer.functional.arrays import namespace
 from npformer.layers import Layer
 from npformer.layers.residual import is_own_layer_norm
 from npformer.proof.oracles import COMPLEX_H
 from npformer.typing import HostArray
 
 
-@dataclass
+@dataclass(eq=False)
 class Call:
-    """One call of a layer or an operation during the forward, with the calls inside it."""
+    """One call of a layer or an operation, forward and backward, with the calls inside it."""
 
-    name: str  # dotted, within the model
+    name: str  # dotted, beginning with the type of the target that is listened to
     target: Any  # the layer, or the operation's Pair
     inputs: tuple[Any, ...]
     options: dict[str, Any]
+    operation: str = ""  # its name in the table of operations; "" for a layer
+    parent: Call | None = None
     parts: list[Call] = field(default_factory=list)
     number: int = -1  # in the order in which calls begin
     output: Any = None
     cache: Any = None
     upstream: Any = None  # its backward's upstream gradient
+    gradients: Any = None  # what its backward returned
+    into: tuple[Any, ...] = ()  # the arrays to which its backward adds the gradients of parameters; None: frozen
+    added: tuple[Any, ...] = ()  # what it added to each of them
+    forward_time: tuple[int, int] = (-1, -1)  # when it began and ended, counted in beginnings and ends of calls
+    backward_time: tuple[int, int] | None = None  # None: its backward did not run
+
+
+class Watch:
+    """Takes part in each call that is listened to. Each method may change what it is given; these change nothing."""
+
+    def inputs(self, call: Call, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Before a forward: the inputs that it gets."""
+        return inputs
+
+    def outputs(self, call: Call, output: Any) -> Any:
+        """After a forward: the output that its caller gets."""
+        return output
+
+    def entering(self, call: Call | None, dy: Any) -> Any:
+        """Before a backward: the upstream gradient that it gets. call is None if its cache is unknown."""
+        return dy
+
+    def leaving(self, call: Call | None, dy: Any, gradients: Any, into: Sequence[Any]) -> Any:
+        """After a backward: the gradients that its caller gets. It has added to the arrays in into already."""
+        return gradients
 
 
 @contextmanager
-def listening(target: Layer, move: tuple[int, int, HostArray] | None = None) -> Iterator[Call]:
-    """Within this context, every forward of target, of the layers in it and of their operations is recorded.
+def listening(
+    target: Any,
+    move: tuple[int, int, HostArray] | None = None,
+    watch: Watch | None = None,
+    known: Sequence[Call] = (),
+) -> Iterator[Ear]:
+    """Within this context, every call of target, of the layers in it and of their operations is recorded.
 
-    So are the outputs and, when it runs, each backward's upstream gradient. A LayerNorm is recorded by its operations,
-    since one kernel may compute it together with the sum before it. move: (number of a call, number of its output, a
-    direction): that output is moved along the direction by an imaginary step, for the slope of everything after it.
+    A LayerNorm is recorded by its operations, since one kernel may compute it together with the sum before it. Of
+    anything but a layer nothing is recorded by itself: call it by way of the ear. move: (number of a call, number of
+    its output, a direction): that output is moved along the direction by an imaginary step, for the slope of everything
+    after it. watch: sees each call, and may change it. known: the calls of an earlier time; watch sees them instead.
     """
-    root = Call("", None, (), {})
-    ear = _Ear([root], [], move)
-    layers = dict(_layers(target, ""))
+    ear = Ear(move, watch or Watch(), known)
+    layers = dict(layers_in(target)) if isinstance(target, Layer) else {}
     backends = {name: layer.backend for name, layer in layers.items()}
     own = {name: {m: vars(layer).get(m) for m in ("forward", "backward")} for name, layer in layers.items()}
     try:
         for name, layer in layers.items():
             shown = f"{type(target).__name__}{'.' if name else ''}{name}"
-            ops = {
-                op: pair._replace(
-                    forward=partial(ear.forward, f"{shown}.{op}", pair, pair.forward),
-                    backward=partial(ear.backward, pair.backward),
-                )
-                for op, pair in vars(layer.backend.ops).items()
-            }
-            vars(layer)["backend"] = replace(layer.backend, ops=Ops(**ops))  # does not change the model's version
+            vars(layer)["backend"] = replace(  # does not change the model's version
+                layer.backend,
+                ops=Ops(**{op: ear.pair(shown, op, pair) for op, pair in vars(layer.backend.ops).items()}),
+            )
             if layer is target or not is_own_layer_norm(layer):
                 vars(layer)["forward"] = partial(ear.forward, shown, layer, layer.forward)
-                vars(layer)["backward"] = partial(ear.backward, layer.backward)
-        yield root
+                vars(layer)["backward"] = partial(ear.backward, layer, layer.backward)
+        yield ear
     finally:
         for name, layer in layers.items():
             for method, before in own[name].items():
@@ -67,37 +101,81 @@ def listening(target: Layer, move: tuple[int, int, HostArray] | None = None) -> 
             vars(layer)["backend"] = backends[name]
 
 
-@dataclass
-class _Ear:
-    """Replaces forward and backward methods: it calls them and records the calls."""
+class Ear:
+    """Calls forward and backward methods in the place of their callers, and records the calls."""
 
-    stack: list[Call]
-    calls: list[Call]
-    move: tuple[int, int, HostArray] | None
+    def __init__(self, move: tuple[int, int, HostArray] | None, watch: Watch, known: Sequence[Call]) -> None:
+        self.calls: list[Call] = []  # in the order in which their forwards begin
+        self.move, self.watch, self.known = move, watch, known
+        self._open: list[Call] = []
+        self._time = 0
 
-    def forward(self, name: str, target: Layer | Pair, forward: Any, *inputs: Any, **options: Any) -> Any:
+    def pair(self, owner: str, op: str, pair: Pair) -> Pair:
+        """The pair of an operation, recorded under its owner's name."""
+        name = f"{owner}.{op}" if owner else op
+        return pair._replace(
+            forward=partial(self.forward, name, pair, pair.forward, _operation=op),
+            backward=partial(self.pair_backward, pair),
+        )
+
+    def forward(self, name: str, target: Any, forward: Any, *inputs: Any, _operation: str = "", **options: Any) -> Any:
         """Call forward, and record the call within the current one."""
-        call = Call(name, target, inputs, options, number=len(self.calls))
+        parent = self._open[-1] if self._open else None
+        call = Call(name, target, inputs, options, _operation, parent, number=len(self.calls))
         self.calls.append(call)
-        self.stack[-1].parts.append(call)
-        self.stack.append(call)
+        if parent is not None:
+            parent.parts.append(call)
+        self._open.append(call)
+        begun = self._tick()
         try:
-            found = forward(*inputs, **options)
+            call.inputs = self.watch.inputs(self._shown(call), inputs)
+            found = forward(*call.inputs, **options)
         finally:
-            self.stack.pop()
+            self._open.pop()
         if not isinstance(found, tuple) or len(found) != 2:
             return found
         call.output, call.cache = found
+        call.output = output = self.watch.outputs(self._shown(call), call.output)
+        call.forward_time = begun, self._tick()
         if self.move is not None and self.move[0] == call.number:
-            return _moved(found[0], *self.move[1:]), found[1]
-        return found
+            output = _moved(output, *self.move[1:])
+        return output, call.cache
 
-    def backward(self, backward: Any, dy: Any, cache: Any, *more: Any, **options: Any) -> Any:
-        """Call backward, and record its upstream gradient with its call."""
-        call = next((call for call in self.calls if call.cache is cache and cache is not None), None)
+    def backward(self, target: Any, backward: Any, dy: Any, cache: Any, *more: Any, **options: Any) -> Any:
+        """Call the backward of a layer, and record it with its call."""
+        return self._backward(target, lambda dy: backward(dy, cache, *more, **options), dy, cache, (), ())
+
+    def pair_backward(self, pair: Pair, dy: Any, cache: Any, into: Sequence[Any] = ()) -> Any:
+        """Call the backward of a pair, and record it with its call. What it adds to parameters is kept apart first."""
+        if not into:
+            return self._backward(pair, lambda dy: pair.backward(dy, cache), dy, cache, (), ())
+        added = tuple(None if total is None else namespace(total).zeros_like(total) for total in into)
+        return self._backward(pair, lambda dy: pair.backward(dy, cache, added), dy, cache, into, added)
+
+    def _backward(self, target: Any, run: Any, dy: Any, cache: Any, into: Sequence[Any], added: Sequence[Any]) -> Any:
+        call = self._call_of(target, cache)
+        shown = None if call is None else self._shown(call)
+        dy, begun = self.watch.entering(shown, dy), self._tick()
+        gradients = run(dy)
+        add_into(added, into)
         if call is not None:
-            call.upstream = dy
-        return backward(dy, cache, *more, **options)
+            call.upstream, call.gradients, call.into, call.added = dy, gradients, tuple(into), tuple(added)
+            call.backward_time = begun, self._tick()
+        return self.watch.leaving(shown, dy, gradients, into)
+
+    def _call_of(self, target: Any, cache: Any) -> Call | None:
+        """The call that made this cache; of several, the last whose backward has not run yet."""
+        found = [call for call in self.calls if call.target is target and call.cache is cache and cache is not None]
+        waiting = [call for call in found if call.backward_time is None]
+        return (waiting or found or [None])[-1]
+
+    def _shown(self, call: Call) -> Call:
+        """The call that watch sees."""
+        return self.known[call.number] if call.number < len(self.known) else call
+
+    def _tick(self) -> int:
+        self._time += 1
+        return self._time - 1
 
 
 def _moved(y: Any, which: int, direction: HostArray) -> Any:
@@ -107,7 +185,7 @@ def _moved(y: Any, which: int, direction: HostArray) -> Any:
     return y + 1j * COMPLEX_H * direction
 
 
-def _layers(layer: Layer, name: str) -> Iterator[tuple[str, Layer]]:
+def layers_in(layer: Layer, name: str = "") -> Iterator[tuple[str, Layer]]:
     """A layer and all layers in it, by dotted name, each object once under its first name."""
     seen: set[int] = set()
 

@@ -56,10 +56,12 @@ def subject(
     device: Device | None,
     names: Sequence[str] | None = None,
     dtype: str = "float64",
-) -> Subject:
+    moved: bool = True,
+) -> PairSubject | LayerSubject:
     """Wrap a pair (a Pair or (forward, backward)) or anything with forward and backward methods.
 
-    names: of the inputs, if not those in forward's signature. dtype: of float arrays.
+    names: of the inputs, if not those in forward's signature. dtype: of float arrays. moved: a parameter that is
+    constant is moved a little, since a constant hides mistakes.
     """
     if device is None:
         own = getattr(getattr(target, "backend", None), "device", None)  # a user's backend may be anything
@@ -74,7 +76,7 @@ def subject(
         if len(target) != 2:
             raise ConfigError(f"target: expected a pair of functions (forward, backward), got a tuple of {len(target)}")
         return PairSubject(target[0], target[1], inputs, options, device, names, dtype)
-    return LayerSubject(target, inputs, options, device, names, dtype)
+    return LayerSubject(target, inputs, options, device, names, dtype, moved)
 
 
 def _device_of(inputs: Sequence[Any]) -> Device:
@@ -106,24 +108,24 @@ class _Called:
         dtype: str,
         taken: Container[str] = (),
     ) -> None:
-        self._options, self._device, self._dtype = options, device, dtype
+        self.options, self.device, self._dtype = options, device, dtype
         self.inputs = Inputs(forward, inputs, device, names, taken=taken, dtype=dtype)
         self.input_names = self.inputs.all_names
 
     def _outputs(self, forward: Callable[..., Any], replaced: Mapping[str, HostArray]) -> tuple[HostArray, ...]:
-        return host_copies(self._forwarded(forward, replaced)[1], self._device)
+        return host_copies(self._forwarded(forward, replaced)[1], self.device)
 
     def _forwarded(self, forward: Callable[..., Any], replaced: Mapping[str, HostArray]) -> tuple[list[Any], Any, Any]:
         """(inputs as placed, y, cache)."""
         placed = self.inputs.placed(dict(replaced))
-        return placed, *_output_and_cache(forward(*placed, **self._options))
+        return placed, *_output_and_cache(forward(*placed, **self.options))
 
     def _upstream(self, y: Any, upstream: tuple[HostArray, ...]) -> Any:
         """dy, in the form of y."""
-        return like(y, [_on(self._device, u, self._dtype) for u in upstream])
+        return like(y, [_on(self.device, u, self._dtype) for u in upstream])
 
     def _hosts(self, dy: Any) -> tuple[HostArray, ...]:
-        return tuple(np.array(self._device.host(part)) for part in as_tuple(dy))
+        return tuple(np.array(self.device.host(part)) for part in as_tuple(dy))
 
 
 class PairSubject(_Called):
@@ -181,16 +183,20 @@ class LayerSubject(_Called):
         device: Device,
         names: Sequence[str] | None = None,
         dtype: str = "float64",
+        moved: bool = True,
     ) -> None:
         self._layer = layer
-        self._parameters = _by_name(layer.named_parameters()) if hasattr(layer, "named_parameters") else {}
-        super().__init__(layer.forward, inputs, options, device, names, dtype, taken=self._parameters)
-        self._owners: dict[int, Any] = {
-            id(getattr(p, "owner", p)): getattr(p, "owner", p) for p in self._parameters.values()
+        self.parameters: dict[str, Any] = (
+            _by_name(layer.named_parameters()) if hasattr(layer, "named_parameters") else {}
+        )
+        super().__init__(layer.forward, inputs, options, device, names, dtype, taken=self.parameters)
+        self.owners: dict[int, Any] = {
+            id(getattr(p, "owner", p)): getattr(p, "owner", p) for p in self.parameters.values()
         }
-        self._points = {key: _generic_point(host64(owner.data, device)) for key, owner in self._owners.items()}
+        points = {key: host64(owner.data, device) for key, owner in self.owners.items()}
+        self._points = {key: _generic_point(x) if moved else x for key, x in points.items()}
         with self._parameters_as(dtype):
-            self._values = {name: host64(p.data, device) for name, p in self._parameters.items()}
+            self._values = {name: host64(p.data, device) for name, p in self.parameters.items()}
 
     @property
     def tensors(self) -> HostArrays:
@@ -207,14 +213,14 @@ class LayerSubject(_Called):
         watcher: Watcher | None = None,
     ) -> HostArrays:
         with self._with(replaced):
-            for owner in self._owners.values():
-                owner.grad = self._device.zeros(owner.data.shape, self._dtype)
+            for owner in self.owners.values():
+                owner.grad = self.device.zeros(owner.data.shape, self._dtype)
             placed, y, cache = self._forwarded(self._layer.forward, replaced)
             dy = self._upstream(y, upstream)
             gradients = self.inputs.named(self._layer.backward(dy, cache))
-            for name, parameter in self._parameters.items():
+            for name, parameter in self.parameters.items():
                 grad = parameter.grad
-                gradients[name] = np.zeros(parameter.data.shape) if grad is None else np.array(self._device.host(grad))
+                gradients[name] = np.zeros(parameter.data.shape) if grad is None else np.array(self.device.host(grad))
             if watcher is not None:
                 watcher(placed, self._hosts(dy), lambda: gradients)
         return gradients
@@ -230,17 +236,17 @@ class LayerSubject(_Called):
         """Within this context the parameters are the check's, some of them replaced."""
         dtype = "complex128" if any(np.iscomplexobj(x) for x in replaced.values()) else self._dtype
         with self._parameters_as(dtype):
-            for name in replaced.keys() & self._parameters.keys():
-                self._parameters[name].data[...] = self._device.array(replaced[name], dtype)
+            for name in replaced.keys() & self.parameters.keys():
+                self.parameters[name].data[...] = self.device.array(replaced[name], dtype)
             yield
 
     @contextmanager
     def _parameters_as(self, dtype: str) -> Iterator[None]:
         """Within this context every parameter holds a copy in dtype; then arrays and gradients are restored."""
-        before = [(owner, owner.data, owner.grad) for owner in self._owners.values()]
+        before = [(owner, owner.data, owner.grad) for owner in self.owners.values()]
         try:
-            for key, owner in self._owners.items():
-                owner.data = self._device.array(self._points[key], dtype)
+            for key, owner in self.owners.items():
+                owner.data = self.device.array(self._points[key], dtype)
             yield
         finally:
             for owner, data, grad in before:

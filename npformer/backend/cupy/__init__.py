@@ -88,7 +88,7 @@ def cupy_backend(dtype: str, kernels: str = "auto", precision: str = "float32") 
     device = CupyDevice()
     driver = CupyDriver(device.name)
     ops = with_one_precision(PLAIN, arrays=driver.cupy.ndarray)
-    plain = Backend("cupy", ops, device, dtype, kernels=kernels, precision=precision)
+    plain = Backend("cupy", ops, device, dtype, kernels=kernels, precision=precision, own_ops=ops)
     return with_kernels(plain, driver) if kernels == "cuda" else replace(plain, capture=uncaptured(driver))
 
 

@@ -74,12 +74,13 @@ def numpy_backend(dtype: str, kernels: str = "auto", threads: int | None = None)
     threads = threads or (1 if kernels == "plain" else default_threads())
     shared = Backend(
         "numpy", TEXT, NumpyDevice(), dtype, kernels=kernels, threads=threads, least_part=least_part,
-        in_threads=_pool(threads).run,
+        in_threads=_pool(threads).run, own_ops=TEXT,
     )  # fmt: skip
     if kernels == "numpy":
         from npformer.backend.numpy.kernels import KERNELS, adam_update
 
-        return replace(shared, ops=with_fallback(KERNELS, CAREFUL), adam_update=adam_update)
+        ops = with_fallback(KERNELS, CAREFUL)
+        return replace(shared, ops=ops, own_ops=ops, adam_update=adam_update)
     if kernels == "numba":
         problem = numba_problem()
         if problem is not None:

@@ -1,0 +1,247 @@
+"""One forward and one backward of a target with every call kept: what ``trace`` shows and ``explain`` asks.
+
+L is the cross-entropy of the output with given targets, or else Σ dy·y with an upstream gradient dy. Everything runs in
+float64 with the plain kernels (``in_float64.py``). ``record.py`` makes recordings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from npformer.backend import PLAIN
+from npformer.errors import ConfigError
+from npformer.layers import Layer
+from npformer.proof.in_float64 import in_float64
+from npformer.proof.inputs import as_tuple, like
+from npformer.proof.listening import Call, Ear, Watch, listening
+from npformer.proof.parameter_parts import Part
+from npformer.proof.subject import NOTHING_REPLACED, LayerSubject, PairSubject
+from npformer.proof.trace_lines import Frame
+from npformer.typing import HostArray, HostArrays
+
+#: The operations that add a sub-layer's output to the stream; their first two gradients go past it, and into it.
+SUMS = ("residual", "add_norm", "post_norm")
+#: The operation of the loss, which is the last call of a recording with targets.
+LOSS = "cross_entropy"
+
+
+class Loss(NamedTuple):
+    """The cross-entropy at the end: its arguments after the logits."""
+
+    targets: Any  # token ids or classes, on the device
+    ignore_index: int | None
+    label_smoothing: float
+
+
+@dataclass
+class Seen:
+    """A call's arrays as they were when they were passed, and what became of its parameters."""
+
+    inputs: tuple[Any, ...] = ()
+    output: Any = None
+    cache: Any = None
+    upstream: Any = None
+    gradients: Any = None
+    added: HostArrays = field(default_factory=dict)  # parameter -> what this call itself added to its gradient
+    params: dict[int, list[Part]] = field(default_factory=dict)  # number of an input -> the parameters in it
+    forward: Frame | None = None  # its lines
+    backward: Frame | None = None
+
+
+@dataclass(frozen=True)
+class Residual:
+    """A sum of the residual stream: in backward the gradient goes past the sub-layer, and into it."""
+
+    name: str  # of the sub-layer
+    call: Call  # the operation that adds
+    through: Call | None  # the sub-layer
+    past: HostArray  # the gradient that goes past it
+    into: HostArray  # the gradient that goes into it
+
+
+@dataclass(frozen=True)
+class Again:
+    """A backward that ran again."""
+
+    gradients: HostArrays  # of parameters and inputs, by name
+    upstreams: dict[int, Any]  # number of a call -> its upstream gradient; calls without one are left out
+
+
+@dataclass(eq=False)
+class Recording:
+    """Every call of one forward and backward. Made by ``record``."""
+
+    target: Any
+    kind: str  # "operation", "layer" or "model"
+    checked: LayerSubject | PairSubject
+    how: Loss | None
+    upstream: tuple[HostArray, ...] = ()  # of the target's output
+    calls: list[Call] = field(default_factory=list)  # in the order in which their forwards begin
+    seen: list[Seen] = field(default_factory=list)  # one for each call
+    loss: float = 0.0  # L
+    gradients: HostArrays = field(default_factory=dict)  # of parameters and float inputs, by name
+
+    @property
+    def values(self) -> HostArrays:
+        """Parameters and float inputs, by name."""
+        return self.checked.tensors
+
+    @property
+    def residuals(self) -> list[Residual]:
+        """The sums of the residual stream, in forward order; the second of one name is called "NAME (2)"."""
+        found: list[Residual] = []
+        for one in map(self._residual, self.calls):
+            if one is not None:
+                uses = sum(one.name == other.name.partition(" (")[0] for other in found)
+                found.append(replace(one, name=f"{one.name} ({uses + 1})") if uses else one)
+        return found
+
+    def again(
+        self,
+        upstream: Any = None,
+        shares: Mapping[str, tuple[float, float]] | None = None,
+        watch: Watch | None = None,
+    ) -> Again:
+        """Run forward and backward again, with another upstream gradient, or a part of the gradient at some sums.
+
+        upstream: of the target's output, an array or a tuple; None: the recorded one. shares: name of a residual ->
+        the factors of the gradient past it and into it. watch sees the calls of this recording, and may change each.
+        Raises ConfigError for an unknown name in shares.
+        """
+        given = None if upstream is None else tuple(np.asarray(part, dtype=np.float64) for part in as_tuple(upstream))
+        with running(self, _Shares(watch or Watch(), self.residuals, shares or {}), self.calls) as (ear, placed):
+            forward(self, ear, placed)
+            gradients = backward(self, ear, given)
+        return Again(gradients, {call.number: call.upstream for call in ear.calls if call.upstream is not None})
+
+    def value(self, replaced: Mapping[str, HostArray] = NOTHING_REPLACED) -> Any:
+        """L with some parameters or inputs replaced by float64 or complex128 arrays."""
+        with placed_in_float64(self):
+            return self._value(self.checked.outputs(replaced))
+
+    def moved(self, number: int, which: int, direction: HostArray) -> Any:
+        """L, complex, with an output of a call moved by an imaginary step along direction; the slope is Im L/COMPLEX_H.
+
+        number is the call's; which is the number of its output, 0 if there is one.
+        """
+        with placed_in_float64(self) as placed, listening(self.target, move=(number, which, direction)) as ear:
+            y = forward(self, ear, placed, with_loss=False)
+            return self._value(tuple(map(self.checked.device.host, as_tuple(y))))
+
+    def _value(self, outputs: tuple[HostArray, ...]) -> Any:
+        if self.how is not None:
+            return PLAIN.cross_entropy.forward(self.checked.device.array(outputs[0], str(outputs[0].dtype)), *self.how)[
+                0
+            ]
+        return sum(np.sum(r * y) for r, y in zip(self.upstream, outputs, strict=True))
+
+    def _residual(self, call: Call) -> Residual | None:
+        gradients = call.gradients
+        if call.operation not in SUMS or not isinstance(gradients, tuple):
+            return None
+        handed = call.inputs[1]
+        through = next((one for one in reversed(self.calls[: call.number]) if one.output is handed), None)
+        while through is not None and through.parent is not None and through.parent.output is handed:
+            through = through.parent
+        host = self.checked.device.host
+        name = shown_name(call if through is None else through)
+        return Residual(name, call, through, host(gradients[0]), host(gradients[1]))
+
+
+def shown_name(call: Call) -> str:
+    """The name of a call within its target: "" for the target itself."""
+    return call.name.partition(".")[2]
+
+
+@contextmanager
+def placed_in_float64(found: Recording) -> Iterator[list[Any]]:
+    """Within this context the target is ready to run; yields its inputs."""
+    if isinstance(found.checked, LayerSubject):
+        with in_float64(found.target, found.checked) as placed:
+            yield placed
+    else:
+        yield found.checked.inputs.placed({})
+
+
+@contextmanager
+def running(found: Recording, watch: Watch, known: Sequence[Call] = ()) -> Iterator[tuple[Ear, list[Any]]]:
+    """Within this context the target is ready to run and is listened to; yields the ear, and the inputs."""
+    with placed_in_float64(found) as placed, listening(found.target, watch=watch, known=known) as ear:
+        yield ear, placed
+
+
+def forward(found: Recording, ear: Ear, placed: list[Any], with_loss: bool = True) -> Any:
+    """The target's output. The loss, if there is one, is a call of its own after it."""
+    target, options = found.target, found.checked.options
+    if isinstance(target, Layer):
+        y, _ = target.forward(*placed, **options)
+    else:
+        y, _ = ear.forward(_title(found), target, target[0] if isinstance(target, tuple) else target.forward,
+                           *placed, _operation=operation_of(found), **options)  # fmt: skip
+    if found.how is not None and with_loss:
+        if isinstance(y, tuple | list):
+            raise ConfigError(f"targets: expected a target with one output, the logits, got {len(y)} outputs")
+        pair = PLAIN.cross_entropy
+        ear.forward(f"{_title(found)}.loss", pair, pair.forward, y, *found.how, _operation=LOSS)
+    return y
+
+
+def backward(found: Recording, ear: Ear, upstream: tuple[HostArray, ...] | None) -> HostArrays:
+    """The gradients of parameters and inputs; upstream None: the recorded one."""
+    first, target, device = ear.calls[0], found.target, found.checked.device
+    if found.how is not None and upstream is None:
+        dy = ear.pair_backward(PLAIN.cross_entropy, device.array(np.ones(()), "float64"), ear.calls[-1].cache)
+    else:
+        dy = like(first.output, [device.array(part, "float64") for part in upstream or found.upstream])
+    if isinstance(target, Layer):
+        gradients = target.backward(dy, first.cache)
+    elif isinstance(target, tuple):
+        gradients = ear.backward(target, target[1], dy, first.cache)
+    else:
+        gradients = ear.backward(target, target.backward, dy, first.cache)
+    named = found.checked.inputs.named(gradients)
+    parameters = found.checked.parameters if isinstance(found.checked, LayerSubject) else {}
+    return named | {name: np.array(device.host(parameter.grad)) for name, parameter in parameters.items()}
+
+
+def operation_of(found: Recording) -> str:
+    """The name of an operation of npformer's that is the target itself, else ""."""
+    return next((name for name, pair in vars(PLAIN).items() if pair is found.target), "")
+
+
+def _title(found: Recording) -> str:
+    return type(found.target).__name__
+
+
+class _Shares(Watch):
+    """Hands only a share of the gradient past some sums, and into them."""
+
+    def __init__(self, watch: Watch, residuals: list[Residual], shares: Mapping[str, tuple[float, float]]) -> None:
+        unknown = set(shares) - {residual.name for residual in residuals}
+        if unknown:
+            raise ConfigError(
+                f"shares: expected names of residuals ({', '.join(one.name for one in residuals)}), "
+                f"got {', '.join(sorted(unknown))}"
+            )
+        self.watch = watch
+        self.shares = {one.call.number: shares[one.name] for one in residuals if one.name in shares}
+
+    def inputs(self, call: Call, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        return self.watch.inputs(call, inputs)
+
+    def outputs(self, call: Call, output: Any) -> Any:
+        return self.watch.outputs(call, output)
+
+    def entering(self, call: Call | None, dy: Any) -> Any:
+        return self.watch.entering(call, dy)
+
+    def leaving(self, call: Call | None, dy: Any, gradients: Any, into: Sequence[Any]) -> Any:
+        if call is not None and call.number in self.shares:
+            past, through = self.shares[call.number]
+            gradients = (gradients[0] * past, gradients[1] * through, *gradients[2:])
+        return self.watch.leaving(call, dy, gradients, into)
