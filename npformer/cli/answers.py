@@ -22,9 +22,8 @@ from npformer.errors import ConfigError
 from npformer.models import Decoder, Encoder, Transformer
 from npformer.training.assemble import Trained
 from npformer.training.evaluation import likeliest
+from npformer.training.text_example import MASK, encode
 from npformer.typing import HostArray
-
-MASK = "[MASK]"
 
 #: The default temperature for continuing a text: greedy decoding soon repeats itself.
 TEMPERATURE = 0.7
@@ -83,16 +82,6 @@ def decode_texts(model: Transformer, vocabulary: Vocabulary | Tokenizer, texts: 
     src = collate([Example(text, "") for text in texts], vocabulary).src
     rows = greedy(model, src, max_len, bos_id=BOS_ID, eos_id=EOS_ID)
     return [vocabulary.decode(row) for row in rows]
-
-
-def encode(trained: Trained, text: str) -> list[int]:
-    """The ids of a text; each [MASK] in it stands for one hidden token."""
-    tokenizer = trained.tokenizer
-    if trained.kind != "masked":
-        return tokenizer.encode(text)
-    mask = tokenizer.vocabulary.id_of(MASK)
-    first, *others = (tokenizer.encode(part) for part in text.split(MASK))
-    return first + [token for part in others for token in (mask, *part)]
 
 
 def _rows(model: Transformer | Decoder, src: HostArray, max_len: int, way: Way) -> list[tuple[HostArray, float | None]]:

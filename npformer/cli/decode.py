@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from npformer.cli.answers import MASK, TEMPERATURE, Way, answer, decode_texts, encode
+from npformer.cli.answers import TEMPERATURE, Way, answer, decode_texts
 from npformer.cli.common import add_device, new_parser
 from npformer.data import Characters
 from npformer.errors import ConfigError, DataError, TokenError
@@ -18,6 +18,7 @@ from npformer.models import Decoder, DecoderConfig, Encoder, Transformer
 from npformer.models.config import ModelConfig
 from npformer.training import RunDirectory
 from npformer.training.assemble import Trained, read_trained
+from npformer.training.text_example import MASK, encode
 from npformer.visible import visible
 
 EXAMPLES = f"""examples:
@@ -84,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     results = []
     while chunk := list(islice(texts, size)):
         for number, text in chunk:
-            _check(text, f"{place} {number}", trained)
+            expect_text(text, f"{place} {number}", trained)
         answers = _answers(trained, [text for _, text in chunk], max_len, way)
         if args.json:
             results += [{"input": text, **found} for (_, text), found in zip(chunk, answers, strict=True)]
@@ -132,7 +133,8 @@ def _lines() -> Iterator[str]:
             raise DataError(f"standard input, line {number}: expected UTF-8, got {line[:20]!r}") from error
 
 
-def _check(text: str, place: str, trained: Trained) -> None:
+def expect_text(text: str, place: str, trained: Trained) -> None:
+    """Raise DataError or TokenError for a text that the model cannot read; notes go to standard error."""
     if not text:
         raise DataError(f"{place}: expected at least one character, got an empty text; leave it out")
     if trained.kind == "masked" and MASK not in text:

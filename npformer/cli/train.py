@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from npformer.cli.answers import MASK, Way, answer
+from npformer.cli.answers import Way, answer
 from npformer.cli.common import add_device, add_precision, new_parser, say
 from npformer.data import Example
 from npformer.errors import CheckpointError, ConfigError, DeviceMemoryError, DivergedError, OutputError
@@ -24,6 +24,7 @@ from npformer.training.options import SECTIONS
 from npformer.training.progress import Progress, measures
 from npformer.training.resume import assemble_again, tidy
 from npformer.training.tasks import TASKS
+from npformer.training.text_example import MASK
 from npformer.visible import visible
 
 EXAMPLES_SHOWN = 5

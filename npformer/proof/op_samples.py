@@ -263,3 +263,8 @@ def _of_variants(rng: np.random.Generator) -> Iterator[Case]:
     yield op("gru", "gaps in memory", with_gaps(normal(2, 3, 3)), with_gaps(normal(2, 4)), *recurrent)
     yield op("conv1d", "", normal(2, 5, 3), normal(3, 3, 4), normal(4))
     yield op("conv1d", "causal, wider than the sequence", normal(2, 3, 2), normal(5, 2, 4), normal(4), True)
+
+
+def op_sample(name: str) -> Case:
+    """The first case of an operation."""
+    return next(case for case in op_cases() if case.name.partition(":")[0] == name)

@@ -29,6 +29,8 @@ class _Owner(NamedTuple):
 
     data: Any
     grad: Any
+    data_at: int  # the addresses of both
+    grad_at: int
     memory: HostArray  # the number of each entry, in the order in which the entries lie in memory
     views: dict[str, HostArray]  # dotted name -> the numbers of its entries, in its shape
 
@@ -47,7 +49,7 @@ class Parameters:
     def in_array(self, x: Any) -> list[Part]:
         """The parameters that x, an input of an operation, is made of; [] if it is no parameter."""
         for owner in self._owners:
-            places = _places(x, owner.data, owner.memory)
+            places = _places(x, owner.data, owner.data_at, owner.memory)
             if places is not None:
                 return [part for name, own in owner.views.items() if (part := _part(name, places, own)) is not None]
         return []
@@ -55,7 +57,7 @@ class Parameters:
     def split(self, total: Any, added: Any) -> HostArrays:
         """What was added to each parameter, by name and in its shape, if added was added to total."""
         for owner in self._owners:
-            places = _places(total, owner.grad, owner.memory)
+            places = _places(total, owner.grad, owner.grad_at, owner.memory)
             if places is not None:
                 whole = np.zeros(owner.memory.size)
                 whole[places] = self._host(added)
@@ -71,7 +73,8 @@ class Parameters:
         found: HostArrays = {}
         for owner, old in zip(self._owners, before, strict=True):
             change = np.asarray(self._host(owner.grad) - old).reshape(-1)
-            found |= {name: change[own] for name, own in owner.views.items() if change[own].any()}
+            if change.any():
+                found |= {name: change[own] for name, own in owner.views.items() if change[own].any()}
         return found
 
 
@@ -94,14 +97,14 @@ def _owner(owner: Any, views: Mapping[str, Any], host: Any) -> _Owner:
     laid_out = np.empty_like(data, dtype=np.int64)
     laid_out[...] = numbers
     own = {name: getattr(view, "_view", lambda x: x)(numbers) for name, view in views.items()}
-    return _Owner(owner.data, owner.grad, laid_out.ravel(order="K"), own)
+    return _Owner(owner.data, owner.grad, _address(owner.data), _address(owner.grad), laid_out.ravel(order="K"), own)
 
 
-def _places(x: Any, base: Any, memory: HostArray) -> HostArray | None:
+def _places(x: Any, base: Any, base_at: int, memory: HostArray) -> HostArray | None:
     """The numbers of x's entries within base, in x's shape; None if x does not lie in base's memory."""
     if type(x) is not type(base) or x.dtype != base.dtype or x.size == 0:
         return None
-    offset = _address(x) - _address(base)
+    offset = _address(x) - base_at
     if not 0 <= offset < base.nbytes:
         return None
     strides = tuple(stride // x.itemsize * memory.itemsize for stride in x.strides)

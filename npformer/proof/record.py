@@ -15,6 +15,7 @@ from npformer.layers import Layer
 from npformer.proof.in_float64 import plain_row
 from npformer.proof.inputs import as_tuple, is_array, place
 from npformer.proof.listening import Call, Ear, Watch
+from npformer.proof.op_samples import op_sample
 from npformer.proof.parameter_parts import Parameters
 from npformer.proof.recording import Loss, Recording, Seen, backward, forward, running
 from npformer.proof.subject import LayerSubject, PairSubject, subject
@@ -36,7 +37,8 @@ def record(
 ) -> Recording:
     """Run target forward and backward once, and keep every call. target is not changed.
 
-    target, inputs, names and options as for ``npf.gradcheck``; an operation may also be given by its name or its row.
+    target, inputs, names and options as for ``npf.gradcheck``; an operation may also be given by its name or its row,
+    and without inputs it runs on its sample.
     targets, ignore_index, label_smoothing: of the loss. upstream: the gradient of the output instead, an array or a
     tuple; without both it is random, drawn from seed. lines: keep the values after each source line. Raises
     ConfigError for another target or for targets beside upstream, ShapeError for an upstream of another shape.
@@ -48,7 +50,9 @@ def record(
     row = plain_row(target)
     if isinstance(target, str) and row is None:
         raise ConfigError(f"target: expected the name of an operation, got {target!r}; one of {', '.join(vars(PLAIN))}")
-    target = target if row is None else getattr(PLAIN, row.name)
+    if row is not None:
+        target = getattr(PLAIN, row.name)
+        inputs = inputs or op_sample(row.name).inputs
     checked = subject(target, inputs, options, None, names, moved=False)
     kind = "operation" if isinstance(checked, PairSubject) else "model" if hasattr(target, "config") else "layer"
     how = None

@@ -9,7 +9,7 @@ import numpy as np
 from npformer.backend import get_backend
 from npformer.models import Transformer, TransformerConfig
 from npformer.proof.case import shaken
-from npformer.proof.trace import Trace, trace
+from npformer.proof.trace import LIMIT, Trace, trace
 from npformer.typing import HostArray
 
 #: The tokens by id.
@@ -43,10 +43,10 @@ def showcase_model(**changes: Any) -> Showcase:
     return Showcase(model, (src, tgt_in), tgt_out, tokens)
 
 
-def showcase(**changes: Any) -> Trace:
-    """The trace of the showcase's model; changes as in ``showcase_model``."""
+def showcase(*, lines: bool = True, limit: int = LIMIT, **changes: Any) -> Trace:
+    """The trace of the showcase's model; lines and limit as in ``npf.trace``, changes as in ``showcase_model``."""
     model, inputs, targets, tokens = showcase_model(**changes)
-    return trace(model, *inputs, targets=targets, tokens=tokens, name="showcase")
+    return trace(model, *inputs, targets=targets, tokens=tokens, name="showcase", lines=lines, limit=limit)
 
 
 def _ids(rows: list[list[str]]) -> HostArray:

@@ -90,7 +90,8 @@ def trace(
     """
     most_numbers = sum(int(np.size(parameter.data)) for parameter in _parameters(target))
     if 16 * most_numbers > limit:  # each has a value and a gradient
-        raise _too_large(16 * most_numbers, limit, f"its {most_numbers:,} parameters alone", lines)
+        what = f"the values and gradients of its {most_numbers:,} parameters alone; make the model smaller"
+        raise _too_large(16 * most_numbers, limit, what)
     if ignore_index is None and targets is not None:
         ignore_index = getattr(getattr(target, "config", None), "pad_id", None)
     found = record(
@@ -100,7 +101,9 @@ def trace(
     arrays = Arrays(found.checked.device.host, limit)
     document = document_of(found, arrays, name, tokens)
     if arrays.is_full:
-        raise _too_large(arrays.bytes, limit, f"{len(found.calls)} calls", lines)
+        without = ", or leave out the lines (lines=False, --no-lines)" if lines else ""
+        what = f"its {len(found.calls)} calls; make the batch, the sequences or the model smaller{without}"
+        raise _too_large(arrays.bytes, limit, what)
     return Trace(document, arrays.found, found)
 
 
@@ -109,9 +112,8 @@ def _parameters(target: Any) -> list[Any]:
     return [parameter for _, parameter in named()] if callable(named) else []
 
 
-def _too_large(size: int, limit: int, of: str, lines: bool) -> ConfigError:
-    without = ", or leave out the lines (lines=False, --no-lines)" if lines else ""
+def _too_large(size: int, limit: int, what: str) -> ConfigError:
     return ConfigError(
-        f"trace: expected at most {limit / 1e6:,.0f} MB of numbers, got {size / 1e6:,.0f} MB: {of}; make the batch, "
-        f"the sequences or the model smaller{without}, or raise the limit (limit=, --limit)"
+        f"trace: expected at most {limit / 1e6:.3g} MB of numbers, got {size / 1e6:.3g} MB: {what}, or raise the limit "
+        "(limit=, --limit)"
     )

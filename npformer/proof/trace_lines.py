@@ -145,7 +145,6 @@ class _Open:
     def __init__(self, frame: Frame, now: dict[str, Any]) -> None:
         self.frame, self.now = frame, now
         self.step: Step | None = None
-        self._line = -1
 
     @property
     def inside(self) -> list[Frame]:
@@ -155,10 +154,9 @@ class _Open:
     def reach(self, line: int, names: dict[str, Any]) -> None:
         """A line is about to run."""
         first, node = self.frame.function.statement(line)
-        if self.step is not None and node is not None and node is self.step.node and line != self._line:
+        if self.step is not None and node is not None and node is self.step.node:
             return  # another line of the same statement
         self._close(names)
-        self._line = line
         self.step = Step(first, node, self.now)
         self.frame.steps.append(self.step)
 
@@ -231,7 +229,7 @@ def _of_operations() -> Iterator[Shown]:
 def _of_files(functions: Iterable[Any]) -> Iterator[Shown]:
     """The functions of the files in which these functions stand, except npformer's own."""
     for function in map(plain_function, functions):
-        if function is None or function.__module__.partition(".")[0] == "npformer":
+        if function is None or str(function.__module__).partition(".")[0] == "npformer":
             continue
         names = function.__globals__
         own = [function, *_functions_in(names, function.__code__.co_filename)]

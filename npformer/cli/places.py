@@ -1,0 +1,50 @@
+"""Places of files that a command writes: looked at before the work begins, written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from npformer.atomic import describe, open_regular, write_atomically
+from npformer.errors import OutputError
+
+#: A file that holds these bytes near its beginning was written by npformer, and may be written again.
+OWN_JSON, OWN_PAGE = b'"format":"npformer-', b'<meta name="generator" content="npformer'
+BEGINNING = 4096
+
+
+def expect_place(path: Path, option: str, own: bytes) -> None:
+    """Raise OutputError unless a file may be written at path: to a free name, or in the place of npformer's own file.
+
+    own are the bytes that tell such a file, as OWN_JSON.
+    """
+    if not path.name or path.is_dir():
+        raise OutputError(f"{option}: expected the name of a file, got the folder '{path}'")
+    if not path.parent.is_dir():
+        raise OutputError(f"{option}: expected an existing folder, got '{path.parent}'; create it first")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise OutputError(f"{option}: expected a folder that can be written to, got '{path.parent}'; choose another")
+    if os.path.lexists(path) and not _is_own(path, own):
+        raise OutputError(f"{option}: expected a free name, but '{path}' is there; choose another, or move it away")
+
+
+def write_file(path: Path, option: str, data: bytes) -> None:
+    """Write data to path, replacing npformer's own file there. Raises OutputError; an old file is then unchanged."""
+    try:
+        write_atomically(path, data)
+    except OSError as error:
+        raise OutputError(
+            f"{option}: expected to write '{path}', got: {describe(error)}; choose another place"
+        ) from error
+
+
+def _is_own(path: Path, own: bytes) -> bool:
+    """Whether npformer wrote the file. A link is not followed, and a pipe is not opened."""
+    if not stat.S_ISREG(path.lstat().st_mode):
+        return False
+    try:
+        with open(open_regular(path, os.O_RDONLY), "rb") as file:
+            return own in file.read(BEGINNING)
+    except OSError:
+        return False

@@ -1,0 +1,119 @@
+"""npformer trace: every number of one forward and one backward."""
+
+from __future__ import annotations
+
+import argparse
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from npformer.cli.common import new_parser
+from npformer.cli.decode import expect_text
+from npformer.cli.places import OWN_JSON, expect_place, write_file
+from npformer.errors import ConfigError
+from npformer.functional import OPERATIONS
+from npformer.proof.showcase import showcase
+from npformer.proof.trace import LIMIT, Trace, trace
+from npformer.training import RunDirectory
+from npformer.training.assemble import Trained, read_trained
+from npformer.training.text_example import text_example
+from npformer.visible import visible
+
+SHOWCASE = "showcase"
+EXAMPLES = f"""examples:
+  npformer trace layer_norm                          an operation on a small sample: each call, forward and backward
+  npformer trace {SHOWCASE} --out trace.json            a whole Transformer of the smallest size, on a padded batch
+  npformer trace runs/reverse-001 --text bot         a trained model, held to its own answer
+  npformer trace runs/reverse-001 --text bot --answer tob --text to --answer ot --out trace.json
+  npformer trace runs/language-001 --text "5. maj 1987" --answer da
+  npformer trace softmax --json | jq '.calls[0].backward.lines'
+
+The model runs once forward and once backward, in float64 with the plain kernels, whatever it was trained with. The
+trace holds inputs, outputs and caches of every call, the gradients that came back, what was added to each parameter,
+and the values after each source line of the operations. Without --answer a model is held to its own answer. The loss is
+the cross-entropy of the answer, without dropout and without label smoothing.
+
+docs/trace-format.md describes the JSON; in Python: npf.trace(model, …), also for layers and pairs of your own."""
+
+
+def add_parser(commands: Any) -> argparse.ArgumentParser:
+    """Add this command's parser."""
+    parser = new_parser(commands, "trace", "Record every number of a forward and a backward.", EXAMPLES)
+    parser.add_argument(
+        "traced", metavar="TARGET", help=f"an operation, the folder of a run of npformer train, or {SHOWCASE}"
+    )
+    parser.add_argument("--text", action="append", default=[], help="of a run: what the model reads; may be repeated")
+    parser.add_argument("--answer", action="append", help="what the model should write, one for each --text")
+    parser.add_argument("--out", metavar="FILE.json", type=Path, help="write the trace to this file")
+    parser.add_argument("--no-lines", action="store_true", help="leave out the values after each source line")
+    parser.add_argument("--limit", metavar="MB", type=float, default=LIMIT / 1e6,
+                        help=f"the most megabytes of numbers (default: {LIMIT / 1e6:.0f})")  # fmt: skip
+    parser.add_argument("--best", action="store_true", help="use the best checkpoint instead of the latest")
+    return parser
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the tree of calls, or the trace as JSON."""
+    if args.limit <= 0:
+        raise ConfigError(f"--limit: expected a number of megabytes above 0, got {args.limit}")
+    if args.out is not None:
+        expect_place(args.out, "--out", OWN_JSON)
+    found = _trace(args)
+    text = found.to_json() if args.json or args.out is not None else ""
+    if args.out is not None:
+        write_file(args.out, "--out", text.encode())
+    if args.json:
+        print(text)
+    else:
+        print(found)
+        if args.out is not None:
+            print(f"the trace is in {visible(args.out)} ({len(text) / 1e6:.2f} MB)")
+    return 0
+
+
+def _trace(args: argparse.Namespace) -> Trace:
+    """The trace of the target. Raises ConfigError for an unknown one."""
+    options: dict[str, Any] = {"lines": not args.no_lines, "limit": int(args.limit * 1e6)}
+    path = Path(args.traced)
+    if args.traced in (*OPERATIONS, SHOWCASE):
+        if args.text or args.answer:
+            raise ConfigError(f"--text, --answer: expected none for {args.traced}; they are for the folder of a run")
+        return showcase(**options) if args.traced == SHOWCASE else trace(args.traced, **options)
+    if not path.exists():
+        near = get_close_matches(args.traced, [*OPERATIONS, SHOWCASE], n=3, cutoff=0.4)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"the operations are {', '.join(OPERATIONS)}"
+        raise ConfigError(
+            f"TARGET: expected an operation, the folder of a run, or {SHOWCASE}, got {args.traced!r}; {hint}"
+        )
+    return trace_of_run(path, args.text, args.answer, best=args.best, **options)
+
+
+def trace_of_run(
+    path: Path, texts: list[str], answers: list[str] | None = None, *, best: bool = False, **options: Any
+) -> Trace:
+    """The trace of a trained model on texts, held to these answers or to its own. options: of npf.trace.
+
+    Raises ConfigError without texts, and what reading the run and the texts raises.
+    """
+    run = RunDirectory.open(path)
+    if not texts:
+        raise ConfigError(f"--text: expected what the model of {path} is to read, got none; try --text TEXT")
+    if answers is not None and len(answers) != len(texts):
+        raise ConfigError(f"--answer: expected one for each of {len(texts)} --text, or none at all, got {len(answers)}")
+    trained = read_trained(run, "numpy", best)
+    _expect_texts(trained, texts, answers)
+    example = text_example(trained, texts, answers)
+    pairs = zip(texts, example.answers, strict=True)
+    title = ", ".join(f"{text} → {answer}" if answer else text for text, answer in pairs)
+    return trace(
+        trained.model, *example.inputs, targets=example.targets, tokens=example.tokens,
+        name=f"{path.name}: {title}", **options,
+    )  # fmt: skip
+
+
+def _expect_texts(trained: Trained, texts: list[str], answers: list[str] | None) -> None:
+    for number, text in enumerate(texts, 1):
+        expect_text(text, f"--text {number}", trained)
+    for number, answer in enumerate(answers or [], 1):
+        if not answer:
+            raise ConfigError(f"--answer {number}: expected at least one character, got an empty text")

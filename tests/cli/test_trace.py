@@ -1,0 +1,120 @@
+"""npformer trace: an operation, the showcase and a trained run; refused input writes nothing."""
+
+import json
+import os
+import shutil
+
+import numpy as np
+import pytest
+
+import npformer as npf
+from npformer.cli import trace as command
+from npformer.proof.trace import Trace
+from npformer.training import RunDirectory
+from npformer.training.assemble import read_trained
+
+
+def test_an_operation(cli):
+    found = cli("trace", "layer_norm")
+    assert (found.code, found.err) == (0, "")
+    assert found.out.startswith("layer_norm\ncall")
+    assert "1 calls" in found.out
+    document = cli("trace", "layer_norm", "--json").document
+    assert document["calls"][0]["type"] == "layer_norm"
+
+
+def test_the_showcase_in_a_file(cli, tmp_path):
+    found = cli("trace", "showcase", "--out", "trace.json")
+    assert (found.code, found.err) == (0, "")
+    assert found.out.splitlines()[-1].startswith("the trace is in trace.json (0.")
+    text = (tmp_path / "trace.json").read_text()
+    assert Trace.from_json(text).document["title"] == "showcase"
+    smaller = cli("trace", "showcase", "--no-lines", "--out", "trace.json")  # npformer's own file is written again
+    assert smaller.code == 0
+    assert len((tmp_path / "trace.json").read_text()) < len(text)
+    assert os.listdir(tmp_path) == ["trace.json"]
+
+
+def test_a_run_is_held_to_an_answer_with_padding(cli, trained):
+    document = cli(
+        "trace", trained, "--text", "bad", "--answer", "dab", "--text", "a", "--answer", "a", "--json"
+    ).document
+    assert document["tokens"]["source"] == [["b", "a", "d", "[EOS]"], ["a", "[EOS]", "[PAD]", "[PAD]"]]
+    assert document["tokens"]["target_out"] == [["d", "a", "b", "[EOS]"], ["a", "[EOS]", "[PAD]", "[PAD]"]]
+    assert document["title"] == "reverse: bad → dab, a → a"
+    model, tokenizer, *_ = read_trained(RunDirectory.open(trained), "numpy")
+    found = Trace.from_json(json.dumps(document))
+    ids = [
+        [[tokenizer.vocabulary.id_of(piece) for piece in row] for row in rows] for rows in document["tokens"].values()
+    ]
+    logits = model.backend.host(model(np.array(ids[0]), np.array(ids[1]))).astype(np.float64)
+    loss, _ = npf.functional.cross_entropy_forward(logits, np.array(ids[2]), 0)
+    assert document["loss"] == pytest.approx(float(loss), rel=1e-5)
+    assert len(found.document["parameters"]) == len(list(model.named_parameters()))
+
+
+def test_a_run_is_held_to_its_own_answer(cli, trained):
+    own = cli("decode", trained, "bad").out.strip()
+    found = cli("trace", trained, "--text", "bad", "--no-lines")
+    assert (found.code, found.err) == (0, "")
+    assert found.out.splitlines()[0] == f"reverse: bad → {own}"
+
+
+def test_refused_targets(cli, trained, tmp_path):
+    cli("trace", "layer_nrm").refused(
+        "expected an operation, the folder of a run, or showcase", "did you mean layer_norm"
+    )
+    cli("trace", "zzz").refused("the operations are linear, relu")
+    cli("trace", "relu", "--text", "bot").refused("--text, --answer: expected none for relu")
+    cli("trace", tmp_path, "--text", "bot").refused("expected the folder of a run", "a folder without config.toml")
+    cli("trace", trained).refused("--text: expected what the model", "try --text TEXT")
+    cli("trace", trained, "--text", "ab", "--answer", "a", "--answer", "b").refused(
+        "--answer: expected one for each of 1"
+    )
+    cli("trace", trained, "--text", "").refused("--text 1: expected at least one character")
+    cli("trace", trained, "--text", "a", "--answer", "").refused("--answer 1: expected at least one character")
+    cli("trace", trained, "--text", "ä").refused("--text 1", "ä")
+    cli("trace", trained, "--text", "a", "--answer", "ä").refused("ä")
+    cli("trace", "relu", "--limit", "0").refused("--limit: expected a number of megabytes above 0")
+
+
+def test_a_run_without_its_files(cli, trained, tmp_path):
+    for name, words in (("vocabulary.txt", "vocabulary.txt"), ("checkpoints", "checkpoint")):
+        copy = tmp_path / f"without-{name}"
+        shutil.copytree(trained, copy)
+        shutil.rmtree(copy / name) if (copy / name).is_dir() else (copy / name).unlink()
+        cli("trace", copy, "--text", "bad").refused(words)
+
+
+def test_a_trace_that_is_too_large(cli, trained):
+    cli("trace", trained, "--text", "bad", "--limit", "0.01", "--out", "t.json").refused(
+        "trace: expected at most 0.01 MB of numbers, got 0.", "parameters alone; make the model smaller", "--limit"
+    )
+    assert os.listdir() == []
+
+
+def test_places_that_cannot_be_written(cli, tmp_path, monkeypatch):
+    def never(args):
+        raise AssertionError("the place is looked at first")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(command, "_trace", never)
+        cli("trace", "relu", "--out", "no/such/t.json").refused("--out: expected an existing folder, got 'no/such'")
+        cli("trace", "relu", "--out", ".").refused("--out: expected the name of a file, got the folder")
+        (tmp_path / "mine.json").write_text('{"mine": 1}')
+        cli("trace", "relu", "--out", "mine.json").refused("expected a free name, but 'mine.json' is there")
+        (tmp_path / "link").symlink_to("elsewhere")
+        os.mkfifo(tmp_path / "pipe")
+        for name in ("link", "pipe"):
+            cli("trace", "relu", "--out", name).refused("expected a free name")
+    assert (tmp_path / "mine.json").read_text() == '{"mine": 1}'
+    assert sorted(os.listdir(tmp_path)) == ["link", "mine.json", "pipe"]
+
+
+def test_a_disk_that_is_full(cli, tmp_path, monkeypatch):
+    def full(path, data):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("npformer.cli.places.write_atomically", full)
+    cli("trace", "relu", "--out", "t.json").refused("--out: expected to write 't.json', got: the disk is full")
+    assert os.listdir(tmp_path) == []

@@ -1,0 +1,367 @@
+"""Every number in a trace is one that the model itself makes in float64, and the gradients add up."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import npformer as npf
+from npformer.backend import PLAIN, Pair, get_backend
+from npformer.errors import ConfigError, DataError, ShapeError
+from npformer.functional import LAYER_NORM, OPERATIONS
+from npformer.layers import Layer
+from npformer.layers.linear import Linear
+from npformer.proof import catalogue
+from npformer.proof.catalogue import Twice
+from npformer.proof.inputs import as_tuple, place
+from npformer.proof.recording import shown_name
+from npformer.proof.showcase import showcase, showcase_model
+from npformer.proof.trace import Trace, trace
+
+CASES = [case for case in catalogue() if case.group != "op"]
+NUMPY64 = get_backend("numpy", dtype="float64", kernels="plain")
+
+
+def added(found: Trace) -> dict[str, np.ndarray]:
+    """The sum of what all calls added to each parameter."""
+    total: dict[str, np.ndarray] = {}
+    for call in found.calls:
+        for each in call["added"]:
+            total[each["parameter"]] = total.get(each["parameter"], 0) + found.arrays[each["array"]]
+    return total
+
+
+def gradients(found: Trace) -> dict[str, np.ndarray]:
+    return {one["name"]: found.arrays[one["gradient"]] for one in found.document["parameters"]}
+
+
+def expect_same_sums(found: Trace):
+    total = added(found)
+    for name, gradient in gradients(found).items():
+        contribution = total.get(name, np.zeros_like(gradient))
+        assert contribution.shape == gradient.shape
+        assert np.abs(contribution - gradient).max() <= 4e-16 * np.abs(gradient).max(), name
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_a_trace_is_what_the_target_computes_itself(case):
+    """The output, every parameter's gradient, and every operation's numbers from its own inputs and upstream."""
+    target = case.build(NUMPY64)
+    found = trace(target, *case.inputs, lines=False, **case.options)
+    recording = found.recording
+    assert recording is not None
+    own = case.build(NUMPY64)
+    options = {name: place(value, NUMPY64.device) for name, value in case.options.items()}
+    y, cache = own.forward(*case.inputs, **options)
+    for one, other in zip(as_tuple(recording.seen[0].output), as_tuple(y), strict=True):
+        assert np.array_equal(one, other)
+    own.zero_grad()
+    own.backward(recording.upstream if isinstance(y, tuple) else recording.upstream[0], cache)
+    expected = {name: parameter.grad for name, parameter in own.named_parameters()}
+    assert gradients(found).keys() == expected.keys()
+    for name, gradient in gradients(found).items():
+        assert np.array_equal(gradient, expected[name]), name
+    expect_same_sums(found)
+    expect_same_operations(found)
+
+
+def expect_same_operations(found: Trace):
+    """Each recorded operation, run alone on what it was given."""
+    recording = found.recording
+    assert recording is not None
+    operations = [call for call in recording.calls if call.operation]
+    assert operations
+    for call in operations:
+        seen, row = recording.seen[call.number], OPERATIONS[call.operation]
+        y, cache = row.forward(*seen.inputs, **call.options)
+        for one, other in zip(as_tuple(seen.output), as_tuple(y), strict=True):
+            assert np.array_equal(one, other), call.name
+        if call.backward_time is None:
+            assert seen.upstream is None
+            continue
+        given = [*(() if seen.gradients is None else as_tuple(seen.gradients)), *call.added]
+        again = row.backward(seen.upstream, cache)
+        for one, other in zip(given, again, strict=True):
+            assert one is None or np.array_equal(one, other), call.name
+
+
+def test_the_loss_and_its_gradient():
+    model, inputs, targets, tokens = showcase_model()
+    found = trace(model, *inputs, targets=targets, tokens=tokens)
+    logits, cache = model.forward(*inputs)
+    loss, of_loss = npf.functional.cross_entropy_forward(logits, targets, 0)
+    model.zero_grad()
+    model.backward(npf.functional.cross_entropy_backward(1.0, of_loss)[0], cache)
+    assert found.document["loss"] == float(loss)
+    for name, parameter in model.named_parameters():
+        assert np.array_equal(gradients(found)[name], parameter.grad), name
+    last = found.calls[-1]
+    assert (last["name"], last["type"], last["parent"]) == ("loss", "cross_entropy", None)
+    assert found.document["tokens"]["target_out"] == [["t", "o", "b", "<end>"], ["o", "t", "<end>", "<pad>"]]
+
+
+def test_the_times_are_those_of_one_walk_there_and_back():
+    found = showcase()
+    ways = [call[way] for call in found.calls for way in ("forward", "backward")]
+    times = sorted(time for way in ways for time in (way["start"], way["end"]))
+    assert times == list(range(4 * len(found.calls)))
+    for call in found.calls:
+        if call["parent"] is not None:
+            for way in ("forward", "backward"):
+                outer = found.calls[call["parent"]][way]
+                assert outer["start"] < call[way]["start"] < call[way]["end"] < outer["end"]
+    forward = [call["forward"]["start"] for call in found.calls]
+    assert forward == sorted(forward)
+
+
+def test_the_showcase_is_small():
+    assert len(showcase().to_json()) < 2_000_000
+
+
+@pytest.mark.parametrize("kernels", ["numpy", "plain"])
+def test_a_float32_model_is_traced_in_float64_and_left_as_it_was(kernels):
+    size = {"d_model": 8, "num_heads": 2, "d_ff": 12, "num_encoder_layers": 1, "num_decoder_layers": 1}
+    config = npf.TransformerConfig(src_vocab_size=7, tgt_vocab_size=7, max_seq_len=6, recompute=True, **size)
+    src, tgt = np.array([[3, 5, 4], [6, 2, 0]]), np.array([[1, 6], [1, 0]])
+    model = npf.Transformer(config, backend=get_backend("numpy", kernels=kernels), seed=0)
+    before = {id(x): vars(x).copy() for x in (model, *model.all_layers())}
+    found = trace(model, src, tgt, key=npf.RandomKey(seed=1, step=2))
+    own = npf.Transformer(replace(config, recompute=False), backend=NUMPY64, seed=0)
+    for (_, mine), (_, theirs) in zip(own.named_parameters(), model.named_parameters(), strict=True):
+        mine.data[...] = theirs.data
+    y, cache = own.forward(src, tgt, key=npf.RandomKey(seed=1, step=2))
+    own.backward(found.recording.upstream[0], cache)
+    assert np.array_equal(found.recording.seen[0].output, y)
+    for name, parameter in own.named_parameters():
+        assert np.array_equal(gradients(found)[name], parameter.grad), name
+    after = {id(x): vars(x) for x in (model, *model.all_layers())}
+    for each, attributes in before.items():
+        assert attributes.keys() == after[each].keys()
+        assert all(value is after[each][name] for name, value in attributes.items() if name != "_version")
+    assert all(p.data.dtype == np.float32 and p.grad.dtype == np.float32 for _, p in model.named_parameters())
+    model.arena.expect_all(model.owned_parameters())
+
+
+def test_tied_weights_have_a_contribution_from_each_use():
+    model, inputs, targets, _ = showcase_model(tie_embeddings=True)
+    found = trace(model, *inputs, targets=targets)
+    (table,) = [one for one in found.document["parameters"] if one["name"] == "src_embedding.weight"]
+    assert table["aliases"] == ["tgt_embedding.weight", "generator.weight"]
+    uses = [call["name"] for call in found.calls for one in call["added"] if one["parameter"] == "src_embedding.weight"]
+    assert uses == ["src_embedding.embedding", "src_embedding.embedding", "generator.linear"]
+    assert [call["use"] for call in found.calls if call["name"] == "src_embedding.embedding"] == [1, 2]
+    (generator,) = [call for call in found.calls if call["name"] == "generator.linear"]
+    assert generator["params"]["weight"] == [{"parameter": "src_embedding.weight", "columns": None, "transposed": True}]
+    expect_same_sums(found)
+
+
+def test_a_layer_used_twice_has_two_calls_and_two_contributions():
+    found = trace(
+        Twice(4, 6, backend=NUMPY64), np.random.default_rng(0).normal(size=(2, 3, 4)), key=npf.RandomKey(1, 2)
+    )
+    calls = [call for call in found.calls if call["type"] == "feed_forward"]
+    assert [call["use"] for call in calls] == [1, 2]
+    first, second = ({one["parameter"]: one["array"] for one in call["added"]} for call in calls)
+    assert first.keys() == second.keys() == gradients(found).keys()
+    assert all(first[name] != second[name] for name in first)
+    expect_same_sums(found)
+    masks = [call["cache"][3]["value"]["items"][0] for call in calls]
+    assert masks[0] != masks[1], "each use draws a mask of its own"
+
+
+def test_the_columns_of_a_block_are_three_parameters():
+    found = showcase()
+    (call,) = [call for call in found.calls if call["name"] == "encoder.layers.0.self_attention.linear"]
+    names = [f"encoder.layers.0.self_attention.{name}.weight" for name in ("query", "key", "value")]
+    assert [(one["parameter"], one["columns"]) for one in call["params"]["weight"]] == [
+        (name, [4 * i, 4 * i + 4]) for i, name in enumerate(names)
+    ]
+    (whole,) = [one["value"] for one in call["gradients"] if one["of"] == "weight"]
+    cut = {one["parameter"]: found.arrays[one["array"]] for one in call["added"]}
+    assert np.array_equal(found.arrays[whole], np.hstack([cut[name] for name in names]))
+
+
+class Scaled(Layer):
+    """A user's layer: it calls no operation, and adds to its gradient itself, in two places."""
+
+    def __init__(self, backend):
+        super().__init__(backend)
+        self.inner = Linear(3, 3, backend=backend)
+        self.scale = npf.layers.Parameter("scale", backend.array(np.array([2.0, 3.0, 4.0])))
+
+    def forward(self, x):
+        h, inner = self.inner.forward(x * self.scale.data)
+        return h * self.scale.data, (x, h, inner)
+
+    def backward(self, dy, cache):
+        x, h, inner = cache
+        self.scale.grad += (dy * h).sum(axis=0)
+        dx = self.inner.backward(dy * self.scale.data, inner)
+        self.scale.grad += (dx * x).sum(axis=0)
+        return dx * self.scale.data
+
+
+def test_a_users_layer_shows_its_lines_and_its_own_contributions():
+    x = np.random.default_rng(0).normal(size=(2, 3))
+    found = trace(Scaled(NUMPY64), x)
+    root = found.calls[0]
+    assert [one["parameter"] for one in root["added"]] == ["scale"]
+    expect_same_sums(found)
+    assert root["backward"]["function"] == "test_trace.Scaled.backward"
+    changed = [set(line["values"]) for line in root["backward"]["lines"]]
+    assert changed == [{"x", "h", "inner"}, set(), {"dx"}, set(), {"return"}]
+    assert root["forward"]["lines"][-1]["values"]["return"]["items"][0] == root["outputs"][0]["value"]
+    (dx,) = [one["value"] for one in root["gradients"]]
+    assert root["backward"]["lines"][-1]["values"]["return"] == dx
+    text = found.document["sources"]["test_trace"]["functions"]["Scaled.backward"]["text"]
+    assert text.startswith("def backward(self, dy, cache):")
+
+
+class Foreign:
+    """Not one of npformer's layers: an object with forward, backward and named_parameters."""
+
+    def __init__(self):
+        self.weight = type("Value", (), {"data": np.array([[2.0, 1.0]]), "grad": None})()
+
+    def forward(self, x):
+        return x * self.weight.data, x
+
+    def backward(self, dy, cache):
+        self.weight.grad += (dy * cache).sum(axis=0, keepdims=True)
+        return dy * self.weight.data
+
+    def named_parameters(self):
+        yield "weight", self.weight
+
+
+def test_an_object_of_another_class():
+    target, x = Foreign(), np.array([[1.0, 2.0], [3.0, 5.0]])
+    found = trace(target, x, upstream=np.array([[1.0, 0.5], [0.0, 2.0]]))
+    assert gradients(found)["weight"].tolist() == [[1.0, 11.0]]
+    assert target.weight.grad is None
+    expect_same_sums(found)
+    assert [call["type"] for call in found.calls] == ["Foreign"]
+    assert [line["values"] for line in found.calls[0]["forward"]["lines"]]
+
+
+def cube_forward(x):
+    square = x * x
+    return square * x, square
+
+
+def cube_backward(dy, cache):
+    return (3 * cache * dy,)
+
+
+def test_a_users_pair():
+    x = np.array([[1.0, -2.0]])
+    for target in ((cube_forward, cube_backward), Pair(cube_forward, cube_backward)):
+        found = trace(target, x, upstream=np.ones((1, 2)))
+        (call,) = found.calls
+        assert (call["type"], call["kind"], found.document["kind"]) == ("cube", "operation", "operation")
+        assert found.arrays[call["gradients"][0]["value"]].tolist() == [[3.0, 12.0]]
+        assert call["gradients"][0]["of"] == "x"
+        first, last = call["forward"]["lines"]
+        assert found.arrays[first["values"]["square"]].tolist() == [[1.0, 4.0]]
+        assert last["values"]["return"]["items"][0] == call["outputs"][0]["value"]
+
+
+def test_a_pair_that_a_user_put_into_the_table_of_operations_is_the_one_that_runs():
+    def wrong(dy, cache, into=()):
+        return 2 * PLAIN.linear.backward(dy, cache, into)
+
+    backend = get_backend("numpy", kernels="numpy")
+    layer = Linear(3, 2, backend=replace(backend, ops=replace(backend.ops, linear=Pair(PLAIN.linear.forward, wrong))))
+    x = np.random.default_rng(0).normal(size=(2, 3))
+    found = trace(layer, x)
+    right = trace(Linear(3, 2, backend=backend), x)
+    twice, once = (f.arrays[f.calls[0]["gradients"][0]["value"]] for f in (found, right))
+    assert np.array_equal(twice, 2 * once)
+
+
+@pytest.mark.parametrize("target", ["layer_norm", LAYER_NORM, PLAIN.layer_norm, get_backend("numpy").ops.layer_norm])
+def test_an_operation_by_name_row_or_pair(target):
+    rng = np.random.default_rng(0)
+    inputs = rng.normal(size=(2, 3, 4)), rng.normal(size=4), rng.normal(size=4), 1e-5
+    found = trace(target, *inputs)
+    (call,) = found.calls
+    assert call["type"] == "layer_norm"
+    assert [one["name"] for one in call["inputs"]] == ["x", "gamma", "beta", "eps"]
+    assert call["inputs"][3]["value"] == 1e-5
+    assert [one["of"] for one in call["gradients"]] == ["x", "gamma", "beta"]
+    y, cache = npf.functional.layer_norm_forward(*inputs)
+    assert np.array_equal(found.arrays[call["outputs"][0]["value"]], y)
+    dx = npf.functional.layer_norm_backward(found.recording.upstream[0], cache)[0]
+    assert np.array_equal(found.arrays[call["gradients"][0]["value"]], dx)
+
+
+@pytest.mark.parametrize("op", list(OPERATIONS))
+def test_an_operation_without_inputs_runs_on_its_sample(op):
+    found = trace(op)
+    (call,) = found.calls
+    assert call["type"] == op
+    assert call["backward"]["lines"]
+
+
+def test_json_comes_back_to_the_last_bit():
+    found = showcase(norm_order="pre", dropout=0.0)
+    back = Trace.from_json(found.to_json())
+    assert back.recording is None
+    assert back.document == json.loads(json.dumps(found.document))
+    assert back.arrays.keys() == found.arrays.keys()
+    for name, x in found.arrays.items():
+        assert back.arrays[name].dtype == x.dtype
+        assert np.array_equal(back.arrays[name], x, equal_nan=x.dtype.kind == "f"), name
+    assert str(back) == str(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "expected JSON"),
+        ("[]", "format 'npformer-trace'"),
+        ('{"format": "npformer-trace", "version": 9}', "expected version 1, got 9"),
+        ('{"format": "npformer-trace", "version": 1}', "expected arrays"),
+        ('{"format": "npformer-trace", "version": 1, "arrays": {"a0": {"dtype": "object", "shape": [], "data": ""}}}',
+         "dtype 'object'"),
+        ('{"format": "npformer-trace", "version": 1, "arrays": {"a0": {"dtype": "int64", "shape": [2], "data": ""}}}',
+         "cannot reshape"),
+    ],
+)  # fmt: skip
+def test_what_is_no_trace_is_refused(text, words):
+    with pytest.raises(DataError, match=words):
+        Trace.from_json(text)
+
+
+def test_a_trace_that_is_too_large_says_how_large_and_what_to_do():
+    model, inputs, targets, _ = showcase_model()
+    with pytest.raises(ConfigError, match=r"at most 0.001 MB of numbers, got 0.008 MB: .* its 500 parameters alone"):
+        trace(model, *inputs, targets=targets, limit=1000)
+    size = sum(x.nbytes for x in showcase().arrays.values())
+    with pytest.raises(ConfigError, match="its 45 calls; make the batch, the sequences or the model smaller, or"):
+        trace(model, *inputs, targets=targets, limit=size - 1)
+    assert trace(model, *inputs, targets=targets, limit=size).arrays
+
+
+def test_bad_arguments():
+    x = np.ones((2, 3))
+    with pytest.raises(ConfigError, match=r"expected the name of an operation, got 'layer_nrm'.*layer_norm"):
+        trace("layer_nrm", x)
+    with pytest.raises(ConfigError, match="expected none beside targets"):
+        trace("relu", x, targets=np.array([1, 2]), upstream=x)
+    with pytest.raises(ShapeError, match=r"upstream: expected \[\(2, 3\)\]"):
+        trace("relu", x, upstream=np.ones(3))
+    with pytest.raises(ConfigError, match="expected a pair"):
+        trace(np.tanh, x)
+
+
+def test_the_names_are_those_within_the_target():
+    found = showcase()
+    assert found.recording is not None
+    names = [call["name"] for call in found.calls]
+    assert names[0] == ""
+    assert "decoder.layers.0.cross_attention" in names
+    assert names == [shown_name(call) for call in found.recording.calls]

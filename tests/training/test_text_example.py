@@ -1,0 +1,120 @@
+"""A batch of texts for a model of each kind, with targets that are given or the model's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer.data import Characters, Vocabulary
+from npformer.data.vocabulary import SPECIAL
+from npformer.errors import DataError, TokenError
+from npformer.models import DecoderConfig, EncoderConfig, TransformerConfig, build_model
+from npformer.training.assemble import Trained
+from npformer.training.evaluation import likeliest
+from npformer.training.text_example import encode, text_example
+
+LETTERS = Vocabulary.from_characters("abcd", SPECIAL)
+SIZE: dict[str, Any] = {"d_model": 8, "num_heads": 2, "d_ff": 8, "max_seq_len": 6}
+CLASSES = ("[PAD]", "noun", "verb")
+PAD, BOS, EOS, MASK = (LETTERS.id_of(piece) for piece in ("[PAD]", "[BOS]", "[EOS]", "[MASK]"))
+
+
+@pytest.fixture
+def trained(numpy64):
+    """A model of a kind of task, untrained."""
+
+    def make(kind, **changes) -> Trained:
+        count = len(LETTERS)
+        if kind == "translate":
+            config = TransformerConfig(count, count, num_encoder_layers=1, num_decoder_layers=1, **(SIZE | changes))
+        elif kind == "causal":
+            config = DecoderConfig(count, num_layers=1, **SIZE)
+        else:
+            head = {"classify": "sequence", "tag": "tokens", "masked": "masked"}[kind]
+            config = EncoderConfig(count, head=head, num_classes=None if kind == "masked" else 3, num_layers=1, **SIZE)
+        classes = CLASSES if kind in ("classify", "tag") else ()
+        return Trained(build_model(config, backend=numpy64, seed=0), Characters(LETTERS), classes, kind)
+
+    return make
+
+
+def ids(text: str, *more: int) -> list[int]:
+    return [*(LETTERS.id_of(letter) for letter in text), *more]
+
+
+def test_a_translation(trained):
+    found = text_example(trained("translate"), ["abc", "d"], ["cba", "d"])
+    assert [x.tolist() for x in found.inputs] == [
+        [ids("abc", EOS), ids("d", EOS, PAD, PAD)],
+        [[BOS, *ids("cba")], [BOS, *ids("d", PAD, PAD)]],
+    ]
+    assert found.targets.tolist() == [ids("cba", EOS), ids("d", EOS, PAD, PAD)]
+    assert found.tokens["target_in"] == [["[BOS]", "c", "b", "a"], ["[BOS]", "d", "[PAD]", "[PAD]"]]
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
+def test_without_an_answer_a_translation_is_the_models_own(trained, positions):
+    model = trained("translate", positions=positions)
+    found = text_example(model, ["abc"])
+    again = text_example(model, ["abc"], found.answers)
+    assert np.array_equal(found.targets, again.targets)
+    model.model.forward(*found.inputs)  # it fits the learned positions
+
+
+def test_a_class(trained):
+    model = trained("classify")
+    found = text_example(model, ["ab", "c"], ["verb", "noun"])
+    cls = LETTERS.id_of("[CLS]")
+    assert found.inputs[0].tolist() == [[cls, *ids("ab")], [cls, *ids("c", PAD)]]
+    assert (found.targets.tolist(), found.tokens["target_out"]) == ([2, 1], [["verb"], ["noun"]])
+    own = text_example(model, ["ab", "c"])
+    assert own.targets.tolist() == likeliest(model.model(own.inputs[0])).tolist()
+    with pytest.raises(TokenError, match="expected one of noun, verb, got 'adverb'"):
+        text_example(model, ["ab"], ["adverb"])
+
+
+def test_a_class_for_each_token(trained):
+    model = trained("tag")
+    found = text_example(model, ["ab", "c"], ["verb noun", "noun"])
+    assert found.targets.tolist() == [[2, 1], [1, PAD]]
+    assert found.answers == ("verb noun", "noun")
+    own = text_example(model, ["ab", "c"])
+    assert own.targets[1, 1] == PAD
+    assert len(own.answers[0].split()) == 2
+    with pytest.raises(DataError, match="expected 2 classes for 'ab', got 1"):
+        text_example(model, ["ab"], ["verb"])
+
+
+def test_hidden_tokens(trained):
+    model = trained("masked")
+    assert encode(model, "a[MASK]c") == [*ids("a"), MASK, *ids("c")]
+    found = text_example(model, ["a[MASK]c"], ["abc"])
+    assert (found.inputs[0].tolist(), found.targets.tolist()) == (
+        [[*ids("a"), MASK, *ids("c")]],
+        [[PAD, *ids("b"), PAD]],
+    )
+    assert found.answers == ("abc",)
+    own = text_example(model, ["a[MASK]c"])
+    assert (own.targets[0] != PAD).tolist() == [False, True, False]
+    with pytest.raises(DataError, match="expected the text with one token in place of each"):
+        text_example(model, ["a[MASK]c"], ["dbc"])
+    with pytest.raises(DataError, match=r"expected a \[MASK\] in each"):
+        text_example(model, ["abc"])
+
+
+def test_the_next_tokens(trained):
+    model = trained("causal")
+    found = text_example(model, ["abc"])
+    assert (found.inputs[0].tolist(), found.targets.tolist()) == ([[BOS, *ids("ab")]], [ids("abc")])
+    found = text_example(model, ["ab", "c"], ["cd", "d"])
+    assert found.inputs[0].tolist() == [[BOS, *ids("abc")], [BOS, *ids("c", PAD, PAD)]]
+    assert found.targets.tolist() == [[PAD, PAD, *ids("cd")], [PAD, *ids("d"), PAD, PAD]]
+
+
+def test_another_number_of_answers(trained):
+    with pytest.raises(DataError, match="expected one for each of 2 texts"):
+        text_example(trained("causal"), ["ab", "c"], ["d"])
+    with pytest.raises(DataError, match="at least 1"):
+        text_example(trained("causal"), [])
