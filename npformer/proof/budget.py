@@ -99,10 +99,10 @@ def _gradients(
     for parameter in parameters.values():
         parameter.data[...] = move(parameter.data)
     target.zero_grad()
-    with listening(target) as root:
+    with listening(target) as ear:
         y, cache = target.forward(*given, **named)
     found = target.backward(_upstream(y, backend, move), cache)
-    return _by_name(found, parameters, backend), _sums(root.parts)
+    return _by_name(found, parameters, backend), _sums(ear.calls[:1])
 
 
 class _Jitter:

@@ -44,9 +44,10 @@ def terms(pair: Any, cache: Any, dy: Any, names: Sequence[str] | None = None) ->
             shapes = [(*np.shape(gradient), *part.shape) for part in parts]
             found[key] = tuple(np.zeros(_expected(key, shape)) for shape in shapes)
     for which, index, single in _singles(dy, parts):
+        where: Any = (..., *index)
         for key, gradient in zip(keys, as_tuple(backward(single, cache)), strict=True):
             if gradient is not None:
-                found[key][which][(..., *index)] = _host(gradient)
+                found[key][which][where] = _host(gradient)
     return found
 
 

@@ -167,7 +167,7 @@ class Ear:
         """The call that made this cache; of several, the last whose backward has not run yet."""
         found = [call for call in self.calls if call.target is target and call.cache is cache and cache is not None]
         waiting = [call for call in found if call.backward_time is None]
-        return (waiting or found or [None])[-1]
+        return next(reversed(waiting or found), None)
 
     def _shown(self, call: Call) -> Call:
         """The call that watch sees."""

@@ -34,7 +34,8 @@ def showcase_model(**changes: Any) -> Showcase:
     """
     size = {"d_model": 4, "num_heads": 2, "d_ff": 6, "num_encoder_layers": 1, "num_decoder_layers": 1}
     config = TransformerConfig(len(PIECES), len(PIECES), **({"dropout": 0.0, "max_seq_len": 4} | size | changes))
-    model = shaken(Transformer(config, backend=get_backend("numpy", dtype="float64", kernels="plain"), seed=0))
+    model = Transformer(config, backend=get_backend("numpy", dtype="float64", kernels="plain"), seed=0)
+    shaken(model)
     src = _ids([[*word, "<end>"] for word in WORDS])
     tgt_in = _ids([["<begin>", *reversed(word)] for word in WORDS])
     tgt_out = _ids([[*reversed(word), "<end>"] for word in WORDS])
