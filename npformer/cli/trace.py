@@ -104,7 +104,7 @@ def trace_of_run(
     _expect_texts(trained, texts, answers)
     example = text_example(trained, texts, answers)
     pairs = zip(texts, example.answers, strict=True)
-    title = ", ".join(f"{text} → {answer}" if answer else text for text, answer in pairs)
+    title = ", ".join(f"{text} → {answer}" if answer or trained.kind != "causal" else text for text, answer in pairs)
     return trace(
         trained.model, *example.inputs, targets=example.targets, tokens=example.tokens,
         name=f"{path.name}: {title}", **options,
