@@ -16,6 +16,7 @@ import pytest
 from npformer.backend import PLAIN, Backend, Ops, cupy_problem, get_backend, with_bits
 from npformer.backend.numpy import numba_problem
 from npformer.functional import Draw, philox_bits
+from tests.browser import browser, chromium  # noqa: F401 - fixtures, found by their names
 from tests.tiers import (  # noqa: F401 - hooks, found by their names
     is_smoke,
     pytest_addoption,
@@ -60,8 +61,9 @@ class StrictDevice:
 
 
 def needs_numba(items: Sequence[Any]) -> bool:
-    """Whether some of these tests are for the CPU, or nobody knows which there are."""
-    return not items or any(item.get_closest_marker("gpu") is None for item in items)
+    """Whether some of these tests are for neither a GPU nor a browser, or nobody knows which there are."""
+    elsewhere = ("gpu", "browser")
+    return not items or any(not any(map(item.get_closest_marker, elsewhere)) for item in items)
 
 
 @pytest.fixture(scope="session", autouse=True)
