@@ -1,0 +1,117 @@
+"""The listener: the tree of calls, whose backward belongs to which call, and watches that take part."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from npformer.backend import get_backend
+from npformer.layers import Layer
+from npformer.layers.linear import Linear
+from npformer.proof.catalogue import Twice
+from npformer.proof.listening import Watch, listening
+
+BACKEND = get_backend("numpy", dtype="float64", kernels="plain")
+X = np.random.default_rng(0).normal(size=(2, 3))
+
+
+class Passing(Layer):
+    """Its cache is the operation's own."""
+
+    def __init__(self):
+        super().__init__(BACKEND)
+        self.inner = Linear(3, 3, backend=BACKEND)
+
+    def forward(self, x):
+        return self.ops.linear.forward(x, self.inner.weight.data, self.inner.bias.data)
+
+    def backward(self, dy, cache):
+        return self.ops.linear.backward(dy, cache, into=(self.inner.weight.grad, self.inner.bias.grad))
+
+
+def test_a_layer_that_hands_on_the_cache_of_an_operation():
+    layer = Passing()
+    with listening(layer) as ear:
+        y, cache = layer.forward(X)
+        layer.backward(np.ones_like(y), cache)
+    outer, inner = ear.calls
+    assert (inner.parent, outer.parts, outer.operation, inner.operation) == (outer, [inner], "", "linear")
+    assert [call.forward_time + call.backward_time for call in ear.calls] == [(0, 3, 4, 7), (1, 2, 5, 6)]
+    assert inner.into[0] is not None
+    assert np.array_equal(inner.added[0], layer.inner.weight.grad)
+
+
+def test_each_use_of_a_layer_gets_its_own_upstream_gradient():
+    from npformer.layers import RandomKey
+
+    layer = Twice(3, 4, backend=BACKEND)
+    x = X[None]
+    with listening(layer) as ear:
+        y, cache = layer.forward(x, RandomKey(1, 2))
+        dx = layer.backward(np.ones_like(y), cache)
+    first, second = (call for call in ear.calls if call.name == "Twice.feed_forward")
+    assert np.array_equal(second.upstream, np.ones_like(y))
+    assert np.array_equal(first.upstream, second.gradients)
+    assert np.array_equal(first.gradients, dx)
+    total = layer.feed_forward.up.weight.grad
+    adding = [call.added[0] for call in ear.calls if call.operation == "feed_forward"]
+    assert np.array_equal(adding[1] + adding[0], total)
+
+
+class Doubling(Watch):
+    """Doubles the gradient that goes into operations, and halves what comes out."""
+
+    def __init__(self):
+        self.seen: list[str] = []
+
+    def inputs(self, call, inputs):
+        self.seen.append(call.name)
+        return inputs
+
+    def outputs(self, call, output):
+        return output + 1 if call.operation else output
+
+    def entering(self, call, dy):
+        return 2 * dy if call.operation else dy
+
+    def leaving(self, call, dy, gradients, into):
+        return gradients / 2 if call.operation else gradients
+
+
+def test_a_watch_may_change_what_is_passed():
+    layer, watch = Linear(3, 3, backend=BACKEND), Doubling()
+    expected, cache = layer.forward(X)
+    dx = layer.backward(np.ones_like(expected), cache)
+    once = layer.weight.grad.copy()
+    with listening(layer, watch=watch) as ear:
+        y, cache = layer.forward(X)
+        found = layer.backward(np.ones_like(y), cache)
+    assert watch.seen == ["Linear", "Linear.linear"]
+    assert np.array_equal(y, expected + 1)
+    assert np.allclose(found, dx)
+    assert np.allclose(layer.weight.grad, 3 * once), "once without the watch, twice with it"
+    assert np.array_equal(ear.calls[1].upstream, 2 * np.ones_like(y))
+
+
+def test_a_backward_whose_cache_is_unknown():
+    layer = Linear(3, 3, backend=BACKEND)
+    y, cache = layer.forward(X)
+    seen: list = []
+
+    class Noting(Watch):
+        def entering(self, call, dy):
+            seen.append(call)
+            return dy
+
+    with listening(layer, watch=Noting()) as ear:
+        layer.backward(np.ones_like(y), cache)
+    assert seen == [None, None]
+    assert ear.calls == []
+
+
+def test_everything_is_restored_after_an_error():
+    layer = Linear(3, 3, backend=BACKEND)
+    before = dict(vars(layer))
+    with pytest.raises(ValueError, match="expected"), listening(layer):
+        layer.forward(np.ones((2, 4)))
+    assert vars(layer) == before
