@@ -74,6 +74,7 @@ COMMANDS = {
         ("cost_and_length", "Cost and length"), ("step_time", "Recurrent and parallel steps"),
         ("first_token", "Gradient that reaches the first token"), ("norms", "LayerNorm and BatchNorm under padding"),
         ("dropout_place", "Dropout before or after the residual sum"), ("norm_order", "Post-LN and pre-LN in depth"),
+        ("initialisation", "Initial values of embeddings and output projection"),
         ("heads", "What heads look at"), ("embeddings", "Neighbours before and after training"),
         ("beside_pytorch", "A run beside PyTorch's"),
     )

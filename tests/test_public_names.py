@@ -50,7 +50,8 @@ SIGNATURES: dict[str, dict[str, Any]] = {
 CONFIG = {
     "src_vocab_size": ..., "tgt_vocab_size": ..., "d_model": ..., "num_heads": ..., "num_encoder_layers": ...,
     "num_decoder_layers": ..., "d_ff": ..., "max_seq_len": ..., "dropout": 0.1, "norm_order": "post",
-    "final_norm": None, "activation": "relu", "scale_embedding": True, "tie_embeddings": False, "pad_id": 0,
+    "final_norm": None, "activation": "relu", "scale_embedding": True, "tie_embeddings": False, "init": "small",
+    "pad_id": 0,
 }  # fmt: skip
 
 

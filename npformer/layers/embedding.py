@@ -25,23 +25,23 @@ _INITIALIZERS = {"normal": scaled_normal, "uniform": scaled_uniform}
 
 
 class Embedding(Layer):
-    """Token ids (...) to vectors (..., C), scaled by √C unless scale is False. Starts with standard deviation 1/√C.
+    """Token ids (...) to vectors (..., C), scaled by √C unless scale is False. Starts with standard deviation std/√C.
 
-    init is the distribution from which the table is drawn. Load pretrained vectors with
-    ``from_pretrained``, or with ``load_pretrained`` into the table of a model. They are trained further, unless
-    you freeze them: model.arena.configure("embedding", trainable=False).
+    init is the distribution from which the table is drawn; std is the deviation of its entries times √C. Load
+    pretrained vectors with ``from_pretrained``, or with ``load_pretrained`` into the table of a model. They are trained
+    further, unless you freeze them: model.arena.configure("embedding", trainable=False).
     """
 
     static = True
 
     def __init__(
         self, vocab_size: int, d_model: int, *, scale: bool = True, init: Literal["normal", "uniform"] = "normal",
-        backend: Backend, seed: Seed = 0,
+        std: float = 1.0, backend: Backend, seed: Seed = 0,
     ) -> None:  # fmt: skip
         super().__init__(backend)
         if init not in _INITIALIZERS:
             raise ConfigError(f"init: expected one of {', '.join(_INITIALIZERS)}, got {init!r}")
-        self.weight = Parameter("weight", backend.array(_INITIALIZERS[init](seed, vocab_size, d_model)))
+        self.weight = Parameter("weight", backend.array(_INITIALIZERS[init](seed, vocab_size, d_model, std)))
         self.scale = math.sqrt(d_model) if scale else 1.0
 
     @classmethod

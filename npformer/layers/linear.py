@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 
 from npformer.backend import Backend
+from npformer.errors import ConfigError
 from npformer.layers.cache_stack import CacheStack
-from npformer.layers.initializers import Seed, xavier_uniform
+from npformer.layers.initializers import Seed, small_normal, xavier_uniform
 from npformer.layers.layer import Layer
 from npformer.layers.parameter import Parameter, ParameterView
 from npformer.typing import Array
 
+_INITIALIZERS = {"xavier": xavier_uniform, "small": small_normal}
+
 
 class Linear(Layer):
-    """y = x W + b for x (..., C_in). W starts Xavier-uniform, b at 0.
+    """y = x W + b for x (..., C_in). W starts as init says: Xavier-uniform or normal with deviation 0.02; b at 0.
 
     weight, if given, is used (and trained) instead of a new matrix: a tied projection.
     """
@@ -21,10 +26,13 @@ class Linear(Layer):
     static = True
 
     def __init__(
-        self, c_in: int, c_out: int, *, backend: Backend, seed: Seed = 0, weight: ParameterView | None = None
-    ) -> None:
+        self, c_in: int, c_out: int, *, init: Literal["xavier", "small"] = "xavier", backend: Backend, seed: Seed = 0,
+        weight: ParameterView | None = None,
+    ) -> None:  # fmt: skip
         super().__init__(backend)
-        self.weight = weight or Parameter("weight", backend.array(xavier_uniform(seed, c_in, c_out)))
+        if init not in _INITIALIZERS:
+            raise ConfigError(f"init: expected one of {', '.join(_INITIALIZERS)}, got {init!r}")
+        self.weight = weight or Parameter("weight", backend.array(_INITIALIZERS[init](seed, c_in, c_out)))
         self.bias = Parameter("bias", backend.array(np.zeros(c_out)))
 
     def forward(self, x: Array) -> tuple[Array, CacheStack]:

@@ -46,7 +46,9 @@ class Decoder(OneSequence):
         options = config.layer_options(causal=True)
         self.decoder = EncoderStack(config.num_layers, config.d_model, backend=self.backend, seed=rng, **options)
         tied = self.embedding.weight.transposed("weight") if config.tie_embeddings else None
-        self.generator = Linear(config.d_model, config.vocab_size, backend=self.backend, seed=rng, weight=tied)
+        self.generator = Linear(
+            config.d_model, config.vocab_size, init=config.init, backend=self.backend, seed=rng, weight=tied
+        )
         self.arena = Arena(self.owned_parameters(), self.backend)
 
     def backward(self, dlogits: Array, cache: CacheStack) -> None:

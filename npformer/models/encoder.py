@@ -44,7 +44,7 @@ class Encoder(OneSequence):
         self.encoder = EncoderStack(config.num_layers, config.d_model, backend=self.backend, seed=rng, **options)
         tied = self.embedding.weight.transposed("weight") if config.tie_embeddings else None
         classes = config.num_classes or config.vocab_size
-        self.head = Linear(config.d_model, classes, backend=self.backend, seed=rng, weight=tied)
+        self.head = Linear(config.d_model, classes, init=config.init, backend=self.backend, seed=rng, weight=tied)
         self.arena = Arena(self.owned_parameters(), self.backend)
 
     def backward(self, dlogits: Array, cache: CacheStack) -> None:

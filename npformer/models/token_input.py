@@ -18,7 +18,8 @@ Positions: TypeAlias = SinusoidalPositions | LearnedPositions | None
 
 def new_embedding(vocab_size: int, config: ModelConfig, backend: Backend, rng: np.random.Generator) -> Embedding:
     """The table of vocab_size tokens that config describes."""
-    return Embedding(vocab_size, config.d_model, scale=config.scale_embedding, backend=backend, seed=rng)
+    std = 0.5 if config.init == "small" else 1.0
+    return Embedding(vocab_size, config.d_model, scale=config.scale_embedding, std=std, backend=backend, seed=rng)
 
 
 def new_positions(config: ModelConfig, backend: Backend, rng: np.random.Generator) -> Positions:

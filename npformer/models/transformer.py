@@ -77,7 +77,9 @@ class Transformer(Layer):
         self.encoder = EncoderStack(config.num_encoder_layers, config.d_model, **encoder)
         self.decoder = DecoderStack(config.num_decoder_layers, config.d_model, **decoder)
         tied = self.tgt_embedding.weight.transposed("weight") if config.tie_embeddings else None
-        self.generator = Linear(config.d_model, config.tgt_vocab_size, backend=self.backend, seed=rng, weight=tied)
+        self.generator = Linear(
+            config.d_model, config.tgt_vocab_size, init=config.init, backend=self.backend, seed=rng, weight=tied
+        )
         self.arena = Arena(self.owned_parameters(), self.backend)
 
     def forward(

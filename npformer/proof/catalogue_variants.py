@@ -22,7 +22,7 @@ from npformer.layers import (
     SelfAttention,
 )
 from npformer.models import Decoder, DecoderConfig, Encoder, EncoderConfig, Transformer, TransformerConfig
-from npformer.models.config import POSITIONS
+from npformer.models.config import CHOICES
 from npformer.proof.case import KEY, Case, layer, model, padding
 
 ORDERS = ("post", "pre")
@@ -95,7 +95,7 @@ def _with_attention(name: str, attention: SelfAttention, x: np.ndarray[Any, Any]
 
 def combinations() -> Iterator[tuple[str, dict[str, Any]]]:
     """Every valid combination of positions and attention: (name, options of a config)."""
-    for positions, (name, attention) in product(POSITIONS, ATTENTIONS.items()):
+    for positions, (name, attention) in product(CHOICES["positions"], ATTENTIONS.items()):
         if positions != "relative" or name == "full":  # a bias needs the full matrix of scores
             yield f"{positions}, {name}", {"positions": positions} | attention
 

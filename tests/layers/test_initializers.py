@@ -30,7 +30,7 @@ from npformer.layers import (
     MultiHeadAttention,
     RelativeBias,
 )
-from npformer.layers.initializers import scaled_normal, scaled_uniform, xavier_uniform
+from npformer.layers.initializers import scaled_normal, scaled_uniform, small_normal, xavier_uniform
 
 Host = np.ndarray[Any, Any]
 SIGMAS, SEED = 6, 7
@@ -67,11 +67,15 @@ def test_scaled_normal():
     expect_normal(scaled_normal(SEED, 4000, 250), 1 / sqrt(250))
 
 
+def test_small_normal():
+    expect_normal(small_normal(SEED, 4000, 250), 0.02)
+
+
 def test_scaled_uniform():
     expect_uniform(scaled_uniform(SEED, 4000, 250), sqrt(3 / 250))
 
 
-@pytest.mark.parametrize("init", [xavier_uniform, scaled_normal, scaled_uniform])
+@pytest.mark.parametrize("init", [xavier_uniform, small_normal, scaled_normal, scaled_uniform])
 def test_numbers_are_a_function_of_the_seed(init):
     rng = np.random.default_rng(SEED)
     first, second = init(rng, 3, 4), init(rng, 3, 4)
@@ -88,6 +92,10 @@ LAYERS: dict[str, tuple[Callable[[Backend], Layer], list[Promise]]] = {
         lambda b: Linear(200, 300, backend=b, seed=SEED),
         [("weight", expect_uniform, sqrt(6 / 500))],
     ),
+    "Linear, small": (
+        lambda b: Linear(200, 300, init="small", backend=b, seed=SEED),
+        [("weight", expect_normal, 0.02)],
+    ),
     "FeedForward": (
         lambda b: FeedForward(200, 300, backend=b, seed=SEED),
         [(f"{name}.weight", expect_uniform, sqrt(6 / 500)) for name in ("up", "down")],
@@ -103,6 +111,10 @@ LAYERS: dict[str, tuple[Callable[[Backend], Layer], list[Promise]]] = {
     "Embedding, uniform": (
         lambda b: Embedding(900, 100, init="uniform", backend=b, seed=SEED),
         [("weight", expect_uniform, sqrt(3 / 100))],
+    ),
+    "Embedding, half as large": (
+        lambda b: Embedding(900, 100, std=0.5, backend=b, seed=SEED),
+        [("weight", expect_normal, 0.5 / sqrt(100))],
     ),
     "LearnedPositions": (
         lambda b: LearnedPositions(900, 100, backend=b, seed=SEED),

@@ -11,7 +11,7 @@ import pytest
 from npformer.backend import get_backend
 from npformer.errors import ConfigError
 from npformer.models import DecoderConfig, EncoderConfig, TransformerConfig
-from npformer.models.config import POSITIONS
+from npformer.models.config import CHOICES
 from npformer.proof import catalogue
 
 COUNTS = ("src_vocab_size", "tgt_vocab_size", "d_model", "num_encoder_layers", "num_decoder_layers", "d_ff",
@@ -79,6 +79,7 @@ def test_a_count_must_be_a_positive_integer(name, value):
             {"norm": "batch", "recompute": True},
             "recompute: expected False with norm='batch', whose statistics would be taken from the batch twice",
         ),
+        ({"init": "kaiming"}, "init: expected one of small, xavier, got 'kaiming'"),
         ({"pad_id": -1}, "pad_id: expected an id in every vocabulary, got -1"),
         ({"pad_id": 7}, "pad_id: expected an id in every vocabulary, got 7"),
         ({"d_model": 2**20 + 2}, "d_model: expected at most 1,048,576, got 1,048,578"),
@@ -122,7 +123,7 @@ def test_every_combination_is_in_the_gradient_table_or_refused_with_a_reason():
     tried_norms = {(type(made), made.norm, made.norm_order) for made in configs}
     assert {made.head for made in configs if isinstance(made, EncoderConfig)} == {"sequence", "tokens", "masked"}
     for kind, sizes in ((TransformerConfig, (7, 9)), (EncoderConfig, (7,)), (DecoderConfig, (7,))):
-        for positions, attention in itertools.product(POSITIONS, ("full", "local", "linear")):
+        for positions, attention in itertools.product(CHOICES["positions"], ("full", "local", "linear")):
             window = 2 if attention == "local" else None
             if (kind, positions, attention) not in tried:
                 with pytest.raises(ConfigError, match="; use "):

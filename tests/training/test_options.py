@@ -22,7 +22,8 @@ OTHER: dict[str, dict[str, Any]] = {
     "model": {
         "d_model": 12, "num_heads": 3, "num_encoder_layers": 1, "num_decoder_layers": 3, "d_ff": 7, "max_seq_len": 99,
         "dropout": 0.125, "norm_order": "post", "final_norm": False, "activation": "gelu", "positions": "learned",
-        "scale_embedding": False, "tie_embeddings": True, "recompute": True, "src_vocab_size": 20, "tgt_vocab_size": 20,
+        "scale_embedding": False, "tie_embeddings": True, "init": "xavier", "recompute": True,
+        "src_vocab_size": 20, "tgt_vocab_size": 20,
         "attention": "local", "window": 3, "stride": 2,
     },
     "training": {
