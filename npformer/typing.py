@@ -3,7 +3,8 @@
     B  batch                     C  model width (d_model), C = H·D
     T  query or target time      H  heads
     S  key or source time        D  head width
-    N  tokens (B·T)              F  feed-forward width (d_ff)
+    N  tokens: B·T, or those     F  feed-forward width (d_ff)
+       that count, no padding
     L  layers                    V  vocabulary
 
 A trailing comment such as ``# (B, H, T, D)`` gives the shape of the value on its line.

@@ -28,7 +28,7 @@ EXAMPLES = """examples:
                                            returns (model, inputs) or (model, inputs, options)
   npformer gradcheck --model mine.py --bisect             down to the first wrong operation
   npformer gradcheck --only softmax --sweep v.png         draw the error against the step size
-  npformer gradcheck --dtype float32       float32 gradients against float64 ones, within a derived budget
+  npformer gradcheck --dtype float32       float32 gradients against float64 ones, within a budget for rounding
   npformer gradcheck --random 200          4,800 random draws, 20 of the model: no false alarm
   npformer gradcheck --json | jq '.checks[] | select(.ok | not)'
 

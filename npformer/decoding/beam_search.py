@@ -47,8 +47,9 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """Decode as ``greedy`` does, but search for the texts of best score. Returns B lists of at most beam hypotheses.
 
-    Each list is sorted, best first. length_penalty is α: 0 favours short texts, 1 scores about the mean log P per
-    token. Raises ConfigError unless beam ≥ 1 and length_penalty ≥ 0, and the errors of greedy.
+    Each list is sorted, best first. length_penalty is α: 0 favours short texts; 1 divides log P by (5 + n)/6, which
+    for long texts grows as their number of tokens n. Raises ConfigError unless beam ≥ 1 and length_penalty ≥ 0, and
+    the errors of greedy.
     """
     beam = expect_count("beam", beam)
     _expect_penalty(length_penalty)

@@ -2,10 +2,10 @@
 
     p ∝ exp(logits/temperature)          < 1 sharpens, > 1 flattens
     top_k                                then only the k likeliest tokens
-    top_p                                then only the fewest likeliest tokens whose probabilities add up to top_p
+    top_p                                then only the fewest likeliest tokens whose p add up to at least top_p
 
-in this order. The token is the first at which the sum of p, over the vocabulary, exceeds a number u that
-is uniform in [0, 1).
+in this order. After each of them p is divided by its sum, so top_p is a share of what top_k kept. The token is the
+first at which the sum of p, over the vocabulary, exceeds a number u that is uniform in [0, 1).
 
 A row's numbers u depend on the seed, on the row's input, and on the number of equal rows before
 it in the batch. So a row is sampled as it would be alone, and copies of a row are sampled differently.

@@ -6,7 +6,8 @@ The files, in the order in which a Transformer is explained: ``linear``, ``relu`
 ``biased_attention``, ``local_attention`` (with ``attention_pattern``), ``linear_attention``, ``heads``,
 ``residual``, ``post_norm``, ``add_norm``, ``feed_forward``, ``cross_entropy``; and its predecessors ``gru``,
 ``conv1d``. Each file ends with its operation's row (``operation``); ``arrays`` holds what they share.
-README.md in this folder states the contract that every pair keeps.
+README.md in this folder states the contract that every pair keeps, the symbols, and ten things to see in the
+derivations.
 """
 
 from npformer.functional.add_norm import ADD_NORM, add_norm_backward, add_norm_forward

@@ -1,17 +1,17 @@
 """Pre-LN between two sub-layers: finish one residual sum and normalise it for the next sub-layer.
 
-    sum = x + Drop(f)      normed = LayerNorm(sum)
+    total = x + Drop(f)      normed = LayerNorm(total)
 
-In x + Drop(f(LN(x))) the sum is the residual stream, which continues unchanged. The norm after it
+In x + Drop(f(LN(x))) total is the residual stream, which continues unchanged. The norm after it
 belongs to the next sub-layer. The two always occur together, so they are one operation with two
 outputs.
 
-Backward: sum was used twice, by the stream and by the norm, so it receives both gradients,
+Backward: total was used twice, by the stream and by the norm, so it receives both gradients, and hands them on
+to both terms of the sum,
 
-    dtotal = dsum + (dx of LayerNorm backward of dnormed)
-    dx = dtotal      df = dtotal·keep·s
+    dx = dtotal + (LayerNorm backward of dnormed)      df = dx·keep·s
 
-The stream's own term dsum passes unscaled from the top of the stack to the bottom.
+The stream's own term dtotal passes unscaled from the top of the stack to the bottom.
 
 Source: Xiong et al. 2020, arXiv:2002.04745, figure 1b.
 """
@@ -35,7 +35,7 @@ class AddNormCache(NamedTuple):
 def add_norm_forward(
     x: Array, f: Array, gamma: Array, beta: Array, eps: float, draw: Draw | None, bits: Bits = philox_bits
 ) -> tuple[tuple[Array, Array], AddNormCache]:
-    """Sum x + Drop(f), both (..., C), and its norm by gamma, beta (C,). Returns (sum, normed), both (..., C).
+    """Sum x + Drop(f), both (..., C), and its norm by gamma, beta (C,). Returns (total, normed), both (..., C).
 
     Raises ShapeError if the shapes do not meet.
     """
@@ -47,11 +47,11 @@ def add_norm_forward(
 def add_norm_backward(dy: tuple[Array, Array], cache: AddNormCache) -> tuple[Array, Array, Array, Array]:
     """Gradients (dx (..., C), df (..., C), dgamma (C,), dbeta (C,)) of add_norm_forward.
 
-    dy is the pair (dsum, dnormed), both (..., C).
+    dy is the pair (dtotal, dnormed), both (..., C).
     """
-    dsum, dnormed = dy
+    dtotal, dnormed = dy
     through_norm, dgamma, dbeta = layer_norm_backward(dnormed, cache.norm)
-    dx, df = residual_backward(dsum + through_norm, cache.residual)
+    dx, df = residual_backward(dtotal + through_norm, cache.residual)
     return dx, df, dgamma, dbeta
 
 

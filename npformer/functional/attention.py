@@ -6,7 +6,7 @@
 
 Backward is the forward read bottom-up. The two products are linear maps in each of their
 operands, so (as in ``linear.py``) each operand's gradient is the product's gradient times the other
-operand, summed over all its uses. The scale 1/√D occurs once in the forward and once in each of dQ and dK:
+operand, summed over all its uses. The factor 1/√D occurs once in the forward and once in each of dQ and dK:
 
     ddropped = dout Vᵀ             dV = Drop(weights)ᵀ dout
     dweights = ddropped·keep·s
@@ -16,10 +16,19 @@ operand, summed over all its uses. The scale 1/√D occurs once in the forward a
 dV uses the weights *after* dropout, because the forward multiplied those by V. Softmax's backward uses the
 weights *before* dropout. Hidden pairs have weight 0, so dscores is 0 there and nothing of K or V leaks back.
 
-Why √D: for independent entries of variance 1 a dot product of D terms has variance D. Scaled, the
-scores have variance 1 for every D, and softmax starts in a range where it has a gradient.
+The mean of dweights that dscores subtracts is known without a row of weights. For every query, dropped or not,
 
-Source: Vaswani et al. 2017, arXiv:1706.03762, eq. 1.
+    Σ_S dweights·weights = Σ_S (dout Vᵀ)·Drop(weights) = Σ_D dout·(Drop(weights) V) = Σ_D dout·out
+
+so with out kept, the keys can be taken a block at a time: this is the step behind flash attention.
+
+Each row of dscores sums to 0, as softmax does not see a shift of its row. So Σ_S dK = 0, and a bias that is added to
+all keys alike has gradient 0: it adds one number to all scores of a query.
+
+Why √D: for independent entries of mean 0 and variance 1 a sum of D products has variance D. Scaled, the scores have
+variance 1 for every D, and softmax starts in a range where it has a gradient (``softmax.py``).
+
+Source: Vaswani et al. 2017, arXiv:1706.03762, eq. 1; the sum over D, Dao et al. 2022, arXiv:2205.14135, appendix B.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ With d = i + query_offset − j, the distance back from query to key:
 
     causal      d ≥ 0                      no key lies in the future
     window w    d < w, if not causal |d| < w
-    stride s    d divisible by s           together with a window: either one suffices
+    stride      d divisible by stride      together with a window: either one suffices
     key_visible key_visible[b, j]          True = this key may be looked at
 
 All conditions that are given must hold; window and stride count as one condition. The mask

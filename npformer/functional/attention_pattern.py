@@ -1,4 +1,4 @@
-"""Local and strided patterns: queries and keys that may meet are gathered into small blocks, without any n² array.
+"""Local and strided patterns: queries and keys that may meet are gathered into small blocks, without any (T, T) array.
 
 A pattern cuts a sequence of T positions into G blocks of R queries, (B, H, G, R, D), gathers for each block the
 M keys that it may look at, (B, H, G, M, D), and returns the rows of the blocks (scores (B, H, G, R, M) or
@@ -7,7 +7,7 @@ backward moves them back, and adds up the gradients of copies.
 
     Window w      blocks of w queries; keys of the previous block, the block itself and the next one: M = 3w
                   (causal: without the next one, M = 2w)
-    Stride s      positions that are equal modulo s form a block: M = ⌈T/s⌉
+    Stride        positions that are equal modulo the stride form a block: M = ⌈T/stride⌉
 
 Source: windows, Beltagy et al. 2020, arXiv:2004.05150; strides, Child et al. 2019, arXiv:1904.10509.
 """

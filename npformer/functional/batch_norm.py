@@ -1,9 +1,9 @@
 """Batch normalisation over tokens: each column is centred and scaled by the statistics of a whole batch.
 
-    n = Σ m      μ = Σ m·x/n      σ² = Σ m·(x − μ)²/n      r = 1/√(σ² + ε)      sums over all tokens of the batch
+    N = Σ c      μ = Σ c·x/N      σ² = Σ c·(x − μ)²/N      r = 1/√(σ² + ε)      sums over all tokens of the batch
     x̂ = (x − μ)·r      y = γ·x̂ + β
 
-m is 1 for a token that counts and 0 for padding: padding is normalised like all other tokens, but does not
+c is 1 for a token that counts and 0 for padding: padding is normalised like all other tokens, but does not
 enter the statistics. Compared with LayerNorm, rows and columns are exchanged: a token's output depends on the
 other tokens of the batch. That is why a padding mask is needed, and why inference, where there
 may be no batch, uses running statistics from training as constants.
@@ -11,12 +11,14 @@ may be no batch, uses running statistics from training as constants.
 Backward, with g = γ·dy:
 
     dβ = Σ dy      dγ = Σ dy·x̂
-    dx_i = r·(g_i − (m_i/n)·Σ_j g_j − (m_i/n)·x̂_i·Σ_j g_j·x̂_j)
+    dx_i = r·(g_i − (c_i/N)·Σ_j g_j − (c_i/N)·x̂_i·Σ_j g_j·x̂_j)
 
 Derivation of dx, as in ``layer_norm.py`` with tokens for columns: with u = x − μ and x̂ = u·r,
-dr/du_i = −r³·m_i·u_i/n, so du_i = r·(g_i − (m_i/n)·x̂_i·Σ_j g_j x̂_j), and since every u_j holds −m_i x_i/n,
-dx_i = du_i − (m_i/n)·Σ_j du_j, where Σ_j du_j = r·Σ_j g_j because Σ_j m_j x̂_j = 0. Padding has m_i = 0: it moves
-no statistic, and its gradient is r·g_i.
+
+    ∂r/∂u_i = −r³·c_i·u_i/N         so du_i = r·(g_i − (c_i/N)·x̂_i·Σ_j g_j x̂_j)
+    ∂u_j/∂x_i = δ_ij − c_i/N        so dx_i = du_i − (c_i/N)·Σ_j du_j
+
+and Σ_j du_j = r·Σ_j g_j because Σ_j c_j x̂_j = 0. Padding has c_i = 0: it moves no statistic, and its gradient is r·g_i.
 
 Inference: the same map with μ and σ² given, two more inputs. u = x − μ and r = (σ² + ε)^(−1/2) give
 
@@ -38,7 +40,7 @@ class BatchNormCache(NamedTuple):
     x_hat: Array  # (..., C)  kept: used twice below
     r: Array  # (C,)
     gamma: Array  # (C,)
-    shares: Array  # (..., 1)  m/n: 0 for padding
+    shares: Array  # (..., 1)  c/N: 0 for padding
     mean: Array  # (C,)  μ and σ², for the running statistics
     variance: Array  # (C,)
 
@@ -104,15 +106,15 @@ def batch_norm_inference_backward(
 
 
 def token_shares(x: Array, counts: Array | None) -> Array:
-    """m/n (..., 1) for each token of x (..., C)."""
+    """c/N (..., 1) for each token of x (..., C)."""
     xp = namespace(x)
     if counts is None:
-        m = xp.ones_like(x[..., :1])
+        counted = xp.ones_like(x[..., :1])
     else:
         expect_shape("counts", counts, "the shape of x without C", *x.shape[:-1])
-        m = xp.astype(counts[..., None], x.dtype)
-    n = xp.sum(m)
-    return m / xp.where(real_part(n) > 0, n, xp.ones_like(n))
+        counted = xp.astype(counts[..., None], x.dtype)
+    num_counted = xp.sum(counted)
+    return counted / xp.where(real_part(num_counted) > 0, num_counted, xp.ones_like(num_counted))
 
 
 def _expect_norm(x: Array, gamma: Array, beta: Array) -> None:

@@ -7,6 +7,8 @@ Backward as in ``attention.py``; the bias was added to the scores of every seque
 
     dbias = Σ_B dscores
 
+Each row of dbias sums to 0, as those of dscores do.
+
 Source: Shaw, Uszkoreit & Vaswani 2018, arXiv:1803.02155; as a bias, Raffel et al. 2020, arXiv:1910.10683.
 """
 

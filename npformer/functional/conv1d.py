@@ -2,12 +2,14 @@
 
     y_t = Σ_k x_(t + k − left) W_k + b          k = 0 … K−1; tokens beyond either end are 0 (zero padding)
 
-left counts the taps before t: (K − 1)//2 looks to both sides, K − 1 is causal. The convolution is a sum
-of K linear maps, each of a shifted copy of x, so its backward is theirs, shifted back:
+left counts the taps before t. With (K − 1)//2 it looks to both sides, and if K is even one token further to the right;
+with K − 1 it is causal. The convolution is a sum of K linear maps, each of a shifted copy of x, so its backward is
+theirs, shifted back:
 
-    dx_s = Σ_k dy_(s − k + left) W_kᵀ        dW_k = Σ_t x_(t + k − left)ᵀ dy_t        db = Σ_t dy_t
+    dx_j = Σ_k dy_(j − k + left) W_kᵀ        dW_k = Σ_t x_(t + k − left)ᵀ dy_t        db = Σ_t dy_t
 
-Source: LeCun et al. 1989; over sequences, Gehring et al. 2017, arXiv:1705.03122.
+Source: LeCun et al. 1989, "Backpropagation applied to handwritten zip code recognition", Neural Computation 1; over
+sequences, Gehring et al. 2017, arXiv:1705.03122.
 """
 
 from __future__ import annotations

@@ -1,16 +1,21 @@
 """Cross-entropy: the mean negative log-probability of the target tokens, with label smoothing.
 
     p_n = softmax(z_n)                              over the V classes
-    q_n = (1 − ε)·onehot(target_n) + ε/V            label smoothing ε
-    loss = (1/N) Σ_counted −Σ_v q_nv log p_nv
+    q_n = (1 − smoothing)·onehot(target_n) + smoothing/V
+    loss = (1/N) Σ_n −Σ_v q_nv log p_nv             over the N tokens that count
 
 A token whose target is ignore_index (padding) does not count, neither in the sum nor in N. If
 nothing counts the loss is 0, and so is every gradient.
 
 With log p_nv = z_nv − lse_n, lse_n = log Σ_v exp z_nv and Σ_v q_nv = 1, a token's loss is
-lse_n − Σ_v q_nv z_nv. Since d(lse_n)/d(z_nv) = p_nv,
+lse_n − Σ_v q_nv z_nv. Since ∂lse_n/∂z_nv = p_nv,
 
-    dz_nv = dloss/N·(p_nv − q_nv) for counted tokens, 0 for the others
+    dz_nv = dloss/N·(p_nv − q_nv) for tokens that count, 0 for the others
+
+Softmax and logarithm meet here. Alone, the logarithm sends back dp = −q/p, which is huge where p is small, and
+softmax's Jacobian is as small there. Their product is plain: (diag(p) − p pᵀ)(−q/p) = −q + p·Σ_v q_v = p − q. Each
+entry lies between −1 and 1, and it fades only as p comes to q: a model that is sure and wrong still gets a gradient
+near 1.
 
 The mean is over counted tokens, in the forward and in the backward. A gradient that is divided by another
 number (B, B·T) is wrong, but a falling loss would not show it.
@@ -64,7 +69,7 @@ def cross_entropy_backward(dloss: Array | float, cache: CrossEntropyCache) -> tu
 
 
 def _target_distribution(logits: Array, targets: Array, label_smoothing: float) -> Array:
-    """q (..., V): 1 − ε + ε/V at the target, ε/V elsewhere; ε/V everywhere if the target is outside [0, V)."""
+    """q (..., V) of the docstring above; smoothing/V everywhere if the target is outside [0, V)."""
     xp = namespace(logits)
     num_classes = logits.shape[-1]
     # int64, not targets.dtype: in uint8 the classes would wrap at 256

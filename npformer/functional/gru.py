@@ -2,9 +2,9 @@
 
     a_t = x_t W + b          (B, 3C)     from the token: columns for r, z, n
     u_t = h_(t−1) U + c      (B, 3C)     from the state: columns for r, z, n
-    r = σ(a_r + u_r)         how much of the past enters the proposal
-    z = σ(a_z + u_z)         how much of the past stays
-    n = tanh(a_n + r·u_n)    the proposal
+    p_r = a_r + u_r          r = σ(p_r)       how much of the past enters the proposal
+    p_z = a_z + u_z          z = σ(p_z)       how much of the past stays
+    p_n = a_n + r·u_n        n = tanh(p_n)    the proposal
     h_t = (1 − z)·n + z·h_(t−1)
 
 At padding the state stays unchanged: h_t = h_(t−1).
@@ -17,7 +17,12 @@ tanh' = 1 − tanh²:
     dp_n = dn·(1 − n²)          dp_r = (dp_n·u_n)·r(1 − r)          dp_z = dz·z(1 − z)
     da_t = [dp_r, dp_z, dp_n]   du_t = [dp_r, dp_z, dp_n·r]         sent back: dh·z + du_t Uᵀ
 
-and over all steps dx = da Wᵀ, dW = Σ xᵀ da, db = Σ da, dU = Σ_t h_(t−1)ᵀ du_t, dc = Σ du.
+At padding h_t is a copy: dh is sent back as it is, and da_t = du_t = 0. Over all steps dx = da Wᵀ, dW = Σ xᵀ da,
+db = Σ da, dU = Σ_t h_(t−1)ᵀ du_t, dc = Σ du.
+
+dh·z is why a gradient lasts or vanishes. Over k steps it is multiplied, number by number, by the k values of z: it
+passes unchanged where they are 1, which the network can learn, and fades like zᵏ where they are less. The other term,
+du_t Uᵀ, is multiplied by a matrix at each step, as in a recurrent network without gates.
 
 The steps cannot be computed in parallel, since each needs the one before. That is the cost of recurrence.
 
@@ -83,7 +88,7 @@ def gru_backward(dy: Array, cache: GruCache) -> tuple[Array, Array, Array, Array
     x, weight, recurrent, states, gates, visible = cache
     xp = namespace(dy)
     length, width = dy.shape[1:]
-    back = xp.zeros_like(states[:, 0, :])  # what the step behind sent back
+    back = xp.zeros_like(states[:, 0, :])  # what step t + 1 sent back
     da, du = [], []
     for t in reversed(range(length)):
         r, z, n, u_n = (gates[:, t, i * width : (i + 1) * width] for i in range(4))

@@ -10,14 +10,22 @@ Backward, with g = γ·dy (the gradient that reaches x̂):
 
 Derivation of dx. Let u = x − μ, so x̂ = u·r and r depends on u through σ² = mean_C u²:
 
-    dr/du_i  = −r³·u_i/C                              from r = (σ² + ε)^(−1/2)
-    du_i     = r·g_i + (Σ_j g_j u_j)·(−r³·u_i/C)      product rule on x̂ = u·r
+    dr       = Σ_j g_j u_j                            r is used by every x̂_j = u_j·r
+    ∂r/∂u_i  = −r³·u_i/C                              from r = (σ² + ε)^(−1/2) and ∂σ²/∂u_i = 2u_i/C
+    du_i     = r·g_i + dr·∂r/∂u_i                     u_i is used by x̂_i and by r
              = r·(g_i − x̂_i·mean_C(g·x̂))              since u·r = x̂
-    dx_i     = du_i − mean_C du                       since each u_j holds −x_i/C
+    dx_i     = du_i − mean_C du                       since ∂u_j/∂x_i = δ_ij − 1/C
              = r·(g_i − mean_C g − x̂_i·mean_C(g·x̂))   since mean_C x̂ = 0
 
 The two means are subtracted because μ and r depend on x: the part of g along 1 (a shift
 changes nothing) and the part along x̂ (a scale changes nothing, as far as ε is small).
+
+As a matrix, for one token: dx = r·(I − 1 1ᵀ/C − x̂ x̂ᵀ/C) g. Without ε, x̂ᵀx̂ = C, and the bracket is the projector onto
+what is orthogonal to both 1 and x̂. Of C directions C − 2 are left. At C = 2 none is, and dx = 0: x̂ is (1, −1) or
+(−1, 1), whatever x is. With ε, x̂ᵀdx = ε·r³·x̂ᵀg, small but not 0.
+
+Other derivations go from σ² back to μ as well. That term is 0: ∂σ²/∂μ = −2·mean_C(x − μ) = 0, as μ minimises
+mean_C (x − μ)². Here it is the last step: what r sends to u has mean 0.
 
 Source: Ba, Kiros & Hinton 2016, arXiv:1607.06450, eq. 3.
 """

@@ -2,13 +2,21 @@
 
     y = x W + b            y_nj = Σ_i x_ni W_ij + b_j
 
-Backward, from dL = Σ_nj dy_nj · d(y_nj):
+dX is ∂L/∂X for every X, and δX a small change of X; README.md in this folder defines these symbols. Backward, from
+
+    δL = Σ_nj dy_nj δy_nj      δy_nj = Σ_i (δx_ni W_ij + x_ni δW_ij) + δb_j
+
+by collecting the factors of each change:
 
     x_ni meets W_ij for every j          dx_ni = Σ_j dy_nj W_ij      dx = dy Wᵀ
     W_ij meets x_ni for every token n    dW_ij = Σ_n x_ni dy_nj      dW = xᵀ dy
     b_j is added to every token n        db_j  = Σ_n dy_nj           db = Σ_tokens dy
 
 Each gradient is a sum over all uses of the value: that is the whole of backpropagation.
+
+The same in matrices, for any operation: δy = J δx with the Jacobian J of its derivatives, so δL = dyᵀJ δx and
+dx = Jᵀ dy. Nobody builds J. From N tokens of width C to N tokens of width C it has (N·C)² entries; here the product
+with Jᵀ is dy Wᵀ. One sweep from the loss down gives the derivatives of one number by all inputs.
 
 Source: Rumelhart, Hinton & Williams 1986, Nature 323, eq. 6 and 7.
 """

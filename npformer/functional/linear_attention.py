@@ -3,26 +3,28 @@
     φ(x) = elu(x) + 1 = x + 1 where x > 0, else exp x          always positive
     out_t = (Σ_j (φ(q_t)·φ(k_j)) v_j)/(Σ_j φ(q_t)·φ(k_j))
 
-The products may be taken in another order: φ(q_t) is multiplied by Σ_j φ(k_j) v_jᵀ, a (D, D) matrix whose size
-does not depend on the number of keys. So the cost grows as n, not n². With a column of ones appended to the
+The products may be taken in another order: φ(q_t) is multiplied by Σ_j φ(k_j)ᵀ v_j, a (D, D) matrix whose size
+does not depend on the number of keys. So the cost grows as T + S, not as T·S. With a column of ones appended to the
 values, v' = [v 1], numerator and denominator are columns of one product (hidden keys: φ(k) = 0):
 
-    A   = φ(K)ᵀ V'       (D, D+1)             n = φ(Q) A       out = n_[:D]/n_D
+    A = φ(K)ᵀ V'       (D, D+1)             out' = φ(Q) A       out = out'_[:D]/out'_D
 
 Causal: A_t sums only j ≤ t. In chunks of CHUNK tokens, with the state A before the chunk,
 
-    n_t = φ(q_t) A_before + Σ_{j ≤ t, in the chunk} (φ(q_t)·φ(k_j)) v'_j
+    out'_t = φ(q_t) A_before + Σ_{j ≤ t, in the chunk} (φ(q_t)·φ(k_j)) v'_j
 
-so the work is still matrix products, and the memory is one (D, D+1) matrix for each chunk.
+so the work is still matrix products. From chunk to chunk one (D, D+1) matrix is handed on; within a chunk scores of
+CHUNK × CHUNK are made.
 
-Backward, read bottom-up. From out = n_[:D]/n_D with a = 1/n_D:  dn = [dout·a,  −(dout·out)·a]. Then
+Backward, read bottom-up. The denominator divides all D numbers of out, so its gradient is −(Σ_D dout·out)/out'_D:
 
-    all keys   dφ(Q) = dn Aᵀ             G   = φ(Q)ᵀ dn               what each (D, D+1) sum received
-    causal     dφ(q_t) = dn_t A_tᵀ       G_j = Σ_{t ≥ j} φ(q_t) dn_tᵀ     a sum from the end
-    both       dφ(k_j) = v'_j Gᵀ         dv'_j = φ(k_j) G
+               dout' = [dout, −Σ_D dout·out]/out'_D
+    all keys   dφ(Q) = dout' Aᵀ            G   = φ(Q)ᵀ dout'                what the (D, D+1) sum received
+    causal     dφ(q_t) = dout'_t A_tᵀ      G_j = Σ_{t ≥ j} φ(q_t)ᵀ dout'_t      a sum from the end
+    both       dφ(k_j) = v'_j Gᵀ           dv'_j = φ(k_j) G
 
-and dx = dφ(x)·φ'(x) with φ' = 1 where x > 0, else φ. A query that sees no key has n_D = 0: its
-output is 0, by definition, and so is its gradient.
+with rows q_t, k_j, v'_j, and dx = dφ(x)·φ'(x) with φ' = 1 where x > 0, else φ. A query that sees no key has
+out'_D = 0: its output is 0, by definition, and so is its gradient.
 
 Source: Katharopoulos et al. 2020, arXiv:2006.16236, section 3.
 """
@@ -46,7 +48,7 @@ class LinearAttentionCache(NamedTuple):
     k: Array  # (B, H, S, D)
     v: Array  # (B, H, S, D)
     out: Array  # (B, H, T, D)
-    inverse: Array  # (B, H, T, 1)  kept: 1/n_D, 0 where nothing was seen
+    inverse: Array  # (B, H, T, 1)  kept: 1/out'_D, 0 where nothing was seen
     mask: AttentionMask
 
 
@@ -61,11 +63,11 @@ def linear_attention_forward(
     expect_linear_attention(q, k, v, mask)
     xp = namespace(q)
     fq, fk, v1 = _features(q), _visible_features(k, mask), _with_ones(v)
-    n = _causal(fq, fk, v1) if mask.causal else xp.matmul(fq, xp.matmul(xp.matrix_transpose(fk), v1))
-    total = n[..., -1:]  # (B, H, T, 1)
+    out1 = _causal(fq, fk, v1) if mask.causal else xp.matmul(fq, xp.matmul(xp.matrix_transpose(fk), v1))
+    total = out1[..., -1:]  # (B, H, T, 1)
     seen = real_part(total) > 0
     inverse = xp.where(seen, 1 / xp.where(seen, total, xp.ones_like(total)), xp.zeros_like(total))
-    out = n[..., :-1] * inverse
+    out = out1[..., :-1] * inverse
     return out, LinearAttentionCache(q, k, v, out, inverse, mask)
 
 
@@ -74,15 +76,15 @@ def linear_attention_backward(dout: Array, cache: LinearAttentionCache) -> tuple
     q, k, v, out, inverse, mask = cache
     xp = namespace(dout)
     fq, fk, v1 = _features(q), _visible_features(k, mask), _with_ones(v)
-    dn = xp.concat([dout * inverse, -xp.sum(dout * out, axis=-1, keepdims=True) * inverse], axis=-1)
+    dout1 = xp.concat([dout * inverse, -xp.sum(dout * out, axis=-1, keepdims=True) * inverse], axis=-1)
     turn = xp.matrix_transpose
     if mask.causal:
-        dfq = _causal(dn, v1, fk)  # dn_t Σ_{j ≤ t} v'_j φ(k_j)ᵀ
-        dfk = _causal(v1, dn, fq, from_end=True)  # v'_j Σ_{t ≥ j} dn_t φ(q_t)ᵀ
-        dv1 = _causal(fk, fq, dn, from_end=True)
+        dfq = _causal(dout1, v1, fk)  # dout'_t Σ_{j ≤ t} v'_jᵀ φ(k_j)
+        dfk = _causal(v1, dout1, fq, from_end=True)  # v'_j Σ_{t ≥ j} dout'_tᵀ φ(q_t)
+        dv1 = _causal(fk, fq, dout1, from_end=True)  # φ(k_j) Σ_{t ≥ j} φ(q_t)ᵀ dout'_t
     else:
-        received = xp.matmul(turn(fq), dn)  # G (B, H, D, D+1)
-        dfq = xp.matmul(dn, turn(xp.matmul(turn(fk), v1)))
+        received = xp.matmul(turn(fq), dout1)  # G (B, H, D, D+1)
+        dfq = xp.matmul(dout1, turn(xp.matmul(turn(fk), v1)))
         dfk, dv1 = xp.matmul(v1, turn(received)), xp.matmul(fk, received)
     return dfq * _slope(q), _hide(dfk * _slope(k), mask), dv1[..., :-1]
 
@@ -97,10 +99,10 @@ def linear_attention_step(
     xp = namespace(q)
     visible = None if mask.key_visible is None else mask.key_visible[:, mask.key_visible.shape[1] - q.shape[2] :]
     fq, fk, v1 = _features(q), _visible_features(k, AttentionMask(visible)), _with_ones(v)
-    n = _causal(fq, fk, v1) + xp.matmul(fq, state)
-    total = n[..., -1:]
+    out1 = _causal(fq, fk, v1) + xp.matmul(fq, state)
+    total = out1[..., -1:]
     seen = total > 0
-    out = xp.where(seen, n[..., :-1] / xp.where(seen, total, xp.ones_like(total)), xp.zeros_like(n[..., :-1]))
+    out = xp.where(seen, out1[..., :-1] / xp.where(seen, total, xp.ones_like(total)), xp.zeros_like(out1[..., :-1]))
     return out, state + xp.matmul(xp.matrix_transpose(fk), v1)
 
 

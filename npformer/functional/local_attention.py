@@ -4,9 +4,10 @@
     weights = softmax(scores)     over those of them that are visible
     out_t   = Σ_j Drop(weights)_tj v_j
 
-The same numbers as ``attention.py`` with the same mask, except for which bits dropout draws. M is at
-most 3w for a window w, and ⌈T/s⌉ for a stride s, so time and memory grow as T·w (and T²/s: a stride of
-about √T costs T^1.5). ``attention_pattern.py`` describes how the keys are gathered for their queries.
+The same numbers as ``attention.py`` with the same mask, except for which bits dropout draws. M is 3w for a window w (2w
+if causal) and ⌈T/stride⌉ for a stride; with both, they add up, though a key that both bring is hidden once. So time and
+memory grow as T·w, as T²/stride, or as their sum: a stride of about √T costs T^1.5. ``attention_pattern.py`` describes
+how the keys are gathered for their queries.
 
 Backward is the forward read bottom-up. A key that was gathered for several queries receives the sum of their
 gradients.

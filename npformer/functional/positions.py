@@ -1,15 +1,15 @@
 """Position encodings: a vector that depends on the position is added to each token.
 
-Sinusoidal: position p gets, for each pair of columns, a point on a circle,
+Sinusoidal: position pos gets, for each pair of columns, a point on a circle,
 
-    PE(p, 2i) = sin(p·ω_i)      PE(p, 2i+1) = cos(p·ω_i)      ω_i = 10000^(−2i/C)
+    PE(pos, 2i) = sin(pos·ω_i)      PE(pos, 2i+1) = cos(pos·ω_i)      ω_i = 10000^(−2i/C)
 
-so PE(p + δ) is PE(p) with each pair rotated by the angle δ·ω_i, for every p. There is no last
+so PE(pos + k) is PE(pos) with each pair rotated by the angle k·ω_i, for every pos. There is no last
 position. With an odd C the last sine has no cosine. Nothing is learned: y = x + PE, dx = dy.
 
-Learned: row p of a table (P, C) is added to the token at position p, in every sequence,
+Learned: row pos of a table (P, C) is added to the token at that position, in every sequence,
 
-    y_bt = x_bt + table_{t+offset}      dx = dy      dtable_{t+offset} = Σ_b dy_bt
+    y_t = x_t + table_{t+offset}      dx = dy      dtable_{t+offset} = Σ_B dy_t
 
 and rows that no position used have gradient 0.
 

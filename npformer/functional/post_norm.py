@@ -1,16 +1,17 @@
 """Post-LN: add the sub-layer's output to its input, then normalise the sum.
 
-    y = LayerNorm(x + Drop(f))
+    total = x + Drop(f)      y = LayerNorm(total)
 
 Backward, the forward read bottom-up: first through the norm, then through the sum.
 
-    dsum, dγ, dβ = LayerNorm backward of dy
-    dx = dsum      df = dsum·keep·s
+    dtotal, dγ, dβ = LayerNorm backward of dy
+    dx = dtotal      df = dtotal·keep·s
 
-The residual path also passes through the norm. So the gradient of a deep post-LN stack is
-rescaled at every layer, which is why training needs a learning-rate warm-up.
+The residual path also passes through the norm, so the gradient of a deep post-LN stack is rescaled at every layer. At
+the start of training the gradients of the parameters near the output are large, which is why post-LN needs a
+learning-rate warm-up.
 
-Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.1.
+Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.1; the warm-up, Xiong et al. 2020, arXiv:2002.04745.
 """
 
 from __future__ import annotations

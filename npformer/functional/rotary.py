@@ -1,16 +1,20 @@
 """Rotary position embedding (RoPE): queries and keys are rotated by their position, so scores depend on distances.
 
-Each pair of columns (2i, 2i+1) of a head is a point in the plane; at position p it is rotated by p·ω_i,
+Each pair of columns (2i, 2i+1) of a head is a point in the plane; at position pos it is rotated by pos·ω_i,
 
-    y_2i   = x_2i·cos(p·ω_i) − x_2i+1·sin(p·ω_i)
-    y_2i+1 = x_2i·sin(p·ω_i) + x_2i+1·cos(p·ω_i)          ω_i = base^(−2i/D)
+    y_2i   = x_2i·cos(pos·ω_i) − x_2i+1·sin(pos·ω_i)
+    y_2i+1 = x_2i·sin(pos·ω_i) + x_2i+1·cos(pos·ω_i)          ω_i = base^(−2i/D)
 
-The dot product of a point rotated by p and one rotated by s depends only on the angle (p − s)·ω_i. So the
-score of a query and a key depends on their distance, not on their positions. Values are not rotated.
+With R_pos for the rotation of all pairs, a query at position t and a key at position j have the score
 
-Backward. y = R_p x with a rotation R_p, whose transpose is the rotation back:
+    (R_t q)·(R_j k) = qᵀ R_tᵀ R_j k = qᵀ R_(j−t) k
 
-    dx = R_pᵀ dy = R_(−p) dy
+which depends on their distance, not on their positions. Values are not rotated. A bias added to all keys is rotated
+differently at each of them, so its gradient is not 0, as it is without a rotation (``attention.py``).
+
+Backward. y = R_pos x, and a rotation's transpose is its inverse, the rotation back:
+
+    dx = R_posᵀ dy = R_(−pos) dy
 
 Source: Su et al. 2021, arXiv:2104.09864, section 3.2.
 """

@@ -34,7 +34,7 @@ class Statistics(NamedTuple):
     norm: BatchNorm
     mean: Array  # (C,)
     variance: Array  # (C,)
-    shares: Array  # (B, T, 1)  1/n for a token that counts, else 0
+    shares: Array  # (B, T, 1)  1/N for a token that counts, else 0
 
 
 class BatchNorm(Layer):
@@ -76,10 +76,10 @@ class BatchNorm(Layer):
     def remember(self, seen: Statistics) -> None:
         """Update the running statistics with those of a training forward.
 
-        The variance of n tokens is multiplied by n/(n − 1), which makes it an unbiased estimate.
+        The variance of N tokens is multiplied by N/(N − 1), which makes it an unbiased estimate.
         """
         xp = namespace(seen.mean)
-        share = xp.max(seen.shares)  # 1/n, or 0 if no token counted
+        share = xp.max(seen.shares)  # 1/N, or 0 if no token counted
         unbiased = seen.variance / xp.where(share < 1, 1 - share, xp.ones_like(share))
         for buffer, found in ((self.running_mean, seen.mean), (self.running_variance, unbiased)):
             step = xp.where(share > 0, xp.full_like(share, self.momentum), xp.zeros_like(share))

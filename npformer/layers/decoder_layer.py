@@ -1,39 +1,40 @@
 """A decoder layer: self-attention of the targets, cross-attention to the source, and feed-forward.
 
     post-LN   x ← LN₁(x + Drop(SelfAttention(x)))
-              x ← LN₂(x + Drop(CrossAttention(x, m)))
+              x ← LN₂(x + Drop(CrossAttention(x, memory)))
               x ← LN₃(x + Drop(FeedForward(x)))
     pre-LN    the same with x ← x + Drop(f(LN(x)))
 
-m is the memory, the encoder's output. In steps, for either order (``residual.py`` says what ``enter`` and ``join``
+memory is the encoder's output. In steps, for either order (``residual.py`` says what ``enter`` and ``join``
 compute, and derives them):
 
     1   x, h = enter(x)                   h = x, or in pre-LN LN₁(x)
     2   f = SelfAttention(h)
     3   x, h = join(x, f)                 the sum, and LN₁ of it, or in pre-LN LN₂
-    4   f = CrossAttention(h, m)
+    4   f = CrossAttention(h, memory)
     5   x, h = join(x, f)                 the sum, and LN₂ of it, or in pre-LN LN₃
     6   f = FeedForward(h)
     7   y = join(x, f)                    the sum, and in post-LN LN₃ of it
 
-Backward, the steps counted down. dx is ∂L/∂x of the stream, dh ∂L/∂h of what a sub-layer read:
+Backward, the steps counted down, with f'ᵀ for the backward of f. dx is the gradient of the stream, dh that of what a
+sub-layer read:
 
-    7   dx = dt, df = dt·keep·s           t = x + Drop(f), a sum, has two terms; dt is dy, or in post-LN LN₃'ᵀ dy
+    7   dx, df = dtotal, dtotal·keep·s        total = x + Drop(f) has two terms; dtotal is dy, or in post-LN LN₃'ᵀ dy
     6   dh = FeedForward'ᵀ df
-    5   dx, df                            x ran on to 7, and h went into 6: dt is made of both, dx and dh
-    4   dh, dm = CrossAttention'ᵀ df      h gave the queries, m the keys and the values: two inputs, two gradients
-    3   dx, df                            x ran on to 5, and h went into 4
-    2   dh = SelfAttention'ᵀ df           h was query, key and value
-    1   dx = dx + dh                      x ran on to 3, and h went into 2; in pre-LN dx + LN₁'ᵀ dh
+    5   dx, df                                x ran on to 7, and h went into 6: dtotal is made of both, dx and dh
+    4   dh, dmemory = CrossAttention'ᵀ df     h gave the queries, memory the keys and the values: two gradients
+    3   dx, df                                x ran on to 5, and h went into 4
+    2   dh = SelfAttention'ᵀ df               h was query, key and value
+    1   dx = dx + dh                          x ran on to 3, and h went into 2; in pre-LN dx + LN₁'ᵀ dh
 
-The memory leaves the layer sideways. dm (B, S, C) goes to nothing in here: every decoder layer read the same m, so
-``stacks.py`` adds dm over the layers, and the sum is the gradient of the encoder's output. In post-LN and without
-dropout, the whole backward is, with f'ᵀ for the backward of f,
+The memory leaves the layer sideways. dmemory (B, S, C) goes to nothing in here: every decoder layer read the same
+memory, so ``stacks.py`` adds dmemory over the layers, and the sum is the gradient of the encoder's output. In post-LN
+and without dropout, the whole backward is
 
-    dt₃ = LN₃'ᵀ dy
-    dt₂ = LN₂'ᵀ(dt₃ + FeedForward'ᵀ dt₃)
-    dt₁ = LN₁'ᵀ(dt₂ + dh)        (dh, dm) = CrossAttention'ᵀ dt₂
-    dx  = dt₁ + SelfAttention'ᵀ dt₁
+    dtotal₃ = LN₃'ᵀ dy
+    dtotal₂ = LN₂'ᵀ(dtotal₃ + FeedForward'ᵀ dtotal₃)
+    dtotal₁ = LN₁'ᵀ(dtotal₂ + dh)        (dh, dmemory) = CrossAttention'ᵀ dtotal₂
+    dx      = dtotal₁ + SelfAttention'ᵀ dtotal₁
 
 A step of decoding is the forward for the newest tokens alone: the keys and values of those before, and of the memory,
 are remembered.

@@ -11,18 +11,20 @@ In steps, for either order (``residual.py`` says what ``enter`` and ``join`` com
     4   f = FeedForward(h)
     5   y = join(x, f)                the sum, and in post-LN LN₂ of it
 
-Backward, the steps counted down. dx is ∂L/∂x of the stream, dh ∂L/∂h of what a sub-layer read; a value that was used
-twice receives two gradients, which add:
+Backward, the steps counted down, with f'ᵀ for the backward of f. dx is the gradient of the stream, dh that of what a
+sub-layer read; a value that was used twice receives two gradients, which add:
 
-    5   dx = dt, df = dt·keep·s       t = x + Drop(f), a sum, has two terms; dt is dy, or in post-LN LN₂'ᵀ dy
-    4   dh = FeedForward'ᵀ df         and the gradients of W₁, b₁, W₂, b₂
-    3   dx, df                        x ran on to 5, and h went into 4: dt is made of both, dx and dh
-    2   dh = SelfAttention'ᵀ df       h was query, key and value: the attention adds those three
-    1   dx = dx + dh                  x ran on to 3, and h went into 2; in pre-LN dx + LN₁'ᵀ dh
+    5   dx, df = dtotal, dtotal·keep·s   total = x + Drop(f) has two terms; dtotal is dy, or in post-LN LN₂'ᵀ dy
+    4   dh = FeedForward'ᵀ df            and the gradients of W₁, b₁, W₂, b₂
+    3   dx, df                           x ran on to 5, and h went into 4: dtotal is made of both, dx and dh
+    2   dh = SelfAttention'ᵀ df          h was query, key and value: the attention adds those three
+    1   dx = dx + dh                     x ran on to 3, and h went into 2; in pre-LN dx + LN₁'ᵀ dh
 
 In post-LN and without dropout, the whole layer is therefore
 
-    dt₂ = LN₂'ᵀ dy      dt₁ = LN₁'ᵀ(dt₂ + FeedForward'ᵀ dt₂)      dx = dt₁ + SelfAttention'ᵀ dt₁
+    dtotal₂ = LN₂'ᵀ dy
+    dtotal₁ = LN₁'ᵀ(dtotal₂ + FeedForward'ᵀ dtotal₂)
+    dx      = dtotal₁ + SelfAttention'ᵀ dtotal₁
 
 Source: post-LN, Vaswani et al. 2017, section 3.1; pre-LN, Xiong et al. 2020, arXiv:2002.04745.
 """

@@ -1,8 +1,8 @@
 """Attention mechanisms: how queries attend to keys inside a head. ``MultiHeadAttention`` takes any of them.
 
-    ScaledDotProduct   softmax(QKᵀ/√D + bias) V         every query looks at every key: n²
-    Local              the same along a window, a stride, or both: n·w
-    LinearAttention    φ(Q) φ(K)ᵀ V / φ(Q) Σφ(k), summed over keys first: n
+    ScaledDotProduct   softmax(Q Kᵀ/√D + bias) V        every query looks at every key: the cost grows as T·S
+    Local              the same along a window w, a stride, or both: T·w, T²/stride, or their sum
+    LinearAttention    φ(Q) (φ(K)ᵀ V)/(φ(Q) Σ φ(k)ᵀ)    summed over keys first: T + S
 
 A mechanism has no parameters. For decoding it defines the ``Past`` that it keeps of earlier tokens.
 """

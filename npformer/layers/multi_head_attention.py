@@ -1,23 +1,24 @@
 """Multi-head attention: H attentions in parallel, each on its own projection of the tokens.
 
-    1   Q, K, V = x W_q + b_q, m W_k + b_k, m W_v + b_v      (B, T, C), (B, S, C) twice; self-attention: m = x
-    2   q, k, v = split(Q), split(K), split(V)               (B, H, T, D), (B, H, S, D) twice
-    3   q, k = rotate(q), rotate(k)      b = bias            where there is a rotation, or a bias on the scores
-    4   o = attend(q, k, v, b)                               (B, H, T, D), each head for itself
-    5   O = merge(o)                                         (B, T, C)
-    6   y = O W_o + b_o                                      (B, T, C)
+    1   Q = x W_q + b_q                             (B, T, C)
+        K, V = memory W_k + b_k, memory W_v + b_v   (B, S, C) twice; in self-attention memory is x
+    2   q, k, v = split(Q), split(K), split(V)      (B, H, T, D), (B, H, S, D) twice
+    3   q, k = rotate(q), rotate(k)                 where there is a rotation; and bias (H, T, S), where there is one
+    4   o = attend(q, k, v, bias)                   (B, H, T, D), each head for itself
+    5   O = merge(o)                                (B, T, C)
+    6   y = O W_o + b_o                             (B, T, C)
 
-Backward, the steps counted down. dX always is ∂L/∂X. Sums over tokens are over B and T, or B and S:
+Backward, the steps counted down. Sums over tokens are over B and T, or B and S:
 
     6   dO = dy W_oᵀ      dW_o = Σ_tokens Oᵀ dy      db_o = Σ_tokens dy
     5   do = split(dO)                      merge moves numbers and changes none, so its backward moves them back
-    4   dq, dk, dv, db from do              the mechanism's own backward: softmax(q kᵀ/√D) v in attention.py
-    3   dq = rotateᵀ(dq), dk = rotateᵀ(dk)  a rotation's transpose turns back; db goes to the bias's table
+    4   dq, dk, dv, dbias from do           the mechanism's own backward: softmax(q kᵀ/√D) v in attention.py
+    3   dq = rotateᵀ(dq), dk = rotateᵀ(dk)  a rotation's transpose turns back; dbias goes to the bias's table
     2   dQ, dK, dV = merge(dq), merge(dk), merge(dv)
-    1   dW_q = Σ xᵀ dQ      dW_k = Σ mᵀ dK      dW_v = Σ mᵀ dV      db_q, db_k, db_v = Σ dQ, Σ dK, Σ dV
-        dx = dQ W_qᵀ        dm = dK W_kᵀ + dV W_vᵀ            m was used twice: its two gradients add
+    1   dW_q = Σ xᵀ dQ      dW_k = Σ memoryᵀ dK      dW_v = Σ memoryᵀ dV      db_q, db_k, db_v = Σ dQ, Σ dK, Σ dV
+        dx = dQ W_qᵀ        dmemory = dK W_kᵀ + dV W_vᵀ      memory was used twice: its two gradients add
 
-In self-attention m is x, used three times:
+In self-attention memory is x, used three times:
 
     dx = dQ W_qᵀ + dK W_kᵀ + dV W_vᵀ = [dQ dK dV] [W_q W_k W_v]ᵀ
     [dW_q dW_k dW_v] = xᵀ [dQ dK dV]
@@ -27,6 +28,9 @@ so with the three matrices side by side in one block (C, 3C), one product going 
 Why the heads need no sum of their own: with W_o cut into H groups of D rows, y = Σ_h o_h W_o⁽ʰ⁾ + b_o. Thus
 do_h = dy W_o⁽ʰ⁾ᵀ, the h-th group of D columns of dy W_oᵀ, which is what split takes. Likewise the h-th group of dQ's
 columns is dq_h, since head h alone read those columns of Q.
+
+The key bias b_k has gradient 0, whatever it is, if the mechanism is softmax and nothing is rotated: it adds q·b_k/√D to
+every score of a query, and softmax does not see a shift of its row. A test with db_k alone would prove nothing.
 
 What happens inside a head is the mechanism, a part that can be exchanged; so are a rotation of queries
 and keys by their positions (RoPE), and a bias on the scores (T5). This layer knows only how tokens get into heads

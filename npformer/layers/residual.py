@@ -3,25 +3,27 @@
     post-LN   x ← LN(x + Drop(f(x)))          the norm is on the stream
     pre-LN    x ← x + Drop(f(LN(x)))          the norm is before the sub-layer; the stream itself is not normalised
 
-Both orders have the same steps. x is the stream, h the input of the next sub-layer f, N the norm here:
+Both orders have the same steps. x is the stream, h the input of the next sub-layer f, LN the norm at this place:
 
-    enter     h = N(x)
-    join      t = x + Drop(f(h))      n = N(t)      post-LN: x, h ← n, n      pre-LN: x, h ← t, n
+    enter     h = LN(x)
+    join      total = x + Drop(f(h))
+              normed = LN(total)            post-LN: x, h ← normed, normed      pre-LN: x, h ← total, normed
 
 k sub-layers have k norms, and there are k + 1 positions for them. Post-LN has no norm at the entry, pre-LN none after
-the last sub-layer; without a norm, N(x) = x.
+the last sub-layer; without a norm, LN(x) = x.
 
 Backward. dx is the gradient of the stream after the join, dh the gradient of the next sub-layer's input:
 
-    join      post-LN: x and h were both n, so their gradients add:     dt = N'ᵀ(dx + dh)
-              pre-LN: t ran on, and went through the norm as well:      dt = dx + N'ᵀ dh
-              t was a sum, so both terms receive dt:                    dx ← dt      df = dt·keep·s
-    enter     x ran on, and went through the norm as well:              dx ← dx + N'ᵀ dh
+    join      post-LN: x and h were both normed, so their gradients add:    dtotal = LN'ᵀ(dx + dh)
+              pre-LN: total ran on, and went through the norm as well:      dtotal = dx + LN'ᵀ dh
+              total was a sum, so both terms receive dtotal:                dx ← dtotal      df = dtotal·keep·s
+    enter     x ran on, and went through the norm as well:                  dx ← dx + LN'ᵀ dh
 
-N'ᵀ is the norm's backward (``functional/layer_norm.py``); keep·s is dropout's mask and scale. Written without the norm
-and dropout, a connection is x + f(x), and its transposed Jacobian is I + J_fᵀ. The product over a stack is a sum
-over 2^L paths, one of which, the product of the I's, bypasses every sub-layer. In pre-LN that path has no norm; in
-post-LN it passes through every norm, which rescales it.
+f'ᵀ dy is f's backward, the product with its transposed Jacobian: LN'ᵀ is derived in ``functional/layer_norm.py``.
+keep·s is dropout's mask and scale. Written without the norm and dropout, a connection is x + f(x), and its transposed
+Jacobian is I + f'ᵀ. The product over k connections is a sum over 2ᵏ paths, one of which, the product of the I's,
+bypasses every sub-layer (``functional/residual.py``). In pre-LN that path has no norm; in post-LN it passes through
+every norm, which rescales it.
 
 A norm is any layer with ``forward(x) -> (y, cache)`` and ``backward(dy, cache) -> dx``. For npformer's
 LayerNorm, one kernel computes the sum and the norm (``post_norm``, ``add_norm`` in ``functional``).
@@ -51,9 +53,9 @@ _OWN = LayerNorm.forward, LayerNorm.backward
 class JoinCache(NamedTuple):
     """The cache of ``join``, and of ``enter``, which computes no sum."""
 
-    norm: Any  # N, for backward; None: there is no norm here
-    total: Any  # of t = x + Drop(f); None: one kernel computed t and n, and its cache is the next field
-    normed: Any  # of n = N(t); None without a norm
+    norm: Any  # the norm itself, for backward; None: there is no norm here
+    total: Any  # of total = x + Drop(f); None: one kernel computed total and normed, and its cache is the next field
+    normed: Any  # of normed = LN(total); None without a norm
 
 
 class ResidualLayer(Layer):
@@ -95,28 +97,28 @@ class ResidualLayer(Layer):
         drop, post = draw(key, f"{name}_dropout", self.dropout), self.norm_order == "post"
         if is_own_layer_norm(norm):
             pair = norm.ops.post_norm if post else norm.ops.add_norm
-            out, normed = pair.forward(x, f, norm.gamma.data, norm.beta.data, norm.eps, drop)  # t and n at once
+            out, both = pair.forward(x, f, norm.gamma.data, norm.beta.data, norm.eps, drop)  # 1. and 2. at once
             x, h = (out, out) if post else out
-            return x, h, LayerCache(self, JoinCache(norm, None, normed))
-        t, total = self.ops.residual.forward(x, f, drop)  # 1. (B, T, C)
+            return x, h, LayerCache(self, JoinCache(norm, None, both))
+        total, of_total = self.ops.residual.forward(x, f, drop)  # 1. (B, T, C)
         if norm is None:
-            return t, t, LayerCache(self, JoinCache(None, total, None))
-        n, normed = norm.forward(t, **about_tokens(norm, mask, key))  # 2. (B, T, C)
-        return n if post else t, n, LayerCache(self, JoinCache(norm, total, normed))
+            return total, total, LayerCache(self, JoinCache(None, of_total, None))
+        normed, of_normed = norm.forward(total, **about_tokens(norm, mask, key))  # 2. (B, T, C)
+        return normed if post else total, normed, LayerCache(self, JoinCache(norm, of_total, of_normed))
 
     def join_backward(self, dx: Array, dh: Array | None, cache: LayerCache[JoinCache]) -> tuple[Array, Array]:
         """dx and dh (B, T, C), dh None after the last sub-layer, to dx and df (B, T, C)."""
-        norm, total, normed = cache.open()
+        norm, of_total, of_normed = cache.open()
         post = self.norm_order == "post"
         if post and dh is not None:
-            dx = dx + dh  # x and h were both n
-        if norm is not None and total is None:
+            dx = dx + dh  # x and h were both normed
+        if norm is not None and of_total is None:
             pair, dout = (norm.ops.post_norm, dx) if post else (norm.ops.add_norm, (dx, dh))
-            dx, df = pair.backward(dout, normed, into=(norm.gamma.grad, norm.beta.grad))
+            dx, df = pair.backward(dout, of_normed, into=(norm.gamma.grad, norm.beta.grad))
             return dx, df
         if norm is not None:  # back through 2
-            dx = norm.backward(dx, normed) if post else dx + norm.backward(dh, normed)
-        dx, df = self.ops.residual.backward(dx, total)  # back through 1
+            dx = norm.backward(dx, of_normed) if post else dx + norm.backward(dh, of_normed)
+        dx, df = self.ops.residual.backward(dx, of_total)  # back through 1
         return dx, df
 
 

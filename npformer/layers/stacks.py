@@ -2,14 +2,14 @@
 
     encoder   1   x ← layer_l(x)            l = 0 … L−1          (B, S, C)
               2   y = LN(x)                 if there is a final norm
-    decoder   1   x ← layer_l(x, m)         l = 0 … L−1          (B, T, C); the memory m (B, S, C) is the same for all
+    decoder   1   x ← layer_l(x, memory)    l = 0 … L−1          (B, T, C); memory (B, S, C) is the same for all
               2   y = LN(x)
 
 Backward, the steps counted down:
 
     2   dx = LN'ᵀ dy                        dx = dy without a final norm
     1   dx ← layer_l'ᵀ dx                   l = L−1 … 0, each with the cache of its own forward
-        dm = Σ_l dm_l                       in the decoder, where layer_l'ᵀ returns dx and dm_l
+        dmemory = Σ_l dmemory_l             in the decoder, where layer_l'ᵀ returns dx and dmemory_l
 
 The memory was used L times, once by each decoder layer, so its gradient is a sum of L terms. The encoder's
 backward begins with that sum and receives no other gradient. The output of a pre-LN stack without a final norm

@@ -1,20 +1,20 @@
 """The encoder-decoder Transformer: it reads a source and generates a target, token by token.
 
     1   x = Drop(E_src[src] + positions)      (B, S, C)
-    2   m = Encoder(x)                        (B, S, C), the memory
+    2   memory = Encoder(x)                   (B, S, C)
     3   z = Drop(E_tgt[tgt] + positions)      (B, T, C)
-    4   h = Decoder(z, m)                     (B, T, C)
+    4   h = Decoder(z, memory)                (B, T, C)
     5   logits = h W_g + b_g                  (B, T, V)
 
 Padding of the source is hidden from the encoder's self-attention and from cross-attention. The
 decoder sees no later token and no padding.
 
-Backward, the steps counted down; dX always is ∂L/∂X, and each step's derivation stands in its own file:
+Backward, the steps counted down; each step's derivation stands in its own file:
 
     5   dh = dlogits W_gᵀ      dW_g = Σ_tokens hᵀ dlogits      db_g = Σ_tokens dlogits
-    4   dz, dm from dh         dm is the sum over all decoder layers (``layers/stacks.py``)
+    4   dz, dmemory from dh    dmemory is the sum over all decoder layers (``layers/stacks.py``)
     3   dE_tgt[v] = √C·Σ dz    over the places where token v stood, once dropout's mask and scale are applied to dz
-    2   dx from dm             the memory is all that the loss sees of the source: without dm the encoder learns nothing
+    2   dx from dmemory        all that the loss sees of the source: without dmemory the encoder learns nothing
     1   dE_src[v] = √C·Σ dx    likewise; row t of learned positions receives the sum of dx_t, or dz_t, over the batch
 
 Tied embeddings are one table E with W_g = Eᵀ. It was used three times, so three gradients add into it: dW_gᵀ, dE_tgt

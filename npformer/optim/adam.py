@@ -4,11 +4,20 @@
     v ← β₂v + (1 − β₂)g²           mean of its square
     p ← p − lr·m̂/(√v̂ + ε)          m̂ = m/(1 − β₁ᵗ),  v̂ = v/(1 − β₂ᵗ)
 
-t counts updates from 1. The hats are bias corrections: m and v start at 0, so without the corrections the first
-steps would be far off. AdamW also shrinks the parameter, p ← p − lr·λ·p, separately from the gradient, so that the
-decay is not divided by √v̂.
+t counts updates from 1. The hats are bias corrections, needed because m and v start at 0. Written out,
 
-Source: Kingma & Ba 2015, arXiv:1412.6980, algorithm 1; Loshchilov & Hutter 2019, arXiv:1711.05101.
+    m_t = (1 − β₁)·Σ_i β₁^(t−i) g_i        i = 1 … t
+
+and the weights of g_1 … g_t sum to (1 − β₁)(1 − β₁ᵗ)/(1 − β₁) = 1 − β₁ᵗ, not to 1. Divided by that sum, m̂ is a weighted
+mean of gradients, and v̂ likewise of squares. If all gradients are g, then m̂ = g, v̂ = g², and each step has the length
+lr, ε apart, from the first on. Without the corrections step t would have (1 − β₁ᵗ)/√(1 − β₂ᵗ) times that length: with
+β = (0.9, 0.98) 0.71 at t = 1, 1.55 at t = 14; with β = (0.9, 0.999) 3.2 at t = 1, 6.6 at t = 12.
+
+AdamW also shrinks the parameter, p ← p − lr·λ·p, separately from the gradient, so that the decay is not divided
+by √v̂. Here lr is the rate of this step, as in PyTorch. The paper decays by the schedule's multiplier times λ, without
+the peak rate: its λ is PyTorch's times the peak.
+
+Source: Kingma & Ba 2015, arXiv:1412.6980, algorithm 1; Loshchilov & Hutter 2019, arXiv:1711.05101, algorithm 2.
 """
 
 from __future__ import annotations

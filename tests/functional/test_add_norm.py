@@ -19,7 +19,7 @@ DRAW = Draw(seed=1, step=0, micro=0, site=8, rate=0.5)
 
 
 def test_the_sum_runs_on_untouched_and_the_norm_is_of_it(rng):
-    x, f, dsum, dnormed = (rng.normal(size=(2, 3, 16)) for _ in range(4))
+    x, f, dtotal, dnormed = (rng.normal(size=(2, 3, 16)) for _ in range(4))
     gamma, beta = rng.normal(size=16), rng.normal(size=16)
     (total, normed), cache = add_norm_forward(x, f, gamma, beta, 1e-5, DRAW)
     keep_scale = dropout_forward(np.ones_like(f), DRAW)[0]
@@ -27,19 +27,19 @@ def test_the_sum_runs_on_untouched_and_the_norm_is_of_it(rng):
     expected, norm = layer_norm_forward(total, gamma, beta, 1e-5)
     np.testing.assert_array_equal(normed, expected)
     through_norm, dgamma, dbeta = layer_norm_backward(dnormed, norm)
-    dtotal = dsum + through_norm
+    dx = dtotal + through_norm
     for found, wanted in zip(
-        add_norm_backward((dsum, dnormed), cache), (dtotal, dtotal * keep_scale, dgamma, dbeta), strict=True
+        add_norm_backward((dtotal, dnormed), cache), (dx, dx * keep_scale, dgamma, dbeta), strict=True
     ):
         np.testing.assert_allclose(found, wanted, rtol=1e-13)
 
 
 def test_the_streams_own_gradient_passes_unscaled(rng):
-    x, f, dsum = (rng.normal(size=(2, 4)) for _ in range(3))
+    x, f, dtotal = (rng.normal(size=(2, 4)) for _ in range(3))
     _, cache = add_norm_forward(x, f, rng.normal(size=4), rng.normal(size=4), 1e-5, None)
-    dx, df, dgamma, dbeta = add_norm_backward((dsum, np.zeros_like(dsum)), cache)
-    np.testing.assert_array_equal(dx, dsum)
-    np.testing.assert_array_equal(df, dsum)
+    dx, df, dgamma, dbeta = add_norm_backward((dtotal, np.zeros_like(dtotal)), cache)
+    np.testing.assert_array_equal(dx, dtotal)
+    np.testing.assert_array_equal(df, dtotal)
     assert not dgamma.any()
     assert not dbeta.any()
 

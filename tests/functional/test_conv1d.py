@@ -73,6 +73,16 @@ def test_causal_sees_no_later_token_and_no_further_back_than_its_kernel(kernel, 
     assert np.flatnonzero(moved).tolist() == list(range(2, min(12, 2 + kernel)))
 
 
+@KERNELS
+def test_it_looks_to_both_sides_and_with_an_even_kernel_one_further_to_the_right(kernel, rng):
+    x, weight, bias, _ = made(rng, 12, kernel)
+    y, _ = conv1d_forward(x, weight, bias)
+    x2 = x.copy()
+    x2[:, 6] += 100
+    seen_by = np.flatnonzero(np.any(conv1d_forward(x2, weight, bias)[0] != y, axis=(0, 2)))
+    assert seen_by.tolist() == list(range(6 - kernel // 2, 6 + (kernel - 1) // 2 + 1))
+
+
 def test_a_shift_of_the_tokens_shifts_the_outputs(rng):
     x, weight, bias, _ = made(rng, 9, 3)
     y, _ = conv1d_forward(x, weight, bias)

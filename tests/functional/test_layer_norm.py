@@ -70,6 +70,8 @@ def test_a_constant_row_gives_beta_and_finite_gradients(width):
     assert np.all(np.isfinite(dx))
     assert not dgamma.any()
     np.testing.assert_allclose(dx.sum(-1), 0, atol=1e-9)
+    g = gamma * np.arange(width)
+    np.testing.assert_allclose(dx, [(g - g.mean()) / np.sqrt(1e-5)] * 2)  # r = 1/√ε, and x̂ = 0
 
 
 def test_one_token_without_a_batch(rng):

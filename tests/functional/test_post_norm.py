@@ -25,9 +25,9 @@ def test_is_the_norm_of_the_sum(rng):
     keep_scale = dropout_forward(np.ones_like(f), DRAW)[0]
     expected, norm = layer_norm_forward(x + f * keep_scale, gamma, beta, 1e-5)
     np.testing.assert_allclose(y, expected, rtol=1e-13)
-    dsum, dgamma, dbeta = layer_norm_backward(dy, norm)
+    dtotal, dgamma, dbeta = layer_norm_backward(dy, norm)
     for found, wanted in zip(
-        post_norm_backward(dy, cache), (dsum, dsum * keep_scale, dgamma, dbeta), strict=True
+        post_norm_backward(dy, cache), (dtotal, dtotal * keep_scale, dgamma, dbeta), strict=True
     ):  # fmt: skip
         np.testing.assert_allclose(found, wanted, rtol=1e-13)
 

@@ -86,5 +86,5 @@ def test_buckets_that_cannot_be(num_buckets, causal, max_distance, text):
 
 
 def test_a_table_is_a_matrix():
-    with pytest.raises(ShapeError, match=r"^table: expected \(K, H\), got \(32,\)$"):
+    with pytest.raises(ShapeError, match=r"^table: expected \(num_buckets, H\), got \(32,\)$"):
         relative_bias_forward(np.ones(32), 3, 3)

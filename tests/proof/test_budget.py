@@ -10,6 +10,7 @@ from npformer.backend import Backend, plain_pair
 from npformer.errors import ConfigError
 from npformer.layers import FeedForward, MultiHeadAttention
 from npformer.proof import against_float64, catalogue
+from npformer.proof.budget import lengths_of_sums
 
 CASES = [case for case in catalogue() if not case.float64_only]
 
@@ -60,10 +61,46 @@ def test_half_precision_is_over_budget(numpy32):
 
 def test_the_budget_grows_with_the_number_of_terms(numpy32):
     def budget(width: int) -> float:
-        x, weight = (np.random.default_rng(0).normal(size=shape) for shape in ((4, width), (width, 3)))
+        """Of the bias's gradient for one token, which is dy: its condition is 1."""
+        x, weight = (np.random.default_rng(0).normal(size=shape) for shape in ((1, width), (width, 3)))
         report = against_float64(
             lambda backend: backend.ops.linear, (x, weight, np.array([1.0, 2.0, 3.0])), {}, numpy32
         )
         return float(report.rows[2].note.split()[-1])
 
-    assert 3 < (budget(1600) - 0) / budget(100) < 4.1
+    for width in (100, 1600):  # the call; y over C_in, dx over C_out, dW and db over the token
+        assert budget(width) == pytest.approx(4 * 2**-24 * (1 + width**0.5 + 3**0.5 + 1 + 1), rel=0.05)  # two digits
+
+
+B, H, T, S, D = 2, 3, 4, 5, 6
+SUMS = {
+    "linear": ([(B, T, D), (D, 7), (7,)], [D, 7, B * T, B * T]),
+    "softmax": ([(B, S)], [S, S]),
+    "layer_norm": ([(B, T, D), (D,), (D,)], [D, D, D, D, B * T, B * T]),
+    "batch_norm": ([(B, T, D), (D,), (D,)], [B * T] * 7),
+    "attention": ([(B, H, T, D), (B, H, S, D), (B, H, S, D)], [D, S, S, T, D, S, S, T]),
+    "biased_attention": ([(B, H, T, D), (B, H, S, D), (B, H, S, D), (H, T, S)], [D, S, S, T, D, S, S, T, B]),
+    "linear_attention": (
+        [(B, H, T, D), (B, H, S, D), (B, H, S, D)], [S, D, D, T, S, D + 1, D + 1, D],
+    ),
+    "conv1d": ([(B, T, D), (3, D, 7), (7,)], [D, D, D, 7, 7, 7, B * T, B * T, B * T, B * T]),
+    "gru": (
+        [(B, T, D), (B, 7), (D, 21), (21,), (7, 21), (21,)],
+        [D, *[7] * T, *[21] * T, 21, B * T, B * T, B * T, B * T],
+    ),
+    "gelu": ([(B, T)], []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("op", SUMS)
+def test_every_sum_of_the_plain_pairs_is_counted(op):
+    shapes, expected = SUMS[op]
+    pair, rng = functional.OPERATIONS[op], np.random.default_rng(0)
+    with lengths_of_sums() as lengths:
+        y, cache = pair.forward(*(rng.normal(size=shape) for shape in shapes))
+        pair.backward(rng.normal(size=y.shape), cache)
+    assert sorted(lengths) == sorted(expected)
+    with lengths_of_sums() as others:
+        pass
+    functional.softmax_forward(np.ones(3))
+    assert others == []

@@ -100,6 +100,29 @@ def test_kind_names_a_pair_whose_forward_does_not():
     assert [row.name for row in prove((mine, mine_backward), X).rows] == ["path-integral"]
 
 
+def test_a_wrong_gradient_may_keep_an_identity_but_not_the_path_integral():
+    def doubled(dy, cache):
+        return (2 * F.softmax_backward(dy, cache)[0],)
+
+    report = prove((F.softmax_forward, doubled), X)
+    assert report["softmax-rows"].holds
+    assert not report["path-integral"].holds
+
+
+def test_the_adjoint_of_attention_looks_at_v_alone():
+    def wrong_in(which):
+        def backward(dout, cache):
+            gradients = F.attention_backward(dout, cache)
+            return tuple(2 * g if name == which else g for name, g in zip("qkv", gradients, strict=True))
+
+        return prove((F.attention_forward, backward), *np.random.default_rng(0).normal(size=(3, 2, 2, 4, 3)))
+
+    for which, seen in (("q", False), ("k", False), ("v", True)):
+        report = wrong_in(which)
+        assert report["adjoint"].holds is not seen
+        assert not report["path-integral"].holds
+
+
 def test_subclasses_are_what_their_bases_are():
     class Mine(Linear):
         pass

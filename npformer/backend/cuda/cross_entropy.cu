@@ -3,7 +3,7 @@
 //     loss_n = log Σ_v exp(z_v − top) − Σ_v q_v·(z_v − top)        top = max z
 //     dz_v = dloss/N·(p_v − q_v)        p_v = exp(z_v − top)·inverse        inverse = 1/Σ exp(z_v − top)
 //
-// q_v = ε/V, and 1 − ε more at the target. No distribution is kept, only two numbers a token; N is counted here, so
+// q_v = smoothing/V, and 1 − smoothing more at the target. No distribution is kept, only two numbers a token; N is counted here, so
 // nobody waits for it. A token whose target is `ignored` has loss 0 and gradient 0, whatever its logits are.
 
 #include "common.cuh"

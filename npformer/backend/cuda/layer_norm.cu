@@ -1,7 +1,7 @@
 // Rows of C numbers, centred and scaled by their own statistics, alone or after a residual sum.
 //
 //     total = x + Drop(f)      x̂ = (total − μ)·r      y = γ·x̂ + β
-//     dtotal = r·(g − mean g − x̂·mean(g·x̂)) + dsum    with g = γ·dy      df = Drop(dtotal)
+//     dx = r·(g − mean g − x̂·mean(g·x̂)) + dsum    with g = γ·dy, dsum the gradient of the sum itself      df = Drop(dx)
 //
 // x̂ and r are kept, as in functional/layer_norm.py; dropout's bits are drawn again in backward. A row that is not too
 // wide waits in shared memory between the passes over it, so that each array is read or written once.

@@ -27,7 +27,7 @@ from npformer.typing import Array
 def add_norm_forward(
     x: Array, f: Array, gamma: Array, beta: Array, eps: float, draw: Draw | None
 ) -> tuple[tuple[Array, Array], AddNormCache]:
-    """As the plain kernel: sum x + Drop(f), both (..., C), and its norm by gamma, beta (C,). Returns (sum, normed)."""
+    """As the plain kernel: x + Drop(f), both (..., C), and its norm by gamma, beta (C,). Returns (total, normed)."""
     expect_shape("f", f, "the shape of x", *x.shape)
     expect_gain(x, gamma, beta)
     dropout, norm = DropoutCache(*kept(draw, f)), NormRows.for_shape(x, gamma, beta, eps)
@@ -39,15 +39,15 @@ def add_norm_forward(
 
 
 def add_norm_backward(dy: tuple[Array, Array], cache: AddNormCache, into: Into = ()) -> Any:
-    """As the plain kernel: gradients (dx (..., C), df (..., C), dgamma (C,), dbeta (C,)) for dy = (dsum, dnormed)."""
+    """As the plain kernel: gradients (dx (..., C), df (..., C), dgamma (C,), dbeta (C,)) for dy = (dtotal, dnormed)."""
     for each in dy:
         expect_gradients(each, cache.norm.x_hat.shape, into, cache.norm.gamma.shape, cache.norm.gamma.shape)
     slopes, dropped = NormSlopes(cache.norm), DropoutRows(cache.norm.x_hat, cache.residual.dropout)
     dx = empty(cache.norm.x_hat.shape, cache.norm.x_hat.dtype)
-    dsum_rows, dnormed_rows, dx_rows = as_matrix(dy[0]), as_matrix(dy[1]), as_matrix(dx)
+    dtotal_rows, dnormed_rows, dx_rows = as_matrix(dy[0]), as_matrix(dy[1]), as_matrix(dx)
     for rows in row_blocks(*dx_rows.shape):
         block = dx_rows[rows]
         slopes.write(dnormed_rows[rows], rows, block)
-        block += dsum_rows[rows]
+        block += dtotal_rows[rows]
         dropped.write(block, rows)
     return accumulate((dx, dropped.result(dx), slopes.dgamma, slopes.dbeta), into)

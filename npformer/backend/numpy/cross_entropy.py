@@ -25,7 +25,7 @@ class CrossEntropyCache(NamedTuple):
     counted: Array  # (N,)  1 where the token counts, else 0
     targets: Array  # (N,)  int64; 0 in place of a target outside [0, V)
     at_target: Array  # (N,)  1 − ε, the target's share of q; 0 for a target outside [0, V)
-    elsewhere: float  # ε/V
+    elsewhere: float  # smoothing/V
     num_counted: int  # at least 1
 
 

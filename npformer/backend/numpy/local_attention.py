@@ -189,7 +189,7 @@ def _as_caps(visible: Array, dtype: Any) -> HostArray:
 
 
 def _between_zeros(x: Array, before: int, behind: int) -> Array:
-    """A copy of x (b, H, T, D), with this many rows of zeros before and behind."""
+    """A copy of x (b, H, T, D), with this many rows of zeros before and after."""
     b, h, length, width = x.shape
     y = empty((b, h, before + length + behind, width), x.dtype)
     y[:, :, :before], y[:, :, before : before + length], y[:, :, before + length :] = 0, x, 0

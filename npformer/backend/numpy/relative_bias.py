@@ -36,7 +36,7 @@ def relative_bias_forward(
 
 
 def relative_bias_backward(dbias: Array, cache: RelativeBiasCache, into: Into = ()) -> Any:
-    """As the plain kernel: gradient (dtable (K, H),), given dbias (H, T, S)."""
+    """As the plain kernel: gradient (dtable (num_buckets, H),), given dbias (H, T, S)."""
     dtable = np.empty((cache.num_buckets, dbias.shape[0]), dtype=dbias.dtype)
     for head, given in enumerate(dbias):
         dtable[:, head] = np.bincount(cache.bucket, given.reshape(-1), cache.num_buckets)

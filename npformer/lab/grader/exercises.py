@@ -100,12 +100,12 @@ EXERCISES: tuple[Exercise, ...] = (
         ("x",), "npformer.functional.dropout",
     ),
     Exercise(
-        "embedding", "Token embedding", "y_n = s·table[token_n]",
+        "embedding", "Token embedding", "y_n = scale·table[token_n]",
         "How often does a row of the table appear in y if its token is repeated? np.add.at may help.",
         ("table",), "npformer.functional.embedding",
     ),
     Exercise(
-        "learned_positions", "Learned positions", "y_bt = x_bt + table[t + offset]",
+        "learned_positions", "Learned positions", "y_t = x_t + table[t + offset], in every sequence",
         "Row t of the table is added in every sequence of the batch: who uses it?",
         ("x", "table"), "npformer.functional.positions",
     ),
@@ -139,7 +139,7 @@ EXERCISES: tuple[Exercise, ...] = (
     ),
     Exercise(
         "cross_entropy", "Cross-entropy",
-        "p = softmax(z)   q = (1 − ε)·onehot + ε/V   loss = (1/N)·Σ_counted −Σ_v q_v log p_v",
+        "p = softmax(z)   q = (1 − smoothing)·onehot + smoothing/V   loss = (1/N)·Σ_counted −Σ_v q_v log p_v",
         "log p_v = z_v − log Σ exp z, and Σ_v q_v = 1: write a token's loss with that, then differentiate. "
         "Over how many tokens is the mean?",
         ("logits",), "npformer.functional.cross_entropy", outputs=("loss",),
@@ -152,8 +152,8 @@ EXERCISES: tuple[Exercise, ...] = (
     ),
     Exercise(
         "multi_head_attention", "Multi-head attention",
-        "y = merge(attention(split(x W_q), split(m W_k), split(m W_v))) W_o",
-        "split and merge only move numbers, so each is the other's backward. How often is the memory m used? "
+        "y = merge(attention(split(x W_q), split(memory W_k), split(memory W_v))) W_o",
+        "split and merge only move numbers, so each is the other's backward. How often is memory used? "
         "Your parts: linear, attention, split_heads, merge_heads.",
         ("x", "memory", "params"), "npformer.layers.multi_head_attention",
         ("split_heads", "merge_heads", *_pairs("linear", "attention")),

@@ -54,7 +54,7 @@ BY_GRADIENT: dict[tuple[str, str], Hints] = {
         "np.where(keep, dy * scale, 0.0)"),
     ("embedding", "*"): (
         "Which entries of y did row v of the table make, and with which factor?",
-        "Row v gets s times the sum of dy over all tokens equal to v.", "np.add.at(dtable, tokens, scale * dy)"),
+        "Row v gets scale times the sum of dy over all tokens equal to v.", "np.add.at(dtable, tokens, scale * dy)"),
     ("learned_positions", "dx"): ("If x moves by 1, by how much does y?", "A sum hands its gradient on.", "dx = dy"),
     ("learned_positions", "dtable"): (
         "Which rows were used, and by how many sequences?",

@@ -137,7 +137,7 @@ COMPOSITE: dict[str, list[Mistake]] = {
                 "total is used twice: where? What comes back from each use?",
                 "What comes back through the norm is missing.", "residual_backward(dtotal + through_norm, …)",
                 lambda c: {"dx": c.dtotal, "df": _drop(c, c.dtotal)}),
-        Mistake("both through the norm", "dx is as if dtotal had come in behind the norm.",
+        Mistake("both through the norm", "dx is as if dtotal had come in after the norm.",
                 "Does the first output pass the norm?",
                 "Only dnormed goes back through the norm; dtotal is added after.",
                 "through_norm, … = layer_norm_backward(dnormed, …)",

@@ -67,7 +67,7 @@ TOKENS: dict[str, list[Mistake]] = {
                 "Rows are assigned, so the last one wins; they must be added up. (`dtable[tokens] += dy` does not do "
                 "that: NumPy reads, adds and writes back once per row.)",
                 "np.add.at(dtable, tokens, scale * dy)", _last_wins),
-        Mistake("scale left out", "dtable is too small by one factor, 1/s.",
+        Mistake("scale left out", "dtable is too small by one factor, 1/scale.",
                 "By what was a row multiplied on its way to y?", "The factor scale is missing.",
                 "np.add.at(dtable, tokens, scale * dy)", lambda c: {"dtable": c.dtable / c.scale}),
         Mistake("padding row zeroed", "Only row 0 of dtable is wrong: it is 0.",

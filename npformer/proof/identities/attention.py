@@ -57,9 +57,9 @@ def attention_key_shift(probe: Probe) -> Claims:
 
 @identity("attention-query-key", "Qᵀ dQ = (Kᵀ dK)ᵀ for each head", *BY_SOFTMAX)
 def attention_query_key(probe: Probe) -> Claims:
-    """Q Kᵀ is unchanged by Q → Q M, K → K M⁻ᵀ. With M = 1 + εA: <dQ, Q A> = <dK, K Aᵀ> for every A, hence
+    """Q Kᵀ is unchanged by Q → Q M, K → K M⁻ᵀ. M = I + αA and d/dα at α = 0: <dQ, Q A> = <dK, K Aᵀ> for every A, hence
 
-    Σ_t Q_tj dQ_ti = Σ_s K_si dK_sj
+    Σ_t Q_tb dQ_ta = Σ_j K_ja dK_jb
 
     The trace is the symmetry of scale, <Q, dQ> = <K, dK>; the antisymmetric part that of rotation.
     """
@@ -108,16 +108,17 @@ def attention_symmetry(probe: Probe) -> Claims:
     "attention-visible", "weights are positive on exactly the visible keys, and sum to 1, or to 0 of none", "attention"
 )
 def attention_visible(probe: Probe) -> Claims:
-    """Values that are 1 at key s and 0 elsewhere read the weights off the forward, key by key.
+    """Values that are 1 at key j and 0 elsewhere read the weights off the forward, key by key.
 
-    Which pairs are visible is decided here by the mask's definition, pair by pair.
+    Which pairs are visible is decided here by the mask's definition, pair by pair. A visible key whose score lies some
+    745 below the row's largest has weight 0 in float64, since exp underflows; these inputs must not be so extreme.
     """
     h = _heads(probe)
     no_dropout = {"draw": None} if "draw" in probe.inputs else {}
     columns = []
-    for s in range(h.k.shape[-2]):
+    for j in range(h.k.shape[-2]):
         one = np.zeros_like(h.v)
-        one[..., s, :] = 1.0
+        one[..., j, :] = 1.0
         columns.append(probe.outputs(no_dropout | {"v": one})["output"][..., 0])
     weights = np.stack(columns, axis=-1)  # (B, H, T, S)
     visible = np.broadcast_to(

@@ -1,7 +1,12 @@
 """Symmetries of parameters: transformations of matrices that do not change the output.
 
-They hold in every multi-head attention and ReLU feed-forward, anywhere in a network, for
-any loss, with masks and with dropout: later layers see the same values, so the loss does not change.
+They hold anywhere in a network, for any loss and with masks: later layers see the same values, so the loss does not
+change. What else each needs:
+
+    query-key, key-bias    softmax of q·k with nothing between: no rotation, no feature map. Dropout may be on
+    value-output           any weights that do not depend on V. Dropout may be on
+    value-bias             weights that sum to 1: no dropout, and no query that sees nothing
+    relu-units             ReLU. Dropout may be on
 """
 
 from __future__ import annotations
@@ -67,7 +72,8 @@ def _moment(at: Tensors, gradients: Tensors, name: str, num_heads: int) -> tuple
 @identity("heads-query-key", "W_qᵀ dW_q + b_q ⊗ db_q = (W_kᵀ dW_k + b_k ⊗ db_k)ᵀ for each head",
          "MultiHeadAttention", inside=True)  # fmt: skip
 def heads_query_key(probe: Probe) -> Claims:
-    """q·k is unchanged by q → q M, k → k M⁻ᵀ, and q = x W_q + b_q follows if W_q and b_q do. So, M = 1 + εA,
+    """q·k is unchanged by q → q M, k → k M⁻ᵀ, and q = x W_q + b_q follows if W_q and b_q do. With M = I + αA, d/dα at
+    α = 0 is
 
     <dW_q, W_q A> + <db_q, b_q A> = <dW_k, W_k Aᵀ> + <db_k, b_k Aᵀ>      for every (D, D) matrix A
 

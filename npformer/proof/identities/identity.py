@@ -1,7 +1,8 @@
 """An identity: an equation between numbers of one forward and backward that a right gradient satisfies.
 
 There are no differences: both sides are computed from the results of forward and backward, so they
-agree to rounding, and bit for bit where a claim is exact.
+agree to rounding, and bit for bit where a claim is exact. A wrong gradient may satisfy it, too, if its error has the
+same symmetry (``universal.py``).
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def linear_inputs(probe: Probe) -> Claims:
 
 @identity("linear-exchange", "xᵀ dx = dW Wᵀ", "linear", "Linear")
 def linear_exchange(probe: Probe) -> Claims:
-    """x W does not change if x → x M and W → M⁻¹ W. With M = 1 + εA: <dx, x A> = <dW, A W> for every A, hence
+    """x W does not change if x → x M and W → M⁻¹ W. M = I + αA, d/dα at α = 0: <dx, x A> = <dW, A W> for every A, so
 
     Σ_n x_nj dx_ni = Σ_k dW_jk W_ik
     """
@@ -73,8 +73,8 @@ def last_bias(probe: Probe) -> Claims:
 
 @identity("gate", "x·dx = y·dy, element by element", "relu", "dropout", "Dropout")
 def gate(probe: Probe) -> Claims:
-    """y = m·x with a factor m that is locally constant (ReLU's gate, dropout's keep·s), so dx = m·dy,
-    and x·dx = x·m·dy = y·dy for each element alone.
+    """y = a·x with a factor a that is locally constant (ReLU's gate, dropout's keep·s), so dx = a·dy,
+    and x·dx = x·a·dy = y·dy for each element alone.
     """
     run = probe.run()
     y, dy = _output(run)
@@ -95,9 +95,9 @@ def gelu_odd(probe: Probe) -> Claims:
     "residual", "dx is dy (or the norm's), and df is dx kept·scaled where f was", "residual", "post_norm", "add_norm"
 )
 def residual(probe: Probe) -> Claims:
-    """All that follows sees x + m·f, m the dropout factor of this draw: dx = dL/d(sum), df = m·dx.
+    """All that follows sees total = x + f·keep·s, with the mask of this draw: dx = dtotal, df = dx·keep·s.
 
-    For the bare sum dL/d(sum) is dy itself.
+    For the bare sum dtotal is dy itself.
     """
     run = probe.run()
     dx, df = run.gradients["x"], run.gradients["f"]
@@ -119,10 +119,10 @@ def _table(probe: Probe) -> str:
 
 @identity("embedding-rows", "each row's gradient is the sum over the tokens that used it", "embedding", "Embedding")
 def embedding_rows(probe: Probe) -> Claims:
-    """y_n = s·table_v for every n with token_n = v. Scaling one entry table_vc by α scales these y_nc by α:
+    """y_n = scale·table_v for every n with token_n = v. Scaling one entry table_vc by α scales these y_nc by α:
 
     table_vc dtable_vc = Σ_{n: token_n = v} y_nc dy_nc
-    and a shift of all rows by one vector shifts every y_n by s times it: Σ_v dtable_v = s Σ_n dy_n
+    and a shift of all rows by one vector shifts every y_n by scale times it: Σ_v dtable_v = scale·Σ_n dy_n
     """
     run, table = probe.run(), probe.tensors[_table(probe)]
     y, dy = (_rows(x) for x in _output(run))
@@ -155,8 +155,8 @@ def absent_tokens(probe: Probe) -> Claims:
 @identity("positions", "dx = dy, and a learned row's gradient is the sum over the batch",
          "sinusoidal_positions", "learned_positions", "SinusoidalPositions", "LearnedPositions")  # fmt: skip
 def positions(probe: Probe) -> Claims:
-    """y = x + (what depends on the position alone): dx = dy; row p of a table was added to token p of every
-    sequence, dtable_p = Σ_b dy_bp, and the other rows to none.
+    """y = x + (what depends on the position alone): dx = dy; row t of a table was added to token t of every
+    sequence, dtable_t = Σ_B dy_t, and the other rows to none.
     """
     run = probe.run()
     _, dy = _output(run)
@@ -168,7 +168,7 @@ def positions(probe: Probe) -> Claims:
         yield Claim(f"gradient of {name}", expected, dtable, size(dy) * dy.shape[0])
 
 
-@identity("sinusoid", "y − x is sin(p/10000^(2i/C)) in column 2i and the cosine in column 2i+1",
+@identity("sinusoid", "y − x is sin(pos/10000^(2i/C)) in column 2i and the cosine in column 2i+1",
          "sinusoidal_positions", "SinusoidalPositions")  # fmt: skip
 def sinusoid(probe: Probe) -> Claims:
     """The definition (Vaswani et al. 2017, section 3.5), entry by entry, with a power instead of an exp."""

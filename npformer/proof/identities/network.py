@@ -31,7 +31,7 @@ def norm_readers(probe: Probe) -> Claims:
     β → β + c, b → b − c W for every reader:             dβ_c = Σ_readers Σ_j W_cj db_j
     γ_c, β_c → α·, row c of every reader's W → ·/α:       γ_c dγ_c + β_c dβ_c = Σ_readers Σ_j W_cj dW_cj
 
-    Readers: in pre-LN the sub-layer behind each norm; of the encoder's last norm the key and value
+    Readers: in pre-LN the sub-layer after each norm; of the encoder's last norm the key and value
     projections of every decoder layer; of the decoder's the generator. So it sees a cross-attention
     whose gradient is not summed over the layers.
     """

@@ -84,7 +84,7 @@ def layer_norm_parameters(probe: Probe) -> Claims:
 def layer_norm_statistics(probe: Probe) -> Claims:
     """The definition, with the mean of squares over C (not C − 1) and ε inside the root.
 
-    A constant token has x − μ = 0, hence y = β and, by the two identities above, a finite dx.
+    A constant token has x − μ = 0, hence x̂ = 0 and y = β. Its dx is finite because r = 1/√ε is.
     """
     n = _norm(probe)
     u, variance = _statistics(n)

@@ -1,4 +1,11 @@
-"""Two identities that every wrong gradient violates: adjoints of linear inputs, and the integral along a path."""
+"""Two identities that need no symmetry: the adjoint of an input that enters linearly, and the integral along a path.
+
+A right gradient keeps every identity. A wrong one keeps that of a symmetry if its error has the same symmetry: 2·dx
+keeps every row of softmax's dx at sum 0. These two compare dx with the forward along random directions, so a wrong
+gradient keeps them only if its error is orthogonal to what was drawn, which has probability 0, or is lost in the
+tolerance. The adjoint looks only at inputs on which the output depends linearly: of attention at V alone. The path
+integral looks at all inputs and parameters at once.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +43,7 @@ LINEAR_IN: dict[str, tuple[str, ...]] = {
 def adjoint(probe: Probe) -> Iterator[Claim]:
     """f(u) = A u + f(0): then L = <dy, f> has the gradient dx = Aᵀ dy, wherever it is taken, and
 
-    <dy, A u> = <Aᵀ dy, u> for every u. A random u leaves a wrong dx nowhere to hide.
+    <dy, A u> = <Aᵀ dy, u> for every u. A random u is orthogonal to a wrong dx's error with probability 0.
     """
     run = probe.run()
     names = [name for kind in kinds_of(probe.target) for name in LINEAR_IN.get(kind, ())]

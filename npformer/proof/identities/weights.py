@@ -10,7 +10,7 @@ from npformer.proof.invariants.probe import Probe
 
 @identity("softmax-rows", "each row of dx sums to 0", "softmax")
 def softmax_rows(probe: Probe) -> Claims:
-    """A shift of a whole row, x + t·1, cancels between numerator and denominator, so <dx, 1> = 0.
+    """A shift of a whole row, x + α·1, cancels between numerator and denominator, so <dx, 1> = 0.
 
     Hidden entries take no part, and their dx is 0.
     """

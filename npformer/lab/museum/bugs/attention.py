@@ -160,20 +160,20 @@ BUGS = (
         sources=(19,),
     ),
     Bug(
-        "dropout-no-scale-backward", CATEGORY, "dropout's 1/(1 − p) forgotten in backward",
+        "dropout-no-scale-backward", CATEGORY, "dropout's 1/(1 − rate) forgotten in backward",
         (Edit(DROP_BACK, "(_apply(dy, cache),)", "(_apply(dy, DropoutCache(cache.keep, 1.0)),)"),),
-        "dx = dy·keep/(1 − p)", "dx = dy·keep",
-        "What was scaled up going forward is scaled up going back. The gradient shrinks by 1 − p at every dropout it "
-        "passes, so the lower a layer lies the less it learns: at p = 0.1 and six layers, about half.",
+        "dx = dy·keep·s, s = 1/(1 − rate)", "dx = dy·keep",
+        "What was scaled up going forward is scaled up going back. The gradient shrinks by 1 − rate at every dropout "
+        "that it passes, so the lower a layer lies the less it learns: at a rate of 0.1 and six layers, about half.",
         sources=(6,), run={"dropout": 0.1},
     ),
     Bug(
         "dropout-no-mask", CATEGORY, "dropout's backward forgets the mask altogether",
         (Edit(DROP_BACK, "(_apply(dy, cache),)", "(dy,)"),),
-        "dx = dy·keep/(1 − p)", "dx = dy",
+        "dx = dy·keep·s", "dx = dy",
         "A wrapper returned only the output of dropout, and backward had nothing left to multiply by. Right on "
-        "average, wrong for every single mask: units are corrected for outputs they did not give. With p = 0, as in "
-        "most tests, it is perfect.",
+        "average, wrong for every single mask: units are corrected for outputs they did not give. At a rate of 0, as "
+        "in most tests, it is perfect.",
         sources=(6,), run={"dropout": 0.1},
     ),
     Bug(
@@ -216,7 +216,7 @@ BUGS = (
         sources=(5,), run={"dropout": 0.1},
     ),
     Bug(
-        "dropout-no-scale", CATEGORY, "dropout without 1/(1 − p), both ways",
+        "dropout-no-scale", CATEGORY, "dropout without 1/(1 − rate), both ways",
         (
             Edit(
                 F + "dropout:dropout_threshold",
@@ -224,17 +224,17 @@ BUGS = (
                 "return threshold, 1.0",
             ),
         ),
-        "y = x·keep/(1 − p), so the mean of y is x", "y = x·keep",
-        "Its gradient is right. But while training, the next layer sees 1 − p of what it will see when the model is "
+        "y = x·keep·s, s = 1/(1 − rate), so the mean of y is x", "y = x·keep",
+        "Its gradient is right. But while training, the next layer sees 1 − rate of what it will see when the model is "
         "used, where nothing is dropped. The training loss looks as ever and the held-out one does not fit it.",
         seen=OURS, run={"dropout": 0.1},
     ),
     Bug(
-        "dropout-keeps-p", CATEGORY, "p taken for the share that is kept",
+        "dropout-keeps-p", CATEGORY, "the rate taken for the share that is kept",
         (Edit(F + "dropout:dropout_threshold", "round(65536 * rate)", "round(65536 * (1 - rate))"),),
-        "P(dropped) = p", "P(kept) = p",
-        "Some papers' p is the chance to keep, others' the chance to drop. At p = 0.5 no test can tell them apart; at "
-        "p = 0.1 nine numbers of ten are dropped, and the model does not learn.",
+        "P(dropped) = rate", "P(kept) = rate",
+        "Some papers' p is the chance to keep, others' the chance to drop. At 0.5 no test can tell them apart; at "
+        "0.1 nine numbers of ten are dropped, and the model does not learn.",
         seen=OURS, run={"dropout": 0.1},
     ),
 )  # fmt: skip

@@ -54,8 +54,8 @@ BUGS = (
     ),
     Bug(
         "pre-norm-stream-dropped", CATEGORY, "pre-LN's stream left out in backward",
-        (Edit(F + "add_norm:add_norm_backward", "dsum + through_norm, ", "through_norm, "),),
-        "dtotal = dsum + (LN's backward)", "dtotal = LN's backward",
+        (Edit(F + "add_norm:add_norm_backward", "dtotal + through_norm, ", "through_norm, "),),
+        "dx = dtotal + (LN's backward of dnormed)", "dx = LN's backward of dnormed",
         "The sum has two readers, the next sub-layer's norm and the stream that runs on. The stream's term is what "
         "lets a gradient pass a hundred layers unscaled: it is the reason for pre-LN.",
         seen=OURS, sources=(7,), run={"norm_order": "pre"},

@@ -12,11 +12,11 @@ BUGS = (
     Bug(
         "loss-by-batch", CATEGORY, "mean over tokens forward, divided by the batch only backward",
         (Edit(BACK, "(dloss / num_counted)", "(dloss / p.shape[0])"),),
-        "dz = (p − q)/N, N counted tokens", "dz = (p − q)/B",
-        "Every gradient of the model is T times too large, exactly. Adam does not notice, plain gradient descent "
-        "diverges at a learning rate that should be fine, and clipping, weight decay and anything else with a scale of "
-        "its own mean something else than they say. A ratio of wrong to right that is one number for all tensors "
-        "points at the loss.",
+        "dz = (p − q)/N, over the N tokens that count", "dz = (p − q)/B",
+        "Every gradient of the model is N/B times too large: T times, if there is no padding. Adam does not notice, "
+        "plain gradient descent diverges at a learning rate that should be fine, and clipping, weight decay and "
+        "anything else with a scale of its own mean something else than they say. A ratio of wrong to right that is "
+        "one number for all tensors points at the loss.",
         seen=SEVERAL, sources=(9,), run={"clip_norm": 0.1},
     ),
     Bug(
@@ -54,7 +54,7 @@ BUGS = (
                 "xp.where(counted > 0, counted, label_smoothing * xp.ones_like(counted))",
             ),
         ),
-        "ignored tokens: no loss, smoothing or not", "ignored tokens: ε times their loss",
+        "ignored tokens: no loss, smoothing or not", "ignored tokens: label_smoothing times their loss",
         "The one-hot part was masked, the smoothing part was added later and was not. The gradient pulls every padded "
         "position towards even odds. It needs smoothing and padding at once to show, and each has a test of its own.",
         sources=(9,), run={"label_smoothing": 0.1},
@@ -62,8 +62,8 @@ BUGS = (
     Bug(
         "smoothing-too-much-mass", CATEGORY, "smoothed targets that sum to more than 1",
         (Edit(CE + "_target_distribution", "(1 - label_smoothing) * one_hot + ", "one_hot + "),),
-        "q = (1 − ε)·onehot + ε/V", "q = onehot + ε/V, sum 1 + ε",
-        "The gradient p − q is that of a *distribution* q. With a sum of 1 + ε there are no logits at which it is 0: "
+        "q = (1 − smoothing)·onehot + smoothing/V", "q = onehot + smoothing/V, sum 1 + smoothing",
+        "The gradient p − q is that of a *distribution* q. With a sum above 1 there are no logits at which it is 0: "
         "each step pushes all of a token's logits up together, for ever. Softmax does not see the push, and the bias "
         "of the last layer drifts. Check that what should be a distribution sums to 1.",
         seen=OURS, run={"label_smoothing": 0.1},

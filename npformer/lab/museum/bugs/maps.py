@@ -26,7 +26,7 @@ BUGS = (
                 "dbias = xp.sum(as_rows(dy if dy.ndim < 3 else dy[:, 0, :]), axis=0)",
             ),
         ),
-        "db = Σ_b Σ_t dy_bt", "db = Σ_b dy_b0",
+        "db = Σ_B Σ_T dy", "db = Σ_B dy at the first token",
         "Code that was written for (B, C) met (B, T, C): the sum over axis 0 left an axis over, the shapes did not "
         "fit, and somebody took the first row to make them fit. Sum over every axis that the forward repeated the "
         "value along. At sequence length 1 both are the same, which is why a length of 1 proves nothing.",
@@ -78,8 +78,9 @@ BUGS = (
         ),
         "d/dx x·Φ(x) = Φ(x) + x·φ(x)", "the derivative of x·(1 + tanh(√(2/π)(x + 0.0447x³)))/2",
         "The tanh form is an approximation of the exact one, good to three digits, and each has its own derivative. "
-        "Mixing them is an error in the third digit: training does not care, a check at 1e-2 passes, and a check in "
-        "float32 cannot tell. Only float64 and a tight tolerance can.",
+        "Mixing them is an error of up to 1e-3: training does not care, and a check at 1e-2 passes. A check in float32 "
+        "can tell if y is differenced before it is summed; the rounding of a long sum hides it. In float64 it stands "
+        "out by many digits.",
         sources=(18,), run={"activation": "gelu"},
     ),
     Bug(
@@ -162,8 +163,8 @@ BUGS = (
             ),
         ),
         "sin and cos of one ω side by side: columns 2i, 2i + 1", "columns i and i + C/2",
-        "A permutation of columns: a fresh model can learn with either, and many do. But it is not the paper's table; "
-        "an odd width loses a cosine that it should keep, and weights trained with one order are noise with the other.",
+        "A permutation of columns: a fresh model can learn with either, and many do; an odd width loses the same last "
+        "cosine in both. But it is not the paper's table, and weights trained with one order are noise with the other.",
         seen=SEVERAL, sources=(20,),
     ),
     Bug(
@@ -192,7 +193,7 @@ BUGS = (
     Bug(
         "learned-positions-mean", CATEGORY, "learned positions: gradient averaged over the batch",
         (Edit(F + "positions:learned_positions_backward", "used = xp.sum(", "used = xp.mean("),),
-        "dtable_t = Σ_b dy_bt", "dtable_t = mean_b dy_bt",
+        "dtable_t = Σ_B dy_t", "dtable_t = mean_B dy_t",
         "A row of the table is added to every sentence of the batch. What is spread by broadcasting in the forward is "
         "summed in the backward: sum, never mean.",
         seen=OURS, run={"positions": "learned"},

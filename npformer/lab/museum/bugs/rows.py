@@ -29,8 +29,8 @@ BUGS = (
         "y(1 − y) is the diagonal of softmax's Jacobian: how an output moves with its own score. But every score is "
         "in the denominator of every output, and those cross terms −y_i·y_j are as large as the diagonal itself. With "
         "them each row of dx sums to 0, because a shift of all scores changes nothing; without them it does not. A "
-        "test with one entry per row, or with an upstream gradient that is alike for all, never meets the cross "
-        "terms.",
+        "test with one entry per row never meets the cross terms. Nor does one whose upstream gradient is 1 at a "
+        "single entry and 0 elsewhere, if it looks at dx of that entry alone.",
         seen=OURS,
     ),
     Bug(
