@@ -10,8 +10,8 @@ Without dx = dy the path that carries most of the gradient to the lower layers i
 
 A stack of k sums, each with its own sub-layer of Jacobian J_i, has the Jacobian (I + J_k) … (I + J_1). Multiplied out,
 it is a sum over 2ᵏ paths: at each sub-layer a path passes through it or by it. The path that passes by all of them is
-I, so what arrives at the top arrives at the bottom, too, whatever the J_i are. A plain stack has only the longest path,
-J_k … J_1, which vanishes if the J_i are small.
+I, so one term of the gradient at the bottom is the gradient at the top, whatever the J_i are. A plain stack has only
+the longest path, J_k … J_1, which vanishes if the J_i are small.
 
 Source: Vaswani et al. 2017, arXiv:1706.03762, section 5.4 (dropout before the sum); the paths, Veit, Wilber & Belongie
 2016, arXiv:1605.06431.

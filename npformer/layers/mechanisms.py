@@ -129,7 +129,7 @@ class Local(Owner):
 
 @dataclass
 class Sums:
-    """Σ φ(k) v'ᵀ over the keys so far: the past of linear attention, whose size does not grow.
+    """Σ φ(k)ᵀ v' over the keys so far: the past of linear attention, whose size does not grow.
 
     The sums before the newest tokens are kept, so that an interrupted step can be repeated.
     """

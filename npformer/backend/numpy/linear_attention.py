@@ -32,7 +32,7 @@ class LinearAttentionCache(NamedTuple):
     fk: Array  # (B, H, S, D)  φ(k), 0 where hidden
     v1: Array  # (B, H, S, D+1)  v'
     out: Array  # (B, H, T, D)
-    inverse: Array  # (B, H, T, 1)  1/n_D, 0 where nothing was seen
+    inverse: Array  # (B, H, T, 1)  1/out'_D, 0 where nothing was seen
     causal: bool
 
 
@@ -49,15 +49,15 @@ def linear_attention_forward(
         _features(k[rows], fk[rows])
         if mask.key_visible is not None:
             fk[rows] *= np.asarray(mask.key_visible)[rows, None, :, None]
-        n: Any = empty((*fq[rows].shape[:3], v1.shape[3]), q.dtype)
+        out1: Any = empty((*fq[rows].shape[:3], v1.shape[3]), q.dtype)
         if mask.causal:
-            _causal(fq[rows], fk[rows], v1[rows], n)
+            _causal(fq[rows], fk[rows], v1[rows], out1)
         else:
-            np.matmul(fq[rows], fk[rows].swapaxes(2, 3) @ v1[rows], out=n)
-        total, share = n[..., -1:], inverse[rows]
+            np.matmul(fq[rows], fk[rows].swapaxes(2, 3) @ v1[rows], out=out1)
+        total, share = out1[..., -1:], inverse[rows]
         share[...] = 0
         np.divide(1, total, out=share, where=total > 0)
-        np.multiply(n[..., :-1], share, out=out[rows])
+        np.multiply(out1[..., :-1], share, out=out[rows])
     return out, LinearAttentionCache(fq, fk, v1, out, inverse, mask.causal)
 
 
@@ -66,10 +66,10 @@ def linear_attention_backward(dout: Array, cache: LinearAttentionCache, into: In
     fq, fk, v1, out, inverse, causal = cache
     dq, dk, dv = empty_heads(fq), empty_heads(fk), empty_heads(fk)
     for rows in _blocks(fq):
-        dn = empty((*fq[rows].shape[:3], v1.shape[3]), fq.dtype)
-        np.multiply(dout[rows], inverse[rows], out=dn[..., :-1])
-        np.negative(np.vecdot(dn[..., :-1], out[rows]), out=dn[..., -1])
-        given = (fq[rows], fk[rows], v1[rows], dn)
+        dout1 = empty((*fq[rows].shape[:3], v1.shape[3]), fq.dtype)
+        np.multiply(dout[rows], inverse[rows], out=dout1[..., :-1])
+        np.negative(np.vecdot(dout1[..., :-1], out[rows]), out=dout1[..., -1])
+        given = (fq[rows], fk[rows], v1[rows], dout1)
         wanted = (dq[rows], dk[rows], dv[rows])
         (_slopes_causal if causal else _slopes_of_all)(*given, *wanted)
         for slope, features in ((dq[rows], fq[rows]), (dk[rows], fk[rows])):
@@ -83,40 +83,40 @@ def _features(x: Array, y: Array) -> None:
     y += np.maximum(x, 0)
 
 
-def _slopes_of_all(fq: Array, fk: Array, v1: Array, dn: Array, dfq: Array, dfk: Array, dv: Array) -> None:
+def _slopes_of_all(fq: Array, fk: Array, v1: Array, dout1: Array, dfq: Array, dfk: Array, dv: Array) -> None:
     """Write the gradients of φ(q), φ(k) and v for the case that every query sees all keys."""
-    received = fq.swapaxes(2, 3) @ dn  # G (b, H, D, D+1)
-    np.matmul(dn, (fk.swapaxes(2, 3) @ v1).swapaxes(2, 3), out=dfq)
+    received = fq.swapaxes(2, 3) @ dout1  # G (b, H, D, D+1)
+    np.matmul(dout1, (fk.swapaxes(2, 3) @ v1).swapaxes(2, 3), out=dfq)
     np.matmul(v1, received.swapaxes(2, 3), out=dfk)
     np.matmul(fk, received[..., :-1], out=dv)
 
 
-def _causal(fq: Array, fk: Array, v1: Array, n: Array) -> None:
+def _causal(fq: Array, fk: Array, v1: Array, out1: Array) -> None:
     """Write n_t = Σ_{j ≤ t} (φ(q_t)·φ(k_j)) v'_j."""
     state = np.zeros((*fq.shape[:2], fq.shape[3], v1.shape[3]), dtype=fq.dtype)  # A before the chunk
     for part, past in _chunks(fq):
         q, k, v = fq[:, :, part], fk[:, :, part], v1[:, :, part]
         scores = q @ k.swapaxes(2, 3)
         scores *= past
-        np.matmul(scores, v, out=n[:, :, part])
-        n[:, :, part] += q @ state
+        np.matmul(scores, v, out=out1[:, :, part])
+        out1[:, :, part] += q @ state
         state += k.swapaxes(2, 3) @ v
 
 
-def _slopes_causal(fq: Array, fk: Array, v1: Array, dn: Array, dfq: Array, dfk: Array, dv: Array) -> None:
+def _slopes_causal(fq: Array, fk: Array, v1: Array, dout1: Array, dfq: Array, dfk: Array, dv: Array) -> None:
     """Write the gradients of φ(q), φ(k) and v for the causal case: chunks forward, then backward."""
     state = np.zeros((*fq.shape[:2], fq.shape[3], v1.shape[3]), dtype=fq.dtype)
     kept = []
     for part, past in _chunks(fq):
-        d, v = dn[:, :, part], v1[:, :, part]
-        kept.append((part, past, d @ v.swapaxes(2, 3)))  # dn_t·v'_j
+        d, v = dout1[:, :, part], v1[:, :, part]
+        kept.append((part, past, d @ v.swapaxes(2, 3)))  # dout'_t·v'_j
         kept[-1][2][...] *= past
         np.matmul(kept[-1][2], fk[:, :, part], out=dfq[:, :, part])
         dfq[:, :, part] += d @ state.swapaxes(2, 3)
         state += fk[:, :, part].swapaxes(2, 3) @ v
     received = np.zeros_like(state)  # G behind the chunk
     for part, past, met in reversed(kept):
-        q, k, d = fq[:, :, part], fk[:, :, part], dn[:, :, part]
+        q, k, d = fq[:, :, part], fk[:, :, part], dout1[:, :, part]
         np.matmul(met.swapaxes(2, 3), q, out=dfk[:, :, part])
         dfk[:, :, part] += v1[:, :, part] @ received.swapaxes(2, 3)
         scores = q @ k.swapaxes(2, 3)
