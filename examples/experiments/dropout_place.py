@@ -2,7 +2,7 @@
 
 Before the sum, dropout zeroes entries of each sub-layer's contribution, not of the stream. After the sum, the stream
 itself loses entries at every sub-layer, and lost entries do not come back: an entry survives n sub-layers with
-probability (1 − p)^n.
+probability (1 − rate)^n.
 
 Left: the cosine between the stream with and without dropout, in untrained layers. Right: models that learn to reverse
 words with dropout; the loss on held-out words, without dropout.
