@@ -24,6 +24,7 @@ STOREYS = [
     {"layers", "optim"},
     {"models"},
     {"training", "decoding", "proof", "lab", "runtime"},
+    {"explain"},
     {"plotting", "interop"},
     {"cli", "pytest_plugin"},
 ]

@@ -1,0 +1,132 @@
+"""npformer explain: an operation line by line, or where one number of a gradient comes from."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from npformer.cli.common import new_parser
+from npformer.cli.explain_setting import setting_of
+from npformer.errors import ConfigError
+from npformer.explain import explanation, lines, random_checks, session, to_dict
+from npformer.explain.models import NAMES
+from npformer.explain.operation import explained_operation
+from npformer.explain.operation_text import operation_lines
+from npformer.functional import OPERATIONS
+from npformer.visible import visible
+
+EXAMPLES = """examples:
+  npformer explain layer_norm                       formula, derivation, and each line with the numbers it made
+  npformer explain runs/reverse-001 --text bot --at 'decoder.layers.0.self_attention.query.weight[3,5]'
+  npformer explain transformer --at 'encoder.layers.0.feed_forward.up.weight[1,2]'     a small model
+  npformer explain transformer --at 'decoder.layers.0@output[0,2,3]'                   what a layer returned
+  npformer explain transformer --at 'generator.bias[3]' --up 2       walk on towards the loss, two steps
+  npformer explain --list                           the small models
+  npformer explain --random 200                     200 random numbers: does every sum hold?
+
+The sections: value (the gradient, two witnesses, gradcheck's verdict), what (in words), terms (the products that add
+up to it), why (those of the largest term's gradient), paths (through each sub-layer or past it), tokens (whose loss it
+comes from), means (what a step changes, predicted and measured), next. docs/explain.md explains each.
+
+All numbers are computed in float64 with the plain kernels, without dropout where a run is explained."""
+
+
+def add_parser(commands: Any) -> argparse.ArgumentParser:
+    """Add this command's parser."""
+    parser = new_parser(commands, "explain", "Explain an operation, or one number of a gradient.", EXAMPLES)
+    parser.add_argument("what", metavar="OP|RUN|MODEL", nargs="?", help="an operation, a run's folder, a small model")
+    parser.add_argument("--at", metavar="NAME[INDEX]", help="the number: of a parameter, an input, or NAME@output")
+    parser.add_argument("--up", metavar="NUMBER", action="append", default=[],
+                        help="walk on to a gradient that the last step names, or this many steps")  # fmt: skip
+    parser.add_argument("--text", action="append", default=[], help="a text for a run's model; may be repeated")
+    parser.add_argument("--answer", action="append", help="what the model should write, one for each --text")
+    parser.add_argument("--best", action="store_true", help="use the best checkpoint instead of the latest")
+    parser.add_argument("--list", action="store_true", help="list the small models")
+    parser.add_argument("--random", metavar="N", type=int, help="explain N random numbers and check every sum")
+    parser.add_argument("--seed", type=int, default=0, help="the seed of --random")
+    return parser
+
+
+def run(args: argparse.Namespace) -> int:
+    """Exit 1 if a number is not right, or a sum does not hold."""
+    if args.list:
+        return _list(args)
+    if args.random is not None:
+        return _random(args)
+    if args.what is None:
+        raise ConfigError("explain: expected an operation, a run or a model, got none; npformer explain --list")
+    if args.what in OPERATIONS and args.at is None and not Path(args.what).is_dir():
+        return _operation(args)
+    return _number(args)
+
+
+def _list(args: argparse.Namespace) -> int:
+    print(json.dumps({"models": list(NAMES)}) if args.json else "\n".join(NAMES))
+    return 0
+
+
+def _random(args: argparse.Namespace) -> int:
+    if args.random < 1 or args.seed < 0 or args.what is not None:
+        raise ConfigError("--random: expected N >= 1, --seed >= 0 and no model")
+    found = []
+    for checked in random_checks(args.random, args.seed):
+        found.append(checked)
+        if not args.json and not checked.ok:
+            print(f"{checked.name}  {checked.place}: {'; '.join(checked.problems)}", flush=True)
+    wrong = sum(not each.ok for each in found)
+    if args.json:
+        print(json.dumps({"ok": not wrong, "numbers": [vars(each) | {"ok": each.ok} for each in found]}))
+    elif wrong:
+        print(f"{wrong} of {len(found)} random numbers: something does not hold")
+    else:
+        models = len({each.name for each in found})
+        print(f"{len(found)} random numbers of {models} models: terms, why, tokens and paths add up to each, "
+              "each is right, and each prediction's error falls fourfold with half the step")  # fmt: skip
+    return 1 if wrong else 0
+
+
+def _operation(args: argparse.Namespace) -> int:
+    if args.up or args.text or args.answer:
+        raise ConfigError("explain: expected no --up, --text or --answer for an operation")
+    found = explained_operation(args.what)
+    print(json.dumps(found.to_dict()) if args.json else "\n".join(operation_lines(found, _width())))
+    return 0 if found.report.ok else 1
+
+
+def _number(args: argparse.Namespace) -> int:
+    setting = setting_of(args.what, args.text, args.answer, args.best)
+    with session(setting) as opened:
+        if args.at is None:
+            raise ConfigError(_no_place(opened.checked.tensors, args.what))
+        found = explanation(opened, args.at, args.up)
+    if args.json:
+        print(json.dumps(to_dict(found)))
+    else:
+        if setting.note:
+            print(visible(setting.note))
+        print("\n".join(lines(found, _width(), _has_symbols())))
+    return 0 if found.value.verdict == "right" else 1
+
+
+def _no_place(tensors: dict[str, Any], what: str) -> str:
+    listed = "\n  ".join(f"{name} {tuple(x.shape)}" for name, x in list(tensors.items())[:40])
+    more = f"\n  … {len(tensors) - 40} more" if len(tensors) > 40 else ""
+    return f"--at: expected a number of {what}, NAME[INDEX], got none; it has\n  {listed}{more}"
+
+
+def _width() -> int:
+    """The columns of the terminal."""
+    return shutil.get_terminal_size((100, 24)).columns
+
+
+def _has_symbols() -> bool:
+    """Whether the output's encoding has the bars' symbols."""
+    try:
+        "█▒".encode(sys.stdout.encoding or "utf-8")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True

@@ -1,0 +1,218 @@
+"""Where one number of a gradient comes from: all sections, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from npformer.errors import ConfigError
+from npformer.explain.expand import Line, Term
+from npformer.explain.graph import Graph, Made
+from npformer.explain.paths import Paths, paths
+from npformer.explain.place import Place, find, names_of_calls
+from npformer.explain.session import Session
+from npformer.explain.spots import Spot
+from npformer.explain.value import Prediction, Value, predictions, value_of
+from npformer.explain.words import axis_words, quoted, shown, what
+from npformer.explain.zeros import why_zero
+from npformer.proof.listening import Call
+from npformer.typing import HostArray
+
+
+class Product(NamedTuple):
+    """One product of a sum. place: b0 t2, where its gradient is; up: the gradient in it, by which --up goes on."""
+
+    place: str
+    text: str
+    factors: tuple[float, ...]
+    value: float
+    up: str
+    zero: str  # why it is exactly 0; "" if it is not
+
+
+@dataclass(frozen=True)
+class Group:
+    """The products that one line of one operation adds up."""
+
+    call: str
+    operation: str
+    line: Line | None
+    products: tuple[Product, ...]
+    value: float
+
+    @property
+    def sorted(self) -> list[Product]:
+        """The products that are not exactly 0, the largest first."""
+        return sorted((each for each in self.products if each.value != 0), key=lambda each: -abs(each.value))
+
+
+@dataclass(frozen=True)
+class Sums:
+    """A number as a sum: its name, and a group of products for each line that gives a part of it.
+
+    begins: backward begins with this number, so nothing is above it.
+    """
+
+    name: str
+    value: float
+    groups: tuple[Group, ...]
+    begins: bool = False
+
+
+class Share(NamedTuple):
+    """The part of the number that comes from one token's loss."""
+
+    name: str
+    value: float
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """One number of a gradient, explained. ``to_dict`` is its JSON, ``text.lines`` its text."""
+
+    name: str
+    place: str
+    what: str
+    loss: float
+    value: Value
+    terms: Sums
+    why: Sums | None
+    walk: tuple[Sums, ...]  # the numbers that --up asked for
+    paths: Paths
+    tokens: tuple[Share, ...]
+    means: tuple[Prediction, Prediction]
+
+
+def explanation(session: Session, at: str, up: Sequence[str] = ()) -> Explanation:
+    """Explain the number at a place. up: gradients to walk on to, as the terms name them. Raises ConfigError."""
+    place = find(session, at)
+    graph = Graph(session)
+    value = value_of(session, place)
+    reader = _Reader(session, graph)
+    terms = reader.terms(place, value.analytic)
+    walk = tuple(reader.walk(terms, up))
+    return Explanation(
+        session.setting.name,
+        place.text,
+        what(session, place),
+        session.loss,
+        value,
+        terms,
+        reader.why(terms),
+        walk,
+        paths(session, place, value.analytic),
+        tokens(session, place),
+        predictions(session, place, value.analytic),
+    )
+
+
+def tokens(session: Session, place: Place) -> tuple[Share, ...]:
+    """The part of the number from each token's loss: backward with one token's gradient of the output at a time."""
+    found = []
+    for part, y in enumerate(session.output):
+        for index in np.ndindex(np.shape(y)[:-1]):
+            gradients = session.run(upstream=_only(session.upstream, part, index))
+            value = place.gradient(session, gradients)
+            found.append(Share(_predicted(session, index), value))
+    return tuple(found)
+
+
+def _only(dy: tuple[HostArray, ...], part: int, index: tuple[int, ...]) -> tuple[HostArray, ...]:
+    """dy, with all but one token of one output set to 0."""
+    kept = tuple(np.zeros_like(each) for each in dy)
+    kept[part][index] = dy[part][index]
+    return kept
+
+
+def _predicted(session: Session, index: tuple[int, ...]) -> str:
+    """The token that is predicted at a place."""
+    where = " ".join(f"{letter}{i}" for letter, i in zip("bt", index, strict=False))
+    targets = session.setting.targets
+    if targets is None:
+        return where
+    rows = session.setting.labels.get("target_out")
+    if rows is None:
+        return f"{int(targets[index])} at {where}"
+    return f"{quoted(rows[index[0]][index[1] if len(index) > 1 else 0])} at {where}"
+
+
+class _Reader:
+    """Turns what the graph finds into groups of products with names."""
+
+    def __init__(self, session: Session, graph: Graph) -> None:
+        self.session, self.graph = session, graph
+        self._names = {id(call): name for name, call in names_of_calls(session).items()}
+        self._spots: dict[str, tuple[Call, Spot]] = {}
+
+    def terms(self, place: Place, value: float) -> Sums:
+        """The products of the place's own gradient."""
+        made = [(source.coefficient, self.graph.made(source)) for source in self.graph.arrivals(place)]
+        own = [self._own_code(call, part) for call, part in self.graph.outside(place) if part]
+        if own:
+            return Sums("the number", value, (*self._sums("", value, made).groups, *own))
+        return (
+            self._sums("the number", value, made) if made or not value else Sums("the number", value, (), begins=True)
+        )
+
+    def _own_code(self, call: Call, part: float) -> Group:
+        """What a layer's own code adds to a parameter, without an operation: one product, whose parts are not seen."""
+        name = self._names[id(call)]
+        return Group(name, "", None, (Product("", f"{name}: its own code", (part,), part, "", ""),), part)
+
+    def why(self, terms: Sums) -> Sums | None:
+        """The products of the largest product's gradient."""
+        largest = max(
+            (product for group in terms.groups for product in group.products if product.up),
+            key=lambda product: abs(product.value),
+            default=None,
+        )
+        return None if largest is None else self.above(largest.up)
+
+    def walk(self, terms: Sums, up: Sequence[str]) -> list[Sums]:
+        """The numbers asked for, one after the other; a number of steps goes on along the largest products."""
+        found: list[Sums] = []
+        for asked in up:
+            steps = int(asked) if asked.isdecimal() else 1
+            for _ in range(steps):
+                here = found[-1] if found else terms
+                following = self.why(here) if asked.isdecimal() else self.above(asked)
+                if following is None:
+                    break
+                found.append(following)
+        return found
+
+    def above(self, name: str) -> Sums:
+        """The products of a gradient that was named in a product. Raises ConfigError for another name."""
+        if name not in self._spots:
+            known = ", ".join(list(self._spots)[-6:]) or "none"
+            raise ConfigError(f"--up: expected a gradient that the last step names, such as {known}, got {name!r}")
+        call, spot = self._spots[name]
+        made = self.graph.follow(call, spot)
+        return self._sums(name, spot.value(), made) if made else Sums(name, spot.value(), (), begins=True)
+
+    def _sums(self, name: str, value: float, made: list[tuple[float, Made]]) -> Sums:
+        return Sums(name, value, tuple(self._group(coefficient, each) for coefficient, each in made))
+
+    def _group(self, coefficient: float, made: Made) -> Group:
+        products = tuple(self._product(made.call, term, coefficient) for term in made.terms)
+        name = self._names.get(id(made.call), made.call.name)
+        return Group(name, made.call.operation, made.line, products, sum(each.value for each in products))
+
+    def _product(self, call: Call, term: Term, coefficient: float) -> Product:
+        up, place = "", ""
+        texts = []
+        for factor in term.factors:
+            text = shown(self.session, call, factor.spot, factor.text)
+            texts.append(text)
+            if factor.spot is not None:
+                up = text
+                self._spots[text] = (call, factor.spot)
+                place = axis_words(self.session, call, factor.spot.array(), factor.at)
+        value = coefficient * term.value
+        factors = tuple(factor.value for factor in term.factors)
+        zero = why_zero(self.session, call, term, up) if value == 0 else ""
+        sign = "−" if coefficient * term.sign < 0 else ""
+        return Product(place, sign + "·".join(texts), factors, value, up, zero)

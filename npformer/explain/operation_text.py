@@ -1,0 +1,157 @@
+"""An explained operation as text, for a terminal of any width from 60 to 160 columns."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from npformer.explain.stories import FunctionStory, LineStory, OperationStory
+from npformer.explain.text import NARROWEST, WIDEST
+from npformer.functional import AttentionMask
+
+
+def operation_lines(story: OperationStory, width: int = 100) -> Iterator[str]:
+    """Formula, derivation, the sample, each line of forward and backward with its numbers, both witnesses."""
+    page = _Page(max(NARROWEST, min(width, WIDEST)))
+    yield from page.wrapped(story.title)
+    yield ""
+    yield from page.block(story.formula)
+    if story.derivation:
+        yield ""
+        yield from page.block(story.derivation)
+    if story.source:
+        yield ""
+        yield from page.wrapped(f"Source: {story.source}")
+    yield from page.headed("how to read this")
+    yield from page.wrapped(
+        "dX is the gradient of the loss with respect to X: the loss changes by dX·h if X changes by a small h. It has "
+        "the shape of X. By the chain rule, the gradient of a value is the sum, over all its uses, of the gradient of "
+        "what it was used for times the slope of that use. Below, each line has its number in the file. With it stand "
+        "the formulas that it computes, the numbers that it made, and one of these worked out from the numbers before. "
+        "xp is the array library, here NumPy."
+    )
+    if story.letters:
+        yield from page.wrapped(f"Names in the code: {story.letters}.")
+    yield from page.headed("a small input")
+    for name, x in story.inputs.items():
+        yield from page.value(name, x, 0)
+    yield from page.headed("forward, line by line")
+    yield from page.function(story.forward, 0)
+    yield from page.headed("backward, line by line")
+    yield from page.wrapped("It begins with the gradient of the output, here some numbers:")
+    yield from page.value(story.upstream_name, story.upstream, 0)
+    yield from page.function(story.backward, 0)
+    yield from page.headed("the gradients, and two witnesses that know only the forward")
+    for name, x in story.gradients.items():
+        yield from page.value(name, x, 0)
+    yield ""
+    yield from str(story.report).splitlines()
+    verdict = "every gradient is right" if story.report.ok else "a gradient is not right"
+    yield from page.wrapped(f"numeric: the complex step; central differences agree with it. So {verdict}.")
+
+
+class _Page:
+    """Lines of one width."""
+
+    def __init__(self, width: int) -> None:
+        self.width = width
+
+    def headed(self, text: str) -> Iterator[str]:
+        """A heading."""
+        yield ""
+        yield f"── {text} {'─' * max(0, self.width - len(text) - 4)}"[: self.width]
+
+    def wrapped(self, text: str, indent: int = 0, hanging: int = 0) -> Iterator[str]:
+        """A paragraph."""
+        yield from textwrap.wrap(
+            text, self.width, initial_indent=" " * indent, subsequent_indent=" " * (indent + hanging)
+        ) or [""]
+
+    def block(self, text: str) -> Iterator[str]:
+        """Text with its own line breaks; formulas that are too wide are broken where they have wide gaps."""
+        for line in text.splitlines():
+            while len(line) > self.width:
+                place = line.rfind("   ", 8, self.width)
+                place = place if place > 8 else line.rfind(" ", 8, self.width)
+                place = place if place > 8 else self.width
+                yield line[:place].rstrip()
+                line = "        " + line[place:].strip()
+            yield line
+
+    def function(self, story: FunctionStory, depth: int) -> Iterator[str]:
+        """A function's lines."""
+        yield from self.wrapped(f"{story.name}  ({story.file})", depth)
+        for line in story.lines:
+            yield from self.line(line, depth)
+
+    def line(self, line: LineStory, depth: int) -> Iterator[str]:
+        """One line: its code, the formulas that it computes, its numbers, and one of them worked out."""
+        yield ""
+        yield from self.code(line, depth)
+        for formula in line.formulas:
+            yield from self.wrapped(f"formula  {' '.join(formula.split())}", depth + 6, 9)
+        for inner in line.inside:
+            yield from self.function(inner, depth + 6)
+        if line.kept:
+            yield from self.wrapped(f"kept by the forward: {', '.join(line.kept)}", depth + 6, 4)
+        for name, x in line.values.items():
+            yield from self.value(name, x, depth + 6)
+        if line.entry is not None and line.entry.terms:
+            yield from self.entry(line, depth + 6)
+
+    def code(self, line: LineStory, depth: int) -> Iterator[str]:
+        """The source of a line, with its number."""
+        for i, text in enumerate(line.code.splitlines()):
+            first = f"{line.number:>4}  " if i == 0 else "      "
+            room = self.width - depth - 6
+            parts = textwrap.wrap(text, room, subsequent_indent="    ", break_long_words=True) or [""]
+            for j, part in enumerate(parts):
+                yield f"{'':{depth}}{first if j == 0 else '      '}{part}"
+
+    def entry(self, line: LineStory, depth: int) -> Iterator[str]:
+        """One number as the sum of its products."""
+        assert line.entry is not None
+        terms = line.entry.terms
+        said = " + ".join(term.text for term in terms).replace("+ −", "− ")
+        numbers = " + ".join(_product([factor.value for factor in term.factors], term.sign) for term in terms)
+        total = sum(term.value for term in terms)
+        yield from self.wrapped(f"so {line.entry_name} = {said}", depth, 4)
+        yield from self.wrapped(f"= {numbers} = {total:.4g}".replace("+ −", "− "), depth + 4, 2)
+
+    def value(self, name: str, x: Any, depth: int) -> Iterator[str]:
+        """A name with its value."""
+        shape = f" {tuple(x.shape)}" if isinstance(x, np.ndarray) and x.ndim else ""
+        text = _text(x, self.width - depth - 4)
+        first = f"{'':{depth}}{name}{shape} = "
+        if "\n" not in text and len(first) + len(text) <= self.width:
+            yield first + text
+            return
+        yield first.rstrip()
+        yield from (f"{'':{depth + 4}}{line}"[: self.width] for line in text.splitlines())
+
+
+def _product(factors: list[float], sign: float) -> str:
+    text = "·".join(f"({each:.4g})" if each < 0 else f"{each + 0.0:.4g}" for each in factors)
+    return f"−{text}" if sign < 0 else text
+
+
+def _text(x: Any, width: int) -> str:
+    if isinstance(x, np.ndarray):
+        shown = _squeezed(x) + 0.0 if x.dtype.kind == "f" else _squeezed(x)  # −0 is shown as 0
+        return np.array2string(shown, precision=4, suppress_small=True, max_line_width=max(20, width), threshold=200)
+    if isinstance(x, tuple | list):
+        return "\n".join(_text(part, width) for part in x)
+    if isinstance(x, AttentionMask):
+        seen = "" if x.key_visible is None else f"key_visible={x.key_visible.tolist()}, "
+        return f"AttentionMask({seen}causal={x.causal}, window={x.window}, stride={x.stride})"
+    return f"{x:.6g}" if isinstance(x, float | np.floating) else str(x)
+
+
+def _squeezed(x: Any) -> Any:
+    """The array without leading axes of length 1, for reading."""
+    while x.ndim > 2 and x.shape[0] == 1:
+        x = x[0]
+    return x

@@ -1,0 +1,215 @@
+"""Where an entry is from: through names, moves of numbers, calls, arguments and choices.
+
+A line that moves numbers (a transpose, a slice, rows out of tokens) is followed to the entry it was moved from, a call
+into the function that it calls, an argument to the caller's expression.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from npformer.explain.spots import CannotExpand, Spot, called, entry, fitting, function_of, returned
+from npformer.proof.trace_lines import Frame
+
+#: Functions of one array that only move its numbers.
+MOVES = {"reshape", "permute_dims", "transpose", "matrix_transpose", "as_rows", "swapaxes", "squeeze", "expand_dims"}
+#: Functions that look at an array's shape, type or place, and at none of its numbers.
+_OF_SHAPES = {"namespace", "device_of", "zeros_like", "ones_like", "full_like"}
+_NOT_SET = -1
+JOINS = {"concat", "concatenate", "stack"}
+
+
+def settled(spot: Spot) -> Spot:
+    """The expression that computes a number, through names, moves, calls and choices."""
+    for _ in range(1000):
+        following = _definition(spot) or _through_call(spot) or _through_move(spot) or choice(spot)
+        if following is None:
+            return spot
+        spot = following
+    raise CannotExpand(f"{spot.text}: no end was found")
+
+
+def upstream_part(spot: Spot) -> int | None:
+    """Of which of the pair's upstream gradients a settled spot is an entry: 0 if there is one; None: of none."""
+    if spot.caller is not None or not isinstance(spot.node, ast.Name):
+        return None
+    first, found = next(iter(spot.frame.arguments)), _assigned(spot.frame, spot.step, spot.name)
+    if found is None:
+        return 0 if spot.name == first else None
+    _, node, part = found
+    return part if isinstance(node, ast.Name) and node.id == first else None
+
+
+def shown_as(spot: Spot) -> Spot:
+    """The same number under the name of the array of which it is moved here, or that the caller has for it."""
+    while (following := _through_move(spot) or _renamed(spot)) is not None:
+        spot = following
+    return spot
+
+
+def _roots(node: ast.AST, numbers: bool = False) -> set[str]:
+    """The names in an expression; numbers: without those of which it only reads the shape."""
+    if numbers and isinstance(node, ast.Attribute) and node.attr in ("shape", "ndim", "dtype"):
+        return set()
+    if numbers and isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in _OF_SHAPES:
+        return set()
+    own = {node.id} if isinstance(node, ast.Name) else set()
+    return own.union(*(_roots(inner, numbers) for inner in ast.iter_child_nodes(node)))
+
+
+def _definition(spot: Spot) -> Spot | None:
+    """Where a name got its value: an earlier statement, or an argument of the call."""
+    if isinstance(spot.node, ast.Tuple) and spot.part is not None:
+        return spot.of(spot.node.elts[spot.part], spot.index)
+    if not isinstance(spot.node, ast.Name):
+        return None
+    found = _assigned(spot.frame, spot.step, spot.node.id)
+    if found is not None:
+        step, node, part = found
+        if part is not None and isinstance(node, ast.Tuple):
+            node, part = node.elts[part], None
+        if part is not None and spot.part is not None:
+            raise CannotExpand(f"{spot.text}: a tuple in a tuple")
+        before = Spot(spot.run, spot.frame, step, node, spot.index, spot.part if part is None else part)
+        return before if part is None or called(before) is not None else None
+    return _argument(spot)
+
+
+def _assigned(frame: Frame, step: int, name: str) -> tuple[int, ast.expr, int | None] | None:
+    """(step, expression, part of it) of the last assignment to a name before a step; None: there is none to read."""
+    for number in range(step - 1, -1, -1):
+        statement = frame.steps[number].node
+        if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name):
+            if statement.target.id == name:
+                left = ast.copy_location(ast.Name(name, ast.Load()), statement)
+                return number, ast.copy_location(ast.BinOp(left, statement.op, statement.value), statement), None
+            continue
+        value = getattr(statement, "value", None)
+        for target in getattr(statement, "targets", [getattr(statement, "target", None)]):
+            part = _part_of(target, name)
+            if part != _NOT_SET:
+                return None if value is None else (number, value, part)
+    return None
+
+
+def _part_of(target: ast.expr | None, name: str) -> int | None:
+    """Which part of a value an assignment gives to a name: None for the whole, _NOT_SET if it gives it none."""
+    if isinstance(target, ast.Name):
+        return None if target.id == name else _NOT_SET
+    names = [getattr(each, "id", "") for each in target.elts] if isinstance(target, ast.Tuple) else []
+    return names.index(name) if name in names else _NOT_SET
+
+
+def _argument(spot: Spot) -> Spot | None:
+    """The caller's expression for an argument."""
+    if spot.caller is None or spot.name not in spot.frame.arguments:
+        return None
+    parent, step = spot.caller
+    statement = parent.steps[step].node
+    for call in ast.walk(statement) if statement is not None else ():
+        if isinstance(call, ast.Call) and called(Spot(spot.run, parent, step, call, ())) is spot.frame:
+            place = list(spot.frame.arguments).index(spot.name)
+            given = dict(enumerate(call.args)) | {each.arg: each.value for each in call.keywords}
+            found = given.get(place, given.get(spot.name))
+            return None if found is None else Spot(spot.run, parent, step, found, spot.index, spot.part)
+    return None
+
+
+def _through_call(spot: Spot) -> Spot | None:
+    frame = called(spot)
+    return None if frame is None else replace(returned(spot.run, frame, 0, spot.index), part=spot.part)
+
+
+def choice(spot: Spot) -> Spot | None:
+    """The branch that ``where`` took at this entry."""
+    if function_of(spot) != "where" or spot.part is not None:
+        return None
+    condition, chosen, other = spot.node.args  # type: ignore[attr-defined]
+    taken = bool(entry(spot.of(condition, ()).array(), spot.index))
+    node = chosen if taken else other
+    return spot.of(node, fitting(spot.of(node, ()).array(), spot.index))
+
+
+def _through_move(spot: Spot) -> Spot | None:
+    """The entry from which a move took this one."""
+    node, name = spot.node, function_of(spot)
+    if spot.part is not None:
+        return None
+    if isinstance(node, ast.Subscript):
+        key = spot.of(node.slice, ()).array()
+        whole = spot.of(node.value, ())
+        return None if not hasattr(whole.array(), "shape") else _moved_from(spot, node.value, lambda ids: ids[key])
+    if name in MOVES and isinstance(node, ast.Call):
+        function = spot.of(node.func, ()).array()
+        others = [spot.of(each, ()).array() for each in node.args[1:]]
+        named = {str(each.arg): spot.of(each.value, ()).array() for each in node.keywords}
+        return _moved_from(spot, node.args[0], lambda ids: function(ids, *others, **named))
+    if name in JOINS and isinstance(node, ast.Call) and isinstance(node.args[0], ast.List):
+        return _joined_from(spot, node)
+    return None
+
+
+def _moved_from(spot: Spot, source: ast.expr, move: Any) -> Spot:
+    shape = np.shape(spot.of(source, ()).array())
+    place = int(move(np.arange(prod(shape)).reshape(shape))[spot.index])
+    return spot.of(source, tuple(int(i) for i in np.unravel_index(place, shape)))
+
+
+def _joined_from(spot: Spot, node: ast.Call) -> Spot | None:
+    parts = node.args[0].elts  # type: ignore[attr-defined]
+    if any(isinstance(part, ast.Starred) for part in parts):
+        return None
+    shapes = [np.shape(spot.of(part, ()).array()) for part in parts]
+    function = spot.of(node.func, ()).array()
+    named = {str(each.arg): spot.of(each.value, ()).array() for each in node.keywords}
+    starts = np.cumsum([0, *(prod(shape) for shape in shapes)])
+    ids = [start + np.arange(prod(shape)).reshape(shape) for start, shape in zip(starts, shapes, strict=False)]
+    place = int(function(ids, **named)[spot.index])
+    which = int(np.searchsorted(starts, place, "right")) - 1
+    return spot.of(parts[which], tuple(int(i) for i in np.unravel_index(place - starts[which], shapes[which])))
+
+
+def _renamed(spot: Spot) -> Spot | None:
+    """The array of which a name is only a move, or which the caller calls by another name."""
+    if not isinstance(spot.node, ast.Name) or spot.part is not None:
+        return None
+    found = _definition(spot)
+    if found is None:
+        return None
+    if found.frame is not spot.frame:
+        return found if isinstance(found.node, ast.Name) else None
+    return found if found.part is None and _through_move(found) is not None else None
+
+
+def depends(spot: Spot) -> bool:
+    """Whether an expression has the upstream gradient of the pair in it."""
+    if isinstance(spot.node, ast.Name):
+        if not _may_depend(spot.frame.steps[spot.step].before.get(spot.name)):
+            return False
+        if spot.caller is None and spot.name == next(iter(spot.frame.arguments)):
+            return _assigned(spot.frame, spot.step, spot.name) is None or _defined_with(spot)
+        return _defined_with(spot)
+    return any(depends(spot.of(ast.Name(name, ast.Load()), ())) for name in _roots(spot.node, numbers=True))
+
+
+def _may_depend(value: Any) -> bool:
+    """Whether a local name's value holds numbers: not a module, a size or a dtype."""
+    return isinstance(value, np.ndarray | np.generic | float | list | tuple)
+
+
+def _defined_with(spot: Spot) -> bool:
+    for number in range(spot.step):  # a list that was filled
+        match spot.frame.steps[number].node:
+            case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="append"), args=[added])):
+                if name == spot.name and depends(Spot(spot.run, spot.frame, number, added, ())):
+                    return True
+    found = _assigned(spot.frame, spot.step, spot.name)
+    if found is not None:
+        return depends(Spot(spot.run, spot.frame, found[0], found[1], ()))
+    argument = _argument(spot)
+    return argument is not None and depends(argument)

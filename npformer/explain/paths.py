@@ -1,0 +1,254 @@
+"""The ways of the gradient through the residual sums: at each sum, through the sub-layer or past it.
+
+A sum t = x + Drop(f) hands its gradient to both terms: dx goes past the sub-layer, df through it. Backward is linear,
+so the number that is explained is a sum over ways, one choice at each sum that a way passes. Each part is found by a
+re-run:
+
+    of one sum      the number with one of its two branches set to 0, or both: through, past, and what never came there
+    of a way        the gradient that reached a sum is sent on from there alone, into one branch, all other sums closed
+
+What a branch sends to the place itself is the end of a way; what it sends to other sums goes on from those. So the ends
+add up to the number, with nothing counted twice.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from npformer.explain.place import Place
+from npformer.explain.session import Session
+from npformer.proof.inputs import as_tuple, like
+from npformer.proof.listening import Call, Watch
+from npformer.proof.recording import SUMS
+
+#: Up to this many sums every way is found; of more, those that a search for the strongest finds.
+EXACT = 12
+#: Re-runs of the search for the strongest ways.
+MOST_RUNS = 1500
+
+PAST, THROUGH, NEITHER = 0, 1, 2
+_OPEN = {PAST: (1.0, 0.0), THROUGH: (0.0, 1.0), NEITHER: (0.0, 0.0)}
+
+#: (number of the sum, PAST or THROUGH) for each sum that a way passes.
+Choices: TypeAlias = tuple[tuple[int, int], ...]
+
+
+class Sum(NamedTuple):
+    """A residual sum that the place's gradient may pass, and the parts of the number by what happens there."""
+
+    call: Call
+    name: str  # of the sub-layer whose output it adds
+    through: float
+    past: float
+    elsewhere: float  # never came to this sum
+
+
+class Way(NamedTuple):
+    """The choices at the sums that it passes, the one nearest to the loss first, and its part of the number."""
+
+    choices: Choices
+    value: float
+
+
+@dataclass(frozen=True)
+class Paths:
+    """The sums, the ways by their size, and the part of the number on ways that were not found (0 if all were)."""
+
+    sums: tuple[Sum, ...]
+    ways: tuple[Way, ...]
+    remainder: float
+    exact: bool
+
+
+@dataclass
+class _Gates(Watch):
+    """Closes branches of sums: open_at says by a call's number which of (past, through) pass; others do."""
+
+    session: Session
+    open_at: dict[int, tuple[float, float]]
+
+    def leaving(self, call: Call | None, dy: Any, gradients: Any, into: Any) -> Any:
+        """Set the closed branches to 0."""
+        if call is None or call.number not in self.open_at:
+            return gradients
+        return _closed(gradients, self.open_at[call.number])
+
+
+@dataclass
+class _Sending(Watch):
+    """All sums are closed; from one of them, a gradient goes into one branch. What reaches the sums is kept."""
+
+    sums: dict[int, int]  # the number of the sum, by its call's number
+    start: int = -1
+    given: Any = None
+    branch: int = PAST
+    arrived: dict[int, Any] = field(default_factory=dict)
+
+    def entering(self, call: Call | None, dy: Any) -> Any:
+        """Keep what came to a sum; the one that sends gets what it is to send."""
+        number = self.sums.get(call.number, -1) if call is not None else -1
+        if number < 0:
+            return dy
+        if number == self.start:
+            return self.given
+        self.arrived[number] = dy
+        return _zeros(dy)
+
+    def leaving(self, call: Call | None, dy: Any, gradients: Any, into: Any) -> Any:
+        """Close the branches but the one that sends."""
+        number = self.sums.get(call.number, -1) if call is not None else -1
+        if number < 0:
+            return gradients
+        branches = _OPEN[self.branch if number == self.start else NEITHER]
+        return _closed(gradients, branches)
+
+
+def paths(session: Session, place: Place, number: float) -> Paths:
+    """The sums and the ways to a place, whose gradient is number."""
+    sums = _sums(session, place, number)
+    if not sums:
+        return Paths((), (Way((), number),), 0.0, True)
+    walk = _Walk(session, place, [each.call for each in sums])
+    exact = len(sums) <= EXACT
+    ways = sorted(walk.every_way() if exact else walk.strongest(), key=lambda way: -abs(way.value))
+    remainder = 0.0 if exact else number - sum(way.value for way in ways)
+    return Paths(sums, tuple(ways), remainder, exact)
+
+
+def _sums(session: Session, place: Place, number: float) -> tuple[Sum, ...]:
+    """The sums on the way from the loss to the place, the one nearest to the loss first."""
+    found = []
+    for call in session.backward_order:
+        if call.operation not in SUMS:
+            continue
+        elsewhere, no_past, no_through = (
+            place.gradient(session, session.run(_Gates(session, {call.number: open_at})))
+            for open_at in ((0.0, 0.0), (0.0, 1.0), (1.0, 0.0))
+        )
+        if not (elsewhere == no_past == no_through == number):
+            through, past = no_past - elsewhere, no_through - elsewhere
+            found.append(Sum(call, _sub_layer(session, call), through, past, elsewhere))
+    return tuple(found)
+
+
+def _sub_layer(session: Session, call: Call) -> str:
+    """The layer whose output a sum adds."""
+    return next(found.name for found in session.recording.residuals if found.call is call)
+
+
+def _holds(session: Session, call: Call, place: Place) -> bool:
+    """Whether a call adds to the parameter of a place."""
+    if place.kind != "parameter":
+        return False
+    return place.name in session.call_seen(call).added
+
+
+class _Walk:
+    """Follows the gradient from sum to sum."""
+
+    def __init__(self, session: Session, place: Place, sums: list[Call]) -> None:
+        self.session, self.place, self.sums = session, place, sums
+        self.numbers = {call.number: i for i, call in enumerate(sums)}
+        self.ending = {i for i, call in enumerate(sums) if call is place.call or _holds(session, call, place)}
+        self.runs = 0
+
+    def every_way(self) -> Iterator[Way]:
+        """Each way that ends at the place, found from the loss on."""
+        value, arrived = self._from_loss()
+        waiting: list[tuple[Choices, dict[int, Any]]] = [((), arrived)]
+        yield from _ending((), value)
+        while waiting:
+            choices, arrived = waiting.pop()
+            for number, dy in arrived.items():
+                for longer, value, further in self._sent(choices, number, dy):
+                    yield from _ending(longer, value)
+                    waiting.append((longer, further))
+
+    def strongest(self) -> Iterator[Way]:
+        """The ways whose beginnings carry most: a search that goes on from the largest part first."""
+        value, arrived = self._from_loss()
+        yield from _ending((), value)
+        order = count()
+        heap: list[tuple[float, int, Choices, int, Any]] = [
+            (-self._carried(n, dy), next(order), (), n, dy) for n, dy in arrived.items()
+        ]
+        heapq.heapify(heap)
+        while heap and self.runs < MOST_RUNS:
+            _, _, choices, number, dy = heapq.heappop(heap)
+            for longer, value, further in self._sent(choices, number, dy):
+                yield from _ending(longer, value)
+                for following, arrived_dy in further.items():
+                    carried = self._carried(following, arrived_dy)
+                    heapq.heappush(heap, (-carried, next(order), longer, following, arrived_dy))
+
+    def _from_loss(self) -> tuple[float, dict[int, Any]]:
+        """What comes from the loss by no sum at all, and what reaches the sums first."""
+        watch = _Sending(self.numbers)
+        gradients = self.session.run(watch)
+        self.runs += 1
+        return self.place.gradient(self.session, gradients), _nonzero(watch.arrived)
+
+    def _sent(self, choices: Choices, number: int, dy: Any) -> Iterator[tuple[Choices, float, dict[int, Any]]]:
+        """Both ways on from a sum: (choices, the part that ends at the place, what reaches other sums).
+
+        If the place is in the sum itself, as a gain of its norm is, a way ends there, before a branch is chosen.
+        """
+        here = 0.0
+        if number in self.ending:
+            here, _ = self._send(number, NEITHER, dy)
+            yield choices, here, {}
+        for branch in (THROUGH, PAST):
+            value, further = self._send(number, branch, dy)
+            yield (*choices, (number, branch)), value - here, further
+
+    def _send(self, number: int, branch: int, dy: Any) -> tuple[float, dict[int, Any]]:
+        """Send a gradient on from a sum, into one branch: what ends at the place, and what reaches other sums."""
+        watch = _Sending(self.numbers, number, dy, branch)
+        gradients = self.session.run(watch, _zeros(self.session.upstream))
+        self.runs += 1
+        return self.place.gradient(self.session, gradients), _nonzero(watch.arrived)
+
+    def _carried(self, number: int, dy: Any) -> float:
+        """The size of the part of the number that goes on from a sum, all later sums open."""
+        watch = _Onwards(self.sums[number], dy)
+        gradients = self.session.run(watch, _zeros(self.session.upstream))
+        self.runs += 1
+        return abs(self.place.gradient(self.session, gradients))
+
+
+@dataclass
+class _Onwards(Watch):
+    """From one sum, a gradient goes into both branches; all that comes later is open."""
+
+    start: Call
+    given: Any
+
+    def entering(self, call: Call | None, dy: Any) -> Any:
+        """The sum gets the gradient."""
+        return self.given if call is self.start else dy
+
+
+def _ending(choices: Choices, value: float) -> Iterator[Way]:
+    if value != 0:
+        yield Way(choices, value)
+
+
+def _closed(gradients: Any, branches: tuple[float, float]) -> Any:
+    past, through, *others = as_tuple(gradients)
+    return like(gradients, [branches[PAST] * past, branches[THROUGH] * through, *others])
+
+
+def _zeros(dy: Any) -> Any:
+    if isinstance(dy, tuple):
+        return tuple(_zeros(part) for part in dy)
+    return None if dy is None else np.zeros_like(dy)
+
+
+def _nonzero(arrived: dict[int, Any]) -> dict[int, Any]:
+    return {n: dy for n, dy in arrived.items() if any(part is not None and np.any(part) for part in as_tuple(dy))}

@@ -1,0 +1,166 @@
+"""Reads the lines of a pair as they ran: the numbers that each made, and one of them as a sum of products."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from npformer.backend import PLAIN
+from npformer.explain.derivation import formulas_of
+from npformer.explain.expand import Expansion, expand
+from npformer.explain.spots import CannotExpand, Run, Spot
+from npformer.explain.stories import FunctionStory, LineStory
+from npformer.functional import OPERATIONS
+from npformer.proof.inputs import as_tuple
+from npformer.proof.jacobian import gradient_names
+from npformer.proof.trace_lines import Frame, Step
+
+_SILENT = ("xp =", "expect", "tokens =")
+
+
+class Reader:
+    """Reads the frames of one run; returned: what the run's function returns, by name."""
+
+    def __init__(self, run: Run, returned: Any) -> None:
+        self.run, self.returned = run, returned
+
+    def function(self, frame: Frame) -> FunctionStory:
+        """A frame, line by line."""
+        lines = tuple(self._line(frame, number, step) for number, step in enumerate(frame.steps))
+        path = frame.function.path.removeprefix("npformer/")
+        return FunctionStory(frame.function.name, path, tuple(line for line in lines if _says(line)))
+
+    def _line(self, frame: Frame, number: int, step: Step) -> LineStory:
+        kept = _unpacked(step)
+        values = {name: x for name, x in step.values.items() if _is_shown(x) and name not in kept}
+        if isinstance(step.node, ast.Return):
+            values = {name: x for name, x in self._returned(frame, step).items() if name not in step.before}
+        inside = tuple(self.function(inner) for inner in step.inside if _is_told(inner))
+        name, entry = self._entry(frame, number, step) if not inside else ("", None)
+        doc = frame.function.doc
+        formulas = formulas_of(frame.function.name, doc, list(values))
+        return LineStory(step.line, _code(frame, step), values, entry, name, formulas, inside, kept)
+
+    def _returned(self, frame: Frame, step: Step) -> dict[str, Any]:
+        """What a return gives, by name where that is known."""
+        found = as_tuple(frame.returned)
+        if frame is self.run.root and self.returned:
+            return dict(zip(self.returned, found, strict=True))
+        if frame.function.name.endswith("_forward"):
+            return {} if _names_first(step) else {"y": found[0]}
+        if frame.function.name.endswith("_backward"):
+            names = _returned_names(frame)
+            return {name: x for name, x in zip(names, found, strict=False) if _is_shown(x)}
+        return {}
+
+    def _entry(self, frame: Frame, number: int, step: Step) -> tuple[str, Expansion | None]:
+        """One entry of what a line made, as a sum of products."""
+        first = self.returned[0] if frame is self.run.root and self.returned else _first_returned(frame)
+        for made, node, value in _made(step, frame):
+            name = first if made == "return" else made
+            if not isinstance(value, np.ndarray) or value.dtype.kind != "f" or _is_trivial(node):
+                continue
+            index = _telling(value)
+            try:
+                found = expand(Spot(self.run, frame, number, node, index))
+            except CannotExpand:
+                continue
+            if found.line.number == step.line and _is_readable(found):
+                return f"{name}[{','.join(map(str, index))}]" if index else name, found
+        return "", None
+
+
+def _made(step: Step, frame: Frame) -> Iterator[tuple[str, ast.expr, Any]]:
+    """(name, expression, value) of each name that a statement set, and of the first value that it returned."""
+    node = step.node
+    if isinstance(node, ast.Return) and node.value is not None:
+        first = node.value.elts[0] if isinstance(node.value, ast.Tuple) else node.value
+        value = frame.returned[0] if isinstance(frame.returned, tuple) else frame.returned
+        yield "return", first, value
+    if isinstance(node, ast.Assign):
+        for target in node.targets:
+            if isinstance(target, ast.Name):
+                yield target.id, node.value, step.values.get(target.id)
+            elif isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                for each, value in zip(target.elts, node.value.elts, strict=False):
+                    if isinstance(each, ast.Name):
+                        yield each.id, value, step.values.get(each.id)
+
+
+def _is_trivial(node: ast.expr) -> bool:
+    """Whether an expression only names or moves numbers."""
+    return isinstance(node, ast.Name | ast.Attribute | ast.Subscript | ast.Constant)
+
+
+def _telling(value: Any) -> tuple[int, ...]:
+    """The index of an entry that shows most: the last row's first entry that is not 0."""
+    places = [index for index in np.ndindex(value.shape) if value[index] != 0] or [(0,) * value.ndim]
+    last = max(index[:-1] for index in places)
+    return next(tuple(int(i) for i in index) for index in places if index[:-1] == last)
+
+
+def _names_first(step: Step) -> bool:
+    """Whether the first value of a return is a name, which an earlier line set."""
+    match step.node:
+        case ast.Return(value=ast.Tuple(elts=[ast.Name(), *_]) | ast.Name()):
+            return True
+    return False
+
+
+def _first_returned(frame: Frame) -> str:
+    """The name of the first value that a nested function returns."""
+    return "y" if not frame.function.name.endswith("_backward") else _returned_names(frame)[0]
+
+
+def _returned_names(frame: Frame) -> list[str]:
+    """The names of the gradients that a nested backward returns: d and the forward's argument."""
+    name = frame.function.name.removesuffix("_backward")
+    if name in OPERATIONS:
+        return [f"d{each}" for each in gradient_names(getattr(PLAIN, name), len(as_tuple(frame.returned)))]
+    return ["returns"] * len(as_tuple(frame.returned))
+
+
+def _unpacked(step: Step) -> tuple[str, ...]:
+    """The names that a statement takes out of the cache."""
+    match step.node:
+        case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Name(id="cache")):
+            return tuple(ast.unparse(name) for name in names)
+    return ()
+
+
+def _is_readable(found: Expansion) -> bool:
+    """Whether its products say something: they are few, and no factor is a whole expression without a name."""
+    factors = [factor for term in found.terms for factor in term.factors]
+    if found.outside is not None or not 0 < len(found.terms) <= 12 or any(len(f.text) > 40 for f in factors):
+        return False
+    return len(factors) > 1
+
+
+def _is_told(frame: Frame) -> bool:
+    """Whether a function's lines are shown: not those that only check shapes."""
+    return not frame.function.name.startswith(("expect", "_expect"))
+
+
+def _says(line: LineStory) -> bool:
+    return bool(line.values or line.inside or line.entry or line.kept) and not line.code.startswith(_SILENT)
+
+
+def _is_shown(x: Any) -> bool:
+    """Whether a value is numbers."""
+    if isinstance(x, tuple | list):
+        return bool(x) and not hasattr(x, "_fields") and all(_is_shown(part) for part in x)
+    return isinstance(x, np.ndarray | np.generic | float | int) and not isinstance(x, bool)
+
+
+def _code(frame: Frame, step: Step) -> str:
+    """The source of a line, with its comment."""
+    text, node = frame.function.text, step.node
+    if text is None or node is None:
+        return ""
+    first = step.line - frame.function.code.co_firstlineno
+    body = getattr(node, "body", None)
+    count = (body[0].lineno - node.lineno) if body else (node.end_lineno or node.lineno) - node.lineno + 1
+    return "\n".join(line.strip() for line in text.splitlines()[first : first + max(1, count)])

@@ -1,0 +1,180 @@
+"""A recorded target, open for re-runs of its backward.
+
+Backward is linear in the upstream gradient: a re-run with some branches set to 0 gives exactly the part of a number
+that comes through the others. A recording can do so by itself (``Recording.again``), with a forward each time; here
+the caches of one forward are copied instead, since the search for paths runs backward hundreds of times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from npformer.backend import PLAIN
+from npformer.layers.cache_stack import CacheStack, LayerCache
+from npformer.proof.inputs import as_tuple
+from npformer.proof.listening import Call, Ear, Watch
+from npformer.proof.record import record
+from npformer.proof.recording import Recording, Seen, backward, forward, running
+from npformer.proof.subject import LayerSubject
+from npformer.typing import HostArray, HostArrays
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is explained: a layer or model, what goes into it, and what its loss is.
+
+    targets: token ids, and the loss is their cross-entropy. None: L = Σ r·y with random numbers r, as in a gradient
+    check. labels: what the tokens of "source", "target_in" and "target_out" are called.
+    """
+
+    name: str
+    target: Any
+    inputs: tuple[Any, ...]
+    options: dict[str, Any] = field(default_factory=dict)
+    targets: HostArray | None = None
+    label_smoothing: float = 0.0
+    labels: Mapping[str, list[list[str]]] = field(default_factory=dict)
+    pieces: tuple[str, ...] = ()  # the vocabulary, by token id
+    note: str = ""  # about the data, for the reader
+
+    @property
+    def pad_id(self) -> int:
+        """The token id that pads."""
+        return int(getattr(getattr(self.target, "config", None), "pad_id", 0))
+
+
+class Session:
+    """A recording with its target ready to run. Use ``session(setting)``."""
+
+    def __init__(self, setting: Setting, recording: Recording, ear: Ear, placed: list[Any]) -> None:
+        self.setting, self.recording, self._ear, self._placed = setting, recording, ear, placed
+        assert isinstance(recording.checked, LayerSubject)  # an operation alone has no place in a model
+        self.checked: LayerSubject = recording.checked
+        self.calls, self.seen = recording.calls, recording.seen
+        forward(recording, ear, placed)
+        #: The calls of the last run, by number.
+        self.live: list[Call] = list(ear.calls)
+        self._pristine = [call.cache for call in self.live]
+        came = (call for call in self.calls if call.operation and call.backward_time is not None)
+        #: The calls of operations in the order of their backward.
+        self.backward_order: list[Call] = sorted(came, key=lambda call: call.backward_time or (0, 0))
+
+    @property
+    def loss(self) -> float:
+        """L."""
+        return self.recording.loss
+
+    @property
+    def output(self) -> tuple[HostArray, ...]:
+        """What the target returned."""
+        return tuple(np.asarray(part) for part in as_tuple(self.seen[0].output))
+
+    @property
+    def upstream(self) -> tuple[HostArray, ...]:
+        """The gradient of what the target returned."""
+        return tuple(np.asarray(part) for part in as_tuple(self.seen[0].upstream))
+
+    def call_seen(self, call: Call) -> Seen:
+        """The arrays of a call, as they were in the recording."""
+        return self.seen[call.number]
+
+    def run(self, watch: Watch | None = None, upstream: tuple[HostArray, ...] | None = None) -> HostArrays:
+        """Run the backward again; the gradients of parameters and inputs, by name. upstream None: from the loss."""
+        copies: dict[int, Any] = {}
+        for call, cache in zip(self.live, self._pristine, strict=True):
+            call.cache, call.backward_time = copied(cache, copies), None
+        return self._backward(watch, upstream)
+
+    def loss_at(self, replaced: HostArrays, watch: Watch | None = None) -> complex:
+        """The loss with some parameters or inputs replaced, by real or complex numbers; or with what watch changes."""
+        with self._apart(watch):
+            if replaced:
+                return complex(self.recording.value(replaced))
+            return complex(self._loss(forward(self.recording, self._ear, self._placed)))
+
+    def gradients_at(self, replaced: HostArrays, watch: Watch | None = None) -> tuple[HostArrays, list[Call]]:
+        """The gradients with some parameters or inputs replaced, or with what watch changes; and the calls."""
+        with self._apart(watch):
+            if replaced:
+                y = self.checked.outputs(replaced)
+                return self.checked.gradients(self._upstream_at(y), replaced), []
+            forward(self.recording, self._ear, self._placed)
+            return self._backward(watch, None), list(self._ear.calls)
+
+    def _backward(self, watch: Watch | None, upstream: tuple[HostArray, ...] | None) -> HostArrays:
+        for owner in self.checked.owners.values():
+            owner.grad[...] = 0
+        before, self._ear.watch = self._ear.watch, watch or Watch()
+        try:
+            return backward(self.recording, self._ear, upstream)
+        finally:
+            self._ear.watch = before
+
+    def _loss(self, y: Any) -> Any:
+        if self.recording.how is not None:
+            return self._ear.calls[-1].output
+        return sum(np.sum(r * part) for r, part in zip(self.recording.upstream, as_tuple(y), strict=True))
+
+    def _upstream_at(self, y: tuple[HostArray, ...]) -> tuple[HostArray, ...]:
+        how = self.recording.how
+        if how is None:
+            return self.recording.upstream
+        (dlogits,) = as_tuple(PLAIN.cross_entropy.backward(1.0, PLAIN.cross_entropy.forward(y[0], *how)[1]))
+        return (dlogits,)
+
+    @contextmanager
+    def _apart(self, watch: Watch | None) -> Iterator[None]:
+        """Within this context, calls are kept apart from those of the session."""
+        calls, watched = self._ear.calls, self._ear.watch
+        self._ear.calls, self._ear.watch = [], watch or Watch()
+        try:
+            yield
+        finally:
+            self._ear.calls, self._ear.watch = calls, watched
+
+
+@contextmanager
+def session(setting: Setting) -> Iterator[Session]:
+    """Within this context a setting can be explained; its target is then as before."""
+    recording = record(
+        setting.target,
+        *setting.inputs,
+        targets=setting.targets,
+        label_smoothing=setting.label_smoothing,
+        ignore_index=None if setting.targets is None else setting.pad_id,
+        lines=False,
+        **setting.options,
+    )
+    with running(recording, Watch(), recording.calls) as (ear, placed):
+        yield Session(setting, recording, ear, placed)
+
+
+def copied(cache: Any, copies: dict[int, Any]) -> Any:
+    """A cache with copies of the containers that a backward empties; arrays and the caches of pairs stay the same."""
+    if id(cache) not in copies:
+        copies[id(cache)] = _copied(cache, copies)
+    return copies[id(cache)]
+
+
+def _copied(cache: Any, copies: dict[int, Any]) -> Any:
+    if isinstance(cache, CacheStack):
+        stack = CacheStack.__new__(type(cache))
+        vars(stack).update(vars(cache) | {"_entries": [copied(entry, copies) for entry in cache]})
+        return stack
+    if isinstance(cache, LayerCache):
+        fields = LayerCache.__new__(type(cache))
+        fields._owner, fields._fields = cache._owner, copied(cache._fields, copies)
+        return fields
+    if isinstance(cache, tuple):
+        parts = [copied(part, copies) for part in cache]
+        if all(one is other for one, other in zip(parts, cache, strict=True)):
+            return cache
+        return type(cache)(*parts) if hasattr(cache, "_fields") else tuple(parts)
+    if isinstance(cache, list):
+        return [copied(part, copies) for part in cache]
+    return {key: copied(part, copies) for key, part in cache.items()} if isinstance(cache, dict) else cache

@@ -1,0 +1,160 @@
+"""The number itself: the analytic gradient, both witnesses, gradcheck's verdict; and what it predicts of the loss."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from npformer.explain.place import Place
+from npformer.explain.session import Session
+from npformer.proof.inputs import as_tuple
+from npformer.proof.judge import TOLERANCE, Judge
+from npformer.proof.listening import Call, Watch
+from npformer.proof.measures import largest
+from npformer.proof.oracles import Evidence, Oracle, unit
+from npformer.typing import HostArray, HostArrays
+
+NAME = "number"
+#: The step of a prediction, and how often it is halved at most.
+STEP, HALVINGS = 0.01, 24
+
+
+class Value(NamedTuple):
+    """A gradient entry with its witnesses and the verdict of gradcheck's rule on it."""
+
+    analytic: float
+    by_complex: float
+    by_central: float
+    verdict: str
+    note: str
+
+
+class Prediction(NamedTuple):
+    """What a step of this size changes: predicted by the gradient, and measured."""
+
+    step: float
+    predicted: float
+    measured: float
+
+
+@dataclass
+class _Moving(Watch):
+    """Adds to the outputs or inputs of one call, in every forward."""
+
+    session: Session
+    place: Place
+    by: HostArray
+
+    def outputs(self, call: Call, output: Any) -> Any:
+        """The outputs, one of them moved."""
+        if self.place.kind != "output" or not self._is_it(call):
+            return output
+        parts = as_tuple(output)
+        moved = [part + self.by if i == self.place.part else part for i, part in enumerate(parts)]
+        return tuple(moved) if isinstance(output, tuple) else moved[0]
+
+    def inputs(self, call: Call, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The inputs, one of them moved."""
+        if self.place.kind != "taken" or not self._is_it(call):
+            return inputs
+        return tuple(x + self.by if i == self.place.part else x for i, x in enumerate(inputs))
+
+    def _is_it(self, call: Call) -> bool:
+        return self.place.call is not None and call.number == self.place.call.number
+
+
+class OnePlace:
+    """The loss as a function of the array in which a place is: the subject of a gradient check."""
+
+    def __init__(self, session: Session, place: Place) -> None:
+        self.session, self.place = session, place
+        self.input_names = [NAME]
+        self.inputs = session.checked.inputs
+        self.tensors: HostArrays = {NAME: np.array(place.array(session), dtype=np.float64)}
+
+    def outputs(self, replaced: Mapping[str, HostArray]) -> tuple[HostArray, ...]:
+        """The loss, (1,), with another array in the place."""
+        loss = self.session.loss_at(*self._changed(replaced))
+        new = replaced.get(NAME)
+        return (np.array([loss if new is not None and np.iscomplexobj(new) else loss.real]),)
+
+    def gradients(
+        self, upstream: tuple[HostArray, ...], replaced: Mapping[str, HostArray] = {}, watcher: Any = None
+    ) -> HostArrays:
+        """The analytic gradient of the array."""
+        found, calls = self.session.gradients_at(*self._changed(replaced))
+        return {NAME: upstream[0].item() * self.place.gradients(self.session, found, calls)}
+
+    def _changed(self, replaced: Mapping[str, HostArray]) -> tuple[HostArrays, Watch | None]:
+        new = replaced.get(NAME)
+        if new is None:
+            return {}, None
+        if self.place.call is None:
+            return {self.place.name: new}, None
+        return {}, _Moving(self.session, self.place, new - self.tensors[NAME])
+
+
+def value_of(session: Session, place: Place) -> Value:
+    """The number with its witnesses, judged by gradcheck's own rules at this entry."""
+    subject, analytic = OnePlace(session, place), place.gradients(session, session.run())
+    oracle = Oracle(subject, [(np.ones(1),)])
+    found = oracle.along(NAME, unit(analytic.shape, place.index))
+    by_complex, by_central, error, reach = (float(each[0]) for each in found)
+    judge = Judge(
+        oracle,
+        np.array([largest(session.recording.gradients.values())]),
+        TOLERANCE,
+        explain=True,
+        is_analytic=lambda: True,
+    )
+    claimed = analytic[None]
+    at = (0, *place.index)
+    evidence = Evidence(
+        _elsewhere(claimed, at, by_complex),
+        _elsewhere(claimed, at, by_central),
+        _elsewhere(np.zeros_like(claimed), at, error),
+        _elsewhere(np.full_like(claimed, np.inf), at, reach),
+    )
+    row = judge.row(NAME, claimed, evidence, None)
+    return Value(float(analytic[place.index]), by_complex, by_central, row.verdict, row.note)
+
+
+def _elsewhere(x: HostArray, at: tuple[int, ...], value: float) -> HostArray:
+    """x with another number at one place: only that place is judged."""
+    changed = x.copy()
+    changed[at] = value
+    return changed
+
+
+def predictions(session: Session, place: Place, number: float) -> tuple[Prediction, Prediction]:
+    """For a step and for half of it.
+
+    The error of a prediction is a·h² + b·h³ + …, so half the step leaves a quarter of it, as far as the second term is
+    small and no gate of ReLU switches on the way. The step is halved until the error falls by 4, give or take an
+    eighth, or is only rounding.
+    """
+    subject = OnePlace(session, place)
+    start, step = subject.tensors[NAME], STEP
+    here = session.loss_at({}).real
+
+    def predict(step: float) -> Prediction:
+        moved = start + step * unit(start.shape, place.index)
+        return Prediction(step, step * number, float(subject.outputs({NAME: moved})[0][0]) - here)
+
+    whole = predict(step)
+    for _ in range(HALVINGS):
+        half = predict(step / 2)
+        if falls_fourfold(whole, half, here):
+            return whole, half
+        whole, step = half, step / 2
+    return whole, predict(step / 2)
+
+
+def falls_fourfold(whole: Prediction, half: Prediction, loss: float) -> bool:
+    """Whether the error of half the step is a quarter of that of the whole, or nothing but rounding of the loss."""
+    errors = [abs(each.measured - each.predicted) for each in (whole, half)]
+    rounding = 64 * np.finfo(np.float64).eps * max(1.0, abs(loss))
+    return bool(errors[0] <= rounding or abs(errors[0] / max(errors[1], 1e-300) - 4) <= 0.5)

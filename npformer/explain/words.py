@@ -1,0 +1,190 @@
+"""A number in words: which feature, head, token or position it belongs to, and what its arrays are called."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from npformer.explain.place import Index, Place
+from npformer.explain.session import Session
+from npformer.explain.spots import Spot
+from npformer.layers import BatchNorm, Embedding, FeedForward, LayerNorm, LearnedPositions, Linear, MultiHeadAttention
+from npformer.layers.relative_bias import RelativeBias
+from npformer.proof.listening import Call
+from npformer.proof.recording import LOSS
+from npformer.visible import visible
+
+
+def what(session: Session, place: Place) -> str:
+    """The place in words."""
+    if place.kind == "parameter":
+        return _parameter(session, place)
+    owner = place.name.partition("@")[0] or type(session.setting.target).__name__
+    entry = entry_words(session, place.array(session), place.index, owner)
+    if place.kind == "output":
+        return f"{entry} of what {owner} returns"
+    if place.kind == "input":
+        return f"{entry} of the input {place.name}"
+    return f"{entry} of {place.name.partition('@')[2]}, which goes into {owner}; only its use there counts"
+
+
+def entry_words(session: Session, x: Any, index: Index, owner: str = "") -> str:
+    """An entry of an activation: feature 3 of token b0 t2 ("o")."""
+    shape = np.shape(x)
+    if len(shape) == 3 and shape[:2] in token_shapes(session):
+        return f"feature {index[2]} of {token(session, index[0], index[1], shape[1], owner)}"
+    if len(shape) == 4:
+        return f"entry {index[3]} of row {index[2]}, head {index[1]}, sequence {index[0]},"
+    return f"entry [{','.join(map(str, index))}]"
+
+
+def token_shapes(session: Session) -> list[tuple[int, int]]:
+    """(B, T) of each sequence that went in."""
+    found = [np.shape(x)[:2] for x in session.setting.inputs if hasattr(x, "ndim") and x.ndim >= 2]
+    return [(int(shape[0]), int(shape[1])) for shape in found]
+
+
+def token(session: Session, row: int, position: int, length: int, owner: str = "") -> str:
+    """A token by its place, and by its text where it is known."""
+    said = label(session, row, position, length, owner)
+    return f"token b{row} t{position}" + (f" ({said})" if said else "")
+
+
+def label(session: Session, row: int, position: int, length: int, owner: str = "") -> str:
+    """The text of a token of the sequence that a part of the model, owner, works on; "" if that is not known."""
+    labels = session.setting.labels
+    is_target = owner.startswith(("decoder", "tgt", "generator")) and "target_in" in labels
+    rows = labels.get("target_in" if is_target else "source", [])
+    return quoted(rows[row][position]) if row < len(rows) and len(rows[row]) == length else ""
+
+
+def quoted(piece: str) -> str:
+    """A piece of text as it is shown; special ones without quotation marks."""
+    is_special = len(piece) > 2 and (piece[0], piece[-1]) in (("[", "]"), ("<", ">"))
+    return visible(piece) if is_special or piece.startswith("class ") else f'"{visible(piece)}"'
+
+
+def _owner(session: Session, name: str) -> tuple[Any, str]:
+    """(the layer that has a parameter, the parameter's own name)."""
+    layer = session.setting.target
+    words = name.split(".")
+    for used in range(len(words) - 1, -1, -1):
+        found: Any = layer
+        try:
+            for word in words[:used]:
+                found = (
+                    found[int(word)]
+                    if word.isdecimal()
+                    else found[word]
+                    if isinstance(found, dict)
+                    else getattr(found, word)
+                )
+        except (AttributeError, KeyError, IndexError, TypeError):
+            continue
+        if hasattr(found, "named_parameters"):
+            return found, ".".join(words[used:])
+    return layer, name
+
+
+def _parameter(session: Session, place: Place) -> str:
+    owner, name = _owner(session, place.name)
+    parts = place.name.split(".")
+    around = _owner(session, ".".join(parts[:-2]) + ".x")[0] if len(parts) > 2 else None
+    said = _said(session, owner, name, around, parts[-2] if len(parts) > 1 else "", place.index)
+    aliases = [
+        a for first, _, others in session.setting.target.owned_parameters() if first == place.name for a in others
+    ]
+    return said + (f"; tied: also {', '.join(aliases)}" if aliases else "")
+
+
+def _said(session: Session, owner: Any, name: str, around: Any, member: str, index: Index) -> str:
+    """In words, for a parameter called name of the layer owner, which is the member of the layer around it."""
+    last = index[-1] if index else 0
+    if isinstance(owner, MultiHeadAttention) and "." in name:
+        part, kind = name.split(".")
+        place = _head(owner, last)
+        memory = "the memory's" if part != "query" and _has_memory(session, owner) else "the layer's input's"
+        every = f"{place} of every {part}"
+        return f"{memory} feature {index[0]} → {every}" if kind == "weight" else f"added to {every}"
+    if isinstance(owner, Linear):
+        return _linear(session, owner, name, around, member, index)
+    if isinstance(owner, LayerNorm | BatchNorm):
+        return (
+            f"the gain of feature {last} of every token"
+            if name == "gamma"
+            else f"added to feature {last} of every token"
+        )
+    if isinstance(owner, Embedding):
+        piece = piece_of(session, index[0])
+        return f"feature {last} of the vector of token {index[0]}{piece}"
+    if isinstance(owner, LearnedPositions):
+        return f"feature {last} of the vector of position {index[0]}"
+    if isinstance(owner, RelativeBias):
+        return f"added to head {last}'s scores of pairs at distances of bucket {index[0]}"
+    return f"entry [{','.join(map(str, index))}] of {name} in a {type(owner).__name__}"
+
+
+def _linear(session: Session, owner: Linear, name: str, around: Any, member: str, index: Index) -> str:
+    goes, comes = f"feature {index[-1]} of its output", f"feature {index[0]} of its input"
+    if isinstance(around, MultiHeadAttention):
+        comes, goes = _head(around, index[0]), f"feature {index[-1]} of the attention's output"
+    elif isinstance(around, FeedForward) and member == "up":
+        comes, goes = f"feature {index[0]} of the layer's input", f"hidden unit {index[-1]}"
+    elif isinstance(around, FeedForward):
+        comes, goes = f"hidden unit {index[0]}", f"feature {index[-1]} of the layer's output"
+    elif owner is getattr(session.setting.target, "generator", None) or owner is getattr(
+        session.setting.target, "head", None
+    ):
+        comes, goes = (
+            f"feature {index[0]} of each token",
+            f"the logit of class {index[-1]}{piece_of(session, index[-1])}",
+        )
+    return f"{comes} → {goes}" if name == "weight" else f"added to {goes} at every token"
+
+
+def _head(attention: MultiHeadAttention, column: int) -> str:
+    width = attention.output.bias.data.shape[0] // attention.num_heads
+    return f"head {column // width}, dimension {column % width}"
+
+
+def _has_memory(session: Session, attention: MultiHeadAttention) -> bool:
+    return any(
+        call.target is attention and len(call.inputs) > 1 and call.inputs[1] is not None for call in session.calls
+    )
+
+
+def piece_of(session: Session, number: int) -> str:
+    """("b"), for the token with this id; "" where no vocabulary is known."""
+    pieces = session.setting.pieces
+    return f" ({quoted(pieces[number])})" if number < len(pieces) else ""
+
+
+def shown(session: Session, call: Call, spot: Spot | None, text: str) -> str:
+    """A name of the code as a reader of the layer calls it: dy of the projection in attention is dQ, dK and dV."""
+    if spot is None or spot.caller is not None:
+        return text
+    attention = call.parent.target if call.parent is not None else None
+    first = next(iter(spot.frame.arguments))
+    if call.operation == "linear" and isinstance(attention, MultiHeadAttention) and spot.name == first and spot.index:
+        width = int(attention.output.bias.data.shape[0])
+        columns = int(np.shape(session.call_seen(call).output)[-1]) // width
+        names = {1: ["Q"], 2: ["K", "V"], 3: ["Q", "K", "V"]}.get(columns, [])
+        if names:
+            index = (*spot.index[:-1], spot.index[-1] % width)
+            return f"d{names[spot.index[-1] // width]}[{','.join(map(str, index))}]"
+    if call.operation == LOSS and spot.name == first:
+        return "dloss"
+    return text
+
+
+def axis_words(session: Session, call: Call, x: Any, index: Index) -> str:
+    """b0 t2 for an entry of an array over tokens, b0 h1 t2→t3 for one of a query and a key; else nothing."""
+    shape = np.shape(x)
+    if "attention" in call.operation and len(shape) == 4:
+        q, k = (np.shape(part) for part in session.call_seen(call).inputs[:2])
+        pair = f"→t{index[3]}" if shape == (*q[:3], k[2]) and shape[3] != q[3] else ""
+        return f"b{index[0]} h{index[1]} t{index[2]}{pair}"
+    if len(shape) >= 2 and tuple(shape[:2]) in token_shapes(session):
+        return f"b{index[0]} t{index[1]}"
+    return ""

@@ -1,0 +1,111 @@
+"""npformer explain: an operation, a run's number, a small model's; bad input."""
+
+import pytest
+
+from npformer.functional import OPERATIONS
+
+AT = "decoder.layers.0.self_attention.query.weight[3,5]"
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """The folder of a small run of reverse."""
+    from npformer.cli.main import main
+    from tests.cli.conftest import SMALL, assignments
+
+    folder = tmp_path_factory.mktemp("runs") / "reverse"
+    assert main(["train", "reverse", "--out", str(folder), "--json", *assignments(SMALL)]) == 0
+    return folder
+
+
+def test_an_operation_is_explained(cli):
+    found = cli("explain", "layer_norm")
+    assert found.code == 0
+    assert "dx = r·(g − mean_C g − x̂·mean_C(g·x̂))" in found.out
+    assert found.out.rstrip().endswith("So every gradient is right.")
+
+
+def test_an_operation_as_json(cli):
+    document = cli("explain", "softmax", "--json").document
+    assert (document["format"], document["name"], document["check"]["ok"]) == ("npformer-operation", "softmax", True)
+    assert document["backward"]["lines"][-1]["values"].keys() == {"dx"}
+
+
+def test_a_number_of_a_run_is_explained(cli, finished):
+    found = cli("explain", finished, "--text", "bot", "--answer", "tob", "--at", AT)
+    assert found.code == 0, found.err
+    assert f"w = {AT}" in found.out
+    assert '"b" at b0 t2' in found.out
+    assert " right" in found.out
+
+
+def test_a_run_without_an_answer_is_held_to_its_own(cli, finished):
+    found = cli("explain", finished, "--text", "bot", "--at", "generator.bias[4]")
+    assert found.code == 0, found.err
+    assert found.out.startswith("The targets are the model's own answer:")
+
+
+def test_a_number_of_a_small_model_as_json(cli):
+    document = cli("explain", "decoder", "--at", "decoder.layers.1@output[0,1,2]", "--up", "1", "--json").document
+    assert document["value"]["verdict"] == "right"
+    assert len(document["up"]) == 1
+
+
+def test_the_small_models_are_listed(cli):
+    assert "transformer-tied" in cli("explain", "--list").out.split()
+    assert "encoder" in cli("explain", "--list", "--json").document["models"]
+
+
+def test_random_numbers_are_checked(cli):
+    found = cli("explain", "--random", "1")
+    assert (found.code, found.out.count("1 random numbers of 1 models")) == (0, 1)
+    assert cli("explain", "--random", "1", "--seed", "5", "--json").document["ok"] is True
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "expected an operation, a run or a model, got none"),
+        (("transformr", "--at", "x[0]"), "the nearest models are transformer"),
+        (
+            ("transformer",),
+            "NAME[INDEX], got none; it has\n  src_embedding.weight (8, 4)",
+        ),
+        (("transformer", "--at", "generator.bais[1]"), "the nearest names are generator.bias"),
+        (("transformer", "--at", "generator.bias[9]"), "expected an index from 0 to 7"),
+        (
+            ("transformer", "--at", "generator.bias[1]", "--up", "dQ[0]"),
+            "--up: expected a gradient that",
+        ),
+        (("transformer", "--at", "generator.bias[1]", "--text", "a"), "expected the folder of a run"),
+        (("layer_norm", "--at", "x[0]"), "expected a run or a model with it, got the operation layer_norm"),
+        (("layer_norm", "--text", "a"), "expected no --up, --text or --answer for an operation"),
+        (("--random", "0"), "--random: expected N >= 1"),
+        (("--random", "3", "transformer"), "and no model"),
+    ],
+)
+def test_bad_input_is_refused_with_what_would_be_right(cli, words, said):
+    cli("explain", *words).refused(said)
+
+
+def test_a_folder_that_is_no_run_and_a_text_that_it_does_not_know(cli, finished, tmp_path):
+    cli("explain", tmp_path, "--text", "a", "--at", AT).refused("expected")
+    cli("explain", finished, "--at", AT).refused("--text: expected what the model")
+    cli("explain", finished, "--text", "B1", "--at", AT).refused("--text 1")
+    cli("explain", finished, "--text", "ab", "--answer", "b", "--answer", "a", "--at", AT).refused(
+        "--answer: expected one"
+    )
+
+
+def test_a_run_may_have_the_name_of_an_operation(cli, finished, tmp_path):
+    assert "linear" in OPERATIONS
+    (tmp_path / "linear").symlink_to(finished)
+    assert "w = generator.bias[4]" in cli("explain", "linear", "--text", "bot", "--at", "generator.bias[4]").out
+
+
+def test_colours_and_width_follow_the_terminal(cli, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setenv("NO_COLOR", "1")
+    found = cli("explain", "transformer", "--at", "encoder.layers.0.norm1.gamma[1]")
+    assert "\x1b" not in found.out
+    assert max(map(len, found.out.splitlines())) <= 60

@@ -1,0 +1,20 @@
+"""Shared by the tests of explanations: a session of a small model, opened once."""
+
+import pytest
+
+from npformer.explain import session
+from npformer.explain.models import model_setting
+
+
+@pytest.fixture(scope="module")
+def opened():
+    """The showcase's Transformer, recorded and ready to run."""
+    with session(model_setting("transformer")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def pre():
+    """The same in pre-LN."""
+    with session(model_setting("transformer-pre")) as found:
+        yield found

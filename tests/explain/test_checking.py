@@ -1,0 +1,48 @@
+"""Random numbers of models of all kinds: every split adds up. ``npformer explain --random 200`` checks more."""
+
+from dataclasses import replace
+
+import pytest
+
+from npformer.explain import explanation, random_checks
+from npformer.explain.checking import problems
+
+
+def test_twenty_random_numbers_are_explained_exactly():
+    found = list(random_checks(20, seed=3))
+    assert {each.name: each.problems for each in found if not each.ok} == {}
+    assert len({each.name for each in found}) >= 15
+    assert sum(each.value != 0 for each in found) >= 12
+    assert any("@" in each.place for each in found)
+
+
+@pytest.fixture(scope="module")
+def found(opened):
+    return explanation(opened, "decoder.layers.0.self_attention.query.weight[3,1]", ["1", "1"])
+
+
+def test_a_right_explanation_has_no_problem(found):
+    assert list(problems(found)) == []
+
+
+def test_each_wrong_part_is_a_problem(found):
+    share = found.tokens[1]
+    way, value = found.paths.ways[0], found.value
+    group = found.terms.groups[0]
+    assert share.value != 0
+    wrong = {
+        "gradcheck's verdict is WRONG": replace(found, value=value._replace(verdict="WRONG")),
+        "tokens:": replace(found, tokens=(share._replace(value=share.value * (1 + 1e-9)), *found.tokens[2:])),
+        "paths:": replace(found, paths=replace(found.paths, ways=found.paths.ways[1:])),
+        "the sum of decoder": replace(
+            found, paths=replace(found.paths, sums=(found.paths.sums[0]._replace(past=0.0), *found.paths.sums[1:]))
+        ),
+        "terms:": replace(found, terms=replace(found.terms, groups=(replace(group, products=group.products[:5]),))),
+        "up: dQ": replace(found, walk=(replace(found.walk[0], value=found.walk[0].value * 2), *found.walk[1:])),
+        "does not fall fourfold": replace(
+            found, means=(found.means[0], found.means[1]._replace(measured=found.means[1].measured * 0.9))
+        ),
+    }
+    assert way.value != 0
+    for words, changed in wrong.items():
+        assert any(words in problem for problem in problems(changed)), words

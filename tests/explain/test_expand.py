@@ -1,0 +1,79 @@
+"""A line of a backward, taken apart: its products add up to each entry, and have the names of the code."""
+
+import numpy as np
+import pytest
+
+from npformer.explain.expand import expand
+from npformer.explain.operation import sample_inputs
+from npformer.explain.spots import CannotExpand, Run, returned
+from npformer.functional import OPERATIONS
+from npformer.proof.inputs import as_tuple, like
+from npformer.proof.trace_lines import tracing_lines
+
+#: Operations with a line that is not taken apart; all others are, entry by entry.
+LOOPS = {"local_attention"}
+
+
+def run_of(name):
+    """The run of an operation's backward on its sample, and its gradients."""
+    row = OPERATIONS[name]
+    y, cache = row.forward(*sample_inputs(name))
+    rng = np.random.default_rng(0)
+    dy = like(y, [np.asarray(rng.normal(size=np.shape(part))) for part in as_tuple(y)])
+    with tracing_lines() as tracer:
+        gradients = row.backward(dy, cache)
+    return Run(tracer.frames[0]), gradients
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_the_products_of_each_entry_add_up_to_it(name):
+    run, gradients = run_of(name)
+    refused = 0
+    for number, gradient in enumerate(gradients):
+        for index in np.ndindex(np.shape(gradient)):
+            try:
+                found = expand(returned(run, run.root, number, index))
+            except CannotExpand:
+                refused += 1
+                continue
+            products = [term.value for term in found.terms]
+            largest = max(map(abs, products), default=0.0)
+            assert abs(sum(products) - gradient[index]) <= 1e-12 * max(largest, abs(gradient[index]))
+    assert (refused > 0) == (name in LOOPS)
+
+
+def texts(name, number, index):
+    run, _ = run_of(name)
+    found = expand(returned(run, run.root, number, index))
+    return [term.text for term in found.terms], found.line
+
+
+def test_the_products_of_a_weight_are_those_of_its_derivation():
+    found, line = texts("linear", 1, (2, 1))
+    assert found == [f"x[0,{t},2]·dy[0,{t},1]" for t in range(3)]
+    assert line.file == "functional/linear.py"
+    assert line.code.startswith("dweight = xp.matmul(")
+
+
+def test_the_terms_of_layer_norm_are_the_three_of_its_derivation():
+    found, line = texts("layer_norm", 0, (0, 2, 1))
+    assert found == [
+        "r[0,2,0]·g[0,2,1]",
+        "−r[0,2,0]·along_one[0,2,0]",
+        "−r[0,2,0]·x_hat[0,2,1]·along_x_hat[0,2,0]",
+    ]
+    assert "(g - along_one - x_hat * along_x_hat)" in line.code
+
+
+def test_a_call_is_followed_into_the_function_that_it_calls():
+    found, line = texts("feed_forward", 1, (0, 1))
+    assert line.file == "functional/linear.py"
+    assert found == [f"x[0,{t},0]·dh[0,{t},1]" for t in range(3)]
+
+
+def test_each_product_has_one_factor_of_the_upstream_gradient():
+    for name in OPERATIONS.keys() - LOOPS:
+        run, gradients = run_of(name)
+        for number, gradient in enumerate(gradients):
+            found = expand(returned(run, run.root, number, (0,) * np.ndim(gradient)))
+            assert all(sum(factor.spot is not None for factor in term.factors) == 1 for term in found.terms), name

@@ -1,0 +1,123 @@
+"""Sections of an explanation: terms, why, the walk to the loss, tokens; for each kind of model and of number."""
+
+import numpy as np
+import pytest
+
+from npformer.backend import get_backend
+from npformer.errors import ConfigError
+from npformer.explain import Setting, explanation, session, to_dict
+from npformer.explain.models import NAMES, case_setting, model_setting
+from npformer.layers import Layer, Parameter
+from npformer.proof.catalogue import catalogue
+
+QUERY = "decoder.layers.0.self_attention.query.weight[3,1]"
+
+
+@pytest.fixture(scope="module")
+def found(opened):
+    return explanation(opened, QUERY, ["9"])
+
+
+def test_the_terms_name_the_tokens_and_the_gradient_that_a_reader_knows(found):
+    (group,) = found.terms.groups
+    assert (group.operation, group.line.file) == ("linear", "functional/linear.py")
+    assert {(each.place, each.up) for each in group.sorted} <= {
+        (f"b{b} t{t}", f"dQ[{b},{t},1]") for b in range(2) for t in range(4)
+    }
+    assert sum(each.value for each in group.products) == pytest.approx(found.value.analytic, rel=1e-13)
+
+
+def test_padding_and_a_lone_key_give_exactly_nothing(found):
+    zeros = {each.place: each.zero for each in found.terms.groups[0].products if each.value == 0}
+    assert zeros.keys() == {"b0 t0", "b1 t0", "b1 t3"}
+    assert "padding" in zeros["b1 t3"]
+    assert "a single key" in zeros["b0 t0"]
+
+
+def test_why_is_the_line_of_attention_that_computes_dq(found):
+    (group,) = found.why.groups
+    assert group.line.code == "dq = xp.matmul(dscores, k) * scale"
+    assert any("the mask" in each.zero for each in group.products)
+
+
+def test_a_walk_leads_to_the_loss(found):
+    names = [step.name.partition("[")[0] for step in found.walk]
+    assert names[:4] == ["dQ", "dscores", "dweights", "dout"]
+    assert all(step.groups or step.begins for step in found.walk)
+
+
+def test_a_walk_goes_on_by_a_name(opened, found):
+    name = found.terms.groups[0].sorted[1].up
+    assert name != found.why.name
+    assert explanation(opened, QUERY, [name]).walk[0].name == name
+    with pytest.raises(ConfigError, match="--up: expected a gradient that the last step names, such as dQ"):
+        explanation(opened, QUERY, ["dZ[0]"])
+
+
+def test_tokens_that_do_not_count_give_nothing(found):
+    by_name = {each.name: each.value for each in found.tokens}
+    assert by_name["<pad> at b1 t3"] == 0
+    assert by_name["<end> at b1 t2"] != 0
+
+
+def test_a_tied_table_has_a_term_for_each_use():
+    with session(model_setting("transformer-tied")) as tied:
+        found = explanation(tied, "src_embedding.weight[4,2]")
+    assert [group.operation for group in found.terms.groups] == ["linear", "embedding", "embedding"]
+    assert "tied: also" in found.what
+    assert {each.zero for group in found.terms.groups for each in group.products} >= {"another token stands there"}
+
+
+def test_a_layer_used_twice_has_a_term_for_each_use():
+    case = next(case for case in catalogue("one layer used twice"))
+    with session(case_setting(case)) as twice:
+        found = explanation(twice, "feed_forward.up.weight[1,2]")
+    assert len(found.terms.groups) == 2
+    assert sum(group.value for group in found.terms.groups) == pytest.approx(found.value.analytic, rel=1e-12)
+
+
+def test_an_activation_has_the_gradients_of_all_its_uses(opened):
+    found = explanation(opened, "encoder@output[0,1,2]")
+    assert found.what == 'feature 2 of token b0 t1 ("o") of what encoder returns'
+    assert [group.operation for group in found.terms.groups] == ["linear"]
+    assert "dK[" in "".join(each.up for each in found.terms.groups[0].products)
+
+
+class Scaled(Layer):
+    """A layer of a user's that adds its gradient itself, without an operation."""
+
+    def __init__(self, backend):
+        super().__init__(backend)
+        self.scale = Parameter("scale", backend.array(np.array([0.5, 1.5, -2.0])))
+
+    def forward(self, x):
+        return x * self.scale.data, x
+
+    def backward(self, dy, x):
+        self.scale.grad[...] += (dy * x).sum(axis=0)
+        return dy * self.scale.data
+
+
+def test_what_a_users_layer_adds_itself_is_said_to_be_its_own():
+    layer = Scaled(get_backend("numpy", dtype="float64", kernels="plain"))
+    with session(Setting("mine", layer, (np.random.default_rng(0).normal(size=(4, 3)),))) as mine:
+        found = explanation(mine, "scale[1]")
+    assert found.value.verdict == "right"
+    (group,) = found.terms.groups
+    assert group.products[0].text.endswith("its own code")
+    assert group.value == pytest.approx(found.value.analytic, rel=1e-12)
+
+
+def test_the_json_holds_every_section(found):
+    document = to_dict(found)
+    assert (document["format"], document["version"]) == ("npformer-explanation", 1)
+    sections = ("value", "what", "terms", "why", "up", "paths", "tokens", "means")
+    assert all(document[name] for name in sections)
+
+
+def test_every_small_model_can_be_asked_for_and_others_are_refused():
+    assert len(NAMES) >= 20
+    with pytest.raises(ConfigError, match="the nearest models are transformer"):
+        model_setting("transfomer")
+    with pytest.raises(ConfigError, match="expected a name that one case of the catalogue has, got 'EncoderLayer'"):
+        model_setting("EncoderLayer")

@@ -1,0 +1,110 @@
+"""Explained operations: every line with its numbers, each formula beside the line that computes it."""
+
+import numpy as np
+import pytest
+
+from npformer.explain.derivation import PARTS, formulas_of, split_docstring
+from npformer.explain.operation import explained_operation, sample_inputs
+from npformer.explain.operation_text import operation_lines
+from npformer.functional import OPERATIONS
+
+
+def lines_of(function):
+    """A function's lines, and those of the functions inside it, with the function's name."""
+    for line in function.lines:
+        yield function.name, line
+        for inner in line.inside:
+            yield from lines_of(inner)
+
+
+@pytest.fixture(scope="module")
+def layer_norm():
+    return explained_operation("layer_norm")
+
+
+@pytest.fixture(scope="module")
+def attention():
+    return explained_operation("attention")
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_every_operation_is_explained_and_right(name):
+    found = explained_operation(name)
+    assert found.report.ok
+    assert "    " in found.formula
+    assert "Backward" not in found.formula
+    assert all(line.code for _, line in (*lines_of(found.forward), *lines_of(found.backward)))
+    assert max(map(len, operation_lines(found, 60))) <= 80  # the table of witnesses; all else fits
+
+
+def test_each_line_of_layer_norms_backward_has_its_formula(layer_norm):
+    found = {line.code.partition("  #")[0]: line.formulas for _, line in lines_of(layer_norm.backward)}
+    assert list(found.values()) == [
+        (),
+        ("dγ = Σ_tokens dy·x̂", "dβ = Σ_tokens dy"),
+        ("g = γ·dy",),
+        ("mean_C g",),
+        ("mean_C(g·x̂)",),
+        ("dx = r·(g − mean_C g − x̂·mean_C(g·x̂))",),
+    ]
+
+
+def test_each_line_of_attentions_backward_has_its_formula(attention):
+    own = [line for name, line in lines_of(attention.backward) if name == "attention_backward"]
+    assert [line.formulas for line in own] == [
+        (),
+        (),
+        ("Drop(weights)",),
+        ("dV = Drop(weights)ᵀ dout",),
+        ("ddropped = dout Vᵀ", "dweights = ddropped·keep·s"),
+        ("dscores = weights·(dweights − Σ_S dweights·weights)",),
+        ("dQ = dscores K/√D",),
+        ("dK = dscoresᵀ Q/√D",),
+    ]
+
+
+def test_a_number_of_each_line_is_worked_out(layer_norm):
+    entries = {line.entry_name.partition("[")[0]: line for _, line in lines_of(layer_norm.backward) if line.entry}
+    assert list(entries) == ["dgamma", "g", "along_one", "along_x_hat", "dx"]
+    for line in entries.values():
+        assert line.entry is not None
+        name, _, index = line.entry_name.partition("[")
+        value = np.asarray(line.values[name])[tuple(map(int, index.rstrip("]").split(",")))]
+        assert sum(term.value for term in line.entry.terms) == pytest.approx(value, rel=1e-12)
+
+
+def test_the_lines_of_the_functions_that_it_calls_are_inside(attention):
+    names = {name for name, _ in lines_of(attention.backward)}
+    assert {"attention_backward", "softmax_backward", "dropout_backward"} <= names
+
+
+def test_the_sample_has_one_decimal_and_no_zero():
+    for name in OPERATIONS:
+        for x in sample_inputs(name):
+            if isinstance(x, np.ndarray) and x.dtype.kind == "f" and name != "batch_norm_inference":
+                assert np.array_equal(x, np.round(x, 1)) or name == "gru"
+                assert (x != 0).all()
+
+
+@pytest.mark.parametrize("function", PARTS)
+def test_each_listed_part_of_a_formula_stands_in_the_docstring(function, layer_norm, attention):
+    stem = function.removesuffix("_backward").removesuffix("_forward")
+    module = OPERATIONS["attention" if stem == "_weights" else stem].forward.__module__
+    doc = __import__(module, fromlist=["x"]).__doc__
+    for name, parts in PARTS[function].items():
+        assert formulas_of(function, doc, [name]) == parts
+
+
+def test_a_docstring_is_split_at_backward():
+    title, formula, derivation, source = split_docstring(
+        "Two words.\n\n    y = x\n\nBackward:\n\n    dx = dy\n\nSource: a b.\n"
+    )
+    assert (title, formula, derivation, source) == ("A title.", "    y = x", "Backward:\n\n    dx = dy", "a.")
+
+
+@pytest.mark.parametrize("width", [60, 100, 160])
+def test_no_line_is_wider_than_the_terminal(attention, width):
+    text = list(operation_lines(attention, width))
+    table = next(i for i, line in enumerate(text) if line.startswith("tensor "))
+    assert max(map(len, text[:table])) <= width
+    assert "dq (1, 1, 3, 2) =" in text

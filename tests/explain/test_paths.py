@@ -1,0 +1,72 @@
+"""The ways through residual sums: all of them, against the same ways by closing branches; a search where many are."""
+
+import numpy as np
+import pytest
+
+from npformer.explain import paths as module
+from npformer.explain import session
+from npformer.explain.models import model_setting
+from npformer.explain.paths import PAST, THROUGH, _Gates, paths
+from npformer.explain.place import find
+
+
+def number(opened, place):
+    return place.gradient(opened, opened.run())
+
+
+@pytest.mark.parametrize("at", ["encoder.layers.0.norm1.gamma[1]", "src_embedding.weight[4,2]"])
+@pytest.mark.parametrize("fixture", ["opened", "pre"])
+def test_the_ways_are_those_of_closed_branches(request, fixture, at):
+    """With every sum set to one of its branches, what is left is the way with these choices, and its beginnings."""
+    opened = request.getfixturevalue(fixture)
+    place = find(opened, at)
+    found = paths(opened, place, number(opened, place))
+    assert len(found.ways) > 3
+    rng = np.random.default_rng(1)
+    for _ in range(6):
+        choices = {n: int(rng.integers(2)) for n in range(len(found.sums))}
+        gates = {found.sums[n].call.number: ((1.0, 0.0), (0.0, 1.0))[branch] for n, branch in choices.items()}
+        left = place.gradient(opened, opened.run(_Gates(opened, gates)))
+        own = sum(way.value for way in found.ways if all(choices[n] == branch for n, branch in way.choices))
+        assert left == pytest.approx(own, rel=1e-9, abs=1e-15)
+
+
+def test_a_way_to_the_encoder_leaves_the_decoder_through_cross_attention(opened):
+    place = find(opened, "encoder.layers.0.feed_forward.down.weight[1,2]")
+    found = paths(opened, place, number(opened, place))
+    names = [each.name for each in found.sums]
+    assert names[:2] == ["decoder.layers.0.feed_forward", "decoder.layers.0.cross_attention"]
+    assert "decoder.layers.0.self_attention" not in names
+    crossing = names.index("decoder.layers.0.cross_attention")
+    assert all((crossing, THROUGH) in way.choices for way in found.ways)
+    assert found.sums[crossing].past == 0
+
+
+def test_the_gain_of_a_sums_own_norm_ends_its_ways_before_the_sum(opened):
+    place = find(opened, "decoder.layers.0.norm2.gamma[0]")
+    found = paths(opened, place, number(opened, place))
+    assert [each.name for each in found.sums] == ["decoder.layers.0.feed_forward"]
+    assert {way.choices for way in found.ways} == {((0, PAST),), ((0, THROUGH),)}
+
+
+def test_no_sum_lies_before_the_last_map(opened):
+    place = find(opened, "generator.weight[1,2]")
+    value = number(opened, place)
+    found = paths(opened, place, value)
+    assert (found.sums, found.ways[0].value, found.exact) == ((), value, True)
+
+
+def test_with_many_sums_the_strongest_ways_are_found_and_the_rest_is_said(monkeypatch):
+    with session(model_setting("transformer-deep")) as deep:
+        place = find(deep, "src_embedding.weight[4,2]")
+        value = number(deep, place)
+        every = paths(deep, place, value)
+        assert (every.exact, every.remainder) == (True, 0.0)
+        monkeypatch.setattr(module, "EXACT", 3)
+        monkeypatch.setattr(module, "MOST_RUNS", 60)
+        some = paths(deep, place, value)
+    assert not some.exact
+    assert 3 <= len(some.ways) < len(every.ways)
+    assert sum(way.value for way in some.ways) + some.remainder == pytest.approx(value, rel=1e-12)
+    known = {way.choices: way.value for way in every.ways}
+    assert all(known[way.choices] == pytest.approx(way.value, rel=1e-9) for way in some.ways)
