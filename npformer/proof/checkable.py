@@ -31,6 +31,7 @@ class Checkable:
     """Something with ``forward(*inputs) -> (y, cache)``, ``backward(dy, cache)`` and ``named_parameters()``.
 
     like: a function whose input names are used in reports; its first ``skip`` inputs do not count.
+    owner: the object that was converted, whose methods may be at fault.
     """
 
     def __init__(
@@ -41,8 +42,9 @@ class Checkable:
         parameters: Mapping[str, Value] | None = None,
         like: Any = None,
         skip: int = 0,
+        owner: Any = None,
     ) -> None:
-        self.name, self.backward, self._parameters = name, backward, dict(parameters or {})
+        self.name, self.backward, self._parameters, self.owner = name, backward, dict(parameters or {}), owner
 
         def named_forward(*inputs: Any, **options: Any) -> tuple[Any, Any]:
             return forward(*inputs, **options)

@@ -71,7 +71,7 @@ def _with_pair(
     except Exception:
         return clues  # another operation with the same name
     mistakes = [*nested_mutants(backward), *(mutant for more in EXPLANATIONS for mutant in more(op))]
-    return replace(clues, mistakes=mistakes, rerun=rerun) if same else clues
+    return replace(clues, mistakes=mistakes, rerun=rerun, is_theirs=_is_theirs(checked.backward)) if same else clues
 
 
 def _with_parents(clues: Clues, checked: Subject, upstream: tuple[HostArray, ...]) -> Clues:
@@ -80,12 +80,13 @@ def _with_parents(clues: Clues, checked: Subject, upstream: tuple[HostArray, ...
     The override may differ where npformer's backward calls another one, so the mistakes of all of them are tried.
     """
     places: dict[int, list[_Place]] = {}  # for each mutant: the functions that replace methods of layers
-    mistakes = []
+    mistakes, is_theirs = [], False
     for kind in dict.fromkeys(map(type, all_layers(clues.target))):
         parent = next(base for base in kind.__mro__ if base.__module__.startswith("npformer."))
         ours = {name: getattr(parent, name) for name in dir(parent) if name.endswith("backward")}
         theirs = {name: method for name, method in ours.items() if getattr(kind, name) is not method}
         layers = [layer for layer in all_layers(clues.target) if type(layer) is kind]
+        is_theirs |= any(_is_theirs(getattr(kind, name)) for name in theirs)
         for name, method in ours.items() if theirs else ():
             for mutant in mutants(method):
                 instead = theirs | {name: mutant.build}
@@ -96,7 +97,12 @@ def _with_parents(clues: Clues, checked: Subject, upstream: tuple[HostArray, ...
         with _in_place(places[id(mutant)]):
             return checked.gradients(upstream)
 
-    return replace(clues, mistakes=mistakes, rerun=rerun)
+    return replace(clues, mistakes=mistakes, rerun=rerun, is_theirs=is_theirs)
+
+
+def _is_theirs(function: Any) -> bool:
+    """Whether a function is not defined in npformer."""
+    return not str(getattr(function, "__module__", "")).startswith("npformer.")
 
 
 def all_layers(target: Any) -> list[Layer]:

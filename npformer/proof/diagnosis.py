@@ -1,10 +1,10 @@
 """Explains a wrong gradient by the pattern of its error.
 
 Two sources. If npformer has the operation, the single-mistake versions of its own backward are tried:
-one that gives exactly the same wrong numbers for every input *is* the explanation, with term and
-line. Otherwise the tensor itself is examined: a constant ratio (and
-the number of the problem that it equals), a transposition, an axis summed once too often, an error only at
-masked, repeated, first or last positions, one head's columns in another's place.
+one that gives exactly the same wrong numbers for every input *is* the explanation. Its line is named only if the
+checked code is npformer's own; a user's code has other lines, which ``repairs`` looks for. Otherwise the tensor
+itself is examined: a constant ratio (and the number of the problem that it equals), a transposition, an axis summed
+once too often, an error only at masked, repeated, first or last positions, one head's columns in another's place.
 
 A diagnosis that fits no pattern is *unknown*: better than a guess.
 """
@@ -32,6 +32,7 @@ class Diagnosis(NamedTuple):
 
     cause: str
     text: str
+    is_borrowed: bool = False  # in the terms of npformer's backward, which the checked code replaces
 
 
 UNKNOWN = Diagnosis("unknown", "no known pattern fits")
@@ -44,7 +45,7 @@ class Clues:
     sizes: named numbers that a wrong factor may equal, {"B": 4, "√D": 2.0, …}. tokens: ids (B, T) that
     picked rows of a table. key_visible: (B, S), False where padded. num_heads: H. mistakes: single-mistake
     versions of npformer's own backward; rerun(mutant) returns the gradients of one on the check's inputs.
-    target: the checked object.
+    target: the checked object. is_theirs: the checked code is a user's, not npformer's own.
     """
 
     sizes: Mapping[str, float] = field(default_factory=dict)
@@ -54,11 +55,12 @@ class Clues:
     mistakes: Sequence[Mutant] = ()
     rerun: Callable[[Mutant], HostArrays] | None = None
     target: Any = None
+    is_theirs: bool = False
 
 
 def is_vague(found: Diagnosis | None) -> bool:
-    """Whether a diagnosis describes the error's place or size, not its cause."""
-    if found is None or found == UNKNOWN:
+    """Whether a diagnosis leaves open what to change: it tells the error's place or size, or another code's term."""
+    if found is None or found == UNKNOWN or found.is_borrowed:
         return True
     label, _, name = found.cause.partition("scaled by ")
     is_digits = name and "=" not in name and name not in ("2", "1/2")
@@ -78,7 +80,8 @@ def diagnose(
         return {}
     mutant = explaining_mutant(claimed, clues)
     if mutant is not None:
-        return {name: Diagnosis(mutant.operator, mutant.describe()) for name in wrong}
+        text = mutant.beside() if clues.is_theirs else mutant.describe()
+        return {name: Diagnosis(mutant.operator, text, clues.is_theirs) for name in wrong}
     return {name: by_pattern(claimed[name], _without_noise(truth[name], floor), clues) for name in wrong}
 
 

@@ -140,11 +140,20 @@ def _expect_fitting(checked: Subject, gradients: HostArrays) -> None:
     for tensor, value in checked.tensors.items():
         gradient = gradients[tensor]
         if gradient.shape != value.shape:
-            raise ShapeError(
-                f"gradient of {tensor}: expected {value.shape}, got {gradient.shape}{_hint(value, gradient)}"
-            )
+            hint = _order_hint(checked, gradients) or _hint(value, gradient)
+            raise ShapeError(f"gradient of {tensor}: expected {value.shape}, got {gradient.shape}{hint}")
         if gradient.dtype != value.dtype:
             raise DTypeError(f"gradient of {tensor}: expected float64, as the input was given, got {gradient.dtype}")
+
+
+def _order_hint(checked: Subject, gradients: HostArrays) -> str:
+    """A hint if the shapes are those of the inputs in another order."""
+    names = [name for name in checked.input_names if name in gradients]
+    expected, got = ([x[name].shape for name in names] for x in (checked.tensors, gradients))
+    if expected == got or sorted(expected) != sorted(got):
+        return ""
+    moved = [name for name, one, other in zip(names, expected, got, strict=True) if one != other]
+    return f"; are those of {', '.join(moved)} in another order? backward returns them in the order {', '.join(names)}"
 
 
 def _hint(value: HostArray, gradient: HostArray) -> str:

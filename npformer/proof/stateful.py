@@ -47,7 +47,7 @@ def from_object(target: Any, *, parameters: Mapping[str, str | None] | None = No
         raise ConfigError(f"from_object: expected an object with the methods forward and backward, got {kind}")
     run = _Run(copy.deepcopy(target), parameters or {})
     values = {place.name: place.value for place in run.places}
-    return Checkable(type(target).__name__, run.forward, run.backward, values, like=forward)
+    return Checkable(type(target).__name__, run.forward, run.backward, values, like=forward, owner=target)
 
 
 class _Place(NamedTuple):

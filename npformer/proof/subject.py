@@ -185,7 +185,7 @@ class LayerSubject(_Called):
         dtype: str = "float64",
         moved: bool = True,
     ) -> None:
-        self._layer = layer
+        self.layer = layer
         self.parameters: dict[str, Any] = (
             _by_name(layer.named_parameters()) if hasattr(layer, "named_parameters") else {}
         )
@@ -204,7 +204,7 @@ class LayerSubject(_Called):
 
     def outputs(self, replaced: Mapping[str, HostArray]) -> tuple[HostArray, ...]:
         with self._with(replaced):
-            return self._outputs(self._layer.forward, replaced)
+            return self._outputs(self.layer.forward, replaced)
 
     def gradients(
         self,
@@ -215,9 +215,9 @@ class LayerSubject(_Called):
         with self._with(replaced):
             for owner in self.owners.values():
                 owner.grad = self.device.zeros(owner.data.shape, self._dtype)
-            placed, y, cache = self._forwarded(self._layer.forward, replaced)
+            placed, y, cache = self._forwarded(self.layer.forward, replaced)
             dy = self._upstream(y, upstream)
-            gradients = self.inputs.named(self._layer.backward(dy, cache))
+            gradients = self.inputs.named(self.layer.backward(dy, cache))
             for name, parameter in self.parameters.items():
                 grad = parameter.grad
                 gradients[name] = np.zeros(parameter.data.shape) if grad is None else np.array(self.device.host(grad))

@@ -160,6 +160,14 @@ def test_one_gradient_of_zero_beside_others_is_right():
     assert gradcheck(pair, np.array([0.5, 0.7]), np.array([0.1, 0.2])).ok
 
 
+def test_gradients_in_another_order_are_told_so_by_their_shapes():
+    given = (np.ones((3, 4)), np.ones((5, 4)), np.ones((5, 2)))
+    pair = (lambda q, k, v: (q @ k.T @ v, None), lambda dy, _: (given[1], given[0], given[2]))
+    text = "expected (3, 4), got (5, 4); are those of q, k in another order? backward returns them in the order q, k, v"
+    with pytest.raises(ShapeError, match=re.escape(text)):
+        gradcheck(pair, *given)
+
+
 @pytest.mark.parametrize(
     ("spoil", "error", "text"),
     [

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from npformer.proof import gradcheck
-from npformer.proof.diagnosis import UNKNOWN, Clues, by_pattern, diagnose, explaining_mutant, name_of
+from npformer.proof.diagnosis import UNKNOWN, Clues, Diagnosis, by_pattern, diagnose, explaining_mutant, name_of
 
 Host = np.ndarray[Any, Any]
 RNG = np.random.default_rng(0)
@@ -50,12 +50,12 @@ def test_a_constant_factor_and_what_it_equals(factor, name, text):
 
 
 def test_signs_zeros_and_numbers_that_are_none():
-    assert by_pattern(-N, N, Clues()) == ("sign", "it has the opposite sign everywhere")
-    assert by_pattern(0 * N, N, Clues()) == ("zero", "it is zero everywhere, where it should not be")
-    assert by_pattern(N, 0 * N, Clues()) == ("not zero", "it should be zero everywhere, and is not")
+    assert by_pattern(-N, N, Clues()) == Diagnosis("sign", "it has the opposite sign everywhere")
+    assert by_pattern(0 * N, N, Clues()) == Diagnosis("zero", "it is zero everywhere, where it should not be")
+    assert by_pattern(N, 0 * N, Clues()) == Diagnosis("not zero", "it should be zero everywhere, and is not")
     hurt = N.copy()
     hurt[0, 1, 2:4] = np.nan, np.inf
-    assert by_pattern(hurt, N, Clues()) == ("not finite", "2 of 180 entries are NaN or infinite")
+    assert by_pattern(hurt, N, Clues()) == Diagnosis("not finite", "2 of 180 entries are NaN or infinite")
 
 
 def test_a_true_gradient_of_rounding_alone_counts_as_zero():
@@ -78,7 +78,7 @@ def test_names_of_numbers():
 def test_exchanged_axes():
     square = RNG.normal(size=(2, 4, 4))
     found = by_pattern(np.swapaxes(square, 1, 2), square, Clues())
-    assert found == ("transposed", "axes 1 and 2 are exchanged")
+    assert found == Diagnosis("transposed", "axes 1 and 2 are exchanged")
     assert cause(np.swapaxes(N, 0, 1).reshape(N.shape)) == UNKNOWN.cause  # not a transposition: another shape
 
 
@@ -89,7 +89,7 @@ def test_repeated_tokens_assigned_instead_of_accumulated():
     assigned[TOKENS] = dy
     found = by_pattern(assigned, table, Clues(tokens=TOKENS))
     assert found.cause == "wrong at repeated tokens"
-    assert found.text == ("only rows 0, 3 are wrong, those of repeated tokens: assigned instead of accumulated?")
+    assert found.text == "only rows 0, 3 are wrong, those of repeated tokens: assigned instead of accumulated?"
     everywhere = np.where(table != 0, table + RNG.normal(size=table.shape), 0)
     assert cause(everywhere, table, tokens=TOKENS) == UNKNOWN.cause
 
@@ -117,7 +117,9 @@ def test_one_end_of_an_axis(axis, index, where):
     np.moveaxis(wrong, axis, 0)[index] += RNG.normal(size=wrong.shape[:axis] + wrong.shape[axis + 1 :])
     found = by_pattern(wrong, N, Clues())
     number = range(N.shape[axis])[index]
-    assert found == (f"wrong at the {where} position", f"only index {number} of axis {axis} is wrong, the {where}")
+    assert found == Diagnosis(
+        f"wrong at the {where} position", f"only index {number} of axis {axis} is wrong, the {where}"
+    )
 
 
 def test_a_position_in_the_middle_is_no_pattern():
@@ -128,7 +130,7 @@ def test_a_position_in_the_middle_is_no_pattern():
 
 def test_zero_in_places():
     found = by_pattern(np.where(N > 1, 0, N), N, Clues())
-    assert found == ("zero in places", f"{np.sum(N > 1)} of 180 entries are 0 where they should not be")
+    assert found == Diagnosis("zero in places", f"{np.sum(N > 1)} of 180 entries are 0 where they should not be")
 
 
 def test_sums_over_an_axis():
@@ -136,18 +138,18 @@ def test_sums_over_an_axis():
         total = np.broadcast_to(N.sum(axis=axis, keepdims=True), N.shape)
         for wrong, word in ((total, "summed"), (total / N.shape[axis], "averaged")):
             found = by_pattern(wrong, N, Clues())
-            assert found == ("axis summed twice", f"it is {word} over axis {axis} once too often")
+            assert found == Diagnosis("axis summed twice", f"it is {word} over axis {axis} once too often")
 
 
 def test_a_missing_mean():
     found = by_pattern(N - N.mean(axis=-1, keepdims=True), N, Clues())
-    assert found == ("term missing", "it is off by a constant along axis 2: is a mean over it missing?")
+    assert found == Diagnosis("term missing", "it is off by a constant along axis 2: is a mean over it missing?")
 
 
 def test_heads():
     split = N.reshape(B, T, H, D)
     found = by_pattern(split[:, :, ::-1].reshape(N.shape), N, Clues(num_heads=H))
-    assert found == ("heads exchanged", "head h holds what belongs to head h − 1: cross-talk")
+    assert found == Diagnosis("heads exchanged", "head h holds what belongs to head h − 1: cross-talk")
     merged = np.swapaxes(split, 1, 2).reshape(N.shape)
     assert cause(merged, num_heads=H) == "heads merged wrongly"
     assert cause(merged) == UNKNOWN.cause

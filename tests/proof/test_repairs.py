@@ -71,7 +71,8 @@ def test_one_mistake_is_named_for_all_that_it_spoils(backward, tensors, cause, l
     rows = [row for row in check(backward).rows if row.verdict == "WRONG"]
     assert [row.tensor for row in rows] == tensors
     assert {row.cause for row in rows} == {cause}
-    assert not line or f"line {line_of(backward, line)} of {backward.__name__}" in rows[0].diagnosis
+    place = f"test_repairs.py, line {line_of(backward, line)}, in {backward.__name__}: "
+    assert not line or place in rows[0].diagnosis
 
 
 def test_what_is_right_has_no_cause():

@@ -79,9 +79,7 @@ def choices(site: Site, known: Known) -> Found:
 def terms_of_two(site: Site, known: Known) -> Found:
     """A product of two names, added to a sum or to an assigned or returned value."""
     node, value = known.at(site)
-    is_in_sum = isinstance(site.parent, ast.BinOp) and isinstance(site.parent.op, ast.Add | ast.Sub)
-    is_whole = isinstance(site.parent, ast.Assign | ast.AugAssign | ast.Return | ast.Tuple)
-    if not (is_in_sum or is_whole or isinstance(node, ast.Name)) or is_mask(value):
+    if not _takes_terms(site) or is_mask(value):
         return
     for text, v in _products(known.pool):
         if fits(np.shape(v), np.shape(value)):
@@ -89,6 +87,39 @@ def terms_of_two(site: Site, known: Known) -> Found:
                 yield "missing term", ast.BinOp(node, op, parsed(text))
 
 
+def _takes_terms(site: Site) -> bool:
+    """Whether the place is part of a sum, an assigned or returned value, or a name."""
+    is_in_sum = isinstance(site.parent, ast.BinOp) and isinstance(site.parent.op, ast.Add | ast.Sub)
+    is_whole = isinstance(site.parent, ast.Assign | ast.AugAssign | ast.Return | ast.Tuple)
+    return is_in_sum or is_whole or isinstance(site.get(), ast.Name)
+
+
+def _is_name(text: str) -> bool:
+    """Whether this is a variable or an attribute: x, self.x."""
+    return all(part.isidentifier() for part in text.split("."))
+
+
+def projections(site: Site, known: Known) -> Found:
+    """What a norm or a softmax takes off: a mean or a sum over the last axis of a name or of a product of two.
+
+    With a name as a factor, too: a − mean(a), a − sum(a·b), a − b·mean(a·b).
+    """
+    node, value = known.at(site)
+    shape = np.shape(value)
+    if not _takes_terms(site) or is_mask(value) or not shape or shape[-1] < 2:
+        return
+    names = [text for text, v in known.pool.items() if _is_name(text) and np.shape(v) == shape and not is_mask(v)]
+    names = names[:MOST_NAMES]
+    products = [f"({a} * {b})" for a, b in itertools.combinations_with_replacement(names, 2)]
+    for inner, mean in itertools.product([*names, *products], ("mean", "sum")):
+        taken = f"{inner}.{mean}(axis=-1, keepdims=True)"
+        for text in (taken, *(f"{name} * {taken}" for name in names if name in inner.strip("()").split(" * "))):
+            for op in (ast.Sub(), ast.Add()):
+                yield "missing term", ast.BinOp(node, op, parsed(text))
+
+
+#: The most names of which projections are made.
+MOST_NAMES = 5
 _NP = "__import__('numpy')"
 #: Functions of an array that are common factors in derivatives.
 _DERIVED = ("(1 - {0})", "(1 - {0} ** 2)", "({0} > 0)", "(1 + {0})", f"{_NP}.sign({{0}})", f"{_NP}.exp({{0}})",

@@ -16,7 +16,7 @@ t, v and w are names and expressions of the function itself, chosen by their sha
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from npformer.proof.repairs.additions import (
     choices,
@@ -24,6 +24,7 @@ from npformer.proof.repairs.additions import (
     factors,
     functions,
     names,
+    projections,
     sums,
     terms,
     terms_of_two,
@@ -40,18 +41,47 @@ from npformer.proof.repairs.inverse import (
     transposes,
     turns,
 )
-from npformer.proof.repairs.nodes import Edit, Known, is_real, is_value, sites
+from npformer.proof.repairs.nodes import Edit, Found, Known, Site, is_real, is_value, sites
+
+#: Changes of what is there, and changes that add a value of the function. CHANGES and ADDITIONS are tried in every
+#: function of the user's before the INVENTIONS, which build new expressions.
+CHANGES = (outputs, signs, drops, axes, transposes, branches, places, turns, constants, accumulation)
+ADDITIONS = (factors, terms, names, functions, terms_of_two)
+INVENTIONS = (projections, derived_factors, choices, sums)
 
 
 def edits(function: ast.FunctionDef, known: Known) -> Iterator[Edit]:
-    """All changes, the simplest explanations first."""
-    everywhere = sites(function)
-    for kind in (outputs, signs, drops, axes, transposes, branches, places, turns, constants, accumulation):
+    """The simple changes; of one kind, those where a value is made before its return."""
+    everywhere = _sites(function)
+    for kind in CHANGES:
         for site in everywhere:
             for cause, node in kind(site, known):
                 yield Edit(cause, site, node)
-    for kind in (factors, terms, names, functions, terms_of_two, derived_factors, choices, sums):
+    yield from _additions(everywhere, known, ADDITIONS)
+
+
+def inventions(function: ast.FunctionDef, known: Known) -> Iterator[Edit]:
+    """The changes that build new expressions."""
+    yield from _additions(_sites(function), known, INVENTIONS)
+
+
+def _additions(
+    everywhere: Sequence[Site], known: Known, kinds: Sequence[Callable[[Site, Known], Found]]
+) -> Iterator[Edit]:
+    for kind in kinds:
         for site in everywhere:
             if is_value(site, known) and is_real(known.values[id(site.get())]):
                 for cause, node in kind(site, known):
                     yield Edit(cause, site, node)
+
+
+def _sites(function: ast.FunctionDef) -> list[Site]:
+    """All places, names that are returned as they are last: their mistake is mostly where they were made."""
+    returned = {id(name) for node in ast.walk(function) if isinstance(node, ast.Return) for name in _names(node.value)}
+    return sorted(sites(function), key=lambda site: id(site.get()) in returned)
+
+
+def _names(value: ast.expr | None) -> Iterator[ast.Name]:
+    """The names that are returned as they are."""
+    parts = value.elts if isinstance(value, ast.Tuple) else [value]
+    yield from (part for part in parts if isinstance(part, ast.Name))

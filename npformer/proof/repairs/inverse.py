@@ -107,8 +107,9 @@ def axes(site: Site, known: Known) -> Found:
                 words = [*node.keywords[:i], ast.keyword("axis", literal(axis)), *node.keywords[i + 1 :]]
                 yield "summed axis", ast.Call(node.func, node.args, words)
     if name in ("sum", "mean") and not any(k.arg == "axis" for k in node.keywords):
-        for axis in range(rank):
-            yield "summed axis", ast.Call(node.func, node.args, [*node.keywords, ast.keyword("axis", literal(axis))])
+        for axis, kept in itertools.product(range(rank), ([], [ast.keyword("keepdims", literal(True))])):
+            words = [*node.keywords, ast.keyword("axis", literal(axis)), *kept]
+            yield "summed axis", ast.Call(node.func, node.args, words)
 
 
 def transposes(site: Site, known: Known) -> Found:

@@ -78,6 +78,9 @@ def is_value(site: Site, known: Known) -> bool:
 
 
 def is_operand(site: Site) -> bool:
+    """Whether a value is computed with: in an expression, a call, a result, or before .sum() and .mean()."""
+    if isinstance(site.parent, ast.Attribute):
+        return site.parent.attr in ("sum", "mean")
     return isinstance(site.parent, ast.Assign | ast.AugAssign | ast.Return | ast.Tuple | ast.BinOp | ast.Call)
 
 

@@ -1,35 +1,43 @@
 """Finds the mistake in a wrong backward by undoing it: one small change of its source that makes it right.
 
-The source of the backward is changed in one place at a time (``edits.py``), run on the forward's cache, and
-compared with the true gradients. A change that makes every wrong tensor right, for several upstream gradients, reveals
-the mistake and its line. A change that makes some tensors right and does not change the others is the first of
-several causes; the search for the next one continues in the changed source. A function with unbounded loops is not
-changed, since it might never return.
+The source of the backward, and that of each function of the user's that it calls, is changed in one place at a
+time (``edits.py``), run on the forward's cache, and compared with the true gradients. A change that makes every wrong
+tensor right, for several upstream gradients, reveals the mistake and its line. A change that makes some tensors right
+and does not change the others is the first of several causes; the search for the next one continues in the changed
+source. A function with unbounded loops is not changed, since it might never return.
 """
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import copy
+import itertools
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from npformer.proof.measures import largest, max_abs
 from npformer.proof.oracles import Upstream
-from npformer.proof.repairs.edits import edits
+from npformer.proof.repairs.edits import edits, inventions
 from npformer.proof.repairs.nodes import Edit, Known, sites
 from npformer.proof.repairs.source import Source, constants_of, helpers_of, pool, source_of, variables_of
-from npformer.proof.subject import PairSubject, Subject
+from npformer.proof.repairs.trial import Trial, trials_of
+from npformer.proof.subject import Subject
 from npformer.proof.symmetric import SymmetricSubject
-from npformer.typing import HostArray
+from npformer.typing import HostArray, HostArrays
 
 #: Relative to a tensor's largest entry: gradients this near count as equal.
 AGREES = 1e-7
-MOST_EDITS = 8_000
 MOST_CAUSES = 2
+#: The most functions that are searched: methods of an object, and functions that one of them calls.
+MOST_FUNCTIONS = 4
+
+
+_TRANSPOSED = ".swapaxes(-1, -2)"
 
 
 class Repair(NamedTuple):
@@ -40,89 +48,112 @@ class Repair(NamedTuple):
     fixes: frozenset[str]
 
 
-class _Run(NamedTuple):
-    """A backward's arguments, and the true gradients."""
-
-    dy: Any
-    cache: Any
-    truth: Mapping[str, HostArray]
-
-
 def repairs_of(
     subject: Subject, upstreams: Sequence[Upstream], truths: Sequence[Mapping[str, HostArray]], wrong: Sequence[str]
 ) -> list[Repair]:
     """The changes that make the wrong tensors right, one or two; none if there is no source, or none is found."""
     symmetric = subject.which if isinstance(subject, SymmetricSubject) else frozenset()
     checked = subject.inner if isinstance(subject, SymmetricSubject) else subject
-    if not isinstance(checked, PairSubject):
-        return []
-    source = source_of(checked.backward)
-    if source is None or not wrong or source.may_run_for_ever:
-        return []
-    try:
-        runs = [_Run(*checked.call(upstream), truth) for upstream, truth in zip(upstreams, truths, strict=True)]
-        copy.deepcopy(runs[0].cache)
-    except Exception:
-        return []  # a cache that cannot be copied allows no repeated runs
-    search = _Search(checked, source, runs, symmetric)
+    mains = [(trial, source) for trial in trials_of(checked, upstreams) if (source := source_of(trial.function))]
     found: list[Repair] = []
     left = set(wrong)
-    with np.errstate(all="ignore"), warnings.catch_warnings():
+    with np.errstate(all="ignore"), warnings.catch_warnings(), contextlib.ExitStack() as kept:
         warnings.simplefilter("ignore")
         while left and len(found) < MOST_CAUSES:
-            repair = search.first(left)
-            if repair is None:
+            best = _best(mains, truths, symmetric, left)
+            if best is None:
                 break
+            repair, edit, search = best
+            kept.enter_context(search.keep(edit))
             found.append(repair)
             left -= repair.fixes
     return found
 
 
-class _Search:
-    def __init__(self, checked: PairSubject, source: Source, runs: list[_Run], symmetric: Collection[str]) -> None:
-        self._checked, self._source, self._runs, self._symmetric = checked, source, runs, symmetric
-        self._constants = constants_of(checked.forward)
-        self._helpers = helpers_of(checked.forward, source)
+def _best(
+    mains: Sequence[tuple[Trial, Source]],
+    truths: Sequence[Mapping[str, HostArray]],
+    symmetric: Collection[str],
+    wrong: set[str],
+) -> tuple[Repair, Edit, _Search] | None:
+    """The first change that makes all of these right; else the first that makes most of them so."""
+    best: tuple[Repair, Edit, _Search] | None = None
+    searches = [
+        _Search(trial, main, called, source, truths, symmetric)
+        for trial, main in mains[:MOST_FUNCTIONS]
+        for called, source in [("", main), *itertools.islice(main.callees(), MOST_FUNCTIONS)]
+        if not source.may_run_for_ever
+    ]
+    # Inventions begin in the functions that the backward calls: what these lack could be added to their results, too.
+    for kinds, those in ((edits, searches), (inventions, searches[::-1])):
+        for search in those:
+            for repair, edit in search.changes(kinds, wrong):
+                if best is None or len(repair.fixes) > len(best[0].fixes):
+                    best = repair, edit, search
+            if best is not None and best[0].fixes == wrong:
+                return best
+    return best
 
-    def first(self, wrong: set[str]) -> Repair | None:
-        """The first change that makes all of these right; else the first that makes most of them so."""
+
+class _Search:
+    """The changes of one function: ``main``, the trial's own, or one that it calls by the name ``called``."""
+
+    def __init__(
+        self,
+        trial: Trial,
+        main: Source,
+        called: str,
+        source: Source,
+        truths: Sequence[Mapping[str, HostArray]],
+        symmetric: Collection[str],
+    ) -> None:
+        self._trial, self._source, self._truths, self._symmetric = trial, source, truths, symmetric
+        self._main, self._called = main, called
+        self._main_code = compile(main.tree, "<backward>", "exec")
+        self._constants = constants_of(trial.forward)
+        self._helpers = helpers_of(trial.forward, source)
+
+    def changes(
+        self, kinds: Callable[[ast.FunctionDef, Known], Iterator[Edit]], wrong: set[str]
+    ) -> Iterator[tuple[Repair, Edit]]:
+        """The changes that make some of these right and no other tensor wrong, up to one that makes all right."""
         definition = self._source.definition
-        best: tuple[Repair, Edit] | None = None
-        for _, edit in zip(range(MOST_EDITS), edits(definition, self._known()), strict=False):
+        for _, edit in zip(range(self._trial.most), kinds(definition, self._known()), strict=False):
             before = edit.site.get()
             fixes = self._tried(edit, wrong)
-            if not fixes or (best is not None and len(fixes) <= len(best[0].fixes)):
-                continue
-            best = Repair(edit.cause, self._said(edit, before), frozenset(fixes)), edit
+            if fixes:
+                yield Repair(edit.cause, self._said(edit, before), frozenset(fixes)), edit
             if fixes == wrong:
-                break
-        if best is None:
-            return None
-        repair, edit = best
-        edit.site.put(_located(edit.node, edit.site.get()))  # the search continues in the changed source
+                return
+
+    def keep(self, edit: Edit) -> AbstractContextManager[None]:
+        """Make this change for good: the search for another cause continues in the changed source."""
+        edit.site.put(_located(edit.node, edit.site.get()))
         ast.fix_missing_locations(self._source.tree)
-        return repair
+        function = self._made(self._source.tree, self._source.names)
+        if self._called:
+            self._main.names[self._called] = function
+        return self._trial.exchanged(self._within(function))
 
     def _tried(self, edit: Edit, wrong: set[str]) -> set[str]:
         """The wrong tensors that the change makes right; empty if it makes another one wrong."""
         before = edit.site.get()
         edit.site.put(_located(edit.node, before))
         try:
-            function = self._built()
-            fixes = self._right(function, self._runs[0], wrong)
-            for run in self._runs[1:]:
-                fixes = fixes and fixes & self._right(function, run, wrong)
+            function = self._within(self._made(self._source.tree, self._source.names))
+            fixes = set(wrong)
+            for number, truth in enumerate(self._truths):
+                fixes = fixes and fixes & self._right(self._trial.run(function, number), truth, wrong)
             return fixes
         except Exception:
             return set()
         finally:
             edit.site.put(before)
 
-    def _right(self, function: Callable[..., Any], run: _Run, wrong: set[str]) -> set[str]:
-        found = self._checked.inputs.named(function(copy.deepcopy(run.dy), copy.deepcopy(run.cache)))
-        most = largest(run.truth.values())
+    def _right(self, found: HostArrays, truths: Mapping[str, HostArray], wrong: set[str]) -> set[str]:
+        most = largest(truths.values())
         fixes = set()
-        for name, truth in run.truth.items():
+        for name, truth in truths.items():
             gradient = found[name]
             if name in self._symmetric:
                 gradient = (gradient + np.swapaxes(gradient, -1, -2)) / 2
@@ -134,10 +165,19 @@ class _Search:
                 return set()
         return fixes
 
-    def _built(self) -> Any:
-        names = dict(self._source.names)
-        exec(compile(self._source.tree, "<a change of backward>", "exec"), names)
-        return names[self._source.definition.name]
+    def _made(self, tree: ast.Module, names: Mapping[str, Any]) -> Any:
+        """The function that the tree defines."""
+        space = dict(names)
+        exec(compile(tree, "<a change of backward>", "exec"), space)
+        return space[self._source.definition.name]
+
+    def _within(self, function: Any) -> Any:
+        """The backward, with this in the place of the searched function."""
+        if not self._called:
+            return function
+        space = self._main.names | {self._called: function}
+        exec(self._main_code, space)
+        return space[self._main.definition.name]
 
     def _known(self) -> Known:
         """Run the function once and record every expression's value."""
@@ -164,23 +204,22 @@ class _Search:
                     continue
                 call = ast.Call(ast.Name("_seen_", ast.Load()), [ast.Constant(len(by_number) - 1), inner], [])
                 site.put(ast.copy_location(call, inner))
-        names = self._source.names | {"_seen_": seen}
         try:
-            exec(compile(ast.fix_missing_locations(twin), "<backward, noted>", "exec"), names)
-            run = self._runs[0]
-            function = names[self._source.definition.name]
-            texts |= variables_of(function, copy.deepcopy(run.dy), copy.deepcopy(run.cache))
+            function = self._made(ast.fix_missing_locations(twin), self._source.names | {"_seen_": seen})
+            backward = self._within(function)
+            texts |= variables_of(function, lambda: self._trial.run(backward, 0))
         except Exception:
             return Known({}, {}, (), self._constants)
         return Known(values, pool(texts), self._helpers, self._constants)
 
     def _said(self, edit: Edit, before: Any) -> str:
-        line = self._source.first + getattr(before, "lineno", getattr(edit.site.parent, "lineno", 1)) - 1
-        old, new = (
-            _short(ast.unparse(ast.fix_missing_locations(_located(node, before)))) for node in (before, edit.node)
-        )
+        place = self._source.place(getattr(before, "lineno", getattr(edit.site.parent, "lineno", 1)))
+        old, new = (ast.unparse(ast.fix_missing_locations(_located(node, before))) for node in (before, edit.node))
+        if _TRANSPOSED not in old:
+            new = new.replace(_TRANSPOSED, ".mT")  # shorter, where it is not the user's own spelling
+        old, new = _short(old), _short(new)
         what = f"`{old}` should be `{new}`" if new != "pass" else f"`{old}` should not be there"
-        return f"{edit.cause}: line {line} of {self._source.function.__name__}: {what}"
+        return f"{edit.cause}: {place}: {what}"
 
 
 def _holds_slice(node: ast.AST) -> bool:
@@ -188,7 +227,7 @@ def _holds_slice(node: ast.AST) -> bool:
 
 
 def _short(text: str) -> str:
-    text = text.replace("__import__('numpy')", "np").replace(".swapaxes(-1, -2)", ".mT")
+    text = text.replace("__import__('numpy')", "np")
     return text if len(text) <= 100 else f"{text[:48]} … {text[-48:]}"
 
 

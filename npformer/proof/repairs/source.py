@@ -6,10 +6,12 @@ import ast
 import inspect
 import math
 import sys
+import sysconfig
 import textwrap
 import tokenize
-from collections.abc import Callable, Mapping
-from types import FrameType, FunctionType
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import PurePath
+from types import CodeType, FrameType, FunctionType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +19,8 @@ import numpy as np
 MOST_POOL = 32
 #: Names of endless iterators.
 ENDLESS = frozenset({"count", "cycle", "iter"})
+#: The name of a lambda that was made a function.
+LAMBDA = "_lambda_"
 
 
 class Source(NamedTuple):
@@ -41,20 +45,47 @@ class Source(NamedTuple):
             for node in ast.walk(self.tree)
         )
 
+    def place(self, line: int) -> str:
+        """A line of the tree as the user knows it: its file or its cell, and the function."""
+        name, file = self.function.__name__, PurePath(self.function.__code__.co_filename)
+        at = f"line {self.first + line - 1}"
+        inside = "" if self.definition.name == LAMBDA else f", in {name}"
+        if "ipykernel" in str(file) or str(file).startswith(("<ipython-input", "<python-input", "<stdin")):
+            return f"{at} of its cell{inside}"
+        return f"{at} of {name}" if str(file).startswith("<") else f"{file.name}, {at}{inside}"
+
+    def callees(self) -> Iterator[tuple[str, Source]]:
+        """The functions of the user's that it calls by name, each with that name."""
+        for name in dict.fromkeys(n.id for n in ast.walk(self.tree) if isinstance(n, ast.Name)):
+            function = self.names.get(name)
+            source = source_of(function) if callable(function) else None
+            if source is not None and source.function is not self.function and not is_installed(source.function):
+                yield name, source
+
 
 def _last(node: ast.Name | ast.Attribute) -> str:
     return node.id if isinstance(node, ast.Name) else node.attr
 
 
+def is_installed(function: FunctionType) -> bool:
+    """Whether a function is from a library, Python's or npformer's, and not from the user."""
+    file = PurePath(function.__code__.co_filename)
+    libraries = map(sysconfig.get_path, ("stdlib", "purelib", "platlib"))
+    return str(function.__module__).startswith("npformer.") or any(file.is_relative_to(place) for place in libraries)
+
+
 def source_of(backward: Callable[..., Any]) -> Source | None:
-    """The source of a Python function; None if it has none, or is part of a line."""
+    """The source of a Python function or lambda; None if it has none, as at Python's prompt."""
     function = inspect.unwrap(backward)
     if not isinstance(function, FunctionType):
         return None
     try:
-        lines, first = inspect.getsourcelines(function)
-        tree = ast.parse(textwrap.dedent("".join(lines)))
-    except (OSError, SyntaxError, TypeError, tokenize.TokenError):
+        if function.__name__ == "<lambda>":
+            tree, first = _lambda_of(function.__code__, "".join(inspect.findsource(function)[0])), 1
+        else:
+            lines, first = inspect.getsourcelines(function)
+            tree = ast.parse(textwrap.dedent("".join(lines)))
+    except (OSError, SyntaxError, TypeError, ValueError, tokenize.TokenError):
         return None
     if len(tree.body) != 1 or not isinstance(tree.body[0], ast.FunctionDef):
         return None
@@ -63,8 +94,24 @@ def source_of(backward: Callable[..., Any]) -> Source | None:
     return Source(function, tree, first, names)
 
 
-def variables_of(function: Callable[..., Any], dy: Any, cache: Any) -> dict[str, Any]:
-    """Every variable of the function when it returns, used or not, and what is in its cache, by their source."""
+def _lambda_of(code: CodeType, text: str) -> ast.Module:
+    """The lambda with this code as a function that returns its body. Raises ValueError if the text does not hold it."""
+    spans = {(start, left, end, right) for start, end, left, right in code.co_positions()}
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Lambda):
+            body = node.body
+            if (body.lineno, body.col_offset, body.end_lineno, body.end_col_offset) in spans:
+                result = ast.copy_location(ast.Return(body), body)
+                made = ast.FunctionDef(LAMBDA, node.args, [result], [])
+                return ast.Module([ast.fix_missing_locations(ast.copy_location(made, node))], [])
+    raise ValueError("no such lambda")
+
+
+def variables_of(function: FunctionType, call: Callable[[], Any]) -> dict[str, Any]:
+    """Every variable of the function when it returns from this call, used or not, by its source.
+
+    The parts of a tuple, a list or an object that it was given are among them: ``cache[0]``, ``self.x``.
+    """
     found: dict[str, Any] = {}
 
     def of_return(frame: FrameType, event: str, arg: Any) -> None:
@@ -74,13 +121,16 @@ def variables_of(function: Callable[..., Any], dy: Any, cache: Any) -> dict[str,
     before = sys.getprofile()
     sys.setprofile(of_return)
     try:
-        function(dy, cache)
+        call()
     finally:
         sys.setprofile(before)
-    for name, value in list(found.items()):
-        if value is cache and isinstance(cache, tuple | list):
-            held = [id(other) for other in found.values()]
-            found |= {f"{name}[{i}]": part for i, part in enumerate(cache) if id(part) not in held}
+    held = [id(value) for value in found.values()]
+    for name in function.__code__.co_varnames[: function.__code__.co_argcount]:
+        given = found.get(name)
+        if isinstance(given, tuple | list):
+            found |= {f"{name}[{i}]": part for i, part in enumerate(given) if id(part) not in held}
+        elif hasattr(given, "__dict__"):
+            found |= {f"{name}.{attribute}": part for attribute, part in vars(given).items()}
     return found
 
 
