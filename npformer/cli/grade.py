@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from npformer.cli.common import new_parser, say
 from npformer.errors import ConfigError
 from npformer.lab.grader import EXERCISES, Grade, Limits, find, grade_file, progress, report, templates
+from npformer.lab.grader.folder import begun
 from npformer.lab.grader.grade import NOT_BEGUN
 from npformer.lab.grader.source import exercises_in, read_source
 from npformer.visible import visible
 
 EXAMPLES = f"""examples:
-  npformer grade --list                    the exercises, from linear to decoder_layer
+  npformer grade --list                    the exercises: done, in progress, not begun
   npformer grade --template softmax        writes softmax.py; you fill in its backward
   npformer grade softmax.py                what is right, what is wrong, and a hint
   npformer grade softmax.py --hint 3       a hint that is almost the answer
@@ -38,7 +40,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     """Add this command's parser."""
     parser = new_parser(commands, "grade", "Grade your own forward and backward of an operation or layer.", EXAMPLES)
     parser.add_argument("file", nargs="?", metavar="FILE", help="your Python file; with --template, where to write")
-    parser.add_argument("--list", action="store_true", help="list the exercises and your progress")
+    parser.add_argument("--list", action="store_true", help="list the exercises, and how far you are with them")
     parser.add_argument("--template", metavar="NAME", help="write NAME.py (or FILE) to fill in; NAME may be parts")
     parser.add_argument("--exercise", metavar="NAME", help="grade only this exercise of FILE")
     parser.add_argument("--hint", type=int, choices=(1, 2, 3), default=1, help="level of the hint (default: 1)")
@@ -74,13 +76,21 @@ def _expect_one_task(args: argparse.Namespace) -> None:
 
 
 def _list(args: argparse.Namespace) -> int:
-    reached = progress.load(Path())
+    reached, files = progress.load(Path()), begun(Path())
     if args.json:
-        entries = {name: vars(entry) for name, entry in reached.entries.items()}
-        names = [{"name": e.name, "title": e.title, **entries.get(e.name, vars(progress.Entry()))} for e in EXERCISES]
-        print(json.dumps({"exercises": names, "problem": reached.problem or None}))
+        rows = [
+            {
+                "name": exercise.name,
+                "title": exercise.title,
+                "state": progress.state_of(exercise.name, reached, files),
+                "file": str(files[exercise.name].path) if exercise.name in files else None,
+                **asdict(reached.entries.get(exercise.name, progress.Entry())),
+            }
+            for exercise in EXERCISES
+        ]
+        print(json.dumps({"exercises": rows, "problem": reached.problem or None}))
         return 0
-    print(progress.overview(reached))
+    print(progress.overview(reached, files))
     _note(reached.problem)
     return 0
 
@@ -127,7 +137,7 @@ def _text(grade: Grade, args: argparse.Namespace) -> str:
 def _record(grades: list[Grade], hint: int) -> None:
     reached = progress.load(Path())
     for grade in (grade for grade in grades if grade.status != NOT_BEGUN):
-        reached.record(grade.exercise.name, grade.ok, hint if grade.explanation else 0)
+        reached.record(grade.exercise.name, grade.ok, hint if grade.faults else 0)
     _note(reached.save())
 
 

@@ -48,11 +48,13 @@ def test_the_answer_is_shown_only_on_request(cli, wrong):
 def test_json(cli, wrong):
     done = cli("grade", wrong.name, "--json", "--hint", 3)
     (exercise,) = done.document["exercises"]
-    assert (done.code, done.document["ok"], exercise["ok"], exercise["about"]) == (1, False, False, "dx")
-    assert exercise["cause"] == "gate left out"
-    assert len(exercise["hints"]) == 3
+    (fault,) = exercise["faults"]
+    assert (done.code, done.document["ok"], exercise["ok"], fault["gradients"]) == (1, False, False, ["dx"])
+    assert fault["cause"] == "gate left out"
+    assert len(fault["hints"]) == 3
     assert [f["name"] for f in exercise["findings"] if not f["ok"]] == ["dx"]
-    assert len(cli("grade", wrong.name, "--json").document["exercises"][0]["hints"]) == 1
+    (fault,) = cli("grade", wrong.name, "--json").document["exercises"][0]["faults"]
+    assert (fault["cause"], len(fault["hints"])) == (None, 1), "a cause is as good as the third hint"
 
 
 def test_several_exercises_in_one_file(cli, tmp_path, wrong):
@@ -89,8 +91,41 @@ def test_the_list_shows_order_and_progress(cli, tmp_path, wrong):
     lines = cli("grade", "--list").out.splitlines()
     assert [line.split()[2] for line in lines[: len(EXERCISES)]] == [exercise.name for exercise in EXERCISES]
     assert [line.split()[0] for line in lines[:3]] == ["✓", "…", "·"]
-    assert lines[-1] == f"1 of {len(EXERCISES)} solved; next: npformer grade --template relu"
+    assert (lines[0].endswith(" done"), lines[1].endswith(" in progress")) == (True, True)
+    assert "in progress: relu, mine.py: graded 1 time" in lines
+    assert lines[-1] == f"1 of {len(EXERCISES)} done; next: npformer grade mine.py"
     assert max(map(len, lines)) <= 80
+
+
+def test_the_list_sees_what_is_begun_in_this_folder(cli, tmp_path):
+    """A template counts, filled in or not; parts.py, which holds the answers, and broken files do not."""
+    cli("grade", "--template", "softmax")
+    cli("grade", "gelu2.py", "--template", "gelu")
+    (tmp_path / "gelu2.py").write_text(
+        (tmp_path / "gelu2.py").read_text().replace("raise NotImpl", "return 0  # NotImpl")
+    )
+    cli("grade", "parts.py", "--template", "parts")
+    (tmp_path / "relu.py").write_text("def relu_forward(x:\ndef relu_backward")
+    (tmp_path / "folder_backward.py").mkdir()
+    rows = {row["name"]: row for row in cli("grade", "--list", "--json").document["exercises"]}
+    states = {name: (row["state"], row["file"]) for name, row in rows.items() if row["state"] != "not begun"}
+    assert states == {"softmax": ("in progress", "softmax.py"), "gelu": ("in progress", "gelu2.py")}
+    assert set(rows["softmax"]) == {"name", "title", "state", "file", "attempts", "hint", "solved"}
+    lines = cli("grade", "--list").out.splitlines()
+    assert lines[-4:] == [
+        "in progress: gelu, gelu2.py: not graded yet",
+        "in progress: softmax, softmax.py: its backward is still empty",
+        "",
+        f"0 of {len(EXERCISES)} done; next: npformer grade gelu2.py",
+    ]
+
+
+def test_what_was_graded_elsewhere_is_in_progress_without_a_file(cli, tmp_path, wrong):
+    cli("grade", wrong.name)
+    wrong.unlink()
+    lines = cli("grade", "--list").out.splitlines()
+    assert "in progress: relu, graded 1 time; no file of it here" in lines
+    assert lines[-1].endswith("next: npformer grade --template linear")
 
 
 @pytest.mark.parametrize(

@@ -145,7 +145,7 @@ WRONG = [
     ("attention", AT + "return dw @ k * s, t(dw) @ q * s, dv", "dk", "softmax left out"),
     ("attention", AT + "ds = w * dw; return ds @ k * s, t(ds) @ q * s, dv", "dk", "shared term of the softmax missing"),
     ("attention", AT + "return ds @ k * s, t(ds) @ q * s, w @ dout", "", "ValueError"),
-    ("attention", AT + "return t(ds) @ q * s, ds @ k * s, dv", "dk", "dq and dk exchanged"),
+    ("attention", AT + "return t(ds) @ q * s, ds @ k * s, dv", "", "order"),
     ("attention", AT + "return ds @ k * s / len(q), t(ds) @ q * s / len(q), dv", "dk", "scaled by 1/B"),
     ("attention", AT + "return ds @ k * s / 2, t(ds) @ q * s / 2, dv", "dk", "scaled by 1/2"),
     ("multi_head_attention", MH + "    dq = dq.reshape(dy.shape).reshape(dy.shape)\n    m2 = m\n"
@@ -206,13 +206,15 @@ def answer(folder: Path, name: str, body: str) -> Grade:
 def test_a_typical_mistake_is_seen_and_named(in_process, tmp_path, name, body, about, cause):
     found = answer(tmp_path, name, body)
     assert found.status == "wrong"
-    assert (found.about, found.explanation.cause) == (about, cause)
-    assert len(set(found.explanation.hints)) == 3
-    assert all(hint.strip() for hint in found.explanation.hints)
+    fault, *others = found.faults
+    assert not others or cause == "ValueError", "what other cases say beside an exception"
+    assert ("".join(fault.gradients[-1:]), fault.explanation.cause) == (about, cause)
+    assert len(set(fault.explanation.hints)) == 3
+    assert all(hint.strip() for hint in fault.explanation.hints)
     for level in (1, 2, 3):
         text = report.report(found, level, f"npformer grade {name}.py")
         assert max(map(len, text.splitlines())) <= 80
-        others = [h for i, h in enumerate(found.explanation.hints, 1) if i != level]
+        others = [h for i, h in enumerate(fault.explanation.hints, 1) if i != level]
         assert not any(h in " ".join(text.split()) for h in others), "a hint that was not asked for"
 
 
@@ -231,11 +233,93 @@ def test_the_report_shows_expected_and_given_numbers(in_process, tmp_path):
     assert yours == pytest.approx([2 * number for number in expected], rel=1e-3)
 
 
-def test_two_mistakes_are_reported_one_is_spoken_of(in_process, tmp_path):
-    body = "x, W = cache; X, D = x.reshape(-1, x.shape[-1]), dy.reshape(-1, dy.shape[-1])\n"
-    found = answer(tmp_path, "linear", body + "    return 2 * dy @ W.T, X.T @ D, D.mean(0)")
-    assert report.verdict(found) == "linear: not yet; dx and dbias are not right."
-    assert found.about == "dbias"
+LINEAR = "x, W = cache; X, D = x.reshape(-1, x.shape[-1]), dy.reshape(-1, dy.shape[-1])\n"
+
+
+def faults(found: Grade) -> list[tuple[tuple[str, ...], str]]:
+    return [(fault.gradients, fault.explanation.cause) for fault in found.faults]
+
+
+def said(found: Grade, level: int = 1) -> str:
+    return " ".join(report.report(found, level, "npformer grade mine.py").split())
+
+
+def test_of_several_mistakes_each_gets_its_hint(in_process, tmp_path):
+    found = answer(tmp_path, "linear", LINEAR + "    return 2 * dy @ W.T, X.T @ D / len(x), D.mean(0)")
+    assert report.verdict(found) == "linear: not yet; dx, dweight and dbias are not right."
+    assert faults(found) == [
+        (("dbias",), "averaged over tokens"),
+        (("dweight",), "averaged over the batch"),
+        (("dx",), "scaled by 2"),
+    ]
+    text = said(found)
+    assert all(f"Hint 1 of 3 on {name}" in text for name in ("dbias", "dweight", "dx"))
+    assert text.count("More: npformer grade mine.py --hint 2") == 1
+    assert [fault["gradients"] for fault in report.to_dict(found, 3)["faults"]] == [["dbias"], ["dweight"], ["dx"]]
+
+
+def test_one_mistake_in_two_gradients_gets_one_hint(in_process, tmp_path):
+    found = answer(tmp_path, "attention", AT + "return ds @ k * s / 2, t(ds) @ q * s / 2, dv")
+    assert faults(found) == [(("dq", "dk"), "scaled by 1/2")]
+    assert "Hint 1 of 3 on dq and dk" in said(found)
+
+
+def test_a_mistake_and_numbers_that_nothing_explains(in_process, tmp_path):
+    """linear has hints for each of its gradients, so both get theirs."""
+    found = answer(tmp_path, "linear", LINEAR + "    return np.sin(dy @ W.T), X.T @ D, D.mean(0)")
+    assert faults(found) == [(("dbias",), "averaged over tokens"), (("dx",), "unknown")]
+
+
+def test_in_a_layer_what_follows_from_a_mistake_gets_no_hint_of_its_own(in_process, tmp_path):
+    """A wrong gradient of the stream spoils everything that comes after it on the way back."""
+    found = answer(tmp_path, "encoder_layer_post", ENC.format("np.sin(d) + dff", "d + a + b"))
+    ((gradients, cause),) = faults(found)
+    assert (gradients[-1], cause) == ("dparams.norm1.beta", "unknown")
+
+
+@pytest.mark.parametrize(
+    ("name", "returned", "words"),
+    [
+        ("linear", "X.T @ D, dy @ W.T, D.sum(0)",
+         "these are right, in the order dweight, dx, dbias; return them in the order dx, dweight, dbias"),
+        ("linear", "D.sum(0), dy @ W.T, X.T @ D",
+         "these are right, in the order dbias, dx, dweight; return them in the order dx, dweight, dbias"),
+        ("linear", "X.T @ D, dy @ W.T, D.mean(0)",
+         "dweight and dx are right, in each other's places; the order is dx, dweight, dbias"),
+    ],
+)  # fmt: skip
+def test_right_gradients_in_another_order_are_told_so(in_process, tmp_path, name, returned, words):
+    found = answer(tmp_path, name, LINEAR + f"    return {returned}")
+    assert "linear: not yet; its gradients are in another order" in report.verdict(found)
+    assert words in said(found)
+    assert "Hint 1 of 3 on the order" in said(found)
+    assert "return dx, dweight, dbias" in said(found, 3)
+    wrong = [finding.name for finding in found.findings if not finding.ok]
+    assert wrong == ["order"] + ["dbias"] * ("mean" in returned)
+    assert [cause for _, cause in faults(found)] == ["order"] + ["averaged over tokens"] * ("mean" in returned)
+
+
+def test_gradients_of_another_structure_in_another_order(in_process, tmp_path):
+    """A dict of parameters where an array belongs is no complaint about its keys."""
+    body = ENC.format("d + dff", "0").replace("return 0, ", "return ") + ", dx + a + b"
+    found = answer(tmp_path, "encoder_layer_post", body)
+    assert "these are right, in the order dparams, dx; return them in the order dx, dparams" in said(found)
+    assert faults(found) == [((), "order")]
+
+
+def test_one_gradient_twice_is_no_order(in_process, tmp_path):
+    found = answer(tmp_path, "linear", LINEAR + "    return dy @ W.T, X.T @ D, dy @ W.T")
+    assert [finding.name for finding in found.findings if not finding.ok] == ["dbias"]
+
+
+def test_conduct_gets_a_hint(tmp_path):
+    """In the other process, which watches for it."""
+    path = tmp_path / "relu.py"
+    stub = 'raise NotImplementedError("write relu_backward")'
+    path.write_text(template(find("relu")).replace(stub, "dy *= 2 * cache; return dy"))
+    (found,) = grade_file(path)
+    assert [cause for _, cause in faults(found)] == ["scaled by 2", "inputs"]
+    assert "+=, *=, x[…] = … and out= write into the array itself" in said(found, 2)
 
 
 def test_every_typical_mistake_is_a_mistake():

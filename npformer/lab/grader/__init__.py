@@ -2,8 +2,8 @@
 
 In reading order: ``exercises`` (the problems), ``parts`` (the answers), ``templates`` (files to fill in),
 ``cases`` (inputs), ``source`` (reading a file), ``child`` and ``runner`` (running it),
-``judge`` and ``findings`` (right or wrong), ``mistakes``, ``hints`` and ``diagnosis`` (why), ``grade``
-(all steps together), ``report`` and ``progress``.
+``judge``, ``order`` and ``findings`` (right or wrong), ``mistakes``, ``hints``, ``diagnosis`` and ``faults`` (why),
+``grade`` (all steps together), ``report`` and ``progress``.
 """
 
 from npformer.lab.grader.exercises import EXERCISES, Exercise, find

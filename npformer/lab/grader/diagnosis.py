@@ -32,6 +32,7 @@ class Explanation(NamedTuple):
     cause: str
     seen: str
     hints: Hints
+    covers: frozenset[str] = frozenset()  # the gradients whose numbers this mistake gives on every case
 
 
 def explain(exercise: Exercise, gradient: str, outcomes: Sequence[Result]) -> Explanation:
@@ -71,8 +72,22 @@ def _typical(
             results = [mistake.wrong(p) for p in problems]
         pairs = [(c.claimed, r[gradient]) for c, r in zip(found, results, strict=True) if gradient in r]
         if pairs and all(_agree(claimed, wrong) for claimed, wrong in pairs) and _matters(found, results, gradient):
-            return Explanation(mistake.cause, mistake.seen, mistake.hints)
+            return Explanation(mistake.cause, mistake.seen, mistake.hints, _covered(outcomes, results))
     return None
+
+
+def _covered(outcomes: Sequence[Result], results: Sequence[Mapping[str, Any]]) -> frozenset[str]:
+    """The gradients that a mistake gives, with the learner's numbers on every case in which it gives them."""
+    given = frozenset().union(*results)
+    return frozenset(
+        name
+        for name in given
+        if all(
+            name in outcome.gradients and _agree(outcome.gradients[name].claimed, found[name])
+            for outcome, found in zip(outcomes, results, strict=True)
+            if name in found
+        )
+    )
 
 
 def _matters(found: Sequence[Compared], results: Sequence[HostArrays], gradient: str) -> bool:
@@ -161,7 +176,7 @@ def _mutant(
 ) -> Explanation | None:
     """A single mistake in the reference backward that gives these numbers, preferably for all gradients at once."""
     kept = [exercise.forward(*outcome.case.arguments)[1] for outcome in outcomes]
-    best = None
+    best: Explanation | None = None
     for mutant in mutants(exercise.backward):
         try:
             with np.errstate(all="ignore"):
@@ -173,14 +188,11 @@ def _mutant(
             continue  # a mutant that does not run explains nothing
         if not all(_agree(c.claimed, r.get(gradient)) for c, r in zip(found, results, strict=True)):
             continue
-        if all(_explains_all(outcome, r) for outcome, r in zip(outcomes, results, strict=True)):
-            return Explanation(mutant.operator, "", for_mutant(mutant, gradient))
-        best = best or mutant
-    return None if best is None else Explanation(best.operator, "", for_mutant(best, gradient))
-
-
-def _explains_all(outcome: Result, results: dict[str, Any]) -> bool:
-    return all(_agree(c.claimed, results.get(name)) for name, c in outcome.gradients.items())
+        explained = Explanation(mutant.operator, "", for_mutant(mutant, gradient), _covered(outcomes, results))
+        if all(outcome.gradients.keys() <= explained.covers for outcome in outcomes):
+            return explained
+        best = best or explained
+    return best
 
 
 def _pattern(

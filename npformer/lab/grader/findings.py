@@ -10,6 +10,7 @@ import numpy as np
 
 from npformer.lab.grader.exercises import Exercise
 from npformer.lab.grader.judge import Compared, Result, kind, shape
+from npformer.lab.grader.order import order_of
 from npformer.lab.grader.source import Source
 from npformer.lab.grader.tree import named
 from npformer.typing import HostArray
@@ -63,14 +64,18 @@ def backward_findings(exercise: Exercise, source: Source, outcomes: Sequence[Res
     findings: list[Finding] = []
     if tried and all(t.blank for t in tried):
         return [Finding("backward", False, f"{exercise.name}_backward is still empty: fill it in")]
+    order = order_of(exercise, tried)
+    if order.held:
+        findings.append(Finding("order", False, order.said(exercise)))
     complaints = [t for t in tried if t.complaint]
-    if complaints:
+    if complaints and not order.held:
         findings.append(Finding("backward", False, complaints[0].complaint + _where(complaints, tried)))
     failed = [t for t in tried if t.failure and t.failure["step"] == "backward"]
     if failed:
         findings.append(_failure(exercise, source, failed, "backward", tried))
     for name in _names(exercise, tried[0]) if tried else ():
-        findings += _gradient(name, [t for t in tried if name in t.gradients])
+        if name.partition(".")[0] not in order.held:
+            findings += _gradient(name, [t for t in tried if name in t.gradients])
     return findings
 
 

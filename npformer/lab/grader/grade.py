@@ -9,10 +9,9 @@ from typing import Any
 
 from npformer.errors import DataError
 from npformer.lab.grader.cases import cases_of
-from npformer.lab.grader.diagnosis import Explanation, explain
 from npformer.lab.grader.exercises import Exercise
+from npformer.lab.grader.faults import Fault, faults_of
 from npformer.lab.grader.findings import Finding, backward_findings, conduct_findings, forward_findings
-from npformer.lab.grader.hints import for_error, for_forward
 from npformer.lab.grader.judge import Result, against_own_forward, outcomes_of
 from npformer.lab.grader.runner import Limits, Run, run
 from npformer.lab.grader.source import Source, exercises_in, read_source, refusal, refuse_answers
@@ -24,13 +23,12 @@ ORACLE_CASES = 2  # number of cases on which the derivative of a learner's own f
 
 @dataclass(frozen=True)
 class Grade:
-    """The verdict on one exercise, with its findings and explanation."""
+    """The verdict on one exercise, with its findings and the faults that explain them."""
 
     exercise: Exercise
     status: str  # RIGHT, WRONG or NOT_BEGUN
     findings: tuple[Finding, ...]
-    about: str = ""  # the subject of the explanation: a gradient, or ""
-    explanation: Explanation | None = None
+    faults: tuple[Fault, ...] = ()  # why it is not right, the first thing to see to first
     printed: str = ""
     printed_more: int = 0
     warnings: tuple[dict[str, Any], ...] = field(default=())
@@ -65,10 +63,10 @@ def _grade(exercise: Exercise, source: Source, beside: Sequence[Exercise], limit
     printed = (happened.printed, happened.printed_more, tuple(w for e in happened.all("end") for w in e["warnings"]))
     blank = bool(outcomes) and all(outcome.blank for outcome in outcomes) and not stopped
     if blank:
-        return Grade(exercise, NOT_BEGUN, tuple(findings), "", None, *printed)
+        return Grade(exercise, NOT_BEGUN, tuple(findings), (), *printed)
     status = RIGHT if findings and all(finding.ok for finding in findings) else WRONG
-    about, explanation = ("", None) if status == RIGHT else _explained(exercise, source, outcomes, findings)
-    return Grade(exercise, status, tuple(findings), about, explanation, *printed)
+    faults = () if status == RIGHT else faults_of(exercise, source, outcomes, findings)
+    return Grade(exercise, status, tuple(findings), faults, *printed)
 
 
 def _expect_runs(exercise: Exercise, source: Source, happened: Run, limits: Limits) -> None:
@@ -138,25 +136,6 @@ def _other_numbers(outcome: Result) -> bool:
     return any(c.problem == "numbers" for c in outcome.outputs.values()) and all(
         c.problem in ("", "precision", "numbers") for c in outcome.outputs.values()
     )
-
-
-def _explained(
-    exercise: Exercise, source: Source, outcomes: Sequence[Result], findings: Sequence[Finding]
-) -> tuple[str, Explanation | None]:
-    """The subject of the explanation: an exception, else the forward, else the gradient nearest to the output."""
-    for outcome in outcomes:
-        if outcome.failure is not None and outcome.failure["type"] != "TimeLimit":
-            failure = outcome.failure
-            hints = for_error(failure, source.line(failure["line"]), exercise)
-            return "", Explanation(failure["type"], "", hints)
-    wrong = [f.name for f in findings if not f.ok]
-    gradients = [name for outcome in outcomes[:1] for name in outcome.gradients if name in wrong]
-    if "forward" in wrong and any(outcome.other_forward for outcome in outcomes):
-        return "", Explanation("forward", "", for_forward(exercise))
-    if not gradients:
-        return "", None
-    about = gradients[-1]  # the last gradient returned usually belongs to the last line of the forward
-    return about, explain(exercise, about, outcomes)
 
 
 def _at(source: Source, line: int | None) -> str:

@@ -29,6 +29,37 @@ _FORWARD_OF_PARTS: Hints = (
     "One call of that part's backward returns it; only its place in what you return is left to you.",
 )
 
+#: Hints that fit any gradient.
+GENERAL = (_UNDO, _FORWARD_OF_PARTS)
+
+#: Hints for an answer that does not do what a pair should, by the finding's name.
+BY_CONDUCT: dict[str, Hints] = {
+    "inputs": (
+        "Which line writes into an array that came in? Other code still needs its old numbers.",
+        "+=, *=, x[…] = … and out= write into the array itself, not into a new one.",
+        "Work on a copy: d = dy.copy(), or d = dy + … in place of d += …"),
+    "cache": (
+        "Run backward twice in your head. What does the second run find in the cache?",
+        "Something of the cache is written to, or taken out with pop.",
+        "Take the cache apart by reading alone: x, weight = cache; then make new arrays."),
+    "measured": (
+        "What is known of the function that lets you write its slope down without trying it?",
+        "The gradient is measured here: by moving numbers and calling the function again, or by complex numbers.",
+        "Derive it on paper, line by line of the forward, and write the formula."),
+    "structure": (
+        "How many gradients are asked for, and in which form?",
+        "One for each differentiable argument of the forward, nested as that argument is.",
+        "The template's docstring shows what backward returns."),
+    "time": (
+        "Which loop depends on a condition, and what makes the condition false?",
+        "The loop never ends, or it runs over every entry where one product of arrays would do.",
+        "Write it with NumPy's sums and products over whole axes."),
+    "process": (
+        "Which array is the largest, or which call ends Python?",
+        "Out of memory, or os._exit, or an error below Python.",
+        "No array needs more axes than the forward's."),
+}  # fmt: skip
+
 #: (exercise, gradient) → hints; "*" for any gradient.
 BY_GRADIENT: dict[tuple[str, str], Hints] = {
     ("linear", "dx"): (
@@ -163,6 +194,16 @@ def for_forward(exercise: Exercise) -> Hints:
         f"The formula is {' ; '.join(exercise.formula.split('      '))}. A backward can only be the derivative of the "
         "forward that is there, so the forward comes first.",
         f"`npformer grade original.py --template {exercise.name}` writes the forward as it was given.",
+    )
+
+
+def for_order(exercise: Exercise) -> Hints:
+    """The hints for right gradients in another order."""
+    wanted = ", ".join(exercise.gradients)
+    return (
+        "In which order does the forward take what these are the gradients of?",
+        f"The forward takes {', '.join(exercise.wrt)} in this order, and so the gradients are returned.",
+        f"return {wanted}",
     )
 
 

@@ -55,6 +55,7 @@ class Result:
     case: Case
     outputs: dict[str, Compared] = field(default_factory=dict)
     gradients: dict[str, Compared] = field(default_factory=dict)
+    returned: tuple[Any, ...] = ()  # what backward returned, before it is taken apart by name
     complaint: str = ""  # the result has the wrong structure
     failure: dict[str, Any] | None = None  # an exception in the learner's code
     changed: list[str] = field(default_factory=list)  # inputs that were written to
@@ -112,6 +113,7 @@ def _backward(exercise: Exercise, outcome: Result, event: dict[str, Any]) -> Non
     outcome.changed += [name for name in event["changed"] if name not in outcome.changed]
     outcome.stable, outcome.measuring = event["stable"], event["measuring"]
     result = decode(event["result"])
+    outcome.returned = result if isinstance(result, tuple) else (result,)
     try:
         outcome.gradients = _compared(exercise.gradients, result, outcome.case.gradients)
     except ValueError as error:

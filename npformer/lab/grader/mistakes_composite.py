@@ -180,9 +180,6 @@ COMPOSITE: dict[str, list[Mistake]] = {
                 "If one score of a row grows, what becomes of the other weights?",
                 "The softmax's backward lacks its shared term, Σ_S dweights·weights.",
                 "dscores = weights * (dweights - sum(dweights * weights, axis=-1, keepdims=True))", _diagonal),
-        Mistake("dq and dk exchanged", "dq is what dk should be.", "In which order are the gradients asked for?",
-                "dq and dk stand in each other's place.", "return dq, dk, dv",
-                lambda c: {"dq": c.dk, "dk": c.dq}),
     ],
     "multi_head_attention": [
         Mistake("heads merged without moving their axis", "dx has the right shape, its numbers are shuffled.",

@@ -7,15 +7,21 @@ and two courses in two folders do not mix. A file that npformer did not write is
 from __future__ import annotations
 
 import json
+import textwrap
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from npformer.atomic import describe, write_atomically
-from npformer.lab.grader.exercises import BY_NAME, EXERCISES
+from npformer.lab.grader.exercises import EXERCISES
+from npformer.lab.grader.folder import Begun
+from npformer.visible import visible
 
 NAME = "npformer-progress.json"
 FORMAT = "npformer exercises 1"
+DONE, IN_PROGRESS, NOT_BEGUN = "done", "in progress", "not begun"
+MARKS = {DONE: "✓", IN_PROGRESS: "…", NOT_BEGUN: "·"}
 
 
 @dataclass
@@ -29,10 +35,11 @@ class Entry:
 
 @dataclass
 class Progress:
-    """All exercises tried; problem: why the file could not be read, in which case nothing is written either."""
+    """All exercises tried, and the lessons read; problem: why the file could not be read; then nothing is written."""
 
     path: Path
     entries: dict[str, Entry] = field(default_factory=dict)
+    lessons: dict[str, str] = field(default_factory=dict)  # number -> IN_PROGRESS or DONE
     problem: str = ""
 
     def record(self, name: str, ok: bool, hint: int) -> None:
@@ -47,7 +54,8 @@ class Progress:
         """Write the file; returns "" or the reason of the failure."""
         if self.problem:
             return self.problem
-        document = {"format": FORMAT, "exercises": {name: asdict(entry) for name, entry in self.entries.items()}}
+        exercises = {name: asdict(entry) for name, entry in self.entries.items()}
+        document = {"format": FORMAT, "exercises": exercises} | ({"lessons": self.lessons} if self.lessons else {})
         try:
             write_atomically(self.path, (json.dumps(document, indent=1) + "\n").encode())
         except OSError as error:
@@ -60,7 +68,7 @@ def load(folder: Path) -> Progress:
     path = folder / NAME
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-        return Progress(path, _entries(document))
+        return Progress(path, _entries(document), _lessons(document))
     except FileNotFoundError:
         return Progress(path)
     except (OSError, ValueError, RecursionError) as error:
@@ -80,6 +88,14 @@ def _entries(document: Any) -> dict[str, Entry]:
     return {str(name): _entry(entry) for name, entry in exercises.items()}
 
 
+def _lessons(document: Any) -> dict[str, str]:
+    """Raises ValueError unless npformer wrote them."""
+    lessons = document.get("lessons", {})
+    if not isinstance(lessons, dict) or not all(state in (IN_PROGRESS, DONE) for state in lessons.values()):
+        raise ValueError("no lessons")
+    return lessons
+
+
 def _entry(entry: Any) -> Entry:
     if not isinstance(entry, dict):
         raise ValueError("no entry")
@@ -89,20 +105,42 @@ def _entry(entry: Any) -> Entry:
     return Entry(attempts, hint, solved)
 
 
-def overview(progress: Progress) -> str:
-    """All exercises in order, with the learner's progress."""
+def state_of(name: str, progress: Progress, files: Mapping[str, Begun]) -> str:
+    """DONE; IN_PROGRESS if it was graded or the folder has a file of it; NOT_BEGUN."""
+    entry = progress.entries.get(name, Entry())
+    if entry.solved:
+        return DONE
+    return IN_PROGRESS if entry.attempts or name in files else NOT_BEGUN
+
+
+def overview(progress: Progress, files: Mapping[str, Begun]) -> str:
+    """All exercises in order with their states; then the files of those in progress, and what to do next."""
+    states = {exercise.name: state_of(exercise.name, progress, files) for exercise in EXERCISES}
     lines = []
     for number, exercise in enumerate(EXERCISES, 1):
-        entry = progress.entries.get(exercise.name, Entry())
-        mark = "✓" if entry.solved else "…" if entry.attempts else "·"
-        tries = f"{entry.attempts} attempt{'s' if entry.attempts != 1 else ''}" if entry.attempts else ""
-        lines.append(f"  {mark} {number:>2}  {exercise.name:<22} {exercise.title:<32} {tries}".rstrip())
-    return "\n".join([*lines, "", _summary(progress)])
+        state = states[exercise.name]
+        said = "" if state == NOT_BEGUN else state
+        lines.append(f"  {MARKS[state]} {number:>2}  {exercise.name:<22} {exercise.title:<32} {said}".rstrip())
+    going = [name for name, state in states.items() if state == IN_PROGRESS]
+    for name in going:
+        text = f"in progress: {name}, {_detail(progress.entries.get(name, Entry()), files.get(name))}"
+        lines += ["", *textwrap.wrap(text, 80)] if name == going[0] else textwrap.wrap(text, 80)
+    count = sum(state == DONE for state in states.values())
+    return "\n".join([*lines, "", f"{count} of {len(EXERCISES)} done{_next(states, files)}"])
 
 
-def _summary(progress: Progress) -> str:
-    solved = {name for name, entry in progress.entries.items() if entry.solved and name in BY_NAME}
-    left = [exercise.name for exercise in EXERCISES if exercise.name not in solved]
-    if not left:
-        return f"all {len(EXERCISES)} solved"
-    return f"{len(solved)} of {len(EXERCISES)} solved; next: npformer grade --template {left[0]}"
+def _detail(entry: Entry, file: Begun | None) -> str:
+    """Where an exercise in progress is, and how far."""
+    tried = f"graded {entry.attempts} time{'s' if entry.attempts != 1 else ''}" if entry.attempts else "not graded yet"
+    if file is None:
+        return f"{tried}; no file of it here"
+    return f"{visible(file.path)}: " + ("its backward is still empty" if file.is_empty else tried)
+
+
+def _next(states: Mapping[str, str], files: Mapping[str, Begun]) -> str:
+    """What to do next: what is in progress and has a file, else the first that is not done."""
+    going = [name for name, state in states.items() if state == IN_PROGRESS and name in files]
+    left = [name for name, state in states.items() if state != DONE]
+    if going:
+        return f"; next: npformer grade {visible(files[going[0]].path)}"
+    return f"; next: npformer grade --template {left[0]}" if left else ""

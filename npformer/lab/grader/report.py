@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 from typing import Any
 
 from npformer.lab.grader.exercises import EXERCISES
@@ -15,11 +16,17 @@ WIDTH = 80
 PHRASES = {
     "forward": "the forward is not right",
     "backward": "the backward is not right",
+    "order": "its gradients are in another order",
     "inputs": "it writes into its inputs",
     "cache": "it writes into its cache",
     "time": "it takes too long",
     "process": "it breaks off",
 }
+#: What a hint is about, if not gradients.
+ABOUT = {
+    "forward": "the forward", "order": "the order", "inputs": "the inputs", "cache": "the cache",
+    "measured": "the backward", "structure": "what backward returns", "time": "the time", "process": "the process",
+}  # fmt: skip
 FEW = 5  # the most gradients with separate lines
 LINES = 8  # lines of the learner's prints
 
@@ -27,11 +34,13 @@ LINES = 8  # lines of the learner's prints
 def report(grade: Grade, level: int, command: str) -> str:
     """The report; level: 1 to 3, a higher hint tells more; command: what to type for more."""
     parts = [verdict(grade), *("\n".join(map(_finding, _folded(grade, ok))) for ok in (True, False))]
-    if grade.explanation is not None:
-        if grade.explanation.seen:
-            parts.append(_paragraph("What shows", grade.explanation.seen))
-        about = f" on {grade.about}" if grade.about else ""
-        parts.append(_paragraph(f"Hint {level} of 3{about}", grade.explanation.hints[level - 1]))
+    for fault in grade.faults:
+        names = " and ".join(_few(fault.gradients)) or ABOUT.get(fault.explanation.cause, "")
+        about = f" on {names}" if names else ""
+        if fault.explanation.seen:
+            parts.append(_paragraph("What shows", fault.explanation.seen))
+        parts.append(_paragraph(f"Hint {level} of 3{about}", fault.explanation.hints[level - 1]))
+    if grade.faults:
         parts.append(_more(level, command))
     parts.append(_printed(grade))
     return "\n\n".join(part for part in parts if part)
@@ -58,13 +67,14 @@ def verdict(grade: Grade) -> str:
 
 def to_dict(grade: Grade, level: int) -> dict[str, Any]:
     """Everything as JSON, with hints up to the requested level."""
-    explanation = grade.explanation
     return {
         "exercise": grade.exercise.name, "ok": grade.ok, "status": grade.status,
         "findings": [{"name": f.name, "ok": f.ok, "text": f.text, "details": list(f.details)} for f in grade.findings],
-        "about": grade.about or None, "cause": explanation.cause if explanation and level == 3 else None,
-        "seen": explanation.seen if explanation else None,
-        "hints": list(explanation.hints[:level]) if explanation else [],
+        "faults": [
+            {"gradients": list(gradients), "cause": why.cause if level == 3 else None, "seen": why.seen,
+             "hints": list(why.hints[:level])}
+            for gradients, why in grade.faults
+        ],
         "printed": grade.printed, "warnings": list(grade.warnings),
     }  # fmt: skip
 
@@ -97,15 +107,21 @@ def _clipped(line: str) -> str:
 
 
 def _folded(grade: Grade, ok: bool) -> list[Finding]:
-    """The findings that hold or do not; if there are many gradients, only the explained one is shown with numbers."""
+    """The findings that hold or do not; of many gradients, only one of each fault is shown with its numbers."""
     found = [finding for finding in grade.findings if finding.ok == ok]
     gradients = [finding for finding in found if finding.name not in PHRASES]
     if len(gradients) <= FEW:
         return found
-    apart = [finding for finding in found if finding.name in PHRASES or finding.name == grade.about]
-    listed = ", ".join(finding.name for finding in gradients if finding.name != grade.about)
+    shown = {*PHRASES, *(fault.gradients[-1] for fault in grade.faults if fault.gradients)}
+    apart = [finding for finding in found if finding.name in shown]
+    listed = ", ".join(finding.name for finding in gradients if finding.name not in shown)
     text = f"{'right' if ok else 'also wrong'}: {listed}"
     return [*apart, Finding("gradients", ok, text)]
+
+
+def _few(names: Sequence[str]) -> list[str]:
+    """The names, of many the last and the number of the others."""
+    return list(names) if len(names) <= 2 else [names[-1], f"{len(names) - 1} others"]
 
 
 def _paragraph(title: str, text: str) -> str:

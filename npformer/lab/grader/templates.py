@@ -39,8 +39,12 @@ Shapes are written in these letters:
 
 Then: npformer grade {exercise.name}.py"""  # noqa: E501
     body = f'raise NotImplementedError("write {exercise.name}_backward")'
-    functions = "\n\n\n".join([_plain(exercise.forward), _plain(exercise.backward, body)])
-    return f'"""{opening}\n"""\n\n{_imports(exercise)}\n\n\n{functions}\n'
+    return f'"""{opening}\n"""\n\n{pair_source(exercise, body)}\n'
+
+
+def pair_source(exercise: Exercise, body: str | None = None) -> str:
+    """The imports, the forward, and the backward with its own body or another one."""
+    return "\n\n\n".join([_imports(exercise), _plain(exercise.forward), _plain(exercise.backward, body)])
 
 
 def answer(exercise: Exercise) -> str:

@@ -59,7 +59,7 @@ class Source(NamedTuple):
         for name in dict.fromkeys(n.id for n in ast.walk(self.tree) if isinstance(n, ast.Name)):
             function = self.names.get(name)
             source = source_of(function) if callable(function) else None
-            if source is not None and source.function is not self.function and not is_installed(source.function):
+            if source is not None and not is_installed(source.function) and source.function is not self.function:
                 yield name, source
 
 
@@ -67,7 +67,7 @@ def _last(node: ast.Name | ast.Attribute) -> str:
     return node.id if isinstance(node, ast.Name) else node.attr
 
 
-def is_installed(function: FunctionType) -> bool:
+def is_installed(function: Any) -> bool:
     """Whether a function is from a library, Python's or npformer's, and not from the user."""
     file = PurePath(function.__code__.co_filename)
     libraries = map(sysconfig.get_path, ("stdlib", "purelib", "platlib"))
