@@ -19,6 +19,8 @@ from typing import Any
 from benchmarks import page_examples, page_tables, speed_chart
 from benchmarks.machine import ROOT
 from benchmarks.measured import RESULTS
+from npformer.lab.lessons import LESSONS
+from npformer.lab.lessons.page import page as lessons_page
 
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 PICTURES = ROOT / "docs" / "pictures"
@@ -43,6 +45,7 @@ PARTS: Mapping[str, Callable[[list[Document]], str]] = {
     "explain_operation": lambda documents: page_examples.block(
         page_examples.OPERATION, "── backward", "── the gradients"
     ),
+    "lessons": lambda documents: lessons_page(LESSONS),
 }
 
 

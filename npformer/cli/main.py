@@ -16,11 +16,11 @@ from contextlib import suppress
 from typing import TextIO
 
 from npformer._version import __version__
-from npformer.cli import bench, certify, compile, decode, doctor, explain, gradcheck, grade, museum, trace, train
+from npformer.cli import bench, certify, compile, decode, doctor, explain, gradcheck, grade, lessons, museum, trace, train
 from npformer.cli.common import say
 from npformer.errors import DeviceMemoryError, Interrupted, NpformerError
 
-COMMANDS = (train, decode, trace, gradcheck, certify, explain, grade, museum, bench, compile, doctor)
+COMMANDS = (train, decode, trace, gradcheck, certify, explain, grade, lessons, museum, bench, compile, doctor)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -1,0 +1,104 @@
+"""npformer lessons: eight lessons from a linear map to a fault in a layer, and how far the learner is."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from npformer.cli.common import new_parser, say
+from npformer.errors import ConfigError
+from npformer.lab.grader import progress, templates
+from npformer.lab.grader.folder import begun
+from npformer.lab.lessons import LESSONS, Lesson, lesson, text
+from npformer.lab.lessons.broken import broken
+from npformer.lab.lessons.standing import standing
+from npformer.visible import visible
+
+EXAMPLES = f"""examples:
+  npformer lessons                         the eight lessons: done, in progress, not begun
+  npformer lessons 1                       what to read, what to write, which bug to meet, what to see
+  npformer lessons 7 --done                count a lesson as done
+  npformer lessons 8 --file broken_layer.py        writes the file that lesson 8 is about
+
+A lesson is done when its exercises are graded right, or when you say so. What you have read and done is noted in
+{progress.NAME} in the current folder, beside your files."""
+
+
+def add_parser(commands: Any) -> argparse.ArgumentParser:
+    """Add this command's parser."""
+    parser = new_parser(commands, "lessons", "Eight lessons: read, write a backward, meet a bug, see.", EXAMPLES)
+    parser.add_argument("number", nargs="?", type=int, metavar="N", help="the lesson to print; default: list all")
+    parser.add_argument("--done", action="store_true", help="note that lesson N is done")
+    parser.add_argument("--file", metavar="FILE", type=Path, help="write the file that lesson N brings (lesson 8)")
+    parser.add_argument("--no-progress", action="store_true", help=f"leave {progress.NAME} alone")
+    return parser
+
+
+def run(args: argparse.Namespace) -> int:
+    """Exit 0."""
+    if args.number is None:
+        if args.done or args.file:
+            raise ConfigError("--done and --file: expected the number of a lesson, got none; try npformer lessons 8")
+        return _list(args.json)
+    chosen = lesson(args.number)
+    if args.file:
+        return _write(chosen, args.file, args.json)
+    return _show(chosen, args)
+
+
+def _list(as_json: bool) -> int:
+    reached, files = progress.load(Path()), begun(Path())
+    if as_json:
+        rows = [
+            {
+                "number": each.number,
+                "title": each.title,
+                "exercises": list(each.exercises),
+                "state": standing(each, reached, files),
+            }
+            for each in LESSONS
+        ]
+        print(json.dumps({"lessons": rows, "problem": reached.problem or None}))
+        return 0
+    print(text.listing(LESSONS, reached, files))
+    _note(reached.problem)
+    return 0
+
+
+def _show(chosen: Lesson, args: argparse.Namespace) -> int:
+    """Print the lesson, and note that it was read, or that it is done."""
+    reached, files = progress.load(Path()), begun(Path())
+    before = reached.lessons.get(str(chosen.number))
+    state = progress.DONE if args.done or before == progress.DONE else progress.IN_PROGRESS
+    problem = reached.problem
+    if not args.no_progress:
+        reached.lessons[str(chosen.number)] = state
+        problem = reached.save() if state != before else problem
+    if args.json:
+        told = {"state": standing(chosen, reached, files), "commands": list(chosen.commands)}
+        print(json.dumps(asdict(chosen) | told | {"problem": problem or None}))
+        return 0
+    if args.done:
+        print(f"lesson {chosen.number} is done\n\n{text.listing(LESSONS, reached, files)}")
+    else:
+        print(text.shown(chosen, reached, files))
+    _note(problem)
+    return 0
+
+
+def _write(chosen: Lesson, path: Path, as_json: bool) -> int:
+    if not chosen.file:
+        brings = ", ".join(str(each.number) for each in LESSONS if each.file)
+        raise ConfigError(f"--file: expected a lesson that brings a file ({brings}), got {chosen.number}")
+    templates.write_new(path, broken(path.name))
+    shown = visible(path)
+    print(json.dumps({"file": str(path)}) if as_json else f"{shown} is written; find its fault: npformer lessons 8")
+    return 0
+
+
+def _note(problem: str) -> None:
+    if problem:
+        say(problem)

@@ -1,0 +1,10 @@
+"""Eight lessons through exercises, the museum and the checks, from a linear map to a fault in a layer.
+
+``lesson`` (what a lesson is), ``lessons`` (the eight), ``broken`` (the file of the last one), ``standing`` (how far a
+learner is), ``text`` (for the terminal), ``page`` (for docs).
+"""
+
+from npformer.lab.lessons.lesson import Lesson, Step
+from npformer.lab.lessons.lessons import LESSONS, lesson
+
+__all__ = ["LESSONS", "Lesson", "Step", "lesson"]

@@ -1,0 +1,177 @@
+"""The eight lessons: the source of ``npformer lessons`` and of docs/lessons.md."""
+
+from __future__ import annotations
+
+from npformer.errors import ConfigError
+from npformer.lab.lessons.lesson import Lesson, Step
+
+BROKEN_FILE = "broken_layer.py"
+
+LESSONS: tuple[Lesson, ...] = (
+    Lesson(
+        1,
+        "A linear map",
+        "The loss L is one number. The gradient of an array says how L changes with each of its entries, so it has "
+        "the array's shape. A backward gets dy, the gradient of the output, and returns the gradients of the inputs. "
+        "In y = x W + b each entry of W is used by every token, so its gradient is a sum over the tokens.",
+        (Step("The derivation stands in npformer/functional/linear.py, above the code."),),
+        ("linear",),
+        "linear-bias-mean",
+        "A mean in place of a sum. Which gradient is wrong, by which factor, and does training tell?",
+        (
+            Step(
+                "Each row compares a gradient with slopes that are measured on the forward alone. An error of 1e-16 is "
+                "rounding.",
+                "npformer gradcheck --only linear:",
+            ),
+        ),
+    ),
+    Lesson(
+        2,
+        "Softmax",
+        "Each output of a softmax depends on every input of its row, so the gradient of one input collects from all "
+        "outputs. The matrix of all these derivatives is never built: its product with dy is one sum a row.",
+        (Step("The derivation stands in npformer/functional/softmax.py."),),
+        ("softmax",),
+        "softmax-no-shared",
+        "The term that is missing is the sum that all entries of a row share.",
+        (
+            Step("Masked entries are among the rows: their gradient is 0.", "npformer gradcheck --only softmax"),
+            Step(
+                "Add one number to a whole row of x, and no y changes. So each row of dx adds up to 0. Print "
+                "dx.sum(axis=-1) in your backward: the grader shows what your file prints. Then take the shared term "
+                "out and look again."
+            ),
+        ),
+    ),
+    Lesson(
+        3,
+        "Layer normalisation",
+        "x reaches y by three ways: directly, through the mean, and through the variance. Each way gives dx a term. "
+        "Without one of them the loss still falls, and the mistake stays.",
+        (Step("The derivation stands in npformer/functional/layer_norm.py."),),
+        ("layer_norm",),
+        "layer-norm-no-variance",
+        "Compare the two loss curves: would you have noticed?",
+        (
+            Step(
+                "A shift or a scale of x changes no y. So dx has no part along 1 and none along x̂: these are the two "
+                "terms that are taken off.",
+                "npformer gradcheck --only layer_norm",
+            ),
+        ),
+    ),
+    Lesson(
+        4,
+        "Attention",
+        "Two matrix products with a softmax between them: lessons 1 and 2, put together. Undo the last line first. "
+        "The factor 1/√D multiplies the scores on the way forward, so it comes back, once for q and once for k.",
+        (Step("The derivation stands in npformer/functional/attention.py."),),
+        ("attention",),
+        "attention-no-scale",
+        "Adam divides by the gradient's size. What does that do to a wrong factor?",
+        (
+            Step(
+                "A causal mask and padding hide keys from a query. A key that nobody looks at gets the gradient 0.",
+                'npformer gradcheck --only "attention: causal"',
+            ),
+        ),
+    ),
+    Lesson(
+        5,
+        "A layer",
+        "A layer is parts in a row. Its backward calls the backwards of the parts in the opposite order, each with "
+        "its own cache. One rule is new: a value that is used twice gets two gradients, and they are added. Every "
+        "residual sum needs it.",
+        (
+            Step("npformer/layers/residual.py has the sum, npformer/layers/encoder_layer.py the layer."),
+            Step("docs/architecture.md follows a batch and its gradient through a model."),
+        ),
+        ("feed_forward", "encoder_layer_post"),
+        "residual-omitted",
+        "The short way around the sub-layer carries most of the gradient.",
+        (
+            Step(
+                "One row for x and one for each parameter of the layer. A mistake in one line spoils many rows.",
+                'npformer gradcheck --only "EncoderLayer: post, relu"',
+            ),
+        ),
+    ),
+    Lesson(
+        6,
+        "Training",
+        "The backward begins at the loss: softmax minus one-hot, divided by the number of tokens that count. A step is "
+        "forward, backward, clipping, Adam. Gradients are added to what is there, so each step begins with zeros.",
+        (
+            Step("The derivation of the loss stands in npformer/functional/cross_entropy.py."),
+            Step("npformer/training/step.py is the step; examples/train_by_hand.py is all of it in one short file."),
+        ),
+        ("cross_entropy",),
+        "gradients-not-zeroed",
+        "The sum over all batches so far. Why does the loss not explode?",
+        (
+            Step(
+                "The first loss is near ln V, the loss of guessing among V symbols. In attention.png the dark cells "
+                "run from top right to bottom left: the decoder reads the word from its end.",
+                "npformer train reverse",
+            ),
+        ),
+    ),
+    Lesson(
+        7,
+        "Break it",
+        "A check is worth what it finds. Break right code on purpose, say beforehand which gradient will be wrong, "
+        "and see whether the check agrees. Then meet a bug that no gradient check can find.",
+        (Step("docs/proof.md says what each check sees, and what it cannot see."),),
+        (),
+        "causal-off",
+        "Every gradient is right: it is the right gradient of another function. Which check finds it, and how?",
+        (
+            Step("A copy of your layer_norm.py with one term of dx deleted: read the hint, and mend it again."),
+            Step(
+                "npformer's own backwards, each with one small mistake. Each one that changes a gradient is found.",
+                "npformer museum mutants --sample 20",
+            ),
+            Step(
+                "Causality is an invariant: later tokens must not change earlier outputs.",
+                'npformer certify --only "Transformer: post, relu, untied"',
+            ),
+        ),
+    ),
+    Lesson(
+        8,
+        "Find it",
+        "A layer has a wrong gradient, and you do not know where. The backward runs from the last line of the forward "
+        "to the first. Gradients that come out before the fault are right, so read the table in the order of the "
+        "backward: the fault stands just before the first wrong one.",
+        (Step("docs/check_your_own_kernel.md explains the columns and the verdicts of the table."),),
+        ("encoder_layer_pre",),
+        "pre-norm-stream-dropped",
+        "A fault of the same layer, in another line. Which gradients does it spoil, and which not?",
+        (
+            Step(
+                "Mended, all rows are right, and the grader says so, too.",
+                f"npformer gradcheck --model {BROKEN_FILE}",
+            ),
+        ),
+        before=(
+            Step("The layer with the fault, and its parts.", f"npformer lessons 8 --file {BROKEN_FILE}"),
+            Step("What the file imports.", "npformer grade parts.py --template parts"),
+            Step(
+                "Which rows are wrong? Before you read the diagnosis below the table, name the line of the backward; "
+                "then mend it.",
+                f"npformer gradcheck --model {BROKEN_FILE}",
+            ),
+        ),
+        file=BROKEN_FILE,
+    ),
+)
+
+
+def lesson(number: int) -> Lesson:
+    """The lesson with this number. Raises ConfigError if there is none."""
+    if not 1 <= number <= len(LESSONS):
+        raise ConfigError(
+            f"lesson: expected a number from 1 to {len(LESSONS)}, got {number}; `npformer lessons` lists them"
+        )
+    return LESSONS[number - 1]

@@ -1,0 +1,107 @@
+"""npformer lessons: the list, a lesson, progress in the learner's folder; and every command of the lessons runs."""
+
+import json
+import shlex
+from functools import cache
+
+import pytest
+
+from npformer.cli import museum
+from npformer.lab.grader.progress import NAME
+from npformer.lab.lessons import LESSONS
+from npformer.lab.museum import demonstration, detections
+from npformer.lab.museum.bugs import bug
+from npformer.lab.museum.checks import all_checks
+from npformer.lab.museum.reach import Prepared, prepare
+from tests.lab.learner import answered
+
+#: For each lesson a check that finds its bug; the command runs all that concern it.
+CHECKS = (
+    "gradient of linear", "gradient of softmax", "gradient of layer_norm", "gradient of attention",
+    "gradient of EncoderLayer", "gradient of add_norm", "a step by hand", "causality",
+)  # fmt: skip
+
+
+@cache
+def some_checks() -> Prepared:
+    chosen = tuple(check for check in all_checks() if check.name in CHECKS)
+    assert len(chosen) == len(CHECKS)
+    return prepare(chosen, [bug(lesson.bug) for lesson in LESSONS])
+
+
+def smaller(command: str, small) -> list[str]:
+    """The words of a lesson's command, for less work."""
+    words = shlex.split(command)[1:]
+    if words[0] == "train":
+        return [*words, *small()]
+    return [*words[:-1], "2"] if "--sample" in words else words
+
+
+@pytest.mark.parametrize("lesson", LESSONS, ids=[lesson.title for lesson in LESSONS])
+def test_every_command_of_a_lesson_runs(cli, tmp_path, monkeypatch, small, lesson):
+    """As the page has them, in their order, by a learner whose answers are right."""
+    monkeypatch.setattr(museum, "compare", lambda one: demonstration.compare(one, steps=3))
+    monkeypatch.setattr(detections, "prepared", some_checks)
+    codes = []
+    for command in lesson.commands:
+        if command.startswith("npformer grade ") and command.endswith(".py"):
+            for name in lesson.exercises:
+                if (tmp_path / f"{name}.py").exists() or lesson.file:
+                    (tmp_path / command.split()[-1]).write_bytes(answered(name, tmp_path).read_bytes())
+        done = cli(*smaller(command, small))
+        assert "Traceback" not in done.err
+        codes.append((command, done.code))
+    wrong = [command for command, code in codes if code]
+    assert wrong == [f"npformer gradcheck --model {lesson.file}"] * (2 if lesson.file else 0), codes
+    if lesson.exercises:
+        assert cli("lessons", "--json").document["lessons"][lesson.number - 1]["state"] == "done"
+
+
+def test_the_list_and_a_lesson(cli, tmp_path):
+    lines = cli("lessons").out.splitlines()
+    assert [line.split()[:2] for line in lines[:8]] == [["·", str(number)] for number in range(1, 9)]
+    assert lines[-1] == "0 of 8 done; next: npformer lessons 1"
+    assert not (tmp_path / NAME).exists(), "a list notes nothing"
+    shown = cli("lessons", 1).out
+    assert "npformer grade --template linear" in shown
+    assert json.loads((tmp_path / NAME).read_text())["lessons"] == {"1": "in progress"}
+    cli("grade", answered("linear", tmp_path))
+    lines = cli("lessons").out.splitlines()
+    assert (lines[0].split()[0], lines[0].split()[-1]) == ("✓", "done")
+    assert lines[-1] == "1 of 8 done; next: npformer lessons 2"
+    assert max(map(len, lines)) <= 80
+
+
+def test_a_lesson_is_done_when_the_learner_says_so(cli, tmp_path):
+    done = cli("lessons", 7, "--done")
+    assert done.code == 0
+    assert done.out.startswith("lesson 7 is done\n")
+    cli("lessons", 7)
+    assert json.loads((tmp_path / NAME).read_text())["lessons"] == {"7": "done"}, "reading it again changes nothing"
+    assert cli("lessons", 7, "--json").document["state"] == "done"
+
+
+def test_progress_is_left_alone_on_request_and_if_it_is_foreign(cli, tmp_path):
+    assert cli("lessons", 2, "--no-progress").code == 0
+    assert list(tmp_path.iterdir()) == []
+    foreign = json.dumps({"format": "npformer exercises 1", "exercises": {}, "lessons": {"1": 3}})
+    (tmp_path / NAME).write_text(foreign)
+    done = cli("lessons", 2)
+    assert done.code == 0
+    assert f"{NAME}: left as it is" in done.err
+    assert (tmp_path / NAME).read_text() == foreign
+
+
+def test_the_file_of_the_last_lesson_is_written_once(cli, tmp_path):
+    assert cli("lessons", 8, "--file", "layer.py").out.startswith("layer.py is written; ")
+    before = (tmp_path / "layer.py").read_text()
+    assert "npformer grade layer.py" in before
+    cli("lessons", 8, "--file", "layer.py").refused("layer.py: it exists, and nothing is ever overwritten")
+    assert (tmp_path / "layer.py").read_text() == before
+
+
+def test_bad_input(cli):
+    cli("lessons", 9).refused("expected a number from 1 to 8, got 9", "npformer lessons")
+    cli("lessons", "--done").refused("expected the number of a lesson, got none")
+    cli("lessons", 1, "--file", "x.py").refused("expected a lesson that brings a file (8), got 1")
+    assert cli("lessons", "softmax").code == 2

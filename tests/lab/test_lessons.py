@@ -1,0 +1,107 @@
+"""The eight lessons: what they name exists, how far a learner is, and the fault of the last one."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from npformer.lab.grader import find, grade_file
+from npformer.lab.grader.folder import Begun
+from npformer.lab.grader.progress import DONE, IN_PROGRESS, NOT_BEGUN, Entry, Progress
+from npformer.lab.lessons import LESSONS, lesson, text
+from npformer.lab.lessons.broken import RIGHT, WRONG, broken
+from npformer.lab.lessons.page import page
+from npformer.lab.lessons.standing import standing
+from npformer.lab.museum.bugs import bug
+from npformer.proof import gradcheck
+from npformer.proof.user_file import user_case
+
+ROOT = Path(__file__).resolve().parents[2]
+each_lesson = pytest.mark.parametrize("one", LESSONS, ids=[one.title for one in LESSONS])
+
+
+def test_there_are_eight_in_order():
+    assert [one.number for one in LESSONS] == list(range(1, 9))
+    assert [lesson(number) for number in range(1, 9)] == list(LESSONS)
+    exercises = [name for one in LESSONS for name in one.exercises]
+    assert len(exercises) == len(set(exercises))
+
+
+@each_lesson
+def test_what_a_lesson_names_exists(one):
+    assert bug(one.bug)
+    assert all(find(name) for name in one.exercises)
+    said = [step.text for _, steps in one.parts for step in steps]
+    for name in re.findall(r"(?:npformer|docs|examples)/[\w/]+\.\w+", " ".join(said)):
+        assert (ROOT / name).is_file(), name
+    assert all(command.startswith("npformer ") for command in one.commands)
+    assert all(step.text for _, steps in one.parts for step in steps)
+    assert [title for title, _ in one.parts if title != "Write"] == ["Read", "Meet a bug", "See"]
+
+
+@each_lesson
+def test_the_terminal_has_80_columns(one):
+    lines = text.shown(one, Progress(Path()), {}).splitlines()
+    assert max(map(len, lines)) <= 80
+    for command in one.commands:
+        assert f"    {command}" in lines
+
+
+def test_a_lesson_is_done_when_its_exercises_are():
+    layer = lesson(5)
+    none = Progress(Path())
+    assert standing(layer, none, {}) == NOT_BEGUN
+    assert standing(layer, none, {"feed_forward": Begun(Path("feed_forward.py"), True)}) == IN_PROGRESS
+    assert standing(layer, Progress(Path(), lessons={"5": IN_PROGRESS}), {}) == IN_PROGRESS
+    half = {"feed_forward": Entry(1, 0, True)}
+    assert standing(layer, Progress(Path(), half), {}) == IN_PROGRESS
+    both = half | {"encoder_layer_post": Entry(2, 1, True)}
+    assert standing(layer, Progress(Path(), both), {}) == DONE
+    assert standing(lesson(7), Progress(Path(), both), {}) == NOT_BEGUN, (
+        "a lesson without exercises is not done by itself"
+    )
+    assert standing(lesson(7), Progress(Path(), lessons={"7": DONE}), {}) == DONE
+
+
+def test_the_end_of_a_lesson_says_what_makes_it_done():
+    none = Progress(Path())
+    assert text.shown(lesson(5), none, {}).endswith(
+        "It is done when feed_forward and encoder_layer_post are graded right."
+    )
+    assert text.shown(lesson(7), none, {}).endswith("npformer lessons 7 --done")
+    assert text.shown(lesson(7), Progress(Path(), lessons={"7": DONE}), {}).endswith("This lesson is done.")
+
+
+def test_the_page_has_every_command_and_links_every_file():
+    shown = page(LESSONS)
+    for one in LESSONS:
+        assert f"## {one.number}. {one.title}" in shown
+        assert all(f"`{command}`" in " ".join(shown.split()) for command in one.commands)
+    assert "[npformer/functional/softmax.py](../npformer/functional/softmax.py)" in shown
+    assert "[docs/proof.md](proof.md)" in shown
+    assert max(map(len, shown.splitlines())) <= 120
+
+
+def test_the_last_lessons_file_has_one_fault(tmp_path, monkeypatch):
+    """Gradients that come out of the backward before it are right; mended, all are."""
+    monkeypatch.syspath_prepend(tmp_path)
+    from npformer.lab.grader.templates import all_parts
+
+    (tmp_path / "parts.py").write_text(all_parts(), encoding="utf-8")
+    path = tmp_path / "layer.py"
+    path.write_text(broken("layer.py"), encoding="utf-8")
+    case = user_case(str(path))
+    report = gradcheck(case.build(None), *case.inputs, explain=False)  # type: ignore[arg-type]
+    assert {row.tensor for row in report.rows if not row.ok} == {
+        "x",
+        "params['norm1']['gamma']",
+        "params['norm1']['beta']",
+    }
+    assert len(report.rows) == 17
+    (found,) = grade_file(path)
+    assert not found.ok
+    path.write_text(path.read_text(encoding="utf-8").replace(WRONG, RIGHT), encoding="utf-8")
+    (found,) = grade_file(path)
+    assert found.ok
+    assert np.all([row.ok for row in gradcheck(user_case(str(path)).build(None), *case.inputs).rows])  # type: ignore[arg-type]
