@@ -16,7 +16,20 @@ from contextlib import suppress
 from typing import TextIO
 
 from npformer._version import __version__
-from npformer.cli import bench, certify, compile, decode, doctor, explain, gradcheck, grade, lessons, museum, trace, train
+from npformer.cli import (
+    bench,
+    certify,
+    compile,
+    decode,
+    doctor,
+    explain,
+    gradcheck,
+    grade,
+    lessons,
+    museum,
+    trace,
+    train,
+)
 from npformer.cli.common import say
 from npformer.errors import DeviceMemoryError, Interrupted, NpformerError
 
