@@ -1,6 +1,6 @@
 """Dropout: each number is set to zero with probability rate, the others grow to keep the mean.
 
-    keep_e = bits_e ≥ t        t = round(2¹⁶·rate)        s = 2¹⁶/(2¹⁶ − t)
+    keep_e = bits_e ≥ threshold      threshold = round(2¹⁶·rate)      s = 2¹⁶/(2¹⁶ − threshold)
     y = x·keep·s
 
 bits_e are 16 random bits from the counter-based generator (``philox.py``), so P(keep) = 1/s
@@ -50,7 +50,7 @@ def dropout_backward(dy: Array, cache: DropoutCache) -> tuple[Array]:
 
 
 def dropout_threshold(rate: float) -> tuple[int, float]:
-    """(t, s): bits ≥ t are kept, and what is kept is scaled by s. Raises ConfigError unless 0 ≤ rate < 1."""
+    """(threshold, s): bits ≥ threshold are kept, and scaled by s. Raises ConfigError unless 0 ≤ rate < 1."""
     threshold = round(65536 * rate) if 0 <= rate < 1 else 65536
     if threshold >= 65536:
         raise ConfigError(f"dropout: expected a rate with 0 <= rate < 1 (at most 65535/65536), got {rate}")
