@@ -35,8 +35,8 @@ class Sweep:
     def _noise(self) -> HostArray:
         """For each h, the error estimate of its central difference.
 
-        By how much it differs from its neighbours, and what all smaller steps say of the rounding ε of the
-        function: a change of D from one h to the next is about ε/h. Three neighbours agree by luck now and
+        By how much it differs from its neighbours, and what all smaller steps say of the rounding ν of the
+        function: a change of D from one h to the next is about ν/h. Three neighbours agree by luck now and
         then, and steps too small to move a coarse function at all agree on 0; the rest of the sweep does not.
         """
         with np.errstate(invalid="ignore"):

@@ -34,6 +34,8 @@ def test_scores_depend_on_the_distance_alone(rng):
         near = score(distance, 0)
         for start in (3, 100, 5000):
             assert score(start + distance, start) == pytest.approx(near, abs=1e-11)
+        by_key = float(np.sum(q * rotary_forward(k, distance)[0]))  # qᵀ R_(j−t) k
+        assert score(3, 3 + distance) == pytest.approx(by_key, abs=1e-12)
     assert abs(score(1, 0) - score(7, 0)) > 1e-3
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from npformer.errors import ConfigError, ShapeError
 from npformer.functional import AttentionMask
-from npformer.layers import AttentionRecorder, MultiHeadAttention
+from npformer.layers import AttentionRecorder, LinearAttention, Local, MultiHeadAttention, RandomKey, Rotary
 from npformer.proof.catalogue import shaken
 
 Host = np.ndarray[Any, Any]
@@ -75,6 +75,30 @@ def test_cross_attention_to_oneself_is_self_attention_forward_and_backward(layer
     np.testing.assert_allclose(dquery + dmemory, dx, rtol=1e-12, atol=1e-13)
     for name, view in layer.named_parameters():
         np.testing.assert_allclose(view.grad, alone[name], rtol=1e-12, atol=1e-13, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("parts", "zero"),
+    [({}, True), ({"mechanism": Local(window=2)}, True), ({"rotation": Rotary()}, False),
+     ({"mechanism": LinearAttention()}, False)],
+)  # fmt: skip
+def test_the_key_bias_has_gradient_0_under_softmax_without_a_rotation(parts, zero, numpy64):
+    layer, x = shaken(MultiHeadAttention(6, 3, dropout=0.3, backend=numpy64, **parts)), tokens(0, 2, 5)
+    y, cache = layer.forward(x, key=RandomKey())
+    layer.backward(np.random.default_rng(1).normal(size=y.shape), cache)
+    largest = np.max(np.abs(dict(layer.named_parameters())["key.bias"].grad))
+    assert largest < 1e-14 if zero else largest > 1e-3
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.3])
+def test_the_value_bias_comes_through_weights_that_sum_to_1(rate, numpy64):
+    """db_v = W_o db_o, but not if weights are dropped."""
+    layer, x = shaken(MultiHeadAttention(6, 3, dropout=rate, backend=numpy64)), tokens(0, 2, 5)
+    y, cache = layer.forward(x, key=RandomKey())
+    layer.backward(np.random.default_rng(1).normal(size=y.shape), cache)
+    p = dict(layer.named_parameters())
+    gap = np.max(np.abs(p["value.bias"].grad - p["output.weight"].data @ p["output.bias"].grad))
+    assert gap < 1e-13 if rate == 0 else gap > 1e-3
 
 
 def test_query_key_and_value_are_columns_of_one_block(layer):
