@@ -16,8 +16,8 @@ Seed: TypeAlias = int | np.random.Generator
 def xavier_uniform(seed: Seed, fan_in: int, fan_out: int) -> HostArray:
     """(fan_in, fan_out), uniform in ±√(6/(fan_in + fan_out)), so of variance 2/(fan_in + fan_out).
 
-    x W keeps the variance of activations if that of W is 1/fan_in, dy Wᵀ that of gradients if it is 1/fan_out. This lies
-    between the two, and is both if W is square. Source: Glorot & Bengio 2010, eq. 16."""
+    x W keeps the variance of activations if that of W is 1/fan_in, dy Wᵀ that of gradients if it is 1/fan_out. This
+    lies between the two, and is both if W is square. Source: Glorot & Bengio 2010, eq. 16."""
     limit = math.sqrt(6 / (fan_in + fan_out))
     return np.random.default_rng(seed).uniform(-limit, limit, (fan_in, fan_out))
 
