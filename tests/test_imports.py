@@ -25,7 +25,7 @@ STOREYS = [
     {"models"},
     {"training", "decoding", "proof", "lab", "runtime"},
     {"explain"},
-    {"plotting", "interop"},
+    {"plotting", "interop", "pages"},
     {"cli", "pytest_plugin"},
 ]
 #: Neighbours on one storey, of which the first may use the second.

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from npformer.cli.common import new_parser
 from npformer.cli.decode import expect_text
-from npformer.cli.places import OWN_JSON, expect_place, write_file
+from npformer.cli.places import OWN_JSON, OWN_PAGE, expect_place, write_file
 from npformer.errors import ConfigError
 from npformer.functional import OPERATIONS
+from npformer.pages import trace_page
+from npformer.pages.bugs import BugTrace, bug_traces
 from npformer.proof.showcase import showcase
 from npformer.proof.trace import LIMIT, Trace, trace
 from npformer.training import RunDirectory
@@ -25,6 +29,8 @@ EXAMPLES = f"""examples:
   npformer trace {SHOWCASE} --out trace.json            a whole Transformer of the smallest size, on a padded batch
   npformer trace runs/reverse-001 --text bot         a trained model, held to its own answer
   npformer trace runs/reverse-001 --text bot --answer tob --text to --answer ot --out trace.json
+  npformer trace showcase --html page.html           a page to walk through in a browser, forward and backward
+  npformer trace showcase --html page.html --bugs relu-no-gate,loss-by-batch
   npformer trace runs/language-001 --text "5. maj 1987" --answer da
   npformer trace softmax --json | jq '.calls[0].backward.lines'
 
@@ -45,6 +51,13 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument("--text", action="append", default=[], help="of a run: what the model reads; may be repeated")
     parser.add_argument("--answer", action="append", help="what the model should write, one for each --text")
     parser.add_argument("--out", metavar="FILE.json", type=Path, help="write the trace to this file")
+    parser.add_argument("--html", metavar="FILE.html", type=Path, help="write a page for a browser to this file")
+    parser.add_argument(
+        "--bugs",
+        metavar="IDS",
+        help="bugs of the museum that the page can switch on, with commas between them, or none (default: at most ten "
+        "whose code runs)",
+    )
     parser.add_argument("--no-lines", action="store_true", help="leave out the values after each source line")
     parser.add_argument("--limit", metavar="MB", type=float, default=LIMIT / 1e6,
                         help=f"the most megabytes of numbers (default: {LIMIT / 1e6:.0f})")  # fmt: skip
@@ -56,42 +69,54 @@ def run(args: argparse.Namespace) -> int:
     """Print the tree of calls, or the trace as JSON."""
     if args.limit <= 0:
         raise ConfigError(f"--limit: expected a number of megabytes above 0, got {args.limit}")
-    if args.out is not None:
-        expect_place(args.out, "--out", OWN_JSON)
-    found = _trace(args)
+    if args.bugs is not None and args.html is None:
+        raise ConfigError("--bugs: expected --html FILE.html with it, since bugs are shown on the page; add it")
+    for path, option, own in ((args.out, "--out", OWN_JSON), (args.html, "--html", OWN_PAGE)):
+        if path is not None:
+            expect_place(path, option, own)
+    record = _recorder(args)
+    found = record()
+    said = []
+    if args.html is not None:
+        page = trace_page(found, bugs=_bugs(args.bugs, record, found)).encode()
+        write_file(args.html, "--html", page)
+        said.append(f"the page is in {visible(args.html)} ({len(page) / 1e6:.2f} MB): open it in a browser")
     text = found.to_json() if args.json or args.out is not None else ""
     if args.out is not None:
         write_file(args.out, "--out", text.encode())
-    if args.json:
-        print(text)
-    else:
-        print(found)
-        if args.out is not None:
-            print(f"the trace is in {visible(args.out)} ({len(text) / 1e6:.2f} MB)")
+        said.append(f"the trace is in {visible(args.out)} ({len(text) / 1e6:.2f} MB)")
+    print(text if args.json else "\n".join([str(found), *said]))
     return 0
 
 
-def _trace(args: argparse.Namespace) -> Trace:
-    """The trace of the target. Raises ConfigError for an unknown one."""
+def _bugs(chosen: str | None, record: Callable[[], Trace], found: Trace) -> list[BugTrace]:
+    """The bugs for the page: those named, none, or the usual ones."""
+    if chosen is None:
+        return bug_traces(record, found)
+    return bug_traces(record, found, [name.strip() for name in chosen.split(",") if name != "none"])
+
+
+def _recorder(args: argparse.Namespace) -> Callable[[], Trace]:
+    """What records the target, as often as it is called. Raises ConfigError for an unknown target."""
     options: dict[str, Any] = {"lines": not args.no_lines, "limit": int(args.limit * 1e6)}
     path = Path(args.traced)
     if args.traced in (*OPERATIONS, SHOWCASE):
         if args.text or args.answer:
             raise ConfigError(f"--text, --answer: expected none for {args.traced}; they are for the folder of a run")
-        return showcase(**options) if args.traced == SHOWCASE else trace(args.traced, **options)
+        return partial(showcase, **options) if args.traced == SHOWCASE else partial(trace, args.traced, **options)
     if not path.exists():
         near = get_close_matches(args.traced, [*OPERATIONS, SHOWCASE], n=3, cutoff=0.4)
         hint = f"did you mean {' or '.join(near)}?" if near else f"the operations are {', '.join(OPERATIONS)}"
         raise ConfigError(
             f"TARGET: expected an operation, the folder of a run, or {SHOWCASE}, got {args.traced!r}; {hint}"
         )
-    return trace_of_run(path, args.text, args.answer, best=args.best, **options)
+    return recorder_of_run(path, args.text, args.answer, best=args.best, **options)
 
 
-def trace_of_run(
+def recorder_of_run(
     path: Path, texts: list[str], answers: list[str] | None = None, *, best: bool = False, **options: Any
-) -> Trace:
-    """The trace of a trained model on texts, held to these answers or to its own. options: of npf.trace.
+) -> Callable[[], Trace]:
+    """What traces a trained model on texts, held to these answers or to its own. options: of npf.trace.
 
     Raises ConfigError without texts, and what reading the run and the texts raises.
     """
@@ -105,8 +130,8 @@ def trace_of_run(
     example = text_example(trained, texts, answers)
     pairs = zip(texts, example.answers, strict=True)
     title = ", ".join(f"{text} → {answer}" if answer or trained.kind != "causal" else text for text, answer in pairs)
-    return trace(
-        trained.model, *example.inputs, targets=example.targets, tokens=example.tokens,
+    return partial(
+        trace, trained.model, *example.inputs, targets=example.targets, tokens=example.tokens,
         name=f"{path.name}: {title}", **options,
     )  # fmt: skip
 

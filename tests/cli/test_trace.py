@@ -98,10 +98,12 @@ def test_places_that_cannot_be_written(cli, tmp_path, monkeypatch):
         raise AssertionError("the place is looked at first")
 
     with monkeypatch.context() as patch:
-        patch.setattr(command, "_trace", never)
+        patch.setattr(command, "_recorder", never)
         cli("trace", "relu", "--out", "no/such/t.json").refused("--out: expected an existing folder, got 'no/such'")
         cli("trace", "relu", "--out", ".").refused("--out: expected the name of a file, got the folder")
+        cli("trace", "relu", "--html", "no/such/t.html").refused("--html: expected an existing folder, got 'no/such'")
         (tmp_path / "mine.json").write_text('{"mine": 1}')
+        cli("trace", "relu", "--html", "mine.json").refused("--html: expected a free name, but 'mine.json' is there")
         cli("trace", "relu", "--out", "mine.json").refused("expected a free name, but 'mine.json' is there")
         (tmp_path / "link").symlink_to("elsewhere")
         os.mkfifo(tmp_path / "pipe")
@@ -117,4 +119,24 @@ def test_a_disk_that_is_full(cli, tmp_path, monkeypatch):
 
     monkeypatch.setattr("npformer.cli.places.write_atomically", full)
     cli("trace", "relu", "--out", "t.json").refused("--out: expected to write 't.json', got: the disk is full")
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_page_is_written_and_may_be_written_again(cli, tmp_path):
+    for bugs in ((), ("--bugs", "relu-no-gate")):
+        found = cli("trace", "relu", "--html", "page.html", *bugs)
+        assert found.code == 0
+        assert "the page is in page.html (0." in found.out
+        assert "relu-no-gate" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert cli("trace", "relu", "--html", "page.html", "--bugs", "none").code == 0
+    assert "relu-no-gate" not in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert os.listdir(tmp_path) == ["page.html"]
+
+
+def test_bugs_that_cannot_be_shown(cli, tmp_path):
+    cli("trace", "relu", "--bugs", "relu-no-gate").refused("--bugs: expected --html FILE.html with it")
+    cli("trace", "relu", "--html", "p.html", "--bugs", "relu-no-gat").refused("did you mean relu-no-gate")
+    cli("trace", "relu", "--html", "p.html", "--bugs", "loss-by-batch").refused(
+        "expected bugs whose code this trace runs, got loss-by-batch; these it runs: ", "relu-no-gate"
+    )
     assert os.listdir(tmp_path) == []

@@ -1,0 +1,202 @@
+"""Bugs of the museum in a trace: what each changes, and where the first difference is.
+
+The same target is traced again while a bug's edits are in force (``lab/museum/patch.py``). Kept are the differences,
+wrong minus right, of everything that a call received and returned, and the lines of the first call that differs.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from npformer.errors import ConfigError
+from npformer.lab.museum.bug import Bug
+from npformer.lab.museum.bugs import BUGS, bug
+from npformer.lab.museum.patch import edited_sources, noted, patched
+from npformer.pages.packing import Pack
+from npformer.proof import Trace
+from npformer.typing import HostArray
+
+#: Those of one Transformer that show most, in the order of the backward pass; the first ten whose code runs are taken.
+USUAL = (
+    "loss-by-batch", "linear-bias-first-token", "post-norm-bypassed", "layer-norm-no-mean", "relu-no-gate",
+    "softmax-no-shared", "attention-no-scale", "residual-omitted-decoder", "memory-values-only", "residual-omitted",
+    "embedding-no-scale", "attention-dq-dk-swapped", "layer-norm-gamma-outside", "layer-norm-no-variance",
+    "causal-one-ahead", "positions-base", "gelu-no-density",
+)  # fmt: skip
+MOST = 10
+#: Differences below this, relative to the largest right number of an array, are rounding.
+ROUNDING = 1e-12
+#: What is compared of a call, in which of its two events: when it begins and when it ends.
+_FORWARD, _BACKWARD = ("inputs", "outputs"), ("upstream", "gradients")
+#: Keys whose texts are no names of arrays.
+_WORDS = ("text", "type", "names", "function")
+_OUTSIDE = ("optimiser", "training", "tests that cannot fail")
+
+
+class First(NamedTuple):
+    """The first place that differs: a call, going up or coming down."""
+
+    call: int
+    way: str  # "forward" or "backward"
+    handed: int | None  # the call inside it that received other numbers; None: what it returns itself differs
+
+
+@dataclass(frozen=True)
+class BugTrace:
+    """What one bug changes in a trace."""
+
+    bug: Bug
+    differences: dict[int, dict[str, dict[str, HostArray]]]  # call -> "outputs" and so on -> name -> wrong − right
+    sizes: dict[int, dict[str, float]]  # call -> "forward", "backward" -> the largest relative difference
+    first: First
+    loss: float | None
+    wrong: Trace
+
+    def to_dict(self, pack: Pack) -> dict[str, Any]:
+        """For the page; arrays go into the pack."""
+        text = {name: getattr(self.bug, name) for name in ("id", "category", "title", "right", "wrong", "story")}
+        first: Any = self.wrong.document["calls"][self.first.call]
+        steps = first[self.first.way] or {"lines": [], "function": None}
+        changed = [diff for pair in edited_sources(self.bug.edits).values() for diff in _diff(*pair)]
+        return text | {
+            "calls": {
+                str(call): {
+                    what: {name: pack.add(array) for name, array in each.items()} for what, each in kinds.items()
+                }
+                for call, kinds in self.differences.items()
+            },
+            "sizes": {
+                str(call): {way: _finite(size) for way, size in ways.items()} for call, ways in self.sizes.items()
+            },
+            "first": self.first._asdict(),
+            "function": steps["function"],
+            "lines": _packed(steps["lines"], self.wrong, pack),
+            "sources": self.wrong.document["sources"] if steps["lines"] else {},
+            "changed": changed,
+            "loss": None if self.loss is None else _finite(self.loss),
+        }
+
+
+def bug_traces(record: Callable[[], Trace], right: Trace, names: Sequence[str] | None = None) -> list[BugTrace]:
+    """Trace again with each bug: of these names, or the usual ten at most whose code the trace runs.
+
+    record makes the trace anew. Raises ConfigError for a name of no bug, and for a bug whose code the trace
+    does not run or which changes nothing in it.
+    """
+    chosen = [bug(name) for name in (USUAL if names is None else names)]
+    if not chosen:
+        return []
+    with noted({target for each in BUGS for target in each.targets}) as ran:
+        record()
+        reached = [each.id for each in BUGS if each.targets & ran and each.category not in _OUTSIDE]
+    found: list[BugTrace] = []
+    for each in chosen:
+        if names is None and (each.id not in reached or len(found) == MOST):
+            continue
+        if each.id not in reached:
+            raise ConfigError(
+                f"bugs: expected bugs whose code this trace runs, got {each.id}; these it runs: {', '.join(reached)}"
+            )
+        one = with_bug(record, right, each)
+        if one is not None:
+            found.append(one)
+        elif names is not None:
+            raise ConfigError(f"bugs: expected bugs that change a number of this trace, got {each.id}; leave it out")
+    return found
+
+
+def with_bug(record: Callable[[], Trace], right: Trace, one: Bug) -> BugTrace | None:
+    """The differences that a bug makes; None if there are none, or if the trace cannot be made with it."""
+    try:
+        with patched(one.edits), np.errstate(all="ignore"):
+            wrong = record()
+    except Exception:  # a bug may raise anything: there is no second trace to show
+        return None
+    differences: dict[int, dict[str, dict[str, HostArray]]] = {}
+    sizes: dict[int, dict[str, float]] = {}
+    pairs = list(_alike(right, wrong))
+    for ours, theirs in pairs:
+        for way, kinds in (("forward", _FORWARD), ("backward", _BACKWARD)):
+            found = {kind: _differing(ours[kind], theirs[kind], right, wrong) for kind in kinds}
+            own = [size for _, size in found[kinds[1]].values()]
+            if any(found.values()):
+                differences.setdefault(ours["id"], {}).update(
+                    {kind: {name: array for name, (array, _) in each.items()} for kind, each in found.items() if each}
+                )
+                sizes.setdefault(ours["id"], {})[way] = max(own, default=0.0)
+    first = _first(right.document["calls"], [ours["id"] for ours, _ in pairs], differences)
+    return None if first is None else BugTrace(one, differences, sizes, first, wrong.document["loss"], wrong)
+
+
+def _alike(right: Trace, wrong: Trace) -> Iterator[tuple[Any, Any]]:
+    """The calls of both traces, as long as they are the same calls."""
+    for ours, theirs in zip(right.document["calls"], wrong.document["calls"], strict=False):
+        if any(ours[key] != theirs[key] for key in ("name", "type", "parent")):
+            return
+        yield ours, theirs
+
+
+def _differing(ours: Any, theirs: Any, right: Trace, wrong: Trace) -> dict[str, tuple[HostArray, float]]:
+    """Name -> (wrong − right, its relative size), for the arrays that differ."""
+    found = {}
+    for mine, other in zip(ours, theirs, strict=False):
+        a, b = (_array(trace, entry["value"]) for trace, entry in ((right, mine), (wrong, other)))
+        if a is None or b is None or a.shape != b.shape:
+            continue
+        difference = np.asarray(b - a, dtype=np.float64)
+        largest = float(np.max(np.abs(a), initial=0.0)) or 1.0
+        size = float(np.max(np.abs(difference), initial=0.0)) / largest
+        if not size <= ROUNDING:
+            found[mine["name"]] = (difference, size)
+    return found
+
+
+def _array(trace: Trace, value: Any) -> HostArray | None:
+    found = trace.arrays.get(value) if isinstance(value, str) else None
+    return found if found is not None and found.dtype == np.float64 else None
+
+
+def _first(calls: Any, alike: list[int], differences: dict[int, dict[str, dict[str, HostArray]]]) -> First | None:
+    """The first event with a difference. What a call receives was made wrong by the call around it."""
+    by_id = {call["id"]: call for call in calls}
+    events: list[tuple[int, First]] = []
+    for number, found in differences.items():
+        call = by_id[number]
+        for way, (received, returned) in (("forward", _FORWARD), ("backward", _BACKWARD)):
+            if call[way] is None:
+                continue
+            around = number if call["parent"] is None else call["parent"]
+            if received in found:
+                events.append((call[way]["start"], First(around, way, number)))
+            if returned in found:
+                events.append((call[way]["end"], First(number, way, None)))
+    if len(alike) < len(calls):  # from here on other calls were made
+        missing = next(call for call in calls if call["id"] not in alike)
+        events.append((missing["forward"]["start"], First(missing["parent"] or 0, "forward", missing["id"])))
+    return min(events, key=lambda event: event[0])[1] if events else None
+
+
+def _diff(before: str, after: str) -> list[list[str]]:
+    """The changed lines with two around them: [" " | "-" | "+", text]."""
+    lines = list(difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=2))[2:]
+    return [[line[:1], line[1:]] for line in lines if not line.startswith("@@")]
+
+
+def _finite(number: float) -> float | None:
+    return float(number) if np.isfinite(number) else None
+
+
+def _packed(lines: Any, trace: Trace, pack: Pack) -> Any:
+    """Lines with the names of their arrays in the pack."""
+    if isinstance(lines, str) and lines in trace.arrays:
+        return pack.add(trace.arrays[lines])
+    if isinstance(lines, list):
+        return [_packed(each, trace, pack) for each in lines]
+    if isinstance(lines, dict):
+        return {key: each if key in _WORDS else _packed(each, trace, pack) for key, each in lines.items()}
+    return lines

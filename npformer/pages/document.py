@@ -1,0 +1,90 @@
+"""One HTML file that asks for nothing: styles, scripts and data inside, and a policy that forbids everything else.
+
+The page's content-security-policy names the hash of its one style sheet and of its one script. So a browser runs these
+two texts and nothing else: no request, no other script, no style attribute, no eval. Data stand in blocks that are no
+scripts. Scripts put text on the page as text, never as HTML.
+
+A script is written as JavaScript modules, one file each, that import each other. A page opened from disk
+can load no second file, so ``bundle`` writes them one after the other, in the order in which they need each other.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import re
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from npformer._version import __version__
+from npformer.visible import visible
+
+_IMPORT = re.compile(r'^import \{[^}]*\} from "\./(?P<name>[a-z_]+)\.js";\n', re.MULTILINE)
+_EXPORT = re.compile(r"^export (?=(?:async )?function |const |class )", re.MULTILINE)
+
+
+def web_file(name: str) -> str:
+    """The text of a file in the folder ``web`` of this package."""
+    return (files("npformer.pages") / "web" / name).read_text(encoding="utf-8")
+
+
+@cache
+def bundle(start: str) -> str:
+    """The module ``start`` (without .js) and all that it imports, as the text of one module."""
+    ordered: dict[str, str] = {}
+
+    def add(name: str) -> None:
+        if name not in ordered:
+            text = web_file(f"{name}.js")
+            for found in _IMPORT.finditer(text):
+                add(found["name"])
+            ordered[name] = _EXPORT.sub("", _IMPORT.sub("", text))
+
+    add(start)
+    return '"use strict";\n' + "\n".join(ordered.values())
+
+
+def html_page(title: str, *, style: str, script: str, data: Mapping[str, Any], body: str = "") -> str:
+    """A whole page. title is any text; style, script and body are this package's own; data are any values of JSON.
+
+    Each of data becomes a block ``<script type="application/json" id="…">``, in which no text can end the block.
+    """
+    policy = (
+        f"default-src 'none'; base-uri 'none'; form-action 'none'; script-src {_hash(script)}; style-src {_hash(style)}"
+    )
+    blocks = "\n".join(
+        f'<script type="application/json" id="{name}">{_json(value)}</script>' for name, value in data.items()
+    )
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="generator" content="npformer {__version__}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{html.escape(visible(title))}</title>
+<style>{style}</style>
+</head>
+<body>
+{body}
+{blocks}
+<script type="module">{script}</script>
+</body>
+</html>
+"""
+
+
+def _json(value: Any) -> str:
+    r"""JSON in which < is written as \u003c, so that nothing in it ends the block or begins a comment."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def _hash(text: str) -> str:
+    digest = hashlib.sha256(text.encode("utf-8")).digest()
+    return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"

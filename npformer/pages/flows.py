@@ -1,0 +1,189 @@
+"""Which call read which number: the edges of the drawn graph, and the uses whose gradients add up to a gradient.
+
+Layers move numbers between operations (they split heads, put blocks side by side, hand one array to two parts) and
+compute nothing themselves, as a rule. So a number that an operation reads is, to the last bit, a number that an earlier
+operation made, and the latest one that made it is where it comes from. The gradient of a number is the sum over all
+its uses: ``fan_in`` lists them for every upstream gradient, and for every gradient that a layer returns. Each list is
+checked: only if its sum is the recorded gradient, to 1e-12 of the largest, does the page show it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from npformer.proof.trace_json import CallOf
+from npformer.typing import HostArray
+
+Call: TypeAlias = CallOf
+Kind: TypeAlias = Literal["inputs", "outputs", "upstream", "gradients"]
+#: A number: (id of a call, its output or input by index, its flat index in that array).
+Spot = tuple[int, int, int]
+#: (id of the consumer, name of its gradient, for each of its entries the flat index of the number that it read, or −1)
+Use = tuple[int, str, HostArray]
+CLOSE = 1e-12
+
+
+@dataclass
+class Flows:
+    """Who reads whose numbers."""
+
+    edges: list[tuple[int, int, int]] = field(default_factory=list)  # producer, consumer, the consumer's input
+    #: (call, "upstream" | "gradients", name) -> the uses that add up to it
+    fan_in: dict[tuple[int, str, str], list[Use]] = field(default_factory=dict)
+
+
+def flows(calls: Sequence[Call], arrays: Mapping[str, HostArray]) -> Flows:
+    """The flows of a trace's calls, in forward order."""
+    return _Reader(calls, arrays).read()
+
+
+class _Reader:
+    """Follows numbers through the forward."""
+
+    def __init__(self, calls: Sequence[Call], arrays: Mapping[str, HostArray]) -> None:
+        self.calls = {call["id"]: call for call in calls}
+        self.arrays = arrays
+        parents = {call["parent"] for call in calls}
+        self.leaves = [call for call in calls if call["id"] not in parents]
+        self.made: dict[bytes, list[Spot]] = {}  # bits of a number -> where the latest call made it
+        self.uses: dict[Spot, list[Spot]] = defaultdict(list)  # number -> the inputs of operations that read it
+        self.source: dict[tuple[int, int], list[Spot | None]] = {}  # (call, input) -> where each number comes from
+        self.found = Flows()
+
+    def read(self) -> Flows:
+        """Follow the numbers, then list the uses of each gradient."""
+        ends = sorted(self.calls.values(), key=lambda call: call["forward"]["end"])
+        for call in ends:
+            if call in self.leaves:
+                self._read_leaf(call)
+            else:
+                self._note_layer(call)
+        read = [(spot, call, i) for (call, i), spots in self.source.items() if i >= 0 for spot in spots]
+        self.found.edges = sorted({(spot[0], call, i) for spot, call, i in read if spot is not None})
+        for call in ends:
+            self._list_upstream(call)
+            if call not in self.leaves:
+                self._list_layer_gradients(call)
+        return self.found
+
+    def _floats(self, call: Call, what: Kind) -> Iterator[tuple[int, str, HostArray]]:
+        """(index, name, array) of a call's float arrays."""
+        for i, entry in enumerate(call[what]):
+            array = self.arrays.get(entry["value"]) if isinstance(entry["value"], str) else None
+            if array is not None and array.dtype == np.float64:
+                yield i, entry["name"], array
+
+    def _read_leaf(self, call: Call) -> None:
+        for i, name, array in self._floats(call, "inputs"):
+            if name not in call["params"]:
+                self.source[call["id"], i] = spots = self._origin(array)
+                for k, spot in enumerate(spots):
+                    if spot is not None:
+                        self.uses[spot].append((call["id"], i, k))
+        self._make(call)
+
+    def _note_layer(self, call: Call) -> None:
+        """Where a layer's outputs come from; it makes none of them itself."""
+        for i, _, array in self._floats(call, "outputs"):
+            self.source[call["id"], -1 - i] = self._origin(array)
+
+    def _make(self, call: Call) -> None:
+        fresh: dict[bytes, list[Spot]] = defaultdict(list)
+        for i, _, array in self._floats(call, "outputs"):
+            for k, number in enumerate(array.reshape(-1)):
+                fresh[number.tobytes()].append((call["id"], i, k))
+        self.made |= fresh
+
+    def _origin(self, array: HostArray) -> list[Spot | None]:
+        """Where each number of an array was made; None for 0, which may come from anywhere.
+
+        One that was made in several places (a token that stands in two sequences) comes from the same place in the
+        array, or else the first is the first, the second the second, since layers keep the order of tokens.
+        """
+        spots: list[Spot | None] = []
+        before: Counter[bytes] = Counter()
+        for k, number in enumerate(array.reshape(-1)):
+            bits = number.tobytes()
+            places = self.made.get(bits, []) if number != 0 else []
+            in_turn = places[before[bits] % len(places)] if places else None
+            spots.append(next((spot for spot in places if spot[2] == k), in_turn))
+            before[bits] += 1
+        return spots
+
+    def _list_upstream(self, call: Call) -> None:
+        """The uses of each number that a call made."""
+        outputs = {i: array for i, _, array in self._floats(call, "outputs")}
+        for i, name, total in self._floats(call, "upstream"):
+            if i in outputs and outputs[i].shape == total.shape:
+                made: list[Spot | None] = [(call["id"], i, k) for k in range(total.size)]
+                made = self.source.get((call["id"], -1 - i), made)
+                self._keep((call["id"], "upstream", name), made, total, lambda user: not self._is_in(user, call))
+
+    def _list_layer_gradients(self, call: Call) -> None:
+        """The uses, inside a layer, of each number that it read."""
+        inputs = {name: array for _, name, array in self._floats(call, "inputs")}
+        for _, name, total in self._floats(call, "gradients"):
+            given = inputs.get(next(entry["of"] for entry in call["gradients"] if entry["name"] == name))
+            if given is not None and given.shape == total.shape:
+                inside = [leaf for leaf in self.leaves if self._is_in(leaf["id"], call)]
+                self._keep_inside((call["id"], "gradients", name), given, total, inside)
+
+    def _keep_inside(self, key: tuple[int, str, str], given: HostArray, total: HostArray, inside: list[Call]) -> None:
+        places = {number.tobytes(): k for k, number in reversed(list(enumerate(given.reshape(-1))))}
+        uses = []
+        for leaf in inside:
+            for i, name, array in self._floats(leaf, "inputs"):
+                origin = self.source.get((leaf["id"], i))
+                if origin is None:
+                    continue
+                where = np.full(array.size, -1)
+                for k, number in enumerate(array.reshape(-1)):
+                    spot = origin[k]
+                    if spot is None or not self._is_in(spot[0], self.calls[key[0]]):
+                        same = k < given.size and given.reshape(-1)[k].tobytes() == number.tobytes()
+                        where[k] = k if same else places.get(number.tobytes(), -1)
+                uses.append((leaf["id"], name, where))
+        self._keep_if_exact(key, self._with_gradients(uses), total)
+
+    def _keep(self, key: tuple[int, str, str], made: list[Spot | None], total: HostArray, counts: Any) -> None:
+        maps: dict[tuple[int, int], HostArray] = {}
+        for target, spot in enumerate(made):
+            for user, i, k in self.uses[spot] if spot is not None else ():
+                if counts(user):
+                    size = self._input(user, i).size
+                    maps.setdefault((user, i), np.full(size, -1))[k] = target
+        uses = [(user, self.calls[user]["inputs"][i]["name"], where) for (user, i), where in maps.items()]
+        self._keep_if_exact(key, self._with_gradients(uses), total)
+
+    def _with_gradients(self, uses: list[Use]) -> list[Use]:
+        """The uses by the names of their gradients; those without a gradient are left out."""
+        found = []
+        for user, name, where in uses:
+            gradient = next((g["name"] for g in self.calls[user]["gradients"] if g["of"] == name), None)
+            if gradient is not None and np.any(where >= 0):
+                found.append((user, gradient, where))
+        return found
+
+    def _keep_if_exact(self, key: tuple[int, str, str], uses: list[Use], total: HostArray) -> None:
+        added = np.zeros(total.size)
+        for user, gradient, where in uses:
+            value = next(str(g["value"]) for g in self.calls[user]["gradients"] if g["name"] == gradient)
+            np.add.at(added, where[where >= 0], self.arrays[value].reshape(-1)[where >= 0])
+        worst = np.max(np.abs(added - total.reshape(-1)), initial=0.0)
+        if uses and worst <= CLOSE * max(float(np.max(np.abs(total), initial=0.0)), CLOSE):
+            self.found.fan_in[key] = uses
+
+    def _input(self, call: int, i: int) -> HostArray:
+        return self.arrays[str(self.calls[call]["inputs"][i]["value"])]
+
+    def _is_in(self, inner: int, outer: Call) -> bool:
+        """Whether a call is outer, or inside it."""
+        at: int | None = inner
+        while at is not None and at != outer["id"]:
+            at = self.calls[at]["parent"]
+        return at is not None

@@ -1,0 +1,86 @@
+// Arrays of the trace: float64 in one compressed block, and how their numbers are written.
+
+// All arrays by name: {kind: "f" | "i" | "b", shape, data: Float64Array}.
+export async function unpack(text, places) {
+  const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  const numbers = littleEndian(await new Response(stream).arrayBuffer());
+  const arrays = new Map();
+  for (const [name, [kind, shape, start]] of Object.entries(places)) {
+    const size = shape.reduce((product, length) => product * length, 1);
+    arrays.set(name, { name, kind, shape, data: numbers.subarray(start, start + size) });
+  }
+  return arrays;
+}
+
+function littleEndian(buffer) {
+  if (new Uint8Array(new Uint16Array([1]).buffer)[0] === 1) return new Float64Array(buffer);
+  const view = new DataView(buffer);
+  return Float64Array.from({ length: buffer.byteLength / 8 }, (_, i) => view.getFloat64(8 * i, true));
+}
+
+export function largest(array) {
+  let most = 0;
+  for (const number of array.data) if (Number.isFinite(number) && Math.abs(number) > most) most = Math.abs(number);
+  return most;
+}
+
+// The index of an entry along each axis, from its flat index.
+export function unravel(flat, shape) {
+  const index = [];
+  for (let axis = shape.length - 1; axis >= 0; axis--) {
+    index.unshift(flat % shape[axis]);
+    flat = Math.floor(flat / shape[axis]);
+  }
+  return index;
+}
+
+export function entryName(name, flat, shape) {
+  return shape.length ? `${name}[${unravel(flat, shape).join(",")}]` : name;
+}
+
+const MINUS = "\u2212";
+
+// A number for a cell: about four characters, with its sign.
+export function short(number, kind) {
+  if (kind === "b") return number ? "yes" : "no";
+  if (kind === "i") return String(number).replace("-", MINUS);
+  if (number === 0) return "0";
+  if (!Number.isFinite(number)) return Number.isNaN(number) ? "NaN" : number > 0 ? "∞" : `${MINUS}∞`;
+  const size = Math.abs(number);
+  const sign = number < 0 ? MINUS : "+";
+  if (size >= 0.0005 && size < 9.9995) return sign + size.toFixed(3);
+  if (size >= 9.9995 && size < 9999.5) return sign + size.toFixed(size < 99.995 ? 2 : size < 999.95 ? 1 : 0);
+  return sign + size.toExponential(0).replace("e-", `e${MINUS}`).replace("e+", "e");
+}
+
+// The power of ten, a multiple of three, by which an array's numbers are shown: 3 shows 0.0218 as 21.8.
+export function powerOf(array) {
+  const most = array.kind === "f" ? largest(array) : 0;
+  if (most === 0 || (most >= 0.0995 && most < 999.5)) return 0;
+  return most < 0.0995 ? 3 * Math.ceil(-Math.log10(most) / 3 - 0.33) : -3 * Math.floor(Math.log10(most) / 3);
+}
+
+const RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹";
+
+export function powerText(power) {
+  return power ? `× 10${power > 0 ? "⁻" : ""}${String(Math.abs(power)).replace(/\d/g, (digit) => RAISED[digit])}` : "";
+}
+
+// A number with all of its digits, or with so many significant ones.
+export function long(number, digits) {
+  if (!Number.isFinite(number)) return short(number, "f");
+  const text = digits === undefined ? String(number) : number.toPrecision(digits);
+  return text.replace(/-/g, MINUS);
+}
+
+export function signed(number, digits) {
+  return (number > 0 ? "+" : "") + long(number, digits);
+}
+
+// Three digits and the sign.
+export function brief(number) {
+  const size = Math.abs(number);
+  const text = size >= 1e-3 && size < 1e4 ? number.toPrecision(3) : number === 0 ? "0" : number.toExponential(2);
+  return (number > 0 ? "+" : "") + text.replace("e+", "e").replace(/-/g, MINUS);
+}

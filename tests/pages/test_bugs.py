@@ -1,0 +1,95 @@
+"""Each bug of the museum changes a trace first where its own code is."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+import npformer as npf
+from npformer.errors import ConfigError
+from npformer.lab.museum.bugs import BUGS, bug
+from npformer.pages.bugs import MOST, USUAL, bug_traces, with_bug
+from npformer.pages.packing import Pack
+from npformer.proof.showcase import showcase
+
+#: The first ten whose code the showcase runs: the call that differs first, and in which of its two passes.
+FIRST = {
+    "loss-by-batch": ("loss", "backward"),
+    "linear-bias-first-token": ("generator.linear", "backward"),
+    "post-norm-bypassed": ("decoder.layers.0.norm3.post_norm", "backward"),
+    "layer-norm-no-mean": ("decoder.layers.0.norm3.post_norm", "backward"),
+    "relu-no-gate": ("decoder.layers.0.feed_forward.feed_forward", "backward"),
+    "softmax-no-shared": ("decoder.layers.0.cross_attention.attention", "backward"),
+    "attention-no-scale": ("decoder.layers.0.cross_attention.attention", "backward"),
+    "residual-omitted-decoder": ("decoder.layers.0", "backward"),
+    "memory-values-only": ("decoder.layers.0.cross_attention", "backward"),
+    "residual-omitted": ("decoder.layers.0", "backward"),
+}
+
+
+def test_each_of_ten_bugs_differs_first_where_its_code_is(shown, bugs):
+    found = {one.bug.id: (shown.calls[one.first.call]["name"], one.first.way) for one in bugs}
+    assert found == FIRST
+    assert len(found) == MOST
+
+
+def test_what_runs_before_the_first_place_is_the_same_to_the_last_bit(shown, bugs):
+    for one in bugs:
+        start = shown.calls[one.first.call][one.first.way]["start"]
+        for number, kinds in one.differences.items():
+            call = shown.calls[number]
+            for way, kind in (("forward", "outputs"), ("backward", "gradients")):
+                assert kind not in kinds or call[way]["end"] >= start, one.bug.id
+
+
+def test_the_lines_are_those_of_the_changed_code(bugs):
+    lines = {one.bug.id: one.to_dict(Pack()) for one in bugs}
+    changed = lines["layer-norm-no-mean"]
+    assert "along_one -" not in changed["sources"]["layer_norm"]["functions"]["layer_norm_backward"]["text"]
+    assert changed["function"] == "post_norm.post_norm_backward"
+    inner = [frame["function"] for line in changed["lines"] for frame in line.get("inside", [])]
+    assert inner == ["layer_norm.layer_norm_backward", "residual.residual_backward"]
+    assert [sign for sign, _ in changed["changed"] if sign != " "] == ["-", "+"]
+    assert lines["memory-values-only"]["lines"] == []  # a layer has none
+
+
+def test_a_difference_is_wrong_minus_right(shown, bugs):
+    one = next(each for each in bugs if each.bug.id == "loss-by-batch")
+    (right,) = (g for g in shown.calls[one.first.call]["gradients"] if g["name"] == "dlogits")
+    (wrong,) = (g for g in one.wrong.calls[one.first.call]["gradients"] if g["name"] == "dlogits")
+    difference = one.differences[one.first.call]["gradients"]["dlogits"]
+    assert np.array_equal(difference, one.wrong.arrays[wrong["value"]] - shown.arrays[right["value"]])
+
+
+def test_a_bug_of_the_forward_is_found_in_the_forward(shown):
+    for name, first in (
+        ("causal-one-ahead", ("decoder.layers.0.self_attention.attention", "forward")),
+        ("positions-base", ("src_positions.sinusoidal_positions", "forward")),
+        ("cross-sides-swapped", ("decoder.layers.0", "forward")),
+        ("positions-before-scaling", ("", "forward")),
+    ):
+        one = with_bug(showcase, shown, bug(name))
+        assert one is not None
+        assert (shown.calls[one.first.call]["name"], one.first.way) == first, name
+
+
+def test_a_named_bug_must_run_and_must_change_something(shown):
+    record = partial(npf.trace, "layer_norm")
+    right = record()
+    (one,) = bug_traces(record, right, ["layer-norm-no-mean"])
+    assert one.first.call == 0
+    with pytest.raises(
+        ConfigError, match=r"expected bugs whose code this trace runs, got relu-no-gate.*layer-norm-no-mean"
+    ):
+        bug_traces(record, right, ["relu-no-gate"])
+    with pytest.raises(ConfigError, match="that change a number of this trace, got attention-dv-before-dropout"):
+        bug_traces(showcase, shown, ["attention-dv-before-dropout"])
+    with pytest.raises(ConfigError, match="did you mean relu-no-gate"):
+        bug_traces(record, right, ["relu-no-gat"])
+    assert bug_traces(record, right, []) == []
+
+
+def test_the_usual_bugs_are_in_the_museum():
+    assert set(USUAL) <= {one.id for one in BUGS}

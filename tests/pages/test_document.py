@@ -1,0 +1,64 @@
+"""A page asks for nothing, runs only its own script, and shows texts as texts."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+
+from npformer.pages.document import bundle, html_page, web_file
+
+HOSTILE = "</script><script>alert(1)</script><!-- \u2028 & \" ' \u202e"
+
+
+def page(**changes):
+    given = {"style": "p { color: red }", "script": 'console.log("ü")', "data": {"numbers": [1.5, HOSTILE]}}
+    return html_page(HOSTILE, **given | changes)
+
+
+def test_the_policy_names_the_one_script_and_the_one_style_by_their_hashes():
+    text = page()
+    (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)
+    for kind, tag in (("script", '<script type="module">'), ("style", "<style>")):
+        inside = text.partition(tag)[2].partition(f"</{kind}>")[0]
+        digest = base64.b64encode(hashlib.sha256(inside.encode()).digest()).decode()
+        assert f"{kind}-src 'sha256-{digest}'" in policy
+    assert policy.startswith("default-src 'none'")
+    assert "unsafe" not in policy
+
+
+def test_no_text_ends_its_block():
+    text = page()
+    block = re.search(r'<script type="application/json" id="numbers">(.*?)</script>', text, re.DOTALL)
+    assert block is not None
+    assert json.loads(block[1]) == [1.5, HOSTILE]
+    assert text.count("</script>") == 2
+    assert "<title>&lt;/script&gt;" in text
+    assert "\u202e" not in text.partition("</title>")[0]
+
+
+def test_a_bundle_holds_each_module_once_after_those_that_it_imports():
+    text = bundle("main")
+    assert not re.search(r"^(import|export) ", text, re.MULTILINE)
+    names = re.findall(r"^(?:async )?(?:function|const|class) (\w+)", text, re.MULTILINE)
+    assert len(names) == len(set(names)), "modules of one script share its names"
+    assert text.index("function unpack(") < text.index("function load(") < text.index("async function start(")
+
+
+def test_the_script_has_no_way_out_of_the_page():
+    script = bundle("main")
+    for forbidden in (
+        "innerHTML",
+        "outerHTML",
+        "insertAdjacentHTML",
+        "eval(",
+        "Function(",
+        "fetch(",
+        "XMLHttpRequest",
+        "http:",
+        "https:",
+    ):
+        assert forbidden not in script.replace("http://www.w3.org/2000/svg", "")
+    assert "url(" not in web_file("trace.css")
+    assert "@import" not in web_file("trace.css")

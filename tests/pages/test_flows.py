@@ -1,0 +1,50 @@
+"""Numbers are followed from the call that made them to every call that read them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from npformer.pages.flows import flows
+from npformer.proof.showcase import showcase
+
+
+def named(trace, number):
+    return trace.calls[number]["name"].rpartition(".layers.0.")[2]
+
+
+@pytest.mark.parametrize("changes", [{}, {"norm_order": "pre", "num_decoder_layers": 2}, {"tie_embeddings": True}])
+def test_the_uses_of_every_number_add_up_to_its_gradient(changes):
+    trace = showcase(**changes)
+    found = flows(trace.calls, trace.arrays)
+    for call in trace.calls:
+        for what in ("upstream", "gradients"):
+            listed = what == "upstream" or call["kind"] == "layer"
+            for entry in call[what] if listed else ():
+                if call["parent"] is None and (what == "gradients" or call["type"] == "cross_entropy"):
+                    continue
+                uses = found.fan_in[call["id"], what, entry["name"]]
+                total = np.zeros(trace.arrays[entry["value"]].size)
+                for user, gradient, where in uses:
+                    value = next(g["value"] for g in trace.calls[user]["gradients"] if g["name"] == gradient)
+                    np.add.at(total, where[where >= 0], trace.arrays[value].reshape(-1)[where >= 0])
+                given = trace.arrays[entry["value"]].reshape(-1)
+                assert np.max(np.abs(total - given)) <= 1e-12 * np.max(np.abs(given))
+
+
+def test_a_value_that_is_used_twice_has_two_uses(shown):
+    found = flows(shown.calls, shown.arrays)
+    norm = next(call for call in shown.calls if call["name"] == "encoder.layers.0.norm1.post_norm")
+    users = {named(shown, user) for user, _, _ in found.fan_in[norm["id"], "upstream", "dy"]}
+    assert users == {"feed_forward.feed_forward", "norm2.post_norm"}
+
+
+def test_the_graph_has_an_edge_for_each_reading(shown):
+    found = flows(shown.calls, shown.arrays)
+    edges = {(named(shown, a), named(shown, b)) for a, b, _ in found.edges}
+    assert ("self_attention.linear", "self_attention.attention") in edges
+    assert ("norm2.post_norm", "cross_attention.linear") in edges  # the memory
+    assert ("generator.linear", "loss") in edges
+    readers = {b for _, b, _ in found.edges}
+    leaves = {call["id"] for call in shown.calls} - {call["parent"] for call in shown.calls}
+    assert {named(shown, leaf) for leaf in leaves - readers} == {"src_embedding.embedding", "tgt_embedding.embedding"}

@@ -1,0 +1,285 @@
+"""The page of a trace in a real browser: what a reader sees, and what the keys and the pointer do."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import npformer as npf
+from npformer.pages import trace_page, write_trace_page
+from npformer.proof.showcase import showcase
+from tests.browser import NARROW, WIDE
+
+pytestmark = pytest.mark.browser
+
+READY = "document.documentElement.dataset.ready === 'yes'"
+STEP = "return [npformerPage.step.number, npformerPage.step.way, npformerPage.step.call.name]"
+
+
+@pytest.fixture(scope="session")
+def page(shown, bugs, tmp_path_factory):
+    """The showcase's page, with ten bugs."""
+    path = tmp_path_factory.mktemp("pages") / "showcase.html"
+    write_trace_page(shown, path, bugs=bugs)
+    return path
+
+
+@pytest.fixture
+def opened(browser, page):
+    """A browser with the showcase's page."""
+    browser.open(page)
+    browser.wait(READY)
+    return browser
+
+
+def go(browser, name, way):
+    """Go to a step."""
+    browser.run(
+        "const app = npformerPage;"
+        "app.go(app.model.steps.find((each) => each.call.name === arguments[0] && each.way === arguments[1]).number);",
+        name,
+        way,
+    )
+
+
+def mark(browser, what, name, flat, cell_id="cell"):
+    """Give a number's cell an id."""
+    browser.run(
+        "const app = npformerPage;"
+        "app.cellOf({call: app.step.call.id, what: arguments[0], name: arguments[1], flat: arguments[2]})"
+        ".id = arguments[3];",
+        what, name, flat, cell_id,
+    )  # fmt: skip
+
+
+def text(browser, selector):
+    return browser.find(selector).text
+
+
+def test_the_page_is_small(page):
+    assert page.stat().st_size < 3_000_000
+
+
+def test_every_number_of_the_trace_is_on_the_page(opened, shown):
+    found = opened.run(
+        "return [...npformerPage.model.arrays].filter(([name]) => name.startsWith('a'))"
+        ".map(([name, each]) => [name, each.shape, [...each.data].map(String)])"
+    )
+    assert {name for name, _, _ in found} == set(shown.arrays)
+    for name, shape, numbers in found:
+        assert tuple(shape) == shown.arrays[name].shape
+        given = shown.arrays[name].reshape(-1).astype(float)
+        assert np.array_equal(np.array(numbers, dtype=float), given, equal_nan=True)
+
+
+def test_the_terms_of_every_gradient_add_up_to_it_on_the_page(opened):
+    """Of operations their terms, of layers and of what arrives the uses: summed by the page's own numbers."""
+    worst, entries, without = opened.run(
+        """
+        const {model} = npformerPage;
+        const size = (data) => data.reduce((most, number) => Math.max(most, Math.abs(number)), 0);
+        let [worst, entries, without] = [0, 0, []];
+        for (const call of model.calls) {
+          for (const what of ["gradients", "upstream"]) {
+            for (const {name, value} of call[what]) {
+              const array = model.arrays.get(value);
+              const kept = what === "gradients" && (model.evidence[call.id] || {})[name];
+              const terms = kept ? kept.terms.map((each) => size(model.arrays.get(each).data)) : [];
+              const most = Math.max(size(array.data), ...terms);
+              array.data.forEach((number, flat) => {
+                const split = npformerPage.split({call: call.id, what, name, flat, array});
+                if (split === null) { without.push(`${call.name} ${name}`); return; }
+                const total = split.list.reduce((sum, each) => sum + each.term, 0);
+                worst = Math.max(worst, Math.abs(total - number) / most);
+                entries += 1;
+              });
+            }
+          }
+        }
+        return [worst, entries, [...new Set(without)]];
+        """
+    )
+    assert worst <= 1e-12
+    assert entries > 3000
+    assert without == ["loss dy"]  # nothing comes after the loss
+
+
+def test_keys_walk_through_the_steps_and_lines(opened, shown):
+    steps = 2 * len(shown.calls)
+    assert opened.run(STEP)[0] == 0
+    opened.press("ArrowRight", "ArrowRight", "ArrowLeft")
+    assert opened.run(STEP)[0] == 1
+    opened.press("End")
+    assert opened.run(STEP) == [steps - 1, "backward", ""]
+    opened.press("l")
+    assert opened.run(STEP) == [steps // 2 - 1, "forward", "loss"]
+    opened.press("ArrowRight")
+    assert opened.run(STEP) == [steps // 2, "backward", "loss"]
+    assert opened.find("#timeline").get_attribute("aria-valuetext") == f"backward {steps // 2} of {steps // 2}: loss"
+    assert "step 46 of 90 · backward 45" in text(opened, "#where")
+    opened.press("ArrowUp")
+    assert "p, q, counted, num_counted" in text(opened, "#source li.lit")
+    opened.press("ArrowDown", "ArrowDown")
+    assert opened.run(STEP)[0] == steps // 2 + 1
+    opened.press("Home")
+    assert opened.run(STEP)[0] == 0
+
+
+def test_pointing_at_a_number_shows_what_it_is_made_of(opened):
+    go(opened, "decoder.layers.0.norm3.post_norm", "backward")
+    mark(opened, "gradients", "dx", 5)
+    opened.hover("#cell")
+    value = opened.run("return document.getElementById('cell').entry.array.data[5]")
+    sum_line = opened.find("#entry .sum")
+    total, shown_value, scale = (float(sum_line.get_attribute(f"data-{name}")) for name in ("sum", "value", "scale"))
+    assert shown_value == value
+    assert abs(total - value) <= 1e-12 * scale
+    assert "✓ the gradient" in sum_line.text
+    assert len(opened.driver.find_elements("css selector", "#entry .bars li")) == 4
+    said = text(opened, ".witnesses")
+    assert "complex step" in said
+    assert "central difference" in said
+    assert said.count("✓") == 2
+
+
+def test_a_term_leads_to_the_number_it_came_from_up_to_the_loss(opened):
+    go(opened, "generator.linear", "backward")
+    mark(opened, "gradients", "dx", 0)
+    opened.click("#cell")
+    opened.click("#entry .bars .term")
+    assert opened.run("return npformerPage.pinned.name") == "dy"
+    opened.click("#entry .bars .term")
+    assert opened.run(STEP)[1:] == ["backward", "loss"]
+    assert opened.run("return npformerPage.pinned.name") == "dlogits"
+    opened.press("Escape")
+    assert opened.run("return npformerPage.pinned") is None
+
+
+def test_the_keyboard_alone_reaches_a_number(opened):
+    go(opened, "decoder.layers.0.norm3.post_norm", "backward")
+    opened.run("document.getElementById('arrays').querySelector('td[tabindex=\"0\"]').focus()")
+    opened.press("ArrowRight", "ArrowDown", "Enter")
+    assert opened.run("return npformerPage.pinned.flat") == 5
+    assert opened.run(STEP)[2] == "decoder.layers.0.norm3.post_norm"  # arrows moved in the array, not in time
+    label = opened.run("return document.activeElement.getAttribute('aria-label')")
+    assert label.startswith("y[0,1,1] = ")
+    opened.press("Escape", "ArrowRight")
+    assert opened.run(STEP)[2] != "decoder.layers.0.norm3.post_norm"
+
+
+def test_each_bug_opens_at_its_first_place_and_spreads_from_there(opened, shown, bugs):
+    for one in bugs:
+        opened.run(
+            "const select = document.getElementById('bug'); select.value = arguments[0];"
+            "select.dispatchEvent(new Event('change'))",
+            one.bug.id,
+        )
+        assert opened.run(STEP)[1:] == [one.first.way, shown.calls[one.first.call]["name"]], one.bug.id
+        ticks = opened.run("return npformerPage.ticks.map((tick) => Number(tick.style.getPropertyValue('--size')))")
+        first = opened.run("return npformerPage.ticks.findIndex((tick) => tick.classList.contains('first'))")
+        assert opened.run(STEP)[0] == first
+        earliest = next(number for number, size in enumerate(ticks) if size > 0)
+        assert earliest == first or one.first.handed is not None
+        assert one.bug.title in text(opened, "#bugtext")
+    opened.run(
+        "const select = document.getElementById('bug'); select.value = ''; select.dispatchEvent(new Event('change'))"
+    )
+    assert opened.run("return npformerPage.ticks.every((tick) => Number(tick.style.getPropertyValue('--size')) === 0)")
+
+
+def test_a_bugs_line_shows_its_difference(opened):
+    opened.run(
+        "const select = document.getElementById('bug'); select.value = 'layer-norm-no-mean';"
+        "select.dispatchEvent(new Event('change'))"
+    )
+    assert "x_hat * along_x_hat" in text(opened, "#source li.changed")
+    cards = opened.run(
+        "return [...document.querySelectorAll('#arrays figure.card.differs')].map((card) => card.spec.name)"
+    )
+    assert cards == ["dtotal", "dx", "df"]
+
+
+def test_predicting_hides_numbers_and_judges_what_is_typed(opened):
+    go(opened, "generator.linear", "backward")
+    opened.click("#predict")
+    mark(opened, "gradients", "dx", 1)
+    assert text(opened, "#cell") == "?"
+    value = opened.run("return document.getElementById('cell').entry.array.data[1]")
+    opened.click("#cell")
+    assert str(abs(value))[:5] not in text(opened, "#entry")
+    guess = opened.find("#guess")
+    for typed, said in (("", "Type a number"), (repr(-value), "the sign is not"), (repr(2 * value), "factor of 2")):
+        guess.clear()
+        guess.send_keys(typed)
+        opened.click("form.guess button")
+        assert said in text(opened, "#entry .verdict")
+    guess.clear()
+    guess.send_keys(repr(value).replace(".", ","))
+    opened.click("form.guess button")
+    assert "Right" in text(opened, "#entry .verdict")
+    assert text(opened, "#score") == "1 right of 3"
+    mark(opened, "gradients", "dx", 1)
+    assert text(opened, "#cell") != "?"
+    mark(opened, "gradients", "dx", 2, "other")
+    assert text(opened, "#other") == "?"
+
+
+@pytest.mark.parametrize("size", [WIDE, NARROW])
+def test_nothing_is_wider_than_the_window(opened, size):
+    for dark in (False, True):
+        opened.look(size, dark=dark)
+        for name in ("src_embedding.embedding", "decoder.layers.0.cross_attention.attention", "loss", ""):
+            go(opened, name, "backward")
+            assert opened.run("return document.documentElement.scrollWidth") <= size[0]
+
+
+def test_what_can_be_operated_has_a_name(opened):
+    nameless = opened.run(
+        "const kinds = 'button, select, input, [role=slider], [role=tree], [role=grid], [role=img]';"
+        "return [...document.querySelectorAll(kinds)]"
+        ".filter((each) => !each.textContent.trim() && !each.getAttribute('aria-label')).map((each) => each.outerHTML)"
+    )
+    assert nameless == []
+
+
+def test_text_of_a_user_is_text(browser, tmp_path):
+    hostile = "<img src=x onerror=\"document.title='broken in'\"></script><script>document.title='broken in'</script>"
+    sample = showcase()
+    document = sample.document | {"title": hostile, "tokens": {
+        name: [[hostile, *row[1:]] for row in rows] for name, rows in sample.document["tokens"].items()
+    }}  # fmt: skip
+    path = tmp_path / "page.html"
+    write_trace_page(npf.proof.Trace(document, sample.arrays, sample.recording), path)
+    browser.open(path)
+    browser.wait(READY)
+    assert browser.run("return document.querySelectorAll('img').length") == 0
+    assert text(browser, "#title") == hostile
+    assert hostile in browser.run(
+        "return document.querySelector('#arrays th, #arrays td').closest('table').textContent"
+    )
+    assert browser.driver.title != "broken in"
+
+
+def test_the_policy_stops_any_other_script(chromium, page):
+    chromium.begin()
+    chromium.open(page)
+    chromium.wait(READY)
+    chromium.run(
+        "const script = document.createElement('script'); script.textContent = 'window.ran = true';"
+        "document.body.append(script)"
+    )
+    assert chromium.run("return window.ran") is None
+    assert any("Content Security Policy" in line for line in chromium.errors())
+    chromium.begin()
+
+
+def test_the_page_of_an_operation_and_of_a_trace_read_from_json(browser, tmp_path):
+    for name, sample in (("gru", npf.trace("gru")), ("add_norm", npf.trace("add_norm")), ("read", None)):
+        path = tmp_path / f"{name}.html"
+        found = npf.proof.Trace.from_json(npf.trace("linear").to_json()) if sample is None else sample
+        path.write_text(trace_page(found), encoding="utf-8")
+        browser.open(path)
+        browser.wait(READY)
+        for _ in range(2):
+            browser.press("ArrowRight")
+        assert browser.run("return npformerPage.step.way") == "backward"
