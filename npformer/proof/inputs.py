@@ -17,6 +17,7 @@ import numpy as np
 from npformer.backend import Device
 from npformer.errors import ConfigError, ShapeError
 from npformer.functional import AttentionMask
+from npformer.functional.arrays import namespace
 from npformer.proof.measures import with_gaps
 from npformer.typing import Array, HostArray, HostArrays
 
@@ -176,6 +177,11 @@ def like(y: Any, parts: list[Array]) -> Any:
 def is_array(x: Any) -> bool:
     """Whether x is an array, or one of NumPy's numbers."""
     return isinstance(getattr(x, "shape", None), tuple) and hasattr(x, "dtype")
+
+
+def copied(x: Array) -> Array:
+    """A copy of an array, on its device."""
+    return x.copy() if isinstance(x, np.ndarray | np.generic) else namespace(x).asarray(x, copy=True)
 
 
 def is_float(x: Any) -> bool:

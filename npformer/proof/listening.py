@@ -132,14 +132,13 @@ class Ear:
             found = forward(*call.inputs, **options)
         finally:
             self._open.pop()
-        if not isinstance(found, tuple) or len(found) != 2:
-            return found
-        call.output, call.cache = found
+        is_pair = isinstance(found, tuple) and len(found) == 2
+        call.output, call.cache = found if is_pair else (found, None)
         call.output = output = self.watch.outputs(self._shown(call), call.output)
         call.forward_time = begun, self._tick()
         if self.move is not None and self.move[0] == call.number:
             output = _moved(output, *self.move[1:])
-        return output, call.cache
+        return (output, call.cache) if is_pair else output
 
     def backward(self, target: Any, backward: Any, dy: Any, cache: Any, *more: Any, **options: Any) -> Any:
         """Call the backward of a layer, and record it with its call."""

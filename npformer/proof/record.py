@@ -13,7 +13,7 @@ from npformer.backend import PLAIN, Device
 from npformer.errors import ConfigError, ShapeError
 from npformer.layers import Layer
 from npformer.proof.in_float64 import plain_row
-from npformer.proof.inputs import as_tuple, is_array, place
+from npformer.proof.inputs import as_tuple, copied, host64, is_array, place
 from npformer.proof.listening import Call, Ear, Watch
 from npformer.proof.op_samples import op_sample
 from npformer.proof.parameter_parts import Parameters
@@ -90,13 +90,10 @@ def _upstream(y: Any, given: Any, seed: int, device: Device) -> tuple[HostArray,
     if given is None:
         rng = np.random.default_rng([seed, 5, 0])
         return tuple(np.asarray(rng.normal(size=shape)) for shape in shapes)
-    parts = tuple(
-        np.array(device.host(part) if device.owns(part) else part, dtype=np.float64) for part in as_tuple(given)
-    )
-    if [part.shape for part in parts] != shapes:
-        raise ShapeError(
-            f"upstream: expected {shapes}, the shapes of the outputs, got {[part.shape for part in parts]}"
-        )
+    parts = tuple(host64(part, device) for part in as_tuple(given))
+    got = [part.shape for part in parts]
+    if got != shapes:
+        raise ShapeError(f"upstream: expected {shapes}, the shapes of the outputs, got {got}")
     return parts
 
 
@@ -176,7 +173,7 @@ def _add(total: HostArrays, more: HostArrays) -> None:
 def kept(x: Any) -> Any:
     """x with copies of its arrays, also of those in tuples, lists, dicts and dataclasses."""
     if is_array(x):
-        return x.copy()
+        return copied(x)
     if isinstance(x, tuple):
         return type(x)(*map(kept, x)) if hasattr(x, "_fields") else tuple(map(kept, x))
     if type(x) is list:

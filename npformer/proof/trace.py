@@ -47,6 +47,9 @@ class Trace:
                 f"trace: expected version {VERSION}, got {found.get('version')!r}; make it again with this npformer"
             )
         arrays = decoded(found.pop("arrays", None))
+        missing = Document.__annotations__.keys() - found.keys()
+        if missing:
+            raise DataError(f"trace: expected a whole document, got one without {', '.join(sorted(missing))}")
         document: Document = found  # type: ignore[assignment]
         return cls(document, arrays)
 

@@ -49,7 +49,7 @@ def document_of(
         "kind": found.kind,
         "target": target,
         "tokens": None if tokens is None else {key: [list(row) for row in rows] for key, rows in tokens.items()},
-        "loss": found.loss,
+        "loss": arrays.value(found.loss),
         "targets": found.how is not None,
         "sources": writer.sources,
         "parameters": _parameters(found, arrays),

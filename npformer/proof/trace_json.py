@@ -137,7 +137,7 @@ class Document(TypedDict):
     kind: str
     target: str
     tokens: dict[str, list[list[str]]] | None
-    loss: float
+    loss: Value
     targets: bool
     sources: dict[str, SourceOf]
     parameters: list[ParameterOf]

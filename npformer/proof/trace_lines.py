@@ -23,7 +23,8 @@ from typing import Any
 import numpy as np
 
 from npformer.functional import OPERATIONS
-from npformer.proof.inputs import is_array
+from npformer.functional.arrays import namespace
+from npformer.proof.inputs import copied, is_array
 
 _PACKAGE = Path(__file__).parents[2]
 
@@ -195,10 +196,14 @@ def _snapshot(names: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
 def _kept(x: Any, before: Any) -> Any:
     if not is_array(x):
         return x
-    if not isinstance(x, np.ndarray | np.generic):
-        return x.copy() if hasattr(x, "copy") else x
     alike = type(before) is type(x) and before.shape == x.shape and before.dtype == x.dtype
-    return before if alike and np.array_equal(x, before, equal_nan=x.dtype.kind == "f") else x.copy()
+    return before if alike and _equal(x, before) else copied(x)
+
+
+def _equal(x: Any, other: Any) -> bool:
+    if isinstance(x, np.ndarray | np.generic):
+        return np.array_equal(x, other, equal_nan=x.dtype.kind == "f")
+    return bool(namespace(x).all(x == other))
 
 
 @contextmanager

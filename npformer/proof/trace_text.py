@@ -18,7 +18,8 @@ def text_of(document: Document, arrays: HostArrays) -> str:
         _, upstream = _told(call["upstream"], arrays)
         shown = f"{'  ' * depth}{visible(_label(call, document['target']))}"
         lines.append(_row(shown, shape, largest, upstream))
-    loss = f"loss {document['loss']:.6g}" if document["targets"] else f"L = Σ dy·y = {document['loss']:.6g}"
+    told = f"{document['loss']:.6g}" if isinstance(document["loss"], float) else "no finite number"
+    loss = f"loss {told}" if document["targets"] else f"L = Σ dy·y = {told}"
     size = sum(x.nbytes for x in arrays.values())
     lines.append(f"{loss}; {len(document['calls'])} calls, {len(arrays)} arrays, {size / 1e6:.2f} MB of numbers")
     return "\n".join(lines)

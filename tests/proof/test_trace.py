@@ -220,6 +220,46 @@ def test_a_users_layer_shows_its_lines_and_its_own_contributions():
     assert text.startswith("def backward(self, dy, cache):")
 
 
+class Silent(Layer):
+    """It runs one part whose backward it never calls, and one whose forward keeps no cache."""
+
+    def __init__(self):
+        super().__init__(NUMPY64)
+        self.used, self.forgotten = Linear(3, 3, backend=NUMPY64), Linear(3, 3, backend=NUMPY64)
+        self.bare = Bare(NUMPY64)
+
+    def forward(self, x):
+        h, cache = self.used.forward(x)
+        return h + self.forgotten.forward(x)[0] + self.bare.forward(x), cache
+
+    def backward(self, dy, cache):
+        return self.used.backward(dy, cache)
+
+
+class Bare(Layer):
+    def forward(self, x):
+        return x * 0.5
+
+
+def test_a_part_whose_backward_does_not_run_has_none():
+    found = trace(Silent(), np.random.default_rng(0).normal(size=(2, 3)))
+    calls = {call["name"]: call for call in found.calls}
+    assert calls["forgotten.linear"]["backward"] is calls["bare"]["backward"] is None
+    assert calls["forgotten.linear"]["upstream"] == calls["forgotten.linear"]["gradients"] == []
+    assert found.arrays[calls["bare"]["outputs"][0]["value"]].shape == (2, 3)
+    assert calls["bare"]["forward"]["function"] == "test_trace.Bare.forward"
+    assert calls["used.linear"]["backward"]["function"] == "linear.linear_backward"
+    assert not gradients(found)["forgotten.weight"].any()
+    expect_same_sums(found)
+
+
+def test_numbers_that_json_lacks():
+    found = trace("relu", np.array([[np.nan, np.inf]]), upstream=np.ones((1, 2)))
+    back = Trace.from_json(found.to_json())
+    assert back.document["loss"] == {"number": "nan"}
+    assert "no finite number" in str(back)
+
+
 class Foreign:
     """Not one of npformer's layers: an object with forward, backward and named_parameters."""
 
@@ -325,6 +365,7 @@ def test_json_comes_back_to_the_last_bit():
         ("[]", "format 'npformer-trace'"),
         ('{"format": "npformer-trace", "version": 9}', "expected version 1, got 9"),
         ('{"format": "npformer-trace", "version": 1}', "expected arrays"),
+        ('{"format": "npformer-trace", "version": 1, "arrays": {}}', "a whole document, got one without calls, kind"),
         ('{"format": "npformer-trace", "version": 1, "arrays": {"a0": {"dtype": "object", "shape": [], "data": ""}}}',
          "dtype 'object'"),
         ('{"format": "npformer-trace", "version": 1, "arrays": {"a0": {"dtype": "int64", "shape": [2], "data": ""}}}',
