@@ -164,7 +164,7 @@ class Ear:
 
     def _call_of(self, target: Any, cache: Any) -> Call | None:
         """The call that made this cache; of several, the last whose backward has not run yet."""
-        found = [call for call in self.calls if call.target is target and call.cache is cache and cache is not None]
+        found = [call for call in self.calls if call.target is target and call.cache is cache]
         waiting = [call for call in found if call.backward_time is None]
         return next(reversed(waiting or found), None)
 

@@ -41,6 +41,42 @@ def test_a_layer_that_hands_on_the_cache_of_an_operation():
     assert np.array_equal(inner.added[0], layer.inner.weight.grad)
 
 
+class Halving(Layer):
+    """A layer without a cache."""
+
+    def forward(self, x):
+        return x / 2, None
+
+    def backward(self, dy, cache):
+        return dy / 2
+
+
+class Chain(Layer):
+    """It uses a layer three times."""
+
+    def __init__(self):
+        super().__init__(BACKEND)
+        self.half = Halving(BACKEND)
+
+    def forward(self, x):
+        for _ in range(3):
+            x, _ = self.half.forward(x)
+        return x, None
+
+    def backward(self, dy, cache):
+        for _ in range(3):
+            dy = self.half.backward(dy, None)
+        return dy
+
+
+def test_calls_without_a_cache_are_met_from_the_last_to_the_first():
+    layer = Chain()
+    with listening(layer) as ear:
+        layer.backward(np.ones(2), layer.forward(np.ones(2))[1])
+    assert [call.upstream.tolist() for call in ear.calls] == [[1, 1], [0.25, 0.25], [0.5, 0.5], [1, 1]]
+    assert [call.backward_time for call in ear.calls] == [(8, 15), (13, 14), (11, 12), (9, 10)]
+
+
 def test_each_use_of_a_layer_gets_its_own_upstream_gradient():
     from npformer.layers import RandomKey
 

@@ -46,6 +46,9 @@ def test_the_two_ways_at_a_sum_add_up_to_the_gradient(norm_order):
         past = found.again(shares={residual.name: (1, 0)}).gradients
         into = found.again(shares={residual.name: (0, 1)}).gradients
         both = {name: past[name] + into[name] - g for name, g in found.gradients.items()}
+        own = [name for name in found.gradients if name.startswith(residual.name)]
+        assert own
+        assert all(not past[name].any() and into[name].any() for name in own if not name.endswith("key.bias"))
         above = found.again(shares={residual.name: (0, 0)}).gradients
         assert any(np.abs(above[name] - g).max() > 1e-3 for name, g in found.gradients.items())
         for name, rest in both.items():

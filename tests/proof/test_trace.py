@@ -12,10 +12,10 @@ import npformer as npf
 from npformer.backend import PLAIN, Pair, get_backend
 from npformer.errors import ConfigError, DataError, ShapeError
 from npformer.functional import LAYER_NORM, OPERATIONS
-from npformer.layers import Layer
+from npformer.layers import BatchNorm, Layer
 from npformer.layers.linear import Linear
 from npformer.proof import catalogue
-from npformer.proof.catalogue import Twice
+from npformer.proof.catalogue import Twice, shaken
 from npformer.proof.inputs import as_tuple, place
 from npformer.proof.recording import shown_name
 from npformer.proof.showcase import showcase, showcase_model
@@ -134,6 +134,8 @@ def test_a_float32_model_is_traced_in_float64_and_left_as_it_was(kernels):
         mine.data[...] = theirs.data
     y, cache = own.forward(src, tgt, key=npf.RandomKey(seed=1, step=2))
     own.backward(found.recording.upstream[0], cache)
+    same = trace(own, src, tgt, key=npf.RandomKey(seed=1, step=2), lines=False)
+    assert [call["name"] for call in found.calls] == [call["name"] for call in same.calls]
     assert np.array_equal(found.recording.seen[0].output, y)
     for name, parameter in own.named_parameters():
         assert np.array_equal(gradients(found)[name], parameter.grad), name
@@ -143,6 +145,18 @@ def test_a_float32_model_is_traced_in_float64_and_left_as_it_was(kernels):
         assert all(value is after[each][name] for name, value in attributes.items() if name != "_version")
     assert all(p.data.dtype == np.float32 and p.grad.dtype == np.float32 for _, p in model.named_parameters())
     model.arena.expect_all(model.owned_parameters())
+
+
+def test_running_statistics_are_read_in_float64():
+    x = np.random.default_rng(0).normal(size=(2, 3, 4)).astype(np.float32)
+    layers = [shaken(BatchNorm(4, backend=backend)) for backend in (get_backend("numpy", kernels="plain"), NUMPY64)]
+    for (_, one), (_, other) in zip(*(layer.named_buffers() for layer in layers), strict=True):
+        other.data[...] = one.data
+    for (_, one), (_, other) in zip(*(layer.named_parameters() for layer in layers), strict=True):
+        other.data[...] = one.data
+    outputs = [trace(layer, x).recording.seen[0].output for layer in layers]
+    assert np.array_equal(*outputs)
+    assert all(buffer.data.dtype == np.float32 for _, buffer in layers[0].named_buffers())
 
 
 def test_tied_weights_have_a_contribution_from_each_use():
