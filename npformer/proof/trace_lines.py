@@ -189,11 +189,19 @@ def _assigned(node: ast.stmt | None) -> set[str]:
 
 
 def _snapshot(names: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
-    """The local names as they are now. What has not changed is the object of before; arrays are copied."""
+    """The local names as they are now. What has not changed is the object of before; arrays and lists are copied."""
     return {name: _kept(x, before.get(name)) for name, x in names.items()}
 
 
 def _kept(x: Any, before: Any) -> Any:
+    if type(x) is list:
+        old = before if type(before) is list and len(before) == len(x) else [None] * len(x)
+        now = [_kept(one, other) for one, other in zip(x, old, strict=True)]
+        return before if old is before and all(one is other for one, other in zip(now, old, strict=True)) else now
+    if type(x) is dict:
+        old = before if type(before) is dict and before.keys() == x.keys() else {}
+        found = {key: _kept(one, old.get(key)) for key, one in x.items()}
+        return before if old is before and all(found[key] is old[key] for key in found) else found
     if not is_array(x):
         return x
     alike = type(before) is type(x) and before.shape == x.shape and before.dtype == x.dtype

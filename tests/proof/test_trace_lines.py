@@ -158,6 +158,35 @@ def test_a_tracer_that_was_there_before_is_there_again():
         sys.settrace(before)
 
 
+def gathered(x):
+    parts, sums = [], {}
+    for i in range(2):
+        parts.append(x * i)
+        sums[i] = parts
+    parts[0] += 5
+    return parts
+
+
+def test_lists_and_dicts_are_kept_as_they_were_then():
+    frame = frame_of(gathered, np.ones(1))
+    values = [{name: str(x) for name, x in step.values.items() if name != "i"} for step in frame.steps]
+    one, two, last = "[array([0.])]", "[array([0.]), array([1.])]", "[array([5.]), array([1.])]"
+    assert [each for each in values if each] == [
+        {"parts": "[]", "sums": "{}"},
+        {"parts": one}, {"sums": f"{{0: {one}}}"},
+        {"parts": two, "sums": f"{{0: {two}}}"}, {"sums": f"{{0: {two}, 1: {two}}}"},
+        {"parts": last, "sums": f"{{0: {last}, 1: {last}}}"},
+        {"return": last},
+    ]  # fmt: skip
+
+
+def test_a_list_that_grows_in_a_loop_of_an_operation():
+    found = trace("gru")
+    lines = found.calls[0]["backward"]["lines"]
+    sizes = [len(line["values"]["da"]["items"]) for line in lines if isinstance(line["values"].get("da"), dict)]
+    assert sizes == [0, 1, 2, 3, 4, 5]
+
+
 class WithMethod:
     def method(self, x):
         return x
