@@ -3,8 +3,10 @@
     y_t = Σ_k x_(t + k − left) W_k + b          k = 0 … K−1; tokens beyond either end are 0 (zero padding)
 
 left counts the taps before t. With (K − 1)//2 it looks to both sides, and if K is even one token further to the right;
-with K − 1 it is causal. The convolution is a sum of K linear maps, each of a shifted copy of x, so its backward is
-theirs, shifted back:
+with K − 1 it is causal.
+
+Backward. The convolution is a sum of K linear maps, each of a shifted copy of x, so its backward is theirs, shifted
+back:
 
     dx_j = Σ_k dy_(j − k + left) W_kᵀ        dW_k = Σ_t x_(t + k − left)ᵀ dy_t        db = Σ_t dy_t
 

@@ -7,7 +7,7 @@
 A token whose target is ignore_index (padding) does not count, neither in the sum nor in N. If
 nothing counts the loss is 0, and so is every gradient.
 
-With log p_nv = z_nv − lse_n, lse_n = log Σ_v exp z_nv and Σ_v q_nv = 1, a token's loss is
+Backward. With log p_nv = z_nv − lse_n, lse_n = log Σ_v exp z_nv and Σ_v q_nv = 1, a token's loss is
 lse_n − Σ_v q_nv z_nv. Since ∂lse_n/∂z_nv = p_nv,
 
     dz_nv = dloss/N·(p_nv − q_nv) for tokens that count, 0 for the others

@@ -4,7 +4,9 @@
     y = x·keep·s
 
 bits_e are 16 random bits from the counter-based generator (``philox.py``), so P(keep) = 1/s
-exactly and the mean of y is x. Backward: the mask does not depend on x,
+exactly and the mean of y is x.
+
+Backward. The mask does not depend on x,
 
     dx = dy·keep·s
 

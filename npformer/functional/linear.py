@@ -2,11 +2,11 @@
 
     y = x W + b            y_nj = Σ_i x_ni W_ij + b_j
 
-dX is ∂L/∂X for every X, and δX a small change of X; README.md in this folder defines these symbols. Backward, from
+Backward. dX is ∂L/∂X for every X, and δX a small change of X; README.md in this folder defines these symbols. From
 
     δL = Σ_nj dy_nj δy_nj      δy_nj = Σ_i (δx_ni W_ij + x_ni δW_ij) + δb_j
 
-by collecting the factors of each change:
+the factors of each change are collected:
 
     x_ni meets W_ij for every j          dx_ni = Σ_j dy_nj W_ij      dx = dy Wᵀ
     W_ij meets x_ni for every token n    dW_ij = Σ_n x_ni dy_nj      dW = xᵀ dy
