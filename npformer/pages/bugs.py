@@ -130,7 +130,9 @@ def with_bug(record: Callable[[], Trace], right: Trace, one: Bug) -> BugTrace | 
                 )
                 sizes.setdefault(ours["id"], {})[way] = max(own, default=0.0)
     first = _first(right.document["calls"], [ours["id"] for ours, _ in pairs], differences)
-    return None if first is None else BugTrace(one, differences, sizes, first, wrong.document["loss"], wrong)
+    loss = wrong.document["loss"]
+    found_loss = loss if isinstance(loss, float) else None  # infinite or NaN in a trace is no number
+    return None if first is None else BugTrace(one, differences, sizes, first, found_loss, wrong)
 
 
 def _alike(right: Trace, wrong: Trace) -> Iterator[tuple[Any, Any]]:

@@ -199,9 +199,9 @@ def _kept(x: Any, before: Any) -> Any:
         now = [_kept(one, other) for one, other in zip(x, old, strict=True)]
         return before if old is before and all(one is other for one, other in zip(now, old, strict=True)) else now
     if type(x) is dict:
-        old = before if type(before) is dict and before.keys() == x.keys() else {}
-        found = {key: _kept(one, old.get(key)) for key, one in x.items()}
-        return before if old is before and all(found[key] is old[key] for key in found) else found
+        known: dict[Any, Any] = before if type(before) is dict and before.keys() == x.keys() else {}
+        found = {key: _kept(one, known.get(key)) for key, one in x.items()}
+        return before if known is before and all(found[key] is known[key] for key in found) else found
     if not is_array(x):
         return x
     alike = type(before) is type(x) and before.shape == x.shape and before.dtype == x.dtype
