@@ -14,7 +14,13 @@ LESSONS: tuple[Lesson, ...] = (
         "The loss L is one number. The gradient of an array says how L changes with each of its entries, so it has "
         "the array's shape. A backward gets dy, the gradient of the output, and returns the gradients of the inputs. "
         "In y = x W + b each entry of W is used by every token, so its gradient is a sum over the tokens.",
-        (Step("The derivation stands in npformer/functional/linear.py, above the code."),),
+        (
+            Step(
+                "One operation, read whole: its formula, its derivation, and each line with the numbers that it made. "
+                "The code is npformer/functional/linear.py.",
+                "npformer explain linear",
+            ),
+        ),
         ("linear",),
         "linear-bias-mean",
         "A mean in place of a sum. Which gradient is wrong, by which factor, and does training tell?",
@@ -31,7 +37,13 @@ LESSONS: tuple[Lesson, ...] = (
         "Softmax",
         "Each output of a softmax depends on every input of its row, so the gradient of one input collects from all "
         "outputs. The matrix of all these derivatives is never built: its product with dy is one sum a row.",
-        (Step("The derivation stands in npformer/functional/softmax.py."),),
+        (
+            Step(
+                "Read the forward, line by line, and derive the backward yourself before you compare. The code is "
+                "npformer/functional/softmax.py.",
+                "npformer explain softmax",
+            ),
+        ),
         ("softmax",),
         "softmax-no-shared",
         "The term that is missing is the sum that all entries of a row share.",
@@ -49,7 +61,12 @@ LESSONS: tuple[Lesson, ...] = (
         "Layer normalisation",
         "x reaches y by three ways: directly, through the mean, and through the variance. Each way gives dx a term. "
         "Without one of them the loss still falls, and the mistake stays.",
-        (Step("The derivation stands in npformer/functional/layer_norm.py."),),
+        (
+            Step(
+                "The forward first, as before. The code is npformer/functional/layer_norm.py.",
+                "npformer explain layer_norm",
+            ),
+        ),
         ("layer_norm",),
         "layer-norm-no-variance",
         "Compare the two loss curves: would you have noticed?",
@@ -66,7 +83,13 @@ LESSONS: tuple[Lesson, ...] = (
         "Attention",
         "Two matrix products with a softmax between them: lessons 1 and 2, put together. Undo the last line first. "
         "The factor 1/√D multiplies the scores on the way forward, so it comes back, once for q and once for k.",
-        (Step("The derivation stands in npformer/functional/attention.py."),),
+        (
+            Step(
+                "Three lines of the forward matter: scores, weights, output. Write the shape under each. The code is "
+                "npformer/functional/attention.py.",
+                "npformer explain attention",
+            ),
+        ),
         ("attention",),
         "attention-no-scale",
         "Adam divides by the gradient's size. What does that do to a wrong factor?",
@@ -84,6 +107,7 @@ LESSONS: tuple[Lesson, ...] = (
         "its own cache. One rule is new: a value that is used twice gets two gradients, and they are added. Every "
         "residual sum needs it.",
         (
+            Step("A sum and a norm as one operation, the end of each sub-layer.", "npformer explain post_norm"),
             Step("npformer/layers/residual.py has the sum, npformer/layers/encoder_layer.py the layer."),
             Step("docs/architecture.md follows a batch and its gradient through a model."),
         ),
@@ -91,6 +115,11 @@ LESSONS: tuple[Lesson, ...] = (
         "residual-omitted",
         "The short way around the sub-layer carries most of the gradient.",
         (
+            Step(
+                "One number of a gradient, and where it comes from: the ways through the sub-layers and past them are "
+                "listed under paths, and add up to it.",
+                "npformer explain transformer --at 'src_embedding.weight[3,2]'",
+            ),
             Step(
                 "One row for x and one for each parameter of the layer. A mistake in one line spoils many rows.",
                 'npformer gradcheck --only "EncoderLayer: post, relu"',
@@ -103,7 +132,10 @@ LESSONS: tuple[Lesson, ...] = (
         "The backward begins at the loss: softmax minus one-hot, divided by the number of tokens that count. A step is "
         "forward, backward, clipping, Adam. Gradients are added to what is there, so each step begins with zeros.",
         (
-            Step("The derivation of the loss stands in npformer/functional/cross_entropy.py."),
+            Step(
+                "The loss, where the backward begins. The code is npformer/functional/cross_entropy.py.",
+                "npformer explain cross_entropy",
+            ),
             Step("npformer/training/step.py is the step; examples/train_by_hand.py is all of it in one short file."),
         ),
         ("cross_entropy",),
