@@ -7,6 +7,7 @@ from typing import Any
 
 from benchmarks import report, summary
 from benchmarks.turns import Child, Measured
+from npformer.percent import percent
 
 TOO_BUSY = 0.1  # share of the cores
 PEER = "torch"  # the prefix of peers' names
@@ -48,8 +49,9 @@ def others(result_rows: Sequence[dict[str, Any]]) -> list[str]:
     if shares[worst] < TOO_BUSY:
         return []
     text = (
-        f"DISTURBED: other processes used {shares[worst]:.0%} of the cores while {worst} worked. That slows a pool of "
-        "threads that wait for each other (PyTorch's) more than others: measure again when the machine is free."
+        f"DISTURBED: other processes used {percent(shares[worst], 0)} of the cores while {worst} worked. That slows "
+        "a pool of threads that wait for each other (PyTorch's) more than others: measure again when the machine is "
+        "free."
     )
     return [report.wrapped(text)]
 

@@ -13,6 +13,7 @@ from benchmarks.options import Options, UsageError, new_parser, numbers, run
 from benchmarks.own.model import save_weights
 from benchmarks.turns import Child, Entry, Measured, contenders, take_turns
 from npformer.models.presets import PRESETS
+from npformer.percent import percent
 
 #: The least share of equal tokens. One near-tie decided by rounding changes every later token of its row. In lower
 #: precision this happens so often that the share is shown but not judged.
@@ -126,7 +127,7 @@ def describe(result: dict[str, Any]) -> str:
             report.table(COLUMNS, rows),
             compare.threads(result["contenders"]),
             *compare.others(result["contenders"]),
-            f"tokens that all chose alike: {agreed:.1%}{verdict}",
+            f"tokens that all chose alike: {percent(agreed)}{verdict}",
         ]
     )
 

@@ -10,6 +10,7 @@ from benchmarks.options import Options
 from benchmarks.products import step_flop
 from benchmarks.turns import Child, Entry, contenders
 from npformer.models.presets import PRESETS
+from npformer.percent import percent
 
 FORMS = {"textbook": "textbook", "fast": "fast", "compile": "compiled", "reduce-overhead": "reduce_overhead"}
 COMPILED = ("compile", "reduce-overhead")  # may be missing where there is no compiler
@@ -83,7 +84,7 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
     cells = [
         [row["name"], report.milliseconds(row["median"]), report.milliseconds(row["best"]), _times(row),
          report.digits(row["flop_per_second"] / 1e12), f"{row['bytes_per_second'] / 1e9:,.0f}",
-         f"{row['of_bound']:.0%}", _known(row["kernels"], 1), _known(row["device_bytes"], 1e6),
+         percent(row["of_bound"], 0), _known(row["kernels"], 1), _known(row["device_bytes"], 1e6),
          report.digits(row["ready_seconds"])]
         for row in rows
     ]  # fmt: skip

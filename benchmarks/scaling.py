@@ -12,6 +12,7 @@ from benchmarks.options import Options, listed, new_parser_without_peer, run
 from benchmarks.products import step_flop
 from benchmarks.turns import Budget, Entry, contenders, take_turns
 from npformer.models.presets import Preset
+from npformer.percent import percent
 
 DROPOUT = 0.1
 BASE = Preset(vocab_size=1000, d_model=256, num_heads=4, num_layers=2, d_ff=1024, length=128, batch=8)
@@ -139,7 +140,9 @@ def disturbed(points: list[Point]) -> list[str]:
     share = worst["others_share"] or 0.0
     if share < compare.TOO_BUSY:
         return []
-    return [f"DISTURBED: at {worst['value']} other processes used {share:.0%} of the cores: measure again later"]
+    return [
+        f"DISTURBED: at {worst['value']} other processes used {percent(share, 0)} of the cores: measure again later"
+    ]
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from benchmarks.own.model import save_weights
 from benchmarks.products import linear_flop, linears, step_flop
 from benchmarks.turns import Child, Entry, Measured, contenders, take_turns
 from npformer.models.presets import PRESETS
+from npformer.percent import percent
 
 FORMS = ("textbook", "fast")
 SAME = 1e-5  # the largest relative difference between losses of the same computation, in float32
@@ -157,7 +158,8 @@ def describe(result: dict[str, Any]) -> str:
 def _table(rows: Sequence[Mapping[str, Any]]) -> str:
     cells = [
         [row["name"], report.milliseconds(row["median"]), report.milliseconds(row["best"]),
-         report.ratio(row["times_as_fast"]), f"{row['of_bound']:.0%}" if row["of_bound"] else "–", *compare.cells(row)]
+         report.ratio(row["times_as_fast"]), percent(row["of_bound"], 0) if row["of_bound"] else "–",
+         *compare.cells(row)]
         for row in rows
     ]  # fmt: skip
     return report.table(COLUMNS, cells)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 import npformer.functional as F  # noqa: N812
+from npformer.percent import percent
 
 V, T, C, H, D_FF = 10, 8, 32, 4, 64  # letters, letters per word, width, heads, width of the feed-forward
 Array = Any
@@ -86,8 +87,8 @@ def main() -> None:
     p, loss = train()
     words = np.random.default_rng(1).integers(0, V, (1000, T))
     answers = forward(p, words)[0].argmax(axis=-1)
-    right = (answers == words[:, ::-1]).all(axis=1).mean()
-    print(f"loss {loss:.4f}; {words[0].tolist()} backwards: {answers[0].tolist()}; {right:.1%} of 1,000 words right")
+    right = percent((answers == words[:, ::-1]).all(axis=1).mean())
+    print(f"loss {loss:.4f}; {words[0].tolist()} backwards: {answers[0].tolist()}; {right} of 1,000 words right")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,8 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from npformer.percent import percent
+
 SIZES = ("tiny", "small", "mid", "base")
 MILLISECONDS = (0.45, 0.80, 1.8, 12.0)  # of a step with products in TF32, at most
 RATIOS = (  # precision, peer, the least speed-up
@@ -91,13 +93,13 @@ def _ratios(results: Results) -> Iterator[Target]:
 
 def _reverse(results: Results) -> Iterator[Target]:
     what = "train reverse"
-    wanted = f"≥ {REVERSE_MATCH:.1%} exact in ≤ {REVERSE_SECONDS:g} s"
+    wanted = f"≥ {percent(REVERSE_MATCH)} exact in ≤ {REVERSE_SECONDS:g} s"
     found = results.get("reverse")
     if not found:
         yield Target(what, wanted, None, None)
         return
     holds = found["exact_match"] >= REVERSE_MATCH and found["seconds"] <= REVERSE_SECONDS
-    yield Target(what, wanted, f"{found['exact_match']:.1%} in {found['seconds']:.2f} s", holds)
+    yield Target(what, wanted, f"{percent(found['exact_match'])} in {found['seconds']:.2f} s", holds)
 
 
 def _others(results: Results) -> Iterator[Target]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from benchmarks import report
 from benchmarks.gpu.targets import SIZES, against_part, train_part
+from npformer.percent import percent
 
 VERDICTS = {True: "holds", False: "DOES NOT HOLD", None: "not measured"}
 
@@ -62,7 +63,7 @@ def _training_row(row: Mapping[str, Any]) -> list[str]:
     return [
         row["name"], report.milliseconds(row["median"]), report.milliseconds(row["best"]), report.ratio(ratio),
         report.digits(_over(row.get("flop_per_second"), 1e12)), report.digits(_over(row.get("bytes_per_second"), 1e9)),
-        "–" if share is None else f"{share:.0%}", report.digits(row.get("kernels")),
+        "–" if share is None else percent(share, 0), report.digits(row.get("kernels")),
         report.digits(_over(row.get("device_bytes"), 1e6)), report.digits(row.get("ready_seconds")),
     ]  # fmt: skip
 
@@ -72,7 +73,7 @@ def _others(results: Mapping[str, Any]) -> Iterator[str]:
     if "decode" in results:
         rows = [
             [f"{found['size']}, batch {found['batch']}", row["name"], f"{row['tokens_per_second']:,.0f}",
-             report.ratio(row["times_as_fast"]), f"{found['agreement']:.0%}"]
+             report.ratio(row["times_as_fast"]), percent(found["agreement"], 0)]
             for found in results["decode"] for row in found["contenders"]
         ]  # fmt: skip
         columns = ("", "", "tokens/s", "times as fast", "tokens chosen alike")

@@ -20,6 +20,7 @@ import numpy as np
 import npformer as npf
 from examples.experiments.common import accuracy, command, fit, print_table
 from npformer.layers import Embedding
+from npformer.percent import percent
 from npformer.plotting.similarity import draw_similarity
 
 Array = Any
@@ -130,7 +131,7 @@ def similarities(embedding: Embedding, ids: list[int]) -> Array:
 def experiment(setting: Setting, path: Path) -> None:
     """Measure, print the table, draw the picture."""
     dates, before, after, right = measure(setting)
-    print(f"characters right, of dates not trained on: {100 * right:.1f} %")
+    print(f"characters right, of dates not trained on: {percent(right)}")
     shown = [word for word in ("March", "août", "Dezember", "juni", "septiembre") if word in dates.words]
     rows = [
         (word, ", ".join(neighbours(before, dates, word, 3)), ", ".join(neighbours(after, dates, word, 3)))
@@ -138,11 +139,11 @@ def experiment(setting: Setting, path: Path) -> None:
     ]
     print_table(["nearest words", "before", "after"], rows)
     share = {name: same_month(table, dates) for name, table in (("before", before), ("after", after))}
-    print("nearest word names the same month: " + ", ".join(f"{100 * v:.0f} % {name}" for name, v in share.items()))
+    print("nearest word names the same month: " + ", ".join(f"{percent(v, 0)} {name}" for name, v in share.items()))
     words = sorted(dates.month_of, key=lambda word: (dates.month_of[word], word))
     ids, groups = [dates.words.index(word) for word in words], [MONTHS[dates.month_of[word]] for word in words]
     maps = [
-        (f"{name} training: {100 * share[name]:.0f} % nearest to their month", similarities(table, ids))
+        (f"{name} training: {percent(share[name], 0)} nearest to their month", similarities(table, ids))
         for name, table in (("before", before), ("after", after))
     ]
     note = f"{len(words)} names of months in eight languages, each a row and a column; frames: one month"

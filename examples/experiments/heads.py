@@ -20,6 +20,7 @@ import npformer as npf
 from examples.experiments.common import accuracy, command, fit, print_table
 from npformer.data import BOS_ID, EOS_ID, Example, PairsTask
 from npformer.data.batches import collate
+from npformer.percent import percent
 from npformer.plotting import draw_attention
 
 Array = Any
@@ -120,7 +121,7 @@ def _mean(rows: Iterator[Array]) -> list[float]:
 def experiment(setting: Setting, path: Path) -> None:
     """Measure, print the tables, draw the picture of one held-out date."""
     model, task, right, shares = measure(setting)
-    print(f"held-out characters right: {100 * right:.1f} %")
+    print(f"held-out characters right: {percent(right)}")
     for words, kind in ((list(FIELDS), "cross"), ([*NEIGHBOURS, OWN], "encoder")):
         print(f"\nweight on {', '.join(words)}:")
         rows = [

@@ -24,6 +24,7 @@ from npformer.data import SequenceTask
 from npformer.data.batches import collate
 from npformer.layers import BatchNorm, LayerNorm
 from npformer.layers.norms import about_tokens
+from npformer.percent import percent
 from npformer.plotting.charts import Chart, Curve, draw_charts
 
 LAYER, COUNTING, MASKED = "LayerNorm", "BatchNorm, padding counted", "BatchNorm, padding left out"
@@ -85,8 +86,8 @@ def trained(setting: Setting) -> dict[str, list[float]]:
 def experiment(setting: Setting, path: Path) -> None:
     """Measure, print the tables, draw the picture."""
     moved, right = moved_by_padding(SHARES, setting.d_model), trained(setting)
-    percent = [f"{100 * share:.0f} %" for share in SHARES]
-    print_table(["outputs moved by padding of", *percent], [(name, *values) for name, values in moved.items()])
+    heads = [percent(share, 0) for share in SHARES]
+    print_table(["outputs moved by padding of", *heads], [(name, *values) for name, values in moved.items()])
     print()
     sizes = setting.batch_sizes
     print_table(["letters right, %, at batch size", *sizes], [(name, *values) for name, values in right.items()])

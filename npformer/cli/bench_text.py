@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from npformer.percent import percent
 from npformer.training.bench import Profile, Row, StepTimes
 
 WIDTH = 100
@@ -60,15 +61,15 @@ def reading(profile: Profile) -> str:
     largest = max((row for row in rows if not row.flops), key=lambda row: row.seconds)
     seconds = sum(row.seconds for row in products)
     at_best = sum(row.bound_seconds for row in rows)
-    cost = profile.seconds / profile.unclocked - 1
-    sentences = (
-        f"{_names(products)}, which hold all matrix products, take {seconds / profile.seconds:.0%} of the step, at "
-        f"{sum(row.flops for row in products) / seconds / profile.roofline.flops:.0%} of the ceiling of products; "
-        f"the largest of the rest is {_name(largest)} ({largest.share:.0%}). "
+    cost = percent(profile.seconds / profile.unclocked - 1)
+    taken = percent(seconds / profile.seconds, 0)
+    reached = percent(sum(row.flops for row in products) / seconds / profile.roofline.flops, 0)
+    return (
+        f"{_names(products)}, which hold all matrix products, take {taken} of the step, at {reached} of the "
+        f"ceiling of products; the largest of the rest is {_name(largest)} ({percent(largest.share, 0)}). "
         f"With every operation at its ceiling the step would take {_ms(at_best)} instead of {_ms(profile.seconds)}. "
-        f"Without profiling it took {_ms(profile.unclocked)}: profiling adds {cost:+.1%}, noise included."
+        f"Without profiling it took {_ms(profile.unclocked)}: profiling adds {cost}, noise included."
     )
-    return sentences.replace("%", " %")
 
 
 def wrapped(text: str) -> str:
@@ -81,9 +82,9 @@ def _line(row: Row) -> str:
     if row.bound_by and row.seconds:
         amount, unit = (row.flops, "GFLOP/s") if row.bound_by == "products" else (row.bytes, "GB/s")
         rate = f"{_number(amount / row.seconds / 1e9)} {unit}"
-        share = f"{100 * (row.of_ceiling or 0):3.0f} % {row.bound_by}"
+        share = f"{percent(row.of_ceiling or 0, 0):>5} {row.bound_by}"
     return (
-        f"{row.op:<20} {row.direction:<8} {row.calls:>5} {1e3 * row.seconds:>9.3f} {100 * row.share:>5.1f} % "
+        f"{row.op:<20} {row.direction:<8} {row.calls:>5} {1e3 * row.seconds:>9.3f} {percent(row.share):>7} "
         f"{_or_nothing(row.flops / 1e9, 3):>8} {_or_nothing(row.bytes / 1e6, 1):>7} {rate:>13}  {share:<14}"
     ).rstrip()
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from npformer.percent import percent
+
 _SHOWN = 10
 
 
@@ -21,7 +23,7 @@ class Coverage:
         return self.total - self.missing.total()
 
     def __str__(self) -> str:
-        share = f" ({100 * self.covered / self.total:.1f} %)" if self.total else ""
+        share = f" ({percent(self.covered / self.total)})" if self.total else ""
         line = f"{self.covered:,} of {self.total:,} covered{share}"
         if not self.missing:
             return line

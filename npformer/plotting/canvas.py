@@ -86,10 +86,12 @@ def sheet(width: float, below: float, title: str, notes: Sequence[str], left: fl
     height = _NOTES + _LINE * len(lines) + below
     figure = new_figure(width, height)
     size = min(14.0, _TITLE_LETTERS * room / max(1, len(title)))
-    figure.text(left / width, 1 - _TITLE / height, title, va="top", fontsize=size, weight="bold", color=colours.INK)
+    style: Style = {"va": "top", "parse_math": False}  # $ and _ are themselves
+    bold: Style = {"fontsize": size, "weight": "bold", "color": colours.INK}
+    figure.text(left / width, 1 - _TITLE / height, title, **bold, **style)
     for i, line in enumerate(lines):
         place = 1 - (_NOTES + _LINE * i) / height
-        figure.text(left / width, place, line, va="top", fontsize=9, color=colours.FAINT_INK)
+        figure.text(left / width, place, line, fontsize=9, color=colours.FAINT_INK, **style)
     return figure
 
 

@@ -1,4 +1,4 @@
-"""Training curves of a run: its loss, its held-out accuracy, and its learning rate.
+"""Training curves of a run: its loss, its held-out accuracy, its learning rate, and the norm of its gradient.
 
 Every line has its name and last value at its right end, in its own colour, so no legend is needed.
 A value that cannot be drawn (a NaN or infinite loss) is shown as a gap, a cross on the step axis and a
@@ -8,6 +8,7 @@ sentence in the picture.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,39 +18,50 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from npformer.errors import DataError
+from npformer.percent import percent
 from npformer.plotting import colours
-from npformer.plotting.canvas import add_axes, check_place, drawing, sheet, write_picture
-from npformer.plotting.panels import Line, Panel, draw_panel, percent, plain, room_above
+from npformer.plotting.canvas import Style, add_axes, check_place, drawing, sheet, write_picture
+from npformer.plotting.panels import Line, Panel, draw_panel, plain, room_above
 from npformer.plotting.series import Series, series
 
+TITLE = "Training curves"
 WIDTH, LEFT, BOTTOM = 8.7, 0.75, 0.6  # inches
 _RIGHT, _TOP, _BETWEEN = 1.85, 0.37, 0.5  # inches
 
 
-def draw_curves(metrics: Sequence[Mapping[str, Any]], path: Path) -> None:
+def draw_curves(
+    metrics: Sequence[Mapping[str, Any]],
+    path: Path,
+    title: str = TITLE,
+    warmup: int = 0,
+    clip_norm: float | None = None,
+) -> None:
     """Write a PNG of a run's course; metrics are the lines of its metrics.jsonl.
 
-    Lines have "kind" "train" (step, loss in nats per token, learning_rate) or "eval" (step, loss,
-    token_accuracy and exact_match between 0 and 1); other kinds and fields are ignored. An existing
-    picture at path is replaced.
+    Lines have "kind" "train" (step, loss in nats per token, learning_rate, grad_norm) or "eval" (step, loss,
+    token_accuracy and exact_match between 0 and 1); other kinds and fields are ignored. title names the task and the
+    run. warmup: the steps in which the rate rises, which are marked; clip_norm: the longest gradient that is not
+    scaled. An existing picture at path is replaced.
     Raises DataError if there is nothing to draw or a value is no number, OutputError if path cannot be
     written.
     """
     check_place(path)
-    write_picture(curves_figure(metrics), path)
+    write_picture(curves_figure(metrics, title, warmup, clip_norm), path)
 
 
 @drawing()
-def curves_figure(metrics: Sequence[Mapping[str, Any]]) -> Figure:
+def curves_figure(
+    metrics: Sequence[Mapping[str, Any]], title: str = TITLE, warmup: int = 0, clip_norm: float | None = None
+) -> Figure:
     """The picture of draw_curves as a Figure: one Axes per quantity that the run has logged."""
-    panels = _panels(metrics)
+    panels = _panels(metrics, warmup, clip_norm)
     if not panels:
         raise DataError(
             "metrics: expected at least one line of training or evaluation, got none; "
             "draw the curves once the run has logged a step"
         )
     height = sum(panel.height + room_above(panel) + _BETWEEN for panel in panels) - _BETWEEN + BOTTOM
-    figure = sheet(WIDTH, _TOP + height, "Training curves", [_summary(metrics, panels)], LEFT)
+    figure = sheet(WIDTH, _TOP + height, title, [_summary(metrics, panels)], LEFT)
     limits = _steps(panels)
     for panel in panels:
         height -= room_above(panel) + panel.height
@@ -70,7 +82,7 @@ def count_steps(axes: Axes, lowest: bool = True) -> None:
         axes.set_xlabel("training step")
 
 
-def _panels(metrics: Sequence[Mapping[str, Any]]) -> list[Panel]:
+def _panels(metrics: Sequence[Mapping[str, Any]], warmup: int, clip_norm: float | None) -> list[Panel]:
     """The panels with data, from top to bottom."""
     tokens, whole = series(metrics, "eval", "token_accuracy"), series(metrics, "eval", "exact_match")
     loss = [
@@ -78,22 +90,49 @@ def _panels(metrics: Sequence[Mapping[str, Any]]) -> list[Panel]:
         Line("held-out", series(metrics, "eval", "loss"), colours.HELD_OUT, plain, marker="o"),
     ]
     accuracy = [
-        Line("token accuracy", _percent(tokens), colours.TOKENS, percent, marker="o"),
-        Line("exact match", _percent(whole), colours.SEQUENCES, percent, style="--", marker="s"),
-        Line("accuracy", _percent(series(metrics, "eval", "accuracy")), colours.SEQUENCES, percent, marker="s"),
+        Line("token accuracy", _percent(tokens), colours.TOKENS, _of_100, marker="o"),
+        Line("exact match", _percent(whole), colours.SEQUENCES, _of_100, style="--", marker="s"),
+        Line("accuracy", _percent(series(metrics, "eval", "accuracy")), colours.SEQUENCES, _of_100, marker="s"),
     ]
     rate = [Line("last", series(metrics, "train", "learning_rate"), colours.RATE, plain)]
+    norm = [Line("last", series(metrics, "train", "grad_norm"), colours.RATE, plain)]
+    clipped = "" if clip_norm is None else f", clipped to {plain(clip_norm)}"
     panels = [
         Panel("Loss (nats per token)", 2.6, loss, may_be_log=True),
         Panel("Held-out accuracy (%)", 1.9, accuracy, reach=100.0),
-        Panel("Learning rate", 0.75, rate),
+        Panel("Learning rate", 0.75, rate, mark=partial(_mark_warmup, warmup)),
+        Panel(f"Gradient norm{clipped}", 0.75, norm, may_be_log=True, mark=partial(_mark_clipping, clip_norm)),
     ]
     seen = [panel._replace(lines=[line for line in panel.lines if line.data.steps.size]) for panel in panels]
     return [panel for panel in seen if panel.lines]
 
 
+def _mark_warmup(steps: int, axes: Axes) -> None:
+    """Shade the steps in which the rate rises; their name stands where the curve does not go."""
+    if steps <= 1:
+        return
+    end = axes.get_xlim()[1]
+    axes.axvspan(0, min(steps, end), color=colours.HIDDEN, alpha=0.6, linewidth=0, zorder=0)
+    wide = steps > end / 2
+    style: Style = {"textcoords": "offset points", "fontsize": 8, "color": colours.FAINT_INK}
+    style |= {"xytext": (4, -3), "va": "top"} if wide else {"xytext": (4, 3)}
+    place = (0, 1) if wide else (steps, 0)
+    axes.annotate(f"warm-up to step {steps:,}", place, xycoords=("data", "axes fraction"), **style)
+
+
+def _mark_clipping(norm: float | None, axes: Axes) -> None:
+    """A line at the norm to which longer gradients are scaled, if it is within the axes."""
+    low, high = axes.get_ylim()
+    if norm is not None and low < norm < high:
+        axes.axhline(norm, color=colours.WARNING, linewidth=0.8, linestyle=":", zorder=1)
+
+
 def _percent(share: Series) -> Series:
     return Series(share.steps, 100 * share.values)
+
+
+def _of_100(value: float) -> str:
+    return percent(value / 100)
 
 
 def _steps(panels: list[Panel]) -> tuple[float, float]:
@@ -105,9 +144,9 @@ def _steps(panels: list[Panel]) -> tuple[float, float]:
 
 
 def _summary(metrics: Sequence[Mapping[str, Any]], panels: list[Panel]) -> str:
-    """The line under the title: the run's steps and speed."""
+    """The line under the title: what is drawn, the run's steps and its speed."""
     speed = series(metrics, "train", "tokens_per_second")
     fast = speed.values[speed.finite]
     last = max(line.data.steps[-1] for panel in panels for line in panel.lines)
     counted = f"{last:,.0f} steps" if last != 1 else "1 step"
-    return counted + (f" · {np.median(fast):,.0f} tokens per second (median)" if fast.size else "")
+    return f"{TITLE} · {counted}" + (f" · {np.median(fast):,.0f} tokens per second (median)" if fast.size else "")

@@ -45,6 +45,7 @@ class Panel(NamedTuple):
     lines: list[Line]
     reach: float = 0.0  # the vertical axis reaches at least this high
     may_be_log: bool = False
+    mark: Callable[[Axes], None] | None = None  # draws more, last
 
 
 def room_above(panel: Panel) -> float:
@@ -65,6 +66,8 @@ def draw_panel(axes: Axes, panel: Panel) -> None:
         axes.set_title(note, loc="right", fontsize=8, weight="normal", color=colours.FAINT_INK, pad=pad)
     name_ends(axes, [(_name(line, end), line.colour, end) for line, end in ends], panel.height)
     _tell_gaps(axes, panel.lines)
+    if panel.mark:
+        panel.mark(axes)
     axes.tick_params(axis="y", pad=7)  # away from a marker at the first step
 
 
@@ -164,8 +167,3 @@ def _tell_gaps(axes: Axes, lines: list[Line]) -> None:
 def plain(value: float) -> str:
     """A number with three significant digits."""
     return f"{value:.3g}"
-
-
-def percent(value: float) -> str:
-    """A value in percent, never rounded up to a perfect score."""
-    return f"{value:.1f} %" if value >= 100 or value < 99.95 else "> 99.9 %"

@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from npformer.errors import DataError
+from npformer.percent import percent
 from npformer.plotting import colours
 from npformer.plotting.canvas import Style, add_axes, check_place, drawing, sheet, write_picture
 
@@ -113,10 +114,10 @@ def _draw(axes: Axes, bar: _Bar) -> None:
 def _numbers(row: ProfileRow) -> str:
     """Time, share, and share of the ceiling."""
     ms = 1e3 * row.seconds
-    text = f"{ms:,.{2 if ms < 10 else 1 if ms < 100 else 0}f} ms · {100 * row.share:.1f} %"
+    text = f"{ms:,.{2 if ms < 10 else 1 if ms < 100 else 0}f} ms · {percent(row.share)}"
     if row.bound_by is None:
         return text
-    return f"{text} · {100 * row.bound_seconds / row.seconds:.0f} % of its ceiling, {row.bound_by}"
+    return f"{text} · {percent(row.bound_seconds / row.seconds, 0)} of its ceiling, {row.bound_by}"
 
 
 def _pale(ink: str) -> tuple[float, ...]:
@@ -139,7 +140,7 @@ def _key(axes: Axes) -> None:
 def _frame(axes: Axes, left_out: int) -> None:
     text = "milliseconds of one step; beside a bar its share of the step"
     if left_out:
-        text += f" ({left_out} below {100 * _LEAST:.1f} % left out)"
+        text += f" ({left_out} below {percent(_LEAST)} left out)"
     axes.set(xlabel=text, yticks=[])
     axes.xaxis.set_major_formatter(FuncFormatter(lambda ms, _: f"{ms:,.5g}"))
     axes.grid(axis="x")

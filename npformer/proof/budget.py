@@ -35,6 +35,7 @@ from npformer.backend import Backend, Pair, get_backend
 from npformer.errors import ConfigError
 from npformer.functional.arrays import namespace
 from npformer.layers import Layer
+from npformer.percent import percent
 from npformer.proof.inputs import placed_as
 from npformer.proof.listening import listening
 from npformer.proof.measures import NEGLIGIBLE, U, largest, max_abs, worst_at
@@ -80,7 +81,7 @@ def _row(tensor: str, a: HostArray, n: HostArray, scale: float, budget: float) -
     error = np.abs(a - n) / scale
     worst = worst_at(error)
     most = float(error[worst])
-    note = f"{most / budget:.1%} of the budget {budget:.1e}"
+    note = f"{percent(most / budget)} of the budget {budget:.1e}"
     values = (most, most, worst, float(a[worst]), float(n[worst]), scale, RIGHT if most <= budget else WRONG, note)
     return Row(tensor, n.shape, n.size, *values)
 

@@ -26,6 +26,7 @@ import numpy as np
 
 from npformer.backend import Device
 from npformer.errors import ConfigError
+from npformer.percent import percent
 from npformer.proof import behaviour
 from npformer.proof.fitness import fitness
 from npformer.proof.inputs import is_float
@@ -237,7 +238,7 @@ def _row(
     place = worst_at(share)
     is_right, is_told = bool(share[place] <= 1), bool(np.median(limit) <= TOO_WIDE * scale)
     verdict = WRONG if not is_right else RIGHT if is_told else UNCLEAR
-    note = f"in {kernel.precision}, {share[place]:.0%} of what that allows"
+    note = f"in {kernel.precision}, {percent(float(share[place]), 0)} of what that allows"
     if verdict == UNCLEAR:
         help_ = "" if has_reference else "; give reference=, a float64 pair or forward"
         note = f"{kernel.precision} allows {float(np.median(limit)) / scale:.0e} of the largest entry here{help_}"

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TextIO
 
+from npformer.percent import percent
 from npformer.visible import visible
 
 #: The errors of a pipe and a terminal whose other side is closed.
@@ -93,8 +94,3 @@ def measures(found: Mapping[str, Any], tokens: str = "tokens") -> list[str]:
     if "bits_per_character" in found:
         shares.append(f"{found['bits_per_character']:.3f} bits per character")
     return shares
-
-
-def percent(share: float) -> str:
-    """A share in percent, rounded down: 99.96 % is not 100 %."""
-    return f"{int(share * 1000) / 10:.1f} %"

@@ -66,4 +66,4 @@ def results() -> dict[str, Any]:
 
 def gradient(tensor: str, holds: bool) -> dict[str, Any]:
     """One tensor of the table."""
-    return {"tensor": tensor, "shape": [3, 4], "error": 1e-7, "note": "1.0% of the budget 1e-05", "holds": holds}
+    return {"tensor": tensor, "shape": [3, 4], "error": 1e-7, "note": "1.0 % of the budget 1e-05", "holds": holds}

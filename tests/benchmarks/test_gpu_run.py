@@ -199,10 +199,12 @@ def test_the_markdown_tells_everything(tmp_path):
     assert "products tf32 400, bfloat16 800, float32 50 TFLOP/s; memory 4,000 GB/s" in text
     assert "### base, float32: npformer alone" in text
     assert "### base, float32: npformer in turns with its peers" in text
-    assert "| npformer-cuda-many | 0.300 | 0.300 | 5.00 (4.00 … 6.00) | 1.00 | 2,000 | 50% | 170 | 300 | 1.50 |" in text
-    assert "| small, batch 1 | npformer-cuda | 640 | 5.00 (4.00 … 6.00) | 90% |" in text
+    assert (
+        "| npformer-cuda-many | 0.300 | 0.300 | 5.00 (4.00 … 6.00) | 1.00 | 2,000 | 50 % | 170 | 300 | 1.50 |" in text
+    )
+    assert "| small, batch 1 | npformer-cuda | 640 | 5.00 (4.00 … 6.00) | 90 % |" in text
     assert "| linear forward | 0.0100 | 0.0200 | 5.00 (4.00 … 6.00) | 2,000 |" in text
-    assert "| generator.weight | 3×4 | 1.0e-07 | 1.0% of the budget 1e-05 | right |" in text
+    assert "| generator.weight | 3×4 | 1.0e-07 | 1.0 % of the budget 1e-05 | right |" in text
     assert "| tiny, tf32 | 20.0 |" in text
     assert "| tests | done | 60.0 | a \\| b c |" in text
     assert targets_table(judged).endswith(f"{len(judged)} of {len(judged)} targets hold")

@@ -87,8 +87,8 @@ def test_the_table_on_a_gpu():
     lines = train_step.describe(result).splitlines()
     assert max(map(len, lines)) <= report.WIDTH
     assert lines[0].startswith("tiny, tf32, dropout 0.1: V 16")
-    assert lines[2].split() == ["npformer-cuda", "2.00", "2.00", "–", "1.00", "2,000", "50%", "–", "–", "–"]
-    assert lines[3].split()[3:] == ["5.00", "1.00", "2,000", "50%", "170", "300", "1.50"]
+    assert lines[2].split() == ["npformer-cuda", "2.00", "2.00", "–", "1.00", "2,000", "50", "%", "–", "–", "–"]
+    assert lines[3].split()[3:] == ["5.00", "1.00", "2,000", "50", "%", "170", "300", "1.50"]
     assert "left out for the reasons above: torch-compile" in lines
     assert max(map(len, on_gpu.LEGEND)) <= report.WIDTH
     assert "tf32 400, float32 50 TFLOP/s; memory 4,000 GB/s" in on_gpu.roofline_line(CEILINGS).replace("\n    ", " ")

@@ -130,7 +130,7 @@ def test_a_benchmark_warns_of_busy_processes(monkeypatch, capsys):
     for share, said in ((0.6, True), (0.0, False)):
         monkeypatch.setattr(compare, "others_share", lambda measured, share=share: share)
         assert ops.main() == 0
-        assert ("DISTURBED: other processes used 60% of the cores" in capsys.readouterr().out) == said
+        assert ("DISTURBED: other processes used 60 % of the cores" in capsys.readouterr().out) == said
 
 
 def test_the_share_of_others_covers_all_rounds():
@@ -141,7 +141,7 @@ def test_the_share_of_others_covers_all_rounds():
 def test_the_report_says_when_it_cannot_be_trusted():
     rows = [{"name": "torch", "others_share": 0.3}, {"name": "npformer-plain", "others_share": None}]
     (line,) = compare.others(rows)
-    assert line.startswith("DISTURBED: other processes used 30% of the cores while torch worked.")
+    assert line.startswith("DISTURBED: other processes used 30 % of the cores while torch worked.")
     assert compare.others([{"name": "torch", "others_share": 0.02}]) == []
 
 

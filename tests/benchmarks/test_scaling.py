@@ -84,7 +84,7 @@ def test_a_cost_that_grows_too_fast_is_named():
 
 def test_other_processes_are_named_where_they_were_worst():
     points = [point(1, 1.0, 0.15), point(2, 1.0, 0.3), point(4, 1.0, None)]
-    assert scaling.disturbed(points) == ["DISTURBED: at 2 other processes used 30% of the cores: measure again later"]
+    assert scaling.disturbed(points) == ["DISTURBED: at 2 other processes used 30 % of the cores: measure again later"]
     assert scaling.disturbed(points[2:]) == []
 
 

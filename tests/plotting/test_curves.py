@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from npformer.errors import DataError, OutputError
 from npformer.plotting import draw_curves
 from npformer.plotting.curves import curves_figure
-from npformer.plotting.panels import percent, spread
+from npformer.plotting.panels import spread
 
 NAN, INF = float("nan"), float("inf")
 
@@ -51,7 +51,7 @@ def test_a_run_with_everything(stays_inside):
     np.testing.assert_array_equal(line(loss, "training").get_xdata(), [100, 200, 300])
     assert [text.get_text() for text in figure.texts] == [
         "Training curves",
-        "300 steps · 40,000 tokens per second (median)",
+        "Training curves · 300 steps · 40,000 tokens per second (median)",
     ]
     assert stays_inside(figure)
 
@@ -156,12 +156,49 @@ def test_spread_keeps_order_and_mean():
     assert spread([0.0, 0.2, 0.1], 1.0) == pytest.approx([-0.9, 1.1, 0.1])
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(0.0, "0.0 %"), (61.04, "61.0 %"), (99.94, "99.9 %"), (99.96, "> 99.9 %"), (100.0, "100.0 %")],
-)
-def test_no_score_is_rounded_up_to_a_perfect_one(value, text):
-    assert percent(value) == text
+def test_no_score_is_rounded_up_to_a_perfect_one():
+    accuracy = curves_figure([held_out(1, 0.1, 1.0, 0.9996)]).axes[1]
+    assert texts(accuracy) == ["token accuracy 100.0 %", "exact match 99.9 %"]
+
+
+def test_the_title_names_the_task_and_the_run_as_they_are(stays_inside):
+    figure = curves_figure(run([2.0, 1.0]), "lm of $a_1$.txt · run my_run-$2")
+    assert figure.texts[0].get_text() == "lm of $a_1$.txt · run my_run-$2"
+    assert not figure.texts[0].get_parse_math()
+    assert stays_inside(figure)
+
+
+def with_norms(norms: list[float]) -> list[dict[str, Any]]:
+    return [one | {"grad_norm": norm} for one, norm in zip(run([1.0] * len(norms)), norms, strict=True)]
+
+
+def test_the_norm_of_the_gradient_is_drawn_with_the_norm_that_clips(stays_inside):
+    figure = curves_figure(with_norms([3.0, 2.0, 0.5]), clip_norm=1.0)
+    assert titles(figure) == ["Loss (nats per token)", "Learning rate", "Gradient norm, clipped to 1"]
+    axes = figure.axes[2]
+    np.testing.assert_array_equal(line(axes, "last").get_ydata(), [3.0, 2.0, 0.5])
+    assert [list(each.get_ydata()) for each in axes.lines if each.get_linestyle() == ":"] == [[1.0, 1.0]]
+    assert stays_inside(figure)
+    unclipped = curves_figure(with_norms([0.3, 0.2, 0.1]), clip_norm=1.0).axes[2]
+    assert [each for each in unclipped.lines if each.get_linestyle() == ":"] == [], "beyond the axes"
+    assert titles(curves_figure(with_norms([0.3]), clip_norm=None))[2] == "Gradient norm"
+
+
+def test_the_warm_up_is_marked(stays_inside):
+    figure = curves_figure(run([2.0, 1.0, 0.5]), warmup=120)
+    rate = figure.axes[1]
+    assert "warm-up to step 120" in texts(rate)
+    (shade,) = rate.patches
+    assert (shade.get_x(), shade.get_width()) == (0, 120)
+    assert stays_inside(figure)
+    for steps in (0, 1):
+        assert not curves_figure(run([2.0, 1.0]), warmup=steps).axes[1].patches
+
+
+def test_a_warm_up_that_has_not_ended_fills_the_panel(stays_inside):
+    figure = curves_figure(run([2.0, 1.0]), warmup=5_000)
+    assert figure.axes[1].get_xlim() == (0.0, 200.0)
+    assert stays_inside(figure)
 
 
 @pytest.mark.parametrize("metrics", [[], [{"step": 1, "kind": "note"}]])

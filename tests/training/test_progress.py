@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from npformer.training.progress import Progress, describe, percent
+from npformer.training.progress import Progress
 
 TRAIN = {"step": 7, "kind": "train", "loss": 1.23456, "learning_rate": 0.002, "tokens_per_second": 12345.6}
 EVAL = {"step": 7, "kind": "eval", "loss": 0.5, "token_accuracy": 0.9999, "exact_match": 0.12345, "examples": 9}
@@ -101,11 +101,3 @@ def test_a_bar_whose_terminal_has_gone(monkeypatch):
 def test_other_errors_of_the_output_are_told():
     with pytest.raises(OSError, match="no reader"):
         Progress(5, stream=Closed(code=errno.ENOSPC)).say("x")
-
-
-def test_percent_never_flatters():
-    assert [percent(share) for share in (0.0, 0.9996, 1.0, 0.999, 0.29, 1 / 3)] == [
-        "0.0 %", "99.9 %", "100.0 %", "99.9 %", "29.0 %", "33.3 %",
-    ]  # fmt: skip
-    assert all(percent(n / 200) == f"{n / 2:.1f} %" for n in range(201))
-    assert "tokens 99.9 %" in describe(EVAL)

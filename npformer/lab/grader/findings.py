@@ -13,6 +13,7 @@ from npformer.lab.grader.judge import Compared, Result, kind, shape
 from npformer.lab.grader.order import order_of
 from npformer.lab.grader.source import Source
 from npformer.lab.grader.tree import named
+from npformer.percent import percent
 from npformer.typing import HostArray
 
 FEW = 5  # the most numbers in an excerpt
@@ -193,7 +194,7 @@ def _percent(error: float) -> str:
     if error >= 10:
         return f"a factor of {error:.0f} of its largest entry"
     return (
-        f"{100 * error:.{0 if error >= 0.1 else 2}f} % of its largest entry"
+        f"{percent(error, 0 if error >= 0.1 else 2)} of its largest entry"
         if error >= 1e-4
         else f"{error:.1e} of its largest entry"
     )

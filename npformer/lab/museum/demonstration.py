@@ -19,6 +19,7 @@ from npformer.lab.museum.bug import Bug
 from npformer.lab.museum.patch import patched
 from npformer.models import Transformer, TransformerConfig
 from npformer.optim import Adam, AdamW, Constant, Noam, Schedule
+from npformer.percent import percent
 from npformer.training import TrainStep
 from npformer.training.evaluation import evaluate_task
 
@@ -45,7 +46,7 @@ class Course:
         loss = f"loss {self.last_loss:.3f}" if math.isfinite(self.last_loss) else "loss not a number"
         if self.trouble:
             return f"{loss}; {self.trouble}"
-        return f"{loss}, {100 * self.exact_match:.0f} % of held-out words right"
+        return f"{loss}, {percent(self.exact_match, 0)} of held-out words right"
 
 
 @dataclass(frozen=True)

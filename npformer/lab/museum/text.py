@@ -14,6 +14,7 @@ from npformer.lab.museum.demonstration import STEPS, Comparison
 from npformer.lab.museum.detections import Detections, only_detectors
 from npformer.lab.museum.patch import edited_sources
 from npformer.lab.mutation_testing import CRASHED, EQUIVALENT, KILLED, SURVIVED, Outcome
+from npformer.percent import percent
 
 WIDTH = 80
 _ID = 33  # width of the longest id and two spaces
@@ -160,7 +161,7 @@ def mutation_table(outcomes: Sequence[Outcome], counts: Mapping[str, Any], secon
             lines += textwrap.wrap(f"{outcome.fate}: {outcome.description}; {reason}", 80, subsequent_indent="    ")
     judged = counts["diagnosis"]
     total = max(1, sum(judged.values()))
-    shares = ", ".join(f"{label} {number} ({100 * number / total:.0f} %)" for label, number in judged.items())
+    shares = ", ".join(f"{label} {number} ({percent(number / total, 0)})" for label, number in judged.items())
     lines += ["", *textwrap.wrap(f"diagnosis of the killed: {shares}", 80, subsequent_indent="    ")]
     lines.append(f"{counts['mutants']} mutants in {seconds:.0f} s")
     return "\n".join(lines)
