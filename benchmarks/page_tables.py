@@ -7,6 +7,8 @@ from typing import Any
 
 from benchmarks import compare, report
 from benchmarks.measured import COMMANDS, shown
+from npformer.percent import percent
+from npformer.training.option_table import differences, option_rows
 
 Document = dict[str, Any]
 SIZES = ("tiny", "small", "mid", "base")
@@ -77,7 +79,7 @@ def steps(documents: list[Document]) -> dict[str, dict[tuple[str, float, str], D
 STEP_ROWS: dict[str, Callable[[Document], str]] = {
     "times as fast as PyTorch": lambda row: report.ratio(row["times_as_fast"]),
     "one step, ms": lambda row: report.milliseconds(row["median"]),
-    "of the bound by matrix products": lambda row: f"{row['of_bound']:.0%}" if row["of_bound"] else "–",
+    "of the bound by matrix products": lambda row: percent(row["of_bound"], 0) if row["of_bound"] else "–",
     "most memory, MB": lambda row: report.megabytes(row["peak_bytes"]),
     "most memory of PyTorch, MB": lambda row: report.megabytes(row["peer"]["peak_bytes"]) if row["peer"] else "–",
     "cores that others used": lambda row: busy(row["others_share"]),
@@ -88,7 +90,7 @@ def busy(share: float | None) -> str:
     """The share of the cores that other processes used, emphasised where it distorts the figures."""
     if share is None:
         return "–"
-    text = f"{max(share, 0):.0%}"
+    text = percent(max(share, 0), 0)
     return f"**{text}**" if share >= compare.TOO_BUSY else text
 
 
@@ -191,6 +193,25 @@ def outputs(documents: list[Document]) -> str:
         if not command.shows and name in found
     ]
     return "\n".join(filter(None, (*texts, missing(found, in_a_table=False))))
+
+
+def options(documents: list[Document]) -> str:
+    """A table of all options for each section of a run; no measurement."""
+    head, texts = ("option", "type", "default", "meaning"), []
+    rows = option_rows()
+    for section in dict.fromkeys(row.section for row in rows):
+        cells = [(f"`{row.name}`", row.kind, row.default, row.meaning) for row in rows if row.section == section]
+        texts.append(f"### [{section}]\n\n{table(head, cells)}")
+    return "\n".join(texts)
+
+
+def defaults(documents: list[Document]) -> str:
+    """A row for tasks with the same defaults: those that are not the same for all tasks; no measurement."""
+    tasks: dict[str, list[str]] = {}
+    for task, rows in differences().items():
+        told = ", ".join(f"`{row.name}={row.default}`" for row in rows)
+        tasks.setdefault(told, []).append(f"`{task}`")
+    return table(("task", "its defaults"), [(", ".join(names), told) for told, names in tasks.items()])
 
 
 def missing(found: dict[str, Document], *, in_a_table: bool) -> str:

@@ -20,7 +20,7 @@ import npformer as npf
 from benchmarks.faults.file_mutations import mutated, mutated_tree
 from npformer.atomic import seal, unseal
 from npformer.backend import Backend, get_backend
-from npformer.data import PairsTask, Vocabulary
+from npformer.data import PairsTask, Vocabulary, text_from_file
 from npformer.errors import CheckpointError, ConfigError, DataError, NpformerError, OutputError, TokenError
 from npformer.layers import Embedding
 from npformer.models import Decoder, DecoderConfig, build_model
@@ -57,6 +57,7 @@ def make(root: Path) -> Files:
     _make_trained(root / "run")
     _make_tagger(root / "tags")
     (root / "options.toml").write_bytes((root / "run" / "config.toml").read_bytes())
+    (root / "text.txt").write_text("\n\n".join(f"Paragraph {n}: {n % 7} of {n % 5}." for n in range(60)))
     (root / "pairs.tsv").write_text("".join(f"{n}\t{n + 1}\n" for n in range(60)))
     lines = [f"{letter} 0.5 -1.25 3e-2 7" for letter in "abcdefg"]
     (root / "word2vec").write_text("\n".join(["7 4", *lines]) + "\n")
@@ -207,6 +208,10 @@ def _pairs(root: Path) -> None:
     PairsTask.from_tsv(root / "pairs.tsv", seed=0).batch(1, 4)
 
 
+def _text(root: Path) -> None:
+    text_from_file(root / "text.txt", tokenizer="words", max_length=8).batch(1, 4)
+
+
 def _vectors(name: str, root: Path) -> None:
     vocabulary = Vocabulary(("[PAD]", "[UNK]", *"abcdefgh"))
     Embedding.from_pretrained(root / name, vocabulary, backend=_backend())
@@ -232,6 +237,7 @@ SUBJECTS: tuple[Subject, ...] = (
     Subject("classes.txt", partial(_bytes_of, "tags/classes.txt"), partial(_decode, "tags"), _OF_RUNS),
     Subject("metrics.jsonl", partial(_bytes_of, "run/metrics.jsonl"), _metrics, (DataError,)),
     Subject("pairs.tsv", partial(_bytes_of, "pairs.tsv"), _pairs, (DataError,)),
+    Subject("text.txt", partial(_bytes_of, "text.txt"), _text, (ConfigError, DataError)),
     Subject("word2vec", partial(_bytes_of, "word2vec"), partial(_vectors, "word2vec"), (DataError,)),
     Subject("GloVe", partial(_bytes_of, "glove"), partial(_vectors, "glove"), (DataError,)),
 )

@@ -6,6 +6,7 @@ import argparse
 import json
 import math
 import os
+import re
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
@@ -15,6 +16,7 @@ from typing import Any
 
 from npformer.cli.answers import Way, answer
 from npformer.cli.common import add_device, add_precision, new_parser, say
+from npformer.cli.options_text import options_text
 from npformer.data import Example
 from npformer.errors import CheckpointError, ConfigError, DeviceMemoryError, DivergedError, OutputError
 from npformer.training import Evaluation, RunDirectory, Trainer
@@ -22,33 +24,36 @@ from npformer.training.assemble import Assembled, Trained, assemble, load_latest
 from npformer.training.config_file import parse_assignment, read_toml
 from npformer.training.options import SECTIONS
 from npformer.training.progress import Progress, measures
-from npformer.training.resume import assemble_again, tidy
+from npformer.training.resume import assemble_again, is_changed, schedule_note, tidy
 from npformer.training.tasks import TASKS
 from npformer.training.text_example import MASK
 from npformer.visible import visible
 
 EXAMPLES_SHOWN = 5
 SAMPLE_LENGTH = 400
-SAMPLE_BEGINS = "The "
+SAMPLE_BEGINS = re.compile(r"\s*(?:\S+\s+){0,2}\S{1,20}")  # of a held-out text: up to three words
 
 EXAMPLES = """examples:
   npformer train reverse                                   about twenty seconds on two CPU cores
   npformer train pairs --data examples/data/dates.tsv      dates in eight languages to ISO
   npformer train numbers                                   English number words to French ones
   npformer train scan --set split=jump                     commands to actions; splits simple, length, jump
-  npformer train lm                                        a language model of Python's manual, by characters
+  npformer train lm --data mine.txt                        a language model of any UTF-8 text file of your own
+  npformer train lm --data mine.txt --set tokenizer=words  the same by words; without --data: Python's manual
   npformer train sort --set steps=3000 --set d_model=128 --set num_heads=8
   npformer train --resume runs/reverse-001                 continue, bit for bit
-  npformer train --resume runs/reverse-001 --set steps=800 continue with a changed option
+  npformer train --resume runs/reverse-001 --set steps=800 let a finished run go on
+  npformer train lm --options                              every option of a task, with its default
 
 Options are stored in config.toml in the run's folder, in sections [run], [data], [model], [training]. --config reads a
 file of the same form; --set section.key=value (or key=value) sets a single option."""
 
 
 WHAT = (
-    "what to learn: copy, reverse, sort words of random letters; pairs, a file of your own; dates, numbers, scan: "
-    "translations; language: which one a date is in; tags: what each word of a date is; mlm, lm: Python's manual, "
-    "hidden tokens or the next one. dates, numbers, language and tags need the extra 'data'"
+    "what to learn: copy, reverse, sort words of random letters; lm: the next character or word of a text file of "
+    "your own, or of Python's manual; pairs: source and target in a file of your own; dates, numbers, scan: "
+    "translations; language: which one a date is in; tags: what each word of a date is; mlm: hidden tokens of Python's "
+    "manual. dates, numbers, language and tags need the extra 'data'"
 )
 
 
@@ -56,7 +61,8 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     """Add this command's parser."""
     parser = new_parser(commands, "train", "Train a model on a task.", EXAMPLES)
     parser.add_argument("task", nargs="?", choices=tuple(TASKS), help=WHAT)
-    parser.add_argument("--data", metavar="FILE", help="for pairs: UTF-8 lines of source<TAB>target")
+    parser.add_argument("--data", metavar="FILE", help="for lm: a UTF-8 text; for pairs: lines of source<TAB>target")
+    parser.add_argument("--options", action="store_true", help="list every option of TASK (or of all), train nothing")
     parser.add_argument("--config", metavar="FILE", type=Path, help="options in TOML")
     parser.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help="an option; may be repeated")
     parser.add_argument("--seed", type=int, help="the seed of parameters, data order and dropout (default 0)")
@@ -69,13 +75,16 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
 
 def run(args: argparse.Namespace) -> int:
     """Train; print held-out results; draw curves.png and attention.png."""
+    if args.options:
+        print(options_text(args.task, args.json))
+        return 0
     with _opened(args) as (trainer, assembled):
         if not args.json:
             print(_introduction(trainer, assembled), file=sys.stderr, flush=True)
         try:
             trainer.train()
             found = trainer.last_evaluation or trainer.evaluate(assembled.options.training.final_examples)
-            pictures = _draw(trainer, found)
+            pictures = _draw(trainer, assembled, found)
             sample = _sample(trainer) if found.kind == "causal" else None
         except (CheckpointError, DeviceMemoryError, DivergedError, OutputError) as error:
             say(error)
@@ -102,7 +111,9 @@ def _opened(args: argparse.Namespace) -> Iterator[tuple[Trainer, Assembled]]:
             trainer = _trainer(folder, assembled, done=checkpoint.step)
             trainer.restore(checkpoint)
             tidy(folder, assembled)
-            if checkpoint.state.get("config") not in (None, assembled.config()):
+            if note := schedule_note(folder, checkpoint, assembled):
+                trainer.progress.say(note)
+            if is_changed(checkpoint, assembled):
                 trainer.save(checkpoint.score)
             yield trainer, assembled
 
@@ -112,7 +123,10 @@ def _given(args: argparse.Namespace) -> dict[str, dict[str, Any]]:
     given: dict[str, dict[str, Any]] = (
         read_toml(args.config, SECTIONS) if args.config else {section: {} for section in SECTIONS}
     )
-    for section, options in _changes(args.set).items():
+    changes = _changes(args.set)
+    if args.data is not None or "file" in changes["data"]:
+        given["data"].pop("sha256", None)  # of the file that --config names
+    for section, options in changes.items():
         given[section] |= options
     short = {"task": args.task, "seed": args.seed, "device": args.device, "precision": args.precision}
     given["run"] |= {key: value for key, value in short.items() if value is not None}
@@ -166,26 +180,40 @@ def _introduction(trainer: Trainer, assembled: Assembled) -> str:
     )
 
 
-def _draw(trainer: Trainer, found: Evaluation) -> list[str]:
+def _draw(trainer: Trainer, assembled: Assembled, found: Evaluation) -> list[str]:
     from npformer.plotting import draw_attention, draw_curves  # matplotlib: only when needed
     from npformer.training import metrics
     from npformer.training.attention_example import task_attention_example
 
     curves, attention = trainer.run.path / "curves.png", trainer.run.path / "attention.png"
-    draw_curves(metrics.read(trainer.run.metrics_path), curves)
+    title, training = _title(trainer, assembled.options.run.task), assembled.options.training
+    warmup = 0 if training.schedule == "constant" else training.warmup_steps
+    draw_curves(metrics.read(trainer.run.metrics_path), curves, title, warmup, training.clip_norm)
     examples = trainer.task.held_out(found.count)
     example = task_attention_example(trainer.step.model, trainer.task, examples, found.outputs)
     if not example.weights:  # linear attention has none
         return [str(curves)]
-    draw_attention(example.weights, example.source, example.target, attention, example.title)
+    draw_attention(example.weights, example.source, example.target, attention, f"{title}: {example.title}")
     return [str(curves), str(attention)]
+
+
+def _title(trainer: Trainer, task: str) -> str:
+    """What a picture is of: the task, its data if that has a name of its own, and the run."""
+    data = "" if trainer.task.name.partition("-")[0] == task else f" of {trainer.task.name}"
+    return visible(f"{task}{data} · run {trainer.run.path.resolve().name}")
+
+
+def _opening(trainer: Trainer) -> str:
+    """The first words of the held-out text."""
+    found = SAMPLE_BEGINS.match(trainer.task.held_out(1)[0].source)
+    return found.group().strip() if found else ""
 
 
 def _sample(trainer: Trainer) -> str:
     """A text sampled from the model; the same for the same model."""
     task, model = trainer.task, trainer.step.model
     trained = Trained(model, task.tokenizer, task.classes, task.kind)
-    text: str = answer(trained, [SAMPLE_BEGINS], SAMPLE_LENGTH, Way())[0]["output"]
+    text: str = answer(trained, [_opening(trainer)], SAMPLE_LENGTH, Way())[0]["output"]
     return text
 
 
@@ -195,7 +223,7 @@ def _as_text(trainer: Trainer, found: Evaluation, pictures: list[str], sample: s
     if sample is not None:
         lines = ["a sample:", *(f"  {line}" for line in sample.split("\n"))]
     *others, last = measures(found.measures, tokens="token accuracy")
-    tried = {"masked": shlex.quote(f"the {MASK} is returned"), "causal": shlex.quote(SAMPLE_BEGINS.strip())}
+    tried = {"masked": shlex.quote(f"the {MASK} is returned"), "causal": shlex.quote(_opening(trainer))}
     lines += [
         ", ".join([f"held-out loss {found.loss:.4f}", *others]),
         f"held-out {last} ({found.count} sequences)",

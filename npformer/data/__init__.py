@@ -9,8 +9,10 @@ from npformer.data.batches import Batch, Example, TokenBatch, collate
 from npformer.data.coverage import Coverage
 from npformer.data.example_task import ExampleTask
 from npformer.data.marked_words import MarkedWords
+from npformer.data.own_text import text_from_file
 from npformer.data.pairs import PairsTask
 from npformer.data.sequences import SequenceTask
+from npformer.data.spelled_words import SpelledWords
 from npformer.data.tasks import Kind, Task
 from npformer.data.text_task import TextTask
 from npformer.data.tokenizer import Characters, Tokenizer, Words
@@ -32,6 +34,7 @@ __all__ = [
     "MarkedWords",
     "PairsTask",
     "SequenceTask",
+    "SpelledWords",
     "Task",
     "TextTask",
     "TokenBatch",
@@ -40,4 +43,5 @@ __all__ = [
     "WordPiece",
     "Words",
     "collate",
+    "text_from_file",
 ]

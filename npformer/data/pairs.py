@@ -14,11 +14,11 @@ from pathlib import Path
 
 from npformer.data.batches import Example
 from npformer.data.example_task import ExampleTask
-from npformer.data.splits import unit_hash
+from npformer.data.splits import expect_fraction, unit_hash
 from npformer.data.textfile import read_lines
 from npformer.data.tokenizer import Characters
 from npformer.data.vocabulary import SEQUENCE
-from npformer.errors import ConfigError, DataError
+from npformer.errors import DataError
 
 
 class PairsTask(ExampleTask):
@@ -38,9 +38,7 @@ class PairsTask(ExampleTask):
         seed: int,
         held_out_fraction: float = 0.1,
     ) -> None:
-        if not 0 < held_out_fraction < 1:
-            raise ConfigError(f"held_out_fraction: expected more than 0 and less than 1, got {held_out_fraction}")
-        train, held_out = _split(examples, held_out_fraction)
+        train, held_out = _split(examples, expect_fraction(held_out_fraction))
         _check_both_sides(name, train, held_out, held_out_fraction)
         tokenizer = Characters.learn((text for example in examples for text in example), special=SEQUENCE)
         super().__init__(name, "translate", tokenizer, train, held_out, seed=seed, digest=digest)

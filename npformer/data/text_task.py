@@ -4,7 +4,7 @@
     masked   15 % of the tokens of each window are predicted: of these 80 % are replaced by [MASK], 10 % by
              another piece, 10 % are unchanged (so a model cannot trust its inputs: Devlin et al. 2019)
 
-Windows begin and end between the text's units (characters, or words of several pieces). Training windows begin
+Windows begin and end between the tokenizer's units (characters, or words of several pieces). Training windows begin
 anywhere; held-out windows follow each other, so each unit is evaluated at most once.
 """
 
@@ -54,7 +54,10 @@ class TextTask:
         self._ids, self._starts = _encoded(train, tokenizer)
         stop = int(np.searchsorted(self._starts, len(self._ids) - max_length, "right"))
         if stop < 1:
-            raise ConfigError(f"max_length: expected at most the text's {len(self._ids)} tokens, got {max_length}")
+            raise ConfigError(
+                f"max_length: expected at most {len(self._ids)}, the tokens of the training text of {name}, "
+                f"got {max_length}; shorten the windows, or add text"
+            )
         self._windows = _cut(held_out, tokenizer, max_length)
         self._first_starts = self._starts[:stop]  # starts with a whole window after them
         pieces = tokenizer.vocabulary
@@ -105,30 +108,35 @@ class TextTask:
         return TokenBatch(np.where(replaced, others, tokens), np.where(asked, rows, 0))
 
 
-def _units(text: str, tokenizer: Tokenizer) -> Sequence[str]:
-    """The units that a window may not split."""
-    return text if isinstance(tokenizer, Characters) else text.split()
-
-
 def _encoded(text: str, tokenizer: Tokenizer) -> tuple[TokenIds, npt.NDArray[np.intp]]:
     """The ids of a text, the start of each unit among them, and the end of the last unit."""
+    if isinstance(tokenizer, Characters):
+        return _encoded_characters(text, tokenizer)
     known: dict[str, list[int]] = {}
-    rows = [known.setdefault(unit, known.get(unit) or tokenizer.encode(unit)) for unit in _units(text, tokenizer)]
+    rows = [known.setdefault(unit, known.get(unit) or tokenizer.encode(unit)) for unit in tokenizer.units(text)]
     starts = np.concatenate([[0], np.cumsum([len(row) for row in rows], dtype=np.intp)])
     return np.array([token for row in rows for token in row], dtype=np.int64), starts
 
 
+def _encoded_characters(text: str, tokenizer: Tokenizer) -> tuple[TokenIds, npt.NDArray[np.intp]]:
+    """The same without a Python object for each character of a long text."""
+    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
+    ids = np.zeros(0x110000, dtype=np.int64)
+    for character in set(text):
+        (ids[ord(character)],) = tokenizer.encode(character)
+    return ids[codes], np.arange(len(codes) + 1)
+
+
 def _cut(text: str, tokenizer: Tokenizer, max_length: int) -> list[Example]:
     """Consecutive windows of as many units as fit; a unit that is longer than a window is left out."""
-    glue = "" if isinstance(tokenizer, Characters) else " "
-    units = _units(text, tokenizer)
+    units = tokenizer.units(text)
     _, starts = _encoded(text, tokenizer)
     windows: dict[Example, None] = {}  # distinct
     begin = 0
     while begin < len(units):
         end = int(np.searchsorted(starts, starts[begin] + max_length, "right")) - 1
         if end > begin:
-            window = glue.join(units[begin:end])
+            window = tokenizer.glue.join(units[begin:end])
             windows[Example(window, window)] = None
         begin = max(end, begin + 1)
     return list(windows)

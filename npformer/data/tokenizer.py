@@ -3,6 +3,7 @@
     Characters   every character is a piece              decode(encode(text)) = text
     Words        text between white space                … = text, with white space as single spaces
     WordPiece    parts of words (see ``wordpiece``)      … the same
+    SpelledWords words with their space, or characters   … = text (see ``spelled_words``)
 
 Text without pieces in the vocabulary becomes [UNK], and decoding does not restore it; ``coverage``
 counts such text. If the vocabulary has no [UNK], it raises TokenError. No text is encoded as a special piece:
@@ -14,7 +15,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Self
+from typing import ClassVar, Self
 
 from npformer.data.checks import whole_number
 from npformer.data.coverage import Coverage
@@ -28,8 +29,14 @@ RESERVED = frozenset((*SPECIAL, LINE_FEED))
 class Tokenizer(ABC):
     """Text to the pieces of ``vocabulary``, their ids, and back."""
 
+    glue: ClassVar[str] = " "  #: what stands between two units of a text
+
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
+
+    def units(self, text: str) -> Sequence[str]:
+        """The units that a window of a text may not split; joined by ``glue``, they are the text."""
+        return text.split()
 
     @abstractmethod
     def _parts(self, text: str) -> Sequence[str]:
@@ -73,6 +80,12 @@ class Tokenizer(ABC):
 
 class Characters(Tokenizer):
     """Every character (code point) is a piece. Text encoded without [UNK] decodes to itself."""
+
+    glue = ""
+
+    def units(self, text: str) -> Sequence[str]:
+        """The characters."""
+        return text
 
     @classmethod
     def learn(cls, texts: Iterable[str], *, special: Sequence[str] = SPECIAL) -> Self:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from numbers import Integral
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -45,11 +45,8 @@ def _is_whole(value: Any) -> bool:
 class ModelConfig:
     """The options of every model. Raises ConfigError for values or combinations that make no sense.
 
-    Widths are at most 2²⁰, layers 10,000, and other sizes 2³¹ − 1.
-    max_seq_len limits learned positions; the others have no last position. final_norm None means: only for
-    pre-LN. attention is the self-attention; window and stride are options of local attention. With recompute
-    (gradient checkpointing) backward runs each layer's forward again instead of keeping its cache: less memory,
-    more time.
+    Widths are at most 2²⁰, layers 10,000, and other sizes 2³¹ − 1. The text beside an option says what it means;
+    ``npformer train TASK --options`` and docs/options.md show it.
 
     init "xavier" starts embeddings, times √C, with deviation 1, as PyTorch's do, and the output projection like every
     matrix. A normalised h then gives logits of variance 2C/(C + V), so the first loss is well above ln V; and tokens
@@ -58,24 +55,29 @@ class ModelConfig:
     docs/measured.md compares the two over ten seeds and three tasks.
     """
 
-    d_model: int = 512
-    num_heads: int = 8
-    d_ff: int = 2048
-    max_seq_len: int = 512
-    dropout: float = 0.1
-    norm_order: Literal["post", "pre"] = "post"
-    final_norm: bool | None = None
-    norm: Literal["layer", "batch"] = "layer"
-    activation: Literal["relu", "gelu"] = "relu"
-    positions: Literal["sinusoidal", "learned", "rotary", "relative", "none"] = "sinusoidal"
-    attention: Literal["full", "local", "linear"] = "full"
-    window: int | None = None
-    stride: int | None = None
-    scale_embedding: bool = True
-    tie_embeddings: bool = False
-    init: Literal["small", "xavier"] = "small"
-    recompute: bool = False
-    pad_id: int = 0
+    d_model: Annotated[int, "width of the vector of a token"] = 512
+    num_heads: Annotated[int, "heads of each attention; they divide d_model"] = 8
+    d_ff: Annotated[int, "width inside the feed-forward"] = 2048
+    max_seq_len: Annotated[int, "positions of a learned table; other positions have no last one"] = 512
+    dropout: Annotated[float, "share of numbers that dropout sets to 0 in training"] = 0.1
+    norm_order: Annotated[Literal["post", "pre"], "norm after the residual sum, or before the sub-layer"] = "post"
+    final_norm: Annotated[bool | None, "a norm at the end of each stack; none: only with norm_order pre"] = None
+    norm: Annotated[Literal["layer", "batch"], "LayerNorm or BatchNorm"] = "layer"
+    activation: Annotated[Literal["relu", "gelu"], "function inside the feed-forward"] = "relu"
+    positions: Annotated[
+        Literal["sinusoidal", "learned", "rotary", "relative", "none"],
+        "how the model knows the order of tokens; rotary is RoPE, relative is T5's bias",
+    ] = "sinusoidal"
+    attention: Annotated[
+        Literal["full", "local", "linear"], "which keys self-attention reads: all, a few, or all at linear cost"
+    ] = "full"
+    window: Annotated[int | None, "of local attention: keys closer than this are read"] = None
+    stride: Annotated[int | None, "of local attention: keys at a multiple of this distance are read"] = None
+    scale_embedding: Annotated[bool, "multiply embeddings by the square root of d_model"] = True
+    tie_embeddings: Annotated[bool, "one table for all embeddings and the output map"] = False
+    init: Annotated[Literal["small", "xavier"], "how parameters start; small: the first loss is ln V"] = "small"
+    recompute: Annotated[bool, "run each layer's forward again in backward: less memory, more time"] = False
+    pad_id: Annotated[int, "id of [PAD]; 0 in every run"] = 0
 
     def __post_init__(self) -> None:
         for each in fields(self):  # a NumPy number would work in computations, but could not be saved
@@ -153,10 +155,10 @@ class ModelConfig:
 class TransformerConfig(ModelConfig):
     """An encoder-decoder. With tie_embeddings source, target and output share one table."""
 
-    src_vocab_size: int
-    tgt_vocab_size: int
-    num_encoder_layers: int = 6
-    num_decoder_layers: int = 6
+    src_vocab_size: Annotated[int, "pieces of the source's vocabulary"]
+    tgt_vocab_size: Annotated[int, "pieces of the target's vocabulary"]
+    num_encoder_layers: Annotated[int, "layers of the encoder"] = 6
+    num_decoder_layers: Annotated[int, "layers of the decoder"] = 6
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -184,10 +186,12 @@ class EncoderConfig(ModelConfig):
     token was hidden); tie_embeddings is only for "masked".
     """
 
-    vocab_size: int
-    head: Literal["sequence", "tokens", "masked"] = "masked"
-    num_classes: int | None = None
-    num_layers: int = 6
+    vocab_size: Annotated[int, "pieces of the vocabulary"]
+    head: Annotated[
+        Literal["sequence", "tokens", "masked"], "what is predicted: a class of the text, of each token, hidden tokens"
+    ] = "masked"
+    num_classes: Annotated[int | None, "classes, [PAD] counted; none for hidden tokens"] = None
+    num_layers: Annotated[int, "layers of the model"] = 6
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -216,8 +220,8 @@ class EncoderConfig(ModelConfig):
 class DecoderConfig(ModelConfig):
     """A decoder-only model. With tie_embeddings input and output share one table."""
 
-    vocab_size: int
-    num_layers: int = 6
+    vocab_size: Annotated[int, "pieces of the vocabulary"]
+    num_layers: Annotated[int, "layers of the model"] = 6
 
     def __post_init__(self) -> None:
         super().__post_init__()

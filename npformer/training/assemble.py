@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from npformer.atomic import describe, write_atomically
 from npformer.backend import Backend, get_backend
-from npformer.data import Kind, PairsTask, SequenceTask, Task, Tokenizer, Vocabulary
+from npformer.data import Kind, PairsTask, SequenceTask, Task, Tokenizer, Vocabulary, text_from_file
 from npformer.data.textfile import read_lines
 from npformer.errors import CheckpointError, ConfigError, OutputError
 from npformer.models import Model, Transformer, build_model
@@ -28,7 +28,7 @@ from npformer.training.option_types import shown
 from npformer.training.options import SECTIONS, DataOptions, Options, RunOptions, TrainingOptions, complete
 from npformer.training.run_directory import RunDirectory
 from npformer.training.step import TrainStep
-from npformer.training.tasks import ANSWERS, TASKS, Sections, with_defaults
+from npformer.training.tasks import ANSWERS, TASKS, Sections, tokenizer_of, with_defaults
 from npformer.training.trainer import model_arrays_of
 
 DIVERGED = "move this checkpoint away, to go on from the one before it"
@@ -70,6 +70,8 @@ def assemble(given: Sections, resumed: Checkpoint | None = None) -> Assembled:
     found = {"task": run.task, "digest": getattr(task, "digest", None)}
     if resumed and identity != found:  # before sizes that depend on the data are compared
         raise _other_data(data, run, identity, found)
+    if data.file is not None:
+        given = {**given, "data": {**given["data"], "sha256": _expected_digest(data, found["digest"])}}
     options = complete(given, len(task.vocabulary), task.max_length, len(task.classes))
     if resumed:
         expect_arrays(options.model, run.dtype, table_of(model_arrays_of(resumed)), str(resumed.path))
@@ -79,30 +81,39 @@ def assemble(given: Sections, resumed: Checkpoint | None = None) -> Assembled:
 
 def make_task(run: RunOptions, data: DataOptions) -> Task:
     """The task that the options name. Raises ConfigError or DataError."""
+    given = {name: getattr(data, name) for name in TASKS[run.task].data if getattr(data, name) is not None}
+    given.pop("sha256", None)
+    if data.file is not None and "file" not in given:
+        owns = ", ".join(name for name, entry in TASKS.items() if "file" in entry.data)
+        raise ConfigError(
+            f"data.file: expected none for the task {run.task}, which is generated, got {data.file!r}; "
+            f"tasks on a file of your own: {owns}"
+        )
     if run.task == "pairs":
         if data.file is None:
             raise ConfigError(
                 "data.file: expected a TSV file of source<TAB>target lines for the task pairs, got none; "
                 "try --data examples/data/dates.tsv"
             )
-        return PairsTask.from_tsv(data.file, seed=run.seed, held_out_fraction=data.held_out_fraction)
-    if data.file is not None:
-        raise ConfigError(f"data.file: expected none for the task {run.task}, which is generated, got {data.file!r}")
+        return PairsTask.from_tsv(given.pop("file"), seed=run.seed, **given)
     if run.task in ("copy", "reverse", "sort"):
-        lengths = {"min_length": data.min_length, "max_length": data.max_length}
-        return SequenceTask(run.task, seed=run.seed, symbols=data.symbols, **lengths)
+        return SequenceTask(run.task, seed=run.seed, **given)
+    if data.file is not None:
+        return text_from_file(given.pop("file"), seed=run.seed, **given)
     from npformer.data.real import REAL_TASKS  # slow to import, and needed only here
 
-    return REAL_TASKS[run.task](seed=run.seed, **_options_of(run.task, data))
+    given.pop("held_out_fraction", None)
+    return REAL_TASKS[run.task](seed=run.seed, **given)
 
 
-def _options_of(task: str, data: DataOptions) -> dict[str, Any]:
-    """The options of a task on real data, except its seed."""
-    if task == "scan":
-        return {"split": data.split}
-    if task in ("lm", "mlm"):
-        return {"max_length": data.max_length}
-    return {} if data.count is None else {"days" if task == "language" else "count": data.count}
+def _expected_digest(data: DataOptions, found: str) -> str:
+    """The digest of the data's file. Raises ConfigError if the options name another."""
+    if data.sha256 not in (None, found):
+        raise ConfigError(
+            f"data.sha256: expected {data.file} as it was, with {data.sha256}, got {found}: the file has changed; "
+            "restore it, or take it as it is now: --set data.sha256=none"
+        )
+    return found
 
 
 def _other_data(data: DataOptions, run: RunOptions, expected: Any, found: dict[str, Any]) -> CheckpointError:
@@ -186,7 +197,8 @@ def read_trained(run: RunDirectory, device: str = "auto", best: bool = False) ->
     Raises CheckpointError if there is no checkpoint or it is damaged or of another model.
     """
     given = read_toml(run.config_path, SECTIONS)
-    entry = TASKS[given["run"].get("task", RunOptions.task)]
+    task = given["run"].get("task", RunOptions.task)
+    entry = TASKS[task]
     vocabulary = Vocabulary.load(run.vocabulary_path, ANSWERS[entry.kind].special)
     classes = tuple(read_lines(run.classes_path).lines) if entry.kind in ("classify", "tag") else ()
     path = (best_checkpoint if best else latest_checkpoint)(run.checkpoints)
@@ -202,7 +214,7 @@ def read_trained(run: RunDirectory, device: str = "auto", best: bool = False) ->
     expect_arrays(options.model, options.run.dtype, table_of(arrays), str(path))
     model = build_model(options.model, backend=_backend_to_read(options.run, device), seed=options.run.seed)
     set_arrays(model, arrays, str(path))
-    return Trained(model, entry.tokenizer(vocabulary), classes, entry.kind)
+    return Trained(model, tokenizer_of(task, given["data"])(vocabulary), classes, entry.kind)
 
 
 def load_latest(run: RunDirectory) -> Checkpoint:

@@ -8,7 +8,6 @@ the text "none"; it is written only where the default is something else.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import json
 import re
 import tomllib
@@ -19,10 +18,12 @@ from typing import Any
 
 from npformer.atomic import describe
 from npformer.errors import ConfigError
-from npformer.training.option_types import NONE, fit, from_shell, kinds_of, shown
+from npformer.training.option_types import NONE, did_you_mean, fit, from_shell, kinds_of, meanings_of, near, shown
 
-#: A larger file was not written by npformer, whose own have 2 kB.
+#: A larger file was not written by npformer, whose own have 6 kB.
 MOST_BYTES = 1 << 18
+
+COMMENTS = 34  # the column where meanings begin, as a rule
 
 
 def read_toml(path: Path, sections: Mapping[str, type]) -> dict[str, dict[str, Any]]:
@@ -79,23 +80,31 @@ def parse_assignment(text: str, sections: Mapping[str, type]) -> tuple[str, str,
 def write_toml(sections: Mapping[str, Any]) -> str:
     """The TOML of these dataclass instances, by section; read_toml gives equal values back.
 
-    An option whose value and default are None is left out. Raises ConfigError for a value that could not be read
-    back: one of another type than its annotation, or the text "none" for an option that may be None.
+    The meaning of an option stands behind it. One whose value and default are None is a comment, or is left out if it
+    has no meaning. Raises ConfigError for a value that could not be read back: one of another type than its
+    annotation, or the text "none" for an option that may be None.
     """
     lines: list[str] = []
     for section, options in sections.items():
         lines += ["", f"[{section}]"] if lines else [f"[{section}]"]
-        kinds = kinds_of(type(options))
+        kinds, meanings = kinds_of(type(options)), meanings_of(type(options))
         for field in dataclasses.fields(options):
-            value = getattr(options, field.name)
-            if field.name not in kinds or (value is None and _default(field) is None):
+            value, meaning = getattr(options, field.name), meanings.get(field.name)
+            if field.name not in kinds:
+                continue
+            if value is None and _default(field) is None:
+                lines += [_explained(f'# {field.name} = "{NONE}"', meaning)] if meaning else []
                 continue
             place = f"{section}.{field.name}"
             plain = NONE if value is None else list(value) if isinstance(value, tuple) else value
             if fit(plain, kinds[field.name], place) is None and value is not None:
                 raise ConfigError(f"{place}: the text {value!r} means no value: choose another text, or None")
-            lines.append(f"{field.name} = {_spell(plain, place)}")
+            lines.append(_explained(f"{field.name} = {_spell(plain, place)}", meaning))
     return "\n".join(lines) + "\n"
+
+
+def _explained(line: str, meaning: str | None) -> str:
+    return f"{line:<{COMMENTS - 2}}  # {meaning}" if meaning else line
 
 
 def _read_text(path: Path) -> str:
@@ -144,15 +153,13 @@ def _place(path: Path, text: str, section: str, key: str | None = None) -> str:
 
 
 def _unknown(what: str, name: str, valid: Iterable[str], sections: Mapping[str, type]) -> str:
-    """The message for an unknown name, with the nearest valid name and all valid names."""
+    """The message for an unknown name, with the nearest names, or with all valid ones if none is near."""
     names = list(valid)
-    full = [f"{section}.{key}" for section in sections for key in kinds_of(sections[section])]
-    keys = {option.partition(".")[2]: option for option in full}
-    near = [keys[key] for key in keys if key == name.rpartition(".")[2]]  # valid, but in another section
-    near = near or difflib.get_close_matches(name, names, n=1) or difflib.get_close_matches(name, full, n=1)
-    near = near or [keys[key] for key in difflib.get_close_matches(name, keys, n=1)]
-    guess = f"; did you mean {near[0]!r}?" if near else "."
-    return f"{what} {shown(name)} is unknown{guess} Expected one of: {', '.join(names)}"
+    elsewhere = [f"{section}.{key}" for section in sections for key in kinds_of(sections[section])]
+    guess = did_you_mean(near(name, [*names, *elsewhere]))
+    listed = f". Expected one of: {', '.join(names)}"
+    every = f"{guess} npformer train TASK --options lists all" if guess and sections else guess
+    return f"{what} {shown(name)} is unknown{every or listed}"
 
 
 def _example(sections: Mapping[str, type]) -> str:

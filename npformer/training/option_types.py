@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from npformer.errors import ConfigError
 
@@ -24,6 +24,32 @@ def kinds_of(options: type) -> dict[str, Any]:
     return {field.name: hints[field.name] for field in dataclasses.fields(options) if field.init}
 
 
+def meanings_of(options: type) -> dict[str, str]:
+    """The text that ``Annotated[kind, text]`` puts beside an option; none for an option without one."""
+    hints = get_type_hints(options, include_extras=True)
+    notes = {name: get_args(hint)[1] for name, hint in hints.items() if get_origin(hint) is Annotated}
+    return {name: note for name, note in notes.items() if isinstance(note, str)}
+
+
+def near(name: str, valid: Iterable[str]) -> list[str]:
+    """The valid names that are closest to a wrong one, at most four, compared by what follows their last dot."""
+    wanted = name.rpartition(".")[2].lower()
+    keys: dict[str, str] = {}
+    for full in valid:
+        keys.setdefault(full.rpartition(".")[2], full)
+    if wanted in keys:
+        return [keys[wanted]]
+    found = difflib.get_close_matches(wanted, keys, n=3)
+    found += [key for key in keys if key not in found and len(wanted) > 2 and wanted in key]
+    return [keys[key] for key in found[:4]]
+
+
+def did_you_mean(names: Sequence[str]) -> str:
+    """A question with these names, to follow an error; nothing without names."""
+    *others, last = [repr(name) for name in names] or [""]
+    return last and f"; did you mean {', '.join(others)}{' or ' if others else ''}{last}?"
+
+
 def fitted(given: Mapping[str, Any], options: type) -> dict[str, Any]:
     """Values converted to the annotations of a dataclass, by option.
 
@@ -31,9 +57,8 @@ def fitted(given: Mapping[str, Any], options: type) -> dict[str, Any]:
     """
     kinds = kinds_of(options)
     if unknown := [key for key in given if key not in kinds]:
-        near = difflib.get_close_matches(unknown[0], kinds, n=1)
-        guess = f"; did you mean {near[0]!r}?" if near else "."
-        raise ConfigError(f"option {shown(unknown[0])} is unknown{guess} Expected one of: {', '.join(kinds)}")
+        guess = did_you_mean(near(unknown[0], kinds)) or f". Expected one of: {', '.join(kinds)}"
+        raise ConfigError(f"option {shown(unknown[0])} is unknown{guess}")
     return {key: fit(value, kinds[key], key) for key, value in given.items()}
 
 

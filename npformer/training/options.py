@@ -12,7 +12,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
 
 from npformer.errors import ConfigError
 from npformer.models.config import ModelConfig
@@ -24,19 +24,36 @@ TaskName = Literal[
 ]  # fmt: skip
 
 
+TokenizerName = Literal["characters", "words"]
+
 MOST = 2**31 - 1  # the largest count of anything
+
+#: The fewest lines of the log and evaluations of a run, unless it is told how often.
+LOG_LINES, EVALUATIONS = 30, 5
+
+
+class Every(NamedTuple):
+    """Steps between lines of the log, between evaluations, and between checkpoints."""
+
+    log: int
+    evaluate: int
+    save: int
 
 
 @dataclass(frozen=True)
 class RunOptions:
     """The task, the device and the precision. Raises ConfigError for a seed out of range."""
 
-    task: TaskName = "reverse"
-    seed: int = 0
-    device: Literal["auto", "numpy", "cupy"] = "auto"
-    dtype: Literal["float32", "float64"] = "float32"
-    kernels: Literal["auto", "plain", "numpy", "numba", "cuda"] = "auto"  # what computes
-    precision: Literal["float32", "tf32", "bfloat16"] = "float32"  # precision of float32 products, on a GPU
+    task: Annotated[TaskName, "what is learnt; npformer train --help names the tasks"] = "reverse"
+    seed: Annotated[int, "seed of parameters, order of data and dropout"] = 0
+    device: Annotated[Literal["auto", "numpy", "cupy"], "where to compute; auto: cupy with a usable GPU"] = "auto"
+    dtype: Annotated[Literal["float32", "float64"], "numbers of parameters and activations"] = "float32"
+    kernels: Annotated[
+        Literal["auto", "plain", "numpy", "numba", "cuda"], "what computes; auto: the fastest installed"
+    ] = "auto"
+    precision: Annotated[Literal["float32", "tf32", "bfloat16"], "of float32 matrix products, on a GPU alone"] = (
+        "float32"
+    )
 
     def __post_init__(self) -> None:
         if not 0 <= self.seed < 2**64:
@@ -45,46 +62,53 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class DataOptions:
-    """The data: symbols and lengths for copy, reverse and sort, a file for pairs, and so on."""
+    """The data. ``Entry.data`` names the options that a task uses."""
 
-    file: str | None = None  # UTF-8, lines of source<TAB>target
-    held_out_fraction: float = 0.1  # of the file's sources
-    symbols: int = 26
-    min_length: int = 1
-    max_length: int = 12  # letters of a word; for lm and mlm, tokens of a window
-    split: Literal["simple", "length", "jump"] = "simple"  # of scan
-    count: int | None = None  # phrases or numbers, days for language; none: the task's default
+    file: Annotated[str | None, "your own UTF-8 file: a text for lm, lines of source, tab, target for pairs"] = None
+    sha256: Annotated[str | None, "SHA-256 of the file, noted by the run; another file is refused"] = None
+    held_out_fraction: Annotated[float, "share of the file that is evaluated on and never trained on"] = 0.1
+    tokenizer: Annotated[TokenizerName, "pieces of the text; words that are rare are spelled in characters"] = (
+        "characters"
+    )
+    max_pieces: Annotated[int, "with tokenizer words: pieces of the vocabulary, at most"] = 4000
+    symbols: Annotated[int, "different letters in a word"] = 26
+    min_length: Annotated[int, "letters of the shortest word"] = 1
+    max_length: Annotated[int, "letters of the longest word; for lm and mlm, tokens of a window"] = 12
+    split: Annotated[Literal["simple", "length", "jump"], "which commands of SCAN are held out"] = "simple"
+    count: Annotated[int | None, "phrases, numbers or days to make; none: the task's own number"] = None
 
 
 @dataclass(frozen=True)
 class TrainingOptions:
     """Steps, batches and the optimiser. Raises ConfigError for values out of range."""
 
-    steps: int = 1000
-    batch_size: int = 64
-    optimizer: Literal["adam", "adamw"] = "adam"
-    learning_rate: float = 2e-3  # the peak; for noam, the factor
-    schedule: Literal["constant", "noam", "warmup_cosine"] = "warmup_cosine"
-    warmup_steps: int = 200
-    beta1: float = 0.9
-    beta2: float = 0.98
-    eps: float = 1e-9
-    weight_decay: float = 0.01  # of adamw
-    clip_norm: float | None = 1.0
-    label_smoothing: float = 0.0
-    accumulate: int = 1  # micro-batches per step
-    log_every: int = 50  # steps
-    eval_every: int = 250  # steps
-    eval_examples: int = 200  # held-out examples decoded at each evaluation
-    final_examples: int = 1000  # held-out examples decoded at the end
-    save_every: int = 250  # steps
-    keep_last: int = 2  # checkpoints to keep, besides the best
+    steps: Annotated[int, "training steps in all"] = 1000
+    batch_size: Annotated[int, "sequences of a step"] = 64
+    optimizer: Annotated[Literal["adam", "adamw"], "how gradients become updates"] = "adam"
+    learning_rate: Annotated[float, "the highest rate; for noam, the factor"] = 2e-3
+    schedule: Annotated[
+        Literal["constant", "noam", "warmup_cosine"], "how the rate changes; warmup_cosine ends at 0 at the last step"
+    ] = "warmup_cosine"
+    warmup_steps: Annotated[int, "steps in which the rate rises; by default at most a fifth of steps"] = 200
+    beta1: Annotated[float, "Adam's decay of the mean of gradients"] = 0.9
+    beta2: Annotated[float, "Adam's decay of the mean of their squares"] = 0.98
+    eps: Annotated[float, "Adam's addend to the root of the second mean"] = 1e-9
+    weight_decay: Annotated[float, "of adamw: share of a weight, times the rate, that each step removes"] = 0.01
+    clip_norm: Annotated[float | None, "longer gradients are scaled to this norm; none: no clipping"] = 1.0
+    label_smoothing: Annotated[float, "probability that the target gives to all pieces alike"] = 0.0
+    accumulate: Annotated[int, "parts of a batch that are computed one after the other"] = 1
+    log_every: Annotated[int | None, "steps between lines of the log; none: a round number, at most steps/30"] = None
+    eval_every: Annotated[int | None, "steps between evaluations; none: a round number, at most steps/5"] = None
+    eval_examples: Annotated[int, "held-out examples of an evaluation"] = 200
+    final_examples: Annotated[int, "held-out examples of the last evaluation"] = 1000
+    save_every: Annotated[int | None, "steps between checkpoints; none: as eval_every"] = None
+    keep_last: Annotated[int, "checkpoints to keep, besides the best"] = 2
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch_size", "accumulate", "log_every", "eval_every", "eval_examples",
                      "final_examples", "save_every", "keep_last"):  # fmt: skip
             value = getattr(self, name)
-            if not 1 <= value <= MOST:
+            if value is not None and not 1 <= value <= MOST:
                 bound = ">= 1" if value < 1 else f"<= {MOST}"
                 raise ConfigError(f"training.{name}: expected an integer {bound}, got {value}")
         for name in ("learning_rate", "eps", "clip_norm"):
@@ -100,6 +124,12 @@ class TrainingOptions:
         if self.schedule == "noam" and self.warmup_steps < 1:
             raise ConfigError("training.warmup_steps: expected an integer >= 1 for the schedule noam, got 0")
 
+    @property
+    def every(self) -> Every:
+        """How often to log, to evaluate and to save: what was set, or what follows from the steps."""
+        evaluate = self.eval_every or _round_share(self.steps, EVALUATIONS)
+        return Every(self.log_every or _round_share(self.steps, LOG_LINES), evaluate, self.save_every or evaluate)
+
     def make_schedule(self, d_model: int) -> Schedule:
         """The learning rate as a function of the step."""
         if self.schedule == "noam":
@@ -109,9 +139,16 @@ class TrainingOptions:
         return WarmupCosine(self.learning_rate, self.warmup_steps, self.steps)
 
 
+def _round_share(steps: int, parts: int) -> int:
+    """The largest of 1, 2, 5, 10, 20, 50, … that goes into the steps at least so many times; 1 if none does."""
+    share = max(1, steps // parts)
+    ten = 10 ** (len(str(share)) - 1)
+    return max(number * ten for number in (1, 2, 5) if number * ten <= share)
+
+
 def _model_options() -> type:
     """A dataclass with the options of all models. The task determines a run's model, and so its options."""
-    kinds = [get_type_hints(answer.config) for answer in ANSWERS.values()]
+    kinds = [get_type_hints(answer.config, include_extras=True) for answer in ANSWERS.values()]
     known = {option: kind for hints in kinds for option, kind in hints.items()}
     return dataclasses.make_dataclass("ModelOptions", [(name, kind, None) for name, kind in known.items()])
 

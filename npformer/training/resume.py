@@ -1,13 +1,15 @@
 """Resumes a run with the options of its checkpoint, repairs its files, and removes leftovers of killed processes.
 
 Each checkpoint holds the text of config.toml. So a config.toml that was cut or edited is noticed and can be written
-again. ``--set`` changes an option on purpose (``--resume RUN --set learning_rate=0.001``).
+again. ``--set`` changes an option on purpose (``--resume RUN --set learning_rate=0.001``), and lets a finished run go
+on (``--resume RUN --set steps=720``).
 """
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from npformer.training.assemble import Assembled, assemble, write_file
 from npformer.training.checkpoint import Checkpoint, prune
 from npformer.training.config_file import parse_toml, read_toml
 from npformer.training.option_types import NONE
-from npformer.training.options import SECTIONS
+from npformer.training.options import SECTIONS, DataOptions
 from npformer.training.run_directory import RunDirectory
 from npformer.training.tasks import Sections
 
@@ -27,12 +29,13 @@ MOST_NAMED = 5  # the most differing options in a message
 def assemble_again(run: RunDirectory, checkpoint: Checkpoint, changes: Sections) -> Assembled:
     """The run's parts, with the options of the checkpoint and these changes, by section and key. Nothing is written.
 
-    Raises ConfigError if config.toml differs, CheckpointError if the data, vocabulary.txt or classes.txt differ,
-    DataError if the data's file is missing.
+    Raises ConfigError if config.toml differs or a change makes no sense, CheckpointError if the data, vocabulary.txt
+    or classes.txt differ, DataError if the data's file is missing.
     """
     saved = _saved_options(run, checkpoint)
     wanted = {section: saved[section] | dict(changes.get(section, {})) for section in saved}
     _expect_options(run, checkpoint, saved, wanted)
+    _expect_the_same_split(saved["data"], wanted["data"])
     try:
         assembled = assemble(wanted, checkpoint)
     except DataError as error:
@@ -43,7 +46,41 @@ def assemble_again(run: RunDirectory, checkpoint: Checkpoint, changes: Sections)
         ) from error
     for path, content in assembled.word_lists(run).items():
         _expect_content(path, content)
+    steps = assembled.options.training.steps
+    if steps < checkpoint.step:
+        raise ConfigError(
+            f"training.steps: expected at least {checkpoint.step}, which {checkpoint.path.name} has made, got {steps}; "
+            "a run does not go back: start a new one"
+        )
     return assembled
+
+
+def is_changed(checkpoint: Checkpoint, assembled: Assembled) -> bool:
+    """Whether the checkpoint was saved with other options; notes in the text of a file do not count."""
+    text = checkpoint.state.get("config")
+    path = checkpoint.path
+    return text is not None and parse_toml(text, path, SECTIONS) != parse_toml(assembled.config(), path, SECTIONS)
+
+
+def schedule_note(run: RunDirectory, checkpoint: Checkpoint, assembled: Assembled) -> str | None:
+    """What a change of steps does to the schedule; None if they are as before."""
+    now, width = assembled.options.training, assembled.options.model.d_model
+    saved = _saved_options(run, checkpoint)["training"]
+    names = ("steps", "schedule", "warmup_steps", "learning_rate")
+    then = replace(now, **{name: saved[name] for name in names if name in saved})
+    if then.steps == now.steps:
+        return None
+    note = f"note: the run goes on to step {now.steps} instead of {then.steps}"
+    before, after = then.make_schedule(width), now.make_schedule(width)
+    ahead = range(checkpoint.step + 1, max(then.steps, now.steps) + 1)
+    if all(before(step) == after(step) for step in ahead):
+        return f"{note}; the schedule {now.schedule} does not depend on steps, so the rate goes on as it was"
+    first = checkpoint.step + 1
+    ends = f" and falls to 0 at step {now.steps}" if now.schedule == "warmup_cosine" else ""
+    return (
+        f"{note}; the schedule {now.schedule} changes with it: the rate of step {first} is {after(first):.2e} instead "
+        f"of {before(first):.2e}{ends}"
+    )
 
 
 def tidy(run: RunDirectory, assembled: Assembled) -> None:
@@ -95,6 +132,17 @@ def _expect_options(run: RunDirectory, checkpoint: Checkpoint, saved: Sections, 
         f"{path}: expected the options that {checkpoint.path.name} was saved with, got {what}: {told}{more}. "
         f"{way_out}; {again}"
     )
+
+
+def _expect_the_same_split(saved: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+    """Raise ConfigError if other examples of the file would be held out: the model has trained on some of them."""
+    default = DataOptions.held_out_fraction
+    then, now = (options.get("held_out_fraction", default) for options in (saved, wanted))
+    if then != now:
+        raise ConfigError(
+            f"data.held_out_fraction: expected {then:g}, as the run began, got {now:g}: with it the run would be "
+            "evaluated on examples that it has trained on; leave it, or start a new run"
+        )
 
 
 def _expect_content(path: Path, content: bytes) -> None:

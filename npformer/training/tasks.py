@@ -19,6 +19,7 @@ from npformer.data import (
     WordPiece,
     Words,
 )
+from npformer.data.own_text import TOKENIZERS
 from npformer.models import DecoderConfig, EncoderConfig, TransformerConfig
 from npformer.models.config import ModelConfig
 
@@ -55,44 +56,49 @@ _WIDER = {"d_model": 128, "num_heads": 4, "d_ff": 512, "dropout": 0.1, "norm_ord
 
 @dataclass(frozen=True)
 class Entry:
-    """A task. defaults: section -> option -> value, without options whose own default is None."""
+    """A task. defaults: section -> option -> value, without options whose own default is None; data: its options."""
 
     kind: Kind = "translate"
     tokenizer: type[Tokenizer] = Characters
     defaults: Sections = field(default_factory=dict)
+    data: tuple[str, ...] = ()
 
 
 def _trained(steps: int, learning_rate: float, **training: Any) -> dict[str, Any]:
-    every = {"warmup_steps": 400, "log_every": 100, "eval_every": steps // 10, "save_every": steps // 10}
-    return {"steps": steps, "learning_rate": learning_rate} | every | training
+    return {"steps": steps, "learning_rate": learning_rate, "warmup_steps": 400} | training
 
 
 #: Enough to reverse or copy words: at least 99.7 % of held-out words, with each of six seeds.
 _SHORT: Sections = {
     "model": {"norm_order": "pre", "num_decoder_layers": 1},
-    "training": {
-        "steps": 360, "batch_size": 96, "learning_rate": 6e-3, "warmup_steps": 30, "log_every": 30, "eval_every": 180,
-    },
-}  # fmt: skip
+    "training": {"steps": 360, "batch_size": 96, "learning_rate": 6e-3, "warmup_steps": 30},
+}
 #: Sorting takes longer: at least 99.9 %, with each of three seeds.
 _LONGER: Sections = {
     "model": {"norm_order": "pre"},
     "training": {"steps": 800, "batch_size": 96, "learning_rate": 5e-3},
 }
 
+#: Options of generated words, and of a file.
+_WORDS = ("symbols", "min_length", "max_length")
+_FILE = ("file", "sha256", "held_out_fraction")
+
 TASKS: dict[str, Entry] = {
-    "copy": Entry(defaults=_SHORT),
-    "reverse": Entry(defaults=_SHORT),
-    "sort": Entry(defaults=_LONGER),
-    "pairs": Entry(),
-    "dates": Entry(defaults={"model": _WIDER, "training": _trained(6_000, 1e-3)}),
-    "numbers": Entry(tokenizer=MarkedWords, defaults={"model": _WIDER, "training": _trained(5_000, 1e-3)}),
+    "copy": Entry(defaults=_SHORT, data=_WORDS),
+    "reverse": Entry(defaults=_SHORT, data=_WORDS),
+    "sort": Entry(defaults=_LONGER, data=_WORDS),
+    "pairs": Entry(data=_FILE),
+    "dates": Entry(defaults={"model": _WIDER, "training": _trained(6_000, 1e-3)}, data=("count",)),
+    "numbers": Entry(
+        tokenizer=MarkedWords, defaults={"model": _WIDER, "training": _trained(5_000, 1e-3)}, data=("count",)
+    ),
     "scan": Entry(
         tokenizer=Words,
         defaults={"model": _WIDER | {"positions": "rotary"}, "training": _trained(5_000, 1e-3)},
+        data=("split",),
     ),
-    "language": Entry("classify", defaults={"model": _WIDER, "training": _trained(5_000, 1e-3)}),
-    "tags": Entry("tag", MarkedWords, {"model": _WIDER, "training": _trained(2_000, 1e-3)}),
+    "language": Entry("classify", defaults={"model": _WIDER, "training": _trained(5_000, 1e-3)}, data=("count",)),
+    "tags": Entry("tag", MarkedWords, {"model": _WIDER, "training": _trained(2_000, 1e-3)}, ("count",)),
     "mlm": Entry(
         "masked",
         WordPiece,
@@ -101,6 +107,7 @@ TASKS: dict[str, Entry] = {
             "model": _WIDER | {"num_layers": 4, "tie_embeddings": True},
             "training": _trained(4_000, 1e-3, batch_size=32),
         },
+        ("max_length",),
     ),
     "lm": Entry(
         "causal",
@@ -109,8 +116,15 @@ TASKS: dict[str, Entry] = {
             "model": _WIDER | {"num_layers": 4, "positions": "rotary"},
             "training": _trained(3_000, 2e-3, batch_size=32, optimizer="adamw"),
         },
+        data=(*_FILE, "tokenizer", "max_pieces", "max_length"),
     ),
 }
+
+
+def tokenizer_of(task: str, data: Mapping[str, Any]) -> type[Tokenizer]:
+    """The class of a task's tokenizer; data: the options of [data] that a run was given."""
+    chosen = "tokenizer" in TASKS[task].data and data.get("tokenizer")
+    return TOKENIZERS[chosen] if chosen else TASKS[task].tokenizer
 
 
 def with_defaults(given: Sections) -> dict[str, dict[str, Any]]:

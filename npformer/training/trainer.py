@@ -120,7 +120,7 @@ class Trainer:
         return evaluate_task(self.step.model, self.task, count)
 
     def _one_step(self) -> None:
-        number, options = self.step.step_number + 1, self.options
+        number, options, every = self.step.step_number + 1, self.options, self.options.every
         learning_rate = self.step.learning_rate
         batch = self.task.batch(number, options.batch_size)
         self._loss_sum = self._loss_sum + self.step(*batch)
@@ -128,12 +128,12 @@ class Trainer:
         self._tokens += int(np.count_nonzero(batch[-1] != PAD_ID))
         self.progress.advance()
         last = number == options.steps
-        if number % options.log_every == 0 or last:
+        if number % every.log == 0 or number == 1 or last:  # the first: curves begin at step 1
             self._log(number, learning_rate)
         score = None
-        if number % options.eval_every == 0 or last:
+        if number % every.evaluate == 0 or last:
             score = self._log_evaluation(number, options.final_examples if last else options.eval_examples)
-        if number % options.save_every == 0 or last:
+        if number % every.save == 0 or last:
             self.save(score)
 
     def _log(self, number: int, learning_rate: float) -> None:

@@ -2,9 +2,11 @@
 
 import json
 import re
+from typing import Any
 
 import pytest
 
+from npformer import plotting
 from npformer.data import SequenceTask, Vocabulary
 from npformer.training import metrics
 from npformer.training.assemble import assemble
@@ -31,7 +33,7 @@ def test_every_task_trains_and_leaves_a_run(task, cli, small, tmp_path):
     assert "pictures: runs/" in done.out
     assert f"try: npformer decode runs/{task}-001 " in done.out
     steps = [(record["step"], record["kind"]) for record in metrics.read(run / "metrics.jsonl")]
-    trains = [(step, "train") for step in (7, 14, 21, 28, 30)]
+    trains = [(step, "train") for step in (1, 7, 14, 21, 28, 30)]
     assert sorted(steps) == sorted([*trains, (15, "eval"), (30, "eval")])
     assert f"the run's folder is runs/{task}-001\n" in done.err
 
@@ -143,9 +145,9 @@ def test_a_log_has_whole_lines_and_no_bar(cli, small):
     assert "\r" not in err
     lines = err.splitlines()
     assert re.fullmatch(r"training copy with .*: 5,933 parameters, steps 0 to 30 of 8 sequences", lines[0])
-    assert re.fullmatch(r"step  7/30  loss \d\.\d{4}  rate \d\.\d\de-\d\d  [\d,]+ tokens/s", lines[2])
-    assert re.fullmatch(r"step 15/30  held-out: loss \d\.\d{4}, tokens \d+\.\d %, exact match \d+\.\d %", lines[4])
-    assert len(lines) == 2 + 5 + 2
+    assert re.fullmatch(r"step  1/30  loss \d\.\d{4}  rate \d\.\d\de-\d\d  [\d,]+ tokens/s", lines[2])
+    assert re.fullmatch(r"step 15/30  held-out: loss \d\.\d{4}, tokens \d+\.\d %, exact match \d+\.\d %", lines[5])
+    assert len(lines) == 2 + 6 + 2
 
 
 @pytest.mark.filterwarnings("ignore:.*(overflow|invalid value):RuntimeWarning")
@@ -167,3 +169,22 @@ def test_a_rate_that_breaks_the_parameters_in_the_last_step_is_no_success(cli, s
     assert "npformer: step 1: expected finite parameters and moments, got " in done.err
     assert "training has diverged at step 1, so nothing of it was saved; there is no checkpoint" in done.err
     assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "title"),
+    [
+        (["copy", "--out", "my $run"], "copy · run my $run"),
+        (["pairs", "--data", "own.tsv"], "pairs of own.tsv · run pairs-001"),
+    ],
+)
+def test_pictures_name_the_task_and_the_run(cli, small, tmp_path, monkeypatch, words, title):
+    drawn: dict[str, tuple[Any, ...]] = {}
+    for name in ("draw_curves", "draw_attention"):
+        monkeypatch.setattr(plotting, name, lambda *given, name=name: drawn.update({name: given}))
+    (tmp_path / "own.tsv").write_text(PAIRS)
+    assert cli("train", *words, *small(steps=5, warmup_steps=3, clip_norm=0.5)).code == 0
+    metrics_drawn, path, *rest = drawn["draw_curves"]
+    assert metrics_drawn == metrics.read(path.with_name("metrics.jsonl"))
+    assert rest == [title, 3, 0.5]
+    assert re.fullmatch(rf"{re.escape(title)}: .* → .*", drawn["draw_attention"][-1])

@@ -5,10 +5,12 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from npformer.training import RunDirectory
-from npformer.training.checkpoint import save_checkpoint
+from npformer.optim import WarmupCosine
+from npformer.training import RunDirectory, metrics
+from npformer.training.checkpoint import load_checkpoint, save_checkpoint
 
 PICTURES = {"curves.png", "attention.png", "lock"}  # lock holds the number of the process
 
@@ -163,3 +165,81 @@ def test_data_that_has_moved(cli, pairs_run, tmp_path, monkeypatch):
     refused.refused(str(tmp_path / "own.tsv"), f"named in {config}", f"{pairs_run} --set data.file=PLACE")
     assert cli("train", "--resume", pairs_run, "--set", "data.file=../mine.tsv").code == 0
     assert f'file = "{tmp_path / "mine.tsv"}"' in config.read_text()
+
+
+def extended(cli, tmp_path, small, **options) -> tuple[Path, Path, str]:
+    """A run of 20 steps that went on to 30, one that had 30 from its start, and what was said of the extension."""
+    options = {"warmup_steps": 3, "dropout": 0.1, "log_every": 5} | options
+    assert cli("train", "copy", "--out", "parts", *small(**options | {"steps": 20})).code == 0
+    assert cli("train", "copy", "--out", "whole", *small(**options)).code == 0
+    done = cli("train", "--resume", "parts", "--set", "steps=30")
+    assert done.code == 0, done.err
+    assert "steps 20 to 30 of 8 sequences" in done.err
+    (note,) = [line for line in done.err.splitlines() if line.startswith("note: ")]
+    return tmp_path / "parts", tmp_path / "whole", note
+
+
+@pytest.mark.parametrize("schedule", ["constant", "noam"])
+def test_a_run_that_is_extended_ends_as_one_that_was_longer(cli, small, tmp_path, schedule):
+    """To the bit, where the schedule does not depend on the number of steps."""
+    parts, whole, note = extended(cli, tmp_path, small, schedule=schedule)
+    assert note == (
+        "note: the run goes on to step 30 instead of 20; "
+        f"the schedule {schedule} does not depend on steps, so the rate goes on as it was"
+    )
+    one, other = (load_checkpoint(run / "checkpoints" / "step-00000030") for run in (parts, whole))
+    assert one.arrays.keys() == other.arrays.keys()
+    assert all(np.array_equal(one.arrays[name], array) for name, array in other.arrays.items())
+    assert one.state["config"] == other.state["config"]
+    assert (parts / "config.toml").read_bytes() == (whole / "config.toml").read_bytes()
+
+
+def test_what_an_extension_does_to_the_schedule_is_told(cli, small, tmp_path):
+    parts, _, note = extended(cli, tmp_path, small)
+    rate = WarmupCosine(0.002, 3, 30)
+    assert note == (
+        "note: the run goes on to step 30 instead of 20; the schedule warmup_cosine changes with it: "
+        f"the rate of step 21 is {rate(21):.2e} instead of 0.00e+00 and falls to 0 at step 30"
+    )
+    rates = {r["step"]: r["learning_rate"] for r in metrics.read(parts / "metrics.jsonl") if r["kind"] == "train"}
+    assert rates == {1: pytest.approx(0.002 / 3), **{n: WarmupCosine(0.002, 3, 20)(n) for n in (5, 10, 15, 20)},
+                     25: rate(25), 30: rate(30)}  # fmt: skip
+
+
+def test_an_extension_logs_as_the_longer_run_would(cli, small, tmp_path):
+    follows = {"log_every": "none", "eval_every": "none", "save_every": "none"}
+    assert cli("train", "copy", "--out", "run", *small(**follows)).code == 0
+    assert cli("train", "--resume", "run", "--set", "steps=90").code == 0
+    steps = [r["step"] for r in metrics.read(tmp_path / "run" / "metrics.jsonl") if r["kind"] == "train"]
+    assert steps == [*range(1, 31), *range(32, 91, 2)]
+
+
+def test_a_run_does_not_go_back(cli, run, contents):
+    before = contents(run)
+    cli("train", "--resume", run, "--set", "steps=29").refused(
+        "training.steps: expected at least 30, which step-00000030 has made, got 29", "a run does not go back"
+    )
+    assert contents(run) == before
+
+
+def test_a_resume_with_the_same_steps_says_nothing_of_them(cli, run):
+    back_to(run, 20)
+    assert "note:" not in cli("train", "--resume", run, "--set", "eval_every=9").err
+
+
+def test_a_run_from_before_meanings_stood_in_its_options_resumes(cli, run, trained, same_run):
+    """Neither the file nor the checkpoint had comments then."""
+    back_to(run, 20)
+    text = (run / "config.toml").read_text()
+    bare = "".join(f"{line.partition('  # ')[0].rstrip()}\n" for line in text.splitlines() if line[:1] != "#")
+    assert bare != text
+    (run / "config.toml").write_text(bare)
+    path = run / "checkpoints" / "step-00000020"
+    found = load_checkpoint(path)
+    shutil.rmtree(path)
+    save_checkpoint(run / "checkpoints", 20, found.arrays, found.state | {"config": bare}, found.score)
+    saved = (path / "state.json").read_bytes()
+    assert cli("train", "--resume", run).code == 0
+    same_run(run, trained)
+    assert (run / "config.toml").read_text() == bare, "nothing has changed that it holds"
+    assert saved == (path / "state.json").read_bytes()

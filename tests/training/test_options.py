@@ -18,7 +18,7 @@ OTHER: dict[str, dict[str, Any]] = {
     "run": {"task": "pairs", "seed": 7, "device": "numpy", "dtype": "float64", "kernels": "plain",
             "precision": "tf32"},
     "data": {"file": "a \"b\"\\ü.tsv", "held_out_fraction": 0.25, "symbols": 5, "min_length": 2, "max_length": 9,
-             "split": "jump", "count": 30},
+             "split": "jump", "count": 30, "sha256": "0" * 64, "tokenizer": "words", "max_pieces": 77},
     "model": {
         "d_model": 12, "num_heads": 3, "num_encoder_layers": 1, "num_decoder_layers": 3, "d_ff": 7, "max_seq_len": 99,
         "dropout": 0.125, "norm_order": "post", "final_norm": False, "activation": "gelu", "positions": "learned",
@@ -91,6 +91,34 @@ def test_a_short_run_has_a_short_warm_up(steps, warmup):
     assert complete(given(run=pairs, training={"steps": steps}), 5, 5).training.warmup_steps == warmup
     assert complete(given(run=pairs, training={"steps": steps, "warmup_steps": 0}), 5, 5).training.warmup_steps == 0
     assert complete(given(training={"steps": 20}), 5, 5).training.warmup_steps == 4, "of 30 that the task reverse has"
+
+
+@pytest.mark.parametrize(
+    ("steps", "every"),
+    [(1, (1, 1, 1)), (59, (1, 10, 10)), (60, (2, 10, 10)), (360, (10, 50, 50)), (1000, (20, 200, 200)),
+     (10**6, (20_000, 200_000, 200_000))],
+)  # fmt: skip
+def test_log_lines_and_evaluations_follow_the_steps(steps, every):
+    assert TrainingOptions(steps=steps, warmup_steps=1).every == every
+
+
+def test_what_is_set_does_not_follow_the_steps():
+    assert TrainingOptions(log_every=7, eval_every=9).every == (7, 9, 9)
+    assert TrainingOptions(steps=1000, save_every=3).every == (20, 200, 3)
+
+
+@pytest.mark.parametrize("steps", [*range(1, 400), 12_345])
+def test_a_run_has_thirty_lines_and_five_evaluations_at_least(steps):
+    every = TrainingOptions(steps=steps, warmup_steps=1).every
+    assert steps // every.log >= min(30, steps)
+    assert steps // every.evaluate >= min(5, steps)
+    assert steps < 30 or steps / every.log <= 76, "and not too many"
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_no_task_says_how_often(task):
+    """What a task says of itself would not follow the steps."""
+    assert not {"log_every", "eval_every", "save_every"} & set(TASKS[task].defaults.get("training", {}))
 
 
 def test_every_option_comes_back_from_a_file(tmp_path):

@@ -32,12 +32,12 @@ _VERSION = 1
 _HELD_OUT = 0.1
 
 
-def language(*, seed: int = 0, days: int = 1_000) -> ExampleTask:
-    """The long and full form of random days in every language; the seed determines batches, not the days.
+def language(*, seed: int = 0, count: int = 1_000) -> ExampleTask:
+    """The long and full form of count random days in every language; the seed determines batches, not the days.
 
     Raises ConfigError for fewer than 20 days, or if Babel is missing.
     """
-    days = whole_number("days", days, at_least=20, at_most=1_000_000)
+    days = whole_number("count", count, at_least=20, at_most=1_000_000)
     version = babel_version("language")
     lines = cached_lines(f"language-{_VERSION}-{version}-{days}.tsv", lambda: _make(days))
     train: list[Example] = []

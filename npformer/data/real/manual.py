@@ -11,11 +11,12 @@ then each paragraph is kept once, first on the held-out side. No paragraph is on
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Literal
 
+from npformer.data.own_text import continuing
 from npformer.data.real.user_cache import cached_lines, digest
 from npformer.data.splits import unit_hash
 from npformer.data.text_task import TextTask
-from npformer.data.tokenizer import Characters, Tokenizer
 from npformer.data.vocabulary import SPECIAL, Vocabulary
 from npformer.data.wordpiece import WordPiece
 
@@ -24,15 +25,18 @@ _HELD_OUT = 0.1
 _PIECES = 1_000
 
 
-def lm(*, seed: int = 0, max_length: int = 128) -> TextTask:
-    """The task of predicting the next character. Raises ConfigError for a max_length out of range.
-
-    The vocabulary has every character of both sides, so that every character counts in the loss.
-    """
+def lm(
+    *,
+    seed: int = 0,
+    max_length: int = 128,
+    tokenizer: Literal["characters", "words"] = "characters",
+    max_pieces: int = 4_000,
+) -> TextTask:
+    """The task of predicting the next character, or word. Raises ConfigError for options out of range."""
     train, held_out = manual()
-    tokenizer: Tokenizer = Characters.learn([train, held_out])
     check = digest([train, held_out])
-    return TextTask("lm", "causal", tokenizer, train, held_out, seed=seed, digest=check, max_length=max_length)
+    return continuing("lm", train, held_out, seed=seed, digest=check, tokenizer=tokenizer, max_pieces=max_pieces,
+                      max_length=max_length)  # fmt: skip
 
 
 def mlm(*, seed: int = 0, max_length: int = 64) -> TextTask:

@@ -11,7 +11,7 @@ from npformer.data.real.language import LANGUAGES, ceiling, language
 def test_the_ceiling_is_the_best_answers_accuracy():
     examples = [Example("a", "x"), Example("a", "y"), Example("b", "x"), Example("c", "z"), Example("c", "x")]
     assert ceiling(examples) == 3 / 5
-    task = language(days=100)
+    task = language(count=100)
     held_out = task.held_out()
     votes: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for source, target in held_out:
@@ -23,7 +23,7 @@ def test_the_ceiling_is_the_best_answers_accuracy():
 
 
 def test_twenty_languages_are_as_frequent_as_each_other():
-    held_out = language(days=200).held_out()
+    held_out = language(count=200).held_out()
     counts = Counter(target for _, target in held_out)
     assert set(counts) == set(LANGUAGES)
     assert len(LANGUAGES) == 20

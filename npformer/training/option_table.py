@@ -1,0 +1,90 @@
+"""Every option of a run with its type, its default and its meaning, made from the dataclasses that hold them."""
+
+from __future__ import annotations
+
+from types import NoneType, UnionType
+from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
+
+from npformer.training.option_types import NONE, kinds_of, meanings_of
+from npformer.training.options import SECTIONS, Options, complete
+from npformer.training.tasks import ANSWERS, TASKS
+
+#: Options that follow from the data, and so have no default.
+OF_DATA = ("src_vocab_size", "tgt_vocab_size", "vocab_size", "max_seq_len", "num_classes")
+FROM_DATA, BY_TASK = "from the data", "by task"
+FEW = 6  # names that a table lists
+
+
+class Row(NamedTuple):
+    """An option. default: as in a shell, or where it comes from."""
+
+    section: str
+    name: str
+    kind: str
+    default: str
+    meaning: str
+
+
+def option_rows(task: str | None = None) -> list[Row]:
+    """The options of a task, with its defaults; without a task, those of all tasks, "by task" where defaults differ.
+
+    A default of none that follows from the steps of the task stands behind it: "none (10)".
+    """
+    if task is not None:
+        follows = defaults_of(task).training.every
+        resolved = {"log_every": follows.log, "eval_every": follows.evaluate, "save_every": follows.save}
+        return [
+            row._replace(default=f"{row.default} ({resolved[row.name]})") if row.name in resolved else row
+            for row in _rows(task)
+        ]
+    every = [row for name in TASKS for row in _rows(name)]
+    found: list[Row] = []
+    for section, options in SECTIONS.items():
+        for name in kinds_of(options):
+            same = {row for row in every if (row.section, row.name) == (section, name)}
+            one, *others = same
+            found.append(one._replace(default=BY_TASK) if others else one)
+    return found
+
+
+def differences() -> dict[str, list[Row]]:
+    """Task -> its options whose default is not the same for all tasks that have them."""
+    varied = {(row.section, row.name) for row in option_rows() if row.default == BY_TASK} - {("run", "task")}
+    return {task: [row for row in _rows(task) if (row.section, row.name) in varied] for task in TASKS}
+
+
+def _rows(task: str) -> list[Row]:
+    sections = defaults_of(task).sections()
+    rows = []
+    for section, options in sections.items():
+        meanings = meanings_of(type(options))
+        for name, kind in kinds_of(type(options)).items():
+            if section != "data" or name in TASKS[task].data:
+                default = FROM_DATA if name in OF_DATA else _default(sections, section, name)
+                rows.append(Row(section, name, kind_in_words(kind), default, meanings[name]))
+    return rows
+
+
+def defaults_of(task: str) -> Options:
+    """The options of a run of a task to which none was given; sizes that follow from the data are those of any data."""
+    classes = 2 if ANSWERS[TASKS[task].kind].head in ("sequence", "tokens") else 0
+    return complete({section: {"task": task} if section == "run" else {} for section in SECTIONS}, 2, 2, classes)
+
+
+def _default(sections: dict[str, Any], section: str, name: str) -> str:
+    value = getattr(sections[section], name)
+    if value is None:
+        return NONE
+    return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def kind_in_words(kind: Any) -> str:
+    """An annotation in the words of a table: its values, or "whole number", "number", "text", "true, false"."""
+    origin, args = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        return " or ".join(kind_in_words(arg) for arg in args)
+    if origin is Literal:
+        if len(args) > FEW:
+            return f"one of {len(args)} names"
+        return ", ".join(map(str, args))
+    return {bool: "true, false", int: "whole number", float: "number", str: "text", NoneType: NONE}[kind]

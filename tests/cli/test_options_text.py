@@ -1,0 +1,53 @@
+"""npformer train --options: the table of options, on terminals of every width, in a pipe, and as JSON."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+
+import pytest
+
+from npformer.cli.options_text import table
+from npformer.training.option_table import option_rows
+
+
+def test_the_options_of_a_task(cli, tmp_path):
+    done = cli("train", "lm", "--options")
+    assert (done.code, done.err) == (0, "")
+    lines = done.out.splitlines()
+    assert [line for line in lines if line.startswith("[")] == ["[run]", "[data]", "[model]", "[training]"]
+    (steps,) = [line.split() for line in lines if line.split()[:1] == ["steps"]]
+    assert steps == ["steps", "3000", "whole", "number", "training", "steps", "in", "all"]
+    assert not [line for line in lines if line.split()[:1] == ["symbols"]], "of generated words alone"
+    assert list(tmp_path.iterdir()) == [], "nothing is trained"
+
+
+def test_the_options_of_all_tasks(cli):
+    text = cli("train", "--options").out
+    assert all(f"  {row.name} " in text for row in option_rows())
+
+
+@pytest.mark.parametrize("task", [None, "scan"])
+def test_json(cli, task):
+    found = cli("train", *([task] if task else []), "--options", "--json").document
+    assert found == {"task": task, "options": [row._asdict() for row in option_rows(task)]}
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
+def test_no_line_is_wider_than_the_terminal_and_nothing_is_lost(width):
+    rows = option_rows("lm")
+    lines = table(rows, width).splitlines()
+    assert max(map(len, lines)) < width
+    words = " ".join(" ".join(lines).split())
+    for row in rows:
+        assert f"{row.name} {row.default} {row.meaning} ({row.kind})" in words
+
+
+def test_a_terminal_is_measured(cli, monkeypatch):
+    piped = cli("train", "copy", "--options").out
+    monkeypatch.setattr(sys.stdout.__class__, "isatty", lambda self: True, raising=False)
+    monkeypatch.setattr(shutil, "get_terminal_size", lambda: os.terminal_size((60, 24)))
+    wide = max(map(len, piped.splitlines()))
+    assert wide > 100
+    assert max(map(len, cli("train", "copy", "--options").out.splitlines()[:-1])) < 60

@@ -1,0 +1,155 @@
+"""npformer train lm --data FILE: from a text of one's own to samples, refusals, and what a run remembers of it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+import pytest
+
+from npformer.training import RunDirectory
+from npformer.training.assemble import assemble, read_trained
+from npformer.training.config_file import read_toml
+from npformer.training.options import SECTIONS
+
+SMALL = {"device": "numpy", "kernels": "numpy", "batch_size": 4, "d_model": 8, "d_ff": 8, "num_heads": 2,
+         "num_layers": 1, "steps": 4, "eval_examples": 2, "final_examples": 4, "max_length": 16}  # fmt: skip
+LINES = [f"Die {n}. Zeile: «grüße {'abcdefghij'[n % 10]}».\n" + "\n" * (n % 3 == 0) for n in range(120)]
+#: Content of a file, and what the message says.
+BAD: dict[str, tuple[bytes | None, list[str]]] = {
+    "missing": (None, ["bad.txt: expected a readable UTF-8 text file", "check the path"]),
+    "empty": (b"", ["bad.txt: expected at least one line, got an empty file"]),
+    "white": (b"\n \n", ["bad.txt: expected text, got 3 characters of white space alone"]),
+    "latin": ("a\nGrüße".encode("latin-1"), ["bad.txt, line 2: expected UTF-8, got byte 0xfc", "save the file as"]),
+    "UTF-16": ("Grüße".encode("utf-16"), ["bad.txt: expected a text file, got text in UTF-16; save it as plain"]),
+    "binary": (bytes(range(256)), ["bad.txt: expected a text file, got a binary file (a byte of 0 at position 0)"]),
+    "PDF": (b"%PDF-1.4 ...", ["bad.txt: expected a text file, got a PDF file; save it as plain text"]),
+    "one letter": (
+        b"a",
+        ["bad.txt: expected a text of which a share of 0.1 can be held out, got one of length 1"],
+    ),
+    "too short": (
+        "".join(LINES)[:140].encode(),
+        ["max_length: expected at most", "tokens of the training text of bad.txt, got 128; shorten the windows"],
+    ),
+}
+
+
+def words(**changes) -> list[str]:
+    return [word for name, value in (SMALL | changes).items() for word in ("--set", f"{name}={value}")]
+
+
+@pytest.fixture
+def mine(tmp_path):
+    path = tmp_path / "mine.txt"
+    path.write_text("".join(LINES), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("tokenizer", ["characters", "words"])
+def test_a_text_becomes_samples(cli, mine, tmp_path, tokenizer):
+    done = cli("train", "lm", "--data", "mine.txt", *words(tokenizer=tokenizer))
+    assert done.code == 0, done.err
+    task = assemble(read_toml(tmp_path / "runs" / "lm-001" / "config.toml", SECTIONS)).task
+    opening = " ".join(task.held_out(1)[0].source.split()[:3])
+    assert done.err.startswith("training mine.txt with ")
+    sample, tail = done.out.removeprefix("a sample:\n").split("held-out loss", 1)
+    assert " ".join(sample.split()).startswith(opening[:10])
+    assert re.search(r"^held-out \d+\.\d+ bits per character \(\d+ sequences\)$", tail, re.M)
+    tried = re.search(r"^try: npformer (decode runs/lm-001) '(.*)'$", done.out, re.M)
+    assert tried
+    continued = cli(*tried[1].split(), tried[2], "--max-len", 5)
+    assert (continued.code, continued.err) == (0, "")
+    assert continued.out.startswith(tried[2])
+    assert read_trained(RunDirectory(tmp_path / "runs" / "lm-001")).tokenizer.vocabulary == task.vocabulary
+
+
+def test_a_prompt_is_continued_as_it_is(cli, mine):
+    """With line breaks and spaces, by words too; what the text never had is named."""
+    assert cli("train", "lm", "--data", "mine.txt", "--out", "run", *words(tokenizer="words")).code == 0
+    prompt = "Die  7.\n\nZeile:\tgrüße"
+    for options in ([], ["--beam", 2], ["--top-k", 3, "--temperature", 2]):
+        done = cli("decode", "run", prompt, "--max-len", 4, "--json", *options)
+        assert done.document[0]["output"].startswith("Die  7.\n\nZeile:[UNK]grüße"), "no tab in the text"
+        assert "note: text 1: " in done.err
+        assert "missing: '\\t'; missing text is read as [UNK]" in done.err
+
+
+@pytest.mark.parametrize(("content", "message"), BAD.values(), ids=BAD)
+def test_bad_files_are_told_and_leave_nothing(cli, tmp_path, content, message):
+    if content is not None:
+        (tmp_path / "bad.txt").write_bytes(content)
+    before = sorted(tmp_path.iterdir())
+    cli("train", "lm", "--data", "bad.txt").refused(*message)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("assignment", "message"),
+    [
+        ("held_out_fraction=1", "held_out_fraction: expected more than 0 and less than 1, got 1.0"),
+        ("tokenizer=letters", "data.tokenizer: expected one of 'characters', 'words', got 'letters'"),
+        ("max_length=1", "max_length: expected a whole number >= 2, got 1"),
+        ("max_pieces=9", "max_pieces: expected at least "),
+    ],
+)
+def test_options_out_of_range_are_told(cli, mine, assignment, message):
+    others = ["--set", "tokenizer=words"] if assignment.startswith("max_pieces") else []
+    cli("train", "lm", "--data", mine, *others, "--set", assignment).refused(message)
+
+
+def test_another_task_takes_no_text(cli, mine):
+    cli("train", "mlm", "--data", mine).refused("data.file: expected none for the task mlm", "of your own: pairs, lm")
+
+
+@pytest.fixture
+def run(cli, mine, tmp_path):
+    assert cli("train", "lm", "--data", "mine.txt", "--out", "run", *words(save_every=2)).code == 0
+    return tmp_path / "run"
+
+
+def test_the_run_notes_where_its_text_came_from(run, mine):
+    data = read_toml(run / "config.toml", SECTIONS)["data"]
+    assert data["file"] == str(mine)
+    assert data["sha256"] == hashlib.sha256(mine.read_bytes()).hexdigest()
+    state = (run / "checkpoints" / "step-00000004" / "state.json").read_text()
+    assert data["sha256"] in state
+    assert str(mine) in state
+
+
+def test_a_changed_text_is_refused(cli, run, mine, contents):
+    """By the run that goes on, and by a new run with the options of the old one."""
+    before, text = contents(run), mine.read_text(encoding="utf-8")
+    mine.write_text(text.replace("Die", "die", 1), encoding="utf-8")
+    cli("train", "--resume", run).refused(str(mine), "expected the data that the run was trained on", "restore the")
+    config = run / "config.toml"
+    cli("train", "--config", config, "--out", "new").refused(
+        f"data.sha256: expected {mine} as it was, with ", "the file has changed", "--set data.sha256=none"
+    )
+    assert contents(run) == before
+    assert not (run.parent / "new").exists()
+    assert cli("train", "--config", config, "--out", "new", "--set", "data.sha256=none").code == 0
+    other = mine.rename(mine.with_name("other.txt"))
+    assert cli("train", "--config", config, "--out", "newer", "--data", other).code == 0, "named on purpose"
+    other.write_text(text, encoding="utf-8")
+    assert cli("train", "--resume", run, "--set", f"data.file={other}").code == 0, "moved, and as it was"
+    assert read_toml(config, SECTIONS)["data"]["file"] == str(other)
+
+
+def test_another_split_would_evaluate_on_what_was_trained_on(cli, run, contents):
+    before = contents(run)
+    cli("train", "--resume", run, "--set", "held_out_fraction=0.3").refused(
+        "data.held_out_fraction: expected 0.1, as the run began, got 0.3",
+        "evaluated on examples that it has trained on",
+    )
+    assert contents(run) == before
+
+
+@pytest.mark.parametrize("tokenizer", ["characters", "words"])
+def test_a_run_on_a_text_resumes_to_the_bit(cli, mine, tmp_path, same_run, tokenizer):
+    options = ["--data", "mine.txt", *words(tokenizer=tokenizer, save_every=2, dropout=0.1, log_every=1)]
+    for name in ("whole", "parts"):
+        assert cli("train", "lm", *options, "--out", name).code == 0
+    (tmp_path / "parts" / "checkpoints" / "step-00000004").rename(tmp_path / "away")
+    assert cli("train", "--resume", "parts").code == 0
+    same_run(tmp_path / "whole", tmp_path / "parts")

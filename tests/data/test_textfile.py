@@ -1,0 +1,58 @@
+"""Text files: what is no text is refused with the reason, and a text comes as it is."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+
+from npformer.data.textfile import read_lines, read_text
+from npformer.errors import DataError
+
+WORDS = "Ünï\tcode, 字 and 😀\u2028 in lines\n\nof a text\x0b"
+
+
+@pytest.mark.parametrize("before", [b"", b"\xef\xbb\xbf"])
+def test_a_text_comes_as_it_is_with_the_digest_of_its_bytes(tmp_path, before):
+    content = before + WORDS.encode()
+    (tmp_path / "a.txt").write_bytes(content)
+    assert read_text(tmp_path / "a.txt") == (WORDS, hashlib.sha256(content).hexdigest())
+
+
+def test_the_line_ends_of_windows_become_line_feeds(tmp_path):
+    (tmp_path / "a.txt").write_bytes(b"a\r\nb\r\n\r\nc\rd")
+    assert read_text(tmp_path / "a.txt").text == "a\nb\n\nc\rd"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "a.txt: expected a readable UTF-8 text file, got: No such file or directory; check the path"),
+        (b"", "a.txt: expected at least one line, got an empty file"),
+        (b"\xef\xbb\xbf", "a.txt: expected at least one line, got an empty file"),
+        (b" \n\t\r\n", "a.txt: expected text, got 4 characters of white space alone"),
+        (
+            b"a\nb\xe9c\n",
+            r"a.txt, line 2: expected UTF-8, got byte 0xe9 \(invalid continuation byte\); save the",
+        ),
+        ("é".encode("utf-16"), "a.txt: expected a text file, got text in UTF-16; save it as plain text in UTF-8"),
+        ("ab".encode("utf-16-be"), r"a.txt: expected a text file, got a binary file \(a byte of 0 at position 0\)"),
+        (b"ab\0", r"got a binary file \(a byte of 0 at position 2\); save it as plain text in UTF-8"),
+        (b"%PDF-1.7\n\xe2", "got a PDF file"),
+        (b"{\\rtf1 a}", "got an RTF file"),
+        (b"PK\x03\x04\x14", r"got a ZIP archive \(such as docx, odt or epub\)"),
+        (b"\x1f\x8b\x08", "got a file compressed by gzip"),
+        (b"\x89PNG\r\n", "got a picture"),
+        (b"\xff\xd8\xff\xe0", "got a picture"),
+    ],
+)
+def test_what_is_no_text_is_refused_with_the_reason(tmp_path, content, message):
+    if content is not None:
+        (tmp_path / "a.txt").write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        read_text(tmp_path / "a.txt")
+
+
+def test_lines_end_in_a_line_feed_alone(tmp_path):
+    (tmp_path / "a.txt").write_bytes("\ufeffa\u2028b\nc\x0b\r\n".encode())
+    assert read_lines(tmp_path / "a.txt").lines == ["a\u2028b", "c\x0b\r"]
