@@ -43,7 +43,7 @@ FAULTY = """if True:
 
 
 def test_two_hundred_files_are_read_or_refused(tmp_path):
-    found = list(files.outcomes(range(204), 0, tmp_path, limited=False))
+    found = list(files.outcomes(range(12 * len(SUBJECTS)), 0, tmp_path, limited=False))
     assert [f"{each['number']}: {each['text']}" for each in found if each["outcome"] in files.FAULTS] == []
     counts = collections.Counter((each["kind"], each["outcome"]) for each in found)
     assert {kind for kind, _ in counts} == {subject.name for subject in SUBJECTS}
@@ -52,13 +52,14 @@ def test_two_hundred_files_are_read_or_refused(tmp_path):
 
 
 def test_a_file_follows_from_the_seed_and_its_number(tmp_path):
+    twice = 2 * len(SUBJECTS)
     for folder in ("a", "b", "c"):
         (tmp_path / folder).mkdir()
-    one = [each["outcome"] for each in files.outcomes(range(34), 3, tmp_path / "a", limited=False)]
-    same = [each["outcome"] for each in files.outcomes(range(34), 3, tmp_path / "b", limited=False)]
-    other = [each["outcome"] for each in files.outcomes(range(17, 34), 3, tmp_path / "c", limited=False)]
+    one = [each["outcome"] for each in files.outcomes(range(twice), 3, tmp_path / "a", limited=False)]
+    same = [each["outcome"] for each in files.outcomes(range(twice), 3, tmp_path / "b", limited=False)]
+    other = [each["outcome"] for each in files.outcomes(range(twice // 2, twice), 3, tmp_path / "c", limited=False)]
     assert one == same
-    assert one[17:] == other
+    assert one[twice // 2 :] == other
 
 
 def test_every_fault_is_seen(tmp_path):
