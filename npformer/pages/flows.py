@@ -26,6 +26,8 @@ Spot = tuple[int, int, int]
 #: (id of the consumer, name of its gradient, for each of its entries the flat index of the number that it read, or −1)
 Use = tuple[int, str, HostArray]
 CLOSE = 1e-12
+#: The bits of 0 and of −0.
+_ZEROS = (0, -(1 << 63))
 
 
 @dataclass
@@ -49,8 +51,8 @@ class _Reader:
         self.calls = {call["id"]: call for call in calls}
         self.arrays = arrays
         parents = {call["parent"] for call in calls}
-        self.leaves = [call for call in calls if call["id"] not in parents]
-        self.made: dict[bytes, list[Spot]] = {}  # bits of a number -> where the latest call made it
+        self.leaves = {call["id"]: call for call in calls if call["id"] not in parents}
+        self.made: dict[int, list[Spot]] = {}  # bits of a number -> where the latest call made it
         self.uses: dict[Spot, list[Spot]] = defaultdict(list)  # number -> the inputs of operations that read it
         self.source: dict[tuple[int, int], list[Spot | None]] = {}  # (call, input) -> where each number comes from
         self.found = Flows()
@@ -59,7 +61,7 @@ class _Reader:
         """Follow the numbers, then list the uses of each gradient."""
         ends = sorted(self.calls.values(), key=lambda call: call["forward"]["end"])
         for call in ends:
-            if call in self.leaves:
+            if call["id"] in self.leaves:
                 self._read_leaf(call)
             else:
                 self._note_layer(call)
@@ -67,7 +69,7 @@ class _Reader:
         self.found.edges = sorted({(spot[0], call, i) for spot, call, i in read if spot is not None})
         for call in ends:
             self._list_upstream(call)
-            if call not in self.leaves:
+            if call["id"] not in self.leaves:
                 self._list_layer_gradients(call)
         return self.found
 
@@ -93,10 +95,10 @@ class _Reader:
             self.source[call["id"], -1 - i] = self._origin(array)
 
     def _make(self, call: Call) -> None:
-        fresh: dict[bytes, list[Spot]] = defaultdict(list)
+        fresh: dict[int, list[Spot]] = defaultdict(list)
         for i, _, array in self._floats(call, "outputs"):
-            for k, number in enumerate(array.reshape(-1)):
-                fresh[number.tobytes()].append((call["id"], i, k))
+            for k, bits in enumerate(_bits(array)):
+                fresh[bits].append((call["id"], i, k))
         self.made |= fresh
 
     def _origin(self, array: HostArray) -> list[Spot | None]:
@@ -106,10 +108,9 @@ class _Reader:
         array, or else the first is the first, the second the second, since layers keep the order of tokens.
         """
         spots: list[Spot | None] = []
-        before: Counter[bytes] = Counter()
-        for k, number in enumerate(array.reshape(-1)):
-            bits = number.tobytes()
-            places = self.made.get(bits, []) if number != 0 else []
+        before: Counter[int] = Counter()
+        for k, bits in enumerate(_bits(array)):
+            places = [] if bits in _ZEROS else self.made.get(bits, [])
             in_turn = places[before[bits] % len(places)] if places else None
             spots.append(next((spot for spot in places if spot[2] == k), in_turn))
             before[bits] += 1
@@ -130,11 +131,13 @@ class _Reader:
         for _, name, total in self._floats(call, "gradients"):
             given = inputs.get(next(entry["of"] for entry in call["gradients"] if entry["name"] == name))
             if given is not None and given.shape == total.shape:
-                inside = [leaf for leaf in self.leaves if self._is_in(leaf["id"], call)]
+                inside = [leaf for leaf in self.leaves.values() if self._is_in(leaf["id"], call)]
                 self._keep_inside((call["id"], "gradients", name), given, total, inside)
 
     def _keep_inside(self, key: tuple[int, str, str], given: HostArray, total: HostArray, inside: list[Call]) -> None:
-        places = {number.tobytes(): k for k, number in reversed(list(enumerate(given.reshape(-1))))}
+        own = _bits(given)
+        places = {bits: k for k, bits in reversed(list(enumerate(own)))}
+        within = {call for call in self.calls if self._is_in(call, self.calls[key[0]])}
         uses = []
         for leaf in inside:
             for i, name, array in self._floats(leaf, "inputs"):
@@ -142,11 +145,9 @@ class _Reader:
                 if origin is None:
                     continue
                 where = np.full(array.size, -1)
-                for k, number in enumerate(array.reshape(-1)):
-                    spot = origin[k]
-                    if spot is None or not self._is_in(spot[0], self.calls[key[0]]):
-                        same = k < given.size and given.reshape(-1)[k].tobytes() == number.tobytes()
-                        where[k] = k if same else places.get(number.tobytes(), -1)
+                for k, (bits, spot) in enumerate(zip(_bits(array), origin, strict=True)):
+                    if spot is None or spot[0] not in within:
+                        where[k] = k if k < given.size and own[k] == bits else places.get(bits, -1)
                 uses.append((leaf["id"], name, where))
         self._keep_if_exact(key, self._with_gradients(uses), total)
 
@@ -187,3 +188,9 @@ class _Reader:
         while at is not None and at != outer["id"]:
             at = self.calls[at]["parent"]
         return at is not None
+
+
+def _bits(array: HostArray) -> list[int]:
+    """The 64 bits of each number, as an integer."""
+    found: list[int] = np.ascontiguousarray(array).reshape(-1).view(np.int64).tolist()
+    return found

@@ -242,6 +242,27 @@ def test_what_can_be_operated_has_a_name(opened):
     assert nameless == []
 
 
+def test_a_large_array_is_a_picture_whose_numbers_can_be_chosen(browser, tmp_path):
+    rng = np.random.default_rng(0)
+    found = npf.trace("linear", rng.normal(size=(1, 3, 30)), rng.normal(size=(30, 40)), rng.normal(size=40))
+    write_trace_page(found, tmp_path / "page.html")
+    browser.open(tmp_path / "page.html", "2")
+    browser.wait(READY)
+    browser.run(
+        "[...document.querySelectorAll('figure.card')].find((card) => card.spec.name === 'dweight')"
+        ".querySelector('canvas').focus()"
+    )
+    browser.press("ArrowRight", "ArrowDown", "ArrowDown")
+    dweight = found.arrays[found.calls[0]["gradients"][1]["value"]]
+    label = browser.run("return document.activeElement.getAttribute('aria-label')")
+    assert label == f"dweight[2,1] = {dweight[2, 1]:+.3f}".replace("-", "\u2212")
+    assert text(browser, "#entry h3").startswith("dweight[2,1]")
+    browser.press("Enter")
+    assert browser.run("return npformerPage.pinned.flat") == 81
+    browser.click("#theme")
+    assert browser.run("return npformerPage.pinned.flat") == 81
+
+
 def test_text_of_a_user_is_text(browser, tmp_path):
     hostile = "<img src=x onerror=\"document.title='broken in'\"></script><script>document.title='broken in'</script>"
     sample = showcase()

@@ -99,11 +99,21 @@ export class App {
   }
 
   cellOf(place) {
-    return [...byId("arrays").querySelectorAll("td")].find((cell) => cell.entry && isSame(cell.entry, place));
+    const cell = [...byId("arrays").querySelectorAll("td")].find((each) => each.entry && isSame(each.entry, place));
+    return cell || this.pictureOf(place);
+  }
+
+  // A large array's picture, with the number chosen in it.
+  pictureOf(place) {
+    const isOf = (figure) => figure.spec.call === place.call && figure.spec.what === place.what && figure.spec.name === place.name;
+    const figure = [...byId("arrays").querySelectorAll("figure.card")].find(isOf);
+    const found = figure && [...figure.querySelectorAll("canvas")].find((canvas) => canvas.holds(place.flat));
+    if (found) found.choose(place.flat, false);
+    return found;
   }
 
   pin(cell, focuses) {
-    byId("arrays").querySelector("td.pinned")?.classList.remove("pinned");
+    byId("arrays").querySelector(".pinned")?.classList.remove("pinned");
     cell.classList.add("pinned");
     this.pinned = cell.entry;
     document.documentElement.classList.add("haspin");
@@ -113,7 +123,7 @@ export class App {
   }
 
   unpin() {
-    byId("arrays").querySelector("td.pinned")?.classList.remove("pinned");
+    byId("arrays").querySelector(".pinned")?.classList.remove("pinned");
     this.pinned = null;
     document.documentElement.classList.remove("haspin");
     this.markTerms(null);
@@ -138,7 +148,7 @@ export class App {
   }
 
   mark(place) {
-    byId("arrays").querySelector("td.pointed")?.classList.remove("pointed");
+    byId("arrays").querySelector(".pointed")?.classList.remove("pointed");
     if (place) this.cellOf(place)?.classList.add("pointed");
   }
 

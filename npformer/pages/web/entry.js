@@ -26,6 +26,7 @@ export function showEntry(app, entry) {
   const description = described(app, entry, call);
   if (description) parts.push(h("p", { class: "what" }, ...description));
   const terms = splitOf(app.model, entry);
+  if (!terms && entry.what === "gradients" && call.kind === "operation") parts.push(h("p", { class: "quiet" }, "Its terms are too many for this page, or were not kept: npformer explain shows those of one number."));
   if (terms) parts.push(...bars(app, terms.list, value, terms.kind, entry));
   if (entry.what === "gradients") parts.push(...witnesses(app, call, entry, value), ...meaning(app, entry, call, value));
   replace(box, ...parts);

@@ -2,6 +2,11 @@
 
 import { entryName, largest, powerOf, powerText, short, unravel } from "./arrays.js";
 import { h } from "./dom.js";
+import { picture } from "./picture.js";
+
+// Arrays with more numbers, or more columns, are shown as pictures.
+const MOST_NUMBERS = 640;
+const MOST_COLUMNS = 24;
 
 // spec: {call, what, name, array, title, note, labels, difference, hides}; what says which of the call's arrays it is.
 export function card(spec) {
@@ -58,6 +63,8 @@ function labelsAt(labels, block) {
 function table(spec, shown, block, isFirst) {
   const rowLabels = labelsAt(spec.labels && spec.labels.rows, block);
   const columnLabels = labelsAt(spec.labels && spec.labels.columns, block);
+  const name = `${spec.title || spec.name}${block.label ? `, ${block.label}` : ""}`;
+  if (spec.array.data.length > MOST_NUMBERS || block.columns > MOST_COLUMNS) return labelled(block, picture(spec, shown, block, name));
   const lines = [];
   if (columnLabels) {
     const heads = columnLabels.map((label) => h("th", { scope: "col" }, label));
@@ -71,9 +78,12 @@ function table(spec, shown, block, isFirst) {
     }
     lines.push(line);
   }
-  const name = `${spec.title || spec.name}${block.label ? `, ${block.label}` : ""}`;
   const wide = block.columns > 8 ? "grid wide" : "grid";
   const body = h("table", { class: wide, role: "grid", "aria-label": name }, h("tbody", {}, ...lines));
+  return labelled(block, body);
+}
+
+function labelled(block, body) {
   return block.label ? h("div", { class: "block" }, h("div", { class: "blocklabel" }, block.label), body) : body;
 }
 

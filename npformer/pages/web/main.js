@@ -6,6 +6,7 @@ import { byId, h } from "./dom.js";
 import { buildGraph } from "./graph.js";
 import { onKey } from "./keys.js";
 import { arrayOf, load } from "./model.js";
+import { forgetColours } from "./picture.js";
 import { buildTimeline } from "./timeline.js";
 import { buildTree } from "./tree.js";
 
@@ -14,6 +15,7 @@ function listen(app) {
   document.addEventListener("keydown", (event) => onKey(app, event));
   arrays.addEventListener("pointerover", (event) => event.pointerType !== "touch" && event.target.entry && !app.predict && app.look(event.target));
   arrays.addEventListener("pointerleave", () => !app.predict && app.look(null));
+  arrays.addEventListener("look", (event) => !app.predict && app.look(event.target));
   arrays.addEventListener("focusin", (event) => event.target.entry && app.look(event.target));
   arrays.addEventListener("click", (event) => event.target.entry && app.pin(event.target, true));
   byId("previous").addEventListener("click", () => app.go(app.step.number - 1));
@@ -27,10 +29,16 @@ function listen(app) {
     byId("score").hidden = !app.predict;
     app.redraw(null);
   });
+  const recolour = () => {
+    forgetColours(); // pictures are drawn in the colours of the theme
+    app.redraw(app.pinned);
+  };
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", recolour);
   byId("theme").addEventListener("click", () => {
     const root = document.documentElement;
     const isDark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
     root.dataset.theme = isDark ? "light" : "dark";
+    recolour();
   });
 }
 

@@ -143,7 +143,9 @@ export function formulas(doc) {
   const paragraphs = doc.split(/\n\s*\n/);
   const turn = paragraphs.findIndex((text, i) => i > 0 && !/^ {2}/.test(text) && /\bbackward\b/i.test(text));
   const blocks = (from, to) => paragraphs.slice(from, to).filter((text) => /^ {2}/.test(text)).map(outdented);
-  const backward = turn < 0 ? [] : blocks(turn, paragraphs.length).slice(0, 1);
+  const after = turn < 0 ? [] : blocks(turn, paragraphs.length);
+  const gives = after.find((block) => /(^|\s)d[\p{L}_]+ *=/mu.test(block)) || after[0]; // says what a gradient is
+  const backward = gives ? [gives] : [];
   return { title: paragraphs[0].replace(/\s+/g, " "), forward: blocks(1, turn < 0 ? paragraphs.length : turn), backward };
 }
 
