@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import npformer as npf
 from npformer.pages.flows import flows
 from npformer.proof.showcase import showcase
 
@@ -48,3 +49,42 @@ def test_the_graph_has_an_edge_for_each_reading(shown):
     readers = {b for _, b, _ in found.edges}
     leaves = {call["id"] for call in shown.calls} - {call["parent"] for call in shown.calls}
     assert {named(shown, leaf) for leaf in leaves - readers} == {"src_embedding.embedding", "tgt_embedding.embedding"}
+
+
+class Both(npf.layers.Layer):
+    """Returns two numbers, of which it reads the first itself."""
+
+    def forward(self, x):
+        a, first = self.ops.relu.forward(x)
+        b, second = self.ops.gelu.forward(a)
+        return (a, b), (first, second)
+
+    def backward(self, dy, cache):
+        return self.ops.relu.backward(dy[0] + self.ops.gelu.backward(dy[1], cache[1]), cache[0])
+
+
+class Around(npf.layers.Layer):
+    """Adds what Both returns."""
+
+    def __init__(self, backend):
+        super().__init__(backend)
+        self.both = Both(backend)
+
+    def forward(self, x):
+        (a, b), inner = self.both.forward(x)
+        y, total = self.ops.residual.forward(a, b, None)
+        return y, (inner, total)
+
+    def backward(self, dy, cache):
+        return self.both.backward(self.ops.residual.backward(dy, cache[1]), cache[0])
+
+
+def test_what_a_layer_returns_and_reads_itself_arrives_from_outside_only():
+    backend = npf.get_backend("numpy", dtype="float64", kernels="plain")
+    trace = npf.trace(Around(backend), 0.5 + np.random.default_rng(0).random(size=(2, 3)))
+    found = flows(trace.calls, trace.arrays)
+    calls = {call["name"]: call["id"] for call in trace.calls}
+    users = [trace.calls[user]["type"] for user, _, _ in found.fan_in[calls["both"], "upstream", "dy0"]]
+    assert users == ["residual"]
+    users = {trace.calls[user]["type"] for user, _, _ in found.fan_in[calls["both.relu"], "upstream", "dy"]}
+    assert users == {"residual", "gelu"}

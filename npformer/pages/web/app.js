@@ -56,6 +56,8 @@ export class App {
     this.step = this.model.steps[number];
     byId("middle").scrollTop = byId("code").scrollTop = 0;
     this.redraw(null);
+    const top = byId("middle").getBoundingClientRect().top;
+    if (top < 0) window.scrollBy(0, top - 8); // a narrow page scrolls as a whole
     clearTimeout(this.address);
     this.address = setTimeout(() => setAddress(number + 1), 250);
   }

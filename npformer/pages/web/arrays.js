@@ -57,8 +57,8 @@ export function short(number, kind) {
 // The power of ten, a multiple of three, by which an array's numbers are shown: 3 shows 0.0218 as 21.8.
 export function powerOf(array) {
   const most = array.kind === "f" ? largest(array) : 0;
-  if (most === 0 || (most >= 0.0995 && most < 999.5)) return 0;
-  return most < 0.0995 ? 3 * Math.ceil(-Math.log10(most) / 3 - 0.33) : -3 * Math.floor(Math.log10(most) / 3);
+  if (most === 0 || (most >= 0.2 && most < 999.5)) return 0;
+  return most < 0.2 ? 3 * Math.ceil((-Math.log10(most) - 0.69) / 3) : -3 * Math.floor(Math.log10(most) / 3);
 }
 
 const RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹";

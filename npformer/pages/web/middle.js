@@ -1,8 +1,9 @@
 // The arrays of a step: what comes in, what each line makes, what goes on.
 
-import { arrayOf, entriesOf, labelsOf, nameOf, plain, stepOf } from "./model.js";
+import { arrayOf, entriesOf, nameOf, plain, stepOf } from "./model.js";
 import { byId, h, replace } from "./dom.js";
 import { card } from "./heatmap.js";
+import { labelsOf } from "./labels.js";
 import { hides } from "./predict.js";
 import { keepInView, movedBy } from "./source.js";
 

@@ -1,6 +1,7 @@
 // The trace as the page uses it: calls by number, steps in time, terms and uses of each gradient.
 
 import { largest, unpack } from "./arrays.js";
+import { piecesOf, sidesOf } from "./labels.js";
 
 export async function load(data, numbers) {
   const arrays = await unpack(numbers, data.places);
@@ -15,6 +16,7 @@ export async function load(data, numbers) {
   model.steps = stepsOf(model.calls);
   model.half = model.steps.filter((step) => step.way === "forward").length;
   model.sides = sidesOf(model);
+  model.pieces = piecesOf(model);
   return model;
 }
 
@@ -145,63 +147,4 @@ export function witnessesOf(model, call, gradient, flat) {
   if (!kept) return null;
   const at = (name) => (name === null ? null : model.arrays.get(name).data[flat]);
   return { complex: at(kept.complex), central: at(kept.central) };
-}
-
-// Whether the rows of a call's inputs and outputs are tokens of the source or of the target.
-function sidesOf(model) {
-  const tokens = model.trace.tokens;
-  const sides = new Map();
-  if (!tokens) return sides;
-  const only = tokens.source ? (tokens.target_in ? null : "source") : "target_in";
-  for (const call of model.calls) {
-    if (only) sides.set(`${call.id}.`, only);
-    else if (/^(src|source|encoder)/.test(call.name)) sides.set(`${call.id}.`, "source");
-    else if (/^(tgt|target|decoder|generator|loss)/.test(call.name)) sides.set(`${call.id}.`, "target_in");
-  }
-  for (const [id, uses] of Object.entries(model.flows.fan_in)) {
-    const side = sides.get(`${id}.`);
-    if (side === undefined || model.calls[id].parts.length || !/^(src|source|encoder)/.test(model.calls[id].name)) continue;
-    for (const use of Object.values(uses).flat()) sides.set(`${use.call}.${use.gradient.slice(1)}`, side);
-  }
-  spread(model, sides);
-  for (const call of model.calls.filter((each) => each.parts.length)) {
-    for (const [target, [use]] of Object.entries(model.flows.fan_in[call.id] || {})) {
-      const side = use && (sides.get(`${use.call}.${use.gradient.slice(1)}`) || sides.get(`${use.call}.`));
-      if (target.startsWith("gradients.") && side) sides.set(`${call.id}.${target.slice("gradients.d".length)}`, side);
-    }
-  }
-  return sides;
-}
-
-// An operation that reads the memory alone makes keys and values of it, so its rows are tokens of the source, too.
-function spread(model, sides) {
-  for (const call of model.calls) {
-    const own = entriesOf(model, call, "inputs").filter((entry) => !(call.params || {})[entry.name]);
-    const side = own.length === 1 ? sides.get(`${call.id}.${own[0].name}`) : undefined;
-    if (side === undefined) continue;
-    sides.set(`${call.id}.`, side);
-    for (const use of (model.flows.fan_in[call.id] || {})["upstream.dy"] || []) {
-      sides.set(`${use.call}.${use.gradient.slice(1)}`, side);
-    }
-  }
-}
-
-// Labels of an array's rows and columns, where they are tokens: for each sequence of the batch a list, or null.
-export function labelsOf(model, call, name, array) {
-  const tokens = model.trace.tokens;
-  if (!tokens || array.shape.length < 2) return { rows: null, columns: null };
-  const bare = name.replace(/^d(?=.)/, "").split(/[.[]/)[0];
-  const side = model.sides.get(`${call.id}.${bare}`) || model.sides.get(`${call.id}.`);
-  const keys = model.sides.get(`${call.id}.k`) || model.sides.get(`${call.id}.`);
-  const [rows, columns] = array.shape.slice(-2);
-  const isScores = array.shape.length === 4 && /weight|score|drop|visible|shifted|power|^y$|^softmax/.test(bare);
-  const of = (which, length) => {
-    const found = which && tokens[which];
-    return found && found[0].length === length ? found : null;
-  };
-  if (array.shape.length === 2) {
-    const found = array.kind === "i" ? of(bare === "targets" ? "target_out" : side, columns) : null;
-    return { rows: null, columns: null, cells: found && found.length === rows ? found.flat() : null };
-  }
-  return { rows: of(isScores ? model.sides.get(`${call.id}.q`) || side : side, rows), columns: isScores ? of(keys, columns) : null };
 }
