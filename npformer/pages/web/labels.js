@@ -48,6 +48,11 @@ export function piecesOf(model) {
   if (!targets || !labels || labels.flat().length !== targets.data.length || logits.shape.length !== 3) return null;
   const names = Array.from({ length: logits.shape[2] }, (_, id) => String(id));
   labels.flat().forEach((label, k) => (names[targets.data[k]] = label));
+  const given = (model.trace.tokens.target_in || []).flat();
+  for (const call of model.calls.filter((each) => each.type === "embedding" && model.sides.get(`${each.id}.`) === "target_in")) {
+    const ids = model.arrays.get(call.inputs[0].value);
+    if (ids && ids.data.length === given.length) given.forEach((label, k) => (names[ids.data[k]] = label));
+  }
   const arrays = new Set([logits.name, ...loss.gradients.map((entry) => entry.value)]);
   return { names, arrays, rows: model.trace.tokens.target_in || null, loss: loss.id };
 }
