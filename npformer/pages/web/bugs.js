@@ -33,7 +33,10 @@ export function showBug(app) {
   const inner = handed !== null && handed !== call.id ? `: what it hands to ${app.model.calls[handed].label}` : "";
   const where = `${call.name || call.type}, ${bug.first.way}${inner}`;
   const ways = Object.values(bug.sizes).flatMap((sizes) => Object.values(sizes)).filter((size) => size === null || size > 0);
-  const loss = bug.loss !== null && app.model.trace.loss !== null && bug.loss !== app.model.trace.loss ? ` The loss is ${long(bug.loss, 5)} instead of ${long(app.model.trace.loss, 5)}.` : bug.loss !== null ? " The loss is the same: it shows nothing." : "";
+  const right = app.model.trace.loss;
+  const both = typeof bug.loss === "number" && typeof right === "number";
+  const other = both && bug.loss !== right ? ` The loss is ${long(bug.loss, 5)} instead of ${long(right, 5)}.` : "";
+  const loss = both && bug.loss === right ? " The loss is the same: it shows nothing." : other;
   replace(
     box,
     h("h3", {}, bug.title),

@@ -125,7 +125,7 @@ function witnesses(app, call, entry, value) {
 }
 
 function meaning(app, entry, call, value) {
-  if (app.model.trace.loss === null || value === 0) return [];
+  if (typeof app.model.trace.loss !== "number" || value === 0) return [];
   const of = call.gradients.find((each) => each.name === entry.name).of;
   return [h("p", { class: "means" }, `Raise ${entryName(of, entry.flat, entry.array.shape)} by 0.01, and the loss changes by about ${brief(0.01 * value)}.`)];
 }
