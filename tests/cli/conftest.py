@@ -18,7 +18,7 @@ from npformer.training import metrics
 #: A run of about a second, most of it for the two pictures.
 SMALL = {
     "device": "numpy", "batch_size": 8, "norm_order": "post", "learning_rate": 0.002,
-    "d_model": 16, "d_ff": 16, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1,
+    "d_model": 16, "d_ff": 16, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1, "init": "xavier",
     "steps": 30, "save_every": 10, "eval_every": 15, "log_every": 7, "eval_examples": 10, "final_examples": 20,
 }  # fmt: skip
 

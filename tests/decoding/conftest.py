@@ -9,7 +9,7 @@ from npformer.backend import Backend
 from npformer.models import Decoder, DecoderConfig, Transformer, TransformerConfig
 from npformer.proof.catalogue import shaken
 
-SIZES = {"d_model": 8, "num_heads": 2, "d_ff": 12, "max_seq_len": 16, "dropout": 0.0}
+SIZES = {"d_model": 8, "num_heads": 2, "d_ff": 12, "max_seq_len": 16, "dropout": 0.0, "init": "xavier"}
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from npformer.interop.torch import load_from_file, load_state_dict, save_state_d
 
 POST = npf.TransformerConfig(
     src_vocab_size=13, tgt_vocab_size=11, d_model=16, num_heads=4, num_encoder_layers=2, num_decoder_layers=2,
-    d_ff=24, max_seq_len=9, dropout=0.0,
+    d_ff=24, max_seq_len=9, dropout=0.0, init="xavier",
 )  # fmt: skip
 PRE = replace(POST, norm_order="pre")
 CONFIGS = {
