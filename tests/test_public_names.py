@@ -45,6 +45,7 @@ SIGNATURES: dict[str, dict[str, Any]] = {
     "save": {"model": ..., "path": ...},
     "load": {"path": ..., "backend": ...},
     "gradcheck": {"target": ...},
+    "trace": {"target": ..., "targets": None, "upstream": None, "lines": True},
 }  # fmt: skip
 
 CONFIG = {

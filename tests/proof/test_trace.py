@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import random
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import npformer as npf
+from benchmarks.faults.file_mutations import mutated, mutated_tree
 from npformer.backend import PLAIN, Pair, get_backend
 from npformer.errors import ConfigError, DataError, ShapeError
 from npformer.functional import LAYER_NORM, OPERATIONS
@@ -382,6 +384,8 @@ def test_json_comes_back_to_the_last_bit():
         ('{"format": "npformer-trace", "version": 1, "arrays": {}}', "a whole document, got one without calls, kind"),
         ('{"format": "npformer-trace", "version": 1, "arrays": {"a0": {"dtype": "object", "shape": [], "data": ""}}}',
          "dtype 'object'"),
+        ('{"format": "npformer-trace", "version": 1, "arrays": {"a0": {"dtype": "bool", "shape": [9e99], "data": ""}}}',
+         "expected arrays"),
         ('{"format": "npformer-trace", "version": 1, "arrays": {"a0": {"dtype": "int64", "shape": [2], "data": ""}}}',
          "cannot reshape"),
     ],
@@ -389,6 +393,18 @@ def test_json_comes_back_to_the_last_bit():
 def test_what_is_no_trace_is_refused(text, words):
     with pytest.raises(DataError, match=words):
         Trace.from_json(text)
+
+
+def test_damage_raises_data_error_alone():
+    text, draw, refused = trace("relu", lines=False).to_json().encode(), random.Random(0), 0
+    for _ in range(300):
+        change = draw.random() < 0.5
+        damaged = mutated(text, draw) if change else json.dumps(mutated_tree(json.loads(text), draw)).encode()
+        try:
+            Trace.from_json(damaged)
+        except DataError:
+            refused += 1
+    assert refused > 100
 
 
 def test_a_trace_that_is_too_large_says_how_large_and_what_to_do():
