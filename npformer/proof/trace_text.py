@@ -21,7 +21,8 @@ def text_of(document: Document, arrays: HostArrays) -> str:
     told = f"{document['loss']:.6g}" if isinstance(document["loss"], float) else "no finite number"
     loss = f"loss {told}" if document["targets"] else f"L = Σ dy·y = {told}"
     size = sum(x.nbytes for x in arrays.values())
-    lines.append(f"{loss}; {len(document['calls'])} calls, {len(arrays)} arrays, {size / 1e6:.2f} MB of numbers")
+    count = "1 call" if len(document["calls"]) == 1 else f"{len(document['calls'])} calls"
+    lines.append(f"{loss}; {count}, {len(arrays)} arrays, {size:,} bytes of numbers")
     return "\n".join(lines)
 
 

@@ -189,6 +189,6 @@ def test_sinusoidal_positions_do_not_limit_the_length(cli, trained):
 
 
 def test_one_json_document_in_every_alphabet(cli, trained, echo, monkeypatch):
-    monkeypatch.setattr(decode, "_check", lambda *anything: None)
+    monkeypatch.setattr(decode, "expect_text", lambda *anything: None)
     done = cli("decode", trained, "--json", "früh", "語")
     assert json.loads(done.out) == [{"input": "früh", "output": "FRÜH"}, {"input": "語", "output": "語"}]

@@ -51,7 +51,7 @@ def test_the_errors_prints_and_warnings_of_a_graded_file(cli, tmp_path, where):
 def test_decoded_texts(cli, trained, monkeypatch):
     pieces = [f"a{BAD}b", "two\nlines", "früh 語"]
     monkeypatch.setattr(decode, "decode_texts", lambda *given: pieces)
-    monkeypatch.setattr(decode, "_check", lambda *anything: None)
+    monkeypatch.setattr(decode, "expect_text", lambda *anything: None)
     done = cli("decode", trained, "x", "y", "z")
     assert done.out.splitlines() == ["a\\x1b[2Jgone\\u202e\\x9b\\x7fb", "two\\nlines", "früh 語"]
     document = cli("decode", trained, "--json", "x", "y", "z")

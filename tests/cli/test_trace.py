@@ -18,7 +18,7 @@ def test_an_operation(cli):
     found = cli("trace", "layer_norm")
     assert (found.code, found.err) == (0, "")
     assert found.out.startswith("layer_norm\ncall")
-    assert "1 calls" in found.out
+    assert "; 1 call, " in found.out
     document = cli("trace", "layer_norm", "--json").document
     assert document["calls"][0]["type"] == "layer_norm"
 
