@@ -102,7 +102,7 @@ def _owner(owner: Any, views: Mapping[str, Any], host: Any) -> _Owner:
 
 def _places(x: Any, base: Any, base_at: int, memory: HostArray) -> HostArray | None:
     """The numbers of x's entries within base, in x's shape; None if x does not lie in base's memory."""
-    if type(x) is not type(base) or x.dtype != base.dtype or x.size == 0:
+    if base_at < 0 or type(x) is not type(base) or x.dtype != base.dtype or x.size == 0:
         return None
     offset = _address(x) - base_at
     if not 0 <= offset < base.nbytes:
@@ -115,7 +115,10 @@ def _places(x: Any, base: Any, base_at: int, memory: HostArray) -> HostArray | N
 
 
 def _address(x: Any) -> int:
-    return int(x.__array_interface__["data"][0]) if isinstance(x, np.ndarray) else int(x.data.ptr)
+    """The address of the first entry; that of no array if the library does not tell."""
+    if isinstance(x, np.ndarray):
+        return int(x.__array_interface__["data"][0])
+    return int(getattr(getattr(x, "data", None), "ptr", -1))
 
 
 def _part(name: str, places: HostArray, own: HostArray) -> Part | None:

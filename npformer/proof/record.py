@@ -138,11 +138,11 @@ class _Noting(Watch):
         if call is not None:
             seen = self.found.seen[call.number]
             seen.backward, seen.gradients = frame, kept(gradients)
-            for total, added in zip(call.into, call.added, strict=True):
-                if total is not None:
-                    _add(seen.added, self.parameters.split(total, added))
-        if into:
-            self._gradients = self.parameters.gradients()  # these are accounted for
+            apart = [self.parameters.split(x, dx) for x, dx in zip(call.into, call.added, strict=True) if x is not None]
+            if apart and all(apart):  # else what has changed says it
+                for found in apart:
+                    _add(seen.added, found)
+                self._gradients = self.parameters.gradients()
         self._note_direct()
         self._running.pop()
         return gradients
@@ -151,9 +151,10 @@ class _Noting(Watch):
         return self.parameters.in_array(x) if is_array(x) else []
 
     def _note_direct(self) -> None:
-        """What a layer itself has added to its parameters since the last look."""
-        if self._gradients is not None and self._running and self._running[-1] is not None:
-            _add(self.found.seen[self._running[-1].number].added, self.parameters.changes(self._gradients))
+        """What was added to parameters since the last look belongs to the innermost known call that is running."""
+        running = next((call for call in reversed(self._running) if call is not None), None)
+        if self._gradients is not None and running is not None:
+            _add(self.found.seen[running.number].added, self.parameters.changes(self._gradients))
         self._gradients = self.parameters.gradients()
 
     def _begin(self) -> None:

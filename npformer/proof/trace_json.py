@@ -161,7 +161,7 @@ class Arrays:
 
     def add(self, x: Any) -> str:
         """The name of an array, which is stored if it is new."""
-        array = _plain(np.asarray(self._host(x)))
+        array = _plain(self._numpy(x))
         content = array.tobytes()
         key = (array.dtype.name, array.shape, hash(content) if self.is_full else content)
         name = self._names.get(key)
@@ -175,6 +175,7 @@ class Arrays:
     def value(self, x: Any) -> Value:
         """x as a Value."""
         if is_array(x):
+            x = self._numpy(x)
             return self.add(x) if x.dtype.kind in "fiub" else _opaque(x)
         if x is None or isinstance(x, bool | int):
             return x
@@ -191,6 +192,9 @@ class Arrays:
             names = [field.name for field in fields(x)]
             return self._group(x, names, [getattr(x, name) for name in names])
         return _opaque(x)
+
+    def _numpy(self, x: Any) -> HostArray:
+        return np.asarray(x if isinstance(x, np.ndarray | np.generic) else self._host(x))
 
     def _group(self, x: Any, names: list[str] | None, items: Iterable[Any]) -> Value:
         return {"type": type(x).__name__, "names": names, "items": [self.value(part) for part in items]}

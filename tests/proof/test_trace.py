@@ -14,7 +14,7 @@ from benchmarks.faults.file_mutations import mutated, mutated_tree
 from npformer.backend import PLAIN, Pair, get_backend
 from npformer.errors import ConfigError, DataError, ShapeError
 from npformer.functional import LAYER_NORM, OPERATIONS
-from npformer.layers import BatchNorm, Layer
+from npformer.layers import BatchNorm, EncoderLayer, Layer
 from npformer.layers.linear import Linear
 from npformer.proof import catalogue
 from npformer.proof.catalogue import Twice, shaken
@@ -255,6 +255,43 @@ class Silent(Layer):
 class Bare(Layer):
     def forward(self, x):
         return x * 0.5
+
+
+def test_another_device_gives_the_same_trace(strict64):
+    """On one whose arrays have no addresses, contributions are what has changed."""
+    x = np.random.default_rng(0).normal(size=(2, 3, 4))
+    found, expected = (trace(EncoderLayer(4, 2, 6, backend=backend), x) for backend in (strict64, NUMPY64))
+    expect_same_sums(found)
+    assert added(found).keys() == added(expected).keys()
+    assert all(np.array_equal(total, added(expected)[name]) for name, total in added(found).items())
+    assert found.arrays.keys() == expected.arrays.keys()
+    lines = [
+        [call[way]["lines"] for call in each.calls for way in ("forward", "backward")] for each in (found, expected)
+    ]
+    assert lines[0] == lines[1]
+
+
+class OwnCache(Layer):
+    """It hands the operation a copy of the cache, which nobody knows."""
+
+    def __init__(self):
+        super().__init__(NUMPY64)
+        self.weight = npf.layers.Parameter("weight", np.random.default_rng(0).normal(size=(3, 2)))
+        self.bias = npf.layers.Parameter("bias", np.ones(2))
+
+    def forward(self, x):
+        return self.ops.linear.forward(x, self.weight.data, self.bias.data)
+
+    def backward(self, dy, cache):
+        return self.ops.linear.backward(dy, type(cache)(*cache), into=(self.weight.grad, self.bias.grad))
+
+
+def test_what_an_unknown_call_adds_belongs_to_the_layer_around_it():
+    found = trace(OwnCache(), np.random.default_rng(0).normal(size=(2, 3)))
+    layer, operation = found.calls
+    assert operation["backward"] is None
+    assert [one["parameter"] for one in layer["added"]] == ["weight", "bias"]
+    expect_same_sums(found)
 
 
 def test_a_part_whose_backward_does_not_run_has_none():
