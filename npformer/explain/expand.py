@@ -30,6 +30,7 @@ class Factor(NamedTuple):
     value: float
     spot: Spot | None
     at: Index = ()
+    shape: Index = ()  # of its array
 
 
 class Term(NamedTuple):
@@ -172,4 +173,5 @@ def _operand(spot: Spot, node: ast.expr, index: Index) -> list[Term]:
 def _factor(spot: Spot) -> Factor:
     """One factor, under the name of the array whose numbers are moved here."""
     shown = shown_as(spot)
-    return Factor(shown.text, shown.value(), shown if depends(shown) else None, shown.index)
+    shape = np.shape(shown.array())
+    return Factor(shown.text, shown.value(), shown if depends(shown) else None, shown.index, shape)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -80,7 +80,8 @@ class Explanation:
     value: Value
     terms: Sums
     why: Sums | None
-    walk: tuple[Sums, ...]  # the numbers that --up asked for
+    walk: tuple[Sums, ...]  # the numbers that up asked for
+    up: tuple[str, ...]
     paths: Paths
     tokens: tuple[Share, ...]
     means: tuple[Prediction, Prediction]
@@ -103,6 +104,7 @@ def explanation(session: Session, at: str, up: Sequence[str] = ()) -> Explanatio
         terms,
         reader.why(terms),
         walk,
+        tuple(up),
         paths(session, place, value.analytic),
         tokens(session, place),
         predictions(session, place, value.analytic),
@@ -145,14 +147,19 @@ class _Reader:
     def __init__(self, session: Session, graph: Graph) -> None:
         self.session, self.graph = session, graph
         self._names = {id(call): name for name, call in names_of_calls(session).items()}
-        self._spots: dict[str, tuple[Call, Spot]] = {}
+        self._spots: dict[int, dict[str, tuple[Call, Spot]]] = {}  # the gradients that a sum names, by its id
+        self._kept: list[Sums] = []
 
     def terms(self, place: Place, value: float) -> Sums:
         """The products of the place's own gradient."""
         made = [(source.coefficient, self.graph.made(source)) for source in self.graph.arrivals(place)]
         own = [self._own_code(call, part) for call, part in self.graph.outside(place) if part]
         if own:
-            return Sums("the number", value, (*self._sums("", value, made).groups, *own))
+            found = self._sums("the number", value, made)
+            more = Sums(found.name, value, (*found.groups, *own))
+            self._spots[id(more)] = self._spots[id(found)]
+            self._kept.append(more)
+            return more
         return (
             self._sums("the number", value, made) if made or not value else Sums("the number", value, (), begins=True)
         )
@@ -162,46 +169,49 @@ class _Reader:
         name = self._names[id(call)]
         return Group(name, "", None, (Product("", f"{name}: its own code", (part,), part, "", ""),), part)
 
-    def why(self, terms: Sums) -> Sums | None:
+    def why(self, sums: Sums) -> Sums | None:
         """The products of the largest product's gradient."""
-        largest = max(
-            (product for group in terms.groups for product in group.products if product.up),
-            key=lambda product: abs(product.value),
-            default=None,
-        )
-        return None if largest is None else self.above(largest.up)
+        products = [product for group in sums.groups for product in group.products if product.up]
+        largest = max(products, key=lambda product: abs(product.value), default=None)
+        return None if largest is None else self.above(largest.up, [sums])
 
-    def walk(self, terms: Sums, up: Sequence[str]) -> list[Sums]:
+    def walk(self, terms: Sums, up: Sequence[str]) -> Iterator[Sums]:
         """The numbers asked for, one after the other; a number of steps goes on along the largest products."""
-        found: list[Sums] = []
+        here = terms
         for asked in up:
-            steps = int(asked) if asked.isdecimal() else 1
-            for _ in range(steps):
-                here = found[-1] if found else terms
-                following = self.why(here) if asked.isdecimal() else self.above(asked)
+            for _ in range(int(asked) if asked.isdecimal() else 1):
+                above = self.why(here)
+                following = above if asked.isdecimal() else self.above(asked, [here, *([above] if above else [])])
                 if following is None:
-                    break
-                found.append(following)
-        return found
+                    return
+                yield following
+                here = following
 
-    def above(self, name: str) -> Sums:
-        """The products of a gradient that was named in a product. Raises ConfigError for another name."""
-        if name not in self._spots:
-            known = ", ".join(list(self._spots)[-6:]) or "none"
-            raise ConfigError(f"--up: expected a gradient that the last step names, such as {known}, got {name!r}")
-        call, spot = self._spots[name]
-        made = self.graph.follow(call, spot)
-        return self._sums(name, spot.value(), made) if made else Sums(name, spot.value(), (), begins=True)
+    def above(self, name: str, steps: Sequence[Sums]) -> Sums:
+        """The products of a gradient that the products of these steps name. Raises ConfigError for another name."""
+        for step in steps:
+            if name in self._spots.get(id(step), {}):
+                call, spot = self._spots[id(step)][name]
+                made = self.graph.follow(call, spot)
+                return self._sums(name, spot.value(), made) if made else Sums(name, spot.value(), (), begins=True)
+        known = ", ".join(list(dict.fromkeys(each for step in steps for each in self._spots.get(id(step), {})))[:6])
+        raise ConfigError(
+            f"--up: expected a gradient that the last step names, such as {known or 'none'}, got {name!r}"
+        )
 
     def _sums(self, name: str, value: float, made: list[tuple[float, Made]]) -> Sums:
-        return Sums(name, value, tuple(self._group(coefficient, each) for coefficient, each in made))
+        named: dict[str, tuple[Call, Spot]] = {}
+        found = Sums(name, value, tuple(self._group(coefficient, each, named) for coefficient, each in made))
+        self._spots[id(found)] = named
+        self._kept.append(found)  # so that its id stays its own
+        return found
 
-    def _group(self, coefficient: float, made: Made) -> Group:
-        products = tuple(self._product(made.call, term, coefficient) for term in made.terms)
+    def _group(self, coefficient: float, made: Made, named: dict[str, tuple[Call, Spot]]) -> Group:
+        products = tuple(self._product(made.call, term, coefficient, named) for term in made.terms)
         name = self._names.get(id(made.call), made.call.name)
         return Group(name, made.call.operation, made.line, products, sum(each.value for each in products))
 
-    def _product(self, call: Call, term: Term, coefficient: float) -> Product:
+    def _product(self, call: Call, term: Term, coefficient: float, named: dict[str, tuple[Call, Spot]]) -> Product:
         up, place = "", ""
         texts = []
         for factor in term.factors:
@@ -209,10 +219,10 @@ class _Reader:
             texts.append(text)
             if factor.spot is not None:
                 up = text
-                self._spots[text] = (call, factor.spot)
-                place = axis_words(self.session, call, factor.spot.array(), factor.at)
+                named[text] = (call, factor.spot)
+                place = axis_words(self.session, call, factor.shape, factor.at)
         value = coefficient * term.value
         factors = tuple(factor.value for factor in term.factors)
-        zero = why_zero(self.session, call, term, up) if value == 0 else ""
+        zero = why_zero(self.session, call, term) if value == 0 else ""
         sign = "−" if coefficient * term.sign < 0 else ""
         return Product(place, sign + "·".join(texts), factors, value, up, zero)

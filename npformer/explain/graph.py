@@ -140,7 +140,7 @@ class Graph:
                 value = float(np.asarray(whole)[index])
                 spot = Spot(run, run.root, 0, upstream, index, part if isinstance(dy, tuple) else None)
                 slope = Factor(f"∂y/∂{names[source.gradient]}", float(values[index]) / value, None)
-                yield Term(1.0, (slope, Factor(spot.text, value, spot, index)))
+                yield Term(1.0, (slope, Factor(spot.text, value, spot, index, np.shape(whole))))
 
 
 def pure(call: Call) -> Any:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from npformer.explain.explanation import Explanation, Group, Product, Sums
 from npformer.explain.paths import THROUGH, Paths, Way
+from npformer.explain.zeros import GRADIENT
 from npformer.visible import visible
 
 NARROWEST, WIDEST = 60, 160
@@ -149,7 +151,8 @@ class _Page:
         """What to type next."""
         sums = found.walk[-1] if found.walk else found.why or found.terms
         products = sorted((each for group in sums.groups for each in group.sorted), key=lambda each: -abs(each.value))
-        first = [f"--up '{each.up}'" for each in products[:1] if each.up]
+        ups = [*found.up, *(each.up for each in products[:1])]
+        first = [" ".join(f"--up {shlex.quote(up)}" for up in ups)] if products and products[0].up else []
         yield from self.wrapped("next", "   ".join([*first, "--json"]))
 
 
@@ -183,7 +186,9 @@ def _rest(group: Group, shown: int) -> str:
     left = group.sorted[shown:]
     parts = [f"{len(left)} more {number(sum(each.value for each in left))}"] if left else []
     zeros = Counter(each.zero for each in group.products if each.value == 0)
-    parts += [f"{count} exactly 0 ({why})" for why, count in zeros.items()]
+    up = next((each.up for each in group.products if each.zero == GRADIENT), "")
+    hints = {GRADIENT: f"; --up {shlex.quote(up)} shows why"}
+    parts += [f"{count} exactly 0 ({why}{hints.get(why, '')})" for why, count in zeros.items()]
     parts.append(f"sum {number(group.value)}")
     return "; ".join(parts)
 

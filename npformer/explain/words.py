@@ -178,9 +178,8 @@ def shown(session: Session, call: Call, spot: Spot | None, text: str) -> str:
     return text
 
 
-def axis_words(session: Session, call: Call, x: Any, index: Index) -> str:
+def axis_words(session: Session, call: Call, shape: Index, index: Index) -> str:
     """b0 t2 for an entry of an array over tokens, b0 h1 t2→t3 for one of a query and a key; else nothing."""
-    shape = np.shape(x)
     if "attention" in call.operation and len(shape) == 4:
         q, k = (np.shape(part) for part in session.call_seen(call).inputs[:2])
         pair = f"→t{index[3]}" if shape == (*q[:3], k[2]) and shape[3] != q[3] else ""

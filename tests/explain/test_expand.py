@@ -71,6 +71,20 @@ def test_a_call_is_followed_into_the_function_that_it_calls():
     assert found == [f"x[0,{t},0]·dh[0,{t},1]" for t in range(3)]
 
 
+def masked_backward(dy, cache):
+    """A line that is not what it seems: the sum leaves numbers out."""
+    return (np.sum(dy, axis=0, where=cache),)
+
+
+def test_a_line_whose_products_do_not_add_up_is_not_taken_apart():
+    with tracing_lines([masked_backward]) as tracer:
+        masked_backward(np.ones((3, 2)), np.array([[True, True], [False, True], [True, True]]))
+    run = Run(tracer.frames[0])
+    assert len(expand(returned(run, run.root, 0, (1,))).terms) == 3
+    with pytest.raises(CannotExpand, match="its products do not add up"):
+        expand(returned(run, run.root, 0, (0,)))
+
+
 def test_each_product_has_one_factor_of_the_upstream_gradient():
     for name in OPERATIONS.keys() - LOOPS:
         run, gradients = run_of(name)

@@ -1,11 +1,14 @@
 """Sections of an explanation: terms, why, the walk to the loss, tokens; for each kind of model and of number."""
 
+import itertools
+import shlex
+
 import numpy as np
 import pytest
 
 from npformer.backend import get_backend
 from npformer.errors import ConfigError
-from npformer.explain import Setting, explanation, session, to_dict
+from npformer.explain import Setting, explanation, lines, session, to_dict
 from npformer.explain.models import NAMES, case_setting, model_setting
 from npformer.layers import Layer, Parameter
 from npformer.proof.catalogue import catalogue
@@ -52,6 +55,16 @@ def test_a_walk_goes_on_by_a_name(opened, found):
     assert explanation(opened, QUERY, [name]).walk[0].name == name
     with pytest.raises(ConfigError, match="--up: expected a gradient that the last step names, such as dQ"):
         explanation(opened, QUERY, ["dZ[0]"])
+
+
+def test_what_comes_next_can_be_typed(opened):
+    up = ()
+    for _ in range(5):
+        following = list(lines(explanation(opened, QUERY, up), 160))[-1]
+        words = shlex.split(following.removeprefix("next"))
+        up = tuple(word for before, word in itertools.pairwise(words) if before == "--up")
+        assert up
+    assert len(up) == 5
 
 
 def test_tokens_that_do_not_count_give_nothing(found):

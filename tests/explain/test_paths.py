@@ -3,11 +3,14 @@
 import numpy as np
 import pytest
 
+from npformer.backend import get_backend
+from npformer.explain import Setting, session
 from npformer.explain import paths as module
-from npformer.explain import session
 from npformer.explain.models import model_setting
 from npformer.explain.paths import PAST, THROUGH, _Gates, paths
 from npformer.explain.place import find
+from npformer.layers import EncoderLayer, Layer
+from npformer.proof.case import shaken
 
 
 def number(opened, place):
@@ -47,6 +50,33 @@ def test_the_gain_of_a_sums_own_norm_ends_its_ways_before_the_sum(opened):
     found = paths(opened, place, number(opened, place))
     assert [each.name for each in found.sums] == ["decoder.layers.0.feed_forward"]
     assert {way.choices for way in found.ways} == {((0, PAST),), ((0, THROUGH),)}
+
+
+class SharedLayer(Layer):
+    """An encoder layer applied to its own output: a gain of its norms is used in two sums."""
+
+    def __init__(self, backend):
+        super().__init__(backend)
+        self.layer = shaken(EncoderLayer(4, 2, 6, backend=backend))
+
+    def forward(self, x):
+        y, first = self.layer.forward(x)
+        z, second = self.layer.forward(y)
+        return z, (first, second)
+
+    def backward(self, dz, cache):
+        return self.layer.backward(self.layer.backward(dz, cache[1]), cache[0])
+
+
+def test_a_gain_that_is_used_in_several_sums_counts_once_for_each_way():
+    layer = SharedLayer(get_backend("numpy", dtype="float64", kernels="plain"))
+    with session(Setting("shared", layer, (np.random.default_rng(0).normal(size=(2, 3, 4)),))) as shared:
+        place = find(shared, "layer.norm1.gamma[1]")
+        value = number(shared, place)
+        found = paths(shared, place, value)
+    assert len(found.sums) == 3
+    assert sum(way.value for way in found.ways) == pytest.approx(value, rel=1e-12)
+    assert () not in {way.choices for way in found.ways}
 
 
 def test_no_sum_lies_before_the_last_map(opened):
