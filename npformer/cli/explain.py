@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from npformer.cli.common import new_parser
-from npformer.cli.explain_setting import setting_of
+from npformer.cli.explain_setting import page_of, setting_of
+from npformer.cli.places import OWN_PAGE, expect_place, write_file
 from npformer.errors import ConfigError
-from npformer.explain import explanation, lines, random_checks, session, to_dict
+from npformer.explain import Setting, explanation, lines, random_checks, session, to_dict
 from npformer.explain.models import NAMES
 from npformer.explain.operation import explained_operation
 from npformer.explain.operation_text import operation_lines
@@ -25,6 +26,8 @@ EXAMPLES = """examples:
   npformer explain transformer --at 'encoder.layers.0.feed_forward.up.weight[1,2]'     a small model
   npformer explain transformer --at 'decoder.layers.0@output[0,2,3]'                   what a layer returned
   npformer explain transformer --at 'generator.bias[3]' --up 2       walk on towards the loss, two steps
+  npformer explain mine.py --at 'norm1.gamma[2]'    what build() in mine.py returns, as for npformer gradcheck --model
+  npformer explain transformer --at 'generator.bias[3]' --html page.html              and a page of all its numbers
   npformer explain --list                           the small models
   npformer explain --random 200                     200 random numbers: does every sum hold?
 
@@ -44,6 +47,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
                         help="walk on to a gradient that the last step names, or this many steps")  # fmt: skip
     parser.add_argument("--text", action="append", default=[], help="a text for a run's model; may be repeated")
     parser.add_argument("--answer", action="append", help="what the model should write, one for each --text")
+    parser.add_argument("--html", metavar="FILE.html", type=Path, help="write a page of all its numbers to this file")
     parser.add_argument("--best", action="store_true", help="use the best checkpoint instead of the latest")
     parser.add_argument("--list", action="store_true", help="list the small models")
     parser.add_argument("--random", metavar="N", type=int, help="explain N random numbers and check every sum")
@@ -57,6 +61,8 @@ def run(args: argparse.Namespace) -> int:
         return _list(args)
     if args.random is not None:
         return _random(args)
+    if args.html is not None:
+        expect_place(args.html, "--html", OWN_PAGE)
     if args.what is None:
         raise ConfigError("explain: expected an operation, a run or a model, got none; npformer explain --list")
     if args.what in OPERATIONS and args.at is None and not Path(args.what).is_dir():
@@ -93,6 +99,7 @@ def _operation(args: argparse.Namespace) -> int:
     if args.up or args.text or args.answer:
         raise ConfigError("explain: expected no --up, --text or --answer for an operation")
     found = explained_operation(args.what)
+    _write_page(args, args.what, None)
     print(json.dumps(found.to_dict()) if args.json else "\n".join(operation_lines(found, _width())))
     return 0 if found.report.ok else 1
 
@@ -103,6 +110,7 @@ def _number(args: argparse.Namespace) -> int:
         if args.at is None:
             raise ConfigError(_no_place(opened.checked.tensors, args.what))
         found = explanation(opened, args.at, args.up)
+    _write_page(args, setting.target, setting)
     if args.json:
         print(json.dumps(to_dict(found)))
     else:
@@ -110,6 +118,14 @@ def _number(args: argparse.Namespace) -> int:
             print(visible(setting.note))
         print("\n".join(lines(found, _width(), _has_symbols())))
     return 0 if found.value.verdict == "right" else 1
+
+
+def _write_page(args: argparse.Namespace, target: Any, setting: Setting | None) -> None:
+    """Write the page that --html asks for."""
+    if args.html is not None:
+        write_file(args.html, "--html", page_of(target, setting))
+        if not args.json:
+            print(f"the page is in {visible(args.html)}: open it in a browser")
 
 
 def _no_place(tensors: dict[str, Any], what: str) -> str:

@@ -153,7 +153,7 @@ class _Page:
         products = sorted((each for group in sums.groups for each in group.sorted), key=lambda each: -abs(each.value))
         ups = [*found.up, *(each.up for each in products[:1])]
         first = [" ".join(f"--up {shlex.quote(up)}" for up in ups)] if products and products[0].up else []
-        yield from self.wrapped("next", "   ".join([*first, "--json"]))
+        yield from self.wrapped("next", "   ".join([*first, "--html page.html", "--json"]))
 
 
 def number(x: float) -> str:

@@ -88,6 +88,41 @@ def test_bad_input_is_refused_with_what_would_be_right(cli, words, said):
     cli("explain", *words).refused(said)
 
 
+MINE = """
+import numpy as np
+import npformer as npf
+
+def build():
+    layer = npf.layers.EncoderLayer(4, 2, 6, backend=npf.get_backend("numpy", kernels="plain"))
+    return layer, (np.random.default_rng(0).normal(size=(2, 3, 4)),)
+
+def pair():
+    return npf.functional.relu_forward, npf.functional.relu_backward
+
+def of_a_pair():
+    return pair(), (np.ones(3),)
+"""
+
+
+def test_a_layer_of_ones_own_comes_from_a_file(cli, tmp_path):
+    (tmp_path / "mine.py").write_text(MINE)
+    found = cli("explain", "mine.py", "--at", "x[0,1,2]")
+    assert found.code == 0, found.err
+    assert "feature 2 of token b0 t1 of the input x" in found.out
+    cli("explain", "mine.py:of_a_pair", "--at", "x[0]").refused("expected a layer or a model derived from")
+    cli("explain", "other.py", "--at", "x[0]").refused("there is no file 'other.py'")
+
+
+def test_a_page_of_all_numbers_is_written(cli, tmp_path):
+    found = cli("explain", "relu", "--html", "page.html")
+    assert (found.code, "the page is in page.html" in found.out) == (0, True)
+    assert (tmp_path / "page.html").read_text(encoding="utf-8").startswith("<!")
+    cli("explain", "relu", "--html", "nowhere/page.html").refused("--html: expected an existing folder")
+    (tmp_path / "own.html").write_text("mine")
+    cli("explain", "transformer", "--at", "generator.bias[1]", "--html", "own.html").refused("--html", "own.html")
+    assert (tmp_path / "own.html").read_text() == "mine"
+
+
 def test_a_folder_that_is_no_run_and_a_text_that_it_does_not_know(cli, finished, tmp_path):
     cli("explain", tmp_path, "--text", "a", "--at", AT).refused("expected")
     cli("explain", finished, "--at", AT).refused("--text: expected what the model")
