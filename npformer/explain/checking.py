@@ -13,7 +13,6 @@ from npformer.explain.explanation import Explanation, Sums, explanation
 from npformer.explain.models import NAMES, case_setting, layer_settings, model_setting
 from npformer.explain.place import find, names_of_calls
 from npformer.explain.session import Session, Setting, session
-from npformer.explain.value import falls_fourfold
 from npformer.proof.catalogue import catalogue
 from npformer.proof.inputs import as_tuple
 from npformer.proof.random_cases import random_model_case
@@ -89,7 +88,7 @@ def problems(found: Explanation) -> Iterator[str]:
     yield from _apart("paths", value, [*(way.value for way in found.paths.ways), found.paths.remainder], largest)
     for each in found.paths.sums:
         yield from _apart(f"the sum of {each.name}", value, [each.through, each.past, each.elsewhere], largest)
-    if not falls_fourfold(*found.means, found.loss):
+    if not found.means.holds:
         yield f"the error of the prediction does not fall fourfold: {found.means}"
 
 

@@ -15,7 +15,7 @@ from npformer.explain.paths import Paths, paths
 from npformer.explain.place import Place, find, names_of_calls
 from npformer.explain.session import Session
 from npformer.explain.spots import Spot
-from npformer.explain.value import Prediction, Value, predictions, value_of
+from npformer.explain.value import Means, Value, means_of, value_of
 from npformer.explain.words import axis_words, quoted, shown, what
 from npformer.explain.zeros import why_zero
 from npformer.proof.listening import Call
@@ -84,7 +84,7 @@ class Explanation:
     up: tuple[str, ...]
     paths: Paths
     tokens: tuple[Share, ...]
-    means: tuple[Prediction, Prediction]
+    means: Means
 
 
 def explanation(session: Session, at: str, up: Sequence[str] = ()) -> Explanation:
@@ -107,7 +107,7 @@ def explanation(session: Session, at: str, up: Sequence[str] = ()) -> Explanatio
         tuple(up),
         paths(session, place, value.analytic),
         tokens(session, place),
-        predictions(session, place, value.analytic),
+        means_of(session, place, value.analytic),
     )
 
 

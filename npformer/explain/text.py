@@ -140,7 +140,7 @@ class _Page:
 
     def means(self, found: Explanation) -> Iterator[str]:
         """What the number predicts, and what happens."""
-        whole, half = found.means
+        whole, half, _ = found.means
         yield from self.wrapped(
             "means",
             f"{whole.step:+.3g} here changes L by about {whole.predicted:+.4e} (measured {whole.measured:+.4e}); "

@@ -42,7 +42,11 @@ def to_dict(found: Explanation) -> dict[str, Any]:
             ],
         },
         "tokens": [each._asdict() for each in found.tokens],
-        "means": [each._asdict() for each in found.means],
+        "means": {
+            "whole": found.means.whole._asdict(),
+            "half": found.means.half._asdict(),
+            "falls_fourfold": found.means.holds,
+        },
     }
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,9 @@ from npformer.typing import HostArray, HostArrays
 
 NAME = "number"
 #: The step of a prediction, and how often it is halved at most.
-STEP, HALVINGS = 0.01, 24
+STEP, HALVINGS = 0.01, 30
+#: Errors up to so many units of rounding of the loss are not looked at: their ratio would be off by a thousandth.
+NOISE = 1000
 
 
 class Value(NamedTuple):
@@ -38,6 +41,19 @@ class Prediction(NamedTuple):
     step: float
     predicted: float
     measured: float
+
+    @property
+    def error(self) -> float:
+        """How far the prediction is off."""
+        return abs(self.measured - self.predicted)
+
+
+class Means(NamedTuple):
+    """What a step changes, and half of it; holds: half the step leaves a quarter of the error, down to rounding."""
+
+    whole: Prediction
+    half: Prediction
+    holds: bool
 
 
 @dataclass
@@ -129,32 +145,35 @@ def _elsewhere(x: HostArray, at: tuple[int, ...], value: float) -> HostArray:
     return changed
 
 
-def predictions(session: Session, place: Place, number: float) -> tuple[Prediction, Prediction]:
-    """For a step and for half of it.
+def means_of(session: Session, place: Place, number: float) -> Means:
+    """What a step predicts and changes; the step is halved until the error of the prediction is only rounding.
 
-    The error of a prediction is a·h² + b·h³ + …, so half the step leaves a quarter of it, as far as the second term is
-    small and no gate of ReLU switches on the way. The step is halved until the error falls by 4, give or take an
-    eighth, or is only rounding.
+    The error is a·h² + b·h³ + …, so half the step leaves a quarter of it, as far as the second term is small and no
+    gate of ReLU switches on the way. A wrong number would leave half of it: its error is linear in h. The steps shown
+    are the largest from which on the error falls by 4, give or take an eighth.
     """
     subject = OnePlace(session, place)
-    start, step = subject.tensors[NAME], STEP
-    here = session.loss_at({}).real
+    start, here = subject.tensors[NAME], session.loss_at({}).real
+    noise = NOISE * np.finfo(np.float64).eps * max(1.0, abs(here))
 
     def predict(step: float) -> Prediction:
         moved = start + step * unit(start.shape, place.index)
         return Prediction(step, step * number, float(subject.outputs({NAME: moved})[0][0]) - here)
 
-    whole = predict(step)
-    for _ in range(HALVINGS):
-        half = predict(step / 2)
-        if falls_fourfold(whole, half, here):
-            return whole, half
-        whole, step = half, step / 2
-    return whole, predict(step / 2)
+    found = [predict(STEP)]
+    while len(found) < 2 or (found[-1].error > noise and len(found) < HALVINGS):
+        found.append(predict(found[-1].step / 2))
+    return steady(found, noise)
 
 
-def falls_fourfold(whole: Prediction, half: Prediction, loss: float) -> bool:
-    """Whether the error of half the step is a quarter of that of the whole, or nothing but rounding of the loss."""
-    errors = [abs(each.measured - each.predicted) for each in (whole, half)]
-    rounding = 64 * np.finfo(np.float64).eps * max(1.0, abs(loss))
-    return bool(errors[0] <= rounding or abs(errors[0] / max(errors[1], 1e-300) - 4) <= 0.5)
+def steady(found: Sequence[Prediction], noise: float) -> Means:
+    """The first of these predictions, each with half the step of the one before, from which on the errors fall by 4.
+
+    Errors of at most noise are not looked at.
+    """
+    errors = [each.error for each in found]
+    falls = [abs(one / other - 4) <= 0.5 for one, other in pairwise(errors) if other > noise]
+    last_wrong = max((i for i, is_right in enumerate(falls) if not is_right), default=-1)
+    holds = not falls or last_wrong < len(falls) - 1
+    first = last_wrong + 1 if holds else 0
+    return Means(found[first], found[first + 1], holds)

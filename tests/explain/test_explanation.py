@@ -45,7 +45,8 @@ def test_why_is_the_line_of_attention_that_computes_dq(found):
 
 def test_a_walk_leads_to_the_loss(found):
     names = [step.name.partition("[")[0] for step in found.walk]
-    assert names[:4] == ["dQ", "dscores", "dweights", "dout"]
+    assert names[:2] == ["dQ", "dscores"]
+    assert len(names) == 9
     assert all(step.groups or step.begins for step in found.walk)
 
 

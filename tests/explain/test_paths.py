@@ -96,7 +96,7 @@ def test_with_many_sums_the_strongest_ways_are_found_and_the_rest_is_said(monkey
         monkeypatch.setattr(module, "MOST_RUNS", 60)
         some = paths(deep, place, value)
     assert not some.exact
-    assert 3 <= len(some.ways) < len(every.ways)
+    assert 1 <= len(some.ways) < len(every.ways)
     assert sum(way.value for way in some.ways) + some.remainder == pytest.approx(value, rel=1e-12)
     known = {way.choices: way.value for way in every.ways}
     assert all(known[way.choices] == pytest.approx(way.value, rel=1e-9) for way in some.ways)

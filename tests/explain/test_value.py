@@ -6,7 +6,7 @@ from npformer.backend import PLAIN, Pair
 from npformer.explain import Setting, explanation, session
 from npformer.explain.models import model_setting
 from npformer.explain.place import find
-from npformer.explain.value import Prediction, falls_fourfold, predictions, value_of
+from npformer.explain.value import Prediction, means_of, steady, value_of
 
 
 @pytest.mark.parametrize(
@@ -56,23 +56,31 @@ def test_a_wrong_gradient_is_called_wrong():
     assert wrong.analytic == pytest.approx(1.001 * wrong.by_complex, rel=1e-9)
 
 
-def test_half_the_step_leaves_a_quarter_of_the_error(opened):
-    place = find(opened, "encoder.layers.0.feed_forward.down.weight[1,2]")
-    number = value_of(opened, place).analytic
-    whole, half = predictions(opened, place, number)
-    assert half.step == whole.step / 2
-    errors = [abs(each.predicted - each.measured) for each in (whole, half)]
-    assert 3.5 <= errors[0] / errors[1] <= 4.5
+@pytest.mark.parametrize("at", ["encoder.layers.0.feed_forward.down.weight[1,2]", "encoder@output[0,1,2]"])
+def test_half_the_step_leaves_a_quarter_of_the_error(opened, at):
+    place = find(opened, at)
+    found = means_of(opened, place, value_of(opened, place).analytic)
+    assert found.holds
+    assert found.half.step == found.whole.step / 2
+    assert 3.5 <= found.whole.error / found.half.error <= 4.5
 
 
-def test_a_wrong_number_does_not_fall_fourfold(opened):
+@pytest.mark.parametrize("factor", [1.01, 0.5, -1])
+def test_a_wrong_number_does_not(opened, factor):
     place = find(opened, "encoder.layers.0.feed_forward.down.weight[1,2]")
-    number = value_of(opened, place).analytic
-    assert not falls_fourfold(*predictions(opened, place, 1.01 * number), opened.loss)
+    assert not means_of(opened, place, factor * value_of(opened, place).analytic).holds
+
+
+def test_a_step_over_a_kink_is_halved_first():
+    errors = [3e-4, 2e-4, 1.5e-5, 3.75e-6, 9.4e-7, 5e-15]
+    found = [Prediction(0.01 / 2**i, 0.0, error) for i, error in enumerate(errors)]
+    assert steady(found, 1e-13) == (found[2], found[3], True)
+    assert not steady(found[:3], 1e-13).holds
 
 
 def test_rounding_alone_is_no_error():
-    assert falls_fourfold(Prediction(0.01, 1e-3, 1e-3), Prediction(0.005, 5e-4, 5e-4 + 1e-16), 2.0)
+    found = [Prediction(0.01, 1e-3, 1e-3), Prediction(0.005, 5e-4, 5e-4 + 1e-16)]
+    assert steady(found, 1e-13).holds
 
 
 def test_the_target_is_as_before(opened):
