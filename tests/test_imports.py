@@ -18,7 +18,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 #: The storeys of the house, the ground floor first. A part may import the parts of lower storeys and itself.
 STOREYS = [
-    {"atomic", "errors", "percent", "seconds", "typing", "visible", "_version"},
+    {"atomic", "bar", "errors", "percent", "seconds", "terminal", "typing", "visible", "_version"},
     {"functional"},
     {"backend"},
     {"layers", "optim"},
@@ -30,6 +30,8 @@ STOREYS = [
 ]
 #: Neighbours on one storey, of which the first may use the second.
 SIDEWAYS = {
+    ("bar", "terminal"),
+    ("bar", "visible"),
     ("training", "decoding"),
     ("training", "runtime"),
     ("decoding", "runtime"),
@@ -59,7 +61,7 @@ ALONE: dict[str, str | tuple[str, ...]] = {
     "pytest": "pytest_plugin.py",
     "safetensors": ("interop/", "training/"),
     "torch": "interop/",
-    "tqdm": ("backend/numba/", "training/"),
+    "tqdm": ("backend/numba/", "bar.py"),
 }
 #: What npformer hands on as parts, not as names of parts.
 PARTS = {"errors", "functional", "interop", "layers"}

@@ -31,7 +31,7 @@ def times(found: StepTimes, tokens: int) -> str:
         f"median    {middle} a step",
         f"spread    best {_ms(min(seconds))}, middle half {low} to {high}, worst {_ms(max(seconds))}; "
         f"the first step, not counted, {_ms(found.first)}",
-        f"steps     {len(seconds)}",
+        f"steps     {len(seconds)} in {seconds.sum():.1f} s",
         f"tokens/s  {tokens / float(np.median(seconds)):,.0f} target tokens ({tokens:,} a step)",
         f"loss      {found.first_loss:.4f} at first, {found.last_loss:.4f} at last",
     ])  # fmt: skip

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
+from textwrap import fill
 from typing import Any
 
 from npformer.backend import get_backend
-from npformer.cli.common import add_device, add_kernels, new_parser
+from npformer.bar import watched
+from npformer.cli.common import add_backend_of_checks, backend_of, new_parser, refuse_backend_of_model, tell
 from npformer.errors import ConfigError
 from npformer.proof import IDENTITIES, INVARIANTS, ClaimResults, catalogue, certify, prove
 from npformer.proof.user_file import user_case
 from npformer.seconds import now, since
+from npformer.terminal import columns
 
 EXAMPLES = """examples:
   npformer certify                       every operation, layer and small model
@@ -30,8 +33,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument("--model", metavar="FILE.py[:NAME]", help="certify what NAME() (default build) in FILE returns")
     parser.add_argument("--list", action="store_true", help="list the invariants and identities, and stop")
     parser.add_argument("--full", action="store_true", help="also list claims that hold or do not apply")
-    add_device(parser, default="numpy")
-    add_kernels(parser, default="plain")
+    add_backend_of_checks(parser)
     return parser
 
 
@@ -39,22 +41,25 @@ def run(args: argparse.Namespace) -> int:
     """Exit 1 if any claim does not hold."""
     if args.list:
         return _list(args.json)
+    refuse_backend_of_model(args)
     cases = [user_case(args.model)] if args.model else catalogue(args.only)
     if not cases:
         raise ConfigError(f"--only: expected a part of a target's name, such as attention, got {args.only!r}")
-    backend = get_backend(args.device, dtype="float64", kernels=args.kernels)
+    backend = get_backend(args.device or "numpy", dtype="float64", kernels=args.kernels or "plain")
     start, found = now(), []
-    for case in cases:
+    for case in watched(cases, "certify", name=lambda case: case.name):
         for examine in (certify, prove):
             report = examine(case.build(backend), *case.inputs, name=case.name, device=backend.device, **case.options)
             found.append(report)
             if not args.json and (args.full or args.model or not report.ok):
-                print(report, end="\n\n", flush=True)
+                tell(f"{report.text(columns())}\n")
     ok = all(report.ok for report in found)
     if args.json:
-        print(json.dumps({"ok": ok, "backend": str(backend), "reports": [report.to_dict() for report in found]}))
+        used = backend_of(cases[0], backend)
+        reports = [report.to_dict() for report in found]
+        print(json.dumps({"ok": ok, "backend": used and str(used), "reports": reports}))
     else:
-        print(_summary(found, since(start)))
+        tell(_summary(found, since(start)))
     return 0 if ok else 1
 
 
@@ -76,5 +81,7 @@ def _list(as_json: bool) -> int:
     if as_json:
         print(json.dumps(meanings, ensure_ascii=False))
     else:
-        print("\n".join(f"{name}\n    {meaning}" for name, meaning in meanings.items()))
+        margin = " " * 4
+        for name, meaning in meanings.items():
+            print(f"{name}\n{fill(meaning, columns(), initial_indent=margin, subsequent_indent=margin)}")
     return 0

@@ -1,15 +1,36 @@
-"""Shared by the commands: how parsers are made, and options of several commands."""
+"""Shared by the commands: how parsers are made, options of several commands, and the colours of verdicts."""
 
 from __future__ import annotations
 
 import argparse
+import difflib
+import re
 import sys
+from dataclasses import replace
+from functools import partial
+from itertools import groupby
+from textwrap import fill
 from typing import Any
 
+from npformer import bar
+from npformer.backend import Backend
 from npformer.backend.backend import KERNELS, PRECISIONS
+from npformer.errors import ConfigError
+from npformer.proof import Case
+from npformer.proof.user_file import UserCase
+from npformer.terminal import COLOURS, GREEN, RED, YELLOW, paint
 from npformer.visible import visible
 
 DEVICES = ("auto", "numpy", "cupy")
+
+#: What is coloured in a report. A word counts only in its place, since "right" is a word of many sentences.
+VERDICTS = {
+    GREEN: r"(?<=[\d–] )right$|(?<=: )right\.$|(?<=^  )right(?=   )|✓|(?<=  )holds$"
+    r"|^all \d.* (?:right|hold)\b|\b(\d+) of \1 (?:bugs|exercises)",
+    RED: r"\bWRONG\b|✗|(?<=^  )wrong(?=   )|\bSURVIVES\b|\bSURVIVED(?=:)|DOES NOT HOLD"
+    r"|^\d+ of \d+ (?:gradients|claims) (?:are|do) not\b",
+    YELLOW: r"\bnot yet(?=;)|\bnot begun\b|KINK HERE|CANNOT TELL|PROVES NOTHING|^  …",
+}
 
 
 def say(what: object) -> None:
@@ -22,35 +43,107 @@ def say(what: object) -> None:
     print("npformer: " + "\n  ".join(map(visible, lines)), file=sys.stderr)
 
 
+def tell(report: str) -> None:
+    """A report on standard output, above the bars; its verdicts in green, red and yellow if that is coloured."""
+    for colour, pattern in VERDICTS.items():
+        report = re.sub(pattern, partial(_painted, colour), report, flags=re.M)
+    bar.say(report)
+
+
+def _painted(colour: str, found: re.Match[str]) -> str:
+    return paint(found[0], colour)
+
+
+class Help(argparse.RawDescriptionHelpFormatter):
+    """Paragraphs are filled to the terminal's width; indented lines are examples or code, and stay as they are.
+
+    If examples do not fit, what is said of each is written below it.
+    """
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return "\n\n".join(_filled(paragraph.split("\n"), width) for paragraph in text.split("\n\n"))
+
+
+def _filled(paragraph: list[str], width: int) -> str:
+    groups = groupby(paragraph, key=lambda line: line.startswith("  "))
+    return "\n".join(_examples([*lines], width) if shown else fill(" ".join(lines), width) for shown, lines in groups)
+
+
+def _examples(lines: list[str], width: int) -> str:
+    """The lines; if one is too long, with less room between a command and what it does, or with that below it."""
+    if max(map(len, lines)) <= width:
+        return "\n".join(lines)
+    pairs = [(command, said.strip()) for command, _, said in (line[2:].partition("  ") for line in lines)]
+    longest = max(len(command) for command, said in pairs if said) if any(said for _, said in pairs) else 0
+    closer = [f"  {command.ljust(longest)}  {said}".rstrip() for command, said in pairs]
+    if max(map(len, closer)) <= width:
+        return "\n".join(closer)
+    margin = " " * 6
+    below = (fill(said, width, initial_indent=margin, subsequent_indent=margin) for _, said in pairs)
+    return "\n".join(f"  {command}\n{said}".rstrip() for (command, _), said in zip(pairs, below, strict=True))
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that names the nearest of the known words for one that it does not know."""
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        known = [str(choice) for choice in action.choices or ()]
+        if known and str(value) not in known:
+            near = difflib.get_close_matches(str(value), known, n=1, cutoff=0.5)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise argparse.ArgumentError(action, f"expected one of {', '.join(known)}, got {str(value)!r}{hint}")
+
+
 def new_parser(commands: Any, name: str, summary: str, examples: str) -> argparse.ArgumentParser:
-    """The parser of one command; summary and examples are shown by --help."""
+    """The parser of one command, or of one part of a command; summary and examples are shown by --help."""
     parser: argparse.ArgumentParser = commands.add_parser(
-        name,
-        help=summary,
-        description=summary,
-        epilog=examples,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+        name, help=summary, description=summary, epilog=examples, formatter_class=Help, allow_abbrev=False
     )
-    parser.add_argument("--json", action="store_true", help="print the result as JSON, for machines")
+    left = argparse.SUPPRESS  # so that a part's default does not replace what its command was given
+    parser.add_argument("--json", action="store_true", default=left, help="print the result as JSON, for machines")
+    add_color(parser, left)
     return parser
 
 
-def add_device(parser: argparse.ArgumentParser, default: str | None = "auto") -> None:
+def add_color(parser: argparse.ArgumentParser, default: str = "auto") -> None:
+    """--color auto|always|never."""
+    said = "colour what is right and wrong; auto: on a terminal, unless NO_COLOR is set (default: auto)"
+    parser.add_argument("--color", choices=COLOURS, default=default, help=said)
+
+
+def add_device(parser: argparse.ArgumentParser, default: str | None = "auto", said: str = "") -> None:
     """--device auto|numpy|cupy."""
-    parser.add_argument(
-        "--device", choices=DEVICES, default=default, help="where to compute; auto: cupy with a usable GPU, else numpy"
-    )
+    where = f"where to compute; auto: cupy with a usable GPU, else numpy{said}"
+    parser.add_argument("--device", choices=DEVICES, default=default, help=where)
 
 
-def add_kernels(parser: argparse.ArgumentParser, default: str = "auto") -> None:
+def add_kernels(parser: argparse.ArgumentParser, default: str | None = "auto", said: str = "auto") -> None:
     """--kernels auto|plain|numpy|numba."""
-    parser.add_argument(
-        "--kernels",
-        choices=KERNELS,
-        default=default,
-        help=f"the kernels on the CPU; auto: the fastest installed (default: {default})",
-    )
+    how = f"the kernels on the CPU; auto: the fastest installed (default: {said})"
+    parser.add_argument("--kernels", choices=KERNELS, default=default, help=how)
+
+
+def add_backend_of_checks(parser: argparse.ArgumentParser) -> None:
+    """--device and --kernels, None unless given: a user's model has a backend of its own, so they have no effect."""
+    add_device(parser, None, " (default: numpy)")
+    add_kernels(parser, None, "plain")
+
+
+def refuse_backend_of_model(args: argparse.Namespace) -> None:
+    """Raise ConfigError if --device or --kernels is given beside --model."""
+    given = [f"--{name}" for name in ("device", "kernels") if getattr(args, name) is not None]
+    if args.model and given:
+        raise ConfigError(
+            f"{given[0]}: expected no --model beside it, since a model has a backend of its own; choose it in the file"
+        )
+
+
+def backend_of(case: Case, backend: Backend) -> Backend | None:
+    """What computes a check: this backend, or that of a user's model, in float64; None for a pair of functions."""
+    if not isinstance(case, UserCase):
+        return backend
+    own = getattr(case.build(backend), "backend", None)
+    return replace(own, dtype="float64") if isinstance(own, Backend) else None
 
 
 def add_precision(parser: argparse.ArgumentParser, default: str | None = "float32") -> None:

@@ -8,6 +8,7 @@ import json
 import os
 import platform
 import sys
+import textwrap
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from npformer.backend.numpy import auto_kernels, numba_problem
 from npformer.backend.numpy.blas import blas_core
 from npformer.backend.numpy.blas_threads import blas_threads
 from npformer.cli.common import new_parser
+from npformer.terminal import GREEN, RED, YELLOW, columns, paint
 from npformer.training.trainer import THREAD_VARIABLES
 
 PACKAGES = ("numpy", "array-api-compat", "tqdm", "safetensors", "matplotlib")
@@ -36,8 +38,8 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(found))
     else:
-        width = max(map(len, found))
-        print("\n".join(f"{name:<{width}}  {value}" for name, value in found.items()))
+        width = max(map(len, found)) + 2
+        print("\n".join(_entry(name, value, width) for name, value in found.items()))
     return 0 if found["arithmetic"] == "ok" and "missing" not in found.values() else 1
 
 
@@ -56,10 +58,19 @@ def examine() -> dict[str, str]:
         "Numba": _numba(compiled),
         "MKL": _mkl(compiled),
         "--kernels auto": ", because ".join(auto_kernels()),
-        "CuPy": problem or _cupy(auto.device.name),
-        "--device auto": f"{auto.name}, because " + ("no GPU can be used: " + problem if problem else "a GPU answers"),
+        "CuPy": problem.removeprefix("CuPy is ") if problem else _cupy(auto.device.name),
+        "--device auto": f"{auto.name}, because {'CuPy cannot be used' if problem else 'a GPU answers'}",
         "arithmetic": _arithmetic(),
     }
+
+
+def _entry(name: str, value: str, width: int) -> str:
+    """A finding, its value in lines beside the name, and in colour if it is good or bad."""
+    bad = value == "missing" or (name == "arithmetic" and value != "ok")
+    colour = RED if bad else YELLOW if value.startswith("not installed") else GREEN if value == "ok" else ""
+    lines = textwrap.wrap(value, columns() - width, break_long_words=False, break_on_hyphens=False)
+    shown = f"\n{' ' * width}".join(paint(line, colour) if colour else line for line in lines)
+    return f"{name.ljust(width)}{shown}"
 
 
 def _version(name: str) -> str:
@@ -110,7 +121,7 @@ def _threads() -> str:
     """Threads of one product, and the setting that limits them; training gives each part of a batch one thread."""
     now = blas_threads()
     given = [f"{name}={os.environ[name]}" for name in THREAD_VARIABLES if name in os.environ]
-    limits = ", ".join(given) or f"not limited by the environment: up to {_cores()}, one per core"
+    limits = ", ".join(given) or "not limited by the environment"
     return f"{'unknown' if now is None else now}; {limits}"
 
 

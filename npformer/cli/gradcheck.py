@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 from npformer.backend import Backend, get_backend
-from npformer.cli.common import add_device, add_kernels, new_parser
+from npformer.bar import watched
+from npformer.cli.common import add_backend_of_checks, backend_of, new_parser, refuse_backend_of_model, tell
 from npformer.errors import ConfigError
 from npformer.layers import Layer
 from npformer.proof import Case, Report, catalogue
@@ -19,17 +21,17 @@ from npformer.proof.random_cases import random_cases
 from npformer.proof.report import HEADER, table_line
 from npformer.proof.user_file import UserCase, user_case
 from npformer.seconds import now, since
+from npformer.terminal import columns
 from npformer.visible import visible
 
 EXAMPLES = """examples:
-  npformer gradcheck                       everything, in less than a minute
-  npformer gradcheck --only attention      checks with attention in their name
-  npformer gradcheck --model mine.py       a model of your own: mine.py has a function build() that
-                                           returns (model, inputs) or (model, inputs, options)
-  npformer gradcheck --model mine.py --bisect             down to the first wrong operation
-  npformer gradcheck --only softmax --sweep v.png         draw the error against the step size
-  npformer gradcheck --dtype float32       float32 gradients against float64 ones, within a budget for rounding
-  npformer gradcheck --random 200          4,800 random draws, 20 of the model: no false alarm
+  npformer gradcheck                           everything, in less than a minute
+  npformer gradcheck --only attention          checks with attention in their name
+  npformer gradcheck --model mine.py           a model of your own, see below
+  npformer gradcheck --model mine.py --bisect  down to the first wrong operation
+  npformer gradcheck --only softmax --sweep v.png
+  npformer gradcheck --dtype float32           float32 against float64
+  npformer gradcheck --random 200              4,800 random draws, 20 of the model
   npformer gradcheck --json | jq '.checks[] | select(.ok | not)'
 
 A gradient is right if two rules hold for each entry. First, its error is at most 1e-10 of the tensor's largest entry
@@ -37,19 +39,23 @@ or of a thousandth of the check's largest entry, whichever is greater. Second, i
 of the terms whose sum it is, rounding apart, so a large entry hides no small one.
 
 error belongs to the first rule, at the named worst element or random direction; where only the second rule fails, it
-belongs to the second, and a note says so. numeric is the complex step; central differences are a second witness. The
-check notices functions without a complex step (np.var, abs, linalg.norm) and uses differences alone. ratio is
-analytic/numeric, or – where both are 0.
+belongs to the second, and a note says so. numeric is the gradient by the complex step; central differences are
+compared, too. The check notices functions without a complex step (np.var, abs, linalg.norm) and uses differences
+alone. ratio is analytic/numeric, or – where both are 0.
 
-mine.py may look like this:
+--sweep draws the error of central differences against their step size h. --dtype float32 compares float32 gradients
+with float64 ones, within a derived budget.
+
+mine.py has a function build() that returns (model, inputs) or (model, inputs, options). The model has a backend of its
+own. For example:
 
   import numpy as np
   import npformer as npf
 
   def build():
       backend = npf.get_backend("numpy", kernels="plain")
-      layer = npf.layers.EncoderLayer(4, 2, 6, backend=backend)               # or a class of yours
-      return layer, (np.random.default_rng(0).normal(size=(2, 3, 4)),)        # and its inputs"""
+      layer = npf.layers.EncoderLayer(4, 2, 6, backend=backend)
+      return layer, (np.random.default_rng(0).normal(size=(2, 3, 4)),)"""
 
 
 def add_parser(commands: Any) -> argparse.ArgumentParser:
@@ -67,8 +73,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
                         help="check N random cases of every operation and N/10 of the model")  # fmt: skip
     parser.add_argument("--seed", type=int, default=0, help="the seed of --random")
     parser.add_argument("--full", action="store_true", help="list every tensor of a model, not only the worst")
-    add_device(parser, default="numpy")
-    add_kernels(parser, default="plain")
+    add_backend_of_checks(parser)
     return parser
 
 
@@ -76,25 +81,20 @@ def run(args: argparse.Namespace) -> int:
     """Exit 1 if any gradient is not right."""
     if args.sweep is not None:
         _expect_place(args.sweep)
+    refuse_backend_of_model(args)
     cases = _cases(args)
-    backend = get_backend(args.device, dtype=args.dtype, kernels=args.kernels)
+    backend = get_backend(args.device or "numpy", dtype=args.dtype, kernels=args.kernels or "plain")
     start = now()
     found = []
     if not args.json:
-        print(f"gradients with {backend}, against {_witness(backend)}")
-        print(table_line(HEADER))
-    for case in cases:
+        print(fill(f"gradients {_with(cases[0], backend)}, against {_witness(backend)}", columns()))
+        print(table_line(HEADER, columns=columns()))
+    for case in watched(cases, "gradcheck", name=lambda case: case.name):
         report = _checked(case, backend)
         bisection = _bisection(case, report, backend) if args.bisect else None
         found.append((case, report, bisection))
-        if not args.json:
-            if report.ok and args.random:
-                continue  # thousands of right reports are not printed one by one
-            print(_section(report, fold=case.group == "model" and not args.full), flush=True)
-            if bisection is not None:
-                print(f"\n{bisection}\n")
-            elif args.bisect and args.model and not report.ok:
-                print("  (no parts to look into: the target is no npformer.layers.Layer, nor derived from it)")
+        if not args.json and not (report.ok and args.random):  # thousands of right reports are not printed one by one
+            _tell(case, report, bisection, args)
     reports = [report for _, report, _ in found]
     ok = all(report.ok for report in reports)
     if args.sweep is not None:
@@ -103,10 +103,20 @@ def run(args: argparse.Namespace) -> int:
             print(f"the error against the step size is drawn in {visible(args.sweep)}")
     if args.json:
         checks = [report.to_dict() | _path(bisection) for _, report, bisection in found]
-        print(json.dumps({"ok": ok, "backend": str(backend), "checks": checks}))
+        used = backend_of(cases[0], backend)
+        print(json.dumps({"ok": ok, "backend": used and str(used), "checks": checks}))
     else:
-        print(_summary(reports, since(start)))
+        tell(_summary(reports, since(start)))
     return 0 if ok else 1
+
+
+def _tell(case: Case, report: Report, bisection: Bisection | None, args: argparse.Namespace) -> None:
+    """Print a check's report, and its first wrong part if that was asked for."""
+    tell(_section(report, fold=case.group == "model" and not args.full))
+    if bisection is not None:
+        tell(f"\n{bisection}\n")
+    elif args.bisect and args.model and not report.ok:
+        tell("  (no parts to look into: the target is no npformer.layers.Layer, nor derived from it)")
 
 
 def _cases(args: argparse.Namespace) -> list[Case]:
@@ -133,8 +143,13 @@ def _cases(args: argparse.Namespace) -> list[Case]:
     return cases
 
 
+def _with(case: Case, backend: Backend) -> str:
+    used = backend_of(case, backend)
+    return "of your functions" if used is None else f"with {used}"
+
+
 def _witness(backend: Backend) -> str:
-    return "float64" if backend.dtype == "float32" else "complex step and central differences"
+    return "float64" if backend.dtype == "float32" else "numerical ones"
 
 
 def _checked(case: Case, backend: Backend) -> Report:
@@ -172,7 +187,7 @@ def _draw(found: list[tuple[Case, Report, Bisection | None]], backend: Backend, 
 
     curves = [
         curve
-        for case, report, _ in found
+        for case, report, _ in watched(found, "curves of the error", name=lambda checked: checked[0].name)
         for curve in v_curves(report, case.build(backend), case.inputs, case.options, **_drawn_as(case, backend))
     ]
     draw_sweep(curves, path)
@@ -189,8 +204,9 @@ def _section(report: Report, fold: bool) -> str:
     """A check's rows below its name; folded, only its failures or its worst row."""
     rows = [row for row in report.rows if not row.ok] or [report.worst] if fold else list(report.rows)
     note = f"  (worst of {len(report.rows)} tensors)" if fold and report.ok else ""
-    lines = [line for row in rows for line in row.lines(indent=2)]
-    return "\n".join([f"{report.name}{note}", *lines, *report.explanations(indent=2)])
+    wide = columns()
+    lines = [line for row in rows for line in row.lines(2, wide)]
+    return "\n".join([f"{report.name}{note}", *lines, *report.explanations(2, wide)])
 
 
 def _summary(reports: list[Report], seconds: float) -> str:
@@ -199,4 +215,5 @@ def _summary(reports: list[Report], seconds: float) -> str:
     worst = max((row.scaled_error for report in reports for row in report.rows), default=0.0)
     if wrong:
         return f"{len(wrong)} of {tensors} gradients are not right ({seconds:.0f} s):\n  " + "\n  ".join(wrong)
-    return f"all {tensors} gradients of {len(reports)} checks are right; largest error {worst:.1e} ({seconds:.0f} s)"
+    all_right = f"all {tensors} gradients of {len(reports)} checks are right"
+    return fill(f"{all_right}; largest error {worst:.1e} ({seconds:.0f} s)", columns())

@@ -8,12 +8,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from npformer.cli.common import new_parser, say
+from npformer.bar import Bar
+from npformer.cli.common import new_parser, say, tell
 from npformer.errors import ConfigError
 from npformer.lab.grader import EXERCISES, Grade, Limits, find, grade_file, progress, report, templates
 from npformer.lab.grader.folder import begun
 from npformer.lab.grader.grade import NOT_BEGUN
 from npformer.lab.grader.source import exercises_in, read_source
+from npformer.seconds import now, since
 from npformer.visible import visible
 
 EXAMPLES = f"""examples:
@@ -90,7 +92,7 @@ def _list(args: argparse.Namespace) -> int:
         ]
         print(json.dumps({"exercises": rows, "problem": reached.problem or None}))
         return 0
-    print(progress.overview(reached, files))
+    tell(progress.overview(reached, files))
     _note(reached.problem)
     return 0
 
@@ -113,17 +115,24 @@ def _answer(args: argparse.Namespace) -> int:
 
 
 def _grade(args: argparse.Namespace) -> int:
+    began, path = now(), Path(args.file)
+    names = [exercise.name for exercise in exercises_in(read_source(path), args.exercise)]
     grades: list[Grade] = []
-    for grade in grade_file(Path(args.file), args.exercise, Limits(seconds=args.time_limit)):
-        if not args.json:
-            print(("\n" if grades else "") + _text(grade, args), flush=True)
-        grades.append(grade)
+    with Bar("exercises", len(names)) as bar:
+        bar.note(*names[:1])
+        for grade in grade_file(path, args.exercise, Limits(seconds=args.time_limit)):
+            if not args.json:
+                tell(("\n" if grades else "") + _text(grade, args))
+            grades.append(grade)
+            bar.move()
+            bar.note(*names[len(grades) :][:1])
     ok = all(grade.ok for grade in grades)
     if args.json:
         found = [report.to_dict(grade, args.hint) for grade in grades]
         print(json.dumps({"ok": ok, "file": args.file, "exercises": found}))
     elif len(grades) > 1:
-        print(f"\n{sum(grade.ok for grade in grades)} of {len(grades)} exercises are right")
+        right = sum(grade.ok for grade in grades)
+        tell(f"\n{right} of {len(grades)} exercises are right ({since(began):.0f} s)")
     if not args.no_progress:
         _record(grades, args.hint)
     return 0 if ok else 1

@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import TextIO
 
 from npformer._version import __version__
+from npformer.bar import show_bars
 from npformer.cli import (
     bench,
     certify,
@@ -30,8 +31,15 @@ from npformer.cli import (
     trace,
     train,
 )
-from npformer.cli.common import say
+from npformer.cli.common import Help, Parser, add_color, say
 from npformer.errors import DeviceMemoryError, Interrupted, NpformerError
+from npformer.terminal import choose_colour
+
+EXAMPLES = """examples:
+  npformer train reverse           learn to reverse words, in a minute
+  npformer museum show causal-off  a bug, its effect, and what finds it
+  npformer grade --list            write a backward, and have it graded
+  npformer COMMAND --help          a command's options, and examples"""
 
 COMMANDS = (train, decode, trace, gradcheck, certify, explain, grade, lessons, museum, bench, compile, doctor)
 
@@ -41,14 +49,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     _prepare_outputs()
     parser = build_parser()
     args, unknown = parser.parse_known_args(argv)
+    choose_colour(args.color)
     if args.command is None:
-        parser.error(f"expected a command, one of {', '.join(_names())}, got none; npformer --help says what each does")
+        return _no_command(parser, unknown)
     if args.command == "decode":
         unknown = decode.take_texts(args, unknown)
     if unknown:
         args.parser.error(_unknown_option(unknown[0], args.parser))
     try:
-        code: int = args.run(args)
+        with show_bars():
+            code: int = args.run(args)
         if sys.stdout is not None:  # None if it was closed before the command began
             sys.stdout.flush()
         return code
@@ -68,6 +78,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:  # for example, a full disk below the standard output
         _discard(sys.stdout)
         return _say(f"the system refused: {error}; see to that, then try again", 1)
+
+
+def _no_command(parser: argparse.ArgumentParser, unknown: Sequence[str]) -> int:
+    """Exit 2, since nothing was done; a script whose command is an empty variable notices it."""
+    if unknown:
+        parser.error(_unknown_option(unknown[0], parser))
+    parser.print_help(sys.stderr)
+    return _say("expected a command, got none", 2)
 
 
 def _prepare_outputs() -> None:
@@ -108,22 +126,21 @@ def _discard_unread() -> None:
 
 def build_parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="npformer",
         description="A Transformer on NumPy and CuPy with every backward pass written by hand.",
-        epilog="example: npformer train reverse",
+        epilog=EXAMPLES,
+        formatter_class=Help,
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"npformer {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    add_color(parser)
+    parser.set_defaults(json=False)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     for module in COMMANDS:
         command = module.add_parser(commands)
         command.set_defaults(run=module.run, parser=command)
     return parser
-
-
-def _names() -> list[str]:
-    return [module.__name__.rpartition(".")[2] for module in COMMANDS]
 
 
 def _unknown_option(given: str, parser: argparse.ArgumentParser) -> str:

@@ -10,78 +10,103 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from npformer.cli.common import new_parser
+from npformer.bar import Bar
+from npformer.cli.common import new_parser, say, tell
 from npformer.errors import ConfigError
 from npformer.lab.museum import text
 from npformer.lab.museum.bug import Bug
 from npformer.lab.museum.bugs import BUGS, bug
 from npformer.lab.museum.checks import all_checks
-from npformer.lab.museum.demonstration import Comparison, compare
-from npformer.lab.museum.detections import TEST_GUARD, Detections, detection_table, examine
+from npformer.lab.museum.demonstration import Comparison
+from npformer.lab.museum.detections import TEST_GUARD, Detections, detection_table
+from npformer.lab.museum.stored import made, stored
 from npformer.lab.mutation_testing import SURVIVED, mutation_test, summary
 from npformer.seconds import now, since
 from npformer.visible import visible
 
 EXAMPLES = """examples:
-  npformer museum                                every bug against every check, in minutes
-  npformer museum list                           the list of bugs
-  npformer museum show causal-off                one bug explained, with a picture of its effect
-  npformer museum --only dropout                 the bugs with dropout in id, category or title
-  npformer museum --without causality            bugs that survive without that check
-  npformer museum mutants                        every single mistake that a change of the syntax tree makes, 760 in all
-  npformer museum mutants --sample 60            a random sample of them
+  npformer museum                          every bug against every check, in minutes
+  npformer museum list                     the list of bugs
+  npformer museum show causal-off          one bug explained, with a picture of its effect
+  npformer museum --only dropout           the bugs with dropout in id, category or title
+  npformer museum --without causality      bugs that survive without that check
+  npformer museum mutants --sample 60      a sample of all single mistakes
 
 Each bug is a small change of npformer's own code, undone afterwards. Exit 1 if a bug survives."""
 
-ACTIONS = ("list", "show", "mutants")
+LIST_EXAMPLES = """examples:
+  npformer museum list
+  npformer museum list --only noam"""
+
+SHOW_EXAMPLES = """examples:
+  npformer museum show causal-off
+  npformer museum show causal-off --picture effect.png
+  npformer museum show causal-off --fresh
+
+The text says what is right, what is wrong and why, and which checks notice the bug. The picture compares the losses of
+two short runs, with the bug and without. Both are stored with npformer; --fresh runs the checks and trains again.
+Exit 1 if the bug survives."""
+
+MUTANTS_EXAMPLES = """examples:
+  npformer museum mutants                  every single mistake that syntax trees allow
+  npformer museum mutants --sample 60      a random sample of them
+
+A mutant is a backward with a single mistake, made from its syntax tree. Exit 1 if one survives the gradient check
+although it changes a gradient."""
 
 
 def add_parser(commands: Any) -> argparse.ArgumentParser:
-    """Add this command's parser."""
+    """Add this command's parser, with those of its parts."""
     parser = new_parser(commands, "museum", "Show backward bugs, their effects, and which check finds each.", EXAMPLES)
-    parser.add_argument(
-        "action",
-        nargs="?",
-        choices=ACTIONS,
-        help="list the bugs, show one, or try generic mistakes; default: run all checks on all bugs",
-    )
-    parser.add_argument("id", nargs="?", help="the bug to show")
-    parser.add_argument("--only", metavar="TEXT", default="", help="only bugs with TEXT in id, category or title")
+    _add_only(parser, "")
     parser.add_argument("--without", metavar="CHECK", action="append", default=[], help="leave a check out")
-    parser.add_argument("--sample", metavar="N", type=int, help="with `mutants`: try N of them, chosen at random")
-    parser.add_argument("--seed", type=int, default=0, help="the seed of --sample")
-    parser.add_argument("--picture", metavar="FILE.png", type=Path, help="picture of show (default: museum-ID.png)")
+    parts = parser.add_subparsers(
+        dest="part", metavar="[list | show | mutants]", title="parts", description="each has its own --help"
+    )
+    one = new_parser(parts, "list", "List the bugs.", LIST_EXAMPLES)
+    _add_only(one, argparse.SUPPRESS)
+    show = new_parser(parts, "show", "Explain one bug, and draw its effect.", SHOW_EXAMPLES)
+    show.add_argument("id", help="the bug; npformer museum list shows all")
+    show.add_argument("--picture", metavar="FILE.png", type=Path, help="where to draw (default: museum-ID.png)")
+    show.add_argument("--fresh", action="store_true", help="run the checks and train, instead of what is stored")
+    mutants = new_parser(parts, "mutants", "Try generic mistakes in every backward.", MUTANTS_EXAMPLES)
+    mutants.add_argument("--sample", metavar="N", type=int, help="try N of them, chosen at random")
+    mutants.add_argument("--seed", type=int, default=0, help="the seed of --sample (default: 0)")
+    for each in (one, show, mutants):
+        each.set_defaults(parser=each)
     return parser
+
+
+def _add_only(parser: argparse.ArgumentParser, default: str) -> None:
+    parser.add_argument("--only", metavar="TEXT", default=default, help="only bugs with TEXT in id, category or title")
 
 
 def run(args: argparse.Namespace) -> int:
     """Exit 1 if a bug survives."""
     _expect_sense(args)
-    if args.action == "show":
-        return _show(bug(args.id), args.picture, args.json)
-    if args.action == "mutants":
+    if args.part == "show":
+        return _show(bug(args.id), args)
+    if args.part == "mutants":
         return _mutants(args)
     chosen = [one for one in BUGS if one.matches(args.only)]
     if not chosen:
         raise ConfigError(f"--only: expected a part of an id, category or title, such as softmax, got {args.only!r}")
-    if args.action == "list":
+    if args.part == "list":
         return _list(chosen, args.json)
     return _try_all(chosen, args.without, args.json)
 
 
 def _expect_sense(args: argparse.Namespace) -> None:
     """Raise ConfigError for arguments that do not go together."""
-    if args.action == "show" and args.id is None:
-        raise ConfigError("show: expected the id of a bug, got none; npformer museum list shows them")
-    if args.action != "show" and (args.id is not None or args.picture is not None):
-        raise ConfigError("an id and --picture: expected only with `show`; try npformer museum show ID")
-    if args.action != "mutants" and args.sample is not None:
-        raise ConfigError("--sample: expected only with `mutants`; try npformer museum mutants --sample 60")
-    if args.action == "mutants" and (args.only or args.without):
-        raise ConfigError("mutants: expected neither --only nor --without, which choose among the bugs")
-    if args.sample is not None and args.sample < 1:
+    if args.without and args.part:
+        raise ConfigError(
+            f"--without: expected no {args.part} beside it; it belongs to npformer museum --without CHECK"
+        )
+    if args.only and args.part in ("show", "mutants"):
+        raise ConfigError(f"--only: expected no {args.part} beside it; it chooses among the bugs to try or to list")
+    if args.part == "mutants" and args.sample is not None and args.sample < 1:
         raise ConfigError(f"--sample: expected an integer >= 1, got {args.sample}")
-    known = [check.name for check in all_checks()] + [TEST_GUARD]
+    known = [check.name for check in all_checks()] + [TEST_GUARD] if args.without else []
     for name in args.without:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=3, cutoff=0.3)
@@ -99,23 +124,24 @@ def _list(chosen: Sequence[Bug], as_json: bool) -> int:
 def _try_all(chosen: Sequence[Bug], without: Sequence[str], as_json: bool) -> int:
     start = now()
     if not as_json:
-        print(
-            f"bugs to try: {len(chosen)}, each with all checks that run the changed code",
-            flush=True,
-        )
+        print(f"bugs to try: {len(chosen)}, with all checks that run the changed code", flush=True)
     table: list[Detections] = []
-    for detections in detection_table(chosen):
-        if not as_json:
-            if not table or table[-1].bug.category != detections.bug.category:
-                print(text.heading(detections.bug.category))
-            print(text.row(detections), flush=True)
-        table.append(detections)
+    with Bar("bugs", len(chosen)) as bar:
+        bar.note("first the checks without a bug")
+        for detections in detection_table(chosen):
+            if not as_json:
+                if not table or table[-1].bug.category != detections.bug.category:
+                    tell(text.heading(detections.bug.category))
+                tell(text.row(detections))
+            table.append(detections)
+            bar.move()
+            bar.note(detections.bug.id)
     survivors = [detections.bug.id for detections in table if detections.survives(without)]
     if as_json:
         rows = [detections.to_dict() for detections in table]
         print(json.dumps({"ok": not survivors, "without": list(without), "survivors": survivors, "bugs": rows}))
     else:
-        print(text.verdict(table, without, since(start)))
+        tell(text.verdict(table, without, since(start)))
     return 1 if survivors else 0
 
 
@@ -129,34 +155,40 @@ def _mutants(args: argparse.Namespace) -> int:
         rows = [asdict(outcome) | {"judgement": outcome.judgement} for outcome in outcomes]
         print(json.dumps({"ok": not survivors, "summary": counts, "mutants": rows}, ensure_ascii=False))
     else:
-        print(text.mutation_table(outcomes, counts, seconds))
+        tell(text.mutation_table(outcomes, counts, seconds))
     return 1 if survivors else 0
 
 
-def _show(one: Bug, picture: Path | None, as_json: bool) -> int:
-    place = None if one.run is None else picture or Path(f"museum-{one.id}.png")
+def _show(one: Bug, args: argparse.Namespace) -> int:
+    place = None if one.run is None else args.picture or Path(f"museum-{one.id}.png")
     if place is not None:
         from npformer.plotting.canvas import check_place  # matplotlib: only when needed
 
         check_place(place)  # before the work, not after it
-    detections = examine(one)
-    comparison = None if place is None else _draw(one, place)
-    if as_json:
+    if not args.json:
+        tell(text.label(one) + "\n")
+    found = None if args.fresh else stored(one)
+    if found is None and not args.fresh:
+        say(f"{one.id}: nothing is stored of this bug as it is now, so the checks and the two runs begin")
+    detections, comparison = found or made(one)
+    if not args.json:
+        tell(text.findings(one, detections, comparison))
+    if place is not None and comparison is not None:
+        _draw(one, comparison, place)
+    if args.json:
         shown = {"training": comparison and comparison.to_dict(), "picture": place and str(place), "story": one.story}
         formulas = {"right": one.right, "wrong": one.wrong, "seen": one.seen, "instead": one.instead}
-        print(json.dumps(detections.to_dict() | formulas | shown))
-    else:
-        print(text.label(one, detections, comparison, None if place is None else visible(place)))
+        print(json.dumps(detections.to_dict() | formulas | shown | {"stored": found is not None}))
+    elif place is not None:
+        print(f"  picture {visible(place)}")
     return 1 if detections.survives() else 0
 
 
-def _draw(one: Bug, place: Path) -> Comparison:
+def _draw(one: Bug, comparison: Comparison, place: Path) -> None:
     from npformer.plotting.comparison import draw_comparison
 
-    comparison = compare(one)
     ends = f"after {len(comparison.right.losses)} steps"
     notes = [f"right: {one.right}", f"wrong: {one.wrong}"]
     notes += [f"{ends}, right: {comparison.right}", f"{ends}, wrong: {comparison.wrong}"]
     title = one.title[0].upper() + one.title[1:]
     draw_comparison(comparison.right.losses, comparison.wrong.losses, place, title, notes)
-    return comparison

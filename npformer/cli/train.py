@@ -16,8 +16,8 @@ from typing import Any
 
 from npformer.cli.answers import Way, answer
 from npformer.cli.common import add_device, add_precision, new_parser, say
+from npformer.cli.examples import held_out_lines
 from npformer.cli.options_text import options_text
-from npformer.data import Example
 from npformer.errors import CheckpointError, ConfigError, DeviceMemoryError, DivergedError, OutputError
 from npformer.training import Evaluation, RunDirectory, Trainer
 from npformer.training.assemble import Assembled, Trained, assemble, load_latest, write_run
@@ -29,7 +29,6 @@ from npformer.training.tasks import TASKS
 from npformer.training.text_example import MASK
 from npformer.visible import visible
 
-EXAMPLES_SHOWN = 5
 SAMPLE_LENGTH = 400
 SAMPLE_BEGINS = re.compile(r"\s*(?:\S+\s+){0,2}\S{1,20}")  # of a held-out text: up to three words
 
@@ -60,7 +59,7 @@ WHAT = (
 def add_parser(commands: Any) -> argparse.ArgumentParser:
     """Add this command's parser."""
     parser = new_parser(commands, "train", "Train a model on a task.", EXAMPLES)
-    parser.add_argument("task", nargs="?", choices=tuple(TASKS), help=WHAT)
+    parser.add_argument("task", metavar="TASK", nargs="?", choices=tuple(TASKS), help=WHAT)
     parser.add_argument("--data", metavar="FILE", help="for lm: a UTF-8 text; for pairs: lines of source<TAB>target")
     parser.add_argument("--options", action="store_true", help="list every option of TASK (or of all), train nothing")
     parser.add_argument("--config", metavar="FILE", type=Path, help="options in TOML")
@@ -218,8 +217,7 @@ def _sample(trainer: Trainer) -> str:
 
 
 def _as_text(trainer: Trainer, found: Evaluation, pictures: list[str], sample: str | None) -> str:
-    examples = trainer.task.held_out(found.count)[:EXAMPLES_SHOWN]
-    lines = _shown(examples, found)
+    lines: list[str] = []
     if sample is not None:
         lines = ["a sample:", *(f"  {line}" for line in sample.split("\n"))]
     *others, last = measures(found.measures, tokens="token accuracy")
@@ -229,21 +227,9 @@ def _as_text(trainer: Trainer, found: Evaluation, pictures: list[str], sample: s
         f"held-out {last} ({found.count} sequences)",
         f"pictures: {' '.join(pictures)}",
         f"try: npformer decode {shlex.quote(str(trainer.run.path))} "
-        + tried.get(found.kind, shlex.quote(examples[0].source)),
+        + tried.get(found.kind, shlex.quote(trainer.task.held_out(1)[0].source)),
     ]
-    return "\n".join(map(visible, lines))
-
-
-def _shown(examples: Sequence[Example], found: Evaluation) -> list[str]:
-    """Held-out examples with the model's outputs; empty for masked tokens, whose texts are long."""
-    if found.kind == "masked":
-        return []
-    width = min(60, max(len(example.source) for example in examples))
-    lines = ["held-out examples, decoded:"]
-    for example, output in zip(examples, found.outputs, strict=False):
-        mark = "" if output == example.target else f"   (expected {example.target})"
-        lines.append(f"  {example.source:<{width}} → {output}{mark}")
-    return lines
+    return "\n".join([*held_out_lines(trainer.step.model, trainer.task, found), *map(visible, lines)])
 
 
 def _as_json(trainer: Trainer, found: Evaluation, pictures: list[str], sample: str | None) -> str:

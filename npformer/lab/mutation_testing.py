@@ -21,6 +21,7 @@ import numpy as np
 
 from npformer import functional, layers
 from npformer.backend import Backend, get_backend, plain_pair
+from npformer.bar import watched
 from npformer.proof.case import Case
 from npformer.proof.catalogue import catalogue
 from npformer.proof.clues import all_layers
@@ -123,7 +124,8 @@ def mutation_test(sample: int | None = None, seed: int = 0) -> list[Outcome]:
     if sample is not None:
         chosen = random.Random(seed).sample(chosen, min(sample, len(chosen)))
     with np.errstate(all="ignore"):  # mutants divide by zero and overflow
-        return [judge(defendant, backend) for defendant in chosen]
+        tried = watched(chosen, "mutants", name=lambda defendant: defendant.mutant.describe())
+        return [judge(defendant, backend) for defendant in tried]
 
 
 def judge(defendant: Defendant, backend: Backend) -> Outcome:

@@ -18,7 +18,7 @@ from matplotlib.text import Text
 
 from npformer.errors import ShapeError
 from npformer.plotting import colours
-from npformer.plotting.attention_layout import KEY, MARGIN, ROW_HEADER, TITLE, Layout, plan, stands
+from npformer.plotting.attention_layout import KEY, MARGIN, ROW_HEADER, TITLE, Layout, plan, turned
 from npformer.plotting.attention_maps import AttentionMap, attention_map
 from npformer.plotting.canvas import (
     Style,
@@ -138,10 +138,10 @@ def _draw_head(axes: Axes, weights: npt.NDArray[np.float64]) -> None:
 def _name_keys(axes: Axes, layout: Layout, tokens: list[str]) -> None:
     """Draw the keys' names below the map, as texts, since ticks take matplotlib much longer."""
     place, va, ha = axes.get_xaxis_text1_transform(PAD)
-    for at, token in _named(layout, tokens):
-        label = token_label(token)
-        turn = 90.0 if stands(label, layout.letter, layout.cell * layout.name_every) else 0.0
-        _name(axes, layout, at, 0.0, token, transform=place, va=va, ha=ha, rotation=turn)
+    named = _named(layout, tokens)
+    upwards = turned([token_label(token) for _, token in named], layout.letter, layout.cell * layout.name_every)
+    for (at, token), is_turned in zip(named, upwards, strict=True):
+        _name(axes, layout, at, 0.0, token, transform=place, va=va, ha=ha, rotation=90.0 if is_turned else 0.0)
 
 
 def _name_queries(axes: Axes, layout: Layout, tokens: list[str]) -> None:

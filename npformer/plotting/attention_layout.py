@@ -46,12 +46,12 @@ def plan(maps: list[AttentionMap], title: str) -> Layout:
     heads = max(row.weights.shape[0] for row in maps)
     pitch = max(cell * max(len(row.keys) for row in maps), 0.6) + GAP
     left = MARGIN + 0.1 + max(_widest(row.queries, letter) for row in maps)
-    below = [0.15 + max(_across(row.keys, letter, cell)) + GAP for row in maps]
+    name_every = int(np.ceil(_SMALLEST_CELL / cell - 1e-9))
+    below = [0.15 + max(_across(row.keys[::name_every], letter, cell * name_every)) + GAP for row in maps]
     width = max(left + heads * pitch - GAP + MARGIN, _NARROWEST)
     panels = sum(ROW_HEADER + len(row.queries) * cell for row in maps) + sum(below)
     height = MARGIN + (TITLE if title else 0.0) + KEY + panels
     dpi = min(_DPI, _LONGEST_SIDE / max(width, height), (_MOST_PIXELS / (width * height)) ** 0.5)
-    name_every = int(np.ceil(_SMALLEST_CELL / cell - 1e-9))
     return Layout(cell, letter, name_every, left, pitch, below, width, height, dpi)
 
 
@@ -59,13 +59,29 @@ def _widest(tokens: list[str], letter: float) -> float:
     return max(label_width(token_label(token), letter) for token in tokens)
 
 
-def stands(label: str, letter: float, cell: float) -> bool:
-    """Whether a key's name is too wide for its column, so it is written upwards."""
-    return len(label) > 1 and label_width(label, letter) > cell
+def turned(labels: list[str], letter: float, step: float) -> list[bool]:
+    """Whether each key's name, step inches from the next, is written upwards, since it is too wide.
+
+    The name of a special token may be wider than its column, if the names beside it leave room.
+    """
+    widths = [label_width(label, letter) for label in labels]
+    found = [len(label) > 1 and width > step for label, width in zip(labels, widths, strict=True)]
+    taken = [_line(letter) if is_turned else width for is_turned, width in zip(found, widths, strict=True)]
+    for i, label in enumerate(labels):
+        beside = max([*taken[max(i - 1, 0) : i], *taken[i + 1 : i + 2]], default=0.0)
+        if label.startswith("⟨") and (widths[i] + beside) / 2 < step:
+            found[i] = False
+            taken[i] = widths[i]
+    return found
 
 
-def _across(tokens: list[str], letter: float, cell: float) -> list[float]:
+def _line(letter: float) -> float:
+    """The height of a line of text, in inches."""
+    return 1.2 * letter / 72
+
+
+def _across(tokens: list[str], letter: float, step: float) -> list[float]:
     """The height of each key's name below its map."""
     labels = [token_label(token) for token in tokens]
-    line = 1.2 * letter / 72
-    return [label_width(label, letter) if stands(label, letter, cell) else line for label in labels]
+    upwards = zip(labels, turned(labels, letter, step), strict=True)
+    return [label_width(label, letter) if is_turned else _line(letter) for label, is_turned in upwards]

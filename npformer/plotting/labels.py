@@ -17,8 +17,9 @@ _SHORT_NAMES = {"BOS": "⟨s⟩", "EOS": "⟨/s⟩", "UNK": "⟨?⟩"}
 _SIGNS = {" ": "␣", "\u00a0": "␣", "\t": "⇥", "\n": "↵", "\r": "↵"}
 _LONGEST = 12
 
-#: The width of an average letter of DejaVu Sans, in units of the font size.
+#: The width of a wide letter of DejaVu Sans, in units of the font size; and those of the signs of special tokens.
 _LETTER_EM = 0.62
+_SIGN_EM = {"⟨": 0.4, "⟩": 0.4, "/": 0.35}
 
 
 def is_special(token: str) -> bool:
@@ -48,7 +49,7 @@ def one_line(text: str, longest: int) -> str:
 
 def label_width(label: str, font_size: float) -> float:
     """The approximate width of the label in inches, at font_size points."""
-    letters = sum(1.0 if unicodedata.east_asian_width(c) in "WF" else _LETTER_EM for c in label)
+    letters = sum(1.0 if unicodedata.east_asian_width(c) in "WF" else _SIGN_EM.get(c, _LETTER_EM) for c in label)
     return letters * font_size / 72
 
 

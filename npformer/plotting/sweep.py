@@ -1,13 +1,15 @@
 """The V of a gradient check: the error of central differences against the step size, both logarithmic.
 
 The error of a right gradient falls with h² and rises again where rounding dominates; that of a wrong one stays level.
+The curves whose lowest error is largest are numbered and named, those that are not right first; the others are pale.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -16,11 +18,14 @@ from matplotlib.figure import Figure
 
 from npformer.errors import DataError
 from npformer.plotting import colours
-from npformer.plotting.canvas import add_axes, check_place, drawing, sheet, write_picture
+from npformer.plotting.canvas import Style, add_axes, check_place, drawing, sheet, write_picture
 
 _LOWEST = 3e-17  # the vertical axis ends here
-_LABELLED = 14  # names that fit beside the axes
-_LETTERS = 52  # characters that fit into a line of a name
+_NAMED = 10  # curves that are numbered and named beside the axes
+_LETTERS = 44  # characters that fit into a line of a name
+_APART = 0.045  # of the axes' width: the least distance of two numbers
+_WIDTH, _HEIGHT = 6.4, 4.5  # inches, of the axes
+_FAR, _NEAR = 2e-1, 5e-12  # the ends of the horizontal axis
 
 
 class VCurve(Protocol):
@@ -36,6 +41,13 @@ class VCurve(Protocol):
     def verdict(self) -> str: ...
 
 
+class _Place(NamedTuple):
+    """A point of the axes, as fractions of their width and height."""
+
+    x: float
+    y: float
+
+
 def draw_sweep(curves: Sequence[VCurve], path: Path) -> None:
     """Draw the curves to path, a .png. Raises DataError if there are none, OutputError if path cannot be written."""
     check_place(path)
@@ -48,23 +60,36 @@ def draw_sweep(curves: Sequence[VCurve], path: Path) -> None:
 def sweep_figure(curves: Sequence[VCurve]) -> Figure:
     """The picture of ``draw_sweep``."""
     title = "Error of central differences against the step size"
-    figure = sheet(11.0, 5.27, title, ["a right gradient falls as h² to a V; a wrong one runs level"])
-    axes = add_axes(figure, 0.9, 0.65, 6.4, 4.5)
-    right = [curve for curve in curves if curve.verdict == "right"]
-    wrong = [curve for curve in curves if curve.verdict != "right"]
-    for curve in right:
-        _draw(axes, curve, colours.TRAINING, alpha=0.85 if len(right) <= _LABELLED else 0.35)
-    for curve in wrong:
-        _draw(axes, curve, colours.WARNING, alpha=0.9)
+    note = (
+        "a right gradient falls as h² to a V; a wrong one runs level. Numbers: the curves with the largest lowest error"
+    )
+    figure = sheet(11.0, 5.27, title, [note])
+    axes = add_axes(figure, 0.9, 0.65, _WIDTH, _HEIGHT)
+    ordered = sorted(curves, key=lambda curve: (curve.verdict == "right", -_lowest(curve)))
+    for curve in reversed(ordered[_NAMED:]):
+        _draw(axes, curve, 1.0, 0.3)
+    for curve in reversed(ordered[:_NAMED]):
+        _draw(axes, curve, 1.5, 0.9)
     _guide(axes)
-    _name(axes, [*wrong, *right][:_LABELLED], len(curves))
     _frame(axes)
+    _number(axes, ordered[:_NAMED])
+    _name(axes, ordered)
     return figure
 
 
-def _draw(axes: Axes, curve: VCurve, colour: str, alpha: float) -> None:
+def _lowest(curve: VCurve) -> float:
+    """The error at the best step size; infinite if there is no finite error."""
+    finite = curve.error[np.isfinite(curve.error)]
+    return float(finite.min()) if finite.size else math.inf
+
+
+def _ink(curve: VCurve) -> str:
+    return colours.TRAINING if curve.verdict == "right" else colours.WARNING
+
+
+def _draw(axes: Axes, curve: VCurve, width: float, alpha: float) -> None:
     hit = np.where(curve.error < _LOWEST, np.nan, curve.error)  # an error of exactly 0, by chance: a gap
-    axes.plot(curve.h, hit, color=colour, alpha=alpha, lw=1.4, marker="o", ms=2.5)
+    axes.plot(curve.h, hit, color=_ink(curve), alpha=alpha, lw=width, marker="o", ms=2.5)
 
 
 def _guide(axes: Axes) -> None:
@@ -77,27 +102,60 @@ def _guide(axes: Axes) -> None:
     axes.text(2e-8, 1e-16 / 2e-8 / 400, "rounding/h", color=colours.FAINT_INK)
 
 
-def _name(axes: Axes, named: Sequence[VCurve], count: int) -> None:
-    """The curves' names in the margin on the right, the wrong ones first."""
-    lines = [
-        (_short(f"{curve.name}: {curve.verdict}"), "right" if curve.verdict == "right" else "wrong") for curve in named
-    ]
-    if count > len(named):
-        lines.append((f"and {count - len(named)} more", "more"))
-    ink = {"right": colours.TRAINING, "wrong": colours.WARNING, "more": colours.FAINT_INK}
-    for i, (text, kind) in enumerate(lines):
-        axes.text(1.03, 0.98 - 0.055 * i, text, color=ink[kind], va="top", transform=axes.transAxes, fontsize=8.5)
+def _number(axes: Axes, named: Sequence[VCurve]) -> None:
+    """A number on each named curve: at its lowest point, or the nearest point beside which no other number is."""
+    to_fraction = axes.transData + axes.transAxes.inverted()
+    placed: list[_Place] = []
+    for number, curve in enumerate(named, 1):
+        points = [(h, e) for h, e in zip(curve.h, curve.error, strict=True) if np.isfinite(e) and e >= _LOWEST]
+        points.sort(key=lambda point: abs(math.log(point[1]) - math.log(max(_lowest(curve), _LOWEST))))
+        places = [_Place(*to_fraction.transform(point)) for point in points]
+        free = [place for place in places if 0 <= place.x <= 1 and all(_apart(place, other) for other in placed)]
+        if not places:
+            continue
+        place = (free or places)[0]
+        placed.append(place)
+        box = {"boxstyle": "circle,pad=0.18", "fc": "white", "ec": _ink(curve), "lw": 0.8}
+        style: Style = {"color": _ink(curve), "fontsize": 7.5, "ha": "center", "va": "center", "bbox": box}
+        axes.text(*place, str(number), transform=axes.transAxes, **style)
+
+
+def _apart(one: _Place, other: _Place) -> bool:
+    return math.hypot(one.x - other.x, (one.y - other.y) * _HEIGHT / _WIDTH) >= _APART
+
+
+def _name(axes: Axes, ordered: Sequence[VCurve]) -> None:
+    """In the margin on the right: number and name of each named curve, its verdict and its lowest error."""
+    y = 0.98
+    style: Style = {"va": "top", "transform": axes.transAxes, "fontsize": 8.5}
+    for number, curve in enumerate(ordered[:_NAMED], 1):
+        axes.text(1.03, y, str(number), color=_ink(curve), weight="bold", **style)
+        lowest = _lowest(curve)
+        found = f"lowest error {lowest:.0e}" if math.isfinite(lowest) else "no finite error"
+        for text, ink in ((_short(curve.name), colours.INK), (f"{curve.verdict}, {found}", _ink(curve))):
+            axes.text(1.07, y, text, color=ink, **style)
+            y -= 0.042
+        y -= 0.008
+    if len(ordered) > _NAMED:
+        more = f"and {len(ordered) - _NAMED} more, {_kinds(ordered[_NAMED:])}"
+        axes.text(1.03, y, more, color=colours.FAINT_INK, **style)
+
+
+def _kinds(curves: Sequence[VCurve]) -> str:
+    wrong = sum(curve.verdict != "right" for curve in curves)
+    lowest = max(map(_lowest, curves))
+    return f"{wrong} of them not right" if wrong else f"right, lowest errors up to {lowest:.0e}"
 
 
 def _short(name: str) -> str:
-    """A name that fits into the margin; its end, the tensor and the verdict, is kept."""
+    """A name that fits into the margin; its end, the tensor, is kept."""
     return name if len(name) <= _LETTERS else f"{name[: _LETTERS // 4]}…{name[-_LETTERS * 3 // 4 + 1 :]}"
 
 
 def _frame(axes: Axes) -> None:
     axes.set_xscale("log")
     axes.set_yscale("log")
-    axes.set_xlim(2e-1, 5e-12)  # h shrinks from left to right
+    axes.set_xlim(_FAR, _NEAR)  # h shrinks from left to right
     axes.set_ylim(_LOWEST, 1e2)
     axes.set(xlabel="step size h", ylabel="scaled error |D(h) − analytic|")
     axes.grid(axis="x")

@@ -58,8 +58,8 @@ class Row:
             return f"{self.unjudged} of {self.elements} entries too small beside the largest to be judged"
         return ""
 
-    def lines(self, indent: int = 0) -> list[str]:
-        """The row of the table in at most 80 columns, a long name and a note on lines of their own."""
+    def lines(self, indent: int = 0, columns: int = 80) -> list[str]:
+        """The row of the table in so many columns, 60 or more; a long name and a note have lines of their own."""
         index = ("dir " if self.by_direction else "") + ",".join(map(str, self.worst_index))
         shape = "×".join(map(str, self.shape)) or "scalar"
         ratio = f"{self.ratio:.3g}" if math.isfinite(self.ratio) else "–"
@@ -70,21 +70,28 @@ class Row:
         notes = "; ".join(filter(None, (self.note, self._limits())))
         text = f"{said} ({notes})".strip() if notes else said
         margin = " " * (indent + 4)
-        note = textwrap.wrap(text, 80, initial_indent=margin, subsequent_indent=margin) if text else []
+        note = textwrap.wrap(text, columns, initial_indent=margin, subsequent_indent=margin) if text else []
         if len(self.tensor) > WIDTHS[0] - indent:
-            return [" " * indent + self.tensor, table_line(("", *cells[1:]), indent), *note]
-        return [table_line(cells, indent), *note]
+            return [" " * indent + self.tensor, table_line(("", *cells[1:]), indent, columns), *note]
+        return [table_line(cells, indent, columns), *note]
 
 
 HEADER = ("tensor", "shape", "elem", "error", "worst", "analytic", "numeric", "ratio", "verdict")
 WIDTHS = (17, 7, 4, 7, 7, 9, 9, 5)  # width of all columns but the last, which has 7
 
 
-def table_line(cells: tuple[str, ...], indent: int = 0) -> str:
+NARROW = (0, 3, 5, 6, 7, 8)  # the columns of a table narrower than 80: no shape, no elem, no worst
+
+
+def table_line(cells: tuple[str, ...], indent: int = 0, columns: int = 80) -> str:
     """Cells in their columns: the name to the left, behind a margin, numbers to the right."""
     name = " " * indent + cells[0]
-    middle = (cell.rjust(width) for cell, width in zip(cells[1:-1], WIDTHS[1:], strict=True))
-    return " ".join((name.ljust(WIDTHS[0]), *middle, cells[-1]))
+    aligned = [
+        name.ljust(WIDTHS[0]),
+        *(cell.rjust(w) for cell, w in zip(cells[1:-1], WIDTHS[1:], strict=True)),
+        cells[-1],
+    ]
+    return " ".join(aligned if columns >= 80 else [aligned[i] for i in NARROW])
 
 
 @dataclass(frozen=True)
@@ -125,8 +132,8 @@ class Report:
         rows = [line for row in self.rows for line in row.lines()]
         return "\n".join([table_line(HEADER), *rows, *self.explanations()])
 
-    def explanations(self, indent: int = 0) -> list[str]:
-        """Each diagnosis, wrapped at 80 columns, once for all its tensors; then problems and notes."""
+    def explanations(self, indent: int = 0, columns: int = 80) -> list[str]:
+        """Each diagnosis, wrapped at so many columns, once for all its tensors; then problems and notes."""
         by_text: dict[str, list[str]] = {}
         for row in self.rows:
             if row.diagnosis:
@@ -138,7 +145,7 @@ class Report:
         return [
             line
             for text in texts
-            for line in textwrap.wrap(text, 80, initial_indent=margin, subsequent_indent=margin + "    ")
+            for line in textwrap.wrap(text, columns, initial_indent=margin, subsequent_indent=margin + "    ")
         ]
 
 

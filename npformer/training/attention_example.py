@@ -14,8 +14,8 @@ from npformer.typing import HostArray
 #: Sources of about this length show a pattern and leave the tokens legible.
 WANTED_LENGTH = 10
 
-#: The most tokens shown of a model with a single sequence.
-LONGEST = 40
+#: The most tokens shown of a model with a single sequence: so four heads beside each other fit on a screen.
+LONGEST = 20
 
 
 class AttentionExample(NamedTuple):
@@ -52,10 +52,13 @@ def task_attention_example(
     if isinstance(model, Transformer):
         return attention_example(model, task.tokenizer, examples, outputs)
     chosen = _chosen(examples)
-    tokens = task.collate([examples[chosen]])[0][:, :LONGEST]
+    whole = task.collate([examples[chosen]])[0]
+    tokens = whole[:, :LONGEST]
     weights = {name: model.backend.host(w)[0] for name, w in model.attention_weights(tokens).items()}
     pieces = [task.vocabulary.pieces[i] for i in tokens[0]]
     title = f"{examples[chosen].source} → {outputs[chosen]}" if outputs[chosen] else examples[chosen].source
+    if tokens.shape[1] < whole.shape[1]:
+        title = f"the first {LONGEST} of {whole.shape[1]} tokens: {title}"
     return AttentionExample(weights, pieces, pieces, title)
 
 

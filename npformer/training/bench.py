@@ -18,6 +18,7 @@ from npformer.backend.flops import NOTHING, Work, adam_work
 from npformer.backend.numpy.blas_threads import one_blas_thread
 from npformer.backend.roofline import Roofline, Shape, measure_roofline
 from npformer.backend.timing import Clock, Part, Tally, timed_backend
+from npformer.bar import Bar
 from npformer.errors import ConfigError
 from npformer.models import Transformer
 from npformer.models.presets import Preset
@@ -45,6 +46,14 @@ class Budget(NamedTuple):
             return done < self.steps
         elapsed = since(began)
         return done < 3 or (elapsed < self.seconds and done < PATIENCE + elapsed / SHORTEST_STEP)
+
+    def bar(self, what: str) -> Bar:
+        """A bar for these measurements, counted in steps or in seconds."""
+        return Bar(what, self.seconds if self.steps is None else self.steps)
+
+    def reached(self, done: int, began: float) -> float:
+        """How much of the bar ``done`` measurements fill."""
+        return min(since(began), self.seconds) if self.steps is None else done
 
 
 @dataclass(frozen=True)
@@ -96,9 +105,11 @@ def time_steps(preset: Preset, backend: Backend, dropout: float, budget: Budget)
     first, first_loss = _timed(step, batch, backend)
     _timed(step, batch, backend)  # a backend may capture the second step, which then differs from the others too
     loss, began = first_loss, now()
-    while budget.left(len(seconds), began):
-        taken, loss = _timed(step, batch, backend)
-        seconds.append(taken)
+    with budget.bar("timing") as bar:
+        while budget.left(len(seconds), began):
+            taken, loss = _timed(step, batch, backend)
+            seconds.append(taken)
+            bar.reach(budget.reached(len(seconds), began))
     return StepTimes(first, tuple(seconds), first_loss, loss)
 
 
@@ -131,11 +142,13 @@ def _profile(preset: Preset, backend: Backend, dropout: float, budget: Budget, r
     on: list[tuple[float, Mapping[Part, Tally]]] = []
     off: list[float] = []
     began = now()
-    while budget.left(len(on), began):
-        off.append(_timed(step, batch, backend)[0])
-        clock.start()
-        taken = _timed(step, batch, backend)[0]
-        on.append((taken, clock.stop()))
+    with budget.bar("timing every operation") as bar:
+        while budget.left(len(on), began):
+            off.append(_timed(step, batch, backend)[0])
+            clock.start()
+            taken = _timed(step, batch, backend)[0]
+            on.append((taken, clock.stop()))
+            bar.reach(budget.reached(len(on), began))
     on = sorted(on, key=lambda measured: measured[0])[: -(-len(on) // 2)]
     quick = sorted(off)[: -(-len(off) // 2)]  # the faster half of each, since other processes only slow steps down
     seconds = float(np.mean([taken for taken, _ in on]))

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from npformer.bar import watched
 from npformer.data import BOS_ID, EOS_ID, PAD_ID, Example, Kind, Task, Tokenizer, Vocabulary, collate
 from npformer.decoding import greedy
 from npformer.models import Model, Transformer
@@ -76,7 +77,7 @@ def evaluate(
     by_length = sorted(range(len(examples)), key=lambda i: len(examples[i].source))  # little padding in a batch
     loss_sum = tokens = right = 0.0
     outputs = [""] * len(examples)
-    for start in range(0, max(1, len(examples)), BATCH_SIZE):
+    for start in watched(range(0, max(1, len(examples)), BATCH_SIZE), "held-out batches"):
         chosen = by_length[start : start + BATCH_SIZE]
         batch = collate([examples[i] for i in chosen], vocabulary)
         logits = model(batch.src, batch.tgt_in)  # (B, T, V)
@@ -101,7 +102,7 @@ def evaluate_task(model: Model, task: Task, count: int) -> Evaluation:
     size = min(BATCH_SIZE, max(1, TOKENS // task.max_length))
     loss_sum = tokens = right = whole = 0.0
     outputs: list[str] = []
-    for start in range(0, len(examples), size):
+    for start in watched(range(0, len(examples), size), "held-out batches"):
         batch = task.collate(examples[start : start + size])
         given, targets = batch[0], batch[-1]
         logits = model(given)  # (B, K) or (B, T, K)

@@ -1,4 +1,4 @@
-"""Shows training progress: a bar on a terminal, plain lines in a log."""
+"""Shows training progress: lines, and below them a bar on a terminal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TextIO
 
+from npformer.bar import Bar, clock, say
 from npformer.percent import percent
+from npformer.seconds import now, since
 from npformer.visible import visible
 
 #: The errors of a pipe and a terminal whose other side is closed.
@@ -16,7 +18,7 @@ _NO_READER = (errno.EPIPE, errno.EIO)
 
 
 class Progress:
-    """A bar that moves with every step if stream is a terminal; else a line whenever there is news.
+    """A line whenever there is news; if stream is a terminal, also a bar below the lines, which moves with every step.
 
     Once the reader has gone (``npformer train … 2>&1 | head``), nothing more is written and nothing is raised. The
     trainer looks at ``reader_has_gone`` between two steps.
@@ -26,46 +28,41 @@ class Progress:
         self.reader_has_gone = False
         self._stream = stream or sys.stderr
         self._total, self._done = total, done
-        self._bar: Any = None  # drawn from the first step on: before that, others may write on the terminal
+        self._bar: Bar | None = None  # drawn from the first step on: before that, others may write on the terminal
+        self._began = now()
 
     def advance(self) -> None:
         """Count a finished step."""
-        with self._noting():
-            if self._bar is None and self._stream.isatty() and not self.reader_has_gone:
-                from tqdm import tqdm  # imported here, since it takes a sixth of npformer's import time
-
-                self._bar = tqdm(
-                    total=self._total, initial=self._done, file=self._stream, unit="step", dynamic_ncols=True
-                )
-            if self._bar is not None:
-                self._bar.update()
-
-    def news(self, record: dict[str, Any]) -> None:
-        """Show a line of metrics: at the end of the bar, or as a line."""
-        text = describe(record)
-        if self._bar is None:
-            self.say(f"step {record['step']:>{len(str(self._total))}}/{self._total}  {text}")
-        elif record["kind"] == "train":
-            with self._noting():
-                self._bar.set_postfix_str(text)
-        else:
-            self.say(f"step {record['step']}/{self._total}  {text}")
-
-    def say(self, line: str) -> None:
-        """Print a permanent line."""
         if self.reader_has_gone:
             return
         with self._noting():
             if self._bar is None:
-                print(visible(line), file=self._stream, flush=True)
-            else:
-                self._bar.write(visible(line), file=self._stream)
+                self._bar = Bar("training", self._total, self._stream, self._done, stays=True)
+                self._began = now()
+            self._bar.move()
+            self._done += 1
+
+    def news(self, record: dict[str, Any]) -> None:
+        """Show a line of metrics, and in the bar the loss."""
+        self.say(f"step {record['step']:>{len(str(self._total))}}/{self._total}  {describe(record)}")
+        if self._bar is not None and record["kind"] == "train":
+            with self._noting():
+                self._bar.note(f"loss {record['loss']:.4f}", f"{record['tokens_per_second']:,.0f} tokens/s")
+
+    def say(self, line: str) -> None:
+        """Print a permanent line."""
+        if not self.reader_has_gone:
+            with self._noting():
+                say(visible(line), self._stream)
 
     def close(self) -> None:
-        """Leave the last state of the bar on the terminal."""
+        """Leave the last state of the bar on the terminal, or tell in a log how long it took."""
+        if self._bar is None or self.reader_has_gone:
+            return
         with self._noting():
-            if self._bar is not None:
-                self._bar.close()
+            self._bar.close()
+        if not self._bar.is_drawn:
+            self.say(f"step {self._done}/{self._total}  after {clock(since(self._began))}")
 
     @contextmanager
     def _noting(self) -> Iterator[None]:
@@ -77,7 +74,7 @@ class Progress:
                 raise
             self.reader_has_gone = True
             if self._bar is not None:
-                self._bar.disable = True
+                self._bar.hide()
 
 
 def describe(record: dict[str, Any]) -> str:

@@ -4,12 +4,14 @@ from pathlib import Path
 
 import pytest
 
+from npformer.backend import get_backend
+
 GOOD = """
 import numpy as np
 import npformer as npf
 from npformer.layers import EncoderLayer
 
-backend = npf.get_backend("numpy", dtype="float64")
+backend = npf.get_backend("numpy", kernels="numpy")
 X = np.random.default_rng(0).normal(size=(2, 3, 4))
 
 class Bad(EncoderLayer):
@@ -48,6 +50,9 @@ def wrong_pair():
     return (lambda x: (2 * x, None), lambda dy, _: 3 * dy), (X,)
 """
 
+#: The backend in that file; a check computes in float64, whatever the model's dtype.
+BACKEND = get_backend("numpy", dtype="float64", kernels="numpy")
+
 
 @pytest.fixture
 def mine(cli):
@@ -60,12 +65,25 @@ def test_a_right_model(cli, mine):
     done = cli("gradcheck", "--model", mine)
     assert (done.code, done.err) == (0, "")
     assert done.out.splitlines()[2] == "EncoderLayer"
+    assert done.out.startswith(f"gradients with {BACKEND}, against")
     assert "norm2.gamma" in done.out
     assert "all 17 gradients of 1 checks are right" in done.out
     found = cli("gradcheck", "--model", mine, "--json").document
     assert found["ok"]
     assert [check["name"] for check in found["checks"]] == ["EncoderLayer"]
     assert "path" not in found["checks"][0]
+    assert found["backend"] == str(BACKEND)
+
+
+def test_the_backend_is_the_models_own(cli, mine):
+    """--kernels and --device would have no effect on it, so they are refused."""
+    for command in ("gradcheck", "certify"):
+        for option in (("--kernels", "numpy"), ("--device", "numpy")):
+            done = cli(command, "--model", mine, *option)
+            done.refused(f"{option[0]}: expected no --model beside it, since a model has a backend of its own")
+    done = cli("gradcheck", "--model", f"{mine}:wrong_pair")
+    assert done.out.startswith("gradients of your functions, against")
+    assert cli("gradcheck", "--model", f"{mine}:wrong_pair", "--json").document["backend"] is None
 
 
 def test_a_wrong_model_and_why(cli, mine):

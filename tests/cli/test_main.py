@@ -34,14 +34,65 @@ def test_help_and_version(cli):
     assert (cli("--version").code, cli("--version").out) == (0, f"npformer {__version__}\n")
     done = cli("--help")
     assert done.code == 0
-    assert "example: npformer train reverse" in done.out
+    assert "\n  npformer train reverse  " in done.out
+    assert "--color {auto,always,never}" in done.out
     assert all(re.search(rf"^    {name}\s", done.out, re.M) for name in NAMES)
 
 
-def test_a_missing_and_an_unknown_command(cli):
-    cli().refused(f"expected a command, one of {', '.join(NAMES)}, got none", "npformer --help")
-    cli("trian").refused("invalid choice: 'trian'", "'train'")
-    cli("--foo").refused("expected a command")
+def test_no_command_shows_the_help_and_is_exit_2(cli):
+    """So a script whose command is an empty variable does not go on as if something were done."""
+    done = cli()
+    done.refused("usage: npformer", "npformer: expected a command, got none\n", *NAMES)
+    assert done.err.startswith(cli("--help").out)
+
+
+def test_an_unknown_command_names_the_nearest(cli):
+    cli("trian").refused(f"expected one of {', '.join(NAMES)}, got 'trian'; did you mean train?")
+    cli("xyzzy").refused("got 'xyzzy'\n")
+    cli("train", "revers").refused("got 'revers'; did you mean reverse?")
+    cli("museum", "shw").refused("expected one of list, show, mutants, got 'shw'; did you mean show?")
+    cli("train", "copy", "--device", "numpi").refused(
+        "--device: expected one of auto, numpy, cupy, got 'numpi'; did you"
+    )
+    cli("--zzzzz").refused("unknown argument '--zzzzz'; the options are --help, --version, --color")
+    cli("--colr").refused("unknown argument '--colr'; did you mean --color?")
+
+
+@pytest.mark.parametrize("part", ["list", "show", "mutants"])
+def test_each_part_of_the_museum_has_its_own_help(part, cli):
+    done = cli("museum", part, "--help")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith(f"usage: npformer museum {part} ")
+    assert f"\nexamples:\n  npformer museum {part}" in done.out
+    assert "--json" in done.out
+    assert ("--picture" in done.out, "--sample" in done.out) == (part == "show", part == "mutants")
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_help_fits_the_terminal(columns, cli, monkeypatch):
+    """All but a few commands, which are not broken, so that they can be copied."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    for command in ([], *([name] for name in NAMES), *(["museum", part] for part in ("list", "show", "mutants"))):
+        lines = cli(*command, "--help").out.splitlines()
+        wide = [line for line in lines if len(line) > columns and line.strip()[:9] not in ("npformer ", "[--kernel")]
+        assert wide == []
+    assert "\n  npformer museum list\n" in cli("museum", "--help").out or columns == 120
+
+
+@pytest.mark.parametrize(
+    ("words", "coloured"),
+    [
+        (["--color", "always", "doctor"], True),
+        (["doctor", "--color", "always"], True),
+        (["doctor"], False),
+        (["doctor", "--color", "never"], False),
+        (["--color", "always", "doctor", "--color", "never"], False),
+    ],
+)
+def test_colour_before_or_behind_the_command(words, coloured, cli):
+    done = cli(*words)
+    assert ("\x1b[32mok\x1b[0m" in done.out) is coloured
+    assert ("\x1b" in done.out) is coloured
 
 
 @pytest.mark.parametrize("name", NAMES)

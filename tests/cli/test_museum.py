@@ -28,7 +28,8 @@ def some_checks() -> Prepared:
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
-    monkeypatch.setattr(museum, "compare", lambda one: demonstration.compare(one, steps=3))
+    compare = demonstration.compare
+    monkeypatch.setattr(demonstration, "compare", lambda one: compare(one, steps=3))
     monkeypatch.setattr(detections, "prepared", some_checks)
 
 
@@ -63,32 +64,46 @@ def test_a_survivor_is_exit_1(cli):
     assert found["bugs"][0]["detected_by"].keys() == {"schedules"}
 
 
-def test_show_draws_and_tells(cli, tmp_path):
-    picture = tmp_path / "m.png"
-    done = cli("museum", "show", "clip-squared", "--picture", str(picture))
+SHOWN = ("right   n = √Σ g²", "wrong   n = Σ g²", "- return xp.sqrt(", "+ return xp.asarray(", "clipping: the norm is")
+
+
+def test_show_fresh_runs_the_checks_and_trains(cli, tmp_path):
+    done = cli("museum", "show", "clip-squared", "--picture", "m.png", "--fresh")
     assert (done.code, done.err) == (0, "")
-    assert picture.read_bytes().startswith(b"\x89PNG")
-    for part in ("right   n = √Σ g²", "wrong   n = Σ g²", "- return xp.sqrt(", "+ return xp.asarray(",
-                 "Detected by 2 checks", "clipping: the norm is", "after 3 steps", str(picture)):  # fmt: skip
+    for part in (*SHOWN, "Detected by 2 checks", "after 3 steps", "picture m.png"):
         assert part in done.out
+    assert (tmp_path / "m.png").read_bytes().startswith(b"\x89PNG")
+    assert cli("museum", "show", "clip-squared", "--json", "--fresh").document["stored"] is False
 
 
-def test_show_without_a_picture_describes_it(cli, tmp_path):
+def test_show_makes_what_is_not_stored_and_says_so(cli, monkeypatch):
+    monkeypatch.setattr(museum, "stored", lambda one: None)
+    done = cli("museum", "show", "clip-squared")
+    assert "clip-squared: nothing is stored of this bug as it is now" in done.err
+    assert "after 3 steps" in done.out
+
+
+def test_show_without_a_picture_says_so(cli, tmp_path):
     done = cli("museum", "show", "test-gamma-one", "--json")
     found = json.loads(done.out)
     assert done.code == 0
     assert (found["picture"], found["training"]) == (None, None)
     assert found["instead"]
     assert "PROVES NOTHING" in found["diagnosis"]
+    text = " ".join(cli("museum", "show", "test-gamma-one").out.split())
+    assert f"There is no picture of this bug. {found['instead']}" in text
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("show",), "expected the id of a bug, got none"),
+        (("show",), "the following arguments are required: id"),
         (("show", "softmax-over-bach"), "did you mean softmax-over-batch"),
-        (("list", "softmax-over-batch"), "expected only with `show`"),
-        (("--picture", "x.png"), "expected only with `show`"),
+        (("list", "softmax-over-batch"), "unknown argument 'softmax-over-batch'"),
+        (("--picture=x.png",), "unknown argument '--picture=x.png'"),
+        (("--without", "schedules", "list"), "--without: expected no list beside it"),
+        (("--only", "noam", "show", "noam-max"), "--only: expected no show beside it"),
         (("--only", "nonsense"), "--only: expected a part of an id, category or title"),
         (("--without", "schedule"), "expected the name of a check, got 'schedule'; the nearest: schedules"),
         (("show", "noam-max", "--picture", "x.txt"), "expected a file name ending in .png"),
@@ -106,6 +121,6 @@ def test_generic_mistakes(cli):
     assert re.search(r"^all +\d+ +\d+ +0 +0$", done.out, re.M)
     assert "12 mutants in" in done.out
     assert max(map(len, done.out.splitlines())) <= 80
-    cli("museum", "--sample", "3").refused("--sample: expected only with `mutants`")
-    cli("museum", "mutants", "--only", "softmax").refused("mutants: expected neither --only nor --without")
+    cli("museum", "--sample=3").refused("unknown argument '--sample=3'")
+    cli("museum", "mutants", "--only", "softmax").refused("unknown argument '--only'")
     cli("museum", "mutants", "--sample", "0").refused("--sample: expected an integer >= 1, got 0")

@@ -9,13 +9,15 @@ import subprocess
 import sys
 import termios
 from contextlib import suppress
+from pathlib import Path
 
 
-def test_a_bar_on_a_terminal(small, environment, tmp_path):
+def shown_at(columns: int, words: list[str], environment: dict[str, str], folder: Path) -> tuple[str, str]:
+    """What a terminal of so many columns gets on standard error, and standard output, a pipe."""
     ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 120, 0, 0))
-    argv = [sys.executable, "-m", "npformer", "train", "copy", *small(steps=90)]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=theirs, cwd=str(tmp_path), env=environment) as child:
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    argv = [sys.executable, "-m", "npformer", *words]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=theirs, cwd=str(folder), env=environment) as child:
         os.close(theirs)
         shown = b""
         with suppress(OSError):  # how a terminal reports that its other side is closed
@@ -24,10 +26,20 @@ def test_a_bar_on_a_terminal(small, environment, tmp_path):
         out = child.stdout.read().decode()
         assert child.wait(timeout=600) == 0
     os.close(ours)
-    text = shown.decode()
-    assert re.search(r"\r100%\|█+\| 90/90 \[.*(?:step/s|s/step), loss \d\.\d{4}  rate", text)
-    assert text.index("the run's folder is") < text.index("%|"), "the bar begins after the introduction"
+    return shown.decode(), out
+
+
+def test_a_bar_on_a_terminal(small, environment, tmp_path):
+    environment = environment | {"TERM": "xterm"}
+    text, out = shown_at(60, ["train", "copy", *small(steps=90)], environment, tmp_path)
+    assert re.search(r"\r\|█{20,}\| 90/90 \d:\d\d<0:00  loss \d\.\d{4} *\r\n", text)
+    assert text.index("the run's folder is") < text.index("|"), "the bar begins after the introduction"
     assert re.search(r"\rstep 15/90  held-out: loss .* exact match \d+\.\d %\r\n", text)
-    assert "step  7/90" not in text, "lines of a log beside the bar"
+    assert re.search(r"\rstep  7/90  loss ", text), "lines of the loss stay above the bar"
+    bars = [part for part in re.split(r"[\r\n]", text) if "█" in part]
+    assert max(map(len, bars)) < 60
     assert "\r" not in out
     assert "held-out exact match" in out
+    text, _ = shown_at(60, ["train", "copy", *small(steps=4)], environment | {"TERM": "dumb"}, tmp_path)
+    assert "\r" not in text.replace("\r\n", "\n"), "a dumb terminal gets the lines of a log"
+    assert "█" not in text

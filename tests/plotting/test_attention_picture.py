@@ -171,6 +171,28 @@ def test_wide_names_of_keys_are_written_upwards():
     assert all(left.x1 <= right.x0 for left, right in pairwise(edges))
 
 
+@pytest.mark.parametrize("length", [3, 8, 12, 20, 40])
+def test_special_tokens_are_upright_between_letters(length):
+    letters = [*"abcdefgh" * 5][:length]
+    source, target = [*letters, "[EOS]"], ["[BOS]", *letters]
+    flat = np.full((2, length + 1, length + 1), 0.1)
+    weights: Weights = {f"decoder.layers.0.{kind}_attention": flat for kind in ("cross", "self")}
+    figure = attention_figure(weights, source, target)
+    figure.canvas.draw()
+    for axes in heads_of(figure):
+        names = names_of(axes, "keys")
+        assert [text.get_rotation() for text in names] == [0.0] * len(names)
+        edges = [text.get_window_extent() for text in names]
+        assert all(left.x1 <= right.x0 + 0.5 for left, right in pairwise(edges))
+
+
+def test_special_tokens_without_room_are_written_upwards():
+    words = ["[BOS]", "[MASK]", "[MASK]", "[EOS]"] * 5
+    figure = attention_figure({"encoder.layers.0.self_attention": np.full((1, 20, 20), 0.1)}, words, [])
+    names = names_of(heads_of(figure)[0], "keys")
+    assert [text.get_rotation() for text in names[1:3]] == [90, 90]
+
+
 @pytest.mark.parametrize("length", [3, 12, 40])
 def test_nothing_reaches_over_the_edge_and_no_row_into_the_next(length, stays_inside):
     weights, source, target = example(length, layers=1, heads=1)

@@ -12,6 +12,11 @@ TRAIN = {"step": 7, "kind": "train", "loss": 1.23456, "learning_rate": 0.002, "t
 EVAL = {"step": 7, "kind": "eval", "loss": 0.5, "token_accuracy": 0.9999, "exact_match": 0.12345, "examples": 9}
 
 
+@pytest.fixture(autouse=True)
+def usual(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+
+
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
@@ -30,7 +35,9 @@ def tell(stream: io.StringIO, done: int = 0) -> str:
 
 
 def test_lines_in_a_log():
-    assert tell(io.StringIO()).splitlines() == [
+    *lines, last = tell(io.StringIO()).splitlines()
+    assert re.fullmatch(r"step 3/1000  after \d+:\d\d", last)
+    assert lines == [
         "before",
         "step    7/1000  loss 1.2346  rate 2.00e-03  12,346 tokens/s",
         "step    7/1000  held-out: loss 0.5000, tokens 99.9 %, exact match 12.3 %",
@@ -41,11 +48,16 @@ def test_lines_in_a_log():
 def test_a_bar_on_a_terminal():
     shown = tell(Terminal(), done=500)
     assert shown.startswith("before\n"), "nothing of the bar before the first step"
-    assert re.search(r"\r 50%\|.*\| 500/1000 ", shown)
-    assert "loss 1.2346  rate 2.00e-03" in shown
-    assert "\rstep 7/1000  held-out: loss 0.5000" in shown
-    assert "\ra line that stays\n" in shown
-    assert re.search(r"\| 503/1000 \[[^\r]*\n$", shown), "the bar's last state stays"
+    assert re.search(r"\rtraining \|.*\| 500/1000 ", shown)
+    assert re.search(r"\| 503/1000 \d:\d\d.*  loss 1.2346", shown)
+    assert re.search(r"\| 503/1000 [^\r]*\n$", shown), "the bar's last state stays"
+
+
+def test_every_line_of_a_log_stays_on_a_terminal():
+    """Each is printed where the bar was, which is drawn again below it."""
+    lines = tell(io.StringIO()).splitlines()[1:-1]
+    shown = tell(Terminal())
+    assert all(f"\r{line}\n" in shown for line in lines)
 
 
 def test_no_bar_without_a_step():
@@ -92,7 +104,7 @@ def test_a_bar_whose_terminal_has_gone(monkeypatch):
     monkeypatch.setattr(stream, "isatty", lambda: True)
     progress = Progress(5, stream=stream)
     progress.advance()
-    progress.news(TRAIN)  # tqdm itself falls silent
+    progress.news(TRAIN)
     progress.news(EVAL)
     assert progress.reader_has_gone
     progress.close()

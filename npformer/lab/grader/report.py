@@ -1,4 +1,4 @@
-"""The report on one exercise, as a good teacher would write it, 80 columns wide; and the same as JSON."""
+"""The report on one exercise, as a good teacher would write it, as wide as the terminal; and the same as JSON."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 from npformer.lab.grader.exercises import EXERCISES
 from npformer.lab.grader.findings import Finding
 from npformer.lab.grader.grade import NOT_BEGUN, Grade
+from npformer.terminal import columns
 from npformer.visible import visible
 
-WIDTH = 80
 #: The verdict's words for findings that are not gradients.
 PHRASES = {
     "forward": "the forward is not right",
@@ -60,7 +60,7 @@ def verdict(grade: Grade) -> str:
         _list([n for n in gradients if gradients[n] == lacks], lacks) for lacks in dict.fromkeys(gradients.values())
     ]
     line = f"{name}: not yet; {', '.join([*said, *listed])}."
-    if len(line) <= WIDTH:
+    if len(line) <= columns():
         return line
     return f"{name}: not yet; {', '.join([*said, f'{len(gradients)} gradients are not right'])}."
 
@@ -91,19 +91,19 @@ def _finding(finding: Finding) -> str:
     mark = "✓" if finding.ok else "✗"
     name = finding.name if len(finding.name) <= 14 else finding.name + ":"
     head = f"  {mark} {name:<14} "
-    lines = textwrap.wrap(visible(finding.text), WIDTH, initial_indent=head, subsequent_indent=" " * 19) or [head]
+    lines = textwrap.wrap(visible(finding.text), columns(), initial_indent=head, subsequent_indent=" " * 19) or [head]
     for detail in finding.details:
         lines += [_clipped(f"      {detail}")] if detail.startswith("  ") else _wrapped(detail, "      ")
     return "\n".join(lines)
 
 
 def _wrapped(text: str, margin: str) -> list[str]:
-    return textwrap.wrap(visible(text), WIDTH, initial_indent=margin, subsequent_indent=margin + "  ")
+    return textwrap.wrap(visible(text), columns(), initial_indent=margin, subsequent_indent=margin + "  ")
 
 
 def _clipped(line: str) -> str:
     line = visible(line)
-    return line if len(line) <= WIDTH else line[: WIDTH - 1] + "…"
+    return line if len(line) <= columns() else line[: columns() - 1] + "…"
 
 
 def _folded(grade: Grade, ok: bool) -> list[Finding]:
@@ -126,7 +126,7 @@ def _few(names: Sequence[str]) -> list[str]:
 
 def _paragraph(title: str, text: str) -> str:
     return "\n".join(
-        [f"  {title}", *textwrap.wrap(visible(text), WIDTH, initial_indent="    ", subsequent_indent="    ")]
+        [f"  {title}", *textwrap.wrap(visible(text), columns(), initial_indent="    ", subsequent_indent="    ")]
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from npformer.backend import Backend, get_backend
+from npformer.bar import watched
 from npformer.data import SequenceTask
 from npformer.lab.museum.bug import Bug
 from npformer.lab.museum.patch import patched
@@ -26,6 +27,7 @@ from npformer.training.evaluation import evaluate_task
 STEPS, BATCH, HELD_OUT = 250, 32, 60
 RATE = 3e-3
 MODEL = {"d_model": 32, "num_heads": 4, "num_encoder_layers": 2, "num_decoder_layers": 2, "d_ff": 64, "dropout": 0.0}
+MODEL |= {"init": "xavier"}  # as most of the projects in which the bugs were found begin
 _OF_MODEL = ("dropout", "norm_order", "activation", "positions", "tie_embeddings")
 
 
@@ -67,21 +69,29 @@ class Comparison:
 
 def compare(bug: Bug, steps: int = STEPS) -> Comparison:
     """Train twice. An exception that the bug causes is noted in the course, not raised."""
-    options = dict(bug.run or {})
-    right = _train(options, get_backend("numpy", dtype="float32", kernels="plain", threads=1), steps)
+    return Comparison(right_course(bug.run or {}, steps), wrong_course(bug, steps))
+
+
+def right_course(options: Mapping[str, Any], steps: int = STEPS) -> Course:
+    """The run without a bug, with these options."""
+    backend = get_backend("numpy", dtype="float32", kernels="plain", threads=1)
+    return _train(options, backend, steps, "training without the bug")
+
+
+def wrong_course(bug: Bug, steps: int = STEPS) -> Course:
+    """The run with the bug."""
     with patched(bug.edits, dtype="float32") as backend, np.errstate(all="ignore"):
-        wrong = _train(options, backend, steps)
-    return Comparison(right, wrong)
+        return _train(bug.run or {}, backend, steps, "training with the bug")
 
 
-def _train(options: Mapping[str, Any], backend: Backend, steps: int) -> Course:
+def _train(options: Mapping[str, Any], backend: Backend, steps: int, what: str) -> Course:
     lengths = {"min_length": 6 if options.get("equal_lengths") else 1, "max_length": 6}
     task = SequenceTask("reverse", seed=1, symbols=8, **lengths)
     losses: list[float] = []
     doing = "training"
     try:
         step = _step(options, backend, task)
-        for number in range(1, steps + 1):
+        for number in watched(range(1, steps + 1), what):
             losses.append(float(step(*task.batch(number, BATCH))))
         doing = "decoding"
         exact = evaluate_task(step.model, task, HELD_OUT).exact_match

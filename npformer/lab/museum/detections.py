@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from npformer.bar import watched
 from npformer.errors import GradientError
 from npformer.lab.museum.bug import Bug
 from npformer.lab.museum.bugs import BUGS
@@ -63,7 +64,10 @@ def examine(bug: Bug) -> Detections:
     chosen = prepared().concerned(bug)
     with patched(bug.edits) as backend:
         program = prepared().program(bug, backend)
-        found = {check.name: check(program, parts) for check, parts in chosen}
+        found = {
+            check.name: check(program, parts)
+            for check, parts in watched(chosen, f"checks with {bug.id}", name=lambda chosen: chosen[0].name)
+        }
     problems = {name: lines[0] for name, lines in found.items() if lines}
     return Detections(bug, len(chosen), problems, diagnosis_of(bug, problems))
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from npformer.backend import Backend, get_backend
+from npformer.bar import watched
 from npformer.errors import GradientError
 from npformer.lab.museum.bug import Bug
 from npformer.lab.museum.checks import Check, Program
@@ -42,7 +43,7 @@ def prepare(checks: Iterable[Check], bugs: Iterable[Bug]) -> Prepared:
     checks, reached = tuple(checks), {}
     with noted({target for bug in bugs for target in bug.targets}) as ran:
         right = Program(backend, ran=ran)
-        for check in checks:
+        for check in watched(checks, "checks without a bug", name=lambda check: check.name):
             reached[check.name] = tuple(_reached(check, i, right, ran) for i in range(len(check.parts)))
     return Prepared(checks, right, reached)
 

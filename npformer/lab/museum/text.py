@@ -1,4 +1,4 @@
-"""The museum's output, at 80 columns: the list, the table of detections, the page of one bug."""
+"""The museum's output, as wide as the terminal: the list, the table of detections, the page of one bug."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from itertools import groupby
 from typing import Any
 
 from npformer.lab.museum.bug import Bug
-from npformer.lab.museum.demonstration import STEPS, Comparison
+from npformer.lab.museum.demonstration import Comparison
 from npformer.lab.museum.detections import Detections, only_detectors
 from npformer.lab.museum.patch import edited_sources
 from npformer.lab.mutation_testing import CRASHED, EQUIVALENT, KILLED, SURVIVED, Outcome
 from npformer.percent import percent
+from npformer.terminal import columns
 
-WIDTH = 80
 _ID = 33  # width of the longest id and two spaces
 
 
@@ -36,7 +36,7 @@ def row(detections: Detections) -> str:
         return _entry(e.id, f"SURVIVES all {detections.tried} checks that run it")
     names = list(detections.problems)
     first = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
-    return _entry(e.id, first) + "\n" + textwrap.indent(_filled(detections.diagnosis, WIDTH - 6, 2), " " * 6)
+    return _entry(e.id, first) + "\n" + textwrap.indent(_filled(detections.diagnosis, columns() - 6, 2), " " * 6)
 
 
 def heading(category: str) -> str:
@@ -63,23 +63,27 @@ def _single(table: Sequence[Detections]) -> Iterator[str]:
     if len(used) > len(alone):
         yield _filled(
             f"Each of the other {len(used) - len(alone)} checks that detected something can be left out: "
-            "another one detects the same.", WIDTH,
+            "another one detects the same.", columns(),
         )  # fmt: skip
 
 
-def label(e: Bug, detections: Detections, comparison: Comparison | None, picture: str | None) -> str:
-    """Everything about one bug."""
+def label(e: Bug) -> str:
+    """What is known of a bug without running anything: the formulas, the story, the change."""
     numbers = f" · number{'s' if len(e.sources) > 1 else ''} {', '.join(map(str, e.sources))}" if e.sources else ""
     parts = [
-        f"{_filled(e.title[0].upper() + e.title[1:], WIDTH)}\n{_filled(f'{e.id} · {e.category}{numbers}', WIDTH)}",
+        f"{_filled(e.title[0].upper() + e.title[1:], columns())}\n"
+        f"{_filled(f'{e.id} · {e.category}{numbers}', columns())}",
         f"  right   {_hung(e.right)}\n  wrong   {_hung(e.wrong)}",
-        _filled(e.story, WIDTH),
-        _filled(f"Seen: {e.seen}.", WIDTH),
+        _filled(e.story, columns()),
+        _filled(f"Seen: {e.seen}.", columns()),
         "\n".join(_change(e)),
-        "\n".join(_found(detections)),
-        "\n".join(_shown(e, comparison, picture)),
     ]
     return "\n\n".join(parts)
+
+
+def findings(e: Bug, detections: Detections, comparison: Comparison | None) -> str:
+    """What the checks and the two runs find."""
+    return "\n".join(_found(detections)) + "\n\n" + "\n".join(_shown(e, comparison))
 
 
 def _change(e: Bug) -> Iterator[str]:
@@ -96,7 +100,7 @@ def _change(e: Bug) -> Iterator[str]:
 
 def _folded(mark: str, code: str) -> list[str]:
     margin = " " * (len(code) - len(code.lstrip()))
-    parts = textwrap.wrap(code.strip(), WIDTH - 10 - len(margin), break_long_words=False, break_on_hyphens=False)
+    parts = textwrap.wrap(code.strip(), columns() - 10 - len(margin), break_long_words=False, break_on_hyphens=False)
     return [f"    {mark} {margin}{parts[0]}", *(f"    {mark} {margin}    {part}" for part in parts[1:])]
 
 
@@ -106,36 +110,35 @@ def _found(detections: Detections) -> Iterator[str]:
         return
     yield f"Detected by {_count(len(detections.problems), 'check')} of {detections.tried} that run the changed code:"
     for name, problem in list(detections.problems.items())[:4]:
-        yield _filled(f"  {name}: {problem}", WIDTH, 4)
+        yield _filled(f"  {name}: {problem}", columns(), 4)
     if len(detections.problems) > 4:
         yield f"  and {len(detections.problems) - 4} more"
     if detections.diagnosis not in detections.problems.values():
-        yield _filled(f"Diagnosis: {detections.diagnosis}", WIDTH, 4)
+        yield _filled(f"Diagnosis: {detections.diagnosis}", columns(), 4)
 
 
-def _shown(e: Bug, comparison: Comparison | None, picture: str | None) -> Iterator[str]:
+def _shown(e: Bug, comparison: Comparison | None) -> Iterator[str]:
     if comparison is None:
-        yield _filled(f"In training: {e.instead}", WIDTH)
+        yield _filled(f"There is no picture of this bug. {e.instead}", columns())
         return
-    yield f"In training, after {len(comparison.right.losses) or STEPS} steps of reversing words of up to six letters:"
-    yield _filled(f"  right   {comparison.right}", WIDTH, 10)
-    yield _filled(f"  wrong   {comparison.wrong}", WIDTH, 10)
+    steps = len(comparison.right.losses)
+    yield _filled(f"In training, after {steps} steps of reversing words of up to six letters:", columns())
+    yield _filled(f"  right   {comparison.right}", columns(), 10)
+    yield _filled(f"  wrong   {comparison.wrong}", columns(), 10)
     if comparison.wrong.exact_match >= comparison.right.exact_match:
         yield _filled(
             "A run this short and this small does not show the bug; the wrong one may even be ahead by chance. "
             "A curve is no check, and such bugs get shipped; the checks above find them at once.",
-            WIDTH,
+            columns(),
         )
-    if picture is not None:
-        yield f"  picture {picture}"
 
 
 def _hung(text: str) -> str:
-    return textwrap.fill(text, WIDTH - 10, break_long_words=False).replace("\n", "\n" + " " * 10)
+    return textwrap.fill(text, columns() - 10, break_long_words=False).replace("\n", "\n" + " " * 10)
 
 
 def _entry(name: str, text: str) -> str:
-    hung = textwrap.wrap(text, WIDTH - _ID - 2, break_long_words=False, break_on_hyphens=False) or [""]
+    hung = textwrap.wrap(text, columns() - _ID - 2, break_long_words=False, break_on_hyphens=False) or [""]
     return "\n".join([f"  {name.ljust(_ID)}{hung[0]}", *(" " * (_ID + 2) + line for line in hung[1:])])
 
 
@@ -150,18 +153,20 @@ def _count(number: int, noun: str) -> str:
 def mutation_table(outcomes: Sequence[Outcome], counts: Mapping[str, Any], seconds: float) -> str:
     """The counts of mutation testing by kind of mistake, the survivors with reasons, the quality of diagnoses."""
     fates = (KILLED, CRASHED, EQUIVALENT, SURVIVED)
-    lines = ["mistake".ljust(18) + "".join(fate.rjust(12) for fate in fates)]
+    lines = ["mistake".ljust(16) + "".join(fate.rjust(11) for fate in fates)]
     for operator in sorted({outcome.operator for outcome in outcomes}):
         made = Counter(outcome.fate for outcome in outcomes if outcome.operator == operator)
-        lines.append(operator.ljust(18) + "".join(str(made[fate]).rjust(12) for fate in fates))
-    lines.append("all".ljust(18) + "".join(str(counts[fate]).rjust(12) for fate in fates))
+        lines.append(operator.ljust(16) + "".join(str(made[fate]).rjust(11) for fate in fates))
+    lines.append("all".ljust(16) + "".join(str(counts[fate]).rjust(11) for fate in fates))
     for outcome in outcomes:
         if outcome.fate in (EQUIVALENT, SURVIVED):
             reason = outcome.case or "it changes no gradient"
-            lines += textwrap.wrap(f"{outcome.fate}: {outcome.description}; {reason}", 80, subsequent_indent="    ")
+            lines += textwrap.wrap(
+                f"{outcome.fate}: {outcome.description}; {reason}", columns(), subsequent_indent="    "
+            )
     judged = counts["diagnosis"]
     total = max(1, sum(judged.values()))
     shares = ", ".join(f"{label} {number} ({percent(number / total, 0)})" for label, number in judged.items())
-    lines += ["", *textwrap.wrap(f"diagnosis of the killed: {shares}", 80, subsequent_indent="    ")]
+    lines += ["", _filled(f"diagnosis of the killed: {shares}", columns(), 4)]
     lines.append(f"{counts['mutants']} mutants in {seconds:.0f} s")
     return "\n".join(lines)

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from npformer.errors import GradientError
 
 HOLDS, FAILS, NOT_APPLICABLE = "holds", "DOES NOT HOLD", "does not apply"
-COLUMNS = 80
 
 
 class DoesNotApply(Exception):
@@ -109,22 +108,24 @@ class ClaimResults:
         return f"{count[HOLDS]} hold, {count[FAILS]} do not hold, {rest} do not apply"
 
     def __str__(self) -> str:
+        return self.text()
+
+    def text(self, columns: int = 80) -> str:
+        """All rows, in lines of so many columns."""
         width = max((len(row.name) for row in self.rows), default=0)
-        lines = [line for row in self.rows for line in _entry(row, width)]
-        return "\n".join([*_wrapped(self.name, ""), *lines, f"  {self.summary()}"])
+        lines = [line for row in self.rows for line in _entry(row, width, columns)]
+        return "\n".join([*_wrapped(self.name, "", columns), *lines, f"  {self.summary()}"])
 
 
-def _entry(row: ClaimResult, width: int) -> list[str]:
+def _entry(row: ClaimResult, width: int, columns: int) -> list[str]:
     """A row; a failing one includes the claim."""
     margin = " " * (width + 4)
     text = f"{row} (claimed: {row.meaning})" if row.fails else str(row)
-    return _wrapped(f"  {row.name.ljust(width)}  {text}", margin)
+    return _wrapped(f"  {row.name.ljust(width)}  {text}", margin, columns)
 
 
-def _wrapped(text: str, margin: str) -> list[str]:
-    return textwrap.wrap(text, COLUMNS, subsequent_indent=margin, drop_whitespace=True, replace_whitespace=False) or [
-        ""
-    ]
+def _wrapped(text: str, margin: str, columns: int) -> list[str]:
+    return textwrap.wrap(text, columns, subsequent_indent=margin, replace_whitespace=False) or [""]
 
 
 def _finite(value: Any) -> Any:

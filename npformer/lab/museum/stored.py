@@ -1,0 +1,110 @@
+"""What the museum shows of each bug, stored: the findings of the checks, and the course of the two short runs.
+
+``python -m benchmarks.museum`` writes exhibits.jsonl: a line for each run without a bug, then a line for each bug. A
+line has the digest of what it was made of, so what was stored of a bug that has changed since is not shown.
+
+A loss is stored with four significant digits, as many as a picture can show. A run computes in float32, so its last
+bits depend on the processor.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+from npformer.lab.museum import demonstration
+from npformer.lab.museum.bug import Bug
+from npformer.lab.museum.demonstration import Comparison, Course, right_course, wrong_course
+from npformer.lab.museum.detections import Detections, examine
+
+PLACE = Path(__file__).parent / "exhibits.jsonl"
+DIGITS = 4
+
+Line: TypeAlias = Mapping[str, Any]
+
+
+class Exhibit(NamedTuple):
+    """The findings of the checks on a bug, and the two runs; None if training cannot show it."""
+
+    detections: Detections
+    comparison: Comparison | None
+
+
+def made(bug: Bug) -> Exhibit:
+    """Run the checks and train, in up to a minute."""
+    return Exhibit(examine(bug), None if bug.run is None else demonstration.compare(bug))
+
+
+def stored(bug: Bug) -> Exhibit | None:
+    """What is stored of the bug as it is now, or None."""
+    line = known().get(bug.id)
+    if line is None or line["of"] != digest(bug):
+        return None
+    detections = Detections(bug, line["tried"], line["problems"], line["diagnosis"])
+    if bug.run is None:
+        return Exhibit(detections, None)
+    return Exhibit(detections, Comparison(_course(known()[_run(bug.run)]), _course(line)))
+
+
+def with_bug(lines: Mapping[str, Line], bug: Bug) -> dict[str, Line]:
+    """The lines, with those of a bug: kept if they are of the bug as it is now, else made anew."""
+    found = dict(lines)
+    if bug.run is not None and _run(bug.run) not in found:
+        found[_run(bug.run)] = {"run": _run(bug.run)} | _line(right_course(bug.run))
+    if bug.id not in found or found[bug.id]["of"] != digest(bug):
+        found[bug.id] = _made_line(bug)
+    return found
+
+
+def as_text(lines: Mapping[str, Line], bugs: Iterable[Bug]) -> str:
+    """The file's text: the lines of the runs without a bug, then those of these bugs, as far as there are any."""
+    ordered = list(bugs)
+    names = [*dict.fromkeys(_run(bug.run) for bug in ordered if bug.run is not None), *(bug.id for bug in ordered)]
+    return "".join(json.dumps(lines[name], ensure_ascii=False) + "\n" for name in names if name in lines)
+
+
+@cache
+def known() -> Mapping[str, Line]:
+    """The stored lines, by the bug's id or the run's options."""
+    if not PLACE.exists():
+        return {}
+    lines = [json.loads(line) for line in PLACE.read_text(encoding="utf-8").splitlines()]
+    return {line.get("bug") or line["run"]: line for line in lines}
+
+
+def digest(bug: Bug) -> str:
+    """Of everything that a bug's line is made of, except the program itself."""
+    of = (bug.edits, bug.run, bug.test, demonstration.MODEL, demonstration.STEPS)
+    return hashlib.sha256(repr(of).encode()).hexdigest()[:12]
+
+
+def rounded(loss: float) -> float | None:
+    """A loss as it is stored; None if it is not finite."""
+    return float(f"{loss:.{DIGITS}g}") if math.isfinite(loss) else None
+
+
+def _made_line(bug: Bug) -> dict[str, Any]:
+    found = examine(bug)
+    line = {"bug": bug.id, "of": digest(bug), "tried": found.tried, "problems": found.problems}
+    line |= {"diagnosis": found.diagnosis}
+    return line if bug.run is None else line | _line(wrong_course(bug))
+
+
+def _run(options: Mapping[str, Any]) -> str:
+    return json.dumps(options, sort_keys=True)
+
+
+def _line(course: Course) -> dict[str, Any]:
+    exact = course.exact_match if math.isfinite(course.exact_match) else None
+    return {"exact_match": exact, "trouble": course.trouble, "losses": [rounded(loss) for loss in course.losses]}
+
+
+def _course(line: Line) -> Course:
+    losses = tuple(math.nan if loss is None else loss for loss in line["losses"])
+    exact = line["exact_match"]
+    return Course(losses, math.nan if exact is None else exact, line["trouble"])

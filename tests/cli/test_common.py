@@ -1,0 +1,51 @@
+"""Verdicts in colour, only in their places; examples of a help text at every width."""
+
+import pytest
+
+from npformer import terminal
+from npformer.cli.common import _examples, tell
+
+CODES = {"32": "green", "31": "red", "33": "yellow"}
+
+
+@pytest.mark.parametrize(
+    ("report", "painted"),
+    [
+        ("  x   2×3    6 1.0e-16   0,1 -1.0e+00 -1.0e+00    1 right", "green: right"),
+        ("  x   2×3    6 1.0e-16   0,1  0.0e+00  0.0e+00    – right", "green: right"),
+        ("  x   2×3    6 3.1e-01   0,1 -1.0e+00  1.1e-01 -9.3 WRONG", "red: WRONG"),
+        ("    PROVES NOTHING (all inputs are zero)", "yellow: PROVES NOTHING"),
+        (
+            "all 12 gradients of 3 checks are right; largest error 1e-15 (2 s)",
+            "green: all 12 gradients of 3 checks are right",
+        ),
+        ("1 of 3 gradients are not right (2 s):", "red: 1 of 3 gradients are not"),
+        ("all 61 claims that apply to 2 targets hold (0 s)", "green: all 61 claims that apply to 2 targets hold"),
+        ("  causality  DOES NOT HOLD: y[0]", "red: DOES NOT HOLD"),
+        ("  causality  holds", "green: holds"),
+        ("softmax: right.", "green: right."),
+        ("softmax: not yet; dx is not right.", "yellow: not yet"),
+        ("  ✓ forward        it is right", "green: ✓"),
+        ("  ✗ dx             3 of 8 entries", "red: ✗"),
+        ("2 of 2 bugs detected (3 s)", "green: 2 of 2 bugs"),
+        ("1 of 2 bugs detected (3 s)", ""),
+        ("SURVIVES: noam-max", "red: SURVIVES"),
+        ("  right   loss 0.03, 97 % of held-out words right", "green: right"),
+        ("  wrong   loss 2.03, 0 % of held-out words right", "red: wrong"),
+        ("The right shift of the wrong row is left out, right", ""),
+    ],
+)
+def test_a_verdict_is_coloured_in_its_place_alone(report, painted, monkeypatch, capsys):
+    monkeypatch.setattr(terminal, "_chosen", "always")
+    tell(report)
+    shown = capsys.readouterr().out.rstrip("\n")
+    assert terminal.unpainted(shown) == report
+    parts = shown.split("\x1b[")[1::2]
+    assert ", ".join(f"{CODES[code]}: {text}" for code, text in (part.split("m", 1) for part in parts)) == painted
+
+
+def test_examples_at_each_width():
+    lines = ["  npformer museum            all of it", "  npformer museum show X     one"]
+    assert _examples(lines, 40) == "\n".join(lines)
+    assert _examples(lines, 36) == "  npformer museum         all of it\n  npformer museum show X  one"
+    assert _examples(lines, 24) == "  npformer museum\n      all of it\n  npformer museum show X\n      one"

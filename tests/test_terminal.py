@@ -1,0 +1,63 @@
+"""Colours only where they are read, and prose as wide as the terminal."""
+
+import io
+import os
+
+import pytest
+
+from npformer import terminal
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def usual(monkeypatch):
+    monkeypatch.setattr(terminal, "_chosen", "auto")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+
+
+RED = "\x1b[31mWRONG\x1b[0m"
+
+
+@pytest.mark.parametrize(
+    ("choice", "variables", "at_terminal", "at_pipe"),
+    [
+        ("auto", {}, RED, "WRONG"),
+        ("auto", {"NO_COLOR": "1"}, "WRONG", "WRONG"),
+        ("auto", {"NO_COLOR": ""}, RED, "WRONG"),  # the variable counts if it is not empty
+        ("auto", {"TERM": "dumb"}, "WRONG", "WRONG"),
+        ("never", {}, "WRONG", "WRONG"),
+        ("always", {"NO_COLOR": "1", "TERM": "dumb"}, RED, RED),
+    ],
+)
+def test_where_text_is_coloured(choice, variables, at_terminal, at_pipe, monkeypatch):
+    terminal.choose_colour(choice)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    for stream, shown in ((Terminal(), at_terminal), (io.StringIO(), at_pipe)):
+        monkeypatch.setattr("sys.stdout", stream)
+        assert terminal.paint("WRONG", terminal.RED) == shown
+        assert terminal.unpainted(shown) == "WRONG"
+    assert terminal.paint("", terminal.RED) == ""
+
+
+def test_a_bar_moves_on_terminals_that_go_back_in_a_line(monkeypatch):
+    assert terminal.is_terminal(Terminal())
+    assert not terminal.is_terminal(io.StringIO())
+    assert not terminal.is_terminal(None)  # closed before the command began
+    monkeypatch.setenv("TERM", "dumb")
+    assert not terminal.is_terminal(Terminal())
+
+
+@pytest.mark.parametrize(("wide", "columns"), [(20, 60), (60, 60), (80, 80), (97, 97), (300, 100)])
+def test_the_width_of_prose_is_the_terminals_within_limits(wide, columns, monkeypatch):
+    monkeypatch.setattr("shutil.get_terminal_size", lambda fallback: os.terminal_size((wide, 24)))
+    monkeypatch.setattr("sys.stdout", Terminal())
+    assert terminal.columns() == columns
+    for stream in (io.StringIO(), None):
+        monkeypatch.setattr("sys.stdout", stream)
+        assert terminal.columns() == 80
