@@ -1,0 +1,45 @@
+"""python -m docs.site: write all pages of the site.
+
+Exit code: 0 done; 1 Sphinx found something wrong, and each warning counts; 2 a package is missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+from docs.site.places import BUILD, SITE, SOURCES
+
+NEEDED = ("sphinx", "myst_parser", "furo", "ziamath")
+
+
+def main() -> int:
+    """Write the sources, and make HTML of them."""
+    parser = argparse.ArgumentParser(
+        prog="python -m docs.site",
+        description="Write the site: open build/site/index.html, with or without a network.",
+        epilog="example: python -m docs.site --out /tmp/site",
+    )
+    parser.add_argument("--out", type=Path, default=SITE, metavar="FOLDER", help="where to (build/site)")
+    parser.add_argument("--jobs", default="auto", help="how many processes (auto: one for each core)")
+    args = parser.parse_args()
+    missing = [name for name in NEEDED if find_spec(name) is None]
+    if missing:
+        print(f"docs: expected {', '.join(NEEDED)}; {missing[0]} is missing: pip install -e '.[docs]'", file=sys.stderr)
+        return 2
+    from sphinx.cmd.build import build_main
+
+    from docs.site import assemble
+
+    assemble.write_all()
+    words = ["-q", "-W", "--keep-going", "-j", args.jobs, "-c", str(Path(__file__).parent), "-d"]
+    failed = build_main([*words, str(BUILD / "site-doctrees"), str(SOURCES), str(args.out)])
+    if not failed:
+        print(f"{args.out}/index.html")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

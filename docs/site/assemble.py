@@ -1,0 +1,88 @@
+"""Writes the sources of all pages: those of docs as they are, and those made from the code."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from docs.site import api, course, experiments, museum, operations, places, walk
+from docs.site.font import write_font
+from docs.site.links import for_site
+from docs.site.operations import contents
+from docs.site.places import DOCS, PAGES, ROOT, SITE, SOURCES, write
+
+#: The heading of the README above which its first page ends here: what follows is the sidebar's work.
+_END = "## Where to go next"
+_CARDS = "## Two commands"
+CAPTIONS: dict[str, tuple[str, ...]] = {
+    "See it": ("walk", "operations/index", "museum/index", "experiments/index"),
+    "Do it": (
+        "course/index", "check_your_own_kernel", "training-your-own-data", "adding-an-operation",
+        "replacing-a-part", "gpu", "examples",
+    ),
+    "Look it up": ("commands", "api/index", "architecture", "proof", "coverage", "speed", "measured"),
+    "Project": ("contributing", "changelog"),
+}  # fmt: skip
+OTHERS = "Look it up"
+_SAID = {
+    "walk": ("The walk", "One batch through the whole Transformer, forward and back, with its numbers."),
+    "operations/index": ("Operations", "Formula, derivation and code of every operation, forward and backward."),
+    "course/index": ("Course", "Write every backward yourself. The grader says what is wrong, and why."),
+    "museum/index": ("Museum", "The ways to get a backward pass wrong, and what finds each."),
+    "experiments/index": ("Experiments", "What is said of Transformers, tried: tables and pictures."),
+    "check_your_own_kernel": ("Check your own", "Is the gradient that you wrote right? NumPy, PyTorch or JAX."),
+}
+
+
+def write_all() -> None:
+    """All sources, and nothing that an earlier build has left."""
+    places.written.clear()
+    for path, name in PAGES.items():
+        text = (ROOT / path).read_text(encoding="utf-8")
+        write(f"{name}.md", index(text) if name == "index" else for_site(text, path))
+    for part in (operations, walk, course, museum, experiments, api):
+        part.write_all()
+    _copy(DOCS / "pictures", "pictures")
+    (SOURCES / "_extra").mkdir(exist_ok=True)
+    write_font()
+    _remove_what_is_left()
+
+
+def index(readme: str) -> str:
+    """The first page: the README up to its list of pages, the cards, and the contents of the site."""
+    text = for_site(readme.partition(_END)[0], "README.md")
+    head, mark, rest = text.partition(_CARDS)
+    listed = {page for pages in CAPTIONS.values() for page in pages} | {"index", "operations/contract"}
+    others = [page for page in PAGES.values() if page not in listed]  # a new page of docs is found without being named
+    trees = "\n".join(
+        contents([*pages, *(others if caption == OTHERS else ())]).replace(":hidden:", f":hidden:\n:caption: {caption}")
+        for caption, pages in CAPTIONS.items()
+    )
+    return f"{head}{cards()}\n\n{mark}{rest}{trees}"
+
+
+def cards() -> str:
+    """Where to begin."""
+    items = "".join(
+        f'<li><a href="{page}.html"><strong>{name}</strong><span>{said}</span></a></li>'
+        for page, (name, said) in _SAID.items()
+    )
+    return f'<ul class="cards">{items}</ul>'
+
+
+def _copy(folder: Path, name: str) -> None:
+    for path in sorted(folder.iterdir()):
+        place = SOURCES / name / path.name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        places.written.add(place)
+        if not place.exists() or place.read_bytes() != path.read_bytes():
+            shutil.copyfile(path, place)
+
+
+def _remove_what_is_left() -> None:
+    """Pages that are no more go, and then the HTML is made anew, lest it keep theirs."""
+    left = [path for path in SOURCES.rglob("*") if path.is_file() and path not in places.written]
+    for path in left:
+        path.unlink()
+    if left and SITE.exists():
+        shutil.rmtree(SITE)

@@ -1,0 +1,59 @@
+"""Losses as drawings, and arrays as tables."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ElementTree
+
+import numpy as np
+import pytest
+
+from docs.site.curves import curves, thumbnail
+from docs.site.matrices import number, tables
+
+
+def points(svg: str, name: str) -> list[tuple[float, float]]:
+    (found,) = re.findall(rf'<polyline class="{name}" points="([^"]*)"', svg)
+    return [tuple(map(float, pair.split(","))) for pair in found.split()]  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("right", [[2.0, 1.0, 0.5, 0.4, 0.3], [2.0, 0.1, 0.01, 0.002, 0.001]])
+def test_a_higher_loss_is_drawn_higher_and_a_broken_run_ends_in_a_cross(right):
+    svg = curves(right, [2.0, 2.1, None, None, None], 50, "said")
+    ElementTree.fromstring(svg)
+    falling = [y for _, y in points(svg, "right")]
+    assert falling == sorted(falling)
+    assert len(set(falling)) == 5
+    assert len(points(svg, "wrong")) == 2
+    assert svg.count('<path class="wrong"') == 1
+    assert points(svg, "right")[0] == points(svg, "wrong")[0]
+    names = re.findall(r'<text class="name \w+" x="[\d.]+" y="([\d.]+)"', svg)
+    assert abs(float(names[0]) - float(names[1])) >= 14
+
+
+def test_equal_losses_can_be_drawn():
+    for draw in (lambda: curves([1.0] * 5, [1.0] * 5, 5, "said"), lambda: thumbnail([1.0] * 5, [None] * 5, 5)):
+        ElementTree.fromstring(draw())
+
+
+def test_an_array_as_tables():
+    array = np.array([[[1.0, -0.5], [0.0, 0.004]], [[0.25, 0.0], [1e-9, -1.0]]])
+    text = tables(array, "dx<", [["a", "b"], ["c", "<pad>"]])
+    ElementTree.fromstring(text)
+    assert re.findall(r'<td class="(\w+)">([^<]*)</td>', text) == [
+        ("p6", "1.00"), ("n3", "−0.50"), ("z", "0"), ("p1", "4e−3"),
+        ("p2", "0.25"), ("z", "0"), ("p1", "1e−9"), ("n6", "−1.00"),
+    ]  # fmt: skip
+    assert re.findall(r"<th>(.*?)</th>", text) == ["a", "b", "c", "&lt;pad&gt;"]
+    assert re.findall(r"<caption>(.*?)</caption>", text) == ["row 0", "row 1"]
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3), (2, 2, 3), (2, 2, 2, 3)])
+def test_arrays_of_every_rank(shape):
+    text = tables(np.ones(shape), "x")
+    ElementTree.fromstring(text)
+    assert text.count("<td") == np.ones(shape).size
+
+
+def test_numbers_are_short():
+    assert [number(x) for x in (12.345, -0.0314, 0.00499, -1.24e-7)] == ["12.35", "−0.03", "5e−3", "−1e−7"]

@@ -1,0 +1,113 @@
+"""The sources of the site: nothing that there is has no page, and no formula is missing."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from docs.site import api, course, experiments, links, museum, operations, places
+from docs.site.formulas import FORMULAS
+from npformer.functional import OPERATIONS
+from npformer.lab.grader import EXERCISES
+from npformer.lab.museum.bugs import BUGS
+from tests.test_public_names import PACKAGES
+
+REPOSITORY = sorted(places.PAGES)
+
+
+def test_every_operation_has_its_formula_and_its_page():
+    assert list(FORMULAS) == list(OPERATIONS)
+    shown = [row.name for name in places.FILES for row in operations.operations(name)]
+    assert sorted(shown) == sorted(OPERATIONS)
+
+
+@pytest.mark.parametrize("name", places.FILES)
+def test_a_page_has_title_derivation_and_code(name):
+    text = operations.page(name)
+    assert 3 < len(operations.title(name)) < 70
+    assert operations.lead(name)[:1].isupper()
+    for row in operations.operations(name):
+        assert all(line in text for side in FORMULAS[row.name] for line in side)
+        assert f"def {row.forward.__name__}(" in text
+        assert f"def {row.backward.__name__}(" in text
+        assert f"npformer gradcheck --only {row.name}\n" in text
+    assert text.count("```") % 2 == 0
+    assert all(f"](../museum/{bug.id}.md)" in text for bug in operations.bugs_of(name))
+
+
+def test_bugs_and_exercises_are_on_the_pages_of_their_operations():
+    listed = {bug.id for name in places.FILES for bug in operations.bugs_of(name)}
+    assert listed == {bug.id for bug in BUGS if any("npformer.functional." in edit.target for edit in bug.edits)}
+    asked = {each.name for name in places.FILES for each in operations.exercises(name)}
+    assert asked == {each.name for each in EXERCISES if "npformer.functional." in each.docs}
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.id)
+def test_a_bug_has_its_page_and_its_card(bug):
+    text = museum.page(bug)
+    assert re.search(r"^[-+] ", text, re.M), "the change"
+    assert f"npformer museum show {bug.id}\n" in text
+    assert museum.gallery().count(f'href="{bug.id}.html"') == 1
+
+
+@pytest.mark.skipif(not museum.RECORD.is_file(), reason="not recorded yet: python -m benchmarks.museum_bugs")
+def test_the_record_of_the_museum_is_complete():
+    """``python -m benchmarks.museum_bugs`` makes it anew."""
+    rows = museum.record()["results"]
+    assert [row["id"] for row in rows] == [bug.id for bug in BUGS]
+    assert [row["id"] for row in rows if "wrong" in row] == [bug.id for bug in BUGS if bug.run is not None]
+    assert not [row["id"] for row in rows if row["survives"]]
+
+
+def test_the_course_is_in_order():
+    pages = re.findall(r"^(\w+)$", course.index().partition(":hidden:")[2], re.M)
+    assert pages == [each.name for each in EXERCISES]
+    for number, each in enumerate(EXERCISES, 1):
+        assert course.page(each).startswith(f"# {number}. {each.title}\n")
+        assert f"npformer grade --template {each.name}" in course.page(each)
+
+
+@pytest.mark.parametrize("name", experiments.EXPERIMENTS)
+def test_an_experiment_has_question_and_answer(name):
+    text = experiments.page(name)
+    assert experiments.asked(name)
+    assert experiments.came_out(name) in text
+    assert len(experiments.came_out(name)) > 60
+
+
+def test_every_public_name_is_described_once():
+    assert set(api.packages()) - {api.ERRORS} == set(PACKAGES) - api.INTERNAL
+    described = {}
+    for package in api.packages():
+        text = api.page(package)
+        for name in api.names(package):
+            home = api.home(package, name)
+            assert f":: {home}\n" in text or f"`{home}`" in text, f"{package}.{name}"
+        for found in re.findall(r"^\.\. auto(?:class|function|data):: (\S+)$", text, re.M):
+            assert found not in described, f"{found}: on the pages of {described[found]} and {package}"
+            described[found] = package
+    assert {api.home(package, name) for package in api.packages() for name in api.names(package)} - set(described) == {
+        "npformer.errors", "npformer.functional", "npformer.interop", "npformer.layers", "npformer.interop.torch"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("path", REPOSITORY)
+def test_a_page_of_the_repository_keeps_its_text(path):
+    """Links and pictures are written in another way, and nothing else."""
+    before = (places.ROOT / path).read_text(encoding="utf-8")
+    after = links.for_site(before, path)
+    words = [re.sub(r"\]\([^)\s]+\)|<picture>.*?</picture>|<img .*?>|```{image}.*?```", "", text, flags=re.S)
+             for text in (before, after)]  # fmt: skip
+    named = re.sub(r"^```{code-block} (\w+)\n:caption: (\S+)\n$", r"```\1 \2", words[1], flags=re.M)
+    assert named.split() == words[0].split()
+    assert all((places.ROOT / name).exists() for name in links.named(after))
+
+
+def test_links_lead_to_pages():
+    assert links.link("../npformer/functional/linear.py", "docs", "architecture") == "operations/linear.md"
+    assert links.link("docs/gpu.md#tests", "", "index") == "gpu.md#tests"
+    assert links.link("../docs/measured.md", "examples", "examples") == "measured.md"
+    assert links.link("../npformer/layers/linear.py", "docs", "proof") == "repo:npformer/layers/linear.py"
+    assert links.link("#below", "docs", "proof") == "#below"
+    assert links.link("https://arxiv.org/a", "docs", "proof") == "https://arxiv.org/a"

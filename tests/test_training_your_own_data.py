@@ -1,0 +1,57 @@
+"""The blocks of docs/training-your-own-data.md run one after the other, and their models learn."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npformer.cli.main import main
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "training-your-own-data.md"
+TEXT = PAGE.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def names(tmp_path_factory):
+    """The names after all blocks, which ran in a folder of their own."""
+    found: dict[str, Any] = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("page"))
+        for block in re.findall(r"^```python\n(.*?)^```$", TEXT, re.S | re.M):
+            exec(compile(block, PAGE.name, "exec"), found)
+        found["folder"] = Path.cwd()
+    return found
+
+
+def test_pairs(names):
+    assert len((names["folder"] / "numerals.tsv").read_text(encoding="utf-8").splitlines()) == 3999
+    assert names["losses"][-1] < 0.5 * names["losses"][0]
+    assert names["roman"](1987) == "MCMLXXXVII"
+
+
+def test_what_is_saved_comes_back(names):
+    for name, parameter in names["again"].named_parameters():
+        assert np.array_equal(parameter.data, dict(names["model"].named_parameters())[name].data)
+    assert (names["folder"] / "numerals.txt").is_file()
+
+
+def test_labels(names):
+    assert np.mean(names["found"] == names["batch"].targets) > 0.95
+
+
+def test_a_long_text(names):
+    assert float(names["loss"]) < 1.5
+
+
+def test_the_command_takes_the_file(names, monkeypatch, capsys):
+    """As on the page, with fewer steps."""
+    monkeypatch.chdir(names["folder"])
+    train, decode = re.findall(r"^npformer (.*)$", TEXT, re.M)
+    small = ["steps=3", "final_examples=4", "eval_every=3", "eval_examples=4", "d_model=16"]
+    assert main([*train.split(), *(word for option in small for word in ("--set", option))]) == 0
+    assert main(decode.split()) == 0
+    assert capsys.readouterr().out
