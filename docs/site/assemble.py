@@ -15,9 +15,9 @@ from docs.site.places import DOCS, PAGES, ROOT, SITE, SOURCES, write
 _END = "## Where to go next"
 _CARDS = "## Two commands"
 CAPTIONS: dict[str, tuple[str, ...]] = {
-    "See it": ("walk", "operations/index", "museum/index", "experiments/index"),
+    "See it": ("walk", "operations/index", "explain", "trace-page", "museum/index", "experiments/index"),
     "Do it": (
-        "course/index", "check_your_own_kernel", "training-your-own-data", "adding-an-operation",
+        "lessons", "course/index", "check_your_own_kernel", "training-your-own-data", "adding-an-operation",
         "replacing-a-part", "gpu", "examples",
     ),
     "Look it up": ("commands", "api/index", "architecture", "proof", "coverage", "speed", "measured"),

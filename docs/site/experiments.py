@@ -52,7 +52,7 @@ def page(name: str) -> str:
         f"# {EXPERIMENTS[name].what}",
         f"{{.lead}}\n{sentences(first)}",
         markdown(rest),
-        f"## What came out\n\n{came_out(name)}",
+        f"## What came out\n\n{came_out(name)}" if came_out(name) else "",
         picture(name),
         table(name),
         "## Run it\n\n"
@@ -82,9 +82,9 @@ def asked(name: str) -> str:
 
 
 def came_out(name: str) -> str:
-    """The answer, from the list in examples/README.md."""
-    (found,) = re.findall(rf"^- \*\*`{name}`\*\*\. (.*?)(?=^- |\Z)", _readme(), re.MULTILINE | re.DOTALL)
-    return " ".join(found.split())
+    """The answer, from the list in examples/README.md; "" if it is not written yet."""
+    found = re.findall(rf"^- \*\*`{name}`\*\*\. (.*?)(?=^- |\Z)", _readme(), re.MULTILINE | re.DOTALL)
+    return " ".join("".join(found).split())
 
 
 def picture(name: str) -> str:

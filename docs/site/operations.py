@@ -23,6 +23,7 @@ from npformer.lab.museum.bugs import BUGS
 PACKAGE = "npformer.functional"
 #: How the line of a formula begins that says what comes out.
 OUTPUT = re.compile(r"(?:y|y_\w+|O|o_t|L|h_t|u|\\text\{bias\}_\{hts\}) = ")
+COMMANDS = ("gradcheck --only ", "certify --only ", "explain ")
 KERNELS = {"numpy": "NumPy", "numba": "compiled", "cuda": "CUDA"}
 
 
@@ -165,10 +166,11 @@ def checks(name: str) -> str:
     rows = operations(name)
     if not rows:
         return ""
-    lines = [f"npformer {words} --only {row.name}" for row in rows for words in ("gradcheck", "certify")]
+    lines = [f"npformer {words}{row.name}" for row in rows for words in COMMANDS]
     return (
-        "## Prove it\n\nThe first command compares every gradient with two numerical witnesses, the second tries "
-        "invariants and exact identities:\n\n```sh\n" + "\n".join(lines) + "\n```"
+        "## Prove it\n\n`gradcheck` compares every gradient with two numerical witnesses, `certify` tries invariants "
+        "and exact identities, and `explain` shows the numbers that each line makes:\n\n"
+        "```sh\n" + "\n".join(lines) + "\n```"
     )
 
 

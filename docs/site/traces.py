@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import npformer as npf
-from docs.site.places import SOURCES, write, written
+from docs.site.places import write
 from npformer.pages import trace_page
+from npformer.pages.bugs import bug_traces
 from npformer.proof.showcase import showcase
 
 #: The folder of these pages, which Sphinx copies as they are.
@@ -13,8 +14,11 @@ SHOWCASE = "transformer"
 
 
 def html_of(name: str) -> str:
-    """The page of an operation on its sample inputs, or of the small Transformer (``SHOWCASE``), as HTML."""
-    return trace_page(showcase() if name == SHOWCASE else npf.trace(name))
+    """The page of an operation on its sample inputs, or of the small Transformer, into which bugs can be put."""
+    if name != SHOWCASE:
+        return trace_page(npf.trace(name))
+    right = showcase()
+    return trace_page(right, bugs=bug_traces(showcase, right))
 
 
 def frame(name: str, folder: str) -> str:

@@ -13,6 +13,13 @@ from npformer.lab.grader import EXERCISES
 from npformer.lab.museum.bugs import BUGS
 from tests.test_public_names import PACKAGES
 
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path_factory, monkeypatch):
+    """Pages are written into a folder of the tests."""
+    monkeypatch.setattr(places, "SOURCES", tmp_path_factory.getbasetemp() / "site-sources")
+
+
 REPOSITORY = sorted(places.PAGES)
 
 
@@ -32,6 +39,7 @@ def test_a_page_has_title_derivation_and_code(name):
         assert f"def {row.forward.__name__}(" in text
         assert f"def {row.backward.__name__}(" in text
         assert f"npformer gradcheck --only {row.name}\n" in text
+        assert f'<iframe class="trace" src="../traces/{row.name}.html"' in text
     assert text.count("```") % 2 == 0
     assert all(f"](../museum/{bug.id}.md)" in text for bug in operations.bugs_of(name))
 
@@ -73,7 +81,7 @@ def test_an_experiment_has_question_and_answer(name):
     text = experiments.page(name)
     assert experiments.asked(name)
     assert experiments.came_out(name) in text
-    assert len(experiments.came_out(name)) > 60
+    assert len(experiments.came_out(name)) > 60 or "No result of the full setting is committed" in text
 
 
 def test_every_public_name_is_described_once():
