@@ -45,10 +45,13 @@ pygments_style = "friendly"
 pygments_dark_style = "github-dark"
 html_theme_options = {
     "navigation_with_keys": True,
+    # as on the pages of traces: forward and backward, positive and negative; and as in pictures of runs: right and wrong
     "light_css_variables": {
-        "forward": "#0072b2", "backward": "#b34700", "right": "#0072b2", "wrong": "#b34700",
+        "forward": "#0f766e", "backward": "#8a4b08", "positive": "#b2182b", "negative": "#2166ac",
+        "right": "#0072b2", "wrong": "#b34700",
     },
     "dark_css_variables": {
-        "forward": "#58a6e8", "backward": "#f0883e", "right": "#58a6e8", "wrong": "#f0883e",
+        "forward": "#4fc7b8", "backward": "#f0b05e", "positive": "#ff7a66", "negative": "#62a8f5",
+        "right": "#58a6e8", "wrong": "#f0883e",
     },
 }  # fmt: skip

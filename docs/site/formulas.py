@@ -76,9 +76,9 @@ FORMULAS: dict[str, Formula] = {
             *_NORM,
         ),
         (
-            r"dx = r\,\Bigl(g - \frac1C\sum_j g_j - \hat{x}\,\frac1C\sum_j g_j\,{\hat{x}}_j\Bigr)",
+            r"dx = r\,\Bigl(g - \frac1C\sum_j g_j - \hat{x}\,\frac1C\sum_j g_j\,\hat{x}{}_j\Bigr)",
             r"g = \gamma\,dy",
-            r"d\gamma = \sum_n dy_n\odot{\hat{x}}_n, \qquad d\beta = \sum_n dy_n",
+            r"d\gamma = \sum_n dy_n\odot\hat{x}{}_n, \qquad d\beta = \sum_n dy_n",
         ),
     ),
     "batch_norm": Formula(
@@ -89,9 +89,9 @@ FORMULAS: dict[str, Formula] = {
             *_NORM,
         ),
         (
-            r"dx_i = r\,\Bigl(g_i - \frac{m_i}{n}\sum_j g_j - \frac{m_i}{n}\,{\hat{x}}_i\sum_j g_j{\hat{x}}_j\Bigr)",
+            r"dx_i = r\,\Bigl(g_i - \frac{m_i}{n}\sum_j g_j - \frac{m_i}{n}\,\hat{x}{}_i\sum_j g_j\hat{x}{}_j\Bigr)",
             r"g = \gamma\,dy",
-            r"d\gamma = \sum_j dy_j\,{\hat{x}}_j, \qquad d\beta = \sum_j dy_j",
+            r"d\gamma = \sum_j dy_j\,\hat{x}{}_j, \qquad d\beta = \sum_j dy_j",
         ),
     ),
     "batch_norm_inference": Formula(

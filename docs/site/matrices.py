@@ -1,4 +1,4 @@
-"""Small arrays as tables of coloured numbers: orange below zero, blue above, the stronger the larger."""
+"""Small arrays as tables of coloured numbers: blue below zero, red above, the stronger the larger."""
 
 from __future__ import annotations
 

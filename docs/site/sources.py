@@ -55,7 +55,7 @@ class Resolve(SphinxTransform):
         path, _, function = path.partition("::")
         if not (ROOT / path).exists():
             _log.warning("repo:%s: expected a file or folder of the repository, found none", path, location=node)
-        page = page_of(path)
+        page = None if anchor.startswith("L-") else page_of(path)  # who asks for a line gets the text
         if page is None:
             page = text_page(path)
             _wanted(self.env).setdefault(self.env.docname, set()).add(path.rstrip("/"))
@@ -94,10 +94,10 @@ def _pages(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
     done: set[str] = set()
     while waiting:
         path = waiting.pop()
-        if path not in done and page_of(path) is None:
+        if path not in done:
             done.add(path)
             body, more = _folder(path) if (ROOT / path).is_dir() else (_file(path), [])
-            waiting += more
+            waiting += [each for each in more if page_of(each) is None]
             yield text_page(path), {"title": path, "body": body, "toc": "", "display_toc": False}, "page.html"
 
 

@@ -44,7 +44,7 @@ def page() -> str:
         "its numbers fits on this page.",
         f"There are {len(PIECES)} tokens ({', '.join(f'`{piece}`' for piece in PIECES)}), the model is 4 numbers wide "
         f"and has 2 heads. The forward makes {len(steps())} calls of operations; the backward goes through the same "
-        "calls from the last to the first. Blue numbers are positive, orange ones negative. Every gradient below is "
+        "calls from the last to the first. Red numbers are positive, blue ones negative. Every gradient below is "
         "made by the backward that stands on the operation's page.",
         traces.frame("transformer", ""),
         f"## Forward\n\n{''.join(forward())}",
