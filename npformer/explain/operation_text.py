@@ -44,13 +44,15 @@ def operation_lines(story: OperationStory, width: int = 100) -> Iterator[str]:
     yield from page.wrapped("It begins with the gradient of the output, here some numbers:")
     yield from page.value(story.upstream_name, story.upstream, 0)
     yield from page.function(story.backward, 0)
-    yield from page.headed("the gradients, and two witnesses that know only the forward")
+    yield from page.headed("the gradients, and two witnesses")
     for name, x in story.gradients.items():
         yield from page.value(name, x, 0)
     yield ""
     yield from str(story.report).splitlines()
     verdict = "every gradient is right" if story.report.ok else "a gradient is not right"
-    yield from page.wrapped(f"numeric: the complex step; central differences agree with it. So {verdict}.")
+    yield from page.wrapped(
+        f"numeric: the complex step, which knows only the forward; central differences agree with it. So {verdict}."
+    )
 
 
 class _Page:
@@ -83,7 +85,8 @@ class _Page:
 
     def function(self, story: FunctionStory, depth: int) -> Iterator[str]:
         """A function's lines."""
-        yield from self.wrapped(f"{story.name}  ({story.file})", depth)
+        given = "; ".join(f"{name} is {text}" for name, text in story.given)
+        yield from self.wrapped(f"{story.name}  ({story.file}){', where ' if given else ''}{given}", depth, 4)
         for line in story.lines:
             yield from self.line(line, depth)
 

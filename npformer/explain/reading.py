@@ -11,7 +11,7 @@ import numpy as np
 from npformer.backend import PLAIN
 from npformer.explain.derivation import formulas_of
 from npformer.explain.expand import Expansion, expand
-from npformer.explain.spots import CannotExpand, Run, Spot
+from npformer.explain.spots import CannotExpand, Run, Spot, called
 from npformer.explain.stories import FunctionStory, LineStory
 from npformer.functional import OPERATIONS
 from npformer.proof.inputs import as_tuple
@@ -31,14 +31,29 @@ class Reader:
         """A frame, line by line."""
         lines = tuple(self._line(frame, number, step) for number, step in enumerate(frame.steps))
         path = frame.function.path.removeprefix("npformer/")
-        return FunctionStory(frame.function.name, path, tuple(line for line in lines if _says(line)))
+        told = tuple(line for line in lines if _says(line))
+        return FunctionStory(frame.function.name, path, told, tuple(self._given(frame)))
+
+    def _given(self, frame: Frame) -> Iterator[tuple[str, str]]:
+        """The arguments that the caller calls by another name."""
+        if id(frame) not in self.run.callers:
+            return
+        caller, number = self.run.callers[id(frame)]
+        statement = caller.steps[number].node
+        for call in ast.walk(statement) if statement is not None else ():
+            if isinstance(call, ast.Call) and called(Spot(self.run, caller, number, call, ())) is frame:
+                for name, node in zip(frame.arguments, call.args, strict=False):
+                    text = ast.unparse(node)
+                    if text != name and len(text) <= 40 and not isinstance(node, ast.Constant):
+                        yield name, text
 
     def _line(self, frame: Frame, number: int, step: Step) -> LineStory:
         kept = _unpacked(step)
         values = {name: x for name, x in step.values.items() if _is_shown(x) and name not in kept}
         if isinstance(step.node, ast.Return):
             values = {name: x for name, x in self._returned(frame, step).items() if name not in step.before}
-        inside = tuple(self.function(inner) for inner in step.inside if _is_told(inner))
+        stories = (self.function(inner) for inner in step.inside if _is_told(inner))
+        inside = tuple(story for story in stories if story.lines)
         name, entry = self._entry(frame, number, step) if not inside else ("", None)
         doc = frame.function.doc
         formulas = formulas_of(frame.function.name, doc, list(values))

@@ -38,6 +38,7 @@ class FunctionStory:
     name: str
     file: str
     lines: tuple[LineStory, ...]
+    given: tuple[tuple[str, str], ...] = ()  # its arguments, and what the caller has for each, where the names differ
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,8 @@ def plain(x: Any) -> Any:
 
 
 def _function_dict(story: FunctionStory) -> dict[str, Any]:
-    return {"name": story.name, "file": story.file, "lines": [_line_dict(line) for line in story.lines]}
+    lines = [_line_dict(line) for line in story.lines]
+    return {"name": story.name, "file": story.file, "given": dict(story.given), "lines": lines}
 
 
 def _line_dict(line: LineStory) -> dict[str, Any]:

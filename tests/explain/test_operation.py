@@ -78,6 +78,13 @@ def test_the_lines_of_the_functions_that_it_calls_are_inside(attention):
     assert {"attention_backward", "softmax_backward", "dropout_backward"} <= names
 
 
+def test_a_reader_is_told_what_the_caller_calls_an_argument(attention):
+    inner = [inside for line in attention.backward.lines for inside in line.inside]
+    assert ("dy", "dweights") in next(each for each in inner if each.name == "softmax_backward").given
+    text = "\n".join(operation_lines(attention, 160))
+    assert "softmax_backward  (functional/softmax.py), where dy is dweights; cache is softmax" in text
+
+
 def test_the_sample_has_one_decimal_and_no_zero():
     for name in OPERATIONS:
         for x in sample_inputs(name):
