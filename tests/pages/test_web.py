@@ -112,8 +112,6 @@ def test_keys_walk_through_the_steps_and_lines(opened, shown):
     opened.press("End")
     assert opened.run(STEP) == [steps - 1, "backward", ""]
     opened.press("l")
-    assert opened.run(STEP) == [steps // 2 - 1, "forward", "loss"]
-    opened.press("ArrowRight")
     assert opened.run(STEP) == [steps // 2, "backward", "loss"]
     assert opened.find("#timeline").get_attribute("aria-valuetext") == f"backward {steps // 2} of {steps // 2}: loss"
     assert "step 46 of 90 · backward 45" in text(opened, "#where")
@@ -261,6 +259,22 @@ def test_a_large_array_is_a_picture_whose_numbers_can_be_chosen(browser, tmp_pat
     assert browser.run("return npformerPage.pinned.flat") == 81
     browser.click("#theme")
     assert browser.run("return npformerPage.pinned.flat") == 81
+
+
+def test_the_gradient_of_a_parameter_is_the_sum_over_all_its_uses(browser, tmp_path):
+    tied = showcase(tie_embeddings=True)
+    write_trace_page(tied, tmp_path / "page.html")
+    browser.open(tmp_path / "page.html", str(2 * len(tied.calls)))
+    browser.wait(READY)
+    mark(browser, "parameter", "src_embedding.weight", 13)
+    browser.hover("#cell")
+    sum_line = browser.find("#entry .sum")
+    (gradient,) = (each["gradient"] for each in tied.document["parameters"] if each["name"] == "src_embedding.weight")
+    assert float(sum_line.get_attribute("data-value")) == tied.arrays[gradient].reshape(-1)[13]
+    assert "✓" in sum_line.text
+    assert len(browser.driver.find_elements("css selector", "#entry .bars li")) == 3
+    browser.click("#entry .bars .term")
+    assert browser.run(STEP)[1] == "backward"
 
 
 def test_text_of_a_user_is_text(browser, tmp_path):

@@ -93,7 +93,7 @@ export class App {
 
   // Go to the step that made a number, and keep that number in sight.
   follow(place) {
-    const way = place.what === "gradients" || place.what === "upstream" ? "backward" : "forward";
+    const way = ["gradients", "upstream", "added"].includes(place.what) ? "backward" : "forward";
     const step = stepOf(this.model, place.call, way);
     if (step && step !== this.step) this.go(step.number);
     const cell = this.cellOf(place);

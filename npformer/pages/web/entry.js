@@ -48,6 +48,7 @@ function described(app, entry, call) {
     const where = parameter ? ` of ${parameter.map((part) => part.parameter).join(", ")}` : "";
     return [`gradient of ${entryName(of, entry.flat, entry.array.shape)}${where}`, forward === undefined ? "" : ` = ${short(forward, "f")}`];
   }
+  if (entry.what === "parameter") return ["gradient of a parameter: the sum over every call that used it"];
   if (entry.what === "upstream") return ["arrives here: the sum over every use of this output"];
   const there = backwardOf(app, entry, call);
   if (there) {
@@ -75,7 +76,8 @@ function bars(app, list, value, kind, entry) {
   const shown = sorted.length > MOST_BARS + 1 ? sorted.slice(0, MOST_BARS) : sorted;
   const rest = sorted.slice(shown.length);
   const most = shown.length ? Math.abs(shown[0].term) : 1;
-  const title = kind === "terms" ? `is the sum of ${sorted.length} ${sorted.length === 1 ? "term" : "terms"}: entry of dy × slope` : `is the sum over ${sorted.length} ${sorted.length === 1 ? "use" : "uses"}`;
+  const of = entry.what === "gradients" ? app.model.calls[entry.call].gradients.find((each) => each.name === entry.name).of : "";
+  const title = kind === "terms" ? `is the sum of ${sorted.length} ${sorted.length === 1 ? "term" : "terms"}: dy × slope ∂y/∂${of}` : `is the sum over ${sorted.length} ${sorted.length === 1 ? "use" : "uses"}`;
   const rows = shown.map((each) => bar(app, each, most, kind));
   const after = [];
   if (rest.length) after.push(`${rest.length} smaller terms add ${brief(sum(rest))}. `);
@@ -89,7 +91,7 @@ function bars(app, list, value, kind, entry) {
 
 function bar(app, each, most, kind) {
   const array = upstreamArray(app, each);
-  const name = entryName(each.name, each.flat, array.shape);
+  const name = each.what === "added" ? "" : entryName(each.name, each.flat, array.shape);
   const owner = kind === "uses" ? `${nameOf(app.model.calls[each.call])} ${name}` : name;
   const factor = kind === "terms" && each.dy !== 0 ? h("span", { class: "factors" }, `${short(each.dy, "f")} × ${short(each.term / each.dy, "f")}`) : null;
   const share = (50 * Math.abs(each.term)) / most;
@@ -107,6 +109,7 @@ function bar(app, each, most, kind) {
 }
 
 function upstreamArray(app, each) {
+  if (each.what === "added") return { shape: [] };
   const entry = app.model.calls[each.call][each.what].find((other) => other.name === each.name);
   return arrayOf(app.model, entry.value) || { shape: [] };
 }

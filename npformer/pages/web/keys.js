@@ -14,7 +14,7 @@ export function onKey(app, event) {
     ArrowUp: () => app.goMoment(app.moment - 1),
     Home: () => app.go(0),
     End: () => app.go(app.model.steps.length - 1),
-    l: () => app.go(app.model.half - 1),
+    l: () => app.go(app.model.half),
     " ": () => app.play(),
     p: () => byId("predict").click(),
     b: () => byId("bug").focus(),

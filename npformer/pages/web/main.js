@@ -20,6 +20,7 @@ function listen(app) {
   arrays.addEventListener("click", (event) => event.target.entry && app.pin(event.target, true));
   byId("previous").addEventListener("click", () => app.go(app.step.number - 1));
   byId("next").addEventListener("click", () => app.go(app.step.number + 1));
+  byId("toloss").addEventListener("click", () => app.go(app.model.half));
   byId("play").addEventListener("click", () => app.play());
   byId("close").addEventListener("click", () => app.unpin());
   byId("helpbutton").addEventListener("click", () => byId("help").showModal());

@@ -1,8 +1,8 @@
 // The arrays of a step: what comes in, what each line makes, what goes on.
 
-import { arrayOf, entriesOf, nameOf, plain, stepOf } from "./model.js";
+import { arrayOf, entriesOf, nameOf, plain, stepOf, usersOf } from "./model.js";
 import { byId, h, replace } from "./dom.js";
-import { card } from "./heatmap.js";
+import { card, thumbnail } from "./heatmap.js";
 import { labelsOf } from "./labels.js";
 import { hides } from "./predict.js";
 import { keepInView, movedBy } from "./source.js";
@@ -93,6 +93,7 @@ function backwardParts(app, call, seen) {
     parts(app, call) || section("Made, line by line", lineCards(app, call, seen), ""),
     section("Goes on down", below, below.length ? "" : "nothing: tokens have no gradient"),
     section("Added to parameters", trained, ""),
+    call.parent === null && call.parts.length ? parameters(app, call) : null,
   ];
 }
 
@@ -179,6 +180,24 @@ function parts(app, call) {
   });
   const text = app.step.way === "forward" ? "Its parts, in the order in which they ran" : "Its parts, in the order in which their backward ran";
   return h("section", { class: "part" }, h("h3", {}, text), h("ol", { class: "parts" }, ...buttons));
+}
+
+// Every parameter's gradient, and the calls that added to it; of a parameter with several uses, the sum.
+function parameters(app, call) {
+  const shared = [];
+  const rows = app.model.trace.parameters.map(({ name, value, gradient }) => {
+    const users = usersOf(app.model, name);
+    const links = users.flatMap((user, i) => {
+      const go = () => app.go(stepOf(app.model, user.id, "backward").number);
+      return [i ? ", " : "", h("button", { class: "link", type: "button", onclick: go }, nameOf(user))];
+    });
+    const array = app.model.arrays.get(gradient);
+    if (users.length > 1) shared.push(card({ call: call.id, what: "parameter", name, array, note: `the gradient: the sum over ${users.length} calls` }));
+    const small = [value, gradient].map((each) => h("td", {}, thumbnail(app.model.arrays.get(each))));
+    return h("tr", {}, h("th", { scope: "row" }, name), ...small, h("td", {}, ...links));
+  });
+  const head = h("tr", {}, ...["parameter", "value", "gradient", "added by"].map((title) => h("th", { scope: "col" }, title)));
+  return h("section", { class: "part" }, h("h3", {}, "Gradients of the parameters"), h("div", { class: "cards" }, ...shared), h("table", { class: "parameters" }, h("tbody", {}, head, ...rows)));
 }
 
 // Cards of lines after the current one are dimmed, those of the current one are lit.

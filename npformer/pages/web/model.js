@@ -124,11 +124,24 @@ export function splitOf(model, entry) {
     const list = termsOf(model, call, entry.name, entry.flat);
     if (list) return { list, kind: "terms" };
   }
+  if (entry.what === "parameter") return { list: addedTo(model, entry.name, entry.flat), kind: "uses" };
   if (entry.what === "gradients" || entry.what === "upstream") {
     const list = usesOf(model, call, entry.what, entry.name, entry.flat);
     if (list && list.length) return { list, kind: "uses" };
   }
   return null;
+}
+
+// The operations that added to a parameter's gradient.
+export function usersOf(model, parameter) {
+  return model.calls.filter((call) => call.kind === "operation" && call.added.some((each) => each.parameter === parameter));
+}
+
+function addedTo(model, parameter, flat) {
+  return usersOf(model, parameter).map((call) => {
+    const array = model.arrays.get(call.added.find((each) => each.parameter === parameter).array);
+    return { term: array.data[flat], call: call.id, what: "added", name: parameter, flat };
+  });
 }
 
 // The largest term of all entries of an entry's array, or the largest entry, where it is a sum over uses.
