@@ -45,7 +45,7 @@ pygments_style = "friendly"
 pygments_dark_style = "github-dark"
 html_theme_options = {
     "navigation_with_keys": True,
-    # as on the pages of traces: forward and backward, positive and negative; and as in pictures of runs: right and wrong
+    # as on the pages of traces: forward and backward, positive and negative; as in pictures of runs: right and wrong
     "light_css_variables": {
         "forward": "#0f766e", "backward": "#8a4b08", "positive": "#b2182b", "negative": "#2166ac",
         "right": "#0072b2", "wrong": "#b34700",

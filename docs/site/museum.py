@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import difflib
 import html
-import json
+import math
 from functools import cache
 from itertools import groupby
-from typing import Any
 
 from docs.site.curves import curves, thumbnail
 from docs.site.operations import contents, formula_line
-from docs.site.places import RESULTS, page_of, write
+from docs.site.places import page_of, write
 from docs.site.plain_text import sentences
 from npformer.lab.museum.bug import Bug
 from npformer.lab.museum.bugs import BUGS
 from npformer.lab.museum.checks import all_checks
+from npformer.lab.museum.demonstration import STEPS, Course
 from npformer.lab.museum.patch import edited_sources
+from npformer.lab.museum.stored import Exhibit, stored
 
-RECORD = RESULTS / "museum-bugs.json"
 #: What a category is about, for the gallery.
 CATEGORY = {
     "operation": "Wrong in the mathematics of a single operation.",
@@ -39,18 +39,20 @@ def write_all() -> None:
     write("museum/index.md", gallery())
 
 
-@cache
-def record() -> dict[str, Any]:
-    """What ``python -m benchmarks.museum_bugs`` kept; empty before it has run."""
-    empty: dict[str, Any] = {"results": [], "right": {}}
-    found: dict[str, Any] = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.is_file() else empty
-    return found
+#: Each point of a drawn curve is the mean loss of so many steps.
+SPAN = 5
 
 
 @cache
-def kept(name: str) -> dict[str, Any]:
-    """The record of one bug."""
-    return next((row for row in record()["results"] if row["id"] == name), {})
+def kept(name: str) -> Exhibit | None:
+    """What ``python -m benchmarks.museum`` stored of one bug; None before it has run."""
+    return stored(next(bug for bug in BUGS if bug.id == name))
+
+
+def losses(course: Course) -> list[float | None]:
+    """The mean losses of SPAN steps each; None where one is no finite number."""
+    parts = [course.losses[start : start + SPAN] for start in range(0, len(course.losses), SPAN)]
+    return [math.fsum(part) / len(part) if all(map(math.isfinite, part)) else None for part in parts]
 
 
 def gallery() -> str:
@@ -82,11 +84,11 @@ def room(bugs: list[Bug]) -> str:
 
 def card(bug: Bug) -> str:
     """The picture, the title and the wrong formula of a bug, as one link."""
-    row = kept(bug.id)
+    exhibit = kept(bug.id)
     none = "training does not show it" if bug.run is None else "not recorded yet"
     drawn = f'<span class="curves small none">{none}</span>'
-    if "wrong" in row:
-        drawn = thumbnail(right_of(row)["losses"], row["wrong"]["losses"], span())
+    if exhibit and exhibit.comparison:
+        drawn = thumbnail(losses(exhibit.comparison.right), losses(exhibit.comparison.wrong), SPAN)
     wrong = html.escape(" ".join(bug.wrong.split()))
     return (
         f'<li><a href="{bug.id}.html">{drawn}<strong>{html.escape(heading(bug))}</strong><code>{wrong}</code></a></li>'
@@ -96,17 +98,6 @@ def card(bug: Bug) -> str:
 def heading(bug: Bug) -> str:
     """The title with a capital letter."""
     return bug.title[0].upper() + bug.title[1:]
-
-
-def right_of(row: dict[str, Any]) -> dict[str, Any]:
-    """The training without the bug."""
-    found: dict[str, Any] = record()["right"][row["right"]]
-    return found
-
-
-def span() -> int:
-    """How many steps each kept loss stands for."""
-    return int(record()["settings"]["span"])
 
 
 def page(bug: Bug) -> str:
@@ -141,38 +132,35 @@ def change(bug: Bug) -> str:
 
 def effect(bug: Bug) -> str:
     """The two losses, and in words what came of each training."""
-    row = kept(bug.id)
+    exhibit = kept(bug.id)
     if bug.run is None:
         return sentences(bug.instead)
-    if "wrong" not in row:
-        return "No picture is recorded yet: `python -m benchmarks.museum_bugs` makes it."
-    right, wrong = right_of(row), row["wrong"]
-    words = f"Training loss in nats per token. Right: {right['said']}. Wrong: {wrong['said']}."
-    drawn = curves(right["losses"], wrong["losses"], span(), html.escape(words))
-    steps = record()["settings"]["steps"]
+    if exhibit is None or exhibit.comparison is None:
+        return "No picture is stored yet: `python -m benchmarks.museum` makes it."
+    right, wrong = exhibit.comparison.right, exhibit.comparison.wrong
+    words = f"Training loss in nats per token. Right: {right}. Wrong: {wrong}."
+    drawn = curves(losses(right), losses(wrong), SPAN, html.escape(words))
     return (
         f"Training loss in nats per token, while a small Transformer learns to reverse words of up to six letters:\n\n"
-        f"{drawn}\n\nAfter {steps} steps:\n\n| | |\n|---|---|\n| right | {sentences(right['said'])} |\n"
-        f"| wrong | {sentences(wrong['said'])} |"
+        f"{drawn}\n\nAfter {STEPS} steps:\n\n| | |\n|---|---|\n| right | {sentences(str(right))} |\n"
+        f"| wrong | {sentences(str(wrong))} |"
     )
 
 
 def found(bug: Bug) -> str:
     """The checks that fail, with what they say."""
-    row = kept(bug.id)
-    if not row:
-        return "Not recorded yet: `python -m benchmarks.museum_bugs` runs all checks."
+    exhibit = kept(bug.id)
+    if exhibit is None:
+        return "Not stored yet: `python -m benchmarks.museum` runs all checks."
+    problems, tried, said = exhibit.detections.problems, exhibit.detections.tried, exhibit.detections.diagnosis
     meanings = {check.name: check.meaning for check in all_checks()}
     rows = "\n".join(
         f"| {sentences(name)} | {sentences(meanings.get(name, ''))} | {sentences(formula_line(problem))} |"
-        for name, problem in row["detected_by"].items()
+        for name, problem in problems.items()
     )
-    tried = row["checks_tried"]
-    diagnosis = (
-        "" if row["diagnosis"] in row["detected_by"].values() else f"**Diagnosis:** {sentences(row['diagnosis'])}\n\n"
-    )
+    diagnosis = "" if said in problems.values() else f"**Diagnosis:** {sentences(said)}\n\n"
     return (
-        f"{len(row['detected_by'])} of the {tried} check{'s' if tried > 1 else ''} that run the changed code fail"
-        f"{'s' if len(row['detected_by']) == 1 else ''}.\n\n{diagnosis}"
+        f"{len(problems)} of the {tried} check{'s' if tried > 1 else ''} that run the changed code fail"
+        f"{'s' if len(problems) == 1 else ''}.\n\n{diagnosis}"
         f"{{.wide}}\n| check | requires | says here |\n|---|---|---|\n{rows}"
     )

@@ -59,15 +59,6 @@ def test_a_bug_has_its_page_and_its_card(bug):
     assert museum.gallery().count(f'href="{bug.id}.html"') == 1
 
 
-@pytest.mark.skipif(not museum.RECORD.is_file(), reason="not recorded yet: python -m benchmarks.museum_bugs")
-def test_the_record_of_the_museum_is_complete():
-    """``python -m benchmarks.museum_bugs`` makes it anew."""
-    rows = museum.record()["results"]
-    assert [row["id"] for row in rows] == [bug.id for bug in BUGS]
-    assert [row["id"] for row in rows if "wrong" in row] == [bug.id for bug in BUGS if bug.run is not None]
-    assert not [row["id"] for row in rows if row["survives"]]
-
-
 def test_the_course_is_in_order():
     pages = re.findall(r"^(\w+)$", course.index().partition(":hidden:")[2], re.M)
     assert pages == [each.name for each in EXERCISES]
