@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+ROUNDING = 1e-9  # a share this close to the whole was computed as the whole
+
 
 def percent(share: float, digits: int = 1) -> str:
     """A share as text: 0.6667 is "66.7 %".
 
-    It is rounded to the nearest, but less than the whole is never shown as 100 %: 0.9996 is "99.9 %".
+    It is rounded to the nearest, but less than the whole is never shown as 100 %: 0.9996 is "99.9 %". There is no
+    negative 0.
     """
     rounded = f"{100 * share:.{digits}f}"
-    if share < 1 and float(rounded) >= 100:
+    if share < 1 - ROUNDING and float(rounded) >= 100:
         rounded = f"{100 - 10**-digits:.{digits}f}"
-    return f"{rounded} %"
+    return f"{rounded if float(rounded) else rounded.removeprefix('-')} %"

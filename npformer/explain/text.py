@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from npformer.explain.explanation import Explanation, Group, Product, Sums
 from npformer.explain.paths import THROUGH, Paths, Way
 from npformer.explain.zeros import GRADIENT
+from npformer.percent import percent
 from npformer.visible import visible
 
 NARROWEST, WIDEST = 60, 160
@@ -163,7 +164,7 @@ def number(x: float) -> str:
 
 def share(part: float, whole: float) -> str:
     """A signed share in percent."""
-    return f"{100 * part / whole + 0.0:.0f} %".replace("-0 %", "0 %") if whole else number(part)
+    return percent(part / whole, 0) if whole else number(part)
 
 
 def _of_groups(sums: Sums) -> str:

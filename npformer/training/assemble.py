@@ -67,11 +67,12 @@ def assemble(given: Sections, resumed: Checkpoint | None = None) -> Assembled:
     if resumed and (not isinstance(identity, dict) or identity.get("task") != run.task):
         raise _other_data(data, run, identity, {"task": run.task})
     task = make_task(run, data)
-    found = {"task": run.task, "digest": getattr(task, "digest", None)}
+    digest = getattr(task, "digest", None)
+    found = {"task": run.task, "digest": digest}
     if resumed and identity != found:  # before sizes that depend on the data are compared
         raise _other_data(data, run, identity, found)
     if data.file is not None:
-        given = {**given, "data": {**given["data"], "sha256": _expected_digest(data, found["digest"])}}
+        given = {**given, "data": {**given["data"], "sha256": _expected_digest(data, str(digest))}}
     options = complete(given, len(task.vocabulary), task.max_length, len(task.classes))
     if resumed:
         expect_arrays(options.model, run.dtype, table_of(model_arrays_of(resumed)), str(resumed.path))

@@ -142,7 +142,7 @@ class TrainingOptions:
 def _round_share(steps: int, parts: int) -> int:
     """The largest of 1, 2, 5, 10, 20, 50, … that goes into the steps at least so many times; 1 if none does."""
     share = max(1, steps // parts)
-    ten = 10 ** (len(str(share)) - 1)
+    ten = int(10 ** (len(str(share)) - 1))
     return max(number * ten for number in (1, 2, 5) if number * ten <= share)
 
 
