@@ -26,8 +26,11 @@ from npformer.training.evaluation import evaluate_task
 
 STEPS, BATCH, HELD_OUT = 250, 32, 60
 RATE = 3e-3
-MODEL = {"d_model": 32, "num_heads": 4, "num_encoder_layers": 2, "num_decoder_layers": 2, "d_ff": 64, "dropout": 0.0}
-MODEL |= {"init": "xavier"}  # as most of the projects in which the bugs were found begin
+#: It begins from Xavier's values, as most of the projects do in which the bugs were found.
+MODEL: dict[str, Any] = {
+    "d_model": 32, "num_heads": 4, "num_encoder_layers": 2, "num_decoder_layers": 2, "d_ff": 64, "dropout": 0.0,
+    "init": "xavier",
+}  # fmt: skip
 _OF_MODEL = ("dropout", "norm_order", "activation", "positions", "tie_embeddings")
 
 
