@@ -147,7 +147,8 @@ def test_a_log_has_whole_lines_and_no_bar(cli, small):
     assert re.fullmatch(r"training copy with .*: 5,933 parameters, steps 0 to 30 of 8 sequences", lines[0])
     assert re.fullmatch(r"step  1/30  loss \d\.\d{4}  rate \d\.\d\de-\d\d  [\d,]+ tokens/s", lines[2])
     assert re.fullmatch(r"step 15/30  held-out: loss \d\.\d{4}, tokens \d+\.\d %, exact match \d+\.\d %", lines[5])
-    assert len(lines) == 2 + 6 + 2
+    assert re.fullmatch(r"step 30/30  after \d+:\d\d", lines[-1])
+    assert len(lines) == 2 + 6 + 2 + 1
 
 
 @pytest.mark.filterwarnings("ignore:.*(overflow|invalid value):RuntimeWarning")
