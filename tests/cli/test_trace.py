@@ -133,6 +133,15 @@ def test_a_page_is_written_and_may_be_written_again(cli, tmp_path):
     assert os.listdir(tmp_path) == ["page.html"]
 
 
+def test_a_trained_run_has_a_page(cli, trained, tmp_path):
+    answered = ("--text", "bad", "--answer", "dab")
+    found = cli("trace", trained, *answered, "--html", "page.html", "--bugs", "loss-by-batch, relu-no-gate")
+    assert (found.code, found.err) == (0, "")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "<title>reverse: bad → dab" in page
+    assert all(name in page for name in ("loss-by-batch", "relu-no-gate", "self_attention"))
+
+
 def test_bugs_that_cannot_be_shown(cli, tmp_path):
     cli("trace", "relu", "--bugs", "relu-no-gate").refused("--bugs: expected --html FILE.html with it")
     cli("trace", "relu", "--html", "p.html", "--bugs", "relu-no-gat").refused("did you mean relu-no-gate")

@@ -54,7 +54,7 @@ export function piecesOf(model) {
     if (ids && ids.data.length === given.length) given.forEach((label, k) => (names[ids.data[k]] = label));
   }
   const arrays = new Set([logits.name, ...loss.gradients.map((entry) => entry.value)]);
-  return { names, arrays, rows: model.trace.tokens.target_in || null, loss: loss.id };
+  return { names, arrays, rows: model.trace.tokens.target_in || model.trace.tokens.source || null, loss: loss.id };
 }
 
 // Logits, and what else has a column for each class.
