@@ -25,7 +25,8 @@ export function card(spec) {
     spec.difference ? h("span", { class: "badge" }, "wrong − right") : null,
   );
   const blocks = blocksOf(array).map((block, i) => table(spec, { ...shown, most, power }, block, i === 0));
-  const figure = h("figure", { class: "card" }, caption, h("div", { class: array.shape.length === 4 ? "blocks heads" : "blocks", vars: { "--heads": array.shape[1] || 1 } }, ...blocks));
+  const isNarrow = array.shape.length === 4 && array.shape[1] * array.shape[3] <= 10; // all heads of a sequence in one row
+  const figure = h("figure", { class: "card" }, caption, h("div", { class: isNarrow ? "blocks heads" : "blocks", vars: { "--heads": array.shape[1] || 1 } }, ...blocks));
   figure.spec = spec;
   if (spec.difference) figure.classList.add("differs");
   return figure;
