@@ -76,5 +76,12 @@ def _of_run(path: Path, texts: list[str], answers: list[str] | None, best: bool)
     pieces = trained.tokenizer.vocabulary.pieces
     note = "" if answers is not None or trained.kind == "causal" else OWN.format(", ".join(found.answers))
     return Setting(
-        str(path), trained.model, found.inputs, {}, found.targets, labels=found.tokens, pieces=pieces, note=note
+        str(path),
+        trained.model,
+        found.inputs,
+        targets=found.targets,
+        labels=found.tokens,
+        pieces=pieces,
+        classes=trained.classes,
+        note=note,
     )

@@ -40,6 +40,7 @@ class Setting:
     label_smoothing: float = 0.0
     labels: Mapping[str, list[list[str]]] = field(default_factory=dict)
     pieces: tuple[str, ...] = ()  # the vocabulary, by token id
+    classes: tuple[str, ...] = ()  # the outputs, by class, if they are not the vocabulary's pieces
     note: str = ""  # about the data, for the reader
 
     @property

@@ -138,7 +138,7 @@ def _linear(session: Session, owner: Linear, name: str, around: Any, member: str
     ):
         comes, goes = (
             f"feature {index[0]} of each token",
-            f"the logit of class {index[-1]}{piece_of(session, index[-1])}",
+            f"the logit of class {index[-1]}{class_of(session, owner, index[-1])}",
         )
     return f"{comes} → {goes}" if name == "weight" else f"added to {goes} at every token"
 
@@ -158,6 +158,12 @@ def piece_of(session: Session, number: int) -> str:
     """("b"), for the token with this id; "" where no vocabulary is known."""
     pieces = session.setting.pieces
     return f" ({quoted(pieces[number])})" if number < len(pieces) else ""
+
+
+def class_of(session: Session, output: Linear, number: int) -> str:
+    """("b"), for an output of the model: a class, or a piece of the vocabulary if there is a logit for each."""
+    classes = session.setting.classes or session.setting.pieces
+    return f" ({quoted(classes[number])})" if len(classes) == output.bias.data.shape[0] else ""
 
 
 def shown(session: Session, call: Call, spot: Spot | None, text: str) -> str:

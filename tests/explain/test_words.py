@@ -1,0 +1,79 @@
+"""A number in words: which feature, head, token or position; and the names that a reader of the layers knows."""
+
+from dataclasses import replace
+
+import pytest
+
+from npformer.explain import explanation, session
+from npformer.explain.models import case_setting, model_setting
+from npformer.explain.place import find
+from npformer.explain.words import quoted, what
+from npformer.proof.catalogue import catalogue
+
+
+@pytest.mark.parametrize(
+    ("at", "said"),
+    [
+        ("encoder.layers.0.self_attention.query.weight[1,3]",
+         "the layer's input's feature 1 → head 1, dimension 1 of every query"),
+        ("decoder.layers.0.cross_attention.key.weight[1,2]",
+         "the memory's feature 1 → head 1, dimension 0 of every key"),
+        ("decoder.layers.0.cross_attention.query.bias[1]", "added to head 0, dimension 1 of every query"),
+        ("decoder.layers.0.self_attention.value.bias[3]", "added to head 1, dimension 1 of every value"),
+        ("encoder.layers.0.self_attention.output.weight[2,1]",
+         "head 1, dimension 0 → feature 1 of the attention's output"),
+        ("encoder.layers.0.feed_forward.up.weight[1,5]", "feature 1 of the layer's input → hidden unit 5"),
+        ("encoder.layers.0.feed_forward.down.weight[5,1]", "hidden unit 5 → feature 1 of the layer's output"),
+        ("encoder.layers.0.norm1.gamma[2]", "the gain of feature 2 of every token"),
+        ("encoder.layers.0.norm1.beta[2]", "added to feature 2 of every token"),
+        ("src_embedding.weight[4,1]", 'feature 1 of the vector of token 4 ("o")'),
+        ("generator.weight[1,3]", 'feature 1 of each token → the logit of class 3 ("b")'),
+        ("generator.bias[2]", "added to the logit of class 2 (<end>) at every token"),
+        ("decoder.layers.0@output[1,2,3]", 'feature 3 of token b1 t2 ("t") of what decoder.layers.0 returns'),
+        ("encoder@output[0,0,3]", 'feature 3 of token b0 t0 ("b") of what encoder returns'),
+    ],
+)  # fmt: skip
+def test_a_number_in_words(opened, at, said):
+    assert what(opened, find(opened, at)) == said
+
+
+@pytest.mark.parametrize(
+    ("model", "at", "said"),
+    [
+        ("learned-positions", "tgt_positions.weight[2,1]", "feature 1 of the vector of position 2"),
+        ("relative", "encoder.layers.0.self_attention.score_bias.weight[3,1]",
+         "added to head 1's scores of pairs at distances of bucket 3"),
+        ("classifier", "head.bias[1]", "added to the logit of class 1 at every token"),
+        ("encoder", "head.bias[3]", 'added to the logit of class 3 ("b") at every token'),
+    ],
+)  # fmt: skip
+def test_a_number_of_another_model(model, at, said):
+    with session(model_setting(model)) as other:
+        assert what(other, find(other, at)) == said
+
+
+def test_classes_have_their_names():
+    with session(replace(model_setting("classifier"), classes=("[PAD]", "da", "en"))) as classifier:
+        assert what(classifier, find(classifier, "head.weight[1,2]")).endswith('the logit of class 2 ("en")')
+
+
+def test_a_layer_alone_has_places_without_texts():
+    case = next(case for case in catalogue("EncoderLayer: post, relu") if case.name == "EncoderLayer: post, relu")
+    with session(case_setting(case)) as layer:
+        assert what(layer, find(layer, "x[1,2,3]")) == "feature 3 of token b1 t2 of the input x"
+
+
+def test_the_gradients_of_keys_and_values_have_their_names(opened):
+    found = explanation(opened, "encoder@output[0,1,2]")
+    ups = [each.up for group in found.terms.groups for each in group.products]
+    assert ups == [*(f"dK[0,1,{i}]" for i in range(4)), *(f"dV[0,1,{i}]" for i in range(4))]
+
+
+def test_special_tokens_have_no_quotation_marks():
+    assert [quoted(piece) for piece in ("a", "[EOS]", "<pad>", "[", "\x1b")] == [
+        '"a"',
+        "[EOS]",
+        "<pad>",
+        '"["',
+        '"\\x1b"',
+    ]
