@@ -1,12 +1,10 @@
-"""What commands print, for the pages: they run in this process, in a terminal of 100 columns."""
+"""What commands print, for the pages: they run in this process, without a terminal."""
 
 from __future__ import annotations
 
 import io
-import os
 import shlex
 from contextlib import redirect_stdout
-from unittest.mock import patch
 
 from npformer.cli.main import main
 
@@ -21,7 +19,7 @@ BACKWARD = ("── backward", "── the gradients")
 def printed(words: tuple[str, ...]) -> str:
     """The output of a command. Raises RuntimeError if it fails."""
     out = io.StringIO()
-    with redirect_stdout(out), patch.dict(os.environ, {"COLUMNS": "100"}):
+    with redirect_stdout(out):
         code = main(words)
     if code:
         raise RuntimeError(f"npformer {' '.join(words)}: expected exit code 0, got {code}")

@@ -38,11 +38,14 @@ def is_coloured(stream: TextIO | None = None) -> bool:
     return is_terminal(sys.stdout if stream is None else stream) and not os.environ.get("NO_COLOR")
 
 
-def columns() -> int:
-    """The columns for prose on standard output: the terminal's, from 60 to 100; 80 in a pipe or a file."""
+def columns(widest: int = WIDEST) -> int:
+    """The columns for prose on standard output: the terminal's, from 60 to 100; 80 in a pipe or a file.
+
+    widest: another limit, for tables and code.
+    """
     if sys.stdout is None or not sys.stdout.isatty():
         return USUAL
-    return min(max(shutil.get_terminal_size((USUAL, 24)).columns, NARROWEST), WIDEST)
+    return min(max(shutil.get_terminal_size((USUAL, 24)).columns, NARROWEST), widest)
 
 
 def paint(text: str, colour: str, stream: TextIO | None = None) -> str:

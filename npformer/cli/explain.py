@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
-from npformer.cli.common import new_parser
+from npformer.cli.common import new_parser, tell
 from npformer.cli.explain_setting import page_of, setting_of
 from npformer.cli.places import OWN_PAGE, expect_place, write_file
 from npformer.errors import ConfigError
@@ -17,7 +16,9 @@ from npformer.explain import Setting, explanation, lines, random_checks, session
 from npformer.explain.models import NAMES
 from npformer.explain.operation import explained_operation
 from npformer.explain.operation_text import operation_lines
+from npformer.explain.text import WIDEST
 from npformer.functional import OPERATIONS
+from npformer.terminal import columns
 from npformer.visible import visible
 
 EXAMPLES = """examples:
@@ -100,7 +101,10 @@ def _operation(args: argparse.Namespace) -> int:
         raise ConfigError("explain: expected no --up, --text or --answer for an operation")
     found = explained_operation(args.what)
     _write_page(args, args.what, None)
-    print(json.dumps(found.to_dict()) if args.json else "\n".join(operation_lines(found, _width())))
+    if args.json:
+        print(json.dumps(found.to_dict()))
+    else:
+        tell("\n".join(operation_lines(found, columns(WIDEST))))
     return 0 if found.report.ok else 1
 
 
@@ -116,7 +120,7 @@ def _number(args: argparse.Namespace) -> int:
     else:
         if setting.note:
             print(visible(setting.note))
-        print("\n".join(lines(found, _width(), _has_symbols())))
+        tell("\n".join(lines(found, columns(WIDEST), _has_symbols())))
     return 0 if found.value.verdict == "right" else 1
 
 
@@ -132,11 +136,6 @@ def _no_place(tensors: dict[str, Any], what: str) -> str:
     listed = "\n  ".join(f"{name} {tuple(x.shape)}" for name, x in list(tensors.items())[:40])
     more = f"\n  … {len(tensors) - 40} more" if len(tensors) > 40 else ""
     return f"--at: expected a number of {what}, NAME[INDEX], got none; it has\n  {listed}{more}"
-
-
-def _width() -> int:
-    """The columns of the terminal."""
-    return shutil.get_terminal_size((100, 24)).columns
 
 
 def _has_symbols() -> bool:
