@@ -16,6 +16,26 @@ from npformer.functional import AttentionMask
 def operation_lines(story: OperationStory, width: int = 100) -> Iterator[str]:
     """Formula, derivation, the sample, each line of forward and backward with its numbers, both witnesses."""
     page = _Page(max(NARROWEST, min(width, WIDEST)))
+    yield from _opening(page, story)
+    yield from page.headed("forward, line by line")
+    yield from page.function(story.forward, 0)
+    yield from page.headed("backward, line by line")
+    yield from page.wrapped("It begins with the gradient of the output, here some numbers:")
+    yield from page.value(story.upstream_name, story.upstream, 0)
+    yield from page.function(story.backward, 0)
+    yield from page.headed("the gradients, and two witnesses")
+    for name, x in story.gradients.items():
+        yield from page.value(name, x, 0)
+    yield ""
+    yield from str(story.report).splitlines()
+    verdict = "every gradient is right" if story.report.ok else "a gradient is not right"
+    yield from page.wrapped(
+        f"numeric: the complex step, which knows only the forward; central differences agree with it. So {verdict}."
+    )
+
+
+def _opening(page: _Page, story: OperationStory) -> Iterator[str]:
+    """Title, formula, derivation and source; how to read what follows; the sample."""
     yield from page.wrapped(story.title)
     yield ""
     yield from page.block(story.formula)
@@ -38,21 +58,6 @@ def operation_lines(story: OperationStory, width: int = 100) -> Iterator[str]:
     yield from page.headed("a small input")
     for name, x in story.inputs.items():
         yield from page.value(name, x, 0)
-    yield from page.headed("forward, line by line")
-    yield from page.function(story.forward, 0)
-    yield from page.headed("backward, line by line")
-    yield from page.wrapped("It begins with the gradient of the output, here some numbers:")
-    yield from page.value(story.upstream_name, story.upstream, 0)
-    yield from page.function(story.backward, 0)
-    yield from page.headed("the gradients, and two witnesses")
-    for name, x in story.gradients.items():
-        yield from page.value(name, x, 0)
-    yield ""
-    yield from str(story.report).splitlines()
-    verdict = "every gradient is right" if story.report.ok else "a gradient is not right"
-    yield from page.wrapped(
-        f"numeric: the complex step, which knows only the forward; central differences agree with it. So {verdict}."
-    )
 
 
 class _Page:

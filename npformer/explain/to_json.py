@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from npformer.explain.explanation import Explanation, Group, Sums
-from npformer.explain.paths import THROUGH
+from npformer.explain.paths import THROUGH, Paths, Way
 
 VERSION = 1
 
 
 def to_dict(found: Explanation) -> dict[str, Any]:
     """Every section, with all products, ways and tokens."""
-    paths = found.paths
+    whole, half, holds = found.means
     return {
         "format": "npformer-explanation",
         "version": VERSION,
@@ -24,30 +24,27 @@ def to_dict(found: Explanation) -> dict[str, Any]:
         "terms": _sums(found.terms),
         "why": None if found.why is None else _sums(found.why),
         "up": [_sums(step) for step in found.walk],
-        "paths": {
-            "exact": paths.exact,
-            "remainder": paths.remainder,
-            "sums": [
-                {"name": s.name, "through": s.through, "past": s.past, "elsewhere": s.elsewhere} for s in paths.sums
-            ],
-            "ways": [
-                {
-                    "choices": [
-                        {"at": paths.sums[n].name, "goes": "through" if choice == THROUGH else "past"}
-                        for n, choice in way.choices
-                    ],
-                    "value": way.value,
-                }
-                for way in paths.ways
-            ],
-        },
+        "paths": _paths(found.paths),
         "tokens": [each._asdict() for each in found.tokens],
-        "means": {
-            "whole": found.means.whole._asdict(),
-            "half": found.means.half._asdict(),
-            "falls_fourfold": found.means.holds,
-        },
+        "means": {"whole": whole._asdict(), "half": half._asdict(), "falls_fourfold": holds},
     }
+
+
+def _paths(paths: Paths) -> dict[str, Any]:
+    sums = [{"name": s.name, "through": s.through, "past": s.past, "elsewhere": s.elsewhere} for s in paths.sums]
+    return {
+        "exact": paths.exact,
+        "remainder": paths.remainder,
+        "sums": sums,
+        "ways": [{"choices": _choices(paths, way), "value": way.value} for way in paths.ways],
+    }
+
+
+def _choices(paths: Paths, way: Way) -> list[dict[str, str]]:
+    return [
+        {"at": paths.sums[number].name, "goes": "through" if choice == THROUGH else "past"}
+        for number, choice in way.choices
+    ]
 
 
 def _sums(sums: Sums) -> dict[str, Any]:
