@@ -98,6 +98,18 @@ def test_a_file_of_the_users(tmp_path):
     assert "npformer" not in text
 
 
+def test_statistics_that_were_taken_for_constants(tmp_path):
+    """Both terms of the norm are missing, and neither mean is in the source."""
+    text = LAYER_NORM.replace("    along = (g * xhat).mean(axis=-1, keepdims=True)\n", "").replace(
+        "inv * (g - g.mean(axis=-1, keepdims=True))", "inv * g"
+    )
+    mine = module(tmp_path / "mine.py", text)
+    assert told((mine.layer_norm_forward, mine.layer_norm_backward), TOKENS, GAMMA, BETA) == (
+        "missing term: mine.py, line 14, in layer_norm_backward: `g` should be `g - g.mean(axis=-1, keepdims=True) - "
+        "xhat * (g * xhat).mean(axis=-1, keepdims=True)`"
+    )
+
+
 def test_a_function_that_the_backward_calls_in_another_file(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "softmaxes.py").write_text(SOFTMAX)

@@ -102,7 +102,8 @@ def _is_name(text: str) -> bool:
 def projections(site: Site, known: Known) -> Found:
     """What a norm or a softmax takes off: a mean or a sum over the last axis of a name or of a product of two.
 
-    With a name as a factor, too: a − mean(a), a − sum(a·b), a − b·mean(a·b).
+    With a name as a factor, too, and both terms of a norm: a − mean(a), a − sum(a·b), a − b·mean(a·b),
+    a − mean(a) − b·mean(a·b).
     """
     node, value = known.at(site)
     shape = np.shape(value)
@@ -110,16 +111,21 @@ def projections(site: Site, known: Known) -> Found:
         return
     names = [text for text, v in known.pool.items() if _is_name(text) and np.shape(v) == shape and not is_mask(v)]
     names = names[:MOST_NAMES]
+    text = ast.unparse(node)
+    for name in names if text in names else ():
+        both = f"{text} - {text}.mean({_LAST}) - {name} * ({text} * {name}).mean({_LAST})"
+        yield "missing term", parsed(both)
     products = [f"({a} * {b})" for a, b in itertools.combinations_with_replacement(names, 2)]
     for inner, mean in itertools.product([*names, *products], ("mean", "sum")):
-        taken = f"{inner}.{mean}(axis=-1, keepdims=True)"
-        for text in (taken, *(f"{name} * {taken}" for name in names if name in inner.strip("()").split(" * "))):
+        taken = f"{inner}.{mean}({_LAST})"
+        for term in (taken, *(f"{name} * {taken}" for name in names if name in inner.strip("()").split(" * "))):
             for op in (ast.Sub(), ast.Add()):
-                yield "missing term", ast.BinOp(node, op, parsed(text))
+                yield "missing term", ast.BinOp(node, op, parsed(term))
 
 
 #: The most names of which projections are made.
 MOST_NAMES = 5
+_LAST = "axis=-1, keepdims=True"
 _NP = "__import__('numpy')"
 #: Functions of an array that are common factors in derivatives.
 _DERIVED = ("(1 - {0})", "(1 - {0} ** 2)", "({0} > 0)", "(1 + {0})", f"{_NP}.sign({{0}})", f"{_NP}.exp({{0}})",
