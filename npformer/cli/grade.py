@@ -102,7 +102,8 @@ def _template(args: argparse.Namespace) -> int:
     path = Path(args.file or f"{args.template}.py")
     templates.write_new(path, text)
     shown = visible(path)
-    written = f"{shown} is written; fill it in, then: npformer grade {shown}"
+    then = "exercises import it" if args.template == "parts" else f"fill it in, then: npformer grade {shown}"
+    written = f"{shown} is written; {then}"
     print(json.dumps({"file": str(path)}) if args.json else written)
     return 0
 

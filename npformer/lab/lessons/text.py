@@ -50,4 +50,6 @@ def _end(lesson: Lesson, progress: Progress, files: Mapping[str, Begun]) -> str:
 
 
 def _filled(text: str, margin: int) -> str:
-    return textwrap.fill(text, WIDTH, initial_indent=" " * margin, subsequent_indent=" " * margin)
+    return textwrap.fill(
+        text, WIDTH, initial_indent=" " * margin, subsequent_indent=" " * margin, break_on_hyphens=False
+    )

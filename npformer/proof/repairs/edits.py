@@ -10,8 +10,8 @@ Each replaces one node by another, and names the mistake that it undoes:
     summed axis      another axis, sum ↔ mean, a sum more        wrong branch      a < b → a > b, where(c, a, b)
     wrong place      i → i ± 1, x[1:] → x[:-1]                   not accumulated   x[i] = v → x[i] += v, add.at
 
-t, v and w are names and expressions of the function itself, chosen by their shapes during a run; t may also be a mean or
-a sum over the last axis, as norms and softmax take them off: a − mean(a) − b·mean(a·b).
+t, v and w are names and expressions of the function itself, chosen by their shapes during a run. t may also be a mean
+or a sum over the last axis, as norms and softmax take them off: a − mean(a) − b·mean(a·b).
 """
 
 from __future__ import annotations
