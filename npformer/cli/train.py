@@ -41,7 +41,7 @@ EXAMPLES = """examples:
   npformer train lm --data mine.txt --set tokenizer=words  the same by words; without --data: Python's manual
   npformer train sort --set steps=3000 --set d_model=128 --set num_heads=8
   npformer train --resume runs/reverse-001                 continue, bit for bit
-  npformer train --resume runs/reverse-001 --set steps=800 let a finished run go on
+  npformer train --resume runs/reverse-001 --set steps=800  let a finished run go on
   npformer train lm --options                              every option of a task, with its default
 
 Options are stored in config.toml in the run's folder, in sections [run], [data], [model], [training]. --config reads a
