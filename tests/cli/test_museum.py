@@ -67,6 +67,20 @@ def test_a_survivor_is_exit_1(cli):
 SHOWN = ("right   n = √Σ g²", "wrong   n = Σ g²", "- return xp.sqrt(", "+ return xp.asarray(", "clipping: the norm is")
 
 
+def test_show_tells_and_draws_what_is_stored(cli, tmp_path, monkeypatch):
+    """Nothing is run or trained."""
+    monkeypatch.setattr(museum, "made", lambda one: pytest.fail("made anew"))
+    picture = tmp_path / "m.png"
+    done = cli("museum", "show", "clip-squared", "--picture", str(picture))
+    assert (done.code, done.err) == (0, "")
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    for part in (*SHOWN, f"after {demonstration.STEPS} steps", f"picture {picture}"):
+        assert part in done.out
+    found = cli("museum", "show", "clip-squared", "--json").document
+    assert found["stored"] is True
+    assert len(found["detected_by"]) > 2
+
+
 def test_show_fresh_runs_the_checks_and_trains(cli, tmp_path):
     done = cli("museum", "show", "clip-squared", "--picture", "m.png", "--fresh")
     assert (done.code, done.err) == (0, "")
