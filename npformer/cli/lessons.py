@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from npformer.cli.common import new_parser, say
+from npformer.cli.common import new_parser, say, tell
 from npformer.errors import ConfigError
 from npformer.lab.grader import progress, templates
 from npformer.lab.grader.folder import begun
@@ -63,7 +63,7 @@ def _list(as_json: bool) -> int:
         ]
         print(json.dumps({"lessons": rows, "problem": reached.problem or None}))
         return 0
-    print(text.listing(LESSONS, reached, files))
+    tell(text.listing(LESSONS, reached, files))
     _note(reached.problem)
     return 0
 
@@ -82,9 +82,9 @@ def _show(chosen: Lesson, args: argparse.Namespace) -> int:
         print(json.dumps(asdict(chosen) | told | {"problem": problem or None}))
         return 0
     if args.done:
-        print(f"lesson {chosen.number} is done\n\n{text.listing(LESSONS, reached, files)}")
+        tell(f"lesson {chosen.number} is done\n\n{text.listing(LESSONS, reached, files)}")
     else:
-        print(text.shown(chosen, reached, files))
+        tell(text.shown(chosen, reached, files))
     _note(problem)
     return 0
 

@@ -6,7 +6,6 @@ from functools import cache
 
 import pytest
 
-from npformer.cli import museum
 from npformer.lab.grader.progress import NAME
 from npformer.lab.lessons import LESSONS
 from npformer.lab.museum import demonstration, detections
@@ -44,7 +43,8 @@ def smaller(command: str, small) -> list[str]:
 @pytest.mark.parametrize("lesson", LESSONS, ids=[lesson.title for lesson in LESSONS])
 def test_every_command_of_a_lesson_runs(cli, tmp_path, monkeypatch, small, lesson):
     """As the page has them, in their order, by a learner whose answers are right."""
-    monkeypatch.setattr(museum, "compare", lambda one: demonstration.compare(one, steps=3))
+    compare = demonstration.compare
+    monkeypatch.setattr(demonstration, "compare", lambda one: compare(one, steps=3))
     monkeypatch.setattr(detections, "prepared", some_checks)
     codes = []
     for command in lesson.commands:

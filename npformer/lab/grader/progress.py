@@ -16,6 +16,7 @@ from typing import Any
 from npformer.atomic import describe, write_atomically
 from npformer.lab.grader.exercises import EXERCISES
 from npformer.lab.grader.folder import Begun
+from npformer.terminal import columns
 from npformer.visible import visible
 
 NAME = "npformer-progress.json"
@@ -124,7 +125,7 @@ def overview(progress: Progress, files: Mapping[str, Begun]) -> str:
     going = [name for name, state in states.items() if state == IN_PROGRESS]
     for name in going:
         text = f"in progress: {name}, {_detail(progress.entries.get(name, Entry()), files.get(name))}"
-        lines += ["", *textwrap.wrap(text, 80)] if name == going[0] else textwrap.wrap(text, 80)
+        lines += ["", *textwrap.wrap(text, columns())] if name == going[0] else textwrap.wrap(text, columns())
     count = sum(state == DONE for state in states.values())
     return "\n".join([*lines, "", f"{count} of {len(EXERCISES)} done{_next(states, files)}"])
 

@@ -1,4 +1,4 @@
-"""The lessons on a terminal, 80 columns wide."""
+"""The lessons on a terminal, as wide as it is."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from npformer.lab.grader.folder import Begun
 from npformer.lab.grader.progress import DONE, MARKS, NOT_BEGUN, Progress, state_of
 from npformer.lab.lessons.lesson import Lesson, Step
 from npformer.lab.lessons.standing import standing
-
-WIDTH = 80
+from npformer.terminal import columns
 
 
 def listing(lessons: Sequence[Lesson], progress: Progress, files: Mapping[str, Begun]) -> str:
@@ -51,5 +50,5 @@ def _end(lesson: Lesson, progress: Progress, files: Mapping[str, Begun]) -> str:
 
 def _filled(text: str, margin: int) -> str:
     return textwrap.fill(
-        text, WIDTH, initial_indent=" " * margin, subsequent_indent=" " * margin, break_on_hyphens=False
+        text, columns(), initial_indent=" " * margin, subsequent_indent=" " * margin, break_on_hyphens=False
     )
