@@ -34,6 +34,10 @@ def main() -> int:
     from docs.site import assemble
 
     assemble.write_all()
+    made = BUILD / "site-doctrees" / "environment.pickle"
+    code = max(path.stat().st_mtime for path in Path(__file__).parent.glob("*.py"))
+    if made.exists() and made.stat().st_mtime < code:
+        made.unlink()  # what makes the pages has changed: Sphinx reads all of them again
     words = ["-q", "-W", "--keep-going", "-j", args.jobs, "-c", str(Path(__file__).parent), "-d"]
     failed = build_main([*words, str(BUILD / "site-doctrees"), str(SOURCES), str(args.out)])
     if not failed:
