@@ -28,6 +28,7 @@ from npformer.cli import (
     grade,
     lessons,
     museum,
+    report,
     trace,
     train,
 )
@@ -41,7 +42,7 @@ EXAMPLES = """examples:
   npformer grade --list            write a backward, and have it graded
   npformer COMMAND --help          a command's options, and examples"""
 
-COMMANDS = (train, decode, trace, gradcheck, certify, explain, grade, lessons, museum, bench, compile, doctor)
+COMMANDS = (train, decode, report, trace, gradcheck, certify, explain, grade, lessons, museum, bench, compile, doctor)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

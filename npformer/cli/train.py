@@ -18,6 +18,7 @@ from npformer.cli.answers import Way, answer
 from npformer.cli.common import add_device, add_precision, new_parser, say
 from npformer.cli.examples import held_out_lines
 from npformer.cli.options_text import options_text
+from npformer.cli.report import PAGE, write_report
 from npformer.errors import CheckpointError, ConfigError, DeviceMemoryError, DivergedError, OutputError
 from npformer.training import Evaluation, RunDirectory, Trainer
 from npformer.training.assemble import Assembled, Trained, assemble, load_latest, write_run
@@ -25,6 +26,7 @@ from npformer.training.config_file import parse_assignment, read_toml
 from npformer.training.options import SECTIONS
 from npformer.training.progress import Progress, measures
 from npformer.training.resume import assemble_again, is_changed, schedule_note, tidy
+from npformer.training.run_summary import summarise
 from npformer.training.tasks import TASKS
 from npformer.training.text_example import MASK
 from npformer.visible import visible
@@ -73,7 +75,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Train; print held-out results; draw curves.png and attention.png."""
+    """Train; print held-out results; draw curves.png and attention.png, and write report.html."""
     if args.options:
         print(options_text(args.task, args.json))
         return 0
@@ -85,10 +87,11 @@ def run(args: argparse.Namespace) -> int:
             found = trainer.last_evaluation or trainer.evaluate(assembled.options.training.final_examples)
             pictures = _draw(trainer, assembled, found)
             sample = _sample(trainer) if found.kind == "causal" else None
+            report = _report(trainer, assembled, found)
         except (CheckpointError, DeviceMemoryError, DivergedError, OutputError) as error:
             say(error)
             return 1
-    print((_as_json if args.json else _as_text)(trainer, found, pictures, sample))
+    print((_as_json if args.json else _as_text)(trainer, found, pictures, sample, report))
     return 0
 
 
@@ -216,7 +219,20 @@ def _sample(trainer: Trainer) -> str:
     return text
 
 
-def _as_text(trainer: Trainer, found: Evaluation, pictures: list[str], sample: str | None) -> str:
+def _report(trainer: Trainer, assembled: Assembled, found: Evaluation) -> str | None:
+    """Write the run's report.html. Returns its path; None if it cannot be written, which fails no run."""
+    place = trainer.run.path / PAGE
+    try:
+        checkpoint = load_latest(trainer.run)
+        told = summarise(trainer.run, assembled.options, trainer.step.model, checkpoint, trainer.task, found)
+        write_report([told], place, "report")
+    except Exception as error:  # whatever it is, the run is trained and saved
+        say(f"warning: no report was written: {error or type(error).__name__}. The run is complete without it")
+        return None
+    return str(place)
+
+
+def _as_text(trainer: Trainer, found: Evaluation, pictures: list[str], sample: str | None, report: str | None) -> str:
     lines: list[str] = []
     if sample is not None:
         lines = ["a sample:", *(f"  {line}" for line in sample.split("\n"))]
@@ -226,13 +242,14 @@ def _as_text(trainer: Trainer, found: Evaluation, pictures: list[str], sample: s
         ", ".join([f"held-out loss {found.loss:.4f}", *others]),
         f"held-out {last} ({found.count} sequences)",
         f"pictures: {' '.join(pictures)}",
+        *([] if report is None else [f"report: {report}"]),
         f"try: npformer decode {shlex.quote(str(trainer.run.path))} "
         + tried.get(found.kind, shlex.quote(trainer.task.held_out(1)[0].source)),
     ]
     return "\n".join([*held_out_lines(trainer.step.model, trainer.task, found), *map(visible, lines)])
 
 
-def _as_json(trainer: Trainer, found: Evaluation, pictures: list[str], sample: str | None) -> str:
+def _as_json(trainer: Trainer, found: Evaluation, pictures: list[str], sample: str | None, report: str | None) -> str:
     return json.dumps(
         {
             "run": str(trainer.run.path),
@@ -242,6 +259,7 @@ def _as_json(trainer: Trainer, found: Evaluation, pictures: list[str], sample: s
             **{name: _finite(value) for name, value in found.measures.items()},
             "sequences": found.count,
             "pictures": pictures,
+            "report": report,
         }
         | ({} if sample is None else {"sample": sample})
     )

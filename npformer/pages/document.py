@@ -48,16 +48,19 @@ def bundle(start: str) -> str:
     return '"use strict";\n' + "\n".join(ordered.values())
 
 
-def html_page(title: str, *, style: str, script: str, data: Mapping[str, Any], body: str = "") -> str:
+def html_page(
+    title: str, *, style: str, script: str | None = None, data: Mapping[str, Any] | None = None, body: str = ""
+) -> str:
     """A whole page. title is any text; style, script and body are this package's own; data are any values of JSON.
 
     Each of data becomes a block ``<script type="application/json" id="…">``, in which no text can end the block.
+    Without a script the policy forbids them all. Texts of users in the body are escaped by the caller: ``escaped``.
     """
-    policy = (
-        f"default-src 'none'; base-uri 'none'; form-action 'none'; script-src {_hash(script)}; style-src {_hash(style)}"
-    )
+    scripts = "'none'" if script is None else _hash(script)
+    policy = f"default-src 'none'; base-uri 'none'; form-action 'none'; script-src {scripts}; style-src {_hash(style)}"
+    last = "" if script is None else f'<script type="module">{script}</script>\n'
     blocks = "\n".join(
-        f'<script type="application/json" id="{name}">{_json(value)}</script>' for name, value in data.items()
+        f'<script type="application/json" id="{name}">{_json(value)}</script>' for name, value in (data or {}).items()
     )
     return f"""<!DOCTYPE html>
 <html lang="en">
@@ -67,16 +70,20 @@ def html_page(title: str, *, style: str, script: str, data: Mapping[str, Any], b
 <meta name="generator" content="npformer {__version__}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
-<title>{html.escape(visible(title))}</title>
+<title>{escaped(title)}</title>
 <style>{style}</style>
 </head>
 <body>
 {body}
 {blocks}
-<script type="module">{script}</script>
-</body>
+{last}</body>
 </html>
 """
+
+
+def escaped(text: object) -> str:
+    """A text of anybody, as it stands in HTML and in an attribute."""
+    return html.escape(visible(text))
 
 
 def _json(value: Any) -> str:

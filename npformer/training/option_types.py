@@ -148,6 +148,15 @@ def from_shell(text: str, kind: Any) -> Any:
     return text
 
 
+def in_shell(value: Any) -> str:
+    """An option's value as ``from_shell`` reads it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return NONE if value is None else str(value)
+
+
 def _describe(kind: Any) -> str:
     origin, args = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):

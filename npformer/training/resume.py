@@ -18,7 +18,7 @@ from npformer.errors import CheckpointError, ConfigError, DataError, OutputError
 from npformer.training.assemble import Assembled, assemble, write_file
 from npformer.training.checkpoint import Checkpoint, prune
 from npformer.training.config_file import parse_toml, read_toml
-from npformer.training.option_types import NONE
+from npformer.training.option_types import in_shell
 from npformer.training.options import SECTIONS, DataOptions
 from npformer.training.run_directory import RunDirectory
 from npformer.training.tasks import Sections
@@ -176,9 +176,4 @@ def _flat(sections: Sections) -> dict[str, Any]:
 
 def _word(options: Mapping[str, Any], name: str) -> str:
     """An option's value in command-line form."""
-    value = options.get(name, "missing")
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, tuple):
-        return ",".join(map(str, value))
-    return NONE if value is None else str(value)
+    return in_shell(options.get(name, "missing"))

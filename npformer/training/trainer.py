@@ -26,6 +26,7 @@ from npformer.errors import CheckpointError, DeviceMemoryError, DivergedError, I
 from npformer.seconds import now, rate, since
 from npformer.training.checkpoint import Checkpoint, latest_checkpoint, prune, save_checkpoint
 from npformer.training.evaluation import Evaluation, evaluate_task
+from npformer.training.layer_norms import FIELD, layer_norms
 from npformer.training.metrics import MetricsLog
 from npformer.training.model_arrays import copy_arrays
 from npformer.training.options import TrainingOptions
@@ -152,12 +153,18 @@ class Trainer:
     def _log_evaluation(self, number: int, count: int) -> float:
         """Evaluate. Returns the score that compares checkpoints."""
         began = now()
+        self._metrics.append({"step": number, "kind": "gradient"} | self._norms())
         found = self.last_evaluation = self.evaluate(count)
         self._clock += since(began)  # tokens per second count training only
         record = {"step": number, "kind": "eval", "loss": found.loss, **found.measures, "examples": found.count}
         self._metrics.append(record)
         self.progress.news(record)
         return found.score
+
+    def _norms(self) -> dict[str, float]:
+        """The fields with the norm of each part's gradient in the last step."""
+        whole = None if self.step.grad_norm is None else float(self.step.grad_norm)
+        return {FIELD + part: norm for part, norm in layer_norms(self.step.model.arena, whole).items()}
 
     def _arrays(self) -> dict[str, Any]:
         """Name -> device array, of everything saved and restored."""

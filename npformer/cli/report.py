@@ -1,0 +1,75 @@
+"""npformer report: one run or several as one page for a browser."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from npformer.cli.common import new_parser
+from npformer.cli.places import OWN_PAGE, expect_place, write_file
+from npformer.errors import ConfigError
+from npformer.pages.report import report_page
+from npformer.training import RunDirectory
+from npformer.training.run_summary import RunSummary, summary_of
+from npformer.visible import visible
+
+#: The page's name, unless another is given.
+PAGE = "report.html"
+
+EXAMPLES = """examples:
+  npformer report runs/reverse-001                     writes runs/reverse-001/report.html
+  npformer report runs/reverse-001 runs/reverse-002    both side by side, in report.html
+  npformer report runs/* --out all.html --examples 200
+
+The page is one file that opens from disk, asks for nothing and runs no script: what was trained and the command that
+repeats it, curves, held-out examples with right and wrong letters marked, every head's attention, the gradient's norm
+of every layer, what was taken for what, and how the options of the runs differ. npformer train writes the same at its
+end."""
+
+
+def add_parser(commands: Any) -> argparse.ArgumentParser:
+    """Add this command's parser."""
+    parser = new_parser(commands, "report", "Write a page about one run or several.", EXAMPLES)
+    parser.add_argument(
+        "runs", metavar="RUN", nargs="+", type=Path, help="the folder of a run of npformer train; several stand beside "
+        "each other",
+    )  # fmt: skip
+    parser.add_argument(
+        "--out", metavar="FILE.html", type=Path, help="where to write (default: report.html in the run's folder; of "
+        "several runs, in this folder)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--examples", metavar="N", type=int, help="held-out examples to decode (default: as many as the run's last "
+        "evaluation)",
+    )  # fmt: skip
+    return parser
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the page, or nothing at all."""
+    if args.examples is not None and args.examples < 1:
+        raise ConfigError(f"--examples: expected a number of at least 1, got {args.examples}")
+    folders = [RunDirectory.open(path) for path in args.runs]
+    place = args.out or (args.runs[0] / PAGE if len(args.runs) == 1 else Path(PAGE))
+    option = "--out" if args.out else "report"
+    expect_place(place, option, OWN_PAGE)
+    page = write_report([summary_of(folder, args.examples) for folder in folders], place, option)
+    if args.json:
+        print(json.dumps({"report": str(place), "bytes": page, "runs": [str(folder.path) for folder in folders]}))
+    else:
+        print(f"the report is in {visible(place)} ({page / 1e6:.2f} MB): open it in a browser")
+    return 0
+
+
+def write_report(runs: Sequence[RunSummary], place: Path, option: str) -> int:
+    """Write the page of these runs, in the place of an older one of npformer's. Returns its bytes.
+
+    Raises OutputError if it cannot be written; an older file is then as it was.
+    """
+    expect_place(place, option, OWN_PAGE)
+    page = report_page(runs).encode()
+    write_file(place, option, page)
+    return len(page)

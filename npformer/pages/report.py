@@ -1,0 +1,214 @@
+"""The report of one run or of several, side by side: one HTML file without a script.
+
+What was trained and how to repeat it, where, its curves, examples with right and wrong pieces, every head's attention,
+the gradient's norm of every layer over time, and what was taken for what. All text is escaped.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from npformer._version import __version__
+from npformer.pages.document import escaped, html_page, web_file
+from npformer.pages.report_charts import Chart, Line, chart_figure, in_percent, short
+from npformer.pages.report_maps import attention_figures
+from npformer.pages.report_tables import (
+    confusion_table,
+    environment_table,
+    norms_table,
+    options_table,
+    what_table,
+)
+from npformer.training.layer_norms import norms_in
+from npformer.training.run_summary import RunSummary
+from npformer.training.told import Piece, Told
+
+#: Examples shown of a run: the first ones, and more that are wrong; pieces of the longest.
+FIRST, MORE_WRONG, MOST_PIECES = 10, 10, 400
+#: The most parts of a model in one chart of norms.
+MOST_LINES = 14
+_LAYER = re.compile(r".*?\blayers\.\d+")
+NO_NORMS = "The run's metrics lack these norms: it was trained before they were kept, or has not evaluated yet."
+
+
+def report_page(runs: Sequence[RunSummary]) -> str:
+    """The page of these runs, at least one, as a text."""
+    title = "Report: " + ", ".join(run.name for run in runs)
+    sections = [
+        ("what", "What was trained", what_table(runs)),
+        ("repeat", "How to repeat it", "".join(map(_repeat, runs))),
+        ("differences", "How the runs differ", options_table(runs, differing=True) if len(runs) > 1 else ""),
+        ("curves", "Curves", _curves(runs)),
+        ("examples", "Held-out examples", _each(runs, _examples)),
+        ("mistakes", "Mistakes", _each(runs, lambda run: confusion_table(run) if run.told else _missing(run))),
+        ("attention", "Attention", _each(runs, _attention)),
+        ("gradients", "Gradients of every layer", _each(runs, _norms)),
+        ("environment", "Environment", environment_table(runs)),
+        ("options", "Options", f"<details><summary>All options</summary>{options_table(runs, False)}</details>"),
+    ]
+    sections = [section for section in sections if section[2]]
+    links = "".join(f'<li><a href="#{name}">{heading}</a></li>' for name, heading, _ in sections)
+    body = "\n".join(
+        f'<section id="{name}" aria-labelledby="{name}-h"><h2 id="{name}-h">{heading}</h2>{inside}</section>'
+        for name, heading, inside in sections
+    )
+    return html_page(
+        title,
+        style=web_file("report.css"),
+        body=f'<header><h1>{escaped(title)}</h1><nav aria-label="Sections"><ul>{links}</ul></nav></header>'
+        f"<main>{body}</main><footer>Written by npformer {__version__}. This page asks for nothing from elsewhere and "
+        "runs no script.</footer>",
+    )
+
+
+def _each(runs: Sequence[RunSummary], inside: Callable[[RunSummary], str]) -> str:
+    """A part for each run, under its name if there are several."""
+    if len(runs) == 1:
+        return inside(runs[0])
+    parts = "".join(f"<article><h3>{escaped(run.name)}</h3>{inside(run)}</article>" for run in runs)
+    return f'<div class="runs">{parts}</div>'
+
+
+def _repeat(run: RunSummary) -> str:
+    return (
+        f"<p>Train {escaped(run.name)} again, from the start:</p><pre><code>{escaped(run.repeat)}</code></pre>"
+        "<p>Or with every option as it was, on this machine:</p>"
+        f"<pre><code>{escaped(run.again)}</code></pre>"
+    )
+
+
+def _missing(run: RunSummary) -> str:
+    return f'<p class="note">{escaped(run.note)}</p>'
+
+
+def _curves(runs: Sequence[RunSummary]) -> str:
+    """Charts of all runs together."""
+
+    def lines(kind: str, *fields: tuple[str, str], **style: Any) -> list[Line]:
+        found = []
+        for number, run in enumerate(runs):
+            for i, (field, label) in enumerate(fields):
+                steps, values = _points(run, kind, field)
+                if steps:
+                    named = label if len(runs) == 1 else f"{run.name}, {label}"
+                    colour = number if len(runs) > 1 else i + style.get("colour", 0)
+                    dashed = style.get("dashed", False) or (len(runs) > 1 and i > 0)
+                    found.append(Line(named, colour, steps, values, dashed, kind == "eval"))
+        return found
+
+    loss = [*lines("train", ("loss", "training")), *lines("eval", ("loss", "held-out"), colour=1, dashed=True)]
+    shares = [("token_accuracy", "tokens"), ("exact_match", "exact match"), ("accuracy", "accuracy")]
+    planned = []
+    for number, run in enumerate(runs):
+        name = "as the options say" if len(runs) == 1 else f"{run.name}, as its options say"
+        planned.append(Line(name, number, *run.rates(), faint=True))
+    charts = [
+        Chart("Loss, nats per token", loss, short, log=True),
+        Chart("Held-out accuracy", lines("eval", *shares, colour=2), in_percent, top=1.0),
+        Chart("Bits per character, held-out", lines("eval", ("bits_per_character", "bits")), short),
+        Chart("Learning rate", [*planned, *lines("train", ("learning_rate", "logged"))], short, marks=_warmups(runs)),
+        Chart(
+            "Gradient norm, before clipping", lines("train", ("grad_norm", "whole model"), colour=3), short, log=True
+        ),
+    ]
+    return f'<div class="charts">{"".join(map(chart_figure, charts))}</div>'
+
+
+def _warmups(runs: Sequence[RunSummary]) -> list[tuple[float, str]]:
+    """Where each warm-up ends, once if it is the same in all."""
+    ends = {
+        run.options.training.warmup_steps
+        for run in runs
+        if run.options.training.schedule != "constant" and 1 < run.options.training.warmup_steps < run.step
+    }
+    return [(float(step), f"warm-up ends, {step:,}") for step in sorted(ends)]
+
+
+def _points(run: RunSummary, kind: str, field: str) -> tuple[list[float], list[float]]:
+    """The steps and values of a field; what is no number is not drawn."""
+    found = {
+        float(line["step"]): float(line[field])
+        for line in run.records
+        if line.get("kind") == kind and _is_number(line.get("step")) and _is_number(line.get(field))
+    }
+    steps = sorted(step for step in found if math.isfinite(step))
+    return steps, [found[step] for step in steps]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _examples(run: RunSummary) -> str:
+    """The first examples and more that are wrong, with their pieces marked."""
+    if not run.told:
+        return _missing(run)
+    shown = [*run.told[:FIRST], *[told for told in run.told[FIRST:] if not told.is_right][:MORE_WRONG]]
+    rows = "".join(_example(told, reads=run.evaluation is None or run.evaluation.kind != "causal") for told in shown)
+    right = sum(told.is_right for told in run.told)
+    more = f", and {len(shown) - FIRST} more that are wrong" if len(shown) > FIRST else ""
+    return (
+        f"<p>{right:,} of {len(run.told):,} are right. Shown: the first {min(FIRST, len(run.told))}{more}.</p>"
+        '<p class="key"><span class="piece bad">wrong</span> <del>left out</del> <ins>added</ins></p>'
+        f'<ol class="examples">{rows}</ol>'
+    )
+
+
+def _example(told: Told, reads: bool) -> str:
+    mark, word = ("✓", "right") if told.is_right else ("✗", "wrong")
+    written = told.glue.join(map(_marked, told.pieces[:MOST_PIECES]))
+    expected = told.glue.join(piece.expected for piece in told.pieces if piece.expected is not None)
+    source = f'<span class="source">{escaped(told.source)}</span> <span aria-hidden="true">→</span> ' if reads else ""
+    wanted = "" if told.is_right or not reads else f' <span class="quiet">expected {escaped(expected)}</span>'
+    verdict = f'<b role="img" aria-label="{word}">{mark}</b>'
+    return f'<li class="{word}">{verdict}{source}<span class="written">{written}</span>{wanted}</li>'
+
+
+def _marked(piece: Piece) -> str:
+    """What was written, marked where it is not what was expected."""
+    if not piece.asked:
+        return f'<span class="quiet">{escaped(piece.expected)}</span>'
+    if piece.found is None:
+        return f"<del>{escaped(piece.expected)}</del>"
+    if piece.expected is None:
+        return f"<ins>{escaped(piece.found)}</ins>"
+    if piece.is_right:
+        return escaped(piece.found)
+    return f'<span class="piece bad" title="expected {escaped(piece.expected)}">{escaped(piece.found)}</span>'
+
+
+def _attention(run: RunSummary) -> str:
+    if run.attention is None:
+        return _missing(run) if run.note else '<p class="note">This kind of attention has no weights to show.</p>'
+    key = '<span class="swatch weight"></span> 1 &nbsp; <span class="swatch half"></span> ½'
+    return (
+        f"<p>The example <code>{escaped(run.attention.title)}</code>. {key} &nbsp; "
+        f'<span class="swatch hidden"></span> exactly 0: hidden from the query</p>{attention_figures(run.attention)}'
+    )
+
+
+def _norms(run: RunSummary) -> str:
+    """A chart over the layers, and a table over their parts."""
+    lines = [(float(line["step"]), norms_in(line)) for line in run.records if line.get("kind") == "gradient"]
+    if not lines:
+        return f'<p class="note">{NO_NORMS}</p>'
+    layers: dict[str, dict[float, float]] = {}
+    for step, norms in lines:
+        for part, norm in norms.items():
+            points = layers.setdefault(layer_of(part), {})
+            points[step] = math.hypot(points.get(step, 0.0), norm)
+    drawn = [
+        Line(layer, i, list(points), list(points.values()), dashed=i >= len(layers) / 2, dots=True)
+        for i, (layer, points) in enumerate(layers.items())
+    ]
+    chart = Chart("Gradient norm of each layer, before clipping", drawn, short, log=True)
+    return (chart_figure(chart) if len(drawn) <= MOST_LINES else "") + norms_table(run)
+
+
+def layer_of(part: str) -> str:
+    """The layer of a part: encoder.layers.0 of encoder.layers.0.norm1; any other part is its own."""
+    found = _LAYER.match(part)
+    return found.group() if found else part

@@ -1,0 +1,167 @@
+"""The tables of a report: what was trained, on what, how the runs differ, and what was taken for what."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from npformer.pages.document import escaped
+from npformer.pages.report_charts import short
+from npformer.training.layer_norms import norms_in
+from npformer.training.option_types import in_shell
+from npformer.training.progress import measures
+from npformer.training.run_summary import RunSummary, flat
+from npformer.training.told import confusions
+
+#: The most classes of a matrix, wrong pieces of a list, and evaluations of a table.
+CLASSES, WRONG, COLUMNS = 16, 15, 8
+#: The shades of a table's cells in the style sheet: s0 to s9.
+SHADES = 10
+
+
+def table(caption: str, head: Sequence[object], rows: Iterable[Sequence[str]], kind: str = "") -> str:
+    """A table that scrolls by itself where it is too wide. head is text; the cells of rows are HTML, <th> or <td>."""
+    top = "".join(f'<th scope="col">{escaped(name)}</th>' for name in head)
+    body = "".join(f"<tr>{''.join(row)}</tr>" for row in rows)
+    return (
+        f'<div class="wide" role="region" tabindex="0" aria-label="{escaped(caption)}"><table class="{kind}">'
+        f"<caption>{escaped(caption)}</caption><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+def th(text: object) -> str:
+    """The head of a row."""
+    return f'<th scope="row">{escaped(text)}</th>'
+
+
+def td(text: object, kind: str = "") -> str:
+    """A cell with a text."""
+    return f'<td class="{kind}">{escaped(text)}</td>' if kind else f"<td>{escaped(text)}</td>"
+
+
+def what_table(runs: Sequence[RunSummary]) -> str:
+    """What each run trained and what it reached; a column for each run."""
+    columns = [_what(run) for run in runs]
+    names = list(dict.fromkeys(name for column in columns for name in column))
+    rows = [[th(name), *(td(column.get(name, "–")) for column in columns)] for name in names]
+    return table("What was trained, and what it reached", ["", *(run.name for run in runs)], rows)
+
+
+def _what(run: RunSummary) -> dict[str, str]:
+    options, training = run.options, run.options.training
+    kind = type(options.model).__name__.removesuffix("Config")
+    told = {
+        "task": options.run.task,
+        "data": options.data.file or "made by the task",
+        "model": f"{kind}, {run.parameters:,} parameters",
+        "steps": f"{run.step:,} of {training.steps:,}, each of {training.batch_size:,} sequences",
+        "optimiser": f"{training.optimizer}, learning rate {training.learning_rate:g}, {training.schedule}",
+        "seed": str(options.run.seed),
+    }
+    speeds = sorted(float(line["tokens_per_second"]) for line in run.records if "tokens_per_second" in line)
+    if speeds:
+        told["speed"] = f"{speeds[len(speeds) // 2]:,.0f} tokens per second (median)"
+    if run.evaluation is not None:
+        told["held-out loss"] = f"{run.evaluation.loss:.4f} nats per token"
+        told["held-out"] = f"{', '.join(measures(run.evaluation.measures))} of {run.evaluation.count:,} sequences"
+    return told
+
+
+def environment_table(runs: Sequence[RunSummary]) -> str:
+    """The versions and the processor, as each run's checkpoint tells."""
+    names = list(dict.fromkeys(name for run in runs for name in run.environment))
+    rows = [[th(name), *(td(run.environment.get(name, "–")) for run in runs)] for name in names]
+    return table("What the last checkpoint was made with", ["", *(run.name for run in runs)], rows)
+
+
+def options_table(runs: Sequence[RunSummary], differing: bool) -> str:
+    """The options of the runs; differing: those alone that are not the same in all."""
+    columns: list[Mapping[str, Any]] = [flat(run.options) for run in runs]
+    names = list(dict.fromkeys(name for column in columns for name in column))
+    rows = []
+    for name in names:
+        values = [in_shell(column[name]) if name in column else "–" for column in columns]
+        if not differing or len(set(values)) > 1:
+            rows.append([th(name), *map(td, values)])
+    if not rows:
+        return '<p class="quiet">All options are the same.</p>'
+    caption = "Options that differ" if differing else "All options"
+    return table(caption, ["option", *(run.name for run in runs)], rows, "options")
+
+
+def norms_table(run: RunSummary) -> str:
+    """The norm of each part's gradient at some of the evaluations, dark where it is large."""
+    lines = [(line["step"], norms_in(line)) for line in run.records if line.get("kind") == "gradient"]
+    if len(lines) > COLUMNS:
+        lines = [lines[round(i * (len(lines) - 1) / (COLUMNS - 1))] for i in range(COLUMNS)]
+    numbers = [value for _, norms in lines for value in norms.values() if math.isfinite(value) and value > 0]
+    low, high = (math.log(min(numbers)), math.log(max(numbers))) if numbers else (0.0, 0.0)
+
+    def cell(value: float | None) -> str:
+        if value is None:
+            return td("–")
+        known = math.isfinite(value) and value > 0 and high > low
+        shade = int((math.log(value) - low) / (high - low) * (SHADES - 1)) if known else 0
+        return td(short(value), f"number s{shade}")
+
+    parts = list(dict.fromkeys(part for _, norms in lines for part in norms))
+    rows = [[th(part), *(cell(norms.get(part)) for _, norms in lines)] for part in parts]
+    return table("Gradient norm of each part, before clipping, by step", ["part", *_steps(lines)], rows, "shaded")
+
+
+def _steps(lines: Sequence[tuple[Any, Any]]) -> list[str]:
+    return [f"{step:,}" for step, _ in lines]
+
+
+def confusion_table(run: RunSummary) -> str:
+    """Classes against classes; for texts the pieces that are wrong most often."""
+    found = confusions(run.told)
+    if run.evaluation is not None and run.evaluation.kind in ("classify", "tag"):
+        return _matrix(found)
+    wrong = [(pair, count) for pair, count in found.most_common() if pair[0] != pair[1]][:WRONG]
+    if not wrong:
+        return '<p class="right">Nothing was wrong.</p>'
+    total = sum(count for (one, other), count in found.items() if one != other)
+    rows = [
+        [*(_piece(piece) for piece in pair), td(f"{count:,}", "number"), f"<td>{_bar(count / wrong[0][1])}</td>"]
+        for pair, count in wrong
+    ]
+    caption = f"The most frequent mistakes; {total:,} of {sum(found.values()):,} pieces are wrong"
+    return table(caption, ["expected", "written", "times", ""], rows, "wrong")
+
+
+def _piece(piece: str | None) -> str:
+    return '<td class="quiet">nothing</td>' if piece is None else f"<td><code>{escaped(_spaced(piece))}</code></td>"
+
+
+def _spaced(piece: str) -> str:
+    """A space that is seen."""
+    return piece.replace(" ", "␣")
+
+
+def _bar(share: float) -> str:
+    return (
+        f'<svg class="bar" width="90" height="9" aria-hidden="true"><rect width="{90 * share:.1f}" height="9"/></svg>'
+    )
+
+
+def _matrix(found: Mapping[tuple[str | None, str | None], int]) -> str:
+    """Expected classes down, written ones across: the classes with most mistakes, if there are many."""
+    wrong: dict[str, int] = {}
+    for pair, count in found.items():
+        for name in pair:
+            wrong[str(name)] = wrong.get(str(name), 0) + (count if pair[0] != pair[1] else 0)
+    chosen = sorted(sorted(wrong, key=lambda name: (-wrong[name], name))[:CLASSES])
+    totals = {name: sum(count for (one, _), count in found.items() if one == name) for name in chosen}
+
+    def cell(row: str, column: str) -> str:
+        count = found.get((row, column), 0)
+        share = count / totals[row] if totals[row] else 0.0
+        shade = 0 if not count else max(1, math.ceil(share * (SHADES - 1)))
+        return td(f"{count:,}" if count else "·", f"number s{shade}{' diagonal' * (row == column)}")
+
+    rows = [[th(row), *(cell(row, column) for column in chosen), td(f"{totals[row]:,}", "number")] for row in chosen]
+    left = f" of {len(wrong)}, those with most mistakes" if len(wrong) > len(chosen) else ""
+    caption = f"Classes: expected, down, and written, across ({len(chosen)}{left})"
+    return table(caption, ["", *chosen, "expected in all"], rows, "shaded matrix")

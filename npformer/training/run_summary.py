@@ -1,0 +1,152 @@
+"""All that a report of a run tells: read from its folder, or taken from a training that has just ended.
+
+Nothing of a run is changed. Held-out examples are decoded from its latest checkpoint. They need the run's data, which
+may be elsewhere by now: a summary then has no examples and says why.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from npformer.data import Task
+from npformer.errors import CheckpointError, DataError, NpformerError
+from npformer.models import Model
+from npformer.training import metrics
+from npformer.training.assemble import load_latest, make_task, read_trained
+from npformer.training.attention_example import AttentionExample, task_attention_example
+from npformer.training.checkpoint import Checkpoint
+from npformer.training.config_file import read_toml
+from npformer.training.evaluation import Evaluation, evaluate_task
+from npformer.training.option_types import in_shell
+from npformer.training.options import SECTIONS, Options, complete
+from npformer.training.run_directory import RunDirectory
+from npformer.training.told import Told, told_examples
+
+#: Points of the drawn learning rate.
+RATES = 240
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """A run in plain values."""
+
+    run: RunDirectory
+    options: Options
+    repeat: str  # the command that trains it again
+    environment: Mapping[str, str]  # as its last checkpoint tells
+    records: list[dict[str, Any]]  # of metrics.jsonl
+    step: int  # of the checkpoint
+    parameters: int
+    evaluation: Evaluation | None  # None: without the data
+    told: list[Told]
+    attention: AttentionExample | None  # None: without the data, or of an attention without weights
+    note: str = ""  # what is missing, and why
+
+    @property
+    def name(self) -> str:
+        """The name of the run's folder."""
+        return self.run.path.resolve().name
+
+    @property
+    def again(self) -> str:
+        """The command that trains with the same config.toml."""
+        return shlex.join(["npformer", "train", "--config", str(self.run.config_path)])
+
+    def rates(self) -> tuple[list[float], list[float]]:
+        """The learning rate that the options give: steps and rates, up to the checkpoint's step."""
+        training, last = self.options.training, max(self.step, 1)
+        rate = training.make_schedule(self.options.model.d_model)
+        turn = training.warmup_steps if training.schedule != "constant" else 1
+        steps = sorted({1 + round(i * (last - 1) / RATES) for i in range(RATES + 1)} | {min(turn, last)})
+        return [float(step) for step in steps], [rate(step) for step in steps]
+
+
+def summary_of(run: RunDirectory, count: int | None = None) -> RunSummary:
+    """The summary of the run in a folder; count: held-out examples, by default as many as its last evaluation.
+
+    Raises CheckpointError, ConfigError, DataError or TokenError if a file of the run is missing or damaged.
+    """
+    given = read_toml(run.config_path, SECTIONS)
+    trained = read_trained(run)
+    records = metrics.read(run.metrics_path)
+    if not records:
+        raise DataError(
+            f"{run.metrics_path}: expected the metrics of the run, found none: put the file back, or let the run "
+            f"go on: npformer train --resume {shlex.quote(str(run.path))}"
+        )
+    size, classes = len(trained.tokenizer.vocabulary), len(trained.classes)
+    options = complete(given, size, int(given["model"].get("max_seq_len", 1)), classes)
+    checkpoint = load_latest(run)
+    task, note = None, ""
+    try:
+        task = make_task(options.run, options.data)
+        _expect_same(task, checkpoint.state.get("identity"))
+    except (NpformerError, ImportError) as error:
+        task, note = None, f"Without examples and attention, which need the run's data. {error}"
+    found = None if task is None else evaluate_task(trained.model, task, count or options.training.final_examples)
+    return summarise(run, options, trained.model, checkpoint, task, found, note)
+
+
+def summarise(
+    run: RunDirectory, options: Options, model: Model, checkpoint: Checkpoint, task: Task | None,
+    found: Evaluation | None, note: str = "",
+) -> RunSummary:  # fmt: skip
+    """The summary of a run, with the model of this checkpoint, and what its evaluation found."""
+    environment = checkpoint.state.get("versions")
+    told: list[Told] = []
+    attention = None
+    if task is not None and found is not None:
+        examples = task.held_out(found.count)
+        told = told_examples(model, task, examples, found)
+        attention = task_attention_example(model, task, examples, found.outputs)
+    return RunSummary(
+        run, options, repeat_command(options, task), environment if isinstance(environment, dict) else {},
+        metrics.read(run.metrics_path), checkpoint.step, model.num_parameters(), found, told,
+        attention if attention is not None and attention.weights else None, note,
+    )  # fmt: skip
+
+
+def flat(options: Options) -> dict[str, Any]:
+    """section.key -> value, of all options."""
+    return {
+        f"{section}.{field.name}": getattr(values, field.name)
+        for section, values in options.sections().items()
+        for field in dataclasses.fields(values)
+        if field.init
+    }
+
+
+def repeat_command(options: Options, task: Task | None) -> str:
+    """The shortest command that trains with these options; task: of the run, if there is one, for its lengths."""
+    wanted = flat(options)
+    size = int(wanted["model.vocab_size" if "model.vocab_size" in wanted else "model.tgt_vocab_size"])
+    classes = int(wanted.get("model.num_classes", 0))
+    longest = task.max_length if task is not None else 1
+    given: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
+    given["run"]["task"] = options.run.task
+    for _ in range(2):  # defaults follow from others: the warm-up from the steps
+        usual = flat(complete(given, size, longest, classes))
+        for name in (name for name, value in wanted.items() if usual.get(name) != value):
+            section, _, key = name.partition(".")
+            given[section][key] = wanted[name]
+    words = ["npformer", "train", options.run.task]
+    if options.data.file is not None:
+        words += ["--data", options.data.file]
+    if options.run.seed:
+        words += ["--seed", str(options.run.seed)]
+    for section, values in given.items():
+        for key, value in values.items():
+            if (section, key) not in (("run", "task"), ("run", "seed"), ("data", "file"), ("data", "sha256")):
+                words += ["--set", f"{section}.{key}={in_shell(value)}"]
+    return shlex.join(words)
+
+
+def _expect_same(task: Task, identity: Any) -> None:
+    """Raise CheckpointError unless the task has the data that the run was trained on."""
+    digest = identity.get("digest") if isinstance(identity, dict) else None
+    if getattr(task, "digest", None) != digest:
+        raise CheckpointError("The data file is not the one that the run was trained on")

@@ -1,0 +1,119 @@
+"""What a model wrote beside what was expected, piece by piece.
+
+For a translation the two texts are aligned: as few pieces as possible are replaced, left out or added
+(Wagner & Fischer 1974, "The string-to-string correction problem"). For any other kind there is one answer for each
+token, so the pieces stand beside each other already.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from npformer.data import PAD_ID, Characters, Example, Task, Tokenizer
+from npformer.errors import TokenError
+from npformer.models import Model
+from npformer.training.evaluation import Evaluation, likeliest
+
+#: The texts of masked and causal tasks that are looked at token by token.
+MOST_TEXTS = 64
+
+
+class Piece(NamedTuple):
+    """One piece. None: nothing stands there. Neither asked nor answered: both are the piece, and asked is False."""
+
+    expected: str | None
+    found: str | None
+    asked: bool = True  # False: it was given, and nothing was to be found
+
+    @property
+    def is_right(self) -> bool:
+        """Whether what was found is what was expected."""
+        return self.expected == self.found
+
+
+class Told(NamedTuple):
+    """One held-out example."""
+
+    source: str
+    pieces: tuple[Piece, ...]
+    glue: str  # what stands between two pieces
+
+    @property
+    def is_right(self) -> bool:
+        """Whether all of it is right."""
+        return all(piece.is_right for piece in self.pieces)
+
+
+def aligned(expected: Sequence[str], found: Sequence[str]) -> tuple[Piece, ...]:
+    """The pieces of both, with the fewest differences; of equally few, the one that replaces rather than shifts."""
+    rows, columns = len(expected), len(found)
+    cost = [[rows + columns - i - j for j in range(columns + 1)] for i in range(rows + 1)]  # of the rest of both
+    for i in reversed(range(rows)):
+        for j in reversed(range(columns)):
+            replaced = cost[i + 1][j + 1] + (expected[i] != found[j])
+            cost[i][j] = min(replaced, cost[i + 1][j] + 1, cost[i][j + 1] + 1)
+    pieces: list[Piece] = []
+    i = j = 0
+    while i < rows or j < columns:
+        both = i < rows and j < columns
+        if both and cost[i][j] == cost[i + 1][j + 1] + (expected[i] != found[j]):
+            pieces.append(Piece(expected[i], found[j]))
+            i, j = i + 1, j + 1
+        elif i < rows and cost[i][j] == cost[i + 1][j] + 1:
+            pieces.append(Piece(expected[i], None))
+            i += 1
+        else:
+            pieces.append(Piece(None, found[j]))
+            j += 1
+    return tuple(pieces)
+
+
+def told_examples(model: Model, task: Task, examples: Sequence[Example], found: Evaluation) -> list[Told]:
+    """Each example with what the model made of it; at most MOST_TEXTS of a language model's."""
+    if task.kind in ("masked", "causal"):
+        return _token_by_token(model, task, examples[:MOST_TEXTS])
+    glue = "" if task.kind == "translate" and isinstance(task.tokenizer, Characters) else " "
+    told = []
+    for (source, target), output in zip(examples, found.outputs, strict=True):
+        if task.kind == "translate":
+            pieces = aligned(_pieces(task.tokenizer, target), _pieces(task.tokenizer, output))
+        elif task.kind == "classify":
+            pieces = (Piece(target, output),)
+        else:
+            pieces = tuple(Piece(*pair) for pair in zip(target.split(), output.split(), strict=True))
+        told.append(Told(source, pieces, glue))
+    return told
+
+
+def confusions(told: Sequence[Told]) -> Counter[tuple[str | None, str | None]]:
+    """How often each piece was expected and each was found in its place."""
+    return Counter((piece.expected, piece.found) for each in told for piece in each.pieces if piece.asked)
+
+
+def _pieces(tokenizer: Tokenizer, text: str) -> Sequence[str]:
+    """The pieces of a text; its characters if it has one that the vocabulary lacks."""
+    if isinstance(tokenizer, Characters):
+        return text
+    try:
+        return [tokenizer.vocabulary.pieces[i] for i in tokenizer.encode(text)]
+    except TokenError:
+        return text
+
+
+def _token_by_token(model: Model, task: Task, examples: Sequence[Example]) -> list[Told]:
+    names = task.vocabulary.pieces
+    glue = "" if isinstance(task.tokenizer, Characters) else " "
+    told = []
+    for example in examples:  # one at a time: long texts must not need more memory than training
+        batch = task.collate([example])
+        given, targets = batch[0][0], batch[-1][0]
+        found = likeliest(model.backend.host(model(batch[0])))[0]  # type: ignore[call-arg]
+        pieces = tuple(
+            Piece(names[t], names[f]) if t != PAD_ID else Piece(names[g], names[g], asked=False)
+            for g, t, f in zip(given, targets, found, strict=True)
+        )
+        source = example.source if task.kind == "causal" else " ".join(names[g] for g in given)
+        told.append(Told(source, pieces, glue))
+    return told

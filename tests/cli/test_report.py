@@ -1,0 +1,142 @@
+"""npformer report: a page about one run or several; refused input writes nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from html.parser import HTMLParser
+
+import pytest
+
+from npformer.cli import train
+from npformer.training import metrics
+
+
+class Page(HTMLParser):
+    """The tags and the ids of a page, which must be well formed."""
+
+    EMPTY = ("meta", "path", "rect", "circle", "br")
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in self.EMPTY:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def expect_sound(text: str) -> Page:
+    """No script, no request, no style attribute; every link leads somewhere in the page."""
+    page = Page(text)
+    names = {tag for tag, _ in page.tags}
+    assert not names & {"script", "img", "link", "iframe", "object", "embed", "form"}
+    for _, attributes in page.tags:
+        assert not [name for name in attributes if name == "style" or name.startswith("on") or name == "src"]
+    ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    links = [attributes["href"] for tag, attributes in page.tags if tag == "a"]
+    assert {link.removeprefix("#") for link in links} <= set(ids)
+    assert "default-src 'none'" in text
+    assert "script-src 'none'" in text
+    assert not re.search(r"https?:|url\(|@import", text)
+    return page
+
+
+def test_training_writes_one_at_its_end(trained):
+    text = (trained / "report.html").read_text()
+    page = expect_sound(text)
+    sections = [attributes["id"] for tag, attributes in page.tags if tag == "section"]
+    assert sections == [
+        "what", "repeat", "curves", "examples", "mistakes", "attention", "gradients", "environment", "options"
+    ]  # fmt: skip
+    assert "Report: reverse" in text
+    last = [record for record in metrics.read(trained / "metrics.jsonl") if record["kind"] == "eval"][-1]
+    assert f"{last['loss']:.4f} nats per token" in text
+    assert text.count('class="map"') == 6  # three attentions of two heads
+    assert "decoder.layers.0.cross_attention" in text
+
+
+def test_a_run_again_is_the_same_page(cli, trained, tmp_path):
+    done = cli("report", trained, "--out", "page.html")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("the report is in page.html (0.")
+    assert (tmp_path / "page.html").read_bytes() == (trained / "report.html").read_bytes()
+    assert os.listdir(tmp_path) == ["page.html"]
+    assert cli("report", trained, "--out", "page.html", "--examples", 3).code == 0  # its own page is replaced
+    assert "of 3 are right" in (tmp_path / "page.html").read_text()
+
+
+def test_several_runs_stand_side_by_side(cli, trained, tmp_path):
+    other = tmp_path / "other <b>run</b> & \u202e"
+    shutil.copytree(trained, other)
+    config = (other / "config.toml").read_text()
+    (other / "config.toml").write_text(re.sub(r"learning_rate = \S+", "learning_rate = 0.25", config))
+    done = cli("report", trained, other, "--json", "--examples", 4)
+    assert done.code == 0, done.err
+    assert done.document["report"] == "report.html"
+    text = (tmp_path / "report.html").read_text()
+    expect_sound(text)
+    assert text.count("<article>") == 8
+    assert "other &lt;b&gt;run&lt;/b&gt; &amp; \\u202e" in text
+    differences = text.partition('<section id="differences"')[2].partition("</section>")[0]
+    assert re.findall(r'<th scope="row">(.*?)</th>', differences) == ["training.learning_rate"]
+    assert "<td>0.25</td>" in differences
+
+
+def test_an_old_run_without_norms_says_so(cli, trained, tmp_path):
+    old = tmp_path / "old"
+    shutil.copytree(trained, old)
+    lines = (old / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (old / "metrics.jsonl").write_text("".join(line for line in lines if '"gradient"' not in line))
+    assert cli("report", old, "--examples", 2).code == 0
+    assert "metrics lack these norms" in (old / "report.html").read_text()
+
+
+def test_bad_input_writes_nothing(cli, trained, tmp_path, contents):
+    for name in ("config.toml", "vocabulary.txt", "metrics.jsonl", "checkpoints"):
+        shutil.copytree(trained, tmp_path / name)
+        place = tmp_path / name / name
+        shutil.rmtree(place) if place.is_dir() else place.unlink()
+        (tmp_path / name / "report.html").unlink()
+    (tmp_path / "notes.html").write_text("mine")
+    (tmp_path / "torn").mkdir()
+    before = contents(tmp_path)
+    for name in ("config.toml", "vocabulary.txt", "metrics.jsonl", "checkpoints"):
+        cli("report", trained, name, "--out", "page.html").refused(name.removesuffix("s"), "expected")
+    cli("report", "nothing").refused("nothing: expected the folder of a run", "found nothing")
+    cli("report", "torn").refused("expected the folder of a run")
+    cli("report", trained, "--out", "notes.html").refused("expected a free name")
+    cli("report", trained, "--out", "no/page.html").refused("expected an existing folder")
+    cli("report", trained, "--out", ".").refused("expected the name of a file")
+    cli("report", trained, "--examples", 0).refused("--examples: expected a number of at least 1, got 0")
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("broken", ["summarise", "write"])
+def test_a_report_that_fails_warns_and_the_run_is_complete(cli, small, tmp_path, monkeypatch, broken):
+    def fail(*_):
+        raise RuntimeError("out of paint")
+
+    if broken == "summarise":
+        monkeypatch.setattr(train, "summarise", fail)
+    else:
+        monkeypatch.setattr("npformer.cli.report.report_page", fail)
+    done = cli("train", "reverse", "--out", "run", *small(steps=4, final_examples=4), "--json")
+    assert done.code == 0
+    assert "warning: no report was written: out of paint" in done.err
+    assert json.loads(done.out)["report"] is None
+    assert "report.html" not in os.listdir(tmp_path / "run")
+    assert (tmp_path / "run" / "curves.png").exists()

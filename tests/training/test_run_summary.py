@@ -1,0 +1,131 @@
+"""What a report tells of a run: read from its folder alone, the same as its own training said."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+import shutil
+
+import pytest
+
+from npformer.cli.main import build_parser
+from npformer.cli.train import _given
+from npformer.errors import CheckpointError, DataError, OutputError
+from npformer.training import RunDirectory, Trainer
+from npformer.training.assemble import assemble, write_run
+from npformer.training.run_summary import flat, repeat_command, summary_of
+
+OPTIONS = {
+    "run": {"task": "reverse", "device": "numpy", "kernels": "numpy", "seed": 3},
+    "data": {"max_length": 4},
+    "model": {"d_model": 8, "d_ff": 8, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1},
+    "training": {"steps": 6, "batch_size": 4, "eval_every": 3, "log_every": 2, "final_examples": 9, "eval_examples": 5},
+}
+
+
+class Quiet:
+    """A progress that says nothing."""
+
+    reader_has_gone = False
+
+    def advance(self): ...
+
+    def news(self, record): ...
+
+    def close(self): ...
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory):
+    """A finished run: its trainer, and its options."""
+    run = RunDirectory.create(tmp_path_factory.mktemp("runs") / "a run", None, "reverse")
+    parts = assemble(OPTIONS)
+    write_run(run, parts)
+    trainer = Trainer(
+        run, parts.task, parts.step, parts.options.training, parts.identity, Quiet(), parts.config()
+    )  # fmt: skip
+    trainer.train()
+    return trainer, parts.options
+
+
+def test_the_folder_alone_gives_what_the_training_found(ended):
+    trainer, options = ended
+    found = summary_of(trainer.run)
+    assert found.options == options
+    assert (found.name, found.step, found.note) == ("a run", 6, "")
+    assert found.parameters == trainer.step.model.num_parameters()
+    assert found.evaluation.outputs == trainer.last_evaluation.outputs
+    assert found.evaluation.loss == pytest.approx(trainer.last_evaluation.loss, rel=1e-6)
+    assert [told.source for told in found.told] == [example.source for example in trainer.task.held_out(9)]
+    for told, output in zip(found.told, found.evaluation.outputs, strict=True):
+        assert "".join(piece.found or "" for piece in told.pieces) == output
+    assert {line["kind"] for line in found.records} == {"train", "eval", "gradient"}
+    assert found.environment["kernels"] == "numpy"
+    assert set(found.attention.weights) == {
+        "encoder.layers.0.self_attention", "decoder.layers.0.self_attention", "decoder.layers.0.cross_attention"
+    }  # fmt: skip
+
+
+def test_the_norms_of_an_evaluated_step_make_up_the_logged_one(ended):
+    found = summary_of(ended[0].run, 1)
+    logged = {line["step"]: line["grad_norm"] for line in found.records if line["kind"] == "train"}
+    (norms,) = (line for line in found.records if line["kind"] == "gradient" and line["step"] == 6)
+    squares = [value**2 for name, value in norms.items() if name.startswith("norm.")]
+    assert sum(squares) ** 0.5 == pytest.approx(logged[6], rel=1e-6)
+    assert [line["step"] for line in found.records if line["kind"] == "gradient"] == [3, 6]
+
+
+def test_the_command_gives_the_same_options(ended):
+    trainer, options = ended
+    _, *words = shlex.split(summary_of(trainer.run, 1).repeat)
+    given = _given(build_parser().parse_args(words))
+    assert flat(assemble(given).options) == flat(options)
+
+
+def test_the_command_is_short_where_the_defaults_serve(ended):
+    trainer, _ = ended
+    options = assemble({"run": {"task": "copy"}, "data": {}, "model": {}, "training": {"steps": 50}}).options
+    assert repeat_command(options, assemble({**OPTIONS, "run": {"task": "copy"}, "data": {}}).task) == (
+        "npformer train copy --set training.steps=50 --set training.warmup_steps=10"
+    )
+    assert trainer.task.max_length != 13
+
+
+def test_the_planned_rate_ends_and_turns_where_the_schedule_does(ended):
+    trainer, options = ended
+    steps, rates = summary_of(trainer.run, 1).rates()
+    assert (steps[0], steps[-1]) == (1.0, 6.0)
+    schedule = options.training.make_schedule(8)
+    assert rates == [schedule(int(step)) for step in steps]
+    assert max(rates) == options.training.learning_rate
+
+
+def test_without_the_data_it_says_why(ended, tmp_path, monkeypatch):
+    trainer, _ = ended
+
+    def gone(*_):
+        raise DataError("words.tsv: nothing there")
+
+    monkeypatch.setattr("npformer.training.run_summary.make_task", gone)
+    found = summary_of(trainer.run)
+    assert (found.told, found.evaluation, found.attention) == ([], None, None)
+    assert found.note.endswith("words.tsv: nothing there")
+
+
+def test_other_data_than_trained_on_are_not_used(ended, monkeypatch):
+    trainer, _ = ended
+    other = dataclasses.make_dataclass("Other", [("digest", str)])("another")
+    monkeypatch.setattr("npformer.training.run_summary.make_task", lambda *_: other)
+    assert "not the one" in summary_of(trainer.run).note
+
+
+def test_what_a_run_must_have(ended, tmp_path):
+    trainer, _ = ended
+    for missing, error in (("metrics.jsonl", DataError), ("checkpoints", CheckpointError)):
+        copy = tmp_path / f"without {missing}"
+        shutil.copytree(trainer.run.path, copy)
+        (shutil.rmtree if missing == "checkpoints" else type(copy).unlink)(copy / missing)
+        with pytest.raises(error, match=missing.removesuffix("s").removesuffix(".json")):
+            summary_of(RunDirectory.open(copy))
+    with pytest.raises(OutputError, match="expected the folder of a run"):
+        summary_of(RunDirectory.open(tmp_path))
