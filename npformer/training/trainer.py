@@ -26,7 +26,6 @@ from npformer.errors import CheckpointError, DeviceMemoryError, DivergedError, I
 from npformer.seconds import now, rate, since
 from npformer.training.checkpoint import Checkpoint, latest_checkpoint, prune, save_checkpoint
 from npformer.training.evaluation import Evaluation, evaluate_task
-from npformer.training.layer_norms import FIELD, layer_norms
 from npformer.training.metrics import MetricsLog
 from npformer.training.model_arrays import copy_arrays
 from npformer.training.options import TrainingOptions
@@ -163,6 +162,8 @@ class Trainer:
 
     def _norms(self) -> dict[str, float]:
         """The fields with the norm of each part's gradient in the last step."""
+        from npformer.training.layer_norms import FIELD, layer_norms  # only when a run evaluates
+
         whole = None if self.step.grad_norm is None else float(self.step.grad_norm)
         return {FIELD + part: norm for part, norm in layer_norms(self.step.model.arena, whole).items()}
 
